@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Monotonic time in nanoseconds, and a clock object that tests can move by hand. */
+#ifndef INFERD_BASE_CLOCK_H
+#define INFERD_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define NS_PER_US 1000ULL
+#define NS_PER_MS 1000000ULL
+#define NS_PER_S  1000000000ULL
+
+/* CLOCK_MONOTONIC. */
+uint64_t clock_now_ns(void);
+
+/* Sleeps until clock_now_ns() >= `when`; returns at once if that has passed. */
+void clock_sleep_until(uint64_t when);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The log sink. Library folders never print: whoever wants to hear of fusions, tactics or near
+ * misses passes a sink. A NULL sink, and a NULL `write` in it, are silent.
+ */
+#ifndef INFERD_BASE_LOG_H
+#define INFERD_BASE_LOG_H
+
+#include "base/compiler.h"
+
+enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_VERBOSE };
+
+struct log_sink {
+    enum log_level level; /* messages above it are dropped before they are formatted */
+    void (*write)(void *user, enum log_level level, const char *line); /* called on any thread */
+    void *user;
+};
+
+void log_write(const struct log_sink *sink, enum log_level level, const char *fmt, ...)
+    PRINTF(3, 4);
+
+#endif

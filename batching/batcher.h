@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The opportunistic batcher: bounded per-model queues, and the decision when a batch is formed.
+ *
+ * It is a pure function of events and time: it never reads a clock, takes a lock, allocates per
+ * request or calls back. The caller (daemon/dispatch.c) serialises calls, owns the items and
+ * carries out what comes back. The rules (tested one by one, and against a model by random
+ * sequences):
+ *
+ *   - A batch is formed only when a worker is idle. While all are busy, requests gather.
+ *   - While one is idle, the oldest request waits at most max_delay_ns for company, and not at all
+ *     once max_batch (or the largest preferred size reached) is there. max_delay_ns 0: never waits.
+ *   - Requests carry 1..max_batch instances, are never split, and keep their order within a
+ *     priority; a batch holds one shape key and never exceeds max_batch instances.
+ *   - Deadlines are checked when an item is dequeued (here) and right before launch (by the
+ * caller).
+ *   - Among models the one whose head has waited longest against its max_delay_ns goes first.
+ *   - Draining: no new items; what is queued no longer waits for company.
+ */
+#ifndef INFERD_BATCHING_BATCHER_H
+#define INFERD_BATCHING_BATCHER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum {
+    BATCHER_MAX_WORKERS = 256,
+    BATCHER_MAX_PREFERRED = 8,
+    BATCHER_PRIORITIES = 4,   /* 0 is served first */
+    BATCHER_MAX_ITEMS = 1024, /* in one batch */
+};
+
+#define BATCHER_NEVER UINT64_MAX
+
+struct batcher;
+struct batcher_model;
+
+/* Embedded in the caller's request. The caller fills the first part and may not touch the rest
+ * while the item is queued. */
+struct batcher_item {
+    uint32_t instances;
+    uint32_t priority;    /* 0..BATCHER_PRIORITIES-1 */
+    uint64_t shape_key;   /* only equal keys share a batch */
+    uint64_t deadline_ns; /* BATCHER_NEVER: none */
+
+    uint64_t arrival_ns;         /* set by batcher_submit */
+    struct batcher_model *model; /* NULL unless queued */
+    struct batcher_item *prev, *next;
+};
+
+struct batcher_model_config {
+    uint32_t max_batch;
+    uint64_t max_delay_ns;
+    uint32_t queue_limit; /* items */
+    uint32_t n_preferred;
+    uint32_t preferred[BATCHER_MAX_PREFERRED]; /* rising, each <= max_batch */
+    void *user;
+};
+
+/* What one call decided: at most one batch, and the items that expired while it looked. */
+struct batcher_decision {
+    struct batcher_model *model; /* NULL: no batch now */
+    uint32_t worker;             /* who runs it; no longer idle */
+    uint32_t instances;
+    struct batcher_item *batch;   /* linked by ->next, in order; NULL if model is NULL */
+    struct batcher_item *expired; /* linked by ->next; their deadlines have passed */
+    uint64_t wake_ns;             /* call batcher_step again by then; BATCHER_NEVER: no need */
+};
+
+struct batcher *batcher_new(void);
+void batcher_free(struct batcher *batcher); /* all queues must be empty */
+
+enum status batcher_model_add(struct batcher *batcher, const struct batcher_model_config *config,
+                              struct batcher_model **out, struct error *err);
+/* Changes limits while requests are queued (a reload). */
+enum status batcher_model_configure(struct batcher_model *model,
+                                    const struct batcher_model_config *config, struct error *err);
+/* No new items; what is queued runs without waiting for company. */
+void batcher_model_drain(struct batcher_model *model);
+/* Only when its queue is empty. */
+void batcher_model_remove(struct batcher_model *model);
+void *batcher_model_user(const struct batcher_model *model);
+
+struct batcher_model_stats {
+    uint32_t queued_items, queued_instances;
+    uint64_t oldest_arrival_ns; /* BATCHER_NEVER if empty */
+    uint64_t batches, instances, expired, refused;
+};
+void batcher_model_stats(const struct batcher_model *model, struct batcher_model_stats *out);
+
+/* Event: an item arrives. RESOURCE_EXHAUSTED: the queue is full. UNAVAILABLE: draining.
+ * INVALID_ARGUMENT: instances or priority out of range. Follow with batcher_step. */
+enum status batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
+                           struct error *err);
+
+/* Event: the item is no longer wanted. True: it was queued and now is not; false: it had left. */
+bool batcher_cancel(struct batcher_item *item);
+
+/* Events: a worker can take a batch; a worker no longer can (it stops). */
+void batcher_worker_idle(struct batcher *batcher, uint32_t worker);
+void batcher_worker_gone(struct batcher *batcher, uint32_t worker);
+
+/* Everything drains. */
+void batcher_drain(struct batcher *batcher);
+
+/* Event: time. Decides at most one batch; call again while it gives one. */
+void batcher_step(struct batcher *batcher, uint64_t now_ns, struct batcher_decision *out);
+
+#endif

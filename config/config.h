@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's configuration: what config/inferd.yaml and the command line set, with defaults.
+ * Read through libcyaml against a schema that refuses unknown and out-of-range keys; the reference
+ * file documents every key. A struct config is plain data; the strings belong to it.
+ */
+#ifndef INFERD_CONFIG_CONFIG_H
+#define INFERD_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct config_listen {
+    char **framed; /* "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock" */
+    uint32_t framed_count;
+};
+
+struct config_model {
+    char *name;
+    char *path;           /* .onnx, .plan */
+    char *version;        /* "1" if not given */
+    uint32_t max_batch;   /* 0: the plan's */
+    int64_t max_delay_us; /* -1: the server's */
+    uint32_t *preferred;  /* preferred batch sizes, rising */
+    uint32_t preferred_count;
+    uint32_t queue_limit; /* 0: the server's */
+    uint32_t *batches;    /* profiles to build for an .onnx; empty: the builder's default */
+    uint32_t batches_count;
+};
+
+struct config_limits {
+    uint64_t frame_bytes;               /* 64 MiB */
+    uint64_t inflight_bytes;            /* 1 GiB */
+    uint64_t connection_inflight_bytes; /* 256 MiB */
+    uint32_t queue_requests;            /* 1024 a model */
+    uint32_t connections;               /* 4096 */
+    uint64_t output_bytes;              /* 64 MiB waiting on a slow reader, then closed */
+    uint32_t header_timeout_ms;         /* 10 s */
+    uint32_t frame_timeout_ms;          /* 30 s */
+    uint32_t idle_timeout_ms;           /* 300 s */
+    uint32_t connection_requests;       /* requests in flight of one connection; 1024 */
+    uint32_t receive_rate;              /* least bytes/s while a large frame comes in; 65536 */
+};
+
+struct config {
+    struct config_listen listen;
+    char *device;                /* "cpu" */
+    uint32_t workers;            /* 0: cores / threads */
+    uint32_t threads;            /* CPU threads of one worker, for plans built here; 0: all cores */
+    uint32_t io_threads;         /* 1 */
+    uint64_t max_delay_us;       /* T; 1000 */
+    uint32_t max_batch;          /* 0: the plan's */
+    uint32_t default_timeout_ms; /* deadline of requests that bring none; 0: none */
+    uint32_t drain_timeout_ms;   /* 30 s */
+    uint32_t build_timeout_s;    /* for a child inferctl build; 600 */
+    uint32_t hang_timeout_ms;    /* a batch running longer means a stuck worker; 30 s */
+    char *repository;            /* <repo>/<model>/<version>/model.{onnx,plan}; NULL */
+    char *cache;                 /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
+    char *log_level;             /* error, warning, info, verbose */
+    struct config_model *models;
+    uint32_t models_count;
+    struct config_limits limits;
+};
+
+/* Defaults only. NULL: no memory. */
+struct config *config_new(void);
+void config_free(struct config *config);
+
+/* Reads a file over defaults. Errors name file, line, key, what was expected and what came. */
+enum status config_read(const char *path, struct config **out, struct error *err);
+
+/* Ranges and consistency beyond the schema; also for a configuration changed by the command line.
+ */
+enum status config_check(const struct config *config, struct error *err);
+
+/* "NAME=FILE" (file with .onnx or .plan) or a repository folder, as on the command line. */
+enum status config_model_argument(struct config *config, const char *argument, struct error *err);
+
+#endif

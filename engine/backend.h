@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A backend: the table of functions a device implements, and the only place where the builder and
+ * the runtime meet a device.
+ *
+ * Work is asynchronous: launch and copy put work onto a stream and return; the bytes they read and
+ * write must stay until an event recorded behind them has been waited for. The CPU backend does the
+ * work inside the call and its events are complete when recorded; callers may not rely on that.
+ *
+ * Threads: a device may be used by many threads. A stream, and what is prepared for it, belongs to
+ * one thread at a time. Tables are const and live for the whole process. Functions marked [opt] may
+ * be NULL.
+ *
+ * Errors with scope ERROR_DEVICE mean that the device is lost for this process (R28, R29).
+ */
+#ifndef INFERD_ENGINE_BACKEND_H
+#define INFERD_ENGINE_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/ir/ir.h"
+
+enum {
+    BACKEND_ABI = 1,
+    BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
+    TACTIC_NAME_MAX = 96,
+    TACTIC_BLOB_MAX = 512,
+    TACTIC_PORTS_MAX = 64, /* nodes with more inputs: ports beyond the last one are like the last */
+    FINGERPRINT_MAX = 192,
+};
+
+struct backend;
+struct backend_op;    /* a node made ready to run; the backend's own */
+struct backend_graph; /* a captured sequence of launches; the backend's own */
+struct backend_stream;
+struct backend_event;
+struct backend_arena;
+
+struct device_options {
+    uint32_t index;             /* cuda:N */
+    uint32_t threads;           /* CPU: threads of one stream; 0: one per physical core */
+    bool reference_only;        /* CPU: only our own kernels (the oracle; sanitizers) */
+    const char *script;         /* fault backend: what to inject; NULL: nothing */
+    const struct log_sink *log; /* may be NULL; must outlive the device */
+};
+
+/* Every backend's device starts with this. */
+struct device {
+    const struct backend *backend;
+    uint32_t threads;
+};
+
+enum memory_kind {
+    MEMORY_DEVICE = 0, /* what ops read and write */
+    MEMORY_PINNED = 1, /* host memory that copies to and from the device are fastest with */
+};
+
+/* What a tactic wants of one input or output. */
+struct tactic_port {
+    enum ir_layout layout;
+    uint64_t packed_bytes; /* > 0: a constant, repacked by `pack` to this size; layout is OPAQUE */
+};
+
+/*
+ * One way to run a node. Stored in the plan: `id` and `blob` are the backend's own, and are not
+ * trusted when they come back from a file: op_prepare checks them.
+ */
+struct tactic {
+    const char *backend;        /* "cpu", "cuda": whose table; static storage */
+    char name[TACTIC_NAME_MAX]; /* for people: "onednn conv jit:avx512_core nChw16c" */
+    uint32_t id;
+    uint32_t blob_size;
+    uint8_t blob[TACTIC_BLOB_MAX];
+    uint32_t n_in, n_out; /* min(node's, TACTIC_PORTS_MAX) */
+    struct tactic_port in[TACTIC_PORTS_MAX];
+    struct tactic_port out[IR_MAX_OUTPUTS];
+};
+
+/* Upper bound on speed, not an order. */
+enum precision {
+    PRECISION_F32 = 0,
+    PRECISION_TF32 = 1,
+    PRECISION_F16 = 2,
+    PRECISION_BF16 = 3,
+    PRECISION_I8 = 4,
+    PRECISION_F8 = 5,
+};
+
+/* Called once for each candidate; the tactic is copied by whoever wants to keep it. */
+typedef enum status (*tactic_visit)(void *user, const struct tactic *tactic, struct error *err);
+
+struct backend_copy {
+    void *to;
+    const void *from;
+    size_t size;
+};
+
+enum copy_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE };
+
+struct backend {
+    uint32_t abi; /* BACKEND_ABI */
+    const char *name;
+    bool host_memory; /* device memory is host memory: ops may read a caller's bytes in place */
+    bool stable_addresses; /* launches must see the same addresses every time (graph capture) */
+
+    /* --- device --- */
+    enum status (*device_count)(uint32_t *out, struct error *err);
+    enum status (*device_open)(const struct device_options *options, struct device **out,
+                               struct error *err);
+    void (*device_close)(struct device *device); /* NULL is fine */
+    /* One line that names device kind, library versions, instruction set and thread number: a plan
+     * fits a device exactly if the lines are equal. */
+    void (*device_fingerprint)(struct device *device, char out[FINGERPRINT_MAX]);
+
+    /* --- memory --- */
+    enum status (*memory_alloc)(struct device *device, enum memory_kind kind, size_t size,
+                                const char *tag, void **out, struct error *err);
+    void (*memory_free)(struct device *device, enum memory_kind kind, void *memory);
+    /* Reserves address space; grow makes the first `size` bytes usable, in place. */
+    enum status (*arena_new)(struct device *device, size_t reserve, struct backend_arena **out,
+                             struct error *err);
+    enum status (*arena_grow)(struct backend_arena *arena, size_t size, struct error *err);
+    void *(*arena_base)(struct backend_arena *arena);
+    void (*arena_free)(struct backend_arena *arena);
+
+    /* --- streams and events --- */
+    enum status (*stream_new)(struct device *device, struct backend_stream **out,
+                              struct error *err);
+    void (*stream_free)(struct backend_stream *stream);
+    enum status (*event_new)(struct device *device, bool timing, struct backend_event **out,
+                             struct error *err);
+    void (*event_free)(struct backend_event *event);
+    enum status (*event_record)(struct backend_event *event, struct backend_stream *stream,
+                                struct error *err);
+    enum status (*event_wait)(struct backend_event *event,
+                              struct error *err); /* blocks the caller */
+    /* Nanoseconds between two waited-for timing events. */
+    enum status (*event_elapsed)(struct backend_event *from, struct backend_event *to, uint64_t *ns,
+                                 struct error *err);
+    enum status (*copy)(struct backend_stream *stream, enum copy_direction direction,
+                        const struct backend_copy *copies, uint32_t n, struct error *err);
+
+    /* --- build time --- */
+    /* Visits every way to run the node within `precision`, best guess first. None visited: the
+     * backend does not do this node. An error is one of the visitor's or of the device. */
+    enum status (*candidates)(struct device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err);
+    /* Repacks constant input `input` of the node for the tactic. `to` has packed_bytes bytes.
+     * [opt]*/
+    enum status (*pack)(struct device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err);
+
+    /* --- runtime --- */
+    /* Makes a node ready for one stream. The graph must outlive the op. Checks tactic, layouts and
+     * sizes against the node: they may come from a damaged file. */
+    enum status (*op_prepare)(struct backend_stream *stream, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct tactic *tactic,
+                              struct backend_op **out, struct error *err);
+    uint64_t (*op_workspace)(const struct backend_op *op); /* bytes of scratch the launch needs */
+    void (*op_free)(struct backend_op *op);
+    /* `inputs` and `outputs` are device addresses in the node's order (NULL for an absent input);
+     * `workspace` has op_workspace bytes, aligned to BACKEND_ALIGN. */
+    enum status (*op_launch)(struct backend_op *op, struct backend_stream *stream,
+                             void *const *inputs, void *const *outputs, void *workspace,
+                             struct error *err);
+
+    /* --- capture [opt, all or none] --- */
+    enum status (*capture_begin)(struct backend_stream *stream, struct error *err);
+    enum status (*capture_end)(struct backend_stream *stream, struct backend_graph **out,
+                               struct error *err);
+    enum status (*graph_launch)(struct backend_graph *graph, struct backend_stream *stream,
+                                struct error *err);
+    void (*graph_free)(struct backend_graph *graph);
+};
+
+/* The built-in tables. The CPU one also offers every op's reference kernel as a candidate. */
+extern const struct backend backend_cpu;
+/* Wraps another one, from the script's `on=cpu`; see engine/runtime/fault.h for the script. */
+extern const struct backend backend_fault;
+
+/* "cpu", "cuda", "cuda:1", "fault": the table and the index. Opens the CUDA module when asked for
+ * it. */
+enum status backend_find(const char *spec, const struct backend **out, uint32_t *index,
+                         struct error *err);
+
+#endif

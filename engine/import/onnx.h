@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ONNX -> ir. The file is mapped, decoded in place with nanopb against our own subset of the
+ * schema (onnx.proto3, opset 7 and later), and every node is mapped by one row of a table.
+ *
+ * Shapes are static: the caller binds symbolic dimensions. Whatever depends on shapes and constants
+ * alone is evaluated on the way, by the evaluator that the caller passes (import knows no backend).
+ * What is not supported is refused with op, node name, opset and reason (UNIMPLEMENTED).
+ */
+#ifndef INFERD_ENGINE_IMPORT_ONNX_H
+#define INFERD_ENGINE_IMPORT_ONNX_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/ir/ir.h"
+
+/* Computes a node whose inputs are all constants; outputs are dense, row-major, already allocated.
+ */
+struct ir_evaluator {
+    enum status (*eval)(void *user, const struct ir_graph *graph, const struct ir_node *node,
+                        const void *const *inputs, void *const *outputs, struct error *err);
+    void *user;
+};
+
+struct onnx_dim {
+    const char *name; /* the dim_param in the file */
+    int64_t value;
+};
+
+struct onnx_options {
+    /* Bound to the first dimension of every graph input whose first dimension is symbolic (or
+     * 0/-1); 0: leave as -1 is an error, so callers pass 1 at least. */
+    int64_t batch;
+    const struct onnx_dim *dims; /* values for the other symbolic dimensions */
+    uint32_t n_dims;
+    struct ir_evaluator evaluator;
+    const struct log_sink *log;
+};
+
+/* A model file held open: mapped once, imported once per profile. */
+struct onnx_model;
+
+enum status onnx_open(const char *path, struct onnx_model **out, struct error *err);
+enum status onnx_open_memory(
+    const void *data, size_t size, struct onnx_model **out,
+    struct error *err); /* no external data; bytes must outlive the model */
+void onnx_close(
+    struct onnx_model *model); /* graphs imported from it stay good: they hold a reference */
+
+/* True if the first dimension of every graph input (initializers aside) is symbolic. */
+bool onnx_is_batched(const struct onnx_model *model);
+
+/* The model's bytes, for a digest. */
+const void *onnx_bytes(const struct onnx_model *model, size_t *size);
+
+enum status onnx_import(struct onnx_model *model, const struct onnx_options *options,
+                        struct ir_graph **out, struct error *err);
+
+/* A TensorProto file (.pb), as in the published test data. `*data` is malloc-ed, dense, row-major.
+ */
+enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **name,
+                             struct error *err);
+
+#endif

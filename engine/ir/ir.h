@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The intermediate representation: a graph of typed tensors and nodes with static shapes.
+ *
+ * One graph is one profile: the same model bound to one tuple of input shapes. The importer makes
+ * it, passes rewrite it, the builder gives every node a tactic and every tensor a layout and a
+ * place, and the plan file stores it; the runtime reads the very same structure back.
+ *
+ * Tensors and nodes are named by index (`uint32_t`), never by pointer: arrays grow. Pointers got
+ * from ir_tensor() and ir_node() are good until the next ir_*_add. All strings and arrays live in
+ * the graph's arena. A graph belongs to one thread at a time; a finished graph may be read by many.
+ */
+#ifndef INFERD_ENGINE_IR_IR_H
+#define INFERD_ENGINE_IR_IR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/shape.h"
+#include "engine/ir/op.h"
+
+#define IR_NONE UINT32_MAX /* an absent optional input; no producer */
+
+enum {
+    IR_MAX_TENSORS = 1 << 20,
+    IR_MAX_NODES = 1 << 18,
+    IR_MAX_INPUTS = 256, /* of one node */
+    IR_MAX_OUTPUTS = 4,  /* of one node */
+    IR_MAX_EPILOGUE = 8,
+    IR_MAX_IO = 64, /* inputs, and outputs, of a graph */
+};
+
+/*
+ * How the elements of a tensor lie in memory. The shape is always the logical one (NCHW).
+ * Blocked layouts store channels (dim 1) in blocks of 8 or 16 innermost, rounded up, the padding
+ * zero. OPAQUE is a constant in a form that only its node's tactic reads; its size is `bytes`.
+ * Stored in plan files.
+ */
+enum ir_layout {
+    IR_LAYOUT_PLAIN = 0,         /* dense row-major */
+    IR_LAYOUT_CHANNELS_LAST = 1, /* N, spatial.., C */
+    IR_LAYOUT_BLOCKED_8 = 2,     /* N, C/8, spatial.., 8 */
+    IR_LAYOUT_BLOCKED_16 = 3,    /* N, C/16, spatial.., 16 */
+    IR_LAYOUT_OPAQUE = 4,
+    IR_LAYOUT_COUNT_
+};
+
+/* Where a tensor's bytes are when the graph runs; set by the builder. Stored in plan files. */
+enum ir_place {
+    IR_PLACE_NONE = 0,
+    IR_PLACE_CONSTANT = 1, /* `offset` into the plan's weight section */
+    IR_PLACE_INPUT = 2,    /* graph input `offset` */
+    IR_PLACE_OUTPUT = 3,   /* graph output `offset` */
+    IR_PLACE_ARENA = 4,    /* `offset` into the arena of its segment's backend */
+};
+
+struct ir_tensor {
+    const char *name; /* never NULL; may be "" for one made by a pass */
+    enum dtype dtype;
+    struct shape shape;
+    enum ir_layout layout;
+    enum ir_place place;
+    uint32_t producer; /* node, or IR_NONE: an input or a constant */
+    uint32_t alias_of; /* tensor whose bytes these are (a reshape for free), or IR_NONE */
+    uint64_t offset;   /* see enum ir_place */
+    uint64_t bytes;    /* size in its layout; set by ir_tensor_add and ir_tensor_set_layout */
+    const void
+        *data; /* a constant's bytes; NULL for anything else. May be unaligned after import */
+};
+
+struct ir_attr {
+    enum ir_attr_key key;
+    bool is_float;
+    uint32_t count;
+    union {
+        const int64_t *i;
+        const float *f;
+    };
+};
+
+/* What a node does to its (first) output before storing it, step by step, in fp32. */
+enum ir_epilogue_kind {
+    IR_EPILOGUE_UNARY = 0, /* y = func(y; alpha, beta) */
+    IR_EPILOGUE_BINARY =
+        1, /* y = func(y, inputs[input]); that tensor has y's shape or broadcasts to it */
+};
+
+struct ir_epilogue {
+    enum ir_epilogue_kind kind;
+    uint32_t func; /* enum ir_unary or enum ir_binary */
+    float alpha, beta, gamma;
+    uint32_t input; /* index into the node's inputs, for BINARY */
+};
+
+struct tactic; /* engine/backend.h */
+
+struct ir_node {
+    enum ir_op op;    /* IR_OP_NONE: removed; skipped by everybody */
+    const char *name; /* of a fused node its parts' names: "conv1 + relu1" */
+    uint32_t n_inputs, n_outputs, n_attrs, n_epilogue;
+    uint32_t *inputs; /* the op's own inputs first (absent ones IR_NONE), then epilogue operands */
+    uint32_t outputs[IR_MAX_OUTPUTS];
+    struct ir_attr *attrs;
+    struct ir_epilogue epilogue[IR_MAX_EPILOGUE];
+    uint32_t segment;            /* set by the builder */
+    const struct tactic *tactic; /* the winner; set by the builder */
+    uint64_t workspace_offset;   /* in the arena */
+    uint64_t workspace_bytes;
+    uint64_t time_ns; /* of the winner when it was tuned; 0: not timed */
+};
+
+/* A maximal run of consecutive nodes on one backend. */
+struct ir_segment {
+    const char *backend;
+    uint32_t first, count; /* nodes */
+    uint64_t arena_bytes;
+};
+
+struct ir_graph {
+    struct arena *arena;
+    const char *name;
+    struct ir_tensor *tensors;
+    struct ir_node *nodes; /* in an order in which they may run */
+    struct ir_segment *segments;
+    uint32_t n_tensors, n_nodes, n_segments, n_inputs, n_outputs;
+    uint32_t tensors_cap, nodes_cap;
+    uint32_t inputs[IR_MAX_IO];
+    uint32_t outputs[IR_MAX_IO];
+    struct ir_hold *holds; /* what the graph's constants point into */
+};
+
+struct ir_graph *ir_graph_new(void);
+void ir_graph_free(struct ir_graph *graph);
+
+/* Keeps `object` until the graph is freed, then calls release(object). False: no memory. */
+bool ir_graph_hold(struct ir_graph *graph, void *object, void (*release)(void *object)) MUST_USE;
+
+static inline struct ir_tensor *ir_tensor(const struct ir_graph *graph, uint32_t id)
+{
+    return &graph->tensors[id];
+}
+
+static inline struct ir_node *ir_node(const struct ir_graph *graph, uint32_t id)
+{
+    return &graph->nodes[id];
+}
+
+/* All `add` functions copy what they are given into the graph's arena (but not constant data) and
+ * give IR_NONE when memory or a limit is exhausted. */
+uint32_t ir_tensor_add(struct ir_graph *graph, const char *name, enum dtype dtype,
+                       const struct shape *shape);
+
+/* `data` must outlive the graph (ir_graph_hold) or lie in graph->arena. */
+uint32_t ir_constant_add(struct ir_graph *graph, const char *name, enum dtype dtype,
+                         const struct shape *shape, const void *data);
+
+/* Appends a node without outputs or attributes. */
+uint32_t ir_node_add(struct ir_graph *graph, enum ir_op op, const char *name, uint32_t n_inputs,
+                     const uint32_t *inputs);
+
+/* Adds an output of a type and shape that the caller knows; sets its producer. Returns the tensor.
+ * ir_infer_node is the usual way; this one is for readers and tests. */
+uint32_t ir_node_output_add(struct ir_graph *graph, uint32_t node, const char *name,
+                            enum dtype dtype, const struct shape *shape);
+
+/* Replace or add an attribute. False: no memory. */
+bool ir_attr_set_ints(struct ir_graph *graph, uint32_t node, enum ir_attr_key key, uint32_t count,
+                      const int64_t *values) MUST_USE;
+bool ir_attr_set_floats(struct ir_graph *graph, uint32_t node, enum ir_attr_key key, uint32_t count,
+                        const float *values) MUST_USE;
+bool ir_attr_set_int(struct ir_graph *graph, uint32_t node, enum ir_attr_key key,
+                     int64_t value) MUST_USE;
+bool ir_attr_set_float(struct ir_graph *graph, uint32_t node, enum ir_attr_key key,
+                       float value) MUST_USE;
+
+const struct ir_attr *ir_attr(const struct ir_node *node, enum ir_attr_key key); /* or NULL */
+int64_t ir_attr_int(const struct ir_node *node, enum ir_attr_key key, int64_t fallback);
+float ir_attr_float(const struct ir_node *node, enum ir_attr_key key, float fallback);
+
+/* One value of a list; `fallback` if the list is absent or shorter. */
+int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i, int64_t fallback);
+
+/* Adds an input to a node's list and returns its index there, or IR_NONE. */
+uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tensor);
+
+/* Number of inputs that are the op's own: those before the first epilogue operand. */
+uint32_t ir_node_own_inputs(const struct ir_node *node);
+
+/* Appends an epilogue step; for BINARY `tensor` becomes an input. False: full or no memory. */
+bool ir_epilogue_add(struct ir_graph *graph, uint32_t node, struct ir_epilogue step,
+                     uint32_t tensor) MUST_USE;
+
+bool ir_tensor_is_constant(const struct ir_tensor *tensor);
+bool ir_tensor_is_output(const struct ir_graph *graph, uint32_t tensor);
+
+/* How many node inputs and graph outputs read the tensor. O(nodes). */
+uint32_t ir_tensor_uses(const struct ir_graph *graph, uint32_t tensor);
+
+/* The only node that reads the tensor; IR_NONE if there are several, none, or it is an output. */
+uint32_t ir_tensor_sole_reader(const struct ir_graph *graph, uint32_t tensor);
+
+/* Every reader of `from`, graph outputs included, reads `to` instead. */
+void ir_replace_uses(struct ir_graph *graph, uint32_t from, uint32_t to);
+
+/* Turns the node into IR_OP_NONE; its outputs lose their producer. */
+void ir_node_remove(struct ir_graph *graph, uint32_t node);
+
+/* Makes `tensor` an output of `node` in the place of its current output `index`. */
+void ir_node_set_output(struct ir_graph *graph, uint32_t node, uint32_t index, uint32_t tensor);
+
+/* Drops removed nodes and unused tensors, restores topological order (stable), renumbers. */
+enum status ir_graph_compact(struct ir_graph *graph, struct error *err);
+
+/* Bytes of a tensor of this type and shape in a layout; false on overflow, or if the layout needs a
+ * channel dimension that is not there. Not for OPAQUE. */
+bool ir_layout_bytes(const struct shape *shape, enum dtype dtype, enum ir_layout layout,
+                     uint64_t *out) MUST_USE;
+bool ir_tensor_set_layout(struct ir_graph *graph, uint32_t tensor, enum ir_layout layout) MUST_USE;
+const char *ir_layout_name(
+    enum ir_layout layout); /* "nchw", "nhwc", "nChw8c", "nChw16c", "opaque" */
+
+/*
+ * Type and shape inference. ir_infer_node checks the node's inputs and attributes against op.h and
+ * computes the types and shapes of its outputs into `out` without changing the graph.
+ * ir_infer_apply adds (or checks) the outputs accordingly. Errors name op, node and shapes.
+ */
+struct ir_type {
+    enum dtype dtype;
+    struct shape shape;
+};
+enum status ir_infer_node(const struct ir_graph *graph, const struct ir_node *node,
+                          struct ir_type out[IR_MAX_OUTPUTS], uint32_t *n_out, struct error *err);
+enum status ir_infer_apply(struct ir_graph *graph, uint32_t node, const char *const *names,
+                           uint32_t n_names, struct error *err);
+
+/* Every rule of this header: indices in range, order, single producers, types and shapes as
+ * inferred, epilogue operands that broadcast, attributes of the right kind and count. Runs after
+ * the importer, after every pass, and on every plan that is read. */
+enum status ir_verify(const struct ir_graph *graph, struct error *err);
+
+/* Text form for tests and --verbose: a line a node. Caller frees. NULL: no memory. */
+char *ir_graph_text(const struct ir_graph *graph);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The closed op set of the intermediate representation, and the attributes of each op.
+ *
+ * Importers map to these ops; passes rewrite among them; every backend is judged by the reference
+ * in kernels/cpu. Fusions add an epilogue to a node (ir.h), never an op for a combination.
+ * Values of the enums are stored in plan files: append, never renumber.
+ *
+ * Notation: inputs in order, `?` optional (IR_NONE if absent); attributes in capitals with their
+ * default. Everything is static: what ONNX passes as a tensor of shape-like integers (axes, pads,
+ * starts, sizes) is an attribute here, resolved by the importer.
+ *
+ * CONV        X[N,C,s..], W[M,C/g,k..], B[M]?   STRIDES=1 PADS=0 (begins, then ends) DILATIONS=1
+ * GROUP=1 DECONV      X[N,C,s..], W[C,M/g,k..], B[M]?   the same, OUTPUT_PADDING=0 (ConvTranspose)
+ * MATMUL      A[..,M,K], B[..,K,N], bias[N]?    TRANS_A=0 TRANS_B=0 (swap the last two dims)
+ * ALPHA=1; rank >= 2, leading dims broadcast;  Y = ALPHA * A B + bias POOL        X[N,C,s..]
+ * FUNC(ir_pool) KERNEL STRIDES=1 PADS=0 DILATIONS=1 COUNT_INCLUDE_PAD=0 CEIL_MODE=0 ALPHA=2 (the p
+ * of LP pooling); optional 2nd output: int64 argmax (max only) REDUCE      X FUNC(ir_reduce) AXES
+ * (>= 0, sorted) KEEPDIMS=1 ARG_REDUCE  X -> int64      FUNC(0 max, 1 min) AXIS KEEPDIMS=1
+ * SELECT_LAST=0 SOFTMAX     X               AXIS LOG=0 (over that one axis) BATCH_NORM  X,
+ * scale[C], bias[C], mean[C], var[C]     EPSILON=1e-5 LAYER_NORM  X, scale, bias?   AXIS
+ * (normalises dims AXIS..rank-1) EPSILON=1e-5; scale and bias broadcast to those dims INSTANCE_NORM
+ * X, scale[C], bias[C]            EPSILON=1e-5 GROUP=0 (0: one group a channel; else group
+ * normalisation) LRN         X               SIZE ALPHA=1e-4 BETA=0.75 BIAS=1 UNARY       X
+ * FUNC(ir_unary) ALPHA BETA GAMMA (defaults at each function) BINARY      A, B FUNC(ir_binary);
+ * multidirectional broadcast; comparisons and logic give BOOL; ALPHA for BINARY_MOD: 1 = fmod
+ * SELECT      cond(BOOL), X, Y                  broadcast
+ * CAST        X               TO (enum dtype); saturation as numpy's astype
+ * RESHAPE     X               SHAPE (all >= 0)  Reshape, Flatten, Squeeze, Unsqueeze
+ * TRANSPOSE   X               PERM
+ * CONCAT      X0, X1, ..      AXIS
+ * SLICE       X               STARTS ENDS STEPS (one per dim of X, normalised: for a positive step
+ *             0 <= start <= end <= dim; for a negative one -1 <= end <= start < dim). Split is
+ * several. PAD         X               PADS (begins, then ends; may be negative = crop)
+ * MODE(ir_pad) VALUE=0 GATHER      X, indices      AXIS; negative indices count from the end EXPAND
+ * X               SHAPE (the full output shape) RESIZE      X               SHAPE (full output
+ * shape) SCALES (one float per dim) MODE(ir_resize) COORD(ir_coord) NEAREST(ir_nearest)
+ * CUBIC_A=-0.75 EXCLUDE_OUTSIDE=0 VALUE=0 ROI (2*rank floats, only for ir_coord TF_CROP) TILE X
+ * REPEATS CUMSUM      X               AXIS EXCLUSIVE=0 REVERSE=0 TOPK        X -> values,
+ * indices(int64)       AXIS K LARGEST=1 SORTED=1 GATHER_ELEMENTS X, indices  AXIS GATHER_ND   X,
+ * indices      BATCH_DIMS=0 SCATTER_ELEMENTS X, indices, updates   AXIS  FUNC(0 set, 1 add, 2 mul,
+ * 3 max, 4 min) SCATTER_ND  X, indices, updates        FUNC as above ONE_HOT     indices, values[2]
+ * AXIS DEPTH TRILU       X               UPPER=1 K=0 REFORMAT    X -> same shape, another layout;
+ * put in by the builder only
+ */
+#ifndef INFERD_ENGINE_IR_OP_H
+#define INFERD_ENGINE_IR_OP_H
+
+#include <stdint.h>
+
+enum ir_op {
+    IR_OP_NONE = 0,
+    IR_OP_CONV = 1,
+    IR_OP_DECONV = 2,
+    IR_OP_MATMUL = 3,
+    IR_OP_POOL = 4,
+    IR_OP_REDUCE = 5,
+    IR_OP_ARG_REDUCE = 6,
+    IR_OP_SOFTMAX = 7,
+    IR_OP_BATCH_NORM = 8,
+    IR_OP_LAYER_NORM = 9,
+    IR_OP_INSTANCE_NORM = 10,
+    IR_OP_LRN = 11,
+    IR_OP_UNARY = 12,
+    IR_OP_BINARY = 13,
+    IR_OP_SELECT = 14,
+    IR_OP_CAST = 15,
+    IR_OP_RESHAPE = 16,
+    IR_OP_TRANSPOSE = 17,
+    IR_OP_CONCAT = 18,
+    IR_OP_SLICE = 19,
+    IR_OP_PAD = 20,
+    IR_OP_GATHER = 21,
+    IR_OP_EXPAND = 22,
+    IR_OP_RESIZE = 23,
+    IR_OP_TILE = 24,
+    IR_OP_CUMSUM = 25,
+    IR_OP_TOPK = 26,
+    IR_OP_GATHER_ELEMENTS = 27,
+    IR_OP_GATHER_ND = 28,
+    IR_OP_SCATTER_ELEMENTS = 29,
+    IR_OP_SCATTER_ND = 30,
+    IR_OP_ONE_HOT = 31,
+    IR_OP_TRILU = 32,
+    IR_OP_REFORMAT = 33,
+    IR_OP_COUNT_
+};
+
+/* Attribute keys. [i]: integers, [f]: floats. */
+enum ir_attr_key {
+    IR_ATTR_NONE = 0,
+    IR_ATTR_FUNC = 1,               /* [i] */
+    IR_ATTR_AXIS = 2,               /* [i] >= 0 */
+    IR_ATTR_AXES = 3,               /* [i] */
+    IR_ATTR_KEEPDIMS = 4,           /* [i] */
+    IR_ATTR_KERNEL = 5,             /* [i] one per spatial dim */
+    IR_ATTR_STRIDES = 6,            /* [i] one per spatial dim */
+    IR_ATTR_PADS = 7,               /* [i] begins, then ends */
+    IR_ATTR_DILATIONS = 8,          /* [i] */
+    IR_ATTR_GROUP = 9,              /* [i] */
+    IR_ATTR_OUTPUT_PADDING = 10,    /* [i] */
+    IR_ATTR_TRANS_A = 11,           /* [i] */
+    IR_ATTR_TRANS_B = 12,           /* [i] */
+    IR_ATTR_COUNT_INCLUDE_PAD = 13, /* [i] */
+    IR_ATTR_CEIL_MODE = 14,         /* [i] */
+    IR_ATTR_SELECT_LAST = 15,       /* [i] */
+    IR_ATTR_LOG = 16,               /* [i] */
+    IR_ATTR_TO = 17,                /* [i] enum dtype */
+    IR_ATTR_SHAPE = 18,             /* [i] */
+    IR_ATTR_PERM = 19,              /* [i] */
+    IR_ATTR_STARTS = 20,            /* [i] */
+    IR_ATTR_ENDS = 21,              /* [i] */
+    IR_ATTR_STEPS = 22,             /* [i] */
+    IR_ATTR_MODE = 23,              /* [i] */
+    IR_ATTR_COORD = 24,             /* [i] */
+    IR_ATTR_NEAREST = 25,           /* [i] */
+    IR_ATTR_EXCLUDE_OUTSIDE = 26,   /* [i] */
+    IR_ATTR_REPEATS = 27,           /* [i] */
+    IR_ATTR_EXCLUSIVE = 28,         /* [i] */
+    IR_ATTR_REVERSE = 29,           /* [i] */
+    IR_ATTR_K = 30,                 /* [i] */
+    IR_ATTR_LARGEST = 31,           /* [i] */
+    IR_ATTR_SORTED = 32,            /* [i] */
+    IR_ATTR_BATCH_DIMS = 33,        /* [i] */
+    IR_ATTR_DEPTH = 34,             /* [i] */
+    IR_ATTR_UPPER = 35,             /* [i] */
+    IR_ATTR_SIZE = 36,              /* [i] */
+    IR_ATTR_ALPHA = 37,             /* [f] */
+    IR_ATTR_BETA = 38,              /* [f] */
+    IR_ATTR_GAMMA = 39,             /* [f] */
+    IR_ATTR_EPSILON = 40,           /* [f] */
+    IR_ATTR_BIAS = 41,              /* [f] */
+    IR_ATTR_VALUE = 42,             /* [f] */
+    IR_ATTR_SCALES = 43,            /* [f] */
+    IR_ATTR_CUBIC_A = 44,           /* [f] */
+    IR_ATTR_ROI = 45,               /* [f] */
+    IR_ATTR_COUNT_
+};
+
+enum ir_pool { IR_POOL_MAX = 0, IR_POOL_AVERAGE = 1, IR_POOL_LP = 2 };
+
+enum ir_reduce {
+    IR_REDUCE_SUM = 0,
+    IR_REDUCE_MEAN = 1,
+    IR_REDUCE_MAX = 2,
+    IR_REDUCE_MIN = 3,
+    IR_REDUCE_PROD = 4,
+    IR_REDUCE_L1 = 5,
+    IR_REDUCE_L2 = 6,
+    IR_REDUCE_SUM_SQUARE = 7,
+    IR_REDUCE_LOG_SUM = 8,
+    IR_REDUCE_LOG_SUM_EXP = 9,
+};
+
+/* a, b, g: ALPHA, BETA, GAMMA. */
+enum ir_unary {
+    IR_UNARY_IDENTITY = 0,
+    IR_UNARY_RELU = 1,
+    IR_UNARY_LEAKY_RELU = 2, /* a = 0.01 */
+    IR_UNARY_ELU = 3,        /* a = 1 */
+    IR_UNARY_SELU = 4,       /* a = 1.67326319, g = 1.05070102 */
+    IR_UNARY_CELU = 5,       /* a = 1 */
+    IR_UNARY_SIGMOID = 6,
+    IR_UNARY_HARD_SIGMOID = 7, /* a = 0.2, b = 0.5 */
+    IR_UNARY_HARD_SWISH = 8,   /* x * clip(x/6 + 0.5, 0, 1) */
+    IR_UNARY_SWISH = 9,        /* x * sigmoid(a x), a = 1 */
+    IR_UNARY_TANH = 10,
+    IR_UNARY_SOFTPLUS = 11,
+    IR_UNARY_SOFTSIGN = 12,
+    IR_UNARY_THRESHOLDED_RELU = 13, /* a = 1 */
+    IR_UNARY_GELU = 14,             /* exact: x/2 (1 + erf(x / sqrt 2)) */
+    IR_UNARY_GELU_TANH = 15,
+    IR_UNARY_MISH = 16,
+    IR_UNARY_CLIP = 17,   /* to [a, b]; a = lowest, b = highest of the type */
+    IR_UNARY_LINEAR = 18, /* a x + b; a = 1, b = 0 */
+    IR_UNARY_ABS = 19,
+    IR_UNARY_NEG = 20,
+    IR_UNARY_EXP = 21,
+    IR_UNARY_LOG = 22,
+    IR_UNARY_SQRT = 23,
+    IR_UNARY_RECIPROCAL = 24,
+    IR_UNARY_ERF = 25,
+    IR_UNARY_FLOOR = 26,
+    IR_UNARY_CEIL = 27,
+    IR_UNARY_ROUND = 28, /* half to even */
+    IR_UNARY_SIGN = 29,
+    IR_UNARY_NOT = 30, /* BOOL */
+    IR_UNARY_SIN = 31,
+    IR_UNARY_COS = 32,
+    IR_UNARY_TAN = 33,
+    IR_UNARY_ASIN = 34,
+    IR_UNARY_ACOS = 35,
+    IR_UNARY_ATAN = 36,
+    IR_UNARY_SINH = 37,
+    IR_UNARY_COSH = 38,
+    IR_UNARY_ASINH = 39,
+    IR_UNARY_ACOSH = 40,
+    IR_UNARY_ATANH = 41,
+    IR_UNARY_IS_NAN = 42, /* -> BOOL */
+    IR_UNARY_IS_INF = 43, /* -> BOOL; a = 1: detect negative, b = 1: detect positive */
+    IR_UNARY_SHRINK = 44, /* a = bias 0, b = lambd 0.5 */
+    IR_UNARY_BITWISE_NOT = 45,
+    IR_UNARY_COUNT_
+};
+
+enum ir_binary {
+    IR_BINARY_ADD = 0,
+    IR_BINARY_SUB = 1,
+    IR_BINARY_MUL = 2,
+    IR_BINARY_DIV = 3,
+    IR_BINARY_MAX = 4,
+    IR_BINARY_MIN = 5,
+    IR_BINARY_POW = 6,
+    IR_BINARY_PRELU = 7, /* a >= 0 ? a : a * b */
+    IR_BINARY_MOD = 8,
+    IR_BINARY_EQUAL = 9, /* from here on to XOR the output is BOOL */
+    IR_BINARY_LESS = 10,
+    IR_BINARY_LESS_EQUAL = 11,
+    IR_BINARY_GREATER = 12,
+    IR_BINARY_GREATER_EQUAL = 13,
+    IR_BINARY_AND = 14,
+    IR_BINARY_OR = 15,
+    IR_BINARY_XOR = 16,
+    IR_BINARY_SHIFT_LEFT = 17,
+    IR_BINARY_SHIFT_RIGHT = 18,
+    IR_BINARY_BITWISE_AND = 19,
+    IR_BINARY_BITWISE_OR = 20,
+    IR_BINARY_BITWISE_XOR = 21,
+    IR_BINARY_COUNT_
+};
+
+enum ir_pad { IR_PAD_CONSTANT = 0, IR_PAD_REFLECT = 1, IR_PAD_EDGE = 2, IR_PAD_WRAP = 3 };
+enum ir_resize { IR_RESIZE_NEAREST = 0, IR_RESIZE_LINEAR = 1, IR_RESIZE_CUBIC = 2 };
+enum ir_coord {
+    IR_COORD_HALF_PIXEL = 0,
+    IR_COORD_PYTORCH_HALF_PIXEL = 1,
+    IR_COORD_ALIGN_CORNERS = 2,
+    IR_COORD_ASYMMETRIC = 3,
+    IR_COORD_TF_CROP = 4,
+};
+enum ir_nearest {
+    IR_NEAREST_ROUND_PREFER_FLOOR = 0,
+    IR_NEAREST_ROUND_PREFER_CEIL = 1,
+    IR_NEAREST_FLOOR = 2,
+    IR_NEAREST_CEIL = 3,
+};
+
+/* "conv", "matmul", ...; "?" outside the table. Static storage. */
+const char *ir_op_name(enum ir_op op);
+const char *ir_attr_name(enum ir_attr_key key);
+const char *ir_unary_name(enum ir_unary func);   /* "relu" */
+const char *ir_binary_name(enum ir_binary func); /* "add" */
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One graph rewrite per file, and the ordered table of them. */
+#ifndef INFERD_ENGINE_PASSES_PASS_H
+#define INFERD_ENGINE_PASSES_PASS_H
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/import/onnx.h"
+#include "engine/ir/ir.h"
+
+struct pass_context {
+    struct ir_evaluator evaluator; /* for constant folding */
+    const struct log_sink *log;    /* info: each fusion; verbose: why a near miss was none */
+    uint32_t rewrites;             /* counted up by every rewrite */
+};
+
+struct pass {
+    const char *name; /* "fold-constants" */
+    const char *what; /* one line for people */
+    enum status (*run)(struct ir_graph *graph, struct pass_context *ctx, struct error *err);
+};
+
+/* In the order in which they run; ends with a row whose name is NULL. */
+extern const struct pass passes[];
+
+/* Runs the table, each pass followed by ir_graph_compact and ir_verify; the whole table again until
+ * nothing changes (bounded). */
+enum status passes_run(struct ir_graph *graph, struct pass_context *ctx, struct error *err);
+const struct pass *pass_find(const char *name);
+
+#endif

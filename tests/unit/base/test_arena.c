@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/arena.h"
+
+static void allocations_are_zeroed_aligned_and_apart(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new(0);
+    unsigned char *last = NULL;
+    for (size_t size = 1; size < 200000; size = size * 2 + 3) {
+        unsigned char *p = arena_alloc(arena, size);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % (size >= 64 ? 64 : 16), 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xff, size);
+        if (last)
+            assert_int_equal(*last, 0xff);
+        last = p;
+    }
+    arena_free(arena);
+}
+
+static void the_limit_holds(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new(1000);
+    assert_non_null(arena_alloc(arena, 512));
+    assert_null(arena_alloc(arena, 512));
+    assert_non_null(arena_alloc(arena, 128));
+    assert_int_equal(arena_used(arena), 640);
+    assert_null(arena_alloc(arena, SIZE_MAX));
+    assert_null(arena_array(arena, SIZE_MAX / 2, 4));
+    arena_free(arena);
+    arena_free(NULL);
+}
+
+static void strings(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new(0);
+    assert_string_equal(arena_strndup(arena, "conv1xyz", 5), "conv1");
+    assert_string_equal(arena_printf(arena, "%s + %s", "conv1", "relu1"), "conv1 + relu1");
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allocations_are_zeroed_aligned_and_apart),
+        cmocka_unit_test(the_limit_holds),
+        cmocka_unit_test(strings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/dtype.h"
+
+static void every_half_survives_the_round_trip(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 0x10000; i++) {
+        float f = f16_to_f32((uint16_t)i);
+        if (isnan(f))
+            assert_true(isnan(f16_to_f32(f32_to_f16(f))));
+        else
+            assert_int_equal(f32_to_f16(f), i);
+    }
+}
+
+/* The nearer neighbour wins, and of two equally near ones the even. */
+static void halves_round_to_nearest_even(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 0x7bff; i++) {
+        float low = f16_to_f32((uint16_t)i), high = f16_to_f32((uint16_t)(i + 1));
+        float middle = low + (high - low) / 2; /* exact: one bit more than binary16 has */
+        assert_int_equal(f32_to_f16(middle), i + (i & 1));
+        assert_int_equal(f32_to_f16(nextafterf(middle, 0)), i);
+        assert_int_equal(f32_to_f16(nextafterf(middle, INFINITY)), i + 1);
+        assert_int_equal(f32_to_f16(-middle), (i + (i & 1)) | 0x8000);
+    }
+    assert_int_equal(f32_to_f16(65519.0f), 0x7bff);
+    assert_int_equal(f32_to_f16(65520.0f), 0x7c00);
+    assert_int_equal(f32_to_f16(-INFINITY), 0xfc00);
+}
+
+static void bfloat_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    assert_int_equal(f32_to_bf16(1.0f), 0x3f80);
+    assert_int_equal(f32_to_bf16(1.00390625f), 0x3f80); /* half way, to even */
+    assert_int_equal(f32_to_bf16(1.01171875f), 0x3f82); /* half way, to even */
+    assert_int_equal(f32_to_bf16(1.00390637f), 0x3f81);
+    assert_true(isnan(bf16_to_f32(f32_to_bf16(NAN))));
+    assert_true(isinf(bf16_to_f32(f32_to_bf16(3.4e38f))));
+}
+
+static void names_are_the_protocols(void **state)
+{
+    (void)state;
+    for (int i = DTYPE_NONE + 1; i < DTYPE_COUNT_; i++) {
+        const char *name = dtype_name((enum dtype)i);
+        assert_int_equal(dtype_parse(name, strlen(name)), i);
+        assert_true(dtype_size((enum dtype)i) > 0);
+    }
+    assert_int_equal(dtype_parse("fp32", 4), DTYPE_NONE);
+    assert_int_equal(dtype_parse("FP3", 3), DTYPE_NONE);
+    assert_int_equal(dtype_size((enum dtype)99), 0);
+    assert_string_equal(dtype_name((enum dtype)99), "NONE");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_half_survives_the_round_trip),
+        cmocka_unit_test(halves_round_to_nearest_even),
+        cmocka_unit_test(bfloat_rounds_to_nearest_even),
+        cmocka_unit_test(names_are_the_protocols),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
