@@ -8,14 +8,29 @@
  * sequences):
  *
  *   - A batch is formed only when a worker is idle. While all are busy, requests gather.
- *   - While one is idle, the oldest request waits at most max_delay_ns for company, and not at all
- *     once max_batch (or the largest preferred size reached) is there. max_delay_ns 0: never waits.
+ *   - While one is idle, the oldest request of a shape key waits at most max_delay_ns for company,
+ *     counted from its arrival, and not at all once max_batch or a preferred size is there; then
+ *     the batch is cut at the largest of those that was reached. max_delay_ns 0: never waits. A
+ *     request whose deadline would come first does not wait for company either.
  *   - Requests carry 1..max_batch instances, are never split, and keep their order within a
- *     priority; a batch holds one shape key and never exceeds max_batch instances.
+ *     priority and shape key; a batch holds one shape key and never exceeds max_batch instances.
+ *     It is filled by priority, then by arrival, up to the first request that does not fit: lower
+ *     priorities ride along only in room that higher ones of the same key leave.
  *   - Deadlines are checked when an item is dequeued (here) and right before launch (by the
- * caller).
- *   - Among models the one whose head has waited longest against its max_delay_ns goes first.
+ *     caller).
+ *   - Within a model, of the shape keys that may go now, the one whose first request has the best
+ *     priority goes first, then the one whose first request is the oldest.
+ *   - Among models the one whose head (the first request of its next batch) has waited longest
+ *     against its max_delay_ns goes first: the least arrival + max_delay_ns.
  *   - Draining: no new items; what is queued no longer waits for company.
+ *
+ * Costs: a submit, a cancel and a step take a constant number of list operations and O(log n) heap
+ * operations over the models and shape keys that have something queued, plus one list operation for
+ * each item that leaves. Memory: one small record for each distinct shape key that waits at the
+ * same time, kept for reuse; the most that ever waited at once, never more than the queue's limit.
+ *
+ * Time that goes backwards (callers on several threads read their clocks before they take the lock)
+ * counts as standing still.
  */
 #ifndef INFERD_BATCHING_BATCHER_H
 #define INFERD_BATCHING_BATCHER_H
@@ -74,7 +89,8 @@ void batcher_free(struct batcher *batcher); /* all queues must be empty */
 
 enum status batcher_model_add(struct batcher *batcher, const struct batcher_model_config *config,
                               struct batcher_model **out, struct error *err);
-/* Changes limits while requests are queued (a reload). */
+/* Changes limits while requests are queued (a reload). What is queued stays: a request that is now
+ * larger than max_batch runs alone, and one that is beyond queue_limit keeps its place. */
 enum status batcher_model_configure(struct batcher_model *model,
                                     const struct batcher_model_config *config, struct error *err);
 /* No new items; what is queued runs without waiting for company. */
