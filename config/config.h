@@ -8,6 +8,7 @@
 #define INFERD_CONFIG_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -70,12 +71,17 @@ void config_free(struct config *config);
 
 /* Reads a file over defaults. Errors name file, line, key, what was expected and what came. */
 enum status config_read(const char *path, struct config **out, struct error *err);
+/* The same from memory; `name` stands for the file in errors. */
+enum status config_parse(const char *name, const void *data, size_t size, struct config **out,
+                         struct error *err);
 
 /* Ranges and consistency beyond the schema; also for a configuration changed by the command line.
  */
 enum status config_check(const struct config *config, struct error *err);
 
-/* "NAME=FILE" (file with .onnx or .plan) or a repository folder, as on the command line. */
+/* "NAME=FILE" (file with .onnx or .plan) or a repository folder, as on the command line. A second,
+ * different repository is refused: clear `repository` first to let an argument override the file.
+ */
 enum status config_model_argument(struct config *config, const char *argument, struct error *err);
 
 #endif

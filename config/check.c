@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the ranges of single keys cannot say: addresses, names, devices, and keys that must fit
+ * together. Addresses are numeric: nothing is ever looked up (R17).
+ */
+#include "config/schema.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+static bool is_name(const char *text)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    size_t len = strlen(text);
+    return len >= 1 && len <= CONFIG_NAME_MAX && text[0] != '.' && strspn(text, allowed) == len;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t len = strlen(text), n = strlen(end);
+    return len > n && strcmp(text + len - n, end) == 0;
+}
+
+static bool is_model_file(const char *path)
+{
+    return ends_with(path, ".onnx") || ends_with(path, ".plan");
+}
+
+static bool is_port(const char *text)
+{
+    size_t len = strlen(text);
+    return len >= 1 && len <= 5 && strspn(text, "0123456789") == len && atoi(text) <= 65535;
+}
+
+/* "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock" */
+static bool is_address(const char *text)
+{
+    struct in6_addr ignored;
+    char host[INET6_ADDRSTRLEN];
+    if (strncmp(text, "unix:", 5) == 0)
+        return text[5] == '/' && strlen(text + 5) < sizeof(((struct sockaddr_un *)0)->sun_path);
+
+    const char *colon = strrchr(text, ':');
+    if (!colon || !is_port(colon + 1))
+        return false;
+    bool v6 = text[0] == '[' && colon > text + 1 && colon[-1] == ']';
+    size_t len = (size_t)(colon - text) - (v6 ? 2 : 0);
+    if (len >= sizeof(host))
+        return false;
+    memcpy(host, text + v6, len);
+    host[len] = '\0';
+    return inet_pton(v6 ? AF_INET6 : AF_INET, host, &ignored) == 1;
+}
+
+static bool is_device(const char *text)
+{
+    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0)
+        return true;
+    if (strncmp(text, "cuda:", 5) == 0)
+        return strlen(text + 5) >= 1 && strlen(text + 5) <= 3 &&
+               strspn(text + 5, "0123456789") == strlen(text + 5);
+    return strcmp(text, "fault") == 0;
+}
+
+static bool is_log_level(const char *text)
+{
+    static const char *const levels[] = {"error", "warning", "info", "verbose"};
+    for (size_t i = 0; i < ARRAY_LEN(levels); i++)
+        if (strcmp(text, levels[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum status check_listen(const struct config_listen *listen, struct report *report)
+{
+    for (uint32_t i = 0; i < listen->framed_count; i++) {
+        char key[32];
+        snprintf(key, sizeof(key), "framed[%" PRIu32 "]", i);
+        if (!is_address(listen->framed[i]))
+            return report_set(report, "listen.", key, listen->framed[i],
+                              "NUMERIC-ADDRESS:PORT, [NUMERIC-IPV6]:PORT or unix:/PATH");
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(listen->framed[i], listen->framed[k]) == 0 &&
+                !ends_with(listen->framed[i], ":0"))
+                return report_set(report, "listen.", key, listen->framed[i], "each address once");
+    }
+    return STATUS_OK;
+}
+
+static enum status check_rising(const uint32_t *list, uint32_t count, const char *section,
+                                const char *key, struct report *report)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        char entry[32], got[16];
+        snprintf(entry, sizeof(entry), "%s[%" PRIu32 "]", key, i);
+        snprintf(got, sizeof(got), "%" PRIu32, list[i]);
+        if (list[i] < 1 || list[i] > CONFIG_BATCH_MOST)
+            return report_set(report, section, entry, got, "a whole number from 1 to %d",
+                              CONFIG_BATCH_MOST);
+        if (i > 0 && list[i] <= list[i - 1])
+            return report_set(report, section, entry, got, "rising numbers");
+    }
+    return STATUS_OK;
+}
+
+static enum status check_model_text(const struct config_model *model, const char *section,
+                                    struct report *report)
+{
+    if (!model->name || !is_name(model->name))
+        return report_set(report, section, "name", model->name,
+                          "1 to %d of A-Z a-z 0-9 . _ - and no leading dot", CONFIG_NAME_MAX);
+    if (!model->version || !is_name(model->version))
+        return report_set(report, section, "version", model->version,
+                          "1 to %d of A-Z a-z 0-9 . _ - and no leading dot", CONFIG_NAME_MAX);
+    if (!model->path || !is_model_file(model->path))
+        return report_set(report, section, "path", model->path, "a file .onnx or .plan");
+    return STATUS_OK;
+}
+
+static enum status check_model(const struct config *config, uint32_t index, struct report *report)
+{
+    const struct config_model *model = &config->models[index];
+    char section[32], got[16];
+    enum status status;
+    snprintf(section, sizeof(section), "models[%" PRIu32 "].", index);
+
+    status = check_model_text(model, section, report);
+    if (status == STATUS_OK)
+        status = fields_check(config_model_fields, section, model, report);
+    if (status == STATUS_OK)
+        status =
+            check_rising(model->preferred, model->preferred_count, section, "preferred", report);
+    if (status == STATUS_OK)
+        status = check_rising(model->batches, model->batches_count, section, "batches", report);
+    if (status != STATUS_OK)
+        return status;
+
+    if (model->preferred_count > CONFIG_PREFERRED_MAX) {
+        snprintf(got, sizeof(got), "%" PRIu32, model->preferred_count);
+        return report_set(report, section, "preferred", got, "at most %d sizes",
+                          CONFIG_PREFERRED_MAX);
+    }
+    if (model->preferred_count > 0 && model->max_batch > 0 &&
+        model->preferred[model->preferred_count - 1] > model->max_batch) {
+        snprintf(got, sizeof(got), "%" PRIu32, model->preferred[model->preferred_count - 1]);
+        return report_set(report, section, "preferred", got, "sizes up to max_batch, %" PRIu32,
+                          model->max_batch);
+    }
+    for (uint32_t i = 0; i < index; i++)
+        if (strcmp(config->models[i].name, model->name) == 0 &&
+            strcmp(config->models[i].version, model->version) == 0)
+            return report_set(report, section, "name", model->name,
+                              "each name and version once (models[%" PRIu32 "] has them too)", i);
+    return STATUS_OK;
+}
+
+/* A frame must fit into what one connection may have in flight, and that into the whole. */
+static enum status check_limits(const struct config_limits *limits, struct report *report)
+{
+    char got[24];
+    enum status status = fields_check(config_limit_fields, "limits.", limits, report);
+    if (status != STATUS_OK)
+        return status;
+    if (limits->connection_inflight_bytes < limits->frame_bytes) {
+        snprintf(got, sizeof(got), "%" PRIu64, limits->connection_inflight_bytes);
+        return report_set(report, "limits.", "connection_inflight_bytes", got,
+                          "at least limits.frame_bytes, %" PRIu64, limits->frame_bytes);
+    }
+    if (limits->inflight_bytes < limits->connection_inflight_bytes) {
+        snprintf(got, sizeof(got), "%" PRIu64, limits->inflight_bytes);
+        return report_set(report, "limits.", "inflight_bytes", got,
+                          "at least limits.connection_inflight_bytes, %" PRIu64,
+                          limits->connection_inflight_bytes);
+    }
+    return STATUS_OK;
+}
+
+enum status config_check_report(const struct config *config, struct report *report)
+{
+    enum status status = fields_check(config_server_fields, "", config, report);
+    if (status != STATUS_OK)
+        return status;
+    if (!config->device || !is_device(config->device))
+        return report_set(report, "", "device", config->device, "cpu, cuda, cuda:N or fault");
+    if (!config->log_level || !is_log_level(config->log_level))
+        return report_set(report, "", "log_level", config->log_level,
+                          "error, warning, info or verbose");
+    status = check_listen(&config->listen, report);
+    for (uint32_t i = 0; i < config->models_count && status == STATUS_OK; i++)
+        status = check_model(config, i, report);
+    if (status == STATUS_OK)
+        status = check_limits(&config->limits, report);
+    return status;
+}
+
+enum status config_check(const struct config *config, struct error *err)
+{
+    struct report report = {.err = err};
+    return config_check_report(config, &report);
+}
+
+static enum status append_model(struct config *config, char *name, char *path, char *version)
+{
+    struct config_model *grown =
+        reallocarray(config->models, config->models_count + 1, sizeof(*grown));
+    if (!grown)
+        return STATUS_RESOURCE_EXHAUSTED;
+    config->models = grown;
+    grown[config->models_count++] =
+        (struct config_model){.name = name, .path = path, .version = version, .max_delay_us = -1};
+    return STATUS_OK;
+}
+
+static enum status add_model(struct config *config, const char *name, size_t name_len,
+                             const char *path, struct error *err)
+{
+    char *own_name = strndup(name, name_len);
+    char *own_path = strdup(path);
+    char *version = strdup("1");
+    if (!own_name || !own_path || !version ||
+        append_model(config, own_name, own_path, version) != STATUS_OK) {
+        free(own_name);
+        free(own_path);
+        free(version);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    }
+    return STATUS_OK;
+}
+
+enum status config_model_argument(struct config *config, const char *argument, struct error *err)
+{
+    const char *equals = strchr(argument, '=');
+    if (equals) {
+        char name[CONFIG_NAME_MAX + 2];
+        size_t len = (size_t)(equals - argument);
+        snprintf(name, sizeof(name), "%.*s", (int)MIN(len, sizeof(name) - 1), argument);
+        if (!is_name(name))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "model \"%s\": expected NAME=FILE with a name of 1 to %d of "
+                             "A-Z a-z 0-9 . _ - and no leading dot",
+                             argument, CONFIG_NAME_MAX);
+        if (!is_model_file(equals + 1))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "model \"%s\": expected NAME=FILE with a file .onnx or .plan",
+                             argument);
+        return add_model(config, argument, len, equals + 1, err);
+    }
+    if (!*argument || is_model_file(argument))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "model \"%s\": expected NAME=FILE.onnx, NAME=FILE.plan or a repository "
+                         "folder",
+                         argument);
+    if (config->repository && strcmp(config->repository, argument) != 0)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "repository \"%s\": expected one repository, and \"%s\" is set already",
+                         argument, config->repository);
+    char *copy = strdup(argument);
+    if (!copy)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    free(config->repository);
+    config->repository = copy;
+    return STATUS_OK;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Defaults, the file over them, and the end. A file that is not regular, or beyond 1 MiB, is
+ * refused before it is parsed.
+ */
+#include "config/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/schema.h"
+
+#define MIB (1ULL << 20)
+
+static const struct config_limits default_limits = {
+    .frame_bytes = 64 * MIB,
+    .inflight_bytes = 1024 * MIB,
+    .connection_inflight_bytes = 256 * MIB,
+    .queue_requests = 1024,
+    .connections = 4096,
+    .output_bytes = 64 * MIB,
+    .header_timeout_ms = 10000,
+    .frame_timeout_ms = 30000,
+    .idle_timeout_ms = 300000,
+    .connection_requests = 1024,
+    .receive_rate = 65536,
+};
+
+static void free_texts(char **items, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        free(items[i]);
+    free(items);
+}
+
+/* Copies; NULL entries do not occur. NULL: no memory. */
+static char **copy_texts(char *const *items, uint32_t count)
+{
+    char **copy = calloc(count, sizeof(*copy));
+    for (uint32_t i = 0; copy && i < count; i++) {
+        copy[i] = strdup(items[i]);
+        if (!copy[i]) {
+            free_texts(copy, i);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+struct config *config_new(void)
+{
+    char address[] = "127.0.0.1:8003";
+    char *framed[] = {address};
+    struct config *config = malloc(sizeof(*config));
+    if (!config)
+        return NULL;
+    *config = (struct config){
+        .device = strdup("cpu"),
+        .io_threads = 1,
+        .max_delay_us = 1000,
+        .drain_timeout_ms = 30000,
+        .build_timeout_s = 600,
+        .hang_timeout_ms = 30000,
+        .log_level = strdup("info"),
+        .limits = default_limits,
+        .listen = {.framed = copy_texts(framed, 1), .framed_count = 1},
+    };
+    if (!config->device || !config->log_level || !config->listen.framed) {
+        config->listen.framed_count = config->listen.framed ? 1 : 0;
+        config_free(config);
+        return NULL;
+    }
+    return config;
+}
+
+static void deinit_model(struct config_model *model)
+{
+    free(model->name);
+    free(model->path);
+    free(model->version);
+    free(model->preferred);
+    free(model->batches);
+}
+
+void config_free(struct config *config)
+{
+    if (!config)
+        return;
+    for (uint32_t i = 0; i < config->models_count; i++)
+        deinit_model(&config->models[i]);
+    free(config->models);
+    free_texts(config->listen.framed, config->listen.framed_count);
+    free(config->device);
+    free(config->repository);
+    free(config->cache);
+    free(config->log_level);
+    free(config);
+}
+
+static enum status read_listen(const struct raw_list *raw, struct config_listen *listen,
+                               struct report *report)
+{
+    if (!raw->items)
+        return STATUS_OK;
+    char **framed = copy_texts(raw->items, raw->items_count);
+    if (!framed)
+        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    free_texts(listen->framed, listen->framed_count);
+    listen->framed = framed;
+    listen->framed_count = raw->items_count;
+    return STATUS_OK;
+}
+
+static enum status read_model(const struct raw_model *raw, uint32_t index,
+                              struct config_model *model, struct report *report)
+{
+    char section[32];
+    snprintf(section, sizeof(section), "models[%" PRIu32 "].", index);
+    model->max_delay_us = -1;
+    model->version = strdup("1");
+    if (!model->version)
+        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+
+    enum status status = fields_read(config_model_fields, section, raw, model, report);
+    if (status == STATUS_OK)
+        status = field_read_list(&raw->preferred, section, "preferred", CONFIG_BATCH_MOST,
+                                 &model->preferred, &model->preferred_count, report);
+    if (status == STATUS_OK)
+        status = field_read_list(&raw->batches, section, "batches", CONFIG_BATCH_MOST,
+                                 &model->batches, &model->batches_count, report);
+    return status;
+}
+
+static enum status read_models(const struct raw_config *raw, struct config *config,
+                               struct report *report)
+{
+    if (raw->models_count == 0)
+        return STATUS_OK;
+    config->models = calloc(raw->models_count, sizeof(*config->models));
+    if (!config->models)
+        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    config->models_count = raw->models_count;
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < raw->models_count && status == STATUS_OK; i++)
+        status = read_model(&raw->models[i], i, &config->models[i], report);
+    return status;
+}
+
+static enum status read_all(const struct raw_config *raw, struct config *config,
+                            struct report *report)
+{
+    enum status status = fields_read(config_server_fields, "", raw, config, report);
+    if (status == STATUS_OK)
+        status = read_listen(&raw->framed, &config->listen, report);
+    if (status == STATUS_OK)
+        status = read_models(raw, config, report);
+    if (status == STATUS_OK)
+        status = fields_read(config_limit_fields, "limits.", &raw->limits, &config->limits, report);
+    if (status == STATUS_OK)
+        status = config_check_report(config, report);
+    return status;
+}
+
+enum status config_parse(const char *name, const void *data, size_t size, struct config **out,
+                         struct error *err)
+{
+    struct raw_config *raw = NULL;
+    struct report report = {.err = err};
+    struct config *config = config_new();
+    if (!config)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", name);
+
+    enum status status = schema_load(name, data, size, &raw, err);
+    if (status != STATUS_OK)
+        goto out;
+    if (raw)
+        status = read_all(raw, config, &report);
+    if (status != STATUS_OK) {
+        size_t line = report.key[0] ? schema_line(data, size, report.key) : 0;
+        if (line > 0)
+            error_prefix(err, "%s:%zu", name, line);
+        else
+            error_prefix(err, "%s", name);
+        goto out;
+    }
+    *out = STEAL(config);
+out:
+    schema_free(raw);
+    config_free(config);
+    return status;
+}
+
+/* At most CONFIG_FILE_MAX bytes; one more is asked for, to see that there is no more. */
+static enum status read_file(int fd, const char *path, char **out, size_t *size, struct error *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return error_errno(err, errno, "%s", path);
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected a regular file", path);
+
+    char *text = malloc(CONFIG_FILE_MAX + 1);
+    if (!text)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", path);
+    size_t have = 0;
+    ssize_t n = 1;
+    while (n > 0 && have <= CONFIG_FILE_MAX) {
+        n = read(fd, text + have, CONFIG_FILE_MAX + 1 - have);
+        if (n < 0 && errno == EINTR)
+            n = 1;
+        else if (n > 0)
+            have += (size_t)n;
+    }
+    if (n < 0 || have > CONFIG_FILE_MAX) {
+        int errnum = errno;
+        free(text);
+        if (n < 0)
+            return error_errno(err, errnum, "%s", path);
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected at most %d bytes", path,
+                         CONFIG_FILE_MAX);
+    }
+    *out = text;
+    *size = have;
+    return STATUS_OK;
+}
+
+enum status config_read(const char *path, struct config **out, struct error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return error_errno(err, errno, "%s", path);
+    enum status status = read_file(fd, path, &text, &size, err);
+    close(fd);
+    if (status != STATUS_OK)
+        return status;
+    status = config_parse(path, text, size, out, err);
+    free(text);
+    return status;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scalars of the configuration: from text to value, and their ranges.
+ *
+ * Numbers are plain decimal; sizes may end in KiB, MiB or GiB. Everything else ("1e3", "0x10",
+ * "1.5", "64MB", a sign on what cannot be negative) is refused rather than guessed at.
+ */
+#include "config/schema.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(owner, raw_owner, member, kind, least, most)                                         \
+    {#member, FIELD_##kind, offsetof(raw_owner, member), offsetof(owner, member), least, most},
+#define SERVER_FIELD(member, kind, least, most)                                                    \
+    FIELD(struct config, struct raw_config, member, kind, least, most)
+#define MODEL_FIELD(member, kind, least, most)                                                     \
+    FIELD(struct config_model, struct raw_model, member, kind, least, most)
+#define LIMIT_FIELD(member, kind, least, most)                                                     \
+    FIELD(struct config_limits, struct raw_limits, member, kind, least, most)
+
+const struct field config_server_fields[] = {CONFIG_SERVER_FIELDS(SERVER_FIELD){0}};
+const struct field config_model_fields[] = {CONFIG_MODEL_FIELDS(MODEL_FIELD){0}};
+const struct field config_limit_fields[] = {CONFIG_LIMIT_FIELDS(LIMIT_FIELD){0}};
+
+enum status report_set(struct report *report, const char *section, const char *key, const char *got,
+                       const char *expected, ...)
+{
+    char want[256];
+    va_list args;
+    va_start(args, expected);
+    vsnprintf(want, sizeof(want), expected, args);
+    va_end(args);
+
+    snprintf(report->key, sizeof(report->key), "%s%s", section, key);
+    if (!got)
+        return error_set(report->err, STATUS_INVALID_ARGUMENT, "%s: expected %s, got nothing",
+                         report->key, want);
+    return error_set(report->err, STATUS_INVALID_ARGUMENT, "%s: expected %s, got \"%.100s\"%s",
+                     report->key, want, got, strlen(got) > 100 ? "..." : "");
+}
+
+static const struct {
+    const char *suffix;
+    unsigned shift;
+} units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+
+/* Magnitudes stay within int64_t, which holds the bounds of every field. */
+static bool parse_number(const char *text, bool is_bytes, int64_t *out)
+{
+    bool negative = *text == '-';
+    const char *p = text + negative;
+    int64_t n = 0;
+    if (*p < '0' || *p > '9')
+        return false;
+    for (; *p >= '0' && *p <= '9'; p++)
+        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, *p - '0', &n))
+            return false;
+    for (size_t i = 0; is_bytes && i < ARRAY_LEN(units); i++) {
+        if (strcmp(p, units[i].suffix) == 0) {
+            if (__builtin_mul_overflow(n, (int64_t)1 << units[i].shift, &n))
+                return false;
+            p += strlen(p);
+        }
+    }
+    if (*p)
+        return false;
+    *out = negative ? -n : n;
+    return true;
+}
+
+static enum status refuse_number(const struct field *field, const char *section, const char *got,
+                                 struct report *report)
+{
+    return report_set(report, section, field->key, got, "%s from %" PRId64 " to %" PRId64 "%s",
+                      field->kind == FIELD_BYTES ? "a size" : "a whole number", field->least,
+                      field->most,
+                      field->kind == FIELD_BYTES ? " bytes (KiB, MiB, GiB are known)" : "");
+}
+
+static enum status check_text(const struct field *field, const char *section, const char *text,
+                              struct report *report)
+{
+    size_t len = strlen(text);
+    if (len < (size_t)field->least || len > (size_t)field->most)
+        return report_set(report, section, field->key, text, "%" PRId64 " to %" PRId64 " bytes",
+                          field->least, field->most);
+    return STATUS_OK;
+}
+
+static int64_t number_get(const struct field *field, const void *slot)
+{
+    uint64_t wide;
+    switch (field->kind) {
+    case FIELD_U32:
+        return *(const uint32_t *)slot;
+    case FIELD_I64:
+        return *(const int64_t *)slot;
+    case FIELD_U64:
+    case FIELD_BYTES:
+        wide = *(const uint64_t *)slot;
+        return wide > INT64_MAX ? INT64_MAX : (int64_t)wide;
+    case FIELD_TEXT:
+        break;
+    }
+    return 0;
+}
+
+static void number_put(const struct field *field, void *slot, int64_t n)
+{
+    switch (field->kind) {
+    case FIELD_U32:
+        *(uint32_t *)slot = (uint32_t)n;
+        break;
+    case FIELD_I64:
+        *(int64_t *)slot = n;
+        break;
+    case FIELD_U64:
+    case FIELD_BYTES:
+        *(uint64_t *)slot = (uint64_t)n;
+        break;
+    case FIELD_TEXT:
+        break;
+    }
+}
+
+static enum status text_read(const struct field *field, const char *section, const char *text,
+                             char **slot, struct report *report)
+{
+    enum status status = check_text(field, section, text, report);
+    if (status != STATUS_OK)
+        return status;
+    char *copy = strdup(text);
+    if (!copy)
+        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    free(*slot);
+    *slot = copy;
+    return STATUS_OK;
+}
+
+enum status fields_read(const struct field *fields, const char *section, const void *raw,
+                        void *target, struct report *report)
+{
+    for (const struct field *f = fields; f->key; f++) {
+        const char *text = *(char *const *)(const void *)((const char *)raw + f->raw);
+        void *slot = (char *)target + f->value;
+        int64_t n;
+        if (!text)
+            continue;
+        if (f->kind == FIELD_TEXT) {
+            enum status status = text_read(f, section, text, slot, report);
+            if (status != STATUS_OK)
+                return status;
+        } else {
+            if (!parse_number(text, f->kind == FIELD_BYTES, &n) || n < f->least || n > f->most)
+                return refuse_number(f, section, text, report);
+            number_put(f, slot, n);
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status fields_check(const struct field *fields, const char *section, const void *target,
+                         struct report *report)
+{
+    for (const struct field *f = fields; f->key; f++) {
+        const void *slot = (const char *)target + f->value;
+        enum status status = STATUS_OK;
+        if (f->kind == FIELD_TEXT) {
+            const char *text = *(char *const *)slot;
+            if (text)
+                status = check_text(f, section, text, report);
+        } else {
+            int64_t n = number_get(f, slot);
+            char got[24];
+            snprintf(got, sizeof(got), "%" PRId64, n);
+            if (n < f->least || n > f->most)
+                status = refuse_number(f, section, got, report);
+        }
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+enum status field_read_list(const struct raw_list *raw, const char *section, const char *key,
+                            uint32_t most, uint32_t **out, uint32_t *count, struct report *report)
+{
+    if (raw->items_count == 0)
+        return STATUS_OK;
+    uint32_t *list = calloc(raw->items_count, sizeof(*list));
+    if (!list)
+        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    for (uint32_t i = 0; i < raw->items_count; i++) {
+        int64_t n;
+        if (!parse_number(raw->items[i], false, &n) || n < 1 || n > most) {
+            char entry[64];
+            snprintf(entry, sizeof(entry), "%s[%" PRIu32 "]", key, i);
+            free(list);
+            return report_set(report, section, entry, raw->items[i],
+                              "a whole number from 1 to %" PRIu32, most);
+        }
+        list[i] = (uint32_t)n;
+    }
+    *out = list;
+    *count = raw->items_count;
+    return STATUS_OK;
+}

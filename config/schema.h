@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every key of the configuration, once: the YAML schema, the conversion into struct config, the
+ * range checks and the test of the reference file are all made from these lists.
+ *
+ *   X(key = member, kind, least, most)      for text the bounds are on its length
+ *
+ * Scalars come out of YAML as text and are converted here, not by libcyaml: it knows no ranges and
+ * no sizes with a suffix, and cannot tell "0" from "not given".
+ */
+#ifndef INFERD_CONFIG_SCHEMA_H
+#define INFERD_CONFIG_SCHEMA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "config/config.h"
+
+enum {
+    CONFIG_FILE_MAX = 1 << 20,
+    CONFIG_TEXT_MAX = 4096,
+    CONFIG_NAME_MAX = 64,
+    CONFIG_LISTEN_MAX = 16,
+    CONFIG_MODELS_MAX = 1024,
+    CONFIG_BATCHES_MAX = 32,
+    CONFIG_PREFERRED_MAX = 8,
+    CONFIG_BATCH_MOST = 65536,
+};
+
+#define HOUR_MS   3600000
+#define HOUR_S    3600
+#define MINUTE_US 60000000
+#define TERABYTE  (1ULL << 40)
+
+#define CONFIG_SERVER_FIELDS(X)                                                                    \
+    X(device, TEXT, 1, CONFIG_NAME_MAX)                                                            \
+    X(workers, U32, 0, 256)                                                                        \
+    X(threads, U32, 0, 1024)                                                                       \
+    X(io_threads, U32, 1, 64)                                                                      \
+    X(max_delay_us, U64, 0, MINUTE_US)                                                             \
+    X(max_batch, U32, 0, CONFIG_BATCH_MOST)                                                        \
+    X(default_timeout_ms, U32, 0, HOUR_MS)                                                         \
+    X(drain_timeout_ms, U32, 0, HOUR_MS)                                                           \
+    X(build_timeout_s, U32, 1, 24 * HOUR_S)                                                        \
+    X(hang_timeout_ms, U32, 10, HOUR_MS)                                                           \
+    X(repository, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
+    X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
+    X(log_level, TEXT, 1, CONFIG_NAME_MAX)
+
+#define CONFIG_MODEL_FIELDS(X)                                                                     \
+    X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
+    X(path, TEXT, 1, CONFIG_TEXT_MAX)                                                              \
+    X(version, TEXT, 1, CONFIG_NAME_MAX)                                                           \
+    X(max_batch, U32, 0, CONFIG_BATCH_MOST)                                                        \
+    X(max_delay_us, I64, -1, MINUTE_US)                                                            \
+    X(queue_limit, U32, 0, 1 << 20)
+
+#define CONFIG_LIMIT_FIELDS(X)                                                                     \
+    X(frame_bytes, BYTES, 1024, INT32_MAX)                                                         \
+    X(inflight_bytes, BYTES, 1024, TERABYTE)                                                       \
+    X(connection_inflight_bytes, BYTES, 1024, TERABYTE)                                            \
+    X(queue_requests, U32, 1, 1 << 20)                                                             \
+    X(connections, U32, 1, 1 << 20)                                                                \
+    X(output_bytes, BYTES, 1024, TERABYTE)                                                         \
+    X(header_timeout_ms, U32, 1, HOUR_MS)                                                          \
+    X(frame_timeout_ms, U32, 1, HOUR_MS)                                                           \
+    X(idle_timeout_ms, U32, 1, 24 * HOUR_MS)                                                       \
+    X(connection_requests, U32, 1, 1 << 20)                                                        \
+    X(receive_rate, U32, 0, 1 << 30)
+
+/* The keys that are lists or sections. */
+#define CONFIG_OTHER_KEYS(X)                                                                       \
+    X(listen)                                                                                      \
+    X(framed)                                                                                      \
+    X(models)                                                                                      \
+    X(preferred)                                                                                   \
+    X(batches)                                                                                     \
+    X(limits)
+
+enum field_kind { FIELD_TEXT, FIELD_U32, FIELD_U64, FIELD_I64, FIELD_BYTES };
+
+/* One scalar: where its text lies in the struct as read, and its value in struct config. */
+struct field {
+    const char *key;
+    enum field_kind kind;
+    size_t raw;
+    size_t value;
+    int64_t least, most;
+};
+
+/* The file as libcyaml reads it; NULL: not given. */
+struct raw_list {
+    char **items;
+    uint32_t items_count;
+};
+
+#define CONFIG_RAW_MEMBER(member, kind, least, most) char *member;
+
+struct raw_model {
+    CONFIG_MODEL_FIELDS(CONFIG_RAW_MEMBER)
+    struct raw_list preferred, batches;
+};
+
+struct raw_limits {
+    CONFIG_LIMIT_FIELDS(CONFIG_RAW_MEMBER)
+};
+
+struct raw_config {
+    CONFIG_SERVER_FIELDS(CONFIG_RAW_MEMBER)
+    struct raw_list framed;
+    struct raw_model *models;
+    uint32_t models_count;
+    struct raw_limits limits;
+};
+
+/* End with a NULL key. */
+extern const struct field config_server_fields[];
+extern const struct field config_model_fields[];
+extern const struct field config_limit_fields[];
+
+/* Where a configuration is wrong: the key's path ("limits.frame_bytes", "models[2].path"), so that
+ * its line can be found, and the error to fill. */
+struct report {
+    struct error *err;
+    char key[128];
+};
+
+/* "KEY: expected EXPECTED, got GOT"; returns INVALID_ARGUMENT. GOT may be NULL: nothing came. */
+enum status report_set(struct report *report, const char *section, const char *key, const char *got,
+                       const char *expected, ...) PRINTF(5, 6);
+
+/* The text of a YAML file, checked against the schema, as text. *out is NULL for an empty file. */
+enum status schema_load(const char *name, const void *data, size_t size, struct raw_config **out,
+                        struct error *err);
+void schema_free(struct raw_config *raw);
+
+/* The line (from 1) on which the value of `key` stands, or, for `key` NULL, on which the text stops
+ * being YAML; 0 if that is not known. */
+size_t schema_line(const void *data, size_t size, const char *key);
+
+/* Converts all the fields given in `raw` into `target`. Text is copied. */
+enum status fields_read(const struct field *fields, const char *section, const void *raw,
+                        void *target, struct report *report);
+/* The ranges again, for values that did not come from a file. */
+enum status fields_check(const struct field *fields, const char *section, const void *target,
+                         struct report *report);
+/* A list of counts, each 1..most. *out belongs to the caller; NULL for an empty list. */
+enum status field_read_list(const struct raw_list *raw, const char *section, const char *key,
+                            uint32_t most, uint32_t **out, uint32_t *count, struct report *report);
+
+/* config_check, with the place. */
+enum status config_check_report(const struct config *config, struct report *report);
+
+#endif
