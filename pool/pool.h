@@ -16,6 +16,8 @@
 
 #include "base/error.h"
 
+enum { POOL_MAX_WORKERS = 256 };
+
 struct pool;
 
 struct pool_ops {
@@ -29,12 +31,14 @@ struct pool_ops {
     void (*stop)(void *user, uint32_t worker, void *state);
 };
 
-/* Starts `n` threads and waits until all have started. */
+/* Starts `n` threads and waits until all have started. `idle` is called only after that, and only
+ * if all did; `*out` is set before the first `idle`, which may already give jobs. The threads block
+ * all signals. 1 <= n <= POOL_MAX_WORKERS, else INVALID_ARGUMENT. */
 enum status pool_new(uint32_t n, const struct pool_ops *ops, void *user, struct pool **out,
                      struct error *err);
 
 /* Hands a job to an idle worker. Producer: any thread, under the owner's lock or not; consumer:
- * that worker. One atomic store and one wake. */
+ * that worker. One atomic store and one wake. Also from within `idle`. */
 void pool_give(struct pool *pool, uint32_t worker, void *job);
 
 /* Runs `call` once on every worker's thread, between jobs, and waits for all (loading a model makes
@@ -52,8 +56,8 @@ uint64_t pool_busy_since(const struct pool *pool, uint32_t worker);
 /* Jobs finished so far. Any thread. */
 uint64_t pool_jobs_done(const struct pool *pool, uint32_t worker);
 
-/* Lets running jobs end, stops and joins all threads. No job may be given any more. NULL is fine.
- */
+/* Lets running jobs end (and runs those that were given but not begun), stops and joins all
+ * threads. No job may be given any more. NULL is fine. */
 void pool_free(struct pool *pool);
 
 #endif
