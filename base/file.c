@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mapped reading and atomic writing; see file.h.
+ *
+ * The writer's lock is on the temporary itself. Whoever gets the lock checks that the name still
+ * leads to the file it locked: the last holder may have renamed it away meanwhile.
+ */
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h> /* renameat */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TEMPORARY_SUFFIX ".inferd-tmp"
+
+static enum status check_regular(int fd, const char *path, bool alone, struct error *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return error_errno(err, errno, "%s", path);
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: not a regular file", path);
+    if (alone && st.st_nlink != 1)
+        return error_set(err, STATUS_PERMISSION_DENIED, "%s: has more than one name", path);
+    return STATUS_OK;
+}
+
+enum status file_open(const char *path, int *fd, struct error *err)
+{
+    /* O_NONBLOCK: opening a pipe must not wait for its other end. */
+    int f = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (f < 0)
+        return error_errno(err, errno, "%s", path);
+    enum status status = check_regular(f, path, false, err);
+    if (status) {
+        close(f);
+        return status;
+    }
+    *fd = f;
+    return STATUS_OK;
+}
+
+/* Kernels before 5.6 and some sandboxes have no openat2: walk the path by hand. */
+static int open_walk(int dir, const char *path)
+{
+    int at = dir, flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW;
+    if (*path == '/') {
+        errno = EXDEV;
+        return -1;
+    }
+    for (;;) {
+        char part[256];
+        size_t len = strcspn(path, "/");
+        const char *rest = path + len + strspn(path + len, "/");
+        if (len == 0 || len >= sizeof(part) || (len == 2 && !memcmp(path, "..", 2))) {
+            if (at != dir)
+                close(at);
+            errno = len >= sizeof(part) ? ENAMETOOLONG : EXDEV;
+            return -1;
+        }
+        memcpy(part, path, len);
+        part[len] = '\0';
+        int next = openat(at, part, *rest ? flags | O_DIRECTORY : flags);
+        int saved = errno;
+        if (at != dir)
+            close(at);
+        errno = saved;
+        if (next < 0 || !*rest)
+            return next;
+        at = next;
+        path = rest;
+    }
+}
+
+enum status file_open_beneath(int dir, const char *path, int *fd, struct error *err)
+{
+    struct open_how how = {
+        .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+    };
+    int f = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    if (f < 0 && (errno == ENOSYS || errno == EPERM))
+        f = open_walk(dir, path);
+    if (f < 0 && (errno == ELOOP || errno == EXDEV))
+        return error_set(err, STATUS_PERMISSION_DENIED,
+                         "%s: symbolic links and paths out of the folder are not followed", path);
+    if (f < 0)
+        return error_errno(err, errno, "%s", path);
+    enum status status = check_regular(f, path, true, err);
+    if (status) {
+        close(f);
+        return status;
+    }
+    *fd = f;
+    return STATUS_OK;
+}
+
+enum status file_map_fd(int fd, const char *name, size_t limit, struct file_map *out,
+                        struct error *err)
+{
+    struct stat st;
+    enum status status = check_regular(fd, name, false, err);
+    if (status)
+        return status;
+    if (fstat(fd, &st) < 0)
+        return error_errno(err, errno, "%s", name);
+    if (limit && (uint64_t)st.st_size > limit)
+        return error_set(err, STATUS_OUT_OF_RANGE, "%s: %lld bytes, the limit is %zu", name,
+                         (long long)st.st_size, limit);
+    if (st.st_size == 0) {
+        *out = (struct file_map){.data = "", .size = 0};
+        return STATUS_OK;
+    }
+    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return error_errno(err, errno, "%s: mmap", name);
+    *out = (struct file_map){.data = data, .size = (size_t)st.st_size};
+    return STATUS_OK;
+}
+
+enum status file_map_path(const char *path, size_t limit, struct file_map *out, struct error *err)
+{
+    int fd;
+    enum status status = file_open(path, &fd, err);
+    if (status)
+        return status;
+    status = file_map_fd(fd, path, limit, out, err);
+    close(fd);
+    return status;
+}
+
+void file_unmap(struct file_map *map)
+{
+    if (map->size)
+        munmap((void *)(uintptr_t)map->data, map->size);
+    *map = (struct file_map){0};
+}
+
+struct file_writer {
+    int dir, fd;
+    bool committed;
+    char *path; /* as given, for error texts */
+    char *name; /* within dir */
+    char *temporary;
+};
+
+/* "a/b" -> dir "a", name "b". */
+static enum status split_path(struct file_writer *w, const char *path, struct error *err)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    size_t len = strlen(name);
+    if (!len || !strcmp(name, ".") || !strcmp(name, ".."))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: not a file name", path);
+    w->path = strdup(path);
+    w->name = strdup(name);
+    w->temporary = malloc(len + sizeof("." TEMPORARY_SUFFIX));
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+    if (!w->path || !w->name || !w->temporary || !folder) {
+        free(folder);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+    }
+    w->temporary[0] = '.';
+    memcpy(w->temporary + 1, name, len);
+    memcpy(w->temporary + 1 + len, TEMPORARY_SUFFIX, sizeof(TEMPORARY_SUFFIX));
+    w->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int saved = errno;
+    free(folder);
+    return w->dir < 0 ? error_errno(err, saved, "%s", path) : STATUS_OK;
+}
+
+/* 1: locked and still the file of that name. 0: try again. -1: errno. */
+static int lock_temporary(struct file_writer *w, bool wait)
+{
+    struct stat mine, named;
+    w->fd =
+        openat(w->dir, w->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    if (w->fd < 0)
+        return -1;
+    int rc;
+    do
+        rc = flock(w->fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB);
+    while (rc < 0 && errno == EINTR);
+    if (rc < 0 || fstat(w->fd, &mine) < 0)
+        return -1;
+    if (fstatat(w->dir, w->temporary, &named, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -1;
+    if (mine.st_ino != named.st_ino || mine.st_dev != named.st_dev)
+        return 0;
+    if (!S_ISREG(mine.st_mode) || mine.st_nlink != 1 || mine.st_uid != geteuid()) {
+        errno = EPERM; /* somebody else put it there */
+        return -1;
+    }
+    return 1;
+}
+
+enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
+                            struct error *err)
+{
+    struct file_writer *w = calloc(1, sizeof(*w));
+    if (!w)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+    w->dir = w->fd = -1;
+    w->committed = true; /* nothing to remove yet */
+    enum status status = split_path(w, path, err);
+    if (status)
+        goto fail;
+    int rc;
+    while ((rc = lock_temporary(w, wait)) == 0) {
+        close(w->fd);
+        w->fd = -1;
+    }
+    if (rc < 0 && errno == EWOULDBLOCK) {
+        status = error_set(err, STATUS_UNAVAILABLE, "%s: another process is writing it", path);
+        goto fail;
+    }
+    if (rc < 0) {
+        status = error_errno(err, errno, "%s: opening the temporary %s", path, w->temporary);
+        goto fail;
+    }
+    w->committed = false;
+    if (ftruncate(w->fd, 0) < 0) {
+        status = error_errno(err, errno, "%s", path);
+        goto fail;
+    }
+    *out = w;
+    return STATUS_OK;
+fail:
+    file_writer_free(w);
+    return status;
+}
+
+enum status file_writer_put(struct file_writer *w, const void *data, size_t size, struct error *err)
+{
+    const char *p = data;
+    while (size) {
+        ssize_t n = write(w->fd, p, MIN(size, (size_t)1 << 30));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_errno(err, errno, "%s: write", w->path);
+        p += n;
+        size -= (size_t)n;
+    }
+    return STATUS_OK;
+}
+
+enum status file_writer_commit(struct file_writer *w, struct error *err)
+{
+    if (fsync(w->fd) < 0)
+        return error_errno(err, errno, "%s: fsync", w->path);
+    if (renameat(w->dir, w->temporary, w->dir, w->name) < 0)
+        return error_errno(err, errno, "%s: rename", w->path);
+    w->committed = true;
+    if (fsync(w->dir) < 0 && errno != EINVAL) /* EINVAL: a file system without it */
+        return error_errno(err, errno, "%s: fsync of its folder", w->path);
+    return STATUS_OK;
+}
+
+void file_writer_free(struct file_writer *w)
+{
+    if (!w)
+        return;
+    if (!w->committed)
+        unlinkat(w->dir, w->temporary, 0);
+    if (w->fd >= 0)
+        close(w->fd); /* drops the lock */
+    if (w->dir >= 0)
+        close(w->dir);
+    free(w->path);
+    free(w->name);
+    free(w->temporary);
+    free(w);
+}
+
+static bool is_temporary(const char *name)
+{
+    size_t len = strlen(name), suffix = strlen(TEMPORARY_SUFFIX);
+    return name[0] == '.' && len > suffix + 1 && !strcmp(name + len - suffix, TEMPORARY_SUFFIX);
+}
+
+uint32_t file_sweep(const char *folder)
+{
+    uint32_t n = 0;
+    DIR *d = opendir(folder);
+    if (!d)
+        return 0;
+    for (const struct dirent *e; (e = readdir(d));) {
+        if (!is_temporary(e->d_name))
+            continue;
+        int fd = openat(dirfd(d), e->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (fd < 0)
+            continue;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(dirfd(d), e->d_name, 0) == 0)
+            n++;
+        close(fd);
+    }
+    closedir(d);
+    return n;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files: read by mapping, written by replacing.
+ *
+ * Reading maps a regular file read-only. Anything else (folders, devices, pipes) is refused without
+ * blocking on it. A path that came from a file or a peer goes through file_open_beneath, which
+ * never leaves its folder and follows no symbolic link (R13).
+ *
+ * Writing never shows a half-written file to anybody (R33): the bytes go to a temporary beside the
+ * target, are fsync-ed, take the target's name, and the folder is fsync-ed. The temporary's name is
+ * fixed (".NAME.inferd-tmp") and its writer holds a flock on it, so there is one writer per target
+ * (R35), and what a killed writer left behind is known by its free lock (R36).
+ */
+#ifndef INFERD_BASE_FILE_H
+#define INFERD_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "base/error.h"
+
+struct file_map {
+    const void *data; /* page-aligned; not NULL even if size is 0 */
+    size_t size;
+};
+
+/* A descriptor of a regular file, close-on-exec, for reading. Symbolic links are followed: the path
+ * is the operator's. */
+enum status file_open(const char *path, int *fd, struct error *err);
+
+/* The same below the folder `dir` (a descriptor): no "..", no absolute path, no symbolic link, no
+ * file with a second name elsewhere. */
+enum status file_open_beneath(int dir, const char *path, int *fd, struct error *err);
+
+/* Maps a whole file. More than `limit` bytes (0: no limit) are refused. The file must not be
+ * changed in place while it is mapped; replacing it by rename is fine. */
+enum status file_map_path(const char *path, size_t limit, struct file_map *out, struct error *err);
+/* Takes no ownership of `fd`; `name` is for the error text. */
+enum status file_map_fd(int fd, const char *name, size_t limit, struct file_map *out,
+                        struct error *err);
+void file_unmap(struct file_map *map); /* {0} is fine; leaves {0} */
+
+struct file_writer;
+
+/* Opens the temporary for `path`. If another process is writing the same target it waits for it if
+ * `wait`, else fails with UNAVAILABLE. */
+enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
+                            struct error *err);
+enum status file_writer_put(struct file_writer *writer, const void *data, size_t size,
+                            struct error *err);
+/* fsync, rename, fsync of the folder. After a failure the old target is untouched. */
+enum status file_writer_commit(struct file_writer *writer, struct error *err);
+void file_writer_free(struct file_writer *writer); /* discards what was not committed */
+
+/* Removes temporaries in a folder whose writers are gone; returns how many. Best effort. */
+uint32_t file_sweep(const char *folder);
+
+#endif
