@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What requests and responses are made of: texts and tensors that lie in a frame, their caps, and
+ * the names that are allowed.
+ *
+ * Decoding is in place: a text or a payload is a pointer into the frame and lives as long as the
+ * frame. Payloads have whatever alignment they happen to have.
+ */
+#ifndef INFERD_PROTO_MESSAGE_H
+#define INFERD_PROTO_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/shape.h"
+
+enum {
+    MESSAGE_MAX_TENSORS = 64, /* inputs of a request, outputs of a response */
+    MESSAGE_MAX_NAME = 64,    /* bytes of a model's, a version's, a tensor's name */
+    MESSAGE_MAX_ID = 128,     /* bytes of ModelInferRequest.id, which is echoed */
+    MESSAGE_MAX_TOKEN = 1024,
+
+    /* A frame without its payloads is never larger than this. */
+    MESSAGE_HEAD_MAX = 20 * 1024,
+    /* Pieces of a frame: head and payload of each tensor. */
+    MESSAGE_MAX_IOV = 2 * MESSAGE_MAX_TENSORS + 1,
+};
+
+/* Bytes, not terminated. */
+struct message_text {
+    const char *data;
+    size_t len;
+};
+
+static inline struct message_text message_text_of(const char *text)
+{
+    return (struct message_text){.data = text, .len = text ? strlen(text) : 0};
+}
+
+static inline bool message_text_equal(struct message_text a, struct message_text b)
+{
+    return a.len == b.len && (!a.len || memcmp(a.data, b.data, a.len) == 0);
+}
+
+/* "%.*s" with MESSAGE_TEXT(t): cut at 80 bytes, so that an error text has room for the reason. */
+#define MESSAGE_TEXT(t) (int)MIN((t).len, (size_t)80), (t).data ? (t).data : ""
+
+/* A tensor as it is sent or was received. */
+struct message_tensor {
+    struct message_text name;
+    struct message_text datatype; /* received: as it came; sent: ignored, dtype is used */
+    enum dtype dtype;             /* received: DTYPE_NONE if the name is not one of ours */
+    struct shape shape;
+    const void *data; /* the raw bytes; NULL if it came typed */
+    size_t size;
+    bool typed;                   /* received: as InferTensorContents; see message_unpack */
+    struct message_text contents; /* that message, encoded */
+};
+
+/* [A-Za-z0-9._-]{1,64}, no leading dot: models and versions, which become file names (R13). */
+bool message_name_ok(struct message_text name);
+
+/* 1 to 64 printable ASCII characters without spaces: tensors. They are only ever compared with
+ * names in a plan, and exporters write "input:0" and "encoder/layer_0/out". */
+bool message_tensor_name_ok(struct message_text name);
+
+/*
+ * Writes a typed tensor's elements to `to` as raw bytes: `size` bytes, which is what its shape and
+ * dtype take. INVALID_ARGUMENT if the contents are damaged, of another type (FP32 goes into
+ * fp32_contents; INT8 and INT16 into int_contents; FP16 and BF16 have no typed form), out of the
+ * dtype's range or not exactly as many.
+ */
+enum status message_unpack(const struct message_tensor *tensor, void *to, size_t size,
+                           struct error *err);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests: a client's frame decoded in place, and the client's encoder. No I/O, no allocation.
+ */
+#ifndef INFERD_PROTO_REQUEST_H
+#define INFERD_PROTO_REQUEST_H
+
+#include <sys/uio.h>
+
+#include "proto/message.h"
+
+/* The members of Request.body; the values are their field numbers. */
+enum request_kind {
+    REQUEST_NONE = 0,
+    REQUEST_INFER = 10,
+    REQUEST_SERVER_LIVE = 11,
+    REQUEST_SERVER_READY = 12,
+    REQUEST_MODEL_READY = 13,
+    REQUEST_SERVER_METADATA = 14,
+    REQUEST_MODEL_METADATA = 15,
+    REQUEST_STATISTICS = 16,
+    REQUEST_REPOSITORY_INDEX = 17,
+    REQUEST_CANCEL = 18,
+    REQUEST_SERVER_STATUS = 19,
+};
+
+/* About 12 KiB: keep one for each thread, not one for each request. */
+struct request {
+    uint64_t id;
+    uint64_t timeout_us; /* 0: the server's default */
+    uint32_t priority;
+    enum request_kind kind;
+    struct message_text token, traceparent;
+    /* infer, model_ready, model_metadata, statistics; empty texts: any model, the newest version */
+    struct message_text model, version;
+    /* infer */
+    struct message_text infer_id; /* to be echoed */
+    uint32_t n_inputs, n_outputs;
+    struct message_tensor inputs[MESSAGE_MAX_TENSORS];
+    struct message_text outputs[MESSAGE_MAX_TENSORS]; /* wanted, in this order; none: all */
+    /* repository_index */
+    bool ready_only;
+    /* cancel */
+    uint64_t target;
+};
+
+/*
+ * Decodes the message of one frame. The texts and payloads of `out` point into it. Fields may come
+ * in any order; unknown ones are skipped, except groups (R6). Refused with INVALID_ARGUMENT and a
+ * reason: what breaks a cap of message.h, duplicate names, payloads that do not have the size that
+ * shape and dtype need, contents both typed and raw, no body, two bodies. `out->id` is right even
+ * then if the frame has a readable id, else 0. Stack: below 8 KiB (R5).
+ */
+enum status request_decode(const void *message, size_t size, struct request *out,
+                           struct error *err);
+
+/*
+ * Encodes a frame, its 4-byte head included, for the client's side. `request` is filled as the
+ * decoder fills it; of the tensors, name, dtype, shape, data and size are sent. The encoded parts
+ * go to `head` (MESSAGE_HEAD_MAX bytes), payloads stay where they are: `iov` gets at most
+ * MESSAGE_MAX_IOV pieces. INVALID_ARGUMENT: more than the caps allow; RESOURCE_EXHAUSTED: a frame
+ * of 4 GiB or more.
+ */
+enum status request_encode(const struct request *request, void *head, struct iovec *iov,
+                           uint32_t *n_iov, struct error *err);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decodes requests in place; see request.h. Recursion is as deep as the schema: four messages. */
+#include "inferd.pb.h"
+#include "proto/request.h"
+#include "proto/tensor.h"
+
+_Static_assert(REQUEST_INFER == inferd_Request_infer_tag, "kinds are field numbers");
+_Static_assert(REQUEST_SERVER_LIVE == inferd_Request_server_live_tag, "kinds are field numbers");
+_Static_assert(REQUEST_SERVER_READY == inferd_Request_server_ready_tag, "kinds are field numbers");
+_Static_assert(REQUEST_MODEL_READY == inferd_Request_model_ready_tag, "kinds are field numbers");
+_Static_assert(REQUEST_SERVER_METADATA == inferd_Request_server_metadata_tag, "as above");
+_Static_assert(REQUEST_MODEL_METADATA == inferd_Request_model_metadata_tag, "as above");
+_Static_assert(REQUEST_STATISTICS == inferd_Request_statistics_tag, "kinds are field numbers");
+_Static_assert(REQUEST_REPOSITORY_INDEX == inferd_Request_repository_index_tag, "as above");
+_Static_assert(REQUEST_CANCEL == inferd_Request_cancel_tag, "kinds are field numbers");
+_Static_assert(REQUEST_SERVER_STATUS == inferd_Request_server_status_tag, "as above");
+
+struct decoding {
+    struct proto_decoder decoder;
+    struct request *out;
+    struct proto_raw raw;
+    struct proto_text token, traceparent, model, version, infer_id;
+};
+
+static bool input_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+{
+    (void)field;
+    struct decoding *d = *arg;
+    if (d->out->n_inputs == MESSAGE_MAX_TENSORS)
+        return proto_refuse(&d->decoder, "more than %d inputs", MESSAGE_MAX_TENSORS);
+    struct proto_tensor tensor;
+    inference_ModelInferRequest_InferInputTensor m = {0};
+    proto_tensor_bind(&tensor, &d->decoder, &d->out->inputs[d->out->n_inputs++], &m.name,
+                      &m.datatype, &m.shape, &m.contents);
+    return pb_decode(stream, inference_ModelInferRequest_InferInputTensor_fields, &m);
+}
+
+static bool output_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+{
+    (void)field;
+    struct decoding *d = *arg;
+    if (d->out->n_outputs == MESSAGE_MAX_TENSORS)
+        return proto_refuse(&d->decoder, "more than %d outputs", MESSAGE_MAX_TENSORS);
+    struct message_text *out = &d->out->outputs[d->out->n_outputs++];
+    *out = (struct message_text){0};
+    struct proto_text name = {&d->decoder, out};
+    inference_ModelInferRequest_InferRequestedOutputTensor m = {
+        .name = {.funcs.decode = proto_text_decode, .arg = &name}};
+    return pb_decode(stream, inference_ModelInferRequest_InferRequestedOutputTensor_fields, &m);
+}
+
+static pb_callback_t text_callback(struct proto_text *text)
+{
+    return (pb_callback_t){.funcs.decode = proto_text_decode, .arg = text};
+}
+
+static void infer_bind(struct decoding *d, inference_ModelInferRequest *m)
+{
+    m->model_name = text_callback(&d->model);
+    m->model_version = text_callback(&d->version);
+    m->id = text_callback(&d->infer_id);
+    m->inputs = (pb_callback_t){.funcs.decode = input_decode, .arg = d};
+    m->outputs = (pb_callback_t){.funcs.decode = output_decode, .arg = d};
+    m->raw_input_contents = (pb_callback_t){.funcs.decode = proto_raw_decode, .arg = &d->raw};
+}
+
+/* Called when a member of the oneof begins, with the member zeroed: sets its callbacks. */
+static bool body_begin(pb_istream_t *stream, const pb_field_t *field, void **arg)
+{
+    (void)stream;
+    struct decoding *d = *arg;
+    if (d->out->kind != REQUEST_NONE)
+        return proto_refuse(&d->decoder, "a request has one body, this one has two");
+    d->out->kind = (enum request_kind)field->tag;
+    switch (field->tag) {
+    case inferd_Request_infer_tag:
+        infer_bind(d, field->pData);
+        break;
+    case inferd_Request_model_ready_tag:
+    case inferd_Request_model_metadata_tag:
+    case inferd_Request_statistics_tag: {
+        /* The three messages are alike: name = 1, version = 2. */
+        inference_ModelReadyRequest *m = field->pData;
+        m->name = text_callback(&d->model);
+        m->version = text_callback(&d->version);
+        break;
+    }
+    default:
+        break;
+    }
+    return true;
+}
+
+_Static_assert(sizeof(inference_ModelReadyRequest) == sizeof(inference_ModelMetadataRequest) &&
+                   sizeof(inference_ModelReadyRequest) == sizeof(inference_ModelStatisticsRequest),
+               "bound as one above");
+
+/* The id of a frame that could not be decoded: a pass over the top level alone. */
+static uint64_t id_find(const void *message, size_t size)
+{
+    pb_istream_t stream = pb_istream_from_buffer(message, size);
+    uint64_t id = 0, value;
+    pb_wire_type_t type;
+    uint32_t tag;
+    bool eof;
+    while (pb_decode_tag(&stream, &type, &tag, &eof)) {
+        if (tag == inferd_Request_id_tag && type == PB_WT_VARINT) {
+            if (!pb_decode_varint(&stream, &value))
+                break;
+            id = value;
+        } else if (!pb_skip_field(&stream, type)) {
+            break;
+        }
+    }
+    return id;
+}
+
+static enum status texts_check(const struct request *r, struct error *err)
+{
+    if (r->token.len > MESSAGE_MAX_TOKEN)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "the token is longer than %d bytes",
+                         MESSAGE_MAX_TOKEN);
+    if (r->infer_id.len > MESSAGE_MAX_ID)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "the id is longer than %d bytes",
+                         MESSAGE_MAX_ID);
+    if (r->model.len && !message_name_ok(r->model))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "'%.*s' is no model name: 1 to %d of [A-Za-z0-9._-], no leading dot",
+                         MESSAGE_TEXT(r->model), MESSAGE_MAX_NAME);
+    if (r->version.len && !message_name_ok(r->version))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "'%.*s' is no version: 1 to %d of [A-Za-z0-9._-], no leading dot",
+                         MESSAGE_TEXT(r->version), MESSAGE_MAX_NAME);
+    return STATUS_OK;
+}
+
+static enum status outputs_check(const struct request *r, struct error *err)
+{
+    for (uint32_t i = 0; i < r->n_outputs; i++) {
+        if (!message_tensor_name_ok(r->outputs[i]))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "requested output %u: the name '%.*s' is not 1 to %d printable "
+                             "characters",
+                             i, MESSAGE_TEXT(r->outputs[i]), MESSAGE_MAX_NAME);
+        for (uint32_t k = 0; k < i; k++)
+            if (message_text_equal(r->outputs[i], r->outputs[k]))
+                return error_set(err, STATUS_INVALID_ARGUMENT,
+                                 "requested output '%.*s' is there twice",
+                                 MESSAGE_TEXT(r->outputs[i]));
+    }
+    return STATUS_OK;
+}
+
+static enum status request_check(struct request *r, const struct proto_raw *raw, struct error *err)
+{
+    enum status s = texts_check(r, err);
+    if (s != STATUS_OK || (r->kind != REQUEST_INFER && r->kind != REQUEST_NONE))
+        return s;
+    if (r->kind == REQUEST_NONE)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "the request has no body that is served");
+    if (!r->model.len)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "the request names no model");
+    s = outputs_check(r, err);
+    return s == STATUS_OK ? proto_tensors_finish(r->inputs, r->n_inputs, raw, "input", err) : s;
+}
+
+/* All but the arrays, whose entries are cleared as they are taken. */
+static void request_clear(struct request *r)
+{
+    const struct message_text none = {0};
+    r->id = r->timeout_us = r->target = 0;
+    r->priority = r->n_inputs = r->n_outputs = 0;
+    r->kind = REQUEST_NONE;
+    r->ready_only = false;
+    r->token = r->traceparent = r->model = r->version = r->infer_id = none;
+}
+
+enum status request_decode(const void *message, size_t size, struct request *out, struct error *err)
+{
+    request_clear(out);
+    struct decoding d;
+    d.decoder.err = err;
+    d.out = out;
+    d.raw.decoder = &d.decoder;
+    d.raw.n = 0;
+    d.token = (struct proto_text){&d.decoder, &out->token};
+    d.traceparent = (struct proto_text){&d.decoder, &out->traceparent};
+    d.model = (struct proto_text){&d.decoder, &out->model};
+    d.version = (struct proto_text){&d.decoder, &out->version};
+    d.infer_id = (struct proto_text){&d.decoder, &out->infer_id};
+    inferd_Request m = {.token = text_callback(&d.token),
+                        .traceparent = text_callback(&d.traceparent),
+                        .cb_body = {.funcs.decode = body_begin, .arg = &d}};
+
+    enum status s = proto_decode(&d.decoder, message, size, inferd_Request_fields, &m, "request");
+    if (s != STATUS_OK) {
+        out->id = id_find(message, size);
+        return s;
+    }
+    out->id = m.id;
+    out->timeout_us = m.timeout_us;
+    out->priority = m.priority;
+    if (out->kind == REQUEST_REPOSITORY_INDEX)
+        out->ready_only = m.body.repository_index.ready;
+    if (out->kind == REQUEST_CANCEL)
+        out->target = m.body.cancel.target;
+    return request_check(out, &d.raw, err);
+}
