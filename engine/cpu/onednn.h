@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The oneDNN half of the CPU backend, as engine/cpu/cpu.c calls it: the functions of backend.h's
+ * table for tactics whose id is at least ONEDNN_TACTIC_FIRST.
+ *
+ * Threads: a `struct onednn` may be used by many threads at once; an op belongs to one thread at a
+ * time. oneDNN fixes the thread number of a primitive when it is made, so both making and launching
+ * happen under omp_set_num_threads(threads) of the calling thread.
+ *
+ * Nothing of oneDNN is stored in a plan: a tactic's blob names an implementation and a few choices,
+ * and prepare derives every memory descriptor again from the node and checks sizes against it.
+ */
+#ifndef INFERD_ENGINE_CPU_ONEDNN_H
+#define INFERD_ENGINE_CPU_ONEDNN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/backend.h"
+#include "engine/ir/ir.h"
+
+/* Tactic ids from here to ONEDNN_TACTIC_LAST are ours; smaller ones are the reference kernels'. */
+enum { ONEDNN_TACTIC_FIRST = 0x1000, ONEDNN_TACTIC_LAST = 0x1fff };
+
+struct onednn;
+struct onednn_op;
+
+/* `threads` >= 1: of every primitive made. */
+enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err);
+void onednn_free(struct onednn *dnn); /* after its ops; NULL is fine */
+
+/* Adds "oneDNN 2.6.3 avx512_core_bf16 omp" to a device's fingerprint: library, instruction set as
+ * oneDNN sees it (DNNL_MAX_CPU_ISA counts), threading runtime. */
+void onednn_fingerprint(const struct onednn *dnn, char *out, size_t size);
+
+/* Visits every way in which oneDNN can run the node; best guess first. None: not a node for it. */
+enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err);
+
+/* As backend.h's pack. */
+enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err);
+
+/* As backend.h's op_prepare, op_workspace, op_free, op_launch. */
+enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct tactic *tactic,
+                              struct onednn_op **out, struct error *err);
+uint64_t onednn_op_workspace(const struct onednn_op *op);
+void onednn_op_free(struct onednn_op *op);
+enum status onednn_op_launch(struct onednn_op *op, void *const *inputs, void *const *outputs,
+                             void *workspace, struct error *err);
+
+#endif

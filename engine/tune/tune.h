@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tuner: gives every node of a graph a tactic and every tensor a layout.
+ *
+ * It asks the backend for the candidates of each node, times them on random data, times the
+ * reformats between the layouts that occur, and takes the cheapest consistent assignment over the
+ * whole graph. Nodes that are the same (op, attributes, epilogue, shapes, types, constants or not)
+ * are timed once, in this graph and in every other one that shares the cache.
+ *
+ * On return the graph is complete but for places and offsets:
+ *  - node->tactic and node->time_ns are set, node->workspace_bytes is the tactic's need;
+ *  - tensors have their layouts; graph inputs and outputs are plain;
+ *  - REFORMAT nodes stand where layouts differ;
+ *  - constants that a tactic wants packed are replaced by OPAQUE ones. Two graphs (profiles) of one
+ *    model often get the same packed bytes: whoever writes the plan should store equal bytes once.
+ * The graph has been compacted: indices have changed.
+ */
+#ifndef INFERD_ENGINE_TUNE_TUNE_H
+#define INFERD_ENGINE_TUNE_TUNE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/backend.h"
+#include "engine/ir/ir.h"
+
+struct tune_cache;
+
+struct tune_options {
+    struct device *device; /* device->backend is asked */
+    enum precision precision;
+    bool no_timing; /* time nothing: cached choices where there are any, else heuristics */
+    struct tune_cache *cache; /* read and added to; NULL: none */
+    uint64_t seed;            /* of the random data */
+    const struct log_sink
+        *log; /* info: a line at the end; verbose: a line a candidate. May be NULL */
+    /* May be NULL. `done` of `total` candidates; called on the caller's thread. */
+    void (*progress)(void *user, uint32_t done, uint32_t total, const char *what);
+    void *user;
+};
+
+struct tune_report {
+    uint32_t nodes;      /* with a tactic, reformats included */
+    uint32_t reformats;  /* put in */
+    uint32_t timed;      /* candidates that were run now */
+    uint32_t from_cache; /* candidates whose time was known */
+    uint64_t time_ns;    /* sum over the chosen tactics; 0 if nothing was timed */
+};
+
+/* UNIMPLEMENTED: the backend has no candidate for some node; the text names it. */
+enum status tune_graph(struct ir_graph *graph, const struct tune_options *options,
+                       struct tune_report *report, struct error *err);
+
+/*
+ * The timing cache: a file of times, keyed by node and device fingerprint. Loading never fails for
+ * what a file holds: one that is missing is an empty cache, one that is damaged or of another
+ * version or device is ignored with a warning to `log`. Not thread-safe.
+ */
+enum status tune_cache_load(const char *path, struct device *device, const struct log_sink *log,
+                            struct tune_cache **out, struct error *err);
+/* An empty one, kept in memory. */
+enum status tune_cache_new(struct device *device, struct tune_cache **out, struct error *err);
+/* Writes a temporary file and renames it over `path`. Entries that another process has put there
+ * since are kept. Nothing is written if nothing was added. */
+enum status tune_cache_save(const struct tune_cache *cache, const char *path, struct error *err);
+void tune_cache_free(struct tune_cache *cache);
+
+#endif
