@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random sequences of events against a model of the rules: plain arrays, everything recomputed from
+ * the rules' text at every step, nothing shared with the implementation. The model does not predict
+ * a decision (several may be equally good) but judges each one, then follows it.
+ *
+ * A failure prints the seed of its sequence; `test_batcher_model SEED` runs that one alone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "batching/batcher.h"
+
+enum {
+    SEQUENCES = 120000,
+    EVENTS = 40,
+    MODELS = 3,
+    WORKERS = 3,
+    KEYS = 3,
+    ITEMS = 64, /* of one sequence */
+};
+
+enum fate { UNUSED_YET, QUEUED, RAN, EXPIRED, CANCELLED, REFUSED };
+
+struct world {
+    struct batcher *batcher;
+    struct batcher_model *model[MODELS];
+    struct batcher_model_config config[MODELS];
+    bool draining[MODELS];
+    bool idle[WORKERS];
+    uint64_t now; /* the latest the batcher has seen */
+    uint32_t used;
+    struct batcher_item item[ITEMS];
+    uint32_t of[ITEMS]; /* the model's index */
+    enum fate fate[ITEMS];
+    uint32_t answers[ITEMS];
+    uint64_t ran[MODELS], expired[MODELS];
+};
+
+static uint64_t seed, rng;
+
+static uint32_t roll(uint32_t n) /* 0..n-1 */
+{
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    rng ^= rng << 17;
+    return (uint32_t)((rng >> 11) % n);
+}
+
+#define CHECK(cond, ...)                                                                           \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            print_error("seed %llu: %s\n", (unsigned long long)seed, #cond);                       \
+            fail_msg(__VA_ARGS__);                                                                 \
+        }                                                                                          \
+    } while (0)
+
+/* ---- the rules, over arrays ---- */
+
+static bool waits(const struct world *w, uint32_t i, uint32_t m, uint64_t key)
+{
+    return w->fate[i] == QUEUED && w->of[i] == m && w->item[i].shape_key == key;
+}
+
+static uint64_t saturate(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t total_of(const struct world *w, uint32_t m, uint64_t key)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < w->used; i++)
+        total += waits(w, i, m, key) ? w->item[i].instances : 0;
+    return total;
+}
+
+/* The size at which a batch of so many is cut, and whether one of those sizes is there. */
+static uint32_t cut_of(const struct world *w, uint32_t m, uint64_t total, bool *reached)
+{
+    const struct batcher_model_config *c = &w->config[m];
+    uint32_t cut = c->max_batch;
+    *reached = total >= c->max_batch;
+    for (uint32_t i = 0; i < c->n_preferred && !(total >= c->max_batch); i++) {
+        if (total >= c->preferred[i]) {
+            *reached = true;
+            cut = c->preferred[i];
+        }
+    }
+    return cut;
+}
+
+/* When the requests of a key may go: `now` if they may; BATCHER_NEVER if there are none. */
+static uint64_t due_of(const struct world *w, uint32_t m, uint64_t key)
+{
+    uint64_t due = BATCHER_NEVER, delay = w->config[m].max_delay_ns;
+    bool reached, any = false, hurry = w->draining[m] || delay == 0;
+    cut_of(w, m, total_of(w, m, key), &reached);
+    for (uint32_t i = 0; i < w->used; i++) {
+        if (!waits(w, i, m, key))
+            continue;
+        uint64_t own = saturate(w->item[i].arrival_ns, delay);
+        any = true;
+        due = MIN(due, own);
+        if (w->item[i].deadline_ns != BATCHER_NEVER && w->item[i].deadline_ns <= own)
+            hurry = true;
+    }
+    if (!any)
+        return BATCHER_NEVER;
+    return hurry || reached || due <= w->now ? w->now : due;
+}
+
+static bool may_go(const struct world *w, uint32_t m, uint64_t key)
+{
+    return total_of(w, m, key) > 0 && due_of(w, m, key) <= w->now;
+}
+
+/* Before: a better priority, else an earlier arrival; equals in the order of submission. */
+static bool before(const struct world *w, uint32_t a, uint32_t b)
+{
+    if (w->item[a].priority != w->item[b].priority)
+        return w->item[a].priority < w->item[b].priority;
+    return w->item[a].arrival_ns < w->item[b].arrival_ns ||
+           (w->item[a].arrival_ns == w->item[b].arrival_ns && a < b);
+}
+
+static uint32_t head_of(const struct world *w, uint32_t m, uint64_t key)
+{
+    uint32_t head = ITEMS;
+    for (uint32_t i = 0; i < w->used; i++) {
+        if (waits(w, i, m, key) && (head == ITEMS || before(w, i, head)))
+            head = i;
+    }
+    return head;
+}
+
+/* The batch of that key, in order; returns how many items. */
+static uint32_t batch_of(const struct world *w, uint32_t m, uint64_t key, uint32_t out[ITEMS])
+{
+    bool taken[ITEMS] = {0}, reached;
+    uint32_t n = 0, instances = 0, cut = cut_of(w, m, total_of(w, m, key), &reached);
+    for (;;) {
+        uint32_t best = ITEMS;
+        for (uint32_t i = 0; i < w->used; i++) {
+            if (waits(w, i, m, key) && !taken[i] && (best == ITEMS || before(w, i, best)))
+                best = i;
+        }
+        if (best == ITEMS || (n > 0 && instances + w->item[best].instances > cut))
+            return n;
+        taken[best] = true;
+        instances += w->item[best].instances;
+        out[n++] = best;
+    }
+}
+
+static bool any_idle(const struct world *w)
+{
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        if (w->idle[i])
+            return true;
+    }
+    return false;
+}
+
+/* ---- judging a decision ---- */
+
+static uint32_t index_of(const struct world *w, const struct batcher_item *item)
+{
+    CHECK(item >= w->item && item < w->item + w->used, "an item that was never submitted");
+    return (uint32_t)(item - w->item);
+}
+
+static void answer(struct world *w, uint32_t i, enum fate fate)
+{
+    CHECK(w->fate[i] == QUEUED, "item %u: answered in state %d", i, (int)w->fate[i]);
+    CHECK(w->item[i].model == NULL, "item %u: left but still has a model", i);
+    w->fate[i] = fate;
+    w->answers[i]++;
+}
+
+static void judge_expired(struct world *w, const struct batcher_decision *d)
+{
+    for (const struct batcher_item *item = d->expired; item; item = item->next) {
+        uint32_t i = index_of(w, item);
+        CHECK(item->deadline_ns <= w->now, "item %u: deadline %llu at %llu", i,
+              (unsigned long long)item->deadline_ns, (unsigned long long)w->now);
+        answer(w, i, EXPIRED);
+        w->expired[w->of[i]]++;
+    }
+}
+
+/* No model, and no key of the same model, had the better right. */
+static void judge_turn(const struct world *w, uint32_t m, uint64_t key)
+{
+    uint32_t head = head_of(w, m, key);
+    uint64_t due = saturate(w->item[head].arrival_ns, w->config[m].max_delay_ns);
+    for (uint64_t k = 0; k < KEYS; k++) {
+        if (!may_go(w, m, k))
+            continue;
+        const struct batcher_item *a = &w->item[head], *b = &w->item[head_of(w, m, k)];
+        CHECK(a->priority < b->priority ||
+                  (a->priority == b->priority && a->arrival_ns <= b->arrival_ns),
+              "key %u went before key %u", (unsigned)key, (unsigned)k);
+    }
+    for (uint32_t o = 0; o < MODELS; o++) {
+        uint32_t best = ITEMS;
+        for (uint64_t k = 0; k < KEYS; k++) {
+            uint32_t h = may_go(w, o, k) ? head_of(w, o, k) : ITEMS;
+            if (h != ITEMS && (best == ITEMS || before(w, h, best)))
+                best = h;
+        }
+        if (best != ITEMS)
+            CHECK(due <= saturate(w->item[best].arrival_ns, w->config[o].max_delay_ns),
+                  "model %u went before model %u", m, o);
+    }
+}
+
+static void judge_batch(struct world *w, const struct batcher_decision *d)
+{
+    uint32_t want[ITEMS], n = 0, instances = 0, first = index_of(w, d->batch);
+    uint32_t m = w->of[first];
+    uint64_t key = d->batch->shape_key;
+    CHECK(d->model == w->model[m], "a batch of another model");
+    CHECK(d->worker < WORKERS && w->idle[d->worker], "worker %u is not idle", d->worker);
+    CHECK(may_go(w, m, key), "model %u, key %u should wait for company", m, (unsigned)key);
+    judge_turn(w, m, key);
+    uint32_t n_want = batch_of(w, m, key, want);
+    for (const struct batcher_item *item = d->batch; item; item = item->next) {
+        uint32_t i = index_of(w, item);
+        CHECK(n < n_want && want[n] == i, "place %u: item %u", n, i);
+        CHECK(item->deadline_ns > w->now, "item %u ran after its deadline", i);
+        instances += item->instances;
+        n++;
+    }
+    CHECK(n == n_want, "%u items where %u should go", n, n_want);
+    CHECK(instances == d->instances, "%u counted, %u said", instances, d->instances);
+    CHECK(n == 1 || instances <= w->config[m].max_batch, "%u instances, at most %u", instances,
+          w->config[m].max_batch);
+    for (uint32_t k = 0; k < n; k++)
+        answer(w, want[k], RAN);
+    w->ran[m] += instances;
+    w->idle[d->worker] = false;
+}
+
+static bool step(struct world *w, uint64_t now)
+{
+    struct batcher_decision d;
+    bool could = any_idle(w);
+    w->now = MAX(w->now, now);
+    batcher_step(w->batcher, now, &d);
+    CHECK(could || (!d.model && !d.expired), "a decision without an idle worker");
+    judge_expired(w, &d);
+    if (d.model)
+        judge_batch(w, &d);
+    else
+        CHECK(!d.batch, "a batch of no model");
+    uint64_t wake = BATCHER_NEVER;
+    for (uint32_t m = 0; m < MODELS && any_idle(w); m++) {
+        for (uint64_t k = 0; k < KEYS; k++)
+            wake = MIN(wake, due_of(w, m, k));
+    }
+    if (could && !d.model)
+        CHECK(wake > w->now, "somebody may go, a worker is idle, and nothing is done");
+    CHECK(d.wake_ns == wake, "wakes at %llu, should at %llu", (unsigned long long)d.wake_ns,
+          (unsigned long long)wake);
+    return d.model != NULL;
+}
+
+/* ---- events ---- */
+
+static struct batcher_model_config random_config(void)
+{
+    static const uint64_t delays[] = {0, 1, 5, 20, BATCHER_NEVER};
+    struct batcher_model_config c = {.max_batch = 1 + roll(6),
+                                     .max_delay_ns = delays[roll(ARRAY_LEN(delays))],
+                                     .queue_limit = 1 + roll(12)};
+    for (uint32_t size = 1; roll(3) == 0 && size <= c.max_batch; size += 1 + roll(2)) {
+        c.preferred[c.n_preferred++] = size;
+        if (c.n_preferred == BATCHER_MAX_PREFERRED)
+            break;
+    }
+    return c;
+}
+
+static uint32_t queued(const struct world *w, uint32_t m)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->used; i++)
+        n += w->fate[i] == QUEUED && w->of[i] == m;
+    return n;
+}
+
+static void event_submit(struct world *w, uint64_t now)
+{
+    uint32_t i = w->used, m = roll(MODELS);
+    if (i == ITEMS)
+        return;
+    struct batcher_item *item = &w->item[i];
+    *item = (struct batcher_item){.instances = 1 + (roll(2) ? 0 : roll(w->config[m].max_batch + 1)),
+                                  .priority = roll(3) ? 1 : roll(BATCHER_PRIORITIES + 1),
+                                  .shape_key = roll(2) ? 0 : roll(KEYS),
+                                  .deadline_ns = roll(4) ? BATCHER_NEVER : now + roll(30)};
+    enum status want = STATUS_OK;
+    if (item->instances > w->config[m].max_batch || item->priority >= BATCHER_PRIORITIES)
+        want = STATUS_INVALID_ARGUMENT;
+    else if (w->draining[m])
+        want = STATUS_UNAVAILABLE;
+    else if (queued(w, m) >= w->config[m].queue_limit)
+        want = STATUS_RESOURCE_EXHAUSTED;
+    w->used++;
+    w->of[i] = m;
+    w->now = MAX(w->now, now);
+    enum status got = batcher_submit(w->model[m], item, now, NULL);
+    CHECK(got == want, "submit says %s, not %s", status_name(got), status_name(want));
+    w->fate[i] = got ? REFUSED : QUEUED;
+    CHECK((item->model != NULL) == !got, "item %u: model %p after %s", i, (void *)item->model,
+          status_name(got));
+    if (!got)
+        CHECK(item->arrival_ns == w->now, "arrival %llu", (unsigned long long)item->arrival_ns);
+}
+
+static void event_cancel(struct world *w)
+{
+    if (w->used == 0)
+        return;
+    uint32_t i = roll(w->used);
+    bool got = batcher_cancel(&w->item[i]);
+    CHECK(got == (w->fate[i] == QUEUED), "cancel of item %u says %d", i, (int)got);
+    if (got)
+        answer(w, i, CANCELLED);
+}
+
+static void event_worker(struct world *w)
+{
+    uint32_t worker = roll(WORKERS);
+    w->idle[worker] = !w->idle[worker] || roll(4);
+    if (w->idle[worker])
+        batcher_worker_idle(w->batcher, worker);
+    else
+        batcher_worker_gone(w->batcher, worker);
+}
+
+static void event_configure(struct world *w)
+{
+    uint32_t m = roll(MODELS);
+    w->config[m] = random_config();
+    CHECK(batcher_model_configure(w->model[m], &w->config[m], NULL) == STATUS_OK, "configure");
+}
+
+static void event_drain(struct world *w)
+{
+    uint32_t m = roll(MODELS + 1);
+    for (uint32_t i = 0; i < MODELS; i++)
+        w->draining[i] |= m == MODELS || i == m;
+    if (m == MODELS)
+        batcher_drain(w->batcher);
+    else
+        batcher_model_drain(w->model[m]);
+}
+
+static void random_event(struct world *w)
+{
+    uint64_t now = w->now + (roll(2) ? roll(6) : 0) - (w->now > 2 && roll(16) == 0 ? 2 : 0);
+    uint32_t kind = roll(100);
+    if (kind < 55)
+        event_submit(w, now);
+    else if (kind < 62)
+        event_cancel(w);
+    else if (kind < 78)
+        event_worker(w);
+    else if (kind < 81)
+        event_configure(w);
+    else if (kind < 82)
+        event_drain(w);
+    else
+        now += roll(25);
+    if (roll(4)) {
+        while (step(w, now))
+            continue;
+    } else if (roll(2)) {
+        step(w, now);
+    }
+}
+
+/* ---- a sequence ---- */
+
+static void check_stats(const struct world *w, bool end)
+{
+    for (uint32_t m = 0; m < MODELS; m++) {
+        struct batcher_model_stats stats;
+        batcher_model_stats(w->model[m], &stats);
+        CHECK(stats.queued_items == queued(w, m), "%u queued, not %u", stats.queued_items,
+              queued(w, m));
+        CHECK(stats.instances == w->ran[m] && stats.expired == w->expired[m], "counts of model %u",
+              m);
+        CHECK(!end || (stats.queued_instances == 0 && stats.oldest_arrival_ns == BATCHER_NEVER),
+              "model %u is not empty", m);
+    }
+}
+
+static void run_sequence(uint64_t number)
+{
+    static struct world world;
+    struct world *w = &world;
+    memset(w, 0, sizeof(*w));
+    seed = number;
+    rng = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    w->batcher = batcher_new();
+    assert_non_null(w->batcher);
+    for (uint32_t m = 0; m < MODELS; m++) {
+        w->config[m] = random_config();
+        assert_int_equal(batcher_model_add(w->batcher, &w->config[m], &w->model[m], NULL), 0);
+    }
+    for (uint32_t e = 0; e < EVENTS; e++)
+        random_event(w);
+    check_stats(w, false);
+
+    /* A drain empties it: every worker takes what it gets and comes back. */
+    memset(w->draining, true, sizeof(w->draining));
+    batcher_drain(w->batcher);
+    do {
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            w->idle[i] = true;
+            batcher_worker_idle(w->batcher, i);
+        }
+    } while (step(w, w->now));
+    check_stats(w, true);
+    for (uint32_t i = 0; i < w->used; i++)
+        CHECK(w->fate[i] == REFUSED ? w->answers[i] == 0 : w->answers[i] == 1,
+              "item %u: %u answers", i, w->answers[i]);
+    batcher_free(w->batcher);
+}
+
+static uint64_t first_sequence, n_sequences = SEQUENCES;
+
+static void random_sequences_obey_the_rules(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < n_sequences; i++)
+        run_sequence(first_sequence + i);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2) {
+        first_sequence = strtoull(argv[1], NULL, 10);
+        n_sequences = 1;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_sequences_obey_the_rules)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
