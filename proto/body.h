@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bodies of responses that describe the server: plain structs, encoded by the server and
+ * decoded by the client. They are rare and small, so they are built in an arena; inference never
+ * comes here. Texts are terminated strings; NULL is written as "".
+ */
+#ifndef INFERD_PROTO_BODY_H
+#define INFERD_PROTO_BODY_H
+
+#include "base/arena.h"
+#include "proto/message.h"
+
+struct body_server_metadata {
+    const char *name, *version;
+    uint32_t n_extensions;
+    const char *const *extensions;
+};
+
+struct body_tensor {
+    const char *name;
+    const char *datatype;
+    struct shape shape; /* -1: any number of instances */
+};
+
+struct body_model_metadata {
+    const char *name, *platform;
+    uint32_t n_versions, n_inputs, n_outputs;
+    const char *const *versions;
+    const struct body_tensor *inputs, *outputs;
+};
+
+struct body_duration {
+    uint64_t count, ns;
+};
+
+struct body_batch_statistics {
+    uint64_t batch_size;
+    struct body_duration compute_input, compute_infer, compute_output;
+};
+
+struct body_model_statistics {
+    const char *name, *version;
+    uint64_t last_inference; /* ms since 1970 */
+    uint64_t inference_count, execution_count;
+    struct body_duration success, fail, queue, compute_input, compute_infer, compute_output;
+    uint32_t n_batches;
+    const struct body_batch_statistics *batches;
+};
+
+struct body_statistics {
+    uint32_t n_models;
+    const struct body_model_statistics *models;
+};
+
+struct body_index_entry {
+    const char *name, *version, *state, *reason;
+};
+
+struct body_index {
+    uint32_t n_models;
+    const struct body_index_entry *models;
+};
+
+struct body_status_model {
+    const char *name, *version, *state, *reason;
+    uint32_t max_batch, queued;
+    uint64_t max_delay_us, oldest_us, requests, failures, instances, batches;
+    uint64_t queue_ns, input_ns, compute_ns, output_ns;
+};
+
+struct body_counter {
+    const char *name;
+    uint64_t value;
+};
+
+struct body_server_status {
+    const char *version, *device;
+    uint64_t uptime_s;
+    bool ready;
+    uint32_t workers, workers_busy, connections;
+    uint64_t inflight_bytes, inflight_requests;
+    uint32_t n_models, n_counters;
+    const struct body_status_model *models;
+    const struct body_counter *counters;
+};
+
+/* Encoders: the message lies in the arena. RESOURCE_EXHAUSTED: no memory. */
+enum status body_server_metadata_encode(const struct body_server_metadata *body,
+                                        struct arena *arena, struct message_text *out,
+                                        struct error *err);
+enum status body_model_metadata_encode(const struct body_model_metadata *body, struct arena *arena,
+                                       struct message_text *out, struct error *err);
+enum status body_statistics_encode(const struct body_statistics *body, struct arena *arena,
+                                   struct message_text *out, struct error *err);
+enum status body_index_encode(const struct body_index *body, struct arena *arena,
+                              struct message_text *out, struct error *err);
+enum status body_server_status_encode(const struct body_server_status *body, struct arena *arena,
+                                      struct message_text *out, struct error *err);
+
+/* Decoders: what `out` points to lies in the arena, which bounds it (give it a limit).
+ * INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: the arena is full. */
+enum status body_server_metadata_decode(struct message_text wire, struct arena *arena,
+                                        struct body_server_metadata *out, struct error *err);
+enum status body_model_metadata_decode(struct message_text wire, struct arena *arena,
+                                       struct body_model_metadata *out, struct error *err);
+enum status body_statistics_decode(struct message_text wire, struct arena *arena,
+                                   struct body_statistics *out, struct error *err);
+enum status body_index_decode(struct message_text wire, struct arena *arena, struct body_index *out,
+                              struct error *err);
+enum status body_server_status_decode(struct message_text wire, struct arena *arena,
+                                      struct body_server_status *out, struct error *err);
+
+#endif

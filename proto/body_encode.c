@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Encodes the bodies of body.h. Each list of messages is a `struct list`: nanopb's callback walks
+ * it and has one item at a time written by the item's own function.
+ */
+#include <pb_encode.h>
+
+#include "inferd.pb.h"
+#include "proto/body.h"
+
+struct list {
+    const void *items;
+    uint32_t n;
+    size_t stride;
+    bool (*put)(pb_ostream_t *stream, const void *item); /* encodes it as a sub-message */
+};
+
+static bool list_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct list *list = *arg;
+    const char *item = list->items;
+    for (uint32_t i = 0; i < list->n; i++, item += list->stride)
+        if (!pb_encode_tag_for_field(stream, field) || !list->put(stream, item))
+            return false;
+    return true;
+}
+
+static pb_callback_t list_put(struct list *list)
+{
+    return (pb_callback_t){.funcs.encode = list_encode, .arg = list};
+}
+
+static bool string_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const char *text = *arg;
+    if (!text || !*text)
+        return true;
+    return pb_encode_tag_for_field(stream, field) &&
+           pb_encode_string(stream, (const pb_byte_t *)text, strlen(text));
+}
+
+static pb_callback_t string_put(const char *text)
+{
+    return (pb_callback_t){.funcs.encode = string_encode, .arg = (void *)(uintptr_t)text};
+}
+
+/* An item of a list of strings. */
+static bool name_put(pb_ostream_t *stream, const void *item)
+{
+    const char *const *text = item;
+    return pb_encode_string(stream, (const pb_byte_t *)*text, strlen(*text));
+}
+
+static bool dim_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct shape *shape = *arg;
+    for (uint32_t i = 0; i < shape->rank; i++)
+        if (!pb_encode_tag(stream, PB_WT_VARINT, field->tag) ||
+            !pb_encode_varint(stream, (uint64_t)shape->dim[i]))
+            return false;
+    return true;
+}
+
+static bool tensor_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_tensor *t = item;
+    inference_ModelMetadataResponse_TensorMetadata m = {
+        .name = string_put(t->name),
+        .datatype = string_put(t->datatype),
+        .shape = {.funcs.encode = dim_encode, .arg = (void *)(uintptr_t)&t->shape}};
+    return pb_encode_submessage(stream, inference_ModelMetadataResponse_TensorMetadata_fields, &m);
+}
+
+static inference_StatisticDuration duration(struct body_duration d)
+{
+    return (inference_StatisticDuration){.count = d.count, .ns = d.ns};
+}
+
+static bool batch_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_batch_statistics *b = item;
+    inference_InferBatchStatistics m = {.batch_size = b->batch_size,
+                                        .has_compute_input = true,
+                                        .compute_input = duration(b->compute_input),
+                                        .has_compute_infer = true,
+                                        .compute_infer = duration(b->compute_infer),
+                                        .has_compute_output = true,
+                                        .compute_output = duration(b->compute_output)};
+    return pb_encode_submessage(stream, inference_InferBatchStatistics_fields, &m);
+}
+
+static bool statistics_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_model_statistics *s = item;
+    struct list batches = {s->batches, s->n_batches, sizeof(*s->batches), batch_put};
+    inference_ModelStatistics m = {.name = string_put(s->name),
+                                   .version = string_put(s->version),
+                                   .last_inference = s->last_inference,
+                                   .inference_count = s->inference_count,
+                                   .execution_count = s->execution_count,
+                                   .has_inference_stats = true,
+                                   .batch_stats = list_put(&batches)};
+    /* All eight members, the caches' too: clients of the field read them unasked. */
+    m.inference_stats = (inference_InferStatistics){.has_success = true,
+                                                    .success = duration(s->success),
+                                                    .has_fail = true,
+                                                    .fail = duration(s->fail),
+                                                    .has_queue = true,
+                                                    .queue = duration(s->queue),
+                                                    .has_compute_input = true,
+                                                    .compute_input = duration(s->compute_input),
+                                                    .has_compute_infer = true,
+                                                    .compute_infer = duration(s->compute_infer),
+                                                    .has_compute_output = true,
+                                                    .compute_output = duration(s->compute_output),
+                                                    .has_cache_hit = true,
+                                                    .has_cache_miss = true};
+    return pb_encode_submessage(stream, inference_ModelStatistics_fields, &m);
+}
+
+static bool index_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_index_entry *e = item;
+    inference_RepositoryIndexResponse_ModelIndex m = {.name = string_put(e->name),
+                                                      .version = string_put(e->version),
+                                                      .state = string_put(e->state),
+                                                      .reason = string_put(e->reason)};
+    return pb_encode_submessage(stream, inference_RepositoryIndexResponse_ModelIndex_fields, &m);
+}
+
+static bool status_model_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_status_model *s = item;
+    inferd_ServerStatusResponse_Model m = {.name = string_put(s->name),
+                                           .version = string_put(s->version),
+                                           .state = string_put(s->state),
+                                           .reason = string_put(s->reason),
+                                           .max_batch = s->max_batch,
+                                           .max_delay_us = s->max_delay_us,
+                                           .queued = s->queued,
+                                           .oldest_us = s->oldest_us,
+                                           .requests = s->requests,
+                                           .failures = s->failures,
+                                           .instances = s->instances,
+                                           .batches = s->batches,
+                                           .queue_ns = s->queue_ns,
+                                           .input_ns = s->input_ns,
+                                           .compute_ns = s->compute_ns,
+                                           .output_ns = s->output_ns};
+    return pb_encode_submessage(stream, inferd_ServerStatusResponse_Model_fields, &m);
+}
+
+static bool counter_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_counter *c = item;
+    inferd_ServerStatusResponse_Counter m = {.name = string_put(c->name), .value = c->value};
+    return pb_encode_submessage(stream, inferd_ServerStatusResponse_Counter_fields, &m);
+}
+
+static enum status message_encode(const pb_msgdesc_t *fields, const void *message,
+                                  struct arena *arena, struct message_text *out, struct error *err)
+{
+    size_t size;
+    if (!pb_get_encoded_size(&size, fields, message))
+        return error_set(err, STATUS_INTERNAL, "a description could not be encoded");
+    void *data = arena_alloc(arena, size);
+    if (!data)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+    pb_ostream_t stream = pb_ostream_from_buffer(data, size);
+    if (!pb_encode(&stream, fields, message))
+        return error_set(err, STATUS_INTERNAL, "a description could not be encoded");
+    *out = (struct message_text){.data = data, .len = stream.bytes_written};
+    return STATUS_OK;
+}
+
+enum status body_server_metadata_encode(const struct body_server_metadata *body,
+                                        struct arena *arena, struct message_text *out,
+                                        struct error *err)
+{
+    struct list extensions = {body->extensions, body->n_extensions, sizeof(char *), name_put};
+    inference_ServerMetadataResponse m = {.name = string_put(body->name),
+                                          .version = string_put(body->version),
+                                          .extensions = list_put(&extensions)};
+    return message_encode(inference_ServerMetadataResponse_fields, &m, arena, out, err);
+}
+
+enum status body_model_metadata_encode(const struct body_model_metadata *body, struct arena *arena,
+                                       struct message_text *out, struct error *err)
+{
+    struct list versions = {body->versions, body->n_versions, sizeof(char *), name_put};
+    struct list inputs = {body->inputs, body->n_inputs, sizeof(*body->inputs), tensor_put};
+    struct list outputs = {body->outputs, body->n_outputs, sizeof(*body->outputs), tensor_put};
+    inference_ModelMetadataResponse m = {.name = string_put(body->name),
+                                         .versions = list_put(&versions),
+                                         .platform = string_put(body->platform),
+                                         .inputs = list_put(&inputs),
+                                         .outputs = list_put(&outputs)};
+    return message_encode(inference_ModelMetadataResponse_fields, &m, arena, out, err);
+}
+
+enum status body_statistics_encode(const struct body_statistics *body, struct arena *arena,
+                                   struct message_text *out, struct error *err)
+{
+    struct list models = {body->models, body->n_models, sizeof(*body->models), statistics_put};
+    inference_ModelStatisticsResponse m = {.model_stats = list_put(&models)};
+    return message_encode(inference_ModelStatisticsResponse_fields, &m, arena, out, err);
+}
+
+enum status body_index_encode(const struct body_index *body, struct arena *arena,
+                              struct message_text *out, struct error *err)
+{
+    struct list models = {body->models, body->n_models, sizeof(*body->models), index_put};
+    inference_RepositoryIndexResponse m = {.models = list_put(&models)};
+    return message_encode(inference_RepositoryIndexResponse_fields, &m, arena, out, err);
+}
+
+enum status body_server_status_encode(const struct body_server_status *body, struct arena *arena,
+                                      struct message_text *out, struct error *err)
+{
+    struct list models = {body->models, body->n_models, sizeof(*body->models), status_model_put};
+    struct list counters = {body->counters, body->n_counters, sizeof(*body->counters), counter_put};
+    inferd_ServerStatusResponse m = {.version = string_put(body->version),
+                                     .device = string_put(body->device),
+                                     .uptime_s = body->uptime_s,
+                                     .ready = body->ready,
+                                     .workers = body->workers,
+                                     .workers_busy = body->workers_busy,
+                                     .connections = body->connections,
+                                     .inflight_bytes = body->inflight_bytes,
+                                     .inflight_requests = body->inflight_requests,
+                                     .models = list_put(&models),
+                                     .counters = list_put(&counters)};
+    return message_encode(inferd_ServerStatusResponse_fields, &m, arena, out, err);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "proto/body.h"
+
+static struct arena *arena;
+static struct message_text wire;
+static struct error err;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new(1 << 20);
+    return arena ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static void ok(enum status s)
+{
+    if (s != STATUS_OK)
+        fail_msg("%s: %s", status_name(s), err.text);
+}
+
+static void server_metadata(void **state)
+{
+    (void)state;
+    const char *const extensions[] = {"statistics", "model_repository"};
+    struct body_server_metadata in = {"inferd", "1.2", 2, extensions}, out;
+    ok(body_server_metadata_encode(&in, arena, &wire, &err));
+    ok(body_server_metadata_decode(wire, arena, &out, &err));
+    assert_string_equal(out.name, "inferd");
+    assert_string_equal(out.version, "1.2");
+    assert_int_equal(out.n_extensions, 2);
+    assert_string_equal(out.extensions[1], "model_repository");
+}
+
+static void model_metadata(void **state)
+{
+    (void)state;
+    const char *const versions[] = {"1", "2"};
+    const struct body_tensor inputs[] = {{"x", "FP32", {3, {-1, 8, 8}}}, {"s", "INT64", {0, {0}}}};
+    const struct body_tensor outputs[] = {{"y", "FP32", {2, {-1, 10}}}};
+    struct body_model_metadata in = {.name = "digits",
+                                     .platform = "inferd_plan",
+                                     .n_versions = 2,
+                                     .n_inputs = 2,
+                                     .n_outputs = 1,
+                                     .versions = versions,
+                                     .inputs = inputs,
+                                     .outputs = outputs},
+                               out;
+    ok(body_model_metadata_encode(&in, arena, &wire, &err));
+    ok(body_model_metadata_decode(wire, arena, &out, &err));
+    assert_string_equal(out.platform, "inferd_plan");
+    assert_int_equal(out.n_versions, 2);
+    assert_string_equal(out.versions[0], "1");
+    assert_int_equal(out.n_inputs, 2);
+    assert_string_equal(out.inputs[0].name, "x");
+    assert_string_equal(out.inputs[0].datatype, "FP32");
+    assert_true(shape_equal(&out.inputs[0].shape, &inputs[0].shape));
+    assert_int_equal(out.inputs[1].shape.rank, 0);
+    assert_int_equal(out.n_outputs, 1);
+    assert_true(shape_equal(&out.outputs[0].shape, &outputs[0].shape));
+}
+
+static void statistics(void **state)
+{
+    (void)state;
+    const struct body_batch_statistics batches[] = {{1, {2, 3}, {4, 5}, {6, 7}},
+                                                    {8, {9, 10}, {11, 12}, {13, 14}}};
+    const struct body_model_statistics models[] = {
+        {.name = "m",
+         .version = "1",
+         .last_inference = 15,
+         .inference_count = 16,
+         .execution_count = 17,
+         .success = {18, 19},
+         .fail = {20, 21},
+         .queue = {22, 23},
+         .compute_input = {24, 25},
+         .compute_infer = {26, 27},
+         .compute_output = {28, 29},
+         .n_batches = 2,
+         .batches = batches},
+        {.name = "n"},
+    };
+    struct body_statistics in = {2, models}, out;
+    ok(body_statistics_encode(&in, arena, &wire, &err));
+    ok(body_statistics_decode(wire, arena, &out, &err));
+    assert_int_equal(out.n_models, 2);
+    const struct body_model_statistics *m = &out.models[0];
+    assert_string_equal(m->name, "m");
+    assert_int_equal(m->execution_count, 17);
+    assert_int_equal(m->success.count, 18);
+    assert_int_equal(m->fail.ns, 21);
+    assert_int_equal(m->compute_output.ns, 29);
+    assert_int_equal(m->n_batches, 2);
+    assert_memory_equal(m->batches, batches, sizeof(batches));
+    assert_string_equal(out.models[1].version, "");
+    assert_int_equal(out.models[1].n_batches, 0);
+}
+
+static void index_of_the_repository(void **state)
+{
+    (void)state;
+    const struct body_index_entry models[] = {{"a", "1", "READY", ""},
+                                              {"b", "2", "UNAVAILABLE", "no such file"}};
+    struct body_index in = {2, models}, out;
+    ok(body_index_encode(&in, arena, &wire, &err));
+    ok(body_index_decode(wire, arena, &out, &err));
+    assert_int_equal(out.n_models, 2);
+    assert_string_equal(out.models[1].reason, "no such file");
+    assert_string_equal(out.models[0].state, "READY");
+}
+
+static void server_status(void **state)
+{
+    (void)state;
+    struct body_status_model models[20];
+    struct body_counter counters[100];
+    for (uint32_t i = 0; i < 20; i++)
+        models[i] = (struct body_status_model){.name = "m", .version = "1", .requests = i};
+    for (uint32_t i = 0; i < 100; i++)
+        counters[i] = (struct body_counter){"c", i * i};
+    struct body_server_status in = {.version = "0.1",
+                                    .device = "cpu",
+                                    .uptime_s = 5,
+                                    .ready = true,
+                                    .workers = 2,
+                                    .workers_busy = 1,
+                                    .connections = 3,
+                                    .inflight_bytes = 1ull << 40,
+                                    .inflight_requests = 4,
+                                    .n_models = 20,
+                                    .n_counters = 100,
+                                    .models = models,
+                                    .counters = counters},
+                              out;
+    ok(body_server_status_encode(&in, arena, &wire, &err));
+    ok(body_server_status_decode(wire, arena, &out, &err));
+    assert_true(out.ready);
+    assert_int_equal(out.inflight_bytes, 1ull << 40);
+    assert_int_equal(out.n_models, 20);
+    assert_int_equal(out.n_counters, 100);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_int_equal(out.models[i].requests, i);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_int_equal(out.counters[i].value, i * i);
+
+    struct arena *small = arena_new(256);
+    assert_int_equal(body_server_status_decode(wire, small, &out, &err), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(body_server_status_encode(&in, small, &wire, &err), STATUS_RESOURCE_EXHAUSTED);
+    arena_free(small);
+}
+
+static void damage_is_refused(void **state)
+{
+    (void)state;
+    const struct body_index_entry models[] = {{"a", "1", "READY", ""}};
+    struct body_index in = {1, models}, out = {0};
+    ok(body_index_encode(&in, arena, &wire, &err));
+    for (size_t len = 1; len < wire.len; len++) {
+        struct message_text cut = {wire.data, len};
+        assert_int_equal(body_index_decode(cut, arena, &out, &err), STATUS_INVALID_ARGUMENT);
+    }
+    assert_int_equal(out.n_models, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(server_metadata, setup, teardown),
+        cmocka_unit_test_setup_teardown(model_metadata, setup, teardown),
+        cmocka_unit_test_setup_teardown(statistics, setup, teardown),
+        cmocka_unit_test_setup_teardown(index_of_the_repository, setup, teardown),
+        cmocka_unit_test_setup_teardown(server_status, setup, teardown),
+        cmocka_unit_test_setup_teardown(damage_is_refused, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
