@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Socket addresses as text: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock".
+ *
+ * Hosts are numeric (R17): a name would have to be looked up, which blocks, asks a third party, and
+ * may give another answer each time. Parsing only: no socket is made here.
+ */
+#ifndef INFERD_BASE_ADDRESS_H
+#define INFERD_BASE_ADDRESS_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/error.h"
+
+enum { ADDRESS_TEXT_MAX = sizeof("unix:") + sizeof(((struct sockaddr_un *)0)->sun_path) };
+
+struct address {
+    struct sockaddr_storage storage;
+    socklen_t length;
+};
+
+/* INVALID_ARGUMENT says what was expected. */
+enum status address_parse(const char *text, struct address *out, struct error *err);
+
+/* The text that address_parse takes; returns `out`. "?" for another family. */
+const char *address_format(const struct address *address, char out[ADDRESS_TEXT_MAX]);
+
+bool address_is_unix(const struct address *address);
+
+static inline const struct sockaddr *address_sockaddr(const struct address *address)
+{
+    return (const struct sockaddr *)&address->storage;
+}
+
+#endif
