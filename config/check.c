@@ -5,12 +5,12 @@
  */
 #include "config/schema.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
+
+#include "base/address.h"
 
 static bool is_name(const char *text)
 {
@@ -29,32 +29,6 @@ static bool ends_with(const char *text, const char *end)
 static bool is_model_file(const char *path)
 {
     return ends_with(path, ".onnx") || ends_with(path, ".plan");
-}
-
-static bool is_port(const char *text)
-{
-    size_t len = strlen(text);
-    return len >= 1 && len <= 5 && strspn(text, "0123456789") == len && atoi(text) <= 65535;
-}
-
-/* "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock" */
-static bool is_address(const char *text)
-{
-    struct in6_addr ignored;
-    char host[INET6_ADDRSTRLEN];
-    if (strncmp(text, "unix:", 5) == 0)
-        return text[5] == '/' && strlen(text + 5) < sizeof(((struct sockaddr_un *)0)->sun_path);
-
-    const char *colon = strrchr(text, ':');
-    if (!colon || !is_port(colon + 1))
-        return false;
-    bool v6 = text[0] == '[' && colon > text + 1 && colon[-1] == ']';
-    size_t len = (size_t)(colon - text) - (v6 ? 2 : 0);
-    if (len >= sizeof(host))
-        return false;
-    memcpy(host, text + v6, len);
-    host[len] = '\0';
-    return inet_pton(v6 ? AF_INET6 : AF_INET, host, &ignored) == 1;
 }
 
 static bool is_device(const char *text)
@@ -79,9 +53,10 @@ static bool is_log_level(const char *text)
 static enum status check_listen(const struct config_listen *listen, struct report *report)
 {
     for (uint32_t i = 0; i < listen->framed_count; i++) {
+        struct address address;
         char key[32];
         snprintf(key, sizeof(key), "framed[%" PRIu32 "]", i);
-        if (!is_address(listen->framed[i]))
+        if (address_parse(listen->framed[i], &address, NULL) != STATUS_OK)
             return report_set(report, "listen.", key, listen->framed[i],
                               "NUMERIC-ADDRESS:PORT, [NUMERIC-IPV6]:PORT or unix:/PATH");
         for (uint32_t k = 0; k < i; k++)
