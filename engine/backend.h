@@ -52,7 +52,7 @@ struct device_options {
 struct device {
     const struct backend *backend;
     uint32_t threads;
-    struct memory_tracker *tracker; /* the runtime's (engine/runtime/memory.h); NULL: not asked for */
+    struct memory_tracker *tracker; /* engine/runtime/memory.h; NULL: not asked for */
 };
 
 enum memory_kind {

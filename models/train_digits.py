@@ -9,7 +9,7 @@ cross-validation among those 1,200. The other 597 are held out and looked at onc
 early stopping, no choice among runs. Everything is seeded, so the same machine gives the same file;
 another BLAS may differ in the last bits.
 
-The model takes pixels as the data set has them, 0 to 16: the scale is folded into the first weights.
+The model takes pixels as the data set has them, 0 to 16: the scale is in the first weights.
 
     python3 models/train_digits.py [--epochs 80] [--output models]
 """
