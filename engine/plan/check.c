@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What must hold of a plan before anything of it runs. The builder's plans are checked before they
+ * are written, a file's after it was read.
+ *
+ * The last part walks each graph in its order and keeps the arena's occupied intervals, sorted and
+ * disjoint: a tensor occupies its bytes from the node that writes it to the last that reads it. So
+ * nothing is read before it was written, and nothing overwritten while it is needed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "engine/plan/format.h"
+
+#define ARENA_BITS 48 /* of an offset in the arena; above them the number of the arena */
+
+static enum status bad(struct error *err, const char *what, const char *name)
+{
+    return error_set(err, STATUS_DATA_LOSS, "plan: %s: '%s'", what, name);
+}
+
+/* --- bindings --- */
+
+static enum status check_bindings(const struct plan *plan, const struct plan_binding *list,
+                                  uint32_t n, struct error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct plan_binding *b = &list[i];
+        struct shape shape = b->shape;
+        size_t bytes;
+        if (!plan_name_ok(b->name))
+            return bad(err, "a binding's name is not [A-Za-z0-9._/:-]{1,64}", b->name);
+        for (uint32_t k = 0; k < i; k++)
+            if (!strcmp(list[k].name, b->name))
+                return bad(err, "two bindings of one name", b->name);
+        if (plan->batched && (shape.rank == 0 || shape.dim[0] != -1))
+            return bad(err, "a batched model's binding without a batch dimension", b->name);
+        if (plan->batched)
+            shape.dim[0] = PLAN_MAX_BATCH;
+        if (shape.rank > SHAPE_MAX_RANK || !shape_bytes(&shape, b->dtype, &bytes))
+            return bad(err, "a binding of a bad type or shape", b->name);
+    }
+    return STATUS_OK;
+}
+
+/* Graph inputs or outputs against the bindings. */
+static enum status check_io(const struct plan *plan, const struct plan_profile *profile,
+                            const struct plan_binding *bindings, uint32_t n_bindings,
+                            const uint32_t *ids, uint32_t n, struct error *err)
+{
+    const struct ir_graph *graph = profile->graph;
+    if (n != n_bindings)
+        return bad(err, "a profile with another number of inputs or outputs", graph->name);
+    for (uint32_t i = 0; i < n; i++) {
+        struct shape want = bindings[i].shape;
+        if (plan->batched)
+            want.dim[0] = profile->batch;
+        if (ids[i] >= graph->n_tensors)
+            return bad(err, "an input or output is no tensor", bindings[i].name);
+        const struct ir_tensor *t = ir_tensor(graph, ids[i]);
+        if (t->dtype != bindings[i].dtype || !shape_equal(&t->shape, &want) ||
+            t->layout != IR_LAYOUT_PLAIN)
+            return bad(err, "an input or output unlike its binding", bindings[i].name);
+    }
+    return STATUS_OK;
+}
+
+/* --- segments --- */
+
+static uint32_t segment_arena(const struct ir_graph *graph, uint32_t segment)
+{
+    uint32_t i = 0;
+    while (strcmp(graph->segments[i].backend, graph->segments[segment].backend) != 0)
+        i++;
+    return i;
+}
+
+static enum status check_segments(const struct ir_graph *graph, struct error *err)
+{
+    uint32_t next = 0;
+    if (graph->n_segments > PLAN_MAX_SEGMENTS)
+        return bad(err, "too many segments", graph->name);
+    for (uint32_t i = 0; i < graph->n_segments; i++) {
+        struct ir_segment *s = &graph->segments[i];
+        if (s->first != next || s->count == 0 || s->count > graph->n_nodes - next)
+            return bad(err, "segments that do not follow each other", s->backend);
+        if (s->arena_bytes >> ARENA_BITS)
+            return bad(err, "a segment with too large an arena", s->backend);
+        for (uint32_t n = next; n < next + s->count; n++)
+            ir_node(graph, n)->segment = i;
+        next += s->count;
+    }
+    return next == graph->n_nodes ? STATUS_OK : bad(err, "nodes without a segment", graph->name);
+}
+
+/* --- tensors --- */
+
+static bool in_arena(const struct ir_graph *graph, uint32_t segment, uint64_t offset,
+                     uint64_t bytes)
+{
+    uint64_t size = graph->segments[segment].arena_bytes;
+    return offset % BACKEND_ALIGN == 0 && bytes <= size && offset <= size - bytes;
+}
+
+static bool alias_ok(const struct ir_graph *graph, const struct ir_tensor *t)
+{
+    if (t->alias_of >= graph->n_tensors || t->producer == IR_NONE)
+        return false;
+    const struct ir_tensor *of = ir_tensor(graph, t->alias_of);
+    return plan_node_is_alias(graph, ir_node(graph, t->producer)) && t->bytes == of->bytes &&
+           t->layout == IR_LAYOUT_PLAIN && of->layout == IR_LAYOUT_PLAIN && t->place == of->place &&
+           t->offset == of->offset && t->place != IR_PLACE_CONSTANT;
+}
+
+static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint32_t id)
+{
+    const struct ir_tensor *t = ir_tensor(graph, id);
+    bool produced = t->producer != IR_NONE;
+    switch (t->place) {
+    case IR_PLACE_CONSTANT:
+        return !produced && t->data &&
+               (!plan->weights ||
+                (t->offset % BACKEND_ALIGN == 0 && t->bytes <= plan->weight_bytes &&
+                 t->offset <= plan->weight_bytes - t->bytes));
+    case IR_PLACE_INPUT:
+        return !produced && t->offset < graph->n_inputs && graph->inputs[t->offset] == id;
+    case IR_PLACE_OUTPUT:
+        return produced && t->offset < graph->n_outputs &&
+               plan_tensor_root(graph, graph->outputs[t->offset]) == id;
+    case IR_PLACE_ARENA:
+        return produced &&
+               in_arena(graph, ir_node(graph, t->producer)->segment, t->offset, t->bytes);
+    case IR_PLACE_NONE:
+        break;
+    }
+    return false;
+}
+
+static enum status check_tensors(const struct plan *plan, const struct ir_graph *graph,
+                                 struct error *err)
+{
+    /* All aliases first: place_ok follows them. Their chains end, because ir_verify has seen that
+     * every RESHAPE comes after the producer of its input. */
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, i);
+        if (t->alias_of != IR_NONE && !alias_ok(graph, t))
+            return bad(err, "a bad alias", t->name);
+    }
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, i);
+        uint64_t bytes = t->bytes;
+        if (t->layout == IR_LAYOUT_OPAQUE
+                ? t->place != IR_PLACE_CONSTANT
+                : !ir_layout_bytes(&t->shape, t->dtype, t->layout, &bytes))
+            return bad(err, "a tensor that cannot have its layout", t->name);
+        if (bytes != t->bytes)
+            return bad(err, "a tensor of the wrong size", t->name);
+        if (t->alias_of == IR_NONE && !place_ok(plan, graph, i))
+            return bad(err, "a tensor in a bad place", t->name);
+    }
+    return STATUS_OK;
+}
+
+/* --- nodes --- */
+
+static enum status check_node(const struct ir_graph *graph, const struct ir_node *node,
+                              struct error *err)
+{
+    const struct tactic *tactic = node->tactic;
+    const struct ir_segment *segment = &graph->segments[node->segment];
+    if (plan_node_is_alias(graph, node))
+        return STATUS_OK;
+    if (!tactic)
+        return bad(err, "a node without a tactic", node->name);
+    if (!tactic->backend || strcmp(tactic->backend, segment->backend) != 0)
+        return bad(err, "a tactic of another backend than its segment's", node->name);
+    if (tactic->blob_size > TACTIC_BLOB_MAX ||
+        tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) || tactic->n_out != node->n_outputs)
+        return bad(err, "a tactic that does not fit its node", node->name);
+    if (!in_arena(graph, node->segment, node->workspace_offset, node->workspace_bytes))
+        return bad(err, "a workspace outside the arena", node->name);
+    return STATUS_OK;
+}
+
+/* --- liveness --- */
+
+enum { UNWRITTEN, LIVE, DEAD };
+
+struct interval {
+    uint64_t begin, end;
+};
+
+struct liveness {
+    const struct ir_graph *graph;
+    uint32_t *last_use;     /* of a root: the node that reads it last; n_nodes: an output */
+    unsigned char *state;   /* of a root */
+    struct interval *alive; /* sorted, disjoint */
+    uint32_t n_alive;
+};
+
+/* Index of the first interval that ends behind `at`. */
+static uint32_t find_interval(const struct liveness *l, uint64_t at)
+{
+    uint32_t lo = 0, hi = l->n_alive;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (l->alive[mid].end > at)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+static bool occupy(struct liveness *l, struct interval in)
+{
+    if (in.begin == in.end)
+        return true;
+    uint32_t i = find_interval(l, in.begin);
+    if (l->n_alive == PLAN_MAX_LIVE || (i < l->n_alive && l->alive[i].begin < in.end))
+        return false;
+    memmove(&l->alive[i + 1], &l->alive[i], (l->n_alive - i) * sizeof(in));
+    l->alive[i] = in;
+    l->n_alive++;
+    return true;
+}
+
+static void vacate(struct liveness *l, struct interval in)
+{
+    if (in.begin == in.end)
+        return;
+    uint32_t i = find_interval(l, in.begin);
+    memmove(&l->alive[i], &l->alive[i + 1], (l->n_alive - i - 1) * sizeof(in));
+    l->n_alive--;
+}
+
+static struct interval interval_of(const struct liveness *l, uint32_t segment, uint64_t offset,
+                                   uint64_t bytes)
+{
+    uint64_t begin = (uint64_t)segment_arena(l->graph, segment) << ARENA_BITS | offset;
+    return (struct interval){begin, begin + bytes};
+}
+
+static struct interval tensor_interval(const struct liveness *l, uint32_t root)
+{
+    const struct ir_tensor *t = ir_tensor(l->graph, root);
+    if (t->place != IR_PLACE_ARENA)
+        return (struct interval){0};
+    return interval_of(l, ir_node(l->graph, t->producer)->segment, t->offset, t->bytes);
+}
+
+static void end_life(struct liveness *l, uint32_t root)
+{
+    if (l->state[root] == LIVE) {
+        vacate(l, tensor_interval(l, root));
+        l->state[root] = DEAD;
+    }
+}
+
+static enum status begin_life(struct liveness *l, uint32_t root, struct error *err)
+{
+    const struct ir_tensor *t = ir_tensor(l->graph, root);
+    if (l->state[root] != UNWRITTEN || !occupy(l, tensor_interval(l, root)))
+        return bad(err, "a tensor overwrites another that is still needed", t->name);
+    l->state[root] = LIVE;
+    return STATUS_OK;
+}
+
+static enum status check_inputs(const struct liveness *l, const struct ir_node *node,
+                                struct error *err)
+{
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        if (node->inputs[k] == IR_NONE)
+            continue;
+        uint32_t root = plan_tensor_root(l->graph, node->inputs[k]);
+        const struct ir_tensor *t = ir_tensor(l->graph, root);
+        if (l->state[root] != LIVE)
+            return bad(err, "a tensor is read before it is written", t->name);
+        if (t->place == IR_PLACE_ARENA &&
+            segment_arena(l->graph, node->segment) !=
+                segment_arena(l->graph, ir_node(l->graph, t->producer)->segment))
+            return bad(err, "a tensor is read on another backend", t->name);
+    }
+    return STATUS_OK;
+}
+
+static enum status step(struct liveness *l, uint32_t i, struct error *err)
+{
+    const struct ir_node *node = ir_node(l->graph, i);
+    enum status status = check_inputs(l, node, err);
+    bool alias = plan_node_is_alias(l->graph, node);
+    struct interval scratch =
+        interval_of(l, node->segment, node->workspace_offset, alias ? 0 : node->workspace_bytes);
+    for (uint32_t k = 0; k < node->n_outputs && !alias && !status; k++)
+        status = begin_life(l, node->outputs[k], err);
+    if (!status && !occupy(l, scratch))
+        status = bad(err, "a workspace overwrites a tensor", node->name);
+    if (status)
+        return status;
+    vacate(l, scratch);
+    for (uint32_t k = 0; k < node->n_inputs; k++) {
+        if (node->inputs[k] == IR_NONE)
+            continue;
+        uint32_t root = plan_tensor_root(l->graph, node->inputs[k]);
+        if (l->last_use[root] == i)
+            end_life(l, root);
+    }
+    for (uint32_t k = 0; k < node->n_outputs && !alias; k++)
+        if (l->last_use[node->outputs[k]] == IR_NONE)
+            end_life(l, node->outputs[k]);
+    return STATUS_OK;
+}
+
+static void find_last_uses(struct liveness *l)
+{
+    const struct ir_graph *graph = l->graph;
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        l->last_use[i] = IR_NONE;
+        l->state[i] = ir_tensor(graph, i)->producer == IR_NONE ? LIVE : UNWRITTEN;
+    }
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        for (uint32_t k = 0; k < ir_node(graph, i)->n_inputs; k++)
+            if (ir_node(graph, i)->inputs[k] != IR_NONE)
+                l->last_use[plan_tensor_root(graph, ir_node(graph, i)->inputs[k])] = i;
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        l->last_use[plan_tensor_root(graph, graph->outputs[i])] = graph->n_nodes;
+}
+
+static enum status check_liveness(const struct ir_graph *graph, struct error *err)
+{
+    struct liveness l = {.graph = graph};
+    enum status status = STATUS_OK;
+    l.last_use = calloc(graph->n_tensors + 1, sizeof(*l.last_use));
+    l.state = calloc(graph->n_tensors + 1, sizeof(*l.state));
+    l.alive = calloc(PLAN_MAX_LIVE, sizeof(*l.alive));
+    if (!l.last_use || !l.state || !l.alive) {
+        status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+    } else {
+        find_last_uses(&l);
+        for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
+            status = step(&l, i, err);
+    }
+    free(l.last_use);
+    free(l.state);
+    free(l.alive);
+    return status;
+}
+
+/* --- the whole --- */
+
+static enum status check_profile(const struct plan *plan, const struct plan_profile *profile,
+                                 struct error *err)
+{
+    const struct ir_graph *graph = profile->graph;
+    enum status status =
+        check_io(plan, profile, plan->inputs, plan->n_inputs, graph->inputs, graph->n_inputs, err);
+    if (!status)
+        status = check_io(plan, profile, plan->outputs, plan->n_outputs, graph->outputs,
+                          graph->n_outputs, err);
+    for (uint32_t i = 0; i < graph->n_inputs && !status; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
+        if (t->place != IR_PLACE_INPUT || t->offset != i)
+            status = bad(err, "an input in a bad place", t->name);
+    }
+    if (!status)
+        status = ir_verify(graph, err);
+    if (!status)
+        status = check_segments(graph, err);
+    if (!status)
+        status = check_tensors(plan, graph, err);
+    for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
+        status = check_node(graph, ir_node(graph, i), err);
+    if (!status)
+        status = check_liveness(graph, err);
+    return status;
+}
+
+enum status plan_check(const struct plan *plan, struct error *err)
+{
+    enum status status = STATUS_OK;
+    if (plan->n_profiles == 0 || plan->n_outputs == 0 || (!plan->batched && plan->n_profiles != 1))
+        return bad(err, "a plan without profiles or outputs", plan->name);
+    status = check_bindings(plan, plan->inputs, plan->n_inputs, err);
+    if (!status)
+        status = check_bindings(plan, plan->outputs, plan->n_outputs, err);
+    for (uint32_t i = 0; i < plan->n_profiles && !status; i++) {
+        const struct plan_profile *p = &plan->profiles[i];
+        if (p->batch == 0 || p->batch > PLAN_MAX_BATCH || (!plan->batched && p->batch != 1) ||
+            (i && p->batch <= p[-1].batch))
+            return bad(err, "profiles that do not rise in batch", plan->name);
+        status = check_profile(plan, p, err);
+    }
+    return status;
+}

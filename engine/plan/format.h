@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The header of a plan file, and what reader and writer share.
+ *
+ *   offset 0                  struct plan_header
+ *   sizeof(struct plan_header) structure section: an encoded inferd.plan.Plan
+ *   next multiple of 4096     weight section: each constant at a multiple of 64, zeros between
+ *
+ * Numbers are in the byte order of the machine that wrote them; `endian` tells. `digest` is an XXH3
+ * 128-bit hash in canonical form: of the header, with the hash of all bytes behind it in its place.
+ */
+#ifndef INFERD_ENGINE_PLAN_FORMAT_H
+#define INFERD_ENGINE_PLAN_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <xxhash.h>
+
+#include "engine/plan/plan.h"
+
+#define PLAN_MAGIC "INFERDPL"
+
+enum {
+    PLAN_VERSION = 1,
+    PLAN_ENDIAN = 0x01020304,
+    PLAN_PAGE = 4096,
+    PLAN_MAX_STRUCTURE = 64 << 20,
+    PLAN_MAX_LIVE = 8192, /* tensors alive at once in one graph */
+};
+
+struct plan_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t endian;
+    uint64_t file_size;
+    uint64_t structure_offset, structure_size;
+    uint64_t weights_offset, weights_size;
+    uint8_t model_digest[16];
+    uint8_t digest[16];
+    char device[FINGERPRINT_MAX]; /* terminated, zeros behind it */
+    uint8_t reserved[40];         /* zeros */
+};
+
+_Static_assert(sizeof(struct plan_header) == 320, "the header has no padding");
+
+/* The file's digest, given the hash of all bytes behind the header. */
+void plan_digest(const struct plan_header *header, XXH128_hash_t rest, uint8_t out[16]);
+
+/* Decodes the structure section into `plan`. `size` bounds the memory it may take. */
+enum status plan_decode(struct plan *plan, const void *data, size_t size, struct error *err);
+
+/* Encodes the structure section; *out is malloc-ed. `offsets[p][t]` is where constant t of profile
+ * p lies in the weight section. */
+enum status plan_encode(const struct plan *plan, uint64_t *const *offsets, uint8_t **out,
+                        size_t *size, struct error *err);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan as an object; see plan.h. */
+#include "engine/plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct plan *plan_new(void)
+{
+    struct plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return NULL;
+    plan->name = "";
+    plan->arena = arena_new(0);
+    if (!plan->arena) {
+        free(plan);
+        return NULL;
+    }
+    return plan;
+}
+
+void plan_free(struct plan *plan)
+{
+    if (!plan)
+        return;
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        ir_graph_free(plan->profiles[i].graph);
+    arena_free(plan->arena);
+    file_unmap(&plan->map);
+    free(plan);
+}
+
+bool plan_name_ok(const char *name)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-/:";
+    size_t len = strlen(name);
+    return len >= 1 && len <= PLAN_NAME_MAX && strspn(name, allowed) == len;
+}
+
+uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor)
+{
+    while (ir_tensor(graph, tensor)->alias_of != IR_NONE)
+        tensor = ir_tensor(graph, tensor)->alias_of;
+    return tensor;
+}
+
+bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node)
+{
+    return node->op == IR_OP_RESHAPE && node->n_inputs == 1 && node->n_outputs == 1 &&
+           ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
+}
+
+uint64_t plan_profile_time(const struct plan_profile *profile)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < profile->graph->n_nodes; i++)
+        if (__builtin_add_overflow(sum, ir_node(profile->graph, i)->time_ns, &sum))
+            return UINT64_MAX;
+    return sum;
+}

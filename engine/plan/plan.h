@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The plan file: a model made ready for one device. A header (format.h), a structure section
+ * (plan.proto) and a weight section that is used where it is mapped. All profiles share the
+ * weights: constants with the same bytes are stored once.
+ *
+ * In memory a profile is an ir_graph with everything filled in: tactics, layouts, places. The
+ * builder makes a struct plan and writes it; the runtime reads the same struct back.
+ *
+ * The digest only finds accidents. The reader trusts no field: whatever comes out of it satisfies
+ * ir_verify and plan_check (indices, sizes, places inside their sections and arenas, nothing read
+ * before it is written or overwritten while it is needed). What it cannot check is what only a
+ * backend understands: tactics; op_prepare does that.
+ */
+#ifndef INFERD_ENGINE_PLAN_PLAN_H
+#define INFERD_ENGINE_PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "engine/backend.h"
+#include "engine/ir/ir.h"
+
+enum {
+    PLAN_MAX_PROFILES = 64,
+    PLAN_MAX_SEGMENTS = 64,
+    PLAN_MAX_BATCH = 65536,
+    PLAN_NAME_MAX = 64, /* of a binding: [A-Za-z0-9._/:-], 1..64 bytes (R4) */
+    PLAN_DIGEST_MAX = 33,
+};
+
+struct plan_binding {
+    const char *name;
+    enum dtype dtype;
+    struct shape shape; /* of a batched model dim[0] is -1 */
+};
+
+struct plan_profile {
+    uint32_t batch; /* 1 for a model that is not batched */
+    struct ir_graph *graph;
+    uint64_t tensor_bytes; /* sum of the intermediate tensors: the arena without liveness */
+};
+
+struct plan {
+    const char *name;
+    char device[FINGERPRINT_MAX];
+    char digest[PLAN_DIGEST_MAX]; /* of the source model, hex */
+    bool batched;
+    uint32_t n_inputs, n_outputs, n_profiles;
+    struct plan_binding inputs[IR_MAX_IO], outputs[IR_MAX_IO];
+    struct plan_profile profiles[PLAN_MAX_PROFILES]; /* by rising batch */
+    const void *weights; /* set by the reader; constants point into it */
+    size_t weight_bytes;
+    struct arena *arena;
+    struct file_map map;
+};
+
+/* An empty plan; its strings go to its arena. NULL: no memory. */
+struct plan *plan_new(void);
+void plan_free(struct plan *plan); /* with its graphs; NULL is fine */
+
+/* Maps and checks a plan. DATA_LOSS: damaged; FAILED_PRECONDITION: another format version or byte
+ * order; RESOURCE_EXHAUSTED: memory. */
+enum status plan_read(const char *path, struct plan **out, struct error *err);
+/* `data` is aligned to 64 and outlives the plan. */
+enum status plan_read_memory(const void *data, size_t size, struct plan **out, struct error *err);
+
+/* Checks the plan and replaces the file. Constants are taken from their tensors' `data`, at any
+ * alignment. The same plan gives the same bytes. */
+enum status plan_write(const char *path, const struct plan *plan, struct error *err);
+/* The same through a writer that was opened earlier; commits it. */
+enum status plan_write_to(struct file_writer *writer, const struct plan *plan, struct error *err);
+
+/* Everything that can be checked without a device. Constants' offsets are checked only if
+ * plan->weights is set. */
+enum status plan_check(const struct plan *plan, struct error *err);
+bool plan_name_ok(const char *name); /* of a binding */
+
+/* The tensor whose bytes `tensor` has: itself, or the end of its chain of aliases. For a graph that
+ * passed ir_verify and whose aliases are outputs of RESHAPE. */
+uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor);
+
+/* A RESHAPE whose output is an alias of its input: there is nothing to run. */
+bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node);
+
+/* Sum of the nodes' times; 0 if none was timed. */
+uint64_t plan_profile_time(const struct plan_profile *profile);
+
+#endif

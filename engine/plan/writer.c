@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * struct plan -> file. Constants are laid out first (the same bytes once), then the structure is
+ * encoded with their offsets, then everything goes through one function twice: into the digest, and
+ * into the file.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include <xxhash.h>
+
+#include "base/checked.h"
+#include "engine/plan/format.h"
+
+struct constant {
+    struct {
+        XXH128_hash_t hash;
+        uint64_t size;
+    } key;
+    const void *data;
+    uint64_t offset;
+    UT_hash_handle hh;
+};
+
+struct layout {
+    uint64_t *offsets[PLAN_MAX_PROFILES]; /* of each tensor; only constants' are set */
+    struct constant *table;               /* in the order of their offsets */
+    uint64_t size;
+};
+
+static void layout_deinit(struct layout *layout)
+{
+    struct constant *c, *next;
+    HASH_ITER(hh, layout->table, c, next)
+    {
+        HASH_DEL(layout->table, c);
+        free(c);
+    }
+    for (int i = 0; i < PLAN_MAX_PROFILES; i++)
+        free(layout->offsets[i]);
+}
+
+static bool place_constant(struct layout *layout, const struct ir_tensor *t, uint64_t *offset)
+{
+    struct constant *c, probe = {0};
+    probe.key.hash = XXH3_128bits(t->data, t->bytes);
+    probe.key.size = t->bytes;
+    HASH_FIND(hh, layout->table, &probe.key, sizeof(probe.key), c);
+    if (c && memcmp(c->data, t->data, t->bytes) == 0) {
+        *offset = c->offset;
+        return true;
+    }
+    c = malloc(sizeof(*c));
+    size_t end;
+    if (!c || !checked_round_up(layout->size, BACKEND_ALIGN, &end) ||
+        !checked_add(end, t->bytes, &layout->size)) {
+        free(c);
+        return false;
+    }
+    *c = probe;
+    c->data = t->data;
+    *offset = c->offset = end;
+    HASH_ADD(hh, layout->table, key, sizeof(c->key), c);
+    return true;
+}
+
+static enum status layout_init(struct layout *layout, const struct plan *plan, struct error *err)
+{
+    for (uint32_t p = 0; p < plan->n_profiles; p++) {
+        const struct ir_graph *graph = plan->profiles[p].graph;
+        uint64_t *offsets = layout->offsets[p] = calloc(graph->n_tensors + 1, sizeof(*offsets));
+        if (!offsets)
+            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+        for (uint32_t i = 0; i < graph->n_tensors; i++) {
+            const struct ir_tensor *t = ir_tensor(graph, i);
+            if (t->place == IR_PLACE_CONSTANT && !place_constant(layout, t, &offsets[i]))
+                return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Where the bytes of a plan go: into a hash or into a file. */
+struct sink {
+    XXH3_state_t *hash;
+    struct file_writer *file;
+    uint64_t at;
+};
+
+static enum status sink_put(struct sink *sink, const void *data, size_t size, struct error *err)
+{
+    sink->at += size;
+    if (sink->file)
+        return file_writer_put(sink->file, data, size, err);
+    XXH3_128bits_update(sink->hash, data, size);
+    return STATUS_OK;
+}
+
+static enum status sink_pad(struct sink *sink, uint64_t to, struct error *err)
+{
+    static const char zeros[PLAN_PAGE];
+    return sink_put(sink, zeros, to - sink->at, err); /* always less than a page */
+}
+
+static enum status emit(struct sink *sink, const struct plan_header *header, const void *structure,
+                        const struct layout *layout, struct error *err)
+{
+    enum status status = sink_put(sink, header, sizeof(*header), err);
+    if (!status)
+        status = sink_put(sink, structure, header->structure_size, err);
+    if (!status)
+        status = sink_pad(sink, header->weights_offset, err);
+    for (const struct constant *c = layout->table; c && !status; c = c->hh.next) {
+        status = sink_pad(sink, header->weights_offset + c->offset, err);
+        if (!status)
+            status = sink_put(sink, c->data, c->key.size, err);
+    }
+    return status;
+}
+
+static int hex_value(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 0;
+}
+
+static bool header_init(struct plan_header *h, const struct plan *plan, size_t structure_size,
+                        uint64_t weights_size)
+{
+    size_t offset, size;
+    if (!checked_round_up(sizeof(*h) + structure_size, PLAN_PAGE, &offset) ||
+        !checked_add(offset, weights_size, &size))
+        return false;
+    memset(h, 0, sizeof(*h));
+    memcpy(h->magic, PLAN_MAGIC, sizeof(h->magic));
+    h->version = PLAN_VERSION;
+    h->endian = PLAN_ENDIAN;
+    h->file_size = size;
+    h->structure_offset = sizeof(*h);
+    h->structure_size = structure_size;
+    h->weights_offset = offset;
+    h->weights_size = weights_size;
+    for (size_t i = 0; i < 16 && plan->digest[2 * i] && plan->digest[2 * i + 1]; i++)
+        h->model_digest[i] =
+            (uint8_t)(hex_value(plan->digest[2 * i]) << 4 | hex_value(plan->digest[2 * i + 1]));
+    memcpy(h->device, plan->device, strnlen(plan->device, sizeof(h->device) - 1));
+    return true;
+}
+
+static enum status hash_and_write(struct file_writer *writer, struct plan_header *header,
+                                  const void *structure, const struct layout *layout,
+                                  struct error *err)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+    XXH3_128bits_reset(state);
+    struct sink hash = {.hash = state}, file = {.file = writer};
+    enum status status = emit(&hash, header, structure, layout, err);
+    plan_digest(header, XXH3_128bits_digest(state), header->digest);
+    XXH3_freeState(state);
+    if (!status)
+        status = file_writer_put(writer, header, sizeof(*header), err);
+    if (!status)
+        status = emit(&file, header, structure, layout, err);
+    return status ? status : file_writer_commit(writer, err);
+}
+
+enum status plan_write_to(struct file_writer *writer, const struct plan *plan, struct error *err)
+{
+    struct layout layout = {0};
+    uint8_t *structure = NULL;
+    size_t size = 0;
+    struct plan_header header;
+    enum status status = plan_check(plan, err);
+    if (!status)
+        status = layout_init(&layout, plan, err);
+    if (!status)
+        status = plan_encode(plan, layout.offsets, &structure, &size, err);
+    if (!status && !header_init(&header, plan, size, layout.size))
+        status = error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
+    if (!status)
+        status = hash_and_write(writer, &header, structure, &layout, err);
+    free(structure);
+    layout_deinit(&layout);
+    return status;
+}
+
+enum status plan_write(const char *path, const struct plan *plan, struct error *err)
+{
+    struct file_writer *writer;
+    enum status status = file_writer_new(path, true, &writer, err);
+    if (status)
+        return status;
+    status = plan_write_to(writer, plan, err);
+    file_writer_free(writer);
+    return status;
+}

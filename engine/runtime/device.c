@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of backends, and devices by name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/backend.h"
+#include "engine/engine.h"
+#include "engine/runtime/memory.h"
+
+static const struct {
+    const char *name;
+    const struct backend *backend; /* NULL: not in this build */
+} table[] = {
+    {"cpu", &backend_cpu},
+    {"fault", &backend_fault},
+    {"cuda", NULL},
+};
+
+/* "name" or "name:N". */
+static bool parse_spec(const char *spec, size_t *name_len, uint32_t *index)
+{
+    const char *colon = strchr(spec, ':');
+    *name_len = colon ? (size_t)(colon - spec) : strlen(spec);
+    *index = 0;
+    if (!colon)
+        return true;
+    if (colon[1] < '0' || colon[1] > '9' || strlen(colon + 1) > 4)
+        return false;
+    char *end;
+    *index = (uint32_t)strtoul(colon + 1, &end, 10);
+    return !*end;
+}
+
+enum status backend_find(const char *spec, const struct backend **out, uint32_t *index,
+                         struct error *err)
+{
+    size_t len;
+    uint32_t n;
+    if (!parse_spec(spec, &len, &n))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "device '%s': the form is NAME or NAME:N",
+                         spec);
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        if (strlen(table[i].name) != len || memcmp(table[i].name, spec, len) != 0)
+            continue;
+        if (!table[i].backend)
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "device '%s': unsupported: this build has no %s module", spec,
+                             table[i].name);
+        *out = table[i].backend;
+        *index = n;
+        return STATUS_OK;
+    }
+    return error_set(err, STATUS_INVALID_ARGUMENT, "device '%s': known are cpu, cuda and cuda:N",
+                     spec);
+}
+
+enum status engine_device_open(const char *spec, const struct device_options *options,
+                               struct device **out, struct error *err)
+{
+    const struct backend *backend;
+    struct device_options own = options ? *options : (struct device_options){0};
+    enum status status = backend_find(spec, &backend, &own.index, err);
+    return status ? status : backend->device_open(&own, out, err);
+}
+
+void engine_device_close(struct device *device)
+{
+    if (!device)
+        return;
+    memory_track_stop(device);
+    device->backend->device_close(device);
+}
+
+enum status engine_buffer_alloc(struct device *device, size_t size, const char *tag, void **out,
+                                struct error *err)
+{
+    return memory_alloc(device, MEMORY_PINNED, size, tag, out, err);
+}
+
+void engine_buffer_free(struct device *device, void *buffer)
+{
+    memory_free(device, MEMORY_PINNED, buffer);
+}

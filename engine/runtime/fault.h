@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The fault backend: wraps another backend and misbehaves by script (device_options.script), so
+ * that tests see what a broken device would do to everything above it.
+ *
+ *   script = clause { ";" clause }
+ *   clause = "on=" BACKEND                       what is wrapped; "cpu" if not given
+ *          | POINT [ "#" N [ "+" ] ] ":" ACTION  at each call, the Nth (from 1), or from the Nth on
+ *   POINT  = "memory"   memory_alloc and arena_grow
+ *          | "prepare"  op_prepare
+ *          | "launch"   op_launch
+ *          | "copy"     copy
+ *          | "wait"     event_wait
+ *   ACTION = "delay=" N ("us" | "ms" | "s")      then goes on as usual
+ *          | "hang"                              never returns: for processes that will be killed
+ *          | "fail" [ "=" STATUS ]               that status ("unavailable"; "internal" if not
+ *                                                given), scope ERROR_REQUEST
+ *          | "model"                             INTERNAL, scope ERROR_MODEL
+ *          | "oom"                               RESOURCE_EXHAUSTED
+ *          | "short"                             only at copy: half of the bytes, then DATA_LOSS
+ *          | "device"                            the device is lost: this and every later call
+ * fails with UNAVAILABLE, scope ERROR_DEVICE
+ *
+ * "on=cpu;launch:delay=50ms;launch#3:fail;launch#10:hang;memory:oom;prepare#2:fail;launch#5:device"
+ *
+ * Of the clauses that match a call all delays happen, then the first other action. Calls are
+ * counted over the whole device. The table claims neither host memory nor free addresses, whatever
+ * it wraps: so all inputs and outputs pass through copy. Plans of the wrapped backend fit: the
+ * fingerprint is its own.
+ */
+#ifndef INFERD_ENGINE_RUNTIME_FAULT_H
+#define INFERD_ENGINE_RUNTIME_FAULT_H
+
+#include "engine/backend.h"
+
+/* The name of the backend that a fault device wraps. */
+const char *fault_wrapped(const struct device *device);
+
+#endif
