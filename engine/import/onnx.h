@@ -27,12 +27,24 @@ struct onnx_dim {
     int64_t value;
 };
 
+/*
+ * The value of a graph input, for models whose shapes depend on one (the second operand of a
+ * Reshape, say). It is used only where the graph cannot be built without it; the input is then none
+ * of the result's. `view.data` may go away after the import.
+ */
+struct onnx_value {
+    const char *name;
+    struct tensor_view view;
+};
+
 struct onnx_options {
     /* Bound to the first dimension of every graph input whose first dimension is symbolic (or
      * 0/-1); 0: leave as -1 is an error, so callers pass 1 at least. */
     int64_t batch;
     const struct onnx_dim *dims; /* values for the other symbolic dimensions */
     uint32_t n_dims;
+    const struct onnx_value *values;
+    uint32_t n_values;
     struct ir_evaluator evaluator;
     const struct log_sink *log;
 };

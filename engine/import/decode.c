@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nanopb hands every string, nested message and list to a callback with a stream that is limited
+ * to it. For a buffer stream `state` is the address of the next byte, so recording address and
+ * length costs nothing and copies nothing. A field of the wrong wire type comes as a stream on a
+ * temporary, which the range check in span_take refuses.
+ */
+#include "engine/import/decode.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "onnx_subset.pb.h"
+
+enum { MAX_LIST = 1 << 24 /* numbers in one attribute */ };
+
+/* Spans, collected by a callback. */
+struct spans {
+    struct arena *arena;
+    struct span whole; /* what they must lie in */
+    struct span *items;
+    uint32_t n, cap, max;
+};
+
+/* Numbers, collected by a callback; size is that of one item. */
+struct numbers {
+    struct arena *arena;
+    void *items;
+    uint32_t n, cap;
+};
+
+static bool grow(struct arena *arena, void **items, uint32_t n, uint32_t *cap, size_t size)
+{
+    if (n < *cap)
+        return true;
+    uint32_t want = *cap ? *cap * 2 : 4;
+    void *bigger = arena_array(arena, want, size);
+    if (!bigger)
+        return false;
+    if (n)
+        memcpy(bigger, *items, n * size);
+    *items = bigger;
+    *cap = want;
+    return true;
+}
+
+static bool span_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+{
+    (void)field;
+    struct spans *list = *arg;
+    uintptr_t at = (uintptr_t)stream->state, begin = (uintptr_t)list->whole.data;
+    if (at < begin || at - begin > list->whole.size)
+        PB_RETURN_ERROR(stream, "wrong wire type");
+    if (list->n == list->max)
+        PB_RETURN_ERROR(stream, "too many of a field");
+    void *items = list->items;
+    if (!grow(list->arena, &items, list->n, &list->cap, sizeof(*list->items)))
+        PB_RETURN_ERROR(stream, "too large");
+    list->items = items;
+    list->items[list->n++] = (struct span){stream->state, stream->bytes_left};
+    return pb_read(stream, NULL, stream->bytes_left);
+}
+
+static bool ints_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+{
+    (void)field;
+    struct numbers *list = *arg;
+    while (stream->bytes_left) {
+        uint64_t value;
+        if (!pb_decode_varint(stream, &value))
+            return false;
+        if (list->n == MAX_LIST ||
+            !grow(list->arena, &list->items, list->n, &list->cap, sizeof(int64_t)))
+            PB_RETURN_ERROR(stream, "too many numbers");
+        ((int64_t *)list->items)[list->n++] = (int64_t)value;
+    }
+    return true;
+}
+
+static bool floats_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+{
+    (void)field;
+    struct numbers *list = *arg;
+    while (stream->bytes_left) {
+        float value;
+        if (!pb_decode_fixed32(stream, &value))
+            return false;
+        if (list->n == MAX_LIST ||
+            !grow(list->arena, &list->items, list->n, &list->cap, sizeof(float)))
+            PB_RETURN_ERROR(stream, "too many numbers");
+        ((float *)list->items)[list->n++] = value;
+    }
+    return true;
+}
+
+/* The callback of a field of which there may be `max`. */
+static pb_callback_t into(struct spans *list, struct arena *arena, struct span whole, uint32_t max)
+{
+    *list = (struct spans){.arena = arena, .whole = whole, .max = max};
+    return (pb_callback_t){.funcs.decode = span_take, .arg = list};
+}
+
+enum status decode_message(struct span body, const pb_msgdesc_t *fields, void *message,
+                           const char *what, struct error *err)
+{
+    pb_istream_t stream = pb_istream_from_buffer(body.data, body.size);
+    if (pb_decode(&stream, fields, message))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT, "damaged ONNX file: %s: %s", what,
+                     PB_GET_ERROR(&stream));
+}
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the model's structure");
+}
+
+/* A terminated copy of the only item, "" if there is none. */
+static enum status text_of(struct arena *arena, struct span span, const char *what,
+                           const char **out, struct error *err)
+{
+    if (span.size >= ONNX_MAX_NAME)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %zu bytes long, the limit is %d", what,
+                         span.size, ONNX_MAX_NAME - 1);
+    if (span.size && memchr(span.data, 0, span.size))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: contains a zero byte", what);
+    char *copy = arena_strndup(arena, span.size ? (const char *)span.data : "", span.size);
+    if (!copy)
+        return no_memory(err);
+    *out = copy;
+    return STATUS_OK;
+}
+
+static struct span only(const struct spans *list)
+{
+    return list->n ? list->items[0] : (struct span){0};
+}
+
+static enum status texts_of(struct arena *arena, const struct spans *list, const char *what,
+                            const char ***out, struct error *err)
+{
+    const char **texts = arena_array(arena, list->n, sizeof(*texts));
+    if (!texts)
+        return no_memory(err);
+    for (uint32_t i = 0; i < list->n; i++) {
+        enum status status = text_of(arena, list->items[i], what, &texts[i], err);
+        if (status)
+            return status;
+    }
+    *out = texts;
+    return STATUS_OK;
+}
+
+/* "" and digits that fit; false for anything else. */
+static bool number_of(struct span span, uint64_t *out)
+{
+    uint64_t value = 0;
+    if (!span.size || span.size > 20)
+        return false;
+    for (size_t i = 0; i < span.size; i++) {
+        if (span.data[i] < '0' || span.data[i] > '9' ||
+            __builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(span.data[i] - '0'), &value))
+            return false;
+    }
+    *out = value;
+    return true;
+}
+
+static bool span_is(struct span span, const char *text)
+{
+    return span.size == strlen(text) && !memcmp(span.data, text, span.size);
+}
+
+static enum status decode_entry(struct arena *arena, struct span body, struct onnx_tensor *tensor,
+                                struct error *err)
+{
+    struct spans key, value;
+    onnxpb_Entry message = {.key = into(&key, arena, body, 1),
+                            .value = into(&value, arena, body, 1)};
+    enum status status = decode_message(body, onnxpb_Entry_fields, &message, "external data", err);
+    if (status)
+        return status;
+    if (span_is(only(&key), "location"))
+        return text_of(arena, only(&value), "external data location", &tensor->location, err);
+    uint64_t *number = span_is(only(&key), "offset")   ? &tensor->offset
+                       : span_is(only(&key), "length") ? &tensor->length
+                                                       : NULL;
+    if (number && !number_of(only(&value), number))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "external data: offset or length is not a number");
+    return STATUS_OK;
+}
+
+static enum status tensor_dims(const onnxpb_Tensor *message, struct onnx_tensor *tensor,
+                               struct error *err)
+{
+    tensor->shape.rank = message->dims_count;
+    for (uint32_t d = 0; d < tensor->shape.rank; d++) {
+        if (message->dims[d] < 0)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "tensor '%s': dimension %u is %lld, expected >= 0", tensor->name, d,
+                             (long long)message->dims[d]);
+        tensor->shape.dim[d] = message->dims[d];
+    }
+    return STATUS_OK;
+}
+
+enum status decode_tensor(struct arena *arena, struct span body, struct onnx_tensor *out,
+                          struct error *err)
+{
+    struct spans name, raw, external;
+    onnxpb_Tensor message = {.name = into(&name, arena, body, 1),
+                             .raw_data = into(&raw, arena, body, 1),
+                             .external_data = into(&external, arena, body, ONNX_MAX_ATTRS)};
+    struct onnx_tensor tensor = {.body = body, .length = UINT64_MAX};
+    enum status status = decode_message(body, onnxpb_Tensor_fields, &message, "tensor", err);
+    if (!status)
+        status = text_of(arena, only(&name), "tensor name", &tensor.name, err);
+    if (!status)
+        status = tensor_dims(&message, &tensor, err);
+    for (uint32_t i = 0; !status && i < external.n; i++)
+        status = decode_entry(arena, external.items[i], &tensor, err);
+    if (status)
+        return status;
+    tensor.type = message.data_type;
+    tensor.raw = only(&raw);
+    tensor.external = message.data_location != 0;
+    *out = tensor;
+    return STATUS_OK;
+}
+
+/* Files older than the type field say it by which field is there. */
+static enum onnx_attr_type attr_type(const onnxpb_Attribute *message, const struct spans *s,
+                                     const struct spans *t, const struct spans *g,
+                                     const struct onnx_attr *attr)
+{
+    if (message->type > 0)
+        return (enum onnx_attr_type)message->type;
+    return message->has_f   ? ONNX_ATTR_FLOAT
+           : message->has_i ? ONNX_ATTR_INT
+           : s->n           ? ONNX_ATTR_STRING
+           : t->n           ? ONNX_ATTR_TENSOR
+           : g->n           ? ONNX_ATTR_GRAPH
+           : attr->n_floats ? ONNX_ATTR_FLOATS
+                            : ONNX_ATTR_INTS;
+}
+
+static enum status attr_tensor(struct arena *arena, const struct spans *t, struct onnx_attr *attr,
+                               struct error *err)
+{
+    if (attr->type != ONNX_ATTR_TENSOR)
+        return STATUS_OK;
+    attr->tensor = arena_alloc(arena, sizeof(*attr->tensor));
+    if (!attr->tensor)
+        return no_memory(err);
+    return decode_tensor(arena, only(t), attr->tensor, err);
+}
+
+static enum status decode_attr(struct arena *arena, struct span body, struct onnx_attr *out,
+                               struct error *err)
+{
+    struct spans name, s, t, g, graphs;
+    struct numbers ints = {.arena = arena}, floats = {.arena = arena};
+    onnxpb_Attribute message = {
+        .name = into(&name, arena, body, 1),
+        .s = into(&s, arena, body, 1),
+        .t = into(&t, arena, body, 1),
+        .g = into(&g, arena, body, 1),
+        .graphs = into(&graphs, arena, body, ONNX_MAX_ATTRS),
+        .ints = {.funcs.decode = ints_take, .arg = &ints},
+        .floats = {.funcs.decode = floats_take, .arg = &floats},
+    };
+    enum status status = decode_message(body, onnxpb_Attribute_fields, &message, "attribute", err);
+    struct onnx_attr attr = {.f = message.f, .i = message.i, .s = only(&s)};
+    if (!status)
+        status = text_of(arena, only(&name), "attribute name", &attr.name, err);
+    if (status)
+        return status;
+    attr.ints = ints.items;
+    attr.n_ints = ints.n;
+    attr.floats = floats.items;
+    attr.n_floats = floats.n;
+    attr.type = attr_type(&message, &s, &t, graphs.n ? &graphs : &g, &attr);
+    status = attr_tensor(arena, &t, &attr, err);
+    if (!status)
+        *out = attr;
+    return status;
+}
+
+static enum status node_attrs(struct arena *arena, const struct spans *list, struct onnx_node *node,
+                              struct error *err)
+{
+    node->n_attrs = list->n;
+    node->attrs = arena_array(arena, list->n, sizeof(*node->attrs));
+    if (!node->attrs)
+        return no_memory(err);
+    for (uint32_t i = 0; i < list->n; i++) {
+        enum status status = decode_attr(arena, list->items[i], &node->attrs[i], err);
+        if (status)
+            return status;
+        node->has_graph |=
+            node->attrs[i].type == ONNX_ATTR_GRAPH || node->attrs[i].type == ONNX_ATTR_GRAPHS;
+    }
+    return STATUS_OK;
+}
+
+/* IR_MAX_INPUTS bounds what a node of ours may have; Concat and Sum rarely have more than 64. */
+enum { MAX_NODE_INPUTS = 256, MAX_NODE_OUTPUTS = 256 };
+
+static enum status decode_node(struct onnx_model *model, struct span body, struct onnx_node *out,
+                               struct error *err)
+{
+    struct arena *arena = model->arena;
+    struct spans name, op, domain, inputs, outputs, attrs;
+    onnxpb_Node message = {
+        .name = into(&name, arena, body, 1),
+        .op_type = into(&op, arena, body, 1),
+        .domain = into(&domain, arena, body, 1),
+        .input = into(&inputs, arena, body, MAX_NODE_INPUTS),
+        .output = into(&outputs, arena, body, MAX_NODE_OUTPUTS),
+        .attribute = into(&attrs, arena, body, ONNX_MAX_ATTRS),
+    };
+    struct onnx_node node = {.n_inputs = 0};
+    enum status status = decode_message(body, onnxpb_Node_fields, &message, "node", err);
+    if (!status)
+        status = text_of(arena, only(&name), "node name", &node.name, err);
+    if (!status)
+        status = text_of(arena, only(&op), "op type", &node.op, err);
+    if (!status)
+        status = text_of(arena, only(&domain), "domain", &node.domain, err);
+    if (!status)
+        status = texts_of(arena, &inputs, "input name", &node.inputs, err);
+    if (!status)
+        status = texts_of(arena, &outputs, "output name", &node.outputs, err);
+    if (!status)
+        status = node_attrs(arena, &attrs, &node, err);
+    if (status) {
+        error_prefix(err, "node '%s'", node.name ? node.name : "");
+        return status;
+    }
+    if (!strcmp(node.domain, "ai.onnx"))
+        node.domain = "";
+    node.n_inputs = inputs.n;
+    node.n_outputs = outputs.n;
+    *out = node;
+    return STATUS_OK;
+}
+
+static enum status decode_dim(struct arena *arena, struct span body, struct onnx_axis *out,
+                              struct error *err)
+{
+    struct spans param;
+    onnxpb_Dim message = {.dim_param = into(&param, arena, body, 1)};
+    struct onnx_axis axis = {.value = -1};
+    enum status status = decode_message(body, onnxpb_Dim_fields, &message, "dimension", err);
+    if (!status && param.n)
+        status = text_of(arena, only(&param), "dimension name", &axis.param, err);
+    if (status)
+        return status;
+    if (message.has_dim_value)
+        axis.value = message.dim_value;
+    *out = axis;
+    return STATUS_OK;
+}
+
+static enum status decode_shape(struct arena *arena, struct span body, struct onnx_value_info *out,
+                                struct error *err)
+{
+    struct spans dims;
+    onnxpb_Shape message = {.dim = into(&dims, arena, body, SHAPE_MAX_RANK)};
+    enum status status = decode_message(body, onnxpb_Shape_fields, &message, "shape", err);
+    for (uint32_t i = 0; !status && i < dims.n; i++)
+        status = decode_dim(arena, dims.items[i], &out->dims[i], err);
+    out->has_shape = true;
+    out->rank = dims.n;
+    return status;
+}
+
+/* The type of a sequence, map or optional is left at is_tensor = false. */
+static enum status decode_type(struct arena *arena, struct span body, struct onnx_value_info *out,
+                               struct error *err)
+{
+    struct spans tensor, shape = {0};
+    onnxpb_Type message = {.tensor_type = into(&tensor, arena, body, 1)};
+    enum status status = decode_message(body, onnxpb_Type_fields, &message, "type", err);
+    if (status || !tensor.n)
+        return status;
+    struct span inner = only(&tensor);
+    onnxpb_TensorType type = {.shape = into(&shape, arena, inner, 1)};
+    status = decode_message(inner, onnxpb_TensorType_fields, &type, "tensor type", err);
+    if (status)
+        return status;
+    out->is_tensor = true;
+    out->type = type.elem_type;
+    return shape.n ? decode_shape(arena, only(&shape), out, err) : STATUS_OK;
+}
+
+static enum status decode_value(struct onnx_model *model, struct span body,
+                                struct onnx_value_info *out, struct error *err)
+{
+    struct spans name, type;
+    onnxpb_ValueInfo message = {.name = into(&name, model->arena, body, 1),
+                                .type = into(&type, model->arena, body, 1)};
+    struct onnx_value_info value = {.name = ""};
+    enum status status = decode_message(body, onnxpb_ValueInfo_fields, &message, "value", err);
+    if (!status)
+        status = text_of(model->arena, only(&name), "value name", &value.name, err);
+    if (!status && type.n)
+        status = decode_type(model->arena, only(&type), &value, err);
+    if (status) {
+        error_prefix(err, "graph input or output '%s'", value.name);
+        return status;
+    }
+    *out = value;
+    return STATUS_OK;
+}
+
+static enum status decode_values(struct onnx_model *model, const struct spans *list,
+                                 struct onnx_value_info **out, struct error *err)
+{
+    struct onnx_value_info *values = arena_array(model->arena, list->n, sizeof(*values));
+    if (!values)
+        return no_memory(err);
+    for (uint32_t i = 0; i < list->n; i++) {
+        enum status status = decode_value(model, list->items[i], &values[i], err);
+        if (status)
+            return status;
+    }
+    *out = values;
+    return STATUS_OK;
+}
+
+static enum status decode_nodes(struct onnx_model *model, const struct spans *list,
+                                struct error *err)
+{
+    model->nodes = arena_array(model->arena, list->n, sizeof(*model->nodes));
+    if (!model->nodes)
+        return no_memory(err);
+    for (uint32_t i = 0; i < list->n; i++) {
+        enum status status = decode_node(model, list->items[i], &model->nodes[i], err);
+        if (status)
+            return status;
+    }
+    model->n_nodes = list->n;
+    return STATUS_OK;
+}
+
+static enum status decode_initializers(struct onnx_model *model, const struct spans *list,
+                                       struct error *err)
+{
+    model->initializers = arena_array(model->arena, list->n, sizeof(*model->initializers));
+    if (!model->initializers)
+        return no_memory(err);
+    for (uint32_t i = 0; i < list->n; i++) {
+        enum status status =
+            decode_tensor(model->arena, list->items[i], &model->initializers[i], err);
+        if (status)
+            return status;
+    }
+    model->n_initializers = list->n;
+    return STATUS_OK;
+}
+
+enum { MAX_NODES = 1 << 18 };
+
+static enum status decode_graph(struct onnx_model *model, struct span body, struct error *err)
+{
+    struct arena *arena = model->arena;
+    struct spans nodes, name, initializers, inputs, outputs, sparse;
+    onnxpb_Graph message = {
+        .node = into(&nodes, arena, body, MAX_NODES),
+        .name = into(&name, arena, body, 1),
+        .initializer = into(&initializers, arena, body, ONNX_MAX_VALUES),
+        .input = into(&inputs, arena, body, ONNX_MAX_VALUES),
+        .output = into(&outputs, arena, body, ONNX_MAX_VALUES),
+        .sparse_initializer = into(&sparse, arena, body, ONNX_MAX_VALUES),
+    };
+    enum status status = decode_message(body, onnxpb_Graph_fields, &message, "graph", err);
+    if (!status)
+        status = text_of(arena, only(&name), "graph name", &model->name, err);
+    if (!status)
+        status = decode_nodes(model, &nodes, err);
+    if (!status)
+        status = decode_initializers(model, &initializers, err);
+    if (!status)
+        status = decode_values(model, &inputs, &model->inputs, err);
+    if (!status)
+        status = decode_values(model, &outputs, &model->outputs, err);
+    if (status)
+        return status;
+    model->n_inputs = inputs.n;
+    model->n_outputs = outputs.n;
+    model->n_sparse = sparse.n;
+    return STATUS_OK;
+}
+
+static enum status decode_opsets(struct onnx_model *model, const struct spans *list,
+                                 struct error *err)
+{
+    model->opsets = arena_array(model->arena, list->n, sizeof(*model->opsets));
+    if (!model->opsets)
+        return no_memory(err);
+    for (uint32_t i = 0; i < list->n; i++) {
+        struct spans domain;
+        onnxpb_OperatorSet message = {.domain = into(&domain, model->arena, list->items[i], 1)};
+        enum status status =
+            decode_message(list->items[i], onnxpb_OperatorSet_fields, &message, "opset", err);
+        if (!status)
+            status =
+                text_of(model->arena, only(&domain), "opset domain", &model->opsets[i].domain, err);
+        if (status)
+            return status;
+        model->opsets[i].version = message.version;
+    }
+    model->n_opsets = list->n;
+    return STATUS_OK;
+}
+
+enum status decode_model(struct onnx_model *model, struct error *err)
+{
+    struct spans graph, opsets;
+    onnxpb_Model message = {
+        .graph = into(&graph, model->arena, model->bytes, 1),
+        .opset_import = into(&opsets, model->arena, model->bytes, ONNX_MAX_OPSETS),
+    };
+    enum status status = decode_message(model->bytes, onnxpb_Model_fields, &message, "model", err);
+    if (!status && !graph.n)
+        status = error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX model: it has no graph");
+    if (!status)
+        status = decode_opsets(model, &opsets, err);
+    if (!status)
+        status = decode_graph(model, only(&graph), err);
+    model->ir_version = message.ir_version;
+    return status;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The walk over the file's graph: inputs with their symbols bound, initializers, nodes in their
+ * order (a file that is not sorted is refused), outputs.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/import/map.h"
+#include "engine/import/ops.h"
+
+static const size_t fold_budget = (size_t)1 << 28; /* bytes of constants computed in one import */
+
+/* --- inputs --- */
+
+/* The value that the caller gives to a named dimension; -1: none. */
+static int64_t dim_named(const struct onnx_options *options, const char *name)
+{
+    for (uint32_t i = 0; name && i < options->n_dims; i++) {
+        if (!strcmp(options->dims[i].name, name))
+            return options->dims[i].value;
+    }
+    return -1;
+}
+
+/* The first dimension of an input is the batch; its name may turn up elsewhere. */
+static bool is_batch_name(const struct mapper *m, const char *name)
+{
+    for (uint32_t i = 0; name && i < m->model->n_inputs; i++) {
+        const struct onnx_value_info *input = &m->model->inputs[i];
+        if (input->rank && input->dims[0].param && !strcmp(input->dims[0].param, name))
+            return true;
+    }
+    return false;
+}
+
+static int64_t axis_value(const struct mapper *m, const struct onnx_value_info *input, uint32_t d)
+{
+    const struct onnx_axis *axis = &input->dims[d];
+    if (onnx_axis_is_fixed(axis))
+        return axis->value;
+    int64_t value = dim_named(m->options, axis->param);
+    if (value < 0 && (d == 0 || is_batch_name(m, axis->param)) && m->options->batch > 0)
+        value = m->options->batch;
+    /* A tensor without elements is a legal input where no name says that 0 means "any". */
+    return value < 0 && d && !axis->param && axis->value == 0 ? 0 : value;
+}
+
+static void input_shape(struct mapper *m, const struct onnx_value_info *input, struct shape *out)
+{
+    out->rank = input->rank;
+    if (!input->is_tensor)
+        map_refuse(m, "input '%s' is not a tensor", input->name);
+    else if (onnx_dtype(input->type) == DTYPE_NONE)
+        map_refuse(m, "input '%s' has element type %s (%d)", input->name,
+                   onnx_type_name(input->type), input->type);
+    else if (!input->has_shape)
+        map_refuse(m, "input '%s' has no shape", input->name);
+    for (uint32_t d = 0; d < input->rank && !map_failed(m); d++) {
+        out->dim[d] = axis_value(m, input, d);
+        if (out->dim[d] < 0)
+            map_invalid(m, "input '%s': dimension %u%s%s%s needs a value", input->name, d,
+                        input->dims[d].param ? " ('" : "",
+                        input->dims[d].param ? input->dims[d].param : "",
+                        input->dims[d].param ? "')" : "");
+    }
+}
+
+/* The value that the caller gives to this input, if it fits. */
+static uint32_t input_binding(struct mapper *m, const struct ir_tensor *tensor)
+{
+    for (uint32_t i = 0; i < m->options->n_values; i++) {
+        const struct onnx_value *value = &m->options->values[i];
+        if (strcmp(value->name, tensor->name))
+            continue;
+        if (value->view.dtype != tensor->dtype || !shape_equal(&value->view.shape, &tensor->shape))
+            map_invalid(m, "the value given for input '%s' has another type or shape",
+                        tensor->name);
+        return i;
+    }
+    return IR_NONE;
+}
+
+static void import_input(struct mapper *m, const struct onnx_value_info *input)
+{
+    struct ir_graph *graph = m->graph;
+    struct shape shape = {.rank = 0};
+    input_shape(m, input, &shape);
+    if (!map_failed(m) && graph->n_inputs == IR_MAX_IO)
+        map_refuse(m, "more than %d inputs", IR_MAX_IO);
+    if (map_failed(m))
+        return;
+    uint32_t tensor = ir_tensor_add(graph, input->name, onnx_dtype(input->type), &shape);
+    if (tensor == IR_NONE) {
+        map_exhausted(m);
+        return;
+    }
+    m->bound[graph->n_inputs] = input_binding(m, ir_tensor(graph, tensor));
+    graph->inputs[graph->n_inputs++] = tensor;
+    map_value_add(m, input->name, tensor);
+}
+
+/* In old files every initializer is listed as an input, too. */
+static void import_inputs(struct mapper *m)
+{
+    for (uint32_t i = 0; i < m->model->n_inputs && !map_failed(m); i++) {
+        if (!onnx_is_initializer(m->model, m->model->inputs[i].name))
+            import_input(m, &m->model->inputs[i]);
+    }
+}
+
+static void import_initializers(struct mapper *m)
+{
+    if (m->model->n_sparse)
+        map_refuse(m, "sparse initializers");
+    for (uint32_t i = 0; i < m->model->n_initializers && !map_failed(m); i++) {
+        const struct onnx_tensor *tensor = &m->model->initializers[i];
+        uint32_t id = emit_tensor(m, tensor);
+        if (map_failed(m))
+            return;
+        char *name = arena_strndup(m->graph->arena, tensor->name, ONNX_MAX_NAME);
+        if (!name)
+            map_exhausted(m);
+        else
+            ir_tensor(m->graph, id)->name = name;
+        map_value_add(m, tensor->name, id);
+    }
+}
+
+/* --- nodes --- */
+
+static int64_t opset_of(const struct onnx_model *model, const char *domain)
+{
+    for (uint32_t i = 0; i < model->n_opsets; i++) {
+        const char *known = model->opsets[i].domain;
+        if (!strcmp(known, domain) || (!domain[0] && !strcmp(known, "ai.onnx")))
+            return model->opsets[i].version;
+    }
+    return domain[0] ? 0 : 1;
+}
+
+static void import_node(struct mapper *m, uint32_t index)
+{
+    const struct onnx_node *node = &m->model->nodes[index];
+    const struct map_op *other;
+    m->node = node;
+    m->opset = opset_of(m->model, node->domain);
+    m->n_emitted = 0;
+    m->label = node->name[0] ? node->name : arena_printf(m->graph->arena, "%s_%u", node->op, index);
+    if (!m->label) {
+        m->label = "";
+        map_exhausted(m);
+        return;
+    }
+    m->row = map_op_find(node->domain, node->op, m->opset, &other);
+    if (m->row)
+        m->row->map(m);
+    else if (other)
+        map_refuse(m, "this op is supported from opset %d to %d", other->first, other->last);
+    else if (node->domain[0])
+        map_refuse(m, "the op's domain '%s' is not supported", node->domain);
+    else
+        map_refuse(m, "this op is not supported");
+}
+
+static void import_nodes(struct mapper *m)
+{
+    if (opset_of(m->model, "") > MAP_OPSET_LAST)
+        map_refuse(m, "opset %lld, the newest that is known is %d",
+                   (long long)opset_of(m->model, ""), MAP_OPSET_LAST);
+    for (uint32_t i = 0; i < m->model->n_nodes && !map_failed(m); i++)
+        import_node(m, i);
+    if (!map_failed(m))
+        m->node = NULL;
+}
+
+/* Which names are read at all, so that unused outputs cost nothing and are no reason to refuse. */
+static void collect_uses(struct mapper *m)
+{
+    for (uint32_t i = 0; i < m->model->n_nodes && !map_failed(m); i++) {
+        const struct onnx_node *node = &m->model->nodes[i];
+        for (uint32_t k = 0; k < node->n_inputs && !map_failed(m); k++)
+            map_use_add(m, node->inputs[k]);
+    }
+    for (uint32_t i = 0; i < m->model->n_outputs && !map_failed(m); i++)
+        map_use_add(m, m->model->outputs[i].name);
+}
+
+/* --- outputs --- */
+
+/* An output of the graph is written by a node of its own and has the file's name. What is an input,
+ * a constant, or already an output under another name is copied. */
+static uint32_t own_output(struct mapper *m, uint32_t tensor, const char *name)
+{
+    struct ir_tensor *t = ir_tensor(m->graph, tensor);
+    if (t->producer == IR_NONE || ir_tensor_is_output(m->graph, tensor)) {
+        m->label = name;
+        m->n_emitted = 0;
+        tensor = emit_begin(m, IR_OP_UNARY, 1, &tensor);
+        emit_int(m, tensor, IR_ATTR_FUNC, IR_UNARY_IDENTITY);
+        struct error err;
+        const char *names[] = {name};
+        if (!map_failed(m) && ir_infer_apply(m->graph, tensor, names, 1, &err))
+            map_invalid(m, "output '%s': %s", name, err.text);
+        return map_failed(m) ? IR_NONE : ir_node(m->graph, tensor)->outputs[0];
+    }
+    if (strcmp(t->name, name)) {
+        t->name = arena_strndup(m->graph->arena, name, ONNX_MAX_NAME);
+        if (!t->name) {
+            t->name = "";
+            map_exhausted(m);
+        }
+    }
+    return tensor;
+}
+
+static void import_output(struct mapper *m, const struct onnx_value_info *output)
+{
+    bool found;
+    uint32_t tensor = map_value_find(m, output->name, &found);
+    if (!found)
+        map_invalid(m, "output '%s' is written by no node", output->name);
+    else if (m->graph->n_outputs == IR_MAX_IO)
+        map_refuse(m, "more than %d outputs", IR_MAX_IO);
+    else if (output->is_tensor && output->type && onnx_dtype(output->type) != map_dtype(m, tensor))
+        map_invalid(m, "output '%s' is declared as %s, and is %s", output->name,
+                    onnx_type_name(output->type), dtype_name(map_dtype(m, tensor)));
+    if (map_failed(m))
+        return;
+    tensor = own_output(m, tensor, output->name);
+    if (!map_failed(m))
+        m->graph->outputs[m->graph->n_outputs++] = tensor;
+}
+
+/* Inputs whose value went into the graph are none any more. */
+static void drop_taken_inputs(struct mapper *m)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < m->graph->n_inputs; i++) {
+        if (!m->taken[i])
+            m->graph->inputs[kept++] = m->graph->inputs[i];
+    }
+    m->graph->n_inputs = kept;
+}
+
+static void import_graph(struct mapper *m)
+{
+    collect_uses(m);
+    import_initializers(m);
+    import_inputs(m);
+    import_nodes(m);
+    if (!map_failed(m) && !m->model->n_outputs)
+        map_invalid(m, "the graph has no outputs");
+    for (uint32_t i = 0; i < m->model->n_outputs && !map_failed(m); i++)
+        import_output(m, &m->model->outputs[i]);
+    drop_taken_inputs(m);
+}
+
+static struct ir_graph *graph_for(struct onnx_model *model)
+{
+    struct ir_graph *graph = ir_graph_new();
+    if (!graph)
+        return NULL;
+    if (!ir_graph_hold(graph, onnx_model_ref(model), onnx_model_unref)) {
+        onnx_model_unref(model);
+        ir_graph_free(graph);
+        return NULL;
+    }
+    graph->name = arena_strndup(graph->arena, model->name, ONNX_MAX_NAME);
+    if (!graph->name) {
+        ir_graph_free(graph);
+        return NULL;
+    }
+    return graph;
+}
+
+enum status onnx_import(struct onnx_model *model, const struct onnx_options *options,
+                        struct ir_graph **out, struct error *err)
+{
+    struct mapper m = {.model = model,
+                       .options = options,
+                       .graph = graph_for(model),
+                       .fold_budget = fold_budget,
+                       .err = err};
+    if (!m.graph)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a graph");
+    import_graph(&m);
+    map_values_free(&m);
+    if (!m.status)
+        m.status = ir_graph_compact(m.graph, err);
+    if (!m.status)
+        m.status = ir_verify(m.graph, err);
+    if (m.status) {
+        ir_graph_free(m.graph);
+        return m.status;
+    }
+    log_write(options->log, LOG_VERBOSE, "imported '%s': %u nodes became %u", m.graph->name,
+              model->n_nodes, m.graph->n_nodes);
+    *out = m.graph;
+    return STATUS_OK;
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What mapping functions ask of the ONNX node: operands, attributes, values known at build time. */
+#include "engine/import/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM              1
+#define uthash_nonfatal_oom(added_elt) ((added_elt)->tensor = IR_NONE)
+#include <uthash.h>
+
+struct value {
+    const char *name;
+    uint32_t tensor;
+    UT_hash_handle hh;
+};
+
+/* --- failing --- */
+
+static void fail_with(struct mapper *m, enum status status, const char *fmt, va_list args)
+{
+    if (m->status)
+        return;
+    m->status = error_setv(m->err, status, fmt, args);
+    if (m->node)
+        error_prefix(m->err, "%s \"%s\" (opset %lld)", m->node->op, m->label, (long long)m->opset);
+}
+
+void map_refuse(struct mapper *m, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail_with(m, STATUS_UNIMPLEMENTED, fmt, args);
+    va_end(args);
+}
+
+void map_invalid(struct mapper *m, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail_with(m, STATUS_INVALID_ARGUMENT, fmt, args);
+    va_end(args);
+}
+
+static void fail(struct mapper *m, enum status status, const char *fmt, ...) PRINTF(3, 4);
+static void fail(struct mapper *m, enum status status, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fail_with(m, status, fmt, args);
+    va_end(args);
+}
+
+void map_exhausted(struct mapper *m)
+{
+    fail(m, STATUS_RESOURCE_EXHAUSTED, "no memory, or a limit of the graph is reached");
+}
+
+/* --- names --- */
+
+static bool table_add(struct mapper *m, struct value **table, const char *name, uint32_t tensor)
+{
+    struct value *value = malloc(sizeof(*value));
+    if (!value) {
+        map_exhausted(m);
+        return false;
+    }
+    *value = (struct value){.name = name, .tensor = 0};
+    HASH_ADD_KEYPTR(hh, *table, value->name, strlen(value->name), value);
+    if (value->tensor == IR_NONE) {
+        free(value);
+        map_exhausted(m);
+        return false;
+    }
+    value->tensor = tensor;
+    return true;
+}
+
+uint32_t map_value_find(const struct mapper *m, const char *name, bool *found)
+{
+    struct value *value;
+    HASH_FIND_STR(m->values, name, value);
+    *found = value != NULL;
+    return value ? value->tensor : IR_NONE;
+}
+
+bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
+{
+    bool found;
+    map_value_find(m, name, &found);
+    if (found)
+        map_invalid(m, "the name '%s' is given twice", name);
+    return !map_failed(m) && table_add(m, &m->values, name, tensor);
+}
+
+bool map_use_add(struct mapper *m, const char *name)
+{
+    struct value *value;
+    HASH_FIND_STR(m->used, name, value);
+    return value || table_add(m, &m->used, name, 0);
+}
+
+static void table_free(struct value **table)
+{
+    struct value *value, *next;
+    HASH_ITER(hh, *table, value, next)
+    {
+        HASH_DEL(*table, value);
+        free(value);
+    }
+}
+
+void map_values_free(struct mapper *m)
+{
+    table_free(&m->values);
+    table_free(&m->used);
+}
+
+/* --- operands --- */
+
+uint32_t map_in_opt(struct mapper *m, uint32_t i)
+{
+    bool found;
+    if (map_failed(m) || i >= m->node->n_inputs || !m->node->inputs[i][0])
+        return IR_NONE;
+    uint32_t tensor = map_value_find(m, m->node->inputs[i], &found);
+    if (!found)
+        map_invalid(m, "input %u ('%s') is written by no node before it", i, m->node->inputs[i]);
+    return tensor;
+}
+
+uint32_t map_in(struct mapper *m, uint32_t i)
+{
+    uint32_t tensor = map_in_opt(m, i);
+    if (tensor == IR_NONE && !map_failed(m))
+        map_invalid(m, "input %u is missing", i);
+    return tensor;
+}
+
+uint32_t map_in_count(const struct mapper *m)
+{
+    uint32_t n = m->node->n_inputs;
+    while (n && !m->node->inputs[n - 1][0])
+        n--;
+    return n;
+}
+
+const struct shape *map_shape(const struct mapper *m, uint32_t tensor)
+{
+    static const struct shape scalar = {0};
+    return tensor == IR_NONE ? &scalar : &ir_tensor(m->graph, tensor)->shape;
+}
+
+enum dtype map_dtype(const struct mapper *m, uint32_t tensor)
+{
+    return tensor == IR_NONE ? DTYPE_NONE : ir_tensor(m->graph, tensor)->dtype;
+}
+
+int64_t map_product(struct mapper *m, const struct shape *shape, uint32_t first, uint32_t last)
+{
+    int64_t product = 1;
+    for (uint32_t d = first; d < last; d++) {
+        if (__builtin_mul_overflow(product, shape->dim[d], &product)) {
+            map_invalid(m, "a product of dimensions overflows");
+            return 0;
+        }
+    }
+    return product;
+}
+
+bool map_out_used(const struct mapper *m, uint32_t i)
+{
+    struct value *value;
+    if (i >= m->node->n_outputs || !m->node->outputs[i][0])
+        return false;
+    HASH_FIND_STR(m->used, m->node->outputs[i], value);
+    return value != NULL;
+}
+
+void map_out(struct mapper *m, uint32_t i, uint32_t tensor)
+{
+    if (map_failed(m) || i >= m->node->n_outputs || !m->node->outputs[i][0])
+        return;
+    struct ir_tensor *t = ir_tensor(m->graph, tensor);
+    if (!t->name[0]) {
+        t->name = arena_strndup(m->graph->arena, m->node->outputs[i], ONNX_MAX_NAME);
+        if (!t->name) {
+            t->name = "";
+            map_exhausted(m);
+        }
+    }
+    map_value_add(m, m->node->outputs[i], tensor);
+}
+
+/* --- attributes --- */
+
+const struct onnx_attr *map_attr(const struct mapper *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->node->n_attrs; i++) {
+        if (!strcmp(m->node->attrs[i].name, name))
+            return &m->node->attrs[i];
+    }
+    return NULL;
+}
+
+static const struct onnx_attr *attr_typed(struct mapper *m, const char *name,
+                                          enum onnx_attr_type type)
+{
+    const struct onnx_attr *attr = map_failed(m) ? NULL : map_attr(m, name);
+    if (!attr || attr->type == type)
+        return attr;
+    map_invalid(m, "attribute '%s' has type %d, expected %d", name, (int)attr->type, (int)type);
+    return NULL;
+}
+
+int64_t map_attr_int(struct mapper *m, const char *name, int64_t fallback)
+{
+    const struct onnx_attr *attr = attr_typed(m, name, ONNX_ATTR_INT);
+    return attr ? attr->i : fallback;
+}
+
+float map_attr_float(struct mapper *m, const char *name, float fallback)
+{
+    const struct onnx_attr *attr = attr_typed(m, name, ONNX_ATTR_FLOAT);
+    return attr ? attr->f : fallback;
+}
+
+bool map_attr_ints(struct mapper *m, const char *name, struct ints *out)
+{
+    const struct onnx_attr *attr = attr_typed(m, name, ONNX_ATTR_INTS);
+    out->n = 0;
+    if (attr && attr->n_ints > MAP_MAX_INTS)
+        map_refuse(m, "attribute '%s' has %u values, the limit is %d", name, attr->n_ints,
+                   MAP_MAX_INTS);
+    if (!attr || map_failed(m))
+        return false;
+    out->n = attr->n_ints;
+    if (attr->n_ints)
+        memcpy(out->v, attr->ints, attr->n_ints * sizeof(*attr->ints));
+    return true;
+}
+
+bool map_attr_is(struct mapper *m, const char *name, const char *value, const char *fallback)
+{
+    const struct onnx_attr *attr = attr_typed(m, name, ONNX_ATTR_STRING);
+    if (!attr)
+        return !strcmp(value, fallback);
+    return attr->s.size == strlen(value) && !memcmp(attr->s.data, value, attr->s.size);
+}
+
+/* --- what must be known --- */
+
+double map_element(const struct ir_tensor *tensor, size_t i)
+{
+    const uint8_t *at = (const uint8_t *)tensor->data + i * dtype_size(tensor->dtype);
+    union {
+        float f;
+        double d;
+        uint16_t h;
+    } u;
+    switch (tensor->dtype) {
+    case DTYPE_F32:
+        memcpy(&u.f, at, sizeof(u.f));
+        return u.f;
+    case DTYPE_F64:
+        memcpy(&u.d, at, sizeof(u.d));
+        return u.d;
+    case DTYPE_F16:
+        memcpy(&u.h, at, sizeof(u.h));
+        return f16_to_f32(u.h);
+    case DTYPE_BF16:
+        memcpy(&u.h, at, sizeof(u.h));
+        return bf16_to_f32(u.h);
+    case DTYPE_U64:
+        return (double)(uint64_t)map_element_int(tensor, i);
+    default:
+        return (double)map_element_int(tensor, i);
+    }
+}
+
+int64_t map_element_int(const struct ir_tensor *tensor, size_t i)
+{
+    size_t size = dtype_size(tensor->dtype);
+    const uint8_t *at = (const uint8_t *)tensor->data + i * size;
+    uint64_t bits = 0;
+    memcpy(&bits, at, size);
+    if (dtype_is_signed(tensor->dtype) && size < 8 && bits >> (size * 8 - 1))
+        bits |= UINT64_MAX << (size * 8);
+    return (int64_t)bits;
+}
+
+static bool bind_input(struct mapper *m, uint32_t tensor)
+{
+    for (uint32_t i = 0; i < m->graph->n_inputs; i++) {
+        if (m->graph->inputs[i] != tensor || m->bound[i] == IR_NONE)
+            continue;
+        const struct ir_tensor *t = ir_tensor(m->graph, tensor);
+        void *copy = emit_room(m, &t->shape, t->dtype);
+        if (!copy)
+            return false;
+        memcpy(copy, m->options->values[m->bound[i]].view.data, t->bytes);
+        ir_tensor(m->graph, tensor)->data = copy;
+        m->taken[i] = true;
+        return true;
+    }
+    return false;
+}
+
+/* Follows what is not constant back to bound inputs. The depth is bounded because the file chooses
+ * it; what has no bound input behind it was evaluated when it was emitted. */
+static bool resolve(struct mapper *m, uint32_t tensor, uint32_t depth)
+{
+    const struct ir_tensor *t = ir_tensor(m->graph, tensor);
+    if (ir_tensor_is_constant(t))
+        return true;
+    if (t->producer == IR_NONE)
+        return bind_input(m, tensor);
+    uint32_t producer = t->producer;
+    const struct ir_node *node = ir_node(m->graph, producer);
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        uint32_t input = node->inputs[i];
+        if (input != IR_NONE && (!depth || !resolve(m, input, depth - 1)))
+            return false;
+    }
+    emit_fold(m, producer, true);
+    return !map_failed(m) && ir_tensor_is_constant(ir_tensor(m->graph, tensor));
+}
+
+enum { RESOLVE_DEPTH = 32 };
+
+const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor)
+{
+    if (map_failed(m) || tensor == IR_NONE)
+        return NULL;
+    if (resolve(m, tensor, RESOLVE_DEPTH))
+        return ir_tensor(m->graph, tensor);
+    map_refuse(m, "'%s' must be known when the plan is built, and is computed from an input",
+               ir_tensor(m->graph, tensor)->name);
+    return NULL;
+}
+
+bool map_known_ints(struct mapper *m, uint32_t tensor, struct ints *out)
+{
+    const struct ir_tensor *t = map_known(m, tensor);
+    size_t n;
+    out->n = 0;
+    if (!t)
+        return false;
+    if (t->dtype != DTYPE_I64 && t->dtype != DTYPE_I32)
+        map_invalid(m, "'%s' is %s, expected INT64", t->name, dtype_name(t->dtype));
+    else if (!shape_elements(&t->shape, &n) || n > MAP_MAX_INTS)
+        map_refuse(m, "'%s' has more than %d values", t->name, MAP_MAX_INTS);
+    if (map_failed(m))
+        return false;
+    out->n = (uint32_t)n;
+    for (uint32_t i = 0; i < out->n; i++)
+        out->v[i] = map_element_int(t, i);
+    return true;
+}
+
+double map_known_number(struct mapper *m, uint32_t tensor)
+{
+    const struct ir_tensor *t = map_known(m, tensor);
+    size_t n;
+    if (!t)
+        return 0;
+    if (!shape_elements(&t->shape, &n) || n != 1) {
+        map_invalid(m, "'%s' has %zu elements, expected one", t->name, n);
+        return 0;
+    }
+    return map_element(t, 0);
+}
+
+int64_t map_known_int(struct mapper *m, uint32_t tensor)
+{
+    double value = map_known_number(m, tensor);
+    if (map_failed(m))
+        return 0;
+    if (!dtype_is_float(map_dtype(m, tensor)))
+        return map_element_int(ir_tensor(m->graph, tensor), 0);
+    if (value > -9e15 && value < 9e15 && value == (double)(int64_t)value)
+        return (int64_t)value;
+    map_invalid(m, "'%s' is not a whole number", ir_tensor(m->graph, tensor)->name);
+    return 0;
+}
+
+bool map_ints(struct mapper *m, uint32_t i, const char *name, struct ints *out)
+{
+    uint32_t tensor = map_in_opt(m, i);
+    out->n = 0;
+    if (tensor != IR_NONE)
+        return map_known_ints(m, tensor, out);
+    return !map_failed(m) && map_attr_ints(m, name, out);
+}
+
+uint32_t map_axis(struct mapper *m, int64_t axis, uint32_t rank)
+{
+    if (axis >= -(int64_t)rank && axis < (int64_t)rank)
+        return (uint32_t)(axis < 0 ? axis + rank : axis);
+    map_invalid(m, "axis %lld is outside a tensor of rank %u", (long long)axis, rank);
+    return 0;
+}
+
+void map_axes(struct mapper *m, struct ints *axes, uint32_t rank)
+{
+    bool there[SHAPE_MAX_RANK] = {false};
+    for (uint32_t i = 0; i < axes->n && !map_failed(m); i++) {
+        uint32_t axis = map_axis(m, axes->v[i], rank);
+        if (there[axis])
+            map_invalid(m, "axis %u is given twice", axis);
+        there[axis] = true;
+    }
+    axes->n = 0;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (there[d])
+            axes->v[axes->n++] = d;
+    }
+}

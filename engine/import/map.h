@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a mapping function sees: the ONNX node at hand, and the graph being built.
+ *
+ * A mapping function turns one ONNX node into nodes of ours. It returns nothing: the first failure
+ * sticks in the mapper, and everything called after it gives IR_NONE, empty shapes and defaults, so
+ * that a mapping reads as the formula it is. Loops and array accesses over what a shape says are
+ * therefore safe after a failure; only map_failed() tells.
+ *
+ * emit_*: nodes. A node whose operands are all constants is evaluated at once if that is cheap, so
+ * the tensor that an emit function gives may be a constant.
+ */
+#ifndef INFERD_ENGINE_IMPORT_MAP_H
+#define INFERD_ENGINE_IMPORT_MAP_H
+
+#include "engine/import/model.h"
+#include "engine/import/onnx.h"
+#include "engine/ir/ir.h"
+
+enum {
+    MAP_MAX_INTS = 256,  /* in a list of axes, sizes, pads */
+    MAP_OPSET_LAST = 21, /* the newest opset that any row claims to know */
+};
+
+struct mapper;
+
+/* One row of the table of ops (ops.c). `func` is for mapping functions that serve many rows. */
+struct map_op {
+    const char *op;
+    const char *domain; /* "" is ONNX's own */
+    int first, last;    /* opsets for which the mapping is right */
+    void (*map)(struct mapper *m);
+    int64_t func;
+};
+
+const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,
+                                 const struct map_op **other_opset);
+
+struct value; /* a name of the file and its tensor; import.c */
+
+struct mapper {
+    struct onnx_model *model;
+    const struct onnx_options *options;
+    struct ir_graph *graph;
+    struct value *values;      /* hash table */
+    struct value *used;        /* names that some node or the graph reads; hash table */
+    uint32_t bound[IR_MAX_IO]; /* of graph input i: index into options->values, or IR_NONE */
+    bool taken[IR_MAX_IO];     /* its value has been used */
+    size_t fold_budget;        /* bytes of constants that may still be computed */
+    const struct onnx_node *node;
+    const struct map_op *row;
+    int64_t opset;
+    const char *label; /* the node's name, or one made for it */
+    uint32_t n_emitted;
+    enum status status;
+    struct error *err;
+};
+
+struct ints {
+    uint32_t n;
+    int64_t v[MAP_MAX_INTS];
+};
+
+/* --- failing: the node's op, name and opset are put before the text --- */
+void map_refuse(struct mapper *m, const char *fmt, ...) PRINTF(2, 3);  /* UNIMPLEMENTED */
+void map_invalid(struct mapper *m, const char *fmt, ...) PRINTF(2, 3); /* INVALID_ARGUMENT */
+void map_exhausted(struct mapper *m); /* memory, or a limit of the graph */
+static inline bool map_failed(const struct mapper *m)
+{
+    return m->status != STATUS_OK;
+}
+
+/* --- operands --- */
+uint32_t map_in(struct mapper *m, uint32_t i);     /* must be there */
+uint32_t map_in_opt(struct mapper *m, uint32_t i); /* IR_NONE: left out */
+uint32_t map_in_count(const struct mapper *m);     /* trailing absent ones not counted */
+const struct shape *map_shape(const struct mapper *m, uint32_t tensor);
+enum dtype map_dtype(const struct mapper *m, uint32_t tensor);
+/* Product of the dimensions from `first` up to, not including, `last`; fails on overflow. */
+int64_t map_product(struct mapper *m, const struct shape *shape, uint32_t first, uint32_t last);
+bool map_out_used(const struct mapper *m, uint32_t i);
+void map_out(struct mapper *m, uint32_t i, uint32_t tensor);
+
+/* --- attributes --- */
+const struct onnx_attr *map_attr(const struct mapper *m, const char *name); /* or NULL */
+int64_t map_attr_int(struct mapper *m, const char *name, int64_t fallback);
+float map_attr_float(struct mapper *m, const char *name, float fallback);
+bool map_attr_ints(struct mapper *m, const char *name, struct ints *out); /* false: not there */
+bool map_attr_is(struct mapper *m, const char *name, const char *value, const char *fallback);
+
+/* --- operands that must be known now --- */
+const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor); /* or NULL, and failed */
+bool map_known_ints(struct mapper *m, uint32_t tensor, struct ints *out);
+double map_known_number(struct mapper *m, uint32_t tensor); /* one element of any type */
+int64_t map_known_int(struct mapper *m, uint32_t tensor);   /* the same, and it must be whole */
+/* Element i of a constant as a double; the caller checks i. */
+double map_element(const struct ir_tensor *tensor, size_t i);
+int64_t map_element_int(const struct ir_tensor *tensor, size_t i);
+
+/* Input i, or failing that the attribute `name`; false: neither is there. */
+bool map_ints(struct mapper *m, uint32_t i, const char *name, struct ints *out);
+
+/* A negative axis counted from the end; fails outside -rank..rank-1. */
+uint32_t map_axis(struct mapper *m, int64_t axis, uint32_t rank);
+/* The same for a list; sorted, without duplicates. */
+void map_axes(struct mapper *m, struct ints *axes, uint32_t rank);
+
+/* --- nodes --- */
+uint32_t emit_begin(struct mapper *m, enum ir_op op, uint32_t n_inputs, const uint32_t *inputs);
+void emit_int(struct mapper *m, uint32_t node, enum ir_attr_key key, int64_t value);
+void emit_float(struct mapper *m, uint32_t node, enum ir_attr_key key, float value);
+void emit_ints(struct mapper *m, uint32_t node, enum ir_attr_key key, uint32_t n,
+               const int64_t *values);
+uint32_t emit_end(struct mapper *m, uint32_t node); /* infers; gives the first output */
+void emit_end_all(struct mapper *m, uint32_t node, uint32_t n, uint32_t *outputs);
+
+uint32_t emit_unary(struct mapper *m, enum ir_unary func, uint32_t x);
+uint32_t emit_unary_ab(struct mapper *m, enum ir_unary func, uint32_t x, float alpha, float beta);
+uint32_t emit_binary(struct mapper *m, enum ir_binary func, uint32_t a, uint32_t b);
+uint32_t emit_select(struct mapper *m, uint32_t cond, uint32_t x, uint32_t y);
+uint32_t emit_cast(struct mapper *m, uint32_t x, enum dtype to);
+uint32_t emit_reshape(struct mapper *m, uint32_t x, const struct shape *shape);
+uint32_t emit_transpose(struct mapper *m, uint32_t x, uint32_t n, const int64_t *perm);
+uint32_t emit_expand(struct mapper *m, uint32_t x, const struct shape *shape);
+uint32_t emit_reduce(struct mapper *m, enum ir_reduce func, uint32_t x, const struct ints *axes,
+                     bool keepdims);
+uint32_t emit_matmul(struct mapper *m, uint32_t a, uint32_t b, uint32_t bias);
+uint32_t emit_concat(struct mapper *m, uint32_t n, const uint32_t *inputs, uint32_t axis);
+/* One axis of x, from start to end. */
+uint32_t emit_slice(struct mapper *m, uint32_t x, uint32_t axis, int64_t start, int64_t end);
+uint32_t emit_gather(struct mapper *m, uint32_t x, uint32_t indices, uint32_t axis);
+
+/* --- constants; data lies in the graph's arena --- */
+void *emit_room(struct mapper *m, const struct shape *shape, enum dtype dtype); /* or NULL */
+uint32_t emit_constant(struct mapper *m, enum dtype dtype, const struct shape *shape,
+                       const void *data);
+uint32_t emit_scalar(struct mapper *m, enum dtype dtype, double value);      /* rank 0 */
+uint32_t emit_int_list(struct mapper *m, uint32_t n, const int64_t *values); /* INT64 [n] */
+
+/* --- for import.c --- */
+uint32_t map_value_find(const struct mapper *m, const char *name, bool *found);
+bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* false: failed */
+bool map_use_add(struct mapper *m, const char *name);
+void map_values_free(struct mapper *m);
+/* Evaluates a node whose inputs are all constants and takes it out of the graph, if it is cheap
+ * or was asked for (`wanted`) and the evaluator can. */
+void emit_fold(struct mapper *m, uint32_t node, bool wanted);
+
+#endif

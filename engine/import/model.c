@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing a model; the file of a tensor. */
+#include "engine/import/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/import/decode.h"
+#include "engine/import/onnx.h"
+#include "engine/import/tensor.h"
+
+/* The wire format's own limit is 2 GiB; the records of the largest models need far less than the
+ * arena's. */
+static const size_t file_limit = (size_t)1 << 31, records_limit = (size_t)1 << 30;
+
+struct onnx_model *onnx_model_ref(struct onnx_model *model)
+{
+    atomic_fetch_add_explicit(&model->refs, 1, memory_order_relaxed);
+    return model;
+}
+
+void onnx_model_unref(void *object)
+{
+    struct onnx_model *model = object;
+    if (!model || atomic_fetch_sub_explicit(&model->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (uint32_t i = 0; i < model->n_external; i++)
+        file_map_close(&model->external[i].map);
+    file_map_close(&model->file);
+    if (model->folder >= 0)
+        close(model->folder);
+    arena_free(model->arena);
+    free(model);
+}
+
+void onnx_close(struct onnx_model *model)
+{
+    onnx_model_unref(model);
+}
+
+static void model_cleanup(struct onnx_model **model)
+{
+    onnx_model_unref(*model);
+}
+
+static struct onnx_model *model_new(void)
+{
+    struct onnx_model *model = calloc(1, sizeof(*model));
+    if (!model)
+        return NULL;
+    model->folder = -1;
+    model->name = "";
+    atomic_init(&model->refs, 1);
+    model->arena = arena_new(records_limit);
+    if (!model->arena) {
+        free(model);
+        return NULL;
+    }
+    return model;
+}
+
+static int name_compare(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorted, so that a graph with a million inputs and as many initializers stays cheap to look at. */
+static enum status index_initializers(struct onnx_model *model, struct error *err)
+{
+    const char **names = arena_array(model->arena, model->n_initializers, sizeof(*names));
+    if (!names)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+    for (uint32_t i = 0; i < model->n_initializers; i++)
+        names[i] = model->initializers[i].name;
+    qsort(names, model->n_initializers, sizeof(*names), name_compare);
+    model->initializer_names = names;
+    return STATUS_OK;
+}
+
+enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **out,
+                             struct error *err)
+{
+    struct onnx_model *model CLEANUP(model_cleanup) = model_new();
+    if (!model)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+    if (!size || size > file_limit)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "a model of %zu bytes", size);
+    model->bytes = (struct span){data, size};
+    enum status status = decode_model(model, err);
+    if (!status)
+        status = index_initializers(model, err);
+    if (!status)
+        *out = STEAL(model);
+    return status;
+}
+
+enum status onnx_open(const char *path, struct onnx_model **out, struct error *err)
+{
+    struct onnx_model *model CLEANUP(model_cleanup) = model_new();
+    if (!model)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+    enum status status = file_map_open(path, file_limit, &model->file, &model->folder, err);
+    if (status)
+        return status;
+    model->bytes = (struct span){model->file.data, model->file.size};
+    status = decode_model(model, err);
+    if (!status)
+        status = index_initializers(model, err);
+    if (status) {
+        error_prefix(err, "%s", path);
+        return status;
+    }
+    *out = STEAL(model);
+    return STATUS_OK;
+}
+
+const void *onnx_bytes(const struct onnx_model *model, size_t *size)
+{
+    *size = model->bytes.size;
+    return model->bytes.data;
+}
+
+bool onnx_is_initializer(const struct onnx_model *model, const char *name)
+{
+    return model->n_initializers && bsearch(&name, model->initializer_names, model->n_initializers,
+                                            sizeof(name), name_compare);
+}
+
+bool onnx_is_batched(const struct onnx_model *model)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < model->n_inputs; i++) {
+        const struct onnx_value_info *input = &model->inputs[i];
+        if (onnx_is_initializer(model, input->name))
+            continue;
+        if (!input->has_shape || !input->rank || onnx_axis_is_fixed(&input->dims[0]))
+            return false;
+        any = true;
+    }
+    return any;
+}
+
+static void map_cleanup(struct file_map *map)
+{
+    file_map_close(map);
+}
+
+static void arena_cleanup(struct arena **arena)
+{
+    arena_free(*arena);
+}
+
+enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **name,
+                             struct error *err)
+{
+    struct file_map map CLEANUP(map_cleanup) = {0};
+    struct arena *arena CLEANUP(arena_cleanup) = arena_new(0);
+    struct onnx_tensor tensor;
+    struct tensor_view view;
+    const void *bytes;
+    size_t size;
+    if (!arena)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", path);
+    enum status status = file_map_open(path, file_limit, &map, NULL, err);
+    if (status)
+        return status;
+    status = decode_tensor(arena, (struct span){map.data, map.size}, &tensor, err);
+    if (!status)
+        status = tensor_bytes(NULL, arena, &tensor, &view.dtype, &bytes, err);
+    if (status) {
+        error_prefix(err, "%s", path);
+        return status;
+    }
+    view.shape = tensor.shape;
+    char *copy_name = name ? strdup(tensor.name) : NULL;
+    view.data = shape_bytes(&view.shape, view.dtype, &size) ? malloc(size ? size : 1) : NULL;
+    if (!view.data || (name && !copy_name)) {
+        free(view.data);
+        free(copy_name);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %s", path, "a tensor");
+    }
+    memcpy(view.data, bytes, size);
+    *out = view;
+    if (name)
+        *name = copy_name;
+    return STATUS_OK;
+}

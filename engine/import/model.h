@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An ONNX model as it lies in its file: records in an arena that point into the mapped bytes.
+ * Made by decode.c, read by everything else in this folder. Nothing here has been believed yet
+ * except lengths: names are terminated copies, numbers are the file's.
+ */
+#ifndef INFERD_ENGINE_IMPORT_MODEL_H
+#define INFERD_ENGINE_IMPORT_MODEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/shape.h"
+#include "engine/import/file.h"
+
+enum {
+    ONNX_MAX_NAME = 4096,
+    ONNX_MAX_ATTRS = 128,         /* of one node */
+    ONNX_MAX_OPSETS = 64,         /* of one model */
+    ONNX_MAX_VALUES = 1 << 20,    /* initializers, and inputs or outputs of a graph */
+    ONNX_MAX_EXTERNAL_FILES = 64, /* of one model */
+};
+
+/* A stretch of the file. */
+struct span {
+    const uint8_t *data;
+    size_t size;
+};
+
+/* TensorProto.DataType; the numbers are the schema's. */
+enum onnx_type {
+    ONNX_FLOAT = 1,
+    ONNX_UINT8 = 2,
+    ONNX_INT8 = 3,
+    ONNX_UINT16 = 4,
+    ONNX_INT16 = 5,
+    ONNX_INT32 = 6,
+    ONNX_INT64 = 7,
+    ONNX_STRING = 8,
+    ONNX_BOOL = 9,
+    ONNX_FLOAT16 = 10,
+    ONNX_DOUBLE = 11,
+    ONNX_UINT32 = 12,
+    ONNX_UINT64 = 13,
+    ONNX_BFLOAT16 = 16,
+};
+
+/* DTYPE_NONE for what the engine has no type for (strings, complex, 8-bit floats, 4-bit). */
+enum dtype onnx_dtype(int64_t type);
+
+/* "FLOAT"; "unknown" outside the table. Static storage. */
+const char *onnx_type_name(int64_t type);
+
+struct onnx_tensor {
+    const char *name; /* "" if it has none */
+    int32_t type;     /* enum onnx_type, or any other number */
+    struct shape shape;
+    struct span body; /* the whole message: typed fields are decoded when the bytes are wanted */
+    struct span raw;  /* data NULL: no raw_data */
+    bool external;    /* data_location says so */
+    const char *location;    /* of external data; NULL: none given */
+    uint64_t offset, length; /* of external data; length UINT64_MAX: to the end of the file */
+};
+
+/* AttributeProto.AttributeType; the numbers are the schema's. */
+enum onnx_attr_type {
+    ONNX_ATTR_NONE = 0,
+    ONNX_ATTR_FLOAT = 1,
+    ONNX_ATTR_INT = 2,
+    ONNX_ATTR_STRING = 3,
+    ONNX_ATTR_TENSOR = 4,
+    ONNX_ATTR_GRAPH = 5,
+    ONNX_ATTR_FLOATS = 6,
+    ONNX_ATTR_INTS = 7,
+    ONNX_ATTR_STRINGS = 8,
+    ONNX_ATTR_TENSORS = 9,
+    ONNX_ATTR_GRAPHS = 10,
+    ONNX_ATTR_SPARSE_TENSOR = 11,
+    ONNX_ATTR_SPARSE_TENSORS = 12,
+};
+
+struct onnx_attr {
+    const char *name;
+    enum onnx_attr_type type;
+    float f;
+    int64_t i;
+    struct span s;
+    struct onnx_tensor *tensor; /* of ONNX_ATTR_TENSOR */
+    uint32_t n_ints, n_floats;
+    int64_t *ints;
+    float *floats;
+};
+
+struct onnx_node {
+    const char *name, *op, *domain; /* "" if absent; domain "ai.onnx" is stored as "" */
+    uint32_t n_inputs, n_outputs, n_attrs;
+    const char **inputs, **outputs; /* "" for one left out */
+    struct onnx_attr *attrs;
+    bool has_graph; /* an attribute is a graph: control flow */
+};
+
+struct onnx_axis {
+    int64_t value;     /* -1: not said */
+    const char *param; /* its name, or NULL */
+};
+
+/* 0 and -1 are what some exporters write for "any". */
+static inline bool onnx_axis_is_fixed(const struct onnx_axis *axis)
+{
+    return !axis->param && axis->value > 0;
+}
+
+/* A graph input or output. */
+struct onnx_value_info {
+    const char *name;
+    bool is_tensor;
+    int32_t type;
+    bool has_shape;
+    uint32_t rank;
+    struct onnx_axis dims[SHAPE_MAX_RANK];
+};
+
+struct onnx_opset {
+    const char *domain;
+    int64_t version;
+};
+
+struct onnx_external {
+    const char *location;
+    struct file_map map;
+};
+
+struct onnx_model {
+    atomic_uint refs; /* relaxed up, acquire-release down: graphs are freed on any thread */
+    struct arena *arena;
+    struct file_map file; /* data NULL when opened from memory */
+    int folder;           /* descriptor of the model's folder, or -1: no external data */
+    struct span bytes;
+    const char *name;
+    int64_t ir_version;
+    uint32_t n_opsets, n_nodes, n_initializers, n_inputs, n_outputs, n_external, n_sparse;
+    struct onnx_opset *opsets;
+    struct onnx_node *nodes;
+    struct onnx_tensor *initializers;
+    const char **initializer_names; /* sorted */
+    struct onnx_value_info *inputs, *outputs;
+    /* Mapped when first asked for; one import at a time. */
+    struct onnx_external external[ONNX_MAX_EXTERNAL_FILES];
+};
+
+struct onnx_model *onnx_model_ref(struct onnx_model *model);
+void onnx_model_unref(void *model); /* as ir_graph_hold wants it */
+bool onnx_is_initializer(const struct onnx_model *model, const char *name);
+
+#endif

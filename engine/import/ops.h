@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mapping functions by family, and what families lend each other. */
+#ifndef INFERD_ENGINE_IMPORT_OPS_H
+#define INFERD_ENGINE_IMPORT_OPS_H
+
+#include "engine/import/map.h"
+
+/* map_op.func of map_softmax and map_window */
+enum { MAP_SOFTMAX, MAP_LOG_SOFTMAX, MAP_HARDMAX };
+enum { MAP_WINDOW_HANN, MAP_WINDOW_HAMMING, MAP_WINDOW_BLACKMAN };
+
+/* ops_conv.c */
+void map_conv(struct mapper *m);
+void map_conv_integer(struct mapper *m);
+void map_matmul_integer(struct mapper *m);
+void map_conv_transpose(struct mapper *m);
+
+/* ops_matmul.c */
+void map_matmul(struct mapper *m);
+void map_gemm(struct mapper *m);
+
+/* ops_pool.c */
+void map_pool(struct mapper *m);
+void map_global_pool(struct mapper *m);
+void map_max_unpool(struct mapper *m);
+
+/* ops_norm.c */
+void map_batch_norm(struct mapper *m);
+void map_instance_norm(struct mapper *m);
+void map_group_norm(struct mapper *m);
+void map_layer_norm(struct mapper *m);
+void map_lrn(struct mapper *m);
+void map_lp_norm(struct mapper *m);
+void map_mean_variance_norm(struct mapper *m);
+
+/* ops_unary.c */
+void map_unary(struct mapper *m);
+void map_unary_parameters(struct mapper *m);
+void map_is_inf(struct mapper *m);
+void map_gelu(struct mapper *m);
+void map_clip(struct mapper *m);
+void map_cast(struct mapper *m);
+void map_cast_like(struct mapper *m);
+void map_identity(struct mapper *m);
+void map_dropout(struct mapper *m);
+
+/* ops_binary.c */
+void map_binary(struct mapper *m);
+void map_pow(struct mapper *m);
+void map_prelu(struct mapper *m);
+void map_bit_shift(struct mapper *m);
+void map_mod(struct mapper *m);
+void map_variadic(struct mapper *m);
+void map_mean(struct mapper *m);
+void map_where(struct mapper *m);
+
+/* ops_reduce.c */
+void map_reduce(struct mapper *m);
+void map_arg_reduce(struct mapper *m);
+void map_softmax(struct mapper *m);
+void map_cumsum(struct mapper *m);
+void map_topk(struct mapper *m);
+
+/* ops_shape.c */
+void map_reshape(struct mapper *m);
+void map_flatten(struct mapper *m);
+void map_squeeze(struct mapper *m);
+void map_unsqueeze(struct mapper *m);
+void map_expand(struct mapper *m);
+void map_transpose(struct mapper *m);
+void map_depth_to_space(struct mapper *m);
+void map_space_to_depth(struct mapper *m);
+
+/* ops_slice.c */
+void map_concat(struct mapper *m);
+void map_split(struct mapper *m);
+void map_slice(struct mapper *m);
+void map_pad(struct mapper *m);
+void map_tile(struct mapper *m);
+void map_trilu(struct mapper *m);
+
+/* ops_resize.c */
+void map_resize(struct mapper *m);
+void map_upsample(struct mapper *m);
+
+/* ops_gather.c */
+void map_gather(struct mapper *m);
+void map_gather_elements(struct mapper *m);
+void map_gather_nd(struct mapper *m);
+void map_scatter_elements(struct mapper *m);
+void map_scatter_nd(struct mapper *m);
+void map_one_hot(struct mapper *m);
+void map_compress(struct mapper *m);
+void map_non_zero(struct mapper *m);
+void map_reverse_sequence(struct mapper *m);
+
+/* ops_const.c */
+void map_constant(struct mapper *m);
+void map_constant_of_shape(struct mapper *m);
+void map_shape_of(struct mapper *m);
+void map_size_of(struct mapper *m);
+void map_range(struct mapper *m);
+void map_eye_like(struct mapper *m);
+void map_window(struct mapper *m);
+
+/* A vector as dimension `axis` of a tensor of `rank`; anything else as it is. */
+uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank);
+uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all elements as a vector */
+uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* vectors too */
+uint32_t emit_softmax(struct mapper *m, uint32_t x, uint32_t axis, bool log_form);
+uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t batch_dims);
+uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Selection by index: Gather*, Scatter*, OneHot, Compress, NonZero, ReverseSequence. */
+#include "engine/import/ops.h"
+
+void map_gather(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), indices = map_in(m, 1);
+    uint32_t axis = map_axis(m, map_attr_int(m, "axis", 0), map_shape(m, x)->rank);
+    map_out(m, 0, emit_gather(m, x, indices, axis));
+}
+
+void map_gather_elements(struct mapper *m)
+{
+    const uint32_t inputs[] = {map_in(m, 0), map_in(m, 1)};
+    uint32_t axis = map_axis(m, map_attr_int(m, "axis", 0), map_shape(m, inputs[0])->rank);
+    uint32_t node = emit_begin(m, IR_OP_GATHER_ELEMENTS, 2, inputs);
+    emit_int(m, node, IR_ATTR_AXIS, axis);
+    map_out(m, 0, emit_end(m, node));
+}
+
+uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t batch_dims)
+{
+    uint32_t node = emit_begin(m, IR_OP_GATHER_ND, 2, (const uint32_t[]){x, indices});
+    emit_int(m, node, IR_ATTR_BATCH_DIMS, batch_dims);
+    return emit_end(m, node);
+}
+
+void map_gather_nd(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), indices = map_in(m, 1);
+    map_out(m, 0, emit_gather_nd(m, x, indices, map_attr_int(m, "batch_dims", 0)));
+}
+
+/* The values are those of FUNC in op.h. */
+static int64_t scatter_func(struct mapper *m)
+{
+    static const char *const names[] = {"none", "add", "mul", "max", "min"};
+    for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (map_attr_is(m, "reduction", names[i], "none"))
+            return i;
+    }
+    map_refuse(m, "attribute 'reduction' is none of none, add, mul, max, min");
+    return 0;
+}
+
+void map_scatter_elements(struct mapper *m)
+{
+    const uint32_t inputs[] = {map_in(m, 0), map_in(m, 1), map_in(m, 2)};
+    uint32_t axis = map_axis(m, map_attr_int(m, "axis", 0), map_shape(m, inputs[0])->rank);
+    uint32_t node = emit_begin(m, IR_OP_SCATTER_ELEMENTS, 3, inputs);
+    emit_int(m, node, IR_ATTR_AXIS, axis);
+    emit_int(m, node, IR_ATTR_FUNC, scatter_func(m));
+    map_out(m, 0, emit_end(m, node));
+}
+
+void map_scatter_nd(struct mapper *m)
+{
+    const uint32_t inputs[] = {map_in(m, 0), map_in(m, 1), map_in(m, 2)};
+    uint32_t node = emit_begin(m, IR_OP_SCATTER_ND, 3, inputs);
+    emit_int(m, node, IR_ATTR_FUNC, scatter_func(m));
+    map_out(m, 0, emit_end(m, node));
+}
+
+void map_one_hot(struct mapper *m)
+{
+    uint32_t inputs[] = {map_in(m, 0), map_in(m, 2)};
+    int64_t depth = map_known_int(m, map_in(m, 1));
+    uint32_t axis = map_axis(m, map_attr_int(m, "axis", -1), map_shape(m, inputs[0])->rank + 1);
+    if (!map_failed(m) && map_dtype(m, inputs[0]) != DTYPE_I32)
+        inputs[0] = emit_cast(m, inputs[0], DTYPE_I64);
+    uint32_t node = emit_begin(m, IR_OP_ONE_HOT, 2, inputs);
+    emit_int(m, node, IR_ATTR_AXIS, axis);
+    emit_int(m, node, IR_ATTR_DEPTH, depth);
+    map_out(m, 0, emit_end(m, node));
+}
+
+/* The places where a known condition holds become indices of a gather. */
+void map_compress(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), axis = 0;
+    const struct ir_tensor *condition = map_known(m, map_in(m, 1));
+    size_t given;
+    if (!condition || !shape_elements(&condition->shape, &given))
+        return;
+    if (map_attr(m, "axis"))
+        axis = map_axis(m, map_attr_int(m, "axis", 0), map_shape(m, x)->rank);
+    else
+        x = emit_flat(m, x);
+    if (map_failed(m))
+        return;
+    condition = map_known(m, map_in(m, 1));
+    size_t n = MIN(given, (size_t)map_shape(m, x)->dim[axis]);
+    struct shape shape = {.rank = 1};
+    for (size_t i = 0; i < n; i++)
+        shape.dim[0] += map_element_int(condition, i) != 0;
+    int64_t *indices = emit_room(m, &shape, DTYPE_I64);
+    if (!indices)
+        return;
+    for (size_t i = 0, k = 0; i < n; i++) {
+        if (map_element_int(condition, i))
+            indices[k++] = (int64_t)i;
+    }
+    map_out(m, 0, emit_gather(m, x, emit_constant(m, DTYPE_I64, &shape, indices), axis));
+}
+
+/* Of a known operand only: the number of results is the shape of the output. */
+void map_non_zero(struct mapper *m)
+{
+    const struct ir_tensor *x = map_known(m, map_in(m, 0));
+    size_t n, found = 0;
+    int64_t strides[SHAPE_MAX_RANK];
+    if (!x || !shape_elements(&x->shape, &n))
+        return;
+    for (size_t i = 0; i < n; i++)
+        found += map_element(x, i) != 0;
+    struct shape in = x->shape, out = {.rank = 2, .dim = {in.rank, (int64_t)found}};
+    const void *data = x->data;
+    enum dtype dtype = x->dtype;
+    int64_t *to = emit_room(m, &out, DTYPE_I64);
+    if (!to)
+        return;
+    if (n)
+        shape_strides(&in, strides);
+    struct ir_tensor copy = {.dtype = dtype, .data = data};
+    for (size_t i = 0, k = 0; i < n; i++) {
+        if (map_element(&copy, i) == 0)
+            continue;
+        for (uint32_t d = 0; d < in.rank; d++)
+            to[d * found + k] = (int64_t)i / strides[d] % in.dim[d];
+        k++;
+    }
+    map_out(m, 0, emit_constant(m, DTYPE_I64, &out, to));
+}
+
+/* Which step of the input each step of the output shows, [batch, time, 1]. */
+static uint32_t reversed_steps(struct mapper *m, const struct ir_tensor *lengths, int64_t batch,
+                               int64_t time)
+{
+    struct shape shape = {.rank = 3, .dim = {batch, time, 1}};
+    struct ir_tensor copy = *lengths;
+    int64_t *to = emit_room(m, &shape, DTYPE_I64);
+    if (!to)
+        return IR_NONE;
+    for (int64_t b = 0; b < batch; b++) {
+        int64_t n = map_element_int(&copy, (size_t)b);
+        if (n < 0 || n > time)
+            map_invalid(m, "a sequence length of %lld, expected at most %lld", (long long)n,
+                        (long long)time);
+        for (int64_t t = 0; t < time; t++)
+            to[b * time + t] = t < n ? n - 1 - t : t;
+    }
+    return emit_constant(m, DTYPE_I64, &shape, to);
+}
+
+/* With known lengths only: a gather along time for each batch. */
+void map_reverse_sequence(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0);
+    const struct ir_tensor *lengths = map_known(m, map_in(m, 1));
+    struct shape in = *map_shape(m, x);
+    int64_t batch_axis = map_attr_int(m, "batch_axis", 1);
+    int64_t time_axis = map_attr_int(m, "time_axis", 0);
+    if (!lengths)
+        return;
+    if (in.rank < 2 || batch_axis + time_axis != 1 || batch_axis < 0 || time_axis < 0)
+        map_invalid(m, "time axis %lld and batch axis %lld of rank %u", (long long)time_axis,
+                    (long long)batch_axis, in.rank);
+    else if (lengths->shape.rank != 1 || lengths->shape.dim[0] != in.dim[batch_axis])
+        map_invalid(m, "sequence lengths for another batch size than %lld",
+                    (long long)in.dim[batch_axis]);
+    if (map_failed(m))
+        return;
+    int64_t perm[SHAPE_MAX_RANK];
+    for (uint32_t d = 0; d < in.rank; d++)
+        perm[d] = d < 2 && batch_axis == 1 ? 1 - d : d;
+    uint32_t steps = reversed_steps(m, lengths, in.dim[batch_axis], in.dim[time_axis]);
+    uint32_t y = emit_gather_nd(m, emit_transpose(m, x, in.rank, perm), steps, 1);
+    map_out(m, 0, emit_transpose(m, y, in.rank, perm));
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* MatMul and Gemm. */
+#include "engine/import/ops.h"
+
+uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank)
+{
+    const struct shape *shape = map_shape(m, x);
+    struct shape out = {.rank = rank};
+    if (shape->rank != 1 || axis >= rank || rank > SHAPE_MAX_RANK)
+        return x;
+    int64_t n = shape->dim[0];
+    for (uint32_t d = 0; d < rank; d++)
+        out.dim[d] = d == axis ? n : 1;
+    return emit_reshape(m, x, &out);
+}
+
+/* numpy's rule: a vector on the left is a row, one on the right a column, and that dimension is
+ * gone from the result. */
+uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b)
+{
+    bool row = map_shape(m, a)->rank == 1, column = map_shape(m, b)->rank == 1;
+    if (row)
+        a = emit_along(m, a, 1, 2);
+    if (column)
+        b = emit_along(m, b, 0, 2);
+    uint32_t y = emit_matmul(m, a, b, IR_NONE);
+    struct shape shape = *map_shape(m, y), out = {.rank = 0};
+    for (uint32_t d = 0; d < shape.rank; d++) {
+        if (!(row && d + 2 == shape.rank) && !(column && d + 1 == shape.rank))
+            out.dim[out.rank++] = shape.dim[d];
+    }
+    return row || column ? emit_reshape(m, y, &out) : y;
+}
+
+void map_matmul(struct mapper *m)
+{
+    uint32_t a = map_in(m, 0), b = map_in(m, 1);
+    map_out(m, 0, emit_matmul_any(m, a, b));
+}
+
+/* C of a Gemm as the bias of a product with n columns, or IR_NONE if it is something else. */
+static uint32_t row_bias(struct mapper *m, uint32_t c, int64_t n)
+{
+    const struct shape *shape = map_shape(m, c);
+    bool row = (shape->rank == 1 && shape->dim[0] == n) ||
+               (shape->rank == 2 && shape->dim[0] == 1 && shape->dim[1] == n);
+    return row ? emit_reshape(m, c, &(struct shape){.rank = 1, .dim = {n}}) : IR_NONE;
+}
+
+static uint32_t scaled(struct mapper *m, uint32_t x, float factor)
+{
+    if (factor == 1)
+        return x;
+    if (dtype_is_float(map_dtype(m, x)))
+        return emit_unary_ab(m, IR_UNARY_LINEAR, x, factor, 0);
+    map_refuse(m, "alpha or beta other than 1 with %s operands", dtype_name(map_dtype(m, x)));
+    return IR_NONE;
+}
+
+/* alpha A' B' + beta C */
+void map_gemm(struct mapper *m)
+{
+    uint32_t a = map_in(m, 0), b = map_in(m, 1), c = map_in_opt(m, 2), bias = IR_NONE;
+    bool trans_a = map_attr_int(m, "transA", 0) != 0, trans_b = map_attr_int(m, "transB", 0) != 0;
+    float alpha = map_attr_float(m, "alpha", 1), beta = map_attr_float(m, "beta", 1);
+    const struct shape *shape_b = map_shape(m, b);
+    if (!map_failed(m) && (map_shape(m, a)->rank != 2 || shape_b->rank != 2)) {
+        map_invalid(m, "operands of rank %u and %u, expected 2", map_shape(m, a)->rank,
+                    shape_b->rank);
+        return;
+    }
+    if (c != IR_NONE && beta != 0) {
+        int64_t n = shape_b->dim[trans_b ? 0 : 1];
+        c = scaled(m, c, beta);
+        bias = row_bias(m, c, n);
+    } else {
+        c = IR_NONE;
+    }
+    if (alpha != 1 && !dtype_is_float(map_dtype(m, a)))
+        scaled(m, a, alpha);
+    uint32_t node =
+        emit_begin(m, IR_OP_MATMUL, bias == IR_NONE ? 2 : 3, (const uint32_t[]){a, b, bias});
+    emit_int(m, node, IR_ATTR_TRANS_A, trans_a);
+    emit_int(m, node, IR_ATTR_TRANS_B, trans_b);
+    emit_float(m, node, IR_ATTR_ALPHA, alpha);
+    uint32_t y = emit_end(m, node);
+    if (c != IR_NONE && bias == IR_NONE) {
+        struct shape product = *map_shape(m, y);
+        y = emit_binary(m, IR_BINARY_ADD, y, c);
+        if (!map_failed(m) && !shape_equal(map_shape(m, y), &product))
+            map_invalid(m, "C does not broadcast to the product");
+    }
+    map_out(m, 0, y);
+}

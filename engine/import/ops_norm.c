@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Normalisations. */
+#include "engine/import/ops.h"
+
+static void refuse_outputs_from(struct mapper *m, uint32_t first)
+{
+    for (uint32_t i = first; i < m->node->n_outputs; i++) {
+        if (map_out_used(m, i))
+            map_refuse(m, "output %u, which only training needs", i);
+    }
+}
+
+void map_batch_norm(struct mapper *m)
+{
+    uint32_t inputs[5];
+    for (uint32_t i = 0; i < ARRAY_LEN(inputs); i++)
+        inputs[i] = map_in(m, i);
+    if (m->opset < 7 ? !map_attr_int(m, "is_test", 0) : map_attr_int(m, "training_mode", 0) != 0)
+        map_refuse(m, "in training mode");
+    if (m->opset < 9 && !map_attr_int(m, "spatial", 1))
+        map_refuse(m, "with statistics for each place (spatial = 0)");
+    refuse_outputs_from(m, 1);
+    for (uint32_t i = 1; i < ARRAY_LEN(inputs); i++)
+        inputs[i] = emit_cast(m, inputs[i], map_dtype(m, inputs[0]));
+    uint32_t node = emit_begin(m, IR_OP_BATCH_NORM, ARRAY_LEN(inputs), inputs);
+    emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
+    map_out(m, 0, emit_end(m, node));
+}
+
+static void instance_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
+                          int64_t groups)
+{
+    uint32_t node = emit_begin(m, IR_OP_INSTANCE_NORM, 3, (const uint32_t[]){x, scale, bias});
+    emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
+    emit_int(m, node, IR_ATTR_GROUP, groups);
+    map_out(m, 0, emit_end(m, node));
+}
+
+void map_instance_norm(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), scale = map_in(m, 1), bias = map_in(m, 2);
+    instance_norm(m, x, scale, bias, 0);
+}
+
+/* One value a group -> one value a channel: the form of opset 18. */
+static uint32_t per_channel(struct mapper *m, uint32_t x, int64_t groups, int64_t channels)
+{
+    const struct shape *shape = map_shape(m, x);
+    if (map_failed(m) || groups < 1 || channels % groups || shape->rank != 1 ||
+        shape->dim[0] != groups)
+        return x;
+    uint32_t column = emit_reshape(m, x, &(struct shape){.rank = 2, .dim = {groups, 1}});
+    column = emit_expand(m, column, &(struct shape){.rank = 2, .dim = {groups, channels / groups}});
+    return emit_reshape(m, column, &(struct shape){.rank = 1, .dim = {channels}});
+}
+
+void map_group_norm(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), scale = map_in(m, 1), bias = map_in(m, 2);
+    int64_t groups = map_attr_int(m, "num_groups", 0), channels = map_shape(m, x)->dim[1];
+    if (groups < 1)
+        map_invalid(m, "attribute 'num_groups' is %lld", (long long)groups);
+    if (m->opset < 21) {
+        scale = per_channel(m, scale, groups, channels);
+        bias = per_channel(m, bias, groups, channels);
+    }
+    instance_norm(m, x, scale, bias, groups);
+}
+
+/* The statistics that LayerNormalization gives on demand. */
+static void layer_statistics(struct mapper *m, uint32_t x, const struct ints *axes)
+{
+    if (!map_out_used(m, 1) && !map_out_used(m, 2))
+        return;
+    float epsilon = map_attr_float(m, "epsilon", 1e-5f);
+    uint32_t mean = emit_reduce(m, IR_REDUCE_MEAN, x, axes, true);
+    uint32_t centred = emit_binary(m, IR_BINARY_SUB, x, mean);
+    uint32_t squares = emit_binary(m, IR_BINARY_MUL, centred, centred);
+    uint32_t variance = emit_reduce(m, IR_REDUCE_MEAN, squares, axes, true);
+    uint32_t safe = emit_unary_ab(m, IR_UNARY_LINEAR, variance, 1, epsilon);
+    uint32_t deviation = emit_unary(m, IR_UNARY_SQRT, safe);
+    map_out(m, 1, mean);
+    map_out(m, 2, emit_unary(m, IR_UNARY_RECIPROCAL, deviation));
+}
+
+void map_layer_norm(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), scale = map_in(m, 1), bias = map_in_opt(m, 2);
+    uint32_t rank = map_shape(m, x)->rank;
+    uint32_t axis = map_axis(m, map_attr_int(m, "axis", -1), rank);
+    struct ints axes = {.n = 0};
+    for (uint32_t d = axis; d < rank; d++)
+        axes.v[axes.n++] = d;
+    uint32_t node = emit_begin(m, IR_OP_LAYER_NORM, bias == IR_NONE ? 2 : 3,
+                               (const uint32_t[]){x, scale, bias});
+    emit_int(m, node, IR_ATTR_AXIS, axis);
+    emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
+    map_out(m, 0, emit_end(m, node));
+    layer_statistics(m, x, &axes);
+}
+
+void map_lrn(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), node = emit_begin(m, IR_OP_LRN, 1, &x);
+    emit_int(m, node, IR_ATTR_SIZE, map_attr_int(m, "size", 0));
+    emit_float(m, node, IR_ATTR_ALPHA, map_attr_float(m, "alpha", 1e-4f));
+    emit_float(m, node, IR_ATTR_BETA, map_attr_float(m, "beta", 0.75f));
+    emit_float(m, node, IR_ATTR_BIAS, map_attr_float(m, "bias", 1));
+    map_out(m, 0, emit_end(m, node));
+}
+
+/* x / norm(x), where 0 / 0 is 0. */
+void map_lp_norm(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0);
+    struct ints axes = {.n = 1};
+    axes.v[0] = map_axis(m, map_attr_int(m, "axis", -1), map_shape(m, x)->rank);
+    int64_t p = map_attr_int(m, "p", 2);
+    if (p != 1 && p != 2)
+        map_refuse(m, "p = %lld", (long long)p);
+    uint32_t norm = emit_reduce(m, p == 1 ? IR_REDUCE_L1 : IR_REDUCE_L2, x, &axes, true);
+    uint32_t zero = emit_scalar(m, map_dtype(m, x), 0), one = emit_scalar(m, map_dtype(m, x), 1);
+    uint32_t safe = emit_select(m, emit_binary(m, IR_BINARY_EQUAL, norm, zero), one, norm);
+    map_out(m, 0, emit_binary(m, IR_BINARY_DIV, x, safe));
+}
+
+/* (x - mean) / (deviation + 1e-9) */
+void map_mean_variance_norm(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0);
+    struct ints axes;
+    if (!map_attr_ints(m, "axes", &axes))
+        axes = (struct ints){.n = 3, .v = {0, 2, 3}};
+    map_axes(m, &axes, map_shape(m, x)->rank);
+    uint32_t mean = emit_reduce(m, IR_REDUCE_MEAN, x, &axes, true);
+    uint32_t centred = emit_binary(m, IR_BINARY_SUB, x, mean);
+    uint32_t squares = emit_binary(m, IR_BINARY_MUL, centred, centred);
+    uint32_t variance = emit_reduce(m, IR_REDUCE_MEAN, squares, &axes, true);
+    uint32_t deviation = emit_unary(m, IR_UNARY_SQRT, variance);
+    deviation = emit_unary_ab(m, IR_UNARY_LINEAR, deviation, 1, 1e-9f);
+    map_out(m, 0, emit_binary(m, IR_BINARY_DIV, centred, deviation));
+}
