@@ -25,6 +25,10 @@
 
 #define IR_NONE UINT32_MAX /* an absent optional input; no producer */
 
+/* Bounds that keep arithmetic on shapes, and sums over all tensors of a graph, within 64 bits. */
+#define IR_MAX_DIM          (INT64_C(1) << 40)
+#define IR_MAX_TENSOR_BYTES (UINT64_C(1) << 40)
+
 enum {
     IR_MAX_TENSORS = 1 << 20,
     IR_MAX_NODES = 1 << 18,
@@ -129,7 +133,7 @@ struct ir_graph {
     uint32_t n_tensors, n_nodes, n_segments, n_inputs, n_outputs;
     uint32_t tensors_cap, nodes_cap;
     uint32_t inputs[IR_MAX_IO];
-    uint32_t outputs[IR_MAX_IO];
+    uint32_t outputs[IR_MAX_IO]; /* distinct, and each made by a node (if need be an identity) */
     struct ir_hold *holds; /* what the graph's constants point into */
 };
 
@@ -225,8 +229,9 @@ const char *ir_layout_name(
 
 /*
  * Type and shape inference. ir_infer_node checks the node's inputs and attributes against op.h and
- * computes the types and shapes of its outputs into `out` without changing the graph.
- * ir_infer_apply adds (or checks) the outputs accordingly. Errors name op, node and shapes.
+ * computes the types and shapes of all outputs it may have into `out` without changing the graph.
+ * ir_infer_apply adds (or checks) the outputs accordingly: as many as there are names, but at least
+ * those that are not optional (op.h). A name may be NULL. Errors name op, node and shapes.
  */
 struct ir_type {
     enum dtype dtype;

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ops that slide or stretch over spatial dimensions: convolution, its transpose, pooling, resize.
+ *
+ * With every dimension at most IR_MAX_DIM (2^40) and every window attribute at most 2^20, the
+ * products and sums below stay under 2^62.
+ */
+#include "engine/ir/infer.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { SPATIAL_MAX = SHAPE_MAX_RANK - 2 };
+
+struct window {
+    uint32_t n; /* spatial dimensions */
+    int64_t kernel[SPATIAL_MAX];
+    int64_t strides[SPATIAL_MAX];
+    int64_t dilations[SPATIAL_MAX];
+    int64_t pads[2 * SPATIAL_MAX];
+};
+
+/* All of a window but its kernel. */
+static enum status read_window(const struct infer *in, uint32_t rank, struct window *w)
+{
+    if (rank < 3)
+        return infer_fail(in, "input has rank %u, but needs 3 at least", rank);
+    w->n = rank - 2;
+    INFER_TRY(infer_ints(in, IR_ATTR_STRIDES, w->n, 1, INFER_WINDOW_MAX, 1, w->strides));
+    INFER_TRY(infer_ints(in, IR_ATTR_DILATIONS, w->n, 1, INFER_WINDOW_MAX, 1, w->dilations));
+    return infer_ints(in, IR_ATTR_PADS, 2 * w->n, 0, INFER_WINDOW_MAX, 0, w->pads);
+}
+
+static enum status kernel_of_weights(const struct infer *in, const struct ir_tensor *x,
+                                     const struct ir_tensor *weights, struct window *w)
+{
+    char xs[SHAPE_TEXT_MAX], ws[SHAPE_TEXT_MAX];
+    if (weights->shape.rank != x->shape.rank)
+        return infer_fail(in, "weights %s do not fit input %s", shape_format(&weights->shape, ws),
+                          shape_format(&x->shape, xs));
+    for (uint32_t i = 0; i < w->n; i++) {
+        w->kernel[i] = weights->shape.dim[i + 2];
+        if (w->kernel[i] < 1 || w->kernel[i] > INFER_WINDOW_MAX)
+            return infer_fail(in, "kernel dimension %u is %" PRId64, i, w->kernel[i]);
+    }
+    return STATUS_OK;
+}
+
+static int64_t extent(const struct window *w, uint32_t i)
+{
+    return w->dilations[i] * (w->kernel[i] - 1) + 1;
+}
+
+/* Output size of dimension i of a window over `size`. With `ceil` a last window that would start
+ * behind input and leading padding is not counted: it would see padding only. */
+static enum status slide(const struct infer *in, const struct window *w, uint32_t i, int64_t size,
+                         bool ceil, int64_t *out)
+{
+    int64_t room = size + w->pads[i] + w->pads[w->n + i] - extent(w, i);
+    if (room < 0)
+        return infer_fail(
+            in, "window of %" PRId64 " is larger than dimension %u (%" PRId64 " with padding)",
+            extent(w, i), i, room + extent(w, i));
+    int64_t n = room / w->strides[i] + 1;
+    if (ceil && room % w->strides[i] && n * w->strides[i] < size + w->pads[i])
+        n++;
+    *out = n;
+    return STATUS_OK;
+}
+
+static enum status check_groups(const struct infer *in, int64_t group, int64_t channels,
+                                int64_t of_weights, int64_t outputs)
+{
+    if (channels % group || outputs % group || channels / group != of_weights)
+        return infer_fail(in,
+                          "%" PRId64 " channels, %" PRId64 " outputs and %" PRId64
+                          " groups do not fit weights for %" PRId64 " channels",
+                          channels, outputs, group, of_weights);
+    return STATUS_OK;
+}
+
+enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
+    struct window w;
+    int64_t group;
+    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
+    INFER_TRY(infer_same_dtype(in, 1));
+    INFER_TRY(read_window(in, x->shape.rank, &w));
+    INFER_TRY(kernel_of_weights(in, x, weights, &w));
+    INFER_TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
+    int64_t m = weights->shape.dim[0];
+    INFER_TRY(check_groups(in, group, x->shape.dim[1], weights->shape.dim[1], m));
+    INFER_TRY(infer_vector(in, 2, m));
+
+    infer_like_first(in, out, n_out);
+    out->shape.dim[1] = m;
+    for (uint32_t i = 0; i < w.n; i++)
+        INFER_TRY(slide(in, &w, i, x->shape.dim[i + 2], false, &out->shape.dim[i + 2]));
+    return STATUS_OK;
+}
+
+enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
+    struct window w;
+    int64_t group, extra[SPATIAL_MAX];
+    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
+    INFER_TRY(infer_same_dtype(in, 1));
+    INFER_TRY(read_window(in, x->shape.rank, &w));
+    INFER_TRY(kernel_of_weights(in, x, weights, &w));
+    INFER_TRY(infer_ints(in, IR_ATTR_OUTPUT_PADDING, w.n, 0, INFER_WINDOW_MAX, 0, extra));
+    INFER_TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
+    if (x->shape.dim[1] % group || weights->shape.dim[0] != x->shape.dim[1])
+        return infer_fail(in,
+                          "%" PRId64 " channels in %" PRId64
+                          " groups do not fit weights for %" PRId64 " channels",
+                          x->shape.dim[1], group, weights->shape.dim[0]);
+    int64_t m;
+    if (__builtin_mul_overflow(weights->shape.dim[1], group, &m))
+        return infer_fail(in, "has too many groups: %" PRId64, group);
+    INFER_TRY(infer_vector(in, 2, m));
+
+    infer_like_first(in, out, n_out);
+    out->shape.dim[1] = m;
+    for (uint32_t i = 0; i < w.n; i++) {
+        int64_t size = x->shape.dim[i + 2];
+        int64_t n =
+            w.strides[i] * (size - 1) + extra[i] + extent(&w, i) - w.pads[i] - w.pads[w.n + i];
+        if (size < 1 || n < 1)
+            return infer_fail(in, "dimension %u of the output would be %" PRId64, i, n);
+        out->shape.dim[i + 2] = n;
+    }
+    return STATUS_OK;
+}
+
+enum status infer_pool(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    const struct ir_tensor *x = infer_input(in, 0);
+    struct window w;
+    int64_t func, include, ceil;
+    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, IR_POOL_MAX, IR_POOL_LP, &func));
+    INFER_TRY(infer_class(in, 0, func == IR_POOL_MAX ? CLASS_NUMBER : CLASS_FLOAT));
+    INFER_TRY(read_window(in, x->shape.rank, &w));
+    INFER_TRY(infer_ints_needed(in, IR_ATTR_KERNEL, w.n, 1, INFER_WINDOW_MAX, w.kernel));
+    INFER_TRY(infer_int(in, IR_ATTR_COUNT_INCLUDE_PAD, 0, 1, 0, &include));
+    INFER_TRY(infer_int(in, IR_ATTR_CEIL_MODE, 0, 1, 0, &ceil));
+    if (func == IR_POOL_LP && !(ir_attr_float(in->node, IR_ATTR_ALPHA, 2) > 0))
+        return infer_fail(in, "attribute alpha (p) is not positive");
+
+    infer_like_first(in, out, n_out);
+    for (uint32_t i = 0; i < w.n; i++)
+        INFER_TRY(slide(in, &w, i, x->shape.dim[i + 2], ceil, &out->shape.dim[i + 2]));
+    if (func == IR_POOL_MAX) {
+        out[1] = (struct ir_type){DTYPE_I64, out->shape};
+        *n_out = 2;
+    }
+    return STATUS_OK;
+}
+
+static enum status check_floats(const struct infer *in, enum ir_attr_key key, uint32_t count,
+                                bool positive)
+{
+    const struct ir_attr *attr = ir_attr(in->node, key);
+    if (!attr || attr->count != count)
+        return infer_fail(in, "attribute %s has not %u values", ir_attr_name(key), count);
+    for (uint32_t i = 0; i < count; i++)
+        if (!isfinite(attr->f[i]) || (positive && attr->f[i] <= 0))
+            return infer_fail(in, "attribute %s[%u] is %g", ir_attr_name(key), i,
+                              (double)attr->f[i]);
+    return STATUS_OK;
+}
+
+enum status infer_resize(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    const struct ir_tensor *x = infer_input(in, 0);
+    uint32_t rank = x->shape.rank;
+    int64_t mode, coord, nearest, exclude;
+    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
+    infer_like_first(in, out, n_out);
+    INFER_TRY(infer_ints_needed(in, IR_ATTR_SHAPE, rank, 0, IR_MAX_DIM, out->shape.dim));
+    INFER_TRY(check_floats(in, IR_ATTR_SCALES, rank, true));
+    INFER_TRY(infer_int(in, IR_ATTR_MODE, 0, IR_RESIZE_CUBIC, IR_RESIZE_NEAREST, &mode));
+    INFER_TRY(infer_int(in, IR_ATTR_COORD, 0, IR_COORD_TF_CROP, IR_COORD_HALF_PIXEL, &coord));
+    INFER_TRY(infer_int(in, IR_ATTR_NEAREST, 0, IR_NEAREST_CEIL, 0, &nearest));
+    INFER_TRY(infer_int(in, IR_ATTR_EXCLUDE_OUTSIDE, 0, 1, 0, &exclude));
+    if (coord == IR_COORD_TF_CROP)
+        INFER_TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
+    else if (ir_attr(in->node, IR_ATTR_ROI))
+        INFER_TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
+    for (uint32_t i = 0; i < rank; i++)
+        if (x->shape.dim[i] == 0 && out->shape.dim[i] != 0)
+            return infer_fail(in, "dimension %u is empty and cannot be stretched", i);
+    return STATUS_OK;
+}

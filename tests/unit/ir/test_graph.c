@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Building, editing and compacting graphs, and their text form. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/ir/ir.h"
+
+static const float zeros[1024];
+
+static struct shape shape_of(uint32_t rank, const int64_t *dims)
+{
+    struct shape s = {.rank = rank};
+    memcpy(s.dim, dims, rank * sizeof(*dims));
+    return s;
+}
+
+#define SHAPE(...)                                                                                 \
+    shape_of(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[]){__VA_ARGS__})
+
+static uint32_t input(struct ir_graph *g, const char *name, struct shape shape)
+{
+    uint32_t id = ir_tensor_add(g, name, DTYPE_F32, &shape);
+    assert_int_not_equal(id, IR_NONE);
+    g->inputs[g->n_inputs++] = id;
+    return id;
+}
+
+static uint32_t constant(struct ir_graph *g, const char *name, struct shape shape)
+{
+    uint32_t id = ir_constant_add(g, name, DTYPE_F32, &shape, zeros);
+    assert_int_not_equal(id, IR_NONE);
+    return id;
+}
+
+static uint32_t apply(struct ir_graph *g, uint32_t node, const char *name)
+{
+    struct error err = {0};
+    enum status status = ir_infer_apply(g, node, &name, 1, &err);
+    if (status != STATUS_OK)
+        fail_msg("%s", err.text);
+    return ir_node(g, node)->outputs[0];
+}
+
+static uint32_t unary(struct ir_graph *g, enum ir_unary func, const char *name, uint32_t x)
+{
+    uint32_t node = ir_node_add(g, IR_OP_UNARY, name, 1, &x);
+    assert_true(ir_attr_set_int(g, node, IR_ATTR_FUNC, func));
+    return apply(g, node, name);
+}
+
+/* x -> conv -> relu -> y */
+static struct ir_graph *sample(void)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = input(g, "x", SHAPE(1, 3, 8, 8));
+    uint32_t in[] = {x, constant(g, "w", SHAPE(4, 3, 3, 3)), IR_NONE};
+    uint32_t conv = ir_node_add(g, IR_OP_CONV, "conv1", 3, in);
+    assert_true(ir_attr_set_ints(g, conv, IR_ATTR_PADS, 4, (int64_t[]){1, 1, 1, 1}));
+    uint32_t c = apply(g, conv, "c");
+    g->outputs[g->n_outputs++] = unary(g, IR_UNARY_RELU, "y", c);
+    return g;
+}
+
+static void verify_ok(const struct ir_graph *g)
+{
+    struct error err = {0};
+    if (ir_verify(g, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+}
+
+static void check_text(const struct ir_graph *g, const char *want)
+{
+    char *text = ir_graph_text(g);
+    assert_non_null(text);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void graph_is_built_and_printed(void **state)
+{
+    (void)state;
+    struct ir_graph *g = sample();
+    verify_ok(g);
+    check_text(g, "input x FP32[1,3,8,8]\n"
+                  "c FP32[1,4,8,8] = conv \"conv1\" (x, w FP32[4,3,3,3], -) pads=1,1,1,1\n"
+                  "y FP32[1,4,8,8] = unary \"y\" (c) func=relu\n"
+                  "output y\n");
+    ir_graph_free(g);
+}
+
+static void epilogue_operands_follow_own_inputs(void **state)
+{
+    (void)state;
+    struct ir_graph *g = sample();
+    uint32_t r = input(g, "r", SHAPE(1, 4, 8, 8));
+    assert_int_equal(ir_node_own_inputs(ir_node(g, 0)), 3);
+    assert_true(ir_epilogue_add(
+        g, 0, (struct ir_epilogue){.kind = IR_EPILOGUE_BINARY, .func = IR_BINARY_ADD}, r));
+    assert_true(ir_epilogue_add(
+        g, 0, (struct ir_epilogue){.func = IR_UNARY_CLIP, .alpha = 0, .beta = 6}, IR_NONE));
+    assert_int_equal(ir_node_own_inputs(ir_node(g, 0)), 3);
+    assert_int_equal(ir_node(g, 0)->n_inputs, 4);
+    verify_ok(g);
+    check_text(g, "input x FP32[1,3,8,8]\n"
+                  "input r FP32[1,4,8,8]\n"
+                  "c FP32[1,4,8,8] = conv \"conv1\" (x, w FP32[4,3,3,3], -) pads=1,1,1,1 then "
+                  "add(r), clip(0,6,0)\n"
+                  "y FP32[1,4,8,8] = unary \"y\" (c) func=relu\n"
+                  "output y\n");
+    for (int i = 2; i < IR_MAX_EPILOGUE; i++)
+        assert_true(ir_epilogue_add(g, 0, (struct ir_epilogue){.func = IR_UNARY_RELU}, IR_NONE));
+    assert_false(ir_epilogue_add(g, 0, (struct ir_epilogue){.func = IR_UNARY_RELU}, IR_NONE));
+    ir_graph_free(g);
+}
+
+static void uses_and_sole_reader(void **state)
+{
+    (void)state;
+    struct ir_graph *g = sample();
+    uint32_t x = g->inputs[0], c = ir_node(g, 0)->outputs[0], y = g->outputs[0];
+    assert_int_equal(ir_tensor_uses(g, x), 1);
+    assert_int_equal(ir_tensor_uses(g, y), 1);
+    assert_int_equal(ir_tensor_sole_reader(g, c), 1);
+    assert_int_equal(ir_tensor_sole_reader(g, y), IR_NONE);
+    uint32_t t = unary(g, IR_UNARY_TANH, "t", c);
+    assert_int_equal(ir_tensor_uses(g, t), 0);
+    assert_int_equal(ir_tensor_sole_reader(g, c), IR_NONE);
+    ir_replace_uses(g, c, x);
+    assert_int_equal(ir_tensor_uses(g, c), 0);
+    assert_int_equal(ir_tensor_uses(g, x), 3);
+    ir_replace_uses(g, y, t);
+    assert_true(ir_tensor_is_output(g, t));
+    assert_false(ir_tensor_is_output(g, y));
+    ir_graph_free(g);
+}
+
+static void compact_drops_what_is_removed(void **state)
+{
+    (void)state;
+    struct ir_graph *g = sample();
+    uint32_t c = ir_node(g, 0)->outputs[0], y = g->outputs[0];
+    ir_node_remove(g, 1);
+    assert_int_equal(ir_tensor(g, y)->producer, IR_NONE);
+    ir_node_set_output(g, 0, 0, y);
+    assert_int_equal(ir_tensor(g, c)->producer, IR_NONE);
+    assert_int_equal(ir_graph_compact(g, NULL), STATUS_OK);
+    verify_ok(g);
+    assert_int_equal(g->n_nodes, 1);
+    assert_int_equal(g->n_tensors, 3);
+    check_text(g, "input x FP32[1,3,8,8]\n"
+                  "y FP32[1,4,8,8] = conv \"conv1\" (x, w FP32[4,3,3,3], -) pads=1,1,1,1\n"
+                  "output y\n");
+    ir_graph_free(g);
+}
+
+static void compact_restores_the_order(void **state)
+{
+    (void)state;
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = input(g, "x", SHAPE(2));
+    uint32_t a = unary(g, IR_UNARY_RELU, "a", x);
+    uint32_t b = unary(g, IR_UNARY_TANH, "b", a);
+    uint32_t late = unary(g, IR_UNARY_ABS, "late", x);
+    ir_node(g, 0)->inputs[0] = late; /* now x -> late -> a -> b, in the wrong order */
+    g->outputs[g->n_outputs++] = b;
+    assert_int_not_equal(ir_verify(g, NULL), STATUS_OK);
+    assert_int_equal(ir_graph_compact(g, NULL), STATUS_OK);
+    verify_ok(g);
+    check_text(g, "input x FP32[2]\n"
+                  "late FP32[2] = unary \"late\" (x) func=abs\n"
+                  "a FP32[2] = unary \"a\" (late) func=relu\n"
+                  "b FP32[2] = unary \"b\" (a) func=tanh\n"
+                  "output b\n");
+    ir_graph_free(g);
+}
+
+static void compact_refuses_a_cycle(void **state)
+{
+    (void)state;
+    struct ir_graph *g = ir_graph_new();
+    struct error err = {0};
+    uint32_t x = input(g, "x", SHAPE(2));
+    uint32_t a = unary(g, IR_UNARY_RELU, "a", x);
+    uint32_t b = unary(g, IR_UNARY_TANH, "b", a);
+    g->outputs[g->n_outputs++] = b;
+    ir_node(g, 0)->inputs[0] = b;
+    assert_int_equal(ir_graph_compact(g, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "cycle"));
+    ir_graph_free(g);
+}
+
+/* A chain as long as the limit, written backwards, costs linear time and no stack. */
+static void compact_is_linear(void **state)
+{
+    (void)state;
+    struct ir_graph *g = ir_graph_new();
+    struct shape one = SHAPE(1);
+    uint32_t x = input(g, "x", one), first = x;
+    for (uint32_t i = 0; i < IR_MAX_NODES; i++) {
+        uint32_t node = ir_node_add(g, IR_OP_UNARY, "", 1, &x);
+        assert_int_not_equal(node, IR_NONE);
+        assert_true(ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_UNARY_RELU));
+        assert_int_not_equal(ir_node_output_add(g, node, "", DTYPE_F32, &one), IR_NONE);
+    }
+    assert_int_equal(ir_node_add(g, IR_OP_UNARY, "", 1, &x), IR_NONE);
+    for (uint32_t i = 0; i + 1 < g->n_nodes; i++)
+        ir_node(g, i)->inputs[0] = ir_node(g, i + 1)->outputs[0];
+    ir_node(g, g->n_nodes - 1)->inputs[0] = first;
+    g->outputs[g->n_outputs++] = ir_node(g, 0)->outputs[0];
+    assert_int_equal(ir_graph_compact(g, NULL), STATUS_OK);
+    verify_ok(g);
+    ir_graph_free(g);
+}
+
+static void attributes_are_replaced_not_repeated(void **state)
+{
+    (void)state;
+    struct ir_graph *g = sample();
+    assert_true(ir_attr_set_float(g, 1, IR_ATTR_ALPHA, 2.5f));
+    assert_true(ir_attr_set_float(g, 1, IR_ATTR_ALPHA, 3.5f));
+    assert_int_equal(ir_node(g, 1)->n_attrs, 2);
+    assert_float_equal(ir_attr_float(ir_node(g, 1), IR_ATTR_ALPHA, 0), 3.5f, 0);
+    assert_float_equal(ir_attr_float(ir_node(g, 1), IR_ATTR_BETA, 7), 7, 0);
+    assert_int_equal(ir_attr_at(ir_node(g, 0), IR_ATTR_PADS, 3, -1), 1);
+    assert_int_equal(ir_attr_at(ir_node(g, 0), IR_ATTR_PADS, 4, -1), -1);
+    assert_int_equal(ir_attr_int(ir_node(g, 1), IR_ATTR_ALPHA, -9), -9); /* it is a float */
+    ir_graph_free(g);
+}
+
+static void limits_are_kept(void **state)
+{
+    (void)state;
+    struct ir_graph *g = ir_graph_new();
+    struct shape huge = SHAPE(1 << 20, 1 << 20, 1 << 20), negative = SHAPE(2, -1);
+    assert_int_equal(ir_tensor_add(g, "huge", DTYPE_F32, &huge), IR_NONE);
+    assert_int_equal(ir_tensor_add(g, "negative", DTYPE_F32, &negative), IR_NONE);
+    assert_int_equal(ir_tensor_add(g, "none", DTYPE_NONE, &(struct shape){0}), IR_NONE);
+    struct shape empty = SHAPE(0);
+    uint32_t id = ir_constant_add(g, "empty", DTYPE_F32, &empty, NULL);
+    assert_int_not_equal(id, IR_NONE);
+    assert_true(ir_tensor_is_constant(ir_tensor(g, id)));
+    uint32_t many[IR_MAX_INPUTS + 1] = {0};
+    assert_int_equal(ir_node_add(g, IR_OP_CONCAT, "c", IR_MAX_INPUTS + 1, many), IR_NONE);
+    ir_graph_free(g);
+}
+
+static void count_release(void *object)
+{
+    ++*(int *)object;
+}
+
+static void held_objects_are_released_once(void **state)
+{
+    (void)state;
+    int released = 0;
+    struct ir_graph *g = ir_graph_new();
+    assert_true(ir_graph_hold(g, &released, count_release));
+    assert_int_equal(released, 0);
+    ir_graph_free(g);
+    assert_int_equal(released, 1);
+    ir_graph_free(NULL);
+}
+
+static void layouts_have_sizes(void **state)
+{
+    (void)state;
+    struct shape s = SHAPE(2, 3, 5, 5), vector = SHAPE(7);
+    uint64_t bytes = 0;
+    assert_true(ir_layout_bytes(&s, DTYPE_F32, IR_LAYOUT_PLAIN, &bytes));
+    assert_int_equal(bytes, 2 * 3 * 25 * 4);
+    assert_true(ir_layout_bytes(&s, DTYPE_F32, IR_LAYOUT_CHANNELS_LAST, &bytes));
+    assert_int_equal(bytes, 2 * 3 * 25 * 4);
+    assert_true(ir_layout_bytes(&s, DTYPE_F16, IR_LAYOUT_BLOCKED_8, &bytes));
+    assert_int_equal(bytes, 2 * 8 * 25 * 2);
+    assert_true(ir_layout_bytes(&s, DTYPE_F32, IR_LAYOUT_BLOCKED_16, &bytes));
+    assert_int_equal(bytes, 2 * 16 * 25 * 4);
+    assert_false(ir_layout_bytes(&vector, DTYPE_F32, IR_LAYOUT_BLOCKED_8, &bytes));
+    assert_false(ir_layout_bytes(&s, DTYPE_F32, IR_LAYOUT_OPAQUE, &bytes));
+    assert_false(ir_layout_bytes(&s, DTYPE_F32, (enum ir_layout)77, &bytes));
+    assert_string_equal(ir_layout_name(IR_LAYOUT_BLOCKED_16), "nChw16c");
+    assert_string_equal(ir_op_name((enum ir_op)999), "?");
+}
+
+/* A number appended to an enum without a name would be printed as "?". */
+static void every_number_has_a_name(void **state)
+{
+    (void)state;
+    for (int i = 0; i < IR_OP_COUNT_; i++)
+        assert_string_not_equal(ir_op_name((enum ir_op)i), "?");
+    for (int i = 1; i < IR_ATTR_COUNT_; i++)
+        assert_string_not_equal(ir_attr_name((enum ir_attr_key)i), "?");
+    for (int i = 0; i < IR_UNARY_COUNT_; i++)
+        assert_string_not_equal(ir_unary_name((enum ir_unary)i), "?");
+    for (int i = 0; i < IR_BINARY_COUNT_; i++)
+        assert_string_not_equal(ir_binary_name((enum ir_binary)i), "?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(graph_is_built_and_printed),
+        cmocka_unit_test(epilogue_operands_follow_own_inputs),
+        cmocka_unit_test(uses_and_sole_reader),
+        cmocka_unit_test(compact_drops_what_is_removed),
+        cmocka_unit_test(compact_restores_the_order),
+        cmocka_unit_test(compact_refuses_a_cycle),
+        cmocka_unit_test(compact_is_linear),
+        cmocka_unit_test(attributes_are_replaced_not_repeated),
+        cmocka_unit_test(limits_are_kept),
+        cmocka_unit_test(held_objects_are_released_once),
+        cmocka_unit_test(layouts_have_sizes),
+        cmocka_unit_test(every_number_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
