@@ -60,7 +60,7 @@ enum status address_parse(const char *text, struct address *out, struct error *e
         return parse_unix(text + 5, out, err);
     const char *colon = strrchr(text, ':');
     int port = colon ? parse_port(colon + 1) : -1;
-    bool v6 = colon > text + 1 && text[0] == '[' && colon[-1] == ']';
+    bool v6 = colon && colon > text + 1 && text[0] == '[' && colon[-1] == ']';
     size_t len = colon ? (size_t)(colon - text) - (v6 ? 2 : 0) : 0;
     char host[INET6_ADDRSTRLEN] = "";
     if (len < sizeof(host))

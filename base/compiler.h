@@ -9,8 +9,10 @@
 #define MUST_USE          __attribute__((warn_unused_result))
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)    ((a) < (b) ? (a) : (b))
-#define MAX(a, b)    ((a) > (b) ? (a) : (b))
+#ifndef MIN /* <sys/param.h> has the same two, and <uv.h> includes it */
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#endif
 
 /* The struct that embeds `member` at `ptr`. */
 #define CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
