@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Type and shape rules, by a table: a line gives an op, its inputs and attributes, and what must
+ * come out (types of all outputs) or a part of the reason why it is refused.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/ir/ir.h"
+
+/* Inputs are written "FP32[1,3,8,8] INT64[2] -", attributes "pads=1,1,1,1 alpha=0.5f". */
+struct rule_case {
+    enum ir_op op;
+    const char *inputs;
+    const char *attrs;
+    const char *outputs; /* NULL: refused */
+    const char *reason;  /* part of the error text */
+};
+
+#define REFUSED(reason) NULL, reason
+
+static const struct rule_case cases[] = {
+    /* conv */
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "", "FP32[1,4,6,6]", NULL},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3] -", "pads=1,1,1,1 strides=2,2", "FP32[1,4,4,4]",
+     NULL},
+    {IR_OP_CONV, "FP32[2,4,9] FP32[6,2,3] FP32[6]", "group=2 dilations=2", "FP32[2,6,5]", NULL},
+    {IR_OP_CONV, "FP32[0,4,9] FP32[6,4,3] FP32[6]", "", "FP32[0,6,7]", NULL},
+    {IR_OP_CONV, "FP16[1,1,4,4,4] FP16[1,1,2,2,2]", "", "FP16[1,1,3,3,3]", NULL},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP16[4,3,3,3]", "", REFUSED("input 1 is FP16")},
+    {IR_OP_CONV, "INT32[1,3,8,8] INT32[4,3,3,3]", "", REFUSED("not a float")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,2,3,3]", "", REFUSED("do not fit weights")},
+    {IR_OP_CONV, "FP32[1,4,8,8] FP32[3,2,3,3]", "group=2", REFUSED("do not fit weights")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,9,3]", "", REFUSED("larger than dimension 0")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,0,3]", "", REFUSED("kernel dimension 0 is 0")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3]", "", REFUSED("weights [4,3,3]")},
+    {IR_OP_CONV, "FP32[1,3] FP32[4,3]", "", REFUSED("rank 2")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3] FP32[5]", "", REFUSED("not [4]")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "strides=0,1", REFUSED("strides[0] is 0")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "strides=1", REFUSED("1 values, not 2")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "pads=1,1", REFUSED("2 values, not 4")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "pads=-1,0,0,0", REFUSED("pads[0]")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "group=0", REFUSED("group[0] is 0")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "dilations=9223372036854775807,1",
+     REFUSED("dilations")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "alpha=1f", REFUSED("no attribute alpha")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "group=1f", REFUSED("wrong kind")},
+    {IR_OP_CONV, "FP32[1,3,8,8] FP32[4,3,3,3]", "group=1,1", REFUSED("2 values, not 1")},
+    {IR_OP_CONV, "FP32[1,3,8,8]", "", REFUSED("has 1 inputs")},
+    {IR_OP_CONV, "FP32[1,3,8,8] -", "", REFUSED("input 1 is missing")},
+    /* deconv */
+    {IR_OP_DECONV, "FP32[1,4,3,3] FP32[4,2,3,3]", "strides=2,2", "FP32[1,2,7,7]", NULL},
+    {IR_OP_DECONV, "FP32[1,4,3,3] FP32[4,2,3,3] FP32[4]", "group=2 pads=1,1,1,1 output_padding=1,1",
+     "FP32[1,4,4,4]", NULL},
+    {IR_OP_DECONV, "FP32[1,4,3] FP32[4,2,3]", "dilations=2", "FP32[1,2,7]", NULL},
+    {IR_OP_DECONV, "FP32[1,4,3,3] FP32[3,2,3,3]", "", REFUSED("do not fit weights")},
+    {IR_OP_DECONV, "FP32[1,4,1] FP32[4,2,1]", "pads=1,1", REFUSED("would be -1")},
+    {IR_OP_DECONV, "FP32[1,4,0] FP32[4,2,1]", "", REFUSED("dimension 0")},
+    {IR_OP_DECONV, "FP32[1,0,3] FP32[0,1099511627776,1]", "group=1099511627776",
+     REFUSED("too many groups")},
+    /* matmul */
+    {IR_OP_MATMUL, "FP32[2,3] FP32[3,4]", "", "FP32[2,4]", NULL},
+    {IR_OP_MATMUL, "FP32[5,1,2,3] FP32[7,3,4] FP32[4]", "", "FP32[5,7,2,4]", NULL},
+    {IR_OP_MATMUL, "FP32[3,2] FP32[4,3]", "trans_a=1 trans_b=1 alpha=0.5f", "FP32[2,4]", NULL},
+    {IR_OP_MATMUL, "INT32[2,3] INT32[3,4]", "", "INT32[2,4]", NULL},
+    {IR_OP_MATMUL, "FP32[2,0] FP32[0,4]", "", "FP32[2,4]", NULL},
+    {IR_OP_MATMUL, "FP32[2,3] FP32[4,3]", "", REFUSED("do not fit together")},
+    {IR_OP_MATMUL, "FP32[2,2,3] FP32[3,3,4]", "", REFUSED("do not fit together")},
+    {IR_OP_MATMUL, "FP32[3] FP32[3,4]", "", REFUSED("rank 2")},
+    {IR_OP_MATMUL, "FP32[2,3] FP32[3,4] FP32[2]", "", REFUSED("not [4]")},
+    {IR_OP_MATMUL, "FP32[2,3] FP32[3,4]", "trans_a=2", REFUSED("trans_a")},
+    {IR_OP_MATMUL, "FP32[2,3] FP32[3,4] FP32[4] FP32[4]", "", REFUSED("has 4 inputs")},
+    {IR_OP_MATMUL, "FP32[1048576,1] FP32[1,1048576]", "", REFUSED("too large")},
+    /* pool */
+    {IR_OP_POOL, "FP32[1,3,8,8]", "func=0 kernel=2,2 strides=2,2", "FP32[1,3,4,4] INT64[1,3,4,4]",
+     NULL},
+    {IR_OP_POOL, "FP32[1,3,8,8]", "func=1 kernel=3,3 strides=2,2 pads=1,1,1,1", "FP32[1,3,4,4]",
+     NULL},
+    {IR_OP_POOL, "FP32[1,3,6]", "func=1 kernel=3 strides=2 ceil_mode=1", "FP32[1,3,3]", NULL},
+    /* the last window would start in the padding behind: not counted */
+    {IR_OP_POOL, "FP32[1,3,3]", "func=1 kernel=2 strides=3 pads=0,1 ceil_mode=1", "FP32[1,3,1]",
+     NULL},
+    {IR_OP_POOL, "INT8[1,3,4]", "func=0 kernel=2", "INT8[1,3,3] INT64[1,3,3]", NULL},
+    {IR_OP_POOL, "INT8[1,3,4]", "func=1 kernel=2", REFUSED("not a float")},
+    {IR_OP_POOL, "FP32[1,3,4]", "kernel=2", REFUSED("func is missing")},
+    {IR_OP_POOL, "FP32[1,3,4]", "func=3 kernel=2", REFUSED("func[0] is 3")},
+    {IR_OP_POOL, "FP32[1,3,4]", "func=0", REFUSED("kernel is missing")},
+    {IR_OP_POOL, "FP32[1,3,4]", "func=2 kernel=2 alpha=0f", REFUSED("not positive")},
+    /* reduce */
+    {IR_OP_REDUCE, "FP32[2,3,4]", "func=1 axes=1,2", "FP32[2,1,1]", NULL},
+    {IR_OP_REDUCE, "FP32[2,3,4]", "func=0 axes=0,2 keepdims=0", "FP32[3]", NULL},
+    {IR_OP_REDUCE, "FP32[2,3]", "func=6 axes=", "FP32[2,3]", NULL},
+    {IR_OP_REDUCE, "FP32[2,3,4]", "func=1 axes=2,1", REFUSED("rising order")},
+    {IR_OP_REDUCE, "FP32[2,3,4]", "func=1 axes=1,1", REFUSED("rising order")},
+    {IR_OP_REDUCE, "FP32[2,3,4]", "func=1 axes=3", REFUSED("axes[0] is 3")},
+    {IR_OP_REDUCE, "FP32[2,3,4]", "func=1 axes=-1", REFUSED("axes[0] is -1")},
+    {IR_OP_REDUCE, "FP32[2]", "func=1 axes=0,0,0,0,0,0,0,0,0", REFUSED("1 at most")},
+    {IR_OP_REDUCE, "FP32[2]", "func=1", REFUSED("needs axes")},
+    {IR_OP_REDUCE, "BOOL[2]", "func=1 axes=0", REFUSED("not a number")},
+    {IR_OP_ARG_REDUCE, "FP32[2,3,4]", "func=0 axis=1", "INT64[2,1,4]", NULL},
+    {IR_OP_ARG_REDUCE, "FP32[2,3,4]", "func=0 axis=1 keepdims=0", "INT64[2,4]", NULL},
+    {IR_OP_ARG_REDUCE, "FP32[2,0,4]", "func=0 axis=1", REFUSED("empty")},
+    {IR_OP_ARG_REDUCE, "FP32[]", "func=0 axis=0", REFUSED("axis")},
+    /* norms */
+    {IR_OP_SOFTMAX, "FP32[2,3]", "axis=1 log=1", "FP32[2,3]", NULL},
+    {IR_OP_SOFTMAX, "FP32[2,3]", "axis=2", REFUSED("axis")},
+    {IR_OP_SOFTMAX, "FP32[2,3]", "", REFUSED("axis is missing")},
+    {IR_OP_BATCH_NORM, "FP32[2,3,4] FP32[3] FP32[3] FP32[3] FP32[3]", "epsilon=1f", "FP32[2,3,4]",
+     NULL},
+    {IR_OP_BATCH_NORM, "FP32[2,3,4] FP32[3] FP32[3] FP32[3] FP32[4]", "", REFUSED("input 4")},
+    {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[4] FP32[4]", "axis=2", "FP32[2,3,4]", NULL},
+    {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[3,4] -", "axis=1", "FP32[2,3,4]", NULL},
+    {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[1]", "axis=1", "FP32[2,3,4]", NULL},
+    {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[2,1,4]", "axis=1", REFUSED("does not broadcast")},
+    {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[3]", "axis=2", REFUSED("does not broadcast")},
+    {IR_OP_INSTANCE_NORM, "FP32[2,4,5] FP32[4] FP32[4]", "group=2", "FP32[2,4,5]", NULL},
+    {IR_OP_INSTANCE_NORM, "FP32[2,4,5] FP32[4] FP32[4]", "group=3", REFUSED("do not divide")},
+    {IR_OP_LRN, "FP32[2,4,5]", "size=3 alpha=1f beta=1f bias=1f", "FP32[2,4,5]", NULL},
+    {IR_OP_LRN, "FP32[2,4,5]", "size=0", REFUSED("size")},
+    /* elementwise */
+    {IR_OP_UNARY, "FP32[2]", "func=1", "FP32[2]", NULL},
+    {IR_OP_UNARY, "FP32[2]", "func=42", "BOOL[2]", NULL},
+    {IR_OP_UNARY, "BOOL[2]", "func=30", "BOOL[2]", NULL},
+    {IR_OP_UNARY, "FP32[2]", "func=30", REFUSED("not BOOL")},
+    {IR_OP_UNARY, "INT32[2]", "func=6", REFUSED("not a float")},
+    {IR_OP_UNARY, "FP32[2]", "func=46", REFUSED("func")},
+    {IR_OP_UNARY, "FP32[2]", "func=-1", REFUSED("func")},
+    {IR_OP_UNARY, "-", "func=1", REFUSED("missing")},
+    {IR_OP_BINARY, "FP32[2,1] FP32[3]", "func=0", "FP32[2,3]", NULL},
+    {IR_OP_BINARY, "INT64[2] INT64[]", "func=10", "BOOL[2]", NULL},
+    {IR_OP_BINARY, "INT64[2] INT64[1]", "func=17", "INT64[2]", NULL},
+    {IR_OP_BINARY, "FP32[2] FP32[3]", "func=0", REFUSED("do not broadcast")},
+    {IR_OP_BINARY, "FP32[2] INT32[2]", "func=0", REFUSED("INT32")},
+    {IR_OP_BINARY, "FP32[2] FP32[2]", "func=14", REFUSED("not BOOL")},
+    {IR_OP_BINARY, "FP32[2] FP32[2]", "func=19", REFUSED("not an integer")},
+    {IR_OP_BINARY, "FP32[2] FP32[2]", "func=22", REFUSED("func")},
+    {IR_OP_SELECT, "BOOL[2,1] INT8[3] INT8[1,1,1]", "", "INT8[1,2,3]", NULL},
+    {IR_OP_SELECT, "INT8[2] INT8[2] INT8[2]", "", REFUSED("not BOOL")},
+    {IR_OP_SELECT, "BOOL[2] INT8[2] INT16[2]", "", REFUSED("INT16")},
+    {IR_OP_CAST, "FP32[2]", "to=9", "INT64[2]", NULL},
+    {IR_OP_CAST, "FP32[2]", "to=0", REFUSED("to[0]")},
+    {IR_OP_CAST, "FP32[2]", "to=14", REFUSED("to[0]")},
+    {IR_OP_CUMSUM, "FP32[2]", "axis=0 exclusive=1 reverse=1", "FP32[2]", NULL},
+    {IR_OP_CUMSUM, "FP32[2]", "axis=0 exclusive=3", REFUSED("exclusive")},
+    {IR_OP_TRILU, "BOOL[2,3]", "upper=0 k=-5", "BOOL[2,3]", NULL},
+    {IR_OP_TRILU, "BOOL[2]", "", REFUSED("rank 1")},
+    /* shuffles */
+    {IR_OP_RESHAPE, "FP32[2,3]", "shape=6", "FP32[6]", NULL},
+    {IR_OP_RESHAPE, "FP32[1]", "shape=", "FP32[]", NULL},
+    {IR_OP_RESHAPE, "FP32[0,3]", "shape=0,7", "FP32[0,7]", NULL},
+    {IR_OP_RESHAPE, "FP32[2,3]", "shape=-1", REFUSED("shape[0] is -1")},
+    {IR_OP_RESHAPE, "FP32[2,3]", "shape=7", REFUSED("cannot become [7]")},
+    {IR_OP_RESHAPE, "FP32[1]", "shape=1,1,1,1,1,1,1,1,1", REFUSED("rank 8 at most")},
+    {IR_OP_RESHAPE, "FP32[2,3]", "", REFUSED("needs a shape")},
+    {IR_OP_TRANSPOSE, "FP32[2,3,4]", "perm=2,0,1", "FP32[4,2,3]", NULL},
+    {IR_OP_TRANSPOSE, "FP32[2,3,4]", "perm=2,0,0", REFUSED("twice")},
+    {IR_OP_TRANSPOSE, "FP32[2,3,4]", "perm=2,0", REFUSED("2 values, not 3")},
+    {IR_OP_TRANSPOSE, "FP32[2,3,4]", "perm=3,0,1", REFUSED("perm[0] is 3")},
+    {IR_OP_CONCAT, "FP32[2,3] FP32[2,4] FP32[2,0]", "axis=1", "FP32[2,7]", NULL},
+    {IR_OP_CONCAT, "FP32[2,3] FP32[3,4]", "axis=1", REFUSED("input 1 is [3,4]")},
+    {IR_OP_CONCAT, "FP32[2,3] FP32[2]", "axis=1", REFUSED("input 1 is [2]")},
+    {IR_OP_CONCAT, "FP32[2,3] INT8[2,3]", "axis=1", REFUSED("INT8")},
+    {IR_OP_CONCAT, "FP32[] FP32[]", "axis=0", REFUSED("axis")},
+    {IR_OP_CONCAT, "", "axis=0", REFUSED("has 0 inputs")},
+    {IR_OP_SLICE, "FP32[8,9]", "starts=1,8 ends=7,-1 steps=2,-3", "FP32[3,3]", NULL},
+    {IR_OP_SLICE, "FP32[8]", "starts=4 ends=4 steps=1", "FP32[0]", NULL},
+    {IR_OP_SLICE, "FP32[8]", "starts=0 ends=8 steps=9223372036854775807", "FP32[1]", NULL},
+    {IR_OP_SLICE, "FP32[8]", "starts=0 ends=9 steps=1", REFUSED("no slice")},
+    {IR_OP_SLICE, "FP32[8]", "starts=8 ends=0 steps=-1", REFUSED("no slice")},
+    {IR_OP_SLICE, "FP32[8]", "starts=7 ends=-1 steps=-9223372036854775808", REFUSED("no slice")},
+    {IR_OP_SLICE, "FP32[8]", "starts=0 ends=8 steps=0", REFUSED("no slice")},
+    {IR_OP_SLICE, "FP32[8]", "starts=5 ends=4 steps=1", REFUSED("no slice")},
+    {IR_OP_SLICE, "FP32[8]", "starts=0 ends=8", REFUSED("steps is missing")},
+    {IR_OP_SLICE, "FP32[8]", "starts=0,0 ends=8 steps=1", REFUSED("2 values, not 1")},
+    {IR_OP_PAD, "FP32[2,3]", "pads=1,-1,0,4 value=2f", "FP32[3,6]", NULL},
+    {IR_OP_PAD, "FP32[2,3]", "pads=0,2,0,2 mode=1", "FP32[2,7]", NULL},
+    {IR_OP_PAD, "FP32[2,3]", "pads=0,3,0,0 mode=1", REFUSED("cannot be padded")},
+    {IR_OP_PAD, "FP32[0]", "pads=1,0 mode=2", REFUSED("cannot be padded")},
+    {IR_OP_PAD, "FP32[3]", "pads=-2,-2", REFUSED("cannot be padded")},
+    {IR_OP_PAD, "FP32[3]", "pads=-4,4", REFUSED("cannot be padded")},
+    {IR_OP_PAD, "FP32[3]", "pads=1", REFUSED("1 values, not 2")},
+    {IR_OP_PAD, "FP32[3]", "pads=1,9223372036854775807", REFUSED("pads[1]")},
+    {IR_OP_EXPAND, "FP32[3,1]", "shape=2,3,4", "FP32[2,3,4]", NULL},
+    {IR_OP_EXPAND, "FP32[3,4]", "shape=3,1", REFUSED("does not broadcast")},
+    {IR_OP_EXPAND, "FP32[1]", "shape=1048576,1048576,1048576", REFUSED("too large")},
+    {IR_OP_TILE, "FP32[2,3]", "repeats=2,0", "FP32[4,0]", NULL},
+    {IR_OP_TILE, "FP32[2,3]", "repeats=2", REFUSED("1 values, not 2")},
+    {IR_OP_TILE, "FP32[4096]", "repeats=1099511627776", REFUSED("too large")},
+    {IR_OP_REFORMAT, "FP32[2,3]", "", "FP32[2,3]", NULL},
+    /* resize */
+    {IR_OP_RESIZE, "FP32[1,3,4,4]", "shape=1,3,8,8 scales=1f,1f,2f,2f mode=1 coord=2",
+     "FP32[1,3,8,8]", NULL},
+    {IR_OP_RESIZE, "FP32[4]", "shape=8 scales=2f coord=4 roi=0f,1f", "FP32[8]", NULL},
+    {IR_OP_RESIZE, "FP32[4]", "shape=8 scales=2f coord=4", REFUSED("roi")},
+    {IR_OP_RESIZE, "FP32[4]", "shape=8 scales=0f", REFUSED("scales[0]")},
+    {IR_OP_RESIZE, "FP32[4]", "shape=8 scales=nanf", REFUSED("scales[0]")},
+    {IR_OP_RESIZE, "FP32[4]", "shape=8", REFUSED("scales")},
+    {IR_OP_RESIZE, "FP32[4]", "shape=8 scales=2f mode=3", REFUSED("mode")},
+    {IR_OP_RESIZE, "FP32[0]", "shape=8 scales=2f", REFUSED("empty")},
+    /* indexing */
+    {IR_OP_GATHER, "FP32[2,3,4] INT64[5,6]", "axis=1", "FP32[2,5,6,4]", NULL},
+    {IR_OP_GATHER, "FP32[2,3] INT32[]", "axis=0", "FP32[3]", NULL},
+    {IR_OP_GATHER, "FP32[2,3] FP32[1]", "axis=0", REFUSED("INT32 or INT64")},
+    {IR_OP_GATHER, "FP32[1,1,1,1,1] INT64[1,1,1,1,1]", "axis=0", REFUSED("dimensions")},
+    {IR_OP_GATHER_ELEMENTS, "FP32[2,3] INT64[2,7]", "axis=1", "FP32[2,7]", NULL},
+    {IR_OP_GATHER_ELEMENTS, "FP32[2,3] INT64[3,3]", "axis=1", REFUSED("do not fit")},
+    {IR_OP_GATHER_ELEMENTS, "FP32[2,3] INT64[2]", "axis=1", REFUSED("do not fit")},
+    {IR_OP_GATHER_ND, "FP32[2,3,4] INT64[5,2]", "", "FP32[5,4]", NULL},
+    {IR_OP_GATHER_ND, "FP32[2,3,4] INT64[2,5,1]", "batch_dims=1", "FP32[2,5,4]", NULL},
+    {IR_OP_GATHER_ND, "FP32[2,3,4] INT64[5,4]", "", REFUSED("do not fit")},
+    {IR_OP_GATHER_ND, "FP32[2,3,4] INT64[3,5,1]", "batch_dims=1", REFUSED("do not fit")},
+    {IR_OP_GATHER_ND, "FP32[2,3,4] INT64[]", "", REFUSED("do not fit")},
+    {IR_OP_GATHER_ND, "FP32[2,3,4] INT64[2,3,4,1]", "batch_dims=3", REFUSED("do not fit")},
+    {IR_OP_SCATTER_ELEMENTS, "FP32[2,3] INT64[1,2] FP32[1,2]", "axis=1 func=1", "FP32[2,3]", NULL},
+    {IR_OP_SCATTER_ELEMENTS, "FP32[2,3] INT64[1,2] FP32[2,2]", "axis=1", REFUSED("updates")},
+    {IR_OP_SCATTER_ELEMENTS, "FP32[2,3] INT64[1,2] FP32[1,2]", "axis=1 func=5", REFUSED("func")},
+    {IR_OP_SCATTER_ND, "FP32[4,3] INT64[2,1] FP32[2,3]", "", "FP32[4,3]", NULL},
+    {IR_OP_SCATTER_ND, "FP32[4,3] INT64[2,1] FP32[2,4]", "", REFUSED("updates")},
+    {IR_OP_ONE_HOT, "INT64[2,3] FP32[2]", "axis=1 depth=5", "FP32[2,5,3]", NULL},
+    {IR_OP_ONE_HOT, "INT64[2,3] FP32[3]", "axis=1 depth=5", REFUSED("not [2]")},
+    {IR_OP_ONE_HOT, "INT64[2,3] FP32[2]", "axis=3 depth=5", REFUSED("axis")},
+    {IR_OP_TOPK, "FP32[2,5]", "axis=1 k=3", "FP32[2,3] INT64[2,3]", NULL},
+    {IR_OP_TOPK, "FP32[2,5]", "axis=1 k=6", REFUSED("k[0] is 6")},
+    /* what no op is */
+    {IR_OP_NONE, "FP32[1]", "", REFUSED("no such op")},
+    {(enum ir_op)IR_OP_COUNT_, "FP32[1]", "", REFUSED("no such op")},
+    {(enum ir_op) - 1, "FP32[1]", "", REFUSED("no such op")},
+};
+
+/* "FP32[2,3]" at *at; moves it behind. */
+static uint32_t parse_tensor(struct ir_graph *g, const char **at)
+{
+    struct shape shape = {0};
+    size_t name = strcspn(*at, "[");
+    enum dtype dtype = dtype_parse(*at, name);
+    assert_int_not_equal(dtype, DTYPE_NONE);
+    *at += name + 1;
+    while (**at != ']') {
+        char *end;
+        shape.dim[shape.rank++] = strtoll(*at, &end, 10);
+        *at = *end == ',' ? end + 1 : end;
+    }
+    ++*at;
+    uint32_t id = ir_tensor_add(g, "t", dtype, &shape);
+    assert_int_not_equal(id, IR_NONE);
+    return id;
+}
+
+static enum ir_attr_key parse_key(const char *text, size_t len)
+{
+    for (int i = 1; i < IR_ATTR_COUNT_; i++)
+        if (strlen(ir_attr_name((enum ir_attr_key)i)) == len &&
+            memcmp(ir_attr_name((enum ir_attr_key)i), text, len) == 0)
+            return (enum ir_attr_key)i;
+    fail_msg("no attribute %.*s", (int)len, text);
+    return IR_ATTR_NONE;
+}
+
+static void parse_attrs(struct ir_graph *g, uint32_t node, const char *at)
+{
+    while (*at) {
+        size_t len = strcspn(at, "=");
+        enum ir_attr_key key = parse_key(at, len);
+        int64_t ints[64];
+        float floats[64];
+        uint32_t n = 0;
+        bool is_float = false;
+        for (at += len + 1; *at && *at != ' '; n++) {
+            size_t value = strcspn(at, ", ");
+            char *end;
+            is_float |= at[value - 1] == 'f';
+            if (is_float)
+                floats[n] = strtof(at, &end);
+            else
+                ints[n] = strtoll(at, &end, 10);
+            at += value + (at[value] == ',');
+        }
+        assert_true(is_float ? ir_attr_set_floats(g, node, key, n, floats)
+                             : ir_attr_set_ints(g, node, key, n, ints));
+        at += *at == ' ';
+    }
+}
+
+static void check_outputs(const struct rule_case *c, const struct ir_type *types, uint32_t n)
+{
+    char got[4 * (SHAPE_TEXT_MAX + 8)] = "", shape[SHAPE_TEXT_MAX];
+    size_t len = 0;
+    for (uint32_t i = 0; i < n; i++)
+        len += (size_t)snprintf(got + len, sizeof(got) - len, "%s%s%s", i ? " " : "",
+                                dtype_name(types[i].dtype), shape_format(&types[i].shape, shape));
+    if (strcmp(got, c->outputs) != 0)
+        fail_msg("%s (%s) %s: got %s, not %s", ir_op_name(c->op), c->inputs, c->attrs, got,
+                 c->outputs);
+}
+
+static void run_case(const struct rule_case *c)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t inputs[16], n = 0;
+    for (const char *at = c->inputs; *at; at += *at == ' ')
+        inputs[n++] = *at == '-' ? (at++, IR_NONE) : parse_tensor(g, &at);
+    uint32_t node = ir_node_add(g, c->op, "n", n, inputs);
+    parse_attrs(g, node, c->attrs);
+
+    struct ir_type types[IR_MAX_OUTPUTS];
+    struct error err = {0};
+    uint32_t n_out = 99;
+    enum status status = ir_infer_node(g, ir_node(g, node), types, &n_out, &err);
+    if (c->outputs) {
+        if (status != STATUS_OK)
+            fail_msg("%s (%s) %s: %s", ir_op_name(c->op), c->inputs, c->attrs, err.text);
+        check_outputs(c, types, n_out);
+    } else {
+        if (status != STATUS_INVALID_ARGUMENT || !strstr(err.text, c->reason) || n_out != 99)
+            fail_msg("%s (%s) %s: refusal \"%s\" was expected, got %s \"%s\"", ir_op_name(c->op),
+                     c->inputs, c->attrs, c->reason, status_name(status), err.text);
+    }
+    ir_graph_free(g);
+}
+
+static void rules(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        run_case(&cases[i]);
+}
+
+/* Each op has at least one line that is accepted and one that is refused; reformat takes all. */
+static void every_op_is_covered(void **state)
+{
+    (void)state;
+    for (int op = 1; op < IR_OP_COUNT_; op++) {
+        int good = 0, refused = 0;
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+            good += cases[i].op == (enum ir_op)op && cases[i].outputs;
+            refused += cases[i].op == (enum ir_op)op && !cases[i].outputs;
+        }
+        if (!good || (!refused && op != IR_OP_REFORMAT))
+            fail_msg("%s: %d accepted, %d refused", ir_op_name((enum ir_op)op), good, refused);
+    }
+}
+
+static void apply_adds_as_many_outputs_as_named(void **state)
+{
+    (void)state;
+    struct ir_graph *g = ir_graph_new();
+    struct error err = {0};
+    struct shape s = {.rank = 3, .dim = {1, 1, 4}};
+    uint32_t x = ir_tensor_add(g, "x", DTYPE_F32, &s);
+    uint32_t pool = ir_node_add(g, IR_OP_POOL, "pool", 1, &x);
+    parse_attrs(g, pool, "func=0 kernel=2");
+    assert_int_equal(ir_infer_apply(g, pool, NULL, 0, &err), STATUS_OK);
+    assert_int_equal(ir_node(g, pool)->n_outputs, 1);
+    assert_int_equal(ir_infer_apply(g, pool, (const char *[]){"y", "index"}, 2, &err), STATUS_OK);
+    assert_int_equal(ir_node(g, pool)->n_outputs, 2);
+    assert_string_equal(ir_tensor(g, ir_node(g, pool)->outputs[1])->name, "index");
+    assert_int_equal(ir_infer_apply(g, pool, (const char *[]){"", "", ""}, 3, &err),
+                     STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "at most 2 outputs"));
+
+    uint32_t topk = ir_node_add(g, IR_OP_TOPK, "topk", 1, &x);
+    parse_attrs(g, topk, "axis=2 k=1");
+    assert_int_equal(ir_infer_apply(g, topk, (const char *[]){NULL}, 1, &err), STATUS_OK);
+    assert_int_equal(ir_node(g, topk)->n_outputs, 2);
+
+    /* An output that is there already is checked. */
+    assert_true(ir_attr_set_int(g, topk, IR_ATTR_K, 2));
+    assert_int_equal(ir_infer_apply(g, topk, NULL, 0, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "[1,1,1], not"));
+    ir_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules),
+        cmocka_unit_test(every_op_is_covered),
+        cmocka_unit_test(apply_adds_as_many_outputs_as_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
