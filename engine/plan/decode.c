@@ -10,7 +10,7 @@
 #include <pb_decode.h>
 
 #include "engine/plan/format.h"
-#include "engine/plan/plan.pb.h"
+#include "plan.pb.h"
 
 enum {
     BUDGET_BASE = 1 << 20,

@@ -9,7 +9,7 @@
 #include <pb_encode.h>
 
 #include "engine/plan/format.h"
-#include "engine/plan/plan.pb.h"
+#include "plan.pb.h"
 
 static bool put_text(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
 {

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The steps from a model to a plan; see build.h. */
+#include "engine/build/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "engine/passes/pass.h"
+
+static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
+
+static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16", "int8", "fp8"};
+
+const char *precision_name(enum precision precision)
+{
+    return (unsigned)precision < ARRAY_LEN(precisions) ? precisions[precision] : NULL;
+}
+
+struct builder {
+    struct onnx_model *model;
+    const struct build_options *options;
+    struct build_store *store;
+    struct plan *plan;
+    uint32_t batch; /* being built */
+};
+
+static enum status out_of_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+}
+
+static void progress(const struct builder *b, const char *what, uint32_t done, uint32_t total)
+{
+    if (b->options->progress)
+        b->options->progress(b->options->user, b->batch, what, done, total);
+}
+
+static void tune_progress(void *user, uint32_t done, uint32_t total, const char *what)
+{
+    (void)what;
+    progress(user, "tuning", done, total);
+}
+
+/* --- graphs --- */
+
+enum status build_graph(struct onnx_model *model, const struct build_options *options,
+                        uint32_t batch, bool fused, struct ir_graph **out, struct error *err)
+{
+    struct onnx_options import = {
+        .batch = batch,
+        .dims = options->dims,
+        .n_dims = options->n_dims,
+        .evaluator = options->evaluator,
+        .log = options->log,
+    };
+    struct ir_graph *graph;
+    enum status status = onnx_import(model, &import, &graph, err);
+    if (status)
+        return status;
+    struct pass_context passes = {.evaluator = options->evaluator, .log = options->log};
+    if (fused)
+        status = passes_run(graph, &passes, err);
+    if (status) {
+        ir_graph_free(graph);
+        return status;
+    }
+    *out = graph;
+    return STATUS_OK;
+}
+
+static bool scales(const struct ir_tensor *one, const struct ir_tensor *two)
+{
+    struct shape want = one->shape;
+    if (want.rank == 0 || want.dim[0] != 1)
+        return false;
+    want.dim[0] = 2;
+    return shape_equal(&want, &two->shape);
+}
+
+static bool all_scale(const struct ir_graph *one, const struct ir_graph *two)
+{
+    bool ok = one->n_inputs == two->n_inputs && one->n_outputs == two->n_outputs;
+    for (uint32_t i = 0; i < one->n_inputs && ok; i++)
+        ok = scales(ir_tensor(one, one->inputs[i]), ir_tensor(two, two->inputs[i]));
+    for (uint32_t i = 0; i < one->n_outputs && ok; i++)
+        ok = scales(ir_tensor(one, one->outputs[i]), ir_tensor(two, two->outputs[i]));
+    return ok;
+}
+
+/* The symbolic first dimension is the number of instances only if everything grows with it. */
+static enum status find_batched(struct builder *b, bool *batched, struct error *err)
+{
+    struct ir_graph *one = NULL, *two = NULL;
+    struct error why;
+    struct build_options quiet = *b->options;
+    quiet.log = NULL;
+    *batched = false;
+    if (!onnx_is_batched(b->model))
+        return STATUS_OK;
+    enum status status = build_graph(b->model, &quiet, 1, false, &one, err);
+    if (status)
+        return status;
+    if (build_graph(b->model, &quiet, 2, false, &two, &why))
+        log_write(b->options->log, LOG_WARNING,
+                  "not batched: the model cannot take two instances at once: %s", why.text);
+    else if (!(*batched = all_scale(one, two)))
+        log_write(b->options->log, LOG_WARNING,
+                  "not batched: an output does not grow with the number of instances");
+    ir_graph_free(one);
+    ir_graph_free(two);
+    return STATUS_OK;
+}
+
+static enum status build_profile(struct builder *b, uint32_t batch, struct error *err)
+{
+    const struct build_options *o = b->options;
+    struct ir_graph *graph;
+    struct tune_report report = {0};
+    struct tune_options tune = {
+        .device = o->device,
+        .precision = o->precision,
+        .no_timing = o->no_timing,
+        .cache = o->cache,
+        .seed = batch,
+        .log = o->log,
+        .progress = tune_progress,
+        .user = b,
+    };
+    uint64_t tensor_bytes = 0;
+    b->batch = batch;
+    progress(b, "importing", 0, 1);
+    enum status status = build_graph(b->model, o, batch, true, &graph, err);
+    if (status)
+        return status;
+    status = tune_graph(graph, &tune, &report, err);
+    if (!status)
+        status = build_place(graph, &tensor_bytes, err);
+    if (status) {
+        ir_graph_free(graph);
+        return status;
+    }
+    status = build_store_graph(b->store, graph, &graph, err);
+    if (status)
+        return status;
+    log_write(o->log, LOG_INFO,
+              "batch %u: %u layers, %u reformats, %u candidates timed, %u from the cache, "
+              "activations %.1f MiB in an arena of %.1f MiB",
+              batch, report.nodes, report.reformats, report.timed, report.from_cache,
+              (double)tensor_bytes / (1 << 20),
+              graph->n_segments ? (double)graph->segments[0].arena_bytes / (1 << 20) : 0.0);
+    b->plan->profiles[b->plan->n_profiles++] =
+        (struct plan_profile){.batch = batch, .graph = graph, .tensor_bytes = tensor_bytes};
+    return STATUS_OK;
+}
+
+/* --- the plan --- */
+
+/* A name that clients can write: other characters become '_'. */
+static enum status binding_name(struct plan *plan, const struct plan_binding *earlier, uint32_t n,
+                                const char *from, const struct log_sink *log, const char **out,
+                                struct error *err)
+{
+    size_t len = strlen(from);
+    char *name = arena_strndup(plan->arena, len ? from : "unnamed", len ? MIN(len, 64u) : 7);
+    if (!name)
+        return out_of_memory(err);
+    for (char *c = name; *c; c++) {
+        const char one[2] = {*c, '\0'};
+        if (!plan_name_ok(one))
+            *c = '_';
+    }
+    if (strcmp(name, from) != 0)
+        log_write(log, LOG_WARNING, "input or output '%s' is called '%s' from here on", from, name);
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(earlier[i].name, name))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "two inputs or outputs would be called '%s'", name);
+    *out = name;
+    return STATUS_OK;
+}
+
+static enum status make_bindings(struct builder *b, const uint32_t *ids, uint32_t n,
+                                 struct plan_binding *list, uint32_t *n_list, struct error *err)
+{
+    const struct ir_graph *graph = b->plan->profiles[0].graph;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, ids[i]);
+        const char *name;
+        enum status status = binding_name(b->plan, list, i, t->name, b->options->log, &name, err);
+        if (status)
+            return status;
+        list[i] = (struct plan_binding){.name = name, .dtype = t->dtype, .shape = t->shape};
+        if (b->plan->batched)
+            list[i].shape.dim[0] = -1;
+    }
+    *n_list = n;
+    return STATUS_OK;
+}
+
+static void put_digest(struct plan *plan, const struct onnx_model *model)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t size;
+    const void *bytes = onnx_bytes(model, &size);
+    XXH128_canonical_t c;
+    XXH128_canonicalFromHash(&c, XXH3_128bits(bytes, size));
+    for (int i = 0; i < 16; i++) {
+        plan->digest[2 * i] = hex[c.digest[i] >> 4];
+        plan->digest[2 * i + 1] = hex[c.digest[i] & 15];
+    }
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* The batch sizes to build, rising, each once. */
+static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MAX_PROFILES],
+                                  uint32_t *n, struct error *err)
+{
+    const struct build_options *o = b->options;
+    const uint32_t *from = o->batches ? o->batches : default_batches;
+    uint32_t n_from = o->batches ? o->n_batches : (uint32_t)ARRAY_LEN(default_batches);
+    if (n_from == 0 || n_from > PLAN_MAX_PROFILES)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "batch: 1 to %d sizes", PLAN_MAX_PROFILES);
+    for (uint32_t i = 0; i < n_from; i++) {
+        if (from[i] == 0 || from[i] > PLAN_MAX_BATCH)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "batch: %u is not within 1..%d", from[i],
+                             PLAN_MAX_BATCH);
+        if (!b->plan->batched && o->batches && from[i] != 1)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "batch %u: the model is not batched: its number of instances is fixed",
+                             from[i]);
+        list[i] = from[i];
+    }
+    if (!b->plan->batched) {
+        *n = 1;
+        list[0] = 1;
+        return STATUS_OK;
+    }
+    qsort(list, n_from, sizeof(*list), by_value);
+    uint32_t kept = 1;
+    for (uint32_t i = 1; i < n_from; i++)
+        if (list[i] != list[kept - 1])
+            list[kept++] = list[i];
+    *n = kept;
+    return STATUS_OK;
+}
+
+static enum status fill_plan(struct builder *b, struct error *err)
+{
+    struct plan *plan = b->plan;
+    uint32_t batches[PLAN_MAX_PROFILES], n = 0;
+    enum status status = find_batched(b, &plan->batched, err);
+    if (!status)
+        status = choose_batches(b, batches, &n, err);
+    for (uint32_t i = 0; i < n && !status; i++)
+        status = build_profile(b, batches[i], err);
+    if (status)
+        return status;
+    const struct ir_graph *first = plan->profiles[0].graph;
+    plan->name = arena_strndup(plan->arena, first->name, strlen(first->name));
+    if (!plan->name)
+        return out_of_memory(err);
+    status = make_bindings(b, first->inputs, first->n_inputs, plan->inputs, &plan->n_inputs, err);
+    if (!status)
+        status = make_bindings(b, first->outputs, first->n_outputs, plan->outputs, &plan->n_outputs,
+                               err);
+    put_digest(plan, b->model);
+    b->options->device->backend->device_fingerprint(b->options->device, plan->device);
+    return status ? status : plan_check(plan, err);
+}
+
+enum status build_plan(struct onnx_model *model, const struct build_options *options,
+                       struct plan **out, struct error *err)
+{
+    struct builder b = {.model = model, .options = options};
+    enum status status = build_store_new(&b.store, err);
+    if (status)
+        return status;
+    b.plan = plan_new();
+    status = b.plan ? fill_plan(&b, err) : out_of_memory(err);
+    build_store_unref(b.store);
+    if (status) {
+        plan_free(b.plan);
+        return status;
+    }
+    *out = b.plan;
+    return STATUS_OK;
+}

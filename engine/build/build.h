@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The builder: an ONNX model becomes a plan for one device.
+ *
+ *   for each batch size: import -> passes -> tune -> place in memory
+ *
+ * A model is batched if all its inputs begin with a symbolic dimension and all its outputs grow
+ * with it; anything else gets one profile with the shapes it has. With the same timing cache the
+ * same model gives the same plan, byte for byte.
+ */
+#ifndef INFERD_ENGINE_BUILD_BUILD_H
+#define INFERD_ENGINE_BUILD_BUILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/backend.h"
+#include "engine/import/onnx.h"
+#include "engine/plan/plan.h"
+#include "engine/tune/tune.h"
+
+struct build_options {
+    struct device *device;
+    struct ir_evaluator evaluator; /* for what depends on constants alone */
+    enum precision precision;
+    const uint32_t *batches; /* profiles wanted, in any order; NULL: 1,2,4,8,16,32 */
+    uint32_t n_batches;
+    const struct onnx_dim *dims; /* values of other symbolic dimensions */
+    uint32_t n_dims;
+    bool no_timing;             /* untimed choices from heuristics, or from the cache */
+    struct tune_cache *cache;   /* may be NULL */
+    const struct log_sink *log; /* may be NULL */
+    /* May be NULL; on the caller's thread. `done` of `total` in this step of this profile. */
+    void (*progress)(void *user, uint32_t batch, const char *what, uint32_t done, uint32_t total);
+    void *user;
+};
+
+/* UNIMPLEMENTED: something in the model is not supported; the text says what. INVALID_ARGUMENT: the
+ * options do not fit the model, or the model is wrong. */
+enum status build_plan(struct onnx_model *model, const struct build_options *options,
+                       struct plan **out, struct error *err);
+
+/* One profile's graph before it is tuned: as imported, or after the passes. */
+enum status build_graph(struct onnx_model *model, const struct build_options *options,
+                        uint32_t batch, bool fused, struct ir_graph **out, struct error *err);
+
+/* The precisions' names on the command line, in the order of enum precision; NULL outside. */
+const char *precision_name(enum precision precision);
+
+/*
+ * Gives every tensor of a tuned graph its place and every segment its arena: reshapes become
+ * aliases, outputs go to the caller's buffer, the rest shares an arena by lifetime. *tensor_bytes
+ * is what the arena would take without sharing.
+ */
+enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err);
+
+/*
+ * A store of constants, each kept once. build_store_graph copies a graph without anything that
+ * import, passes and tuner left behind, its constants in the store, and frees the original:
+ * profiles that wait for the last one to be built share their weights. Graphs hold the store.
+ */
+struct build_store;
+enum status build_store_new(struct build_store **out, struct error *err);
+void build_store_unref(struct build_store *store); /* NULL is fine */
+enum status build_store_graph(struct build_store *store, struct ir_graph *graph,
+                              struct ir_graph **out, struct error *err);
+
+#endif

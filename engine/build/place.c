@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory planning. A tensor needs its bytes from the node that writes it to the last that reads it,
+ * a workspace during its node. Largest first, each takes the tightest gap among those placed before
+ * it whose lifetimes meet its own ("greedy by size" in Pisarchyk and Lee, "Efficient Memory
+ * Management for Deep Neural Net Inference", 2020); ties go by index, so the result is always the
+ * same.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "engine/build/build.h"
+
+struct block {
+    uint64_t *offset; /* where the answer goes */
+    uint64_t size;    /* a multiple of BACKEND_ALIGN */
+    uint32_t first, last;
+    uint32_t index;
+};
+
+struct planner {
+    struct ir_graph *graph;
+    uint32_t *last_use; /* of a root */
+    struct block *blocks;
+    const struct block **placed; /* scratch: those alive together with the one being placed */
+    uint32_t n_blocks;
+    uint64_t sum;
+};
+
+/* A reshape only renames bytes if both sides are plain. Its tactic is of no use then. */
+static void make_aliases(struct ir_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        struct ir_node *node = ir_node(graph, i);
+        if (node->op != IR_OP_RESHAPE || node->n_inputs != 1 || node->n_outputs != 1)
+            continue;
+        struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
+        const struct ir_tensor *in = ir_tensor(graph, node->inputs[0]);
+        if (in->layout != IR_LAYOUT_PLAIN || out->layout != IR_LAYOUT_PLAIN ||
+            in->bytes != out->bytes || ir_tensor_is_constant(in))
+            continue;
+        out->alias_of = node->inputs[0];
+        node->tactic = NULL;
+        node->workspace_bytes = 0;
+        node->time_ns = 0;
+    }
+}
+
+static enum status make_segments(struct ir_graph *graph, struct error *err)
+{
+    const char *backend = NULL;
+    graph->n_segments = 0;
+    graph->segments = arena_array(graph->arena, PLAN_MAX_SEGMENTS, sizeof(*graph->segments));
+    if (!graph->segments)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+    /* Aliases run nowhere; they join whatever is going on. */
+    for (uint32_t i = 0; i < graph->n_nodes && !backend; i++)
+        if (ir_node(graph, i)->tactic)
+            backend = ir_node(graph, i)->tactic->backend;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        struct ir_node *node = ir_node(graph, i);
+        const char *next = node->tactic ? node->tactic->backend : backend;
+        if (i == 0 || (backend && strcmp(next, backend) != 0)) {
+            if (graph->n_segments == PLAN_MAX_SEGMENTS)
+                return error_set(err, STATUS_INTERNAL, "builder: too many segments");
+            graph->segments[graph->n_segments++] =
+                (struct ir_segment){.backend = next ? next : "cpu", .first = i};
+            backend = next;
+        }
+        node->segment = graph->n_segments - 1;
+        graph->segments[node->segment].count++;
+    }
+    return STATUS_OK;
+}
+
+static void place_outside_arena(struct ir_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        struct ir_tensor *t = ir_tensor(graph, i);
+        t->place = ir_tensor_is_constant(t) ? IR_PLACE_CONSTANT : IR_PLACE_NONE;
+        t->offset = 0;
+    }
+    for (uint32_t i = 0; i < graph->n_inputs; i++) {
+        ir_tensor(graph, graph->inputs[i])->place = IR_PLACE_INPUT;
+        ir_tensor(graph, graph->inputs[i])->offset = i;
+    }
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        struct ir_tensor *t = ir_tensor(graph, plan_tensor_root(graph, graph->outputs[i]));
+        if (t->place == IR_PLACE_NONE) {
+            t->place = IR_PLACE_OUTPUT;
+            t->offset = i;
+        }
+    }
+}
+
+static void find_last_uses(struct planner *p)
+{
+    const struct ir_graph *graph = p->graph;
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        p->last_use[i] = ir_tensor(graph, i)->producer;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        for (uint32_t k = 0; k < ir_node(graph, i)->n_inputs; k++)
+            if (ir_node(graph, i)->inputs[k] != IR_NONE)
+                p->last_use[plan_tensor_root(graph, ir_node(graph, i)->inputs[k])] = i;
+}
+
+static bool add_block(struct planner *p, uint64_t *offset, uint64_t bytes, uint32_t first,
+                      uint32_t last)
+{
+    size_t size, sum;
+    if (!checked_round_up(bytes, BACKEND_ALIGN, &size) || !checked_add(p->sum, size, &sum))
+        return false;
+    p->sum = sum;
+    if (size) {
+        p->blocks[p->n_blocks] = (struct block){offset, size, first, last, p->n_blocks};
+        p->n_blocks++;
+    }
+    return true;
+}
+
+static bool collect_blocks(struct planner *p)
+{
+    bool ok = true;
+    for (uint32_t i = 0; i < p->graph->n_tensors && ok; i++) {
+        struct ir_tensor *t = ir_tensor(p->graph, i);
+        if (t->place != IR_PLACE_NONE || t->alias_of != IR_NONE)
+            continue;
+        t->place = IR_PLACE_ARENA;
+        ok = add_block(p, &t->offset, t->bytes, t->producer, p->last_use[i]);
+    }
+    for (uint32_t i = 0; i < p->graph->n_nodes && ok; i++) {
+        struct ir_node *node = ir_node(p->graph, i);
+        node->workspace_offset = 0;
+        ok = add_block(p, &node->workspace_offset, node->workspace_bytes, i, i);
+    }
+    return ok;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct block *x = a, *y = b;
+    if (x->size != y->size)
+        return x->size < y->size ? 1 : -1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct block *const *x = a, *const *y = b;
+    if (*(*x)->offset != *(*y)->offset)
+        return *(*x)->offset < *(*y)->offset ? -1 : 1;
+    return 0;
+}
+
+/* The tightest gap between the blocks before `n` that are alive together with it. */
+static uint64_t find_gap(struct planner *p, uint32_t n)
+{
+    const struct block *b = &p->blocks[n];
+    uint32_t alive = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (p->blocks[i].first <= b->last && b->first <= p->blocks[i].last)
+            p->placed[alive++] = &p->blocks[i];
+    qsort(p->placed, alive, sizeof(const struct block *), by_offset);
+    uint64_t end = 0, best = UINT64_MAX, best_size = UINT64_MAX;
+    for (uint32_t i = 0; i < alive; i++) {
+        uint64_t begin = *p->placed[i]->offset;
+        if (begin > end && begin - end >= b->size && begin - end < best_size) {
+            best = end;
+            best_size = begin - end;
+        }
+        end = MAX(end, begin + p->placed[i]->size);
+    }
+    return best != UINT64_MAX ? best : end;
+}
+
+static void place_blocks(struct planner *p)
+{
+    uint64_t arena = 0;
+    qsort(p->blocks, p->n_blocks, sizeof(struct block), by_size);
+    for (uint32_t i = 0; i < p->n_blocks; i++) {
+        uint64_t offset = find_gap(p, i);
+        *p->blocks[i].offset = offset;
+        arena = MAX(arena, offset + p->blocks[i].size);
+    }
+    for (uint32_t i = 0; i < p->graph->n_segments; i++)
+        p->graph->segments[i].arena_bytes = arena;
+}
+
+/* Aliases lie where their roots lie. */
+static void place_aliases(struct ir_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        struct ir_tensor *t = ir_tensor(graph, i);
+        if (t->alias_of == IR_NONE)
+            continue;
+        const struct ir_tensor *root = ir_tensor(graph, plan_tensor_root(graph, i));
+        t->place = root->place;
+        t->offset = root->offset;
+    }
+}
+
+enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err)
+{
+    struct planner p = {.graph = graph};
+    size_t n = (size_t)graph->n_tensors + graph->n_nodes + 1;
+    make_aliases(graph);
+    enum status status = make_segments(graph, err);
+    if (status)
+        return status;
+    place_outside_arena(graph);
+    p.last_use = calloc(n, sizeof(*p.last_use));
+    p.blocks = calloc(n, sizeof(*p.blocks));
+    p.placed = calloc(n, sizeof(const struct block *));
+    if (p.last_use && p.blocks && p.placed) {
+        find_last_uses(&p);
+        if (collect_blocks(&p)) {
+            place_blocks(&p);
+            place_aliases(graph);
+            *tensor_bytes = p.sum;
+        } else {
+            status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: tensors are too large");
+        }
+    } else {
+        status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+    }
+    free(p.last_use);
+    free(p.blocks);
+    free(p.placed);
+    return status;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constants by content, and copies of graphs that use them; see build.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+#include <xxhash.h>
+
+#include "engine/build/build.h"
+
+struct entry {
+    struct {
+        XXH128_hash_t hash;
+        uint64_t size;
+    } key;
+    void *data;
+    UT_hash_handle hh;
+};
+
+struct build_store {
+    uint32_t refs; /* the builder's thread only */
+    struct entry *table;
+};
+
+enum status build_store_new(struct build_store **out, struct error *err)
+{
+    struct build_store *store = calloc(1, sizeof(*store));
+    if (!store)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+    store->refs = 1;
+    *out = store;
+    return STATUS_OK;
+}
+
+void build_store_unref(struct build_store *store)
+{
+    struct entry *e, *next;
+    if (!store || --store->refs)
+        return;
+    HASH_ITER(hh, store->table, e, next)
+    {
+        HASH_DEL(store->table, e);
+        free(e->data);
+        free(e);
+    }
+    free(store);
+}
+
+static void release(void *store)
+{
+    build_store_unref(store);
+}
+
+static const void *intern(struct build_store *store, const void *data, uint64_t size)
+{
+    struct entry *e, probe = {0};
+    probe.key.hash = XXH3_128bits(data, size);
+    probe.key.size = size;
+    HASH_FIND(hh, store->table, &probe.key, sizeof(probe.key), e);
+    if (e)
+        return e->data;
+    e = malloc(sizeof(*e));
+    if (!e)
+        return NULL;
+    *e = probe;
+    e->data = aligned_alloc(BACKEND_ALIGN, (size / BACKEND_ALIGN + 1) * BACKEND_ALIGN);
+    if (!e->data) {
+        free(e);
+        return NULL;
+    }
+    memcpy(e->data, data, size);
+    HASH_ADD(hh, store->table, key, sizeof(e->key), e);
+    return e->data;
+}
+
+static bool copy_tensor(struct build_store *store, struct ir_graph *to, const struct ir_tensor *t)
+{
+    uint32_t id;
+    if (ir_tensor_is_constant(t)) {
+        const void *data = intern(store, t->data, t->bytes);
+        id = data ? ir_constant_add(to, t->name, t->dtype, &t->shape, data) : IR_NONE;
+    } else {
+        id = ir_tensor_add(to, t->name, t->dtype, &t->shape);
+    }
+    if (id == IR_NONE)
+        return false;
+    struct ir_tensor *copy = ir_tensor(to, id);
+    copy->layout = t->layout;
+    copy->place = t->place;
+    copy->producer = t->producer;
+    copy->alias_of = t->alias_of;
+    copy->offset = t->offset;
+    copy->bytes = t->bytes;
+    return true;
+}
+
+static bool copy_tactic(struct ir_graph *to, struct ir_node *node)
+{
+    if (!node->tactic)
+        return true;
+    struct tactic *tactic = arena_alloc(to->arena, sizeof(*tactic));
+    if (!tactic)
+        return false;
+    *tactic = *node->tactic; /* its backend's name is static */
+    node->tactic = tactic;
+    return true;
+}
+
+static bool copy_node(struct ir_graph *to, const struct ir_node *n)
+{
+    uint32_t id = ir_node_add(to, n->op, n->name, n->n_inputs, n->inputs);
+    if (id == IR_NONE)
+        return false;
+    for (uint32_t i = 0; i < n->n_attrs; i++) {
+        const struct ir_attr *a = &n->attrs[i];
+        if (!(a->is_float ? ir_attr_set_floats(to, id, a->key, a->count, a->f)
+                          : ir_attr_set_ints(to, id, a->key, a->count, a->i)))
+            return false;
+    }
+    struct ir_node *copy = ir_node(to, id);
+    copy->n_outputs = n->n_outputs;
+    memcpy(copy->outputs, n->outputs, sizeof(copy->outputs));
+    copy->n_epilogue = n->n_epilogue;
+    memcpy(copy->epilogue, n->epilogue, sizeof(copy->epilogue));
+    copy->segment = n->segment;
+    copy->tactic = n->tactic;
+    copy->workspace_offset = n->workspace_offset;
+    copy->workspace_bytes = n->workspace_bytes;
+    copy->time_ns = n->time_ns;
+    return copy_tactic(to, copy);
+}
+
+static bool copy_segments(struct ir_graph *to, const struct ir_graph *from)
+{
+    to->segments = arena_array(to->arena, from->n_segments + 1, sizeof(*to->segments));
+    if (!to->segments)
+        return false;
+    for (uint32_t i = 0; i < from->n_segments; i++)
+        to->segments[i] = from->segments[i];
+    to->n_segments = from->n_segments;
+    return true;
+}
+
+static bool copy_graph(struct build_store *store, struct ir_graph *to, const struct ir_graph *from)
+{
+    bool ok = true;
+    to->name = arena_strndup(to->arena, from->name, strlen(from->name));
+    for (uint32_t i = 0; i < from->n_tensors && ok; i++)
+        ok = copy_tensor(store, to, ir_tensor(from, i));
+    for (uint32_t i = 0; i < from->n_nodes && ok; i++)
+        ok = copy_node(to, ir_node(from, i));
+    to->n_inputs = from->n_inputs;
+    to->n_outputs = from->n_outputs;
+    memcpy(to->inputs, from->inputs, sizeof(to->inputs));
+    memcpy(to->outputs, from->outputs, sizeof(to->outputs));
+    if (!ok || !to->name || !copy_segments(to, from) || !ir_graph_hold(to, store, release))
+        return false;
+    store->refs++;
+    return true;
+}
+
+enum status build_store_graph(struct build_store *store, struct ir_graph *graph,
+                              struct ir_graph **out, struct error *err)
+{
+    struct ir_graph *copy = ir_graph_new();
+    bool ok = copy && copy_graph(store, copy, graph);
+    ir_graph_free(graph);
+    if (!ok) {
+        ir_graph_free(copy);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+    }
+    *out = copy;
+    return STATUS_OK;
+}
