@@ -59,9 +59,9 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
     enum status status = onnx_import(model, &import, &graph, err);
     if (status)
         return status;
-    struct pass_context passes = {.evaluator = options->evaluator, .log = options->log};
+    struct pass_context context = {.evaluator = options->evaluator, .log = options->log};
     if (fused)
-        status = passes_run(graph, &passes, err);
+        status = passes_run(graph, &context, err);
     if (status) {
         ir_graph_free(graph);
         return status;
@@ -187,7 +187,7 @@ static enum status make_bindings(struct builder *b, const uint32_t *ids, uint32_
     const struct ir_graph *graph = b->plan->profiles[0].graph;
     for (uint32_t i = 0; i < n; i++) {
         const struct ir_tensor *t = ir_tensor(graph, ids[i]);
-        const char *name;
+        const char *name = NULL;
         enum status status = binding_name(b->plan, list, i, t->name, b->options->log, &name, err);
         if (status)
             return status;

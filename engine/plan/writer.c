@@ -103,12 +103,12 @@ static enum status sink_pad(struct sink *sink, uint64_t to, struct error *err)
     return sink_put(sink, zeros, to - sink->at, err); /* always less than a page */
 }
 
+/* Everything behind the header. */
 static enum status emit(struct sink *sink, const struct plan_header *header, const void *structure,
                         const struct layout *layout, struct error *err)
 {
-    enum status status = sink_put(sink, header, sizeof(*header), err);
-    if (!status)
-        status = sink_put(sink, structure, header->structure_size, err);
+    sink->at = header->structure_offset;
+    enum status status = sink_put(sink, structure, header->structure_size, err);
     if (!status)
         status = sink_pad(sink, header->weights_offset, err);
     for (const struct constant *c = layout->table; c && !status; c = c->hh.next) {

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See sample.h. */
+#include "tests/unit/plan/sample.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/build/build.h"
+
+static bool add_tactics(struct ir_graph *g)
+{
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        struct ir_node *node = ir_node(g, i);
+        struct tactic *t = arena_alloc(g->arena, sizeof(*t));
+        if (!t)
+            return false;
+        t->backend = "cpu";
+        snprintf(t->name, sizeof(t->name), "made up %u", i);
+        t->id = 7 + i;
+        t->blob_size = i;
+        memset(t->blob, 0xa5, i);
+        t->n_in = node->n_inputs;
+        t->n_out = node->n_outputs;
+        node->tactic = t;
+        node->workspace_bytes = i == 0 ? 100 : 0;
+        node->time_ns = 1000 * (i + 1);
+    }
+    return true;
+}
+
+static uint32_t output_of(struct ir_graph *g, uint32_t node, const char *name)
+{
+    struct error err;
+    if (node == IR_NONE || ir_infer_apply(g, node, &name, 1, &err))
+        return IR_NONE;
+    return ir_node(g, node)->outputs[0];
+}
+
+static bool add_nodes(struct ir_graph *g, int64_t batch)
+{
+    static const float weights[4 * 4 * 3 * 3] = {0.5f, -1.0f, 0.25f}, bias[4] = {1, 2, 3, 4};
+    struct shape xs = {.rank = 4, .dim = {batch, 4, 6, 6}}, ws = {.rank = 4, .dim = {4, 4, 3, 3}};
+    struct shape bs = {.rank = 1, .dim = {4}};
+    int64_t pads[4] = {1, 1, 1, 1}, flat[2] = {batch, 144}, perm[4] = {0, 2, 3, 1};
+    uint32_t x = ir_tensor_add(g, "x", DTYPE_F32, &xs);
+    uint32_t w = ir_constant_add(g, "w", DTYPE_F32, &ws, weights);
+    uint32_t b = ir_constant_add(g, "b", DTYPE_F32, &bs, bias);
+    uint32_t conv = ir_node_add(g, IR_OP_CONV, "conv + relu", 3, (uint32_t[]){x, w, b});
+    struct ir_epilogue relu = {.kind = IR_EPILOGUE_UNARY, .func = IR_UNARY_RELU};
+    if (conv == IR_NONE || !ir_attr_set_ints(g, conv, IR_ATTR_PADS, 4, pads) ||
+        !ir_epilogue_add(g, conv, relu, IR_NONE))
+        return false;
+    uint32_t c = output_of(g, conv, "c");
+    uint32_t soft = ir_node_add(g, IR_OP_SOFTMAX, "soft", 1, &c);
+    if (soft == IR_NONE || !ir_attr_set_int(g, soft, IR_ATTR_AXIS, 1))
+        return false;
+    uint32_t s = output_of(g, soft, "s");
+    uint32_t reshape = ir_node_add(g, IR_OP_RESHAPE, "flat", 1, &s);
+    if (reshape == IR_NONE || !ir_attr_set_ints(g, reshape, IR_ATTR_SHAPE, 2, flat))
+        return false;
+    uint32_t y = output_of(g, reshape, "y");
+    uint32_t add = ir_node_add(g, IR_OP_BINARY, "add", 2, (uint32_t[]){c, x});
+    if (add == IR_NONE || !ir_attr_set_int(g, add, IR_ATTR_FUNC, IR_BINARY_ADD))
+        return false;
+    uint32_t a = output_of(g, add, "a");
+    uint32_t turn = ir_node_add(g, IR_OP_TRANSPOSE, "turn", 1, &a);
+    if (turn == IR_NONE || !ir_attr_set_ints(g, turn, IR_ATTR_PERM, 4, perm))
+        return false;
+    uint32_t z = output_of(g, turn, "z");
+    g->n_inputs = 1;
+    g->inputs[0] = x;
+    g->n_outputs = 2;
+    g->outputs[0] = y;
+    g->outputs[1] = z;
+    return z != IR_NONE;
+}
+
+static bool add_profile(struct plan *plan, uint32_t batch)
+{
+    struct error err;
+    struct plan_profile *p = &plan->profiles[plan->n_profiles];
+    p->batch = batch;
+    p->graph = ir_graph_new();
+    if (!p->graph)
+        return false;
+    plan->n_profiles++;
+    p->graph->name = "sample";
+    return add_nodes(p->graph, batch) && add_tactics(p->graph) &&
+           !build_place(p->graph, &p->tensor_bytes, &err);
+}
+
+struct plan *sample_plan(void)
+{
+    struct plan *plan = plan_new();
+    if (!plan)
+        return NULL;
+    plan->name = "sample";
+    strcpy(plan->device, "cpu: a device for tests");
+    strcpy(plan->digest, "00112233445566778899aabbccddeeff");
+    plan->batched = true;
+    plan->n_inputs = 1;
+    plan->n_outputs = 2;
+    plan->inputs[0] = (struct plan_binding){"x", DTYPE_F32, {4, {-1, 4, 6, 6}}};
+    plan->outputs[0] = (struct plan_binding){"y", DTYPE_F32, {2, {-1, 144}}};
+    plan->outputs[1] = (struct plan_binding){"z", DTYPE_F32, {4, {-1, 6, 6, 4}}};
+    if (!add_profile(plan, 1) || !add_profile(plan, 8)) {
+        plan_free(plan);
+        return NULL;
+    }
+    return plan;
+}
