@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The model is imported with the first data set's inputs on offer, so that operands which shapes
+ * depend on become constants; all others stay inputs. Results are compared with the tolerances that
+ * the ONNX project publishes for these files: floats within 1e-3 relative plus 1e-7 absolute, NaN
+ * equal to NaN, everything else exactly.
+ */
+#include "tests/ops/case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_VALUES = IR_MAX_IO, PATH_SIZE = 1024 };
+
+static const double rtol = 1e-3, atol = 1e-7;
+
+struct data_set {
+    uint32_t n_inputs, n_outputs;
+    struct tensor_view inputs[MAX_VALUES], outputs[MAX_VALUES];
+    char *input_names[MAX_VALUES], *output_names[MAX_VALUES];
+};
+
+static void data_set_deinit(struct data_set *set)
+{
+    for (uint32_t i = 0; i < set->n_inputs; i++) {
+        free(set->inputs[i].data);
+        free(set->input_names[i]);
+    }
+    for (uint32_t i = 0; i < set->n_outputs; i++) {
+        free(set->outputs[i].data);
+        free(set->output_names[i]);
+    }
+}
+
+static void conclude(struct outcome *out, enum verdict verdict, const char *fmt, ...) PRINTF(3, 4);
+static void conclude(struct outcome *out, enum verdict verdict, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(out->text, sizeof(out->text), fmt, args);
+    va_end(args);
+    out->verdict = verdict;
+}
+
+/* Reads input_0.pb, input_1.pb, ... until one is not there. */
+static bool read_tensors(const char *folder, const char *kind, struct tensor_view *views,
+                         char **names, uint32_t *n, struct error *err)
+{
+    char path[PATH_SIZE];
+    for (*n = 0; *n < MAX_VALUES; ++*n) {
+        snprintf(path, sizeof(path), "%s/%s_%u.pb", folder, kind, *n);
+        if (access(path, R_OK))
+            return true;
+        if (onnx_tensor_read(path, &views[*n], &names[*n], err))
+            return false;
+    }
+    return true;
+}
+
+static bool read_data_set(const char *folder, uint32_t index, struct data_set *set, bool *there,
+                          struct error *err)
+{
+    char path[PATH_SIZE];
+    *set = (struct data_set){.n_inputs = 0};
+    snprintf(path, sizeof(path), "%s/test_data_set_%u", folder, index);
+    *there = !access(path, R_OK);
+    return !*there ||
+           (read_tensors(path, "input", set->inputs, set->input_names, &set->n_inputs, err) &&
+            read_tensors(path, "output", set->outputs, set->output_names, &set->n_outputs, err));
+}
+
+static double number(const struct tensor_view *view, size_t i)
+{
+    const uint8_t *at = (const uint8_t *)view->data + i * dtype_size(view->dtype);
+    uint16_t half;
+    float single;
+    double wide;
+    memcpy(&half, at, sizeof(half));
+    if (view->dtype == DTYPE_F16)
+        return f16_to_f32(half);
+    if (view->dtype == DTYPE_BF16)
+        return bf16_to_f32(half);
+    memcpy(&single, at, sizeof(single));
+    if (view->dtype == DTYPE_F32)
+        return single;
+    memcpy(&wide, at, sizeof(wide));
+    return wide;
+}
+
+static bool close_enough(double have, double want)
+{
+    if (isnan(have) || isnan(want))
+        return isnan(have) && isnan(want);
+    return have == want || fabs(have - want) <= atol + rtol * fabs(want);
+}
+
+static bool compare(const char *name, const struct tensor_view *have,
+                    const struct tensor_view *want, struct outcome *out)
+{
+    char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
+    size_t n, size = dtype_size(want->dtype);
+    if (have->dtype != want->dtype || !shape_equal(&have->shape, &want->shape)) {
+        conclude(out, VERDICT_WRONG, "%s is %s %s, expected %s %s", name, dtype_name(have->dtype),
+                 shape_format(&have->shape, a), dtype_name(want->dtype),
+                 shape_format(&want->shape, b));
+        return false;
+    }
+    if (!shape_elements(&want->shape, &n))
+        n = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (dtype_is_float(want->dtype)) {
+            double x = number(have, i), y = number(want, i);
+            if (close_enough(x, y))
+                continue;
+            conclude(out, VERDICT_WRONG, "%s[%zu] is %.9g, expected %.9g", name, i, x, y);
+            return false;
+        }
+        const uint8_t *x = (const uint8_t *)have->data + i * size;
+        const uint8_t *y = (const uint8_t *)want->data + i * size;
+        if (memcmp(x, y, size)) {
+            conclude(out, VERDICT_WRONG, "%s[%zu] starts with byte %u, expected %u", name, i, x[0],
+                     y[0]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- running --- */
+
+static const void *input_data(const struct data_set *set, const struct ir_tensor *tensor)
+{
+    for (uint32_t i = 0; i < set->n_inputs; i++) {
+        if (strcmp(set->input_names[i], tensor->name))
+            continue;
+        bool fits = set->inputs[i].dtype == tensor->dtype &&
+                    shape_equal(&set->inputs[i].shape, &tensor->shape);
+        return fits ? set->inputs[i].data : NULL;
+    }
+    return NULL;
+}
+
+static bool compare_all(const struct ir_graph *graph, const struct data_set *set,
+                        void *const *outputs, struct outcome *out)
+{
+    if (graph->n_outputs != set->n_outputs) {
+        conclude(out, VERDICT_WRONG, "%u outputs, expected %u", graph->n_outputs, set->n_outputs);
+        return false;
+    }
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->outputs[i]);
+        struct tensor_view have = {t->dtype, t->shape, outputs[i]};
+        if (!compare(t->name, &have, &set->outputs[i], out))
+            return false;
+    }
+    return true;
+}
+
+static bool run_data_set(const struct ir_graph *graph, const struct data_set *set,
+                         const struct case_runner *runner, struct outcome *out)
+{
+    const void *inputs[IR_MAX_IO] = {NULL};
+    void *outputs[IR_MAX_IO] = {NULL};
+    struct error err;
+    bool good = false;
+    for (uint32_t i = 0; i < graph->n_inputs; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
+        inputs[i] = input_data(set, t);
+        if (!inputs[i]) {
+            conclude(out, VERDICT_WRONG, "no data for input %s", t->name);
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        outputs[i] = calloc(1, ir_tensor(graph, graph->outputs[i])->bytes + 8);
+    enum status status = runner->run(runner->user, graph, inputs, outputs, &err);
+    if (status == STATUS_UNIMPLEMENTED)
+        conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
+    else if (status)
+        conclude(out, VERDICT_WRONG, "%s: %s", status_name(status), err.text);
+    else
+        good = compare_all(graph, set, outputs, out);
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        free(outputs[i]);
+    return good;
+}
+
+static struct ir_graph *import(struct onnx_model *model, const struct data_set *set,
+                               const struct case_runner *runner, struct outcome *out)
+{
+    struct onnx_value values[MAX_VALUES];
+    struct onnx_options options = {
+        .batch = 1, .evaluator = runner->evaluator, .values = values, .n_values = set->n_inputs};
+    struct ir_graph *graph = NULL;
+    struct error err;
+    for (uint32_t i = 0; i < set->n_inputs; i++)
+        values[i] = (struct onnx_value){set->input_names[i], set->inputs[i]};
+    enum status status = onnx_import(model, &options, &graph, &err);
+    if (status == STATUS_UNIMPLEMENTED)
+        conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
+    else if (status)
+        conclude(out, VERDICT_WRONG, "%s: %s", status_name(status), err.text);
+    return graph;
+}
+
+/* True if there was a data set of that number and it passed. */
+static bool run_index(const char *folder, struct onnx_model *model, uint32_t index,
+                      const struct case_runner *runner, struct outcome *out)
+{
+    struct data_set set;
+    struct error err;
+    bool there, good = false;
+    if (!read_data_set(folder, index, &set, &there, &err))
+        conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
+    else if (!there && !index)
+        conclude(out, VERDICT_UNSUPPORTED, "it has no data");
+    else if (there) {
+        struct ir_graph *graph = import(model, &set, runner, out);
+        good = graph && run_data_set(graph, &set, runner, out);
+        ir_graph_free(graph);
+    }
+    data_set_deinit(&set);
+    return good;
+}
+
+void case_run(const char *folder, const struct case_runner *runner, struct outcome *out)
+{
+    char path[PATH_SIZE];
+    struct onnx_model *model = NULL;
+    struct error err;
+    snprintf(path, sizeof(path), "%s/model.onnx", folder);
+    if (onnx_open(path, &model, &err)) {
+        conclude(out, VERDICT_WRONG, "%s", err.text);
+        return;
+    }
+    *out = (struct outcome){.verdict = VERDICT_PASSED};
+    for (uint32_t index = 0; run_index(folder, model, index, runner, out); index++)
+        ;
+    onnx_close(model);
+}
