@@ -131,10 +131,13 @@ static bool compare(const char *name, const struct tensor_view *have,
 
 /* --- running --- */
 
-static const void *input_data(const struct data_set *set, const struct ir_tensor *tensor)
+/* Some folders name the tensors in their files; in the others position says which is which. */
+static const void *input_data(const struct data_set *set, uint32_t position,
+                              const struct ir_tensor *tensor)
 {
     for (uint32_t i = 0; i < set->n_inputs; i++) {
-        if (strcmp(set->input_names[i], tensor->name))
+        const char *name = set->input_names[i];
+        if (name[0] ? strcmp(name, tensor->name) != 0 : i != position)
             continue;
         bool fits = set->inputs[i].dtype == tensor->dtype &&
                     shape_equal(&set->inputs[i].shape, &tensor->shape);
@@ -168,7 +171,7 @@ static bool run_data_set(const struct ir_graph *graph, const struct data_set *se
     bool good = false;
     for (uint32_t i = 0; i < graph->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
-        inputs[i] = input_data(set, t);
+        inputs[i] = input_data(set, i, t);
         if (!inputs[i]) {
             conclude(out, VERDICT_WRONG, "no data for input %s", t->name);
             return false;
@@ -193,11 +196,14 @@ static struct ir_graph *import(struct onnx_model *model, const struct data_set *
 {
     struct onnx_value values[MAX_VALUES];
     struct onnx_options options = {
-        .batch = 1, .evaluator = runner->evaluator, .values = values, .n_values = set->n_inputs};
+        .batch = 1, .evaluator = runner->evaluator, .values = values};
     struct ir_graph *graph = NULL;
     struct error err;
-    for (uint32_t i = 0; i < set->n_inputs; i++)
-        values[i] = (struct onnx_value){set->input_names[i], set->inputs[i]};
+    for (uint32_t i = 0; i < set->n_inputs; i++) {
+        if (set->input_names[i][0])
+            values[options.n_values++] =
+                (struct onnx_value){set->input_names[i], set->inputs[i]};
+    }
     enum status status = onnx_import(model, &options, &graph, &err);
     if (status == STATUS_UNIMPLEMENTED)
         conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
