@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the seeds of fuzz_onnx: a small model for each family of ops, and a few odd files.
+
+    make_onnx_seeds.py FOLDER      (needs the onnx package)
+"""
+import pathlib
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T, helper as h, numpy_helper
+
+F, I, B = T.FLOAT, T.INT64, T.BOOL
+
+
+def tensor(name, values, dtype):
+    return numpy_helper.from_array(np.array(values, dtype=dtype), name)
+
+
+def ints(name, *values):
+    return tensor(name, values, np.int64)
+
+
+def floats(name, shape):
+    return numpy_helper.from_array(np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32)
+                                   .reshape(shape), name)
+
+
+def model(nodes, inputs, outputs=("y",), constants=(), opset=17, out_type=F):
+    values = [h.make_tensor_value_info(n, t, s) for n, t, s in inputs]
+    results = [h.make_tensor_value_info(o, out_type, None) for o in outputs]
+    graph = h.make_graph(nodes, "g", values, results, list(constants))
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", opset)])
+
+
+IMAGE, MATRIX = [("x", F, ["batch", 3, 8, 8])], [("x", F, ["batch", 4])]
+W, V = floats("w", (6, 3, 3, 3)), floats("v", (3, 6, 3, 3))
+C = [floats(n, (3,)) for n in "sbmv"]
+
+
+def node(op, ins="x", outs="y", **attrs):
+    return h.make_node(op, ins.split(" "), outs.split(" "), **attrs)
+
+
+def chain(*ops, end="y"):
+    names = ["x"] + [f"t{i}" for i in range(len(ops) - 1)] + [end]
+    return [node(op, names[i], names[i + 1]) for i, op in enumerate(ops)]
+
+
+MODELS = {
+    "conv": model([node("Conv", "x w", pads=[1, 0, 0, 1], strides=[2, 1], dilations=[1, 1])],
+                  IMAGE, constants=[W]),
+    "conv_same": model([node("Conv", "x w", auto_pad="SAME_LOWER")], IMAGE, constants=[W]),
+    "deconv": model([node("ConvTranspose", "x v", output_shape=[17, 16], strides=[2, 2])], IMAGE,
+                    constants=[V]),
+    "pool": model([node("MaxPool", "x", "t", kernel_shape=[2, 2], ceil_mode=1),
+                   node("AveragePool", "t", "u", kernel_shape=[2, 2], count_include_pad=1),
+                   node("GlobalAveragePool", "u", "y")], IMAGE),
+    "norm": model([node("BatchNormalization", "x s b m v", "t"),
+                   node("InstanceNormalization", "t s b", "u"), node("LRN", "u", "y", size=3)],
+                  IMAGE, constants=C),
+    "layer_norm": model([node("LayerNormalization", "x s", "y mean")], MATRIX, ("y", "mean"),
+                        constants=[floats("s", (4,))]),
+    "gemm": model([node("Gemm", "x w b", transB=1, alpha=0.5, beta=2.0)], MATRIX,
+                  constants=[floats("w", (5, 4)), floats("b", (5,))]),
+    "matmul": model([node("MatMul", "x w")], MATRIX, constants=[floats("w", (4,))]),
+    "unary": model(chain("Relu", "Sigmoid", "Elu", "Selu", "HardSigmoid", "Erf", "Neg"), MATRIX),
+    "binary": model([node("Add", "x w", "t"), node("Pow", "t n", "u"), node("Max", "u x w", "y")],
+                    MATRIX, constants=[floats("w", (4,)), tensor("n", 2, np.int64)]),
+    "old_broadcast": model([node("Add", "x w", broadcast=1, axis=1)], IMAGE, opset=6,
+                           constants=[floats("w", (3,))]),
+    "clip": model([node("Clip", "x l h")], MATRIX,
+                  constants=[tensor("l", -1, np.float32), tensor("h", 1, np.float32)]),
+    "where": model([node("Greater", "x w", "c"), node("Where", "c x w", "t"),
+                    node("Cast", "t", "y", to=T.DOUBLE)], MATRIX, constants=[floats("w", (1,))],
+                   out_type=T.DOUBLE),
+    "reduce": model([node("ReduceMean", "x", "t", axes=[-1]), node("ReduceSum", "t a", "y")],
+                    IMAGE, constants=[ints("a", 1)]),
+    "softmax": model([node("Softmax", "x", "t", axis=1), node("ArgMax", "t", "y", axis=-1)],
+                     IMAGE, opset=11, out_type=I),
+    "reshape": model([node("Shape", "x", "t"), node("Gather", "t z", "u"),
+                      node("Unsqueeze", "u z1", "n"), node("Concat", "n r", "s", axis=0),
+                      node("Reshape", "x s", "y")], IMAGE,
+                     constants=[tensor("z", 0, np.int64), ints("z1", 0), ints("r", -1)]),
+    "transpose": model([node("Transpose", "x", "t", perm=[0, 2, 3, 1]), node("Flatten", "t", "u"),
+                        node("Squeeze", "u", "y")], IMAGE),
+    "slice": model([node("Slice", "x a b c d", "t"), node("Split", "t", "y z", axis=1),
+                    node("Pad", "y p", "q", mode="reflect")], IMAGE, ("q", "z"),
+                   constants=[ints("a", 0, 7), ints("b", 2, -9), ints("c", 1, -1),
+                              ints("d", 1, -2), ints("p", 0, 0, 1, 1, 0, 0, 1, 1)]),
+    "resize": model([node("Resize", "x  s", mode="cubic")], IMAGE,
+                    constants=[tensor("s", [1, 1, 2, 1.5], np.float32)]),
+    "gather": model([node("GatherElements", "x i", "t"), node("ScatterND", "t j u", "y")],
+                    [("x", F, [2, 2])],
+                    constants=[tensor("i", [[1, 0]], np.int64), tensor("j", [[0]], np.int64),
+                               floats("u", (1, 2))]),
+    "topk": model([node("TopK", "x k", "y i", axis=0), node("CumSum", "y z", "t")], MATRIX,
+                  ("t",), constants=[ints("k", 1), tensor("z", 1, np.int64)]),
+    "one_hot": model([node("ArgMin", "x", "t"), node("OneHot", "t d v", "y")], MATRIX,
+                     constants=[tensor("d", 3, np.int64), floats("v", (2,))]),
+    "depth": model([node("SpaceToDepth", "x", "t", blocksize=2),
+                    node("DepthToSpace", "t", "y", blocksize=2, mode="CRD")], IMAGE),
+    "constant": model([node("ConstantOfShape", "s", "t", value=tensor("", [2], np.float32)),
+                       node("Range", "a b c", "r"), node("Cast", "r", "f", to=F),
+                       node("Add", "t f", "u"), node("Mul", "x u", "y")], [("x", F, [4])],
+                      constants=[ints("s", 4), tensor("a", 0, np.int64), tensor("b", 4, np.int64),
+                                 tensor("c", 1, np.int64)]),
+    "attention": model([node("MatMul", "x w", "q"), node("Transpose", "q", "k", perm=[0, 2, 1]),
+                        node("MatMul", "q k", "a"), node("Softmax", "a", "p"),
+                        node("MatMul", "p q", "y")], [("x", F, ["batch", "sequence", 4])],
+                       constants=[floats("w", (4, 4))]),
+    "subgraph": model([h.make_node("If", ["c"], ["y"], then_branch=h.make_graph(
+        chain("Relu", end="z"), "t", [], [h.make_tensor_value_info("z", F, None)]))],
+        [("x", F, [1]), ("c", B, [])]),
+    "sequence": model([node("SequenceConstruct", "x x", "y")], MATRIX),
+}
+
+
+def with_typed_data():
+    m = MODELS["gemm"]
+    copy = onnx.ModelProto()
+    copy.CopyFrom(m)
+    for init in copy.graph.initializer:
+        values = np.frombuffer(init.raw_data, np.float32).copy()
+        init.ClearField("raw_data")
+        init.float_data.extend(values.tolist())
+    return copy
+
+
+def with_external_data():
+    copy = onnx.ModelProto()
+    copy.CopyFrom(MODELS["matmul"])
+    init = copy.graph.initializer[0]
+    init.ClearField("raw_data")
+    init.data_location = T.EXTERNAL
+    for key, value in (("location", "w.bin"), ("offset", "0"), ("length", "16")):
+        init.external_data.add(key=key, value=value)
+    return copy
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    MODELS["typed_data"], MODELS["external"] = with_typed_data(), with_external_data()
+    for name, proto in MODELS.items():
+        (folder / f"{name}.onnx").write_bytes(proto.SerializeToString())
+    (folder / "group").write_bytes(b"\x3b\x08\x01\x3c")
+    (folder / "endless_length").write_bytes(b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
+
+
+main()
