@@ -139,7 +139,7 @@ def includes(root, path, lines):
             continue
         name = match.group(2)
         if match.group(1) == '"':
-            if re.fullmatch(r"[a-z_]+\.pb\.h", name):
+            if name.endswith(".pb.h"):
                 continue  # generated beside the folder's objects
             why = own_include(path, pathlib.PurePath(name))
             if not (root / name).is_file():
