@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The asynchronous half of client.h: one connection on the caller's loop.
+ *
+ * Requests gather in one of two outboxes. A prepare handle, which runs before the loop waits,
+ * writes it with one system call; what the socket does not take is left to uv_write while the other
+ * outbox gathers. So nothing is allocated for a request, and many that are sent in one round cost
+ * one write.
+ *
+ * The stream's position tells whether a request has left: `queued` counts bytes put into outboxes,
+ * `written` bytes the socket took.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <uv.h>
+
+#include "base/address.h"
+#include "base/clock.h"
+#include "client/client.h"
+#include "client/encoder.h"
+#include "client/flight.h"
+#include "client/inbox.h"
+#include "client/options.h"
+#include "client/outbox.h"
+#include "client/reply.h"
+
+enum { PIECES = 64 }; /* of one write */
+
+enum phase { CONNECTING, OPEN, FAILED, CLOSING };
+
+struct inferd_async {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } socket;
+    uv_prepare_t flush;
+    uv_timer_t timer; /* the earliest deadline, at first that of the connection */
+    uv_connect_t connect;
+    uv_write_t write;
+    uint32_t handles; /* not yet closed */
+    enum phase phase;
+    bool writing; /* `write` is under way, of outbox[sending] */
+    int sending;  /* which outbox is written; the other gathers */
+    struct outbox outbox[2];
+    uint64_t queued, written;
+    size_t write_size;
+    uint64_t connect_by_ns, timer_ns; /* FLIGHT_NEVER: not set */
+
+    struct error failure;
+    struct inferd_options options;
+    inferd_state state;
+    void *state_user;
+    inferd_closed closed;
+    void *closed_user;
+    struct flight flight;
+    struct inbox inbox;
+    struct encoder encoder;
+    struct reply reply;
+};
+
+/* The position up to which the socket has taken the stream; of a write under way, too. */
+static uint64_t position(const struct inferd_async *a)
+{
+    if (!a->writing)
+        return a->written;
+    return a->written + a->write_size - uv_stream_get_write_queue_size(&a->socket.stream);
+}
+
+/* ---- answers ---- */
+
+static void give_answer(struct inferd_async *a, struct flight_slot *slot)
+{
+    inferd_answer call = slot->answer;
+    void *user = slot->user;
+    flight_give_back(&a->flight, slot);
+    call(user, &a->reply.response);
+}
+
+static void answer_all(struct inferd_async *a, enum status status, const char *reason)
+{
+    /* A callback may end others by closing: look anew each time. */
+    for (uint32_t i = 0; i < a->flight.cap; i++) {
+        struct flight_slot *slot = &a->flight.slots[i];
+        if (!slot->id)
+            continue;
+        reply_make(&a->reply, slot->id, slot->kind, status, reason);
+        give_answer(a, slot);
+    }
+}
+
+static void close_handle(uv_handle_t *handle);
+
+static void fail(struct inferd_async *a, const struct error *err)
+{
+    if (a->phase > OPEN)
+        return;
+    a->phase = FAILED;
+    a->failure = *err;
+    close_handle(&a->socket.handle); /* from now on nobody's memory is read */
+    uv_timer_stop(&a->timer);
+    answer_all(a, err->status, err->text);
+    if (a->phase == FAILED && a->state)
+        a->state(a->state_user, (enum inferd_status)err->status, err->text);
+}
+
+static void fail_uv(struct inferd_async *a, const char *what, int code)
+{
+    struct error err;
+    error_set(&err, STATUS_UNAVAILABLE, "%s: %s", what, uv_strerror(code));
+    fail(a, &err);
+}
+
+static void fail_set(struct inferd_async *a, enum status status, const char *reason)
+{
+    struct error err;
+    error_set(&err, status, "%s", reason);
+    fail(a, &err);
+}
+
+/* ---- reading ---- */
+
+static void take_message(struct inferd_async *a, const void *message, size_t size)
+{
+    struct error err;
+    const struct inferd_response *r = &a->reply.response;
+    if (reply_decode(&a->reply, message, size, &err)) {
+        error_prefix(&err, "unreadable response");
+        err.status = STATUS_INTERNAL;
+        fail(a, &err);
+        return;
+    }
+    if (r->id == 0) { /* about the connection, which the server closes now */
+        error_set(&err, r->status ? (enum status)r->status : STATUS_INTERNAL, "%s", r->message);
+        fail(a, &err);
+        return;
+    }
+    struct flight_slot *slot = flight_find(&a->flight, r->id);
+    if (!slot)
+        return; /* too late, or the answer to a cancel */
+    if (slot->sent_at > position(a)) {
+        /* The rest of its frame would have to be sent from memory that is the user's again. */
+        fail_set(a, STATUS_UNAVAILABLE, "the server answered a request before it had all of it");
+        return;
+    }
+    if (!reply_fits(&a->reply, slot->kind))
+        reply_make(&a->reply, slot->id, slot->kind, STATUS_INTERNAL,
+                   "the server answered another question");
+    give_answer(a, slot);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct inferd_async *a = handle->data;
+    void *at;
+    size_t size;
+    *buf = uv_buf_init(NULL, 0); /* no room: on_read gets ENOBUFS */
+    if (inbox_room(&a->inbox, &at, &size, NULL) == STATUS_OK)
+        *buf = uv_buf_init(at, (unsigned)MIN(size, (size_t)1 << 30));
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    (void)buf;
+    struct inferd_async *a = stream->data;
+    struct error err;
+    if (n == UV_EOF) {
+        fail_set(a, STATUS_UNAVAILABLE, "the server closed the connection");
+        return;
+    }
+    if (n < 0) {
+        fail_uv(a, "the connection was lost", (int)n);
+        return;
+    }
+    inbox_filled(&a->inbox, (size_t)n);
+    while (a->phase == OPEN) {
+        const void *message;
+        size_t size;
+        if (inbox_next(&a->inbox, &message, &size, &err)) {
+            fail(a, &err);
+            return;
+        }
+        if (!message)
+            return;
+        take_message(a, message, size);
+    }
+}
+
+/* ---- writing ---- */
+
+static void on_write(uv_write_t *request, int code);
+
+static void sent(struct inferd_async *a, size_t size)
+{
+    outbox_sent(&a->outbox[a->sending], size);
+    a->written += size;
+}
+
+/* Writes until all has left or the socket is full. */
+static void flush(struct inferd_async *a)
+{
+    uv_buf_t bufs[PIECES];
+    struct iovec iov[PIECES];
+    while (a->phase == OPEN && !a->writing) {
+        if (outbox_empty(&a->outbox[a->sending])) {
+            a->sending = !a->sending;
+            if (outbox_empty(&a->outbox[a->sending]))
+                return;
+        }
+        uint32_t n = outbox_pieces(&a->outbox[a->sending], iov, PIECES);
+        size_t total = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            /* A frame is below 4 GiB, and so are its pieces. */
+            bufs[i] = uv_buf_init(iov[i].iov_base, (unsigned)iov[i].iov_len);
+            total += iov[i].iov_len;
+        }
+        int code = uv_try_write(&a->socket.stream, bufs, n);
+        if (code >= 0) {
+            sent(a, (size_t)code);
+            continue;
+        }
+        if (code != UV_EAGAIN) {
+            fail_uv(a, "the connection was lost", code);
+            return;
+        }
+        a->write_size = total;
+        code = uv_write(&a->write, &a->socket.stream, bufs, n, on_write);
+        if (code) {
+            fail_uv(a, "the connection was lost", code);
+            return;
+        }
+        a->writing = true;
+    }
+}
+
+static void on_write(uv_write_t *request, int code)
+{
+    struct inferd_async *a = request->data;
+    a->writing = false;
+    if (a->phase != OPEN)
+        return;
+    if (code) {
+        fail_uv(a, "the connection was lost", code);
+        return;
+    }
+    sent(a, a->write_size);
+    flush(a);
+}
+
+static void on_prepare(uv_prepare_t *handle)
+{
+    flush(handle->data);
+}
+
+/* ---- time ---- */
+
+static void on_timer(uv_timer_t *handle);
+
+static void set_timer(struct inferd_async *a, uint64_t deadline_ns)
+{
+    if (deadline_ns >= a->timer_ns)
+        return;
+    uint64_t now = clock_now_ns();
+    uint64_t ms = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
+    a->timer_ns = deadline_ns;
+    uv_update_time(a->timer.loop); /* timers count from the loop's idea of now */
+    uv_timer_start(&a->timer, on_timer, ms, 0);
+}
+
+/* Puts a frame where it waits for the next flush. */
+static enum status gather(struct inferd_async *a, const struct outbox_frame *frame, uint8_t **start,
+                          struct error *err)
+{
+    size_t size;
+    enum status status = outbox_add(&a->outbox[!a->sending], frame, start, &size, err);
+    if (!status)
+        a->queued += size;
+    return status;
+}
+
+static struct outbox_frame encoded(const struct inferd_async *a)
+{
+    const struct encoder *e = &a->encoder;
+    return (struct outbox_frame){e->iov, e->n_iov, e->head, sizeof(e->head)};
+}
+
+static void cancel_quietly(struct inferd_async *a, uint64_t id)
+{
+    uint8_t *start;
+    if (encoder_cancel(&a->encoder, CANCEL_ID(id), id, NULL))
+        return;
+    struct outbox_frame frame = encoded(a);
+    /* Without memory for it the request just runs. */
+    if (gather(a, &frame, &start, NULL))
+        return;
+}
+
+static void expire(struct inferd_async *a, struct flight_slot *slot)
+{
+    if (slot->sent_at > position(a)) {
+        fail_set(a, STATUS_UNAVAILABLE, "the server takes no more bytes: timed out");
+        return;
+    }
+    cancel_quietly(a, slot->id);
+    reply_make(&a->reply, slot->id, slot->kind, STATUS_DEADLINE_EXCEEDED, "no answer came in time");
+    give_answer(a, slot);
+}
+
+static void on_timer(uv_timer_t *handle)
+{
+    struct inferd_async *a = handle->data;
+    uint64_t now = clock_now_ns();
+    a->timer_ns = FLIGHT_NEVER;
+    flush(a); /* timers run before the prepare handle: what was just sent has not left yet */
+    if (a->phase == CONNECTING && now >= a->connect_by_ns) {
+        fail_set(a, STATUS_UNAVAILABLE, "connect: timed out");
+        return;
+    }
+    if (a->phase == CONNECTING)
+        set_timer(a, a->connect_by_ns);
+    for (uint32_t i = 0; i < a->flight.cap && a->phase == OPEN; i++) {
+        struct flight_slot *slot = &a->flight.slots[i];
+        if (slot->id && slot->deadline_ns <= now)
+            expire(a, slot);
+    }
+    const struct flight_slot *next = a->phase == OPEN ? flight_earliest(&a->flight) : NULL;
+    if (next)
+        set_timer(a, next->deadline_ns);
+}
+
+/* ---- life ---- */
+
+static void async_free(struct inferd_async *a)
+{
+    inferd_closed closed = a->closed;
+    void *user = a->closed_user;
+    for (int i = 0; i < 2; i++)
+        outbox_deinit(&a->outbox[i]);
+    flight_deinit(&a->flight);
+    inbox_deinit(&a->inbox);
+    reply_deinit(&a->reply);
+    free(a);
+    if (closed)
+        closed(user);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct inferd_async *a = handle->data;
+    if (--a->handles == 0 && a->phase == CLOSING)
+        async_free(a);
+}
+
+static void close_handle(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, on_handle_closed);
+}
+
+void inferd_async_close(struct inferd_async *a, inferd_closed closed, void *user)
+{
+    if (!a)
+        return;
+    a->phase = CLOSING;
+    a->closed = closed;
+    a->closed_user = user;
+    close_handle(&a->socket.handle);
+    close_handle((uv_handle_t *)&a->flush);
+    close_handle((uv_handle_t *)&a->timer);
+    answer_all(a, STATUS_CANCELLED, "the connection was closed");
+}
+
+static void on_connect(uv_connect_t *request, int code)
+{
+    struct inferd_async *a = request->data;
+    if (a->phase != CONNECTING)
+        return;
+    if (code) {
+        fail_uv(a, "connect", code);
+        return;
+    }
+    a->phase = OPEN;
+    uv_timer_stop(&a->timer);
+    a->timer_ns = FLIGHT_NEVER;
+    const struct flight_slot *next = flight_earliest(&a->flight);
+    if (next)
+        set_timer(a, next->deadline_ns);
+    code = uv_read_start(&a->socket.stream, on_alloc, on_read);
+    if (code)
+        fail_uv(a, "read", code);
+    else if (a->state)
+        a->state(a->state_user, INFERD_OK, "");
+}
+
+/* Starts to connect. The handles are initialised one by one, so that a failure closes just those.
+ */
+static int start(struct inferd_async *a, uv_loop_t *loop, const struct address *address)
+{
+    const struct sockaddr_un *sun = (const struct sockaddr_un *)&address->storage;
+    bool is_unix = address_is_unix(address);
+    int code = is_unix ? uv_pipe_init(loop, &a->socket.pipe, 0) : uv_tcp_init(loop, &a->socket.tcp);
+    if (code)
+        return code;
+    uv_prepare_init(loop, &a->flush);
+    uv_timer_init(loop, &a->timer);
+    a->handles = 3;
+    a->socket.handle.data = a->flush.data = a->timer.data = a;
+    a->connect.data = a->write.data = a;
+    if (is_unix) {
+        uv_pipe_connect(&a->connect, &a->socket.pipe, sun->sun_path, on_connect);
+    } else {
+        uv_tcp_nodelay(&a->socket.tcp, 1);
+        code = uv_tcp_connect(&a->connect, &a->socket.tcp, address_sockaddr(address), on_connect);
+        if (code)
+            return code;
+    }
+    uv_prepare_start(&a->flush, on_prepare);
+    uv_unref((uv_handle_t *)&a->flush); /* the socket keeps the loop alive, as long as it lives */
+    set_timer(a, a->connect_by_ns);
+    return 0;
+}
+
+static enum status open_async(uv_loop_t *loop, const char *text,
+                              const struct inferd_options *options, struct inferd_async **out,
+                              struct error *err)
+{
+    struct address address;
+    enum status status = address_parse(text, &address, err);
+    if (status)
+        return status;
+    struct inferd_async *a = calloc(1, sizeof(*a));
+    if (!a)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a connection");
+    a->options = options_fill(options);
+    a->timer_ns = FLIGHT_NEVER;
+    a->connect_by_ns = clock_now_ns() + a->options.connect_timeout_ms * NS_PER_MS;
+    inbox_init(&a->inbox, a->options.max_response);
+    status = flight_init(&a->flight, a->options.max_in_flight, err);
+    if (status) {
+        free(a);
+        return status;
+    }
+    int code = start(a, loop, &address);
+    if (code) {
+        status = error_set(err, STATUS_UNAVAILABLE, "%.150s: %s", text, uv_strerror(code));
+        if (a->handles > 0)
+            inferd_async_close(a, NULL, NULL);
+        else
+            async_free(a);
+        return status;
+    }
+    *out = a;
+    return STATUS_OK;
+}
+
+enum inferd_status inferd_async_open(struct uv_loop_s *loop, const char *address,
+                                     const struct inferd_options *options, inferd_state state,
+                                     void *user, struct inferd_async **out,
+                                     struct inferd_error *user_err)
+{
+    struct error err;
+    struct inferd_async *a = NULL;
+    if (open_async(loop, address, options, &a, &err))
+        return error_to_user(&err, user_err);
+    a->state = state;
+    a->state_user = user;
+    *out = a;
+    return INFERD_OK;
+}
+
+uint32_t inferd_async_in_flight(const struct inferd_async *async)
+{
+    return async->flight.n;
+}
+
+/* ---- sending ---- */
+
+static enum status check_open(const struct inferd_async *a, struct error *err)
+{
+    if (a->phase == FAILED)
+        return error_set(err, STATUS_UNAVAILABLE, "%s", a->failure.text);
+    if (a->phase == CLOSING)
+        return error_set(err, STATUS_UNAVAILABLE, "the connection is closed");
+    return STATUS_OK;
+}
+
+static enum status take_slot(struct inferd_async *a, enum inferd_kind kind,
+                             struct flight_slot **slot, struct error *err)
+{
+    enum status status = check_open(a, err);
+    if (status)
+        return status;
+    *slot = flight_take(&a->flight, kind);
+    if (!*slot)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%u requests are unanswered", a->flight.n);
+    return STATUS_OK;
+}
+
+/* The frame is in the outbox: the request is in flight. */
+static void launch(struct inferd_async *a, struct flight_slot *slot, uint64_t timeout_us,
+                   inferd_answer call, void *user)
+{
+    slot->sent_at = a->queued;
+    slot->answer = call;
+    slot->user = user;
+    if (timeout_us == 0 || timeout_us > UINT64_MAX / NS_PER_US / 4)
+        return;
+    slot->deadline_ns = clock_now_ns() + timeout_us * NS_PER_US + a->options.grace_ms * NS_PER_MS;
+    if (a->phase == OPEN)
+        set_timer(a, slot->deadline_ns);
+}
+
+static enum status send_request(struct inferd_async *a, const struct inferd_request *request,
+                                inferd_answer call, void *user, uint64_t *id, struct error *err)
+{
+    struct flight_slot *slot;
+    uint8_t *start;
+    enum status status = take_slot(a, request->kind, &slot, err);
+    if (status)
+        return status;
+    status = encoder_request(&a->encoder, request, slot->id, err);
+    if (!status) {
+        struct outbox_frame frame = encoded(a);
+        status = gather(a, &frame, &start, err);
+    }
+    if (status) {
+        flight_give_back(&a->flight, slot);
+        return status;
+    }
+    *id = slot->id;
+    launch(a, slot, request->timeout_us, call, user);
+    return STATUS_OK;
+}
+
+enum inferd_status inferd_async_send(struct inferd_async *async,
+                                     const struct inferd_request *request, inferd_answer answer,
+                                     void *user, uint64_t *id, struct inferd_error *user_err)
+{
+    struct error err;
+    uint64_t sent_id = 0;
+    if (send_request(async, request, answer, user, &sent_id, &err))
+        return error_to_user(&err, user_err);
+    if (id)
+        *id = sent_id;
+    return INFERD_OK;
+}
+
+static enum status send_prepared(struct inferd_async *a, const struct inferd_prepared *prepared,
+                                 inferd_answer call, void *user, uint64_t *id, struct error *err)
+{
+    struct outbox_frame frame = {prepared->iov, prepared->n_iov, prepared->head,
+                                 prepared->head_size};
+    struct flight_slot *slot;
+    uint8_t *start;
+    enum status status = take_slot(a, prepared->kind, &slot, err);
+    if (status)
+        return status;
+    status = gather(a, &frame, &start, err);
+    if (status) {
+        flight_give_back(&a->flight, slot);
+        return status;
+    }
+    prepared_set_id(start, slot->id);
+    *id = slot->id;
+    launch(a, slot, prepared->timeout_us, call, user);
+    return STATUS_OK;
+}
+
+enum inferd_status inferd_async_send_prepared(struct inferd_async *async,
+                                              const struct inferd_prepared *prepared,
+                                              inferd_answer answer, void *user, uint64_t *id,
+                                              struct inferd_error *user_err)
+{
+    struct error err;
+    uint64_t sent_id = 0;
+    if (send_prepared(async, prepared, answer, user, &sent_id, &err))
+        return error_to_user(&err, user_err);
+    if (id)
+        *id = sent_id;
+    return INFERD_OK;
+}
+
+enum inferd_status inferd_async_cancel(struct inferd_async *async, uint64_t id,
+                                       struct inferd_error *user_err)
+{
+    struct error err;
+    enum status status = check_open(async, &err);
+    if (!status && !flight_find(&async->flight, id))
+        status = error_set(&err, STATUS_NOT_FOUND, "no such request is in flight");
+    if (status)
+        return error_to_user(&err, user_err);
+    cancel_quietly(async, id);
+    return INFERD_OK;
+}

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The blocking half of client.h: one non-blocking socket and poll. Nothing is queued here: a
+ * request is written from where it lies until the socket has all of it, and what the server sends
+ * meanwhile is read, so that neither waits for the other for ever.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "base/address.h"
+#include "base/clock.h"
+#include "client/client.h"
+#include "client/encoder.h"
+#include "client/flight.h"
+#include "client/inbox.h"
+#include "client/options.h"
+#include "client/reply.h"
+
+/* An answer that `call` met while it waited for its own. */
+struct stashed {
+    struct stashed *prev, *next;
+    size_t size;
+    char message[];
+};
+
+struct inferd_client {
+    int fd; /* -1 once the connection has failed */
+    struct error failure;
+    struct inferd_options options;
+    struct flight flight;
+    struct inbox inbox;
+    struct encoder encoder;
+    struct reply reply;
+    struct stashed *stash; /* utlist DL, in order of arrival */
+    struct stashed *shown; /* the reply points into it */
+    size_t stash_size;
+};
+
+/* ---- connection ---- */
+
+static enum status fail(struct inferd_client *c, const struct error *err)
+{
+    if (c->fd >= 0) {
+        close(c->fd);
+        c->fd = -1;
+        c->failure = *err;
+    }
+    return c->failure.status;
+}
+
+static enum status fail_set(struct inferd_client *c, enum status status, const char *reason)
+{
+    struct error err;
+    error_set(&err, status, "%s", reason);
+    return fail(c, &err);
+}
+
+/* Waits for `events`; DEADLINE_EXCEEDED if none has come by `until_ns`. `*events` is what came. */
+static enum status wait_for(int fd, short *events, uint64_t until_ns, struct error *err)
+{
+    for (;;) {
+        uint64_t now = clock_now_ns(), left = until_ns > now ? until_ns - now : 0;
+        struct pollfd p = {.fd = fd, .events = *events};
+        struct timespec ts = {.tv_sec = (time_t)(left / NS_PER_S),
+                              .tv_nsec = (long)(left % NS_PER_S)};
+        int n = ppoll(&p, 1, until_ns == FLIGHT_NEVER ? NULL : &ts, NULL);
+        if (n > 0) {
+            *events = p.revents;
+            return STATUS_OK;
+        }
+        if (n == 0)
+            return error_set(err, STATUS_DEADLINE_EXCEEDED, "timed out");
+        if (errno != EINTR)
+            return error_errno(err, errno, "poll");
+    }
+}
+
+static enum status finish_connect(int fd, uint64_t until_ns, struct error *err)
+{
+    short events = POLLOUT;
+    int errnum = 0;
+    socklen_t len = sizeof(errnum);
+    enum status status = wait_for(fd, &events, until_ns, err);
+    if (status)
+        return status;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
+    return errnum ? error_errno(err, errnum, "connect") : STATUS_OK;
+}
+
+static enum status connect_to(const struct address *address, uint64_t until_ns, int *out,
+                              struct error *err)
+{
+    int one = 1;
+    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return error_errno(err, errno, "socket");
+    if (!address_is_unix(address))
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    enum status status = STATUS_OK;
+    if (connect(fd, address_sockaddr(address), address->length) != 0) {
+        if (errno == EINPROGRESS)
+            status = finish_connect(fd, until_ns, err);
+        else
+            status = error_errno(err, errno, "connect");
+    }
+    if (status) {
+        close(fd);
+        return status;
+    }
+    *out = fd;
+    return STATUS_OK;
+}
+
+static enum status open_client(const char *text, const struct inferd_options *options,
+                               struct inferd_client **out, struct error *err)
+{
+    struct address address;
+    enum status status = address_parse(text, &address, err);
+    if (status)
+        return status;
+    struct inferd_client *c = calloc(1, sizeof(*c));
+    if (!c)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a connection");
+    c->fd = -1;
+    c->options = options_fill(options);
+    inbox_init(&c->inbox, c->options.max_response);
+    status = flight_init(&c->flight, c->options.max_in_flight, err);
+    if (!status) {
+        uint64_t until = clock_now_ns() + c->options.connect_timeout_ms * NS_PER_MS;
+        status = connect_to(&address, until, &c->fd, err);
+        if (status)
+            error_prefix(err, "%.150s", text);
+    }
+    if (status) {
+        inferd_client_close(c);
+        return status;
+    }
+    *out = c;
+    return STATUS_OK;
+}
+
+enum inferd_status inferd_client_open(const char *address, const struct inferd_options *options,
+                                      struct inferd_client **out, struct inferd_error *user_err)
+{
+    struct error err;
+    return open_client(address, options, out, &err) ? error_to_user(&err, user_err) : INFERD_OK;
+}
+
+void inferd_client_close(struct inferd_client *client)
+{
+    struct stashed *s, *next;
+    if (!client)
+        return;
+    if (client->fd >= 0)
+        close(client->fd);
+    DL_FOREACH_SAFE(client->stash, s, next)
+    free(s);
+    free(client->shown);
+    flight_deinit(&client->flight);
+    inbox_deinit(&client->inbox);
+    reply_deinit(&client->reply);
+    free(client);
+}
+
+uint32_t inferd_client_in_flight(const struct inferd_client *client)
+{
+    return client->flight.n;
+}
+
+/* ---- bytes ---- */
+
+/* Reads once what is there; `*got` (may be NULL): something was. The connection fails if it ended.
+ */
+static enum status read_some(struct inferd_client *c, bool *got)
+{
+    struct error err;
+    void *at;
+    size_t room;
+    if (got)
+        *got = false;
+    if (inbox_room(&c->inbox, &at, &room, &err))
+        return fail(c, &err);
+    ssize_t n = read(c->fd, at, room);
+    if (n > 0) {
+        inbox_filled(&c->inbox, (size_t)n);
+        if (got)
+            *got = true;
+        return STATUS_OK;
+    }
+    if (n == 0)
+        return fail_set(c, STATUS_UNAVAILABLE, "the server closed the connection");
+    if (errno == EAGAIN || errno == EINTR)
+        return STATUS_OK;
+    error_errno(&err, errno, "the connection was lost");
+    err.status = STATUS_UNAVAILABLE;
+    return fail(c, &err);
+}
+
+static void advance(struct iovec **iov, uint32_t *n, size_t sent)
+{
+    while (*n > 0 && sent >= (*iov)->iov_len) {
+        sent -= (*iov)->iov_len;
+        (*iov)++;
+        (*n)--;
+    }
+    if (*n > 0) {
+        (*iov)->iov_base = (char *)(*iov)->iov_base + sent;
+        (*iov)->iov_len -= sent;
+    }
+}
+
+/* Waits until something more can be written, and reads what comes before that. */
+static enum status wait_to_write(struct inferd_client *c, uint64_t until_ns)
+{
+    struct error err;
+    /* Once that much is unread, reading more would only hide that nobody receives. */
+    bool full = c->inbox.end - c->inbox.begin > c->options.max_response;
+    short events = POLLOUT | (full ? 0 : POLLIN);
+    if (wait_for(c->fd, &events, until_ns, &err)) {
+        error_prefix(&err, "the server takes no more bytes");
+        return fail(c, &err); /* half a frame is out: nothing can follow it */
+    }
+    return events & POLLIN ? read_some(c, NULL) : STATUS_OK;
+}
+
+/* The server may have answered before it closed: that is read first. */
+static enum status write_failed(struct inferd_client *c, int errnum)
+{
+    struct error err;
+    bool got = true;
+    while (got && read_some(c, &got) == STATUS_OK)
+        continue;
+    error_errno(&err, errnum, "the connection was lost");
+    err.status = STATUS_UNAVAILABLE;
+    return fail(c, &err);
+}
+
+/* Writes the encoder's frame. */
+static enum status write_all(struct inferd_client *c, uint64_t until_ns)
+{
+    struct iovec *iov = c->encoder.iov;
+    uint32_t n = c->encoder.n_iov;
+    while (n > 0) {
+        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
+        ssize_t sent = sendmsg(c->fd, &msg, MSG_NOSIGNAL);
+        if (sent >= 0) {
+            advance(&iov, &n, (size_t)sent);
+        } else if (errno == EAGAIN) {
+            enum status status = wait_to_write(c, until_ns);
+            if (status)
+                return status;
+        } else if (errno != EINTR) {
+            return write_failed(c, errno);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- receiving ---- */
+
+/* The server's reason is a better one than that the connection ended. */
+static enum status told(struct inferd_client *c, const struct inferd_response *r)
+{
+    fail_set(c, STATUS_UNAVAILABLE, "");
+    return error_set(&c->failure, r->status ? (enum status)r->status : STATUS_INTERNAL, "%s",
+                     r->message);
+}
+
+/*
+ * Takes the next message of the stream that answers something in flight into the reply; `*slot` is
+ * NULL if none is complete. The slot is not given back yet: a `call` may put the answer aside.
+ */
+static enum status next_answer(struct inferd_client *c, const void **message, size_t *size,
+                               struct flight_slot **slot)
+{
+    struct error err;
+    *slot = NULL;
+    while (!*slot) {
+        if (inbox_next(&c->inbox, message, size, &err))
+            return fail(c, &err);
+        if (!*message)
+            return STATUS_OK;
+        if (reply_decode(&c->reply, *message, *size, &err)) {
+            error_prefix(&err, "unreadable response");
+            err.status = STATUS_INTERNAL;
+            return fail(c, &err);
+        }
+        const struct inferd_response *r = &c->reply.response;
+        if (r->id == 0) /* about the connection, which the server closes now */
+            return told(c, r);
+        *slot = flight_find(&c->flight, r->id); /* else too late, or to a cancel */
+    }
+    return STATUS_OK;
+}
+
+static enum status put_aside(struct inferd_client *c, const void *message, size_t size)
+{
+    struct stashed *s = NULL;
+    if (size <= c->options.max_response - c->stash_size)
+        s = malloc(sizeof(*s) + size);
+    if (!s)
+        return fail_set(c, STATUS_RESOURCE_EXHAUSTED, "too many answers were not received");
+    s->size = size;
+    memcpy(s->message, message, size);
+    DL_APPEND(c->stash, s);
+    c->stash_size += size;
+    return STATUS_OK;
+}
+
+/* What has come, answers to others and perhaps the reason of a failure. */
+static void put_all_aside(struct inferd_client *c)
+{
+    const void *message;
+    size_t size;
+    struct flight_slot *slot;
+    while (next_answer(c, &message, &size, &slot) == STATUS_OK && slot) {
+        if (put_aside(c, message, size))
+            return;
+    }
+}
+
+static const struct inferd_response *finish(struct inferd_client *c, struct flight_slot *slot)
+{
+    if (!reply_fits(&c->reply, slot->kind))
+        reply_make(&c->reply, slot->id, slot->kind, STATUS_INTERNAL,
+                   "the server answered another question");
+    flight_give_back(&c->flight, slot);
+    return &c->reply.response;
+}
+
+static const struct inferd_response *give_up(struct inferd_client *c, struct flight_slot *slot,
+                                             enum status status, const char *reason)
+{
+    reply_make(&c->reply, slot->id, slot->kind, status, reason);
+    flight_give_back(&c->flight, slot);
+    return &c->reply.response;
+}
+
+/* The first stashed answer that is still wanted. */
+static const struct inferd_response *from_stash(struct inferd_client *c)
+{
+    struct error err;
+    while (c->stash) {
+        struct stashed *s = c->stash;
+        DL_DELETE(c->stash, s);
+        c->stash_size -= s->size;
+        free(c->shown);
+        c->shown = s;
+        enum status status = reply_decode(&c->reply, s->message, s->size, &err);
+        assert(status == STATUS_OK); /* it was decoded before it was put aside */
+        (void)status;
+        struct flight_slot *slot = flight_find(&c->flight, c->reply.response.id);
+        if (slot)
+            return finish(c, slot);
+    }
+    return NULL;
+}
+
+static enum status wait_to_read(struct inferd_client *c, uint64_t until_ns, struct error *err)
+{
+    short events = POLLIN;
+    enum status status = wait_for(c->fd, &events, until_ns, err);
+    if (status == STATUS_OK)
+        read_some(c, NULL); /* a failure shows in the next round, after what came before it */
+    return status;
+}
+
+/* ---- sending ---- */
+
+static enum status failed(const struct inferd_client *c, struct error *err)
+{
+    *err = c->failure;
+    if (err->status == STATUS_DEADLINE_EXCEEDED)
+        err->status = STATUS_UNAVAILABLE;
+    return err->status;
+}
+
+static uint64_t deadline_of(const struct inferd_client *c, uint64_t timeout_us)
+{
+    if (timeout_us == 0 || timeout_us > UINT64_MAX / NS_PER_US / 4)
+        return FLIGHT_NEVER;
+    return clock_now_ns() + timeout_us * NS_PER_US + c->options.grace_ms * NS_PER_MS;
+}
+
+static enum status send_request(struct inferd_client *c, const struct inferd_request *request,
+                                uint64_t *id, struct error *err)
+{
+    if (c->fd < 0)
+        return failed(c, err);
+    struct flight_slot *slot = flight_take(&c->flight, request->kind);
+    if (!slot)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                         "%u requests are unanswered: receive first", c->flight.n);
+    enum status status = encoder_request(&c->encoder, request, slot->id, err);
+    if (status) {
+        flight_give_back(&c->flight, slot);
+        return status;
+    }
+    slot->deadline_ns = deadline_of(c, request->timeout_us);
+    *id = slot->id;
+    if (write_all(c, slot->deadline_ns)) {
+        flight_give_back(&c->flight, slot);
+        put_all_aside(c); /* and finds what the server said about it */
+        return failed(c, err);
+    }
+    return STATUS_OK;
+}
+
+enum inferd_status inferd_client_send(struct inferd_client *client,
+                                      const struct inferd_request *request, uint64_t *id,
+                                      struct inferd_error *user_err)
+{
+    struct error err;
+    uint64_t sent = 0;
+    if (send_request(client, request, &sent, &err))
+        return error_to_user(&err, user_err);
+    *id = sent;
+    return INFERD_OK;
+}
+
+enum inferd_status inferd_client_cancel(struct inferd_client *client, uint64_t id,
+                                        struct inferd_error *user_err)
+{
+    struct error err;
+    if (!flight_find(&client->flight, id)) {
+        error_set(&err, STATUS_NOT_FOUND, "no such request is in flight");
+        return error_to_user(&err, user_err);
+    }
+    if (client->fd < 0) {
+        failed(client, &err);
+        return error_to_user(&err, user_err);
+    }
+    uint64_t until = clock_now_ns() + client->options.connect_timeout_ms * NS_PER_MS;
+    if (encoder_cancel(&client->encoder, CANCEL_ID(id), id, &err))
+        return error_to_user(&err, user_err);
+    if (write_all(client, until)) {
+        failed(client, &err);
+        return error_to_user(&err, user_err);
+    }
+    return INFERD_OK;
+}
+
+/* ---- the calls ---- */
+
+static enum status receive(struct inferd_client *c, uint64_t until_ns,
+                           const struct inferd_response **out, struct error *err)
+{
+    const void *message;
+    size_t size;
+    struct flight_slot *slot;
+    if ((*out = from_stash(c)))
+        return STATUS_OK;
+    for (;;) {
+        if (c->flight.n == 0)
+            return error_set(err, STATUS_FAILED_PRECONDITION, "no request is in flight");
+        if (next_answer(c, &message, &size, &slot) == STATUS_OK && slot) {
+            *out = finish(c, slot);
+            return STATUS_OK;
+        }
+        if (c->fd < 0) {
+            enum status status = failed(c, err);
+            *out = give_up(c, flight_any(&c->flight), status, err->text);
+            return STATUS_OK;
+        }
+        slot = flight_earliest(&c->flight);
+        if (slot && slot->deadline_ns <= clock_now_ns()) {
+            *out = give_up(c, slot, STATUS_DEADLINE_EXCEEDED, "no answer came in time");
+            return STATUS_OK;
+        }
+        uint64_t limit_ns = slot ? MIN(slot->deadline_ns, until_ns) : until_ns;
+        enum status status = wait_to_read(c, limit_ns, err);
+        if (status && (status != STATUS_DEADLINE_EXCEEDED || limit_ns == until_ns))
+            return status;
+    }
+}
+
+enum inferd_status inferd_client_receive(struct inferd_client *client, uint64_t timeout_us,
+                                         const struct inferd_response **out,
+                                         struct inferd_error *user_err)
+{
+    struct error err;
+    const struct inferd_response *response = NULL;
+    uint64_t until = timeout_us > UINT64_MAX / NS_PER_US / 4
+                         ? FLIGHT_NEVER
+                         : clock_now_ns() + timeout_us * NS_PER_US;
+    if (receive(client, until, &response, &err))
+        return error_to_user(&err, user_err);
+    *out = response;
+    return INFERD_OK;
+}
+
+/* Waits for the answer to `id` alone. */
+static enum status await(struct inferd_client *c, uint64_t id, const struct inferd_response **out,
+                         struct error *err)
+{
+    const void *message;
+    size_t size;
+    struct flight_slot *slot, *own = flight_find(&c->flight, id);
+    for (;;) {
+        while (next_answer(c, &message, &size, &slot) == STATUS_OK && slot) {
+            if (slot == own) {
+                *out = finish(c, slot);
+                return STATUS_OK;
+            }
+            if (put_aside(c, message, size))
+                break;
+        }
+        if (c->fd < 0) {
+            flight_give_back(&c->flight, own);
+            return failed(c, err);
+        }
+        if (own->deadline_ns <= clock_now_ns()) {
+            flight_give_back(&c->flight, own);
+            return error_set(err, STATUS_DEADLINE_EXCEEDED, "no answer came in time");
+        }
+        enum status status = wait_to_read(c, own->deadline_ns, err);
+        if (status && status != STATUS_DEADLINE_EXCEEDED) {
+            flight_give_back(&c->flight, own);
+            return status;
+        }
+    }
+}
+
+enum inferd_status inferd_client_call(struct inferd_client *client,
+                                      const struct inferd_request *request,
+                                      const struct inferd_response **out,
+                                      struct inferd_error *user_err)
+{
+    struct error err;
+    uint64_t id = 0;
+    const struct inferd_response *response = NULL;
+    if (send_request(client, request, &id, &err) || await(client, id, &response, &err))
+        return error_to_user(&err, user_err);
+    *out = response;
+    if (response->status == INFERD_OK)
+        return INFERD_OK;
+    error_set(&err, (enum status)response->status, "%s", response->message);
+    return error_to_user(&err, user_err);
+}

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libinferd-client: the client of the inferd inference server.
+ *
+ * This header is the manual. Compile with `pkg-config --cflags --libs inferd-client`; include as
+ * <inferd/client.h>. It needs no other header of ours; the async half needs libuv in your program.
+ *
+ * -- In short
+ * --------------------------------------------------------------------------------------
+ *
+ *     struct inferd_error err;
+ *     struct inferd_client *client;
+ *     if (inferd_client_open("127.0.0.1:8003", NULL, &client, &err))
+ *         ... err.text says why ...
+ *
+ *     struct inferd_tensor input = {.name = "image", .dtype = INFERD_FP32, .rank = 4,
+ *                                   .dim = {1, 1, 8, 8}, .data = pixels, .size = 256};
+ *     struct inferd_request request = {.model = "digits", .inputs = &input, .n_inputs = 1};
+ *     const struct inferd_response *response;
+ *     if (inferd_client_call(client, &request, &response, &err))
+ *         ... the connection failed, or the server said no ...
+ *     use(response->outputs[0].data, response->outputs[0].size);
+ *
+ *     inferd_client_close(client);
+ *
+ * -- Two interfaces over one protocol
+ * --------------------------------------------------------------
+ *
+ *   Blocking   inferd_client_*  one connection, one thread at a time. `call` sends and waits;
+ *                               `send` and `receive` pipeline: send many, receive as they come.
+ *   Async      inferd_async_*   one connection on your libuv loop; a callback for each request.
+ *
+ * Both take the same requests and give the same responses. A request names its kind: an inference
+ * (the default), or a question about the server (INFERD_MODEL_METADATA, INFERD_STATUS, ...).
+ *
+ * -- Who owns what
+ * ---------------------------------------------------------------------------------
+ *
+ *   Requests    Read during the call that takes them, but for tensors' `data`, which is sent from
+ *               where it lies: it must stay as it is until the call returns (blocking) or the
+ *               callback has run (async). Strings and arrays may go at once.
+ *   Responses   Views into the connection's receive buffer: good until the next call on that
+ *               connection (blocking), or until the callback returns (async). Copy what you keep.
+ *               `data` of outputs has no particular alignment: memcpy from it.
+ *
+ * -- Time
+ * ------------------------------------------------------------------------------------------
+ *
+ * `timeout_us` goes to the server: what it has not begun by then it answers with DEADLINE_EXCEEDED
+ * and never runs. If no answer at all has come by that time plus the option `grace_ms`, the library
+ * gives DEADLINE_EXCEEDED itself, and drops the answer should it come later. Without a timeout
+ * requests wait as long as the connection lives.
+ *
+ * -- Errors
+ * ----------------------------------------------------------------------------------------
+ *
+ * Codes are gRPC's. INFERD_UNAVAILABLE and INFERD_RESOURCE_EXHAUSTED can be tried again, after
+ * `retry_after_us` if that is not 0. If a connection is lost, requests in flight get UNAVAILABLE:
+ * they may have been executed. A connection that failed stays so; close it and open another.
+ *
+ * -- Threads
+ * ---------------------------------------------------------------------------------------
+ *
+ * A connection belongs to one thread at a time (async: the loop's). There is no global state.
+ */
+#ifndef INFERD_CLIENT_CLIENT_H
+#define INFERD_CLIENT_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define INFERD_API __attribute__((visibility("default")))
+
+/* ---- codes and types ---- */
+
+enum inferd_status {
+    INFERD_OK = 0,
+    INFERD_CANCELLED = 1,
+    INFERD_UNKNOWN = 2,
+    INFERD_INVALID_ARGUMENT = 3,
+    INFERD_DEADLINE_EXCEEDED = 4,
+    INFERD_NOT_FOUND = 5,
+    INFERD_ALREADY_EXISTS = 6,
+    INFERD_PERMISSION_DENIED = 7,
+    INFERD_RESOURCE_EXHAUSTED = 8,
+    INFERD_FAILED_PRECONDITION = 9,
+    INFERD_ABORTED = 10,
+    INFERD_OUT_OF_RANGE = 11,
+    INFERD_UNIMPLEMENTED = 12,
+    INFERD_INTERNAL = 13,
+    INFERD_UNAVAILABLE = 14,
+    INFERD_DATA_LOSS = 15,
+    INFERD_UNAUTHENTICATED = 16
+};
+
+enum inferd_dtype {
+    INFERD_NONE = 0, /* a type this library does not know */
+    INFERD_BOOL = 1, /* one byte, 0 or 1 */
+    INFERD_UINT8 = 2,
+    INFERD_UINT16 = 3,
+    INFERD_UINT32 = 4,
+    INFERD_UINT64 = 5,
+    INFERD_INT8 = 6,
+    INFERD_INT16 = 7,
+    INFERD_INT32 = 8,
+    INFERD_INT64 = 9,
+    INFERD_FP16 = 10,
+    INFERD_BF16 = 11,
+    INFERD_FP32 = 12,
+    INFERD_FP64 = 13
+};
+
+enum {
+    INFERD_MAX_RANK = 8,
+    INFERD_MAX_TENSORS = 64, /* inputs of a request, outputs of a response */
+    INFERD_ERROR_TEXT = 512
+};
+
+struct inferd_error {
+    enum inferd_status status;
+    char text[INFERD_ERROR_TEXT]; /* one line, terminated */
+};
+
+/* "INVALID_ARGUMENT"; "FP32" and 4 for INFERD_FP32. Static storage. */
+INFERD_API const char *inferd_status_name(enum inferd_status status);
+INFERD_API const char *inferd_dtype_name(enum inferd_dtype dtype);
+INFERD_API size_t inferd_dtype_size(enum inferd_dtype dtype);
+
+/* ---- requests ---- */
+
+/* Dense, row-major. The first dimension of a batched model counts instances. */
+struct inferd_tensor {
+    const char *name;
+    enum inferd_dtype dtype;
+    uint32_t rank;
+    int64_t dim[INFERD_MAX_RANK];
+    const void *data;
+    size_t size; /* bytes: those that dtype and dim need */
+};
+
+enum inferd_kind {
+    INFERD_INFER = 0,
+    INFERD_SERVER_LIVE,     /* response.yes */
+    INFERD_SERVER_READY,    /* response.yes */
+    INFERD_MODEL_READY,     /* response.yes; takes model, version */
+    INFERD_SERVER_METADATA, /* response.server */
+    INFERD_MODEL_METADATA,  /* response.metadata; takes model, version */
+    INFERD_STATISTICS,      /* response.statistics; takes model (NULL: all), version */
+    INFERD_INDEX,           /* response.index */
+    INFERD_STATUS           /* response.status_page: all that `inferctl status` shows */
+};
+
+/* Unset members are zero: initialise with designators. */
+struct inferd_request {
+    enum inferd_kind kind;
+    const char *model, *version; /* version NULL: the newest */
+    uint32_t n_inputs;
+    const struct inferd_tensor *inputs;
+    uint32_t n_outputs; /* 0: all */
+    const char *const *outputs;
+    uint64_t timeout_us; /* 0: the server's default */
+    uint32_t priority;   /* 0 (first) to 3 */
+    const char *token;
+    const char *traceparent; /* W3C Trace Context */
+};
+
+/* ---- responses ---- */
+
+/* Where an inference spent its time in the server. */
+struct inferd_timing {
+    uint64_t queue_ns, input_ns, compute_ns, output_ns;
+    uint32_t batch; /* instances in the batch it ran in */
+};
+
+struct inferd_metadata_tensor {
+    const char *name;
+    const char *datatype;    /* "FP32" */
+    enum inferd_dtype dtype; /* INFERD_NONE for another name */
+    uint32_t rank;
+    int64_t dim[INFERD_MAX_RANK]; /* -1: any; the first counts instances */
+};
+
+struct inferd_metadata {
+    const char *name, *platform;
+    uint32_t n_versions, n_inputs, n_outputs;
+    const char *const *versions;
+    const struct inferd_metadata_tensor *inputs, *outputs;
+};
+
+struct inferd_server {
+    const char *name, *version;
+    uint32_t n_extensions;
+    const char *const *extensions;
+};
+
+struct inferd_duration {
+    uint64_t count, ns;
+};
+
+struct inferd_model_statistics {
+    const char *name, *version;
+    uint64_t last_inference_ms; /* since 1970 */
+    uint64_t inferences, executions;
+    struct inferd_duration success, fail, queue, input, compute, output;
+};
+
+struct inferd_statistics {
+    uint32_t n_models;
+    const struct inferd_model_statistics *models;
+};
+
+struct inferd_index_entry {
+    const char *name, *version, *state, *reason;
+};
+
+struct inferd_index {
+    uint32_t n_models;
+    const struct inferd_index_entry *models;
+};
+
+struct inferd_status_model {
+    const char *name, *version;
+    const char *state, *reason; /* LOADING, READY, UNAVAILABLE, DRAINING; and why */
+    uint32_t max_batch, queued;
+    uint64_t max_delay_us, oldest_us; /* age of the oldest queued request */
+    uint64_t requests, failures, instances, batches;
+    uint64_t queue_ns, input_ns, compute_ns, output_ns; /* sums over answered requests */
+};
+
+struct inferd_counter {
+    const char *name;
+    uint64_t value;
+};
+
+struct inferd_status_page {
+    const char *version, *device;
+    uint64_t uptime_s;
+    bool ready;
+    uint32_t workers, workers_busy, connections;
+    uint64_t inflight_bytes, inflight_requests;
+    uint32_t n_models, n_counters;
+    const struct inferd_status_model *models;
+    const struct inferd_counter *counters;
+};
+
+struct inferd_response {
+    uint64_t id; /* what `send` gave */
+    enum inferd_kind kind;
+    enum inferd_status status;
+    const char *message;     /* the reason if status is not OK, else "" */
+    uint64_t retry_after_us; /* 0: no hint */
+
+    /* INFERD_INFER */
+    const char *model, *version;
+    uint32_t n_outputs;
+    const struct inferd_tensor *outputs;
+    struct inferd_timing timing; /* batch 0: it did not run */
+
+    /* the other kinds; NULL unless it was asked for and answered with OK */
+    bool yes;
+    const struct inferd_server *server;
+    const struct inferd_metadata *metadata;
+    const struct inferd_statistics *statistics;
+    const struct inferd_index *index;
+    const struct inferd_status_page *status_page;
+};
+
+/* ---- connections ---- */
+
+/* Zeros, or a NULL pointer to it, are the defaults. */
+struct inferd_options {
+    uint32_t connect_timeout_ms; /* 10,000 */
+    uint32_t grace_ms;           /* see Time above; 1,000 */
+    uint32_t max_in_flight;      /* unanswered requests; 1,024; at most 65,536 */
+    size_t max_response;         /* bytes of a response; 1 GiB; memory grows with what comes only */
+};
+
+/*
+ * Addresses: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock"; hosts are numeric.
+ *
+ * Out-parameters are untouched on failure; `err` may be NULL.
+ */
+
+struct inferd_client;
+
+INFERD_API enum inferd_status inferd_client_open(const char *address,
+                                                 const struct inferd_options *options,
+                                                 struct inferd_client **out,
+                                                 struct inferd_error *err);
+
+/* NULL is fine. Requests in flight go unanswered. */
+INFERD_API void inferd_client_close(struct inferd_client *client);
+
+/*
+ * Sends and waits for the answer. A server's error is returned as one, with its message in `err`;
+ * `*out` is then set too (if the server did answer), for its retry_after_us. May be mixed with send
+ * and receive: answers to earlier sends that come meanwhile are kept for `receive`.
+ */
+INFERD_API enum inferd_status inferd_client_call(struct inferd_client *client,
+                                                 const struct inferd_request *request,
+                                                 const struct inferd_response **out,
+                                                 struct inferd_error *err);
+
+/*
+ * Sends without waiting for the answer; `*id` is what its response will carry. RESOURCE_EXHAUSTED:
+ * max_in_flight are unanswered, or what the server sent meanwhile fills max_response: receive
+ * first.
+ */
+INFERD_API enum inferd_status inferd_client_send(struct inferd_client *client,
+                                                 const struct inferd_request *request, uint64_t *id,
+                                                 struct inferd_error *err);
+
+/*
+ * Waits for the next answer, of whichever request. OK means that there is one: its own status is in
+ * the response. DEADLINE_EXCEEDED: none came in `timeout_us` (0: only looks; UINT64_MAX: waits).
+ * FAILED_PRECONDITION: nothing is in flight. A request that has outlived its time gets a response
+ * with that status here.
+ */
+INFERD_API enum inferd_status inferd_client_receive(struct inferd_client *client,
+                                                    uint64_t timeout_us,
+                                                    const struct inferd_response **out,
+                                                    struct inferd_error *err);
+
+/* Asks the server not to run it. It still gets its one answer: CANCELLED, or its result if it was
+ * too late. NOT_FOUND: no such request is in flight. */
+INFERD_API enum inferd_status inferd_client_cancel(struct inferd_client *client, uint64_t id,
+                                                   struct inferd_error *err);
+
+/* Unanswered requests. */
+INFERD_API uint32_t inferd_client_in_flight(const struct inferd_client *client);
+
+/* ---- asynchronous, on libuv ---- */
+
+struct uv_loop_s; /* uv_loop_t */
+struct inferd_async;
+
+/* The one answer to a request; also given when it timed out (DEADLINE_EXCEEDED), the connection was
+ * lost (UNAVAILABLE) or closed (CANCELLED). Any function may be called from it. */
+typedef void (*inferd_answer)(void *user, const struct inferd_response *response);
+
+/* Once with OK when connected; once with another status when the connection could not be made or
+ * was lost, after the answers to what was in flight. */
+typedef void (*inferd_state)(void *user, enum inferd_status status, const char *reason);
+
+typedef void (*inferd_closed)(void *user);
+
+/* Starts to connect; requests may be sent at once and go out when it is done. `state` may be NULL.
+ */
+INFERD_API enum inferd_status inferd_async_open(struct uv_loop_s *loop, const char *address,
+                                                const struct inferd_options *options,
+                                                inferd_state state, void *user,
+                                                struct inferd_async **out,
+                                                struct inferd_error *err);
+
+/* Answers what is in flight with CANCELLED, then frees everything in the loop's next rounds and
+ * calls `closed` (may be NULL) with `user`. Run the loop until then. */
+INFERD_API void inferd_async_close(struct inferd_async *async, inferd_closed closed, void *user);
+
+/*
+ * Sends; `answer` is called exactly once if and only if this returns OK, and never from within it.
+ * What is sent in one round of the loop goes out in one system call before the loop waits again.
+ * `id` may be NULL. RESOURCE_EXHAUSTED: max_in_flight are unanswered. UNAVAILABLE: not connected
+ * any more.
+ */
+INFERD_API enum inferd_status inferd_async_send(struct inferd_async *async,
+                                                const struct inferd_request *request,
+                                                inferd_answer answer, void *user, uint64_t *id,
+                                                struct inferd_error *err);
+
+INFERD_API enum inferd_status inferd_async_cancel(struct inferd_async *async, uint64_t id,
+                                                  struct inferd_error *err);
+
+INFERD_API uint32_t inferd_async_in_flight(const struct inferd_async *async);
+
+/* ---- prepared requests ---- */
+
+/*
+ * A request that is sent many times, encoded once: its shape stays, the bytes at its tensors'
+ * `data` are read again at each send. Sending one costs about a copy. Of no connection in
+ * particular.
+ */
+struct inferd_prepared;
+
+INFERD_API enum inferd_status inferd_prepared_new(const struct inferd_request *request,
+                                                  struct inferd_prepared **out,
+                                                  struct inferd_error *err);
+INFERD_API void inferd_prepared_free(struct inferd_prepared *prepared);
+
+INFERD_API enum inferd_status inferd_async_send_prepared(struct inferd_async *async,
+                                                         const struct inferd_prepared *prepared,
+                                                         inferd_answer answer, void *user,
+                                                         uint64_t *id, struct inferd_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

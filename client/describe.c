@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Server, metadata, statistics, index and status; see describe.h. The public structs are nearly
+ * those of proto/body.h, but they are an installed interface and those are not: so they are copied,
+ * member by member, which happens rarely and costs little. The texts are shared.
+ */
+#include "client/describe.h"
+
+#include <string.h>
+
+#include "proto/body.h"
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "the server's description is too large");
+}
+
+static enum status describe_server(struct reply *reply, struct error *err)
+{
+    struct body_server_metadata b;
+    enum status status = body_server_metadata_decode(reply->wire.body, reply->arena, &b, err);
+    if (status)
+        return status;
+    reply->body.server = (struct inferd_server){.name = b.name,
+                                                .version = b.version,
+                                                .n_extensions = b.n_extensions,
+                                                .extensions = b.extensions};
+    reply->response.server = &reply->body.server;
+    return STATUS_OK;
+}
+
+static struct inferd_metadata_tensor *tensors(struct arena *arena, const struct body_tensor *from,
+                                              uint32_t n)
+{
+    struct inferd_metadata_tensor *to = arena_array(arena, n, sizeof(*to));
+    for (uint32_t i = 0; to && i < n; i++) {
+        const char *datatype = from[i].datatype;
+        to[i] = (struct inferd_metadata_tensor){
+            .name = from[i].name,
+            .datatype = datatype,
+            .dtype = (enum inferd_dtype)dtype_parse(datatype, strlen(datatype)),
+            .rank = from[i].shape.rank};
+        memcpy(to[i].dim, from[i].shape.dim, sizeof(to[i].dim));
+    }
+    return to;
+}
+
+static enum status describe_metadata(struct reply *reply, struct error *err)
+{
+    struct body_model_metadata b;
+    enum status status = body_model_metadata_decode(reply->wire.body, reply->arena, &b, err);
+    if (status)
+        return status;
+    struct inferd_metadata m = {.name = b.name,
+                                .platform = b.platform,
+                                .n_versions = b.n_versions,
+                                .n_inputs = b.n_inputs,
+                                .n_outputs = b.n_outputs,
+                                .versions = b.versions,
+                                .inputs = tensors(reply->arena, b.inputs, b.n_inputs),
+                                .outputs = tensors(reply->arena, b.outputs, b.n_outputs)};
+    if (!m.inputs || !m.outputs)
+        return no_memory(err);
+    reply->body.metadata = m;
+    reply->response.metadata = &reply->body.metadata;
+    return STATUS_OK;
+}
+
+static struct inferd_duration duration(struct body_duration from)
+{
+    return (struct inferd_duration){from.count, from.ns};
+}
+
+static enum status describe_statistics(struct reply *reply, struct error *err)
+{
+    struct body_statistics b;
+    enum status status = body_statistics_decode(reply->wire.body, reply->arena, &b, err);
+    if (status)
+        return status;
+    struct inferd_model_statistics *to = arena_array(reply->arena, b.n_models, sizeof(*to));
+    if (!to)
+        return no_memory(err);
+    for (uint32_t i = 0; i < b.n_models; i++) {
+        const struct body_model_statistics *from = &b.models[i];
+        to[i] = (struct inferd_model_statistics){.name = from->name,
+                                                 .version = from->version,
+                                                 .last_inference_ms = from->last_inference,
+                                                 .inferences = from->inference_count,
+                                                 .executions = from->execution_count,
+                                                 .success = duration(from->success),
+                                                 .fail = duration(from->fail),
+                                                 .queue = duration(from->queue),
+                                                 .input = duration(from->compute_input),
+                                                 .compute = duration(from->compute_infer),
+                                                 .output = duration(from->compute_output)};
+    }
+    reply->body.statistics = (struct inferd_statistics){b.n_models, to};
+    reply->response.statistics = &reply->body.statistics;
+    return STATUS_OK;
+}
+
+static enum status describe_index(struct reply *reply, struct error *err)
+{
+    struct body_index b;
+    enum status status = body_index_decode(reply->wire.body, reply->arena, &b, err);
+    if (status)
+        return status;
+    struct inferd_index_entry *to = arena_array(reply->arena, b.n_models, sizeof(*to));
+    if (!to)
+        return no_memory(err);
+    for (uint32_t i = 0; i < b.n_models; i++)
+        to[i] = (struct inferd_index_entry){b.models[i].name, b.models[i].version,
+                                            b.models[i].state, b.models[i].reason};
+    reply->body.index = (struct inferd_index){b.n_models, to};
+    reply->response.index = &reply->body.index;
+    return STATUS_OK;
+}
+
+static struct inferd_status_model status_model(const struct body_status_model *from)
+{
+    return (struct inferd_status_model){.name = from->name,
+                                        .version = from->version,
+                                        .state = from->state,
+                                        .reason = from->reason,
+                                        .max_batch = from->max_batch,
+                                        .queued = from->queued,
+                                        .max_delay_us = from->max_delay_us,
+                                        .oldest_us = from->oldest_us,
+                                        .requests = from->requests,
+                                        .failures = from->failures,
+                                        .instances = from->instances,
+                                        .batches = from->batches,
+                                        .queue_ns = from->queue_ns,
+                                        .input_ns = from->input_ns,
+                                        .compute_ns = from->compute_ns,
+                                        .output_ns = from->output_ns};
+}
+
+static enum status describe_status(struct reply *reply, struct error *err)
+{
+    struct body_server_status b;
+    enum status status = body_server_status_decode(reply->wire.body, reply->arena, &b, err);
+    if (status)
+        return status;
+    struct inferd_status_model *models = arena_array(reply->arena, b.n_models, sizeof(*models));
+    struct inferd_counter *counters = arena_array(reply->arena, b.n_counters, sizeof(*counters));
+    if (!models || !counters)
+        return no_memory(err);
+    for (uint32_t i = 0; i < b.n_models; i++)
+        models[i] = status_model(&b.models[i]);
+    for (uint32_t i = 0; i < b.n_counters; i++)
+        counters[i] = (struct inferd_counter){b.counters[i].name, b.counters[i].value};
+    reply->body.status_page = (struct inferd_status_page){.version = b.version,
+                                                          .device = b.device,
+                                                          .uptime_s = b.uptime_s,
+                                                          .ready = b.ready,
+                                                          .workers = b.workers,
+                                                          .workers_busy = b.workers_busy,
+                                                          .connections = b.connections,
+                                                          .inflight_bytes = b.inflight_bytes,
+                                                          .inflight_requests = b.inflight_requests,
+                                                          .n_models = b.n_models,
+                                                          .n_counters = b.n_counters,
+                                                          .models = models,
+                                                          .counters = counters};
+    reply->response.status_page = &reply->body.status_page;
+    return STATUS_OK;
+}
+
+enum status describe(struct reply *reply, struct error *err)
+{
+    static const struct {
+        enum request_kind kind;
+        enum status (*decode)(struct reply *reply, struct error *err);
+    } table[] = {
+        {REQUEST_SERVER_METADATA, describe_server}, {REQUEST_MODEL_METADATA, describe_metadata},
+        {REQUEST_STATISTICS, describe_statistics},  {REQUEST_REPOSITORY_INDEX, describe_index},
+        {REQUEST_SERVER_STATUS, describe_status},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        if (table[i].kind == reply->wire.kind)
+            return table[i].decode(reply, err);
+    }
+    return STATUS_OK;
+}
