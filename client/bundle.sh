@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes one static library of several and hides all but the public names, as client.map does for the
-# shared one: an archive that is only put together would give its users our error_set() and the like.
+# Makes one static library of several and hides all but the public names, as client.map does for
+# the shared one: an archive that is only put together would give its users our error_set().
 #
 #   bundle.sh OUTPUT.a ARCHIVE...
 set -eu

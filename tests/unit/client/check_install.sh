@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the client library into a folder of its own and builds the examples against that alone, by
-# pkg-config, shared and static; then checks that nothing but the public names is exported.
+# Installs the client library into a folder of its own and builds an example against that alone,
+# by pkg-config, shared and static; then checks that nothing but the public names is exported.
 #
 #   check_install.sh SOURCE_ROOT BUILD_ROOT FAKE_SERVER CC [CFLAGS...]
 set -eu
@@ -28,7 +28,8 @@ ln -sf "$(basename "$so")" "$lib/libinferd-client.so.0"
 ln -sf libinferd-client.so.0 "$lib/libinferd-client.so"
 export PKG_CONFIG_PATH="${pc%/*}" PKG_CONFIG_SYSROOT_DIR="$dir"
 flags=$(pkg-config --cflags --libs inferd-client)
-static=$(pkg-config --cflags --libs --static inferd-client | sed 's/-linferd-client/-l:libinferd-client.a/')
+static=$(pkg-config --cflags --libs --static inferd-client |
+    sed 's/-linferd-client/-l:libinferd-client.a/')
 
 "$@" "$source/client/examples/blocking.c" -o "$dir/shared" $flags "-Wl,-rpath,$lib"
 "$@" "$source/client/examples/blocking.c" -o "$dir/static" $static

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See fake_server.h. Simple rather than fast: blocking sockets, a thread for each connection. */
-#include "fake_server.h"
+#include "tests/unit/client/fake_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -22,8 +22,8 @@
  *
  * Questions about the server are answered with fixed bodies (see fake_server.c).
  */
-#ifndef INFERD_TESTS_FAKE_SERVER_H
-#define INFERD_TESTS_FAKE_SERVER_H
+#ifndef INFERD_TESTS_UNIT_CLIENT_FAKE_SERVER_H
+#define INFERD_TESTS_UNIT_CLIENT_FAKE_SERVER_H
 
 #include <stdbool.h>
 #include <stdint.h>

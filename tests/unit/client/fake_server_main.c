@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fake_server.h"
+#include "tests/unit/client/fake_server.h"
 
 int main(int argc, char **argv)
 {

@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 #include "client/client.h"
-#include "fake_server.h"
+#include "tests/unit/client/fake_server.h"
 
 struct fixture {
     struct fake_server *server;

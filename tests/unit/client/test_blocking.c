@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "client/client.h"
-#include "fake_server.h"
+#include "tests/unit/client/fake_server.h"
 
 struct fixture {
     struct fake_server *server;
