@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reference of every op: plain C over dense row-major tensors, one file a family.
+ *
+ * These functions are what every other implementation is judged by, so they are written to be read
+ * and to be right: floats are computed in double and rounded once when they are stored (fp16 and
+ * bf16 too), integers in int64 wrapping around, NaN and infinity go where numpy and ONNX say.
+ * They are also the fallback for whatever a faster library does not do, so loops run in a sane
+ * order; nothing here allocates, starts threads or keeps state.
+ *
+ * Callers pass types and shapes that fit together as engine/ir/op.h demands; that is asserted at
+ * most. What tensors hold is never trusted: functions that read indices return a status.
+ * Data may be unaligned. Outputs must not overlap inputs, except where a function says so.
+ */
+#ifndef INFERD_KERNELS_CPU_REF_H
+#define INFERD_KERNELS_CPU_REF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/shape.h"
+
+/* --- elementwise --- */
+
+/* Numbered as the engine's IR (asserted where they meet). */
+enum ref_unary {
+    REF_IDENTITY,
+    REF_RELU,
+    REF_LEAKY_RELU,
+    REF_ELU,
+    REF_SELU,
+    REF_CELU,
+    REF_SIGMOID,
+    REF_HARD_SIGMOID,
+    REF_HARD_SWISH,
+    REF_SWISH,
+    REF_TANH,
+    REF_SOFTPLUS,
+    REF_SOFTSIGN,
+    REF_THRESHOLDED_RELU,
+    REF_GELU,
+    REF_GELU_TANH,
+    REF_MISH,
+    REF_CLIP,
+    REF_LINEAR,
+    REF_ABS,
+    REF_NEG,
+    REF_EXP,
+    REF_LOG,
+    REF_SQRT,
+    REF_RECIPROCAL,
+    REF_ERF,
+    REF_FLOOR,
+    REF_CEIL,
+    REF_ROUND,
+    REF_SIGN,
+    REF_NOT,
+    REF_SIN,
+    REF_COS,
+    REF_TAN,
+    REF_ASIN,
+    REF_ACOS,
+    REF_ATAN,
+    REF_SINH,
+    REF_COSH,
+    REF_ASINH,
+    REF_ACOSH,
+    REF_ATANH,
+    REF_IS_NAN,
+    REF_IS_INF,
+    REF_SHRINK,
+    REF_BITWISE_NOT,
+    REF_UNARY_COUNT
+};
+
+enum ref_binary {
+    REF_ADD,
+    REF_SUB,
+    REF_MUL,
+    REF_DIV,
+    REF_MAX,
+    REF_MIN,
+    REF_POW,
+    REF_PRELU,
+    REF_MOD,
+    REF_EQUAL,
+    REF_LESS,
+    REF_LESS_EQUAL,
+    REF_GREATER,
+    REF_GREATER_EQUAL,
+    REF_AND,
+    REF_OR,
+    REF_XOR,
+    REF_SHIFT_LEFT,
+    REF_SHIFT_RIGHT,
+    REF_BITWISE_AND,
+    REF_BITWISE_OR,
+    REF_BITWISE_XOR,
+    REF_BINARY_COUNT
+};
+
+/* y = func(x; alpha, beta, gamma), the constants as in the IR. x and y may be the same memory if
+ * their types have the same size. */
+void ref_unary(enum ref_unary func, double alpha, double beta, double gamma,
+               const struct tensor_view *x, const struct tensor_view *y);
+
+/* y = func(a, b), a and b broadcast to y's shape. a or b may be y's memory if it has y's type and
+ * shape. Integer division truncates and gives 0 for x/0; REF_MOD has the divisor's sign, or with
+ * `truncate` the dividend's; shifts by the width or more give 0. */
+void ref_binary(enum ref_binary func, bool truncate, const struct tensor_view *a,
+                const struct tensor_view *b, const struct tensor_view *y);
+
+/* y = cond ? a : b, all broadcast to y's shape. */
+void ref_select(const struct tensor_view *cond, const struct tensor_view *a,
+                const struct tensor_view *b, const struct tensor_view *y);
+
+/* Number conversion as numpy's astype does it on x86: float to integer truncates, what is out of
+ * range gives the smallest int32/int64 and is then cut to the width; integers wrap around. */
+void ref_cast(const struct tensor_view *x, const struct tensor_view *y);
+
+/* --- shape: bytes are moved, types do not matter --- */
+
+void ref_copy(const struct tensor_view *x, const struct tensor_view *y); /* RESHAPE */
+void ref_transpose(const int64_t *perm, const struct tensor_view *x, const struct tensor_view *y);
+void ref_concat(uint32_t axis, uint32_t n, const struct tensor_view *x,
+                const struct tensor_view *y);
+void ref_slice(const int64_t *starts, const int64_t *steps, const struct tensor_view *x,
+               const struct tensor_view *y);
+void ref_expand(const struct tensor_view *x, const struct tensor_view *y);
+void ref_tile(const struct tensor_view *x, const struct tensor_view *y);
+/* Keeps the diagonal `k` and what is above (upper) or below it; zeroes the rest. */
+void ref_trilu(bool upper, int64_t k, const struct tensor_view *x, const struct tensor_view *y);
+
+enum ref_pad { REF_PAD_CONSTANT, REF_PAD_REFLECT, REF_PAD_EDGE, REF_PAD_WRAP };
+/* `pads`: begins, then ends; negative ones crop. */
+void ref_pad(enum ref_pad mode, const int64_t *pads, double value, const struct tensor_view *x,
+             const struct tensor_view *y);
+
+/* How a tensor lies in memory; numbered as the engine's IR. Blocks of channels (dim 1) of 8 or 16
+ * innermost, the last one padded with zeros. */
+enum ref_layout { REF_PLAIN, REF_CHANNELS_LAST, REF_BLOCKED_8, REF_BLOCKED_16 };
+/* x and y have the same logical shape and type. */
+void ref_reformat(enum ref_layout from, enum ref_layout to, const struct tensor_view *x,
+                  const struct tensor_view *y);
+
+/* --- indices: INVALID_ARGUMENT if one is out of range; y is then partly written --- */
+
+enum ref_scatter {
+    REF_SCATTER_SET,
+    REF_SCATTER_ADD,
+    REF_SCATTER_MUL,
+    REF_SCATTER_MAX,
+    REF_SCATTER_MIN
+};
+
+enum status ref_gather(uint32_t axis, const struct tensor_view *x,
+                       const struct tensor_view *indices, const struct tensor_view *y,
+                       struct error *err);
+enum status ref_gather_elements(uint32_t axis, const struct tensor_view *x,
+                                const struct tensor_view *indices, const struct tensor_view *y,
+                                struct error *err);
+enum status ref_gather_nd(uint32_t batch_dims, const struct tensor_view *x,
+                          const struct tensor_view *indices, const struct tensor_view *y,
+                          struct error *err);
+enum status ref_scatter_elements(uint32_t axis, enum ref_scatter func, const struct tensor_view *x,
+                                 const struct tensor_view *indices,
+                                 const struct tensor_view *updates, const struct tensor_view *y,
+                                 struct error *err);
+enum status ref_scatter_nd(enum ref_scatter func, const struct tensor_view *x,
+                           const struct tensor_view *indices, const struct tensor_view *updates,
+                           const struct tensor_view *y, struct error *err);
+/* `values`: off, on. An index outside [-depth, depth) gives a row of `off` and is no error. */
+void ref_one_hot(uint32_t axis, const struct tensor_view *indices, const struct tensor_view *values,
+                 const struct tensor_view *y);
+
+/* --- reductions --- */
+
+enum ref_reduce {
+    REF_REDUCE_SUM,
+    REF_REDUCE_MEAN,
+    REF_REDUCE_MAX,
+    REF_REDUCE_MIN,
+    REF_REDUCE_PROD,
+    REF_REDUCE_L1,
+    REF_REDUCE_L2,
+    REF_REDUCE_SUM_SQUARE,
+    REF_REDUCE_LOG_SUM,
+    REF_REDUCE_LOG_SUM_EXP,
+    REF_REDUCE_COUNT
+};
+
+/* `axes`: `n_axes` of them; y has x's elements without those dims (or with 1 in their place). */
+void ref_reduce(enum ref_reduce func, const int64_t *axes, uint32_t n_axes,
+                const struct tensor_view *x, const struct tensor_view *y);
+/* y is int64. A NaN wins, as in numpy. */
+void ref_arg_reduce(bool min, bool select_last, uint32_t axis, const struct tensor_view *x,
+                    const struct tensor_view *y);
+void ref_cumsum(uint32_t axis, bool exclusive, bool reverse, const struct tensor_view *x,
+                const struct tensor_view *y);
+/* Ties go to the lower index; NaN counts as the largest. `indices` is int64. `scratch` has
+ * ref_topk_scratch(dim[axis]) bytes, aligned to 8. */
+size_t ref_topk_scratch(int64_t dim);
+void ref_topk(uint32_t axis, bool largest, const struct tensor_view *x,
+              const struct tensor_view *values, const struct tensor_view *indices, void *scratch);
+
+/* --- normalisation --- */
+
+void ref_softmax(uint32_t axis, bool log_of, const struct tensor_view *x,
+                 const struct tensor_view *y);
+void ref_batch_norm(double epsilon, const struct tensor_view *x, const struct tensor_view *scale,
+                    const struct tensor_view *bias, const struct tensor_view *mean,
+                    const struct tensor_view *var, const struct tensor_view *y);
+/* Over dims axis..rank-1, to which scale and bias (may be NULL) broadcast. */
+void ref_layer_norm(uint32_t axis, double epsilon, const struct tensor_view *x,
+                    const struct tensor_view *scale, const struct tensor_view *bias,
+                    const struct tensor_view *y);
+/* groups 0: every channel is one. */
+void ref_instance_norm(int64_t groups, double epsilon, const struct tensor_view *x,
+                       const struct tensor_view *scale, const struct tensor_view *bias,
+                       const struct tensor_view *y);
+void ref_lrn(int64_t size, double alpha, double beta, double bias, const struct tensor_view *x,
+             const struct tensor_view *y);
+
+/* --- convolution, matrix product, pooling, resize --- */
+
+/* A sliding window over the spatial dims, those from 2 on. */
+struct ref_window {
+    uint32_t rank; /* spatial dims, 1..6 */
+    int64_t kernel[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK], dilations[SHAPE_MAX_RANK];
+    int64_t pads[SHAPE_MAX_RANK]; /* begins; what lies beyond follows from the output's shape */
+};
+
+/* x[N,C,s..], w[M,C/group,k..], b[M] or NULL, y[N,M,o..]. Floats. */
+void ref_conv(const struct ref_window *win, int64_t group, const struct tensor_view *x,
+              const struct tensor_view *w, const struct tensor_view *b,
+              const struct tensor_view *y);
+/* x[N,C,s..], w[C,M/group,k..], b[M] or NULL, y[N,M,o..]. Floats. */
+void ref_deconv(const struct ref_window *win, int64_t group, const struct tensor_view *x,
+                const struct tensor_view *w, const struct tensor_view *b,
+                const struct tensor_view *y);
+
+/* y[..,M,N] = alpha a b + bias[N] (or NULL); the flags say that the last two dims are swapped. */
+void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_view *a,
+                const struct tensor_view *b, const struct tensor_view *bias,
+                const struct tensor_view *y);
+
+enum ref_pool { REF_POOL_MAX, REF_POOL_AVERAGE, REF_POOL_LP };
+struct ref_pooling {
+    enum ref_pool func;
+    struct ref_window win;
+    int64_t ends[SHAPE_MAX_RANK]; /* pads behind; counted where padding is */
+    bool count_include_pad;
+    double p;
+};
+/* `indices` (max only; int64 positions in the whole of x) may be NULL. */
+void ref_pool(const struct ref_pooling *pool, const struct tensor_view *x,
+              const struct tensor_view *y, const struct tensor_view *indices);
+
+enum ref_resize_mode { REF_RESIZE_NEAREST, REF_RESIZE_LINEAR, REF_RESIZE_CUBIC };
+enum ref_coord {
+    REF_COORD_HALF_PIXEL,
+    REF_COORD_PYTORCH_HALF_PIXEL,
+    REF_COORD_ALIGN_CORNERS,
+    REF_COORD_ASYMMETRIC,
+    REF_COORD_TF_CROP
+};
+enum ref_nearest {
+    REF_NEAREST_PREFER_FLOOR,
+    REF_NEAREST_PREFER_CEIL,
+    REF_NEAREST_FLOOR,
+    REF_NEAREST_CEIL
+};
+struct ref_resize {
+    enum ref_resize_mode mode;
+    enum ref_coord coord;
+    enum ref_nearest nearest;
+    bool exclude_outside;
+    double cubic_a;
+    double value; /* outside of the crop */
+    double scales[SHAPE_MAX_RANK];
+    double roi_start[SHAPE_MAX_RANK], roi_end[SHAPE_MAX_RANK]; /* REF_COORD_TF_CROP only */
+};
+void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
+                const struct tensor_view *y);
+
+#endif
