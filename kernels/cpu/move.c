@@ -54,7 +54,7 @@ void ref_slice(const int64_t *starts, const int64_t *steps, const struct tensor_
     shape_strides(&x->shape, from);
     for (uint32_t d = 0; d < x->shape.rank; d++) {
         first += starts[d] * from[d];
-        strides[1][d] = from[d] * steps[d];
+        strides[1][d] = y->shape.dim[d] > 1 ? from[d] * steps[d] : 0; /* or a huge step */
     }
     struct ref_walk walk;
     ref_walk_copy(&walk, &y->shape, strides, size, y->data,

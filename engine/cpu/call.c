@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a node's attributes to the parameters of a reference kernel: one short function an op, and
+ * the table of them. Attributes are read on every call; that is nothing beside the kernels.
+ */
+#include "engine/cpu/call.h"
+
+#include <math.h>
+
+#include "base/compiler.h"
+#include "kernels/cpu/ref.h"
+
+/* The kernels know nothing of the IR but number their functions alike. */
+#define SAME(ir, ref) _Static_assert((int)(ir) == (int)(ref), #ir)
+SAME(IR_UNARY_RELU, REF_RELU);
+SAME(IR_UNARY_SWISH, REF_SWISH);
+SAME(IR_UNARY_GELU, REF_GELU);
+SAME(IR_UNARY_LINEAR, REF_LINEAR);
+SAME(IR_UNARY_ERF, REF_ERF);
+SAME(IR_UNARY_NOT, REF_NOT);
+SAME(IR_UNARY_ATANH, REF_ATANH);
+SAME(IR_UNARY_BITWISE_NOT, REF_BITWISE_NOT);
+SAME(IR_UNARY_COUNT_, REF_UNARY_COUNT);
+SAME(IR_BINARY_POW, REF_POW);
+SAME(IR_BINARY_EQUAL, REF_EQUAL);
+SAME(IR_BINARY_XOR, REF_XOR);
+SAME(IR_BINARY_BITWISE_XOR, REF_BITWISE_XOR);
+SAME(IR_BINARY_COUNT_, REF_BINARY_COUNT);
+SAME(IR_REDUCE_PROD, REF_REDUCE_PROD);
+SAME(IR_REDUCE_LOG_SUM_EXP, REF_REDUCE_LOG_SUM_EXP);
+SAME(IR_POOL_MAX, REF_POOL_MAX);
+SAME(IR_POOL_LP, REF_POOL_LP);
+SAME(IR_PAD_WRAP, REF_PAD_WRAP);
+SAME(IR_RESIZE_CUBIC, REF_RESIZE_CUBIC);
+SAME(IR_COORD_TF_CROP, REF_COORD_TF_CROP);
+SAME(IR_NEAREST_CEIL, REF_NEAREST_CEIL);
+SAME(IR_LAYOUT_PLAIN, REF_PLAIN);
+SAME(IR_LAYOUT_CHANNELS_LAST, REF_CHANNELS_LAST);
+SAME(IR_LAYOUT_BLOCKED_8, REF_BLOCKED_8);
+SAME(IR_LAYOUT_BLOCKED_16, REF_BLOCKED_16);
+
+typedef enum status (*run)(const struct call *c);
+
+static int64_t int_of(const struct call *c, enum ir_attr_key key, int64_t fallback)
+{
+    return ir_attr_int(c->node, key, fallback);
+}
+
+static double float_of(const struct call *c, enum ir_attr_key key, double fallback)
+{
+    return (double)ir_attr_float(c->node, key, (float)fallback);
+}
+
+static uint32_t axis_of(const struct call *c)
+{
+    return (uint32_t)int_of(c, IR_ATTR_AXIS, 0);
+}
+
+static const int64_t *ints_of(const struct call *c, enum ir_attr_key key)
+{
+    const struct ir_attr *attr = ir_attr(c->node, key);
+    return attr ? attr->i : NULL;
+}
+
+/* The node's own input i, or NULL if it is absent. */
+static const struct tensor_view *optional(const struct call *c, uint32_t i)
+{
+    if (i >= ir_node_own_inputs(c->node) || c->node->inputs[i] == IR_NONE)
+        return NULL;
+    return &c->in[i];
+}
+
+static void read_window(const struct call *c, const int64_t *kernel, struct ref_window *win)
+{
+    *win = (struct ref_window){.rank = c->in[0].shape.rank - 2};
+    for (uint32_t d = 0; d < win->rank; d++) {
+        win->kernel[d] = kernel[d];
+        win->strides[d] = ir_attr_at(c->node, IR_ATTR_STRIDES, d, 1);
+        win->dilations[d] = ir_attr_at(c->node, IR_ATTR_DILATIONS, d, 1);
+        win->pads[d] = ir_attr_at(c->node, IR_ATTR_PADS, d, 0);
+    }
+}
+
+static enum status run_conv(const struct call *c)
+{
+    struct ref_window win;
+    read_window(c, &c->in[1].shape.dim[2], &win);
+    ref_conv(&win, int_of(c, IR_ATTR_GROUP, 1), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_deconv(const struct call *c)
+{
+    struct ref_window win;
+    read_window(c, &c->in[1].shape.dim[2], &win);
+    ref_deconv(&win, int_of(c, IR_ATTR_GROUP, 1), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_matmul(const struct call *c)
+{
+    ref_matmul(int_of(c, IR_ATTR_TRANS_A, 0), int_of(c, IR_ATTR_TRANS_B, 0),
+               float_of(c, IR_ATTR_ALPHA, 1), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_pool(const struct call *c)
+{
+    struct ref_pooling pool = {
+        .func = (enum ref_pool)int_of(c, IR_ATTR_FUNC, 0),
+        .count_include_pad = int_of(c, IR_ATTR_COUNT_INCLUDE_PAD, 0),
+        .p = float_of(c, IR_ATTR_ALPHA, 2),
+    };
+    read_window(c, ints_of(c, IR_ATTR_KERNEL), &pool.win);
+    for (uint32_t d = 0; d < pool.win.rank; d++)
+        pool.ends[d] = ir_attr_at(c->node, IR_ATTR_PADS, pool.win.rank + d, 0);
+    ref_pool(&pool, &c->in[0], &c->out[0], c->node->n_outputs > 1 ? &c->out[1] : NULL);
+    return STATUS_OK;
+}
+
+static enum status run_reduce(const struct call *c)
+{
+    const struct ir_attr *axes = ir_attr(c->node, IR_ATTR_AXES);
+    ref_reduce((enum ref_reduce)int_of(c, IR_ATTR_FUNC, 0), axes->i, axes->count, &c->in[0],
+               &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_arg_reduce(const struct call *c)
+{
+    ref_arg_reduce(int_of(c, IR_ATTR_FUNC, 0), int_of(c, IR_ATTR_SELECT_LAST, 0), axis_of(c),
+                   &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_softmax(const struct call *c)
+{
+    ref_softmax(axis_of(c), int_of(c, IR_ATTR_LOG, 0), &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_batch_norm(const struct call *c)
+{
+    ref_batch_norm(float_of(c, IR_ATTR_EPSILON, 1e-5), &c->in[0], &c->in[1], &c->in[2], &c->in[3],
+                   &c->in[4], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_layer_norm(const struct call *c)
+{
+    ref_layer_norm(axis_of(c), float_of(c, IR_ATTR_EPSILON, 1e-5), &c->in[0], &c->in[1],
+                   optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_instance_norm(const struct call *c)
+{
+    ref_instance_norm(int_of(c, IR_ATTR_GROUP, 0), float_of(c, IR_ATTR_EPSILON, 1e-5), &c->in[0],
+                      &c->in[1], &c->in[2], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_lrn(const struct call *c)
+{
+    ref_lrn(int_of(c, IR_ATTR_SIZE, 1), float_of(c, IR_ATTR_ALPHA, 1e-4),
+            float_of(c, IR_ATTR_BETA, 0.75), float_of(c, IR_ATTR_BIAS, 1), &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+/* Constants of the functions that have other defaults than zeros (op.h). */
+static const struct {
+    double alpha, beta, gamma;
+} unary_defaults[IR_UNARY_COUNT_] = {
+    [IR_UNARY_LEAKY_RELU] = {.alpha = 0.01},
+    [IR_UNARY_ELU] = {.alpha = 1},
+    [IR_UNARY_SELU] = {.alpha = 1.67326319217681884765625, .gamma = 1.05070102214813232421875},
+    [IR_UNARY_CELU] = {.alpha = 1},
+    [IR_UNARY_HARD_SIGMOID] = {.alpha = 0.2, .beta = 0.5},
+    [IR_UNARY_SWISH] = {.alpha = 1},
+    [IR_UNARY_THRESHOLDED_RELU] = {.alpha = 1},
+    [IR_UNARY_CLIP] = {.alpha = -(double)INFINITY, .beta = (double)INFINITY},
+    [IR_UNARY_LINEAR] = {.alpha = 1},
+    [IR_UNARY_IS_INF] = {.alpha = 1, .beta = 1},
+    [IR_UNARY_SHRINK] = {.beta = 0.5},
+};
+
+static enum status run_unary(const struct call *c)
+{
+    int64_t func = int_of(c, IR_ATTR_FUNC, 0);
+    ref_unary((enum ref_unary)func, float_of(c, IR_ATTR_ALPHA, unary_defaults[func].alpha),
+              float_of(c, IR_ATTR_BETA, unary_defaults[func].beta),
+              float_of(c, IR_ATTR_GAMMA, unary_defaults[func].gamma), &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_binary(const struct call *c)
+{
+    ref_binary((enum ref_binary)int_of(c, IR_ATTR_FUNC, 0), float_of(c, IR_ATTR_ALPHA, 0) != 0,
+               &c->in[0], &c->in[1], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_select(const struct call *c)
+{
+    ref_select(&c->in[0], &c->in[1], &c->in[2], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_cast(const struct call *c)
+{
+    ref_cast(&c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_reshape(const struct call *c)
+{
+    ref_copy(&c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_transpose(const struct call *c)
+{
+    ref_transpose(ints_of(c, IR_ATTR_PERM), &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_concat(const struct call *c)
+{
+    ref_concat(axis_of(c), c->node->n_inputs, c->in, &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_slice(const struct call *c)
+{
+    ref_slice(ints_of(c, IR_ATTR_STARTS), ints_of(c, IR_ATTR_STEPS), &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_pad(const struct call *c)
+{
+    ref_pad((enum ref_pad)int_of(c, IR_ATTR_MODE, 0), ints_of(c, IR_ATTR_PADS),
+            float_of(c, IR_ATTR_VALUE, 0), &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_expand(const struct call *c)
+{
+    ref_expand(&c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_tile(const struct call *c)
+{
+    ref_tile(&c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_trilu(const struct call *c)
+{
+    ref_trilu(int_of(c, IR_ATTR_UPPER, 1), int_of(c, IR_ATTR_K, 0), &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_resize(const struct call *c)
+{
+    struct ref_resize how = {
+        .mode = (enum ref_resize_mode)int_of(c, IR_ATTR_MODE, 0),
+        .coord = (enum ref_coord)int_of(c, IR_ATTR_COORD, 0),
+        .nearest = (enum ref_nearest)int_of(c, IR_ATTR_NEAREST, 0),
+        .exclude_outside = int_of(c, IR_ATTR_EXCLUDE_OUTSIDE, 0),
+        .cubic_a = float_of(c, IR_ATTR_CUBIC_A, -0.75),
+        .value = float_of(c, IR_ATTR_VALUE, 0),
+    };
+    const struct ir_attr *scales = ir_attr(c->node, IR_ATTR_SCALES);
+    const struct ir_attr *roi = ir_attr(c->node, IR_ATTR_ROI);
+    uint32_t rank = c->in[0].shape.rank;
+    for (uint32_t d = 0; d < rank; d++) {
+        how.scales[d] = (double)scales->f[d];
+        how.roi_start[d] = roi ? (double)roi->f[d] : 0;
+        how.roi_end[d] = roi ? (double)roi->f[rank + d] : 1;
+    }
+    ref_resize(&how, &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_cumsum(const struct call *c)
+{
+    ref_cumsum(axis_of(c), int_of(c, IR_ATTR_EXCLUSIVE, 0), int_of(c, IR_ATTR_REVERSE, 0),
+               &c->in[0], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_topk(const struct call *c)
+{
+    ref_topk(axis_of(c), int_of(c, IR_ATTR_LARGEST, 1), &c->in[0], &c->out[0], &c->out[1],
+             c->scratch);
+    return STATUS_OK;
+}
+
+static enum status run_gather(const struct call *c)
+{
+    return ref_gather(axis_of(c), &c->in[0], &c->in[1], &c->out[0], c->err);
+}
+
+static enum status run_gather_elements(const struct call *c)
+{
+    return ref_gather_elements(axis_of(c), &c->in[0], &c->in[1], &c->out[0], c->err);
+}
+
+static enum status run_gather_nd(const struct call *c)
+{
+    return ref_gather_nd((uint32_t)int_of(c, IR_ATTR_BATCH_DIMS, 0), &c->in[0], &c->in[1],
+                         &c->out[0], c->err);
+}
+
+static enum status run_scatter_elements(const struct call *c)
+{
+    return ref_scatter_elements(axis_of(c), (enum ref_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0],
+                                &c->in[1], &c->in[2], &c->out[0], c->err);
+}
+
+static enum status run_scatter_nd(const struct call *c)
+{
+    return ref_scatter_nd((enum ref_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0], &c->in[1],
+                          &c->in[2], &c->out[0], c->err);
+}
+
+static enum status run_one_hot(const struct call *c)
+{
+    ref_one_hot(axis_of(c), &c->in[0], &c->in[1], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_reformat(const struct call *c)
+{
+    ref_reformat((enum ref_layout)ir_tensor(c->graph, c->node->inputs[0])->layout,
+                 (enum ref_layout)ir_tensor(c->graph, c->node->outputs[0])->layout, &c->in[0],
+                 &c->out[0]);
+    return STATUS_OK;
+}
+
+static const run runs[IR_OP_COUNT_] = {
+    [IR_OP_CONV] = run_conv,
+    [IR_OP_DECONV] = run_deconv,
+    [IR_OP_MATMUL] = run_matmul,
+    [IR_OP_POOL] = run_pool,
+    [IR_OP_REDUCE] = run_reduce,
+    [IR_OP_ARG_REDUCE] = run_arg_reduce,
+    [IR_OP_SOFTMAX] = run_softmax,
+    [IR_OP_BATCH_NORM] = run_batch_norm,
+    [IR_OP_LAYER_NORM] = run_layer_norm,
+    [IR_OP_INSTANCE_NORM] = run_instance_norm,
+    [IR_OP_LRN] = run_lrn,
+    [IR_OP_UNARY] = run_unary,
+    [IR_OP_BINARY] = run_binary,
+    [IR_OP_SELECT] = run_select,
+    [IR_OP_CAST] = run_cast,
+    [IR_OP_RESHAPE] = run_reshape,
+    [IR_OP_TRANSPOSE] = run_transpose,
+    [IR_OP_CONCAT] = run_concat,
+    [IR_OP_SLICE] = run_slice,
+    [IR_OP_PAD] = run_pad,
+    [IR_OP_GATHER] = run_gather,
+    [IR_OP_EXPAND] = run_expand,
+    [IR_OP_RESIZE] = run_resize,
+    [IR_OP_TILE] = run_tile,
+    [IR_OP_CUMSUM] = run_cumsum,
+    [IR_OP_TOPK] = run_topk,
+    [IR_OP_GATHER_ELEMENTS] = run_gather_elements,
+    [IR_OP_GATHER_ND] = run_gather_nd,
+    [IR_OP_SCATTER_ELEMENTS] = run_scatter_elements,
+    [IR_OP_SCATTER_ND] = run_scatter_nd,
+    [IR_OP_ONE_HOT] = run_one_hot,
+    [IR_OP_TRILU] = run_trilu,
+    [IR_OP_REFORMAT] = run_reformat,
+};
+
+size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
+{
+    if (node->op != IR_OP_TOPK)
+        return 0;
+    const struct shape *shape = &ir_tensor(graph, node->inputs[0])->shape;
+    return ref_topk_scratch(shape->dim[ir_attr_int(node, IR_ATTR_AXIS, 0)]);
+}
+
+enum status call_run(const struct call *call)
+{
+    return runs[call->node->op](call);
+}
+
+void call_epilogue(const struct ir_epilogue *step, const struct tensor_view *operand,
+                   const struct tensor_view *y)
+{
+    if (step->kind == IR_EPILOGUE_UNARY)
+        ref_unary((enum ref_unary)step->func, (double)step->alpha, (double)step->beta,
+                  (double)step->gamma, y, y);
+    else
+        ref_binary((enum ref_binary)step->func, false, y, operand, y);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call of a reference kernel; private to reference.c and call.c. */
+#ifndef INFERD_ENGINE_CPU_CALL_H
+#define INFERD_ENGINE_CPU_CALL_H
+
+#include "engine/backend.h"
+#include "engine/ir/ir.h"
+
+struct call {
+    const struct ir_graph *graph;
+    const struct ir_node *node;
+    const struct tensor_view *in; /* n_inputs; `data` NULL: absent */
+    const struct tensor_view *out;
+    void *scratch; /* call_scratch bytes */
+    struct error *err;
+};
+
+/* Scratch memory that the node's kernel needs. */
+size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node);
+
+/* The node has been checked by ir_infer_node, its tensors fit it. */
+enum status call_run(const struct call *call);
+
+/* y = step(y, operand) in place; operand NULL for UNARY. */
+void call_epilogue(const struct ir_epilogue *step, const struct tensor_view *operand,
+                   const struct tensor_view *y);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CPU backend's table. Work is done inside the launch, so streams carry nothing and an event is
+ * the time at which it was recorded. What runs a node is told by its tactic's id.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "engine/backend.h"
+#include "engine/cpu/cores.h"
+#include "engine/cpu/reference.h"
+
+enum { THREADS_MAX = 1024 };
+
+struct cpu_device {
+    struct device base;
+};
+
+struct backend_stream {
+    struct cpu_device *device;
+};
+
+struct backend_event {
+    uint64_t recorded_ns;
+};
+
+struct backend_arena {
+    char *base;
+    size_t reserved, usable; /* bytes, whole pages */
+};
+
+struct backend_op {
+    struct reference_op *reference;
+};
+
+static struct cpu_device *cpu_device_of(struct device *device)
+{
+    return CONTAINER_OF(device, struct cpu_device, base);
+}
+
+static enum status no_memory(struct error *err, const char *what, size_t size)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %s (%zu bytes)", what, size);
+}
+
+/* --- device --- */
+
+static enum status device_count(uint32_t *out, struct error *err UNUSED)
+{
+    *out = 1;
+    return STATUS_OK;
+}
+
+static enum status device_open(const struct device_options *options, struct device **out,
+                               struct error *err)
+{
+    if (options->index != 0)
+        return error_set(err, STATUS_NOT_FOUND, "there is one cpu device, no cpu:%u",
+                         options->index);
+    if (options->threads > THREADS_MAX)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%u threads: at most %d", options->threads,
+                         THREADS_MAX);
+    struct cpu_device *device = calloc(1, sizeof(*device));
+    if (!device)
+        return no_memory(err, "a device", sizeof(*device));
+    device->base.backend = &backend_cpu;
+    device->base.threads = options->threads ? options->threads : MIN(cores_count(), THREADS_MAX);
+    *out = &device->base;
+    return STATUS_OK;
+}
+
+static void device_close(struct device *device)
+{
+    if (device)
+        free(cpu_device_of(device));
+}
+
+static void device_fingerprint(struct device *device, char out[FINGERPRINT_MAX])
+{
+    snprintf(out, FINGERPRINT_MAX, "cpu; reference kernels; threads %u", device->threads);
+}
+
+/* --- memory --- */
+
+static enum status memory_alloc(struct device *device UNUSED, enum memory_kind kind UNUSED,
+                                size_t size, const char *tag, void **out, struct error *err)
+{
+    size_t rounded;
+    void *memory = NULL;
+    if (checked_round_up(MAX(size, 1), BACKEND_ALIGN, &rounded))
+        memory = aligned_alloc(BACKEND_ALIGN, rounded);
+    if (!memory)
+        return no_memory(err, tag, size);
+    *out = memory;
+    return STATUS_OK;
+}
+
+static void memory_free(struct device *device UNUSED, enum memory_kind kind UNUSED, void *memory)
+{
+    free(memory);
+}
+
+static enum status arena_make(struct device *device UNUSED, size_t reserve,
+                              struct backend_arena **out, struct error *err)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), rounded;
+    struct backend_arena *arena = calloc(1, sizeof(*arena));
+    if (!arena || !checked_round_up(MAX(reserve, 1), page, &rounded)) {
+        free(arena);
+        return no_memory(err, "an arena", reserve);
+    }
+    void *base = mmap(NULL, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        free(arena);
+        return no_memory(err, "an arena", reserve);
+    }
+    arena->base = base;
+    arena->reserved = rounded;
+    *out = arena;
+    return STATUS_OK;
+}
+
+static enum status arena_grow(struct backend_arena *arena, size_t size, struct error *err)
+{
+    size_t rounded;
+    if (size <= arena->usable)
+        return STATUS_OK;
+    if (!checked_round_up(size, (size_t)sysconf(_SC_PAGESIZE), &rounded) ||
+        rounded > arena->reserved)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                         "an arena of %zu bytes is needed, %zu are reserved", size,
+                         arena->reserved);
+    if (mprotect(arena->base, rounded, PROT_READ | PROT_WRITE) != 0)
+        return no_memory(err, "a larger arena", size);
+    arena->usable = rounded;
+    return STATUS_OK;
+}
+
+static void *arena_base(struct backend_arena *arena)
+{
+    return arena->base;
+}
+
+static void arena_drop(struct backend_arena *arena)
+{
+    if (!arena)
+        return;
+    munmap(arena->base, arena->reserved);
+    free(arena);
+}
+
+/* --- streams and events --- */
+
+static enum status stream_new(struct device *device, struct backend_stream **out, struct error *err)
+{
+    struct backend_stream *stream = calloc(1, sizeof(*stream));
+    if (!stream)
+        return no_memory(err, "a stream", sizeof(*stream));
+    stream->device = cpu_device_of(device);
+    *out = stream;
+    return STATUS_OK;
+}
+
+static void stream_free(struct backend_stream *stream)
+{
+    free(stream);
+}
+
+static enum status event_new(struct device *device UNUSED, bool timing UNUSED,
+                             struct backend_event **out, struct error *err)
+{
+    struct backend_event *event = calloc(1, sizeof(*event));
+    if (!event)
+        return no_memory(err, "an event", sizeof(*event));
+    *out = event;
+    return STATUS_OK;
+}
+
+static void event_free(struct backend_event *event)
+{
+    free(event);
+}
+
+static enum status event_record(struct backend_event *event, struct backend_stream *stream UNUSED,
+                                struct error *err UNUSED)
+{
+    event->recorded_ns = clock_now_ns();
+    return STATUS_OK;
+}
+
+static enum status event_wait(struct backend_event *event UNUSED, struct error *err UNUSED)
+{
+    return STATUS_OK;
+}
+
+static enum status event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,
+                                 struct error *err UNUSED)
+{
+    *ns = to->recorded_ns - from->recorded_ns;
+    return STATUS_OK;
+}
+
+static enum status copy(struct backend_stream *stream UNUSED, enum copy_direction direction UNUSED,
+                        const struct backend_copy *copies, uint32_t n, struct error *err UNUSED)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (copies[i].size && copies[i].to != copies[i].from)
+            memcpy(copies[i].to, copies[i].from, copies[i].size);
+    return STATUS_OK;
+}
+
+/* --- build time --- */
+
+static enum status candidates(struct device *device UNUSED, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision UNUSED,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    struct tactic tactic;
+    enum status status = reference_candidate(graph, node, &tactic, err);
+    if (status)
+        return status;
+    tactic.backend = backend_cpu.name;
+    return visit(user, &tactic, err);
+}
+
+/* --- runtime --- */
+
+static void op_free(struct backend_op *op)
+{
+    if (!op)
+        return;
+    reference_op_free(op->reference);
+    free(op);
+}
+
+static enum status op_prepare(struct backend_stream *stream UNUSED, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct tactic *tactic,
+                              struct backend_op **out, struct error *err)
+{
+    struct backend_op *op = calloc(1, sizeof(*op));
+    if (!op)
+        return no_memory(err, "an op", sizeof(*op));
+    enum status status = reference_op_prepare(graph, node, tactic, &op->reference, err);
+    if (status) {
+        op_free(op);
+        return status;
+    }
+    *out = op;
+    return STATUS_OK;
+}
+
+static uint64_t op_workspace(const struct backend_op *op)
+{
+    return reference_op_workspace(op->reference);
+}
+
+static enum status op_launch(struct backend_op *op, struct backend_stream *stream UNUSED,
+                             void *const *inputs, void *const *outputs, void *workspace,
+                             struct error *err)
+{
+    return reference_op_launch(op->reference, inputs, outputs, workspace, err);
+}
+
+const struct backend backend_cpu = {
+    .abi = BACKEND_ABI,
+    .name = "cpu",
+    .host_memory = true,
+    .device_count = device_count,
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_fingerprint = device_fingerprint,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .arena_new = arena_make,
+    .arena_grow = arena_grow,
+    .arena_base = arena_base,
+    .arena_free = arena_drop,
+    .stream_new = stream_new,
+    .stream_free = stream_free,
+    .event_new = event_new,
+    .event_free = event_free,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_elapsed = event_elapsed,
+    .copy = copy,
+    .candidates = candidates,
+    .op_prepare = op_prepare,
+    .op_workspace = op_workspace,
+    .op_free = op_free,
+    .op_launch = op_launch,
+};

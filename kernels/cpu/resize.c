@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interpolation of any rank: each output element sums over the grid of taps that its dims' weights
+ * span (1 tap a dim for nearest, 2 for linear, 4 for cubic). Dims that keep their size have one
+ * tap.
+ */
+#include <math.h>
+
+#include "base/compiler.h"
+#include "kernels/cpu/number.h"
+#include "kernels/cpu/ref.h"
+#include "kernels/cpu/walk.h"
+#include "kernels/cpu/window.h"
+
+enum { TAPS_MAX = 4 };
+
+/* What one dim contributes to one output position. */
+struct taps {
+    int64_t n;
+    int64_t at[TAPS_MAX];
+    double weight[TAPS_MAX];
+    bool outside; /* REF_COORD_TF_CROP: beyond the input */
+};
+
+/* The position in x that output position i of dim d stands for. */
+static double source(const struct ref_resize *how, uint32_t d, int64_t i, int64_t in, int64_t out)
+{
+    double scale = how->scales[d], at = (double)i;
+    switch (how->coord) {
+    case REF_COORD_HALF_PIXEL:
+        return (at + 0.5) / scale - 0.5;
+    case REF_COORD_PYTORCH_HALF_PIXEL:
+        return out > 1 ? (at + 0.5) / scale - 0.5 : 0;
+    case REF_COORD_ALIGN_CORNERS:
+        return out > 1 ? at * (double)(in - 1) / (double)(out - 1) : 0;
+    case REF_COORD_ASYMMETRIC:
+        return at / scale;
+    case REF_COORD_TF_CROP: {
+        double first = how->roi_start[d], last = how->roi_end[d], n = (double)(in - 1);
+        return out > 1 ? first * n + at * (last - first) * n / (double)(out - 1)
+                       : 0.5 * (first + last) * n;
+    }
+    }
+    return 0;
+}
+
+static double nearest(enum ref_nearest how, double at)
+{
+    switch (how) {
+    case REF_NEAREST_PREFER_FLOOR:
+        return ceil(at - 0.5);
+    case REF_NEAREST_PREFER_CEIL:
+        return floor(at + 0.5);
+    case REF_NEAREST_FLOOR:
+        return floor(at);
+    case REF_NEAREST_CEIL:
+        return ceil(at);
+    }
+    return at;
+}
+
+static int64_t clamp(double at, int64_t n)
+{
+    return at < 0 ? 0 : at > (double)(n - 1) ? n - 1 : (int64_t)at;
+}
+
+/* Keys' cubic convolution kernel at distance t. */
+static double cubic(double a, double t)
+{
+    t = fabs(t);
+    if (t <= 1)
+        return ((a + 2) * t - (a + 3)) * t * t + 1;
+    return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
+}
+
+static void cubic_taps(const struct ref_resize *how, double at, int64_t in, struct taps *taps)
+{
+    double base = floor(at), sum = 0;
+    taps->n = 4;
+    for (int64_t k = 0; k < 4; k++) {
+        double p = base - 1 + (double)k;
+        bool inside = p >= 0 && p <= (double)(in - 1);
+        taps->at[k] = clamp(p, in);
+        taps->weight[k] = !inside && how->exclude_outside ? 0 : cubic(how->cubic_a, at - p);
+        sum += taps->weight[k];
+    }
+    for (int64_t k = 0; k < 4 && how->exclude_outside && sum != 0; k++)
+        taps->weight[k] /= sum;
+}
+
+static void taps_of(const struct ref_resize *how, uint32_t d, int64_t i, int64_t in, int64_t out,
+                    struct taps *taps)
+{
+    *taps = (struct taps){.n = 1, .at = {i}, .weight = {1}};
+    if (in == out && how->scales[d] == 1 && how->coord != REF_COORD_TF_CROP)
+        return;
+    double at = source(how, d, i, in, out);
+    if (how->coord == REF_COORD_TF_CROP)
+        taps->outside = at < 0 || at > (double)(in - 1);
+    if (how->mode == REF_RESIZE_NEAREST) {
+        taps->at[0] = clamp(nearest(how->nearest, at), in);
+    } else if (how->mode == REF_RESIZE_CUBIC) {
+        cubic_taps(how, at, in, taps);
+    } else {
+        double low = floor(at);
+        taps->n = 2;
+        taps->at[0] = clamp(low, in);
+        taps->at[1] = clamp(low + 1, in);
+        taps->weight[1] = at - low;
+        taps->weight[0] = 1 - taps->weight[1];
+    }
+}
+
+static double sum_taps(const struct tensor_view *x, const int64_t *strides,
+                       const struct taps taps[SHAPE_MAX_RANK])
+{
+    int64_t k[SHAPE_MAX_RANK] = {0}, dims[SHAPE_MAX_RANK];
+    double sum = 0;
+    for (uint32_t d = 0; d < x->shape.rank; d++)
+        dims[d] = taps[d].n;
+    do {
+        int64_t at = 0;
+        double weight = 1;
+        for (uint32_t d = 0; d < x->shape.rank; d++) {
+            at += taps[d].at[k[d]] * strides[d];
+            weight *= taps[d].weight[k[d]];
+        }
+        if (weight != 0) /* an infinity beside the sample must not become NaN */
+            sum += weight * ref_get_f64(x->dtype, x->data, at);
+    } while (ref_window_next(x->shape.rank, dims, k));
+    return sum;
+}
+
+void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
+                const struct tensor_view *y)
+{
+    uint32_t rank = x->shape.rank;
+    int64_t strides[SHAPE_MAX_RANK], o[SHAPE_MAX_RANK] = {0}, to = 0;
+    struct taps taps[SHAPE_MAX_RANK];
+    if (ref_extent(&y->shape, 0, rank) == 0)
+        return;
+    shape_strides(&x->shape, strides);
+    for (uint32_t d = 0; d < rank; d++)
+        taps_of(how, d, 0, x->shape.dim[d], y->shape.dim[d], &taps[d]);
+    bool more;
+    do {
+        bool outside = false;
+        for (uint32_t d = 0; d < rank; d++)
+            outside |= taps[d].outside;
+        double value = outside ? how->value : sum_taps(x, strides, taps);
+        ref_write_f64(y->dtype, y->data, to++, 1, 1, &value);
+        more = ref_window_next(rank, y->shape.dim, o);
+        /* Only the dims that moved: the last one, and those before it after a carry. */
+        for (uint32_t d = rank; more && d-- > 0;) {
+            taps_of(how, d, o[d], x->shape.dim[d], y->shape.dim[d], &taps[d]);
+            if (o[d] != 0)
+                break;
+        }
+    } while (more);
+}
