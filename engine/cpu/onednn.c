@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The oneDNN half of the CPU backend: the device, the table of ops and the candidates of a node.
+ * Preparing and launching are in onednn_op.c, both over the recipes of the per-op files.
+ */
+#include "engine/cpu/onednn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cpu/onednn_recipe.h"
+
+static const struct onednn_row *const rows[] = {
+    &onednn_conv,       &onednn_deconv,     &onednn_matmul,   &onednn_pool,   &onednn_softmax,
+    &onednn_layer_norm, &onednn_batch_norm, &onednn_unary,    &onednn_binary, &onednn_reduce,
+    &onednn_resize,     &onednn_concat,     &onednn_reformat, &onednn_slice,  &onednn_transpose,
+};
+
+static const struct {
+    dnnl_cpu_isa_t isa;
+    const char *name;
+} isas[] = {
+    {dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"},
+    {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+    {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
+    {dnnl_cpu_isa_avx512_core, "avx512_core"},
+    {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"},
+    {dnnl_cpu_isa_avx2, "avx2"},
+    {dnnl_cpu_isa_avx, "avx"},
+    {dnnl_cpu_isa_sse41, "sse41"},
+};
+
+enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err)
+{
+    struct onednn *dnn = calloc(1, sizeof(*dnn));
+    if (!dnn)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
+    if (dnnl_engine_create(&dnn->engine, dnnl_cpu, 0) != dnnl_success) {
+        free(dnn);
+        return error_set(err, STATUS_INTERNAL, "oneDNN: no CPU engine");
+    }
+    dnn->threads = threads;
+    unsigned isa = (unsigned)dnnl_get_effective_cpu_isa(), want = dnnl_cpu_isa_avx512_core;
+    dnn->avx512 = (isa & want) == want;
+    *out = dnn;
+    return STATUS_OK;
+}
+
+void onednn_free(struct onednn *dnn)
+{
+    if (!dnn)
+        return;
+    dnnl_engine_destroy(dnn->engine);
+    free(dnn);
+}
+
+void onednn_fingerprint(const struct onednn *dnn, char *out, size_t size)
+{
+    (void)dnn;
+    const dnnl_version_t *v = dnnl_version();
+    dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    const char *name = "other";
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++)
+        if (isas[i].isa == isa)
+            name = isas[i].name;
+    snprintf(out, size, "oneDNN %d.%d.%d %s %s", v->major, v->minor, v->patch, name,
+             v->cpu_runtime == DNNL_RUNTIME_OMP ? "omp" : "other");
+}
+
+const struct onednn_row *onednn_row_find(enum ir_op op)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i]->op == op)
+            return rows[i];
+    return NULL;
+}
+
+/* --- candidates --- */
+
+/* oneDNN's own reference is for checking, and an older instruction set has lost before it starts.
+ */
+static bool worth_timing(const struct onednn *dnn, const char *name, uint32_t found)
+{
+    if (strncmp(name, "ref", 3) == 0)
+        return false;
+    bool older = !strstr(name, "avx512") && (strstr(name, ":sse") || strstr(name, ":avx"));
+    return !(dnn->avx512 && found > 0 && older);
+}
+
+static const char *layouts_text(const struct recipe *r, char *text, size_t size)
+{
+    const char *from = ir_layout_name(r->in[0].layout), *to = ir_layout_name(r->out[0].layout);
+    if (r->in[0].layout == r->out[0].layout)
+        snprintf(text, size, "%s", from);
+    else
+        snprintf(text, size, "%s>%s", from, to);
+    return text;
+}
+
+static void fill_tactic(const struct subject *s, const struct recipe *r, struct choice c,
+                        struct tactic *t)
+{
+    char layouts[32];
+    struct choice_blob blob = {.choice = c};
+    snprintf(blob.impl, sizeof(blob.impl), "%s", recipe_impl(r));
+    memset(t, 0, sizeof(*t));
+    t->backend = "cpu";
+    t->id = ONEDNN_TACTIC_FIRST;
+    snprintf(t->name, sizeof(t->name), "onednn %s %s", recipe_impl(r),
+             layouts_text(r, layouts, sizeof(layouts)));
+    t->blob_size = sizeof(blob);
+    memcpy(t->blob, &blob, sizeof(blob));
+    t->n_in = MIN(s->node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
+    t->n_out = s->node->n_outputs;
+    memcpy(t->in, r->in, sizeof(t->in));
+    memcpy(t->out, r->out, sizeof(t->out));
+}
+
+/* Every implementation of one choice. */
+static enum status visit_choice(const struct subject *s, const struct onednn_row *row,
+                                struct choice c, struct recipe *r, tactic_visit visit, void *user,
+                                struct error *err)
+{
+    uint32_t found = 0;
+    char last[IMPL_NAME_MAX] = "";
+    for (c.impl = 0; c.impl < IMPL_MAX && found < row->impls; c.impl++) {
+        recipe_init(r);
+        enum status st = row->make(s, c, r);
+        if (st == STATUS_OK && strcmp(last, recipe_impl(r)) != 0 &&
+            worth_timing(s->dnn, recipe_impl(r), found)) {
+            struct tactic tactic;
+            fill_tactic(s, r, c, &tactic);
+            snprintf(last, sizeof(last), "%s", recipe_impl(r));
+            found++;
+            st = visit(user, &tactic, err);
+            if (st != STATUS_OK) {
+                recipe_deinit(r);
+                return st;
+            }
+        }
+        recipe_deinit(r);
+        if (st == STATUS_UNIMPLEMENTED)
+            break;
+        if (st != STATUS_OK)
+            return error_set(err, st, "oneDNN: no candidates for '%s': %s", s->node->name,
+                             status_name(st));
+    }
+    return STATUS_OK;
+}
+
+enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    (void)precision; /* all that is here computes in fp32: within every bound */
+    const struct onednn_row *row = onednn_row_find(node->op);
+    struct subject s = {dnn, graph, node};
+    if (!row || node->n_outputs != 1 || node->n_inputs == 0 || !subject_all_f32(&s))
+        return STATUS_OK;
+    struct recipe *r = malloc(sizeof(*r));
+    if (!r)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
+    omp_set_num_threads((int)dnn->threads);
+    struct choice choices[CHOICES_MAX];
+    uint32_t n = row->list(&s, choices);
+    enum status st = STATUS_OK;
+    for (uint32_t i = 0; i < n && st == STATUS_OK; i++)
+        st = visit_choice(&s, row, choices[i], r, visit, user, err);
+    free(r);
+    return st;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolution and transposed convolution, one to three spatial dimensions, groups, dilation, any
+ * padding. Ways: direct and Winograd in several layouts, and a 1x1 convolution as a matrix product
+ * over channels-last pixels. Negative padding (a crop) is refused.
+ */
+#include <string.h>
+
+#include "engine/cpu/onednn_recipe.h"
+
+enum way { WAY_DIRECT, WAY_WINOGRAD, WAY_MATMUL };
+
+enum { SPATIAL_MAX = 3 };
+
+struct window {
+    uint32_t n; /* spatial dimensions */
+    int64_t group;
+    dnnl_dims_t kernel, strides, dilates, begins, ends;
+    bool pointwise; /* 1x1, stride 1, no padding, one group */
+    bool three;     /* 3x3, stride 1, no dilation, one group */
+};
+
+static bool read_window(const struct subject *s, struct window *w)
+{
+    const struct ir_tensor *x = subject_in(s, 0), *weights = subject_in(s, 1);
+    if (x->shape.rank < 3 || x->shape.rank > 2 + SPATIAL_MAX)
+        return false;
+    memset(w, 0, sizeof(*w));
+    w->n = x->shape.rank - 2;
+    w->group = ir_attr_int(s->node, IR_ATTR_GROUP, 1);
+    w->pointwise = w->group == 1;
+    w->three = w->group == 1 && w->n == 2;
+    for (uint32_t i = 0; i < w->n; i++) {
+        w->kernel[i] = weights->shape.dim[2 + i];
+        w->strides[i] = ir_attr_at(s->node, IR_ATTR_STRIDES, i, 1);
+        w->dilates[i] = ir_attr_at(s->node, IR_ATTR_DILATIONS, i, 1) - 1;
+        w->begins[i] = ir_attr_at(s->node, IR_ATTR_PADS, i, 0);
+        w->ends[i] = ir_attr_at(s->node, IR_ATTR_PADS, w->n + i, 0);
+        if (w->begins[i] < 0 || w->ends[i] < 0)
+            return false;
+        w->pointwise = w->pointwise && w->kernel[i] == 1 && w->strides[i] == 1 &&
+                       w->begins[i] == 0 && w->ends[i] == 0;
+        w->three = w->three && w->kernel[i] == 3 && w->strides[i] == 1 && w->dilates[i] == 0;
+    }
+    return true;
+}
+
+/* Weights as oneDNN has them, [g,] out, in, kernel.., over ONNX's dense array; a transposed
+ * convolution's array has in before out. */
+static bool weights_desc(const struct subject *s, const struct window *w, bool transposed,
+                         dnnl_memory_desc_t *plain, uint32_t *rank, int64_t *dims)
+{
+    const struct shape *shape = &subject_in(s, 1)->shape;
+    int64_t inner = 1, strides[SHAPE_MAX_RANK];
+    uint32_t n = w->group > 1 ? 3 : 2;
+    for (uint32_t i = w->n; i-- > 0;) {
+        dims[n + i] = w->kernel[i];
+        strides[n + i] = inner;
+        inner *= w->kernel[i];
+    }
+    int64_t first = shape->dim[0] / w->group, second = shape->dim[1];
+    dims[n - 2] = transposed ? second : first;
+    dims[n - 1] = transposed ? first : second;
+    strides[n - 2] = transposed ? inner : inner * second;
+    strides[n - 1] = transposed ? inner * second : inner;
+    if (n == 3) {
+        dims[0] = w->group;
+        strides[0] = inner * first * second;
+    }
+    *rank = n + w->n;
+    return desc_strides(plain, *rank, dims, strides);
+}
+
+static void put(struct choice *out, uint32_t *n, enum way way, enum ir_layout src,
+                enum ir_layout dst)
+{
+    out[(*n)++] = (struct choice){.way = (uint8_t)way, .src = (uint8_t)src, .dst = (uint8_t)dst};
+}
+
+static uint32_t list_conv(const struct subject *s, struct choice out[CHOICES_MAX])
+{
+    struct window w;
+    uint32_t n = 0;
+    if (!read_window(s, &w))
+        return 0;
+    enum ir_layout blocked = s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8;
+    if (w.group == 1 && subject_in(s, 0)->shape.dim[1] < 8) { /* the stem */
+        put(out, &n, WAY_DIRECT, IR_LAYOUT_PLAIN, blocked);
+        put(out, &n, WAY_DIRECT, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST);
+    }
+    put(out, &n, WAY_DIRECT, blocked, blocked);
+    if (w.three)
+        put(out, &n, WAY_WINOGRAD, blocked, blocked);
+    put(out, &n, WAY_DIRECT, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
+    if (w.pointwise)
+        put(out, &n, WAY_MATMUL, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
+    put(out, &n, WAY_DIRECT, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN);
+    return n;
+}
+
+/* Weights: packed as the primitive likes them if they are constant, else as they lie. */
+static bool wanted_weights(const struct subject *s, const dnnl_memory_desc_t *plain, uint32_t rank,
+                           const int64_t *dims, dnnl_memory_desc_t *out)
+{
+    if (ir_tensor_is_constant(subject_in(s, 1)))
+        return desc_any(out, rank, dims);
+    *out = *plain;
+    return true;
+}
+
+static enum status make_matmul(const struct subject *s, const struct window *w, struct choice c,
+                               struct recipe *r)
+{
+    const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
+    int64_t channels = x->shape.dim[1], features = y->shape.dim[1], pixels = x->shape.dim[0];
+    for (uint32_t i = 0; i < w->n; i++)
+        pixels *= x->shape.dim[2 + i];
+    int64_t a_dims[2] = {pixels, channels}, b_dims[2] = {channels, features},
+            b_strides[2] = {1, channels}, bias_dims[2] = {1, features};
+    struct output_view view = {.kind = VIEW_PIXELS,
+                               .rank = 2,
+                               .dims = {pixels, features},
+                               .layout = IR_LAYOUT_CHANNELS_LAST};
+    dnnl_memory_desc_t a, b, plain, bias, d;
+    if (!desc_layout(&a, 2, a_dims, IR_LAYOUT_PLAIN) ||
+        !desc_strides(&plain, 2, b_dims, b_strides) || !wanted_weights(s, &plain, 2, b_dims, &b) ||
+        !desc_layout(&bias, 2, bias_dims, IR_LAYOUT_PLAIN) ||
+        !desc_layout(&d, 2, view.dims, IR_LAYOUT_PLAIN))
+        return STATUS_UNIMPLEMENTED;
+    bool biased = ir_node_own_inputs(s->node) > 2 && subject_in(s, 2);
+    dnnl_matmul_desc_t desc;
+    if (dnnl_matmul_desc_init(&desc, &a, &b, biased ? &bias : NULL, &d) != dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    recipe_in(s, r, DNNL_ARG_SRC, 0, &a, IR_LAYOUT_CHANNELS_LAST);
+    if (biased)
+        recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
+    recipe_out(s, r, DNNL_ARG_DST, 0, &d, IR_LAYOUT_CHANNELS_LAST);
+    dnnl_primitive_attr_t attr;
+    enum status st = epilogue_attr(s, &view, r, &attr);
+    if (st == STATUS_OK)
+        st = recipe_pick(s, r, &desc, attr, c.impl);
+    if (st == STATUS_OK)
+        recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
+    return st;
+}
+
+union conv_desc {
+    dnnl_convolution_desc_t conv;
+    dnnl_deconvolution_desc_t deconv;
+};
+
+static dnnl_status_t init_desc(union conv_desc *out, bool transposed, enum way way,
+                               const struct window *w, const dnnl_memory_desc_t *src,
+                               const dnnl_memory_desc_t *weights, const dnnl_memory_desc_t *bias,
+                               const dnnl_memory_desc_t *dst)
+{
+    if (transposed)
+        return dnnl_dilated_deconvolution_forward_desc_init(
+            &out->deconv, dnnl_forward_inference, dnnl_deconvolution_direct, src, weights, bias,
+            dst, w->strides, w->dilates, w->begins, w->ends);
+    return dnnl_dilated_convolution_forward_desc_init(
+        &out->conv, dnnl_forward_inference,
+        way == WAY_WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct, src, weights,
+        bias, dst, w->strides, w->dilates, w->begins, w->ends);
+}
+
+static enum status make_window(const struct subject *s, const struct window *w, bool transposed,
+                               struct choice c, struct recipe *r)
+{
+    const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
+    dnnl_memory_desc_t src, dst, bias, plain, weights;
+    int64_t dims[SHAPE_MAX_RANK];
+    uint32_t rank;
+    bool biased = ir_node_own_inputs(s->node) > 2 && subject_in(s, 2);
+    if (!desc_tensor(&src, x, c.src) || !desc_tensor(&dst, y, c.dst) ||
+        !weights_desc(s, w, transposed, &plain, &rank, dims) ||
+        !wanted_weights(s, &plain, rank, dims, &weights) ||
+        (biased && !desc_tensor(&bias, subject_in(s, 2), IR_LAYOUT_PLAIN)))
+        return STATUS_UNIMPLEMENTED;
+    union conv_desc desc;
+    if (init_desc(&desc, transposed, c.way, w, &src, &weights, biased ? &bias : NULL, &dst) !=
+        dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    recipe_in(s, r, DNNL_ARG_SRC, 0, &src, c.src);
+    if (biased)
+        recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
+    recipe_out(s, r, DNNL_ARG_DST, 0, &dst, c.dst);
+    struct output_view view = {.kind = VIEW_SAME, .rank = y->shape.rank, .layout = c.dst};
+    memcpy(view.dims, y->shape.dim, sizeof(view.dims));
+    dnnl_primitive_attr_t attr;
+    enum status st = epilogue_attr(s, &view, r, &attr);
+    if (st == STATUS_OK)
+        st = recipe_pick(s, r, &desc, attr, c.impl);
+    if (st == STATUS_OK)
+        recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
+    return st;
+}
+
+static enum status make_conv(const struct subject *s, struct choice c, struct recipe *r)
+{
+    struct window w;
+    if (!read_window(s, &w))
+        return STATUS_UNIMPLEMENTED;
+    if (c.way == WAY_MATMUL)
+        return w.pointwise ? make_matmul(s, &w, c, r) : STATUS_UNIMPLEMENTED;
+    return make_window(s, &w, false, c, r);
+}
+
+static uint32_t list_deconv(const struct subject *s, struct choice out[CHOICES_MAX])
+{
+    struct window w;
+    uint32_t n = 0;
+    if (!read_window(s, &w))
+        return 0;
+    enum ir_layout blocked = s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8;
+    put(out, &n, WAY_DIRECT, blocked, blocked);
+    put(out, &n, WAY_DIRECT, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
+    put(out, &n, WAY_DIRECT, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN);
+    return n;
+}
+
+static enum status make_deconv(const struct subject *s, struct choice c, struct recipe *r)
+{
+    struct window w;
+    if (!read_window(s, &w) || c.way != WAY_DIRECT)
+        return STATUS_UNIMPLEMENTED;
+    return make_window(s, &w, true, c, r);
+}
+
+const struct onednn_row onednn_conv = {
+    .op = IR_OP_CONV, .list = list_conv, .make = make_conv, .impls = 3};
+const struct onednn_row onednn_deconv = {
+    .op = IR_OP_DECONV, .list = list_deconv, .make = make_deconv, .impls = 1};

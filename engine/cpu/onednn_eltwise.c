@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unary functions, binary functions with broadcasting, and resizing, in any layout. oneDNN
+ * broadcasts its second operand only: operands of a commutative function change places if need be.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/cpu/onednn_recipe.h"
+
+static enum status pick(const struct subject *s, const_dnnl_op_desc_t desc, struct choice c,
+                        struct recipe *r)
+{
+    const struct shape *y = &subject_out(s, 0)->shape;
+    struct output_view view = {.kind = VIEW_SAME, .rank = y->rank, .layout = c.dst};
+    memcpy(view.dims, y->dim, sizeof(view.dims));
+    dnnl_primitive_attr_t attr;
+    enum status st = epilogue_attr(s, &view, r, &attr);
+    return st == STATUS_OK ? recipe_pick(s, r, desc, attr, c.impl) : st;
+}
+
+static enum status make_unary(const struct subject *s, struct choice c, struct recipe *r)
+{
+    uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC, IR_UNARY_IDENTITY);
+    /* Defaults differ by function (op.h): a function whose parameters count must have them. */
+    bool given = ir_attr(s->node, IR_ATTR_ALPHA) && ir_attr(s->node, IR_ATTR_BETA);
+    float alpha = ir_attr_float(s->node, IR_ATTR_ALPHA, func == IR_UNARY_LEAKY_RELU ? 0.01F : 1.0F);
+    float beta = ir_attr_float(s->node, IR_ATTR_BETA, 0);
+    dnnl_alg_kind_t kind;
+    dnnl_memory_desc_t md;
+    dnnl_eltwise_desc_t desc;
+    if ((func == IR_UNARY_CLIP && !given) || c.src != c.dst ||
+        !eltwise_of(func, alpha, beta, &kind, &alpha, &beta) ||
+        !desc_tensor(&md, subject_out(s, 0), c.src) ||
+        dnnl_eltwise_forward_desc_init(&desc, dnnl_forward_inference, kind, &md, alpha, beta) !=
+            dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    recipe_in(s, r, DNNL_ARG_SRC, 0, &md, c.src);
+    recipe_out(s, r, DNNL_ARG_DST, 0, &md, c.dst);
+    return pick(s, &desc, c, r);
+}
+
+static bool commutes(uint32_t func)
+{
+    return func == IR_BINARY_ADD || func == IR_BINARY_MUL || func == IR_BINARY_MAX ||
+           func == IR_BINARY_MIN;
+}
+
+static enum status make_binary(const struct subject *s, struct choice c, struct recipe *r)
+{
+    uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC, IR_BINARY_ADD);
+    const struct ir_tensor *y = subject_out(s, 0);
+    uint32_t wide = 0; /* the operand of the full shape */
+    if (!shape_equal(&subject_in(s, 0)->shape, &y->shape)) {
+        if (!commutes(func))
+            return STATUS_UNIMPLEMENTED;
+        wide = 1;
+    }
+    const struct ir_tensor *a = subject_in(s, wide), *b = subject_in(s, 1 - wide);
+    bool same = shape_equal(&b->shape, &y->shape);
+    enum ir_layout b_layout = same ? c.src : IR_LAYOUT_PLAIN;
+    dnnl_alg_kind_t kind;
+    dnnl_memory_desc_t md, b_md;
+    int64_t dims[SHAPE_MAX_RANK];
+    dnnl_binary_desc_t desc;
+    if (c.src != c.dst || y->shape.rank == 0 || !shape_equal(&a->shape, &y->shape) ||
+        !binary_of(func, &kind) || !desc_tensor(&md, y, c.src) ||
+        !dims_padded(&b->shape, y->shape.rank, dims) ||
+        !desc_layout(&b_md, y->shape.rank, dims, b_layout) ||
+        dnnl_binary_desc_init(&desc, kind, &md, &b_md, &md) != dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    recipe_in(s, r, DNNL_ARG_SRC_0, wide, &md, c.src);
+    recipe_in(s, r, DNNL_ARG_SRC_1, 1 - wide, &b_md, b_layout);
+    recipe_out(s, r, DNNL_ARG_DST, 0, &md, c.dst);
+    return pick(s, &desc, c, r);
+}
+
+/* oneDNN maps pixel centres (half pixel) and rounds to nearest. For a whole factor up, every usual
+ * rule of ONNX's picks the same neighbour; for anything else only the linear half-pixel rule is the
+ * same. */
+static bool resize_known(const struct subject *s, const struct shape *x, const struct shape *y)
+{
+    int64_t mode = ir_attr_int(s->node, IR_ATTR_MODE, IR_RESIZE_NEAREST);
+    int64_t coord = ir_attr_int(s->node, IR_ATTR_COORD, IR_COORD_HALF_PIXEL);
+    int64_t nearest = ir_attr_int(s->node, IR_ATTR_NEAREST, IR_NEAREST_ROUND_PREFER_FLOOR);
+    const struct ir_attr *scales = ir_attr(s->node, IR_ATTR_SCALES);
+    if (x->rank < 3 || x->rank > 5 || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1] ||
+        ir_attr_int(s->node, IR_ATTR_EXCLUDE_OUTSIDE, 0))
+        return false;
+    bool whole = true;
+    for (uint32_t i = 2; i < x->rank; i++) {
+        whole = whole && y->dim[i] % x->dim[i] == 0;
+        float factor = (float)y->dim[i] / (float)x->dim[i];
+        if (scales && (i >= scales->count || fabsf(scales->f[i] - factor) > 1e-6F * factor))
+            return false;
+    }
+    if (mode == IR_RESIZE_LINEAR)
+        return coord == IR_COORD_HALF_PIXEL;
+    bool centre = coord == IR_COORD_HALF_PIXEL && (nearest == IR_NEAREST_ROUND_PREFER_FLOOR ||
+                                                   nearest == IR_NEAREST_ROUND_PREFER_CEIL);
+    bool corner = coord == IR_COORD_ASYMMETRIC && nearest == IR_NEAREST_FLOOR;
+    return mode == IR_RESIZE_NEAREST && whole && (centre || corner);
+}
+
+static enum status make_resize(const struct subject *s, struct choice c, struct recipe *r)
+{
+    const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
+    if (c.src != c.dst || !resize_known(s, &x->shape, &y->shape))
+        return STATUS_UNIMPLEMENTED;
+    bool linear = ir_attr_int(s->node, IR_ATTR_MODE, 0) == IR_RESIZE_LINEAR;
+    dnnl_memory_desc_t src, dst;
+    dnnl_resampling_desc_t desc;
+    if (!desc_tensor(&src, x, c.src) || !desc_tensor(&dst, y, c.dst) ||
+        dnnl_resampling_forward_desc_init(&desc, dnnl_forward_inference,
+                                          linear ? dnnl_resampling_linear : dnnl_resampling_nearest,
+                                          NULL, &src, &dst) != dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    recipe_in(s, r, DNNL_ARG_SRC, 0, &src, c.src);
+    recipe_out(s, r, DNNL_ARG_DST, 0, &dst, c.dst);
+    return pick(s, &desc, c, r);
+}
+
+const struct onednn_row onednn_unary = {
+    .op = IR_OP_UNARY, .list = list_layouts, .make = make_unary, .impls = 1};
+const struct onednn_row onednn_binary = {
+    .op = IR_OP_BINARY, .list = list_layouts, .make = make_binary, .impls = 1};
+const struct onednn_row onednn_resize = {
+    .op = IR_OP_RESIZE, .list = list_layouts, .make = make_resize, .impls = 1};

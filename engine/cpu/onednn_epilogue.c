@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A node's epilogue as oneDNN post-ops. Steps that oneDNN does not know make the whole way
+ * UNIMPLEMENTED: a node falls back to another backend kernel, never to a half-applied epilogue.
+ *
+ * A residual is a binary post-op, not a sum: a sum needs the residual in the destination, which is
+ * a rule for whoever places tensors; a binary one costs one more read stream and nothing else.
+ */
+#include <math.h>
+
+#include "base/compiler.h"
+#include "engine/cpu/onednn_recipe.h"
+
+struct eltwise {
+    dnnl_alg_kind_t kind;
+    bool known;
+    /* Whose parameters oneDNN takes as they are; the others are fixed numbers. */
+    bool takes_alpha, takes_beta;
+    float alpha, beta;
+};
+
+static const struct eltwise eltwise_table[IR_UNARY_COUNT_] = {
+    [IR_UNARY_IDENTITY] = {dnnl_eltwise_linear, true, false, false, 1, 0},
+    [IR_UNARY_RELU] = {dnnl_eltwise_relu, true, false, false, 0, 0},
+    [IR_UNARY_LEAKY_RELU] = {dnnl_eltwise_relu, true, true, false, 0, 0},
+    [IR_UNARY_ELU] = {dnnl_eltwise_elu, true, true, false, 0, 0},
+    [IR_UNARY_SIGMOID] = {dnnl_eltwise_logistic, true, false, false, 0, 0},
+    [IR_UNARY_HARD_SWISH] = {dnnl_eltwise_hardswish, true, false, false, 0, 0},
+    [IR_UNARY_SWISH] = {dnnl_eltwise_swish, true, true, false, 0, 0},
+    [IR_UNARY_TANH] = {dnnl_eltwise_tanh, true, false, false, 0, 0},
+    [IR_UNARY_SOFTPLUS] = {dnnl_eltwise_soft_relu, true, false, false, 0, 0},
+    [IR_UNARY_GELU] = {dnnl_eltwise_gelu_erf, true, false, false, 0, 0},
+    [IR_UNARY_GELU_TANH] = {dnnl_eltwise_gelu_tanh, true, false, false, 0, 0},
+    [IR_UNARY_MISH] = {dnnl_eltwise_mish, true, false, false, 0, 0},
+    [IR_UNARY_CLIP] = {dnnl_eltwise_clip, true, true, true, 0, 0},
+    [IR_UNARY_LINEAR] = {dnnl_eltwise_linear, true, true, true, 0, 0},
+    [IR_UNARY_ABS] = {dnnl_eltwise_abs, true, false, false, 0, 0},
+    [IR_UNARY_NEG] = {dnnl_eltwise_linear, true, false, false, -1, 0},
+    [IR_UNARY_EXP] = {dnnl_eltwise_exp, true, false, false, 0, 0},
+    [IR_UNARY_LOG] = {dnnl_eltwise_log, true, false, false, 0, 0},
+    [IR_UNARY_SQRT] = {dnnl_eltwise_sqrt, true, false, false, 0, 0},
+    [IR_UNARY_RECIPROCAL] = {dnnl_eltwise_pow, true, false, false, 1, -1},
+    [IR_UNARY_ROUND] = {dnnl_eltwise_round, true, false, false, 0, 0},
+};
+
+bool eltwise_of(uint32_t func, float alpha, float beta, dnnl_alg_kind_t *kind, float *out_alpha,
+                float *out_beta)
+{
+    if (func >= IR_UNARY_COUNT_ || !eltwise_table[func].known)
+        return false;
+    const struct eltwise *row = &eltwise_table[func];
+    if ((row->takes_alpha && !isfinite(alpha)) || (row->takes_beta && !isfinite(beta)))
+        return false;
+    *kind = row->kind;
+    *out_alpha = row->takes_alpha ? alpha : row->alpha;
+    *out_beta = row->takes_beta ? beta : row->beta;
+    return true;
+}
+
+bool binary_of(uint32_t func, dnnl_alg_kind_t *kind)
+{
+    static const dnnl_alg_kind_t kinds[] = {
+        [IR_BINARY_ADD] = dnnl_binary_add, [IR_BINARY_SUB] = dnnl_binary_sub,
+        [IR_BINARY_MUL] = dnnl_binary_mul, [IR_BINARY_DIV] = dnnl_binary_div,
+        [IR_BINARY_MAX] = dnnl_binary_max, [IR_BINARY_MIN] = dnnl_binary_min,
+    };
+    if (func >= ARRAY_LEN(kinds))
+        return false;
+    *kind = kinds[func];
+    return true;
+}
+
+/* An operand's dims as the view has them; false if a merged dimension is broadcast in part. */
+static bool operand_dims(const struct output_view *view, const struct shape *out,
+                         const struct shape *operand, int64_t *dims)
+{
+    if (view->kind == VIEW_SAME)
+        return dims_padded(operand, view->rank, dims);
+    int64_t all[SHAPE_MAX_RANK];
+    if (!dims_padded(operand, out->rank, all))
+        return false;
+    uint32_t kept = view->kind == VIEW_PIXELS ? 1 : out->rank - 1;
+    bool ones = true, full = true;
+    for (uint32_t i = 0; i < out->rank; i++) {
+        ones = ones && (i == kept || all[i] == 1);
+        full = full && (i == kept || all[i] == out->dim[i]);
+    }
+    if (!ones && !full)
+        return false;
+    dims[0] = full ? view->dims[0] : 1;
+    dims[1] = all[kept];
+    return true;
+}
+
+static enum status append_binary(const struct subject *s, const struct output_view *view,
+                                 const struct ir_epilogue *step, int position, dnnl_post_ops_t ops,
+                                 struct recipe *r)
+{
+    dnnl_alg_kind_t kind;
+    const struct ir_tensor *operand = subject_in(s, step->input);
+    if (!operand || !binary_of(step->func, &kind) || step->input >= TACTIC_PORTS_MAX)
+        return STATUS_UNIMPLEMENTED;
+    int64_t dims[SHAPE_MAX_RANK];
+    const struct ir_tensor *out = subject_out(s, 0);
+    if (!operand_dims(view, &out->shape, &operand->shape, dims))
+        return STATUS_UNIMPLEMENTED;
+    bool plain = false;
+    for (uint32_t i = 0; i < view->rank; i++)
+        plain = plain || dims[i] != view->dims[i];
+    /* What is broadcast has at most one dimension that is not 1, or all in plain order. An operand
+     * of the full shape but a smaller rank has no channel dimension of its own. */
+    if (!plain && view->layout != IR_LAYOUT_PLAIN && operand->shape.rank != out->shape.rank)
+        return STATUS_UNIMPLEMENTED;
+    enum ir_layout layout = plain ? IR_LAYOUT_PLAIN : view->layout;
+    dnnl_memory_desc_t md;
+    if (!desc_layout(&md, view->rank, dims, view->kind == VIEW_SAME ? layout : IR_LAYOUT_PLAIN) ||
+        dnnl_post_ops_append_binary(ops, kind, &md) != dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    recipe_in(s, r, DNNL_ARG_ATTR_MULTIPLE_POST_OP(position) | DNNL_ARG_SRC_1, step->input, &md,
+              layout);
+    return STATUS_OK;
+}
+
+static enum status append(const struct subject *s, const struct output_view *view,
+                          const struct ir_epilogue *step, dnnl_post_ops_t ops, struct recipe *r)
+{
+    if (step->kind == IR_EPILOGUE_BINARY)
+        return append_binary(s, view, step, dnnl_post_ops_len(ops), ops, r);
+    dnnl_alg_kind_t kind;
+    float alpha = step->alpha, beta = step->beta;
+    if (step->func == IR_UNARY_HARD_SIGMOID) /* two steps of oneDNN's */
+        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, alpha, beta) ||
+                       dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_clip, 0, 1)
+                   ? STATUS_UNIMPLEMENTED
+                   : STATUS_OK;
+    if (!eltwise_of(step->func, alpha, beta, &kind, &alpha, &beta) ||
+        dnnl_post_ops_append_eltwise(ops, 1, kind, alpha, beta) != dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    return STATUS_OK;
+}
+
+enum status epilogue_attr(const struct subject *s, const struct output_view *view, struct recipe *r,
+                          dnnl_primitive_attr_t *out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t ops = NULL;
+    enum status st = STATUS_RESOURCE_EXHAUSTED;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success)
+        return st;
+    if (dnnl_post_ops_create(&ops) != dnnl_success)
+        goto fail;
+    st = STATUS_OK;
+    for (uint32_t i = 0; i < s->node->n_epilogue && st == STATUS_OK; i++)
+        st = append(s, view, &s->node->epilogue[i], ops, r);
+    if (st == STATUS_OK &&
+        (dnnl_primitive_attr_set_post_ops(attr, ops) != dnnl_success ||
+         dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success))
+        st = STATUS_RESOURCE_EXHAUSTED;
+    dnnl_post_ops_destroy(ops);
+    if (st != STATUS_OK)
+        goto fail;
+    *out = attr;
+    return STATUS_OK;
+fail:
+    dnnl_primitive_attr_destroy(attr);
+    return st;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ops that only move elements: concatenation, reformats, transposes and slices. The last three are
+ * reorders between two descriptors of the same dims.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cpu/onednn_recipe.h"
+
+/* For primitives that know no post-ops: no epilogue, user scratchpad. */
+static bool bare_attr(const struct subject *s, dnnl_primitive_attr_t *out)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    if (s->node->n_epilogue > 0 || dnnl_primitive_attr_create(&attr) != dnnl_success)
+        return false;
+    if (dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success) {
+        dnnl_primitive_attr_destroy(attr);
+        return false;
+    }
+    *out = attr;
+    return true;
+}
+
+static enum status make_concat(const struct subject *s, struct choice c, struct recipe *r)
+{
+    const struct ir_tensor *y = subject_out(s, 0);
+    uint32_t n = s->node->n_inputs;
+    int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS, 0);
+    dnnl_primitive_attr_t attr;
+    dnnl_memory_desc_t dst;
+    if (c.src != c.dst || c.impl > 0 || n > CONCAT_MAX || !desc_tensor(&dst, y, c.dst) ||
+        !bare_attr(s, &attr))
+        return STATUS_UNIMPLEMENTED;
+    enum status st = STATUS_RESOURCE_EXHAUSTED;
+    dnnl_memory_desc_t *src = calloc(n, sizeof(*src));
+    if (!src)
+        goto done;
+    st = STATUS_UNIMPLEMENTED;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!desc_tensor(&src[i], subject_in(s, i), c.src))
+            goto done;
+        recipe_in(s, r, DNNL_ARG_MULTIPLE_SRC + (int)i, i, &src[i], c.src);
+    }
+    recipe_out(s, r, DNNL_ARG_DST, 0, &dst, c.dst);
+    if (dnnl_concat_primitive_desc_create(&r->pd, &dst, (int)n, (int)axis, src, attr,
+                                          s->dnn->engine) == dnnl_success)
+        st = STATUS_OK;
+done:
+    free(src);
+    dnnl_primitive_attr_destroy(attr);
+    return st;
+}
+
+static enum status reorder(const struct subject *s, const dnnl_memory_desc_t *from,
+                           enum ir_layout from_layout, const dnnl_memory_desc_t *to,
+                           enum ir_layout to_layout, struct recipe *r)
+{
+    dnnl_primitive_attr_t attr;
+    if (!bare_attr(s, &attr))
+        return STATUS_UNIMPLEMENTED;
+    recipe_in(s, r, DNNL_ARG_FROM, 0, from, from_layout);
+    recipe_out(s, r, DNNL_ARG_TO, 0, to, to_layout);
+    dnnl_status_t st =
+        dnnl_reorder_primitive_desc_create(&r->pd, from, s->dnn->engine, to, s->dnn->engine, attr);
+    dnnl_primitive_attr_destroy(attr);
+    return st == dnnl_success ? STATUS_OK : STATUS_UNIMPLEMENTED;
+}
+
+/* A reformat's layouts are those that its tensors have. */
+static uint32_t list_reformat(const struct subject *s, struct choice out[CHOICES_MAX])
+{
+    out[0] = (struct choice){.src = (uint8_t)subject_in(s, 0)->layout,
+                             .dst = (uint8_t)subject_out(s, 0)->layout};
+    return out[0].src == IR_LAYOUT_OPAQUE || out[0].dst == IR_LAYOUT_OPAQUE ? 0 : 1;
+}
+
+static enum status make_reformat(const struct subject *s, struct choice c, struct recipe *r)
+{
+    dnnl_memory_desc_t from, to;
+    if (c.impl > 0 || !desc_tensor(&from, subject_in(s, 0), c.src) ||
+        !desc_tensor(&to, subject_out(s, 0), c.dst))
+        return STATUS_UNIMPLEMENTED;
+    return reorder(s, &from, c.src, &to, c.dst, r);
+}
+
+static uint32_t list_plain(const struct subject *s, struct choice out[CHOICES_MAX])
+{
+    out[0] = (struct choice){0};
+    return subject_out(s, 0)->shape.rank > 0 ? 1 : 0;
+}
+
+static enum status make_transpose(const struct subject *s, struct choice c, struct recipe *r)
+{
+    const struct shape *x = &subject_in(s, 0)->shape, *y = &subject_out(s, 0)->shape;
+    int64_t dense[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK];
+    shape_strides(x, dense);
+    for (uint32_t i = 0; i < y->rank; i++) {
+        int64_t from = ir_attr_at(s->node, IR_ATTR_PERM, i, -1);
+        if (from < 0 || from >= (int64_t)x->rank)
+            return STATUS_UNIMPLEMENTED;
+        strides[i] = dense[from];
+    }
+    dnnl_memory_desc_t from, to;
+    if (c.impl > 0 || !desc_strides(&from, y->rank, y->dim, strides) ||
+        !desc_layout(&to, y->rank, y->dim, IR_LAYOUT_PLAIN))
+        return STATUS_UNIMPLEMENTED;
+    return reorder(s, &from, IR_LAYOUT_PLAIN, &to, IR_LAYOUT_PLAIN, r);
+}
+
+/* Whole channel blocks only, where channels are blocked: oneDNN checks that. */
+static enum status make_slice(const struct subject *s, struct choice c, struct recipe *r)
+{
+    const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
+    int64_t starts[SHAPE_MAX_RANK];
+    for (uint32_t i = 0; i < x->shape.rank; i++) {
+        starts[i] = ir_attr_at(s->node, IR_ATTR_STARTS, i, 0);
+        if (ir_attr_at(s->node, IR_ATTR_STEPS, i, 1) != 1)
+            return STATUS_UNIMPLEMENTED;
+    }
+    dnnl_memory_desc_t whole, from, to;
+    if (c.impl > 0 || c.src != c.dst || !desc_tensor(&whole, x, c.src) ||
+        !desc_part(&from, &whole, &y->shape, starts) || !desc_tensor(&to, y, c.dst))
+        return STATUS_UNIMPLEMENTED;
+    return reorder(s, &from, c.src, &to, c.dst, r);
+}
+
+const struct onednn_row onednn_concat = {
+    .op = IR_OP_CONCAT, .list = list_layouts, .make = make_concat, .impls = 1};
+const struct onednn_row onednn_reformat = {
+    .op = IR_OP_REFORMAT, .list = list_reformat, .make = make_reformat, .impls = 1};
+const struct onednn_row onednn_transpose = {
+    .op = IR_OP_TRANSPOSE, .list = list_plain, .make = make_transpose, .impls = 1};
+const struct onednn_row onednn_slice = {
+    .op = IR_OP_SLICE, .list = list_layouts, .make = make_slice, .impls = 1};

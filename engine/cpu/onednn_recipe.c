@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptors, arguments and implementations: what every oneDNN op needs. Memory descriptors are
+ * always derived from the node; none comes from a file.
+ */
+#include "engine/cpu/onednn_recipe.h"
+
+#include <string.h>
+
+#include "base/compiler.h"
+
+/* By rank (3..5), as far as the layouts are defined. */
+static const dnnl_format_tag_t tags[IR_LAYOUT_COUNT_][3] = {
+    [IR_LAYOUT_CHANNELS_LAST] = {dnnl_acb, dnnl_acdb, dnnl_acdeb},
+    [IR_LAYOUT_BLOCKED_8] = {dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b},
+    [IR_LAYOUT_BLOCKED_16] = {dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b},
+};
+
+const struct ir_tensor *subject_in(const struct subject *s, uint32_t i)
+{
+    if (i >= s->node->n_inputs || s->node->inputs[i] == IR_NONE)
+        return NULL;
+    return ir_tensor(s->graph, s->node->inputs[i]);
+}
+
+const struct ir_tensor *subject_out(const struct subject *s, uint32_t i)
+{
+    return ir_tensor(s->graph, s->node->outputs[i]);
+}
+
+static bool usable(const struct ir_tensor *tensor)
+{
+    size_t n;
+    return tensor->dtype == DTYPE_F32 && shape_elements(&tensor->shape, &n) && n > 0;
+}
+
+bool subject_all_f32(const struct subject *s)
+{
+    for (uint32_t i = 0; i < s->node->n_inputs; i++) {
+        const struct ir_tensor *t = subject_in(s, i);
+        if (t && !usable(t))
+            return false;
+    }
+    for (uint32_t i = 0; i < s->node->n_outputs; i++)
+        if (!usable(subject_out(s, i)))
+            return false;
+    return s->node->n_outputs > 0;
+}
+
+bool desc_strides(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims,
+                  const int64_t *strides)
+{
+    return rank > 0 && rank <= DNNL_MAX_NDIMS &&
+           dnnl_memory_desc_init_by_strides(md, (int)rank, dims, dnnl_f32, strides) == dnnl_success;
+}
+
+bool desc_layout(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims, enum ir_layout layout)
+{
+    if (layout == IR_LAYOUT_PLAIN) {
+        int64_t strides[SHAPE_MAX_RANK] = {0}, one = 1;
+        if (rank == 0) /* oneDNN has no scalars */
+            return desc_strides(md, 1, &one, &one);
+        int64_t step = 1;
+        for (uint32_t i = rank; i-- > 0;) {
+            strides[i] = step;
+            step *= dims[i];
+        }
+        return desc_strides(md, rank, dims, strides);
+    }
+    if (rank < 3 || rank > 5 || (uint32_t)layout >= IR_LAYOUT_COUNT_)
+        return false;
+    dnnl_format_tag_t tag = tags[layout][rank - 3];
+    return tag && dnnl_memory_desc_init_by_tag(md, (int)rank, dims, dnnl_f32, tag) == dnnl_success;
+}
+
+bool desc_tensor(dnnl_memory_desc_t *md, const struct ir_tensor *tensor, enum ir_layout layout)
+{
+    return desc_layout(md, tensor->shape.rank, tensor->shape.dim, layout);
+}
+
+bool desc_any(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims)
+{
+    return dnnl_memory_desc_init_by_tag(md, (int)rank, dims, dnnl_f32, dnnl_format_tag_any) ==
+           dnnl_success;
+}
+
+bool desc_part(dnnl_memory_desc_t *md, const dnnl_memory_desc_t *whole, const struct shape *shape,
+               const int64_t *starts)
+{
+    dnnl_dims_t dims = {0}, offsets = {0};
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        dims[i] = shape->dim[i];
+        offsets[i] = starts[i];
+    }
+    return dnnl_memory_desc_init_submemory(md, whole, dims, offsets) == dnnl_success;
+}
+
+bool desc_bytes(dnnl_memory_desc_t *md, size_t size)
+{
+    dnnl_dims_t dims = {(dnnl_dim_t)size};
+    return dnnl_memory_desc_init_by_tag(md, 1, dims, dnnl_u8, dnnl_a) == dnnl_success;
+}
+
+enum ir_layout layout_canonical(const struct shape *shape, enum ir_layout layout)
+{
+    if (layout == IR_LAYOUT_PLAIN || layout == IR_LAYOUT_OPAQUE || shape->rank < 3)
+        return layout;
+    int64_t spatial = 1;
+    for (uint32_t i = 2; i < shape->rank; i++)
+        spatial *= shape->dim[i];
+    int64_t block = layout == IR_LAYOUT_BLOCKED_16 ? 16 : layout == IR_LAYOUT_BLOCKED_8 ? 8 : 1;
+    bool same = spatial == 1 ? shape->dim[1] % block == 0 : block == 1 && shape->dim[1] == 1;
+    return same ? IR_LAYOUT_PLAIN : layout;
+}
+
+bool dims_padded(const struct shape *shape, uint32_t rank, int64_t *dims)
+{
+    if (shape->rank > rank)
+        return false;
+    uint32_t lead = rank - shape->rank;
+    for (uint32_t i = 0; i < rank; i++)
+        dims[i] = i < lead ? 1 : shape->dim[i - lead];
+    return true;
+}
+
+void recipe_init(struct recipe *r)
+{
+    r->pd = NULL;
+    r->n_args = 0;
+    r->packed_arg = UINT32_MAX;
+    memset(r->in, 0, sizeof(r->in));
+    memset(r->out, 0, sizeof(r->out));
+}
+
+void recipe_deinit(struct recipe *r)
+{
+    if (r->pd)
+        dnnl_primitive_desc_destroy(r->pd);
+    r->pd = NULL;
+}
+
+static void add(struct recipe *r, int arg, bool output, uint32_t index,
+                const dnnl_memory_desc_t *md)
+{
+    r->args[r->n_args++] =
+        (struct recipe_arg){.arg = arg, .output = output, .index = index, .md = *md};
+}
+
+void recipe_in(const struct subject *s, struct recipe *r, int arg, uint32_t input,
+               const dnnl_memory_desc_t *md, enum ir_layout layout)
+{
+    add(r, arg, false, input, md);
+    if (input < TACTIC_PORTS_MAX)
+        r->in[input].layout = layout_canonical(&subject_in(s, input)->shape, layout);
+}
+
+void recipe_out(const struct subject *s, struct recipe *r, int arg, uint32_t output,
+                const dnnl_memory_desc_t *md, enum ir_layout layout)
+{
+    add(r, arg, true, output, md);
+    r->out[output].layout = layout_canonical(&subject_out(s, output)->shape, layout);
+}
+
+void recipe_packed(const struct subject *s, struct recipe *r, int arg, uint32_t input,
+                   const dnnl_memory_desc_t *want, const dnnl_memory_desc_t *plain)
+{
+    recipe_in(s, r, arg, input, want, IR_LAYOUT_PLAIN);
+    if (dnnl_memory_desc_equal(want, plain))
+        return;
+    r->in[input].layout = IR_LAYOUT_OPAQUE;
+    r->in[input].packed_bytes = dnnl_memory_desc_get_size(want);
+    r->packed_arg = r->n_args - 1;
+    r->plain = *plain;
+}
+
+uint32_t list_layouts(const struct subject *s, struct choice out[CHOICES_MAX])
+{
+    const enum ir_layout layouts[] = {s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8,
+                                      IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN};
+    const struct shape *shape = &subject_out(s, 0)->shape;
+    uint32_t n = 0;
+    for (uint32_t i = shape->rank < 3 || shape->rank > 5 ? 2 : 0; i < ARRAY_LEN(layouts); i++)
+        out[n++] = (struct choice){.src = (uint8_t)layouts[i], .dst = (uint8_t)layouts[i]};
+    return n;
+}
+
+enum status recipe_pick(const struct subject *s, struct recipe *r, const_dnnl_op_desc_t desc,
+                        dnnl_primitive_attr_t attr, uint32_t impl)
+{
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_status_t st = dnnl_primitive_desc_iterator_create(&it, desc, attr, s->dnn->engine, NULL);
+    dnnl_primitive_attr_destroy(attr);
+    for (uint32_t i = 0; st == dnnl_success && i < impl; i++)
+        st = dnnl_primitive_desc_iterator_next(it);
+    if (st == dnnl_success)
+        r->pd = dnnl_primitive_desc_iterator_fetch(it);
+    if (it)
+        dnnl_primitive_desc_iterator_destroy(it);
+    if (st == dnnl_out_of_memory)
+        return STATUS_RESOURCE_EXHAUSTED;
+    return r->pd ? STATUS_OK : STATUS_UNIMPLEMENTED;
+}
+
+const dnnl_memory_desc_t *recipe_md(const struct recipe *r, dnnl_query_t what, int index)
+{
+    return dnnl_primitive_desc_query_md(r->pd, what, index);
+}
+
+const char *recipe_impl(const struct recipe *r)
+{
+    const char *name = NULL;
+    if (dnnl_primitive_desc_query(r->pd, dnnl_query_impl_info_str, 0, (void *)&name) !=
+            dnnl_success ||
+        !name)
+        return "?";
+    return name;
+}
+
+enum status status_of_dnnl(dnnl_status_t st)
+{
+    switch (st) {
+    case dnnl_success:
+        return STATUS_OK;
+    case dnnl_out_of_memory:
+        return STATUS_RESOURCE_EXHAUSTED;
+    case dnnl_unimplemented:
+        return STATUS_UNIMPLEMENTED;
+    default:
+        return STATUS_INTERNAL;
+    }
+}
