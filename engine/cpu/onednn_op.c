@@ -10,6 +10,7 @@
  * padded channels: oneDNN zeroes the padding whenever a handle is set, which would write to weights
  * that are mapped read-only. Kernels take their descriptors from the primitive.
  */
+#include <oneapi/dnnl/dnnl_debug.h>
 #include <stdlib.h>
 #include <string.h>
 
