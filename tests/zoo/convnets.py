@@ -27,7 +27,8 @@ def _batch_norm(g, scope, x, c, gain=1.0, eps=1e-5):
 
 
 def _linear(g, scope, x, n_in, n_out):
-    return g.node("Gemm", x, g.bell((n_out, n_in), float(np.sqrt(1.0 / n_in)), name=f"{scope}.weight"),
+    weight = g.bell((n_out, n_in), float(np.sqrt(1.0 / n_in)), name=f"{scope}.weight")
+    return g.node("Gemm", x, weight,
                   g.flat((n_out,), -0.1, 0.1, f"{scope}.bias"), scope=scope,
                   alpha=1.0, beta=1.0, transB=1)
 

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""R40: loading and inference work under what the systemd unit forbids.
+
+    test_restricted.py INFERD INFERCTL UNIT ROOT
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import serving
+
+INFERD, INFERCTL, UNIT, ROOT = map(os.path.abspath, sys.argv[1:5])
+RESTRICT = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "restrict.py")]
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+sys.dont_write_bytecode = True
+import digits  # noqa: E402
+
+# LeakSanitizer traces its own process at the end, which the unit forbids
+QUIET = {"ASAN_OPTIONS": "detect_leaks=0"}
+
+
+class Restricted(unittest.TestCase):
+    def setUp(self):
+        # outside of the checkout, which the account without rights may not be able to enter
+        folder = tempfile.TemporaryDirectory(prefix="inferd-restricted-")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.root.chmod(0o755)
+        (self.root / "cache").mkdir()
+        (self.root / "cache").chmod(0o777)
+        shutil.copy(os.path.join(ROOT, "models/digits.onnx"), self.root)
+        for program in (INFERD, INFERCTL):
+            shutil.copy(program, self.root)
+
+    def restricted(self, *command):
+        return [*RESTRICT, UNIT, *map(str, command)]
+
+    def test_restrictions_are_there(self):
+        probe = ("import socket, sys\n"
+                 "try:\n    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)\n"
+                 "except PermissionError:\n    sys.exit(7)\n")
+        done = subprocess.run(self.restricted("/usr/bin/python3", "-c", probe), check=False)
+        self.assertEqual(done.returncode, 7)
+
+    def infer(self, address):
+        digits.split(pathlib.Path(ROOT, "models"), self.root)
+        done = subprocess.run([INFERCTL, "infer", address, "--model", "digits", "--input",
+                               f"image={self.root}/000.npy", "--output", self.root / "out"],
+                              capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+        _, labels = digits.npy_read(pathlib.Path(ROOT, "models/digits_test_labels.npy"), "|u1")
+        _, p = digits.npy_read(self.root / "out/probabilities.npy", "<f4")
+        right = sum(max(range(10), key=p[10 * i : 10 * i + 10].__getitem__) == labels[i]
+                    for i in range(32))
+        self.assertGreaterEqual(right, 31)
+
+    def test_r40_a_plan_is_served(self):
+        plan = self.root / "digits.plan"
+        subprocess.run([INFERCTL, "build", self.root / "digits.onnx", "-o", plan, "--batch",
+                        "1,32"], check=True, capture_output=True, timeout=120)
+        plan.chmod(0o644)
+        command = self.restricted(self.root / "inferd", f"digits={plan}")
+        with serving.inferd(*command, env=QUIET) as address:
+            self.infer(address)
+
+    def test_r40_a_model_is_built_and_served(self):
+        command = self.restricted(self.root / "inferd", f"digits={self.root}/digits.onnx")
+        env = dict(QUIET, CACHE_DIRECTORY=str(self.root / "cache"))
+        with serving.inferd(*command, env=env) as address:
+            self.infer(address)
+        self.assertTrue(list((self.root / "cache").glob("*.plan")))
+
+
+if __name__ == "__main__":
+    if not shutil.which("systemd-analyze") or os.uname().machine != "x86_64":
+        print("needs systemd-analyze and x86-64")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
