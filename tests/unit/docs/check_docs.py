@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The documents against the tree: man pages without warnings, every key documented, links and paths
+that exist.
+
+    check_docs.py ROOT
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv[1]).resolve()
+MAN = ROOT / "docs" / "man"
+PAGES = sorted(MAN.glob("*.[1-8]"))
+MARKDOWN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models/README.md"]
+
+
+def plain(page):
+    """A man page's text without its markup."""
+    text = page.read_text().replace("\\-", "-").replace("\\fR", "").replace("\\fP", "")
+    return text
+
+
+def configuration_keys():
+    """Every key of the reference file, also those of the commented entry."""
+    return set(re.findall(r"(?m)^#?[ #-]*([a-z][a-z0-9_]*):(?: |$)",
+                          (ROOT / "config/inferd.yaml").read_text()))
+
+
+def anchors(text):
+    heads = re.findall(r"(?m)^#+ (.*)$", text)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+class ManPages(unittest.TestCase):
+    def test_no_warnings(self):
+        env = dict(os.environ, LC_ALL="C.UTF-8", MANROFFSEQ="", MANWIDTH="80")
+        for page in PAGES:
+            done = subprocess.run(
+                ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", str(page)], env=env,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), page.name)
+
+    def test_every_configuration_key(self):
+        keys, page = configuration_keys(), plain(MAN / "inferd.yaml.5")
+        self.assertGreater(len(keys), 30)
+        for key in keys:
+            self.assertRegex(page, rf"(?m)^\.BR? .*\b{key}\b", key)
+
+
+class Markdown(unittest.TestCase):
+    def test_links_lead_somewhere(self):
+        for document in MARKDOWN:
+            for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                path, _, anchor = target.partition("#")
+                file = (document.parent / path) if path else document
+                self.assertTrue(file.exists(), f"{document.name}: {target}")
+                if anchor:
+                    self.assertIn(anchor, anchors(file.read_text()), f"{document.name}: {target}")
+
+    def test_paths_exist(self):
+        """`engine/ir/ir.h` in a document is a file or folder of the tree."""
+        tops = "base|batching|client|config|daemon|docs|engine|kernels|models|pool|proto|scripts"
+        found = 0
+        for document in MARKDOWN:
+            for path in re.findall(rf"`((?:{tops}|systemd|tests|tools)/[\w./-]*)`",
+                                   document.read_text()):
+                found += 1
+                self.assertTrue((ROOT / path).exists(), f"{document.name}: {path}")
+        self.assertGreater(found, 20)
+
+
+if __name__ == "__main__":
+    if not shutil.which("man"):
+        print("man is not here")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
