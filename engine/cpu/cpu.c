@@ -14,12 +14,14 @@
 #include "base/compiler.h"
 #include "engine/backend.h"
 #include "engine/cpu/cores.h"
+#include "engine/cpu/onednn.h"
 #include "engine/cpu/reference.h"
 
 enum { THREADS_MAX = 1024 };
 
 struct cpu_device {
     struct device base;
+    struct onednn *onednn; /* NULL: reference kernels only */
 };
 
 struct backend_stream {
@@ -35,8 +37,10 @@ struct backend_arena {
     size_t reserved, usable; /* bytes, whole pages */
 };
 
+/* One of the two is set. */
 struct backend_op {
     struct reference_op *reference;
+    struct onednn_op *onednn;
 };
 
 static struct cpu_device *cpu_device_of(struct device *device)
@@ -71,19 +75,31 @@ static enum status device_open(const struct device_options *options, struct devi
         return no_memory(err, "a device", sizeof(*device));
     device->base.backend = &backend_cpu;
     device->base.threads = options->threads ? options->threads : MIN(cores_count(), THREADS_MAX);
+    enum status status = STATUS_OK;
+    if (!options->reference_only)
+        status = onednn_new(device->base.threads, &device->onednn, err);
+    if (status) {
+        free(device);
+        return status;
+    }
     *out = &device->base;
     return STATUS_OK;
 }
 
 static void device_close(struct device *device)
 {
-    if (device)
-        free(cpu_device_of(device));
+    if (!device)
+        return;
+    onednn_free(cpu_device_of(device)->onednn);
+    free(cpu_device_of(device));
 }
 
 static void device_fingerprint(struct device *device, char out[FINGERPRINT_MAX])
 {
-    snprintf(out, FINGERPRINT_MAX, "cpu; reference kernels; threads %u", device->threads);
+    char library[96] = "reference kernels";
+    if (cpu_device_of(device)->onednn)
+        onednn_fingerprint(cpu_device_of(device)->onednn, library, sizeof(library));
+    snprintf(out, FINGERPRINT_MAX, "cpu; %s; threads %u", library, device->threads);
 }
 
 /* --- memory --- */
@@ -217,16 +233,46 @@ static enum status copy(struct backend_stream *stream UNUSED, enum copy_directio
 
 /* --- build time --- */
 
-static enum status candidates(struct device *device UNUSED, const struct ir_graph *graph,
-                              const struct ir_node *node, enum precision precision UNUSED,
+static enum status candidates(struct device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
+    struct onednn *onednn = cpu_device_of(device)->onednn;
+    enum status status = STATUS_OK;
+    if (onednn)
+        status = onednn_candidates(onednn, graph, node, precision, visit, user, err);
     struct tactic tactic;
-    enum status status = reference_candidate(graph, node, &tactic, err);
+    if (!status)
+        status = reference_candidate(graph, node, &tactic, err);
     if (status)
         return status;
     tactic.backend = backend_cpu.name;
     return visit(user, &tactic, err);
+}
+
+static bool is_onednn(const struct tactic *tactic)
+{
+    return tactic->id >= ONEDNN_TACTIC_FIRST && tactic->id <= ONEDNN_TACTIC_LAST;
+}
+
+static enum status no_onednn(const struct ir_node *node, struct error *err)
+{
+    return error_set(
+        err, STATUS_FAILED_PRECONDITION,
+        "layer '%s' was planned for oneDNN, but this device has reference kernels only",
+        node->name);
+}
+
+static enum status pack(struct device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err)
+{
+    struct onednn *onednn = cpu_device_of(device)->onednn;
+    if (!is_onednn(tactic))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "layer '%s': nothing to pack", node->name);
+    if (!onednn)
+        return no_onednn(node, err);
+    return onednn_pack(onednn, graph, node, tactic, input, to, err);
 }
 
 /* --- runtime --- */
@@ -236,17 +282,29 @@ static void op_free(struct backend_op *op)
     if (!op)
         return;
     reference_op_free(op->reference);
+    onednn_op_free(op->onednn);
     free(op);
 }
 
-static enum status op_prepare(struct backend_stream *stream UNUSED, const struct ir_graph *graph,
+static enum status fill_op(struct backend_op *op, struct onednn *onednn,
+                           const struct ir_graph *graph, const struct ir_node *node,
+                           const struct tactic *tactic, struct error *err)
+{
+    if (!is_onednn(tactic))
+        return reference_op_prepare(graph, node, tactic, &op->reference, err);
+    if (!onednn)
+        return no_onednn(node, err);
+    return onednn_op_prepare(onednn, graph, node, tactic, &op->onednn, err);
+}
+
+static enum status op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
                               const struct ir_node *node, const struct tactic *tactic,
                               struct backend_op **out, struct error *err)
 {
     struct backend_op *op = calloc(1, sizeof(*op));
     if (!op)
         return no_memory(err, "an op", sizeof(*op));
-    enum status status = reference_op_prepare(graph, node, tactic, &op->reference, err);
+    enum status status = fill_op(op, stream->device->onednn, graph, node, tactic, err);
     if (status) {
         op_free(op);
         return status;
@@ -257,13 +315,15 @@ static enum status op_prepare(struct backend_stream *stream UNUSED, const struct
 
 static uint64_t op_workspace(const struct backend_op *op)
 {
-    return reference_op_workspace(op->reference);
+    return op->onednn ? onednn_op_workspace(op->onednn) : reference_op_workspace(op->reference);
 }
 
 static enum status op_launch(struct backend_op *op, struct backend_stream *stream UNUSED,
                              void *const *inputs, void *const *outputs, void *workspace,
                              struct error *err)
 {
+    if (op->onednn)
+        return onednn_op_launch(op->onednn, inputs, outputs, workspace, err);
     return reference_op_launch(op->reference, inputs, outputs, workspace, err);
 }
 
@@ -290,6 +350,7 @@ const struct backend backend_cpu = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .candidates = candidates,
+    .pack = pack,
     .op_prepare = op_prepare,
     .op_workspace = op_workspace,
     .op_free = op_free,
