@@ -14,11 +14,10 @@ enum { LAST = MAP_OPSET_LAST };
 static const struct map_op ops[] = {
     /* convolution, product, pooling */
     {"Conv", "", 1, LAST, map_conv, 0},
-    {"ConvInteger", "", 10, LAST, map_conv_integer, 0},
     {"ConvTranspose", "", 1, LAST, map_conv_transpose, 0},
+    {"Einsum", "", 12, LAST, map_einsum, 0},
     {"Gemm", "", 6, LAST, map_gemm, 0},
     {"MatMul", "", 1, LAST, map_matmul, 0},
-    {"MatMulInteger", "", 10, LAST, map_matmul_integer, 0},
     {"AveragePool", "", 1, LAST, map_pool, IR_POOL_AVERAGE},
     {"LpPool", "", 2, LAST, map_pool, IR_POOL_LP},
     {"MaxPool", "", 1, LAST, map_pool, IR_POOL_MAX},
@@ -26,6 +25,19 @@ static const struct map_op ops[] = {
     {"GlobalLpPool", "", 2, LAST, map_global_pool, IR_POOL_LP},
     {"GlobalMaxPool", "", 1, LAST, map_global_pool, IR_POOL_MAX},
     {"MaxUnpool", "", 9, LAST, map_max_unpool, 0},
+
+    /* quantised */
+    {"ConvInteger", "", 10, LAST, map_conv_integer, 0},
+    {"DequantizeLinear", "", 10, LAST, map_dequantize, 0},
+    {"DynamicQuantizeLinear", "", 11, LAST, map_dynamic_quantize, 0},
+    {"MatMulInteger", "", 10, LAST, map_matmul_integer, 0},
+    {"QLinearConv", "", 10, LAST, map_qlinear_conv, 0},
+    {"QLinearMatMul", "", 10, LAST, map_qlinear_matmul, 0},
+    {"QuantizeLinear", "", 10, LAST, map_quantize, 0},
+
+    /* losses */
+    {"NegativeLogLikelihoodLoss", "", 12, LAST, map_likelihood_loss, 0},
+    {"SoftmaxCrossEntropyLoss", "", 12, LAST, map_cross_entropy_loss, 0},
 
     /* normalisation */
     {"BatchNormalization", "", 6, LAST, map_batch_norm, 0},

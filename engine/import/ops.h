@@ -11,13 +11,27 @@ enum { MAP_WINDOW_HANN, MAP_WINDOW_HAMMING, MAP_WINDOW_BLACKMAN };
 
 /* ops_conv.c */
 void map_conv(struct mapper *m);
-void map_conv_integer(struct mapper *m);
-void map_matmul_integer(struct mapper *m);
 void map_conv_transpose(struct mapper *m);
 
 /* ops_matmul.c */
 void map_matmul(struct mapper *m);
 void map_gemm(struct mapper *m);
+
+/* ops_einsum.c */
+void map_einsum(struct mapper *m);
+
+/* ops_quant.c */
+void map_dequantize(struct mapper *m);
+void map_quantize(struct mapper *m);
+void map_dynamic_quantize(struct mapper *m);
+void map_qlinear_matmul(struct mapper *m);
+void map_qlinear_conv(struct mapper *m);
+void map_conv_integer(struct mapper *m);
+void map_matmul_integer(struct mapper *m);
+
+/* ops_loss.c */
+void map_likelihood_loss(struct mapper *m);
+void map_cross_entropy_loss(struct mapper *m);
 
 /* ops_pool.c */
 void map_pool(struct mapper *m);
@@ -105,6 +119,10 @@ void map_window(struct mapper *m);
 
 /* A vector as dimension `axis` of a tensor of `rank`; anything else as it is. */
 uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank);
+/* A convolution with the window that the node's attributes give; bias may be IR_NONE. */
+uint32_t emit_conv(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias);
+/* x - zero as `to`; zero is one value, or one for each index of `axis`, or IR_NONE. */
+uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to);
 uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all elements as a vector */
 uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* vectors too */
 uint32_t emit_softmax(struct mapper *m, uint32_t x, uint32_t axis, bool log_form);

@@ -1,59 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conv, ConvTranspose, ConvInteger. */
+/* Conv and ConvTranspose. */
 #include "engine/import/ops.h"
 #include "engine/import/window.h"
 
-static uint32_t emit_conv(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias,
-                          const struct window *w)
+uint32_t emit_conv(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias)
 {
+    struct window w;
     const uint32_t inputs[] = {x, weights, bias};
+    window_read(m, x, weights, &w);
+    window_auto_pad(m, x, &w);
     uint32_t node = emit_begin(m, IR_OP_CONV, bias == IR_NONE ? 2 : 3, inputs);
-    window_emit(m, node, w);
+    window_emit(m, node, &w);
     emit_int(m, node, IR_ATTR_GROUP, map_attr_int(m, "group", 1));
     return emit_end(m, node);
 }
 
 void map_conv(struct mapper *m)
 {
-    struct window w;
     uint32_t x = map_in(m, 0), weights = map_in(m, 1), bias = map_in_opt(m, 2);
-    window_read(m, x, weights, &w);
-    window_auto_pad(m, x, &w);
-    map_out(m, 0, emit_conv(m, x, weights, bias, &w));
-}
-
-/* x - zero point, as `to`; a zero point of one value, or one for each index of dimension `axis`. */
-static uint32_t shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to)
-{
-    uint32_t wide = emit_cast(m, x, to);
-    if (zero == IR_NONE)
-        return wide;
-    return emit_binary(m, IR_BINARY_SUB, wide,
-                       emit_along(m, emit_cast(m, zero, to), axis, map_shape(m, x)->rank));
-}
-
-/*
- * Integers in, INT32 out. Computed in fp64, which holds every partial sum exactly (products of
- * 17 bits, and fewer than 2^36 of them).
- */
-void map_conv_integer(struct mapper *m)
-{
-    struct window w;
-    uint32_t x = map_in(m, 0), weights = map_in(m, 1);
-    window_read(m, x, weights, &w);
-    window_auto_pad(m, x, &w);
-    x = shifted(m, x, map_in_opt(m, 2), 1, DTYPE_F64);
-    weights = shifted(m, weights, map_in_opt(m, 3), 0, DTYPE_F64);
-    map_out(m, 0, emit_cast(m, emit_conv(m, x, weights, IR_NONE, &w), DTYPE_I32));
-}
-
-void map_matmul_integer(struct mapper *m)
-{
-    uint32_t a = map_in(m, 0), b = map_in(m, 1);
-    uint32_t rank_a = map_shape(m, a)->rank, rank_b = map_shape(m, b)->rank;
-    a = shifted(m, a, map_in_opt(m, 2), rank_a >= 2 ? rank_a - 2 : 0, DTYPE_F64);
-    b = shifted(m, b, map_in_opt(m, 3), rank_b >= 1 ? rank_b - 1 : 0, DTYPE_F64);
-    map_out(m, 0, emit_cast(m, emit_matmul_any(m, a, b), DTYPE_I32));
+    map_out(m, 0, emit_conv(m, x, weights, bias));
 }
 
 /* The output is `size` long: pads are what is too much, output_padding what is too little. */

@@ -195,14 +195,12 @@ static struct ir_graph *import(struct onnx_model *model, const struct data_set *
                                const struct case_runner *runner, struct outcome *out)
 {
     struct onnx_value values[MAX_VALUES];
-    struct onnx_options options = {
-        .batch = 1, .evaluator = runner->evaluator, .values = values};
+    struct onnx_options options = {.batch = 1, .evaluator = runner->evaluator, .values = values};
     struct ir_graph *graph = NULL;
     struct error err;
     for (uint32_t i = 0; i < set->n_inputs; i++) {
         if (set->input_names[i][0])
-            values[options.n_values++] =
-                (struct onnx_value){set->input_names[i], set->inputs[i]};
+            values[options.n_values++] = (struct onnx_value){set->input_names[i], set->inputs[i]};
     }
     enum status status = onnx_import(model, &options, &graph, &err);
     if (status == STATUS_UNIMPLEMENTED)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One published ONNX case: a folder with model.onnx and test_data_set_N/{input,output}_N.pb. */
+/* One published ONNX test case: a folder with model.onnx and test_data_set_N/{input,output}_N.pb.
+ */
 #ifndef INFERD_TESTS_OPS_CASE_H
 #define INFERD_TESTS_OPS_CASE_H
 

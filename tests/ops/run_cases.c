@@ -94,8 +94,7 @@ static void record(struct table *table, const struct report *report)
     table->counts[outcome->verdict]++;
     if (outcome->verdict == VERDICT_UNSUPPORTED)
         count_reason(table, outcome->text);
-    if (table->verbose || outcome->verdict == VERDICT_WRONG ||
-        outcome->verdict == VERDICT_CRASHED)
+    if (table->verbose || outcome->verdict == VERDICT_WRONG || outcome->verdict == VERDICT_CRASHED)
         printf("%-11s %s%s%s\n", names[outcome->verdict], table->names[report->index],
                outcome->text[0] ? ": " : "", outcome->text);
 }
@@ -159,8 +158,8 @@ static uint32_t run_child(struct table *table, uint32_t first, bool engine)
     }
     if (WIFEXITED(status) && !WEXITSTATUS(status) && first == table->n)
         return first;
-    report = (struct report){.index = MIN(first, table->n - 1),
-                             .outcome = {.verdict = VERDICT_CRASHED}};
+    report =
+        (struct report){.index = MIN(first, table->n - 1), .outcome = {.verdict = VERDICT_CRASHED}};
     snprintf(report.outcome.text, sizeof(report.outcome.text),
              WIFSIGNALED(status) ? "signal %d" : "exit status %d%s",
              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
