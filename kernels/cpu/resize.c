@@ -22,6 +22,14 @@ struct taps {
     bool outside; /* REF_COORD_TF_CROP: beyond the input */
 };
 
+/* Corners are aligned at in * scale, which need not be whole: the published cases want it so. What
+ * only misses a whole number because the scale is rounded is that number. */
+static double aligned_length(double scale, int64_t in, int64_t out)
+{
+    double length = scale * (double)in;
+    return fabs(length - (double)out) < 1e-3 ? (double)out : length;
+}
+
 /* The position in x that output position i of dim d stands for. */
 static double source(const struct ref_resize *how, uint32_t d, int64_t i, int64_t in, int64_t out)
 {
@@ -32,7 +40,7 @@ static double source(const struct ref_resize *how, uint32_t d, int64_t i, int64_
     case REF_COORD_PYTORCH_HALF_PIXEL:
         return out > 1 ? (at + 0.5) / scale - 0.5 : 0;
     case REF_COORD_ALIGN_CORNERS:
-        return out > 1 ? at * (double)(in - 1) / (double)(out - 1) : 0;
+        return out > 1 ? at * (double)(in - 1) / (aligned_length(scale, in, out) - 1) : 0;
     case REF_COORD_ASYMMETRIC:
         return at / scale;
     case REF_COORD_TF_CROP: {
