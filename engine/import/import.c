@@ -46,7 +46,31 @@ static int64_t axis_value(const struct mapper *m, const struct onnx_value_info *
     return value < 0 && d && !axis->param && axis->value == 0 ? 0 : value;
 }
 
-static void input_shape(struct mapper *m, const struct onnx_value_info *input, struct shape *out)
+/* Index of the value that the caller gives to this input, or IR_NONE. */
+static uint32_t binding_of(const struct onnx_options *options, const char *name)
+{
+    for (uint32_t i = 0; i < options->n_values; i++) {
+        if (!strcmp(options->values[i].name, name))
+            return i;
+    }
+    return IR_NONE;
+}
+
+/* A given value says what the file leaves open. */
+static void bound_shape(struct mapper *m, const struct onnx_value_info *input, uint32_t bound,
+                        struct shape *out)
+{
+    const struct tensor_view *view = &m->options->values[bound].view;
+    bool fits = view->dtype == onnx_dtype(input->type) && view->shape.rank == input->rank;
+    for (uint32_t d = 0; d < input->rank && fits; d++)
+        fits = !onnx_axis_is_fixed(&input->dims[d]) || input->dims[d].value == view->shape.dim[d];
+    *out = view->shape;
+    if (!fits)
+        map_invalid(m, "the value given for input '%s' has another type or shape", input->name);
+}
+
+static void input_shape(struct mapper *m, const struct onnx_value_info *input, uint32_t bound,
+                        struct shape *out)
 {
     out->rank = input->rank;
     if (!input->is_tensor)
@@ -56,7 +80,9 @@ static void input_shape(struct mapper *m, const struct onnx_value_info *input, s
                    onnx_type_name(input->type), input->type);
     else if (!input->has_shape)
         map_refuse(m, "input '%s' has no shape", input->name);
-    for (uint32_t d = 0; d < input->rank && !map_failed(m); d++) {
+    else if (bound != IR_NONE)
+        bound_shape(m, input, bound, out);
+    for (uint32_t d = 0; d < input->rank && bound == IR_NONE && !map_failed(m); d++) {
         out->dim[d] = axis_value(m, input, d);
         if (out->dim[d] < 0)
             map_invalid(m, "input '%s': dimension %u%s%s%s needs a value", input->name, d,
@@ -66,26 +92,12 @@ static void input_shape(struct mapper *m, const struct onnx_value_info *input, s
     }
 }
 
-/* The value that the caller gives to this input, if it fits. */
-static uint32_t input_binding(struct mapper *m, const struct ir_tensor *tensor)
-{
-    for (uint32_t i = 0; i < m->options->n_values; i++) {
-        const struct onnx_value *value = &m->options->values[i];
-        if (strcmp(value->name, tensor->name))
-            continue;
-        if (value->view.dtype != tensor->dtype || !shape_equal(&value->view.shape, &tensor->shape))
-            map_invalid(m, "the value given for input '%s' has another type or shape",
-                        tensor->name);
-        return i;
-    }
-    return IR_NONE;
-}
-
 static void import_input(struct mapper *m, const struct onnx_value_info *input)
 {
     struct ir_graph *graph = m->graph;
     struct shape shape = {.rank = 0};
-    input_shape(m, input, &shape);
+    uint32_t bound = binding_of(m->options, input->name);
+    input_shape(m, input, bound, &shape);
     if (!map_failed(m) && graph->n_inputs == IR_MAX_IO)
         map_refuse(m, "more than %d inputs", IR_MAX_IO);
     if (map_failed(m))
@@ -95,7 +107,7 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
         map_exhausted(m);
         return;
     }
-    m->bound[graph->n_inputs] = input_binding(m, ir_tensor(graph, tensor));
+    m->bound[graph->n_inputs] = bound;
     graph->inputs[graph->n_inputs++] = tensor;
     map_value_add(m, input->name, tensor);
 }

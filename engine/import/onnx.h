@@ -30,7 +30,8 @@ struct onnx_dim {
 /*
  * The value of a graph input, for models whose shapes depend on one (the second operand of a
  * Reshape, say). It is used only where the graph cannot be built without it; the input is then none
- * of the result's. `view.data` may go away after the import.
+ * of the result's. Its shape is taken for what the file leaves open. `view.data` may go away after
+ * the import.
  */
 struct onnx_value {
     const char *name;

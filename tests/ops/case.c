@@ -3,7 +3,7 @@
  * The model is imported with the first data set's inputs on offer, so that operands which shapes
  * depend on become constants; all others stay inputs. Results are compared with the tolerances that
  * the ONNX project publishes for these files: floats within 1e-3 relative plus 1e-7 absolute, NaN
- * equal to NaN, everything else exactly.
+ * equal to NaN, everything else exactly (the project's own runner allows 1e-3 there, too).
  */
 #include "tests/ops/case.h"
 
@@ -13,9 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_VALUES = IR_MAX_IO, PATH_SIZE = 1024 };
+#include "engine/import/model.h"
 
-static const double rtol = 1e-3, atol = 1e-7;
+enum { MAX_VALUES = IR_MAX_IO, PATH_SIZE = 1200 };
+
+static const double relative = 1e-3, absolute = 1e-7;
 
 struct data_set {
     uint32_t n_inputs, n_outputs;
@@ -49,7 +51,7 @@ static void conclude(struct outcome *out, enum verdict verdict, const char *fmt,
 static bool read_tensors(const char *folder, const char *kind, struct tensor_view *views,
                          char **names, uint32_t *n, struct error *err)
 {
-    char path[PATH_SIZE];
+    char path[PATH_SIZE + 32];
     for (*n = 0; *n < MAX_VALUES; ++*n) {
         snprintf(path, sizeof(path), "%s/%s_%u.pb", folder, kind, *n);
         if (access(path, R_OK))
@@ -94,7 +96,14 @@ static bool close_enough(double have, double want)
 {
     if (isnan(have) || isnan(want))
         return isnan(have) && isnan(want);
-    return have == want || fabs(have - want) <= atol + rtol * fabs(want);
+    return have == want || fabs(have - want) <= absolute + relative * fabs(want);
+}
+
+/* The published bfloat16 values were cut off where a cast rounds to nearest: one bit may differ. */
+static bool same_but_cut(const struct tensor_view *have, const struct tensor_view *want, size_t i)
+{
+    const uint16_t *x = have->data, *y = want->data;
+    return want->dtype == DTYPE_BF16 && abs((int)x[i] - (int)y[i]) <= 1;
 }
 
 static bool compare(const char *name, const struct tensor_view *have,
@@ -113,7 +122,7 @@ static bool compare(const char *name, const struct tensor_view *have,
     for (size_t i = 0; i < n; i++) {
         if (dtype_is_float(want->dtype)) {
             double x = number(have, i), y = number(want, i);
-            if (close_enough(x, y))
+            if (close_enough(x, y) || same_but_cut(have, want, i))
                 continue;
             conclude(out, VERDICT_WRONG, "%s[%zu] is %.9g, expected %.9g", name, i, x, y);
             return false;
@@ -125,6 +134,38 @@ static bool compare(const char *name, const struct tensor_view *have,
                      y[0]);
             return false;
         }
+    }
+    return true;
+}
+
+/* numpy has no bfloat16: the published files have its bits as UINT16. */
+static void mend_type(struct tensor_view *view, const struct onnx_value_info *declared)
+{
+    if (view->dtype == DTYPE_U16 && declared->type == ONNX_BFLOAT16)
+        view->dtype = DTYPE_BF16;
+}
+
+/* A few files declare another shape than they hold, for an input of which only the type counts. */
+static bool fits_declaration(const struct tensor_view *view, const struct onnx_value_info *declared)
+{
+    bool fits = !declared->has_shape || declared->rank == view->shape.rank;
+    for (uint32_t d = 0; fits && declared->has_shape && d < declared->rank; d++)
+        fits = !onnx_axis_is_fixed(&declared->dims[d]) ||
+               declared->dims[d].value == view->shape.dim[d];
+    return fits;
+}
+
+static bool is_plain(const struct onnx_value_info *values, uint32_t n, struct outcome *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (!values[i].is_tensor)
+            conclude(out, VERDICT_UNSUPPORTED, "inputs or outputs that are not tensors");
+        else if (onnx_dtype(values[i].type) == DTYPE_NONE)
+            conclude(out, VERDICT_UNSUPPORTED, "inputs or outputs of type %s",
+                     onnx_type_name(values[i].type));
+        else
+            continue;
+        return false;
     }
     return true;
 }
@@ -162,6 +203,9 @@ static bool compare_all(const struct ir_graph *graph, const struct data_set *set
     return true;
 }
 
+/* For an input that no node reads. */
+static const uint8_t unread[4096];
+
 static bool run_data_set(const struct ir_graph *graph, const struct data_set *set,
                          const struct case_runner *runner, struct outcome *out)
 {
@@ -172,6 +216,8 @@ static bool run_data_set(const struct ir_graph *graph, const struct data_set *se
     for (uint32_t i = 0; i < graph->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
         inputs[i] = input_data(set, i, t);
+        if (!inputs[i] && !ir_tensor_uses(graph, graph->inputs[i]) && t->bytes <= sizeof(unread))
+            inputs[i] = unread;
         if (!inputs[i]) {
             conclude(out, VERDICT_WRONG, "no data for input %s", t->name);
             return false;
@@ -191,7 +237,7 @@ static bool run_data_set(const struct ir_graph *graph, const struct data_set *se
     return good;
 }
 
-static struct ir_graph *import(struct onnx_model *model, const struct data_set *set,
+static struct ir_graph *import(struct onnx_model *model, struct data_set *set,
                                const struct case_runner *runner, struct outcome *out)
 {
     struct onnx_value values[MAX_VALUES];
@@ -199,9 +245,14 @@ static struct ir_graph *import(struct onnx_model *model, const struct data_set *
     struct ir_graph *graph = NULL;
     struct error err;
     for (uint32_t i = 0; i < set->n_inputs; i++) {
-        if (set->input_names[i][0])
+        if (i < model->n_inputs)
+            mend_type(&set->inputs[i], &model->inputs[i]);
+        if (set->input_names[i][0] && i < model->n_inputs &&
+            fits_declaration(&set->inputs[i], &model->inputs[i]))
             values[options.n_values++] = (struct onnx_value){set->input_names[i], set->inputs[i]};
     }
+    for (uint32_t i = 0; i < set->n_outputs && i < model->n_outputs; i++)
+        mend_type(&set->outputs[i], &model->outputs[i]);
     enum status status = onnx_import(model, &options, &graph, &err);
     if (status == STATUS_UNIMPLEMENTED)
         conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
@@ -241,7 +292,9 @@ void case_run(const char *folder, const struct case_runner *runner, struct outco
         return;
     }
     *out = (struct outcome){.verdict = VERDICT_PASSED};
-    for (uint32_t index = 0; run_index(folder, model, index, runner, out); index++)
+    bool plain = is_plain(model->inputs, model->n_inputs, out) &&
+                 is_plain(model->outputs, model->n_outputs, out);
+    for (uint32_t index = 0; plain && run_index(folder, model, index, runner, out); index++)
         ;
     onnx_close(model);
 }
