@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Command lines as tables: long options, an optional letter each, and positional arguments.
+ *
+ *   static const struct arg options[] = {
+ *       {"output", 'o', ARG_TEXT, offsetof(struct mine, output), "FILE", "where the plan goes"},
+ * ...
+ *
+ * "--name VALUE", "--name=VALUE", "-n VALUE"; "--" ends options; "-h" and "--help" are everywhere.
+ * What is wrong is said in one line on stderr. Exit codes: 0 success, 1 failure, 2 usage.
+ */
+#ifndef INFERD_TOOLS_ARGS_H
+#define INFERD_TOOLS_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+enum arg_kind {
+    ARG_FLAG,  /* bool; takes no value */
+    ARG_COUNT, /* uint32_t; takes no value, counts how often it is given */
+    ARG_TEXT,  /* const char * */
+    ARG_U32,   /* uint32_t */
+    ARG_F64,   /* double >= 0 */
+    ARG_TEXTS, /* struct arg_texts; may be given several times */
+    ARG_U32S,  /* struct arg_u32s: "1,2,4" */
+};
+
+enum { ARG_LIST_MAX = 64 };
+
+struct arg_texts {
+    uint32_t n;
+    const char *list[ARG_LIST_MAX];
+};
+
+struct arg_u32s {
+    uint32_t n;
+    uint32_t list[ARG_LIST_MAX];
+};
+
+struct arg {
+    const char *name; /* "output"; NULL ends the table */
+    char letter;      /* 'o'; 0: none */
+    enum arg_kind kind;
+    size_t offset;    /* of its field in the struct that args_parse fills */
+    const char *meta; /* "FILE" */
+    const char *help; /* one line */
+};
+
+struct args {
+    const char *usage; /* "inferctl build MODEL.onnx -o MODEL.plan [options]" */
+    const char *what;  /* one line */
+    const struct arg *options;
+    uint32_t min_positional, max_positional;
+};
+
+/* Fills *into by the table and `positional` with what is left. argv[0] is the command's name.
+ * Returns -1 to go on, or the exit code: EXIT_OK after help, EXIT_USAGE after a complaint. */
+int args_parse(const struct args *args, int argc, char **argv, void *into,
+               struct arg_texts *positional);
+
+/* "NAME=VALUE" in two; the name is copied. False if there is no '=' or the name does not fit. */
+bool args_split(const char *text, char *name, size_t name_size, const char **value);
+
+/* A whole number in decimal, or a number; false if there is anything else. */
+bool args_u32(const char *text, uint32_t *out);
+bool args_f64(const char *text, double *out);
+
+#endif

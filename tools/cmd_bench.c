@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inferctl bench: what the engine does without a daemon. Each context runs on its own thread and
+ * lane, one batch behind the other, on random inputs that lie where they can be read in place.
+ * Warm-up is not counted.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/histogram.h"
+#include "engine/runtime/memory.h"
+#include "engine/runtime/profiler.h"
+#include "tools/inferctl.h"
+#include "tools/json.h"
+#include "tools/model.h"
+#include "tools/tensor.h"
+
+struct bench_args {
+    struct model_args model;
+    uint32_t batch, contexts;
+    double seconds;
+    bool profile, json, memory;
+};
+
+static const struct arg options[] = {
+    {"batch", 'b', ARG_U32, offsetof(struct bench_args, batch), "B",
+     "instances a batch (default: 1)"},
+    {"contexts", 'c', ARG_U32, offsetof(struct bench_args, contexts), "N",
+     "threads with a context each (default: 1)"},
+    {"seconds", 's', ARG_F64, offsetof(struct bench_args, seconds), "S", "how long (default: 5)"},
+    {"profile", 0, ARG_FLAG, offsetof(struct bench_args, profile), NULL,
+     "also show the time of each layer"},
+    {"memory", 0, ARG_FLAG, offsetof(struct bench_args, memory), NULL,
+     "also show the memory taken, by tag"},
+    {"json", 0, ARG_FLAG, offsetof(struct bench_args, json), NULL, "one JSON object"},
+    MODEL_ARGS(struct bench_args, model),
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
+
+static const struct args spec = {
+    .usage = "inferctl bench MODEL|PLAN [--batch B] [--contexts N] [--seconds S] [options]",
+    .what = "Measures throughput and latency of an engine in this process.",
+    .options = options,
+    .min_positional = 1,
+    .max_positional = 1,
+};
+
+enum { CONTEXTS_MAX = 256, WARM_UP = 3 };
+
+struct bench {
+    const struct bench_args *args;
+    struct model model;
+    uint32_t batch;
+    pthread_barrier_t start;
+    uint64_t begin_ns, end_ns; /* written by the first runner between two barriers */
+    atomic_bool failed;        /* relaxed: ends the others early */
+};
+
+/* One thread's. */
+struct runner {
+    struct bench *bench;
+    uint32_t index;
+    pthread_t thread;
+    struct lane *lane;
+    struct context *ctx;
+    void *inputs[IR_MAX_IO], *output;
+    struct engine_span spans[IR_MAX_IO];
+    struct engine_input bound[IR_MAX_IO];
+    struct histogram latency;
+    uint64_t last_ns; /* when its last batch ended */
+    enum status status;
+    struct error err;
+};
+
+static enum status make_inputs(struct runner *r)
+{
+    struct bench *b = r->bench;
+    const struct engine_info *info = engine_describe(b->model.engine);
+    uint64_t seed = 1 + r->index;
+    for (uint32_t i = 0; i < info->n_inputs; i++) {
+        size_t bytes = info->inputs[i].instance_bytes * b->batch;
+        enum status status = engine_buffer_alloc(b->model.device, bytes ? bytes : 1, "input",
+                                                 &r->inputs[i], &r->err);
+        if (status)
+            return status;
+        tensor_random(r->inputs[i], bytes / dtype_size(info->inputs[i].dtype),
+                      info->inputs[i].dtype, &seed);
+        r->spans[i] = (struct engine_span){r->inputs[i], bytes};
+        r->bound[i] = (struct engine_input){&r->spans[i], 1};
+    }
+    return engine_buffer_alloc(b->model.device, MAX(info->out_bytes_max, (size_t)64), "output",
+                               &r->output, &r->err);
+}
+
+static enum status run_one(struct runner *r)
+{
+    enum status status = context_enqueue(r->ctx, r->bench->batch, r->bound, r->output, &r->err);
+    return status ? status : context_wait(r->ctx, NULL, &r->err);
+}
+
+static enum status prepare(struct runner *r)
+{
+    struct bench *b = r->bench;
+    enum status status = lane_new(b->model.device, &r->lane, &r->err);
+    if (!status)
+        status = context_new(b->model.engine, r->lane, &r->ctx, &r->err);
+    if (!status)
+        status = make_inputs(r);
+    for (int i = 0; i < WARM_UP && !status; i++)
+        status = run_one(r);
+    if (!status && b->args->profile)
+        status = context_profile_start(r->ctx, &r->err);
+    return status;
+}
+
+static void measure(struct runner *r)
+{
+    struct bench *b = r->bench;
+    uint64_t before = clock_now_ns();
+    while (before < b->end_ns && !atomic_load_explicit(&b->failed, memory_order_relaxed)) {
+        r->status = run_one(r);
+        if (r->status) {
+            atomic_store_explicit(&b->failed, true, memory_order_relaxed);
+            return;
+        }
+        uint64_t now = clock_now_ns();
+        histogram_record(&r->latency, now - before);
+        before = now;
+    }
+    r->last_ns = before;
+}
+
+static void *runner_main(void *arg)
+{
+    struct runner *r = arg;
+    struct bench *b = r->bench;
+    r->status = prepare(r);
+    if (r->status)
+        atomic_store_explicit(&b->failed, true, memory_order_relaxed);
+    pthread_barrier_wait(&b->start);
+    if (r->index == 0) {
+        b->begin_ns = clock_now_ns();
+        b->end_ns = b->begin_ns + (uint64_t)(b->args->seconds * NS_PER_S);
+    }
+    pthread_barrier_wait(&b->start);
+    measure(r);
+    return NULL;
+}
+
+/* Contexts are freed after all have been looked at. */
+static void runner_deinit(struct runner *r)
+{
+    for (uint32_t i = 0; i < IR_MAX_IO; i++)
+        engine_buffer_free(r->bench->model.device, r->inputs[i]);
+    engine_buffer_free(r->bench->model.device, r->output);
+    context_free(r->ctx);
+    lane_free(r->lane);
+}
+
+/* --- results --- */
+
+struct result {
+    struct histogram latency;
+    double throughput, seconds;
+};
+
+static double us(uint64_t ns)
+{
+    return (double)ns / NS_PER_US;
+}
+
+static void print_layers_json(struct json *j, const struct runner *r)
+{
+    uint32_t n = 0;
+    const struct layer_time *layers = context_profile_layers(r->ctx, r->bench->batch, &n);
+    json_list(j, "layers");
+    for (uint32_t i = 0; i < n; i++) {
+        json_object(j, NULL);
+        json_text(j, "name", layers[i].node->name);
+        json_text(j, "op", ir_op_name(layers[i].node->op));
+        json_text(j, "tactic", layers[i].node->tactic->name);
+        json_real(j, "mean_us", us(layers[i].total_ns) / (double)MAX(layers[i].runs, 1u));
+        json_real(j, "min_us", us(layers[i].min_ns));
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static size_t read_tags(struct bench *b, struct memory_tag *tags, size_t max)
+{
+    return MIN(memory_track_tags(b->model.device, tags, max), max);
+}
+
+static void print_json(struct bench *b, const struct result *result, const struct runner *first)
+{
+    struct json j;
+    struct memory_tag tags[32];
+    json_init(&j, stdout);
+    json_object(&j, NULL);
+    json_text(&j, "model", engine_describe(b->model.engine)->name);
+    json_text(&j, "device", engine_describe(b->model.engine)->device);
+    json_uint(&j, "batch", b->batch);
+    json_uint(&j, "contexts", b->args->contexts);
+    json_real(&j, "seconds", result->seconds);
+    json_real(&j, "throughput", result->throughput);
+    json_real(&j, "mean_us", histogram_mean(&result->latency) / NS_PER_US);
+    json_real(&j, "min_us", us(result->latency.min));
+    json_real(&j, "p50_us", us(histogram_quantile(&result->latency, 0.5)));
+    json_real(&j, "p90_us", us(histogram_quantile(&result->latency, 0.9)));
+    json_real(&j, "p99_us", us(histogram_quantile(&result->latency, 0.99)));
+    json_real(&j, "max_us", us(result->latency.max));
+    if (b->args->profile)
+        print_layers_json(&j, first);
+    if (b->args->memory) {
+        json_list(&j, "memory");
+        for (size_t i = 0, n = read_tags(b, tags, ARRAY_LEN(tags)); i < n; i++) {
+            json_object(&j, NULL);
+            json_text(&j, "tag", tags[i].tag);
+            json_uint(&j, "peak_bytes", tags[i].peak);
+            json_uint(&j, "count", tags[i].count);
+            json_end(&j);
+        }
+        json_end(&j);
+    }
+    json_end(&j);
+}
+
+static void print_layers(const struct runner *r)
+{
+    uint32_t n = 0;
+    uint64_t sum = 0;
+    const struct layer_time *layers = context_profile_layers(r->ctx, r->bench->batch, &n);
+    for (uint32_t i = 0; i < n; i++)
+        sum += layers[i].total_ns;
+    printf("\n%10s %10s %6s  %-10s %-28s %s\n", "mean us", "min us", "%", "op", "tactic", "layer");
+    for (uint32_t i = 0; i < n; i++)
+        printf("%10.1f %10.1f %6.1f  %-10s %-28s %s\n",
+               us(layers[i].total_ns) / (double)MAX(layers[i].runs, 1u), us(layers[i].min_ns),
+               sum ? 100.0 * (double)layers[i].total_ns / (double)sum : 0.0,
+               ir_op_name(layers[i].node->op), layers[i].node->tactic->name, layers[i].node->name);
+}
+
+static void print_text(struct bench *b, const struct result *result, const struct runner *first)
+{
+    struct memory_tag tags[32];
+    printf("batch %u, %u context%s, %.1f s: %.1f instances/s, latency of a batch "
+           "p50 %.0f us, p90 %.0f us, p99 %.0f us, max %.0f us\n",
+           b->batch, b->args->contexts, b->args->contexts == 1 ? "" : "s", result->seconds,
+           result->throughput, us(histogram_quantile(&result->latency, 0.5)),
+           us(histogram_quantile(&result->latency, 0.9)),
+           us(histogram_quantile(&result->latency, 0.99)), us(result->latency.max));
+    if (b->args->profile)
+        print_layers(first);
+    if (b->args->memory)
+        printf("\n%12s %8s  %s\n", "peak KiB", "count", "memory");
+    for (size_t i = 0, n = b->args->memory ? read_tags(b, tags, ARRAY_LEN(tags)) : 0; i < n; i++)
+        printf("%12.1f %8llu  %s\n", (double)tags[i].peak / 1024, (unsigned long long)tags[i].count,
+               tags[i].tag);
+}
+
+static enum status report(struct bench *b, struct runner *runners, struct error *err)
+{
+    static struct result result; /* its histogram is large */
+    uint64_t last = b->begin_ns;
+    histogram_init(&result.latency);
+    for (uint32_t i = 0; i < b->args->contexts; i++) {
+        if (runners[i].status) {
+            *err = runners[i].err;
+            return runners[i].status;
+        }
+        histogram_merge(&result.latency, &runners[i].latency);
+        last = MAX(last, runners[i].last_ns);
+    }
+    result.seconds = (double)(last - b->begin_ns) / NS_PER_S;
+    if (result.seconds > 0)
+        result.throughput = (double)result.latency.count * b->batch / result.seconds;
+    if (b->args->json)
+        print_json(b, &result, runners);
+    else
+        print_text(b, &result, runners);
+    return STATUS_OK;
+}
+
+/* --- running --- */
+
+static enum status run_threads(struct bench *b, struct runner *runners, struct error *err)
+{
+    uint32_t n = b->args->contexts;
+    pthread_barrier_init(&b->start, NULL, n);
+    for (uint32_t i = 0; i < n; i++) {
+        runners[i].bench = b;
+        runners[i].index = i;
+        histogram_init(&runners[i].latency);
+        /* Those that wait at the barrier could not be ended: there is nothing to go back to. */
+        if (pthread_create(&runners[i].thread, NULL, runner_main, &runners[i])) {
+            fprintf(stderr, "inferctl bench: cannot start %u threads\n", n);
+            exit(EXIT_FAILED);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        pthread_join(runners[i].thread, NULL);
+    pthread_barrier_destroy(&b->start);
+    enum status status = report(b, runners, err);
+    for (uint32_t i = 0; i < n; i++)
+        runner_deinit(&runners[i]);
+    return status;
+}
+
+static enum status bench(struct bench *b, const char *path, struct error *err)
+{
+    struct arg_u32s batches = {.n = 1, .list = {b->batch}};
+    enum status status = model_open(&b->model, path, &b->args->model, &batches, err);
+    if (status)
+        return status;
+    struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
+    if (!runners)
+        status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    if (!status && b->args->memory)
+        status = memory_track_start(b->model.device, err);
+    if (!status)
+        status = run_threads(b, runners, err);
+    free(runners);
+    model_close(&b->model);
+    return status;
+}
+
+int command_bench(int argc, char **argv)
+{
+    struct bench_args args = {.batch = 1, .contexts = 1, .seconds = 5};
+    struct arg_texts files;
+    struct error err;
+    int rc = args_parse(&spec, argc, argv, &args, &files);
+    if (rc >= 0)
+        return rc;
+    if (args.contexts == 0 || args.contexts > CONTEXTS_MAX) {
+        fprintf(stderr, "inferctl bench: --contexts: 1 to %d\n", CONTEXTS_MAX);
+        return EXIT_USAGE;
+    }
+    struct bench b = {.args = &args, .batch = args.batch};
+    return bench(&b, files.list[0], &err) ? command_failed("bench", &err) : EXIT_OK;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inferctl build: an ONNX model becomes a plan file. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "tools/inferctl.h"
+#include "tools/model.h"
+
+struct build_args {
+    struct model_args model;
+    const char *output;
+    struct arg_u32s batches;
+};
+
+static const struct arg options[] = {
+    {"output", 'o', ARG_TEXT, offsetof(struct build_args, output), "FILE", "the plan (required)"},
+    {"batch", 0, ARG_U32S, offsetof(struct build_args, batches), "1,2,4",
+     "a profile for each of these (default: 1,2,4,8,16,32)"},
+    MODEL_ARGS(struct build_args, model),
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
+
+static const struct args spec = {
+    .usage = "inferctl build MODEL.onnx -o MODEL.plan [options]",
+    .what = "Makes a plan for a device: imports, fuses, times every layer's candidates there.",
+    .options = options,
+    .min_positional = 1,
+    .max_positional = 1,
+};
+
+static void print_summary(const char *path, const struct plan *plan, uint64_t ns)
+{
+    size_t layers = 0, arena = 0;
+    for (uint32_t i = 0; i < plan->n_profiles; i++) {
+        const struct ir_graph *graph = plan->profiles[i].graph;
+        layers = MAX(layers, (size_t)graph->n_nodes);
+        for (uint32_t k = 0; k < graph->n_segments; k++)
+            arena = MAX(arena, graph->segments[k].arena_bytes);
+    }
+    printf("%s: %u profile%s up to batch %u, %zu layers, arena %.1f MiB, precision fp32, %.1f s\n",
+           path, plan->n_profiles, plan->n_profiles == 1 ? "" : "s",
+           plan->profiles[plan->n_profiles - 1].batch, layers, (double)arena / (1 << 20),
+           (double)ns / NS_PER_S);
+}
+
+/* The writer is opened before the work: two builds of one plan take turns, and a folder that cannot
+ * be written to is found out at once. */
+static enum status build(const struct build_args *args, const char *from, struct error *err)
+{
+    struct log_sink log = model_log(&args->model);
+    struct device *device = NULL;
+    struct file_writer *writer = NULL;
+    struct plan *plan = NULL;
+    uint64_t begin = clock_now_ns();
+    enum status status = file_writer_new(args->output, true, &writer, err);
+    if (!status)
+        status = model_device_open(&args->model, &log, &device, err);
+    if (!status)
+        status = model_build(from, &args->model, device, &log, &args->batches, &plan, err);
+    if (!status)
+        status = plan_write_to(writer, plan, err);
+    if (!status)
+        print_summary(args->output, plan, clock_now_ns() - begin);
+    plan_free(plan);
+    engine_device_close(device);
+    file_writer_free(writer);
+    return status;
+}
+
+int command_build(int argc, char **argv)
+{
+    struct build_args args = {0};
+    struct arg_texts files;
+    struct error err;
+    int rc = args_parse(&spec, argc, argv, &args, &files);
+    if (rc >= 0)
+        return rc;
+    if (!args.output) {
+        fprintf(stderr, "inferctl build: -o FILE is required\n");
+        return EXIT_USAGE;
+    }
+    return build(&args, files.list[0], &err) ? command_failed("build", &err) : EXIT_OK;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inferctl inspect: what is in a plan, for people or as JSON. Needs no device. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/plan/plan.h"
+#include "tools/args.h"
+#include "tools/inferctl.h"
+#include "tools/json.h"
+
+struct inspect_args {
+    bool json;
+    uint32_t batch;
+};
+
+static const struct arg options[] = {
+    {"json", 0, ARG_FLAG, offsetof(struct inspect_args, json), NULL, "one JSON object"},
+    {"batch", 0, ARG_U32, offsetof(struct inspect_args, batch), "B", "only this profile"},
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
+
+static const struct args spec = {
+    .usage = "inferctl inspect PLAN [--json] [--batch B]",
+    .what = "Shows layers, fusions, tactics, precision, times and memory of each profile.",
+    .options = options,
+    .min_positional = 1,
+    .max_positional = 1,
+};
+
+static bool wanted(const struct inspect_args *args, const struct plan_profile *profile)
+{
+    return !args->batch || profile->batch == args->batch;
+}
+
+static uint64_t arena_bytes(const struct ir_graph *graph)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < graph->n_segments; i++)
+        bytes = MAX(bytes, graph->segments[i].arena_bytes);
+    return bytes;
+}
+
+static const char *tactic_of(const struct ir_node *node)
+{
+    return node->tactic ? node->tactic->name : "alias";
+}
+
+static const char *precision_of(const struct ir_graph *graph, const struct ir_node *node)
+{
+    return dtype_name(ir_tensor(graph, node->outputs[0])->dtype);
+}
+
+/* --- JSON --- */
+
+static void json_bindings(struct json *j, const char *key, const struct plan_binding *list,
+                          uint32_t n)
+{
+    json_list(j, key);
+    for (uint32_t i = 0; i < n; i++) {
+        json_object(j, NULL);
+        json_text(j, "name", list[i].name);
+        json_text(j, "dtype", dtype_name(list[i].dtype));
+        json_shape(j, "shape", &list[i].shape);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_tensors(struct json *j, const char *key, const struct ir_graph *graph,
+                         const uint32_t *ids, uint32_t n)
+{
+    json_list(j, key);
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] == IR_NONE)
+            continue;
+        const struct ir_tensor *t = ir_tensor(graph, ids[i]);
+        json_object(j, NULL);
+        json_text(j, "name", t->name);
+        json_text(j, "dtype", dtype_name(t->dtype));
+        json_shape(j, "shape", &t->shape);
+        json_text(j, "layout", ir_layout_name(t->layout));
+        json_bool(j, "constant", ir_tensor_is_constant(t));
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_layer(struct json *j, const struct ir_graph *graph, const struct ir_node *node)
+{
+    json_object(j, NULL);
+    json_text(j, "name", node->name);
+    json_text(j, "op", ir_op_name(node->op));
+    json_list(j, "fused");
+    for (uint32_t i = 0; i < node->n_epilogue; i++) {
+        const struct ir_epilogue *e = &node->epilogue[i];
+        json_text(j, NULL,
+                  e->kind == IR_EPILOGUE_UNARY ? ir_unary_name((enum ir_unary)e->func)
+                                               : ir_binary_name((enum ir_binary)e->func));
+    }
+    json_end(j);
+    json_text(j, "tactic", tactic_of(node));
+    json_text(j, "precision", precision_of(graph, node));
+    json_uint(j, "time_ns", node->time_ns);
+    json_uint(j, "workspace_bytes", node->workspace_bytes);
+    json_tensors(j, "inputs", graph, node->inputs, node->n_inputs);
+    json_tensors(j, "outputs", graph, node->outputs, node->n_outputs);
+    json_end(j);
+}
+
+static void json_profile(struct json *j, const struct plan_profile *profile)
+{
+    const struct ir_graph *graph = profile->graph;
+    json_object(j, NULL);
+    json_uint(j, "batch", profile->batch);
+    json_uint(j, "time_ns", plan_profile_time(profile));
+    json_uint(j, "arena_bytes", arena_bytes(graph));
+    json_uint(j, "tensor_bytes", profile->tensor_bytes);
+    json_list(j, "segments");
+    for (uint32_t i = 0; i < graph->n_segments; i++) {
+        json_object(j, NULL);
+        json_text(j, "backend", graph->segments[i].backend);
+        json_uint(j, "layers", graph->segments[i].count);
+        json_end(j);
+    }
+    json_end(j);
+    json_list(j, "layers");
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        json_layer(j, graph, ir_node(graph, i));
+    json_end(j);
+    json_end(j);
+}
+
+static void print_json(const struct plan *plan, const struct inspect_args *args)
+{
+    struct json j;
+    json_init(&j, stdout);
+    json_object(&j, NULL);
+    json_text(&j, "name", plan->name);
+    json_text(&j, "device", plan->device);
+    json_text(&j, "model_digest", plan->digest);
+    json_bool(&j, "batched", plan->batched);
+    json_uint(&j, "weight_bytes", plan->weight_bytes);
+    json_bindings(&j, "inputs", plan->inputs, plan->n_inputs);
+    json_bindings(&j, "outputs", plan->outputs, plan->n_outputs);
+    json_list(&j, "profiles");
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        if (wanted(args, &plan->profiles[i]))
+            json_profile(&j, &plan->profiles[i]);
+    json_end(&j);
+    json_end(&j);
+}
+
+/* --- text --- */
+
+static void print_bindings(const char *what, const struct plan_binding *list, uint32_t n)
+{
+    char text[SHAPE_TEXT_MAX];
+    for (uint32_t i = 0; i < n; i++)
+        printf("%-8s %s %s %s\n", what, list[i].name, dtype_name(list[i].dtype),
+               shape_format(&list[i].shape, text));
+}
+
+static void print_name(const char *name)
+{
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        putchar(*c < 0x20 || *c == 0x7f ? '?' : *c);
+}
+
+static void print_profile(const struct plan_profile *profile)
+{
+    const struct ir_graph *graph = profile->graph;
+    uint64_t arena = arena_bytes(graph);
+    printf("\nprofile  batch %u, %u layers, arena %.2f MiB (tensors alone %.2f MiB), %.1f us\n",
+           profile->batch, graph->n_nodes, (double)arena / (1 << 20),
+           (double)profile->tensor_bytes / (1 << 20),
+           (double)plan_profile_time(profile) / NS_PER_US);
+    printf("%10s  %-10s %-5s %-20s %-28s %s\n", "us", "op", "type", "output", "tactic", "layer");
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        const struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
+        char text[SHAPE_TEXT_MAX];
+        printf("%10.1f  %-10s %-5s %-20s %-28s ", (double)node->time_ns / NS_PER_US,
+               ir_op_name(node->op), dtype_name(out->dtype), shape_format(&out->shape, text),
+               tactic_of(node));
+        print_name(node->name);
+        putchar('\n');
+    }
+}
+
+static void print_text(const struct plan *plan, const struct inspect_args *args)
+{
+    printf("plan     ");
+    print_name(plan->name);
+    printf("\ndevice   ");
+    print_name(plan->device);
+    printf("\nmodel    digest %s, %s\n", plan->digest, plan->batched ? "batched" : "not batched");
+    printf("weights  %.2f MiB\n", (double)plan->weight_bytes / (1 << 20));
+    print_bindings("input", plan->inputs, plan->n_inputs);
+    print_bindings("output", plan->outputs, plan->n_outputs);
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        if (wanted(args, &plan->profiles[i]))
+            print_profile(&plan->profiles[i]);
+}
+
+int command_inspect(int argc, char **argv)
+{
+    struct inspect_args args = {0};
+    struct arg_texts files;
+    struct plan *plan;
+    struct error err;
+    int rc = args_parse(&spec, argc, argv, &args, &files);
+    if (rc >= 0)
+        return rc;
+    if (plan_read(files.list[0], &plan, &err))
+        return command_failed("inspect", &err);
+    if (args.json)
+        print_json(plan, &args);
+    else
+        print_text(plan, &args);
+    plan_free(plan);
+    return EXIT_OK;
+}

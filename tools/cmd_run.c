@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inferctl run: one pass over the given inputs, as many batches as they take. Inputs that are not
+ * given are random, the same in every run. Outputs are shown, written, or compared with files.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/checked.h"
+#include "tools/inferctl.h"
+#include "tools/model.h"
+#include "tools/npy.h"
+#include "tools/tensor.h"
+
+struct run_args {
+    struct model_args model;
+    struct arg_texts inputs, checks;
+    const char *output;
+    double rtol, atol;
+    uint32_t batch;
+    bool quiet;
+};
+
+static const struct arg options[] = {
+    {"input", 'i', ARG_TEXTS, offsetof(struct run_args, inputs), "NAME=FILE",
+     ".npy or TensorProto (.pb); random if not given"},
+    {"output", 'o', ARG_TEXT, offsetof(struct run_args, output), "DIR",
+     "write each output there as NAME.npy"},
+    {"check", 0, ARG_TEXTS, offsetof(struct run_args, checks), "NAME=FILE",
+     "compare an output; exit 1 on mismatch"},
+    {"rtol", 0, ARG_F64, offsetof(struct run_args, rtol), "R", "relative tolerance (default 1e-3)"},
+    {"atol", 0, ARG_F64, offsetof(struct run_args, atol), "A", "absolute tolerance (default 1e-5)"},
+    {"batch", 'b', ARG_U32, offsetof(struct run_args, batch), "B",
+     "instances of random inputs; for a .onnx, the profile to build"},
+    {"quiet", 'q', ARG_FLAG, offsetof(struct run_args, quiet), NULL, "do not show the outputs"},
+    MODEL_ARGS(struct run_args, model),
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
+
+static const struct args spec = {
+    .usage = "inferctl run MODEL|PLAN [--input NAME=FILE]... [--check NAME=FILE]... [options]",
+    .what = "Runs a model once. Exit 1 if a --check fails.",
+    .options = options,
+    .min_positional = 1,
+    .max_positional = 1,
+};
+
+struct run {
+    const struct run_args *args;
+    struct model model;
+    struct tensor_view in[IR_MAX_IO], out[IR_MAX_IO];
+    size_t instances; /* 1 if the model is not batched */
+};
+
+static const struct engine_info *info(const struct run *r)
+{
+    return engine_describe(r->model.engine);
+}
+
+static bool find_binding(const struct engine_binding *list, uint32_t n, const char *name,
+                         uint32_t *out)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(list[i].name, name)) {
+            *out = i;
+            return true;
+        }
+    return false;
+}
+
+/* --- inputs --- */
+
+/* A first look at the files, before there is an engine: how many instances they hold. */
+static uint32_t guess_batch(const struct run_args *args)
+{
+    for (uint32_t i = 0; i < args->inputs.n && !args->batch; i++) {
+        char name[128];
+        const char *path;
+        struct tensor_view t;
+        if (!args_split(args->inputs.list[i], name, sizeof(name), &path) ||
+            tensor_read(path, &t, NULL))
+            continue;
+        free(t.data);
+        if (t.shape.rank && t.shape.dim[0] > 0)
+            return (uint32_t)MIN(t.shape.dim[0], 32);
+    }
+    return args->batch ? args->batch : 1;
+}
+
+/* Two tries for a model built on the fly: it may turn out not to be batched. */
+static enum status open_model(struct run *r, const char *path, struct error *err)
+{
+    struct arg_u32s batches = {.n = 1, .list = {guess_batch(r->args)}};
+    enum status status = model_open(&r->model, path, &r->args->model, &batches, err);
+    if (status == STATUS_INVALID_ARGUMENT && batches.list[0] > 1 && !r->args->batch) {
+        batches.list[0] = 1;
+        status = model_open(&r->model, path, &r->args->model, &batches, err);
+    }
+    return status;
+}
+
+static enum status check_shape(struct run *r, uint32_t index, const struct tensor_view *t,
+                               struct error *err)
+{
+    const struct engine_binding *b = &info(r)->inputs[index];
+    struct shape want = b->shape;
+    char have_text[SHAPE_TEXT_MAX], want_text[SHAPE_TEXT_MAX];
+    if (info(r)->batched && t->shape.rank)
+        want.dim[0] = t->shape.dim[0];
+    if (t->dtype != b->dtype || !shape_equal(&t->shape, &want))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %s %s, the model wants %s %s",
+                         b->name, dtype_name(t->dtype), shape_format(&t->shape, have_text),
+                         dtype_name(b->dtype), shape_format(&b->shape, want_text));
+    if (!info(r)->batched)
+        return STATUS_OK;
+    size_t n = (size_t)t->shape.dim[0];
+    if (n == 0 || (r->instances && n != r->instances))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': %zu instances, others have %zu",
+                         b->name, n, r->instances);
+    r->instances = n;
+    return STATUS_OK;
+}
+
+static enum status load_inputs(struct run *r, struct error *err)
+{
+    for (uint32_t i = 0; i < r->args->inputs.n; i++) {
+        char name[128];
+        const char *path;
+        uint32_t index;
+        struct tensor_view t;
+        if (!args_split(r->args->inputs.list[i], name, sizeof(name), &path))
+            return error_set(err, STATUS_INVALID_ARGUMENT, "--input '%s': the form is NAME=FILE",
+                             r->args->inputs.list[i]);
+        if (!find_binding(info(r)->inputs, info(r)->n_inputs, name, &index) || r->in[index].data)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--input '%s': the model has no such input, or it is given twice",
+                             name);
+        enum status status = tensor_read(path, &t, err);
+        if (status)
+            return status;
+        r->in[index] = t;
+        status = check_shape(r, index, &t, err);
+        if (status)
+            return status;
+    }
+    if (r->instances == 0)
+        r->instances = info(r)->batched && r->args->batch ? r->args->batch : 1;
+    return STATUS_OK;
+}
+
+static enum status make_tensor(const struct run *r, const struct engine_binding *b,
+                               struct tensor_view *out, struct error *err)
+{
+    struct tensor_view t = {.dtype = b->dtype, .shape = b->shape};
+    size_t bytes;
+    if (info(r)->batched)
+        t.shape.dim[0] = (int64_t)r->instances;
+    if (!shape_bytes(&t.shape, t.dtype, &bytes) || !(t.data = malloc(bytes ? bytes : 1)))
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "'%s': out of memory", b->name);
+    *out = t;
+    return STATUS_OK;
+}
+
+static enum status make_tensors(struct run *r, struct error *err)
+{
+    uint64_t seed = 1;
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < info(r)->n_inputs && !status; i++) {
+        size_t n;
+        if (r->in[i].data)
+            continue;
+        status = make_tensor(r, &info(r)->inputs[i], &r->in[i], err);
+        if (!status && shape_elements(&r->in[i].shape, &n))
+            tensor_random(r->in[i].data, n, r->in[i].dtype, &seed);
+    }
+    for (uint32_t i = 0; i < info(r)->n_outputs && !status; i++)
+        status = make_tensor(r, &info(r)->outputs[i], &r->out[i], err);
+    return status;
+}
+
+/* --- running --- */
+
+static enum status run_batch(struct run *r, struct context *ctx, size_t first, uint32_t batch,
+                             char *buffer, struct error *err)
+{
+    struct engine_span spans[IR_MAX_IO];
+    struct engine_input inputs[IR_MAX_IO];
+    const struct engine_profile *profile = engine_profile_for(r->model.engine, batch);
+    for (uint32_t i = 0; i < info(r)->n_inputs; i++) {
+        size_t size = info(r)->inputs[i].instance_bytes;
+        spans[i] = (struct engine_span){(const char *)r->in[i].data + first * size, batch * size};
+        inputs[i] = (struct engine_input){&spans[i], 1};
+    }
+    enum status status = context_enqueue(ctx, batch, inputs, buffer, err);
+    if (!status)
+        status = context_wait(ctx, NULL, err);
+    for (uint32_t i = 0; i < info(r)->n_outputs && !status; i++) {
+        size_t size = info(r)->outputs[i].instance_bytes;
+        memcpy((char *)r->out[i].data + first * size, buffer + profile->out_offset[i],
+               batch * size);
+    }
+    return status;
+}
+
+static enum status run_all(struct run *r, struct error *err)
+{
+    struct lane *lane = NULL;
+    struct context *ctx = NULL;
+    void *buffer = NULL;
+    enum status status = lane_new(r->model.device, &lane, err);
+    if (!status)
+        status = context_new(r->model.engine, lane, &ctx, err);
+    if (!status)
+        status = engine_buffer_alloc(r->model.device, MAX(info(r)->out_bytes_max, (size_t)64),
+                                     "output", &buffer, err);
+    for (size_t done = 0; done < r->instances && !status;) {
+        uint32_t batch = (uint32_t)MIN(r->instances - done, (size_t)info(r)->max_batch);
+        status = run_batch(r, ctx, done, batch, buffer, err);
+        done += batch;
+    }
+    engine_buffer_free(r->model.device, buffer);
+    context_free(ctx);
+    lane_free(lane);
+    return status;
+}
+
+/* --- outputs --- */
+
+static enum status write_outputs(const struct run *r, struct error *err)
+{
+    if (!r->args->output)
+        return STATUS_OK;
+    if (mkdir(r->args->output, 0777) && errno != EEXIST)
+        return error_errno(err, errno, "%s", r->args->output);
+    for (uint32_t i = 0; i < info(r)->n_outputs; i++) {
+        char path[4096], name[PLAN_NAME_MAX + 1];
+        snprintf(name, sizeof(name), "%s", info(r)->outputs[i].name);
+        for (char *c = name; *c; c++)
+            if (*c == '/' || *c == ':')
+                *c = '_';
+        if (snprintf(path, sizeof(path), "%s/%s.npy", r->args->output, name) >= (int)sizeof(path))
+            return error_set(err, STATUS_INVALID_ARGUMENT, "--output: the path is too long");
+        enum status status = npy_write(path, &r->out[i], err);
+        if (status)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+static enum status check_output(const struct run *r, const char *text, struct error *err)
+{
+    char name[128], have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
+    const char *path;
+    uint32_t index;
+    struct tensor_view t;
+    struct tensor_difference d;
+    if (!args_split(text, name, sizeof(name), &path))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--check '%s': the form is NAME=FILE", text);
+    if (!find_binding(info(r)->outputs, info(r)->n_outputs, name, &index))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--check: the model has no output '%s'",
+                         name);
+    enum status status = tensor_read(path, &t, err);
+    if (status)
+        return status;
+    const struct tensor_view *out = &r->out[index];
+    if (!tensor_compare(out, &t, r->args->rtol, r->args->atol, &d))
+        status = error_set(err, STATUS_ABORTED, "'%s' is %s %s, %s has %s %s", name,
+                           dtype_name(out->dtype), shape_format(&out->shape, have), path,
+                           dtype_name(t.dtype), shape_format(&t.shape, want));
+    else if (d.different)
+        status = error_set(err, STATUS_ABORTED,
+                           "'%s' differs from %s in %zu of %zu elements: greatest difference %g "
+                           "(relative %g), first at %zu: %g instead of %g",
+                           name, path, d.different, d.elements, d.max_abs, d.max_rel, d.first,
+                           tensor_at(out, d.first), tensor_at(&t, d.first));
+    else
+        printf("%s agrees: %zu elements, greatest difference %g (relative %g)\n", name, d.elements,
+               d.max_abs, d.max_rel);
+    free(t.data);
+    return status;
+}
+
+static enum status run(struct run *r, const char *path, struct error *err)
+{
+    enum status status = open_model(r, path, err);
+    if (!status)
+        status = load_inputs(r, err);
+    if (!status)
+        status = make_tensors(r, err);
+    if (!status)
+        status = run_all(r, err);
+    for (uint32_t i = 0; !status && !r->args->quiet && i < info(r)->n_outputs; i++)
+        tensor_print(stdout, info(r)->outputs[i].name, &r->out[i], 10);
+    if (!status)
+        status = write_outputs(r, err);
+    for (uint32_t i = 0; i < r->args->checks.n && !status; i++)
+        status = check_output(r, r->args->checks.list[i], err);
+    for (uint32_t i = 0; i < IR_MAX_IO; i++) {
+        free(r->in[i].data);
+        free(r->out[i].data);
+    }
+    model_close(&r->model);
+    return status;
+}
+
+int command_run(int argc, char **argv)
+{
+    struct run_args args = {.rtol = 1e-3, .atol = 1e-5};
+    struct arg_texts files;
+    struct error err;
+    int rc = args_parse(&spec, argc, argv, &args, &files);
+    if (rc >= 0)
+        return rc;
+    struct run r = {.args = &args};
+    return run(&r, files.list[0], &err) ? command_failed("run", &err) : EXIT_OK;
+}

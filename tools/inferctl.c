@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inferctl: the table of its subcommands. */
+#include "tools/inferctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "tools/args.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"build", command_build, "make a plan for a device from an ONNX model"},
+    {"inspect", command_inspect, "show a plan's layers, tactics, times and memory"},
+    {"graph", command_graph, "draw a model or plan as SVG"},
+    {"run", command_run, "run a model or plan once, and compare its outputs"},
+    {"bench", command_bench, "measure a model or plan without a daemon"},
+};
+
+int command_failed(const char *command, const struct error *err)
+{
+    bool unsupported = err->status == STATUS_UNIMPLEMENTED && !strstr(err->text, "unsupported");
+    fprintf(stderr, "inferctl %s: %s%s\n", command, unsupported ? "unsupported: " : "", err->text);
+    return EXIT_FAILED;
+}
+
+static int help(FILE *to)
+{
+    fprintf(to, "usage: inferctl COMMAND [arguments]; inferctl COMMAND --help says more\n\n");
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+    return to == stdout ? EXIT_OK : EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return help(stderr);
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+        return help(stdout);
+    if (!strcmp(argv[1], "--version")) {
+        printf("inferctl %s\n", INFERD_VERSION);
+        return EXIT_OK;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "inferctl: no command '%s'; inferctl --help lists them\n", argv[1]);
+    return EXIT_USAGE;
+}

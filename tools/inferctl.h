@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The subcommands of inferctl: one file each, one row each in inferctl.c's table. */
+#ifndef INFERD_TOOLS_INFERCTL_H
+#define INFERD_TOOLS_INFERCTL_H
+
+#include "base/error.h"
+
+/* argv[0] is the subcommand's name. They return the exit code (args.h). */
+int command_build(int argc, char **argv);
+int command_inspect(int argc, char **argv);
+int command_graph(int argc, char **argv);
+int command_run(int argc, char **argv);
+int command_bench(int argc, char **argv);
+
+/* "inferctl COMMAND: text" on stderr; "unsupported" is among the words if that is the reason.
+ * Returns EXIT_FAILED. */
+int command_failed(const char *command, const struct error *err);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models for the offline commands; see model.h. */
+#include "tools/model.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "engine/build/build.h"
+#include "engine/cpu/eval.h"
+
+bool model_is_plan(const char *path)
+{
+    struct file_map map;
+    if (file_map_path(path, 0, &map, NULL))
+        return false;
+    bool is = map.size >= 8 && !memcmp(map.data, "INFERDPL", 8);
+    file_unmap(&map);
+    return is;
+}
+
+static void write_log(void *user, enum log_level level, const char *line)
+{
+    static const char *const names[] = {"error: ", "warning: ", "", ""};
+    (void)user;
+    fprintf(stderr, "%s%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", names[level], line);
+}
+
+struct log_sink model_log(const struct model_args *args)
+{
+    enum log_level level = args->verbose == 0   ? LOG_WARNING
+                           : args->verbose == 1 ? LOG_INFO
+                                                : LOG_VERBOSE;
+    return (struct log_sink){.level = level, .write = write_log};
+}
+
+enum status model_device_open(const struct model_args *args, const struct log_sink *log,
+                              struct device **out, struct error *err)
+{
+    struct device_options options = {
+        .threads = args->threads,
+        .reference_only = args->reference_only,
+        .script = args->fault,
+        .log = log,
+    };
+    return engine_device_open(args->device ? args->device : "cpu", &options, out, err);
+}
+
+/* --- building --- */
+
+struct progress {
+    bool terminal;
+    uint64_t next_ns;
+};
+
+static void show_progress(void *user, uint32_t batch, const char *what, uint32_t done,
+                          uint32_t total)
+{
+    struct progress *p = user;
+    uint64_t now = clock_now_ns();
+    if (!p->terminal || now < p->next_ns)
+        return;
+    p->next_ns = now + 100 * NS_PER_MS;
+    fprintf(stderr, "\r\033[Kbatch %u: %s %u/%u", batch, what, done, total);
+}
+
+static enum status parse_precision(const struct model_args *args, enum precision *out,
+                                   struct error *err)
+{
+    const char *name;
+    if (!args->precision)
+        return STATUS_OK;
+    for (int i = 0; (name = precision_name((enum precision)i)); i++) {
+        if (strcmp(args->precision, name) != 0)
+            continue;
+        if (i >= PRECISION_I8)
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "precision %s is unsupported: it needs calibration", name);
+        *out = (enum precision)i;
+        return STATUS_OK;
+    }
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "precision '%s': known are fp32, tf32, fp16, bf16, int8, fp8",
+                     args->precision);
+}
+
+static enum status parse_dims(const struct model_args *args, char names[ARG_LIST_MAX][64],
+                              struct onnx_dim dims[ARG_LIST_MAX], struct error *err)
+{
+    for (uint32_t i = 0; i < args->dims.n; i++) {
+        const char *value;
+        uint32_t n;
+        if (!args_split(args->dims.list[i], names[i], 64, &value) || !args_u32(value, &n))
+            return error_set(err, STATUS_INVALID_ARGUMENT, "--dim '%s': the form is NAME=N",
+                             args->dims.list[i]);
+        dims[i] = (struct onnx_dim){names[i], n};
+    }
+    return STATUS_OK;
+}
+
+/* ~/.cache/inferd/timing.cache, its folder made; false if there is no place for it. */
+static bool default_cache(char *out, size_t size)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char folder[512];
+    int n;
+    if (xdg && *xdg == '/')
+        n = snprintf(folder, sizeof(folder), "%s", xdg);
+    else if (home && *home == '/')
+        n = snprintf(folder, sizeof(folder), "%s/.cache", home);
+    else
+        return false;
+    if (n < 0 || (size_t)n >= sizeof(folder) - 16 || (mkdir(folder, 0755) && errno != EEXIST))
+        return false;
+    strcat(folder, "/inferd");
+    if (mkdir(folder, 0755) && errno != EEXIST)
+        return false;
+    return snprintf(out, size, "%s/timing.cache", folder) < (int)size;
+}
+
+/* Everything that building needs, taken from the command line. */
+struct setup {
+    struct build_options options;
+    struct onnx_dim dims[ARG_LIST_MAX];
+    char names[ARG_LIST_MAX][64];
+    char cache_path[600];
+    struct progress progress;
+};
+
+static enum status setup_init(struct setup *s, const struct model_args *args, struct device *device,
+                              const struct log_sink *log, struct error *err)
+{
+    *s = (struct setup){.progress.terminal = isatty(STDERR_FILENO)};
+    s->options = (struct build_options){
+        .device = device,
+        .evaluator = {.eval = cpu_eval_node},
+        .dims = s->dims,
+        .n_dims = args->dims.n,
+        .no_timing = args->no_tune,
+        .log = log,
+        .progress = show_progress,
+        .user = &s->progress,
+    };
+    enum status status = parse_precision(args, &s->options.precision, err);
+    return status ? status : parse_dims(args, s->names, s->dims, err);
+}
+
+static enum status load_cache(struct setup *s, const struct model_args *args, struct error *err)
+{
+    const char *path = args->timing_cache;
+    if (!path && default_cache(s->cache_path, sizeof(s->cache_path)))
+        path = s->cache_path;
+    else if (path && strlen(path) < sizeof(s->cache_path))
+        strcpy(s->cache_path, path);
+    else if (path)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--timing-cache: the path is too long");
+    if (!path || !*path)
+        return tune_cache_new(s->options.device, &s->options.cache, err);
+    return tune_cache_load(path, s->options.device, s->options.log, &s->options.cache, err);
+}
+
+enum status model_build(const char *path, const struct model_args *args, struct device *device,
+                        const struct log_sink *log, const struct arg_u32s *batches,
+                        struct plan **out, struct error *err)
+{
+    struct setup setup;
+    struct onnx_model *model;
+    struct error why;
+    enum status status = setup_init(&setup, args, device, log, err);
+    if (!status)
+        status = load_cache(&setup, args, err);
+    if (status)
+        return status;
+    if (batches->n) {
+        setup.options.batches = batches->list;
+        setup.options.n_batches = batches->n;
+    }
+    status = onnx_open(path, &model, err);
+    if (!status) {
+        status = build_plan(model, &setup.options, out, err);
+        onnx_close(model);
+    }
+    if (setup.progress.terminal)
+        fputs("\r\033[K", stderr);
+    /* Times are worth keeping even if the build failed later; a cache that cannot be written costs
+     * nothing but time. */
+    if (setup.cache_path[0] && tune_cache_save(setup.options.cache, setup.cache_path, &why))
+        log_write(log, LOG_WARNING, "timing cache: %s", why.text);
+    tune_cache_free(setup.options.cache);
+    return status;
+}
+
+enum status model_graph(const char *path, const struct model_args *args, struct device *device,
+                        const struct log_sink *log, uint32_t batch, bool fused,
+                        struct ir_graph **out, struct error *err)
+{
+    struct setup setup;
+    struct onnx_model *model;
+    enum status status = setup_init(&setup, args, device, log, err);
+    if (!status)
+        status = onnx_open(path, &model, err);
+    if (status)
+        return status;
+    status = build_graph(model, &setup.options, batch, fused, out, err);
+    onnx_close(model);
+    return status;
+}
+
+/* --- running --- */
+
+/* Builds into a plan file of its own, loads that, and removes it: engines hold the mapping. */
+static enum status build_and_load(struct model *model, const char *path,
+                                  const struct model_args *args, const struct arg_u32s *batches,
+                                  struct error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char folder[256], file[300];
+    struct plan *plan;
+    if (snprintf(folder, sizeof(folder), "%s/inferctl-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
+            (int)sizeof(folder) ||
+        !mkdtemp(folder))
+        return error_errno(err, errno, "a folder for the plan: %s", folder);
+    snprintf(file, sizeof(file), "%s/model.plan", folder);
+    enum status status = model_build(path, args, model->device, &model->log, batches, &plan, err);
+    if (!status) {
+        status = plan_write(file, plan, err);
+        plan_free(plan);
+    }
+    if (!status)
+        status = engine_load(model->device, file, &model->engine, err);
+    unlink(file);
+    rmdir(folder);
+    return status;
+}
+
+enum status model_open(struct model *model, const char *path, const struct model_args *args,
+                       const struct arg_u32s *batches, struct error *err)
+{
+    *model = (struct model){.log = model_log(args)};
+    enum status status = model_device_open(args, &model->log, &model->device, err);
+    if (!status)
+        status = model_is_plan(path) ? engine_load(model->device, path, &model->engine, err)
+                                     : build_and_load(model, path, args, batches, err);
+    if (status)
+        model_close(model);
+    return status;
+}
+
+void model_close(struct model *model)
+{
+    engine_unref(model->engine);
+    engine_device_close(model->device);
+    model->engine = NULL;
+    model->device = NULL;
+}
