@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Any bytes as a plan. The first byte chooses: 0, the rest is a whole file as it is; 1, two bytes
+ * are the weight section's length in units of 64 bytes and the rest is a structure section, around
+ * which a header with the right lengths and digest is put, so that the decoder and the checks
+ * behind it are reached. A plan that is accepted must satisfy the checks a second time.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/plan/format.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_plan(const void *data, size_t size)
+{
+    struct plan *plan;
+    struct error err;
+    if (plan_read_memory(data, size, &plan, &err))
+        return;
+    if (plan_check(plan, &err))
+        abort();
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        (void)plan_profile_time(&plan->profiles[i]);
+    plan_free(plan);
+}
+
+static void read_structure(const uint8_t *data, size_t size, size_t weights)
+{
+    struct plan_header h = {.version = PLAN_VERSION, .endian = PLAN_ENDIAN};
+    memcpy(h.magic, PLAN_MAGIC, sizeof(h.magic));
+    h.structure_offset = sizeof(h);
+    h.structure_size = size;
+    h.weights_offset = (sizeof(h) + size + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE;
+    h.weights_size = weights;
+    h.file_size = h.weights_offset + weights;
+    strcpy(h.device, "cpu");
+    uint8_t *file = aligned_alloc(64, (h.file_size + 63) / 64 * 64);
+    if (!file)
+        return;
+    memset(file, 0, h.file_size);
+    memcpy(file + sizeof(h), data, size);
+    plan_digest(&h, XXH3_128bits(file + sizeof(h), h.file_size - sizeof(h)), h.digest);
+    memcpy(file, &h, sizeof(h));
+    read_plan(file, h.file_size);
+    free(file);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size >= 3 && data[0] == 1) {
+        read_structure(data + 3, size - 3, 64 * (size_t)data[1] + 64 * 256 * (size_t)(data[2] & 3));
+    } else if (size >= 1 && data[0] == 0) {
+        uint8_t *file = aligned_alloc(64, (size + 63) / 64 * 64);
+        if (!file)
+            return 0;
+        memcpy(file, data + 1, size - 1);
+        read_plan(file, size - 1);
+        free(file);
+    }
+    return 0;
+}
