@@ -23,7 +23,7 @@ struct bench_args {
     struct model_args model;
     uint32_t batch, contexts;
     double seconds;
-    bool profile, json, memory;
+    bool profile, json;
 };
 
 static const struct arg options[] = {
@@ -34,7 +34,7 @@ static const struct arg options[] = {
     {"seconds", 's', ARG_F64, offsetof(struct bench_args, seconds), "S", "how long (default: 5)"},
     {"profile", 0, ARG_FLAG, offsetof(struct bench_args, profile), NULL,
      "also show the time of each layer"},
-    {"memory", 0, ARG_FLAG, offsetof(struct bench_args, memory), NULL,
+    {"memory", 0, ARG_FLAG, MODEL_ARG(struct bench_args, model, track_memory), NULL,
      "also show the memory taken, by tag"},
     {"json", 0, ARG_FLAG, offsetof(struct bench_args, json), NULL, "one JSON object"},
     MODEL_ARGS(struct bench_args, model),
@@ -215,7 +215,7 @@ static void print_json(struct bench *b, const struct result *result, const struc
     json_real(&j, "max_us", us(result->latency.max));
     if (b->args->profile)
         print_layers_json(&j, first);
-    if (b->args->memory) {
+    if (b->args->model.track_memory) {
         json_list(&j, "memory");
         for (size_t i = 0, n = read_tags(b, tags, ARRAY_LEN(tags)); i < n; i++) {
             json_object(&j, NULL);
@@ -255,9 +255,10 @@ static void print_text(struct bench *b, const struct result *result, const struc
            us(histogram_quantile(&result->latency, 0.99)), us(result->latency.max));
     if (b->args->profile)
         print_layers(first);
-    if (b->args->memory)
+    if (b->args->model.track_memory)
         printf("\n%12s %8s  %s\n", "peak KiB", "count", "memory");
-    for (size_t i = 0, n = b->args->memory ? read_tags(b, tags, ARRAY_LEN(tags)) : 0; i < n; i++)
+    for (size_t i = 0, n = b->args->model.track_memory ? read_tags(b, tags, ARRAY_LEN(tags)) : 0;
+         i < n; i++)
         printf("%12.1f %8llu  %s\n", (double)tags[i].peak / 1024, (unsigned long long)tags[i].count,
                tags[i].tag);
 }
@@ -319,8 +320,6 @@ static enum status bench(struct bench *b, const char *path, struct error *err)
     struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
     if (!runners)
         status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-    if (!status && b->args->memory)
-        status = memory_track_start(b->model.device, err);
     if (!status)
         status = run_threads(b, runners, err);
     free(runners);

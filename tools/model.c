@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
+#include "engine/runtime/memory.h"
 
 bool model_is_plan(const char *path)
 {
@@ -243,6 +244,8 @@ enum status model_open(struct model *model, const char *path, const struct model
 {
     *model = (struct model){.log = model_log(args)};
     enum status status = model_device_open(args, &model->log, &model->device, err);
+    if (!status && args->track_memory)
+        status = memory_track_start(model->device, err);
     if (!status)
         status = model_is_plan(path) ? engine_load(model->device, path, &model->engine, err)
                                      : build_and_load(model, path, args, batches, err);

@@ -22,6 +22,7 @@ struct model_args {
     struct arg_texts dims;
     uint32_t threads;
     bool no_tune, reference_only;
+    bool track_memory; /* from the opening of the device on; no option of its own */
     uint32_t verbose; /* 1: info, 2: everything */
 };
 
