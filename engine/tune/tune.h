@@ -31,7 +31,7 @@ struct tune_cache;
 struct tune_options {
     struct device *device; /* device->backend is asked */
     enum precision precision;
-    bool no_timing; /* time nothing: cached choices where there are any, else heuristics */
+    bool no_timing; /* time nothing: cached times where there are any, else guesses from sizes */
     struct tune_cache *cache; /* read and added to; NULL: none */
     uint64_t seed;            /* of the random data */
     const struct log_sink
@@ -54,17 +54,18 @@ enum status tune_graph(struct ir_graph *graph, const struct tune_options *option
                        struct tune_report *report, struct error *err);
 
 /*
- * The timing cache: a file of times, keyed by node and device fingerprint. Loading never fails for
- * what a file holds: one that is missing is an empty cache, one that is damaged or of another
- * version or device is ignored with a warning to `log`. Not thread-safe.
+ * The timing cache: a file of times, keyed by device, node and tactic. Loading never fails for what
+ * a file holds: one that is missing is an empty cache, one that is damaged or of another version is
+ * ignored with a warning to `log`; times of other devices stay in it and are not used. Not
+ * thread-safe.
  */
 enum status tune_cache_load(const char *path, struct device *device, const struct log_sink *log,
                             struct tune_cache **out, struct error *err);
 /* An empty one, kept in memory. */
 enum status tune_cache_new(struct device *device, struct tune_cache **out, struct error *err);
-/* Writes a temporary file and renames it over `path`. Entries that another process has put there
- * since are kept. Nothing is written if nothing was added. */
-enum status tune_cache_save(const struct tune_cache *cache, const char *path, struct error *err);
+/* Replaces the file, under its writer's lock; times that another process has put there since are
+ * kept. Nothing is written if nothing was added. */
+enum status tune_cache_save(struct tune_cache *cache, const char *path, struct error *err);
 void tune_cache_free(struct tune_cache *cache);
 
 #endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys: a 128-bit digest over a byte string that spells the node. Names are left out, attributes
+ * are taken in the order of their numbers, so that equal nodes of different models meet.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/tune/internal.h"
+
+/* Version of the spelling: part of each key. */
+enum { SPELLING = 1 };
+
+struct spelling {
+    XXH3_state_t *state;
+    bool ok;
+};
+
+static void put(struct spelling *s, const void *data, size_t size)
+{
+    s->ok = s->ok && XXH3_128bits_update(s->state, data, size) == XXH_OK;
+}
+
+static void put_u64(struct spelling *s, uint64_t value)
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    put(s, bytes, sizeof(bytes));
+}
+
+static void put_float(struct spelling *s, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    put_u64(s, bits);
+}
+
+static void put_tensor(struct spelling *s, const struct ir_graph *graph, uint32_t id)
+{
+    if (id == IR_NONE) {
+        put_u64(s, UINT64_MAX);
+        return;
+    }
+    const struct ir_tensor *t = ir_tensor(graph, id);
+    put_u64(s, t->dtype);
+    put_u64(s, t->layout);
+    put_u64(s, ir_tensor_is_constant(t));
+    put_u64(s, t->shape.rank);
+    for (uint32_t i = 0; i < t->shape.rank; i++)
+        put_u64(s, (uint64_t)t->shape.dim[i]);
+}
+
+static void put_attr(struct spelling *s, const struct ir_attr *attr)
+{
+    put_u64(s, attr->key);
+    put_u64(s, attr->is_float);
+    put_u64(s, attr->count);
+    for (uint32_t i = 0; i < attr->count; i++)
+        if (attr->is_float)
+            put_float(s, attr->f[i]);
+        else
+            put_u64(s, (uint64_t)attr->i[i]);
+}
+
+static void put_step(struct spelling *s, const struct ir_epilogue *step)
+{
+    put_u64(s, step->kind);
+    put_u64(s, step->func);
+    put_float(s, step->alpha);
+    put_float(s, step->beta);
+    put_float(s, step->gamma);
+    put_u64(s, step->kind == IR_EPILOGUE_BINARY ? step->input : 0);
+}
+
+static void put_node(struct spelling *s, const struct ir_graph *graph, const struct ir_node *node)
+{
+    put_u64(s, node->op);
+    put_u64(s, node->n_inputs);
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        put_tensor(s, graph, node->inputs[i]);
+    put_u64(s, node->n_outputs);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        put_tensor(s, graph, node->outputs[i]);
+    for (int key = 0; key < IR_ATTR_COUNT_; key++)
+        for (uint32_t i = 0; i < node->n_attrs; i++)
+            if (node->attrs[i].key == (enum ir_attr_key)key)
+                put_attr(s, &node->attrs[i]);
+    put_u64(s, node->n_epilogue);
+    for (uint32_t i = 0; i < node->n_epilogue; i++)
+        put_step(s, &node->epilogue[i]);
+}
+
+static bool begin(struct spelling *s)
+{
+    s->state = XXH3_createState();
+    s->ok = s->state && XXH3_128bits_reset(s->state) == XXH_OK;
+    return s->ok;
+}
+
+static struct tune_key finish(struct spelling *s)
+{
+    XXH128_hash_t hash = s->ok ? XXH3_128bits_digest(s->state) : (XXH128_hash_t){0};
+    XXH3_freeState(s->state);
+    return (struct tune_key){hash.high64, hash.low64};
+}
+
+bool tune_key_of(const struct ir_graph *graph, const struct ir_node *node, enum precision precision,
+                 struct tune_key *out)
+{
+    struct spelling s;
+    if (begin(&s)) {
+        put_u64(&s, SPELLING);
+        put_u64(&s, precision);
+        put_node(&s, graph, node);
+    }
+    struct tune_key key = finish(&s);
+    if (s.ok)
+        *out = key;
+    return s.ok;
+}
+
+struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic *tactic)
+{
+    XXH128_hash_t blob = XXH3_128bits_withSeed(tactic->blob, tactic->blob_size, tactic->id);
+    XXH128_hash_t name = XXH3_128bits(tactic->name, strlen(tactic->name));
+    uint64_t words[] = {node->high,  node->low,  blob.high64, blob.low64,
+                        name.high64, name.low64, tactic->id};
+    XXH128_hash_t hash = XXH3_128bits(words, sizeof(words));
+    return (struct tune_key){hash.high64, hash.low64};
+}
+
+int tune_key_compare(const struct tune_key *a, const struct tune_key *b)
+{
+    if (a->high != b->high)
+        return a->high < b->high ? -1 : 1;
+    return a->low == b->low ? 0 : a->low < b->low ? -1 : 1;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs of one node: what a backend is asked about, and what is timed. */
+#include <string.h>
+
+#include "engine/tune/internal.h"
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+}
+
+static uint32_t copy_tensor(struct ir_graph *to, const struct ir_tensor *t)
+{
+    uint32_t id = ir_tensor_is_constant(t) ? ir_constant_add(to, "", t->dtype, &t->shape, t->data)
+                                           : ir_tensor_add(to, "", t->dtype, &t->shape);
+    if (id != IR_NONE && t->layout != IR_LAYOUT_OPAQUE && !ir_tensor_set_layout(to, id, t->layout))
+        return IR_NONE;
+    return id;
+}
+
+static bool copy_attrs(struct ir_graph *to, uint32_t node, const struct ir_node *from)
+{
+    for (uint32_t i = 0; i < from->n_attrs; i++) {
+        const struct ir_attr *a = &from->attrs[i];
+        if (!(a->is_float ? ir_attr_set_floats(to, node, a->key, a->count, a->f)
+                          : ir_attr_set_ints(to, node, a->key, a->count, a->i)))
+            return false;
+    }
+    return true;
+}
+
+static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const struct ir_node *node)
+{
+    uint32_t inputs[IR_MAX_INPUTS];
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        inputs[i] = IR_NONE;
+        if (node->inputs[i] == IR_NONE)
+            continue;
+        inputs[i] = copy_tensor(to, ir_tensor(graph, node->inputs[i]));
+        if (inputs[i] == IR_NONE)
+            return false;
+    }
+    uint32_t id = ir_node_add(to, node->op, node->name, node->n_inputs, inputs);
+    if (id == IR_NONE || !copy_attrs(to, id, node))
+        return false;
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, node->outputs[i]);
+        uint32_t out = ir_node_output_add(to, id, "", t->dtype, &t->shape);
+        if (out == IR_NONE || !ir_tensor_set_layout(to, out, t->layout))
+            return false;
+    }
+    struct ir_node *copy = ir_node(to, id);
+    copy->n_epilogue = node->n_epilogue;
+    memcpy(copy->epilogue, node->epilogue, sizeof(copy->epilogue));
+    return true;
+}
+
+enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *node,
+                            struct ir_graph **out, struct error *err)
+{
+    struct ir_graph *sample = ir_graph_new();
+    if (!sample || !copy_node(sample, graph, node)) {
+        ir_graph_free(sample);
+        return no_memory(err);
+    }
+    *out = sample;
+    return STATUS_OK;
+}
+
+enum status tune_sample_reformat(const struct ir_tensor *tensor, enum ir_layout from,
+                                 enum ir_layout to, struct ir_graph **out, struct error *err)
+{
+    struct ir_graph *sample = ir_graph_new();
+    if (!sample)
+        return no_memory(err);
+    uint32_t in = ir_tensor_add(sample, "", tensor->dtype, &tensor->shape), made = IR_NONE;
+    uint32_t node =
+        in == IR_NONE ? IR_NONE : ir_node_add(sample, IR_OP_REFORMAT, "reformat", 1, &in);
+    if (node != IR_NONE)
+        made = ir_node_output_add(sample, node, "", tensor->dtype, &tensor->shape);
+    if (made == IR_NONE || !ir_tensor_set_layout(sample, in, from) ||
+        !ir_tensor_set_layout(sample, made, to)) {
+        ir_graph_free(sample);
+        return no_memory(err);
+    }
+    *out = sample;
+    return STATUS_OK;
+}
+
+const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t input)
+{
+    return &tactic->in[input < tactic->n_in ? input : tactic->n_in - 1];
+}
+
+static bool shape_port(struct ir_graph *sample, uint32_t tensor, const struct tactic_port *port)
+{
+    if (port->packed_bytes == 0)
+        return ir_tensor_set_layout(sample, tensor, port->layout);
+    ir_tensor(sample, tensor)->layout = IR_LAYOUT_OPAQUE;
+    ir_tensor(sample, tensor)->bytes = port->packed_bytes;
+    return true;
+}
+
+enum status tune_sample_shape(struct ir_graph *sample, const struct tactic *tactic,
+                              struct error *err)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    bool ok = tactic->n_in > 0 || node->n_inputs == 0;
+    for (uint32_t i = 0; i < node->n_inputs && ok; i++)
+        if (node->inputs[i] != IR_NONE)
+            ok = shape_port(sample, node->inputs[i], tune_port_in(tactic, i));
+    for (uint32_t i = 0; i < node->n_outputs && ok; i++)
+        ok = shape_port(sample, node->outputs[i], &tactic->out[i]);
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_INTERNAL,
+                          "tuner: '%s' asks for a layout that '%s' cannot have", tactic->name,
+                          node->name);
+}

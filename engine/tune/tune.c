@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tuning a graph: candidates, times, the assignment problem, and its answer put into the graph.
+ *
+ * Of a node's candidates with the same layouts only the fastest is an option of the problem.
+ * Constants cost nothing to reformat: they are repacked when the plan is built. Graph inputs and
+ * outputs are plain.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/tune/internal.h"
+#include "engine/tune/solve.h"
+
+struct tuner {
+    struct ir_graph *graph;
+    const struct tune_options *options;
+    struct tune_report *report;
+    struct tune_table *table;
+    struct arena *memory;        /* of the problem */
+    struct tune_entry **entries; /* by node; NULL: a removed node */
+    struct node_options {
+        uint32_t n;
+        uint32_t *option; /* into the entry's options: the fastest of each set of layouts */
+    } * nodes;
+    struct solve_node *solve_nodes;
+    struct solve_tensor *tensors;
+    uint32_t n_tensors;
+};
+
+static const uint8_t plain_end[1] = {IR_LAYOUT_PLAIN};
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+}
+
+/* --- options --- */
+
+static enum status collect(struct tuner *t, struct error *err)
+{
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(t->graph, i);
+        if (node->op == IR_OP_NONE)
+            continue;
+        enum status st = tune_table_node(t->table, t->graph, node, &t->entries[i], err);
+        if (st)
+            return st;
+        if (t->entries[i]->n == 0)
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "unsupported: no kernel for '%s' (%s) on this device", node->name,
+                             ir_op_name(node->op));
+    }
+    return STATUS_OK;
+}
+
+/* Whether two tactics have the same layouts wherever that matters. */
+static bool same_layouts(const struct tuner *t, const struct ir_node *node, const struct tactic *a,
+                         const struct tactic *b)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] != IR_NONE &&
+            !ir_tensor_is_constant(ir_tensor(t->graph, node->inputs[i])) &&
+            tune_port_in(a, i)->layout != tune_port_in(b, i)->layout)
+            return false;
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (a->out[i].layout != b->out[i].layout)
+            return false;
+    return true;
+}
+
+static bool sort_options(struct tuner *t, uint32_t index)
+{
+    const struct ir_node *node = ir_node(t->graph, index);
+    const struct tune_entry *e = t->entries[index];
+    struct node_options *o = &t->nodes[index];
+    o->option = arena_array(t->memory, e->n, sizeof(*o->option));
+    uint64_t *cost = arena_array(t->memory, e->n, sizeof(*cost));
+    if (!o->option || !cost)
+        return false;
+    for (uint32_t i = 0; i < e->n; i++) {
+        uint32_t k = 0;
+        while (k < o->n &&
+               !same_layouts(t, node, e->options[o->option[k]].tactic, e->options[i].tactic))
+            k++;
+        if (k == o->n)
+            o->option[o->n++] = i;
+        else if (e->options[i].ns < e->options[o->option[k]].ns)
+            o->option[k] = i;
+    }
+    for (uint32_t k = 0; k < o->n; k++)
+        cost[k] = MIN(e->options[o->option[k]].ns, SOLVE_NEVER);
+    t->solve_nodes[index] = (struct solve_node){o->n, cost};
+    return true;
+}
+
+/* --- the problem --- */
+
+/* The layouts of one port of a node, by option. */
+static const uint8_t *layouts_of(struct tuner *t, uint32_t node, bool output, uint32_t port)
+{
+    const struct node_options *o = &t->nodes[node];
+    uint8_t *layouts = arena_array(t->memory, o->n, 1);
+    for (uint32_t k = 0; layouts && k < o->n; k++) {
+        const struct tactic *tactic = t->entries[node]->options[o->option[k]].tactic;
+        layouts[k] =
+            (uint8_t)(output ? tactic->out[port].layout : tune_port_in(tactic, port)->layout);
+    }
+    return layouts;
+}
+
+static void mark(uint32_t *set, const struct solve_end *end, const struct solve_node *nodes)
+{
+    uint32_t n = end->node == IR_NONE ? 1 : nodes[end->node].n;
+    for (uint32_t k = 0; k < n; k++)
+        *set |= 1U << end->layout[k];
+}
+
+/* Times the reformats that could be wanted between a tensor's ends. */
+static enum status price(struct tuner *t, uint32_t tensor, struct solve_tensor *s,
+                         struct error *err)
+{
+    uint32_t from = 0, to = 0;
+    mark(&from, &s->from, t->solve_nodes);
+    for (uint32_t u = 0; u < s->n_uses; u++)
+        mark(&to, &s->uses[u], t->solve_nodes);
+    for (uint32_t a = 0; a < SOLVE_LAYOUTS; a++)
+        for (uint32_t b = 0; b < SOLVE_LAYOUTS; b++) {
+            struct tune_entry *e;
+            s->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
+            if (a == b || !(from >> a & 1) || !(to >> b & 1))
+                continue;
+            enum status st =
+                tune_table_reformat(t->table, ir_tensor(t->graph, tensor), a, b, &e, err);
+            if (st)
+                return st;
+            if (e->n > 0)
+                s->reformat[a][b] = MIN(e->options[0].ns, SOLVE_NEVER);
+        }
+    return STATUS_OK;
+}
+
+static bool find_uses(struct tuner *t, uint32_t tensor, struct solve_tensor *s)
+{
+    const struct ir_graph *g = t->graph;
+    bool output = ir_tensor_is_output(g, tensor);
+    uint32_t n = output;
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        for (uint32_t k = 0; t->entries[i] && k < ir_node(g, i)->n_inputs; k++)
+            n += ir_node(g, i)->inputs[k] == tensor;
+    struct solve_end *uses = arena_array(t->memory, n, sizeof(*uses));
+    if (!uses)
+        return false;
+    s->uses = uses;
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        for (uint32_t k = 0; t->entries[i] && k < ir_node(g, i)->n_inputs; k++) {
+            if (ir_node(g, i)->inputs[k] != tensor)
+                continue;
+            uses[s->n_uses] = (struct solve_end){i, layouts_of(t, i, false, k)};
+            if (!uses[s->n_uses++].layout)
+                return false;
+        }
+    if (output)
+        uses[s->n_uses++] = (struct solve_end){IR_NONE, plain_end};
+    return true;
+}
+
+static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *err)
+{
+    const struct ir_tensor *x = ir_tensor(t->graph, tensor);
+    struct solve_tensor s = {.from = {IR_NONE, plain_end}};
+    if (ir_tensor_is_constant(x))
+        return STATUS_OK;
+    for (uint32_t i = 0; x->producer != IR_NONE && i < IR_MAX_OUTPUTS; i++)
+        if (i < ir_node(t->graph, x->producer)->n_outputs &&
+            ir_node(t->graph, x->producer)->outputs[i] == tensor)
+            s.from = (struct solve_end){x->producer, layouts_of(t, x->producer, true, i)};
+    if (!s.from.layout || !find_uses(t, tensor, &s))
+        return no_memory(err);
+    if (s.n_uses == 0)
+        return STATUS_OK;
+    enum status st = price(t, tensor, &s, err);
+    if (!st)
+        t->tensors[t->n_tensors++] = s;
+    return st;
+}
+
+static enum status state_problem(struct tuner *t, struct error *err)
+{
+    static const uint64_t nothing[1] = {0};
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        t->solve_nodes[i] = (struct solve_node){1, nothing};
+        if (t->entries[i] && !sort_options(t, i))
+            return no_memory(err);
+    }
+    for (uint32_t i = 0; i < t->graph->n_tensors; i++) {
+        enum status st = state_tensor(t, i, err);
+        if (st)
+            return st;
+    }
+    return STATUS_OK;
+}
+
+/* --- the whole --- */
+
+static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
+{
+    struct solve_problem p = {t->graph->n_nodes, t->n_tensors, t->solve_nodes, t->tensors};
+    bool exact;
+    enum status st = solve(&p, 0, choice, &exact, err);
+    if (st)
+        return st;
+    uint64_t cost = solve_cost(&p, choice);
+    if (cost >= SOLVE_NEVER)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "unsupported: no way to bring the layers' layouts together");
+    log_write(t->options->log, LOG_VERBOSE, "tuner: %u nodes, %.1f us, %s", t->graph->n_nodes,
+              (double)cost / 1000, exact ? "the best assignment" : "by local improvement");
+    t->report->time_ns = t->report->timed + t->report->from_cache > 0 ? cost : 0;
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++)
+        if (t->entries[i])
+            choice[i] = t->nodes[i].option[choice[i]];
+    return STATUS_OK;
+}
+
+static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
+{
+    size_t nodes = (size_t)t->graph->n_nodes + 1;
+    t->memory = arena_new(0);
+    if (!t->memory)
+        return no_memory(err);
+    t->entries = arena_array(t->memory, nodes, sizeof(*t->entries));
+    t->nodes = arena_array(t->memory, nodes, sizeof(*t->nodes));
+    t->solve_nodes = arena_array(t->memory, nodes, sizeof(*t->solve_nodes));
+    t->tensors = arena_array(t->memory, (size_t)t->graph->n_tensors + 1, sizeof(*t->tensors));
+    *choice = arena_array(t->memory, nodes, sizeof(**choice));
+    if (!t->entries || !t->nodes || !t->solve_nodes || !t->tensors || !*choice)
+        return no_memory(err);
+    return tune_table_new(t->options, t->report, &t->table, err);
+}
+
+enum status tune_graph(struct ir_graph *graph, const struct tune_options *options,
+                       struct tune_report *report, struct error *err)
+{
+    uint32_t *choice = NULL;
+    struct tune_report sum = {0};
+    struct tuner t = {.graph = graph, .options = options, .report = &sum};
+    enum status st = start(&t, &choice, err);
+    if (!st)
+        st = collect(&t, err);
+    if (!st)
+        st = tune_table_time(t.table, err);
+    if (!st)
+        st = state_problem(&t, err);
+    if (!st)
+        st = choose(&t, choice, err);
+    if (!st)
+        st = tune_apply(graph, options, t.table, t.entries, choice, &sum, err);
+    tune_table_free(t.table);
+    arena_free(t.memory);
+    if (!st && report)
+        *report = sum;
+    return st;
+}
