@@ -36,12 +36,22 @@ static uint32_t output_of(struct ir_graph *g, uint32_t node, const char *name)
     return ir_node(g, node)->outputs[0];
 }
 
+static uint32_t add_reshape(struct ir_graph *g, uint32_t in, const char *name, uint32_t rank,
+                            const int64_t *shape)
+{
+    uint32_t node = ir_node_add(g, IR_OP_RESHAPE, name, 1, &in);
+    if (node == IR_NONE || !ir_attr_set_ints(g, node, IR_ATTR_SHAPE, rank, shape))
+        return IR_NONE;
+    return output_of(g, node, name);
+}
+
 static bool add_nodes(struct ir_graph *g, int64_t batch)
 {
     static const float weights[4 * 4 * 3 * 3] = {0.5f, -1.0f, 0.25f}, bias[4] = {1, 2, 3, 4};
     struct shape xs = {.rank = 4, .dim = {batch, 4, 6, 6}}, ws = {.rank = 4, .dim = {4, 4, 3, 3}};
     struct shape bs = {.rank = 1, .dim = {4}};
-    int64_t pads[4] = {1, 1, 1, 1}, flat[2] = {batch, 144}, perm[4] = {0, 2, 3, 1};
+    int64_t flat[2] = {batch, 144}, square[3] = {batch, 12, 12};
+    int64_t pads[4] = {1, 1, 1, 1}, perm[4] = {0, 2, 3, 1};
     uint32_t x = ir_tensor_add(g, "x", DTYPE_F32, &xs);
     uint32_t w = ir_constant_add(g, "w", DTYPE_F32, &ws, weights);
     uint32_t b = ir_constant_add(g, "b", DTYPE_F32, &bs, bias);
@@ -55,10 +65,8 @@ static bool add_nodes(struct ir_graph *g, int64_t batch)
     if (soft == IR_NONE || !ir_attr_set_int(g, soft, IR_ATTR_AXIS, 1))
         return false;
     uint32_t s = output_of(g, soft, "s");
-    uint32_t reshape = ir_node_add(g, IR_OP_RESHAPE, "flat", 1, &s);
-    if (reshape == IR_NONE || !ir_attr_set_ints(g, reshape, IR_ATTR_SHAPE, 2, flat))
-        return false;
-    uint32_t y = output_of(g, reshape, "y");
+    uint32_t y = add_reshape(g, s, "y", 2, flat), same = add_reshape(g, x, "same", 2, flat);
+    uint32_t again = add_reshape(g, y, "again", 3, square);
     uint32_t add = ir_node_add(g, IR_OP_BINARY, "add", 2, (uint32_t[]){c, x});
     if (add == IR_NONE || !ir_attr_set_int(g, add, IR_ATTR_FUNC, IR_BINARY_ADD))
         return false;
@@ -69,10 +77,25 @@ static bool add_nodes(struct ir_graph *g, int64_t batch)
     uint32_t z = output_of(g, turn, "z");
     g->n_inputs = 1;
     g->inputs[0] = x;
-    g->n_outputs = 2;
+    g->n_outputs = 4;
     g->outputs[0] = y;
     g->outputs[1] = z;
-    return z != IR_NONE;
+    g->outputs[2] = same;
+    g->outputs[3] = again;
+    return z != IR_NONE && same != IR_NONE && again != IR_NONE;
+}
+
+struct ir_graph *sample_graph(uint32_t batch)
+{
+    struct ir_graph *g = ir_graph_new();
+    if (!g)
+        return NULL;
+    g->name = "sample";
+    if (!add_nodes(g, batch)) {
+        ir_graph_free(g);
+        return NULL;
+    }
+    return g;
 }
 
 static bool add_profile(struct plan *plan, uint32_t batch)
@@ -80,17 +103,21 @@ static bool add_profile(struct plan *plan, uint32_t batch)
     struct error err;
     struct plan_profile *p = &plan->profiles[plan->n_profiles];
     p->batch = batch;
-    p->graph = ir_graph_new();
+    p->graph = sample_graph(batch);
     if (!p->graph)
         return false;
     plan->n_profiles++;
-    p->graph->name = "sample";
-    return add_nodes(p->graph, batch) && add_tactics(p->graph) &&
-           !build_place(p->graph, &p->tensor_bytes, &err);
+    return add_tactics(p->graph) && !build_place(p->graph, &p->tensor_bytes, &err);
 }
 
-struct plan *sample_plan(void)
+struct plan *sample_plan_empty(void)
 {
+    static const struct plan_binding outputs[] = {
+        {"y", DTYPE_F32, {2, {-1, 144}}},
+        {"z", DTYPE_F32, {4, {-1, 6, 6, 4}}},
+        {"same", DTYPE_F32, {2, {-1, 144}}},
+        {"again", DTYPE_F32, {3, {-1, 12, 12}}},
+    };
     struct plan *plan = plan_new();
     if (!plan)
         return NULL;
@@ -99,13 +126,17 @@ struct plan *sample_plan(void)
     strcpy(plan->digest, "00112233445566778899aabbccddeeff");
     plan->batched = true;
     plan->n_inputs = 1;
-    plan->n_outputs = 2;
     plan->inputs[0] = (struct plan_binding){"x", DTYPE_F32, {4, {-1, 4, 6, 6}}};
-    plan->outputs[0] = (struct plan_binding){"y", DTYPE_F32, {2, {-1, 144}}};
-    plan->outputs[1] = (struct plan_binding){"z", DTYPE_F32, {4, {-1, 6, 6, 4}}};
-    if (!add_profile(plan, 1) || !add_profile(plan, 8)) {
-        plan_free(plan);
-        return NULL;
-    }
+    plan->n_outputs = ARRAY_LEN(outputs);
+    memcpy(plan->outputs, outputs, sizeof(outputs));
     return plan;
+}
+
+struct plan *sample_plan(void)
+{
+    struct plan *plan = sample_plan_empty();
+    if (plan && add_profile(plan, 1) && add_profile(plan, 8))
+        return plan;
+    plan_free(plan);
+    return NULL;
 }

@@ -135,7 +135,7 @@ static void round_trip(void **state)
     assert_string_equal(is->digest, was->digest);
     assert_true(is->batched);
     assert_int_equal(is->n_inputs, 1);
-    assert_int_equal(is->n_outputs, 2);
+    assert_int_equal(is->n_outputs, 4);
     assert_string_equal(is->outputs[1].name, "z");
     assert_true(shape_equal(&is->outputs[1].shape, &was->outputs[1].shape));
     assert_int_equal(is->n_profiles, 2);
