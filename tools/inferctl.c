@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/restart.h"
 #include "tools/args.h"
 
 static const struct {
@@ -37,6 +38,7 @@ static int help(FILE *to)
 
 int main(int argc, char **argv)
 {
+    restart_with_env("OMP_WAIT_POLICY", "passive", argv);
     if (argc < 2)
         return help(stderr);
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
