@@ -67,9 +67,10 @@ static double nearest(enum ref_nearest how, double at)
     return at;
 }
 
+/* NaN, which scales that do not fit the sizes may give, becomes 0. */
 static int64_t clamp(double at, int64_t n)
 {
-    return at < 0 ? 0 : at > (double)(n - 1) ? n - 1 : (int64_t)at;
+    return !(at > 0) ? 0 : at > (double)(n - 1) ? n - 1 : (int64_t)at;
 }
 
 /* Keys' cubic convolution kernel at distance t. */
