@@ -19,6 +19,9 @@ static const struct {
     {"graph", command_graph, "draw a model or plan as SVG"},
     {"run", command_run, "run a model or plan once, and compare its outputs"},
     {"bench", command_bench, "measure a model or plan without a daemon"},
+    {"infer", command_infer, "send one inference to a daemon"},
+    {"load", command_load, "measure a daemon under load"},
+    {"status", command_status, "show what a daemon does"},
 };
 
 int command_failed(const char *command, const struct error *err)

@@ -11,6 +11,9 @@ int command_inspect(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_infer(int argc, char **argv);
+int command_load(int argc, char **argv);
+int command_status(int argc, char **argv);
 
 /* "inferctl COMMAND: text" on stderr; "unsupported" is among the words if that is the reason.
  * Returns EXIT_FAILED. */

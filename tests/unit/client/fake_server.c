@@ -21,7 +21,7 @@
 #include "proto/frame.h"
 #include "proto/response.h"
 
-enum { MAX_CONNECTIONS = 128, MAX_HELD = 256 };
+enum { MAX_CONNECTIONS = 2048, MAX_HELD = 256 };
 
 struct fake_server {
     int listener;

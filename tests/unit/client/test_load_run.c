@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The load runner against a server whose answers are known (fake_server.h). The machine may be
+ * busy: what is checked holds however slow it is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tests/unit/client/fake_server.h"
+#include "client/load/load_run.h"
+
+struct fixture {
+    struct fake_server *server;
+    struct inferd_prepared *request;
+    struct load_plan plan;
+    struct load_point point;
+    struct error err;
+};
+
+static const float numbers[4] = {1, 2, 3, 4};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    f->server = fake_server_start(false);
+    f->plan = (struct load_plan){.address = fake_server_address(f->server),
+                                 .connections = 2,
+                                 .requests = &f->request,
+                                 .n_requests = 1,
+                                 .instances = 1,
+                                 .outstanding = 100,
+                                 .warm_up_s = 0.02,
+                                 .window_s = 0.1,
+                                 .max_windows = 4};
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    inferd_prepared_free(f->request);
+    fake_server_stop(f->server);
+    free(f);
+    return 0;
+}
+
+static void prepare(struct fixture *f, const char *model)
+{
+    struct inferd_tensor input = {.name = "x",
+                                  .dtype = INFERD_FP32,
+                                  .rank = 2,
+                                  .dim = {1, 4},
+                                  .data = numbers,
+                                  .size = sizeof(numbers)};
+    struct inferd_request request = {.model = model, .n_inputs = 1, .inputs = &input};
+    assert_int_equal(inferd_prepared_new(&request, &f->request, NULL), INFERD_OK);
+}
+
+static void run(struct fixture *f, const char *model)
+{
+    prepare(f, model);
+    if (load_run(&f->plan, &f->point, &f->err))
+        fail_msg("%s", f->err.text);
+}
+
+static void a_closed_loop_keeps_its_clients_busy(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.concurrency = 3;
+    f->plan.instances = 2;
+    run(f, "slow");
+    const struct load_stats *s = &f->point.stats;
+    assert_int_equal(f->point.concurrency, 3);
+    assert_int_equal(load_stats_errors(s), 0);
+    /* Two connections of one request in 20 ms each: at most 100 a second. */
+    double rate = (double)s->requests / s->seconds;
+    if (rate > 105 || rate < 10)
+        fail_msg("%g requests/s", rate);
+    assert_int_equal(s->instances, 2 * s->requests);
+    assert_true(s->latency.min >= 19 * NS_PER_MS);
+    assert_int_equal(s->compute_ns, 3000 * s->requests);
+    assert_true(fabs(load_stats_mean_batch(s) - 8) < 1e-9);
+    /* Never more than three were on their way. */
+    assert_true(fake_server_requests(f->server) <= s->requests + 3 + 4 * 105);
+}
+
+static void an_open_loop_sends_at_its_rate(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.rate = 500;
+    run(f, "echo");
+    const struct load_stats *s = &f->point.stats;
+    double achieved = (double)s->requests / s->seconds;
+    assert_int_equal(f->point.concurrency, 0);
+    assert_true(f->point.rate == 500);
+    if (achieved < 400 || achieved > 600)
+        fail_msg("%g requests/s, offered 500", achieved);
+}
+
+static void poisson_times_keep_the_mean_and_differ(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.rate = 1000;
+    f->plan.poisson = true;
+    run(f, "echo");
+    double achieved = (double)f->point.stats.requests / f->point.stats.seconds;
+    if (achieved < 800 || achieved > 1200) /* 300 requests: six standard deviations are 350 */
+        fail_msg("%g requests/s, offered 1000", achieved);
+}
+
+/* 200 a second against a server of 50: with one unanswered at a time each answer takes 20 ms from
+ * its send, but ever longer from when it should have been sent. */
+static void latency_counts_from_the_intended_time(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.rate = 200;
+    f->plan.connections = 1;
+    f->plan.outstanding = 1;
+    run(f, "slow");
+    const struct load_stats *s = &f->point.stats;
+    assert_true(s->requests > 3);
+    uint64_t median = histogram_quantile(&s->latency, 0.5);
+    if (median < 60 * NS_PER_MS)
+        fail_msg("median %llu us: counted from the send", (unsigned long long)median / 1000);
+    assert_true(s->late > 0);
+    assert_false(f->point.stable);
+    assert_true((double)s->requests / s->seconds < 60);
+}
+
+static void errors_are_counted_and_do_not_storm(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.concurrency = 2;
+    run(f, "refuse");
+    const struct load_stats *s = &f->point.stats;
+    assert_int_equal(s->requests, 0);
+    assert_true(s->by_status[STATUS_RESOURCE_EXHAUSTED] > 0);
+    /* Two clients with a pause of 5 ms each, in 0.42 s. */
+    if (fake_server_requests(f->server) > 2 * 100)
+        fail_msg("%llu requests", (unsigned long long)fake_server_requests(f->server));
+}
+
+static void requests_are_sent_in_turn(void **state)
+{
+    struct fixture *f = *state;
+    struct inferd_prepared *both[2];
+    prepare(f, "echo");
+    both[0] = f->request;
+    prepare(f, "refuse");
+    both[1] = f->request;
+    f->plan.requests = both;
+    f->plan.n_requests = 2;
+    f->plan.rate = 300;
+    assert_int_equal(load_run(&f->plan, &f->point, &f->err), STATUS_OK);
+    const struct load_stats *s = &f->point.stats;
+    double share = (double)s->requests / (double)(s->requests + load_stats_errors(s));
+    if (share < 0.4 || share > 0.6)
+        fail_msg("%g of the answers are of the first kind", share);
+    inferd_prepared_free(both[0]);
+}
+
+static void a_server_that_goes_away_ends_the_test(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.concurrency = 2;
+    prepare(f, "die");
+    assert_int_equal(load_run(&f->plan, &f->point, &f->err), STATUS_UNAVAILABLE);
+    assert_non_null(strstr(f->err.text, fake_server_address(f->server)));
+}
+
+static void nobody_there_ends_the_test(void **state)
+{
+    struct fixture *f = *state;
+    char address[64];
+    strcpy(address, fake_server_address(f->server));
+    fake_server_stop(f->server);
+    f->plan.address = address;
+    f->plan.concurrency = 2;
+    prepare(f, "echo");
+    assert_int_equal(load_run(&f->plan, &f->point, &f->err), STATUS_UNAVAILABLE);
+    f->plan.address = "nowhere";
+    assert_int_equal(load_run(&f->plan, &f->point, &f->err), STATUS_INVALID_ARGUMENT);
+    f->server = fake_server_start(false);
+}
+
+static void answers_that_never_come_do_not_hold_it_up(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.concurrency = 2;
+    uint64_t before = clock_now_ns();
+    run(f, "mute"); /* the drain gives up after two seconds */
+    assert_true(clock_now_ns() - before < 20 * NS_PER_S);
+    assert_int_equal(f->point.stats.requests, 0);
+    assert_false(f->point.stable);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_closed_loop_keeps_its_clients_busy),
+        CASE(an_open_loop_sends_at_its_rate),
+        CASE(poisson_times_keep_the_mean_and_differ),
+        CASE(latency_counts_from_the_intended_time),
+        CASE(errors_are_counted_and_do_not_storm),
+        CASE(requests_are_sent_in_turn),
+        CASE(a_server_that_goes_away_ends_the_test),
+        CASE(nobody_there_ends_the_test),
+        CASE(answers_that_never_come_do_not_hold_it_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

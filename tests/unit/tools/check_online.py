@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""inferctl infer, status and load as programs, against a server whose answers are known.
+
+    check_online.py FAKE_SERVER INFERCTL
+"""
+import csv
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+FAKE, INFERCTL = sys.argv[1:3]
+KEYS = ["concurrency", "rate", "throughput", "p50_us", "p90_us", "p95_us", "p99_us", "p999_us",
+        "max_us", "errors", "mean_batch"]
+failures = 0
+
+
+def inferctl(*args, code=0):
+    done = subprocess.run([FAKE, INFERCTL, *args], capture_output=True, text=True, timeout=60,
+                          check=False)
+    check(done.returncode == code, f"{args}: exit {done.returncode}, not {code}: {done.stderr}")
+    return done
+
+
+def check(good, what):
+    global failures
+    if not good:
+        failures += 1
+        print(f"FAILED: {what}")
+
+
+def npy(path):
+    data = path.read_bytes()
+    size = struct.unpack_from("<H", data, 8)[0]
+    return data[10 : 10 + size].decode(), data[10 + size :]
+
+
+def write_npy(path, descr, shape, data):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+
+
+def check_infer(folder):
+    data = struct.pack("<32f", *range(32))
+    write_npy(folder / "x.npy", "<f4", (2, 16), data)
+    done = inferctl("infer", "ADDRESS", "--model", "echo", "--input", f"x={folder}/x.npy",
+                    "--output", str(folder / "out"))
+    header, payload = npy(folder / "out" / "x.npy")
+    check("(2, 16" in header and "<f4" in header, header)
+    check(payload == data, "the output is not what was sent")
+    check((folder / "out" / "mask.npy").exists(), "the input that was not given")
+    check("x FP32 [2,16] 0 1 2" in done.stdout, done.stdout)
+    check("queue 1, input 2, compute 3, output 4" in done.stdout, done.stdout)
+    done = inferctl("infer", "ADDRESS", "--model", "nosuch", code=1)
+    check(done.stderr == "inferctl infer: no such model\n", done.stderr)
+    inferctl("infer", "ADDRESS", code=2)
+    inferctl("infer", "nowhere", "--model", "echo", code=1)
+    inferctl("infer", "ADDRESS", "--model", "echo", "--input", "x=/nonexistent.npy", code=1)
+    inferctl("infer", "ADDRESS", "--model", "echo", "--input", "x", code=1)
+
+
+def check_status():
+    status = json.loads(inferctl("status", "ADDRESS", "--json").stdout)
+    check(status["ready"] is True and status["workers"] == 2, status)
+    check(status["models"][0]["name"] == "echo" and status["models"][0]["requests"] == 9, status)
+    check(status["counters"] == {"rejected": 4}, status)
+    text = inferctl("status", "ADDRESS").stdout
+    check("ready" in text and "rejected 4" in text, text)
+    text = inferctl("status", "ADDRESS", "--watch", "--count", "3", "--interval", "0.01").stdout
+    check(len(re.findall("^inferd ", text, re.M)) == 3, text)
+    check("\033" not in text, "escape codes without a terminal")
+
+
+def check_load(folder):
+    out, table = folder / "load.json", folder / "load.csv"
+    done = inferctl("load", "ADDRESS", "--model", "echo", "--concurrency", "1:5:2", "--seconds",
+                    "0.15", "--json", str(out), "--csv", str(table), "--batch", "2")
+    report = json.loads(out.read_text())
+    check([p["concurrency"] for p in report["points"]] == [1, 3, 5], report)
+    for point in report["points"]:
+        check(all(key in point for key in KEYS), point)
+        check(0 < point["p50_us"] <= point["p99_us"] <= point["p999_us"] <= point["max_us"], point)
+        check(point["throughput"] > 100 and point["errors"] == 0, point)
+        check(abs(point["mean_batch"] - 8) < 1e-6 and point["compute_us"] == 3, point)
+        check(abs(point["throughput"] - 2 * point["achieved"]) < 1, "two instances a request")
+    rows = list(csv.DictReader(table.open()))
+    check(len(rows) == 3 and all(key in rows[0] for key in KEYS), rows)
+    check(len(done.stdout.splitlines()) == 7, done.stdout)
+
+    inferctl("load", "ADDRESS", "--model", "echo", "--rate", "200", "--poisson", "--seconds",
+             "0.3", "--json", str(out), "--quiet")
+    point = json.loads(out.read_text())["points"][0]
+    check(point["rate"] == 200 and point["concurrency"] == 0, point)
+
+    done = inferctl("load", "ADDRESS", "--model", "slow", "--p99", "5", "--seconds", "0.1",
+                    "--json", str(out), code=1)
+    check("no rate keeps p99 <= 5 ms" in done.stdout, done.stdout)
+    check(json.loads(out.read_text())["best_rate"] == 0, out.read_text())
+    inferctl("load", "ADDRESS", "--model", "echo", "--p99", "5000", "--seconds", "0.1", "--json",
+             str(out))
+    report = json.loads(out.read_text())
+    check(report["best_rate"] in [p["rate"] for p in report["points"]][1:], report)
+
+    inferctl("load", "ADDRESS", "--model", "refuse", "--seconds", "0.1", "--json", str(out))
+    point = json.loads(out.read_text())["points"][0]
+    check(point["errors_by_code"].get("RESOURCE_EXHAUSTED", 0) > 0, point)
+    check(point["errors"] == point["errors_by_code"].get("RESOURCE_EXHAUSTED"), point)
+    done = inferctl("load", "ADDRESS", "--model", "nosuch", code=1)
+    check(done.stderr == "inferctl load: no such model\n", done.stderr)
+
+
+def check_usage():
+    for bad in (["--concurrency", "0"], ["--concurrency", "4:2"], ["--concurrency", "1:2:0"],
+                ["--concurrency", "1:2:3:4"], ["--concurrency", "x"], ["--rate", "-1"],
+                ["--rate", "nan"], ["--concurrency", "1", "--rate", "5"], ["--poisson"],
+                ["--p99", "1", "--rate", "5"], ["--connections", "100000"], ["--seconds", "0"],
+                ["--max-windows", "2"], ["--outstanding", "1000000"], ["--nonsense"]):
+        inferctl("load", "ADDRESS", "--model", "echo", *bad, code=2)
+    inferctl("load", "ADDRESS", code=2)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_infer(folder)
+        check_status()
+        check_load(folder)
+        check_usage()
+    print(f"{failures} failures")
+    sys.exit(1 if failures else 0)
+
+
+main()

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inferctl load: a load test against a daemon. Points one after the other: a range of numbers of
+ * clients (closed loop), a rate (open loop), or a search for the highest rate whose p99 keeps a
+ * bound, by bisection between nothing and what a closed loop reaches.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "tools/inferctl.h"
+#include "tools/load_report.h"
+#include "tools/request.h"
+
+enum {
+    POINTS_MAX = 256,
+    VARIANTS_MAX = 16, /* different requests, from a file of many instances */
+    SEARCH_CLIENTS = 64,
+    SEARCH_PROBES = 8,
+};
+
+struct load_args {
+    struct request_args request;
+    const char *concurrency, *json, *csv;
+    double rate, p99_ms, seconds, warm_up;
+    bool poisson, quiet;
+    uint32_t connections, batch, outstanding, max_windows;
+};
+
+#define FIELD(name) offsetof(struct load_args, name)
+
+static const struct arg options[] = {
+    REQUEST_ARGS(struct load_args, request),
+    {"concurrency", 'c', ARG_TEXT, FIELD(concurrency), "A[:B[:STEP]]",
+     "closed loop: clients that wait for their answers (default: 1)"},
+    {"rate", 'r', ARG_F64, FIELD(rate), "R", "open loop: requests a second, answered or not"},
+    {"poisson", 0, ARG_FLAG, FIELD(poisson), NULL, "at random instead of even times"},
+    {"p99", 0, ARG_F64, FIELD(p99_ms), "MS", "search the highest rate with a p99 of at most this"},
+    {"seconds", 's', ARG_F64, FIELD(seconds), "S", "a point, in three windows (default: 5)"},
+    {"warm-up", 0, ARG_F64, FIELD(warm_up), "S", "before that (default: a fifth, at most 1)"},
+    {"max-windows", 0, ARG_U32, FIELD(max_windows), "N",
+     "until three in a row agree to 10%, go on up to so many (default: 6)"},
+    {"connections", 0, ARG_U32, FIELD(connections), "N",
+     "shared by the clients (default: one each; open loop: 16)"},
+    {"batch", 'b', ARG_U32, FIELD(batch), "B", "instances in a request (default: 1)"},
+    {"outstanding", 0, ARG_U32, FIELD(outstanding), "N",
+     "open loop: unanswered requests at most (default: 4096)"},
+    {"json", 0, ARG_TEXT, FIELD(json), "FILE", "write the results there"},
+    {"csv", 0, ARG_TEXT, FIELD(csv), "FILE", "write the results there"},
+    {"quiet", 'q', ARG_FLAG, FIELD(quiet), NULL, "no table"},
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
+
+static const struct args spec = {
+    .usage = "inferctl load ADDRESS --model M [--concurrency A:B:STEP | --rate R [--poisson]] "
+             "[--p99 MS] [options]",
+    .what = "Measures a daemon under load: throughput, latency, batches, where the time goes.",
+    .options = options,
+    .min_positional = 1,
+    .max_positional = 1,
+};
+
+struct range {
+    uint32_t from, to, step;
+};
+
+struct test {
+    const struct load_args *args;
+    struct range range;
+    struct load_plan plan;
+    struct request_data data;
+    struct inferd_prepared *requests[VARIANTS_MAX];
+    struct load_point *points; /* POINTS_MAX + SEARCH_PROBES + 1 */
+    uint32_t n_points, best;
+    bool found;
+};
+
+/* ---- arguments ---- */
+
+/* "A", "A:B", "A:B:STEP" */
+static bool parse_range(const char *text, struct range *out)
+{
+    uint32_t part[3] = {0, 0, 1};
+    int n = 0;
+    for (;;) {
+        char one[16];
+        size_t len = strcspn(text, ":");
+        if (n == 3 || len >= sizeof(one))
+            return false;
+        memcpy(one, text, len);
+        one[len] = '\0';
+        if (!args_u32(one, &part[n++]))
+            return false;
+        if (!text[len])
+            break;
+        text += len + 1;
+    }
+    *out = (struct range){part[0], n > 1 ? part[1] : part[0], part[2]};
+    return out->from >= 1 && out->to >= out->from && out->step >= 1 &&
+           out->to <= LOAD_OUTSTANDING_MAX && (out->to - out->from) / out->step < POINTS_MAX;
+}
+
+static int usage(const char *what)
+{
+    fprintf(stderr, "%s; usage: %s\n", what, spec.usage);
+    return EXIT_USAGE;
+}
+
+/* -1, or the exit code. */
+static int check_args(const struct load_args *args, struct range *range)
+{
+    if (!args->request.model)
+        return usage("--model is missing");
+    if (!parse_range(args->concurrency ? args->concurrency : "1", range))
+        return usage("--concurrency: A, A:B or A:B:STEP, from 1 to 65536, at most 256 points");
+    if (args->concurrency && args->rate > 0)
+        return usage("--concurrency is a closed loop, --rate an open one: one of them");
+    if (args->poisson && !(args->rate > 0) && !(args->p99_ms > 0))
+        return usage("--poisson goes with --rate or --p99");
+    if (args->p99_ms > 0 && (args->concurrency || args->rate > 0))
+        return usage("--p99 finds the rate itself");
+    if (args->rate > 1e7 || args->seconds > 86400 || args->warm_up > 3600 || args->seconds < 0.03)
+        return usage("--rate to 10,000,000, --seconds from 0.03 to 86,400, --warm-up to 3,600");
+    if (args->connections > LOAD_CONNECTIONS_MAX || args->outstanding > LOAD_OUTSTANDING_MAX)
+        return usage("--connections to 1024, --outstanding to 65536");
+    if (args->max_windows && args->max_windows < LOAD_WINDOWS)
+        return usage("--max-windows: at least 3");
+    return -1;
+}
+
+/* ---- requests ---- */
+
+/* Files of many instances give several requests, which are sent in turn. */
+static enum status prepare(struct test *t, struct error *err)
+{
+    struct inferd_tensor tensors[INFERD_MAX_TENSORS];
+    struct inferd_error from;
+    uint32_t each = t->data.batched && t->args->batch ? t->args->batch : 1;
+    uint32_t n = MAX(MIN(t->data.instances / each, (uint32_t)VARIANTS_MAX), 1u);
+    if (!t->data.batched && t->args->batch > 1)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--batch: the model is not batched");
+    enum status status = request_data_resize(&t->data, n * each, err);
+    for (uint32_t i = 0; i < n && !status; i++) {
+        struct inferd_request q =
+            request_slice(&t->data, &t->args->request, i * each, each, tensors);
+        if (inferd_prepared_new(&q, &t->requests[i], &from))
+            status = request_error(&from, err);
+    }
+    t->plan.requests = t->requests;
+    t->plan.n_requests = n;
+    t->plan.instances = each;
+    return status;
+}
+
+/* One request before the test, so that what is wrong with it is said in the server's words. What
+ * may be otherwise a moment later is for the test to count. */
+static enum status try_one(const struct test *t, struct inferd_client *client, struct error *err)
+{
+    struct inferd_tensor tensors[INFERD_MAX_TENSORS];
+    struct inferd_request q =
+        request_slice(&t->data, &t->args->request, 0, t->plan.instances, tensors);
+    const struct inferd_response *r;
+    struct inferd_error from;
+    switch (inferd_client_call(client, &q, &r, &from)) {
+    case INFERD_OK:
+    case INFERD_RESOURCE_EXHAUSTED:
+    case INFERD_UNAVAILABLE:
+    case INFERD_DEADLINE_EXCEEDED:
+        return STATUS_OK;
+    default:
+        return request_error(&from, err);
+    }
+}
+
+static enum status open_requests(struct test *t, struct error *err)
+{
+    struct inferd_client *client = NULL;
+    enum status status = request_connect(t->plan.address, &client, err);
+    if (!status)
+        status = request_data_open(client, &t->args->request, t->args->batch, &t->data, err);
+    if (!status)
+        status = prepare(t, err);
+    if (!status)
+        status = try_one(t, client, err);
+    inferd_client_close(client);
+    return status;
+}
+
+/* ---- points ---- */
+
+static enum status run_point(struct test *t, uint32_t concurrency, double rate, struct error *err)
+{
+    const struct load_args *args = t->args;
+    uint32_t each = concurrency ? concurrency : 16;
+    struct load_point *point = &t->points[t->n_points];
+    t->plan.concurrency = concurrency;
+    t->plan.rate = rate;
+    t->plan.connections =
+        args->connections ? args->connections : MIN(each, (uint32_t)LOAD_CONNECTIONS_MAX);
+    enum status status = load_run(&t->plan, point, err);
+    if (status)
+        return status;
+    t->n_points++;
+    if (!args->quiet) {
+        load_report_line(stdout, point);
+        load_report_detail(stdout, point);
+    }
+    return STATUS_OK;
+}
+
+static bool keeps(const struct load_point *point, double p99_ms)
+{
+    const struct load_stats *s = &point->stats;
+    double p99 = (double)histogram_quantile(&s->latency, 0.99) / NS_PER_MS;
+    double achieved = s->seconds > 0 ? (double)s->requests / s->seconds : 0;
+    return s->requests > 0 && load_stats_errors(s) == 0 && p99 <= p99_ms &&
+           achieved >= 0.95 * point->rate;
+}
+
+/* The highest rate that keeps the bound: bisection from what a closed loop reaches. */
+static enum status search(struct test *t, struct error *err)
+{
+    enum status status = run_point(t, SEARCH_CLIENTS, 0, err);
+    if (status)
+        return status;
+    const struct load_stats *all = &t->points[0].stats;
+    double low = 0, high = all->seconds > 0 ? 1.1 * (double)all->requests / all->seconds : 0;
+    for (int i = 0; i < SEARCH_PROBES && high > 0 && high - low > 0.02 * high; i++) {
+        double rate = (low + high) / 2;
+        status = run_point(t, 0, rate, err);
+        if (status)
+            return status;
+        if (keeps(&t->points[t->n_points - 1], t->args->p99_ms)) {
+            low = rate;
+            t->best = t->n_points - 1;
+            t->found = true;
+        } else {
+            high = rate;
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status run_points(struct test *t, struct error *err)
+{
+    if (t->args->p99_ms > 0)
+        return search(t, err);
+    if (t->args->rate > 0)
+        return run_point(t, 0, t->args->rate, err);
+    enum status status = STATUS_OK;
+    for (uint32_t c = t->range.from; c <= t->range.to && !status; c += t->range.step)
+        status = run_point(t, c, 0, err);
+    return status;
+}
+
+static enum status write_files(const struct test *t, struct error *err)
+{
+    const struct load_args *args = t->args;
+    const struct load_report report = {.address = t->plan.address,
+                                       .model = args->request.model,
+                                       .batch = t->plan.instances,
+                                       .connections = args->connections,
+                                       .points = t->points,
+                                       .n_points = t->n_points,
+                                       .p99_bound_ms = args->p99_ms,
+                                       .best = t->best,
+                                       .found = t->found};
+    enum status status = args->json ? load_report_json(&report, args->json, err) : STATUS_OK;
+    return args->csv && !status ? load_report_csv(&report, args->csv, err) : status;
+}
+
+/* Also when it failed on the way: what was measured is worth keeping. */
+static enum status run(struct test *t, struct error *err)
+{
+    t->points = calloc(POINTS_MAX + SEARCH_PROBES + 1, sizeof(*t->points));
+    if (!t->points)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the results");
+    enum status status = open_requests(t, err);
+    if (status)
+        return status;
+    if (!t->args->quiet)
+        load_report_head(stdout);
+    status = run_points(t, err);
+    if (t->args->p99_ms > 0 && !status && !t->args->quiet) {
+        if (t->found)
+            printf("highest rate with p99 <= %g ms: %.0f requests/s\n", t->args->p99_ms,
+                   t->points[t->best].rate);
+        else
+            printf("no rate keeps p99 <= %g ms\n", t->args->p99_ms);
+    }
+    struct error file_err;
+    if (t->n_points > 0 && write_files(t, status ? &file_err : err) && !status)
+        return err->status;
+    return status;
+}
+
+int command_load(int argc, char **argv)
+{
+    struct load_args args = {.seconds = 5, .warm_up = -1};
+    struct arg_texts addresses;
+    struct error err;
+    struct range range;
+    int rc = args_parse(&spec, argc, argv, &args, &addresses);
+    if (rc < 0)
+        rc = check_args(&args, &range);
+    if (rc >= 0)
+        return rc;
+    struct test t = {.args = &args, .range = range};
+    t.plan.address = addresses.list[0];
+    t.plan.poisson = args.poisson;
+    t.plan.outstanding = args.outstanding ? args.outstanding : 4096;
+    t.plan.window_s = args.seconds / LOAD_WINDOWS;
+    t.plan.warm_up_s = args.warm_up >= 0 ? args.warm_up : MIN(1.0, args.seconds / 5);
+    t.plan.max_windows = args.max_windows ? args.max_windows : 2 * LOAD_WINDOWS;
+    enum status status = run(&t, &err);
+    for (uint32_t i = 0; i < VARIANTS_MAX; i++)
+        inferd_prepared_free(t.requests[i]);
+    request_data_close(&t.data);
+    free(t.points);
+    if (status)
+        return command_failed("load", &err);
+    return args.p99_ms > 0 && !t.found ? EXIT_FAILED : EXIT_OK;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of a load test; see load_report.h. */
+#include "tools/load_report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "tools/json.h"
+
+/* The columns that JSON and CSV share, in their order. */
+enum { COLUMNS = 20 };
+
+struct column {
+    const char *key;
+    double value;
+};
+
+static double us(double ns)
+{
+    return ns / NS_PER_US;
+}
+
+static double quantile_us(const struct load_stats *s, double q)
+{
+    return us((double)histogram_quantile(&s->latency, q));
+}
+
+static double mean_us(uint64_t sum_ns, const struct load_stats *s)
+{
+    return s->requests ? us((double)sum_ns / (double)s->requests) : 0;
+}
+
+static void columns(const struct load_point *p, struct column out[COLUMNS])
+{
+    const struct load_stats *s = &p->stats;
+    const struct column list[COLUMNS] = {
+        {"concurrency", p->concurrency},
+        {"rate", p->rate},
+        {"achieved", s->seconds > 0 ? (double)s->requests / s->seconds : 0},
+        {"throughput", load_stats_throughput(s)},
+        {"mean_us", us(histogram_mean(&s->latency))},
+        {"p50_us", quantile_us(s, 0.5)},
+        {"p90_us", quantile_us(s, 0.9)},
+        {"p95_us", quantile_us(s, 0.95)},
+        {"p99_us", quantile_us(s, 0.99)},
+        {"p999_us", quantile_us(s, 0.999)},
+        {"max_us", us((double)s->latency.max)},
+        {"errors", (double)load_stats_errors(s)},
+        {"mean_batch", load_stats_mean_batch(s)},
+        {"queue_us", mean_us(s->queue_ns, s)},
+        {"input_us", mean_us(s->input_ns, s)},
+        {"compute_us", mean_us(s->compute_ns, s)},
+        {"output_us", mean_us(s->output_ns, s)},
+        {"requests", (double)s->requests},
+        {"late", (double)s->late},
+        {"seconds", s->seconds},
+    };
+    for (int i = 0; i < COLUMNS; i++)
+        out[i] = list[i];
+}
+
+/* ---- text ---- */
+
+void load_report_head(FILE *to)
+{
+    fprintf(to, "%9s %10s %11s %9s %9s %9s %9s %9s %9s %7s %7s\n", "in flight", "offered/s",
+            "instances/s", "p50 ms", "p90 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms", "batch",
+            "errors");
+}
+
+void load_report_line(FILE *to, const struct load_point *point)
+{
+    const struct load_stats *s = &point->stats;
+    char clients[16] = "-", offered[24] = "-";
+    if (point->concurrency)
+        snprintf(clients, sizeof(clients), "%u", point->concurrency);
+    else
+        snprintf(offered, sizeof(offered), "%.0f", point->rate);
+    fprintf(to, "%9s %10s %11.0f %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %7.2f %7" PRIu64 "%s\n",
+            clients, offered, load_stats_throughput(s), quantile_us(s, 0.5) / 1000,
+            quantile_us(s, 0.9) / 1000, quantile_us(s, 0.95) / 1000, quantile_us(s, 0.99) / 1000,
+            quantile_us(s, 0.999) / 1000, us((double)s->latency.max) / 1000,
+            load_stats_mean_batch(s), load_stats_errors(s), point->stable ? "" : "  not stable");
+    fflush(to);
+}
+
+void load_report_detail(FILE *to, const struct load_point *point)
+{
+    const struct load_stats *s = &point->stats;
+    double queue = mean_us(s->queue_ns, s), input = mean_us(s->input_ns, s);
+    double compute = mean_us(s->compute_ns, s), output = mean_us(s->output_ns, s);
+    double mean = us(histogram_mean(&s->latency));
+    if (s->timed_instances)
+        fprintf(to,
+                "  mean %.0f us: queue %.0f, input %.0f, compute %.0f, output %.0f, outside the "
+                "server %.0f\n",
+                mean, queue, input, compute, output, mean - queue - input - compute - output);
+    if (point->rate > 0)
+        fprintf(to, "  offered %.1f requests/s, answered %.1f; %" PRIu64 " sent over 1 ms late\n",
+                point->rate, s->seconds > 0 ? (double)s->requests / s->seconds : 0, s->late);
+    for (int i = STATUS_OK + 1; i < STATUS_COUNT_; i++) {
+        if (s->by_status[i])
+            fprintf(to, "  %" PRIu64 " answered %s\n", s->by_status[i],
+                    status_name((enum status)i));
+    }
+}
+
+/* ---- files ---- */
+
+static void json_point(struct json *j, const struct load_point *p)
+{
+    struct column list[COLUMNS];
+    columns(p, list);
+    json_object(j, NULL);
+    for (int i = 0; i < COLUMNS; i++)
+        json_real(j, list[i].key, list[i].value);
+    json_bool(j, "stable", p->stable);
+    json_object(j, "errors_by_code");
+    for (int i = STATUS_OK + 1; i < STATUS_COUNT_; i++) {
+        if (p->stats.by_status[i])
+            json_uint(j, status_name((enum status)i), p->stats.by_status[i]);
+    }
+    json_end(j);
+    json_end(j);
+}
+
+static enum status close_file(FILE *file, const char *path, struct error *err)
+{
+    bool bad = ferror(file) != 0;
+    if (fclose(file) != 0 || bad)
+        return error_errno(err, errno ? errno : EIO, "%s", path);
+    return STATUS_OK;
+}
+
+enum status load_report_json(const struct load_report *report, const char *path, struct error *err)
+{
+    struct json j;
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return error_errno(err, errno, "%s", path);
+    json_init(&j, file);
+    json_object(&j, NULL);
+    json_text(&j, "address", report->address);
+    json_text(&j, "model", report->model);
+    json_uint(&j, "batch", report->batch);
+    json_uint(&j, "connections", report->connections);
+    json_list(&j, "points");
+    for (uint32_t i = 0; i < report->n_points; i++)
+        json_point(&j, &report->points[i]);
+    json_end(&j);
+    if (report->p99_bound_ms > 0) {
+        json_real(&j, "p99_bound_ms", report->p99_bound_ms);
+        json_real(&j, "best_rate", report->found ? report->points[report->best].rate : 0);
+    }
+    json_end(&j);
+    return close_file(file, path, err);
+}
+
+enum status load_report_csv(const struct load_report *report, const char *path, struct error *err)
+{
+    struct column list[COLUMNS];
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return error_errno(err, errno, "%s", path);
+    columns(&report->points[0], list);
+    for (int i = 0; i < COLUMNS; i++)
+        fprintf(file, "%s,", list[i].key);
+    fprintf(file, "stable\n");
+    for (uint32_t p = 0; p < report->n_points; p++) {
+        columns(&report->points[p], list);
+        for (int i = 0; i < COLUMNS; i++)
+            fprintf(file, "%.10g,", list[i].value);
+        fprintf(file, "%d\n", report->points[p].stable);
+    }
+    return close_file(file, path, err);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inputs of the commands that talk to a daemon: from files, or random by what the model's
+ * metadata says, the same in every run.
+ */
+#ifndef INFERD_TOOLS_REQUEST_H
+#define INFERD_TOOLS_REQUEST_H
+
+#include "base/error.h"
+#include "base/shape.h"
+#include "client/client.h"
+#include "tools/args.h"
+
+enum { REQUEST_NAME_MAX = 65 };
+
+/* Where and to which model; rows for a command's option table. */
+struct request_args {
+    const char *model, *version, *token;
+    struct arg_texts inputs;
+    uint32_t timeout_ms, priority;
+};
+
+#define REQUEST_ARG(type, member, field)                                                           \
+    offsetof(type, member) + offsetof(struct request_args, field)
+#define REQUEST_ARGS(type, member)                                                                 \
+    {"model", 'm', ARG_TEXT, REQUEST_ARG(type, member, model), "M", "its name; required"},         \
+        {"version", 0,                                                                             \
+         ARG_TEXT,  REQUEST_ARG(type, member, version),                                            \
+         "V",       "its version (default: the newest)"},                                          \
+        {"input",     'i',                                                                         \
+         ARG_TEXTS,   REQUEST_ARG(type, member, inputs),                                           \
+         "NAME=FILE", ".npy or TensorProto (.pb); random if not given"},                           \
+        {"timeout-ms", 0,                                                                          \
+         ARG_U32,      REQUEST_ARG(type, member, timeout_ms),                                      \
+         "MS",         "deadline of a request (default: the server's)"},                           \
+        {"priority", 0, ARG_U32, REQUEST_ARG(type, member, priority), "P", "0 (first) to 3"},      \
+    {                                                                                              \
+        "token", 0, ARG_TEXT, REQUEST_ARG(type, member, token), "TEXT", "sent with each request"   \
+    }
+
+struct request_data {
+    bool batched;       /* the first dimension of every input counts instances */
+    uint32_t instances; /* 1 if not batched */
+    uint32_t n;
+    char names[INFERD_MAX_TENSORS][REQUEST_NAME_MAX];
+    struct tensor_view tensors[INFERD_MAX_TENSORS]; /* their data is malloc-ed */
+};
+
+/* Asks for the model's metadata and reads or makes its inputs. `instances`: how many are made if no
+ * file says so, 0 for 1. */
+enum status request_data_open(struct inferd_client *client, const struct request_args *args,
+                              uint32_t instances, struct request_data *out, struct error *err);
+void request_data_close(struct request_data *data);
+
+/* Makes the data hold exactly `instances`, by repeating or dropping at the end. */
+enum status request_data_resize(struct request_data *data, uint32_t instances, struct error *err);
+
+/* The request for `count` instances from `first` on; `tensors` has INFERD_MAX_TENSORS entries and
+ * has to stay as long as the request. If not batched, `first` is 0 and `count` 1. */
+struct inferd_request request_slice(const struct request_data *data,
+                                    const struct request_args *args, uint32_t first, uint32_t count,
+                                    struct inferd_tensor *tensors);
+
+/* Opens a connection, the client's error as ours. */
+enum status request_connect(const char *address, struct inferd_client **out, struct error *err);
+enum status request_error(const struct inferd_error *from, struct error *err);
+
+#endif
