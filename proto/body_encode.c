@@ -51,14 +51,16 @@ static bool name_put(pb_ostream_t *stream, const void *item)
     return pb_encode_string(stream, (const pb_byte_t *)*text, strlen(*text));
 }
 
-static bool dim_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+static bool shape_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
 {
     const struct shape *shape = *arg;
+    pb_byte_t packed[SHAPE_MAX_RANK * 10];
+    pb_ostream_t dims = pb_ostream_from_buffer(packed, sizeof(packed));
     for (uint32_t i = 0; i < shape->rank; i++)
-        if (!pb_encode_tag(stream, PB_WT_VARINT, field->tag) ||
-            !pb_encode_varint(stream, (uint64_t)shape->dim[i]))
+        if (!pb_encode_varint(&dims, (uint64_t)shape->dim[i]))
             return false;
-    return true;
+    return !shape->rank || (pb_encode_tag(stream, PB_WT_STRING, field->tag) &&
+                            pb_encode_string(stream, packed, dims.bytes_written));
 }
 
 static bool tensor_put(pb_ostream_t *stream, const void *item)
@@ -67,7 +69,7 @@ static bool tensor_put(pb_ostream_t *stream, const void *item)
     inference_ModelMetadataResponse_TensorMetadata m = {
         .name = string_put(t->name),
         .datatype = string_put(t->datatype),
-        .shape = {.funcs.encode = dim_encode, .arg = (void *)(uintptr_t)&t->shape}};
+        .shape = {.funcs.encode = shape_encode, .arg = (void *)(uintptr_t)&t->shape}};
     return pb_encode_submessage(stream, inference_ModelMetadataResponse_TensorMetadata_fields, &m);
 }
 

@@ -54,6 +54,9 @@ struct request {
 enum status request_decode(const void *message, size_t size, struct request *out,
                            struct error *err);
 
+/* The id of a message that cannot be decoded, or of which only the beginning is there; 0: none. */
+uint64_t request_id_find(const void *message, size_t size);
+
 /*
  * Encodes a frame, its 4-byte head included, for the client's side. `request` is filled as the
  * decoder fills it; of the tensors, name, dtype, shape, data and size are sent. The encoded parts

@@ -95,8 +95,8 @@ _Static_assert(sizeof(inference_ModelReadyRequest) == sizeof(inference_ModelMeta
                    sizeof(inference_ModelReadyRequest) == sizeof(inference_ModelStatisticsRequest),
                "bound as one above");
 
-/* The id of a frame that could not be decoded: a pass over the top level alone. */
-static uint64_t id_find(const void *message, size_t size)
+/* A pass over the top level alone. */
+uint64_t request_id_find(const void *message, size_t size)
 {
     pb_istream_t stream = pb_istream_from_buffer(message, size);
     uint64_t id = 0, value;
@@ -194,7 +194,7 @@ enum status request_decode(const void *message, size_t size, struct request *out
 
     enum status s = proto_decode(&d.decoder, message, size, inferd_Request_fields, &m, "request");
     if (s != STATUS_OK) {
-        out->id = id_find(message, size);
+        out->id = request_id_find(message, size);
         return s;
     }
     out->id = m.id;

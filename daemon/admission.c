@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests against models; see admission.h. */
+#include "daemon/admission.h"
+
+#include "base/checked.h"
+
+static int find_input(const struct request *request, const char *name)
+{
+    struct message_text wanted = message_text_of(name);
+    for (uint32_t i = 0; i < request->n_inputs; i++)
+        if (message_text_equal(request->inputs[i].name, wanted))
+            return (int)i;
+    return -1;
+}
+
+static bool model_has_input(const struct engine_info *model, struct message_text name)
+{
+    for (uint32_t i = 0; i < model->n_inputs; i++)
+        if (message_text_equal(name, message_text_of(model->inputs[i].name)))
+            return true;
+    return false;
+}
+
+/* The shape must be the binding's; where that has -1, any number. */
+static bool shape_fits(const struct shape *wanted, const struct shape *came)
+{
+    if (wanted->rank != came->rank)
+        return false;
+    for (uint32_t i = 0; i < wanted->rank; i++)
+        if (wanted->dim[i] != -1 && wanted->dim[i] != came->dim[i])
+            return false;
+    return true;
+}
+
+static enum status tensor_check(const struct engine_binding *wanted,
+                                const struct message_tensor *came, struct error *err)
+{
+    char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
+    if (came->dtype != wanted->dtype)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': expected %s, got %s",
+                         wanted->name, dtype_name(wanted->dtype), dtype_name(came->dtype));
+    if (!shape_fits(&wanted->shape, &came->shape))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': expected shape %s, got %s",
+                         wanted->name, shape_format(&wanted->shape, a),
+                         shape_format(&came->shape, b));
+    return STATUS_OK;
+}
+
+/* How many instances a tensor carries; the same for all of a request. */
+static enum status instances_check(const struct engine_binding *wanted,
+                                   const struct message_tensor *came, uint32_t max_batch,
+                                   uint32_t *instances, struct error *err)
+{
+    int64_t n = came->shape.dim[0];
+    if (n < 1 || n > max_batch)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "input '%s': %lld instances; this model takes 1 to %u", wanted->name,
+                         (long long)n, max_batch);
+    if (*instances && *instances != n)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "input '%s': %lld instances, but %u in the inputs before it", wanted->name,
+                         (long long)n, *instances);
+    *instances = (uint32_t)n;
+    return STATUS_OK;
+}
+
+static enum status inputs_check(const struct engine_info *model, uint32_t max_batch,
+                                const struct request *request, struct admission *out,
+                                struct error *err)
+{
+    out->instances = model->batched ? 0 : 1;
+    out->payload_bytes = 0;
+    for (uint32_t i = 0; i < model->n_inputs; i++) {
+        const struct engine_binding *wanted = &model->inputs[i];
+        int at = find_input(request, wanted->name);
+        if (at < 0)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s' is missing", wanted->name);
+        const struct message_tensor *came = &request->inputs[at];
+        enum status s = tensor_check(wanted, came, err);
+        if (s == STATUS_OK && model->batched)
+            s = instances_check(wanted, came, max_batch, &out->instances, err);
+        if (s != STATUS_OK)
+            return s;
+        size_t bytes;
+        if (!shape_bytes(&came->shape, came->dtype, &bytes) ||
+            !checked_round_up(bytes, ADMISSION_ALIGN, &bytes) ||
+            !checked_add(out->payload_bytes, bytes, &out->payload_bytes))
+            return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s': too large", wanted->name);
+        out->input[i] = (uint8_t)at;
+    }
+    for (uint32_t i = 0; i < request->n_inputs; i++)
+        if (!model_has_input(model, request->inputs[i].name))
+            return error_set(err, STATUS_INVALID_ARGUMENT, "the model has no input '%.*s'",
+                             MESSAGE_TEXT(request->inputs[i].name));
+    return STATUS_OK;
+}
+
+static enum status outputs_check(const struct engine_info *model, const struct request *request,
+                                 struct admission *out, struct error *err)
+{
+    out->n_outputs = request->n_outputs ? request->n_outputs : model->n_outputs;
+    for (uint32_t i = 0; i < out->n_outputs; i++) {
+        uint32_t at = i;
+        if (request->n_outputs)
+            for (at = 0; at < model->n_outputs; at++)
+                if (message_text_equal(request->outputs[i],
+                                       message_text_of(model->outputs[at].name)))
+                    break;
+        if (at == model->n_outputs)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "the model has no output '%.*s'",
+                             MESSAGE_TEXT(request->outputs[i]));
+        out->output[i] = (uint8_t)at;
+    }
+    return STATUS_OK;
+}
+
+enum status admission_check(const struct engine_info *model, uint32_t max_batch,
+                            const struct request *request, struct admission *out, struct error *err)
+{
+    struct admission a;
+    enum status s = inputs_check(model, max_batch, request, &a, err);
+    if (s == STATUS_OK)
+        s = outputs_check(model, request, &a, err);
+    if (s != STATUS_OK)
+        return s;
+    /* Shapes beyond the number of instances are the model's own, so all requests fit together. */
+    a.shape_key = 0;
+    a.instances = MAX(a.instances, 1u); /* a model without inputs */
+    *out = a;
+    return STATUS_OK;
+}
+
+static enum status bindings_check(const struct engine_binding *bindings, uint32_t n,
+                                  const char *what, struct error *err)
+{
+    if (n > MESSAGE_MAX_TENSORS)
+        return error_set(err, STATUS_UNIMPLEMENTED, "%u %ss; a request carries at most %d", n, what,
+                         MESSAGE_MAX_TENSORS);
+    for (uint32_t i = 0; i < n; i++)
+        if (!message_tensor_name_ok(message_text_of(bindings[i].name)))
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "%s '%s': names have 1 to %d printable characters without spaces",
+                             what, bindings[i].name, MESSAGE_MAX_NAME);
+    return STATUS_OK;
+}
+
+enum status admission_model_check(const struct engine_info *model, struct error *err)
+{
+    for (uint32_t i = 0; model->batched && i < model->n_inputs; i++)
+        if (model->inputs[i].shape.rank == 0 || model->inputs[i].shape.dim[0] != -1)
+            return error_set(err, STATUS_FAILED_PRECONDITION,
+                             "input '%s' of a batched model does not count instances",
+                             model->inputs[i].name);
+    enum status s = bindings_check(model->inputs, model->n_inputs, "input", err);
+    return s == STATUS_OK ? bindings_check(model->outputs, model->n_outputs, "output", err) : s;
+}

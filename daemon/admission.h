@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Does a request fit the model it names? A pure function: no lock, no clock, no memory.
+ *
+ * Every mismatch is an INVALID_ARGUMENT that says what was expected and what came.
+ */
+#ifndef INFERD_DAEMON_ADMISSION_H
+#define INFERD_DAEMON_ADMISSION_H
+
+#include "engine/engine.h"
+#include "proto/request.h"
+
+struct admission {
+    uint32_t instances;
+    uint64_t shape_key;                 /* requests with equal keys may share a batch */
+    uint8_t input[MESSAGE_MAX_TENSORS]; /* the request's input for each of the model's */
+    uint32_t n_outputs;
+    uint8_t output[MESSAGE_MAX_TENSORS]; /* the model's outputs in the order they were asked for */
+    size_t payload_bytes; /* all inputs, each rounded up to ADMISSION_ALIGN, in the model's order */
+};
+
+enum { ADMISSION_ALIGN = 64 };
+
+/* `max_batch` may be less than the plan's. */
+enum status admission_check(const struct engine_info *model, uint32_t max_batch,
+                            const struct request *request, struct admission *out,
+                            struct error *err);
+
+/* Whether the daemon can serve the model at all: counts and names within the protocol's caps. */
+enum status admission_model_check(const struct engine_info *model, struct error *err);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The build child, see child.h. Between fork and exec only async-signal-safe calls are made: the
+ * daemon has other threads. Limits that the daemon may not set (a unit's system call filter) are
+ * left out: the child then runs under the daemon's own.
+ */
+#include "daemon/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+
+enum { ARGS_MAX = 32, LINE_MAX_ = 512, POLL_MS = 100, FAILED_EXEC = 127, CHILD_NICE = 10 };
+
+extern char **environ;
+
+/* ---- in the child ---- */
+
+#if defined(__x86_64__)
+#define AUDIT_ARCH_HERE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define AUDIT_ARCH_HERE AUDIT_ARCH_AARCH64
+#else
+#error "name this architecture for seccomp"
+#endif
+
+#define DENY(call)                                                                                 \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1),                                         \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)
+
+/* Not a sandbox for everything a process could do, but for what reaches out of it. io_uring makes
+ * sockets without the call of that name. */
+static const struct sock_filter filter[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_HERE, 1, 0),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    DENY(socket),
+    DENY(socketpair),
+    DENY(connect),
+    DENY(bind),
+    DENY(io_uring_setup),
+    DENY(ptrace),
+    DENY(process_vm_readv),
+    DENY(process_vm_writev),
+    DENY(pidfd_getfd),
+    DENY(bpf),
+    DENY(perf_event_open),
+    DENY(keyctl),
+    DENY(add_key),
+    DENY(request_key),
+    DENY(mount),
+    DENY(unshare),
+    DENY(setns),
+    DENY(userfaultfd),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+};
+
+static void limit_set(int which, uint64_t value)
+{
+    struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
+    setrlimit((__rlimit_resource_t)which, &limit); /* best effort, see above */
+}
+
+static void confine(const struct child_build *build)
+{
+    const struct sock_fprog program = {.len = ARRAY_LEN(filter),
+                                       .filter = (struct sock_filter *)(uintptr_t)filter};
+    limit_set(RLIMIT_CORE, 0);
+    limit_set(RLIMIT_NOFILE, 256);
+    limit_set(RLIMIT_FSIZE, UINT64_C(64) << 30);
+    limit_set(RLIMIT_CPU, (uint64_t)build->timeout_s * (build->threads + 1));
+    setpriority(PRIO_PROCESS, 0, CHILD_NICE);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0)
+        _exit(FAILED_EXEC);
+}
+
+static void child_run(const struct child_build *build, pid_t parent, int out, char *const *paths,
+                      char *const *argv, char *const *envp)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    for (int s = 1; s < NSIG; s++)
+        signal(s, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0); /* a terminal's ^C is for the daemon, which ends its children itself */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int null = open("/dev/null", O_RDONLY);
+    if (getppid() != parent || null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 ||
+        dup2(out, 2) < 0 || (build->folder >= 0 && fchdir(build->folder) != 0))
+        _exit(FAILED_EXEC);
+    syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
+    confine(build);
+    for (; *paths; paths++)
+        execve(*paths, argv, envp);
+    _exit(FAILED_EXEC);
+}
+
+/* ---- in the daemon ---- */
+
+struct arguments {
+    char *argv[ARGS_MAX];
+    char threads[16], batches[512];
+    char beside[4096];  /* inferctl in the folder of this program */
+    char sibling[4096]; /* and in a build tree */
+    char *paths[5];
+    char **envp;
+};
+
+static void paths_fill(struct arguments *a)
+{
+    static char installed[] = "/usr/bin/inferctl", local[] = "/usr/local/bin/inferctl";
+    uint32_t n = 0;
+    char self[2048];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (len > 0) {
+        self[len] = '\0';
+        char *slash = strrchr(self, '/');
+        *slash = '\0';
+        snprintf(a->beside, sizeof(a->beside), "%s/inferctl", self);
+        snprintf(a->sibling, sizeof(a->sibling), "%s/../tools/inferctl", self);
+        a->paths[n++] = a->beside;
+        a->paths[n++] = a->sibling;
+    }
+    a->paths[n++] = local;
+    a->paths[n++] = installed;
+    a->paths[n] = NULL;
+}
+
+static void arguments_fill(struct arguments *a, const struct child_build *build)
+{
+    uint32_t n = 0;
+    const char *const fixed[] = {"inferctl", "build",       build->model, "-o",       build->plan,
+                                 "--device", build->device, "--no-tune",  "--threads"};
+    for (; n < ARRAY_LEN(fixed); n++)
+        a->argv[n] = (char *)(uintptr_t)fixed[n];
+    snprintf(a->threads, sizeof(a->threads), "%u", build->threads);
+    a->argv[n++] = a->threads;
+    static char reference[] = "--reference-only", batch[] = "--batch";
+    if (build->reference)
+        a->argv[n++] = reference;
+    size_t used = 0;
+    for (uint32_t i = 0; i < build->n_batches && used + 12 < sizeof(a->batches); i++)
+        used += (size_t)snprintf(a->batches + used, sizeof(a->batches) - used, "%s%u", i ? "," : "",
+                                 build->batches[i]);
+    if (used) {
+        a->argv[n++] = batch;
+        a->argv[n++] = a->batches;
+    }
+    a->argv[n] = NULL;
+    paths_fill(a);
+}
+
+/* The environment, and no leak check in a build for tests: it would trace the process. */
+static bool environment_fill(struct arguments *a)
+{
+    static char quiet[] = "LSAN_OPTIONS=detect_leaks=0";
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    a->envp = calloc(n + 2, sizeof(*a->envp));
+    if (!a->envp)
+        return false;
+    memcpy(a->envp, environ, n * sizeof(*a->envp));
+    a->envp[n] = quiet;
+    return true;
+}
+
+/* What the child says: whole lines go to the log, the last one is kept for the error. */
+struct lines {
+    const struct log_sink *log;
+    char line[LINE_MAX_], last[LINE_MAX_];
+    size_t len;
+};
+
+static void lines_add(struct lines *l, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] != '\n' && text[i] != '\r') {
+            if (l->len + 1 < sizeof(l->line))
+                l->line[l->len++] = text[i];
+            continue;
+        }
+        l->line[l->len] = '\0';
+        if (l->len) {
+            log_write(l->log, LOG_VERBOSE, "build: %s", l->line);
+            memcpy(l->last, l->line, l->len + 1);
+        }
+        l->len = 0;
+    }
+}
+
+/* Reads until the child closes its end, or has to be ended. */
+static enum status child_watch(const struct child_build *build, pid_t pid, int in,
+                               struct lines *lines, struct error *err)
+{
+    uint64_t end_ns = clock_now_ns() + build->timeout_s * NS_PER_S;
+    for (;;) {
+        struct pollfd p = {.fd = in, .events = POLLIN};
+        int r = poll(&p, 1, POLL_MS);
+        if (atomic_load_explicit(build->stop, memory_order_relaxed)) {
+            kill(pid, SIGKILL);
+            return error_set(err, STATUS_CANCELLED, "the server is shutting down");
+        }
+        if (clock_now_ns() > end_ns) {
+            kill(pid, SIGKILL);
+            return error_set(err, STATUS_DEADLINE_EXCEEDED,
+                             "building took longer than build_timeout_s, %u s", build->timeout_s);
+        }
+        if (r <= 0)
+            continue;
+        char text[1024];
+        ssize_t n = read(in, text, sizeof(text));
+        if (n > 0)
+            lines_add(lines, text, (size_t)n);
+        else if (n == 0 || errno != EINTR)
+            return STATUS_OK;
+    }
+}
+
+static enum status child_result(int how, const struct lines *lines, struct error *err)
+{
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
+        return STATUS_OK;
+    if (WIFSIGNALED(how))
+        return error_set(err, STATUS_INTERNAL, "inferctl build ended by signal %d: %s",
+                         WTERMSIG(how), lines->last);
+    if (WEXITSTATUS(how) == FAILED_EXEC)
+        return error_set(err, STATUS_INTERNAL, "inferctl could not be started");
+    return error_set(err, STATUS_INVALID_ARGUMENT, "%s",
+                     *lines->last ? lines->last : "inferctl build failed without a word");
+}
+
+static enum status child_start(const struct child_build *build, struct arguments *a, int *in,
+                               pid_t *pid, struct error *err)
+{
+    int ends[2];
+    pid_t self = getpid();
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return error_errno(err, errno, "pipe");
+    *pid = fork();
+    if (*pid == 0)
+        child_run(build, self, ends[1], a->paths, a->argv, a->envp);
+    close(ends[1]);
+    if (*pid < 0) {
+        close(ends[0]);
+        return error_errno(err, errno, "fork");
+    }
+    *in = ends[0];
+    return STATUS_OK;
+}
+
+enum status child_build(const struct child_build *build, struct error *err)
+{
+    struct arguments *a = calloc(1, sizeof(*a));
+    if (!a || !environment_fill(a)) {
+        free(a);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a child");
+    }
+    arguments_fill(a, build);
+    struct lines lines = {.log = build->log};
+    int in = -1, how = 0;
+    pid_t pid = -1;
+    enum status s = child_start(build, a, &in, &pid, err);
+    if (s == STATUS_OK) {
+        s = child_watch(build, pid, in, &lines, err);
+        lines_add(&lines, "\n", 1);
+        close(in);
+        while (waitpid(pid, &how, 0) < 0 && errno == EINTR)
+            ;
+        if (s == STATUS_OK)
+            s = child_result(how, &lines, err);
+    }
+    free(a->envp);
+    free(a);
+    return s;
+}

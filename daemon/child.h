@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `inferctl build` as a child: the daemon links no importer. An ONNX file is input that nobody has
+ * checked, so the child has no network and no way into other processes (seccomp), no new rights,
+ * bounded CPU time, file size and descriptors, and dies with the daemon. What it leaves is not
+ * trusted either: the plan reader checks every field.
+ */
+#ifndef INFERD_DAEMON_CHILD_H
+#define INFERD_DAEMON_CHILD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+struct child_build {
+    const char *model;  /* the file, as seen from `folder` */
+    int folder;         /* where the child works; -1: where the daemon does */
+    const char *plan;   /* what to write; absolute */
+    const char *device; /* "cpu" */
+    uint32_t threads;
+    bool reference;          /* plain kernels only */
+    const uint32_t *batches; /* may be none */
+    uint32_t n_batches;
+    uint32_t timeout_s;
+    const struct log_sink *log; /* its lines, as verbose */
+    const _Atomic bool *stop;   /* ends the child early */
+};
+
+/* Runs it to its end. Errors carry the child's last line. DEADLINE_EXCEEDED: it took too long. */
+enum status child_build(const struct child_build *build, struct error *err);
+
+#endif

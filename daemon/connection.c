@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections, see connection.h. A connection that is closed stays in memory until libuv has let go
+ * of its handle, at the end of the turn; until then `closing` says that it is dead.
+ */
+#include "daemon/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/intake.h"
+#include "daemon/loop.h"
+
+enum {
+    BACKLOG_SLAB = 16 * 1024, /* the least that is kept at a time */
+    RATE_GRACE_MS = 2000,     /* before a sender's rate is looked at */
+    RATE_FROM = 64 * 1024,    /* of frames that hold this much */
+};
+
+static struct connection *connection_of(struct session_host *host)
+{
+    return CONTAINER_OF(host, struct connection, host);
+}
+
+/* ---- accounts ---- */
+
+static bool above(const struct connection *c, uint64_t share)
+{
+    const struct config_limits *limits = &c->loop->table->limits;
+    return c->charged >= limits->connection_inflight_bytes / share ||
+           c->n_inflight >= MAX(limits->connection_requests / share, UINT64_C(1));
+}
+
+static bool stopped(const struct connection *c)
+{
+    return c->closing || c->ending || c->over || c->starved;
+}
+
+static void check_caps(struct connection *c)
+{
+    if (!c->over && above(c, 1)) {
+        c->over = true;
+        counter_add(&c->loop->counters, COUNTER_READS_PAUSED, 1);
+    }
+}
+
+struct slab *connection_slab_take(struct connection *c, size_t size, bool force)
+{
+    struct slab *slab = slabs_take(c->loop->slabs, size, force);
+    if (slab) {
+        c->charged += slab->charge;
+        check_caps(c);
+    } else if (!c->starved) {
+        c->starved = true;
+        counter_add(&c->loop->counters, COUNTER_READS_PAUSED, 1);
+    }
+    return slab;
+}
+
+void connection_slab_give(struct connection *c, struct slab *slab)
+{
+    if (slab)
+        c->charged -= slab->charge;
+    slabs_give(c->loop->slabs, slab);
+}
+
+void connection_inflight_in(struct connection *c, struct inflight *i)
+{
+    i->connection = c->id;
+    i->prev_of_connection = NULL;
+    i->next_of_connection = c->inflight;
+    if (c->inflight)
+        c->inflight->prev_of_connection = i;
+    c->inflight = i;
+    c->n_inflight++;
+    check_caps(c);
+}
+
+/* ---- reading ---- */
+
+static void read_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct connection *c = handle->data;
+    void *at = NULL;
+    size_t size = 0;
+    c->ops->buffer(c->session, &at, &size);
+    if (size)
+        *buf = uv_buf_init(at, (unsigned)MIN(size, (size_t)1 << 30));
+    else
+        *buf = uv_buf_init((char *)c->loop->staging, LOOP_STAGING);
+}
+
+static void read_update(struct connection *c);
+
+static void read_done(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct connection *c = stream->data;
+    if (n > 0) {
+        counter_add(&c->loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
+        c->loop->now_ns = clock_now_ns();
+        c->active_ms = uv_now(&c->loop->uv);
+        c->ops->input(c->session, buf->base, (size_t)n);
+    } else if (n == UV_EOF) {
+        c->eof = true;
+    } else if (n < 0) {
+        connection_close(c);
+    }
+    read_update(c);
+}
+
+/* The replies to everything that was asked have gone, and there will be no more. */
+static bool finished(const struct connection *c)
+{
+    bool asked = c->eof && !c->over && !c->starved; /* else the session keeps more requests */
+    return (asked || c->ending) && !c->n_inflight && !c->out && !c->backlog;
+}
+
+void connection_finish(struct connection *c)
+{
+    if (!c->closing && finished(c))
+        connection_close(c);
+}
+
+static void read_update(struct connection *c)
+{
+    if (c->closing || !c->session)
+        return;
+    bool wanted = !c->eof && !stopped(c);
+    if (wanted && !c->reading)
+        c->reading = uv_read_start(&c->io.stream, read_alloc, read_done) == 0;
+    else if (!wanted && c->reading)
+        c->reading = uv_read_stop(&c->io.stream) != 0;
+    if (c->starved && !c->in_starved) {
+        c->in_starved = true;
+        c->next_starved = c->loop->starved;
+        c->loop->starved = c;
+    }
+    if (!c->in_dirty) /* else the end of the turn looks at it */
+        connection_finish(c);
+}
+
+/* Goes on with what the session kept, then with the socket. */
+static void read_resume(struct connection *c)
+{
+    counter_add(&c->loop->counters, COUNTER_READS_RESUMED, 1);
+    c->loop->now_ns = clock_now_ns();
+    c->state = (struct session_state){0}; /* the pause was not the peer's */
+    c->ops->resume(c->session);
+    read_update(c);
+}
+
+void connection_inflight_orphan(struct connection *c, struct inflight *i)
+{
+    if (i->prev_of_connection)
+        i->prev_of_connection->next_of_connection = i->next_of_connection;
+    else
+        c->inflight = i->next_of_connection;
+    if (i->next_of_connection)
+        i->next_of_connection->prev_of_connection = i->prev_of_connection;
+    i->connection = 0;
+    c->n_inflight--;
+    c->charged -= i->slab ? i->slab->charge : 0;
+}
+
+void connection_inflight_out(struct connection *c, struct inflight *i)
+{
+    connection_inflight_orphan(c, i);
+    slabs_give(c->loop->slabs, STEAL(i->slab));
+    if (c->over && !above(c, 2)) {
+        c->over = false;
+        if (!stopped(c))
+            read_resume(c);
+    }
+}
+
+void connection_unstarve(struct connection *c)
+{
+    c->in_starved = c->starved = false;
+    if (!stopped(c))
+        read_resume(c);
+}
+
+/* ---- writing ---- */
+
+/* A slab of the backlog holds this. */
+struct backlog {
+    size_t used;
+    uint8_t bytes[];
+};
+
+static struct backlog *backlog_of(struct slab *slab)
+{
+    return (struct backlog *)(void *)slab->data;
+}
+
+static void backlog_write(struct connection *c);
+
+static void backlog_written(uv_write_t *write, int status)
+{
+    struct connection *c = write->data;
+    c->writing = false;
+    if (c->closing)
+        return;
+    if (status < 0) {
+        connection_close(c);
+        return;
+    }
+    struct slab *slab = c->backlog;
+    size_t size = backlog_of(slab)->used;
+    c->backlog = slab->next;
+    c->backlog_bytes -= size;
+    counter_add(&c->loop->counters, COUNTER_BYTES_OUT, size);
+    slabs_give(c->loop->slabs, slab);
+    if (c->backlog) {
+        backlog_write(c);
+        return;
+    }
+    c->loop->n_backlogs--;
+    connection_finish(c);
+}
+
+static void backlog_write(struct connection *c)
+{
+    struct backlog *b = backlog_of(c->backlog);
+    uv_buf_t buf = uv_buf_init((char *)b->bytes, (unsigned)b->used);
+    c->write.data = c;
+    c->writing = uv_write(&c->write, &c->io.stream, &buf, 1, backlog_written) == 0;
+    if (!c->writing)
+        connection_close(c);
+}
+
+static size_t backlog_room(const struct slab *slab)
+{
+    size_t used = backlog_of((struct slab *)(uintptr_t)slab)->used;
+    return MIN(slab->size - sizeof(struct backlog), (size_t)1 << 30) - used;
+}
+
+/* Copies what the socket did not take, so that nobody waits for this peer. */
+static bool backlog_add(struct connection *c, const uv_buf_t *buf, size_t skip)
+{
+    const uint8_t *from = (const uint8_t *)buf->base + skip;
+    size_t left = buf->len - skip;
+    c->backlog_bytes += left;
+    while (left) {
+        struct slab *last = c->backlog ? c->backlog_last : NULL;
+        /* The first one is being written: its length is settled. */
+        if (!last || (last == c->backlog && c->writing) || !backlog_room(last)) {
+            size_t want = MIN(MAX(left, (size_t)BACKLOG_SLAB), (size_t)1 << 30);
+            struct slab *slab = slabs_take(c->loop->slabs, want + sizeof(struct backlog), false);
+            if (!slab)
+                return false;
+            backlog_of(slab)->used = 0;
+            if (last)
+                last->next = slab;
+            else
+                c->backlog = slab;
+            c->backlog_last = last = slab;
+        }
+        struct backlog *b = backlog_of(last);
+        size_t n = MIN(left, backlog_room(last));
+        memcpy(b->bytes + b->used, from, n);
+        b->used += n;
+        from += n;
+        left -= n;
+    }
+    return true;
+}
+
+/* The rest of the pieces, of which the first `written` bytes have gone. */
+static bool backlog_take(struct connection *c, const uv_buf_t *v, uint32_t n, size_t written)
+{
+    bool first = !c->backlog;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t skip = MIN(written, v[i].len);
+        written -= skip;
+        if (skip < v[i].len && !backlog_add(c, &v[i], skip))
+            return false;
+    }
+    if (first && c->backlog) {
+        c->loop->n_backlogs++;
+        c->write_ms = uv_now(&c->loop->uv);
+        c->write_left = c->backlog_bytes;
+    }
+    return c->backlog_bytes <= c->loop->table->limits.output_bytes;
+}
+
+static void pieces_write(struct connection *c, const uv_buf_t *v, uint32_t n, size_t bytes)
+{
+    int written = 0;
+    if (!c->backlog) {
+        written = uv_try_write(&c->io.stream, v, n);
+        if (written == UV_EAGAIN) {
+            written = 0;
+        } else if (written < 0) {
+            connection_close(c);
+            return;
+        }
+        counter_add(&c->loop->counters, COUNTER_BYTES_OUT, (uint64_t)written);
+    }
+    if ((size_t)written == bytes)
+        return;
+    if (!backlog_take(c, v, n, (size_t)written)) {
+        counter_add(&c->loop->counters, COUNTER_OUTPUT_LIMIT, 1);
+        connection_close(c);
+    } else if (!c->writing) {
+        backlog_write(c);
+    }
+}
+
+static void pieces_give(struct connection *c)
+{
+    if (!c->out)
+        return;
+    c->out->next = c->loop->free_pieces;
+    c->loop->free_pieces = c->out;
+    c->out = NULL;
+}
+
+void connection_flush(struct connection *c)
+{
+    struct loop_pieces *out = c->out;
+    if (out && !c->closing) {
+        if (out->n)
+            pieces_write(c, out->v, out->n, out->bytes);
+        c->active_ms = uv_now(&c->loop->uv);
+    }
+    pieces_give(c);
+}
+
+static struct loop_pieces *pieces_take(struct loop *loop)
+{
+    struct loop_pieces *p = loop->free_pieces;
+    if (p)
+        loop->free_pieces = p->next;
+    else if (!(p = malloc(sizeof(*p))))
+        return NULL;
+    p->n = 0;
+    p->bytes = 0;
+    return p;
+}
+
+/* ---- the host of a session ---- */
+
+static void host_request(struct session_host *host, const struct request *request,
+                         struct slab *frame)
+{
+    struct connection *c = connection_of(host);
+    counter_add(&c->loop->counters, COUNTER_FRAMES, 1);
+    intake_request(c, request, frame);
+}
+
+static void host_malformed(struct session_host *host, uint64_t id, const struct error *err)
+{
+    struct connection *c = connection_of(host);
+    struct counters *counters = &c->loop->counters;
+    uint64_t retry_us = 0;
+    counter_add(counters, COUNTER_FRAMES, 1);
+    if (err->status == STATUS_RESOURCE_EXHAUSTED) {
+        counter_add(counters, COUNTER_FRAMES_REFUSED, 1);
+        retry_us = INTAKE_RETRY_US;
+    } else {
+        counter_add(counters, COUNTER_REQUESTS_INVALID, 1);
+    }
+    connection_reply_error(c, id, err->status, err->text, retry_us);
+}
+
+static bool host_paused(struct session_host *host)
+{
+    return stopped(connection_of(host));
+}
+
+static void *host_head(struct session_host *host)
+{
+    return loop_head(connection_of(host)->loop);
+}
+
+static void dirty(struct connection *c)
+{
+    if (c->in_dirty)
+        return;
+    c->in_dirty = true;
+    c->next_dirty = c->loop->dirty;
+    c->loop->dirty = c;
+}
+
+static void host_write(struct session_host *host, const struct iovec *iov, uint32_t n)
+{
+    struct connection *c = connection_of(host);
+    struct loop *loop = c->loop;
+    size_t head = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint8_t *base = iov[i].iov_base;
+        if (base >= loop->heads && base < loop->heads + LOOP_HEADS)
+            head += iov[i].iov_len;
+    }
+    loop_head_used(loop, head);
+    for (uint32_t i = 0; i < n && !c->closing; i++) {
+        if (c->out && c->out->n == LOOP_PIECES) {
+            pieces_write(c, c->out->v, c->out->n, c->out->bytes);
+            c->out->n = 0;
+            c->out->bytes = 0;
+        }
+        if (!c->out && !(c->out = pieces_take(loop))) {
+            connection_close(c); /* a reply that cannot be sent */
+            return;
+        }
+        dirty(c);
+        c->out->v[c->out->n++] = uv_buf_init(iov[i].iov_base, (unsigned)iov[i].iov_len);
+        c->out->bytes += iov[i].iov_len;
+    }
+}
+
+static struct slab *host_slab_take(struct session_host *host, size_t size, bool force)
+{
+    return connection_slab_take(connection_of(host), size, force);
+}
+
+static void host_slab_give(struct session_host *host, struct slab *slab)
+{
+    connection_slab_give(connection_of(host), slab);
+}
+
+static struct request *host_scratch(struct session_host *host)
+{
+    return &connection_of(host)->loop->request;
+}
+
+static size_t host_frame_limit(struct session_host *host)
+{
+    return connection_of(host)->loop->table->limits.frame_bytes;
+}
+
+static void host_end(struct session_host *host, enum session_end why)
+{
+    struct connection *c = connection_of(host);
+    if (why == SESSION_TOO_LARGE)
+        counter_add(&c->loop->counters, COUNTER_FRAMES_TOO_LARGE, 1);
+    c->ending = true;
+    dirty(c); /* so that the end of the turn looks at it */
+}
+
+static const struct session_host_ops host_ops = {
+    .request = host_request,
+    .malformed = host_malformed,
+    .paused = host_paused,
+    .head = host_head,
+    .write = host_write,
+    .slab_take = host_slab_take,
+    .slab_give = host_slab_give,
+    .scratch = host_scratch,
+    .frame_limit = host_frame_limit,
+    .end = host_end,
+};
+
+void connection_reply(struct connection *c, const struct response *response)
+{
+    if (!c->closing)
+        c->ops->reply(c->session, response);
+}
+
+void connection_reply_error(struct connection *c, uint64_t id, enum status status, const char *text,
+                            uint64_t retry_after_us)
+{
+    struct response *r = &c->loop->response;
+    r->id = id;
+    r->status = status;
+    r->message = message_text_of(text);
+    r->retry_after_us = retry_after_us;
+    r->timing = (struct response_timing){0};
+    r->kind = REQUEST_NONE;
+    r->n_outputs = 0;
+    r->body = (struct message_text){0};
+    connection_reply(c, r);
+}
+
+/* ---- timeouts ---- */
+
+static void timed_out(struct connection *c, enum counter which)
+{
+    counter_add(&c->loop->counters, which, 1);
+    connection_close(c);
+}
+
+/* A reader that takes nothing. */
+static bool tick_write(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
+{
+    if (!c->backlog)
+        return false;
+    size_t left = uv_stream_get_write_queue_size(&c->io.stream);
+    for (struct slab *slab = c->backlog->next; slab; slab = slab->next)
+        left += backlog_of(slab)->used;
+    if (left != c->write_left) {
+        c->write_left = left;
+        c->write_ms = now_ms;
+    }
+    if (now_ms - c->write_ms <= limits->frame_timeout_ms)
+        return false;
+    timed_out(c, COUNTER_TIMEOUT_WRITE);
+    return true;
+}
+
+static void tick_read(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
+{
+    struct session_state state;
+    c->ops->state(c->session, &state);
+    if (stopped(c) || state.wait != c->state.wait || state.message != c->state.message) {
+        c->state = state;
+        c->message_ms = now_ms;
+        c->message_begin = state.received;
+        return;
+    }
+    uint64_t age_ms = now_ms - c->message_ms;
+    size_t came = state.received - MIN(c->message_begin, state.received);
+    if (state.wait == SESSION_WAIT_HEAD && age_ms > limits->header_timeout_ms)
+        timed_out(c, COUNTER_TIMEOUT_HEADER);
+    else if (state.wait == SESSION_WAIT_BODY && age_ms > limits->frame_timeout_ms)
+        timed_out(c, COUNTER_TIMEOUT_FRAME);
+    else if (state.wait == SESSION_WAIT_BODY && state.received >= RATE_FROM &&
+             age_ms >= RATE_GRACE_MS && came * 1000 < age_ms * limits->receive_rate)
+        timed_out(c, COUNTER_SLOW_SENDERS);
+    else if (state.wait == SESSION_WAIT_NOTHING && !c->n_inflight && !c->backlog &&
+             now_ms - c->active_ms > limits->idle_timeout_ms)
+        timed_out(c, COUNTER_TIMEOUT_IDLE);
+}
+
+void connection_tick(struct connection *c, uint64_t now_ms)
+{
+    const struct config_limits *limits = &c->loop->table->limits;
+    if (!c->closing && !tick_write(c, now_ms, limits))
+        tick_read(c, now_ms, limits);
+}
+
+/* ---- life ---- */
+
+static void backlog_drop(struct connection *c)
+{
+    if (c->backlog)
+        c->loop->n_backlogs--;
+    while (c->backlog) {
+        struct slab *slab = c->backlog;
+        c->backlog = slab->next;
+        slabs_give(c->loop->slabs, slab);
+    }
+}
+
+/* libuv has let go: no callback comes any more, and no function of the session is being run. */
+static void closed(uv_handle_t *handle)
+{
+    struct connection *c = handle->data;
+    c->ops->destroy(c->session);
+    backlog_drop(c);
+    loop_connection_gone(c->loop, c);
+    free(c);
+}
+
+void connection_close(struct connection *c)
+{
+    if (c->closing)
+        return;
+    c->closing = true;
+    /* What is queued is taken back; what runs comes back to nobody; what has not been submitted
+     * yet the loop drops. */
+    dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
+    while (c->inflight) {
+        struct inflight *i = c->inflight;
+        connection_inflight_orphan(c, i);
+        if (i->cancelled) {
+            counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
+            loop_inflight_give(c->loop, i);
+        }
+    }
+    uv_close(&c->io.handle, closed);
+}
+
+static int socket_open(struct connection *c, int fd, bool tcp)
+{
+    int r;
+    if (!tcp) {
+        r = uv_pipe_init(&c->loop->uv, &c->io.pipe, 0);
+        return r ? r : uv_pipe_open(&c->io.pipe, fd);
+    }
+    r = uv_tcp_init(&c->loop->uv, &c->io.tcp);
+    if (r == 0)
+        r = uv_tcp_open(&c->io.tcp, fd);
+    if (r == 0)
+        uv_tcp_nodelay(&c->io.tcp, 1); /* replies are written whole */
+    return r;
+}
+
+bool connection_open(struct loop *loop, int fd, bool tcp, const struct session_ops *ops)
+{
+    struct connection *c = calloc(1, sizeof(*c));
+    if (!c) {
+        close(fd);
+        return false;
+    }
+    c->host.ops = &host_ops;
+    c->loop = loop;
+    c->ops = ops;
+    c->session = ops->create(&c->host);
+    c->active_ms = uv_now(&loop->uv);
+    if (!c->session || !loop_connection_came(loop, c)) {
+        ops->destroy(c->session);
+        close(fd);
+        free(c);
+        return false;
+    }
+    int r = socket_open(c, fd, tcp);
+    c->io.handle.data = c;
+    if (r == 0) {
+        read_update(c);
+    } else {
+        close(fd);
+        connection_close(c);
+    }
+    return true;
+}

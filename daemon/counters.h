@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What happened, counted (R27). Each thread that counts often has a set of its own, so that sets
+ * do not share cache lines; `inferctl status` shows their sums under the names of this table.
+ */
+#ifndef INFERD_DAEMON_COUNTERS_H
+#define INFERD_DAEMON_COUNTERS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define COUNTERS(X)                                                                                \
+    X(CONNECTIONS_ACCEPTED, "connections_accepted")                                                \
+    X(ACCEPT_PAUSED, "accept_paused") /* at the limit of connections */                            \
+    X(ACCEPT_NO_DESCRIPTOR, "accept_no_descriptor")                                                \
+    X(BYTES_IN, "bytes_in")                                                                        \
+    X(BYTES_OUT, "bytes_out")                                                                      \
+    X(FRAMES, "frames")                                                                            \
+    X(FRAMES_TOO_LARGE, "frames_too_large")                                                        \
+    X(FRAMES_REFUSED, "frames_refused") /* no memory within the budget */                          \
+    X(REQUESTS, "requests")             /* inferences asked for */                                 \
+    X(REQUESTS_OK, "requests_ok")                                                                  \
+    X(REQUESTS_INVALID, "requests_invalid")                                                        \
+    X(REQUESTS_NOT_FOUND, "requests_not_found")                                                    \
+    X(REJECTED_QUEUE, "rejected_queue")             /* the model's queue was full */               \
+    X(REJECTED_MEMORY, "rejected_memory")           /* the in-flight budget was used up */         \
+    X(REJECTED_UNAVAILABLE, "rejected_unavailable") /* draining, loading, device lost */           \
+    X(EXPIRED, "expired_before_run")                                                               \
+    X(CANCELLED, "cancelled")                                                                      \
+    X(FAILED, "failed_in_run")                                                                     \
+    X(REPLIES_DROPPED, "replies_dropped") /* the connection was gone */                            \
+    X(READS_PAUSED, "reads_paused")                                                                \
+    X(READS_RESUMED, "reads_resumed")                                                              \
+    X(TIMEOUT_HEADER, "timeouts_header")                                                           \
+    X(TIMEOUT_FRAME, "timeouts_frame")                                                             \
+    X(TIMEOUT_IDLE, "timeouts_idle")                                                               \
+    X(TIMEOUT_WRITE, "timeouts_write")                                                             \
+    X(SLOW_SENDERS, "slow_senders")                                                                \
+    X(OUTPUT_LIMIT, "closed_at_output_limit")                                                      \
+    X(RELOADS, "reloads")                                                                          \
+    X(RELOADS_FAILED, "reloads_failed")                                                            \
+    X(LOADS_FAILED, "loads_failed")                                                                \
+    X(PLANS_BUILT, "plans_built")                                                                  \
+    X(WORKER_HANGS, "worker_hangs")                                                                \
+    X(DEVICE_LOST, "device_lost")
+
+enum counter {
+#define X(id, name) COUNTER_##id,
+    COUNTERS(X)
+#undef X
+        COUNTER_COUNT_
+};
+
+/* Relaxed everywhere: numbers for people; nothing else is read through them. */
+struct counters {
+    _Alignas(64) _Atomic uint64_t value[COUNTER_COUNT_];
+};
+
+static inline void counter_add(struct counters *counters, enum counter which, uint64_t n)
+{
+    atomic_fetch_add_explicit(&counters->value[which], n, memory_order_relaxed);
+}
+
+static inline uint64_t counter_get(const struct counters *counters, enum counter which)
+{
+    return atomic_load_explicit(&counters->value[which], memory_order_relaxed);
+}
+
+/* Static storage. */
+const char *counter_name(enum counter which);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Descriptions, see describe.h. Each is built in an arena that is gone when the function returns:
+ * its bytes are copied to the loop's heads if they fit there, else they go through the connection's
+ * backlog like any reply that the socket does not take at once.
+ */
+#include "daemon/describe.h"
+
+#include "base/clock.h"
+#include "daemon/intake.h"
+#include "daemon/loop.h"
+#include "proto/body.h"
+
+enum { ARENA_LIMIT = 64 << 20 };
+
+static void yes_or_no(struct connection *c, const struct request *request, bool yes)
+{
+    struct response *r = &c->loop->response;
+    r->id = request->id;
+    r->status = STATUS_OK;
+    r->message = (struct message_text){0};
+    r->retry_after_us = 0;
+    r->timing = (struct response_timing){0};
+    r->kind = request->kind;
+    r->yes = yes;
+    r->n_outputs = 0;
+    r->body = (struct message_text){0};
+    connection_reply(c, r);
+}
+
+/* Sends an encoded body, or the reason why there is none, and frees the arena. */
+static void body_send(struct connection *c, const struct request *request, enum status status,
+                      struct message_text body, const struct error *err, struct arena *arena)
+{
+    if (status != STATUS_OK) {
+        connection_reply_error(c, request->id, status, err->text, 0);
+    } else {
+        struct response *r = &c->loop->response;
+        r->id = request->id;
+        r->status = STATUS_OK;
+        r->message = (struct message_text){0};
+        r->retry_after_us = 0;
+        r->timing = (struct response_timing){0};
+        r->kind = request->kind;
+        r->n_outputs = 0;
+        r->body = body;
+        connection_reply(c, r);
+        connection_flush(c); /* the body is in the arena */
+    }
+    arena_free(arena);
+}
+
+static bool server_ready(const struct shared *shared)
+{
+    return atomic_load_explicit(&shared->ready, memory_order_relaxed) &&
+           !atomic_load_explicit(&shared->draining, memory_order_relaxed) &&
+           !atomic_load_explicit(&shared->lost, memory_order_relaxed);
+}
+
+void describe_server_live(struct connection *c, const struct request *request)
+{
+    yes_or_no(c, request, true);
+}
+
+void describe_server_ready(struct connection *c, const struct request *request)
+{
+    yes_or_no(c, request, server_ready(c->loop->shared));
+}
+
+static const struct table_entry *entry_find(struct connection *c, const struct request *request)
+{
+    const struct table_entry *entry = table_find(c->loop->table, request->model, request->version);
+    if (entry)
+        return entry;
+    struct error err;
+    error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s'%s%.*s%s",
+              MESSAGE_TEXT(request->model), request->version.len ? " version '" : "",
+              MESSAGE_TEXT(request->version), request->version.len ? "'" : "");
+    counter_add(&c->loop->counters, COUNTER_REQUESTS_NOT_FOUND, 1);
+    connection_reply_error(c, request->id, err.status, err.text, 0);
+    return NULL;
+}
+
+void describe_model_ready(struct connection *c, const struct request *request)
+{
+    const struct table_entry *entry = entry_find(c, request);
+    if (entry)
+        yes_or_no(c, request, entry->state == MODEL_READY && server_ready(c->loop->shared));
+}
+
+void describe_server_metadata(struct connection *c, const struct request *request)
+{
+    static const char *const extensions[] = {"statistics", "model_repository"};
+    const struct body_server_metadata body = {"inferd", INFERD_VERSION, ARRAY_LEN(extensions),
+                                              extensions};
+    struct arena *arena = arena_new(ARENA_LIMIT);
+    struct message_text wire = {0};
+    struct error err = {.text = "no memory"};
+    enum status s =
+        arena ? body_server_metadata_encode(&body, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
+    body_send(c, request, s, wire, &err, arena);
+}
+
+static const struct body_tensor *tensors(struct arena *arena, const struct engine_binding *bindings,
+                                         uint32_t n)
+{
+    struct body_tensor *out = arena_array(arena, n, sizeof(*out));
+    for (uint32_t i = 0; out && i < n; i++)
+        out[i] = (struct body_tensor){bindings[i].name, dtype_name(bindings[i].dtype),
+                                      bindings[i].shape};
+    return out;
+}
+
+static enum status model_metadata(const struct table *table, const struct table_entry *entry,
+                                  struct arena *arena, struct message_text *wire, struct error *err)
+{
+    const char **versions = arena_array(arena, table->n, sizeof(*versions));
+    struct body_model_metadata body = {
+        .name = entry->name, .platform = "inferd_plan", .versions = versions};
+    if (!versions)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+    for (uint32_t i = 0; i < table->n; i++)
+        if (strcmp(table->entries[i].name, entry->name) == 0)
+            versions[body.n_versions++] = table->entries[i].version;
+    if (entry->model) {
+        const struct engine_info *info = entry->model->info;
+        body.n_inputs = info->n_inputs;
+        body.inputs = tensors(arena, info->inputs, info->n_inputs);
+        body.n_outputs = info->n_outputs;
+        body.outputs = tensors(arena, info->outputs, info->n_outputs);
+        if (!body.inputs || !body.outputs)
+            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+    }
+    return body_model_metadata_encode(&body, arena, wire, err);
+}
+
+void describe_model_metadata(struct connection *c, const struct request *request)
+{
+    const struct table_entry *entry = entry_find(c, request);
+    if (!entry)
+        return;
+    struct arena *arena = arena_new(ARENA_LIMIT);
+    struct message_text wire = {0};
+    struct error err = {.text = "no memory"};
+    enum status s = arena ? model_metadata(c->loop->table, entry, arena, &wire, &err)
+                          : STATUS_RESOURCE_EXHAUSTED;
+    body_send(c, request, s, wire, &err, arena);
+}
+
+/* ---- statistics ---- */
+
+static uint64_t load(const _Atomic uint64_t *stat)
+{
+    return atomic_load_explicit(stat, memory_order_relaxed);
+}
+
+static bool batches_fill(const struct model *model, struct arena *arena,
+                         struct body_model_statistics *out)
+{
+    struct body_batch_statistics *batches =
+        arena_array(arena, (size_t)model->max_batch + 1, sizeof(*batches));
+    if (!batches)
+        return false;
+    out->batches = batches;
+    for (uint32_t n = 1; n <= model->max_batch; n++) {
+        const struct model_batch_stats *s = &model->stats.by_batch[n];
+        uint64_t count = load(&s->count);
+        if (count)
+            batches[out->n_batches++] =
+                (struct body_batch_statistics){.batch_size = n,
+                                               .compute_input = {count, load(&s->input_ns)},
+                                               .compute_infer = {count, load(&s->compute_ns)},
+                                               .compute_output = {count, load(&s->output_ns)}};
+    }
+    return true;
+}
+
+static bool statistics_fill(const struct table_entry *entry, struct arena *arena,
+                            struct body_model_statistics *out)
+{
+    const struct model_stats *s = &entry->model->stats;
+    uint64_t ok = load(&s->ok);
+    *out = (struct body_model_statistics){
+        .name = entry->name,
+        .version = entry->version,
+        .last_inference = load(&s->last_ms),
+        .inference_count = load(&s->instances),
+        .execution_count = load(&s->batches),
+        .success = {ok, load(&s->total_ns)},
+        .fail = {load(&s->failed), load(&s->failed_ns)},
+        .queue = {ok, load(&s->queue_ns)},
+        .compute_input = {ok, load(&s->input_ns)},
+        .compute_infer = {ok, load(&s->compute_ns)},
+        .compute_output = {ok, load(&s->output_ns)},
+    };
+    return batches_fill(entry->model, arena, out);
+}
+
+static enum status statistics(const struct table *table, const struct request *request,
+                              struct arena *arena, struct message_text *wire, struct error *err)
+{
+    struct body_model_statistics *models = arena_array(arena, table->n, sizeof(*models));
+    struct body_statistics body = {.models = models};
+    for (uint32_t i = 0; models && i < table->n; i++) {
+        const struct table_entry *e = &table->entries[i];
+        bool wanted =
+            !request->model.len || message_text_equal(request->model, message_text_of(e->name));
+        if (request->version.len &&
+            !message_text_equal(request->version, message_text_of(e->version)))
+            wanted = false;
+        if (!wanted || !e->model)
+            continue;
+        if (!statistics_fill(e, arena, &models[body.n_models++]))
+            models = NULL;
+    }
+    if (!models)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+    return body_statistics_encode(&body, arena, wire, err);
+}
+
+void describe_statistics(struct connection *c, const struct request *request)
+{
+    if (request->model.len && !entry_find(c, request))
+        return;
+    struct arena *arena = arena_new(ARENA_LIMIT);
+    struct message_text wire = {0};
+    struct error err = {.text = "no memory"};
+    enum status s =
+        arena ? statistics(c->loop->table, request, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
+    body_send(c, request, s, wire, &err, arena);
+}
+
+void describe_repository_index(struct connection *c, const struct request *request)
+{
+    const struct table *table = c->loop->table;
+    struct arena *arena = arena_new(ARENA_LIMIT);
+    struct message_text wire = {0};
+    struct error err = {.text = "no memory"};
+    enum status s = STATUS_RESOURCE_EXHAUSTED;
+    struct body_index_entry *models = arena ? arena_array(arena, table->n, sizeof(*models)) : NULL;
+    if (models) {
+        struct body_index body = {.models = models};
+        for (uint32_t i = 0; i < table->n; i++) {
+            const struct table_entry *e = &table->entries[i];
+            if (!request->ready_only || e->state == MODEL_READY)
+                models[body.n_models++] = (struct body_index_entry){
+                    e->name, e->version, model_state_name(e->state), e->reason};
+        }
+        s = body_index_encode(&body, arena, &wire, &err);
+    }
+    body_send(c, request, s, wire, &err, arena);
+}
+
+/* ---- status ---- */
+
+static void status_model(struct shared *shared, const struct table_entry *e,
+                         struct body_status_model *out)
+{
+    *out = (struct body_status_model){.name = e->name,
+                                      .version = e->version,
+                                      .state = model_state_name(e->state),
+                                      .reason = e->reason};
+    if (!e->model)
+        return;
+    const struct model_stats *s = &e->model->stats;
+    struct batcher_model_stats queue;
+    dispatch_model_stats(shared->dispatch, e->model, &queue);
+    uint64_t now_ns = clock_now_ns();
+    out->max_batch = e->model->max_batch;
+    out->max_delay_us = load(&e->model->max_delay_ns) / NS_PER_US;
+    out->queued = queue.queued_items;
+    if (queue.oldest_arrival_ns < now_ns)
+        out->oldest_us = (now_ns - queue.oldest_arrival_ns) / NS_PER_US;
+    out->requests = load(&s->ok);
+    out->failures = load(&s->failed) + queue.expired + queue.refused;
+    out->instances = load(&s->instances);
+    out->batches = load(&s->batches);
+    out->queue_ns = load(&s->queue_ns);
+    out->input_ns = load(&s->input_ns);
+    out->compute_ns = load(&s->compute_ns);
+    out->output_ns = load(&s->output_ns);
+}
+
+static void counters_fill(const struct shared *shared, struct body_counter *out)
+{
+    for (uint32_t k = 0; k < COUNTER_COUNT_; k++) {
+        out[k] = (struct body_counter){counter_name(k), counter_get(&shared->counters, k)};
+        for (uint32_t i = 0; i < shared->n_loops; i++)
+            out[k].value += counter_get(&shared->loops[i]->counters, k);
+    }
+}
+
+static enum status server_status(struct loop *loop, struct arena *arena, struct message_text *wire,
+                                 struct error *err)
+{
+    struct shared *shared = loop->shared;
+    const struct table *table = loop->table;
+    struct body_status_model *models = arena_array(arena, table->n, sizeof(*models));
+    struct body_counter *counters = arena_array(arena, COUNTER_COUNT_, sizeof(*counters));
+    if (!models || !counters)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+    for (uint32_t i = 0; i < table->n; i++)
+        status_model(shared, &table->entries[i], &models[i]);
+    counters_fill(shared, counters);
+    struct body_server_status body = {
+        .version = INFERD_VERSION,
+        .device = shared->device_name,
+        .uptime_s = (clock_now_ns() - shared->started_ns) / NS_PER_S,
+        .ready = server_ready(shared),
+        .workers = dispatch_workers(shared->dispatch),
+        .workers_busy = dispatch_workers_busy(shared->dispatch),
+        .connections = atomic_load_explicit(&shared->connections, memory_order_relaxed),
+        .inflight_bytes = budget_used(&shared->budget),
+        .n_models = table->n,
+        .models = models,
+        .n_counters = COUNTER_COUNT_,
+        .counters = counters,
+    };
+    for (uint32_t i = 0; i < shared->n_loops; i++)
+        body.inflight_requests +=
+            atomic_load_explicit(&shared->loops[i]->pending, memory_order_relaxed);
+    return body_server_status_encode(&body, arena, wire, err);
+}
+
+void describe_server_status(struct connection *c, const struct request *request)
+{
+    struct arena *arena = arena_new(ARENA_LIMIT);
+    struct message_text wire = {0};
+    struct error err = {.text = "no memory"};
+    enum status s = arena ? server_status(c->loop, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
+    body_send(c, request, s, wire, &err, arena);
+}

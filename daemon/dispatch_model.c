@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Models in the dispatcher: loading makes a context on every worker's thread, between its batches,
+ * and sees to it that every output buffer is large enough. What fails is undone (R31).
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "daemon/admission.h"
+#include "daemon/dispatch.h"
+#include "daemon/dispatch_internal.h"
+
+/* ---- output buffers ---- */
+
+/* Gives every batch of the worker a buffer of at least `size`: those in use when they come back. */
+static enum status outputs_grow(struct dispatch *d, struct dispatch_worker *worker, size_t size,
+                                struct error *err)
+{
+    /* Only the thread that loads changes output_size, so it may read it without the lock. */
+    if (size <= worker->output_size)
+        return STATUS_OK;
+    void *fresh[DISPATCH_OUTPUTS], *old[2 * DISPATCH_OUTPUTS];
+    uint32_t n_fresh = 0, n_old = 0;
+    enum status s = STATUS_OK;
+    while (n_fresh < DISPATCH_OUTPUTS && s == STATUS_OK) {
+        s = engine_buffer_alloc(d->config.device, size, "outputs", &fresh[n_fresh], err);
+        n_fresh += s == STATUS_OK;
+    }
+    if (s == STATUS_OK) {
+        pthread_mutex_lock(&d->lock);
+        worker->output_size = size;
+        while (worker->n_spare)
+            old[n_old++] = worker->spare[--worker->n_spare];
+        for (struct batch *batch = worker->free; batch; batch = batch->next) {
+            old[n_old++] = batch->output;
+            batch->output = fresh[--n_fresh];
+            batch->output_size = size;
+        }
+        while (n_fresh)
+            worker->spare[worker->n_spare++] = fresh[--n_fresh];
+        pthread_mutex_unlock(&d->lock);
+    }
+    while (n_fresh)
+        engine_buffer_free(d->config.device, fresh[--n_fresh]);
+    while (n_old)
+        engine_buffer_free(d->config.device, old[--n_old]);
+    return s;
+}
+
+/* ---- contexts ---- */
+
+static enum status lane_open(void *arg, uint32_t worker, void *state, struct error *err)
+{
+    struct model *model = arg;
+    return context_new(model->engine, state, &model->lanes[worker].context, err);
+}
+
+static enum status lane_close(void *arg, uint32_t worker, void *state, struct error *err)
+{
+    (void)state;
+    (void)err;
+    struct model *model = arg;
+    context_free(model->lanes[worker].context);
+    model->lanes[worker].context = NULL;
+    return STATUS_OK;
+}
+
+static void model_destroy(struct dispatch *d, struct model *model)
+{
+    for (uint32_t w = 0; model->lanes && w < d->config.workers; w++) {
+        free(model->lanes[w].inputs);
+        free(model->lanes[w].spans);
+    }
+    free(model->lanes);
+    free(model->stats.by_batch);
+    engine_unref(model->engine);
+    free(model->source.path);
+    free(model->name);
+    free(model->version);
+    free(model);
+}
+
+static bool model_arrays(struct dispatch *d, struct model *model)
+{
+    size_t spans;
+    if (!checked_mul(model->info->n_inputs, model->max_items, &spans))
+        return false;
+    model->lanes = calloc(d->config.workers, sizeof(*model->lanes));
+    model->stats.by_batch = calloc((size_t)model->max_batch + 1, sizeof(*model->stats.by_batch));
+    if (!model->lanes || !model->stats.by_batch)
+        return false;
+    for (uint32_t w = 0; w < d->config.workers; w++) {
+        struct model_lane *lane = &model->lanes[w];
+        lane->inputs = calloc(model->info->n_inputs + 1, sizeof(*lane->inputs));
+        lane->spans = calloc(spans + 1, sizeof(*lane->spans));
+        if (!lane->inputs || !lane->spans)
+            return false;
+    }
+    return true;
+}
+
+/* ---- limits ---- */
+
+static uint32_t max_batch_of(const struct engine_info *info, const struct config *server,
+                             const struct config_model *config)
+{
+    uint32_t wanted = config->max_batch ? config->max_batch : server->max_batch;
+    return wanted ? MIN(wanted, info->max_batch) : info->max_batch;
+}
+
+static struct batcher_model_config queue_config(struct model *model, const struct config *server,
+                                                const struct config_model *config)
+{
+    uint64_t delay_us =
+        config->max_delay_us >= 0 ? (uint64_t)config->max_delay_us : server->max_delay_us;
+    struct batcher_model_config queue = {
+        .max_batch = model->max_batch,
+        .max_delay_ns = delay_us * NS_PER_US,
+        .queue_limit = config->queue_limit ? config->queue_limit : server->limits.queue_requests,
+        .user = model,
+    };
+    for (uint32_t i = 0; i < config->preferred_count; i++)
+        if (config->preferred[i] <= model->max_batch && queue.n_preferred < BATCHER_MAX_PREFERRED)
+            queue.preferred[queue.n_preferred++] = config->preferred[i];
+    atomic_store_explicit(&model->max_delay_ns, queue.max_delay_ns, memory_order_relaxed);
+    return queue;
+}
+
+enum status dispatch_model_configure(struct dispatch *d, struct model *model,
+                                     const struct config *server, const struct config_model *config,
+                                     struct error *err)
+{
+    if (max_batch_of(model->info, server, config) != model->max_batch)
+        return error_set(err, STATUS_FAILED_PRECONDITION, "another max_batch needs another load");
+    struct batcher_model_config queue = queue_config(model, server, config);
+    pthread_mutex_lock(&d->lock);
+    enum status s = batcher_model_configure(model->queue, &queue, err);
+    pthread_mutex_unlock(&d->lock);
+    return s;
+}
+
+/* ---- load and unload ---- */
+
+static enum status model_start(struct dispatch *d, struct model *model, const struct config *server,
+                               const struct config_model *config, struct error *err)
+{
+    enum status s = STATUS_OK;
+    for (uint32_t w = 0; w < d->config.workers && s == STATUS_OK; w++)
+        s = outputs_grow(d, &d->workers[w], model->info->out_bytes_max, err);
+    if (s == STATUS_OK)
+        s = pool_call_each(d->pool, lane_open, model, err);
+    if (s != STATUS_OK)
+        return s;
+    struct batcher_model_config queue = queue_config(model, server, config);
+    pthread_mutex_lock(&d->lock);
+    s = batcher_model_add(d->batcher, &queue, &model->queue, err);
+    pthread_mutex_unlock(&d->lock);
+    return s;
+}
+
+enum status dispatch_model_load(struct dispatch *d, const struct config *server,
+                                const struct config_model *config, const char *version,
+                                struct engine *engine, struct model **out, struct error *err)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    if (!model) {
+        engine_unref(engine);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+    }
+    atomic_init(&model->refs, 1);
+    model->dispatch = d;
+    model->engine = engine;
+    model->info = engine_describe(engine);
+    model->max_batch = max_batch_of(model->info, server, config);
+    model->max_items = MIN(model->max_batch, (uint32_t)BATCHER_MAX_ITEMS);
+    model->name = strdup(config->name);
+    model->version = strdup(version);
+    enum status s = admission_model_check(model->info, err);
+    if (s == STATUS_OK && (!model->name || !model->version || !model_arrays(d, model)))
+        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+    if (s == STATUS_OK) {
+        s = model_start(d, model, server, config, err);
+        if (s != STATUS_OK) {
+            enum status closed = pool_call_each(d->pool, lane_close, model, NULL);
+            assert(closed == STATUS_OK);
+            (void)closed;
+        }
+    }
+    if (s == STATUS_OK)
+        *out = model;
+    else
+        model_destroy(d, model);
+    return s;
+}
+
+void dispatch_model_retire(struct dispatch *d, struct model *model)
+{
+    d->config.retire(d->config.user, model);
+}
+
+void dispatch_model_unload(struct dispatch *d, struct model *model)
+{
+    enum status s = pool_call_each(d->pool, lane_close, model, NULL);
+    assert(s == STATUS_OK);
+    (void)s;
+    pthread_mutex_lock(&d->lock);
+    batcher_model_remove(model->queue);
+    pthread_mutex_unlock(&d->lock);
+    model_destroy(d, model);
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listening sockets, see listener.h. */
+#include "daemon/listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/address.h"
+#include "daemon/loop.h"
+
+enum {
+    ACCEPT_AT_ONCE = 64, /* then the loop serves its connections first */
+    BACKLOG = 4096,
+    PAUSE_MS = 100,
+    FIRST_FD = 3,
+};
+
+struct listener {
+    struct listeners *all;
+    uv_poll_t poll;
+    int fd;
+    bool tcp, polling;
+    bool made; /* the unix socket's file is ours to remove */
+    struct address address;
+};
+
+struct listeners {
+    struct shared *shared;
+    uv_loop_t *uv;
+    uv_timer_t pause; /* runs while accepting pauses */
+    int spare;        /* a descriptor to give up when there are no more; -1: it is given up */
+    bool started, stopped;
+    uint32_t n;
+    struct listener items[];
+};
+
+/* ---- accepting ---- */
+
+static struct loop *emptiest(const struct shared *shared)
+{
+    struct loop *best = shared->loops[0];
+    for (uint32_t i = 1; i < shared->n_loops; i++)
+        if (atomic_load_explicit(&shared->loops[i]->load, memory_order_relaxed) <
+            atomic_load_explicit(&best->load, memory_order_relaxed))
+            best = shared->loops[i];
+    return best;
+}
+
+static bool at_limit(const struct shared *shared)
+{
+    return atomic_load_explicit(&shared->connections, memory_order_relaxed) >=
+           atomic_load_explicit(&shared->max_connections, memory_order_relaxed);
+}
+
+static void watch(struct listeners *all, bool on);
+
+static void spare_open(struct listeners *all)
+{
+    if (all->spare < 0)
+        all->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void pause_over(uv_timer_t *timer)
+{
+    struct listeners *all = timer->data;
+    spare_open(all);
+    if (!at_limit(all->shared))
+        watch(all, true);
+    else
+        uv_timer_start(timer, pause_over, PAUSE_MS, 0);
+}
+
+static void accept_pause(struct listeners *all)
+{
+    watch(all, false);
+    uv_timer_start(&all->pause, pause_over, PAUSE_MS, 0);
+}
+
+/* No descriptor is left: the peer learns of it by a closed connection. */
+static void accept_starved(struct listeners *all, struct listener *l)
+{
+    counter_add(&all->shared->counters, COUNTER_ACCEPT_NO_DESCRIPTOR, 1);
+    if (all->spare >= 0) {
+        close(all->spare);
+        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd >= 0)
+            close(fd);
+        all->spare = -1;
+        spare_open(all);
+    }
+    log_write(&all->shared->log, LOG_WARNING, "no descriptors left: accepting pauses");
+    accept_pause(all);
+}
+
+/* False: not now. */
+static bool accept_one(struct listeners *all, struct listener *l)
+{
+    struct shared *shared = all->shared;
+    if (at_limit(shared)) {
+        counter_add(&shared->counters, COUNTER_ACCEPT_PAUSED, 1);
+        accept_pause(all);
+        return false;
+    }
+    int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+        struct loop *loop = emptiest(shared);
+        atomic_fetch_add_explicit(&shared->connections, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&loop->load, 1, memory_order_relaxed);
+        loop_adopt(loop, fd, l->tcp);
+        return true;
+    }
+    int why = errno;
+    if (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM)
+        accept_starved(all, l);
+    /* Others are the peer's trouble: it has gone, or its network has. */
+    return why == ECONNABORTED || why == EINTR || why == EPROTO || why == EPERM;
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct listener *l = poll->data;
+    for (int i = 0; i < ACCEPT_AT_ONCE && l->polling; i++)
+        if (!accept_one(l->all, l))
+            break;
+}
+
+static void watch(struct listeners *all, bool on)
+{
+    for (uint32_t i = 0; i < all->n; i++) {
+        struct listener *l = &all->items[i];
+        if (on && !l->polling && !all->stopped)
+            l->polling = uv_poll_start(&l->poll, UV_READABLE, on_readable) == 0;
+        else if (!on && l->polling)
+            l->polling = uv_poll_stop(&l->poll) != 0;
+    }
+}
+
+/* ---- sockets ---- */
+
+/* A unix socket's file that nobody listens on any more is removed. */
+static void stale_remove(const struct sockaddr_un *address, socklen_t length)
+{
+    struct stat st;
+    if (lstat(address->sun_path, &st) != 0 || !S_ISSOCK(st.st_mode))
+        return;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return;
+    if (connect(fd, (const struct sockaddr *)address, length) != 0 && errno == ECONNREFUSED)
+        unlink(address->sun_path);
+    close(fd);
+}
+
+static enum status socket_bind(struct listener *l, const char *text, struct error *err)
+{
+    enum status s = address_parse(text, &l->address, err);
+    if (s != STATUS_OK)
+        return s;
+    const struct sockaddr *address = address_sockaddr(&l->address);
+    l->tcp = !address_is_unix(&l->address);
+    l->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (l->fd < 0)
+        return error_errno(err, errno, "socket for %s", text);
+    int on = 1;
+    if (l->tcp)
+        setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    else
+        stale_remove((const struct sockaddr_un *)(const void *)&l->address.storage,
+                     l->address.length);
+    if (address->sa_family == AF_INET6)
+        setsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    if (bind(l->fd, address, l->address.length) != 0)
+        return error_errno(err, errno, "bind to %s", text);
+    l->made = !l->tcp;
+    if (listen(l->fd, BACKLOG) != 0)
+        return error_errno(err, errno, "listen on %s", text);
+    return STATUS_OK;
+}
+
+static enum status socket_take(struct listener *l, int fd, struct error *err)
+{
+    int type = 0, listening = 0;
+    socklen_t size = sizeof(type);
+    l->fd = fd;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
+        return error_errno(err, errno, "descriptor %d of the service manager", fd);
+    size = sizeof(listening);
+    if (type != SOCK_STREAM || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 ||
+        !listening)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "descriptor %d of the service manager is no listening stream socket", fd);
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return error_errno(err, errno, "descriptor %d of the service manager", fd);
+    return STATUS_OK;
+}
+
+static enum status watch_init(struct listener *l, struct error *err)
+{
+    l->address.length = sizeof(l->address.storage);
+    if (getsockname(l->fd, (struct sockaddr *)&l->address.storage, &l->address.length) != 0)
+        return error_errno(err, errno, "getsockname");
+    l->tcp = !address_is_unix(&l->address);
+    int r = uv_poll_init(l->all->uv, &l->poll, l->fd);
+    if (r != 0)
+        return error_set(err, STATUS_INTERNAL, "uv_poll_init: %s", uv_strerror(r));
+    l->poll.data = l;
+    return STATUS_OK;
+}
+
+/* ---- life ---- */
+
+static void listener_close(struct listener *l)
+{
+    if (l->poll.data)
+        uv_close((uv_handle_t *)&l->poll, NULL);
+    l->poll.data = NULL;
+    if (l->made)
+        unlink(((const struct sockaddr_un *)(const void *)&l->address.storage)->sun_path);
+    l->made = false;
+    if (l->fd >= 0)
+        close(l->fd);
+    l->fd = -1;
+}
+
+enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *config,
+                          uint32_t n_fds, struct listeners **out, struct error *err)
+{
+    uint32_t n = n_fds ? n_fds : config->framed_count;
+    struct listeners *all = calloc(1, sizeof(*all) + n * sizeof(all->items[0]));
+    if (!all)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for listeners");
+    all->shared = shared;
+    all->uv = uv;
+    all->spare = -1;
+    uv_timer_init(uv, &all->pause);
+    all->pause.data = all;
+    enum status s = STATUS_OK;
+    while (all->n < n && s == STATUS_OK) {
+        struct listener *l = &all->items[all->n];
+        l->all = all;
+        l->fd = -1;
+        s = n_fds ? socket_take(l, FIRST_FD + (int)all->n, err)
+                  : socket_bind(l, config->framed[all->n], err);
+        all->n++;
+        if (s == STATUS_OK)
+            s = watch_init(l, err);
+    }
+    if (s == STATUS_OK) {
+        *out = all;
+        return s;
+    }
+    listeners_stop(all);
+    uv_run(uv, UV_RUN_NOWAIT);
+    listeners_free(all);
+    return s;
+}
+
+void listeners_start(struct listeners *all)
+{
+    char text[ADDRESS_TEXT_MAX];
+    all->started = true;
+    spare_open(all);
+    watch(all, true);
+    for (uint32_t i = 0; i < all->n; i++)
+        fprintf(stderr, "ready %s\n", address_format(&all->items[i].address, text));
+}
+
+void listeners_stop(struct listeners *all)
+{
+    if (!all || all->stopped)
+        return;
+    all->stopped = true;
+    watch(all, false);
+    uv_close((uv_handle_t *)&all->pause, NULL);
+    for (uint32_t i = 0; i < all->n; i++)
+        listener_close(&all->items[i]);
+    if (all->spare >= 0)
+        close(all->spare);
+}
+
+void listeners_free(struct listeners *all)
+{
+    free(all);
+}

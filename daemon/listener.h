@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Listening sockets: bound from the configuration, or taken over from the service manager. They
+ * are watched by the first loop, and connections are dealt to the loop that has the fewest.
+ *
+ * accept(2) is called here rather than by libuv, so that a shortage can be met (R23): without a
+ * descriptor a spare one is given up to take a connection and close it, so that its peer learns of
+ * it at once, and accepting pauses for a while. At the limit of connections it pauses until one
+ * closes; the others wait in the kernel's backlog.
+ */
+#ifndef INFERD_DAEMON_LISTENER_H
+#define INFERD_DAEMON_LISTENER_H
+
+#include <uv.h>
+
+#include "config/config.h"
+#include "daemon/shared.h"
+
+struct listeners;
+
+/* Binds what is configured, or takes `n_fds` descriptors from 3 on instead. Nothing is accepted
+ * yet. Errors name the address. `uv` is the first loop's. */
+enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *config,
+                          uint32_t n_fds, struct listeners **out, struct error *err);
+/* Begins to accept, and writes "ready ADDRESS" for each to stderr. */
+void listeners_start(struct listeners *listeners);
+/* Closes everything; idempotent. Unix sockets that were made here are removed. */
+void listeners_stop(struct listeners *listeners);
+/* After the loop has run once more since the stop. NULL is fine. */
+void listeners_free(struct listeners *listeners);
+
+#endif

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Event loops, see loop.h.
+ *
+ * libuv 1.44 aborts when the table of its watchers cannot grow, so that table is made as large as
+ * descriptors can get before the first connection comes (R37).
+ */
+#include "daemon/loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/intake.h"
+
+enum { TICK_MS = 1000, TICK_LEAST_MS = 20, TRIM_TICKS = 10 };
+
+struct inflight_chunk {
+    struct inflight_chunk *next;
+    struct inflight items[LOOP_INFLIGHT_CHUNK];
+};
+
+enum message_kind { MESSAGE_ADOPT, MESSAGE_TABLE, MESSAGE_ORDER, MESSAGE_ABANDON };
+
+struct loop_message {
+    struct loop_message *next;
+    enum message_kind kind;
+    int fd;
+    bool tcp;
+    struct table *table;
+    uv_sem_t *done;
+    enum loop_order order;
+    size_t n;
+    uint64_t serials[];
+};
+
+/* ---- from other threads ---- */
+
+static bool message_send(struct loop *loop, const struct loop_message *what,
+                         const uint64_t *serials)
+{
+    struct loop_message *m = malloc(sizeof(*m) + what->n * sizeof(m->serials[0]));
+    if (!m)
+        return false;
+    *m = *what;
+    for (size_t i = 0; i < m->n; i++)
+        m->serials[i] = serials[i];
+    m->next = atomic_load_explicit(&loop->messages, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&loop->messages, &m->next, m,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+    uv_async_send(&loop->wake);
+    return true;
+}
+
+static void connection_uncount(struct loop *loop)
+{
+    atomic_fetch_sub_explicit(&loop->load, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&loop->shared->connections, 1, memory_order_relaxed);
+}
+
+void loop_adopt(struct loop *loop, int fd, bool tcp)
+{
+    const struct loop_message m = {.kind = MESSAGE_ADOPT, .fd = fd, .tcp = tcp};
+    if (!message_send(loop, &m, NULL)) {
+        close(fd);
+        connection_uncount(loop);
+    }
+}
+
+enum status loop_set_table(struct loop *loop, struct table *table, uv_sem_t *done)
+{
+    const struct loop_message m = {.kind = MESSAGE_TABLE, .table = table_ref(table), .done = done};
+    if (message_send(loop, &m, NULL))
+        return STATUS_OK;
+    table_unref(table);
+    return STATUS_RESOURCE_EXHAUSTED;
+}
+
+void loop_order(struct loop *loop, enum loop_order order)
+{
+    const struct loop_message m = {.kind = MESSAGE_ORDER, .order = order};
+    while (!message_send(loop, &m, NULL))
+        usleep(1000); /* an order must arrive; memory comes back as the loop works on */
+}
+
+void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n)
+{
+    const struct loop_message m = {.kind = MESSAGE_ABANDON, .n = n};
+    message_send(loop, &m, serials); /* if not, those requests wait for the worker */
+}
+
+void loop_complete(struct loop *loop, struct inflight *first, struct inflight *last)
+{
+    last->next = atomic_load_explicit(&loop->completions, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&loop->completions, &last->next, first,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+    uv_async_send(&loop->wake);
+}
+
+bool loop_pending(const struct loop *loop)
+{
+    return !atomic_load_explicit(&loop->drain_noted, memory_order_acquire) ||
+           atomic_load_explicit(&loop->pending, memory_order_acquire) != 0;
+}
+
+/* ---- memory of a turn ---- */
+
+static void flush_all(struct loop *loop)
+{
+    for (struct connection *c = loop->dirty; c; c = c->next_dirty)
+        connection_flush(c);
+    loop->heads_used = 0;
+}
+
+uint8_t *loop_head(struct loop *loop)
+{
+    if (LOOP_HEADS - loop->heads_used < MESSAGE_HEAD_MAX)
+        flush_all(loop);
+    return loop->heads + loop->heads_used;
+}
+
+void loop_head_used(struct loop *loop, size_t size)
+{
+    loop->heads_used += size;
+}
+
+/* ---- requests ---- */
+
+struct inflight *loop_inflight_take(struct loop *loop)
+{
+    if (!loop->free_inflight) {
+        struct inflight_chunk *chunk = calloc(1, sizeof(*chunk));
+        if (!chunk)
+            return NULL;
+        chunk->next = loop->chunks;
+        loop->chunks = chunk;
+        for (uint32_t i = 0; i < LOOP_INFLIGHT_CHUNK; i++) {
+            chunk->items[i].next = loop->free_inflight;
+            loop->free_inflight = &chunk->items[i];
+        }
+    }
+    struct inflight *i = loop->free_inflight;
+    loop->free_inflight = i->next;
+    loop->n_inflight++;
+    i->next = NULL;
+    i->item.model = NULL;
+    i->connection = 0;
+    i->serial = ++loop->next_serial;
+    i->loop = loop->index;
+    i->submitted = i->cancelled = false;
+    i->slab = NULL;
+    i->model = NULL;
+    i->batch = NULL;
+    return i;
+}
+
+void loop_inflight_give(struct loop *loop, struct inflight *i)
+{
+    slabs_give(loop->slabs, i->slab);
+    model_unref(i->model);
+    i->next = loop->free_inflight;
+    loop->free_inflight = i;
+    loop->n_inflight--;
+}
+
+void loop_submit(struct loop *loop, struct inflight *i)
+{
+    *loop->submit_tail = i;
+    loop->submit_tail = &i->next;
+}
+
+/* Answers a chain that came back. The replies point into the batches' outputs until the flush. */
+static void results(struct loop *loop, struct inflight *first)
+{
+    for (struct inflight *i = first, *next; i; i = next) {
+        next = i->next;
+        intake_result(loop, i);
+        i->next = loop->held;
+        loop->held = i;
+    }
+}
+
+static void submit_all(struct loop *loop)
+{
+    struct inflight *first = NULL, **tail = &first;
+    for (struct inflight *i = loop->submit_first, *next; i; i = next) {
+        next = i->next;
+        i->next = NULL;
+        if (!i->connection) { /* cancelled, or its connection has gone */
+            loop_inflight_give(loop, i);
+            continue;
+        }
+        *tail = i;
+        tail = &i->next;
+    }
+    loop->submit_first = NULL;
+    loop->submit_tail = &loop->submit_first;
+    if (first)
+        results(loop, dispatch_submit(loop->shared->dispatch, first));
+}
+
+static void held_release(struct loop *loop)
+{
+    struct batch *done = NULL;
+    while (loop->held) {
+        struct inflight *i = loop->held;
+        loop->held = i->next;
+        dispatch_release(i, &done);
+        loop_inflight_give(loop, i);
+    }
+    if (done)
+        dispatch_recycle(loop->shared->dispatch, done);
+}
+
+/* ---- connections ---- */
+
+struct connection *loop_connection(const struct loop *loop, uint64_t id)
+{
+    uint32_t slot = (uint32_t)id, generation = (uint32_t)(id >> 32);
+    if (!id || slot >= loop->n_slots || loop->slots[slot].generation != generation)
+        return NULL;
+    struct connection *c = loop->slots[slot].connection;
+    return c && !c->closing ? c : NULL;
+}
+
+static bool slots_grow(struct loop *loop)
+{
+    uint32_t n = loop->n_slots ? 2 * loop->n_slots : 64;
+    struct loop_slot *slots = realloc(loop->slots, n * sizeof(*slots));
+    if (!slots)
+        return false;
+    for (uint32_t i = loop->n_slots; i < n; i++)
+        slots[i] = (struct loop_slot){.next_free = i + 1, .generation = 1};
+    loop->slots = slots;
+    loop->n_slots = n;
+    return true;
+}
+
+bool loop_connection_came(struct loop *loop, struct connection *c)
+{
+    if (loop->free_slot == loop->n_slots && !slots_grow(loop))
+        return false;
+    uint32_t slot = loop->free_slot;
+    loop->free_slot = loop->slots[slot].next_free;
+    loop->slots[slot].connection = c;
+    c->id = (uint64_t)loop->slots[slot].generation << 32 | slot;
+    loop->n_connections++;
+    return true;
+}
+
+void loop_connection_gone(struct loop *loop, struct connection *c)
+{
+    for (struct connection **at = &loop->starved; *at; at = &(*at)->next_starved)
+        if (*at == c) {
+            *at = c->next_starved;
+            break;
+        }
+    struct loop_slot *slot = &loop->slots[(uint32_t)c->id];
+    slot->connection = NULL;
+    slot->generation += slot->generation == UINT32_MAX ? 2 : 1; /* an id is never 0 */
+    slot->next_free = loop->free_slot;
+    loop->free_slot = (uint32_t)c->id;
+    loop->n_connections--;
+    connection_uncount(loop);
+}
+
+static void adopt(struct loop *loop, int fd, bool tcp)
+{
+    counter_add(&loop->counters, COUNTER_CONNECTIONS_ACCEPTED, 1);
+    if (loop->stopping)
+        close(fd);
+    else if (connection_open(loop, fd, tcp, &session_framed))
+        return;
+    connection_uncount(loop);
+}
+
+/* ---- messages ---- */
+
+static void fail_one(struct connection *c, struct inflight *i, const char *text)
+{
+    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
+    connection_reply_error(c, i->id, STATUS_UNAVAILABLE, text, INTAKE_RETRY_LATER_US);
+}
+
+/* Those that wait are taken back; if `all`, those that run are answered and then come back to
+ * nobody. */
+static void fail(struct connection *c, bool all)
+{
+    bool lost = atomic_load_explicit(&c->loop->shared->lost, memory_order_relaxed);
+    const char *not_executed = lost ? "the device was lost; the request was not executed"
+                                    : "the server is shutting down; the request was not executed";
+    const char *may_have = lost ? "the device was lost; the request may have been executed"
+                                : "the server is shutting down; the request may have been executed";
+    dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
+    for (struct inflight *i = c->inflight, *next; i && !c->closing; i = next) {
+        next = i->next_of_connection;
+        if (i->cancelled) {
+            fail_one(c, i, not_executed);
+            connection_inflight_out(c, i);
+            loop_inflight_give(c->loop, i);
+        } else if (all && i->submitted) {
+            fail_one(c, i, may_have);
+            connection_inflight_orphan(c, i);
+        }
+    }
+}
+
+static void abandon(struct connection *c, const struct loop_message *m)
+{
+    for (struct inflight *i = c->inflight, *next; i && !c->closing; i = next) {
+        next = i->next_of_connection;
+        for (size_t k = 0; k < m->n; k++)
+            if (m->serials[k] == i->serial) {
+                fail_one(c, i, "a worker hangs; the request may have been executed");
+                connection_inflight_orphan(c, i);
+                break;
+            }
+    }
+}
+
+static void handle_close(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+static void stop(struct loop *loop)
+{
+    if (loop->stopping)
+        return;
+    loop->stopping = true;
+    flush_all(loop);
+    for (uint32_t i = 0; i < loop->n_slots; i++)
+        if (loop->slots[i].connection)
+            connection_close(loop->slots[i].connection);
+    uv_close((uv_handle_t *)&loop->tick, NULL);
+    uv_close((uv_handle_t *)&loop->turn_end, NULL);
+    uv_close((uv_handle_t *)&loop->wake, NULL);
+}
+
+static void obey(struct loop *loop, enum loop_order order)
+{
+    if (order == LOOP_STOP) {
+        stop(loop);
+        return;
+    }
+    if (order == LOOP_DRAIN) {
+        atomic_store_explicit(&loop->pending, 1, memory_order_relaxed); /* until the turn ends */
+        atomic_store_explicit(&loop->drain_noted, true, memory_order_release);
+        return;
+    }
+    for (uint32_t i = 0; i < loop->n_slots; i++)
+        if (loop->slots[i].connection && !loop->slots[i].connection->closing)
+            fail(loop->slots[i].connection, order == LOOP_FAIL_ALL);
+}
+
+static void message_handle(struct loop *loop, struct loop_message *m)
+{
+    switch (m->kind) {
+    case MESSAGE_ADOPT:
+        adopt(loop, m->fd, m->tcp);
+        break;
+    case MESSAGE_TABLE:
+        table_unref(loop->table);
+        loop->table = m->table;
+        uv_sem_post(m->done);
+        break;
+    case MESSAGE_ORDER:
+        obey(loop, m->order);
+        break;
+    case MESSAGE_ABANDON:
+        for (uint32_t i = 0; i < loop->n_slots; i++)
+            if (loop->slots[i].connection && !loop->slots[i].connection->closing)
+                abandon(loop->slots[i].connection, m);
+        break;
+    }
+    free(m);
+}
+
+/* Both stacks have the latest first. */
+static void messages_take(struct loop *loop)
+{
+    struct loop_message *m = atomic_exchange_explicit(&loop->messages, NULL, memory_order_acquire);
+    struct loop_message *in_order = NULL;
+    while (m) {
+        struct loop_message *next = m->next;
+        m->next = in_order;
+        in_order = m;
+        m = next;
+    }
+    while (in_order) {
+        m = in_order;
+        in_order = m->next;
+        message_handle(loop, m);
+    }
+}
+
+static void completions_take(struct loop *loop)
+{
+    /* Chains lie on the stack latest first; within a chain the order is that of the batch. Replies
+     * may go in any order, so no more is made of it. */
+    results(loop, atomic_exchange_explicit(&loop->completions, NULL, memory_order_acquire));
+}
+
+static void on_wake(uv_async_t *async)
+{
+    struct loop *loop = async->data;
+    completions_take(loop);
+    messages_take(loop);
+}
+
+/* ---- the turn ---- */
+
+/* The budget is at half: those who wait for it go on, until it is used up again. */
+static void unstarve(struct loop *loop)
+{
+    struct budget *budget = &loop->shared->budget;
+    uint64_t half = atomic_load_explicit(&budget->limit, memory_order_relaxed) / 2;
+    struct connection *waiting = loop->starved;
+    loop->starved = NULL;
+    while (waiting) {
+        struct connection *c = waiting;
+        waiting = c->next_starved;
+        if (budget_used(budget) <= half && !c->closing) {
+            connection_unstarve(c);
+        } else {
+            c->next_starved = loop->starved;
+            loop->starved = c;
+        }
+    }
+}
+
+static void on_turn_end(uv_check_t *check)
+{
+    struct loop *loop = check->data;
+    if (loop->starved)
+        unstarve(loop);
+    while (loop->submit_first) /* a refusal may let a connection go on, with more requests */
+        submit_all(loop);
+    while (loop->dirty) {
+        struct connection *c = loop->dirty;
+        loop->dirty = c->next_dirty;
+        c->in_dirty = false;
+        connection_flush(c);
+        connection_finish(c);
+    }
+    loop->heads_used = 0;
+    if (loop->held)
+        held_release(loop);
+    atomic_store_explicit(&loop->pending, (uint64_t)loop->n_inflight + loop->n_backlogs,
+                          memory_order_release);
+}
+
+static uint64_t tick_ms(const struct loop *loop)
+{
+    const struct config_limits *limits = &loop->table->limits;
+    uint64_t least =
+        MIN(MIN(limits->header_timeout_ms, limits->frame_timeout_ms), limits->idle_timeout_ms);
+    if (loop->starved)
+        return TICK_LEAST_MS;
+    return MAX(MIN(least / 4, (uint64_t)TICK_MS), (uint64_t)TICK_LEAST_MS);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct loop *loop = timer->data;
+    uint64_t beats = atomic_fetch_add_explicit(&loop->beats, 1, memory_order_relaxed);
+    for (uint32_t i = 0; i < loop->n_slots; i++)
+        if (loop->slots[i].connection)
+            connection_tick(loop->slots[i].connection, uv_now(&loop->uv));
+    if (beats % TRIM_TICKS == 0)
+        slabs_trim(loop->slabs);
+    uv_timer_start(timer, on_tick, tick_ms(loop), 0);
+}
+
+/* ---- life ---- */
+
+/* Watches the highest descriptor there can be, once, so that the table of watchers has its final
+ * size. */
+static enum status watchers_grow(struct loop *loop, struct error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return error_errno(err, errno, "getrlimit");
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (fd < 0)
+        return error_errno(err, errno, "eventfd");
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)limit.rlim_cur - 1);
+    close(fd);
+    if (high < 0)
+        return errno == EINVAL || errno == EMFILE ? STATUS_OK : error_errno(err, errno, "dup");
+    uv_poll_t poll;
+    int r = uv_poll_init(&loop->uv, &poll, high);
+    if (r == 0) {
+        r = uv_poll_start(&poll, UV_READABLE, NULL);
+        uv_close((uv_handle_t *)&poll, NULL);
+        uv_run(&loop->uv, UV_RUN_NOWAIT);
+    }
+    close(high);
+    return r == 0 ? STATUS_OK : error_set(err, STATUS_INTERNAL, "uv_poll: %s", uv_strerror(r));
+}
+
+static void *slab_alloc(void *user, size_t size)
+{
+    void *memory;
+    return engine_buffer_alloc(user, size, "frames", &memory, NULL) == STATUS_OK ? memory : NULL;
+}
+
+static void slab_release(void *user, void *memory)
+{
+    engine_buffer_free(user, memory);
+}
+
+static enum status handles_init(struct loop *loop, struct error *err)
+{
+    int r = uv_async_init(&loop->uv, &loop->wake, on_wake);
+    if (r != 0)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "uv_async_init: %s", uv_strerror(r));
+    uv_check_init(&loop->uv, &loop->turn_end);
+    uv_timer_init(&loop->uv, &loop->tick);
+    loop->wake.data = loop->turn_end.data = loop->tick.data = loop;
+    uv_check_start(&loop->turn_end, on_turn_end);
+    uv_timer_start(&loop->tick, on_tick, tick_ms(loop), 0);
+    return STATUS_OK;
+}
+
+enum status loop_new(struct shared *shared, uint32_t index, struct table *table, struct loop **out,
+                     struct error *err)
+{
+    struct loop *loop = calloc(1, sizeof(*loop));
+    if (!loop)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a loop");
+    int r = uv_loop_init(&loop->uv);
+    if (r != 0) {
+        free(loop);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "uv_loop_init: %s", uv_strerror(r));
+    }
+    loop->shared = shared;
+    loop->index = index;
+    loop->submit_tail = &loop->submit_first;
+    loop->table = table_ref(table);
+    const struct slab_memory memory = {slab_alloc, slab_release, shared->device};
+    loop->slabs = slabs_new(&memory, &shared->budget, LOOP_SLABS_KEPT);
+    loop->heads = malloc(LOOP_HEADS);
+    enum status s = STATUS_OK;
+    if (!loop->slabs || !loop->heads)
+        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a loop");
+    if (s == STATUS_OK)
+        s = watchers_grow(loop, err);
+    if (s == STATUS_OK)
+        s = handles_init(loop, err);
+    if (s == STATUS_OK)
+        *out = loop;
+    else
+        loop_free(loop);
+    return s;
+}
+
+void loop_free(struct loop *loop)
+{
+    if (!loop)
+        return;
+    loop->stopping = true;
+    uv_walk(&loop->uv, handle_close, NULL); /* of a loop that never ran */
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&loop->uv);
+    /* What came too late for a loop that has stopped. */
+    completions_take(loop);
+    messages_take(loop);
+    held_release(loop);
+    while (loop->free_pieces) {
+        struct loop_pieces *p = loop->free_pieces;
+        loop->free_pieces = p->next;
+        free(p);
+    }
+    while (loop->chunks) {
+        struct inflight_chunk *chunk = loop->chunks;
+        loop->chunks = chunk->next;
+        free(chunk);
+    }
+    table_unref(loop->table);
+    slabs_free(loop->slabs);
+    free(loop->slots);
+    free(loop->heads);
+    free(loop);
+}
+
+static void thread_run(void *arg)
+{
+    struct loop *loop = arg;
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+}
+
+enum status loop_start(struct loop *loop, struct error *err)
+{
+    int r = uv_thread_create(&loop->thread, thread_run, loop);
+    if (r != 0)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "a loop's thread: %s", uv_strerror(r));
+    loop->started = true;
+    return STATUS_OK;
+}
+
+void loop_join(struct loop *loop)
+{
+    if (loop->started)
+        uv_thread_join(&loop->thread);
+    loop->started = false;
+}

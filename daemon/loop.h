@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An event loop: a thread, its connections, and what they share.
+ *
+ * One turn of the loop: libuv polls; reads, completions and messages are handled and only gather
+ * requests to submit and pieces to write; then, before the next poll, all requests are submitted
+ * under one lock and every connection's pieces go out in one system call each. So what comes in
+ * together travels together.
+ *
+ * Completions and messages come from other threads through two stacks that are emptied at once, and
+ * one uv_async_t. Everything else is the loop's thread's alone.
+ */
+#ifndef INFERD_DAEMON_LOOP_H
+#define INFERD_DAEMON_LOOP_H
+
+#include <uv.h>
+
+#include "base/arena.h"
+#include "daemon/connection.h"
+#include "daemon/session.h"
+#include "daemon/shared.h"
+
+enum {
+    LOOP_STAGING = 128 * 1024,  /* read at once where no session has a place of its own */
+    LOOP_HEADS = 256 * 1024,    /* encoded between two flushes */
+    LOOP_SLABS_KEPT = 64 << 20, /* memory kept for the next frames */
+    LOOP_PIECES = 64,           /* of a connection's output before it must be flushed */
+    LOOP_INFLIGHT_CHUNK = 64,   /* requests allocated at a time */
+};
+
+/* What is to be written for one connection at the end of the turn. */
+struct loop_pieces {
+    struct loop_pieces *next; /* free list */
+    uint32_t n;
+    size_t bytes;
+    uv_buf_t v[LOOP_PIECES];
+};
+
+struct loop_slot {
+    struct connection *connection; /* NULL: free */
+    uint32_t generation;
+    uint32_t next_free;
+};
+
+struct loop_message; /* loop.c */
+
+struct loop {
+    struct shared *shared;
+    uint32_t index;
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_check_t turn_end;
+    uv_timer_t tick;
+    uv_thread_t thread; /* not of loop 0, which is the main thread's */
+    bool started, stopping;
+
+    /* From any thread. Release by the pusher, acquire by the loop: what they point to is seen. */
+    _Atomic(struct inflight *) completions;
+    _Atomic(struct loop_message *) messages;
+    /* Relaxed: a sign of life for the watchdog (R39). */
+    _Atomic uint64_t beats;
+    /* Release by the loop at the end of a turn: what it did before is seen by who reads this. */
+    _Atomic uint64_t pending;
+    _Atomic bool drain_noted;
+    /* Relaxed: connections dealt to it that have not closed. */
+    _Atomic uint32_t load;
+
+    struct table *table; /* a reference */
+    struct counters counters;
+    struct slabs *slabs;
+    uint64_t now_ns; /* when the bytes now being handled were read */
+
+    struct loop_slot *slots;
+    uint32_t n_slots, free_slot, n_connections;
+    uint64_t next_serial;
+
+    struct inflight *free_inflight;
+    struct inflight_chunk *chunks;
+    uint32_t n_inflight; /* taken, not given back */
+    uint32_t n_backlogs; /* connections that have one */
+    struct inflight *submit_first, **submit_tail;
+    struct inflight *held; /* replied to; their outputs may be read until the flush */
+
+    struct connection *dirty;   /* have pieces to write */
+    struct connection *starved; /* stopped reading for want of budget */
+    struct loop_pieces *free_pieces;
+    uint8_t *heads;
+    size_t heads_used;
+
+    struct request request;   /* scratch: decoded into */
+    struct response response; /* scratch: encoded from */
+    uint8_t staging[LOOP_STAGING];
+};
+
+/* Makes loop `index`; takes a reference to the table. Not running yet. */
+enum status loop_new(struct shared *shared, uint32_t index, struct table *table, struct loop **out,
+                     struct error *err);
+/* Its thread must have ended (loop 0: uv_run must have returned). NULL is fine. */
+void loop_free(struct loop *loop);
+
+/* Starts a thread for it. Not for loop 0. */
+enum status loop_start(struct loop *loop, struct error *err);
+void loop_join(struct loop *loop);
+
+/* --- from any thread --- */
+
+/* Hands over a connected socket; closed if there is no memory. */
+void loop_adopt(struct loop *loop, int fd, bool tcp);
+/* The loop changes to the table, then `done` is posted. Takes a reference. */
+enum status loop_set_table(struct loop *loop, struct table *table, uv_sem_t *done);
+/* What the loop is to do; each is idempotent. */
+enum loop_order {
+    LOOP_DRAIN,       /* take note that shared->draining is set: nothing is admitted any more */
+    LOOP_FAIL_QUEUED, /* take back what still waits, answer it UNAVAILABLE */
+    LOOP_FAIL_ALL,    /* and answer what is running: it may have been executed */
+    LOOP_STOP,        /* flush, close everything, end */
+};
+void loop_order(struct loop *loop, enum loop_order order);
+/* Answers the requests of those serials, which hang in a worker: they may have been executed. */
+void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n);
+/* A chain of completions. */
+void loop_complete(struct loop *loop, struct inflight *first, struct inflight *last);
+/* Whether there are requests not yet answered, or replies not yet written. Until the loop has
+ * taken note of LOOP_DRAIN the answer is yes. */
+bool loop_pending(const struct loop *loop);
+
+/* --- on its thread --- */
+
+/* MESSAGE_HEAD_MAX bytes that stay until the end of the turn; then tell how many were used. */
+uint8_t *loop_head(struct loop *loop);
+void loop_head_used(struct loop *loop, size_t size);
+
+/* NULL: no memory. */
+struct inflight *loop_inflight_take(struct loop *loop);
+/* Releases its payload and its model; its batch must have been released. */
+void loop_inflight_give(struct loop *loop, struct inflight *inflight);
+void loop_submit(struct loop *loop, struct inflight *inflight);
+
+struct connection *loop_connection(const struct loop *loop, uint64_t id);
+/* Gives the connection its id; false: no memory. And takes it back. */
+bool loop_connection_came(struct loop *loop, struct connection *connection) MUST_USE;
+void loop_connection_gone(struct loop *loop, struct connection *connection);
+
+#endif

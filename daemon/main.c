@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inferd. Exit status: 0 stopped by a signal, or the configuration is in order; 1 failure, a lost
+ * device among them; 2 wrong usage.
+ *
+ * oneDNN's threads are those of libgomp, which reads OMP_WAIT_POLICY when it is loaded, before
+ * main: threads that spin while they wait would take the cores from the other workers and the
+ * loops. So unless the operator chose, the program sets it to passive and starts itself once more;
+ * the process stays the same for a service manager. (The systemd unit sets it, and saves that.)
+ *
+ * For tests: INFERD_FAULT_SCRIPT is the script of the device `fault`, and INFERD_REFERENCE_KERNELS
+ * keeps the CPU to plain kernels, which sanitizers see through.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "daemon/options.h"
+#include "daemon/repository.h"
+#include "daemon/server.h"
+
+static void wait_policy_set(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+        return;
+    execv("/proc/self/exe", argv); /* if it cannot: slower, not wrong */
+}
+
+/* --check-config: also that the files of the models can be opened. */
+static int models_check(const struct config *config)
+{
+    struct wanted_list list;
+    struct error err;
+    if (repository_list(config, NULL, &list, &err) != STATUS_OK) {
+        fprintf(stderr, "inferd: %s\n", err.text);
+        return EXIT_FAILURE;
+    }
+    int result = EXIT_SUCCESS;
+    for (uint32_t i = 0; i < list.n; i++)
+        if (list.items[i].fd < 0) {
+            fprintf(stderr, "inferd: model '%s' version '%s': %s\n", list.items[i].name,
+                    list.items[i].version, list.items[i].err.text);
+            result = EXIT_FAILURE;
+        }
+    repository_list_deinit(&list);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    wait_policy_set(argv);
+    struct options options;
+    switch (options_parse(argc, argv, &options)) {
+    case OPTIONS_DONE:
+        return EXIT_SUCCESS;
+    case OPTIONS_WRONG:
+        return 2;
+    case OPTIONS_RUN:
+        break;
+    }
+    struct config *config;
+    struct error err;
+    int result = EXIT_FAILURE;
+    if (options_configure(&options, &config, &err) != STATUS_OK) {
+        fprintf(stderr, "inferd: %s\n", err.text);
+    } else if (options.check) {
+        result = models_check(config);
+        config_free(config);
+    } else {
+        result = server_run(&options, config);
+    }
+    options_deinit(&options);
+    return result;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A loaded version of a model, and the table of all of them.
+ *
+ * A table is an immutable snapshot. Each loop holds one and looks models up in it without a lock; a
+ * reload builds the next table and hands it to every loop. Who uses a model (a table, a request)
+ * holds a reference; the last one to let go passes it to the thread that loads and unloads.
+ */
+#ifndef INFERD_DAEMON_MODEL_H
+#define INFERD_DAEMON_MODEL_H
+
+#include <stdatomic.h>
+
+#include "batching/batcher.h"
+#include "config/config.h"
+#include "engine/engine.h"
+#include "proto/message.h"
+
+struct dispatch;
+
+/* Sums since the version was loaded. Relaxed: numbers for people. */
+struct model_batch_stats {
+    _Atomic uint64_t count, input_ns, compute_ns, output_ns;
+};
+
+struct model_stats {
+    _Atomic uint64_t ok, failed, instances, batches;
+    _Atomic uint64_t total_ns, failed_ns, queue_ns;   /* over requests */
+    _Atomic uint64_t input_ns, compute_ns, output_ns; /* over requests: each counts its batch's */
+    _Atomic uint64_t last_ms;                         /* since 1970 */
+    struct model_batch_stats *by_batch;               /* max_batch + 1 */
+};
+
+/* What one worker has of a model; used on its thread only. */
+struct model_lane {
+    struct context *context;
+    struct engine_input *inputs; /* n_inputs */
+    struct engine_span *spans;   /* n_inputs x max_items */
+};
+
+/* Where a version came from; equal sources need no new load. */
+struct model_source {
+    char *path;
+    uint64_t device, inode, size, mtime_ns;
+};
+
+struct model {
+    _Atomic uint32_t refs; /* release on the way down, so that who frees sees all that was done */
+    char *name, *version;
+    struct model_source source;
+    struct engine *engine;
+    const struct engine_info *info;
+    uint32_t max_batch;            /* of the plan, or less as configured */
+    uint32_t max_items;            /* requests in one batch, at most */
+    _Atomic uint64_t max_delay_ns; /* for the status only; the batcher has its own */
+    struct dispatch *dispatch;
+    struct batcher_model *queue; /* under the dispatcher's lock */
+    struct model_lane *lanes;    /* one a worker */
+    struct model *next;          /* of the retired */
+    struct model_stats stats;
+};
+
+enum model_state { MODEL_LOADING, MODEL_READY, MODEL_UNAVAILABLE };
+const char *model_state_name(enum model_state state);
+
+struct table_entry {
+    char *name, *version;
+    enum model_state state;
+    char reason[96];     /* if it is not ready; no paths (R10) */
+    struct model *model; /* if it is ready; a reference */
+};
+
+struct table {
+    _Atomic uint32_t refs; /* as in struct model */
+    struct config_limits limits;
+    uint64_t default_timeout_ns; /* 0: none */
+    uint32_t n;
+    struct table_entry *entries; /* by name, then by rising version */
+};
+
+/* NULL: no memory. Has one reference. */
+struct table *table_new(const struct config *config, uint32_t capacity);
+struct table *table_ref(struct table *table);
+void table_unref(struct table *table); /* NULL is fine */
+/* Takes over a reference to `model` (or NULL). Names are copied. False: no memory. */
+bool table_add(struct table *table, const char *name, const char *version, enum model_state state,
+               const char *reason, struct model *model) MUST_USE;
+void table_sort(struct table *table); /* after the last table_add */
+
+/* The entry; an empty version: the highest that is ready, else the highest. NULL: none. */
+const struct table_entry *table_find(const struct table *table, struct message_text name,
+                                     struct message_text version);
+
+struct model *model_ref(struct model *model);
+void model_unref(struct model *model); /* the last one retires it: dispatch_model_retire */
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The thread that loads and unloads models, so that the loops never wait for a disk, a build or a
+ * worker. It makes tables (daemon/model.h) out of configurations, and hands them out.
+ *
+ * The first configuration may have models that cannot be loaded: they are listed with the reason,
+ * and the others are served. After that a configuration is taken as a whole or not at all (R25): if
+ * anything that was served, or is new, cannot be loaded, everything stays as it is.
+ */
+#ifndef INFERD_DAEMON_MODELS_H
+#define INFERD_DAEMON_MODELS_H
+
+#include "config/config.h"
+#include "daemon/shared.h"
+
+struct models;
+
+struct models_ops {
+    /* The configuration again, on the loader's thread (for a reload). */
+    enum status (*configure)(void *user, struct config **out, struct error *err);
+    /* A new table is to be used by everybody from now on; when it returns they do. The table that
+     * was replaced is no longer looked up in. Both references stay the caller's. */
+    void (*publish)(void *user, struct table *table, const struct config *config);
+    /* The present pass has ended: `err` is NULL if all is well. The loader's thread. */
+    void (*done)(void *user, bool first, uint32_t loaded, const struct error *err);
+    /* After models_stop: the thread's last act. It publishes nothing any more. */
+    void (*ended)(void *user);
+    void *user;
+};
+
+/* Starts the thread. `table` is what the loops use now (empty); `config` is the first configuration
+ * and becomes the loader's. */
+enum status models_new(struct shared *shared, struct config *config, struct table *table,
+                       const struct models_ops *ops, struct models **out, struct error *err);
+/* Loads the first configuration. */
+void models_start(struct models *models);
+/* Asks for a reload; several at once become one. Any thread. */
+void models_reload(struct models *models);
+/* A model nobody uses any more. Any thread. */
+void models_retire(struct models *models, struct model *model);
+/* Tells the thread to end: builds are cut short. Any thread. */
+void models_stop(struct models *models);
+/* Waits for the end; lets its table go and unloads every model. The loops must be gone: they could
+ * not take a table any more. NULL is fine. */
+void models_free(struct models *models);
+
+#endif

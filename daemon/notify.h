@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The service manager's side: readiness and watchdog messages (sd_notify(3)) and handed-over
+ * sockets (sd_listen_fds(3)), spoken directly: they are datagrams and environment variables (R38).
+ */
+#ifndef INFERD_DAEMON_NOTIFY_H
+#define INFERD_DAEMON_NOTIFY_H
+
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+struct notify {
+    int fd;               /* connected to the manager; -1: there is none */
+    uint64_t watchdog_ns; /* the longest it may wait between two signs of life; 0: it does not */
+};
+
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Without them it is silent. */
+void notify_init(struct notify *notify);
+void notify_deinit(struct notify *notify);
+
+/* "READY=1", "STATUS=..."; lines. Never blocks, never fails: there is nobody to tell. */
+void notify_send(const struct notify *notify, const char *fmt, ...) PRINTF(2, 3);
+
+/* How many sockets were handed over, from descriptor 3 on; 0 if none or not to this process. They
+ * are made close-on-exec, and the variables are removed for the children's sake. */
+uint32_t notify_listen_fds(void);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line, see options.h. */
+#include "daemon/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+static const char usage[] =
+    "usage: inferd [options] [MODEL...]\n"
+    "\n"
+    "Serves models to clients over TCP and unix sockets. MODEL is NAME=FILE.onnx, NAME=FILE.plan, "
+    "or\n"
+    "a repository: a folder with MODEL/VERSION/model.onnx or model.plan.\n"
+    "\n"
+    "  --config FILE       configuration; the options below override it\n"
+    "  --check-config      check configuration and models, and exit\n"
+    "  --listen ADDRESS    127.0.0.1:8003, [::1]:8003 or unix:/PATH; port 0 takes a free one; may "
+    "be\n"
+    "                      given more than once\n"
+    "  --device DEVICE     cpu, cuda or cuda:N\n"
+    "  --max-delay-us T    how long a request may wait for company while a worker is idle\n"
+    "  --max-batch N       the most instances in one batch; 0: what the plan was built for\n"
+    "  --workers N         batches at the same time; 0: as many as fill the cores\n"
+    "  --version, --help\n";
+
+enum { OPT_CONFIG = 256, OPT_CHECK, OPT_LISTEN, OPT_DEVICE, OPT_DELAY, OPT_BATCH, OPT_WORKERS };
+
+static const struct option table[] = {
+    {"config", required_argument, NULL, OPT_CONFIG},
+    {"check-config", no_argument, NULL, OPT_CHECK},
+    {"listen", required_argument, NULL, OPT_LISTEN},
+    {"device", required_argument, NULL, OPT_DEVICE},
+    {"max-delay-us", required_argument, NULL, OPT_DELAY},
+    {"max-batch", required_argument, NULL, OPT_BATCH},
+    {"workers", required_argument, NULL, OPT_WORKERS},
+    {"version", no_argument, NULL, 'V'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static bool number_parse(const char *option, const char *text, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (errno || end == text || *end || n < 0 || n > UINT32_MAX) {
+        fprintf(stderr, "inferd: --%s: '%s' is not a number from 0 to 4294967295\n", option, text);
+        return false;
+    }
+    *out = n;
+    return true;
+}
+
+static bool option_take(struct options *o, int which)
+{
+    switch (which) {
+    case OPT_CONFIG:
+        o->config_file = optarg;
+        return true;
+    case OPT_CHECK:
+        return o->check = true;
+    case OPT_LISTEN:
+        o->listen[o->n_listen++] = optarg;
+        return true;
+    case OPT_DEVICE:
+        o->device = optarg;
+        return true;
+    case OPT_DELAY:
+        return number_parse("max-delay-us", optarg, &o->max_delay_us);
+    case OPT_BATCH:
+        return number_parse("max-batch", optarg, &o->max_batch);
+    case OPT_WORKERS:
+        return number_parse("workers", optarg, &o->workers);
+    default:
+        return false; /* getopt has said why */
+    }
+}
+
+enum options_result options_parse(int argc, char **argv, struct options *out)
+{
+    struct options o = {.max_delay_us = -1, .max_batch = -1, .workers = -1};
+    o.listen = calloc((size_t)argc, sizeof(*o.listen));
+    o.models = calloc((size_t)argc, sizeof(*o.models));
+    enum options_result result = o.listen && o.models ? OPTIONS_RUN : OPTIONS_WRONG;
+    for (int c; result == OPTIONS_RUN && (c = getopt_long(argc, argv, "hV", table, NULL)) != -1;) {
+        if (c == 'h' || c == 'V') {
+            printf("%s", c == 'h' ? usage : "inferd " INFERD_VERSION "\n");
+            result = OPTIONS_DONE;
+        } else if (!option_take(&o, c)) {
+            result = OPTIONS_WRONG;
+        }
+    }
+    while (result == OPTIONS_RUN && optind < argc)
+        o.models[o.n_models++] = argv[optind++];
+    if (result == OPTIONS_WRONG)
+        fprintf(stderr, "Try inferd --help.\n");
+    if (result == OPTIONS_RUN)
+        *out = o;
+    else
+        options_deinit(&o);
+    return result;
+}
+
+void options_deinit(struct options *o)
+{
+    free(o->listen);
+    free(o->models);
+    *o = (struct options){0};
+}
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the configuration");
+}
+
+static enum status listen_set(const struct options *o, struct config *config, struct error *err)
+{
+    char **framed = calloc(o->n_listen, sizeof(*framed));
+    if (!framed)
+        return no_memory(err);
+    for (uint32_t i = 0; i < config->listen.framed_count; i++)
+        free(config->listen.framed[i]);
+    free(config->listen.framed);
+    config->listen.framed = framed;
+    config->listen.framed_count = o->n_listen;
+    for (uint32_t i = 0; i < o->n_listen; i++)
+        if (!(framed[i] = strdup(o->listen[i])))
+            return no_memory(err);
+    return STATUS_OK;
+}
+
+/* Models on the command line join those of the file; a repository takes the place of the file's. */
+static enum status models_set(const struct options *o, struct config *config, struct error *err)
+{
+    bool repository_given = false;
+    enum status s = STATUS_OK;
+    for (uint32_t i = 0; i < o->n_models && s == STATUS_OK; i++) {
+        if (!strchr(o->models[i], '=') && !repository_given) {
+            free(config->repository);
+            config->repository = NULL;
+            repository_given = true;
+        }
+        s = config_model_argument(config, o->models[i], err);
+    }
+    return s;
+}
+
+static enum status options_apply(const struct options *o, struct config *config, struct error *err)
+{
+    if (o->max_delay_us >= 0)
+        config->max_delay_us = (uint64_t)o->max_delay_us;
+    if (o->max_batch >= 0)
+        config->max_batch = (uint32_t)o->max_batch;
+    if (o->workers >= 0)
+        config->workers = (uint32_t)o->workers;
+    if (o->device) {
+        char *device = strdup(o->device);
+        if (!device)
+            return no_memory(err);
+        free(config->device);
+        config->device = device;
+    }
+    enum status s = o->n_listen ? listen_set(o, config, err) : STATUS_OK;
+    return s == STATUS_OK ? models_set(o, config, err) : s;
+}
+
+enum status options_configure(const struct options *options, struct config **out, struct error *err)
+{
+    struct config *config = NULL;
+    enum status s = STATUS_OK;
+    if (options->config_file)
+        s = config_read(options->config_file, &config, err);
+    else if (!(config = config_new()))
+        s = no_memory(err);
+    if (s == STATUS_OK)
+        s = options_apply(options, config, err);
+    if (s == STATUS_OK)
+        s = config_check(config, err);
+    if (s == STATUS_OK)
+        *out = config;
+    else
+        config_free(config);
+    return s;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists the models to be served; see repository.h. */
+#include "daemon/repository.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+
+static const char *const file_names[] = {"model.plan", "model.onnx"}; /* a plan is preferred */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+bool model_source_equal(const struct model_source *a, const struct model_source *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           a->mtime_ns == b->mtime_ns && strcmp(a->path, b->path) == 0;
+}
+
+static void wanted_deinit(struct wanted *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    if (w->folder >= 0)
+        close(w->folder);
+    free(w->name);
+    free(w->version);
+    free(w->path);
+    free(w->source.path);
+}
+
+void repository_list_deinit(struct wanted_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        wanted_deinit(&list->items[i]);
+    free(list->items);
+    *list = (struct wanted_list){0};
+}
+
+/* Appends an entry with its own copies; `fd` and `folder` are taken over. NULL: no memory. */
+static struct wanted *wanted_add(struct wanted_list *list, const char *name, const char *version,
+                                 const char *path, const char *source)
+{
+    if (list->n == list->capacity) {
+        uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
+        struct wanted *items = realloc(list->items, capacity * sizeof(*items));
+        if (!items)
+            return NULL;
+        list->items = items;
+        list->capacity = capacity;
+    }
+    struct wanted *w = &list->items[list->n];
+    *w = (struct wanted){.name = strdup(name),
+                         .version = strdup(version),
+                         .path = strdup(path),
+                         .folder = -1,
+                         .fd = -1,
+                         .source.path = strdup(source),
+                         .onnx = ends_with(path, ".onnx")};
+    if (!w->name || !w->version || !w->path || !w->source.path) {
+        wanted_deinit(w);
+        return NULL;
+    }
+    list->n++;
+    return w;
+}
+
+static void source_fill(struct wanted *w)
+{
+    struct stat st;
+    if (w->fd < 0)
+        return;
+    if (fstat(w->fd, &st) != 0) {
+        error_errno(&w->err, errno, "stat");
+        close(w->fd);
+        w->fd = -1;
+        return;
+    }
+    w->source.device = st.st_dev;
+    w->source.inode = st.st_ino;
+    w->source.size = (uint64_t)st.st_size;
+    w->source.mtime_ns = (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+}
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the list of models");
+}
+
+static enum status configured_add(const struct config_model *config, struct wanted_list *list,
+                                  struct error *err)
+{
+    struct wanted *w = wanted_add(list, config->name, config->version ? config->version : "1",
+                                  config->path, config->path);
+    if (!w)
+        return no_memory(err);
+    w->config = *config;
+    int fd;
+    if (file_open(config->path, &fd, &w->err) == STATUS_OK)
+        w->fd = fd;
+    source_fill(w);
+    return STATUS_OK;
+}
+
+/* ---- the repository ---- */
+
+struct scan {
+    int root;
+    const char *path; /* the repository's */
+    const struct log_sink *log;
+    struct wanted_list *list;
+};
+
+static enum status version_add(const struct scan *scan, const char *name, const char *version,
+                               struct error *err)
+{
+    char below[2 * MESSAGE_MAX_NAME + 32], source[4096];
+    for (size_t i = 0; i < ARRAY_LEN(file_names); i++) {
+        struct error why;
+        int fd;
+        snprintf(below, sizeof(below), "%s/%s/%s", name, version, file_names[i]);
+        enum status s = file_open_beneath(scan->root, below, &fd, &why);
+        if (s == STATUS_NOT_FOUND)
+            continue;
+        snprintf(source, sizeof(source), "%s/%s", scan->path, below);
+        struct wanted *w = wanted_add(scan->list, name, version, file_names[i], source);
+        if (!w) {
+            if (s == STATUS_OK)
+                close(fd);
+            return no_memory(err);
+        }
+        w->config = (struct config_model){.max_delay_us = -1};
+        w->err = why;
+        if (s == STATUS_OK) {
+            *strrchr(below, '/') = '\0';
+            w->fd = fd;
+            w->folder = openat(scan->root, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        }
+        source_fill(w);
+        return STATUS_OK;
+    }
+    log_write(scan->log, LOG_WARNING, "%s/%s/%s: neither model.plan nor model.onnx: left out",
+              scan->path, name, version);
+    return STATUS_OK;
+}
+
+/* Calls `each` for the sub-folders with proper names. `name` is NULL on the first level. */
+static enum status folder_walk(const struct scan *scan, int fd, const char *name,
+                               struct error *err);
+
+static enum status entry_walk(const struct scan *scan, int parent, const char *name,
+                              const char *entry, struct error *err)
+{
+    if (!message_name_ok(message_text_of(entry))) {
+        log_write(scan->log, LOG_WARNING, "%s/%s%s%s: no name for a model or version: left out",
+                  scan->path, name ? name : "", name ? "/" : "", entry);
+        return STATUS_OK;
+    }
+    if (name)
+        return version_add(scan, name, entry, err);
+    int fd = openat(parent, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        log_write(scan->log, LOG_WARNING, "%s/%s: %s: left out", scan->path, entry,
+                  strerror(errno));
+        return STATUS_OK;
+    }
+    return folder_walk(scan, fd, entry, err);
+}
+
+static enum status folder_walk(const struct scan *scan, int fd, const char *name, struct error *err)
+{
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        close(fd);
+        return no_memory(err);
+    }
+    enum status s = STATUS_OK;
+    for (struct dirent *e; s == STATUS_OK && (e = readdir(dir));) {
+        struct stat st;
+        if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (S_ISDIR(st.st_mode))
+            s = entry_walk(scan, dirfd(dir), name, e->d_name, err);
+    }
+    closedir(dir);
+    return s;
+}
+
+static enum status repository_scan(const char *path, const struct log_sink *log,
+                                   struct wanted_list *list, struct error *err)
+{
+    int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return error_errno(err, errno, "repository %s", path);
+    const struct scan scan = {root, path, log, list};
+    int top = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum status s = top < 0 ? error_errno(err, errno, "repository %s", path)
+                            : folder_walk(&scan, top, NULL, err);
+    close(root);
+    return s;
+}
+
+static enum status duplicates_check(const struct wanted_list *list, struct error *err)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(list->items[i].name, list->items[k].name) == 0 &&
+                strcmp(list->items[i].version, list->items[k].version) == 0)
+                return error_set(err, STATUS_INVALID_ARGUMENT,
+                                 "model '%s' version '%s' is there twice: %s and %s",
+                                 list->items[i].name, list->items[i].version,
+                                 list->items[k].source.path, list->items[i].source.path);
+    return STATUS_OK;
+}
+
+enum status repository_list(const struct config *config, const struct log_sink *log,
+                            struct wanted_list *out, struct error *err)
+{
+    struct wanted_list list = {0};
+    enum status s = STATUS_OK;
+    for (uint32_t i = 0; i < config->models_count && s == STATUS_OK; i++)
+        s = configured_add(&config->models[i], &list, err);
+    if (s == STATUS_OK && config->repository)
+        s = repository_scan(config->repository, log, &list, err);
+    if (s == STATUS_OK)
+        s = duplicates_check(&list, err);
+    if (s == STATUS_OK)
+        *out = list;
+    else
+        repository_list_deinit(&list);
+    return s;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon as a whole, from its configuration to its exit code: starts everything, listens to
+ * signals, watches over loops and workers, and stops everything in order.
+ */
+#ifndef INFERD_DAEMON_SERVER_H
+#define INFERD_DAEMON_SERVER_H
+
+#include "daemon/options.h"
+
+/* Takes over `config`. Serves until a signal or a failure ends it; returns the exit code. */
+int server_run(const struct options *options, struct config *config);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session is one protocol spoken over one connection: it turns bytes into requests and replies
+ * into bytes. It knows no socket. What it needs of its surroundings it asks of a host: the daemon's
+ * connection (daemon/connection.c), or a test.
+ *
+ * The framed protocol (session_framed.c) is the first; others join as further tables.
+ *
+ * Threads: a session, its host and all they hold belong to one loop's thread.
+ */
+#ifndef INFERD_DAEMON_SESSION_H
+#define INFERD_DAEMON_SESSION_H
+
+#include <sys/uio.h>
+
+#include "daemon/slab.h"
+#include "proto/request.h"
+#include "proto/response.h"
+
+struct session;
+
+/* Why a session cannot go on; the host closes once what was written has gone out. */
+enum session_end {
+    SESSION_TOO_LARGE, /* a length beyond the limit: the stream cannot be followed */
+    SESSION_NO_MEMORY, /* not even for the bytes already here */
+};
+
+struct session_host {
+    const struct session_host_ops *ops;
+};
+
+struct session_host_ops {
+    /*
+     * A whole request was decoded. Answered by session_ops.reply, now or later, exactly once unless
+     * the connection goes first. Payloads lie in `frame` if that is not NULL (the host owns it
+     * from now on), else in memory that is valid during the call only.
+     */
+    void (*request)(struct session_host *host, const struct request *request, struct slab *frame);
+    /* A message that is no request; `id` is 0 if it had none. Answered at once through reply. */
+    void (*malformed)(struct session_host *host, uint64_t id, const struct error *err);
+    /* No more requests now (R20): keep what follows until session_ops.resume. */
+    bool (*paused)(struct session_host *host);
+    /* MESSAGE_HEAD_MAX bytes to encode into; then `write` what is to go out, of which the first
+     * piece begins there. Both the head and the pieces must stay until they are flushed. */
+    void *(*head)(struct session_host *host);
+    void (*write)(struct session_host *host, const struct iovec *iov, uint32_t n);
+    /* NULL: no memory, or none within the budget, which `force` may exceed. */
+    struct slab *(*slab_take)(struct session_host *host, size_t size, bool force);
+    void (*slab_give)(struct session_host *host, struct slab *slab);
+    /* The scratch that requests are decoded into; one for the loop. */
+    struct request *(*scratch)(struct session_host *host);
+    /* The largest message that is accepted, now. */
+    size_t (*frame_limit)(struct session_host *host);
+    void (*end)(struct session_host *host, enum session_end why);
+};
+
+/* What the peer owes, for the timeouts. */
+enum session_wait {
+    SESSION_WAIT_NOTHING, /* between messages */
+    SESSION_WAIT_HEAD,    /* in a head */
+    SESSION_WAIT_BODY,    /* in a message */
+};
+
+struct session_state {
+    enum session_wait wait;
+    uint64_t message; /* changes with each message */
+    size_t received;  /* bytes of the present message */
+};
+
+struct session_ops {
+    const char *name;
+    /* NULL: no memory. */
+    struct session *(*create)(struct session_host *host);
+    void (*destroy)(struct session *session); /* NULL is fine */
+    /* A place for the peer's next bytes, if the session has one: large payloads are read there
+     * directly. Else `*size` is 0 and any buffer will do. */
+    void (*buffer)(struct session *session, void **at, size_t *size);
+    /* Bytes came, in the place that `buffer` gave or elsewhere. All are taken. */
+    void (*input)(struct session *session, const void *data, size_t size);
+    /* Goes on with what was kept while the host was paused. */
+    void (*resume)(struct session *session);
+    /* Encodes a response and writes it. */
+    void (*reply)(struct session *session, const struct response *response);
+    void (*state)(const struct session *session, struct session_state *out);
+};
+
+extern const struct session_ops session_framed;
+
+#endif

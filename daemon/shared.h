@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all threads of the daemon see; owned by the server (server.c), which outlives them. */
+#ifndef INFERD_DAEMON_SHARED_H
+#define INFERD_DAEMON_SHARED_H
+
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "daemon/counters.h"
+#include "daemon/dispatch.h"
+#include "daemon/slab.h"
+
+struct loop;
+
+struct shared {
+    struct log_sink log;
+    struct counters counters; /* of threads that have none of their own */
+    struct budget budget;
+    struct device *device;
+    char device_name[64]; /* as configured */
+    bool reference;       /* it has plain kernels only (a sanitizer's wish) */
+    struct dispatch *dispatch;
+    uint32_t n_loops;
+    struct loop *loops[DISPATCH_MAX_LOOPS];
+    uint64_t started_ns;
+    /* Relaxed: each is a fact of its own, and a reader may hear of it a moment later. */
+    _Atomic bool ready, draining, lost;
+    _Atomic uint32_t connections, max_connections;
+};
+
+#endif
