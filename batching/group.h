@@ -10,9 +10,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-/* A table that cannot grow is reported, not fatal. */
-#define HASH_NONFATAL_OOM 1
+/* Keys are one number: Fibonacci hashing; the upper half is well mixed. */
+static inline unsigned group_hash(const void *key)
+{
+    uint64_t k;
+    memcpy(&k, key, sizeof(k));
+    return (unsigned)(k * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+#define HASH_FUNCTION(keyptr, keylen, hashv) ((hashv) = group_hash(keyptr))
+#define HASH_NONFATAL_OOM                    1 /* a table that cannot grow is reported, not fatal */
 #include <uthash.h>
 
 #include "batching/batcher.h"
