@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One spelling for arithmetic with a single number: y = a x + b (UNARY LINEAR). Later passes look
+ * for that one, and a backend computes it without reading a second operand.
+ *
+ *   x + c, x - c, c - x, x * c, x / c, -x   LINEAR           a (c x + d) + b  one LINEAR
+ *   x ^ 2   x * x      x ^ 0.5  SQRT        x ^ -1  RECIPROCAL
+ *   max(x, c), min(x, c), clips in a row    CLIP             clip to [0, inf)  RELU
+ *   prelu(x, c)  LEAKY_RELU
+ *
+ * Only for fp32, fp16 and bf16: a parameter is an fp32 number.
+ */
+#include "engine/passes/constant.h"
+#include "engine/passes/table.h"
+
+#include <float.h>
+#include <math.h>
+
+static void become_linear(struct rewrite *rw, uint32_t node, uint32_t x, float scale, float shift)
+{
+    rw_become_unary(rw, node, x, IR_UNARY_LINEAR, (struct unary_args){scale, shift, 0});
+    rw_done(rw, "%s is %g x + %g", ir_node(rw->graph, node)->name, (double)scale, (double)shift);
+}
+
+static void become_plain(struct rewrite *rw, uint32_t node, uint32_t x, enum ir_unary func,
+                         struct unary_args args)
+{
+    rw_become_unary(rw, node, x, func, args);
+    rw_done(rw, "%s is %s", ir_node(rw->graph, node)->name, ir_unary_name(func));
+}
+
+static void power(struct rewrite *rw, uint32_t node, uint32_t x, float c)
+{
+    static const struct {
+        float exponent;
+        enum ir_unary func;
+    } rows[] = {{0.5f, IR_UNARY_SQRT}, {-1, IR_UNARY_RECIPROCAL}};
+    if (c == 2) {
+        rw_become(rw, node, IR_OP_BINARY, 2, (const uint32_t[]){x, x});
+        rw_set_int(rw, node, IR_ATTR_FUNC, IR_BINARY_MUL);
+        rw_done(rw, "%s is x * x", ir_node(rw->graph, node)->name);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (c == rows[i].exponent)
+            become_plain(rw, node, x, rows[i].func, (struct unary_args){0});
+}
+
+/* x and the number `c` in this order, or the other way round if `swapped`. */
+static void with_number(struct rewrite *rw, uint32_t node, uint32_t x, float c, bool swapped)
+{
+    switch (ir_attr_int(ir_node(rw->graph, node), IR_ATTR_FUNC, -1)) {
+    case IR_BINARY_ADD:
+        become_linear(rw, node, x, 1, c);
+        break;
+    case IR_BINARY_SUB:
+        become_linear(rw, node, x, swapped ? -1 : 1, swapped ? c : -c);
+        break;
+    case IR_BINARY_MUL:
+        become_linear(rw, node, x, c, 0);
+        break;
+    case IR_BINARY_DIV:
+        if (!swapped && isnormal(1 / c))
+            become_linear(rw, node, x, 1 / c, 0);
+        break;
+    case IR_BINARY_MAX:
+        become_plain(rw, node, x, IR_UNARY_CLIP, (struct unary_args){c, FLT_MAX, 0});
+        break;
+    case IR_BINARY_MIN:
+        become_plain(rw, node, x, IR_UNARY_CLIP, (struct unary_args){-FLT_MAX, c, 0});
+        break;
+    case IR_BINARY_POW:
+        if (!swapped)
+            power(rw, node, x, c);
+        break;
+    case IR_BINARY_PRELU:
+        if (!swapped)
+            become_plain(rw, node, x, IR_UNARY_LEAKY_RELU, (struct unary_args){c, 0, 0});
+        break;
+    default:
+        break;
+    }
+}
+
+static void visit_binary(struct rewrite *rw, uint32_t node)
+{
+    uint32_t y = rw_output(rw, node);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t x = rw_input(rw, node, 1 - i);
+        float c;
+        if (!constant_uniform(rw, rw_input(rw, node, i), &c) ||
+            ir_tensor_is_constant(ir_tensor(rw->graph, x)))
+            continue;
+        if (!shape_equal(&ir_tensor(rw->graph, x)->shape, &ir_tensor(rw->graph, y)->shape))
+            rw_near_miss(rw, "%s broadcasts its input", ir_node(rw->graph, node)->name);
+        else
+            with_number(rw, node, x, c, i == 0);
+        return;
+    }
+}
+
+/* The UNARY node before this one, if nobody else reads it. */
+static uint32_t before(const struct rewrite *rw, uint32_t node, enum ir_unary func)
+{
+    uint32_t x = rw_input(rw, node, 0), first = rw_made_by_unary(rw, x, func);
+    return first != IR_NONE && rw_uses(rw, x) == 1 ? first : IR_NONE;
+}
+
+static void merge_linear(struct rewrite *rw, uint32_t node)
+{
+    float scale, shift, first_scale, first_shift;
+    uint32_t first = before(rw, node, IR_UNARY_LINEAR);
+    if (!rw_linear(rw, first, &first_scale, &first_shift) || !rw_linear(rw, node, &scale, &shift))
+        return;
+    float both = scale * first_scale, sum = scale * first_shift + shift;
+    if (!isfinite(both) || !isfinite(sum))
+        return;
+    uint32_t x = rw_input(rw, first, 0);
+    rw_set_name(rw, node, ir_node(rw->graph, first)->name, ir_node(rw->graph, node)->name);
+    become_linear(rw, node, x, both, sum);
+}
+
+static void merge_clip(struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    struct unary_args args = rw_unary_args(n);
+    uint32_t clip = before(rw, node, IR_UNARY_CLIP), relu = before(rw, node, IR_UNARY_RELU);
+    if (clip != IR_NONE) {
+        /* The outer bounds win: a value beyond both of an inner pair is first moved into it. */
+        struct unary_args inner = rw_unary_args(ir_node(rw->graph, clip));
+        struct unary_args both = {fminf(fmaxf(inner.alpha, args.alpha), args.beta),
+                                  fminf(fmaxf(inner.beta, args.alpha), args.beta), 0};
+        if (inner.alpha > inner.beta || args.alpha > args.beta)
+            return;
+        uint32_t x = rw_input(rw, clip, 0);
+        rw_set_name(rw, node, ir_node(rw->graph, clip)->name, n->name);
+        become_plain(rw, node, x, IR_UNARY_CLIP, both);
+    } else if (relu != IR_NONE && args.alpha >= 0 && args.alpha <= args.beta) {
+        uint32_t x = rw_input(rw, relu, 0);
+        rw_set_name(rw, node, ir_node(rw->graph, relu)->name, n->name);
+        become_plain(rw, node, x, IR_UNARY_CLIP, args);
+    } else if (args.alpha == 0 && args.beta >= FLT_MAX) {
+        become_plain(rw, node, rw_input(rw, node, 0), IR_UNARY_RELU, args);
+    } else if (!ir_attr(n, IR_ATTR_ALPHA) || !ir_attr(n, IR_ATTR_BETA) || !isfinite(args.alpha) ||
+               !isfinite(args.beta)) {
+        /* Bounds are written out, and are finite. */
+        args.alpha = fmaxf(args.alpha, -FLT_MAX);
+        args.beta = fminf(args.beta, FLT_MAX);
+        become_plain(rw, node, rw_input(rw, node, 0), IR_UNARY_CLIP, args);
+    }
+}
+
+static void visit(struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    if (n->n_epilogue || n->n_inputs == 0 || n->inputs[0] == IR_NONE ||
+        !rw_is_float(rw, n->inputs[0]))
+        return;
+    if (n->op == IR_OP_BINARY)
+        visit_binary(rw, node);
+    else if (rw_is_unary(rw, node, IR_UNARY_NEG))
+        become_linear(rw, node, rw_input(rw, node, 0), -1, 0);
+    if (rw->status == STATUS_OK && rw_is_unary(rw, node, IR_UNARY_LINEAR))
+        merge_linear(rw, node);
+    else if (rw->status == STATUS_OK && rw_is_unary(rw, node, IR_UNARY_CLIP))
+        merge_clip(rw, node);
+}
+
+PASS(fold_scalars)
+{
+    return rewrite_run(graph, ctx, "fold-scalars", visit, err);
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A scale, uniform or per output channel, moves into what is before it: into the weights and the
+ * bias of a convolution or a matrix product; a uniform one into the ALPHA of a product of two
+ * computed operands (the 1/sqrt(d) of attention). A uniform scale before such a node moves into it,
+ * too.
+ */
+#include "engine/passes/constant.h"
+#include "engine/passes/table.h"
+#include "engine/passes/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void scale_alpha(struct rewrite *rw, uint32_t matmul, float scale)
+{
+    float alpha = ir_attr_float(ir_node(rw->graph, matmul), IR_ATTR_ALPHA, 1);
+    rw_set_float(rw, matmul, IR_ATTR_ALPHA, alpha * scale);
+}
+
+static float *fill(struct rewrite *rw, size_t n, float value)
+{
+    float *values = calloc(MAX(n, 1), sizeof(*values));
+    if (!values)
+        rw_fail(rw);
+    for (size_t i = 0; values && i < n; i++)
+        values[i] = value;
+    return values;
+}
+
+static void absorb_scaled(struct rewrite *rw, const struct weighted *w, uint32_t node,
+                          const float *scale, const float *shift)
+{
+    rw_done(rw, "%s + %s", ir_node(rw->graph, w->node)->name, ir_node(rw->graph, node)->name);
+    weighted_scale(rw, w, scale);
+    weighted_shift(rw, w, scale, shift);
+    rw_absorb(rw, w->node, node);
+}
+
+/* scale * (CONV, DECONV, MATMUL) + shift */
+static void linear_behind(struct rewrite *rw, uint32_t node, float scale, float shift)
+{
+    struct weighted w;
+    if (!weighted_find(rw, rw_input(rw, node, 0), &w))
+        return;
+    if (weighted_has_constants(rw, &w)) {
+        float *s = fill(rw, w.channels, scale), *t = fill(rw, w.channels, shift);
+        if (s && t)
+            absorb_scaled(rw, &w, node, s, shift != 0 ? t : NULL);
+        free(s);
+        free(t);
+        return;
+    }
+    if (ir_node(rw->graph, w.node)->op != IR_OP_MATMUL || shift != 0 ||
+        rw_input(rw, w.node, 2) != IR_NONE) {
+        rw_near_miss(rw, "%s: %s has no constants to take the scale",
+                     ir_node(rw->graph, node)->name, ir_node(rw->graph, w.node)->name);
+        return;
+    }
+    rw_done(rw, "%s + %s", ir_node(rw->graph, w.node)->name, ir_node(rw->graph, node)->name);
+    scale_alpha(rw, w.node, scale);
+    rw_absorb(rw, w.node, node);
+}
+
+/* (CONV, DECONV, MATMUL) * c or / c with a constant per channel */
+static void channels_behind(struct rewrite *rw, uint32_t node, bool divide)
+{
+    for (uint32_t i = 0; i < (divide ? 1 : 2); i++) {
+        uint32_t y = rw_input(rw, node, i), c = rw_input(rw, node, 1 - i);
+        struct weighted w;
+        float *scale = NULL;
+        if (!constant_is_float(rw, c) || !weighted_find(rw, y, &w) ||
+            !weighted_has_constants(rw, &w))
+            continue;
+        if (!constant_per_channel(rw, c, &ir_tensor(rw->graph, y)->shape, w.axis, &scale)) {
+            rw_near_miss(rw, "%s: its constant is not per channel of %s",
+                         ir_node(rw->graph, node)->name, ir_node(rw->graph, w.node)->name);
+            continue;
+        }
+        bool finite = true;
+        for (size_t k = 0; k < w.channels; k++) {
+            scale[k] = divide ? 1 / scale[k] : scale[k];
+            finite = finite && isfinite(scale[k]);
+        }
+        if (finite)
+            absorb_scaled(rw, &w, node, scale, NULL);
+        free(scale);
+        return;
+    }
+}
+
+/* A node that scales operand i of `node`, and nobody else's. */
+static uint32_t scale_before(const struct rewrite *rw, uint32_t node, uint32_t i, float *scale)
+{
+    float shift;
+    uint32_t x = rw_input(rw, node, i), linear = rw_made_by_unary(rw, x, IR_UNARY_LINEAR);
+    if (!rw_linear(rw, linear, scale, &shift) || shift != 0 || rw_uses(rw, x) != 1 ||
+        !rw_is_float(rw, x))
+        return IR_NONE;
+    return linear;
+}
+
+static void take_operand(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t linear)
+{
+    rw_done(rw, "%s + %s", ir_node(rw->graph, linear)->name, ir_node(rw->graph, node)->name);
+    rw_set_name(rw, node, ir_node(rw->graph, linear)->name, ir_node(rw->graph, node)->name);
+    rw_set_input(rw, node, i, rw_input(rw, linear, 0));
+}
+
+static void visit_matmul(struct rewrite *rw, uint32_t node)
+{
+    for (uint32_t i = 0; i < 2 && rw->status == STATUS_OK; i++) {
+        float scale;
+        uint32_t linear = scale_before(rw, node, i, &scale);
+        if (linear == IR_NONE)
+            continue;
+        scale_alpha(rw, node, scale);
+        take_operand(rw, node, i, linear);
+    }
+}
+
+static void visit_conv(struct rewrite *rw, uint32_t node)
+{
+    float scale;
+    uint32_t linear = scale_before(rw, node, 0, &scale);
+    if (linear == IR_NONE || !constant_is_float(rw, rw_input(rw, node, 1)))
+        return;
+    uint32_t y = rw_output(rw, node);
+    struct weighted w = {node, 1, (size_t)ir_tensor(rw->graph, y)->shape.dim[1]};
+    float *values = fill(rw, w.channels, scale);
+    if (values) {
+        weighted_scale(rw, &w, values);
+        take_operand(rw, node, 0, linear);
+    }
+    free(values);
+}
+
+static void visit(struct rewrite *rw, uint32_t node)
+{
+    float scale, shift;
+    const struct ir_node *n = ir_node(rw->graph, node);
+    if (rw_linear(rw, node, &scale, &shift) && scale != 1)
+        linear_behind(rw, node, scale, shift);
+    else if (rw_is_binary(rw, node, IR_BINARY_MUL) || rw_is_binary(rw, node, IR_BINARY_DIV))
+        channels_behind(rw, node, rw_is_binary(rw, node, IR_BINARY_DIV));
+    else if (n->op == IR_OP_MATMUL)
+        visit_matmul(rw, node);
+    else if (n->op == IR_OP_CONV || n->op == IR_OP_DECONV)
+        visit_conv(rw, node);
+}
+
+PASS(fold_scale)
+{
+    return rewrite_run(graph, ctx, "fold-scale", visit, err);
+}

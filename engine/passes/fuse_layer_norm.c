@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layer normalisation as exporters wrote it before ONNX had an operator for it (opset 17):
+ *
+ *   d = x - mean(x);  y = d / sqrt(mean(d * d) + epsilon) * scale + bias
+ *
+ * with the means over the last dimensions. Found in three steps, each right by itself: the quotient
+ * becomes a LAYER_NORM with a scale of ones; a product behind it its scale; a sum its bias.
+ * Ba, Kiros, Hinton, "Layer Normalization", 2016.
+ */
+#include "engine/passes/constant.h"
+#include "engine/passes/match.h"
+#include "engine/passes/table.h"
+
+/* A mean over dimensions axis..rank-1, which keeps them. Gives its input. */
+static bool is_mean(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t *x,
+                    uint32_t *axis)
+{
+    uint32_t node = rw_made_by(rw, tensor, IR_OP_REDUCE);
+    if (!match_part(m, node))
+        return false;
+    const struct ir_node *n = ir_node(rw->graph, node);
+    const struct ir_attr *axes = ir_attr(n, IR_ATTR_AXES);
+    uint32_t rank = ir_tensor(rw->graph, n->inputs[0])->shape.rank;
+    if (ir_attr_int(n, IR_ATTR_FUNC, -1) != IR_REDUCE_MEAN ||
+        !ir_attr_int(n, IR_ATTR_KEEPDIMS, 1) || axes->count == 0)
+        return false;
+    for (uint32_t i = 0; i < axes->count; i++)
+        if (axes->i[i] != rank - axes->count + i)
+            return false;
+    *x = n->inputs[0];
+    *axis = rank - axes->count;
+    return true;
+}
+
+/* x - mean(x) */
+static bool is_centred(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t *x,
+                       uint32_t *axis)
+{
+    uint32_t sub = rw_made_by_binary(rw, tensor, IR_BINARY_SUB);
+    return match_part(m, sub) && is_mean(rw, m, rw_input(rw, sub, 1), x, axis) &&
+           rw_input(rw, sub, 0) == *x;
+}
+
+/* sqrt(mean(d * d) + epsilon), d centred (the same d, or computed once more). */
+static bool is_deviation(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t x,
+                         uint32_t axis, float *epsilon)
+{
+    uint32_t squares, variance_axis, d_axis, base;
+    float scale;
+    uint32_t root = rw_made_by_unary(rw, tensor, IR_UNARY_SQRT);
+    if (!match_part(m, root))
+        return false;
+    uint32_t linear = rw_made_by_unary(rw, rw_input(rw, root, 0), IR_UNARY_LINEAR);
+    if (!match_part(m, linear) || !rw_linear(rw, linear, &scale, epsilon) || scale != 1 ||
+        !is_mean(rw, m, rw_input(rw, linear, 0), &squares, &variance_axis) || variance_axis != axis)
+        return false;
+    uint32_t mul = rw_made_by_binary(rw, squares, IR_BINARY_MUL);
+    return match_part(m, mul) && rw_input(rw, mul, 0) == rw_input(rw, mul, 1) &&
+           is_centred(rw, m, rw_input(rw, mul, 0), &base, &d_axis) && base == x && d_axis == axis;
+}
+
+static struct shape normalised_shape(const struct rewrite *rw, uint32_t x, uint32_t axis)
+{
+    const struct shape *shape = &ir_tensor(rw->graph, x)->shape;
+    struct shape inner = {.rank = shape->rank - axis};
+    for (uint32_t i = 0; i < inner.rank; i++)
+        inner.dim[i] = shape->dim[axis + i];
+    return inner;
+}
+
+static void become_norm(struct rewrite *rw, struct match *m, uint32_t node, uint32_t x,
+                        uint32_t axis, float epsilon)
+{
+    struct shape inner = normalised_shape(rw, x, axis);
+    enum dtype dtype = ir_tensor(rw->graph, x)->dtype;
+    void *data;
+    uint64_t bytes;
+    uint32_t ones = rw_add_constant(rw, "", dtype, &inner, &data);
+    if (ones == IR_NONE || !ir_layout_bytes(&inner, dtype, IR_LAYOUT_PLAIN, &bytes))
+        return;
+    uint16_t half = dtype == DTYPE_F16 ? f32_to_f16(1) : f32_to_bf16(1);
+    for (size_t i = 0; i < bytes / dtype_size(dtype); i++) {
+        if (dtype == DTYPE_F32)
+            ((float *)data)[i] = 1;
+        else
+            ((uint16_t *)data)[i] = half;
+    }
+    match_part(m, node);
+    match_done(rw, m, node, "layer_norm");
+    rw_become(rw, node, IR_OP_LAYER_NORM, 2, (const uint32_t[]){x, ones});
+    rw_set_int(rw, node, IR_ATTR_AXIS, axis);
+    rw_set_float(rw, node, IR_ATTR_EPSILON, epsilon);
+}
+
+/* d / deviation, or d * (1 / deviation). */
+static bool visit_quotient(struct rewrite *rw, uint32_t node)
+{
+    bool is_product = rw_is_binary(rw, node, IR_BINARY_MUL);
+    if (!is_product && !rw_is_binary(rw, node, IR_BINARY_DIV))
+        return false;
+    for (uint32_t i = 0; i < (is_product ? 2 : 1); i++) {
+        struct match m = {.n = 0};
+        uint32_t x, axis, below = rw_input(rw, node, 1 - i);
+        float epsilon;
+        if (is_product) {
+            uint32_t reciprocal = rw_made_by_unary(rw, below, IR_UNARY_RECIPROCAL);
+            if (!match_part(&m, reciprocal))
+                continue;
+            below = rw_input(rw, reciprocal, 0);
+        }
+        if (is_centred(rw, &m, rw_input(rw, node, i), &x, &axis) &&
+            is_deviation(rw, &m, below, x, axis, &epsilon)) {
+            become_norm(rw, &m, node, x, axis, epsilon);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The operand as scale or bias of the norm: it must broadcast to the normalised dimensions alone.
+ * Leading ones of a constant do not count. */
+static uint32_t fitting(struct rewrite *rw, uint32_t operand, const struct shape *inner)
+{
+    struct shape shape = ir_tensor(rw->graph, operand)->shape, r;
+    while (shape.rank > inner->rank && shape.dim[0] == 1) {
+        for (uint32_t i = 1; i < shape.rank; i++)
+            shape.dim[i - 1] = shape.dim[i];
+        shape.dim[--shape.rank] = 0;
+    }
+    if (!shape_broadcast(&shape, inner, &r) || !shape_equal(&r, inner))
+        return IR_NONE;
+    if (shape.rank == ir_tensor(rw->graph, operand)->shape.rank)
+        return operand;
+    return ir_tensor(rw->graph, operand)->data ? rw_share_constant(rw, operand, &shape) : IR_NONE;
+}
+
+/* norm * scale, norm + bias. */
+static void visit_affine(struct rewrite *rw, uint32_t node, bool is_scale)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t y = rw_input(rw, node, i);
+        uint32_t norm = rw_made_by(rw, y, IR_OP_LAYER_NORM);
+        float one;
+        if (norm == IR_NONE || rw_uses(rw, y) != 1 || rw_input(rw, norm, 2) != IR_NONE ||
+            (is_scale && (!constant_uniform(rw, rw_input(rw, norm, 1), &one) || one != 1)))
+            continue;
+        uint32_t axis = (uint32_t)ir_attr_int(ir_node(rw->graph, norm), IR_ATTR_AXIS, 0);
+        struct shape inner = normalised_shape(rw, y, axis);
+        uint32_t operand = fitting(rw, rw_input(rw, node, 1 - i), &inner);
+        if (operand == IR_NONE) {
+            rw_near_miss(rw, "%s: the operand is no %s of %s", ir_node(rw->graph, node)->name,
+                         is_scale ? "scale" : "bias", ir_node(rw->graph, norm)->name);
+            continue;
+        }
+        rw_done(rw, "%s + %s", ir_node(rw->graph, norm)->name, ir_node(rw->graph, node)->name);
+        if (is_scale)
+            rw_set_input(rw, norm, 1, operand);
+        else if (ir_node(rw->graph, norm)->n_inputs > 2)
+            rw_set_input(rw, norm, 2, operand);
+        else
+            rw_add_input(rw, norm, operand);
+        rw_absorb(rw, norm, node);
+        return;
+    }
+}
+
+static void visit(struct rewrite *rw, uint32_t node)
+{
+    if (ir_node(rw->graph, node)->op != IR_OP_BINARY || !rw_is_float(rw, rw_output(rw, node)) ||
+        visit_quotient(rw, node))
+        return;
+    if (rw_is_binary(rw, node, IR_BINARY_MUL))
+        visit_affine(rw, node, true);
+    else if (rw_is_binary(rw, node, IR_BINARY_ADD))
+        visit_affine(rw, node, false);
+}
+
+PASS(fuse_layer_norm)
+{
+    return rewrite_run(graph, ctx, "fuse-layer-norm", visit, err);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Elementwise arithmetic of two tensors joins the node that made one of them: the residual sum of
+ * ResNet, a product with a gate, a scale or slope per channel that could not be folded.
+ *
+ * The other operand has the full shape (broadcast over the batch at most), or is one number for
+ * each channel or for all. Only the node's own value may be on the left of what does not commute.
+ * That the operand may be computed later than the node is no hindrance: it cannot depend on the
+ * node, whose only reader is the one that joins, and nodes are sorted afterwards.
+ */
+#include "engine/passes/host.h"
+#include "engine/passes/table.h"
+
+static bool commutes(int64_t func)
+{
+    return func == IR_BINARY_ADD || func == IR_BINARY_MUL || func == IR_BINARY_MAX ||
+           func == IR_BINARY_MIN;
+}
+
+/* The full shape, or with 1 for the batch. */
+static bool is_full(const struct shape *operand, const struct shape *out)
+{
+    if (operand->rank != out->rank)
+        return false;
+    for (uint32_t i = 0; i < out->rank; i++)
+        if (operand->dim[i] != out->dim[i] && (i > 0 || operand->dim[i] != 1))
+            return false;
+    return true;
+}
+
+/* One number for each place along dimension `axis`, or for all. */
+static bool is_vector(const struct shape *operand, const struct shape *out, uint32_t axis)
+{
+    struct shape r;
+    if (!shape_broadcast(operand, out, &r) || !shape_equal(&r, out))
+        return false;
+    for (uint32_t i = 0; i < operand->rank; i++)
+        if (operand->dim[i] != 1 && i + out->rank - operand->rank != axis)
+            return false;
+    return true;
+}
+
+static bool fits(const struct rewrite *rw, uint32_t host, uint32_t operand, bool full_too)
+{
+    const struct shape *shape = &ir_tensor(rw->graph, operand)->shape;
+    const struct shape *out = &ir_tensor(rw->graph, rw_output(rw, host))->shape;
+    uint32_t channel = ir_node(rw->graph, host)->op == IR_OP_MATMUL ? out->rank - 1 : 1;
+    return (full_too && is_full(shape, out)) ||
+           (out->rank > channel && is_vector(shape, out, channel));
+}
+
+/* The host among the operands that is left of the other one, or stands on either side. */
+static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t *operand)
+{
+    uint32_t best = IR_NONE;
+    for (uint32_t i = 0; i < (commutes(func) ? 2 : 1); i++) {
+        uint32_t y = rw_input(rw, node, i), other = rw_input(rw, node, 1 - i);
+        if (!shape_equal(&ir_tensor(rw->graph, y)->shape,
+                         &ir_tensor(rw->graph, rw_output(rw, node))->shape))
+            continue;
+        uint32_t host = host_find(rw, y, node);
+        if (host == IR_NONE)
+            continue;
+        if (!fits(rw, host, other, func != IR_BINARY_PRELU)) {
+            rw_near_miss(rw, "%s + %s: %s is broadcast", ir_node(rw->graph, host)->name,
+                         ir_node(rw->graph, node)->name, ir_tensor(rw->graph, other)->name);
+            continue;
+        }
+        /* The later one of two: its operand is already there when it runs. */
+        if (best == IR_NONE || host_is_heavy(rw, host) > host_is_heavy(rw, best) ||
+            (host_is_heavy(rw, host) == host_is_heavy(rw, best) && host > best)) {
+            best = host;
+            *operand = other;
+        }
+    }
+    return best;
+}
+
+static void visit(struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC, -1);
+    uint32_t operand = IR_NONE;
+    if (n->op != IR_OP_BINARY || n->n_epilogue || func > IR_BINARY_PRELU || func == IR_BINARY_POW)
+        return;
+    uint32_t host = choose(rw, node, func, &operand);
+    if (host == IR_NONE)
+        return;
+    rw_done(rw, "%s + %s", ir_node(rw->graph, host)->name, n->name);
+    rw_add_epilogue(rw, host,
+                    (struct ir_epilogue){.kind = IR_EPILOGUE_BINARY, .func = (uint32_t)func},
+                    operand);
+    rw_absorb(rw, host, node);
+}
+
+PASS(fuse_sum)
+{
+    return rewrite_run(graph, ctx, "fuse-sum", visit, err);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/passes/host.h"
+
+/* Ops whose kernels apply further steps before they store. An elementwise node of one operand is
+ * none: it would only trade one pass over memory for a slower kernel. */
+static bool is_host(const struct ir_node *node)
+{
+    switch (node->op) {
+    case IR_OP_CONV:
+    case IR_OP_DECONV:
+    case IR_OP_MATMUL:
+        return true;
+    case IR_OP_BINARY:
+        return ir_attr_int(node, IR_ATTR_FUNC, -1) <= IR_BINARY_MIN;
+    default:
+        return false;
+    }
+}
+
+bool host_is_heavy(const struct rewrite *rw, uint32_t node)
+{
+    return ir_node(rw->graph, node)->op != IR_OP_BINARY;
+}
+
+uint32_t host_find(struct rewrite *rw, uint32_t tensor, uint32_t last)
+{
+    uint32_t node = ir_tensor(rw->graph, tensor)->producer;
+    if (node == IR_NONE || !is_host(ir_node(rw->graph, node)) || !rw_is_float(rw, tensor))
+        return IR_NONE;
+    const struct ir_node *n = ir_node(rw->graph, node), *l = ir_node(rw->graph, last);
+    if (n->n_epilogue >= IR_MAX_EPILOGUE || n->n_inputs >= IR_MAX_INPUTS) {
+        rw_near_miss(rw, "%s + %s: the epilogue is full", n->name, l->name);
+        return IR_NONE;
+    }
+    if (rw_uses(rw, tensor) != 1) {
+        rw_near_miss(rw, "%s + %s: %s has %u readers", n->name, l->name,
+                     ir_tensor(rw->graph, tensor)->name, rw_uses(rw, tensor));
+        return IR_NONE;
+    }
+    return node;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * New constants are made: the old ones may have other readers, or lie in the model's file.
+ *
+ * Output channel of a weight, by its place:
+ *   CONV    W[M, C/g, k..]   m
+ *   DECONV  W[C, M/g, k..]   (c / (C/g)) * M/g + m
+ *   MATMUL  B[.., K, N]      n, or with TRANS_B B[.., N, K]
+ */
+#include "engine/passes/weights.h"
+
+#include <stdlib.h>
+
+#include "engine/passes/constant.h"
+
+bool weighted_find(struct rewrite *rw, uint32_t tensor, struct weighted *out)
+{
+    static const enum ir_op ops[] = {IR_OP_CONV, IR_OP_DECONV, IR_OP_MATMUL};
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+        uint32_t node = rw_made_by(rw, tensor, ops[i]);
+        if (node == IR_NONE)
+            continue;
+        const struct shape *shape = &ir_tensor(rw->graph, tensor)->shape;
+        uint32_t axis = ops[i] == IR_OP_MATMUL ? shape->rank - 1 : 1;
+        *out = (struct weighted){node, axis, (size_t)shape->dim[axis]};
+        if (rw_uses(rw, tensor) == 1 && rw_is_float(rw, tensor))
+            return true;
+        rw_near_miss(rw, "%s: its output has %u readers", ir_node(rw->graph, node)->name,
+                     rw_uses(rw, tensor));
+        return false;
+    }
+    return false;
+}
+
+bool weighted_has_plain_bias(const struct rewrite *rw, const struct weighted *w)
+{
+    uint32_t bias = rw_input(rw, w->node, 2);
+    return bias == IR_NONE || constant_is_float(rw, bias);
+}
+
+bool weighted_has_constants(const struct rewrite *rw, const struct weighted *w)
+{
+    return constant_is_float(rw, rw_input(rw, w->node, 1)) && weighted_has_plain_bias(rw, w);
+}
+
+/* The channel of weight number `i` is i / inner % span + block(i) * span; see the table above. */
+struct order {
+    size_t inner; /* weights in a row that share a channel */
+    size_t span;  /* channels before they repeat */
+    size_t group; /* weights of one group of a DECONV, else all */
+};
+
+static struct order channel_order(const struct rewrite *rw, const struct weighted *w, size_t total)
+{
+    const struct ir_node *n = ir_node(rw->graph, w->node);
+    const struct shape *shape = &ir_tensor(rw->graph, n->inputs[1])->shape;
+    if (n->op == IR_OP_MATMUL) {
+        bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B, 0);
+        size_t k = (size_t)shape->dim[shape->rank - (transposed ? 1 : 2)];
+        return (struct order){transposed ? k : 1, w->channels, total};
+    }
+    if (n->op == IR_OP_CONV)
+        return (struct order){total / w->channels, w->channels, total};
+    size_t groups = (size_t)ir_attr_int(n, IR_ATTR_GROUP, 1), span = w->channels / groups;
+    return (struct order){total / ((size_t)shape->dim[0] * span), span, total / groups};
+}
+
+void weighted_scale(struct rewrite *rw, const struct weighted *w, const float *scale)
+{
+    uint32_t old = rw_input(rw, w->node, 1);
+    struct ir_tensor t = *ir_tensor(rw->graph, old);
+    size_t n;
+    if (!shape_elements(&t.shape, &n) || n == 0)
+        return;
+    float *values = calloc(n, sizeof(*values));
+    if (!values) {
+        rw_fail(rw);
+        return;
+    }
+    struct order order = channel_order(rw, w, n);
+    for (size_t i = 0; i < n; i++) {
+        size_t channel = i / order.inner % order.span + i / order.group * order.span;
+        values[i] = constant_at(rw, old, i) * scale[channel];
+    }
+    uint32_t made = constant_make(rw, t.name, t.dtype, &t.shape, values);
+    free(values);
+    if (made != IR_NONE)
+        rw_set_input(rw, w->node, 1, made);
+}
+
+void weighted_shift(struct rewrite *rw, const struct weighted *w, const float *scale,
+                    const float *shift)
+{
+    uint32_t old = rw_input(rw, w->node, 2);
+    enum dtype dtype = ir_tensor(rw->graph, rw_output(rw, w->node))->dtype;
+    struct shape shape = {.rank = 1, .dim = {(int64_t)w->channels}};
+    if (old == IR_NONE && !shift)
+        return;
+    float *values = calloc(MAX(w->channels, 1), sizeof(*values));
+    if (!values) {
+        rw_fail(rw);
+        return;
+    }
+    for (size_t i = 0; i < w->channels; i++) {
+        float bias = old == IR_NONE ? 0 : constant_at(rw, old, i);
+        values[i] = bias * (scale ? scale[i] : 1) + (shift ? shift[i] : 0);
+    }
+    const char *name = old == IR_NONE ? "" : ir_tensor(rw->graph, old)->name;
+    uint32_t made = constant_make(rw, name, dtype, &shape, values);
+    free(values);
+    if (made == IR_NONE)
+        return;
+    if (ir_node(rw->graph, w->node)->n_inputs > 2)
+        rw_set_input(rw, w->node, 2, made);
+    else
+        rw_add_input(rw, w->node, made);
+}
