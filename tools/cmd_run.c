@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/checked.h"
+#include "engine/import/onnx.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
 #include "tools/npy.h"
@@ -73,31 +73,63 @@ static bool find_binding(const struct engine_binding *list, uint32_t n, const ch
 
 /* --- inputs --- */
 
-/* A first look at the files, before there is an engine: how many instances they hold. */
-static uint32_t guess_batch(const struct run_args *args)
+/* The files' shapes say what a model leaves open: how many instances to build for, and its other
+ * symbolic dimensions unless the command line binds them. */
+struct guess {
+    struct model_args args;
+    char dims[ARG_LIST_MAX][96]; /* "NAME=N" */
+    uint32_t batch;
+};
+
+static void guess_dims(struct guess *g, const struct onnx_model *model, const char *input,
+                       const struct shape *shape)
 {
-    for (uint32_t i = 0; i < args->inputs.n && !args->batch; i++) {
+    if (shape->rank && shape->dim[0] > 0 && g->batch == 0)
+        g->batch = (uint32_t)MIN(shape->dim[0], 32);
+    for (uint32_t axis = 1; model && axis < shape->rank; axis++) {
+        const char *param = onnx_input_dim(model, input, axis);
+        size_t len = param ? strlen(param) : 0;
+        bool known = !param || len > 64 || g->args.dims.n == ARG_LIST_MAX;
+        for (uint32_t i = 0; i < g->args.dims.n && !known; i++)
+            known = !strncmp(g->args.dims.list[i], param, len) && g->args.dims.list[i][len] == '=';
+        if (known)
+            continue;
+        char *text = g->dims[g->args.dims.n];
+        snprintf(text, sizeof(g->dims[0]), "%s=%lld", param, (long long)shape->dim[axis]);
+        g->args.dims.list[g->args.dims.n++] = text;
+    }
+}
+
+static void guess_all(struct guess *g, const struct run_args *args, const char *path)
+{
+    struct onnx_model *model = NULL;
+    g->args = args->model;
+    g->batch = args->batch;
+    if (model_is_plan(path) || onnx_open(path, &model, NULL))
+        model = NULL; /* what is wrong with it is said later */
+    for (uint32_t i = 0; i < args->inputs.n; i++) {
         char name[128];
-        const char *path;
+        const char *file;
         struct tensor_view t;
-        if (!args_split(args->inputs.list[i], name, sizeof(name), &path) ||
-            tensor_read(path, &t, NULL))
+        if (!args_split(args->inputs.list[i], name, sizeof(name), &file) ||
+            tensor_read(file, &t, NULL))
             continue;
         free(t.data);
-        if (t.shape.rank && t.shape.dim[0] > 0)
-            return (uint32_t)MIN(t.shape.dim[0], 32);
+        guess_dims(g, model, name, &t.shape);
     }
-    return args->batch ? args->batch : 1;
+    onnx_close(model);
 }
 
 /* Two tries for a model built on the fly: it may turn out not to be batched. */
 static enum status open_model(struct run *r, const char *path, struct error *err)
 {
-    struct arg_u32s batches = {.n = 1, .list = {guess_batch(r->args)}};
-    enum status status = model_open(&r->model, path, &r->args->model, &batches, err);
+    struct guess g;
+    guess_all(&g, r->args, path);
+    struct arg_u32s batches = {.n = 1, .list = {g.batch ? g.batch : 1}};
+    enum status status = model_open(&r->model, path, &g.args, &batches, err);
     if (status == STATUS_INVALID_ARGUMENT && batches.list[0] > 1 && !r->args->batch) {
         batches.list[0] = 1;
-        status = model_open(&r->model, path, &r->args->model, &batches, err);
+        status = model_open(&r->model, path, &g.args, &batches, err);
     }
     return status;
 }
