@@ -121,6 +121,30 @@ static enum status append_binary(const struct subject *s, const struct output_vi
     return STATUS_OK;
 }
 
+/* oneDNN 2.6 generates one routine for each algorithm: a second step of the same one silently gets
+ * the first one's parameters. */
+static bool taken(const_dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha, float beta)
+{
+    for (int i = 0; i < dnnl_post_ops_len(ops); i++) {
+        dnnl_alg_kind_t other;
+        float scale, a, b;
+        if (dnnl_post_ops_get_kind(ops, i) == dnnl_eltwise &&
+            dnnl_post_ops_get_params_eltwise(ops, i, &scale, &other, &a, &b) == dnnl_success &&
+            other == kind && (a != alpha || b != beta))
+            return true;
+    }
+    return false;
+}
+
+static enum status append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha,
+                                  float beta)
+{
+    if (taken(ops, kind, alpha, beta) ||
+        dnnl_post_ops_append_eltwise(ops, 1, kind, alpha, beta) != dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    return STATUS_OK;
+}
+
 static enum status append(const struct subject *s, const struct output_view *view,
                           const struct ir_epilogue *step, dnnl_post_ops_t ops, struct recipe *r)
 {
@@ -128,15 +152,13 @@ static enum status append(const struct subject *s, const struct output_view *vie
         return append_binary(s, view, step, dnnl_post_ops_len(ops), ops, r);
     dnnl_alg_kind_t kind;
     float alpha = step->alpha, beta = step->beta;
-    if (step->func == IR_UNARY_HARD_SIGMOID) /* two steps of oneDNN's */
-        return dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_linear, alpha, beta) ||
-                       dnnl_post_ops_append_eltwise(ops, 1, dnnl_eltwise_clip, 0, 1)
-                   ? STATUS_UNIMPLEMENTED
-                   : STATUS_OK;
-    if (!eltwise_of(step->func, alpha, beta, &kind, &alpha, &beta) ||
-        dnnl_post_ops_append_eltwise(ops, 1, kind, alpha, beta) != dnnl_success)
+    if (step->func == IR_UNARY_HARD_SIGMOID) { /* two steps of oneDNN's */
+        enum status st = append_eltwise(ops, dnnl_eltwise_linear, alpha, beta);
+        return st == STATUS_OK ? append_eltwise(ops, dnnl_eltwise_clip, 0, 1) : st;
+    }
+    if (!eltwise_of(step->func, alpha, beta, &kind, &alpha, &beta))
         return STATUS_UNIMPLEMENTED;
-    return STATUS_OK;
+    return append_eltwise(ops, kind, alpha, beta);
 }
 
 enum status epilogue_attr(const struct subject *s, const struct output_view *view, struct recipe *r,

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Small graphs for the tuner's tests: made in a line, tuned with candidates of one's choice, run
+ * node by node, and compared with the reference kernels' answer.
+ */
+#ifndef INFERD_TESTS_UNIT_TUNE_NET_H
+#define INFERD_TESTS_UNIT_TUNE_NET_H
+
+#include "engine/backend.h"
+#include "engine/ir/ir.h"
+#include "engine/tune/tune.h"
+
+/* A 32-bit number that depends on the state alone. */
+uint32_t net_random(uint64_t *state);
+/* In [low, high]. */
+int64_t net_between(uint64_t *state, int64_t low, int64_t high);
+
+/* Dims end with a 0. */
+uint32_t net_input(struct ir_graph *g, const int64_t *dims);
+uint32_t net_constant(struct ir_graph *g, const int64_t *dims);
+/* A node over `n` inputs, its attributes set by the caller, its outputs not yet inferred. */
+uint32_t net_node(struct ir_graph *g, enum ir_op op, const char *name, uint32_t n,
+                  const uint32_t *inputs);
+void net_ints(struct ir_graph *g, uint32_t node, enum ir_attr_key key, uint32_t n,
+              const int64_t *values);
+void net_int(struct ir_graph *g, uint32_t node, enum ir_attr_key key, int64_t value);
+void net_float(struct ir_graph *g, uint32_t node, enum ir_attr_key key, float value);
+/* Infers the outputs; returns the first one. Fails the test if the node is wrong. */
+uint32_t net_infer(struct ir_graph *g, uint32_t node);
+void net_output(struct ir_graph *g, uint32_t tensor);
+void net_unary(struct ir_graph *g, uint32_t node, enum ir_unary func, float alpha, float beta);
+void net_binary(struct ir_graph *g, uint32_t node, enum ir_binary func, uint32_t tensor);
+
+/* A CPU device with two threads whose candidates for all nodes but reformats are cut down to one:
+ * net_only(k) lets the k-th through (of fewer: none), NET_ALL all. */
+enum { NET_ALL = -1 };
+struct device *net_device(void);
+void net_only(int k);
+/* How many candidates the last tuned node had before the cut, and the name of the one let through.
+ */
+uint32_t net_offered(void);
+const char *net_name(void);
+
+/* A copy that can be tuned while the original stays as it is. */
+struct ir_graph *net_copy(const struct ir_graph *g);
+/* Runs a tuned graph. Output i's plain bytes; the caller frees each. */
+void net_run(struct device *device, const struct ir_graph *g, float **outputs);
+/* The same from the reference kernels, for a graph that is not tuned. */
+void net_reference(const struct ir_graph *g, float **outputs);
+/* Norm of the difference of output i over the norm of `want`. */
+double net_error(const struct ir_graph *g, uint32_t i, const float *got, const float *want);
+
+#endif
