@@ -129,9 +129,13 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct error
         .user = b,
     };
     uint64_t tensor_bytes = 0;
+    /* What is fused in one profile is fused in all: said once. */
+    struct build_options import = *o;
+    if (b->plan->n_profiles)
+        import.log = NULL;
     b->batch = batch;
     progress(b, "importing", 0, 1);
-    enum status status = build_graph(b->model, o, batch, true, &graph, err);
+    enum status status = build_graph(b->model, &import, batch, true, &graph, err);
     if (status)
         return status;
     status = tune_graph(graph, &tune, &report, err);

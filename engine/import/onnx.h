@@ -63,8 +63,8 @@ void onnx_close(
 /* True if the first dimension of every graph input (initializers aside) is symbolic. */
 bool onnx_is_batched(const struct onnx_model *model);
 
-/* The name of a symbolic dimension of an input: what an onnx_dim would bind. NULL if there is no such
- * input or dimension, or if it is fixed or has no name. */
+/* The name of a symbolic dimension of an input: what an onnx_dim would bind. NULL if there is no
+ * such input or dimension, or if it is fixed or has no name. */
 const char *onnx_input_dim(const struct onnx_model *model, const char *input, uint32_t axis);
 
 /* The model's bytes, for a digest. */
