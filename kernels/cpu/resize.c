@@ -22,25 +22,24 @@ struct taps {
     bool outside; /* REF_COORD_TF_CROP: beyond the input */
 };
 
-/* Corners are aligned at in * scale, which need not be whole: the published cases want it so. What
- * only misses a whole number because the scale is rounded is that number. */
-static double aligned_length(double scale, int64_t in, int64_t out)
+/* A scale that misses out / in by its own rounding only is out / in: ties are decided by it. */
+static double exact_scale(double scale, int64_t in, int64_t out)
 {
-    double length = scale * (double)in;
-    return fabs(length - (double)out) < 1e-3 ? (double)out : length;
+    double given = scale * (double)in, size = (double)out;
+    return fabs(given - size) <= 1e-6 * size ? size / (double)in : scale;
 }
 
 /* The position in x that output position i of dim d stands for. */
 static double source(const struct ref_resize *how, uint32_t d, int64_t i, int64_t in, int64_t out)
 {
-    double scale = how->scales[d], at = (double)i;
+    double scale = exact_scale(how->scales[d], in, out), at = (double)i;
     switch (how->coord) {
     case REF_COORD_HALF_PIXEL:
         return (at + 0.5) / scale - 0.5;
     case REF_COORD_PYTORCH_HALF_PIXEL:
         return out > 1 ? (at + 0.5) / scale - 0.5 : 0;
-    case REF_COORD_ALIGN_CORNERS:
-        return out > 1 ? at * (double)(in - 1) / (aligned_length(scale, in, out) - 1) : 0;
+    case REF_COORD_ALIGN_CORNERS: /* of an output of scale * in, which need not be whole */
+        return out > 1 ? at * (double)(in - 1) / (scale * (double)in - 1) : 0;
     case REF_COORD_ASYMMETRIC:
         return at / scale;
     case REF_COORD_TF_CROP: {
