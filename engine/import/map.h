@@ -19,7 +19,7 @@
 
 enum {
     MAP_MAX_INTS = 256,  /* in a list of axes, sizes, pads */
-    MAP_OPSET_LAST = 21, /* the newest opset that any row claims to know */
+    MAP_OPSET_LAST = 26, /* the newest opset that any row claims to know */
 };
 
 struct mapper;

@@ -47,6 +47,7 @@ static const struct map_op ops[] = {
     {"LayerNormalization", "", 17, LAST, map_layer_norm, 0},
     {"LpNormalization", "", 1, LAST, map_lp_norm, 0},
     {"MeanVarianceNormalization", "", 9, LAST, map_mean_variance_norm, 0},
+    {"RMSNormalization", "", 23, LAST, map_rms_norm, 0},
 
     /* one operand */
     {"Abs", "", 6, LAST, map_unary, IR_UNARY_ABS},
@@ -92,6 +93,7 @@ static const struct map_op ops[] = {
     {"Softplus", "", 1, LAST, map_unary, IR_UNARY_SOFTPLUS},
     {"Softsign", "", 1, LAST, map_unary, IR_UNARY_SOFTSIGN},
     {"Sqrt", "", 6, LAST, map_unary, IR_UNARY_SQRT},
+    {"Swish", "", 24, LAST, map_unary_parameters, IR_UNARY_SWISH},
     {"Tan", "", 7, LAST, map_unary, IR_UNARY_TAN},
     {"Tanh", "", 6, LAST, map_unary, IR_UNARY_TANH},
     {"ThresholdedRelu", "", 10, LAST, map_unary_parameters, IR_UNARY_THRESHOLDED_RELU},

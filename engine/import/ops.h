@@ -43,6 +43,7 @@ void map_batch_norm(struct mapper *m);
 void map_instance_norm(struct mapper *m);
 void map_group_norm(struct mapper *m);
 void map_layer_norm(struct mapper *m);
+void map_rms_norm(struct mapper *m);
 void map_lrn(struct mapper *m);
 void map_lp_norm(struct mapper *m);
 void map_mean_variance_norm(struct mapper *m);

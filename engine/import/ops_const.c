@@ -119,14 +119,16 @@ static int64_t range_count(struct mapper *m, bool whole, const double *f, const 
 
 static void range_fill(void *to, enum dtype dtype, int64_t n, const double *f, const int64_t *i)
 {
+    size_t size = dtype_size(dtype);
     for (int64_t k = 0; k < n; k++) {
         uint64_t whole = (uint64_t)i[0] + (uint64_t)k * (uint64_t)i[2];
         float single = (float)f[0] + (float)k * (float)f[2];
         double wide = f[0] + (double)k * f[2];
-        const void *from = dtype == DTYPE_F32   ? (const void *)&single
-                           : dtype == DTYPE_F64 ? (const void *)&wide
-                                                : (const void *)&whole;
-        size_t size = dtype_size(dtype);
+        uint16_t half = dtype == DTYPE_F16 ? f32_to_f16(single) : f32_to_bf16(single);
+        const void *from = dtype == DTYPE_F32      ? (const void *)&single
+                           : dtype == DTYPE_F64    ? (const void *)&wide
+                           : dtype_is_float(dtype) ? (const void *)&half
+                                                   : (const void *)&whole;
         memcpy((uint8_t *)to + (size_t)k * size, from, size);
     }
 }
@@ -147,7 +149,7 @@ void map_range(struct mapper *m)
         else if (whole)
             i[k] = map_known_int(m, x[k]);
     }
-    if (!map_failed(m) && (dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_BOOL))
+    if (!map_failed(m) && dtype == DTYPE_BOOL)
         map_refuse(m, "of %s", dtype_name(dtype));
     struct shape shape = {.rank = 1, .dim = {map_failed(m) ? 0 : range_count(m, whole, f, i)}};
     void *room = emit_room(m, &shape, dtype);

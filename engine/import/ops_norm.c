@@ -99,6 +99,25 @@ void map_layer_norm(struct mapper *m)
     layer_statistics(m, x, &axes);
 }
 
+/* x / sqrt(mean(x^2) + epsilon) * scale */
+void map_rms_norm(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), scale = map_in(m, 1), rank = map_shape(m, x)->rank;
+    enum dtype dtype = map_dtype(m, x);
+    enum dtype inner = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    struct ints axes = {.n = 0};
+    for (uint32_t d = map_axis(m, map_attr_int(m, "axis", -1), rank); d < rank; d++)
+        axes.v[axes.n++] = d;
+    x = emit_cast(m, x, inner);
+    uint32_t squares = emit_binary(m, IR_BINARY_MUL, x, x);
+    uint32_t mean = emit_reduce(m, IR_REDUCE_MEAN, squares, &axes, true);
+    float epsilon = map_attr_float(m, "epsilon", 1e-5f);
+    uint32_t root =
+        emit_unary(m, IR_UNARY_SQRT, emit_unary_ab(m, IR_UNARY_LINEAR, mean, 1, epsilon));
+    uint32_t y = emit_cast(m, emit_binary(m, IR_BINARY_DIV, x, root), map_dtype(m, scale));
+    map_out(m, 0, emit_binary(m, IR_BINARY_MUL, y, scale));
+}
+
 void map_lrn(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), node = emit_begin(m, IR_OP_LRN, 1, &x);

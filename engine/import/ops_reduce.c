@@ -8,24 +8,36 @@ static int axes_operand_since(const struct mapper *m)
     return m->row->func == IR_REDUCE_SUM ? 13 : 18;
 }
 
+/* Over no axes, what only reduces gives its operand; others still take a square or a logarithm. */
+static bool is_plain_reduction(int64_t func)
+{
+    return func == IR_REDUCE_SUM || func == IR_REDUCE_MEAN || func == IR_REDUCE_MAX ||
+           func == IR_REDUCE_MIN || func == IR_REDUCE_PROD;
+}
+
 void map_reduce(struct mapper *m)
 {
     struct ints axes;
     uint32_t x = map_in(m, 0), rank = map_shape(m, x)->rank;
     uint32_t operand = m->opset >= axes_operand_since(m) ? 1 : UINT32_MAX;
+    enum dtype dtype = map_dtype(m, x);
     map_ints(m, operand, "axes", &axes);
     bool keepdims = map_attr_int(m, "keepdims", 1) != 0;
-    if (!axes.n && map_attr_int(m, "noop_with_empty_axes", 0)) {
+    bool nothing = !axes.n && map_attr_int(m, "noop_with_empty_axes", 0);
+    if (nothing && is_plain_reduction(m->row->func)) {
         map_out(m, 0, x);
         return;
     }
-    if (!axes.n) {
+    if (!axes.n && !nothing) {
         axes.n = rank;
         for (uint32_t d = 0; d < rank; d++)
             axes.v[d] = d;
     }
     map_axes(m, &axes, rank);
-    map_out(m, 0, emit_reduce(m, (enum ir_reduce)m->row->func, x, &axes, keepdims));
+    if (dtype == DTYPE_BOOL) /* Max is "any", Min is "all" */
+        x = emit_cast(m, x, DTYPE_U8);
+    uint32_t y = emit_reduce(m, (enum ir_reduce)m->row->func, x, &axes, keepdims);
+    map_out(m, 0, dtype == DTYPE_BOOL ? emit_cast(m, y, dtype) : y);
 }
 
 static uint32_t emit_arg_reduce(struct mapper *m, uint32_t x, int64_t func, uint32_t axis,

@@ -24,15 +24,17 @@ static void resize_axes(struct mapper *m, uint32_t rank, struct ints *axes)
         axes->v[d] = d;
 }
 
-static void scale_axis(struct mapper *m, struct target *t, uint32_t axis, int64_t in, double scale)
+/* In fp32, as the scale is: 30 * 0.7 must be 21. */
+static void scale_axis(struct mapper *m, struct target *t, uint32_t axis, int64_t in, float scale)
 {
-    double out = floor((double)in * scale);
-    if (!(scale > 0) || !(out >= 0 && out <= INT32_MAX))
-        map_invalid(m, "dimension %u of %lld with a scale of %g", axis, (long long)in, scale);
+    float out = floorf((float)in * scale);
+    if (!(scale > 0) || !(out >= 0 && out < (float)INT32_MAX))
+        map_invalid(m, "dimension %u of %lld with a scale of %g", axis, (long long)in,
+                    (double)scale);
     if (map_failed(m))
         return;
     t->shape.dim[axis] = (int64_t)out;
-    t->scales[axis] = (float)scale;
+    t->scales[axis] = scale;
 }
 
 /* One scale for all axes: the smallest or largest that the sizes ask for. */
@@ -83,7 +85,7 @@ static void target_from_scales(struct mapper *m, const struct shape *in, const s
         map_invalid(m, "scales for another number of dimensions than %u", axes->n);
     for (uint32_t i = 0; i < axes->n && !map_failed(m); i++) {
         uint32_t axis = (uint32_t)axes->v[i];
-        scale_axis(m, t, axis, in->dim[axis], map_element(scales, i));
+        scale_axis(m, t, axis, in->dim[axis], (float)map_element(scales, i));
     }
 }
 

@@ -132,6 +132,8 @@ void map_transpose(struct mapper *m)
         for (uint32_t d = 0; d < rank; d++)
             perm.v[d] = rank - 1 - d;
     }
+    if (!map_failed(m) && perm.n != rank)
+        map_invalid(m, "attribute 'perm' has %u values for rank %u", perm.n, rank);
     map_out(m, 0, emit_transpose(m, x, perm.n, perm.v));
 }
 

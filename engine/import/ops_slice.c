@@ -170,6 +170,25 @@ static void pads_spread(struct mapper *m, const struct ints *pads, struct ints *
     }
 }
 
+/* Negative pads cut before the others repeat what is left. */
+static uint32_t emit_cut(struct mapper *m, uint32_t x, int64_t *pads)
+{
+    struct shape shape = *map_shape(m, x);
+    for (uint32_t d = 0; d < shape.rank && !map_failed(m); d++) {
+        int64_t start = pads[d] < 0 && pads[d] > INT64_MIN ? -pads[d] : 0;
+        int64_t end = pads[shape.rank + d] < 0 ? shape.dim[d] + pads[shape.rank + d] : shape.dim[d];
+        if (pads[d] >= 0 && end == shape.dim[d])
+            continue;
+        if (start > end || pads[d] == INT64_MIN)
+            map_invalid(m, "it cuts more of dimension %u than there is", d);
+        else
+            x = emit_slice(m, x, d, start, end);
+        pads[d] = MAX(pads[d], 0);
+        pads[shape.rank + d] = MAX(pads[shape.rank + d], 0);
+    }
+    return x;
+}
+
 void map_pad(struct mapper *m)
 {
     struct ints pads, axes;
@@ -183,6 +202,8 @@ void map_pad(struct mapper *m)
     pads_spread(m, &pads, &axes, rank, all);
     enum ir_pad mode = pad_mode(m);
     float value = pad_value(m);
+    if (mode != IR_PAD_CONSTANT)
+        x = emit_cut(m, x, all);
     uint32_t node = emit_begin(m, IR_OP_PAD, 1, &x);
     emit_ints(m, node, IR_ATTR_PADS, 2 * rank, all);
     emit_int(m, node, IR_ATTR_MODE, mode);
@@ -195,6 +216,8 @@ void map_tile(struct mapper *m)
     struct ints repeats;
     uint32_t x = map_in(m, 0);
     map_known_ints(m, map_in(m, 1), &repeats);
+    if (!map_failed(m) && repeats.n != map_shape(m, x)->rank)
+        map_invalid(m, "%u repeats for rank %u", repeats.n, map_shape(m, x)->rank);
     uint32_t node = emit_begin(m, IR_OP_TILE, 1, &x);
     emit_ints(m, node, IR_ATTR_REPEATS, repeats.n, repeats.v);
     map_out(m, 0, emit_end(m, node));

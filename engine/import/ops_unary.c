@@ -143,8 +143,9 @@ void map_dropout(struct mapper *m)
         map_refuse(m, "in training mode: its output is random");
     map_out(m, 0, x);
     if (map_out_used(m, 1)) {
-        enum dtype mask = m->opset >= 10 ? DTYPE_BOOL : map_dtype(m, x);
-        uint32_t one = emit_scalar(m, mask, 1);
+        uint32_t one = emit_scalar(m, DTYPE_BOOL, 1);
+        if (m->opset < 12)
+            map_refuse(m, "its mask: what it holds outside of training was not said yet");
         struct shape shape = *map_shape(m, x);
         map_out(m, 1, emit_expand(m, one, &shape));
     }
