@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Our engine beside onnxruntime on the CPU, in one run: ort_compare.py [FILE.onnx ...]
+
+The two take turns, round by round, so that whatever else the machine does meets both. Printed are
+the medians over the rounds of each round's median latency, and their ratio: above 1 we are faster.
+Same number of threads, fp32. Without files the models of the goal are written to the --zoo folder.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ZOO = os.path.join(HERE, os.pardir, "zoo")
+sys.path.insert(0, ZOO)
+import inputs  # noqa: E402
+
+GOAL = ["resnet50", "mobilenet_v2", "bert_base"]
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-400:]}")
+    return done.stdout
+
+
+class Theirs:
+    def __init__(self, path, threads):
+        import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(path, options,
+                                                    providers=["CPUExecutionProvider"])
+
+    def median_us(self, feeds, seconds):
+        self.session.run(None, feeds)
+        times, end = [], time.perf_counter() + seconds
+        while time.perf_counter() < end or len(times) < 3:
+            begin = time.perf_counter()
+            self.session.run(None, feeds)
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times) * 1e6
+
+
+def ours_median_us(args, plan, batch):
+    text = run([args.inferctl, "bench", plan, "--batch", str(batch), "--contexts", "1",
+                "--threads", str(args.threads), "--seconds", str(args.seconds), "--json"])
+    return json.loads(text)["p50_us"]
+
+
+def compare(args, path, folder):
+    name = os.path.splitext(os.path.basename(path))[0]
+    plan = os.path.join(folder, f"{name}.plan")
+    command = [args.inferctl, "build", path, "-o", plan, "--threads", str(args.threads),
+               "--batch", ",".join(map(str, args.batch))]
+    if args.timing_cache:
+        command += ["--timing-cache", args.timing_cache]
+    begin = time.perf_counter()
+    run(command)
+    print(f"# {name}: built in {time.perf_counter() - begin:.1f} s", file=sys.stderr)
+    theirs, rows = Theirs(path, args.threads), []
+    for batch in args.batch:
+        feeds = inputs.make(path, batch)
+        rounds = [(ours_median_us(args, plan, batch), theirs.median_us(feeds, args.seconds))
+                  for _ in range(args.rounds)]
+        ours, other = (statistics.median(r[i] for r in rounds) for i in range(2))
+        rows.append({"model": name, "batch": batch, "threads": args.threads, "ours_us": ours,
+                     "onnxruntime_us": other, "ratio": other / ours,
+                     "ratios": [r[1] / r[0] for r in rounds]})
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inferctl", default="build/tools/inferctl")
+    parser.add_argument("--batch", type=lambda s: [int(b) for b in s.split(",")], default=[1, 8])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=2, help="of each engine in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--zoo", default=os.path.expanduser("~/.cache/inferd/zoo"))
+    parser.add_argument("--timing-cache")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("file", nargs="*")
+    args = parser.parse_args()
+    if not args.file:
+        run([sys.executable, os.path.join(ZOO, "make_zoo.py"), args.zoo, *GOAL])
+        args.file = [os.path.join(args.zoo, f"{m}.onnx") for m in GOAL]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for path in args.file:
+            rows += compare(args, path, folder)
+    if args.json:
+        print(json.dumps({"rows": rows}))
+        return 0
+    import onnxruntime
+    print(f"onnxruntime {onnxruntime.__version__}, {args.threads} threads, fp32, medians of "
+          f"{args.rounds} rounds of {args.seconds:g} s, taking turns")
+    print(f"{'model':14} {'batch':>5} {'ours ms':>9} {'onnxruntime ms':>15} {'ratio':>6}  of rounds")
+    for r in rows:
+        print(f"{r['model']:14} {r['batch']:5} {r['ours_us'] / 1e3:9.2f} "
+              f"{r['onnxruntime_us'] / 1e3:15.2f} {r['ratio']:6.2f}  "
+              + " ".join(f"{x:.2f}" for x in sorted(r["ratios"])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
