@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a model file to a plan: batches, names, determinism, refusals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/build/build.h"
+#include "engine/cpu/eval.h"
+#include "engine/engine.h"
+#include "tests/unit/import/wire.h"
+
+struct fixture {
+    struct device *device;
+    struct onnx_model *digits;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct error err;
+    struct device_options options = {.threads = 1, .reference_only = true};
+    assert_non_null(f);
+    if (engine_device_open("cpu", &options, &f->device, &err) ||
+        onnx_open(DIGITS, &f->digits, &err)) /* DIGITS: models/digits.onnx, from meson.build */
+        fail_msg("%s", err.text);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    onnx_close(f->digits);
+    engine_device_close(f->device);
+    free(f);
+    return 0;
+}
+
+static struct build_options options_of(const struct fixture *f)
+{
+    return (struct build_options){
+        .device = f->device, .evaluator = {.eval = cpu_eval_node}, .no_timing = true};
+}
+
+static void batches_become_profiles(void **state)
+{
+    const struct fixture *f = *state;
+    struct build_options options = options_of(f);
+    static const uint32_t batches[] = {8, 1, 3, 8};
+    struct plan *plan;
+    struct error err;
+    options.batches = batches;
+    options.n_batches = ARRAY_LEN(batches);
+    if (build_plan(f->digits, &options, &plan, &err))
+        fail_msg("%s", err.text);
+    assert_true(plan->batched);
+    assert_int_equal(plan->n_profiles, 3);
+    assert_int_equal(plan->profiles[0].batch, 1);
+    assert_int_equal(plan->profiles[1].batch, 3);
+    assert_int_equal(plan->profiles[2].batch, 8);
+    assert_int_equal(plan->n_inputs, 1);
+    assert_string_equal(plan->inputs[0].name, "image");
+    assert_int_equal(plan->inputs[0].shape.dim[0], -1);
+    assert_string_equal(plan->outputs[0].name, "probabilities");
+    assert_int_equal(strlen(plan->digest), 32);
+    assert_true(strlen(plan->device) > 0);
+    plan_free(plan);
+    options.batches = NULL;
+    if (build_plan(f->digits, &options, &plan, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(plan->n_profiles, 6);
+    assert_int_equal(plan->profiles[5].batch, 32);
+    plan_free(plan);
+}
+
+static void bad_batches_are_refused(void **state)
+{
+    const struct fixture *f = *state;
+    static const uint32_t zero[] = {1, 0}, huge[] = {PLAN_MAX_BATCH + 1};
+    struct build_options options = options_of(f);
+    struct plan *plan = NULL;
+    struct error err;
+    options.batches = zero;
+    options.n_batches = 2;
+    assert_int_equal(build_plan(f->digits, &options, &plan, &err), STATUS_INVALID_ARGUMENT);
+    options.batches = huge;
+    options.n_batches = 1;
+    assert_int_equal(build_plan(f->digits, &options, &plan, &err), STATUS_INVALID_ARGUMENT);
+    options.n_batches = 0;
+    assert_int_equal(build_plan(f->digits, &options, &plan, &err), STATUS_INVALID_ARGUMENT);
+    assert_null(plan);
+}
+
+struct heard {
+    char text[4096];
+};
+
+static void hear(void *user, enum log_level level, const char *line)
+{
+    struct heard *heard = user;
+    (void)level;
+    if (strlen(heard->text) + strlen(line) + 2 < sizeof(heard->text))
+        strcat(strcat(heard->text, line), "\n");
+}
+
+enum model { FIXED, SUMMED, SINGLE, NAMES };
+
+/* Small models, byte by byte. */
+static void write_model(struct wire *out, enum model which)
+{
+    struct wire graph = {.n = 0}, attrs = {.n = 0};
+    static const int64_t fixed[] = {3, 2}, any[] = {-1, 4}, two[] = {2}, target[] = {1, 4};
+    static const int64_t axis[] = {0};
+    const char *in = which == NAMES ? "an?input!" : "x",
+               *end = which == NAMES ? "scope/out:0" : "y";
+    wire_input(&graph, in, 1, 2, which == FIXED ? fixed : any);
+    switch (which) {
+    case FIXED:
+    case NAMES:
+        wire_node(&graph, "Relu", in, end, NULL);
+        break;
+    case SUMMED:
+        wire_attr_ints(&attrs, "axes", 1, axis);
+        wire_node(&graph, "ReduceSum", in, end, &attrs);
+        break;
+    case SINGLE:
+        wire_constant(&graph, "target", 7, 1, two, target, sizeof(target));
+        wire_node(&graph, "Reshape", "x target", end, NULL);
+        break;
+    }
+    wire_output(&graph, end);
+    wire_model(out, &graph, 11);
+}
+
+static void build_one(const struct fixture *f, enum model which, const uint32_t *batches,
+                      uint32_t n, struct heard *heard, enum status *status, struct plan **plan,
+                      struct error *err)
+{
+    struct onnx_model *model;
+    struct wire bytes;
+    struct build_options options = options_of(f);
+    struct log_sink log = {.level = LOG_WARNING, .write = hear, .user = heard};
+    memset(heard, 0, sizeof(*heard));
+    options.batches = batches;
+    options.n_batches = n;
+    options.log = &log;
+    write_model(&bytes, which);
+    if (onnx_open_memory(bytes.data, bytes.n, &model, err))
+        fail_msg("%s", err->text);
+    *status = build_plan(model, &options, plan, err);
+    if (*status == STATUS_OK && plan_check(*plan, err))
+        fail_msg("%s", err->text);
+    onnx_close(model);
+}
+
+static void a_fixed_batch_gives_one_profile(void **state)
+{
+    static const uint32_t one[] = {1}, more[] = {1, 8};
+    struct heard heard;
+    enum status status;
+    struct plan *plan = NULL;
+    struct error err;
+    build_one(*state, FIXED, NULL, 0, &heard, &status, &plan, &err);
+    assert_int_equal(status, STATUS_OK);
+    assert_false(plan->batched);
+    assert_int_equal(plan->n_profiles, 1);
+    assert_int_equal(plan->profiles[0].batch, 1);
+    assert_int_equal(plan->inputs[0].shape.dim[0], 3);
+    plan_free(plan);
+    build_one(*state, FIXED, one, 1, &heard, &status, &plan, &err);
+    assert_int_equal(status, STATUS_OK);
+    plan_free(plan);
+    build_one(*state, FIXED, more, 2, &heard, &status, &plan, &err);
+    assert_int_equal(status, STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "not batched"));
+}
+
+/* Its batch dimension is symbolic, but it sums over it. */
+static void an_output_without_the_batch_makes_it_unbatched(void **state)
+{
+    struct heard heard;
+    enum status status;
+    struct plan *plan = NULL;
+    struct error err;
+    build_one(*state, SUMMED, NULL, 0, &heard, &status, &plan, &err);
+    assert_int_equal(status, STATUS_OK);
+    assert_false(plan->batched);
+    assert_int_equal(plan->n_profiles, 1);
+    assert_non_null(strstr(heard.text, "not batched"));
+    plan_free(plan);
+}
+
+/* Its reshape fits one instance only. */
+static void a_model_that_cannot_take_two_makes_it_unbatched(void **state)
+{
+    struct heard heard;
+    enum status status;
+    struct plan *plan = NULL;
+    struct error err;
+    build_one(*state, SINGLE, NULL, 0, &heard, &status, &plan, &err);
+    assert_int_equal(status, STATUS_OK);
+    assert_false(plan->batched);
+    assert_non_null(strstr(heard.text, "two instances"));
+    plan_free(plan);
+}
+
+static void names_become_such_that_clients_can_write_them(void **state)
+{
+    struct heard heard;
+    enum status status;
+    struct plan *plan = NULL;
+    struct error err;
+    build_one(*state, NAMES, NULL, 0, &heard, &status, &plan, &err);
+    assert_int_equal(status, STATUS_OK);
+    assert_string_equal(plan->inputs[0].name, "an_input_");
+    assert_string_equal(plan->outputs[0].name, "scope/out:0");
+    assert_non_null(strstr(heard.text, "an_input_"));
+    plan_free(plan);
+}
+
+static void put(const struct fixture *f, const char *path, struct tune_cache *cache)
+{
+    static const uint32_t batches[] = {1, 4};
+    struct build_options options = options_of(f);
+    struct plan *plan;
+    struct error err;
+    options.cache = cache;
+    options.no_timing = !cache;
+    options.batches = batches;
+    options.n_batches = 2;
+    if (build_plan(f->digits, &options, &plan, &err) || plan_write(path, plan, &err))
+        fail_msg("%s", err.text);
+    plan_free(plan);
+}
+
+static void assert_same_files(const char *a, const char *b)
+{
+    struct file_map x, y;
+    struct error err;
+    assert_int_equal(file_map_path(a, 0, &x, &err), STATUS_OK);
+    assert_int_equal(file_map_path(b, 0, &y, &err), STATUS_OK);
+    assert_int_equal(x.size, y.size);
+    assert_memory_equal(x.data, y.data, x.size);
+    file_unmap(&x);
+    file_unmap(&y);
+}
+
+static void the_same_cache_gives_the_same_plan(void **state)
+{
+    const struct fixture *f = *state;
+    struct tune_cache *cache;
+    struct error err;
+    char a[64], b[64];
+    snprintf(a, sizeof(a), "/tmp/inferd-build-%d-a.plan", (int)getpid());
+    snprintf(b, sizeof(b), "/tmp/inferd-build-%d-b.plan", (int)getpid());
+    put(f, a, NULL);
+    put(f, b, NULL);
+    assert_same_files(a, b);
+    assert_int_equal(tune_cache_new(f->device, &cache, &err), STATUS_OK);
+    put(f, a, cache); /* fills it */
+    put(f, a, cache);
+    put(f, b, cache);
+    assert_same_files(a, b);
+    tune_cache_free(cache);
+    unlink(a);
+    unlink(b);
+}
+
+static void constants_are_kept_once(void **state)
+{
+    const struct fixture *f = *state;
+    struct build_options options = options_of(f);
+    struct plan *plan;
+    struct error err;
+    unsigned shared = 0;
+    if (build_plan(f->digits, &options, &plan, &err))
+        fail_msg("%s", err.text);
+    const struct ir_graph *a = plan->profiles[0].graph, *b = plan->profiles[1].graph;
+    for (uint32_t i = 0; i < a->n_tensors; i++)
+        for (uint32_t k = 0; k < b->n_tensors; k++) {
+            const struct ir_tensor *x = ir_tensor(a, i), *y = ir_tensor(b, k);
+            shared += ir_tensor_is_constant(x) && x->data == y->data;
+        }
+    assert_true(shared >= 6);
+    plan_free(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_become_profiles),
+        cmocka_unit_test(bad_batches_are_refused),
+        cmocka_unit_test(a_fixed_batch_gives_one_profile),
+        cmocka_unit_test(an_output_without_the_batch_makes_it_unbatched),
+        cmocka_unit_test(a_model_that_cannot_take_two_makes_it_unbatched),
+        cmocka_unit_test(names_become_such_that_clients_can_write_them),
+        cmocka_unit_test(the_same_cache_gives_the_same_plan),
+        cmocka_unit_test(constants_are_kept_once),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
