@@ -52,6 +52,8 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
         .batch = batch,
         .dims = options->dims,
         .n_dims = options->n_dims,
+        .values = options->values,
+        .n_values = options->n_values,
         .evaluator = options->evaluator,
         .log = options->log,
     };

@@ -29,6 +29,8 @@ struct build_options {
     uint32_t n_batches;
     const struct onnx_dim *dims; /* values of other symbolic dimensions */
     uint32_t n_dims;
+    const struct onnx_value *values; /* of inputs that shapes depend on */
+    uint32_t n_values;
     bool no_timing;             /* untimed choices from heuristics, or from the cache */
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */

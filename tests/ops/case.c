@@ -206,9 +206,10 @@ static bool compare_all(const struct ir_graph *graph, const struct data_set *set
 /* For an input that no node reads. */
 static const uint8_t unread[4096];
 
-static bool run_data_set(const struct ir_graph *graph, const struct data_set *set,
+static bool run_data_set(const struct case_source *source, const struct data_set *set,
                          const struct case_runner *runner, struct outcome *out)
 {
+    const struct ir_graph *graph = source->graph;
     const void *inputs[IR_MAX_IO] = {NULL};
     void *outputs[IR_MAX_IO] = {NULL};
     struct error err;
@@ -225,7 +226,7 @@ static bool run_data_set(const struct ir_graph *graph, const struct data_set *se
     }
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         outputs[i] = calloc(1, ir_tensor(graph, graph->outputs[i])->bytes + 8);
-    enum status status = runner->run(runner->user, graph, inputs, outputs, &err);
+    enum status status = runner->run(runner->user, source, inputs, outputs, &err);
     if (status == STATUS_UNIMPLEMENTED)
         conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
     else if (status)
@@ -237,13 +238,14 @@ static bool run_data_set(const struct ir_graph *graph, const struct data_set *se
     return good;
 }
 
-static struct ir_graph *import(struct onnx_model *model, struct data_set *set,
-                               const struct case_runner *runner, struct outcome *out)
+static bool import_and_run(struct onnx_model *model, struct data_set *set,
+                           const struct case_runner *runner, struct outcome *out)
 {
     struct onnx_value values[MAX_VALUES];
     struct onnx_options options = {.batch = 1, .evaluator = runner->evaluator, .values = values};
     struct ir_graph *graph = NULL;
     struct error err;
+    bool good = false;
     for (uint32_t i = 0; i < set->n_inputs; i++) {
         if (i < model->n_inputs)
             mend_type(&set->inputs[i], &model->inputs[i]);
@@ -254,11 +256,15 @@ static struct ir_graph *import(struct onnx_model *model, struct data_set *set,
     for (uint32_t i = 0; i < set->n_outputs && i < model->n_outputs; i++)
         mend_type(&set->outputs[i], &model->outputs[i]);
     enum status status = onnx_import(model, &options, &graph, &err);
+    const struct case_source source = {model, values, options.n_values, graph};
     if (status == STATUS_UNIMPLEMENTED)
         conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
     else if (status)
         conclude(out, VERDICT_WRONG, "%s: %s", status_name(status), err.text);
-    return graph;
+    else
+        good = run_data_set(&source, set, runner, out);
+    ir_graph_free(graph);
+    return good;
 }
 
 /* True if there was a data set of that number and it passed. */
@@ -272,11 +278,8 @@ static bool run_index(const char *folder, struct onnx_model *model, uint32_t ind
         conclude(out, VERDICT_UNSUPPORTED, "%s", err.text);
     else if (!there && !index)
         conclude(out, VERDICT_UNSUPPORTED, "it has no data");
-    else if (there) {
-        struct ir_graph *graph = import(model, &set, runner, out);
-        good = graph && run_data_set(graph, &set, runner, out);
-        ir_graph_free(graph);
-    }
+    else if (there)
+        good = import_and_run(model, &set, runner, out);
     data_set_deinit(&set);
     return good;
 }

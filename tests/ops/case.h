@@ -15,9 +15,17 @@ struct outcome {
     char text[CASE_TEXT_MAX]; /* why it did not pass */
 };
 
-/* Runs a graph on inputs (in the graph's order) and fills outputs, which are allocated. */
+/* What a case is made from; `values`: those of its inputs, for shapes that depend on them. */
+struct case_source {
+    struct onnx_model *model;
+    const struct onnx_value *values;
+    uint32_t n_values;
+    const struct ir_graph *graph; /* imported with them */
+};
+
+/* Computes the graph's outputs, which are allocated, from its inputs; both in its order. */
 struct case_runner {
-    enum status (*run)(void *user, const struct ir_graph *graph, const void *const *inputs,
+    enum status (*run)(void *user, const struct case_source *source, const void *const *inputs,
                        void *const *outputs, struct error *err);
     void *user;
     struct ir_evaluator evaluator; /* for what depends on shapes and constants alone */
