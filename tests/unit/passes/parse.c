@@ -165,8 +165,10 @@ static uint32_t operand(struct parser *p)
     if (is_type(p) && id == IR_NONE)
         return constant(p, name);
     struct shape again;
-    if (is_type(p))
+    if (is_type(p)) { /* written out once more: the same one */
         type(p, &again);
+        p->at += *p->at == '=' ? strcspn(p->at, ",) ") : 0;
+    }
     if (id == IR_NONE)
         fail_msg("tensor %s is not known at: %.60s", name, p->at);
     return id;

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dead layers, no-ops, constants, scalar arithmetic. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "tests/unit/passes/rewrite_case.h"
+
+static const struct rewrite_case cases[] = {
+    /* --- dead-layers --- */
+    {"a chain that nobody reads", "dead-layers",
+     "input x FP32[2]\n"
+     "a = unary \"a\" (x) func=abs\n"
+     "b = unary \"b\" (a) func=tanh\n"
+     "y = unary \"y\" (x) func=relu\n"
+     "output y\n",
+     "input x FP32[2]\n"
+     "y FP32[2] = unary \"y\" (x) func=relu\n"
+     "output y\n",
+     "b (unary) is read by nobody"},
+    {"an unread second output keeps its node", "dead-layers",
+     "input x FP32[5]\n"
+     "v, i = topk \"t\" (x) axis=0 k=2\n"
+     "y = unary \"y\" (i) func=identity\n"
+     "output y\n",
+     NULL, NULL},
+    /* --- no-ops --- */
+    {"identities and their like", "no-ops",
+     "input x FP32[2,1,3]\n"
+     "a = unary \"dropout\" (x) func=identity\n"
+     "b = reshape \"same\" (a) shape=2,1,3\n"
+     "c = cast \"fp32\" (b) to=12\n"
+     "d = slice \"all\" (c) starts=0,0,0 ends=2,1,3 steps=1,1,1\n"
+     "e = pad \"by nothing\" (d) pads=0,0,0,0,0,0\n"
+     "f = expand \"same\" (e) shape=2,1,3\n"
+     "g = tile \"once\" (f) repeats=1,1,1\n"
+     "h = transpose \"same\" (g) perm=0,1,2\n"
+     "i = concat \"of one\" (h) axis=1\n"
+     "j = pool \"of one\" (i) func=1 kernel=1\n"
+     "k = binary \"zero\" (j, z FP32[1,1,1]=0) func=add\n"
+     "l = binary \"one\" (o FP32[3]=1, k) func=mul\n"
+     "m = unary \"linear\" (l) func=linear alpha=1 beta=0\n"
+     "n = unary \"clip\" (m) func=clip\n"
+     "y = unary \"y\" (n) func=relu\n"
+     "output y\n",
+     "input x FP32[2,1,3]\n"
+     "y FP32[2,1,3] = unary \"y\" (x) func=relu\n"
+     "output y\n",
+     NULL},
+    {"what only looks like it", "no-ops",
+     "input x FP32[2,2]\n"
+     "b = transpose \"t\" (x) perm=1,0\n"
+     "c = binary \"wide\" (b, z FP32[3,1,1]=0) func=add\n"
+     "d = binary \"sub\" (u FP32[]=0, c) func=sub\n"
+     "e = slice \"backwards\" (d) starts=2,0,0 ends=-1,2,2 steps=-1,1,1\n"
+     "f = pool \"p2\" (e) func=2 kernel=1 alpha=3\n"
+     "g = binary \"half\" (f, h FP32[]=0.5) func=mul\n"
+     "output g\n",
+     NULL, NULL},
+    {"relu of relu", "no-ops",
+     "input x FP32[2]\n"
+     "a = unary \"r1\" (x) func=relu\n"
+     "b = unary \"r2\" (a) func=relu\n"
+     "y = unary \"y\" (b) func=tanh\n"
+     "output y\n",
+     "input x FP32[2]\n"
+     "a FP32[2] = unary \"r1\" (x) func=relu\n"
+     "y FP32[2] = unary \"y\" (a) func=tanh\n"
+     "output y\n",
+     NULL},
+    {"an output keeps its name", "no-ops",
+     "input x FP32[2]\n"
+     "a = unary \"a\" (x) func=abs\n"
+     "z = unary \"z\" (a) func=tanh\n"
+     "y = unary \"dropout\" (a) func=identity\n"
+     "output y\n"
+     "output z\n",
+     "input x FP32[2]\n"
+     "y FP32[2] = unary \"a\" (x) func=abs\n"
+     "z FP32[2] = unary \"z\" (y) func=tanh\n"
+     "output y\n"
+     "output z\n",
+     NULL},
+    {"an output that is an input stays made by a node", "no-ops",
+     "input x FP32[2]\n"
+     "y = unary \"pass\" (x) func=identity\n"
+     "output y\n",
+     NULL, "pass (unary) stays"},
+    {"two outputs of one value", "no-ops",
+     "input x FP32[2]\n"
+     "a = unary \"a\" (x) func=abs\n"
+     "y = unary \"copy\" (a) func=identity\n"
+     "output a\n"
+     "output y\n",
+     NULL, "copy (unary) stays"},
+    /* --- fold-constants --- */
+    {"a transposed weight", "fold-constants",
+     "input x FP32[2,3]\n"
+     "t = transpose \"t\" (w FP32[5,3]) perm=1,0\n"
+     "y = matmul \"ip\" (x, t)\n"
+     "output y\n",
+     "input x FP32[2,3]\n"
+     "y FP32[2,5] = matmul \"ip\" (x, t FP32[3,5])\n"
+     "output y\n",
+     NULL},
+    {"a chain", "fold-constants",
+     "input x FP32[3]\n"
+     "a = unary \"a\" (k FP32[3]) func=exp\n"
+     "b = binary \"b\" (a, k) func=add\n"
+     "c = reshape \"c\" (b) shape=1,3\n"
+     "y = binary \"y\" (x, c) func=mul\n"
+     "output y\n",
+     "input x FP32[3]\n"
+     "y FP32[1,3] = binary \"y\" (x, b FP32[1,3]) func=mul\n"
+     "output y\n",
+     NULL},
+    {"two outputs, one of them the graph's", "fold-constants",
+     "input x FP32[3]\n"
+     "v, i = topk \"t\" (k FP32[5]) axis=0 k=3\n"
+     "y = binary \"y\" (x, v) func=mul\n"
+     "output y\n"
+     "output i\n",
+     "input x FP32[3]\n"
+     "y FP32[3] = binary \"y\" (x, v FP32[3]) func=mul\n"
+     "i INT64[3] = unary \"i\" (i INT64[3]) func=identity\n"
+     "output y\n"
+     "output i\n",
+     NULL},
+    {"an identity of a constant as an output stays", "fold-constants",
+     "input x FP32[3]\n"
+     "y = unary \"pass\" (k FP32[5]) func=identity\n"
+     "z = unary \"z\" (x) func=tanh\n"
+     "output y\n"
+     "output z\n",
+     NULL, NULL},
+    {"a constant that would grow beyond measure", "fold-constants",
+     "input x FP32[300000]\n"
+     "e = expand \"e\" (k FP32[1]=2) shape=300000\n"
+     "y = binary \"y\" (x, e) func=mul\n"
+     "output y\n",
+     NULL, "e (expand) is not folded"},
+    {"a convolution of constants", "fold-constants",
+     "input x FP32[1,1,2,2]\n"
+     "c = conv \"c\" (k FP32[1,1,3,3], w FP32[1,1,2,2])\n"
+     "y = binary \"y\" (x, c) func=mul\n"
+     "output y\n",
+     NULL, "c (conv) is not folded"},
+    /* --- fold-scalars --- */
+    {"one number: a x + b", "fold-scalars",
+     "input x FP32[2,3]\n"
+     "input u FP32[2,3]\n"
+     "a = binary \"add\" (c FP32[]=2, x) func=add\n"
+     "b = binary \"sub\" (x, c FP32[]=2) func=sub\n"
+     "d = binary \"from\" (c, x) func=sub\n"
+     "e = binary \"mul\" (x, k FP32[2,3]=3) func=mul\n"
+     "f = binary \"div\" (x, q FP32[1]=4) func=div\n"
+     "g = unary \"neg\" (u) func=neg\n"
+     "output a\noutput b\noutput d\noutput e\noutput f\noutput g\n",
+     "input x FP32[2,3]\n"
+     "input u FP32[2,3]\n"
+     "a FP32[2,3] = unary \"add\" (x) func=linear alpha=1 beta=2\n"
+     "b FP32[2,3] = unary \"sub\" (x) func=linear alpha=1 beta=-2\n"
+     "d FP32[2,3] = unary \"from\" (x) func=linear alpha=-1 beta=2\n"
+     "e FP32[2,3] = unary \"mul\" (x) func=linear alpha=3 beta=0\n"
+     "f FP32[2,3] = unary \"div\" (x) func=linear alpha=0.25 beta=0\n"
+     "g FP32[2,3] = unary \"neg\" (u) func=linear alpha=-1 beta=0\n"
+     "output a\n"
+     "output b\n"
+     "output d\n"
+     "output e\n"
+     "output f\n"
+     "output g\n",
+     NULL},
+    {"powers", "fold-scalars",
+     "input x FP32[2]\n"
+     "p = unary \"p\" (x) func=exp\n"
+     "a = binary \"two\" (p, c FP32[]=2) func=pow\n"
+     "b = binary \"half\" (p, d FP32[]=0.5) func=pow\n"
+     "e = binary \"inverse\" (p, f FP32[]=-1) func=pow\n"
+     "g = binary \"three\" (p, h FP32[]=3) func=pow\n"
+     "i = binary \"base\" (c, p) func=pow\n"
+     "output a\noutput b\noutput e\noutput g\noutput i\n",
+     "input x FP32[2]\n"
+     "p FP32[2] = unary \"p\" (x) func=exp\n"
+     "a FP32[2] = binary \"two\" (p, p) func=mul\n"
+     "b FP32[2] = unary \"half\" (p) func=sqrt\n"
+     "e FP32[2] = unary \"inverse\" (p) func=reciprocal\n"
+     "g FP32[2] = binary \"three\" (p, h FP32[]) func=pow\n"
+     "i FP32[2] = binary \"base\" (c FP32[], p) func=pow\n"
+     "output a\n"
+     "output b\n"
+     "output e\n"
+     "output g\n"
+     "output i\n",
+     NULL},
+    {"clips", "fold-scalars",
+     "input x FP32[20]\n"
+     "a = binary \"relu\" (x, z FP32[]=0) func=max\n"
+     "b = unary \"relu6\" (a) func=clip alpha=0 beta=0.5\n"
+     "c = binary \"min\" (x, k FP32[]=0.5) func=min\n"
+     "d = binary \"max\" (c, l FP32[]=-0.25) func=max\n"
+     "e = unary \"top\" (x) func=clip beta=0.75\n"
+     "f = binary \"prelu\" (x, s FP32[1]=0.25) func=prelu\n"
+     "output b\noutput d\noutput e\noutput f\n",
+     "input x FP32[20]\n"
+     "b FP32[20] = unary \"relu + relu6\" (x) func=clip alpha=0 beta=0.5\n"
+     "d FP32[20] = unary \"min + max\" (x) func=clip alpha=-0.25 beta=0.5\n"
+     "e FP32[20] = unary \"top\" (x) func=clip alpha=-3.40282347e+38 beta=0.75\n"
+     "f FP32[20] = unary \"prelu\" (x) func=leaky_relu alpha=0.25\n"
+     "output b\n"
+     "output d\n"
+     "output e\n"
+     "output f\n",
+     NULL},
+    {"linear after linear", "fold-scalars",
+     "input x FP32[2]\n"
+     "a = unary \"a\" (x) func=linear alpha=2 beta=1\n"
+     "y = unary \"b\" (a) func=linear alpha=3 beta=-1\n"
+     "output y\n",
+     "input x FP32[2]\n"
+     "y FP32[2] = unary \"a + b\" (x) func=linear alpha=6 beta=2\n"
+     "output y\n",
+     NULL},
+    {"linear after linear that another one reads", "fold-scalars",
+     "input x FP32[2]\n"
+     "a = unary \"a\" (x) func=linear alpha=2 beta=1\n"
+     "y = unary \"b\" (a) func=linear alpha=3 beta=-1\n"
+     "output y\noutput a\n",
+     NULL, NULL},
+    {"numbers that broadcast, integers, zero and infinity: not", "fold-scalars",
+     "input x FP32[2]\n"
+     "input n INT64[2]\n"
+     "a = binary \"wide\" (x, c FP32[3,1]=2) func=add\n"
+     "b = binary \"int\" (n, k INT64[]=2) func=add\n"
+     "d = binary \"zero\" (x, z FP32[]=0) func=div\n"
+     "e = binary \"inf\" (x, i FP32[]=inf) func=add\n"
+     "f = binary \"per\" (x, v FP32[2]) func=add\n"
+     "output a\noutput b\noutput d\noutput e\noutput f\n",
+     NULL, "wide broadcasts its input"},
+};
+
+static void cleaning(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        rewrite_case_run(&cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cleaning)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

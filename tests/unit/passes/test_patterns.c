@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions found by their parts, as exporters write them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "tests/unit/passes/rewrite_case.h"
+
+#define GELU  "fold-scalars fuse-gelu"
+#define GATES "fold-scalars fuse-gates"
+#define NORM  "fold-scalars fuse-layer-norm"
+
+static const struct rewrite_case cases[] = {
+    /* --- fuse-gelu --- */
+    {"gelu: x * (erf(x / 1.414) + 1) * 0.5", GELU,
+     "input x FP32[2,30]\n"
+     "a = binary \"Div\" (x, r FP32[]=1.41421356) func=div\n"
+     "b = unary \"Erf\" (a) func=erf\n"
+     "c = binary \"Add\" (b, one FP32[]=1) func=add\n"
+     "d = binary \"Mul\" (x, c) func=mul\n"
+     "y = binary \"Half\" (d, half FP32[]=0.5) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Div + Erf + Add + Mul + Half\" (x) func=gelu\n"
+     "output y\n",
+     "is gelu"},
+    {"gelu: (x * 0.5) * (1 + erf(x * 0.7071))", GELU,
+     "input x FP32[2,30]\n"
+     "h = binary \"Half\" (half FP32[]=0.5, x) func=mul\n"
+     "a = binary \"Mul\" (x, r FP32[]=0.70710678) func=mul\n"
+     "b = unary \"Erf\" (a) func=erf\n"
+     "c = binary \"Add\" (one FP32[]=1, b) func=add\n"
+     "y = binary \"Mul2\" (h, c) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Half + Mul + Erf + Add + Mul2\" (x) func=gelu\n"
+     "output y\n",
+     NULL},
+    {"gelu: x * ((1 + erf(x / 1.414)) * 0.5)", GELU,
+     "input x FP32[2,30]\n"
+     "a = binary \"Div\" (x, r FP32[]=1.41421356) func=div\n"
+     "b = unary \"Erf\" (a) func=erf\n"
+     "c = binary \"Add\" (b, one FP32[]=1) func=add\n"
+     "d = binary \"Half\" (c, half FP32[]=0.5) func=mul\n"
+     "y = binary \"Mul\" (d, x) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Div + Erf + Add + Half + Mul\" (x) func=gelu\n"
+     "output y\n",
+     NULL},
+    {"gelu of a scaled value", GELU,
+     "input z FP32[2,30]\n"
+     "x = binary \"Scale\" (z, s FP32[]=3) func=mul\n"
+     "a = binary \"Div\" (x, r FP32[]=1.41421356) func=div\n"
+     "b = unary \"Erf\" (a) func=erf\n"
+     "c = binary \"Add\" (b, one FP32[]=1) func=add\n"
+     "d = binary \"Mul\" (x, c) func=mul\n"
+     "y = binary \"Half\" (d, half FP32[]=0.5) func=mul\n"
+     "output y\n",
+     "input z FP32[2,30]\n"
+     "x FP32[2,30] = unary \"Scale\" (z) func=linear alpha=3 beta=0\n"
+     "y FP32[2,30] = unary \"Div + Erf + Add + Mul + Half\" (x) func=gelu\n"
+     "output y\n",
+     NULL},
+    {"gelu: another factor, another value, another root: not", "fuse-gelu",
+     "input x FP32[2,30]\n"
+     "input z FP32[2,30]\n"
+     "a = unary \"a\" (x) func=linear alpha=0.70710678 beta=0\n"
+     "b = unary \"b\" (a) func=erf\n"
+     "c = unary \"c\" (b) func=linear alpha=1 beta=1\n"
+     "d = binary \"d\" (x, c) func=mul\n"
+     "e = unary \"e\" (d) func=linear alpha=0.75 beta=0\n"
+     "f = binary \"f\" (z, c) func=mul\n"
+     "g = unary \"g\" (f) func=linear alpha=0.5 beta=0\n"
+     "h = unary \"h\" (x) func=linear alpha=0.6 beta=0\n"
+     "i = unary \"i\" (h) func=erf\n"
+     "j = unary \"j\" (i) func=linear alpha=0.5 beta=0.5\n"
+     "k = binary \"k\" (x, j) func=mul\n"
+     "output e\noutput g\noutput k\n",
+     NULL, "e is 1.5 GELU"},
+    {"gelu by tanh: 0.5 x (1 + tanh(0.798 (x + 0.0447 x^3)))", GELU,
+     "input x FP32[2,30]\n"
+     "p = binary \"Pow\" (x, three FP32[]=3) func=pow\n"
+     "q = binary \"MulP\" (p, k FP32[]=0.044715) func=mul\n"
+     "s = binary \"AddX\" (x, q) func=add\n"
+     "t = binary \"MulS\" (s, r FP32[]=0.7978845608) func=mul\n"
+     "u = unary \"Tanh\" (t) func=tanh\n"
+     "v = binary \"Add1\" (u, one FP32[]=1) func=add\n"
+     "h = binary \"Half\" (x, half FP32[]=0.5) func=mul\n"
+     "y = binary \"Mul\" (h, v) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Pow + MulP + AddX + MulS + Tanh + Add1 + Half + Mul\" (x) "
+     "func=gelu_tanh\n"
+     "output y\n",
+     "is gelu_tanh"},
+    {"gelu by tanh: x * 0.798 * (1 + 0.0447 x x)", GELU,
+     "input x FP32[2,30]\n"
+     "m = binary \"MulX\" (x, r FP32[]=0.7978845608) func=mul\n"
+     "a = binary \"MulK\" (x, k FP32[]=0.044715) func=mul\n"
+     "b = binary \"Square\" (x, x) func=mul\n"
+     "c = binary \"MulC\" (b, k FP32[]=0.044715) func=mul\n"
+     "d = binary \"Add1\" (c, one FP32[]=1) func=add\n"
+     "e = binary \"MulI\" (m, d) func=mul\n"
+     "f = unary \"Tanh\" (e) func=tanh\n"
+     "g = binary \"Add2\" (one FP32[]=1, f) func=add\n"
+     "h = binary \"Half\" (x, half FP32[]=0.5) func=mul\n"
+     "y = binary \"Mul\" (h, g) func=mul\n"
+     "output y\noutput a\n",
+     "input x FP32[2,30]\n"
+     "a FP32[2,30] = unary \"MulK\" (x) func=linear alpha=0.0447149985 beta=0\n"
+     "y FP32[2,30] = unary \"MulX + Square + MulC + Add1 + MulI + Tanh + Add2 + Half + Mul\" (x) "
+     "func=gelu_tanh\n"
+     "output y\n"
+     "output a\n",
+     NULL},
+    {"gelu by tanh: the cube as products", GELU,
+     "input x FP32[2,30]\n"
+     "b = binary \"Square\" (x, x) func=mul\n"
+     "p = binary \"Cube\" (b, x) func=mul\n"
+     "q = binary \"MulP\" (k FP32[]=0.044715, p) func=mul\n"
+     "s = binary \"AddX\" (q, x) func=add\n"
+     "t = binary \"MulS\" (s, r FP32[]=0.7978845608) func=mul\n"
+     "u = unary \"Tanh\" (t) func=tanh\n"
+     "v = binary \"Add1\" (u, one FP32[]=1) func=add\n"
+     "w = binary \"Mul\" (x, v) func=mul\n"
+     "y = binary \"Half\" (w, half FP32[]=0.5) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Square + Cube + MulP + AddX + MulS + Tanh + Add1 + Mul + Half\" (x) "
+     "func=gelu_tanh\n"
+     "output y\n",
+     NULL},
+    {"gelu by tanh with another cube: not", "fuse-gelu",
+     "input x FP32[2,30]\n"
+     "input z FP32[2,30]\n"
+     "b = binary \"Square\" (x, z) func=mul\n"
+     "p = binary \"Cube\" (b, x) func=mul\n"
+     "q = unary \"MulP\" (p) func=linear alpha=0.044715 beta=0\n"
+     "s = binary \"AddX\" (q, x) func=add\n"
+     "t = unary \"MulS\" (s) func=linear alpha=0.7978845608 beta=0\n"
+     "u = unary \"Tanh\" (t) func=tanh\n"
+     "v = unary \"Add1\" (u) func=linear alpha=0.5 beta=0.5\n"
+     "y = binary \"Mul\" (x, v) func=mul\n"
+     "output y\n",
+     NULL, NULL},
+    /* --- fuse-gates --- */
+    {"swish", GATES,
+     "input x FP32[2,30]\n"
+     "s = unary \"Sigmoid\" (x) func=sigmoid\n"
+     "y = binary \"Mul\" (x, s) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Sigmoid + Mul\" (x) func=swish alpha=1\n"
+     "output y\n",
+     "is swish"},
+    {"swish with a slope (quick gelu)", GATES,
+     "input x FP32[2,30]\n"
+     "a = binary \"Scale\" (x, k FP32[]=1.702) func=mul\n"
+     "s = unary \"Sigmoid\" (a) func=sigmoid\n"
+     "y = binary \"Mul\" (s, x) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Scale + Sigmoid + Mul\" (x) func=swish alpha=1.70200002\n"
+     "output y\n",
+     NULL},
+    {"swish of a scaled value", GATES,
+     "input z FP32[2,30]\n"
+     "x = binary \"Scale\" (z, k FP32[]=3) func=mul\n"
+     "s = unary \"Sigmoid\" (x) func=sigmoid\n"
+     "y = binary \"Mul\" (s, x) func=mul\n"
+     "output y\n",
+     "input z FP32[2,30]\n"
+     "x FP32[2,30] = unary \"Scale\" (z) func=linear alpha=3 beta=0\n"
+     "y FP32[2,30] = unary \"Sigmoid + Mul\" (x) func=swish alpha=1\n"
+     "output y\n",
+     NULL},
+    {"a gate of another value: not", GATES,
+     "input x FP32[2,30]\n"
+     "input z FP32[2,30]\n"
+     "s = unary \"Sigmoid\" (z) func=sigmoid\n"
+     "y = binary \"Mul\" (x, s) func=mul\n"
+     "output y\n",
+     NULL, NULL},
+    {"hard swish: x * clip(x + 3, 0, 6) / 6", GATES,
+     "input x FP32[2,30]\n"
+     "a = binary \"Add\" (x, k FP32[]=3) func=add\n"
+     "c = unary \"Clip\" (a) func=clip alpha=0 beta=6\n"
+     "m = binary \"Mul\" (x, c) func=mul\n"
+     "y = binary \"Div\" (m, six FP32[]=6) func=div\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Add + Clip + Mul + Div\" (x) func=hard_swish\n"
+     "output y\n",
+     "is hard_swish"},
+    {"hard swish: x * (clip(x + 3, 0, 6) / 6)", GATES,
+     "input x FP32[2,30]\n"
+     "a = binary \"Add\" (x, k FP32[]=3) func=add\n"
+     "c = unary \"Clip\" (a) func=clip alpha=0 beta=6\n"
+     "d = binary \"Div\" (c, six FP32[]=6) func=div\n"
+     "y = binary \"Mul\" (x, d) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Add + Clip + Div + Mul\" (x) func=hard_swish\n"
+     "output y\n",
+     NULL},
+    {"hard swish: x * hard_sigmoid(x)", GATES,
+     "input x FP32[2,30]\n"
+     "h = unary \"HardSigmoid\" (x) func=hard_sigmoid alpha=0.16666667 beta=0.5\n"
+     "y = binary \"Mul\" (x, h) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"HardSigmoid + Mul\" (x) func=hard_swish\n"
+     "output y\n",
+     NULL},
+    {"x * another hard sigmoid: not", GATES,
+     "input x FP32[2,30]\n"
+     "h = unary \"HardSigmoid\" (x) func=hard_sigmoid alpha=0.2 beta=0.5\n"
+     "y = binary \"Mul\" (x, h) func=mul\n"
+     "output y\n",
+     NULL, NULL},
+    {"hard sigmoid: clip(0.2 x + 0.5, 0, 1)", GATES,
+     "input x FP32[2,30]\n"
+     "a = binary \"Mul\" (x, k FP32[]=0.2) func=mul\n"
+     "b = binary \"Add\" (a, h FP32[]=0.5) func=add\n"
+     "y = unary \"Clip\" (b) func=clip alpha=0 beta=1\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Mul + Add + Clip\" (x) func=hard_sigmoid alpha=0.200000003 beta=0.5\n"
+     "output y\n",
+     "is hard_sigmoid"},
+    {"clips that are none: not", "fuse-gates",
+     "input x FP32[2,30]\n"
+     "a = unary \"a\" (x) func=linear alpha=1 beta=3\n"
+     "b = unary \"b\" (a) func=clip alpha=0 beta=6\n"
+     "c = unary \"c\" (b) func=linear alpha=0.2 beta=0\n"
+     "d = unary \"d\" (x) func=linear alpha=1 beta=3\n"
+     "e = unary \"e\" (d) func=clip alpha=-1 beta=1\n"
+     "output c\noutput e\n",
+     NULL, NULL},
+    {"mish", GATES,
+     "input x FP32[2,30]\n"
+     "s = unary \"Softplus\" (x) func=softplus\n"
+     "t = unary \"Tanh\" (s) func=tanh\n"
+     "y = binary \"Mul\" (x, t) func=mul\n"
+     "output y\n",
+     "input x FP32[2,30]\n"
+     "y FP32[2,30] = unary \"Softplus + Tanh + Mul\" (x) func=mish\n"
+     "output y\n",
+     "is mish"},
+    /* --- fuse-layer-norm --- */
+    {"layer norm as PyTorch exports it", NORM,
+     "input x FP32[2,3,8]\n"
+     "m = reduce \"Mean\" (x) func=1 axes=2\n"
+     "d = binary \"Sub\" (x, m) func=sub\n"
+     "p = binary \"Pow\" (d, two FP32[]=2) func=pow\n"
+     "v = reduce \"Mean2\" (p) func=1 axes=2\n"
+     "e = binary \"Add\" (v, eps FP32[]=1e-5) func=add\n"
+     "s = unary \"Sqrt\" (e) func=sqrt\n"
+     "q = binary \"Div\" (d, s) func=div\n"
+     "a = binary \"Mul\" (q, scale FP32[8]) func=mul\n"
+     "y = binary \"Add2\" (bias FP32[8], a) func=add\n"
+     "output y\n",
+     "input x FP32[2,3,8]\n"
+     "y FP32[2,3,8] = layer_norm \"Mean + Sub + Pow + Mean2 + Add + Sqrt + Div + Mul + Add2\" (x, "
+     "scale FP32[8], bias FP32[8]) axis=2 epsilon=9.99999975e-06\n"
+     "output y\n",
+     "is layer_norm"},
+    {"layer norm: two differences, reciprocal, two dimensions, leading ones", NORM,
+     "input x FP32[2,3,8]\n"
+     "m = reduce \"Mean\" (x) func=1 axes=1,2\n"
+     "d = binary \"Sub\" (x, m) func=sub\n"
+     "d2 = binary \"Sub2\" (x, m) func=sub\n"
+     "p = binary \"Square\" (d2, d2) func=mul\n"
+     "v = reduce \"Mean2\" (p) func=1 axes=1,2\n"
+     "e = binary \"Add\" (v, eps FP32[]=0.01) func=add\n"
+     "s = unary \"Sqrt\" (e) func=sqrt\n"
+     "r = unary \"Reciprocal\" (s) func=reciprocal\n"
+     "q = binary \"Mul0\" (r, d) func=mul\n"
+     "y = binary \"Mul\" (q, scale FP32[1,1,8]) func=mul\n"
+     "output y\n",
+     "input x FP32[2,3,8]\n"
+     "y FP32[2,3,8] = layer_norm \"Mean + Sub + Sub2 + Square + Mean2 + Add + Sqrt + Reciprocal + "
+     "Mul0 + Mul\" (x, scale FP32[1,8]) axis=1 epsilon=0.00999999978\n"
+     "output y\n",
+     NULL},
+    {"a scale for each channel is none of a norm over the places", NORM,
+     "input x FP32[2,3,8]\n"
+     "m = reduce \"Mean\" (x) func=1 axes=2\n"
+     "d = binary \"Sub\" (x, m) func=sub\n"
+     "p = binary \"Square\" (d, d) func=mul\n"
+     "v = reduce \"Mean2\" (p) func=1 axes=2\n"
+     "e = binary \"Add\" (v, eps FP32[]=1e-5) func=add\n"
+     "s = unary \"Sqrt\" (e) func=sqrt\n"
+     "q = binary \"Div\" (d, s) func=div\n"
+     "y = binary \"Mul\" (q, scale FP32[3,1]) func=mul\n"
+     "output y\n",
+     "input x FP32[2,3,8]\n"
+     "q FP32[2,3,8] = layer_norm \"Mean + Sub + Square + Mean2 + Add + Sqrt + Div\" (x, %4 "
+     "FP32[8]) axis=2 epsilon=9.99999975e-06\n"
+     "y FP32[2,3,8] = binary \"Mul\" (q, scale FP32[3,1]) func=mul\n"
+     "output y\n",
+     "the operand is no scale"},
+    {"a second scale and a second bias: not", "fuse-layer-norm",
+     "input x FP32[2,3,8]\n"
+     "n = layer_norm \"LN\" (x, scale FP32[8]) axis=2\n"
+     "a = binary \"Mul\" (n, s2 FP32[8]) func=mul\n"
+     "n2 = layer_norm \"LN2\" (x, one FP32[8]=1, bias FP32[8]) axis=2\n"
+     "b = binary \"Add\" (n2, b2 FP32[8]) func=add\n"
+     "c = binary \"Mul2\" (b, s2 FP32[8]) func=mul\n"
+     "output a\noutput c\n",
+     NULL, NULL},
+    {"a norm over dimensions that are not last, or two different ones: not", "fuse-layer-norm",
+     "input x FP32[2,3,8]\n"
+     "m = reduce \"Mean\" (x) func=1 axes=1\n"
+     "d = binary \"Sub\" (x, m) func=sub\n"
+     "p = binary \"Square\" (d, d) func=mul\n"
+     "v = reduce \"Mean2\" (p) func=1 axes=1\n"
+     "e = unary \"Add\" (v) func=linear alpha=1 beta=1e-5\n"
+     "s = unary \"Sqrt\" (e) func=sqrt\n"
+     "q = binary \"Div\" (d, s) func=div\n"
+     "m2 = reduce \"Mean3\" (x) func=1 axes=2\n"
+     "d2 = binary \"Sub2\" (x, m2) func=sub\n"
+     "p2 = binary \"Square2\" (d2, d2) func=mul\n"
+     "v2 = reduce \"Mean4\" (p2) func=1 axes=1,2\n"
+     "e2 = unary \"Add3\" (v2) func=linear alpha=1 beta=1e-5\n"
+     "s2 = unary \"Sqrt2\" (e2) func=sqrt\n"
+     "q2 = binary \"Div2\" (d2, s2) func=div\n"
+     "output q\noutput q2\n",
+     NULL, NULL},
+    /* --- all together --- */
+    {"a block of ResNet", "*",
+     "input x FP32[2,4,8,8]\n"
+     "c1 = conv \"conv1\" (x, w1 FP32[4,4,3,3]) pads=1,1,1,1\n"
+     "n1 = batch_norm \"bn1\" (c1, s1 FP32[4], t1 FP32[4], m1 FP32[4], v1 FP32[4]=+)\n"
+     "r1 = unary \"relu1\" (n1) func=relu\n"
+     "c2 = conv \"conv2\" (r1, w2 FP32[4,4,3,3]) pads=1,1,1,1\n"
+     "n2 = batch_norm \"bn2\" (c2, s2 FP32[4], t2 FP32[4], m2 FP32[4], v2 FP32[4]=+)\n"
+     "a = binary \"add\" (n2, x) func=add\n"
+     "y = unary \"relu2\" (a) func=relu\n"
+     "output y\n",
+     "input x FP32[2,4,8,8]\n"
+     "r1 FP32[2,4,8,8] = conv \"conv1 + bn1 + relu1\" (x, w1 FP32[4,4,3,3], %4 FP32[4]) "
+     "pads=1,1,1,1 then relu\n"
+     "y FP32[2,4,8,8] = conv \"conv2 + bn2 + add + relu2\" (r1, w2 FP32[4,4,3,3], %6 FP32[4]) "
+     "pads=1,1,1,1 then add(x), relu\n"
+     "output y\n",
+     NULL},
+    {"a feed-forward layer of BERT", "*",
+     "input x FP32[2,3,8]\n"
+     "m1 = matmul \"fc1\" (x, w1 FP32[8,16])\n"
+     "b1 = binary \"bias1\" (k1 FP32[16], m1) func=add\n"
+     "a = binary \"Div\" (b1, r FP32[]=1.41421356) func=div\n"
+     "b = unary \"Erf\" (a) func=erf\n"
+     "c = binary \"Add\" (b, one FP32[]=1) func=add\n"
+     "d = binary \"Mul\" (b1, c) func=mul\n"
+     "g = binary \"Half\" (d, half FP32[]=0.5) func=mul\n"
+     "m2 = matmul \"fc2\" (g, w2 FP32[16,8])\n"
+     "b2 = binary \"bias2\" (k2 FP32[8], m2) func=add\n"
+     "y = binary \"sum\" (b2, x) func=add\n"
+     "output y\n",
+     "input x FP32[2,3,8]\n"
+     "g FP32[2,3,16] = matmul \"fc1 + bias1 + Div + Erf + Add + Mul + Half\" (x, w1 FP32[8,16], %5 "
+     "FP32[16]) then gelu\n"
+     "y FP32[2,3,8] = matmul \"fc2 + bias2 + sum\" (g, w2 FP32[16,8], %6 FP32[8]) then add(x)\n"
+     "output y\n",
+     NULL},
+};
+
+static void patterns(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        rewrite_case_run(&cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(patterns)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every pass alone, and the whole table, on random graphs: what they compute stays the same.
+ * A seed that fails is printed; the graph before and after as well.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "engine/cpu/eval.h"
+#include "engine/passes/pass.h"
+#include "tests/unit/passes/random_graph.h"
+#include "tests/unit/passes/same.h"
+
+enum { GRAPHS = 200 };
+
+typedef struct ir_graph *(*make_graph)(uint64_t seed);
+
+/* The graph with scalars in one spelling, which some passes look for. */
+static struct ir_graph *prepared(make_graph make, uint64_t seed, bool fold_scalars)
+{
+    struct ir_graph *g = make(seed);
+    struct pass_context ctx = {.log = NULL};
+    if (fold_scalars)
+        assert_int_equal(pass_find("fold-scalars")->run(g, &ctx, NULL), STATUS_OK);
+    assert_int_equal(ir_graph_compact(g, NULL), STATUS_OK);
+    return g;
+}
+
+/* Rewrites done by `pass` (NULL: by the whole table). */
+static uint32_t check(make_graph make, uint64_t seed, const struct pass *pass)
+{
+    struct ir_graph *g = prepared(make, seed, pass && seed % 2);
+    struct pass_context ctx = {.evaluator = {cpu_eval_node, NULL}};
+    struct outputs want, got;
+    struct error err = {0};
+    char what[64], *before = ir_graph_text(g);
+    snprintf(what, sizeof(what), "seed %llu, %s", (unsigned long long)seed,
+             pass ? pass->name : "all passes");
+    outputs_compute(g, seed, &want);
+
+    enum status status = pass ? pass->run(g, &ctx, &err) : passes_run(g, &ctx, &err);
+    if (status == STATUS_OK)
+        status = ir_graph_compact(g, &err);
+    if (status == STATUS_OK)
+        status = ir_verify(g, &err);
+    char *after = ir_graph_text(g);
+    if (status != STATUS_OK)
+        fail_msg("%s: %s\n%s\nbecame\n%s", what, err.text, before, after);
+    outputs_compute(g, seed, &got);
+    outputs_check(&got, &want, 1e-4, what);
+
+    outputs_free(&want);
+    outputs_free(&got);
+    free(before);
+    free(after);
+    ir_graph_free(g);
+    return ctx.rewrites;
+}
+
+/* Passes that have nothing to do on these graphs, because none of their blocks is for them. */
+static bool may_be_idle(const struct pass *pass)
+{
+    return pass == pass_find("fuse-reduce");
+}
+
+static void each_pass_alone(void **state)
+{
+    (void)state;
+    for (const struct pass *pass = passes; pass->name; pass++) {
+        uint32_t rewrites = 0;
+        for (uint64_t seed = 1; seed <= GRAPHS / 2; seed++)
+            rewrites += check(random_convnet, seed, pass) + check(random_transformer, seed, pass);
+        if (!rewrites && !may_be_idle(pass))
+            fail_msg("%s did nothing on any graph", pass->name);
+    }
+}
+
+static void all_passes_on_convnets(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++)
+        assert_true(check(random_convnet, seed, NULL) < 1000);
+}
+
+static void all_passes_on_transformers(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++)
+        assert_true(check(random_transformer, seed, NULL) < 1000);
+}
+
+/* The table comes to rest: a second run finds nothing. */
+static void a_second_run_finds_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= GRAPHS / 4; seed++) {
+        struct ir_graph *g = seed % 2 ? random_convnet(seed) : random_transformer(seed);
+        struct pass_context ctx = {.evaluator = {cpu_eval_node, NULL}};
+        assert_int_equal(passes_run(g, &ctx, NULL), STATUS_OK);
+        ctx.rewrites = 0;
+        assert_int_equal(passes_run(g, &ctx, NULL), STATUS_OK);
+        assert_int_equal(ctx.rewrites, 0);
+        ir_graph_free(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pass_alone),
+        cmocka_unit_test(all_passes_on_convnets),
+        cmocka_unit_test(all_passes_on_transformers),
+        cmocka_unit_test(a_second_run_finds_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reshapes, transposes, slices and reductions. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "tests/unit/passes/rewrite_case.h"
+
+static const struct rewrite_case cases[] = {
+    /* --- merge-shuffles --- */
+    {"reshape + reshape", "merge-shuffles",
+     "input x FP32[2,3,4]\n"
+     "a = reshape \"a\" (x) shape=6,4\n"
+     "y = reshape \"b\" (a) shape=24\n"
+     "output y\noutput a\n",
+     "input x FP32[2,3,4]\n"
+     "a FP32[6,4] = reshape \"a\" (x) shape=6,4\n"
+     "y FP32[24] = reshape \"b\" (x) shape=24\n"
+     "output y\n"
+     "output a\n",
+     "b reads past a"},
+    {"transpose + transpose", "merge-shuffles",
+     "input x FP32[2,3,4]\n"
+     "a = transpose \"a\" (x) perm=2,0,1\n"
+     "y = transpose \"b\" (a) perm=1,0,2\n"
+     "output y\n",
+     "input x FP32[2,3,4]\n"
+     "y FP32[2,4,3] = transpose \"b\" (x) perm=0,2,1\n"
+     "output y\n",
+     NULL},
+    {"transpose and back", "merge-shuffles no-ops",
+     "input x FP32[2,3,4]\n"
+     "r = unary \"r\" (x) func=relu\n"
+     "a = transpose \"a\" (r) perm=2,0,1\n"
+     "b = transpose \"b\" (a) perm=1,2,0\n"
+     "y = unary \"y\" (b) func=tanh\n"
+     "output y\n",
+     "input x FP32[2,3,4]\n"
+     "r FP32[2,3,4] = unary \"r\" (x) func=relu\n"
+     "y FP32[2,3,4] = unary \"y\" (r) func=tanh\n"
+     "output y\n",
+     NULL},
+    {"a transpose that moves no element", "merge-shuffles",
+     "input x FP32[2,1,4]\n"
+     "y = transpose \"a\" (x) perm=1,0,2\n"
+     "output y\n",
+     "input x FP32[2,1,4]\n"
+     "y FP32[1,2,4] = reshape \"a\" (x) shape=1,2,4\n"
+     "output y\n",
+     "a is a reshape"},
+    {"a transpose that moves elements", "merge-shuffles",
+     "input x FP32[2,1,4]\n"
+     "y = transpose \"a\" (x) perm=2,1,0\n"
+     "output y\n",
+     NULL, NULL},
+    {"slice + slice", "merge-shuffles",
+     "input x FP32[20,7]\n"
+     "a = slice \"a\" (x) starts=2,0 ends=19,7 steps=3,1\n"
+     "y = slice \"b\" (a) starts=1,6 ends=5,7 steps=2,1\n"
+     "output y\n",
+     "input x FP32[20,7]\n"
+     "y FP32[2,1] = slice \"b\" (x) starts=5,6 ends=12,7 steps=6,1\n"
+     "output y\n",
+     NULL},
+    {"slice + slice of nothing", "merge-shuffles",
+     "input x FP32[20]\n"
+     "a = slice \"a\" (x) starts=2 ends=19 steps=3\n"
+     "y = slice \"b\" (a) starts=6 ends=6 steps=2\n"
+     "output y\n",
+     "input x FP32[20]\n"
+     "y FP32[0] = slice \"b\" (x) starts=0 ends=0 steps=1\n"
+     "output y\n",
+     NULL},
+    {"slice backwards: not", "merge-shuffles",
+     "input x FP32[20]\n"
+     "a = slice \"a\" (x) starts=19 ends=-1 steps=-1\n"
+     "y = slice \"b\" (a) starts=1 ends=5 steps=2\n"
+     "output y\n",
+     NULL, NULL},
+    /* --- transpose-matmul --- */
+    {"swapped operands", "transpose-matmul",
+     "input a FP32[2,4,3]\n"
+     "input b FP32[2,5,4]\n"
+     "s = transpose \"s\" (a) perm=0,2,1\n"
+     "t = transpose \"t\" (b) perm=0,2,1\n"
+     "y = matmul \"m\" (s, t)\n"
+     "output y\n",
+     "input a FP32[2,4,3]\n"
+     "input b FP32[2,5,4]\n"
+     "y FP32[2,3,5] = matmul \"m\" (a, b) trans_a=1 trans_b=1\n"
+     "output y\n",
+     NULL},
+    {"a swapped operand of a transposing product", "transpose-matmul",
+     "input a FP32[3,4]\n"
+     "input b FP32[4,5]\n"
+     "t = transpose \"t\" (b) perm=1,0\n"
+     "y = matmul \"m\" (a, t) trans_b=1\n"
+     "output y\noutput t\n",
+     "input a FP32[3,4]\n"
+     "input b FP32[4,5]\n"
+     "t FP32[5,4] = transpose \"t\" (b) perm=1,0\n"
+     "y FP32[3,5] = matmul \"m\" (a, b) trans_b=0\n"
+     "output y\n"
+     "output t\n",
+     NULL},
+    {"keys of attention", "transpose-matmul",
+     "input q FP32[2,3,4,5]\n"
+     "input k FP32[2,4,3,5]\n"
+     "t = transpose \"keys\" (k) perm=0,2,3,1\n"
+     "y = matmul \"scores\" (q, t)\n"
+     "output y\n",
+     "input q FP32[2,3,4,5]\n"
+     "input k FP32[2,4,3,5]\n"
+     "%3 FP32[2,3,4,5] = transpose \"keys\" (k) perm=0,2,1,3\n"
+     "y FP32[2,3,4,4] = matmul \"scores\" (q, %3) trans_b=1\n"
+     "output y\n",
+     "keys moves rows for scores"},
+    {"values of attention: rows already", "transpose-matmul",
+     "input p FP32[2,3,4,4]\n"
+     "input v FP32[2,4,3,5]\n"
+     "t = transpose \"values\" (v) perm=0,2,1,3\n"
+     "y = matmul \"mix\" (p, t)\n"
+     "output y\n",
+     NULL, NULL},
+    /* --- reduce-to-pool --- */
+    {"global average", "reduce-to-pool",
+     "input x FP32[2,3,4,5]\n"
+     "y = reduce \"gap\" (x) func=1 axes=2,3\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "y FP32[2,3,1,1] = pool \"gap\" (x) func=1 kernel=4,5\n"
+     "output y\n",
+     NULL},
+    {"global average without dimensions", "reduce-to-pool",
+     "input x FP32[2,3,4,5]\n"
+     "y = reduce \"gap\" (x) func=1 axes=2,3 keepdims=0\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "%2 FP32[2,3,1,1] = pool \"gap\" (x) func=1 kernel=4,5\n"
+     "y FP32[2,3] = reshape \"gap\" (%2) shape=2,3\n"
+     "output y\n",
+     NULL},
+    {"global maximum", "reduce-to-pool",
+     "input x FP32[2,3,4,5]\n"
+     "y = reduce \"gmp\" (x) func=2 axes=2,3\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "y FP32[2,3,1,1] = pool \"gmp\" (x) func=0 kernel=4,5\n"
+     "output y\n",
+     NULL},
+    {"sums, other axes, sequences: not", "reduce-to-pool",
+     "input x FP32[2,3,4,5]\n"
+     "input s FP32[2,3,4]\n"
+     "a = reduce \"a\" (x) func=0 axes=2,3\n"
+     "b = reduce \"b\" (x) func=1 axes=1,2\n"
+     "c = reduce \"c\" (x) func=1 axes=3\n"
+     "d = reduce \"d\" (s) func=1 axes=2\n"
+     "output a\noutput b\noutput c\noutput d\n",
+     NULL, NULL},
+    /* --- fuse-reduce --- */
+    {"L1 norm", "fuse-reduce",
+     "input x FP32[2,3]\n"
+     "a = unary \"abs\" (x) func=abs\n"
+     "y = reduce \"sum\" (a) func=0 axes=1\n"
+     "output y\n",
+     "input x FP32[2,3]\n"
+     "y FP32[2,1] = reduce \"abs + sum\" (x) func=5 axes=1\n"
+     "output y\n",
+     NULL},
+    {"sum of squares", "fuse-reduce",
+     "input x FP32[2,3]\n"
+     "a = binary \"square\" (x, x) func=mul\n"
+     "y = reduce \"sum\" (a) func=0 axes=1\n"
+     "output y\n",
+     "input x FP32[2,3]\n"
+     "y FP32[2,1] = reduce \"square + sum\" (x) func=7 axes=1\n"
+     "output y\n",
+     NULL},
+    {"L2 norm", "fold-scalars fuse-reduce",
+     "input x FP32[2,3]\n"
+     "a = binary \"square\" (x, two FP32[]=2) func=pow\n"
+     "s = reduce \"sum\" (a) func=0 axes=1 keepdims=0\n"
+     "y = unary \"root\" (s) func=sqrt\n"
+     "output y\n",
+     "input x FP32[2,3]\n"
+     "y FP32[2] = reduce \"square + sum + root\" (x) func=6 axes=1 keepdims=0\n"
+     "output y\n",
+     "fuse-reduce: square + sum"},
+    {"log-sum and log-sum-exp", "fuse-reduce",
+     "input x FP32[2,3]\n"
+     "e = unary \"exp\" (x) func=exp\n"
+     "s = reduce \"sum\" (e) func=0 axes=1\n"
+     "y = unary \"log\" (s) func=log\n"
+     "f = unary \"exp2\" (x) func=exp\n"
+     "t = reduce \"sum2\" (f) func=0 axes=1\n"
+     "z = unary \"log2\" (t) func=log\n"
+     "output y\noutput z\noutput f\n",
+     "input x FP32[2,3]\n"
+     "y FP32[2,1] = reduce \"exp + sum + log\" (x) func=9 axes=1\n"
+     "f FP32[2,3] = unary \"exp2\" (x) func=exp\n"
+     "z FP32[2,1] = reduce \"sum2 + log2\" (f) func=8 axes=1\n"
+     "output y\n"
+     "output z\n"
+     "output f\n",
+     NULL},
+    {"products of two, sums that others read: not", "fuse-reduce",
+     "input x FP32[2,3]\n"
+     "a = binary \"square\" (x, x) func=mul\n"
+     "b = binary \"product\" (x, a) func=mul\n"
+     "s = reduce \"sum\" (a) func=0 axes=1\n"
+     "t = reduce \"sum2\" (b) func=0 axes=1\n"
+     "u = unary \"exp\" (t) func=exp\n"
+     "v = unary \"root\" (s) func=sqrt\n"
+     "output u\noutput v\n",
+     NULL, NULL},
+    {"transpose + reduce", "fuse-reduce",
+     "input x FP32[2,3,4,5]\n"
+     "t = transpose \"t\" (x) perm=0,2,3,1\n"
+     "y = reduce \"r\" (t) func=2 axes=1,3 keepdims=0\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "y FP32[2,5] = reduce \"t + r\" (x) func=2 axes=1,2 keepdims=0\n"
+     "output y\n",
+     NULL},
+    {"transpose + reduce that leaves another order: not", "fuse-reduce",
+     "input x FP32[2,3,4,5]\n"
+     "t = transpose \"t\" (x) perm=3,2,1,0\n"
+     "y = reduce \"r\" (t) func=2 axes=1,2 keepdims=0\n"
+     "output y\n",
+     NULL, "t changes the order"},
+};
+
+static void shuffling(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        rewrite_case_run(&cases[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shuffling)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
