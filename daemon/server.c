@@ -430,10 +430,19 @@ static void descriptors_raise(struct server *s, struct config *config)
     }
 }
 
+/* The configured number, else the first plan's that is named; 0: all cores. */
+static uint32_t thread_count(const struct config *config)
+{
+    uint32_t threads = config->threads;
+    for (uint32_t i = 0; i < config->models_count && threads == 0; i++)
+        engine_plan_threads(config->models[i].path, &threads, NULL); /* its loader reports */
+    return threads;
+}
+
 static enum status device_start(struct server *s, const struct config *config, struct error *err)
 {
     const struct device_options options = {
-        .threads = config->threads,
+        .threads = thread_count(config),
         .reference_only = getenv("INFERD_REFERENCE_KERNELS") != NULL,
         .script = getenv("INFERD_FAULT_SCRIPT"), /* of the device `fault` alone */
         .log = &s->shared.log,

@@ -71,6 +71,11 @@ enum status engine_buffer_alloc(struct device *device, size_t size, const char *
                                 struct error *err);
 void engine_buffer_free(struct device *device, void *buffer);
 
+/* The thread number in a plan's header: what device_options.threads must be for the plan to fit a
+ * device opened for it; 0 for a device that has none. A wish, not checked further: engine_load
+ * checks. DATA_LOSS: not a plan. */
+enum status engine_plan_threads(const char *path, uint32_t *threads, struct error *err);
+
 /* Reads, checks and maps a plan, and uploads its weights. Errors say why a plan was refused:
  * DATA_LOSS damaged, FAILED_PRECONDITION made for another device, library or format version. */
 enum status engine_load(struct device *device, const char *path, struct engine **out,

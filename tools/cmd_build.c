@@ -55,7 +55,7 @@ static enum status build(const struct build_args *args, const char *from, struct
     uint64_t begin = clock_now_ns();
     enum status status = file_writer_new(args->output, true, &writer, err);
     if (!status)
-        status = model_device_open(&args->model, &log, &device, err);
+        status = model_device_open(&args->model, NULL, &log, &device, err);
     if (!status)
         status = model_build(from, &args->model, device, &log, &args->batches, &plan, err);
     if (!status)

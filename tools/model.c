@@ -40,11 +40,14 @@ struct log_sink model_log(const struct model_args *args)
     return (struct log_sink){.level = level, .write = write_log};
 }
 
-enum status model_device_open(const struct model_args *args, const struct log_sink *log,
-                              struct device **out, struct error *err)
+enum status model_device_open(const struct model_args *args, const char *plan,
+                              const struct log_sink *log, struct device **out, struct error *err)
 {
+    uint32_t threads = args->threads;
+    if (!threads && plan)
+        engine_plan_threads(plan, &threads, NULL); /* what is wrong with it, engine_load says */
     struct device_options options = {
-        .threads = args->threads,
+        .threads = threads,
         .reference_only = args->reference_only,
         .script = args->fault,
         .log = log,
@@ -243,12 +246,14 @@ enum status model_open(struct model *model, const char *path, const struct model
                        const struct arg_u32s *batches, struct error *err)
 {
     *model = (struct model){.log = model_log(args)};
-    enum status status = model_device_open(args, &model->log, &model->device, err);
+    bool plan = model_is_plan(path);
+    enum status status =
+        model_device_open(args, plan ? path : NULL, &model->log, &model->device, err);
     if (!status && args->track_memory)
         status = memory_track_start(model->device, err);
     if (!status)
-        status = model_is_plan(path) ? engine_load(model->device, path, &model->engine, err)
-                                     : build_and_load(model, path, args, batches, err);
+        status = plan ? engine_load(model->device, path, &model->engine, err)
+                      : build_and_load(model, path, args, batches, err);
     if (status)
         model_close(model);
     return status;

@@ -23,7 +23,7 @@ struct model_args {
     uint32_t threads;
     bool no_tune, reference_only;
     bool track_memory; /* from the opening of the device on; no option of its own */
-    uint32_t verbose; /* 1: info, 2: everything */
+    uint32_t verbose;  /* 1: info, 2: everything */
 };
 
 /* Rows for a command's option table; `type` has a struct model_args called `member`. */
@@ -67,8 +67,9 @@ bool model_is_plan(const char *path);
 /* Prints to stderr by args->verbose; warnings always. */
 struct log_sink model_log(const struct model_args *args);
 
-enum status model_device_open(const struct model_args *args, const struct log_sink *log,
-                              struct device **out, struct error *err);
+/* `plan`: the plan it is for, or NULL; without --threads the device gets the plan's number. */
+enum status model_device_open(const struct model_args *args, const char *plan,
+                              const struct log_sink *log, struct device **out, struct error *err);
 
 /* Builds a plan of an ONNX file, with progress if stderr is a terminal. `batches` may be empty: the
  * default list. The timing cache is loaded before and saved after. */

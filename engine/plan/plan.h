@@ -66,6 +66,8 @@ void plan_free(struct plan *plan); /* with its graphs; NULL is fine */
 /* Maps and checks a plan. DATA_LOSS: damaged; FAILED_PRECONDITION: another format version or byte
  * order; RESOURCE_EXHAUSTED: memory. */
 enum status plan_read(const char *path, struct plan **out, struct error *err);
+/* The device line of a plan's header alone; nothing else of the file is read or checked. */
+enum status plan_read_device(const char *path, char device[FINGERPRINT_MAX], struct error *err);
 /* `data` is aligned to 64 and outlives the plan. */
 enum status plan_read_memory(const void *data, size_t size, struct plan **out, struct error *err);
 

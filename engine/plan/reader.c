@@ -120,3 +120,19 @@ enum status plan_read(const char *path, struct plan **out, struct error *err)
     *out = plan;
     return STATUS_OK;
 }
+
+enum status plan_read_device(const char *path, char device[FINGERPRINT_MAX], struct error *err)
+{
+    struct file_map map;
+    enum status status = file_map_path(path, 0, &map, err);
+    if (status)
+        return status;
+    const struct plan_header *h = map.data;
+    if (map.size < sizeof(*h) || memcmp(h->magic, PLAN_MAGIC, sizeof(h->magic)) != 0 ||
+        strnlen(h->device, sizeof(h->device)) == sizeof(h->device))
+        status = error_set(err, STATUS_DATA_LOSS, "%s: not a plan file", path);
+    else
+        memcpy(device, h->device, sizeof(h->device));
+    file_unmap(&map);
+    return status;
+}

@@ -36,6 +36,18 @@ static enum status check_device(const struct plan *plan, struct device *device, 
     return STATUS_OK;
 }
 
+enum status engine_plan_threads(const char *path, uint32_t *threads, struct error *err)
+{
+    char device[FINGERPRINT_MAX];
+    enum status status = plan_read_device(path, device, err);
+    if (status)
+        return status;
+    const char *at = strstr(device, "; threads ");
+    unsigned long n = at ? strtoul(at + strlen("; threads "), NULL, 10) : 0;
+    *threads = n <= UINT32_MAX ? (uint32_t)n : 0;
+    return STATUS_OK;
+}
+
 /* --- description --- */
 
 static void *take(struct engine *engine, size_t count, size_t size)
