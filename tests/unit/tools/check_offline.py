@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""inferctl's offline commands from outside: check_offline.py INFERCTL MODELS
+
+Exit codes, texts, files and JSON keys that scripts rely on. Needs nothing but Python.
+"""
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+INFERCTL, MODELS = None, None
+
+
+def write_npy(path, shape, values, code="f", descr="<f4"):
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}\n"
+    data = struct.pack(f"<{len(values)}{code}", *values)
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data)
+
+
+def read_npy(path):
+    raw = path.read_bytes()
+    length = struct.unpack("<H", raw[8:10])[0]
+    header = eval(raw[10:10 + length])  # numpy's own format; written by the program under test
+    data = raw[10 + length:]
+    return header["shape"], struct.unpack(f"<{len(data) // 4}f", data)
+
+
+class Offline(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = pathlib.Path(self.folder.name)
+        self.plan = self.dir / "digits.plan"
+        self.digits = MODELS / "digits.onnx"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def run_it(self, *args, code=0):
+        env = dict(os.environ, XDG_CACHE_HOME=str(self.dir / "cache"), NO_COLOR="1")
+        done = subprocess.run([INFERCTL, *map(str, args)], capture_output=True, text=True, env=env,
+                              timeout=100, check=False)
+        self.assertEqual(done.returncode, code, f"{args}: {done.stdout}{done.stderr}")
+        if code:
+            self.assertEqual(len(done.stderr.strip().split("\n")), 1, done.stderr)
+        return done.stdout if code == 0 else done.stderr
+
+    def build(self, *args):
+        return self.run_it("build", self.digits, "-o", self.plan, "--threads", 1, "--no-tune",
+                           *args)
+
+    def test_usage(self):
+        self.run_it("--help")
+        self.run_it("build", "--help")
+        self.assertIn("no command", self.run_it("nothing", code=2))
+        self.assertIn("required", self.run_it("build", self.digits, code=2))
+        self.assertIn("usage", self.run_it("build", code=2))
+        self.run_it("bench", self.plan, "--contexts", 0, code=2)
+
+    def test_build_says_what_and_leaves_only_the_plan(self):
+        out = self.build("--batch", "1,4")
+        self.assertIn("2 profiles", out)
+        self.assertIn("precision fp32", out)
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
+
+    def test_a_failed_build_leaves_the_old_plan(self):
+        self.plan.write_text("old")
+        broken = self.dir / "broken.onnx"
+        broken.write_bytes(self.digits.read_bytes()[:5000])
+        self.run_it("build", broken, "-o", self.plan, code=1)
+        self.assertEqual(self.plan.read_text(), "old")
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir()),
+                         ["broken.onnx", "cache", "digits.plan"])
+
+    def test_a_killed_build_leaves_no_plan(self):
+        env = dict(os.environ, XDG_CACHE_HOME=str(self.dir / "cache"))
+        args = [INFERCTL, "build", str(self.digits), "-o", str(self.plan)]
+        with subprocess.Popen(args, env=env, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as child:
+            child.send_signal(signal.SIGKILL)
+        if self.plan.exists():
+            self.skipTest("it was faster than the signal")
+        self.build("--batch", "1")  # a temporary that it may have left is in nobody's way
+
+    def test_unsupported_says_so(self):
+        self.assertIn("unsupported", self.run_it("build", self.digits, "-o", self.plan, "--device",
+                                                 "cuda", code=1))
+        self.assertIn("unsupported", self.run_it("build", self.digits, "-o", self.plan,
+                                                 "--precision", "int8", code=1))
+        self.run_it("build", self.digits, "-o", self.plan, "--precision", "fp12", code=1)
+
+    def test_inspect(self):
+        self.build("--batch", "1,2")
+        text = self.run_it("inspect", self.plan)
+        self.assertIn("conv1 + bn1 + relu1", text)
+        plan = json.loads(self.run_it("inspect", self.plan, "--json"))
+        self.assertEqual([p["batch"] for p in plan["profiles"]], [1, 2])
+        self.assertEqual(plan["inputs"][0]["shape"][0], -1)
+        layer = plan["profiles"][0]["layers"][0]
+        for key in ("name", "op", "tactic", "precision", "time_ns", "fused"):
+            self.assertIn(key, layer)
+        self.assertEqual(layer["fused"], ["relu"])
+        one = json.loads(self.run_it("inspect", self.plan, "--json", "--batch", 2))
+        self.assertEqual(len(one["profiles"]), 1)
+        self.run_it("inspect", self.digits, code=1)
+
+    def test_graph(self):
+        before, after = self.dir / "before.svg", self.dir / "after.svg"
+        self.build("--batch", "1")
+        self.run_it("graph", self.digits, "-o", before)
+        self.run_it("graph", self.plan, "-o", after)
+        boxes = [len(xml.dom.minidom.parse(str(p)).getElementsByTagName("title"))
+                 for p in (before, after)]
+        self.assertGreater(boxes[0], boxes[1])
+        self.run_it("graph", self.digits, code=2)
+
+    def test_run_and_check(self):
+        self.build("--batch", "1,4")
+        image = self.dir / "image.npy"
+        write_npy(image, (5, 1, 8, 8), [i * 7 % 17 for i in range(5 * 64)])
+        out = self.dir / "out"
+        self.run_it("run", self.plan, "--threads", 1, "--input", f"image={image}", "--output", out,
+                    "--quiet")
+        shape, values = read_npy(out / "probabilities.npy")
+        self.assertEqual(shape, (5, 10))
+        self.assertAlmostEqual(sum(values), 5.0, places=4)
+        check = f"probabilities={out / 'probabilities.npy'}"
+        text = self.run_it("run", self.digits, "--threads", 1, "--no-tune", "--reference-only",
+                           "--input", f"image={image}", "--check", check, "--quiet")
+        self.assertIn("agrees", text)
+        write_npy(out / "probabilities.npy", shape, [v + 0.01 for v in values])
+        text = self.run_it("run", self.plan, "--threads", 1, "--input", f"image={image}",
+                           "--check", check, "--quiet", code=1)
+        self.assertIn("differs", text)
+        self.run_it("run", self.plan, "--threads", 1, "--input", f"image={image}", "--check", check,
+                    "--atol", "0.02", "--quiet")
+
+    def test_run_refuses_what_does_not_fit(self):
+        self.build("--batch", "1")
+        bad = self.dir / "bad.npy"
+        write_npy(bad, (1, 1, 8, 7), [0] * 56)
+        at = ("run", self.plan, "--threads", 1, "--input")
+        self.assertIn("the model wants", self.run_it(*at, f"image={bad}", code=1))
+        write_npy(bad, (1, 1, 8, 8), [0] * 64, "i", "<i4")
+        self.assertIn("the model wants", self.run_it(*at, f"image={bad}", code=1))
+        self.run_it(*at, f"picture={bad}", code=1)
+        self.run_it(*at, "image=/nowhere.npy", code=1)
+        self.run_it(*at, "image", code=1)
+
+    def test_another_devices_plan(self):
+        self.build("--batch", "1")
+        text = self.run_it("run", self.plan, "--threads", 2, code=1)
+        self.assertIn("build it again", text)
+
+    def test_bench(self):
+        self.build("--batch", "1,4")
+        text = self.run_it("bench", self.plan, "--threads", 1, "--batch", 4, "--contexts", 2,
+                           "--seconds", 0.2, "--json", "--profile", "--memory")
+        result = json.loads(text)
+        for key in ("batch", "contexts", "throughput", "p50_us", "p99_us"):
+            self.assertIn(key, result)
+        self.assertEqual((result["batch"], result["contexts"]), (4, 2))
+        self.assertGreater(result["throughput"], 0)
+        self.assertGreaterEqual(result["p99_us"], result["p50_us"])
+        self.assertGreater(len(result["layers"]), 3)
+        self.assertIn("weights", [m["tag"] for m in result["memory"]])
+        self.run_it("bench", self.plan, "--threads", 1, "--batch", 5, code=1)
+
+    def test_faults(self):
+        self.build("--batch", "1")
+        at = ("run", self.plan, "--threads", 1, "--device", "fault", "--fault")
+        self.assertIn("injected", self.run_it(*at, "launch#2:fail", code=1))
+        self.assertIn("fault script", self.run_it(*at, "launch:sing", code=1))
+        self.run_it(*at, "wait:delay=1ms")
+
+
+if __name__ == "__main__":
+    INFERCTL, MODELS = sys.argv[1], pathlib.Path(sys.argv[2])
+    unittest.main(argv=sys.argv[:1])
