@@ -81,7 +81,7 @@ class Units(unittest.TestCase):
     def test_what_the_program_relies_on(self):
         lines = SERVICE.read_text().splitlines()
         for line in ("Type=notify", "CacheDirectory=inferd", "RuntimeDirectory=inferd",
-                     "ExecReload=/bin/kill -HUP $MAINPID", "Restart=on-failure"):
+                     "ExecReload=/bin/sh -c 'kill -HUP $MAINPID'", "Restart=on-failure"):
             self.assertIn(line, lines)
         self.assertRegex(SERVICE.read_text(), r"(?m)^WatchdogSec=\d+$")
 
