@@ -7,30 +7,34 @@
 #include "engine/passes/host.h"
 #include "engine/passes/table.h"
 
-static bool is_activation(int64_t func)
+/*
+ * What an activation is made of, in kernel libraries: they generate one routine for each, and a
+ * second step with the same routine but other parameters is not to be had (oneDNN 2.6).
+ */
+enum { RECTIFIER = 1, AFFINE = 2, CLAMP = 4, OTHER = 8 };
+
+static const uint8_t routines[IR_UNARY_COUNT_] = {
+    [IR_UNARY_RELU] = RECTIFIER, [IR_UNARY_LEAKY_RELU] = RECTIFIER,
+    [IR_UNARY_LINEAR] = AFFINE,  [IR_UNARY_HARD_SIGMOID] = AFFINE | CLAMP,
+    [IR_UNARY_CLIP] = CLAMP,     [IR_UNARY_ELU] = OTHER,
+    [IR_UNARY_SIGMOID] = OTHER,  [IR_UNARY_HARD_SWISH] = OTHER,
+    [IR_UNARY_SWISH] = OTHER,    [IR_UNARY_TANH] = OTHER,
+    [IR_UNARY_GELU] = OTHER,     [IR_UNARY_GELU_TANH] = OTHER,
+    [IR_UNARY_MISH] = OTHER,     [IR_UNARY_ABS] = OTHER,
+    [IR_UNARY_EXP] = OTHER,      [IR_UNARY_SQRT] = OTHER,
+};
+
+/* A step of the epilogue uses a routine that `func` needs, too. */
+static bool is_taken(const struct ir_node *host, uint32_t func)
 {
-    switch (func) {
-    case IR_UNARY_RELU:
-    case IR_UNARY_LEAKY_RELU:
-    case IR_UNARY_ELU:
-    case IR_UNARY_SIGMOID:
-    case IR_UNARY_HARD_SIGMOID:
-    case IR_UNARY_HARD_SWISH:
-    case IR_UNARY_SWISH:
-    case IR_UNARY_TANH:
-    case IR_UNARY_SOFTPLUS:
-    case IR_UNARY_GELU:
-    case IR_UNARY_GELU_TANH:
-    case IR_UNARY_MISH:
-    case IR_UNARY_CLIP:
-    case IR_UNARY_LINEAR:
-    case IR_UNARY_ABS:
-    case IR_UNARY_EXP:
-    case IR_UNARY_SQRT:
-        return true;
-    default:
-        return false;
+    for (uint32_t i = 0; i < host->n_epilogue; i++) {
+        const struct ir_epilogue *step = &host->epilogue[i];
+        if (step->kind != IR_EPILOGUE_UNARY)
+            continue;
+        if (step->func == func || (routines[step->func] & routines[func] & ~OTHER))
+            return true;
     }
+    return false;
 }
 
 static void visit(struct rewrite *rw, uint32_t node)
@@ -42,9 +46,14 @@ static void visit(struct rewrite *rw, uint32_t node)
     uint32_t host = host_find(rw, n->inputs[0], node);
     if (host == IR_NONE)
         return;
-    if (!is_activation(func)) {
+    if (func < 0 || !routines[func]) {
         rw_near_miss(rw, "%s + %s: %s is no step of an epilogue", ir_node(rw->graph, host)->name,
                      n->name, ir_unary_name((enum ir_unary)func));
+        return;
+    }
+    if (is_taken(ir_node(rw->graph, host), (uint32_t)func)) {
+        rw_near_miss(rw, "%s + %s: a step like it is there already", ir_node(rw->graph, host)->name,
+                     n->name);
         return;
     }
     struct unary_args args = rw_unary_args(n);

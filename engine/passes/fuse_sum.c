@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Elementwise arithmetic of two tensors joins the node that made one of them: the residual sum of
- * ResNet, a product with a gate, a scale or slope per channel that could not be folded.
+ * ResNet, a product with a gate, a scale per channel that could not be folded.
  *
- * The other operand has the full shape (broadcast over the batch at most), or is one number for
- * each channel or for all. Only the node's own value may be on the left of what does not commute.
- * That the operand may be computed later than the node is no hindrance: it cannot depend on the
- * node, whose only reader is the one that joins, and nodes are sorted afterwards.
+ * The other operand has the full shape, or is one number for each channel or for all: any other
+ * broadcast, over the batch too, would cost the node its fast kernels. Only the node's own value
+ * may be on the left of what does not commute. That the operand may be computed later than the node
+ * is no hindrance: it cannot depend on the node, whose only reader is the one that joins, and nodes
+ * are sorted afterwards.
  */
 #include "engine/passes/host.h"
 #include "engine/passes/table.h"
@@ -15,17 +16,6 @@ static bool commutes(int64_t func)
 {
     return func == IR_BINARY_ADD || func == IR_BINARY_MUL || func == IR_BINARY_MAX ||
            func == IR_BINARY_MIN;
-}
-
-/* The full shape, or with 1 for the batch. */
-static bool is_full(const struct shape *operand, const struct shape *out)
-{
-    if (operand->rank != out->rank)
-        return false;
-    for (uint32_t i = 0; i < out->rank; i++)
-        if (operand->dim[i] != out->dim[i] && (i > 0 || operand->dim[i] != 1))
-            return false;
-    return true;
 }
 
 /* One number for each place along dimension `axis`, or for all. */
@@ -40,13 +30,12 @@ static bool is_vector(const struct shape *operand, const struct shape *out, uint
     return true;
 }
 
-static bool fits(const struct rewrite *rw, uint32_t host, uint32_t operand, bool full_too)
+static bool fits(const struct rewrite *rw, uint32_t host, uint32_t operand)
 {
     const struct shape *shape = &ir_tensor(rw->graph, operand)->shape;
     const struct shape *out = &ir_tensor(rw->graph, rw_output(rw, host))->shape;
     uint32_t channel = ir_node(rw->graph, host)->op == IR_OP_MATMUL ? out->rank - 1 : 1;
-    return (full_too && is_full(shape, out)) ||
-           (out->rank > channel && is_vector(shape, out, channel));
+    return shape_equal(shape, out) || (out->rank > channel && is_vector(shape, out, channel));
 }
 
 /* The host among the operands that is left of the other one, or stands on either side. */
@@ -61,7 +50,7 @@ static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t
         uint32_t host = host_find(rw, y, node);
         if (host == IR_NONE)
             continue;
-        if (!fits(rw, host, other, func != IR_BINARY_PRELU)) {
+        if (!fits(rw, host, other)) {
             rw_near_miss(rw, "%s + %s: %s is broadcast", ir_node(rw->graph, host)->name,
                          ir_node(rw->graph, node)->name, ir_tensor(rw->graph, other)->name);
             continue;
@@ -81,7 +70,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     const struct ir_node *n = ir_node(rw->graph, node);
     int64_t func = ir_attr_int(n, IR_ATTR_FUNC, -1);
     uint32_t operand = IR_NONE;
-    if (n->op != IR_OP_BINARY || n->n_epilogue || func > IR_BINARY_PRELU || func == IR_BINARY_POW)
+    if (n->op != IR_OP_BINARY || n->n_epilogue || func > IR_BINARY_MIN)
         return;
     uint32_t host = choose(rw, node, func, &operand);
     if (host == IR_NONE)

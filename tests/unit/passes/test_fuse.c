@@ -68,6 +68,22 @@ static const struct rewrite_case cases[] = {
      "y = unary \"relu1\" (m) func=relu\n"
      "output y\n",
      NULL, NULL},
+    {"conv + relu + leaky: the routine is taken", "fuse-activation",
+     "input x FP32[1,3,8,8]\n"
+     "c = conv \"conv1\" (x, w FP32[4,3,3,3]) then leaky_relu(0.5,0,0)\n"
+     "y = unary \"leaky1\" (c) func=leaky_relu\n"
+     "output y\n",
+     NULL, "a step like it is there already"},
+    {"conv + hard sigmoid + clip: the routine is taken", "fuse-activation",
+     "input x FP32[1,3,8,8]\n"
+     "c = conv \"conv1\" (x, w FP32[4,3,3,3])\n"
+     "h = unary \"hard1\" (c) func=hard_sigmoid\n"
+     "y = unary \"clip1\" (h) func=clip alpha=0.1 beta=0.9\n"
+     "output y\n",
+     "input x FP32[1,3,8,8]\n"
+     "h FP32[1,4,6,6] = conv \"conv1 + hard1\" (x, w FP32[4,3,3,3]) then hard_sigmoid(0.200000003,0.5,0)\n"
+     "y FP32[1,4,6,6] = unary \"clip1\" (h) func=clip alpha=0.100000001 beta=0.899999976\n"
+     "output y\n", "a step like it is there already"},
     /* --- fuse-sum --- */
     {"conv + sum + activation", "fuse-sum fuse-activation",
      "input x FP32[2,4,8,8]\n"
@@ -137,27 +153,29 @@ static const struct rewrite_case cases[] = {
      "y = binary \"sum1\" (a, z) func=add\n"
      "output y\n",
      NULL, "z is broadcast"},
-    {"the operand is broadcast over the batch", "fuse-sum",
+    {"the operand is broadcast over the batch: not", "fuse-sum",
      "input x FP32[2,4,8,8]\n"
      "input z FP32[1,4,8,8]\n"
      "a = conv \"conv1\" (x, v FP32[4,4,1,1])\n"
      "y = binary \"sum1\" (z, a) func=add\n"
      "output y\n",
+     NULL, "z is broadcast"},
+    {"a product with one number for each channel", "fuse-sum",
      "input x FP32[2,4,8,8]\n"
-     "input z FP32[1,4,8,8]\n"
-     "y FP32[2,4,8,8] = conv \"conv1 + sum1\" (x, v FP32[4,4,1,1]) then add(z)\n"
+     "input g FP32[1,4,1,1]\n"
+     "a = conv \"conv1\" (x, v FP32[4,4,1,1])\n"
+     "y = binary \"mul1\" (g, a) func=mul\n"
      "output y\n",
-     NULL},
-    {"prelu with a slope per channel", "fuse-sum",
+     "input x FP32[2,4,8,8]\n"
+     "input g FP32[1,4,1,1]\n"
+     "y FP32[2,4,8,8] = conv \"conv1 + mul1\" (x, v FP32[4,4,1,1]) then mul(g)\n"
+     "output y\n", NULL},
+    {"a slope for each channel: not", "fuse-sum",
      "input x FP32[1,4,8,8]\n"
      "a = conv \"conv1\" (x, v FP32[4,4,1,1])\n"
      "y = binary \"prelu1\" (a, slope FP32[4,1,1]) func=prelu\n"
      "output y\n",
-     "input x FP32[1,4,8,8]\n"
-     "y FP32[1,4,8,8] = conv \"conv1 + prelu1\" (x, v FP32[4,4,1,1]) then prelu(slope "
-     "FP32[4,1,1])\n"
-     "output y\n",
-     NULL},
+     NULL, NULL},
     {"a power: not", "fuse-sum",
      "input x FP32[1,4,8,8]\n"
      "a = conv \"conv1\" (x, v FP32[4,4,1,1]) then abs\n"
