@@ -5,8 +5,10 @@
  */
 #include "daemon/connection.h"
 
+#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -484,14 +486,26 @@ static void timed_out(struct connection *c, enum counter which)
     connection_close(c);
 }
 
+/* What the peer has not taken yet, what the kernel holds of it included: a socket with a large
+ * buffer becomes writable only now and then, while its reader goes on reading. */
+static size_t write_left(const struct connection *c)
+{
+    uv_os_fd_t fd;
+    int queued = 0;
+    size_t left = uv_stream_get_write_queue_size(&c->io.stream);
+    for (struct slab *slab = c->backlog->next; slab; slab = slab->next)
+        left += backlog_of(slab)->used;
+    if (uv_fileno(&c->io.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &queued) == 0)
+        left += (size_t)MAX(queued, 0);
+    return left;
+}
+
 /* A reader that takes nothing. */
 static bool tick_write(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
 {
     if (!c->backlog)
         return false;
-    size_t left = uv_stream_get_write_queue_size(&c->io.stream);
-    for (struct slab *slab = c->backlog->next; slab; slab = slab->next)
-        left += backlog_of(slab)->used;
+    size_t left = write_left(c);
     if (left != c->write_left) {
         c->write_left = left;
         c->write_ms = now_ms;

@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a server answers: inferences, descriptions, and everything that can be wrong with them.
+
+    test_requests.py INFERD INFERCTL
+"""
+import struct
+import unittest
+
+import harness
+import wire
+from wire import message
+
+X4 = struct.pack("<4f", 1, 2, 3, 4)
+Y4 = struct.pack("<4f", 2, 4, 6, 8)
+
+
+def copy_input(data=X4, shape=(1, 4), name="x", datatype="FP32"):
+    return (name, datatype, list(shape), data)
+
+
+class Requests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server({"copy": harness.plan("copy"), "pair": harness.plan("pair"),
+                                     "fixed": harness.plan("fixed", "1"), "wide": harness.plan("wide")})
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.server.stop()
+        finally:
+            cls.server.kill()
+
+    def setUp(self):
+        self.client = self.server.client()
+        self.addCleanup(self.client.close)
+
+    def refused(self, reply, status, *words):
+        self.assertEqual(reply.status, status, reply.message)
+        for word in words:
+            self.assertIn(word, reply.message)
+
+    def still_serving(self):
+        with self.server.client() as client:
+            self.assertEqual(client.infer("copy", [copy_input()]).outputs()["y"][2], X4)
+
+    # --- inference ---
+
+    def test_an_inference(self):
+        reply = self.client.infer("copy", [copy_input()], request_id="my request")
+        self.assertEqual((reply.status, reply.message), (wire.OK, ""))
+        self.assertEqual(reply.outputs(), {"y": ("FP32", [1, 4], X4)})
+        self.assertEqual(wire.text(reply.body, 1), "copy")
+        self.assertEqual(wire.text(reply.body, 2), "1")
+        self.assertEqual(wire.text(reply.body, 3), "my request")
+        self.assertEqual(reply.batch, 1)
+
+    def test_several_instances(self):
+        for n in range(1, 9):
+            reply = self.client.infer("copy", [copy_input(X4 * n, (n, 4))])
+            self.assertEqual(reply.outputs(), {"y": ("FP32", [n, 4], X4 * n)})
+
+    def test_a_model_that_is_not_batched(self):
+        data = struct.pack("<6f", *range(6))
+        reply = self.client.infer("fixed", [("x", "FP32", [2, 3], data)])
+        self.assertEqual(reply.outputs(), {"y": ("FP32", [2, 3], data)})
+        self.refused(self.client.infer("fixed", [("x", "FP32", [4, 3], data * 2)]),
+                     wire.INVALID_ARGUMENT, "expected shape [2,3], got [4,3]")
+
+    def test_inputs_in_any_order_and_outputs_as_asked(self):
+        a, b, n = (struct.pack("<4f", 1, 2, 3, 4), struct.pack("<4f", 10, 20, 30, 40),
+                   struct.pack("<2q", -7, 1 << 40))
+        inputs = [("n", "INT64", [2, 1], n), ("b", "FP32", [2, 2], b), ("a", "FP32", [2, 2], a)]
+        reply = self.client.infer("pair", inputs)
+        self.assertEqual(reply.outputs(), {
+            "sum": ("FP32", [2, 2], struct.pack("<4f", 11, 22, 33, 44)),
+            "same": ("FP32", [2, 2], a), "m": ("INT64", [2, 1], n)})
+        reply = self.client.infer("pair", inputs, outputs=["m", "sum"])
+        self.assertEqual(list(reply.outputs()), ["m", "sum"])
+        self.assertEqual(reply.outputs()["m"][2], n)
+        self.assertEqual(len(reply.body[6]), 2)
+        self.refused(self.client.infer("pair", inputs, outputs=["m", "nothing"]),
+                     wire.INVALID_ARGUMENT, "no output 'nothing'")
+        self.refused(self.client.infer("pair", inputs, outputs=["m", "m"]), wire.INVALID_ARGUMENT,
+                     "'m' is there twice")
+
+    def test_large_payloads(self):
+        data = bytes(range(256)) * (1 << 12)
+        for n in (1, 3, 8):
+            reply = self.client.infer("wide", [("x", "FP32", [n, 1 << 18], data * n)])
+            self.assertEqual(reply.message, "")
+            self.assertEqual(reply.outputs()["y"][2], data * n)
+
+    def test_typed_contents(self):
+        floats = message((6, X4))
+        body = message((1, "copy"), (5, wire.tensor("x", "FP32", [1, 4], contents=floats)))
+        reply = self.client.call(wire.INFER, body)
+        self.assertEqual(reply.message, "")
+        self.assertEqual(reply.outputs()["y"][2], X4)
+        body = message((1, "copy"), (5, wire.tensor("x", "FP32", [1, 4], contents=floats)), (7, X4))
+        self.refused(self.client.call(wire.INFER, body), wire.INVALID_ARGUMENT, "together")
+        for contents, reason in ((message((6, X4[:12])), "missing"), (message((6, Y4 + Y4)), "more"),
+                                 (message((2, b"\1\2\3\4")), "fp32_contents")):
+            body = message((1, "copy"), (5, wire.tensor("x", "FP32", [1, 4], contents=contents)))
+            self.refused(self.client.call(wire.INFER, body), wire.INVALID_ARGUMENT, reason)
+
+    def test_pipelining_and_replies_by_id(self):
+        sent = {}
+        for i in range(600):
+            data = struct.pack("<4f", i, i, i, i)
+            sent[self.client.start(wire.INFER, wire.infer_body("copy", [copy_input(data)]))] = data
+        for _ in range(600):
+            reply = self.client.receive()
+            self.assertEqual(reply.outputs()["y"][2], sent.pop(reply.id))
+        self.assertFalse(sent)
+
+    # --- what does not fit the model ---
+
+    def test_wrong_model(self):
+        self.refused(self.client.infer("nothing", [copy_input()]), wire.NOT_FOUND, "'nothing'")
+        self.refused(self.client.infer("copy", [copy_input()], version="9"), wire.NOT_FOUND,
+                     "'copy' version '9'")
+        self.refused(self.client.infer("../copy", [copy_input()]), wire.INVALID_ARGUMENT,
+                     "no model name")
+
+    def test_wrong_dtype(self):
+        self.refused(self.client.infer("copy", [copy_input(datatype="INT32")]),
+                     wire.INVALID_ARGUMENT, "'x'", "expected FP32, got INT32")
+        self.refused(self.client.infer("copy", [copy_input(datatype="BYTES")]),
+                     wire.INVALID_ARGUMENT, "BYTES")
+
+    def test_wrong_shape(self):
+        for shape, data in (((1, 5), X4 + X4[:4]), ((4,), X4), ((1, 2, 2), X4)):
+            text = "[" + ",".join(map(str, shape)) + "]"
+            self.refused(self.client.infer("copy", [copy_input(data, shape)]),
+                         wire.INVALID_ARGUMENT, "expected shape [?,4], got " + text)
+        self.refused(self.client.infer("copy", [copy_input(X4 * 9, (9, 4))]), wire.INVALID_ARGUMENT,
+                     "9 instances", "1 to 8")
+
+    def test_r3_extreme_shapes(self):
+        for dims in ((0, 4), (-1, 4), (2**63 - 1, 4), (2**62, 4), (-(2**63), 4)):
+            reply = self.client.infer("copy", [copy_input(b"", dims)])
+            self.assertEqual(reply.status, wire.INVALID_ARGUMENT, dims)
+        self.still_serving()
+
+    def test_wrong_byte_count(self):
+        self.refused(self.client.infer("copy", [copy_input(X4[:-1])]), wire.INVALID_ARGUMENT,
+                     "takes 16 bytes, 15 came")
+        self.refused(self.client.infer("copy", [copy_input(X4 + b"x")]), wire.INVALID_ARGUMENT,
+                     "takes 16 bytes, 17 came")
+
+    def test_missing_and_duplicate_inputs(self):
+        a, b = ("a", "FP32", [1, 2], X4[:8]), ("b", "FP32", [1, 2], X4[:8])
+        n = ("n", "INT64", [1, 1], bytes(8))
+        self.refused(self.client.infer("pair", [a, n]), wire.INVALID_ARGUMENT, "'b' is missing")
+        self.refused(self.client.infer("pair", []), wire.INVALID_ARGUMENT, "'a' is missing")
+        self.refused(self.client.infer("pair", [a, b, n, a]), wire.INVALID_ARGUMENT, "'a'", "twice")
+        self.refused(self.client.infer("pair", [a, b, n, ("c", "FP32", [1, 2], X4[:8])]),
+                     wire.INVALID_ARGUMENT, "no input 'c'")
+        more = ("b", "FP32", [2, 2], X4)
+        self.refused(self.client.infer("pair", [a, more, n]), wire.INVALID_ARGUMENT,
+                     "'b': 2 instances, but 1")
+
+    def test_wrong_priority(self):
+        self.refused(self.client.infer("copy", [copy_input()], priority=4), wire.INVALID_ARGUMENT,
+                     "priority 4")
+        self.assertEqual(self.client.infer("copy", [copy_input()], priority=3).status, wire.OK)
+
+    def test_r10_errors_leak_no_paths_and_no_control_bytes(self):
+        reply = self.client.infer("no\n\x1b[31mmodel", [copy_input()])
+        self.assertEqual(reply.status, wire.INVALID_ARGUMENT)
+        self.assertTrue(reply.message.isprintable(), reply.message)
+        self.assertNotIn("/", self.client.infer("nothing", []).message)
+
+    # --- what is no request ---
+
+    def test_a_message_that_is_no_request(self):
+        self.client.send(wire.frame(b"\xff\xff\xff\xff"))
+        self.refused(self.client.receive(), wire.INVALID_ARGUMENT, "malformed")
+        self.client.send(wire.frame(message((1, 5), (10, b"\x0a\xff"))))
+        reply = self.client.receive()
+        self.refused(reply, wire.INVALID_ARGUMENT, "malformed")
+        self.assertEqual(reply.id, 5)
+        self.client.send(wire.frame(b""))
+        self.refused(self.client.receive(), wire.INVALID_ARGUMENT, "no body")
+        self.assertEqual(self.client.infer("copy", [copy_input()]).status, wire.OK)
+
+    def test_r6_groups(self):
+        self.client.send(wire.frame(b"\x08\x07\x63\x64"))
+        reply = self.client.receive()
+        self.refused(reply, wire.INVALID_ARGUMENT, "malformed")
+        self.assertEqual(reply.id, 7)
+
+    def test_r4_counts(self):
+        inputs = [(f"x{i}", "UINT8", [1], b"a") for i in range(65)]
+        self.refused(self.client.infer("copy", inputs), wire.INVALID_ARGUMENT, "64 inputs")
+        self.refused(self.client.infer("copy", [copy_input(shape=(1,) * 9)]), wire.INVALID_ARGUMENT,
+                     "8 dimensions")
+        self.refused(self.client.infer("copy", [copy_input(name="x" * 65)]), wire.INVALID_ARGUMENT,
+                     "64")
+
+    # --- descriptions ---
+
+    def test_descriptions(self):
+        self.assertEqual(self.client.call(wire.LIVE).body, {1: [1]})
+        self.assertEqual(self.client.call(wire.READY).body, {1: [1]})
+        self.assertEqual(self.client.call(wire.MODEL_READY, message((1, "copy"))).body, {1: [1]})
+        self.assertEqual(wire.text(self.client.call(wire.SERVER_METADATA).body, 1), "inferd")
+        metadata = self.client.call(wire.MODEL_METADATA, message((1, "pair"))).body
+        self.assertEqual([wire.text(wire.decode(t), 1) for t in metadata[4]], ["a", "b", "n"])
+        self.assertEqual([wire.text(wire.decode(t), 1) for t in metadata[5]], ["sum", "same", "m"])
+        index = self.client.call(wire.INDEX).body[1]
+        self.assertEqual([wire.text(wire.decode(m), 1) for m in index],
+                         ["copy", "fixed", "pair", "wide"])
+        for kind in (wire.MODEL_READY, wire.MODEL_METADATA, wire.STATISTICS):
+            self.refused(self.client.call(kind, message((1, "nothing"))), wire.NOT_FOUND)
+            self.refused(self.client.call(kind, message((1, "copy"), (2, "2"))), wire.NOT_FOUND)
+
+    def test_statistics_count(self):
+        def read():
+            body = self.client.call(wire.STATISTICS, message((1, "fixed"))).body
+            model = wire.decode(body[1][0])
+            return {"instances": wire.one(model, 4, 0), "batches": wire.one(model, 5, 0),
+                    "success": wire.one(wire.decode(wire.one(wire.decode(model[6][0]), 1)), 1, 0)}
+
+        before = read()
+        for _ in range(5):
+            self.client.infer("fixed", [("x", "FP32", [2, 3], bytes(24))])
+        after = read()
+        self.assertEqual({k: after[k] - before[k] for k in after},
+                         {"instances": 5, "batches": 5, "success": 5})
+
+    def test_r27_counters(self):
+        before = self.client.counters()
+        self.client.infer("copy", [copy_input()])
+        self.client.infer("copy", [copy_input(X4[:-1])])
+        self.client.infer("copy", [copy_input(datatype="INT32")])
+        self.client.infer("nothing", [copy_input()])
+        after = self.client.counters()
+        delta = {k: after[k] - before[k] for k in after if after[k] != before[k]}
+        self.assertEqual(delta["requests_ok"], 1)
+        self.assertEqual(delta["requests_invalid"], 2)
+        self.assertEqual(delta["requests_not_found"], 1)
+        self.assertGreater(delta["bytes_in"], 0)
+
+    def test_cancel_of_what_is_unknown(self):
+        reply = self.client.call(wire.CANCEL, message((1, 12345)))
+        self.assertEqual((reply.status, reply.body), (wire.OK, {}))
+
+
+if __name__ == "__main__":
+    harness.main()
