@@ -80,8 +80,8 @@ struct reduction {
     float p;
 };
 
-/* Not here: maximum and minimum. oneDNN 2.6 gives the largest finite number for a row of infinities,
- * and attention masks are full of them. */
+/* Not here: maximum and minimum. oneDNN 2.6 gives the largest finite number for a row of
+ * infinities, and attention masks are full of them. */
 static const struct reduction reductions[] = {
     [IR_REDUCE_SUM] = {dnnl_reduction_sum, true, 0},
     [IR_REDUCE_MEAN] = {dnnl_reduction_mean, true, 0},

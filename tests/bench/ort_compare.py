@@ -103,7 +103,8 @@ def main():
     import onnxruntime
     print(f"onnxruntime {onnxruntime.__version__}, {args.threads} threads, fp32, medians of "
           f"{args.rounds} rounds of {args.seconds:g} s, taking turns")
-    print(f"{'model':14} {'batch':>5} {'ours ms':>9} {'onnxruntime ms':>15} {'ratio':>6}  of rounds")
+    print(f"{'model':14} {'batch':>5} {'ours ms':>9} {'onnxruntime ms':>15} {'ratio':>6}  "
+          "of rounds")
     for r in rows:
         print(f"{r['model']:14} {r['batch']:5} {r['ours_us'] / 1e3:9.2f} "
               f"{r['onnxruntime_us'] / 1e3:15.2f} {r['ratio']:6.2f}  "
