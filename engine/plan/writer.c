@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
 #include <xxhash.h>
+
+#define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
+#include <uthash.h>
 
 #include "base/checked.h"
 #include "engine/plan/format.h"
