@@ -118,36 +118,50 @@ static void fill_tactic(const struct subject *s, const struct recipe *r, struct 
     memcpy(t->out, r->out, sizeof(t->out));
 }
 
+static enum status visit_impl(const struct subject *s, const struct onednn_row *row,
+                              struct choice c, const char *name, struct recipe *r,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    struct tactic tactic;
+    recipe_init(r, name);
+    enum status st = row->make(s, c, r);
+    if (st == STATUS_OK) {
+        fill_tactic(s, r, c, &tactic);
+        st = visit(user, &tactic, err);
+    } else if (st == STATUS_UNIMPLEMENTED) {
+        st = STATUS_OK;
+    } else {
+        st = error_set(err, st, "oneDNN: no candidates for '%s': %s", s->node->name,
+                       status_name(st));
+    }
+    recipe_deinit(r);
+    return st;
+}
+
 /* Every implementation of one choice. */
 static enum status visit_choice(const struct subject *s, const struct onednn_row *row,
                                 struct choice c, struct recipe *r, tactic_visit visit, void *user,
                                 struct error *err)
 {
-    uint32_t found = 0;
-    char last[IMPL_NAME_MAX] = "";
-    for (c.impl = 0; c.impl < IMPL_MAX && found < row->impls; c.impl++) {
-        recipe_init(r);
-        enum status st = row->make(s, c, r);
-        if (st == STATUS_OK && strcmp(last, recipe_impl(r)) != 0 &&
-            worth_timing(s->dnn, recipe_impl(r), found)) {
-            struct tactic tactic;
-            fill_tactic(s, r, c, &tactic);
-            snprintf(last, sizeof(last), "%s", recipe_impl(r));
-            found++;
-            st = visit(user, &tactic, err);
-            if (st != STATUS_OK) {
-                recipe_deinit(r);
-                return st;
-            }
-        }
-        recipe_deinit(r);
-        if (st == STATUS_UNIMPLEMENTED)
-            break;
-        if (st != STATUS_OK)
-            return error_set(err, st, "oneDNN: no candidates for '%s': %s", s->node->name,
-                             status_name(st));
+    char impls[IMPL_MAX][IMPL_NAME_MAX];
+    uint32_t n = 0, found = 0;
+    recipe_init(r, NULL);
+    enum status st = row->make(s, c, r);
+    if (st == STATUS_OK) {
+        n = r->n_impls;
+        memcpy(impls, r->impls, sizeof(impls));
     }
-    return STATUS_OK;
+    recipe_deinit(r);
+    if (st == STATUS_RESOURCE_EXHAUSTED)
+        return error_set(err, st, "oneDNN: out of memory");
+    st = STATUS_OK;
+    for (uint32_t i = 0; i < n && found < row->impls && !st; i++) {
+        if (!worth_timing(s->dnn, impls[i], found))
+            continue;
+        found++;
+        st = visit_impl(s, row, c, impls[i], r, visit, user, err);
+    }
+    return st;
 }
 
 enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,

@@ -108,8 +108,7 @@ static bool wanted_weights(const struct subject *s, const dnnl_memory_desc_t *pl
     return true;
 }
 
-static enum status make_matmul(const struct subject *s, const struct window *w, struct choice c,
-                               struct recipe *r)
+static enum status make_matmul(const struct subject *s, const struct window *w, struct recipe *r)
 {
     const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
     int64_t channels = x->shape.dim[1], features = y->shape.dim[1], pixels = x->shape.dim[0];
@@ -138,7 +137,7 @@ static enum status make_matmul(const struct subject *s, const struct window *w, 
     dnnl_primitive_attr_t attr;
     enum status st = epilogue_attr(s, &view, r, &attr);
     if (st == STATUS_OK)
-        st = recipe_pick(s, r, &desc, attr, c.impl);
+        st = recipe_pick(s, r, &desc, attr);
     if (st == STATUS_OK)
         recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
     return st;
@@ -199,8 +198,8 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     dnnl_primitive_attr_t attr;
     enum status st = epilogue_attr(s, &view, r, &attr);
     if (st == STATUS_OK)
-        st = recipe_pick(s, r, &desc, attr, c.impl);
-    if (st == STATUS_OK && miscomputes(s, r))
+        st = recipe_pick(s, r, &desc, attr);
+    if (st == STATUS_OK && r->want && miscomputes(s, r))
         st = STATUS_UNIMPLEMENTED;
     if (st == STATUS_OK)
         recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
@@ -213,7 +212,7 @@ static enum status make_conv(const struct subject *s, struct choice c, struct re
     if (!read_window(s, &w))
         return STATUS_UNIMPLEMENTED;
     if (c.way == WAY_MATMUL)
-        return w.pointwise ? make_matmul(s, &w, c, r) : STATUS_UNIMPLEMENTED;
+        return w.pointwise ? make_matmul(s, &w, r) : STATUS_UNIMPLEMENTED;
     return make_window(s, &w, false, c, r);
 }
 

@@ -16,7 +16,7 @@ static enum status pick(const struct subject *s, const_dnnl_op_desc_t desc, stru
     memcpy(view.dims, y->dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
     enum status st = epilogue_attr(s, &view, r, &attr);
-    return st == STATUS_OK ? recipe_pick(s, r, desc, attr, c.impl) : st;
+    return st == STATUS_OK ? recipe_pick(s, r, desc, attr) : st;
 }
 
 static enum status make_unary(const struct subject *s, struct choice c, struct recipe *r)

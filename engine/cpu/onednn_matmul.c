@@ -55,7 +55,7 @@ static uint32_t list(const struct subject *s, struct choice out[CHOICES_MAX])
 
 static enum status finish(const struct subject *s, const struct product *p,
                           const struct output_view *view, const_dnnl_op_desc_t desc,
-                          const dnnl_memory_desc_t *plain, struct choice c, struct recipe *r)
+                          const dnnl_memory_desc_t *plain, struct recipe *r)
 {
     dnnl_primitive_attr_t attr;
     enum status st = epilogue_attr(s, view, r, &attr);
@@ -66,7 +66,7 @@ static enum status finish(const struct subject *s, const struct product *p,
         dnnl_primitive_attr_destroy(attr);
         return STATUS_UNIMPLEMENTED;
     }
-    st = recipe_pick(s, r, desc, attr, c.impl);
+    st = recipe_pick(s, r, desc, attr);
     if (st == STATUS_OK)
         recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), plain);
     return st;
@@ -110,7 +110,7 @@ static enum status make_rows(const struct subject *s, const struct product *p, s
     if (p->biased)
         recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &d, IR_LAYOUT_PLAIN);
-    return finish(s, p, &view, &desc, &plain, c, r);
+    return finish(s, p, &view, &desc, &plain, r);
 }
 
 /* An operand with its last two dims swapped if asked for. */
@@ -134,8 +134,7 @@ static bool operand_desc(const struct shape *shape, uint32_t rank, bool swap, in
     return desc_strides(md, rank, dims, strides);
 }
 
-static enum status make_batch(const struct subject *s, const struct product *p, struct choice c,
-                              struct recipe *r)
+static enum status make_batch(const struct subject *s, const struct product *p, struct recipe *r)
 {
     const struct ir_tensor *y = subject_out(s, 0);
     uint32_t rank = y->shape.rank;
@@ -158,7 +157,7 @@ static enum status make_batch(const struct subject *s, const struct product *p, 
     if (p->biased)
         recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &d, IR_LAYOUT_PLAIN);
-    return finish(s, p, &view, &desc, &plain, c, r);
+    return finish(s, p, &view, &desc, &plain, r);
 }
 
 static enum status make(const struct subject *s, struct choice c, struct recipe *r)
@@ -167,7 +166,7 @@ static enum status make(const struct subject *s, struct choice c, struct recipe 
     if (!read_product(s, &p))
         return STATUS_UNIMPLEMENTED;
     if (c.way == WAY_BATCH)
-        return make_batch(s, &p, c, r);
+        return make_batch(s, &p, r);
     bool constant = ir_tensor_is_constant(subject_in(s, 1));
     if (!p.one_right || (c.way == WAY_INNER_PRODUCT && !constant))
         return STATUS_UNIMPLEMENTED;

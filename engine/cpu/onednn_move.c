@@ -29,8 +29,7 @@ static enum status make_concat(const struct subject *s, struct choice c, struct 
     int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS, 0);
     dnnl_primitive_attr_t attr;
     dnnl_memory_desc_t dst;
-    if (c.src != c.dst || c.impl > 0 || n > CONCAT_MAX || !desc_tensor(&dst, y, c.dst) ||
-        !bare_attr(s, &attr))
+    if (c.src != c.dst || n > CONCAT_MAX || !desc_tensor(&dst, y, c.dst) || !bare_attr(s, &attr))
         return STATUS_UNIMPLEMENTED;
     enum status st = STATUS_RESOURCE_EXHAUSTED;
     dnnl_memory_desc_t *src = calloc(n, sizeof(*src));
@@ -43,9 +42,10 @@ static enum status make_concat(const struct subject *s, struct choice c, struct 
         recipe_in(s, r, DNNL_ARG_MULTIPLE_SRC + (int)i, i, &src[i], c.src);
     }
     recipe_out(s, r, DNNL_ARG_DST, 0, &dst, c.dst);
-    if (dnnl_concat_primitive_desc_create(&r->pd, &dst, (int)n, (int)axis, src, attr,
+    dnnl_primitive_desc_t pd;
+    if (dnnl_concat_primitive_desc_create(&pd, &dst, (int)n, (int)axis, src, attr,
                                           s->dnn->engine) == dnnl_success)
-        st = STATUS_OK;
+        st = recipe_take(r, pd);
 done:
     free(src);
     dnnl_primitive_attr_destroy(attr);
@@ -61,10 +61,11 @@ static enum status reorder(const struct subject *s, const dnnl_memory_desc_t *fr
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_FROM, 0, from, from_layout);
     recipe_out(s, r, DNNL_ARG_TO, 0, to, to_layout);
+    dnnl_primitive_desc_t pd;
     dnnl_status_t st =
-        dnnl_reorder_primitive_desc_create(&r->pd, from, s->dnn->engine, to, s->dnn->engine, attr);
+        dnnl_reorder_primitive_desc_create(&pd, from, s->dnn->engine, to, s->dnn->engine, attr);
     dnnl_primitive_attr_destroy(attr);
-    return st == dnnl_success ? STATUS_OK : STATUS_UNIMPLEMENTED;
+    return st == dnnl_success ? recipe_take(r, pd) : STATUS_UNIMPLEMENTED;
 }
 
 /* A reformat's layouts are those that its tensors have. */
@@ -78,8 +79,7 @@ static uint32_t list_reformat(const struct subject *s, struct choice out[CHOICES
 static enum status make_reformat(const struct subject *s, struct choice c, struct recipe *r)
 {
     dnnl_memory_desc_t from, to;
-    if (c.impl > 0 || !desc_tensor(&from, subject_in(s, 0), c.src) ||
-        !desc_tensor(&to, subject_out(s, 0), c.dst))
+    if (!desc_tensor(&from, subject_in(s, 0), c.src) || !desc_tensor(&to, subject_out(s, 0), c.dst))
         return STATUS_UNIMPLEMENTED;
     return reorder(s, &from, c.src, &to, c.dst, r);
 }
@@ -92,6 +92,7 @@ static uint32_t list_plain(const struct subject *s, struct choice out[CHOICES_MA
 
 static enum status make_transpose(const struct subject *s, struct choice c, struct recipe *r)
 {
+    (void)c;
     const struct shape *x = &subject_in(s, 0)->shape, *y = &subject_out(s, 0)->shape;
     int64_t dense[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK];
     shape_strides(x, dense);
@@ -102,7 +103,7 @@ static enum status make_transpose(const struct subject *s, struct choice c, stru
         strides[i] = dense[from];
     }
     dnnl_memory_desc_t from, to;
-    if (c.impl > 0 || !desc_strides(&from, y->rank, y->dim, strides) ||
+    if (!desc_strides(&from, y->rank, y->dim, strides) ||
         !desc_layout(&to, y->rank, y->dim, IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
     return reorder(s, &from, IR_LAYOUT_PLAIN, &to, IR_LAYOUT_PLAIN, r);
@@ -119,7 +120,7 @@ static enum status make_slice(const struct subject *s, struct choice c, struct r
             return STATUS_UNIMPLEMENTED;
     }
     dnnl_memory_desc_t whole, from, to;
-    if (c.impl > 0 || c.src != c.dst || !desc_tensor(&whole, x, c.src) ||
+    if (c.src != c.dst || !desc_tensor(&whole, x, c.src) ||
         !desc_part(&from, &whole, &y->shape, starts) || !desc_tensor(&to, y, c.dst))
         return STATUS_UNIMPLEMENTED;
     return reorder(s, &from, c.src, &to, c.dst, r);

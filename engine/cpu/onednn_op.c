@@ -3,8 +3,9 @@
  * Tactics that come back: packing constants for them, preparing and launching.
  *
  * A tactic's blob holds a choice and the name of the implementation that was timed. When it comes
- * back, the recipe is made again from the node; another implementation under the same number (a
- * different library or machine) is refused, and every size is compared with the tensor it is for.
+ * back, the recipe is made again from the node; where there is no implementation of that name (a
+ * different library or machine) it is refused, and every size is compared with the tensor it is
+ * for.
  *
  * Memory objects of inputs are made over bytes, not over the true descriptor, where that one has
  * padded channels: oneDNN zeroes the padding whenever a handle is set, which would write to weights
@@ -45,16 +46,15 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
         return refuse(s, err, "not a tactic for this node");
     memcpy(&blob, tactic->blob, sizeof(blob));
     blob.impl[IMPL_NAME_MAX - 1] = '\0';
-    if (blob.choice.src >= IR_LAYOUT_OPAQUE || blob.choice.dst >= IR_LAYOUT_OPAQUE ||
-        blob.choice.impl >= IMPL_MAX)
+    if (blob.choice.src >= IR_LAYOUT_OPAQUE || blob.choice.dst >= IR_LAYOUT_OPAQUE)
         return refuse(s, err, "the tactic is damaged");
     omp_set_num_threads((int)s->dnn->threads);
+    recipe_init(r, blob.impl);
     enum status st = row->make(s, blob.choice, r);
+    r->want = NULL; /* it was ours */
     if (st != STATUS_OK)
         return st == STATUS_RESOURCE_EXHAUSTED ? error_set(err, st, "oneDNN: out of memory")
                                                : refuse(s, err, "no such implementation here");
-    if (strncmp(recipe_impl(r), blob.impl, IMPL_NAME_MAX - 1) != 0)
-        return refuse(s, err, "another implementation stands in its place");
     for (uint32_t i = 0; packed && i < r->n_args; i++) {
         const struct recipe_arg *a = &r->args[i];
         const struct ir_tensor *t = a->output ? subject_out(s, a->index) : subject_in(s, a->index);
@@ -123,7 +123,7 @@ enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
     struct recipe *r = malloc(sizeof(*r));
     if (!r)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
-    recipe_init(r);
+    recipe_init(r, NULL);
     enum status st = rebuild(&s, tactic, false, r, err);
     if (st == STATUS_OK && (r->packed_arg == UINT32_MAX || r->args[r->packed_arg].index != input ||
                             r->in[input].packed_bytes != tactic->in[input].packed_bytes ||
@@ -205,7 +205,7 @@ enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
     struct onednn_op *op = calloc(1, sizeof(*op));
     enum status st = STATUS_RESOURCE_EXHAUSTED;
     if (r && op) {
-        recipe_init(r);
+        recipe_init(r, NULL);
         op->dnn = dnn;
         op->name = node->name;
         st = rebuild(&s, tactic, true, r, err);

@@ -63,7 +63,7 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     memcpy(view.dims, out->dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
     enum status st = epilogue_attr(s, &view, r, &attr);
-    return st == STATUS_OK ? recipe_pick(s, r, &desc, attr, c.impl) : st;
+    return st == STATUS_OK ? recipe_pick(s, r, &desc, attr) : st;
 }
 
 static enum status make_pool(const struct subject *s, struct choice c, struct recipe *r)
@@ -137,7 +137,7 @@ static uint32_t list_reduce(const struct subject *s, struct choice out[CHOICES_M
     return n;
 }
 
-static enum status make_reduction(const struct subject *s, const struct shape *out, struct choice c,
+static enum status make_reduction(const struct subject *s, const struct shape *out,
                                   struct recipe *r)
 {
     int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC, IR_REDUCE_SUM);
@@ -156,7 +156,7 @@ static enum status make_reduction(const struct subject *s, const struct shape *o
     memcpy(view.dims, out->dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
     enum status st = epilogue_attr(s, &view, r, &attr);
-    return st == STATUS_OK ? recipe_pick(s, r, &desc, attr, c.impl) : st;
+    return st == STATUS_OK ? recipe_pick(s, r, &desc, attr) : st;
 }
 
 static enum status make_reduce(const struct subject *s, struct choice c, struct recipe *r)
@@ -169,7 +169,7 @@ static enum status make_reduce(const struct subject *s, struct choice c, struct 
     if (s->node->n_epilogue > 0 && !shape_equal(&out, &subject_out(s, 0)->shape))
         return STATUS_UNIMPLEMENTED;
     if (c.way == WAY_REDUCTION)
-        return make_reduction(s, &out, c, r);
+        return make_reduction(s, &out, r);
     if (!over_pixels(s, &out, func) || c.src != c.dst)
         return STATUS_UNIMPLEMENTED;
     /* Without the reduced dimensions the output is plain: only where its bytes are the same. */

@@ -123,8 +123,10 @@ bool dims_padded(const struct shape *shape, uint32_t rank, int64_t *dims)
     return true;
 }
 
-void recipe_init(struct recipe *r)
+void recipe_init(struct recipe *r, const char *want)
 {
+    r->want = want;
+    r->n_impls = 0;
     r->pd = NULL;
     r->n_args = 0;
     r->packed_arg = UINT32_MAX;
@@ -184,16 +186,60 @@ uint32_t list_layouts(const struct subject *s, struct choice out[CHOICES_MAX])
     return n;
 }
 
+static const char *name_of(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success ||
+        !name)
+        return "?";
+    return name;
+}
+
+/* Puts a name at the end of the list; one that is there already moves. oneDNN's iterator begins
+ * with what its cache of primitives holds for the operation, and later offers it again in its own
+ * place: that place is the one that does not depend on what ran before. */
+static void note_impl(struct recipe *r, const char *name)
+{
+    uint32_t at = 0;
+    while (at < r->n_impls && strncmp(r->impls[at], name, IMPL_NAME_MAX - 1) != 0)
+        at++;
+    if (at == IMPL_MAX)
+        return;
+    if (at == r->n_impls)
+        r->n_impls++;
+    for (; at + 1 < r->n_impls; at++)
+        memcpy(r->impls[at], r->impls[at + 1], IMPL_NAME_MAX);
+    strncpy(r->impls[at], name, IMPL_NAME_MAX - 1);
+    r->impls[at][IMPL_NAME_MAX - 1] = '\0';
+}
+
+enum status recipe_take(struct recipe *r, dnnl_primitive_desc_t pd)
+{
+    if (r->want && strncmp(r->want, name_of(pd), IMPL_NAME_MAX - 1) != 0) {
+        dnnl_primitive_desc_destroy(pd);
+        return STATUS_UNIMPLEMENTED;
+    }
+    if (!r->want)
+        note_impl(r, name_of(pd));
+    if (r->pd)
+        dnnl_primitive_desc_destroy(pd);
+    else
+        r->pd = pd;
+    return STATUS_OK;
+}
+
 enum status recipe_pick(const struct subject *s, struct recipe *r, const_dnnl_op_desc_t desc,
-                        dnnl_primitive_attr_t attr, uint32_t impl)
+                        dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_iterator_t it = NULL;
     dnnl_status_t st = dnnl_primitive_desc_iterator_create(&it, desc, attr, s->dnn->engine, NULL);
     dnnl_primitive_attr_destroy(attr);
-    for (uint32_t i = 0; st == dnnl_success && i < impl; i++)
+    while (st == dnnl_success) {
+        dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(it);
+        if (pd && recipe_take(r, pd) == STATUS_OK && r->want)
+            break;
         st = dnnl_primitive_desc_iterator_next(it);
-    if (st == dnnl_success)
-        r->pd = dnnl_primitive_desc_iterator_fetch(it);
+    }
     if (it)
         dnnl_primitive_desc_iterator_destroy(it);
     if (st == dnnl_out_of_memory)
@@ -208,12 +254,7 @@ const dnnl_memory_desc_t *recipe_md(const struct recipe *r, dnnl_query_t what, i
 
 const char *recipe_impl(const struct recipe *r)
 {
-    const char *name = NULL;
-    if (dnnl_primitive_desc_query(r->pd, dnnl_query_impl_info_str, 0, (void *)&name) !=
-            dnnl_success ||
-        !name)
-        return "?";
-    return name;
+    return name_of(r->pd);
 }
 
 enum status status_of_dnnl(dnnl_status_t st)

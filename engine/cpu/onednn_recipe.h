@@ -17,8 +17,9 @@
 #include "engine/ir/ir.h"
 
 enum {
-    CHOICES_MAX = 16,     /* of one node */
-    IMPL_MAX = 12,        /* implementations looked at for one choice */
+    CHOICES_MAX = 16, /* of one node */
+    IMPL_MAX = 16,    /* implementations looked at for one choice */
+    IMPL_NAME_MAX = 60,
     CONCAT_MAX = 63,      /* inputs of a concat: one port each */
     RECIPE_ARGS_MAX = 80, /* >= CONCAT_MAX + output + epilogue operands */
 };
@@ -33,7 +34,7 @@ struct onednn {
 struct choice {
     uint8_t way;      /* the op's own numbering */
     uint8_t src, dst; /* enum ir_layout */
-    uint8_t impl;     /* the n-th implementation that oneDNN offers */
+    uint8_t zero;
 };
 
 struct subject {
@@ -50,6 +51,10 @@ struct recipe_arg {
 };
 
 struct recipe {
+    /* Which implementation to take; NULL: the first, and to list them all in `impls`. */
+    const char *want;
+    char impls[IMPL_MAX][IMPL_NAME_MAX];
+    uint32_t n_impls;
     dnnl_primitive_desc_t pd;
     uint32_t n_args;
     struct recipe_arg args[RECIPE_ARGS_MAX];
@@ -63,7 +68,7 @@ struct recipe {
 
 struct onednn_row {
     enum ir_op op;
-    /* Fills `out` with the ways worth trying (impl = 0), best guess first; returns how many. */
+    /* Fills `out` with the ways worth trying, best guess first; returns how many. */
     uint32_t (*list)(const struct subject *s, struct choice out[CHOICES_MAX]);
     enum status (*make)(const struct subject *s, struct choice c, struct recipe *r);
     uint32_t impls; /* implementations to offer for each choice */
@@ -97,7 +102,7 @@ enum ir_layout layout_canonical(const struct shape *shape, enum ir_layout layout
 bool dims_padded(const struct shape *shape, uint32_t rank, int64_t *dims);
 
 /* --- recipes --- */
-void recipe_init(struct recipe *r);
+void recipe_init(struct recipe *r, const char *want);
 void recipe_deinit(struct recipe *r);
 /* Adds an argument. `layout` is what the tensor's port says (canonicalised here). */
 void recipe_in(const struct subject *s, struct recipe *r, int arg, uint32_t input,
@@ -110,9 +115,11 @@ void recipe_packed(const struct subject *s, struct recipe *r, int arg, uint32_t 
                    const dnnl_memory_desc_t *want, const dnnl_memory_desc_t *plain);
 /* Lists src = dst in each layout of the tensor's rank: for ops that do not care. */
 uint32_t list_layouts(const struct subject *s, struct choice out[CHOICES_MAX]);
-/* The n-th implementation for an operation. Destroys `attr`. */
+/* The wanted implementation of an operation. Destroys `attr`. */
 enum status recipe_pick(const struct subject *s, struct recipe *r, const_dnnl_op_desc_t desc,
-                        dnnl_primitive_attr_t attr, uint32_t impl);
+                        dnnl_primitive_attr_t attr);
+/* The same for what oneDNN offers one implementation of: takes the descriptor over. */
+enum status recipe_take(struct recipe *r, dnnl_primitive_desc_t pd);
 const dnnl_memory_desc_t *recipe_md(const struct recipe *r, dnnl_query_t what, int index);
 
 /* --- epilogues --- */
@@ -151,8 +158,6 @@ enum status status_of_dnnl(dnnl_status_t st);
 void omp_set_num_threads(int threads);
 
 /* What a tactic's blob holds. */
-enum { IMPL_NAME_MAX = 60 };
-
 struct choice_blob {
     struct choice choice;
     char impl[IMPL_NAME_MAX];

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The assignment problem against trying everything. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/tune/solve.h"
+#include "tests/unit/tune/net.h"
+
+enum { NODES_MAX = 9, OPTIONS_MAX = 3, USES_MAX = 4, TENSORS_MAX = 12 };
+
+struct problem {
+    struct solve_problem p;
+    struct solve_node nodes[NODES_MAX];
+    struct solve_tensor tensors[TENSORS_MAX];
+    uint64_t cost[NODES_MAX][OPTIONS_MAX];
+    uint8_t layouts[TENSORS_MAX][USES_MAX + 1][OPTIONS_MAX];
+    struct solve_end uses[TENSORS_MAX][USES_MAX];
+};
+
+static struct solve_end some_end(struct problem *p, uint32_t tensor, uint32_t slot, uint32_t node,
+                                 uint64_t *seed)
+{
+    for (int k = 0; k < OPTIONS_MAX; k++)
+        p->layouts[tensor][slot][k] = (uint8_t)net_between(seed, 0, SOLVE_LAYOUTS - 1);
+    return (struct solve_end){node, p->layouts[tensor][slot]};
+}
+
+/* A network: each tensor is made by a node, or given, and read by some later ones. */
+static void random_problem(struct problem *p, uint64_t seed)
+{
+    memset(p, 0, sizeof(*p));
+    p->p =
+        (struct solve_problem){(uint32_t)net_between(&seed, 1, NODES_MAX),
+                               (uint32_t)net_between(&seed, 0, TENSORS_MAX), p->nodes, p->tensors};
+    for (uint32_t i = 0; i < p->p.n_nodes; i++) {
+        for (int k = 0; k < OPTIONS_MAX; k++)
+            p->cost[i][k] = (uint64_t)net_between(&seed, 0, 100);
+        p->nodes[i] = (struct solve_node){(uint32_t)net_between(&seed, 1, OPTIONS_MAX), p->cost[i]};
+    }
+    for (uint32_t t = 0; t < p->p.n_tensors; t++) {
+        struct solve_tensor *s = &p->tensors[t];
+        uint32_t from = (uint32_t)net_between(&seed, 0, p->p.n_nodes);
+        s->from = some_end(p, t, 0, from == p->p.n_nodes ? IR_NONE : from, &seed);
+        s->n_uses = (uint32_t)net_between(&seed, 0, USES_MAX);
+        s->uses = p->uses[t];
+        for (uint32_t u = 0; u < s->n_uses; u++) {
+            uint32_t node = (uint32_t)net_between(&seed, 0, p->p.n_nodes);
+            p->uses[t][u] = some_end(p, t, u + 1, node == p->p.n_nodes ? IR_NONE : node, &seed);
+        }
+        for (int a = 0; a < SOLVE_LAYOUTS; a++)
+            for (int b = 0; b < SOLVE_LAYOUTS; b++)
+                s->reformat[a][b] = a == b                        ? 0
+                                    : net_random(&seed) % 16 == 0 ? SOLVE_NEVER
+                                                                  : net_random(&seed) % 60;
+    }
+}
+
+static uint64_t try_everything(const struct solve_problem *p)
+{
+    uint32_t choice[NODES_MAX] = {0};
+    uint64_t best = UINT64_MAX;
+    for (;;) {
+        uint64_t cost = solve_cost(p, choice);
+        best = cost < best ? cost : best;
+        uint32_t i = 0;
+        while (i < p->n_nodes && ++choice[i] == p->nodes[i].n)
+            choice[i++] = 0;
+        if (i == p->n_nodes)
+            return best;
+    }
+}
+
+static void exact_is_the_best(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 2000; seed++) {
+        static struct problem p;
+        uint32_t choice[NODES_MAX];
+        bool exact = false;
+        random_problem(&p, seed);
+        assert_int_equal(solve(&p.p, 0, choice, &exact, NULL), STATUS_OK);
+        assert_true(exact);
+        for (uint32_t i = 0; i < p.p.n_nodes; i++)
+            assert_in_range(choice[i], 0, p.nodes[i].n - 1);
+        uint64_t got = solve_cost(&p.p, choice), want = try_everything(&p.p);
+        if (got != want)
+            fail_msg("seed %u: %llu, the best is %llu", (unsigned)seed, (unsigned long long)got,
+                     (unsigned long long)want);
+    }
+}
+
+/* Without tables: never better than the best, and rarely much worse. */
+static void local_is_close(void **state)
+{
+    (void)state;
+    unsigned equal = 0, n = 2000;
+    for (uint64_t seed = 1; seed <= n; seed++) {
+        static struct problem p;
+        uint32_t choice[NODES_MAX];
+        bool exact = true;
+        random_problem(&p, seed);
+        assert_int_equal(solve(&p.p, 1, choice, &exact, NULL), STATUS_OK);
+        uint64_t got = solve_cost(&p.p, choice), want = try_everything(&p.p);
+        assert_true(got >= want);
+        equal += got == want;
+    }
+    if (equal < n * 8 / 10)
+        fail_msg("the best in %u of %u only", equal, n);
+}
+
+/* One fast odd layout in the middle of a chain does not pay for two reformats. */
+static void a_reformat_is_paid_for(void **state)
+{
+    (void)state;
+    static const uint64_t cost[3][2] = {{10, 12}, {12, 10}, {10, 12}};
+    static const uint8_t layouts[2] = {IR_LAYOUT_PLAIN, IR_LAYOUT_BLOCKED_16};
+    struct solve_node nodes[3] = {{2, cost[0]}, {2, cost[1]}, {2, cost[2]}};
+    struct solve_end uses[2] = {{1, layouts}, {2, layouts}};
+    struct solve_tensor tensors[2] = {{.from = {0, layouts}, .n_uses = 1, .uses = &uses[0]},
+                                      {.from = {1, layouts}, .n_uses = 1, .uses = &uses[1]}};
+    struct solve_problem p = {3, 2, nodes, tensors};
+    uint32_t choice[3];
+    for (uint64_t price = 0; price <= 2; price++) {
+        for (int t = 0; t < 2; t++)
+            for (int a = 0; a < SOLVE_LAYOUTS; a++)
+                for (int b = 0; b < SOLVE_LAYOUTS; b++)
+                    tensors[t].reformat[a][b] = a == b ? 0 : price;
+        assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
+        assert_int_equal(solve_cost(&p, choice), price < 1 ? 30 : 32);
+    }
+    assert_int_equal(choice[0], choice[1]);
+    assert_int_equal(choice[1], choice[2]);
+}
+
+/* Three readers of one reformatted tensor pay once. */
+static void a_reformat_is_shared(void **state)
+{
+    (void)state;
+    static const uint64_t cost[2] = {10, 7};
+    static const uint8_t layouts[2] = {IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST},
+                         plain[1] = {IR_LAYOUT_PLAIN};
+    struct solve_node nodes[3] = {{2, cost}, {2, cost}, {2, cost}};
+    struct solve_end uses[3] = {{0, layouts}, {1, layouts}, {2, layouts}};
+    struct solve_tensor tensor = {.from = {IR_NONE, plain}, .n_uses = 3, .uses = uses};
+    tensor.reformat[IR_LAYOUT_PLAIN][IR_LAYOUT_CHANNELS_LAST] = 8;
+    struct solve_problem p = {3, 1, nodes, &tensor};
+    uint32_t choice[3];
+    assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
+    assert_int_equal(solve_cost(&p, choice), 7 * 3 + 8);
+    tensor.n_uses = 2; /* two of them would not earn it back */
+    assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
+    assert_int_equal(solve_cost(&p, choice), 10 * 2 + 7);
+}
+
+static void what_cannot_be_is_said(void **state)
+{
+    (void)state;
+    static const uint64_t cost[1] = {5};
+    static const uint8_t blocked[1] = {IR_LAYOUT_BLOCKED_8}, plain[1] = {IR_LAYOUT_PLAIN};
+    struct solve_node node = {1, cost};
+    struct solve_end use = {0, blocked};
+    struct solve_tensor tensor = {.from = {IR_NONE, plain}, .n_uses = 1, .uses = &use};
+    tensor.reformat[IR_LAYOUT_PLAIN][IR_LAYOUT_BLOCKED_8] = SOLVE_NEVER;
+    struct solve_problem p = {1, 1, &node, &tensor};
+    uint32_t choice[1];
+    assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
+    assert_true(solve_cost(&p, choice) >= SOLVE_NEVER);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_is_the_best),      cmocka_unit_test(local_is_close),
+        cmocka_unit_test(a_reformat_is_paid_for), cmocka_unit_test(a_reformat_is_shared),
+        cmocka_unit_test(what_cannot_be_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
