@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of fast.h for one instruction set; the build compiles this file several times, with
+ * FAST_TABLE as the table's name. Loops are simple enough to vectorise; `omp simd` says that there
+ * is nothing between iterations (and is all of OpenMP that is used).
+ *
+ * exp, erf and tanh are polynomials fitted to a relative error of 5e-8 or less on their ranges. No
+ * float is converted to an integer that might not hold it: NaN and infinity take the same path.
+ */
+#include "kernels/cpu/fast.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+#define VECTOR _Pragma("omp simd")
+
+static inline float float_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+static inline uint32_t bits_of(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+/* 2^k for k in -126..127 */
+static inline float power_of_two(int32_t k)
+{
+    return float_of((uint32_t)(k + 127) << 23);
+}
+
+/* exp(x) = 2^k exp(r) with |r| <= ln(2)/2; adding 1.5 * 2^23 rounds to the integer k and leaves it
+ * in the low bits. 2^k is applied in two halves, so that subnormal results come out right. */
+static inline float exp_of(float x)
+{
+    const float magic = 12582912.0F;
+    x = x < -104.0F ? -104.0F : x;
+    x = x > 89.0F ? 89.0F : x;
+    float shifted = x * 1.44269504F + magic;
+    float k = shifted - magic;
+    float r = (x - k * 0.693359375F) + k * 2.12194440e-4F; /* ln 2 in two parts */
+    float p = 0.00138358115F;
+    p = p * r + 0.0083756357F;
+    p = p * r + 0.0416682881F;
+    p = p * r + 0.166664104F;
+    p = p * r + 0.499999916F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    int32_t n = (int32_t)(bits_of(shifted) - bits_of(magic));
+    n = n < -150 ? -150 : n; /* NaN leaves any bits here */
+    n = n > 128 ? 128 : n;
+    int32_t half = n >> 1;
+    return p * power_of_two(half) * power_of_two(n - half);
+}
+
+/* exp(a^2) erfc(a) as a polynomial in 1 / (1 + 0.4 a), for a >= 0. */
+static inline float erfc_scaled(float a)
+{
+    float t = 1.0F / (1.0F + 0.4F * a);
+    float p = 0.0286956668F;
+    p = p * t - 0.0747484984F;
+    p = p * t - 0.0636874904F;
+    p = p * t + 0.275789878F;
+    p = p * t - 0.0685681385F;
+    p = p * t + 0.268638335F;
+    p = p * t + 0.177416115F;
+    p = p * t + 0.231355184F;
+    p = p * t + 0.225082573F;
+    return p * t + 2.64053479e-5F;
+}
+
+static inline float erf_of(float x)
+{
+    float s = x * x, a = fabsf(x);
+    float p = 7.85385945e-5F; /* erf(x) / x for |x| < 1 */
+    p = p * s - 8.01019319e-4F;
+    p = p * s + 0.00518832766F;
+    p = p * s - 0.0268538119F;
+    p = p * s + 0.112835851F;
+    p = p * s - 0.376126258F;
+    p = p * s + 1.12837917F;
+    float tail = copysignf(1.0F - exp_of(-s) * erfc_scaled(a), x);
+    return a < 1.0F ? x * p : tail;
+}
+
+/* x/2 (1 + erf(x / sqrt 2)), through erfc so that the negative tail keeps its digits. */
+static inline float gelu_of(float x)
+{
+    float a = fabsf(x) * 0.707106781F;
+    float tail = 0.5F * x * exp_of(-a * a) * erfc_scaled(a);
+    return x < 0 ? tail : x - (x > 1e30F ? 0.0F : tail); /* infinity times nothing is no number */
+}
+
+static inline float sigmoid_of(float x)
+{
+    return 1.0F / (1.0F + exp_of(-x));
+}
+
+static inline float tanh_of(float x)
+{
+    float s = x * x;
+    float p = -0.00560273828F; /* tanh(x) / x for |x| < 0.63 */
+    p = p * s + 0.0205399365F;
+    p = p * s - 0.0537053201F;
+    p = p * s + 0.133309322F;
+    p = p * s - 0.333332522F;
+    p = p * s + 1.0F;
+    float tail = copysignf(1.0F - 2.0F / (exp_of(2.0F * fabsf(x)) + 1.0F), x);
+    return fabsf(x) < 0.63F ? x * p : tail;
+}
+
+static inline float clip_of(float x, float low, float high)
+{
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+/* --- elementwise --- */
+
+#define UNARY(name, expr)                                                                          \
+    static void name(const float *x, float *y, size_t n, float a UNUSED, float b UNUSED)           \
+    {                                                                                              \
+        VECTOR                                                                                     \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            float v = x[i];                                                                        \
+            y[i] = (expr);                                                                         \
+        }                                                                                          \
+    }
+
+UNARY(u_relu, v < 0 ? 0 : v)
+UNARY(u_leaky_relu, v < 0 ? a * v : v)
+UNARY(u_sigmoid, sigmoid_of(v))
+UNARY(u_hard_sigmoid, clip_of(a *v + b, 0, 1))
+UNARY(u_hard_swish, v *clip_of(v *(1.0F / 6) + 0.5F, 0, 1))
+UNARY(u_swish, v *sigmoid_of(a *v))
+UNARY(u_tanh, tanh_of(v))
+UNARY(u_gelu, gelu_of(v))
+/* (1 + tanh u) / 2 is sigmoid 2u, which keeps its digits where it is small. */
+UNARY(u_gelu_tanh, v *sigmoid_of(1.59576912F * (v + 0.044715F * v * v * v)))
+UNARY(u_clip, clip_of(v, a, b))
+UNARY(u_linear, a *v + b)
+UNARY(u_abs, fabsf(v))
+UNARY(u_neg, -v)
+UNARY(u_exp, exp_of(v))
+UNARY(u_sqrt, sqrtf(v))
+UNARY(u_reciprocal, 1.0F / v)
+UNARY(u_erf, erf_of(v))
+
+#define BINARY(name, expr)                                                                         \
+    static void name(const float *as, const float *bs, float *y, size_t n)                         \
+    {                                                                                              \
+        VECTOR                                                                                     \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            float a = as[i], b = bs[i];                                                            \
+            y[i] = (expr);                                                                         \
+        }                                                                                          \
+    }
+
+BINARY(b_add, a + b)
+BINARY(b_sub, a - b)
+BINARY(b_mul, a *b)
+BINARY(b_div, a / b)
+BINARY(b_max, a != a || a > b ? a : b)
+BINARY(b_min, a != a || a < b ? a : b)
+BINARY(b_prelu, a < 0 ? a * b : a)
+
+/* Nearly always by one small number for the whole row. */
+static void b_pow(const float *a, const float *b, float *y, size_t n)
+{
+    bool square = true;
+    for (size_t i = 0; i < n && square; i++)
+        square = b[i] == 2.0F;
+    if (square)
+        b_mul(a, a, y, n);
+    else
+        for (size_t i = 0; i < n; i++)
+            y[i] = powf(a[i], b[i]);
+}
+
+/* --- rows as a whole --- */
+
+static float highest_of(const float *x, size_t n)
+{
+    float highest = -INFINITY;
+#pragma omp simd reduction(max : highest)
+    for (size_t i = 0; i < n; i++)
+        highest = x[i] > highest ? x[i] : highest;
+    return highest;
+}
+
+static void softmax(const float *x, float *y, size_t n, bool log_of)
+{
+    float highest = highest_of(x, n), sum = 0;
+    if (log_of) {
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = 0; i < n; i++)
+            sum += exp_of(x[i] - highest);
+        float shift = logf(sum);
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            y[i] = x[i] - highest - shift;
+        return;
+    }
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) {
+        float e = exp_of(x[i] - highest);
+        y[i] = e;
+        sum += e;
+    }
+    float factor = 1.0F / sum;
+    VECTOR
+    for (size_t i = 0; i < n; i++)
+        y[i] *= factor;
+}
+
+/* Sums of parts of a row: what is lost by adding in fp32 does not grow with its length. */
+enum { PART = 1024 };
+
+static double sum_of(const float *x, size_t n)
+{
+    double total = 0;
+    for (size_t at = 0; at < n; at += PART) {
+        float sum = 0;
+        size_t part = MIN(n - at, (size_t)PART);
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = 0; i < part; i++)
+            sum += x[at + i];
+        total += (double)sum;
+    }
+    return total;
+}
+
+static double sum_of_squares(const float *x, size_t n, float mean)
+{
+    double total = 0;
+    for (size_t at = 0; at < n; at += PART) {
+        float sum = 0;
+        size_t part = MIN(n - at, (size_t)PART);
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = 0; i < part; i++)
+            sum += (x[at + i] - mean) * (x[at + i] - mean);
+        total += (double)sum;
+    }
+    return total;
+}
+
+static void layer_norm(const float *x, const float *scale, const float *bias, float epsilon,
+                       float *y, size_t n)
+{
+    float mean = (float)(sum_of(x, n) / (double)n);
+    double variance = sum_of_squares(x, n, mean) / (double)n;
+    float inverse = (float)(1 / sqrt(variance + (double)epsilon));
+    if (bias) {
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * inverse * scale[i] + bias[i];
+    } else {
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * inverse * scale[i];
+    }
+}
+
+/* Through a tile that stays in registers or the first cache: both sides are touched a line at a
+ * time. */
+enum { TILE = 16 };
+
+static void transpose_tile(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row)
+{
+    uint32_t tile[TILE][TILE];
+    for (int r = 0; r < TILE; r++)
+        memcpy(tile[r], x + r * x_row, sizeof(tile[r]));
+    for (int c = 0; c < TILE; c++)
+        for (int r = 0; r < TILE; r++)
+            y[c * y_row + r] = tile[r][c];
+}
+
+static void transpose_32(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
+                         int64_t cols)
+{
+    int64_t whole_rows = rows - rows % TILE, whole_cols = cols - cols % TILE;
+    for (int64_t r = 0; r < whole_rows; r += TILE)
+        for (int64_t c = 0; c < whole_cols; c += TILE)
+            transpose_tile(x + r * x_row + c, x_row, y + c * y_row + r, y_row);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)
+            y[c * y_row + r] = x[r * x_row + c];
+}
+
+static void from_u8(const uint8_t *x, float *y, size_t n)
+{
+    VECTOR
+    for (size_t i = 0; i < n; i++)
+        y[i] = (float)x[i];
+}
+
+extern const struct fast_kernels FAST_TABLE;
+
+const struct fast_kernels FAST_TABLE = {
+    .isa = FAST_ISA,
+    .unary = {[REF_RELU] = u_relu,
+              [REF_LEAKY_RELU] = u_leaky_relu,
+              [REF_SIGMOID] = u_sigmoid,
+              [REF_HARD_SIGMOID] = u_hard_sigmoid,
+              [REF_HARD_SWISH] = u_hard_swish,
+              [REF_SWISH] = u_swish,
+              [REF_TANH] = u_tanh,
+              [REF_GELU] = u_gelu,
+              [REF_GELU_TANH] = u_gelu_tanh,
+              [REF_CLIP] = u_clip,
+              [REF_LINEAR] = u_linear,
+              [REF_ABS] = u_abs,
+              [REF_NEG] = u_neg,
+              [REF_EXP] = u_exp,
+              [REF_SQRT] = u_sqrt,
+              [REF_RECIPROCAL] = u_reciprocal,
+              [REF_ERF] = u_erf},
+    .binary = {[REF_ADD] = b_add,
+               [REF_SUB] = b_sub,
+               [REF_MUL] = b_mul,
+               [REF_DIV] = b_div,
+               [REF_MAX] = b_max,
+               [REF_MIN] = b_min,
+               [REF_POW] = b_pow,
+               [REF_PRELU] = b_prelu},
+    .softmax = softmax,
+    .layer_norm = layer_norm,
+    .transpose_32 = transpose_32,
+    .from_u8 = from_u8,
+};

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Fast fp32 rows for what a library leaves slow: elementwise functions, softmax, layer norm,
+ * transposes. Plain C that compilers vectorise; fast.c is compiled once for each instruction set,
+ * and the list tells which of the results this machine can run.
+ *
+ * Each function agrees with the reference (ref.h) within a few units in the last place of its
+ * largest term; results differ between instruction sets, never between runs. Rows are dense,
+ * aligned to 4; `y` may be `x` or an operand itself, but must not overlap them otherwise.
+ */
+#ifndef INFERD_KERNELS_CPU_FAST_H
+#define INFERD_KERNELS_CPU_FAST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/cpu/ref.h"
+
+typedef void (*fast_unary)(const float *x, float *y, size_t n, float alpha, float beta);
+typedef void (*fast_binary)(const float *a, const float *b, float *y, size_t n);
+
+struct fast_kernels {
+    const char *isa;                      /* "avx512" */
+    fast_unary unary[REF_UNARY_COUNT];    /* NULL: not here */
+    fast_binary binary[REF_BINARY_COUNT]; /* NULL: not here */
+    void (*softmax)(const float *x, float *y, size_t n, bool log_of);
+    /* bias may be NULL */
+    void (*layer_norm)(const float *x, const float *scale, const float *bias, float epsilon,
+                       float *y, size_t n);
+    /* y[c][r] = x[r][c]; the steps from row to row count elements. */
+    void (*transpose_32)(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
+                         int64_t cols);
+    void (*from_u8)(const uint8_t *x, float *y, size_t n);
+};
+
+enum { FAST_MAX = 3 };
+
+/* Those that run here, best first; returns how many (at least 1). */
+size_t fast_kernels_list(const struct fast_kernels *out[FAST_MAX]);
+
+#endif
