@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "engine/backend.h"
 #include "engine/cpu/cores.h"
+#include "engine/cpu/native.h"
 #include "engine/cpu/onednn.h"
 #include "engine/cpu/reference.h"
 
@@ -37,9 +38,10 @@ struct backend_arena {
     size_t reserved, usable; /* bytes, whole pages */
 };
 
-/* One of the two is set. */
+/* One of them is set. */
 struct backend_op {
     struct reference_op *reference;
+    struct native_op *native;
     struct onednn_op *onednn;
 };
 
@@ -96,10 +98,14 @@ static void device_close(struct device *device)
 
 static void device_fingerprint(struct device *device, char out[FINGERPRINT_MAX])
 {
-    char library[96] = "reference kernels";
-    if (cpu_device_of(device)->onednn)
-        onednn_fingerprint(cpu_device_of(device)->onednn, library, sizeof(library));
-    snprintf(out, FINGERPRINT_MAX, "cpu; %s; threads %u", library, device->threads);
+    char library[96];
+    if (!cpu_device_of(device)->onednn) {
+        snprintf(out, FINGERPRINT_MAX, "cpu; reference kernels; threads %u", device->threads);
+        return;
+    }
+    onednn_fingerprint(cpu_device_of(device)->onednn, library, sizeof(library));
+    snprintf(out, FINGERPRINT_MAX, "cpu; %s; native %s; threads %u", library, native_isa(),
+             device->threads);
 }
 
 /* --- memory --- */
@@ -241,6 +247,8 @@ static enum status candidates(struct device *device, const struct ir_graph *grap
     enum status status = STATUS_OK;
     if (onednn)
         status = onednn_candidates(onednn, graph, node, precision, visit, user, err);
+    if (!status && onednn)
+        status = native_candidates(device->threads, graph, node, visit, user, err);
     struct tactic tactic;
     if (!status)
         status = reference_candidate(graph, node, &tactic, err);
@@ -255,12 +263,11 @@ static bool is_onednn(const struct tactic *tactic)
     return tactic->id >= ONEDNN_TACTIC_FIRST && tactic->id <= ONEDNN_TACTIC_LAST;
 }
 
-static enum status no_onednn(const struct ir_node *node, struct error *err)
+static enum status reference_only(const struct ir_node *node, struct error *err)
 {
-    return error_set(
-        err, STATUS_FAILED_PRECONDITION,
-        "layer '%s' was planned for oneDNN, but this device has reference kernels only",
-        node->name);
+    return error_set(err, STATUS_FAILED_PRECONDITION,
+                     "layer '%s' was planned for faster kernels than this device's reference ones",
+                     node->name);
 }
 
 static enum status pack(struct device *device, const struct ir_graph *graph,
@@ -271,7 +278,7 @@ static enum status pack(struct device *device, const struct ir_graph *graph,
     if (!is_onednn(tactic))
         return error_set(err, STATUS_INVALID_ARGUMENT, "layer '%s': nothing to pack", node->name);
     if (!onednn)
-        return no_onednn(node, err);
+        return reference_only(node, err);
     return onednn_pack(onednn, graph, node, tactic, input, to, err);
 }
 
@@ -282,19 +289,23 @@ static void op_free(struct backend_op *op)
     if (!op)
         return;
     reference_op_free(op->reference);
+    native_op_free(op->native);
     onednn_op_free(op->onednn);
     free(op);
 }
 
-static enum status fill_op(struct backend_op *op, struct onednn *onednn,
+static enum status fill_op(struct backend_op *op, struct cpu_device *device,
                            const struct ir_graph *graph, const struct ir_node *node,
                            const struct tactic *tactic, struct error *err)
 {
-    if (!is_onednn(tactic))
-        return reference_op_prepare(graph, node, tactic, &op->reference, err);
-    if (!onednn)
-        return no_onednn(node, err);
-    return onednn_op_prepare(onednn, graph, node, tactic, &op->onednn, err);
+    bool onednn = is_onednn(tactic), native = tactic->id == NATIVE_TACTIC;
+    if ((onednn || native) && !device->onednn)
+        return reference_only(node, err);
+    if (onednn)
+        return onednn_op_prepare(device->onednn, graph, node, tactic, &op->onednn, err);
+    if (native)
+        return native_op_prepare(device->base.threads, graph, node, tactic, &op->native, err);
+    return reference_op_prepare(graph, node, tactic, &op->reference, err);
 }
 
 static enum status op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
@@ -304,7 +315,7 @@ static enum status op_prepare(struct backend_stream *stream, const struct ir_gra
     struct backend_op *op = calloc(1, sizeof(*op));
     if (!op)
         return no_memory(err, "an op", sizeof(*op));
-    enum status status = fill_op(op, stream->device->onednn, graph, node, tactic, err);
+    enum status status = fill_op(op, stream->device, graph, node, tactic, err);
     if (status) {
         op_free(op);
         return status;
@@ -315,7 +326,9 @@ static enum status op_prepare(struct backend_stream *stream, const struct ir_gra
 
 static uint64_t op_workspace(const struct backend_op *op)
 {
-    return op->onednn ? onednn_op_workspace(op->onednn) : reference_op_workspace(op->reference);
+    if (op->onednn)
+        return onednn_op_workspace(op->onednn);
+    return op->reference ? reference_op_workspace(op->reference) : 0;
 }
 
 static enum status op_launch(struct backend_op *op, struct backend_stream *stream UNUSED,
@@ -324,7 +337,10 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
 {
     if (op->onednn)
         return onednn_op_launch(op->onednn, inputs, outputs, workspace, err);
-    return reference_op_launch(op->reference, inputs, outputs, workspace, err);
+    if (op->reference)
+        return reference_op_launch(op->reference, inputs, outputs, workspace, err);
+    native_op_launch(op->native, inputs, outputs);
+    return STATUS_OK;
 }
 
 const struct backend backend_cpu = {

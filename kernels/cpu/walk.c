@@ -54,6 +54,26 @@ bool ref_walk_next(struct ref_walk *walk)
     return false;
 }
 
+void ref_walk_seek(struct ref_walk *walk, int64_t row)
+{
+    for (uint32_t k = 0; k < walk->n; k++)
+        walk->at[k] = 0;
+    for (uint32_t d = walk->rank; d-- > 0;) {
+        walk->index[d] = row % walk->dim[d];
+        row /= walk->dim[d];
+        for (uint32_t k = 0; k < walk->n; k++)
+            walk->at[k] += walk->index[d] * walk->stride[k][d];
+    }
+}
+
+int64_t ref_walk_rows(const struct ref_walk *walk)
+{
+    int64_t n = 1;
+    for (uint32_t d = 0; d < walk->rank; d++)
+        n *= walk->dim[d];
+    return n;
+}
+
 void ref_broadcast_strides(const struct shape *of, const struct shape *space,
                            int64_t out[SHAPE_MAX_RANK])
 {

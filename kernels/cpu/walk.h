@@ -17,7 +17,7 @@
 
 #include "base/shape.h"
 
-enum { REF_WALK_MAX = 4 };
+enum { REF_WALK_MAX = 12 };
 
 struct ref_walk {
     int64_t row;                /* elements of a row */
@@ -34,6 +34,10 @@ bool ref_walk_init(struct ref_walk *walk, const struct shape *space, uint32_t n,
                    int64_t (*strides)[SHAPE_MAX_RANK]);
 /* At the next row; after the last one false, and `at` is back at the first. */
 bool ref_walk_next(struct ref_walk *walk);
+
+/* At row `row` (counted from 0), which must exist. */
+void ref_walk_seek(struct ref_walk *walk, int64_t row);
+int64_t ref_walk_rows(const struct ref_walk *walk);
 
 /* Strides of a dense tensor of shape `of` broadcast to `space`: 0 where it repeats. */
 void ref_broadcast_strides(const struct shape *of, const struct shape *space,

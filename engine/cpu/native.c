@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/cpu/native.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cpu/native_op.h"
+
+/* What a tactic's blob holds. */
+struct native_blob {
+    uint32_t threads;
+};
+
+static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_graph *graph,
+                                          const struct ir_node *node) = {
+    [IR_OP_UNARY] = native_chain_make,         [IR_OP_BINARY] = native_chain_make,
+    [IR_OP_SOFTMAX] = native_softmax_make,     [IR_OP_LAYER_NORM] = native_norm_make,
+    [IR_OP_TRANSPOSE] = native_transpose_make, [IR_OP_CAST] = native_cast_make,
+};
+
+static const struct fast_kernels *best(void)
+{
+    const struct fast_kernels *tables[FAST_MAX];
+    fast_kernels_list(tables);
+    return tables[0];
+}
+
+const char *native_isa(void)
+{
+    return best()->isa;
+}
+
+/* False: not a node for this. The node has been verified: types and shapes are as inferred. */
+static bool make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
+{
+    size_t elements;
+    *op = (struct native_op){.fast = best()};
+    return (uint32_t)node->op < IR_OP_COUNT_ && makers[node->op] && node->n_outputs == 1 &&
+           shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &elements) && elements > 0 &&
+           makers[node->op](op, graph, node);
+}
+
+static void fill_tactic(const struct ir_node *node, const struct native_op *op, uint32_t threads,
+                        struct tactic *out)
+{
+    struct native_blob blob = {threads};
+    *out = (struct tactic){.backend = "cpu", .id = NATIVE_TACTIC, .blob_size = sizeof(blob)};
+    snprintf(out->name, sizeof(out->name), "native %s %u thread%s", op->fast->isa, threads,
+             threads == 1 ? "" : "s");
+    memcpy(out->blob, &blob, sizeof(blob));
+    out->n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
+    out->n_out = node->n_outputs; /* all ports plain */
+}
+
+enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
+                              const struct ir_node *node, tactic_visit visit, void *user,
+                              struct error *err)
+{
+    struct native_op op;
+    struct tactic tactic;
+    if (!make(&op, graph, node))
+        return STATUS_OK;
+    enum status status = STATUS_OK;
+    if (threads > 1 && op.units > 1) {
+        fill_tactic(node, &op, threads, &tactic);
+        status = visit(user, &tactic, err);
+    }
+    fill_tactic(node, &op, 1, &tactic);
+    return status ? status : visit(user, &tactic, err);
+}
+
+static bool is_plain(const struct ir_graph *graph, uint32_t tensor)
+{
+    return tensor == IR_NONE || ir_tensor(graph, tensor)->layout == IR_LAYOUT_PLAIN;
+}
+
+static bool all_plain(const struct ir_graph *graph, const struct ir_node *node,
+                      const struct tactic *tactic)
+{
+    if (tactic->n_in != MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) ||
+        tactic->n_out != node->n_outputs)
+        return false;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (!is_plain(graph, node->inputs[i]) ||
+            (i < tactic->n_in &&
+             (tactic->in[i].layout != IR_LAYOUT_PLAIN || tactic->in[i].packed_bytes)))
+            return false;
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (!is_plain(graph, node->outputs[i]) || tactic->out[i].layout != IR_LAYOUT_PLAIN ||
+            tactic->out[i].packed_bytes)
+            return false;
+    return true;
+}
+
+enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct tactic *tactic,
+                              struct native_op **out, struct error *err)
+{
+    struct native_blob blob;
+    struct native_op *op = malloc(sizeof(*op));
+    if (!op)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    if (tactic->id != NATIVE_TACTIC || tactic->blob_size != sizeof(blob) ||
+        !all_plain(graph, node, tactic) || !make(op, graph, node)) {
+        free(op);
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': the tactic is not for this node",
+                         ir_op_name(node->op), node->name);
+    }
+    memcpy(&blob, tactic->blob, sizeof(blob));
+    if (blob.threads < 1 || blob.threads > threads) {
+        free(op);
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': planned for %u threads, not %u",
+                         ir_op_name(node->op), node->name, blob.threads, threads);
+    }
+    op->threads = blob.threads;
+    *out = op;
+    return STATUS_OK;
+}
+
+void native_op_free(struct native_op *op)
+{
+    free(op);
+}
+
+void native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs)
+{
+    op->inputs = inputs;
+    op->output = outputs[0];
+    team_run(op->threads, op->units, op->work, op);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The native half of the CPU backend: nodes run on the fast rows of kernels/cpu/fast.h. Elementwise
+ * chains with broadcasting (UNARY, BINARY and any epilogue on them), SOFTMAX and LAYER_NORM over
+ * the last dims, TRANSPOSE, and CAST of bytes to fp32; all on plain tensors.
+ *
+ * Each node has a candidate on one thread and, where the device has more, one on all of them: which
+ * of the two is faster depends on the size and is for the tuner to find out.
+ */
+#ifndef INFERD_ENGINE_CPU_NATIVE_H
+#define INFERD_ENGINE_CPU_NATIVE_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/backend.h"
+#include "engine/ir/ir.h"
+
+enum { NATIVE_TACTIC = 1 };
+
+struct native_op;
+
+/* "avx512": what the fast rows use here. */
+const char *native_isa(void);
+
+enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
+                              const struct ir_node *node, tactic_visit visit, void *user,
+                              struct error *err);
+
+/* As backend.h's op_*. Needs no workspace. */
+enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct tactic *tactic,
+                              struct native_op **out, struct error *err);
+void native_op_free(struct native_op *op);
+void native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TRANSPOSE and CAST. A transpose whose rows stay rows copies them; any other one becomes a series
+ * of matrix transposes of the two dims that are dense on either side (elements of four bytes).
+ */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cpu/native_op.h"
+
+enum { BLOCK = 64 }; /* columns of x, which are rows of y, of one unit */
+
+/* --- rows that stay rows --- */
+
+static void copy_rows(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    struct ref_walk w = op->walk;
+    ref_walk_seek(&w, first);
+    size_t bytes = (size_t)(w.row * op->size);
+    for (int64_t unit = first; unit < end; unit++) {
+        memcpy((char *)op->output + w.at[0] * op->size,
+               (const char *)op->inputs[0] + w.at[1] * op->size, bytes);
+        ref_walk_next(&w);
+    }
+}
+
+/* --- matrices --- */
+
+static void transpose_blocks(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    struct ref_walk w = op->walk;
+    ref_walk_seek(&w, first / op->blocks);
+    int64_t block = first % op->blocks;
+    for (int64_t unit = first; unit < end; unit++) {
+        int64_t col = block * BLOCK;
+        op->fast->transpose_32((const uint32_t *)op->inputs[0] + w.at[1] + col, op->x_row,
+                               (uint32_t *)op->output + w.at[0] + col * op->y_row, op->y_row,
+                               op->rows, MIN(op->cols - col, BLOCK));
+        if (++block == op->blocks) {
+            block = 0;
+            ref_walk_next(&w);
+        }
+    }
+}
+
+/* The walk's dim along which x is dense becomes the matrix's columns and leaves the walk. */
+static bool take_matrix(struct native_op *op)
+{
+    struct ref_walk *w = &op->walk;
+    uint32_t d = 0;
+    while (d < w->rank && w->stride[1][d] != 1)
+        d++;
+    if (d == w->rank)
+        return false;
+    op->rows = w->row;
+    op->x_row = w->step[1];
+    op->cols = w->dim[d];
+    op->y_row = w->stride[0][d];
+    op->blocks = (op->cols + BLOCK - 1) / BLOCK;
+    for (w->rank--; d < w->rank; d++) {
+        w->dim[d] = w->dim[d + 1];
+        w->stride[0][d] = w->stride[0][d + 1];
+        w->stride[1][d] = w->stride[1][d + 1];
+    }
+    op->units = ref_walk_rows(w) * op->blocks;
+    op->work = transpose_blocks;
+    return true;
+}
+
+bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
+                           const struct ir_node *node)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    int64_t from[SHAPE_MAX_RANK], strides[2][SHAPE_MAX_RANK];
+    shape_strides(y, strides[0]);
+    shape_strides(&x->shape, from);
+    for (uint32_t d = 0; d < y->rank; d++)
+        strides[1][d] = from[ir_attr_at(node, IR_ATTR_PERM, d, 0)];
+    op->size = (int64_t)dtype_size(x->dtype);
+    if (!ref_walk_init(&op->walk, y, 2, strides))
+        return false;
+    if (op->walk.step[1] != 1)
+        return op->size == 4 && take_matrix(op);
+    op->units = ref_walk_rows(&op->walk);
+    op->work = copy_rows;
+    return true;
+}
+
+/* --- bytes to fp32 --- */
+
+static void cast_chunks(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    int64_t from = first * NATIVE_CHUNK, to = MIN(end * NATIVE_CHUNK, op->row);
+    op->fast->from_u8((const uint8_t *)op->inputs[0] + from, (float *)op->output + from,
+                      (size_t)(to - from));
+}
+
+bool native_cast_make(struct native_op *op, const struct ir_graph *graph,
+                      const struct ir_node *node)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    if (x->dtype != DTYPE_U8 || ir_tensor(graph, node->outputs[0])->dtype != DTYPE_F32)
+        return false;
+    op->row = ref_extent(&x->shape, 0, x->shape.rank);
+    op->units = (op->row + NATIVE_CHUNK - 1) / NATIVE_CHUNK;
+    op->work = cast_chunks;
+    return true;
+}

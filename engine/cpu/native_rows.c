@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of fp32: a head (a function, a softmax or a layer norm) writes a stretch of the output, then
+ * the epilogue's functions run over it while it is in the first cache.
+ *
+ * Chains: the output is walked in rows as long as all operands allow, and those are cut into
+ * chunks. Softmax and layer norm: a row is what is normalised; the walk is over what is outside of
+ * it, and operands of the epilogue must be dense or constant along it.
+ */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cpu/call.h"
+#include "engine/cpu/native_op.h"
+
+/* --- making --- */
+
+static bool is_f32(const struct ir_graph *graph, uint32_t tensor)
+{
+    return tensor != IR_NONE && ir_tensor(graph, tensor)->dtype == DTYPE_F32;
+}
+
+static bool all_f32(const struct ir_graph *graph, const struct ir_node *node)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] != IR_NONE && !is_f32(graph, node->inputs[i]))
+            return false;
+    return is_f32(graph, node->outputs[0]);
+}
+
+/* A walk's tensor for node input `input`; its number. */
+static uint32_t add_tensor(struct native_op *op, uint32_t *n, uint32_t input)
+{
+    op->input[*n] = input;
+    return (*n)++;
+}
+
+static bool add_unary(struct native_op *op, uint32_t func, float alpha, float beta)
+{
+    if (func >= REF_UNARY_COUNT || !op->fast->unary[func])
+        return false;
+    op->steps[op->n_steps++] =
+        (struct native_step){.unary = op->fast->unary[func], .alpha = alpha, .beta = beta};
+    return true;
+}
+
+static bool add_binary(struct native_op *op, uint32_t func, uint32_t operand)
+{
+    if (func >= REF_BINARY_COUNT || !op->fast->binary[func])
+        return false;
+    op->steps[op->n_steps++] =
+        (struct native_step){.binary = op->fast->binary[func], .operand = operand};
+    return true;
+}
+
+static bool add_epilogue(struct native_op *op, const struct ir_node *node, uint32_t *n)
+{
+    if (node->n_epilogue > IR_MAX_EPILOGUE)
+        return false;
+    for (uint32_t i = 0; i < node->n_epilogue; i++) {
+        const struct ir_epilogue *e = &node->epilogue[i];
+        if (e->kind == IR_EPILOGUE_UNARY ? !add_unary(op, e->func, e->alpha, e->beta)
+                                         : !add_binary(op, e->func, add_tensor(op, n, e->input)))
+            return false;
+    }
+    return true;
+}
+
+/* --- chains --- */
+
+static const float *operand_at(const float *data, int64_t step, size_t n, float *buffer)
+{
+    if (step == 1)
+        return data;
+    for (size_t i = 0; i < n; i++)
+        buffer[i] = data[(int64_t)i * step];
+    return buffer;
+}
+
+/* n elements of the output from `at` of the walk's row on. */
+static void run_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
+{
+    float buffer[NATIVE_CHUNK];
+    float *y = (float *)op->output + w->at[0] + at;
+    const float *x = (const float *)op->inputs[op->input[1]] + w->at[1] + at * w->step[1];
+    const float *so_far = operand_at(x, w->step[1], n, y); /* a broadcast one is spread out in y */
+    for (uint32_t i = 0; i < op->n_steps; i++) {
+        const struct native_step *s = &op->steps[i];
+        if (s->unary) {
+            s->unary(so_far, y, n, s->alpha, s->beta);
+        } else {
+            uint32_t k = s->operand;
+            const float *b = (const float *)op->inputs[op->input[k]] + w->at[k] + at * w->step[k];
+            s->binary(so_far, operand_at(b, w->step[k], n, buffer), y, n);
+        }
+        so_far = y;
+    }
+}
+
+static void run_chunks(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    struct ref_walk w = op->walk;
+    int64_t per_row = (w.row + NATIVE_CHUNK - 1) / NATIVE_CHUNK;
+    ref_walk_seek(&w, first / per_row);
+    int64_t chunk = first % per_row;
+    for (int64_t unit = first; unit < end; unit++) {
+        int64_t at = chunk * NATIVE_CHUNK;
+        run_chunk(op, &w, at, (size_t)MIN(w.row - at, NATIVE_CHUNK));
+        if (++chunk == per_row) {
+            chunk = 0;
+            ref_walk_next(&w);
+        }
+    }
+}
+
+static bool add_head(struct native_op *op, const struct ir_node *node, uint32_t *n)
+{
+    uint32_t func = (uint32_t)ir_attr_int(node, IR_ATTR_FUNC, 0);
+    float alpha, beta, gamma;
+    add_tensor(op, n, 0);
+    if (node->op == IR_OP_BINARY)
+        return add_binary(op, func, add_tensor(op, n, 1));
+    call_unary_constants(node, &alpha, &beta, &gamma);
+    return add_unary(op, func, alpha, beta);
+}
+
+bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node)
+{
+    uint32_t n = 1;
+    if (!all_f32(graph, node) || !add_head(op, node, &n) || !add_epilogue(op, node, &n))
+        return false;
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    int64_t strides[REF_WALK_MAX][SHAPE_MAX_RANK];
+    shape_strides(y, strides[0]);
+    for (uint32_t k = 1; k < n; k++)
+        ref_broadcast_strides(&ir_tensor(graph, node->inputs[op->input[k]])->shape, y, strides[k]);
+    if (!ref_walk_init(&op->walk, y, n, strides))
+        return false;
+    int64_t per_row = (op->walk.row + NATIVE_CHUNK - 1) / NATIVE_CHUNK;
+    op->units = ref_walk_rows(&op->walk) * per_row;
+    op->work = run_chunks;
+    return true;
+}
+
+/* --- softmax and layer norm --- */
+
+static void run_rows(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    float buffer[NATIVE_CHUNK];
+    struct ref_walk w = op->walk;
+    ref_walk_seek(&w, first / w.row);
+    int64_t in_row = first % w.row;
+    for (int64_t unit = first; unit < end; unit++) {
+        float *y = (float *)op->output + unit * op->row;
+        const float *x = (const float *)op->inputs[0] + unit * op->row;
+        if (op->is_norm)
+            op->fast->layer_norm(x, op->inputs[op->scale],
+                                 op->bias == IR_NONE ? NULL : op->inputs[op->bias], op->epsilon, y,
+                                 (size_t)op->row);
+        else
+            op->fast->softmax(x, y, (size_t)op->row, op->log_of);
+        for (uint32_t i = 0; i < op->n_steps; i++) {
+            const struct native_step *s = &op->steps[i];
+            if (s->unary) {
+                s->unary(y, y, (size_t)op->row, s->alpha, s->beta);
+                continue;
+            }
+            uint32_t k = s->operand;
+            const float *b = (const float *)op->inputs[op->input[k]] + w.at[k] + in_row * w.step[k];
+            for (int64_t at = 0; at < op->row; at += NATIVE_CHUNK) {
+                size_t n = (size_t)MIN(op->row - at, NATIVE_CHUNK);
+                s->binary(y + at, operand_at(b + at * op->inner[k], op->inner[k], n, buffer),
+                          y + at, n);
+            }
+        }
+        if (++in_row == w.row) {
+            in_row = 0;
+            ref_walk_next(&w);
+        }
+    }
+}
+
+/* The step of an operand along the dims axis.. of y: 1 dense, 0 constant; false: neither. */
+static bool inner_step(const struct shape *y, uint32_t axis, const int64_t *strides, int64_t *out)
+{
+    struct shape inner = {.rank = y->rank - axis};
+    int64_t of_inner[1][SHAPE_MAX_RANK];
+    for (uint32_t d = 0; d < inner.rank; d++) {
+        inner.dim[d] = y->dim[axis + d];
+        of_inner[0][d] = strides[axis + d];
+    }
+    struct ref_walk w;
+    if (!ref_walk_init(&w, &inner, 1, of_inner) || w.rank > 0 || w.step[0] > 1)
+        return false;
+    *out = w.step[0];
+    return true;
+}
+
+/* Rows of the dims axis..rank-1. */
+static bool make_rows(struct native_op *op, const struct ir_graph *graph,
+                      const struct ir_node *node, uint32_t axis)
+{
+    uint32_t n = 1;
+    if (!add_epilogue(op, node, &n))
+        return false;
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    struct shape outer = *y;
+    outer.rank = axis;
+    op->row = ref_extent(y, axis, y->rank);
+    int64_t strides[REF_WALK_MAX][SHAPE_MAX_RANK];
+    shape_strides(y, strides[0]);
+    for (uint32_t k = 1; k < n; k++) {
+        ref_broadcast_strides(&ir_tensor(graph, node->inputs[op->input[k]])->shape, y, strides[k]);
+        if (!inner_step(y, axis, strides[k], &op->inner[k]))
+            return false;
+    }
+    op->units = ref_extent(y, 0, axis);
+    op->work = run_rows;
+    return ref_walk_init(&op->walk, &outer, n, strides);
+}
+
+bool native_softmax_make(struct native_op *op, const struct ir_graph *graph,
+                         const struct ir_node *node)
+{
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0);
+    op->log_of = ir_attr_int(node, IR_ATTR_LOG, 0);
+    return all_f32(graph, node) && ref_extent(y, axis + 1, y->rank) == 1 &&
+           make_rows(op, graph, node, axis);
+}
+
+/* Scale and bias must be one number for each element of a row. */
+static bool is_row(const struct ir_graph *graph, const struct ir_node *node, uint32_t input,
+                   int64_t row)
+{
+    const struct shape *s = &ir_tensor(graph, node->inputs[input])->shape;
+    return ref_extent(s, 0, s->rank) == row;
+}
+
+bool native_norm_make(struct native_op *op, const struct ir_graph *graph,
+                      const struct ir_node *node)
+{
+    bool has_bias = ir_node_own_inputs(node) > 2 && node->inputs[2] != IR_NONE;
+    op->is_norm = true;
+    op->epsilon = ir_attr_float(node, IR_ATTR_EPSILON, 1e-5F);
+    op->scale = 1;
+    op->bias = has_bias ? 2 : IR_NONE;
+    return all_f32(graph, node) &&
+           make_rows(op, graph, node, (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0)) &&
+           is_row(graph, node, 1, op->row) && (!has_bias || is_row(graph, node, 2, op->row));
+}

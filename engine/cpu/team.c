@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls libgomp by the functions that compilers call: clang would bring a runtime of its own for
+ * the pragmas, and a second set of threads with it.
+ */
+#include "engine/cpu/team.h"
+
+#include "base/compiler.h"
+
+void GOMP_parallel(void (*run)(void *data), void *data, unsigned threads, unsigned flags);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+
+struct team {
+    team_work work;
+    void *user;
+    int64_t units;
+};
+
+static void run_part(void *data)
+{
+    const struct team *team = data;
+    int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
+    int64_t first = team->units * part / parts, end = team->units * (part + 1) / parts;
+    if (first < end)
+        team->work(team->user, first, end);
+}
+
+void team_run(uint32_t threads, int64_t units, team_work work, void *user)
+{
+    uint32_t useful = (uint32_t)MIN((int64_t)threads, units);
+    if (useful <= 1) {
+        work(user, 0, units);
+        return;
+    }
+    struct team team = {work, user, units};
+    GOMP_parallel(run_part, &team, useful, 0);
+}

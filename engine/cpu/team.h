@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Work of one node spread over the threads of its stream: those of the OpenMP runtime that oneDNN
+ * uses as well, so that there is one set of threads.
+ */
+#ifndef INFERD_ENGINE_CPU_TEAM_H
+#define INFERD_ENGINE_CPU_TEAM_H
+
+#include <stdint.h>
+
+/* Units first..end-1 of the work. */
+typedef void (*team_work)(void *user, int64_t first, int64_t end);
+
+/* Calls `work` on up to `threads` threads, the caller among them, with equal parts of `units`;
+ * returns when all are done. */
+void team_run(uint32_t threads, int64_t units, team_work work, void *user);
+
+#endif
