@@ -37,15 +37,13 @@ static inline float power_of_two(int32_t k)
 }
 
 /* exp(x) = 2^k exp(r) with |r| <= ln(2)/2; adding 1.5 * 2^23 rounds to the integer k and leaves it
- * in the low bits. 2^k is applied in two halves, so that subnormal results come out right. */
-static inline float exp_of(float x)
+ * in the low bits. Returns exp(r). */
+static inline float exp_split(float x, int32_t *k)
 {
     const float magic = 12582912.0F;
-    x = x < -104.0F ? -104.0F : x;
-    x = x > 89.0F ? 89.0F : x;
     float shifted = x * 1.44269504F + magic;
-    float k = shifted - magic;
-    float r = (x - k * 0.693359375F) + k * 2.12194440e-4F; /* ln 2 in two parts */
+    float whole = shifted - magic;
+    float r = (x - whole * 0.693359375F) + whole * 2.12194440e-4F; /* ln 2 in two parts */
     float p = 0.00138358115F;
     p = p * r + 0.0083756357F;
     p = p * r + 0.0416682881F;
@@ -53,11 +51,31 @@ static inline float exp_of(float x)
     p = p * r + 0.499999916F;
     p = p * r + 1.0F;
     p = p * r + 1.0F;
-    int32_t n = (int32_t)(bits_of(shifted) - bits_of(magic));
-    n = n < -150 ? -150 : n; /* NaN leaves any bits here */
-    n = n > 128 ? 128 : n;
-    int32_t half = n >> 1;
-    return p * power_of_two(half) * power_of_two(n - half);
+    *k = (int32_t)(bits_of(shifted) - bits_of(magic)); /* any number if x is none */
+    return p;
+}
+
+/* 2^k is applied in two halves, so that subnormal and infinite results come out right. */
+static inline float exp_of(float x)
+{
+    int32_t k;
+    x = x < -104.0F ? -104.0F : x;
+    x = x > 89.0F ? 89.0F : x;
+    float p = exp_split(x, &k);
+    k = k < -150 ? -150 : k;
+    k = k > 128 ? 128 : k;
+    int32_t half = k >> 1;
+    return p * power_of_two(half) * power_of_two(k - half);
+}
+
+/* For x <= 0; what would be subnormal is 0. */
+static inline float exp_of_negative(float x)
+{
+    int32_t k;
+    float p = exp_split(x, &k);
+    float e = float_of(bits_of(p) + ((uint32_t)k << 23)); /* p is within 0.7..1.42 */
+    e = x < -87.0F ? 0.0F : e;
+    return x != x ? x : e;
 }
 
 /* exp(a^2) erfc(a) as a polynomial in 1 / (1 + 0.4 a), for a >= 0. */
@@ -195,46 +213,66 @@ static float highest_of(const float *x, size_t n)
     return highest;
 }
 
-static void softmax(const float *x, float *y, size_t n, bool log_of)
-{
-    float highest = highest_of(x, n), sum = 0;
-    if (log_of) {
-#pragma omp simd reduction(+ : sum)
-        for (size_t i = 0; i < n; i++)
-            sum += exp_of(x[i] - highest);
-        float shift = logf(sum);
-        VECTOR
-        for (size_t i = 0; i < n; i++)
-            y[i] = x[i] - highest - shift;
-        return;
-    }
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < n; i++) {
-        float e = exp_of(x[i] - highest);
-        y[i] = e;
-        sum += e;
-    }
-    float factor = 1.0F / sum;
-    VECTOR
-    for (size_t i = 0; i < n; i++)
-        y[i] *= factor;
-}
+/* Rows are summed in parts: what is lost by adding in fp32 does not grow with a row's length. */
+enum { PART = 256 };
 
-/* Sums of parts of a row: what is lost by adding in fp32 does not grow with its length. */
-enum { PART = 1024 };
-
-static double sum_of(const float *x, size_t n)
+/* y = exp(x - highest) (y may be NULL: only the sum is wanted); returns the sum. */
+static double sum_of_exp(const float *x, float *y, size_t n, float highest)
 {
     double total = 0;
     for (size_t at = 0; at < n; at += PART) {
         float sum = 0;
         size_t part = MIN(n - at, (size_t)PART);
+        const float *from = x + at;
+        if (y) {
+            float *to = y + at;
 #pragma omp simd reduction(+ : sum)
-        for (size_t i = 0; i < part; i++)
-            sum += x[at + i];
+            for (size_t i = 0; i < part; i++) {
+                float e = exp_of_negative(from[i] - highest);
+                to[i] = e;
+                sum += e;
+            }
+        } else {
+#pragma omp simd reduction(+ : sum)
+            for (size_t i = 0; i < part; i++)
+                sum += exp_of_negative(from[i] - highest);
+        }
         total += (double)sum;
     }
     return total;
+}
+
+static void softmax(const float *x, float *y, size_t n, bool log_of)
+{
+    float highest = highest_of(x, n);
+    if (log_of) {
+        float shift = (float)log(sum_of_exp(x, NULL, n, highest));
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            y[i] = x[i] - highest - shift;
+        return;
+    }
+    float factor = (float)(1 / sum_of_exp(x, y, n, highest));
+    VECTOR
+    for (size_t i = 0; i < n; i++)
+        y[i] *= factor;
+}
+
+/* The mean, as what the elements are above the first one: large rows of close numbers keep their
+ * digits. */
+static float mean_of(const float *x, size_t n)
+{
+    double total = 0;
+    float base = x[0];
+    for (size_t at = 0; at < n; at += PART) {
+        float sum = 0;
+        size_t part = MIN(n - at, (size_t)PART);
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = 0; i < part; i++)
+            sum += x[at + i] - base;
+        total += (double)sum;
+    }
+    return (float)((double)base + total / (double)n);
 }
 
 static double sum_of_squares(const float *x, size_t n, float mean)
@@ -254,7 +292,7 @@ static double sum_of_squares(const float *x, size_t n, float mean)
 static void layer_norm(const float *x, const float *scale, const float *bias, float epsilon,
                        float *y, size_t n)
 {
-    float mean = (float)(sum_of(x, n) / (double)n);
+    float mean = mean_of(x, n);
     double variance = sum_of_squares(x, n, mean) / (double)n;
     float inverse = (float)(1 / sqrt(variance + (double)epsilon));
     if (bias) {
