@@ -46,8 +46,7 @@ static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, str
         return error_set(err, STATUS_INTERNAL, "tuner: no reformat where one was planned");
     uint32_t node = ir_node_add(a->graph, IR_OP_REFORMAT, "reformat", 1, &from);
     struct ir_tensor t = *ir_tensor(a->graph, to);
-    if (node == IR_NONE ||
-        ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE)
+    if (node == IR_NONE || ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE)
         return no_memory(err);
     ir_node_set_output(a->graph, node, 0, to); /* the one just added drops out */
     a->report->reformats++;

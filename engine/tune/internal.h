@@ -72,6 +72,7 @@ struct tune_option {
     struct tactic *tactic;
     uint64_t ns;
     bool timed; /* now or from the cache: not a guess */
+    bool ran;   /* now */
 };
 
 /* What is known of all nodes with one key. */

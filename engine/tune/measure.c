@@ -15,12 +15,14 @@
 enum {
     NOISE_BYTES = 1 << 20,
     SAMPLES_MIN = 3,
-    SAMPLES_MAX = 12,
+    SAMPLES_MAX = 16,
     SAMPLE_NS = 50000, /* launches are repeated until a sample is at least this long */
     REPEATS_MAX = 64,
-    BUDGET_NS = 30000000, /* of one candidate, once it has SAMPLES_MIN */
-    GIVE_UP_NUM = 3,
-    GIVE_UP_DEN = 2, /* slower than the best by this factor: no more samples */
+    BUDGET_NS = 60000000, /* of one candidate, once it has SAMPLES_MIN */
+    STEADY_PART = 30,     /* the two least samples differ by less than this part */
+    SLOW_NUM = 3,         /* slower than the best by 3/2: SAMPLES_MIN will do */
+    SLOW_DEN = 2,
+    HOPELESS_FACTOR = 8, /* slower than the best by this: one will do */
     SLOTS = IR_MAX_INPUTS + IR_MAX_OUTPUTS + 1,
     WORKSPACE_SLOT = SLOTS - 1,
 };
@@ -186,21 +188,22 @@ static enum status run(struct tune_bench *b, struct backend_op *op, uint32_t rep
     return st;
 }
 
+/* The least sample is believed once another one comes close to it. */
 static enum status sample_times(struct tune_bench *b, struct backend_op *op, uint64_t best_ns,
                                 bool once, uint64_t *out, struct error *err)
 {
-    uint64_t least, ns, begun = clock_now_ns();
+    uint64_t least, second = UINT64_MAX, ns, begun = clock_now_ns();
     enum status st = run(b, op, 1, &least, err); /* the first one warms up, but bounds it too */
-    if (st || once || (best_ns && least / 20 > best_ns)) {
-        *out = least;
-        return st;
-    }
-    for (uint32_t i = 0; i < SAMPLES_MAX && !st; i++) {
+    for (uint32_t i = 0; !once && i < SAMPLES_MAX && !st; i++) {
         uint64_t repeats = MIN(MAX(SAMPLE_NS / least, 1), REPEATS_MAX);
+        if (best_ns && least / HOPELESS_FACTOR > best_ns)
+            break;
         st = run(b, op, (uint32_t)repeats, &ns, err);
+        second = MIN(second, MAX(least, ns));
         least = MIN(least, ns);
-        bool hopeless = best_ns && least / GIVE_UP_NUM > best_ns / GIVE_UP_DEN;
-        if (i + 1 >= SAMPLES_MIN && (hopeless || clock_now_ns() - begun > BUDGET_NS))
+        bool slow = best_ns && least / SLOW_NUM > best_ns / SLOW_DEN;
+        bool steady = second - least <= least / STEADY_PART;
+        if (i + 1 >= SAMPLES_MIN && (slow || steady || clock_now_ns() - begun > BUDGET_NS))
             break;
     }
     *out = least;
