@@ -115,7 +115,9 @@ def yaml(value, indent=0):
                        f"{pad}- {yaml(v)}\n" for v in value)
     if value is None:
         return "null"
-    return "[]" if isinstance(value, list) else f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, list):
+        return "[]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 class Server:

@@ -22,8 +22,9 @@ def copy_input(data=X4, shape=(1, 4), name="x", datatype="FP32"):
 class Requests(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = harness.Server({"copy": harness.plan("copy"), "pair": harness.plan("pair"),
-                                     "fixed": harness.plan("fixed", "1"), "wide": harness.plan("wide")})
+        cls.server = harness.Server(
+            {"copy": harness.plan("copy"), "pair": harness.plan("pair"),
+             "fixed": harness.plan("fixed", "1"), "wide": harness.plan("wide")})
 
     @classmethod
     def tearDownClass(cls):
@@ -98,9 +99,10 @@ class Requests(unittest.TestCase):
         reply = self.client.call(wire.INFER, body)
         self.assertEqual(reply.message, "")
         self.assertEqual(reply.outputs()["y"][2], X4)
-        body = message((1, "copy"), (5, wire.tensor("x", "FP32", [1, 4], contents=floats)), (7, X4))
+        body += wire.field(7, X4)
         self.refused(self.client.call(wire.INFER, body), wire.INVALID_ARGUMENT, "together")
-        for contents, reason in ((message((6, X4[:12])), "missing"), (message((6, Y4 + Y4)), "more"),
+        for contents, reason in ((message((6, X4[:12])), "missing"),
+                                 (message((6, Y4 + Y4)), "more"),
                                  (message((2, b"\1\2\3\4")), "fp32_contents")):
             body = message((1, "copy"), (5, wire.tensor("x", "FP32", [1, 4], contents=contents)))
             self.refused(self.client.call(wire.INFER, body), wire.INVALID_ARGUMENT, reason)

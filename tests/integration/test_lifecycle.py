@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""From the start to the end of a server: signals, service manager, sockets, command line.
+
+    test_lifecycle.py INFERD INFERCTL
+"""
+import os
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+import unittest
+
+import harness
+import wire
+from wire import message
+
+X4 = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def copy_body(data=X4):
+    return wire.infer_body("copy", [("x", "FP32", [1, 4], data)])
+
+
+def models():
+    return {"copy": harness.plan("copy")}
+
+
+class Manager:
+    """The service manager's notification socket."""
+
+    def __init__(self, abstract=False):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        if abstract:
+            self.name = f"@inferd-test-{os.getpid()}"
+            self.socket.bind("\0" + self.name[1:])
+        else:
+            self.name = str(harness.folder() / "notify")
+            pathlib.Path(self.name).unlink(missing_ok=True)
+            self.socket.bind(self.name)
+        self.lock = threading.Lock()
+        self.messages = []
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        while True:
+            data = self.socket.recv(4096).decode()
+            with self.lock:
+                self.messages.append((time.monotonic(), data))
+
+    def count(self, text):
+        with self.lock:
+            return sum(text in m for _, m in self.messages)
+
+    def wait(self, text, seconds=20, count=1):
+        harness.until(lambda: self.count(text) >= count, seconds)
+
+
+class Lifecycle(unittest.TestCase):
+    def test_r24_sigterm_answers_everything_admitted(self):
+        with harness.Server(models(), {"device": "fault", "max_batch": 1},
+                            env={"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=20ms"}) as s:
+            with s.client() as client, s.client() as probe:
+                ids = {client.start(wire.INFER, copy_body()) for _ in range(30)}
+                harness.until(lambda: probe.counters()["requests"] == 30)
+                s.signal(signal.SIGTERM)
+                s.wait_log("signal 15")
+                reply = probe.call(wire.READY)
+                self.assertEqual(reply.body, {})  # unready at once
+                reply = probe.call(wire.INFER, copy_body())
+                self.assertEqual(reply.status, wire.UNAVAILABLE)
+                self.assertGreater(reply.retry_after_us, 0)
+                with self.assertRaises(OSError):  # and nobody new is let in
+                    s.client().close()
+                replies = [client.receive() for _ in range(30)]
+                self.assertEqual({r.id for r in replies}, ids)
+                self.assertEqual({r.status for r in replies}, {wire.OK})
+                self.assertEqual(s.wait(), 0)
+
+    def test_r24_sigterm_under_load(self):
+        for _ in range(3):
+            with harness.Server(models(), {"workers": 2, "io_threads": 2}) as s:
+                outcomes = []
+
+                def load():
+                    with s.client() as client:
+                        try:
+                            while True:
+                                sent = [client.start(wire.INFER, copy_body()) for _ in range(20)]
+                                for _ in sent:
+                                    outcomes.append(client.receive().status)
+                        except (EOFError, ConnectionResetError, BrokenPipeError):
+                            pass
+
+                threads = [harness.Background(load) for _ in range(4)]
+                harness.until(lambda: len(outcomes) > 200)
+                s.signal(signal.SIGTERM)
+                self.assertEqual(s.wait(), 0)
+                for t in threads:
+                    t.finish()
+                self.assertLessEqual(set(outcomes), {wire.OK, wire.UNAVAILABLE})
+
+    def test_r24_the_drain_time_is_kept(self):
+        with harness.Server(models(), {"device": "fault", "drain_timeout_ms": 300},
+                            env={"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=10s"}) as s:
+            with s.client() as client:
+                client.start(wire.INFER, copy_body())
+                time.sleep(0.2)
+                s.signal(signal.SIGTERM)
+                begin = time.monotonic()
+                reply = client.receive()
+                self.assertEqual(reply.status, wire.UNAVAILABLE)
+                self.assertIn("may have been executed", reply.message)
+                self.assertEqual(s.wait(), 1)
+                self.assertLess(time.monotonic() - begin, 3)
+                s.stop(code=1)
+                self.assertIn("not everything could be answered", s.log())
+            s.process.returncode = 0  # has been looked at
+
+    def test_sigint_stops_too(self):
+        with harness.Server(models()) as s:
+            s.signal(signal.SIGINT)
+            self.assertEqual(s.wait(), 0)
+
+    def test_sigterm_while_a_plan_is_built(self):
+        slow = harness.folder() / "inferctl-that-hangs"
+        slow.mkdir(exist_ok=True)
+        os.path.exists(slow / "inferd") or os.link(harness.INFERD, slow / "inferd")
+        (slow / "inferctl").write_text("#!/bin/sh\nexec sleep 100\n")
+        (slow / "inferctl").chmod(0o755)
+        real, harness.INFERD = harness.INFERD, str(slow / "inferd")
+        try:
+            s = harness.Server({"copy": harness.onnx("copy")}, wait=False)
+        finally:
+            harness.INFERD = real
+        s.wait_log("building a plan")
+        begin = time.monotonic()
+        s.stop()
+        self.assertLess(time.monotonic() - begin, 5)
+
+    # --- the service manager ---
+
+    def test_r38_ready_reloading_stopping(self):
+        for abstract in (False, True):
+            manager = Manager(abstract)
+            with harness.Server(models(), env={"NOTIFY_SOCKET": manager.name}) as s:
+                manager.wait("READY=1")
+                self.assertEqual(manager.count("WATCHDOG=1"), 0)
+                s.signal(signal.SIGHUP)
+                manager.wait("RELOADING=1\nMONOTONIC_USEC=")
+                manager.wait("READY=1", count=2)
+                s.signal(signal.SIGTERM)
+                manager.wait("STOPPING=1")
+                self.assertEqual(s.wait(), 0)
+
+    def test_r38_not_ready_before_models_are_loaded(self):
+        manager = Manager()
+        env = {"NOTIFY_SOCKET": manager.name,
+               "INFERD_FAULT_SCRIPT": "on=cpu;prepare:delay=300ms"}
+        s = harness.Server(models(), {"device": "fault"}, env=env, wait=False)
+        time.sleep(0.15)
+        self.assertEqual(manager.count("READY=1"), 0)
+        manager.wait("READY=1")
+        s.stop()
+
+    def test_r39_watchdog(self):
+        manager = Manager()
+        env = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "600000"}
+        with harness.Server(models(), env=env) as s, s.client() as client:
+            manager.wait("WATCHDOG=1", count=4)  # an idle worker is no stuck worker
+            self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+        with harness.Server(models(), env=dict(env, WATCHDOG_PID="1")):
+            before = manager.count("WATCHDOG=1")
+            time.sleep(0.5)
+            self.assertEqual(manager.count("WATCHDOG=1"), before)
+
+    def test_r39_a_hung_worker_starves_the_watchdog(self):
+        manager = Manager()
+        env = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "300000",
+               "INFERD_FAULT_SCRIPT": "on=cpu;launch#2:hang"}
+        s = harness.Server(models(), {"device": "fault", "hang_timeout_ms": 400}, env=env)
+        with s.client() as client:
+            self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+            manager.wait("WATCHDOG=1", count=2)
+            client.start(wire.INFER, copy_body())
+            reply = client.receive()
+            self.assertEqual(reply.status, wire.UNAVAILABLE)
+            self.assertIn("may have been executed", reply.message)
+            self.assertEqual(client.call(wire.READY).body, {})
+            fed = manager.count("WATCHDOG=1")
+            time.sleep(0.5)
+            self.assertEqual(manager.count("WATCHDOG=1"), fed)
+            self.assertEqual(client.counters()["worker_hangs"], 1)
+        s.kill()  # as the service manager would
+
+    def test_socket_activation(self):
+        with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
+            tcp.bind(("127.0.0.1", 0))
+            tcp.listen(16)
+            path = str(harness.folder() / "activated.sock")
+            unix.bind(path)
+            unix.listen(16)
+            early = wire.Client("127.0.0.1:%d" % tcp.getsockname()[1])
+            early.start(wire.INFER, copy_body())  # waits in the backlog
+            fds = (tcp.fileno(), unix.fileno())
+
+            def hand_over():
+                os.dup2(fds[0], 50)
+                os.dup2(fds[1], 51)
+                os.dup2(50, 3)
+                os.dup2(51, 4)
+                os.environ["LISTEN_PID"] = str(os.getpid())
+
+            wrapper = ["sh", "-c", 'LISTEN_PID=$$ exec "$0" "$@"', harness.INFERD]
+            s = activated(wrapper, hand_over)
+            try:
+                s.wait_ready()
+                self.assertEqual(s.addresses, ["127.0.0.1:%d" % tcp.getsockname()[1],
+                                               "unix:" + path])
+                self.assertEqual(early.receive().status, wire.OK)
+                with wire.Client("unix:" + path) as client:
+                    self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+                early.close()
+                s.stop()
+                self.assertTrue(os.path.exists(path))  # the manager's, not ours
+            finally:
+                s.kill()
+
+    def test_r29_sockets_outlive_a_lost_device(self):
+        with socket.socket() as tcp:
+            tcp.bind(("127.0.0.1", 0))
+            tcp.listen(16)
+            address = "127.0.0.1:%d" % tcp.getsockname()[1]
+            fd = tcp.fileno()
+
+            def hand_over():
+                os.dup2(fd, 50)
+                os.dup2(50, 3)
+
+            wrapper = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"', harness.INFERD]
+            s = activated(wrapper, hand_over, {"device": "fault"},
+                          {"INFERD_FAULT_SCRIPT": "on=cpu;launch#1:device"})
+            s.wait_ready()
+            with wire.Client(address) as client:
+                client.start(wire.INFER, copy_body())
+                self.assertEqual(client.receive().status, wire.UNAVAILABLE)
+            self.assertEqual(s.wait(), 1)
+            with wire.Client(address) as client:  # not refused: the next process answers
+                client.start(wire.INFER, copy_body())
+                s = activated(wrapper, hand_over)
+                self.assertEqual(client.receive().status, wire.OK)
+            s.wait_ready()
+            s.stop()
+
+    # --- addresses ---
+
+    def test_unix_sockets_and_several_listeners(self):
+        path = str(harness.folder() / "inferd.sock")
+        config = {"listen": {"framed": [f"unix:{path}", "127.0.0.1:0", "[::1]:0"]}}
+        s = harness.Server(models(), config)
+        self.assertEqual(len(s.addresses), 3)
+        self.assertEqual(s.addresses[0], f"unix:{path}")
+        for address in s.addresses:
+            with wire.Client(address) as client:
+                self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+        s.kill()
+        self.assertTrue(os.path.exists(path))
+        with harness.Server(models(), {"listen": {"framed": [f"unix:{path}"]}}) as s:
+            with s.client() as client:  # what a killed process left is no obstacle
+                self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+            other = harness.Server(models(), {"listen": {"framed": [f"unix:{path}"]}}, wait=False)
+            self.assertEqual(other.wait(), 1)  # but one that lives is
+            self.assertIn("bind to", other.log())
+        self.assertFalse(os.path.exists(path))
+
+    def test_an_address_in_use(self):
+        with harness.Server(models()) as s:
+            other = harness.Server(models(), {"listen": {"framed": [s.address]}}, wait=False)
+            self.assertEqual(other.wait(), 1)
+            self.assertIn(s.address, other.log())
+
+    # --- the command line ---
+
+    def run_inferd(self, *arguments):
+        return subprocess.run([harness.INFERD, *map(str, arguments)], capture_output=True,
+                              text=True, timeout=30, check=False)
+
+    def test_command_line(self):
+        done = self.run_inferd("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("--check-config", done.stdout)
+        done = self.run_inferd("--version")
+        self.assertTrue(re.fullmatch(r"inferd \d+\.\d+\.\d+\n", done.stdout), done.stdout)
+        for wrong in (["--nonsense"], ["--workers"], ["--workers", "x"], ["--max-batch", "-1"]):
+            done = self.run_inferd(*wrong)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), wrong)
+            self.assertTrue(done.stderr)
+
+    def test_check_config(self):
+        good = harness.folder() / "good.yaml"
+        good.write_text(f"models:\n  - name: copy\n    path: {harness.plan('copy')}\n")
+        self.assertEqual(self.run_inferd("--check-config", "--config", good).returncode, 0)
+        done = self.run_inferd("--check-config", "--config", good, "gone=/nowhere/gone.plan")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gone", done.stderr)
+        bad = harness.folder() / "bad.yaml"
+        bad.write_text("max_delay_us: 5\nnonsense: 1\n")
+        done = self.run_inferd("--check-config", "--config", bad)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("nonsense", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_the_command_line_overrides_the_file(self):
+        with harness.Server(models(), {"max_delay_us": 1000, "max_batch": 8},
+                            arguments=["--max-delay-us", "77", "--max-batch", "3"]) as s:
+            for _ in range(2):  # at the start, and after a reload
+                with s.client() as client:
+                    model = wire.decode(client.call(wire.STATUS).body[10][0])
+                    self.assertEqual((wire.one(model, 5), wire.one(model, 6)), (3, 77))
+                    body = wire.infer_body("copy", [("x", "FP32", [4, 4], X4 * 4)])
+                    self.assertEqual(client.call(wire.INFER, body).status, wire.INVALID_ARGUMENT)
+                s.signal(signal.SIGHUP)
+                s.wait_log("reloaded")
+
+    def test_no_model_can_be_loaded(self):
+        broken = harness.folder() / "broken.plan"
+        broken.write_bytes(b"this is no plan" * 100)
+        s = harness.Server({"broken": broken}, wait=False)
+        self.assertEqual(s.wait(), 1)
+        self.assertIn("model 'broken'", s.log())
+        self.assertIn("no model could be loaded", s.log())
+
+
+def activated(wrapper, hand_over, config=None, env=None):
+    """A server with sockets on descriptors 3 and up; LISTEN_FDS counts those that are open."""
+    command, harness.INFERD = harness.INFERD, wrapper[0]
+    try:
+        real = subprocess.Popen
+
+        def popen(argv, **options):
+            return real([*wrapper, *argv[1:]], **options)
+
+        subprocess.Popen = popen
+        return harness.Server(models(), dict(config or {}, listen={"framed": ["127.0.0.1:1"]}),
+                              env=dict({"LISTEN_FDS": "2"}, **(env or {})), wait=False,
+                              preexec_fn=hand_over, close_fds=False)
+    finally:
+        subprocess.Popen = real
+        harness.INFERD = command
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,369 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Models: several, in versions, from plans, ONNX files and a repository; reloads; what is broken.
+
+    test_models.py INFERD INFERCTL
+"""
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+import wire
+from wire import message
+
+X4 = struct.pack("<4f", 1, 2, 3, 4)
+TWICE = struct.pack("<4f", 2, 4, 6, 8)
+
+
+def infer(client, model="m", version=""):
+    reply = client.infer(model, [("x", "FP32", [1, 4], X4)], version=version)
+    if reply.status != wire.OK:
+        return reply
+    return {X4: "copy", TWICE: "twice"}[reply.outputs()["y"][2]]
+
+
+def states(client):
+    """(name, version) -> (state, reason)"""
+    entries = map(wire.decode, client.call(wire.INDEX).body.get(1, []))
+    return {(wire.text(e, 1), wire.text(e, 2)): (wire.text(e, 3), wire.text(e, 4)) for e in entries}
+
+
+class Repository:
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(dir=harness.folder()))
+
+    def put(self, name, version, source, file="model.plan"):
+        """As one should: complete in another place first, then renamed."""
+        folder = self.path / name / version
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, folder / "new")
+        os.rename(folder / "new", folder / file)
+
+    def remove(self, name, version):
+        shutil.rmtree(self.path / name / version)
+
+
+class Models(unittest.TestCase):
+    def reload(self, server, good=True):
+        done = server.log().count("reloaded"), server.log().count("reload failed")
+        server.signal(signal.SIGHUP)
+        server.wait_log("reloaded" if good else "reload failed", count=done[not good] + 1)
+        self.assertEqual(server.log().count("reload failed" if good else "reloaded"), done[good])
+
+    # --- which are there ---
+
+    def test_versions(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        r.put("m", "2", harness.plan("twice"))
+        r.put("m", "10", harness.plan("copy"))
+        r.put("other", "v1.0", harness.plan("twice"))
+        with harness.Server([r.path, f"given={harness.plan('twice')}"]) as s, s.client() as c:
+            self.assertEqual(infer(c, "m", "1"), "copy")
+            self.assertEqual(infer(c, "m", "2"), "twice")
+            self.assertEqual(infer(c, "m"), "copy")  # 10 is newer than 2
+            self.assertEqual(infer(c, "other"), "twice")
+            self.assertEqual(infer(c, "given"), "twice")
+            self.assertEqual(infer(c, "given", "1"), "twice")
+            self.assertEqual({k: v[0] for k, v in states(c).items()},
+                             {("m", "1"): "READY", ("m", "2"): "READY", ("m", "10"): "READY",
+                              ("other", "v1.0"): "READY", ("given", "1"): "READY"})
+            metadata = c.call(wire.MODEL_METADATA, message((1, "m"))).body
+            self.assertEqual(metadata[2], [b"1", b"2", b"10"])
+
+    def test_several_models_at_once(self):
+        names = [f"m{i}" for i in range(8)]
+        plans = {n: harness.plan("twice" if i % 2 else "copy") for i, n in enumerate(names)}
+        with harness.Server(plans, {"workers": 2}) as s:
+            def load(i):
+                with s.client() as c:
+                    for k in range(100):
+                        n = (i + k) % 8
+                        self.assertEqual(infer(c, names[n]), "twice" if n % 2 else "copy")
+
+            for t in [harness.Background(load, i) for i in range(4)]:
+                t.finish()
+
+    def test_r13_links_and_strange_names_are_left_out(self):
+        r = Repository()
+        r.put("good", "1", harness.plan("copy"))
+        (r.path / "linked").symlink_to(r.path / "good")
+        (r.path / "inner").mkdir()
+        (r.path / "inner" / "1").symlink_to(r.path / "good" / "1")
+        (r.path / "file" / "1").mkdir(parents=True)
+        (r.path / "file" / "1" / "model.plan").symlink_to(harness.plan("copy"))
+        r.put("strange name", "1", harness.plan("copy"))
+        r.put(".hidden", "1", harness.plan("copy"))
+        (r.path / "two" / "1").mkdir(parents=True)
+        twin = harness.folder() / "twin.plan"
+        shutil.copy(harness.plan("copy"), twin)
+        os.link(twin, r.path / "two" / "1" / "model.plan")
+        (r.path / "pipe" / "1").mkdir(parents=True)
+        os.mkfifo(r.path / "pipe" / "1" / "model.plan")
+        (r.path / "empty" / "1").mkdir(parents=True)
+        with harness.Server([r.path]) as s, s.client() as c:
+            found = states(c)
+            self.assertEqual(found[("good", "1")], ("READY", ""))
+            ready = [k for k, v in found.items() if v[0] == "READY"]
+            self.assertEqual(ready, [("good", "1")])
+            self.assertEqual({k[0] for k in found} - {"good"}, {"file", "two", "pipe"})
+            for state, reason in found.values():
+                self.assertNotIn("/", reason)  # R10
+            self.assertIn("no name for a model", s.log())
+
+    def test_duplicates_are_refused(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        s = harness.Server([r.path, f"m={harness.plan('twice')}"], wait=False)
+        self.assertEqual(s.wait(), 1)
+        self.assertIn("'m' version '1' is there twice", s.log())
+
+    # --- broken ones ---
+
+    def test_a_corrupt_model_beside_a_good_one(self):
+        whole = harness.plan("copy").read_bytes()
+        broken = {"empty": b"", "garbage": b"\x7fELF" * 1000, "short": whole[: len(whole) // 2],
+                  "flipped": whole[:100] + bytes([whole[100] ^ 4]) + whole[101:]}
+        plans = {"m": harness.plan("copy")}
+        for name, data in broken.items():
+            plans[name] = harness.folder() / f"corrupt-{name}.plan"
+            plans[name].write_bytes(data)
+        plans["gone"] = harness.folder() / "gone.plan"
+        plans["bad_onnx"] = harness.folder() / "bad.onnx"
+        plans["bad_onnx"].write_bytes(b"\xff\xfe" * 500)
+        with harness.Server(plans) as s, s.client() as c:
+            self.assertEqual(infer(c), "copy")
+            for name in [*broken, "gone", "bad_onnx"]:
+                reply = infer(c, name)
+                self.assertEqual(reply.status, wire.UNAVAILABLE, name)
+                self.assertNotIn(str(harness.folder()), reply.message)
+                self.assertEqual(c.call(wire.MODEL_READY, message((1, name))).body, {})
+                self.assertIn(f"model '{name}'", s.log())
+            self.assertEqual(c.counters()["loads_failed"], len(broken) + 2)
+
+    def test_r31_out_of_memory_fails_only_that_load(self):
+        # "m" takes the first three memory calls or so; the second model finds none
+        for nth in range(1, 12):
+            s = harness.Server({"a": harness.plan("copy"), "b": harness.plan("twice")},
+                               {"device": "fault"}, wait=False,
+                               env={"INFERD_FAULT_SCRIPT": f"on=cpu;memory#{nth}:oom"})
+            try:
+                s.wait_log(r"ready |no model could|\berror\b")
+                time.sleep(0.05)
+                if s.process.poll() is None and "ready " in s.log():
+                    s.wait_ready()
+                    with s.client() as c:
+                        answers = [infer(c, "a"), infer(c, "b")]
+                        self.assertTrue(set(map(str, answers)) & {"copy", "twice"}, answers)
+                    s.stop()
+                else:
+                    self.assertEqual(s.wait(), 1)
+            finally:
+                s.kill()
+
+    # --- ONNX files ---
+
+    def test_onnx_files_are_built_once(self):
+        with harness.Server({"m": harness.onnx("twice")}) as s, s.client() as c:
+            self.assertEqual(infer(c), "twice")
+            self.assertEqual(c.counters()["plans_built"], 1)
+            cache = s.folder / "cache"
+            kept = list(cache.glob("*.plan"))
+            self.assertEqual(len(kept), 1)
+            s.stop()
+            again = harness.Server({"m": harness.onnx("twice")}, {"cache": str(cache)})
+            with again, again.client() as c:
+                self.assertEqual(infer(c), "twice")
+                self.assertEqual(c.counters()["plans_built"], 0)
+            kept[0].write_bytes(b"damaged" * 100)
+            again = harness.Server({"m": harness.onnx("twice")}, {"cache": str(cache)})
+            with again, again.client() as c:
+                self.assertEqual(infer(c), "twice")
+                self.assertEqual(c.counters()["plans_built"], 1)
+
+    def test_r35_two_servers_build_a_plan_once(self):
+        cache = str(harness.folder() / "shared-cache")
+        both = [harness.Server({"m": harness.onnx("twice")}, {"cache": cache}, wait=False)
+                for _ in range(2)]
+        built = 0
+        try:
+            for s in both:
+                s.wait_ready()
+                with s.client() as c:
+                    self.assertEqual(infer(c), "twice")
+                    built += c.counters()["plans_built"]
+                s.stop()
+        finally:
+            for s in both:
+                s.kill()
+        self.assertEqual(built, 1)
+
+    def test_r35_without_a_cache_plans_are_served_too(self):
+        blocked = harness.folder() / "a-file"
+        blocked.write_text("")
+        for cache in (blocked / "below", "/proc/nothing"):
+            s = harness.Server({"m": harness.onnx("twice")}, {"cache": str(cache)})
+            with s, s.client() as c:
+                self.assertEqual(infer(c), "twice")
+                self.assertIn("cannot be written", s.log())
+
+    def test_r36_orphans_are_swept(self):
+        cache = harness.folder() / "swept-cache"
+        cache.mkdir()
+        orphan = cache / ".m.plan.inferd-tmp"
+        orphan.write_bytes(b"half a plan")
+        with harness.Server({"m": harness.onnx("twice")}, {"cache": str(cache)}):
+            self.assertFalse(orphan.exists())
+
+    def test_a_build_that_takes_too_long(self):
+        folder = harness.folder() / "slow-build"
+        folder.mkdir()
+        os.link(harness.INFERD, folder / "inferd")
+        (folder / "inferctl").write_text("#!/bin/sh\nsleep 100\n")
+        (folder / "inferctl").chmod(0o755)
+        real, harness.INFERD = harness.INFERD, str(folder / "inferd")
+        try:
+            s = harness.Server({"m": harness.onnx("copy")}, {"build_timeout_s": 1}, wait=False)
+        finally:
+            harness.INFERD = real
+        self.assertEqual(s.wait(), 1)
+        self.assertIn("build_timeout_s", s.log())
+
+    def test_the_build_child_has_no_network(self):
+        folder = harness.folder() / "network"
+        folder.mkdir()
+        os.link(harness.INFERD, folder / "inferd")
+        (folder / "inferctl").write_text(
+            "#!/usr/bin/python3\nimport socket\n"
+            "for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):\n"
+            "    try:\n        socket.socket(family)\n        print('a socket')\n"
+            "    except PermissionError:\n        print('refused', int(family))\n"
+            "print('last words')\nraise SystemExit(3)\n")
+        (folder / "inferctl").chmod(0o755)
+        real, harness.INFERD = harness.INFERD, str(folder / "inferd")
+        try:
+            s = harness.Server({"m": harness.onnx("copy")}, {"log_level": "verbose"}, wait=False)
+        finally:
+            harness.INFERD = real
+        self.assertEqual(s.wait(), 1)
+        self.assertEqual(s.log().count("build: refused"), 3, s.log())
+        self.assertNotIn("a socket", s.log())
+        self.assertIn("last words", s.log())
+
+    # --- reloads ---
+
+    def test_reload_new_changed_and_removed(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        with harness.Server([r.path]) as s, s.client() as c:
+            r.put("n", "1", harness.plan("twice"))
+            self.reload(s)
+            self.assertEqual((infer(c), infer(c, "n")), ("copy", "twice"))
+            self.assertEqual(s.log().count("model 'm' version '1' loaded"), 1)  # not again
+            r.put("m", "1", harness.plan("twice"))
+            self.reload(s)
+            self.assertEqual(infer(c), "twice")
+            s.wait_log("model 'm' version '1' unloaded")
+            r.put("m", "2", harness.plan("copy"))
+            self.reload(s)
+            self.assertEqual((infer(c), infer(c, "m", "1")), ("copy", "twice"))
+            r.remove("m", "2")
+            self.reload(s)
+            self.assertEqual(infer(c), "twice")
+            self.assertEqual(infer(c, "m", "2").status, wire.NOT_FOUND)
+            self.assertEqual(c.counters()["reloads"], 4)
+
+    def test_reload_of_limits(self):
+        with harness.Server({"m": harness.plan("copy")}) as s, s.client() as c:
+            s.config.update({"max_delay_us": 123, "limits": {"frame_bytes": 1024}})
+            s.write_config()
+            self.reload(s)
+            model = wire.decode(c.call(wire.STATUS).body[10][0])
+            self.assertEqual(wire.one(model, 6), 123)
+            self.assertEqual(s.log().count("loaded in"), 1)
+            c.send(struct.pack(">I", 1025))
+            self.assertEqual(c.receive().status, wire.INVALID_ARGUMENT)
+            self.assertTrue(c.closed())
+
+    def test_r25_a_failed_reload_leaves_the_old_serving(self):
+        with harness.Server({"m": harness.plan("copy")}, {"max_delay_us": 5}) as s, s.client() as c:
+            def unchanged():
+                self.assertEqual(infer(c), "copy")
+                self.assertEqual(set(states(c)), {("m", "1")})
+                model = wire.decode(c.call(wire.STATUS).body[10][0])
+                self.assertEqual(wire.one(model, 6), 5)
+                self.assertEqual(c.call(wire.READY).body, {1: [1]})
+
+            s.config_path.write_text("max_delay_us: [\n")
+            self.reload(s, good=False)
+            unchanged()
+            s.config["max_delay_us"] = 99
+            s.models["n"] = harness.folder() / "not-there.plan"
+            s.write_config()
+            self.reload(s, good=False)
+            unchanged()
+            del s.models["n"]
+            garbage = harness.folder() / "garbage.plan"
+            garbage.write_bytes(b"garbage" * 999)
+            s.models["m"] = garbage
+            s.write_config()
+            self.reload(s, good=False)
+            unchanged()
+            s.models["m"] = harness.plan("twice")
+            s.write_config()
+            self.reload(s)
+            self.assertEqual(infer(c), "twice")
+            counters = c.counters()
+            self.assertEqual((counters["reloads"], counters["reloads_failed"]), (1, 3))
+
+    def test_reload_under_load_loses_nothing(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        config = {"workers": 2, "io_threads": 2}
+        with harness.Server([r.path], config) as s:
+            stop, answers = threading.Event(), []
+
+            def load():
+                with s.client() as c:
+                    while not stop.is_set():
+                        sent = {c.start(wire.INFER, wire.infer_body("m", [
+                            ("x", "FP32", [1, 4], X4)])) for _ in range(16)}
+                        for _ in range(16):
+                            reply = c.receive()
+                            sent.remove(reply.id)
+                            answers.append((reply.status, reply.message))
+
+            threads = [harness.Background(load) for _ in range(3)]
+            for i in range(12):
+                r.put("m", "1", harness.plan("twice" if i % 2 else "copy"))
+                if i % 3 == 2:
+                    r.put("more", str(i), harness.plan("wide"))  # larger outputs than before
+                self.reload(s)
+            stop.set()
+            for t in threads:
+                t.finish()
+            self.assertGreater(len(answers), 100)
+            self.assertEqual(set(answers), {(wire.OK, "")})
+            with s.client() as c:
+                self.assertEqual(infer(c), "twice")
+            s.wait_log("model 'm' version '1' unloaded", count=6)
+
+    def test_many_signals_at_once(self):
+        with harness.Server({"m": harness.plan("copy")}) as s:
+            for _ in range(50):
+                s.signal(signal.SIGHUP)
+                time.sleep(0.002)
+            s.wait_log("reloaded")
+            with s.client() as c:
+                self.assertEqual(infer(c), "copy")
+
+
+if __name__ == "__main__":
+    harness.main()
