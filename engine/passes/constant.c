@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 bool constant_is_float(const struct rewrite *rw, uint32_t tensor)
 {
@@ -14,22 +13,10 @@ bool constant_is_float(const struct rewrite *rw, uint32_t tensor)
     return t->data && t->layout == IR_LAYOUT_PLAIN && rw_is_float(rw, tensor);
 }
 
-static float element(const void *data, enum dtype dtype, size_t i)
-{
-    if (dtype == DTYPE_F32) {
-        float f;
-        memcpy(&f, (const char *)data + 4 * i, 4);
-        return f;
-    }
-    uint16_t bits;
-    memcpy(&bits, (const char *)data + 2 * i, 2);
-    return dtype == DTYPE_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
-}
-
 float constant_at(const struct rewrite *rw, uint32_t tensor, size_t i)
 {
     const struct ir_tensor *t = ir_tensor(rw->graph, tensor);
-    return element(t->data, t->dtype, i);
+    return float_get(t->data, t->dtype, i);
 }
 
 bool constant_uniform(const struct rewrite *rw, uint32_t tensor, float *out)
@@ -39,11 +26,11 @@ bool constant_uniform(const struct rewrite *rw, uint32_t tensor, float *out)
         !shape_elements(&ir_tensor(rw->graph, tensor)->shape, &n) || n == 0)
         return false;
     const struct ir_tensor *t = ir_tensor(rw->graph, tensor);
-    float first = element(t->data, t->dtype, 0);
+    float first = float_get(t->data, t->dtype, 0);
     if (!isfinite(first))
         return false;
     for (size_t i = 1; i < n; i++)
-        if (element(t->data, t->dtype, i) != first)
+        if (float_get(t->data, t->dtype, i) != first)
             return false;
     *out = first;
     return true;
@@ -83,12 +70,7 @@ uint32_t constant_make(struct rewrite *rw, const char *name, enum dtype dtype,
     uint32_t id = rw_add_constant(rw, name, dtype, shape, &data);
     if (id == IR_NONE || !shape_elements(shape, &n))
         return IR_NONE;
-    for (size_t i = 0; i < n; i++) {
-        uint16_t bits = dtype == DTYPE_F16 ? f32_to_f16(values[i]) : f32_to_bf16(values[i]);
-        if (dtype == DTYPE_F32)
-            ((float *)data)[i] = values[i];
-        else
-            ((uint16_t *)data)[i] = bits;
-    }
+    for (size_t i = 0; i < n; i++)
+        float_put(data, dtype, i, values[i]);
     return id;
 }

@@ -3,7 +3,32 @@
 #ifndef INFERD_ENGINE_PASSES_CONSTANT_H
 #define INFERD_ENGINE_PASSES_CONSTANT_H
 
+#include <string.h>
+
 #include "engine/passes/rewrite.h"
+
+/* Element i of an array of one of these types; any alignment. */
+static inline float float_get(const void *data, enum dtype dtype, size_t i)
+{
+    if (dtype == DTYPE_F32) {
+        float f;
+        memcpy(&f, (const char *)data + 4 * i, 4);
+        return f;
+    }
+    uint16_t bits;
+    memcpy(&bits, (const char *)data + 2 * i, 2);
+    return dtype == DTYPE_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+static inline void float_put(void *data, enum dtype dtype, size_t i, float value)
+{
+    if (dtype == DTYPE_F32) {
+        memcpy((char *)data + 4 * i, &value, 4);
+        return;
+    }
+    uint16_t bits = dtype == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+    memcpy((char *)data + 2 * i, &bits, 2);
+}
 
 /* True if the tensor is a constant in memory of such a type. */
 bool constant_is_float(const struct rewrite *rw, uint32_t tensor);

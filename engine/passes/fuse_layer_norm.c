@@ -79,13 +79,8 @@ static void become_norm(struct rewrite *rw, struct match *m, uint32_t node, uint
     uint32_t ones = rw_add_constant(rw, "", dtype, &inner, &data);
     if (ones == IR_NONE || !ir_layout_bytes(&inner, dtype, IR_LAYOUT_PLAIN, &bytes))
         return;
-    uint16_t half = dtype == DTYPE_F16 ? f32_to_f16(1) : f32_to_bf16(1);
-    for (size_t i = 0; i < bytes / dtype_size(dtype); i++) {
-        if (dtype == DTYPE_F32)
-            ((float *)data)[i] = 1;
-        else
-            ((uint16_t *)data)[i] = half;
-    }
+    for (size_t i = 0; i < bytes / dtype_size(dtype); i++)
+        float_put(data, dtype, i, 1);
     match_part(m, node);
     match_done(rw, m, node, "layer_norm");
     rw_become(rw, node, IR_OP_LAYER_NORM, 2, (const uint32_t[]){x, ones});

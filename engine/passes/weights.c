@@ -43,11 +43,10 @@ bool weighted_has_constants(const struct rewrite *rw, const struct weighted *w)
     return constant_is_float(rw, rw_input(rw, w->node, 1)) && weighted_has_plain_bias(rw, w);
 }
 
-/* The channel of weight number `i` is i / inner % span + block(i) * span; see the table above. */
+/* The channels, along the weights: span channels of `inner` weights each, again and again; after
+ * `group` weights (of a DECONV) the next span. */
 struct order {
-    size_t inner; /* weights in a row that share a channel */
-    size_t span;  /* channels before they repeat */
-    size_t group; /* weights of one group of a DECONV, else all */
+    size_t inner, span, group;
 };
 
 static struct order channel_order(const struct rewrite *rw, const struct weighted *w, size_t total)
@@ -65,27 +64,31 @@ static struct order channel_order(const struct rewrite *rw, const struct weighte
     return (struct order){total / ((size_t)shape->dim[0] * span), span, total / groups};
 }
 
+static void scale_group(void *to, const void *from, enum dtype dtype, size_t first, size_t count,
+                        const struct order *order, const float *scale)
+{
+    for (size_t i = first; i < first + count;) {
+        for (size_t c = 0; c < order->span; c++) {
+            for (size_t end = i + order->inner; i < end; i++)
+                float_put(to, dtype, i, float_get(from, dtype, i) * scale[c]);
+        }
+    }
+}
+
 void weighted_scale(struct rewrite *rw, const struct weighted *w, const float *scale)
 {
-    uint32_t old = rw_input(rw, w->node, 1);
-    struct ir_tensor t = *ir_tensor(rw->graph, old);
+    struct ir_tensor t = *ir_tensor(rw->graph, rw_input(rw, w->node, 1));
     size_t n;
+    void *data;
     if (!shape_elements(&t.shape, &n) || n == 0)
         return;
-    float *values = calloc(n, sizeof(*values));
-    if (!values) {
-        rw_fail(rw);
+    uint32_t made = rw_add_constant(rw, t.name, t.dtype, &t.shape, &data);
+    if (made == IR_NONE)
         return;
-    }
     struct order order = channel_order(rw, w, n);
-    for (size_t i = 0; i < n; i++) {
-        size_t channel = i / order.inner % order.span + i / order.group * order.span;
-        values[i] = constant_at(rw, old, i) * scale[channel];
-    }
-    uint32_t made = constant_make(rw, t.name, t.dtype, &t.shape, values);
-    free(values);
-    if (made != IR_NONE)
-        rw_set_input(rw, w->node, 1, made);
+    for (size_t first = 0; first < n; first += order.group, scale += order.span)
+        scale_group(data, t.data, t.dtype, first, order.group, &order, scale);
+    rw_set_input(rw, w->node, 1, made);
 }
 
 void weighted_shift(struct rewrite *rw, const struct weighted *w, const float *scale,
