@@ -11,4 +11,7 @@ struct ir_graph *random_convnet(uint64_t seed);
 /* Products, attention, layer norms, activations by their parts: tensors of rank 3. */
 struct ir_graph *random_transformer(uint64_t seed);
 
+/* Any op on tensors of any rank and a few types, with dimensions from 0 to 3; constants, too. */
+struct ir_graph *random_soup(uint64_t seed);
+
 #endif

@@ -76,7 +76,8 @@ static int close_cpu(void **state)
     return 0;
 }
 
-/* Every activation, and every two of them, behind a convolution, a product and a sum. */
+/* Every function, and one of the usual activations after it, behind a convolution, a product and a
+ * sum. */
 static void activations(void **state)
 {
     static const char *const hosts[] = {
@@ -85,22 +86,21 @@ static void activations(void **state)
         "input x FP32[2,6,16]\nc = matmul \"host\" (x, w FP32[16,32], b FP32[32])\n",
         "input x FP32[2,16,8,8]\ninput z FP32[2,16,8,8]\nc = binary \"host\" (x, z) func=add\n",
     };
-    for (size_t h = 0; h < ARRAY_LEN(hosts); h++) {
-        for (int a = 0; a < IR_UNARY_COUNT_; a++) {
-            for (int b = 0; b < IR_UNARY_COUNT_; b++) {
-                char text[512];
-                if (a == IR_UNARY_NOT || a == IR_UNARY_IS_NAN || a == IR_UNARY_IS_INF ||
-                    a == IR_UNARY_BITWISE_NOT || b == IR_UNARY_NOT || b == IR_UNARY_IS_NAN ||
-                    b == IR_UNARY_IS_INF || b == IR_UNARY_BITWISE_NOT)
-                    continue;
-                snprintf(text, sizeof(text),
-                         "%sd = unary \"%s\" (c) func=%d alpha=0.5 beta=0.75\n"
-                         "y = unary \"%s\" (d) func=%d alpha=0.25 beta=0.5\noutput y\n",
-                         hosts[h], ir_unary_name((enum ir_unary)a), a,
-                         ir_unary_name((enum ir_unary)b), b);
-                check_graph(*state, graph_parse(text), text);
-            }
-        }
+    static const int seconds[] = {IR_UNARY_RELU,   IR_UNARY_LEAKY_RELU,   IR_UNARY_CLIP,
+                                  IR_UNARY_LINEAR, IR_UNARY_HARD_SIGMOID, IR_UNARY_TANH};
+    for (size_t i = 0; i < ARRAY_LEN(hosts) * ARRAY_LEN(seconds) * IR_UNARY_COUNT_; i++) {
+        char text[512];
+        const char *host = hosts[i % ARRAY_LEN(hosts)];
+        int a = (int)(i / ARRAY_LEN(hosts) / ARRAY_LEN(seconds));
+        int b = seconds[i / ARRAY_LEN(hosts) % ARRAY_LEN(seconds)];
+        if (a == IR_UNARY_NOT || a == IR_UNARY_IS_NAN || a == IR_UNARY_IS_INF ||
+            a == IR_UNARY_BITWISE_NOT)
+            continue; /* not of numbers, or not to numbers */
+        snprintf(text, sizeof(text),
+                 "%sd = unary \"%s\" (c) func=%d alpha=0.5 beta=0.75\n"
+                 "y = unary \"%s\" (d) func=%d alpha=0.25 beta=0.5\noutput y\n",
+                 host, ir_unary_name((enum ir_unary)a), a, ir_unary_name((enum ir_unary)b), b);
+        check_graph(*state, graph_parse(text), text);
     }
 }
 

@@ -81,10 +81,11 @@ static const struct rewrite_case cases[] = {
      "y = unary \"clip1\" (h) func=clip alpha=0.1 beta=0.9\n"
      "output y\n",
      "input x FP32[1,3,8,8]\n"
-     "h FP32[1,4,6,6] = conv \"conv1 + hard1\" (x, w FP32[4,3,3,3]) "
-     "then hard_sigmoid(0.200000003,0.5,0)\n"
+     "h FP32[1,4,6,6] = conv \"conv1 + hard1\" (x, w FP32[4,3,3,3]) then "
+     "hard_sigmoid(0.200000003,0.5,0)\n"
      "y FP32[1,4,6,6] = unary \"clip1\" (h) func=clip alpha=0.100000001 beta=0.899999976\n"
-     "output y\n", "a step like it is there already"},
+     "output y\n",
+     "a step like it is there already"},
     /* --- fuse-sum --- */
     {"conv + sum + activation", "fuse-sum fuse-activation",
      "input x FP32[2,4,8,8]\n"
@@ -170,7 +171,8 @@ static const struct rewrite_case cases[] = {
      "input x FP32[2,4,8,8]\n"
      "input g FP32[1,4,1,1]\n"
      "y FP32[2,4,8,8] = conv \"conv1 + mul1\" (x, v FP32[4,4,1,1]) then mul(g)\n"
-     "output y\n", NULL},
+     "output y\n",
+     NULL},
     {"a slope for each channel: not", "fuse-sum",
      "input x FP32[1,4,8,8]\n"
      "a = conv \"conv1\" (x, v FP32[4,4,1,1])\n"

@@ -93,6 +93,21 @@ static void all_passes_on_transformers(void **state)
         assert_true(check(random_transformer, seed, NULL) < 1000);
 }
 
+static void all_passes_on_anything(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3 * GRAPHS; seed++)
+        assert_true(check(random_soup, seed, NULL) < 1000);
+}
+
+static void each_pass_on_anything(void **state)
+{
+    (void)state;
+    for (const struct pass *pass = passes; pass->name; pass++)
+        for (uint64_t seed = 1; seed <= GRAPHS / 2; seed++)
+            check(random_soup, seed, pass);
+}
+
 /* The table comes to rest: a second run finds nothing. */
 static void a_second_run_finds_nothing(void **state)
 {
@@ -114,6 +129,8 @@ int main(void)
         cmocka_unit_test(each_pass_alone),
         cmocka_unit_test(all_passes_on_convnets),
         cmocka_unit_test(all_passes_on_transformers),
+        cmocka_unit_test(all_passes_on_anything),
+        cmocka_unit_test(each_pass_on_anything),
         cmocka_unit_test(a_second_run_finds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
