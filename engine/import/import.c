@@ -104,7 +104,7 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
         return;
     uint32_t tensor = ir_tensor_add(graph, input->name, onnx_dtype(input->type), &shape);
     if (tensor == IR_NONE) {
-        map_exhausted(m);
+        map_invalid(m, "input '%s' is too large", input->name);
         return;
     }
     m->bound[graph->n_inputs] = bound;

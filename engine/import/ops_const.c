@@ -103,7 +103,7 @@ void map_size_of(struct mapper *m)
     map_out(m, 0, emit_reshape(m, emit_int_list(m, 1, &n), &(struct shape){.rank = 0}));
 }
 
-enum { RANGE_MAX = 1 << 24 };
+enum { RANGE_MAX = 1 << 20 };
 
 /* Counts as numpy's arange does. */
 static int64_t range_count(struct mapper *m, bool whole, const double *f, const int64_t *i)

@@ -459,6 +459,35 @@ static void a_given_value_must_fit(void **state)
     release(&r);
 }
 
+/* A few bytes may not ask for gigabytes, nor for hours. */
+static void r14_small_files_get_little_memory(void **state)
+{
+    (void)state;
+    const int64_t zero = 0, one = 1, many = 1000000000, single[] = {1},
+                  large[] = {1LL << 14, 1LL << 15};
+    struct wire range = {.n = 0}, eye = {.n = 0}, filled = {.n = 0};
+    wire_constant(&range, "a", 7, 0, NULL, &zero, sizeof(zero));
+    wire_constant(&range, "b", 7, 0, NULL, &many, sizeof(many));
+    wire_constant(&range, "c", 7, 0, NULL, &one, sizeof(one));
+    wire_node(&range, "Range", "a b c", "y", NULL);
+    wire_output(&range, "y");
+    struct result r = import(&range, 13);
+    assert_says(&r, STATUS_UNIMPLEMENTED, "1000000000 values");
+    release(&r);
+    wire_input(&eye, "x", 1, 2, large);
+    wire_node(&eye, "EyeLike", "x", "y", NULL);
+    wire_output(&eye, "y");
+    r = import(&eye, 13);
+    assert_says(&r, STATUS_RESOURCE_EXHAUSTED, "EyeLike");
+    release(&r);
+    wire_constant(&filled, "s", 7, 1, single, &many, sizeof(many));
+    wire_node(&filled, "ConstantOfShape", "s", "y", NULL);
+    wire_output(&filled, "y");
+    r = import(&filled, 13);
+    only_node(&r, IR_OP_EXPAND); /* not computed on the way */
+    release(&r);
+}
+
 static void gemm_keeps_its_bias_where_it_is_one(void **state)
 {
     (void)state;
@@ -527,6 +556,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_evaluated_stays_a_node),
         cmocka_unit_test(a_shape_operand_may_be_given),
         cmocka_unit_test(a_given_value_must_fit),
+        cmocka_unit_test(r14_small_files_get_little_memory),
         cmocka_unit_test(gemm_keeps_its_bias_where_it_is_one),
         cmocka_unit_test(weights_stay_in_the_file),
     };
