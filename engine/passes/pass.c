@@ -22,6 +22,7 @@ const struct pass passes[] = {
     {"fold-constants", "computes what depends on constants alone", pass_fold_constants},
     {"no-ops", "drops nodes that only hand on their input", pass_erase_noops},
     {"fold-scalars", "arithmetic with one number becomes y = a x + b", pass_fold_scalars},
+    {"skip-expand", "elementwise operations broadcast by themselves", pass_skip_expand},
     {"merge-shuffles", "reshapes, transposes and slices in a row become one", pass_merge_shuffles},
     {"transpose-matmul", "a matrix product reads its operand transposed", pass_transpose_matmul},
     {"fold-pad", "zero padding moves into the convolution behind it", pass_fold_pad},

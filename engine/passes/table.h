@@ -13,6 +13,7 @@ PASS(erase_noops);
 PASS(fold_constants);
 PASS(fold_scalars);
 PASS(merge_shuffles);
+PASS(skip_expand);
 PASS(transpose_matmul);
 PASS(fold_pad);
 PASS(reduce_to_pool);

@@ -80,6 +80,36 @@ static const struct rewrite_case cases[] = {
      "y = slice \"b\" (a) starts=1 ends=5 steps=2\n"
      "output y\n",
      NULL, NULL},
+    /* --- skip-expand --- */
+    {"an expand before a sum", "skip-expand",
+     "input x FP32[2,1,4]\n"
+     "input z FP32[2,3,4]\n"
+     "e = expand \"e\" (x) shape=2,3,4\n"
+     "y = binary \"y\" (z, e) func=add\n"
+     "output y\n",
+     "input x FP32[2,1,4]\n"
+     "input z FP32[2,3,4]\n"
+     "y FP32[2,3,4] = binary \"y\" (z, x) func=add\n"
+     "output y\n", "y reads past e"},
+    {"two expands before a choice: one is needed", "skip-expand",
+     "input c BOOL[4]\n"
+     "input x FP32[1]\n"
+     "d = expand \"d\" (c) shape=3,4\n"
+     "e = expand \"e\" (x) shape=3,1\n"
+     "y = select \"y\" (d, e, k FP32[4])\n"
+     "output y\n",
+     "input c BOOL[4]\n"
+     "input x FP32[1]\n"
+     "e FP32[3,1] = expand \"e\" (x) shape=3,1\n"
+     "y FP32[3,4] = select \"y\" (c, e, k FP32[4])\n"
+     "output y\n", "y needs the shape that e gives"},
+    {"an expand that makes the shape: not", "skip-expand",
+     "input x FP32[2,1,4]\n"
+     "e = expand \"e\" (x) shape=2,3,4\n"
+     "y = binary \"y\" (x, e) func=add\n"
+     "z = unary \"z\" (e) func=tanh\n"
+     "output y\noutput z\n",
+     NULL, "y needs the shape that e gives"},
     /* --- transpose-matmul --- */
     {"swapped operands", "transpose-matmul",
      "input a FP32[2,4,3]\n"
