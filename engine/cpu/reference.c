@@ -50,6 +50,20 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
     return STATUS_OK;
 }
 
+static enum status check_epilogue(const struct ir_node *node, struct error *err)
+{
+    if (node->n_epilogue > IR_MAX_EPILOGUE)
+        return refuse(node, err, "its epilogue is too long");
+    for (uint32_t i = 0; i < node->n_epilogue; i++) {
+        const struct ir_epilogue *step = &node->epilogue[i];
+        bool unary = step->kind == IR_EPILOGUE_UNARY;
+        if (unary ? step->func >= IR_UNARY_COUNT_
+                  : step->func >= IR_BINARY_COUNT_ || step->input >= node->n_inputs)
+            return refuse(node, err, "its epilogue is out of range");
+    }
+    return STATUS_OK;
+}
+
 static enum ir_layout wanted_layout(const struct ir_graph *graph, const struct ir_node *node,
                                     uint32_t tensor)
 {
@@ -148,6 +162,8 @@ enum status reference_op_prepare(const struct ir_graph *graph, const struct ir_n
                                  struct error *err)
 {
     enum status status = check_node(graph, node, err);
+    if (!status)
+        status = check_epilogue(node, err);
     if (!status)
         status = check_layouts(graph, node, err);
     if (!status && tactic)

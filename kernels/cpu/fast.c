@@ -204,11 +204,23 @@ static void b_pow(const float *a, const float *b, float *y, size_t n)
 
 /* --- rows as a whole --- */
 
+/* The maximum that is no NaN, in lanes: compilers that honour NaN do not split a plain maximum. */
 static float highest_of(const float *x, size_t n)
 {
+    enum { LANES = 16 };
+    float lanes[LANES];
+    size_t whole = n - n % LANES;
+    for (size_t l = 0; l < LANES; l++)
+        lanes[l] = -INFINITY;
+    for (size_t i = 0; i < whole; i += LANES) {
+        VECTOR
+        for (size_t l = 0; l < LANES; l++)
+            lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
+    }
     float highest = -INFINITY;
-#pragma omp simd reduction(max : highest)
-    for (size_t i = 0; i < n; i++)
+    for (size_t l = 0; l < LANES; l++)
+        highest = lanes[l] > highest ? lanes[l] : highest;
+    for (size_t i = whole; i < n; i++)
         highest = x[i] > highest ? x[i] : highest;
     return highest;
 }
@@ -216,43 +228,42 @@ static float highest_of(const float *x, size_t n)
 /* Rows are summed in parts: what is lost by adding in fp32 does not grow with a row's length. */
 enum { PART = 256 };
 
-/* y = exp(x - highest) (y may be NULL: only the sum is wanted); returns the sum. */
-static double sum_of_exp(const float *x, float *y, size_t n, float highest)
+/* y = exp(x - highest); returns the sum. */
+static float exp_part(const float *x, float *y, size_t n, float highest)
 {
-    double total = 0;
-    for (size_t at = 0; at < n; at += PART) {
-        float sum = 0;
-        size_t part = MIN(n - at, (size_t)PART);
-        const float *from = x + at;
-        if (y) {
-            float *to = y + at;
+    float sum = 0;
 #pragma omp simd reduction(+ : sum)
-            for (size_t i = 0; i < part; i++) {
-                float e = exp_of_negative(from[i] - highest);
-                to[i] = e;
-                sum += e;
-            }
-        } else {
-#pragma omp simd reduction(+ : sum)
-            for (size_t i = 0; i < part; i++)
-                sum += exp_of_negative(from[i] - highest);
-        }
-        total += (double)sum;
+    for (size_t i = 0; i < n; i++) {
+        float e = exp_of_negative(x[i] - highest);
+        y[i] = e;
+        sum += e;
     }
-    return total;
+    return sum;
+}
+
+static void log_softmax(const float *x, float *y, size_t n, float highest)
+{
+    float unused[PART]; /* y may be x, which is still needed */
+    double total = 0;
+    for (size_t at = 0; at < n; at += PART)
+        total += (double)exp_part(x + at, unused, MIN(n - at, (size_t)PART), highest);
+    float shift = (float)log(total);
+    VECTOR
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] - highest - shift;
 }
 
 static void softmax(const float *x, float *y, size_t n, bool log_of)
 {
     float highest = highest_of(x, n);
     if (log_of) {
-        float shift = (float)log(sum_of_exp(x, NULL, n, highest));
-        VECTOR
-        for (size_t i = 0; i < n; i++)
-            y[i] = x[i] - highest - shift;
+        log_softmax(x, y, n, highest);
         return;
     }
-    float factor = (float)(1 / sum_of_exp(x, y, n, highest));
+    double total = 0;
+    for (size_t at = 0; at < n; at += PART)
+        total += (double)exp_part(x + at, y + at, MIN(n - at, (size_t)PART), highest);
+    float factor = (float)(1 / total);
     VECTOR
     for (size_t i = 0; i < n; i++)
         y[i] *= factor;

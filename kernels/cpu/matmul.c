@@ -17,6 +17,7 @@ struct product {
     int64_t a_row, a_col, b_row, b_col; /* steps from row to row and from column to column */
     int64_t m, n, k;
     double alpha;
+    int64_t alpha_int;
 };
 
 static void block_floats(const struct product *p, int64_t m, int64_t n, size_t rows, size_t cols)
@@ -58,7 +59,7 @@ static void block_ints(const struct product *p, int64_t m, int64_t n, size_t row
         ref_read_i64(p->bias->dtype, p->bias->data, n, 1, cols, bias);
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < cols; c++)
-            b[c] = (int64_t)((uint64_t)(int64_t)p->alpha * sums[r][c] + (uint64_t)bias[c]);
+            b[c] = (int64_t)((uint64_t)p->alpha_int * sums[r][c] + (uint64_t)bias[c]);
         ref_write_i64(p->y->dtype, p->y->data, p->y_at + (m + (int64_t)r) * p->n + n, 1, cols, b);
     }
 }
@@ -82,6 +83,7 @@ void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_vi
 {
     uint32_t rank = y->shape.rank, ra = a->shape.rank;
     struct product p = {.a = a, .b = b, .bias = bias, .y = y, .alpha = alpha};
+    ref_read_i64(DTYPE_F64, &alpha, 0, 1, 1, &p.alpha_int);
     p.m = y->shape.dim[rank - 2];
     p.n = y->shape.dim[rank - 1];
     p.k = a->shape.dim[trans_a ? ra - 2 : ra - 1];

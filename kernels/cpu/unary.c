@@ -152,7 +152,7 @@ static const float_row float_rows[REF_UNARY_COUNT] = {
 /* The int64 nearest to a bound that was given as a float. */
 static int64_t bound(double value)
 {
-    return value <= -0x1p63 ? INT64_MIN : value >= 0x1p63 ? INT64_MAX : (int64_t)value;
+    return !(value > -0x1p63) ? INT64_MIN : value >= 0x1p63 ? INT64_MAX : (int64_t)value;
 }
 
 static void i_clip(int64_t *row, size_t n, double a, double b)
@@ -192,8 +192,8 @@ INT(u_sign, x != 0)
 
 static void u_clip(int64_t *row, size_t n, double a, double b)
 {
-    uint64_t low = a <= 0 ? 0 : a >= 0x1p64 ? UINT64_MAX : (uint64_t)ceil(a);
-    uint64_t high = b <= 0 ? 0 : b >= 0x1p64 ? UINT64_MAX : (uint64_t)b;
+    uint64_t low = !(a > 0) ? 0 : a >= 0x1p64 ? UINT64_MAX : (uint64_t)ceil(a);
+    uint64_t high = !(b > 0) ? 0 : b >= 0x1p64 ? UINT64_MAX : (uint64_t)b;
     for (size_t i = 0; i < n; i++) {
         uint64_t x = (uint64_t)row[i] < low ? low : (uint64_t)row[i];
         row[i] = (int64_t)(x > high ? high : x);
