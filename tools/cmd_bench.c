@@ -265,7 +265,7 @@ static void print_text(struct bench *b, const struct result *result, const struc
 
 static enum status report(struct bench *b, struct runner *runners, struct error *err)
 {
-    static struct result result; /* its histogram is large */
+    struct result result = {.throughput = 0};
     uint64_t last = b->begin_ns;
     histogram_init(&result.latency);
     for (uint32_t i = 0; i < b->args->contexts; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inferctl build: an ONNX model becomes a plan file. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -29,8 +30,11 @@ static const struct args spec = {
     .max_positional = 1,
 };
 
-static void print_summary(const char *path, const struct plan *plan, uint64_t ns)
+/* Precision is an upper bound on speed: all layers of this build's backends compute in fp32. */
+static void print_summary(const struct build_args *args, const struct plan *plan, uint64_t ns)
 {
+    const char *allowed = args->model.precision;
+    bool higher = allowed && strcmp(allowed, "fp32") != 0;
     size_t layers = 0, arena = 0;
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
         const struct ir_graph *graph = plan->profiles[i].graph;
@@ -38,9 +42,11 @@ static void print_summary(const char *path, const struct plan *plan, uint64_t ns
         for (uint32_t k = 0; k < graph->n_segments; k++)
             arena = MAX(arena, graph->segments[k].arena_bytes);
     }
-    printf("%s: %u profile%s up to batch %u, %zu layers, arena %.1f MiB, precision fp32, %.1f s\n",
-           path, plan->n_profiles, plan->n_profiles == 1 ? "" : "s",
+    printf("%s: %u profile%s up to batch %u, %zu layers, arena %.1f MiB, precision fp32%s%s%s, "
+           "%.1f s\n",
+           args->output, plan->n_profiles, plan->n_profiles == 1 ? "" : "s",
            plan->profiles[plan->n_profiles - 1].batch, layers, (double)arena / (1 << 20),
+           higher ? " (" : "", higher ? allowed : "", higher ? " allowed)" : "",
            (double)ns / NS_PER_S);
 }
 
@@ -61,7 +67,7 @@ static enum status build(const struct build_args *args, const char *from, struct
     if (!status)
         status = plan_write_to(writer, plan, err);
     if (!status)
-        print_summary(args->output, plan, clock_now_ns() - begin);
+        print_summary(args, plan, clock_now_ns() - begin);
     plan_free(plan);
     engine_device_close(device);
     file_writer_free(writer);
