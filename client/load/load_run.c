@@ -55,7 +55,8 @@ struct load {
     uint32_t n_alive, n_connected, next_connection;
     struct shot *shots, *free, *pausing;
     uint32_t n_shots, outstanding, next_request;
-    uint64_t began_ns; /* open loop */
+    uint64_t began_ns; /* open loop, as are the next two */
+    bool stuck;        /* a send is due but not possible: the next answer makes room */
     double due_ns; /* the next send, after `began_ns`; a double, so that no part of a gap is lost */
     uint64_t rng;
     uint64_t window_began_ns;
@@ -113,10 +114,8 @@ static bool fire(struct load *l, struct shot *shot, uint32_t from)
     const struct inferd_prepared *request = l->plan->requests[l->next_request];
     for (uint32_t i = 0; i < l->plan->connections; i++) {
         struct connection *c = &l->connections[(from + i) % l->plan->connections];
-        if (!c->alive)
+        if (!c->alive || inferd_async_send_prepared(c->async, request, on_answer, shot, NULL, NULL))
             continue;
-        if (inferd_async_send_prepared(c->async, request, on_answer, shot, NULL, NULL))
-            return false;
         l->next_request = (l->next_request + 1) % l->plan->n_requests;
         l->outstanding++;
         return true;
@@ -162,23 +161,26 @@ static double next_gap_ns(struct load *l)
 }
 
 /* Sends all that is due, as far as shots are free, and sets the alarm for the next. When none is
- * free, an answer comes back here. */
+ * free or none can be sent, the next answer comes back here. */
 static void pump(struct load *l)
 {
     uint64_t now = clock_now_ns();
+    bool sent = true;
     while (l->free && l->began_ns + (uint64_t)l->due_ns <= now) {
         struct shot *shot = l->free;
         shot->counts_from_ns = l->began_ns + (uint64_t)l->due_ns;
-        if (!fire(l, shot, l->next_connection))
-            return;
+        sent = fire(l, shot, l->next_connection);
+        if (!sent)
+            break;
         l->free = shot->next;
         l->next_connection = (l->next_connection + 1) % l->plan->connections;
         l->window.late += now - shot->counts_from_ns > LATE_NS;
         l->due_ns += next_gap_ns(l);
     }
-    struct itimerspec at = {{0}, {0}}; /* none is free: no alarm */
+    struct itimerspec at = {{0}, {0}}; /* no alarm */
     uint64_t due = l->began_ns + (uint64_t)l->due_ns;
-    if (l->free) {
+    l->stuck = !sent || !l->free;
+    if (!l->stuck) {
         at.it_value.tv_sec = (time_t)(due / NS_PER_S);
         at.it_value.tv_nsec = (long)(due % NS_PER_S);
     }
@@ -209,10 +211,9 @@ static void on_answer(void *user, const struct inferd_response *response)
     if (l->phase >= DRAINING)
         return;
     if (open) {
-        bool stuck = !l->free;
         shot->next = l->free;
         l->free = shot;
-        if (stuck)
+        if (l->stuck)
             pump(l);
     } else if (response->status == INFERD_OK) {
         client_next(l, shot);
@@ -321,7 +322,9 @@ static enum status make_loop(struct load *l, struct error *err)
 
 static void open_connections(struct load *l)
 {
-    struct inferd_options options = {.max_in_flight = l->n_shots};
+    /* A few times their share, for those of a connection that is lost. */
+    uint32_t most = l->n_shots / l->plan->connections * 4 + 64;
+    struct inferd_options options = {.max_in_flight = MIN(most, l->n_shots)};
     for (uint32_t i = 0; i < l->plan->connections; i++) {
         struct connection *c = &l->connections[i];
         struct inferd_error err;
