@@ -157,6 +157,8 @@ void emit_end_all(struct mapper *m, uint32_t node, uint32_t n, uint32_t *outputs
     for (uint32_t i = 0; i < n && i < made->n_outputs; i++)
         outputs[i] = made->outputs[i];
     emit_fold(m, node, false);
+    if (ir_node(m->graph, node)->op == IR_OP_NONE)
+        m->n_emitted--; /* its name is free again */
 }
 
 uint32_t emit_end(struct mapper *m, uint32_t node)
