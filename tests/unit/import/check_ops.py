@@ -8,8 +8,9 @@ import sys
 root = pathlib.Path(sys.argv[1])
 rows = re.findall(r'^    \{"(\w+)", "", \d+, \w+, map_\w+, \w+\},$',
                   (root / "engine/import/ops.c").read_text(), re.M)
-section = (root / "docs/onnx.md").read_text().split("## Operators\n")[1].split("\nForms of these")[0]
-listed = re.findall(r"\w+(?=[,.])", re.sub(r"\*\*.*?\*\*:", "", section))
+text = (root / "docs/onnx.md").read_text().split("## Operators\n")[1]
+section = re.sub(r"\*\*.*?\*\*:", "", text.split("\nForms of these")[0])
+listed = re.findall(r"\w+(?=[,.])", section)
 for name in sorted(set(rows) - set(listed)):
     print(f"docs/onnx.md: {name} is missing")
 for name in sorted(set(listed) - set(rows)):
