@@ -17,9 +17,10 @@ struct tune_key {
 };
 
 /* Of everything that decides how fast a node runs: op, attributes, epilogue, types, shapes and
- * layouts of its tensors, which of them are constants, and precision. */
+ * layouts of its tensors, which of them are constants, how many bytes of
+ * constants there are around, and precision. */
 bool tune_key_of(const struct ir_graph *graph, const struct ir_node *node, enum precision precision,
-                 struct tune_key *out);
+                 uint64_t pool_bytes, struct tune_key *out);
 /* Of one of its tactics. */
 struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic *tactic);
 int tune_key_compare(const struct tune_key *a, const struct tune_key *b);
@@ -48,8 +49,9 @@ const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t inp
 /* A stream, events and buffers that grow; for one tuning run. */
 struct tune_bench;
 
-enum status tune_bench_new(struct device *device, uint64_t seed, struct tune_bench **out,
-                           struct error *err);
+/* `pool_bytes`: the constants of all nodes together, as far as caches can tell. */
+enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_bytes,
+                           struct tune_bench **out, struct error *err);
 void tune_bench_free(struct tune_bench *bench);
 
 /* Times the sample's node with the tactic. `best_ns`: of the candidates so far (0: none); one that
@@ -85,8 +87,9 @@ struct tune_entry {
 
 struct tune_table; /* entries by key, and what filling them takes */
 
-enum status tune_table_new(const struct tune_options *options, struct tune_report *report,
-                           struct tune_table **out, struct error *err);
+/* `pool_bytes` as for the bench. */
+enum status tune_table_new(const struct tune_options *options, uint64_t pool_bytes,
+                           struct tune_report *report, struct tune_table **out, struct error *err);
 void tune_table_free(struct tune_table *table);
 /* The entry for a node, its candidates collected but not yet timed. */
 enum status tune_table_node(struct tune_table *table, const struct ir_graph *graph,

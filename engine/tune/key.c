@@ -106,12 +106,13 @@ static struct tune_key finish(struct spelling *s)
 }
 
 bool tune_key_of(const struct ir_graph *graph, const struct ir_node *node, enum precision precision,
-                 struct tune_key *out)
+                 uint64_t pool_bytes, struct tune_key *out)
 {
     struct spelling s;
     if (begin(&s)) {
         put_u64(&s, SPELLING);
         put_u64(&s, precision);
+        put_u64(&s, pool_bytes);
         put_node(&s, graph, node);
     }
     struct tune_key key = finish(&s);

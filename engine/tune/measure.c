@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timing one candidate: random inputs, everything warm, the least of a few repetitions (what else
- * runs on the machine can only make it slower). Buffers are kept from candidate to candidate.
+ * Timing one candidate: random inputs, the least of a few repetitions (what else runs on the
+ * machine can only make it slower). Buffers are kept from candidate to candidate.
+ *
+ * Inputs and outputs are warm, as right behind the layer before. Constants are as warm as the model
+ * lets them be: each launch takes them from another place in a pool as large as all constants of
+ * the model, for that is what lies between two uses of the same weights.
  *
  * Integer inputs are zeros: they are indices more often than not, and zero is always a valid one.
  */
@@ -35,6 +39,10 @@ struct slot {
 
 struct tune_bench {
     struct device *device;
+    struct slot pool;
+    uint64_t pool_bytes, pool_at;
+    uint64_t constant[IR_MAX_INPUTS]; /* of an input that comes from the pool: its bytes; else 0 */
+    uint32_t n_inputs;
     const struct backend *backend;
     struct backend_stream *stream;
     struct backend_event *begin, *end;
@@ -52,14 +60,15 @@ static uint64_t next_random(uint64_t *state)
     return x ^ x >> 31;
 }
 
-enum status tune_bench_new(struct device *device, uint64_t seed, struct tune_bench **out,
-                           struct error *err)
+enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_bytes,
+                           struct tune_bench **out, struct error *err)
 {
     struct tune_bench *b = calloc(1, sizeof(*b));
     if (!b)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
     b->device = device;
     b->backend = device->backend;
+    b->pool_bytes = pool_bytes;
     b->noise = malloc(NOISE_BYTES);
     b->zeros = calloc(1, NOISE_BYTES);
     enum status st = b->noise && b->zeros
@@ -87,6 +96,8 @@ void tune_bench_free(struct tune_bench *b)
     for (uint32_t i = 0; i < SLOTS; i++)
         if (b->slots[i].memory)
             b->backend->memory_free(b->device, MEMORY_DEVICE, b->slots[i].memory);
+    if (b->pool.memory)
+        b->backend->memory_free(b->device, MEMORY_DEVICE, b->pool.memory);
     if (b->end)
         b->backend->event_free(b->end);
     if (b->begin)
@@ -148,14 +159,58 @@ static enum status fill_input(struct tune_bench *b, struct slot *slot, const str
     return st ? st : settle(b, err);
 }
 
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + BACKEND_ALIGN - 1) / BACKEND_ALIGN * BACKEND_ALIGN;
+}
+
+/* Whether the input is a constant that comes from the pool. */
+static bool pooled(const struct ir_tensor *t)
+{
+    return t->dtype == DTYPE_F32 && ir_tensor_is_constant(t);
+}
+
+static enum status grow_pool(struct tune_bench *b, const struct ir_graph *sample, struct error *err)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    uint64_t sum = 0;
+    b->n_inputs = node->n_inputs;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const struct ir_tensor *t =
+            node->inputs[i] == IR_NONE ? NULL : ir_tensor(sample, node->inputs[i]);
+        b->constant[i] = t && pooled(t) ? MAX(t->bytes, 1) : 0;
+        sum += aligned(b->constant[i]);
+    }
+    if (sum == 0 || (b->pool.memory && sum <= b->pool.size))
+        return STATUS_OK;
+    enum status st = grow(b, &b->pool, MAX(sum, aligned(b->pool_bytes)), err);
+    return st ? st : fill(b, &b->pool, b->pool.size, b->noise, err);
+}
+
+/* Other constants for the next launch. */
+static void turn_pool(struct tune_bench *b)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < b->n_inputs; i++)
+        sum += aligned(b->constant[i]);
+    if (b->pool_at + sum > b->pool.size)
+        b->pool_at = 0;
+    for (uint32_t i = 0; i < b->n_inputs; i++) {
+        if (b->constant[i] == 0)
+            continue;
+        b->inputs[i] = (char *)b->pool.memory + b->pool_at;
+        b->pool_at += aligned(b->constant[i]);
+    }
+}
+
 static enum status set_up(struct tune_bench *b, const struct ir_graph *sample, uint64_t workspace,
                           struct error *err)
 {
     const struct ir_node *node = ir_node(sample, 0);
-    enum status st = STATUS_OK;
+    enum status st = grow_pool(b, sample, err);
     for (uint32_t i = 0; i < node->n_inputs && !st; i++) {
         b->inputs[i] = NULL;
-        if (node->inputs[i] == IR_NONE)
+        if (node->inputs[i] == IR_NONE || b->constant[i])
             continue;
         st = fill_input(b, &b->slots[i], ir_tensor(sample, node->inputs[i]), err);
         b->inputs[i] = b->slots[i].memory;
@@ -175,9 +230,11 @@ static enum status run(struct tune_bench *b, struct backend_op *op, uint32_t rep
     const struct backend *backend = b->backend;
     uint64_t total = 0;
     enum status st = backend->event_record(b->begin, b->stream, err);
-    for (uint32_t i = 0; i < repeats && !st; i++)
+    for (uint32_t i = 0; i < repeats && !st; i++) {
+        turn_pool(b);
         st = backend->op_launch(op, b->stream, b->inputs, b->outputs,
                                 b->slots[WORKSPACE_SLOT].memory, err);
+    }
     if (!st)
         st = settle(b, err);
     if (!st)

@@ -24,6 +24,7 @@ struct row {
 struct tune_table {
     const struct tune_options *options;
     struct tune_report *report;
+    uint64_t pool_bytes;
     struct tune_bench *bench; /* NULL until something is timed */
     struct row *rows;         /* in the order in which they came */
     uint32_t total, done;     /* candidates, for progress */
@@ -34,15 +35,16 @@ static enum status no_memory(struct error *err)
     return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
 }
 
-enum status tune_table_new(const struct tune_options *options, struct tune_report *report,
-                           struct tune_table **out, struct error *err)
+enum status tune_table_new(const struct tune_options *options, uint64_t pool_bytes,
+                           struct tune_report *report, struct tune_table **out, struct error *err)
 {
     struct tune_table *t = calloc(1, sizeof(*t));
     if (!t)
         return no_memory(err);
     t->options = options;
     t->report = report;
-    enum status st = tune_bench_new(options->device, options->seed, &t->bench, err);
+    t->pool_bytes = pool_bytes;
+    enum status st = tune_bench_new(options->device, options->seed, pool_bytes, &t->bench, err);
     if (st)
         free(t);
     else
@@ -148,7 +150,7 @@ enum status tune_table_node(struct tune_table *t, const struct ir_graph *graph,
 {
     struct tune_key key;
     struct ir_graph *sample;
-    if (!tune_key_of(graph, node, t->options->precision, &key))
+    if (!tune_key_of(graph, node, t->options->precision, t->pool_bytes, &key))
         return no_memory(err);
     struct tune_entry *known = find(t, &key);
     if (known) {
@@ -304,7 +306,7 @@ enum status tune_table_reformat(struct tune_table *t, const struct ir_tensor *te
     enum status st = tune_sample_reformat(tensor, from, to, &sample, err);
     if (st)
         return st;
-    if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, &key)) {
+    if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, t->pool_bytes, &key)) {
         ir_graph_free(sample);
         return no_memory(err);
     }

@@ -13,6 +13,8 @@
 #include "engine/tune/internal.h"
 #include "engine/tune/solve.h"
 
+enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27 };
+
 struct tuner {
     struct ir_graph *graph;
     const struct tune_options *options;
@@ -224,6 +226,19 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
     return STATUS_OK;
 }
 
+/* All constants together, rounded up to a power of two, and cut off where no cache reaches: models
+ * of about the same size share their times. */
+static uint64_t pool_bytes(const struct ir_graph *graph)
+{
+    uint64_t sum = 0, rounded = POOL_MIN;
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        if (ir_tensor_is_constant(ir_tensor(graph, i)))
+            sum += ir_tensor(graph, i)->bytes;
+    while (rounded < sum && rounded < POOL_MAX)
+        rounded *= 2;
+    return rounded;
+}
+
 static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
 {
     size_t nodes = (size_t)t->graph->n_nodes + 1;
@@ -237,7 +252,7 @@ static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
     *choice = arena_array(t->memory, nodes, sizeof(**choice));
     if (!t->entries || !t->nodes || !t->solve_nodes || !t->tensors || !*choice)
         return no_memory(err);
-    return tune_table_new(t->options, t->report, &t->table, err);
+    return tune_table_new(t->options, pool_bytes(t->graph), t->report, &t->table, err);
 }
 
 enum status tune_graph(struct ir_graph *graph, const struct tune_options *options,
