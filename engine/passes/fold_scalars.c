@@ -8,7 +8,8 @@
  *   max(x, c), min(x, c), clips in a row    CLIP             clip to [0, inf)  RELU
  *   prelu(x, c)  LEAKY_RELU
  *
- * Only for fp32, fp16 and bf16: a parameter is an fp32 number.
+ * Only for fp32, fp16 and bf16: a parameter is an fp32 number. What changes a rounding is left
+ * alone where a step function reads the result.
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/table.h"
@@ -46,6 +47,13 @@ static void power(struct rewrite *rw, uint32_t node, uint32_t x, float c)
             become_plain(rw, node, x, rows[i].func, (struct unary_args){0});
 }
 
+/* Then 1 / c is exact. */
+static bool is_power_of_two(float c)
+{
+    int exponent;
+    return fabsf(frexpf(c, &exponent)) == 0.5f;
+}
+
 /* x and the number `c` in this order, or the other way round if `swapped`. */
 static void with_number(struct rewrite *rw, uint32_t node, uint32_t x, float c, bool swapped)
 {
@@ -60,7 +68,11 @@ static void with_number(struct rewrite *rw, uint32_t node, uint32_t x, float c, 
         become_linear(rw, node, x, c, 0);
         break;
     case IR_BINARY_DIV:
-        if (!swapped && isnormal(1 / c))
+        if (swapped || !isnormal(1 / c))
+            break;
+        if (rw_is_stepped(rw, rw_output(rw, node)) && !is_power_of_two(c))
+            rw_near_miss(rw, "%s: its quotient is rounded", ir_node(rw->graph, node)->name);
+        else
             become_linear(rw, node, x, 1 / c, 0);
         break;
     case IR_BINARY_MAX:
@@ -113,7 +125,7 @@ static void merge_linear(struct rewrite *rw, uint32_t node)
     if (!rw_linear(rw, first, &first_scale, &first_shift) || !rw_linear(rw, node, &scale, &shift))
         return;
     float both = scale * first_scale, sum = scale * first_shift + shift;
-    if (!isfinite(both) || !isfinite(sum))
+    if (!isfinite(both) || !isfinite(sum) || rw_is_stepped(rw, rw_output(rw, node)))
         return;
     uint32_t x = rw_input(rw, first, 0);
     rw_set_name(rw, node, ir_node(rw->graph, first)->name, ir_node(rw->graph, node)->name);

@@ -36,12 +36,16 @@ static void cover(struct rewrite *rw)
     uint32_t *forward = realloc(rw->forward, cap * sizeof(*forward));
     if (forward)
         rw->forward = forward;
-    if (!uses || !forward) {
+    bool *stepped = realloc(rw->stepped, cap * sizeof(*stepped));
+    if (stepped)
+        rw->stepped = stepped;
+    if (!uses || !forward || !stepped) {
         rw_fail(rw);
         return;
     }
     for (uint32_t i = rw->cap; i < cap; i++) {
         rw->uses[i] = 0;
+        rw->stepped[i] = false;
         rw->forward[i] = i;
     }
     rw->cap = cap;
@@ -69,14 +73,36 @@ static void resolve_inputs(struct rewrite *rw, uint32_t node)
         n->inputs[i] = resolve(rw, n->inputs[i]);
 }
 
+static bool is_step(const struct ir_node *node)
+{
+    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, -1);
+    switch (node->op) {
+    case IR_OP_UNARY:
+        return func == IR_UNARY_FLOOR || func == IR_UNARY_CEIL || func == IR_UNARY_ROUND ||
+               func == IR_UNARY_SIGN;
+    case IR_OP_BINARY:
+        return func >= IR_BINARY_MOD && func <= IR_BINARY_GREATER_EQUAL;
+    case IR_OP_CAST:
+        return !dtype_is_float((enum dtype)ir_attr_int(node, IR_ATTR_TO, DTYPE_NONE));
+    default:
+        return false;
+    }
+}
+
 static void count_uses(struct rewrite *rw)
 {
     const struct ir_graph *g = rw->graph;
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const struct ir_node *n = ir_node(g, i);
-        for (uint32_t j = 0; j < n->n_inputs && n->op != IR_OP_NONE; j++)
-            if (n->inputs[j] != IR_NONE)
-                rw->uses[n->inputs[j]]++;
+        if (n->op == IR_OP_NONE)
+            continue;
+        bool step = is_step(n);
+        for (uint32_t j = 0; j < n->n_inputs; j++) {
+            if (n->inputs[j] == IR_NONE)
+                continue;
+            rw->uses[n->inputs[j]]++;
+            rw->stepped[n->inputs[j]] |= step;
+        }
     }
     for (uint32_t i = 0; i < g->n_outputs; i++)
         rw->uses[g->outputs[i]]++;
@@ -112,6 +138,7 @@ enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, const 
             resolve_inputs(&rw, i);
     free(rw.uses);
     free(rw.forward);
+    free(rw.stepped);
     free(rw.stack);
     return rw.status;
 }
@@ -163,6 +190,11 @@ uint32_t rw_input(const struct rewrite *rw, uint32_t node, uint32_t i)
 uint32_t rw_output(const struct rewrite *rw, uint32_t node)
 {
     return ir_node(rw->graph, node)->outputs[0];
+}
+
+bool rw_is_stepped(const struct rewrite *rw, uint32_t tensor)
+{
+    return rw->stepped[tensor];
 }
 
 /* Defaults as op.h gives them; `used`: how many of alpha, beta, gamma the function has. */

@@ -25,6 +25,7 @@ struct rewrite {
     /* For each tensor: */
     uint32_t *uses;    /* node inputs and graph outputs that read it */
     uint32_t *forward; /* the tensor to be read instead; itself if none */
+    bool *stepped;     /* a step function reads it; see rw_is_stepped */
     uint32_t cap;
     uint32_t *stack; /* nodes about to be removed */
     uint32_t stack_cap;
@@ -61,6 +62,10 @@ struct unary_args rw_unary_args(const struct ir_node *node);
 
 /* UNARY LINEAR without epilogue: y = scale * x + shift. */
 bool rw_linear(const struct rewrite *rw, uint32_t node, float *scale, float *shift);
+
+/* A function that jumps (floor, a comparison, a cast to integers) reads the tensor: a rounding more
+ * or less may matter there, as in floor(index / width). Known for tensors that are not new. */
+bool rw_is_stepped(const struct rewrite *rw, uint32_t tensor);
 
 /* fp32, fp16 or bf16: types for which arithmetic may be rearranged in fp32. */
 bool rw_is_float(const struct rewrite *rw, uint32_t tensor);

@@ -230,6 +230,27 @@ static const struct rewrite_case cases[] = {
      "y = unary \"b\" (a) func=linear alpha=3 beta=-1\n"
      "output y\noutput a\n",
      NULL, NULL},
+    {"a quotient that is rounded: only by a power of two", "fold-scalars",
+     "input x FP32[2]\n"
+     "a = binary \"by 7\" (x, k FP32[]=7) func=div\n"
+     "b = unary \"floor\" (a) func=floor\n"
+     "c = binary \"by 8\" (x, l FP32[]=8) func=div\n"
+     "d = cast \"index\" (c) to=9\n"
+     "e = unary \"e\" (x) func=linear alpha=0.1 beta=0\n"
+     "f = unary \"f\" (e) func=linear alpha=10 beta=0\n"
+     "g = binary \"less\" (f, x) func=less\n"
+     "output b\noutput d\noutput g\n",
+     "input x FP32[2]\n"
+     "a FP32[2] = binary \"by 7\" (x, k FP32[]) func=div\n"
+     "b FP32[2] = unary \"floor\" (a) func=floor\n"
+     "c FP32[2] = unary \"by 8\" (x) func=linear alpha=0.125 beta=0\n"
+     "d INT64[2] = cast \"index\" (c) to=9\n"
+     "e FP32[2] = unary \"e\" (x) func=linear alpha=0.100000001 beta=0\n"
+     "f FP32[2] = unary \"f\" (e) func=linear alpha=10 beta=0\n"
+     "g BOOL[2] = binary \"less\" (f, x) func=less\n"
+     "output b\n"
+     "output d\n"
+     "output g\n", "by 7: its quotient is rounded"},
     {"numbers that broadcast, integers, zero and infinity: not", "fold-scalars",
      "input x FP32[2]\n"
      "input n INT64[2]\n"

@@ -90,7 +90,8 @@ static const struct rewrite_case cases[] = {
      "input x FP32[2,1,4]\n"
      "input z FP32[2,3,4]\n"
      "y FP32[2,3,4] = binary \"y\" (z, x) func=add\n"
-     "output y\n", "y reads past e"},
+     "output y\n",
+     "y reads past e"},
     {"two expands before a choice: one is needed", "skip-expand",
      "input c BOOL[4]\n"
      "input x FP32[1]\n"
@@ -102,7 +103,8 @@ static const struct rewrite_case cases[] = {
      "input x FP32[1]\n"
      "e FP32[3,1] = expand \"e\" (x) shape=3,1\n"
      "y FP32[3,4] = select \"y\" (c, e, k FP32[4])\n"
-     "output y\n", "y needs the shape that e gives"},
+     "output y\n",
+     "y needs the shape that e gives"},
     {"an expand that makes the shape: not", "skip-expand",
      "input x FP32[2,1,4]\n"
      "e = expand \"e\" (x) shape=2,3,4\n"
