@@ -88,6 +88,15 @@ class Offline(unittest.TestCase):
             self.skipTest("it was faster than the signal")
         self.build("--batch", "1")  # a temporary that it may have left is in nobody's way
 
+    def test_two_builds_of_one_plan_take_turns(self):
+        env = dict(os.environ, XDG_CACHE_HOME=str(self.dir / "cache"))
+        args = [INFERCTL, "build", str(self.digits), "-o", str(self.plan), "--threads", "1",
+                "--no-tune", "--batch", "1,2,4"]
+        children = [subprocess.Popen(args, env=env, stdout=subprocess.DEVNULL) for _ in range(4)]
+        self.assertEqual([c.wait(timeout=100) for c in children], [0] * 4)
+        self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
+        self.run_it("run", self.plan, "--quiet")
+
     def test_unsupported_says_so(self):
         self.assertIn("unsupported", self.run_it("build", self.digits, "-o", self.plan, "--device",
                                                  "cuda", code=1))
