@@ -25,6 +25,9 @@ FLOAT, UINT8, INT64 = 1, 2, 7
 
 INFERD, INFERCTL = (os.path.abspath(p) for p in sys.argv[1:3]) if len(sys.argv) > 2 else ("", "")
 
+# For processes that end without taking themselves apart: ThreadSanitizer would count the threads.
+FORCED_END = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"}
+
 _folder = None
 
 

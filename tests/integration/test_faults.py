@@ -21,7 +21,7 @@ def copy_body():
 
 def faulty(script, **config):
     return harness.Server({"copy": harness.plan("copy")}, dict(config, device="fault"),
-                          env={"INFERD_FAULT_SCRIPT": "on=cpu;" + script})
+                          env=dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu;" + script))
 
 
 class Faults(unittest.TestCase):

@@ -106,7 +106,8 @@ class Lifecycle(unittest.TestCase):
 
     def test_r24_the_drain_time_is_kept(self):
         with harness.Server(models(), {"device": "fault", "drain_timeout_ms": 300},
-                            env={"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=10s"}) as s:
+                            env=dict(harness.FORCED_END,
+                                     INFERD_FAULT_SCRIPT="on=cpu;launch:delay=10s")) as s:
             with s.client() as client:
                 client.start(wire.INFER, copy_body())
                 time.sleep(0.2)
@@ -243,7 +244,8 @@ class Lifecycle(unittest.TestCase):
 
             wrapper = ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@"', harness.INFERD]
             s = activated(wrapper, hand_over, {"device": "fault"},
-                          {"INFERD_FAULT_SCRIPT": "on=cpu;launch#1:device"})
+                          dict(harness.FORCED_END,
+                               INFERD_FAULT_SCRIPT="on=cpu;launch#1:device"))
             s.wait_ready()
             with wire.Client(address) as client:
                 client.start(wire.INFER, copy_body())

@@ -148,7 +148,11 @@ class Client:
             self.socket = socket.socket(family)
             target = (host.strip("[]"), int(port))
         self.socket.settimeout(timeout)
-        self.socket.connect(target)
+        try:
+            self.socket.connect(target)
+        except OSError:
+            self.socket.close()
+            raise
         if not address.startswith("unix:"):
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.next_id = 0
