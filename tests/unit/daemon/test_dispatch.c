@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The dispatcher between made-up loops (threads of this test) and a made-up engine. Each request
+ * must come back exactly once, with its own result, whatever happens around it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "config/config.h"
+#include "daemon/dispatch.h"
+#include "toy_engine.h"
+
+enum { LOOPS = 3, REQUESTS = 64 };
+
+struct loop {
+    uint32_t index;
+    _Atomic(struct inflight *) arrived;
+    struct inflight items[REQUESTS];
+    uint64_t values[REQUESTS];
+    uint8_t out[REQUESTS]; /* 1: with the dispatcher */
+    uint64_t counts[STATUS_COUNT_], cancelled;
+};
+
+static struct dispatch *dispatch;
+static struct counters counters;
+static struct loop loops[LOOPS];
+static struct config *config;
+static struct config_model model_config;
+static struct model *model;
+static _Atomic int lost;
+static _Atomic(struct model *) retired;
+
+static void deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
+{
+    (void)user;
+    last->next = atomic_load(&loops[loop].arrived);
+    while (!atomic_compare_exchange_weak(&loops[loop].arrived, &last->next, first))
+        ;
+}
+
+static void on_lost(void *user, const struct error *err)
+{
+    (void)user;
+    (void)err;
+    atomic_fetch_add(&lost, 1);
+}
+
+static void on_retire(void *user, struct model *gone)
+{
+    (void)user;
+    atomic_store(&retired, gone);
+}
+
+static struct model *model_new(size_t out_bytes)
+{
+    struct model *out;
+    struct error err;
+    if (dispatch_model_load(dispatch, config, &model_config, "1", toy_engine_new(out_bytes), &out,
+                            &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    return out;
+}
+
+static void model_drop(struct model *gone)
+{
+    atomic_store(&retired, NULL);
+    model_unref(gone);
+    assert_ptr_equal(atomic_load(&retired), gone);
+    dispatch_model_unload(dispatch, gone);
+}
+
+static int setup_workers(uint32_t workers)
+{
+    toy_reset();
+    memset(loops, 0, sizeof(loops));
+    memset(&counters, 0, sizeof(counters));
+    atomic_store(&lost, 0);
+    for (uint32_t i = 0; i < LOOPS; i++)
+        loops[i].index = i;
+    static char name[] = "toy";
+    config = config_new();
+    config->max_delay_us = 0;
+    model_config = (struct config_model){.name = name, .max_delay_us = -1};
+    const struct dispatch_config c = {.device = toy_device(),
+                                      .workers = workers,
+                                      .counters = &counters,
+                                      .deliver = deliver,
+                                      .lost = on_lost,
+                                      .retire = on_retire};
+    struct error err;
+    return dispatch_new(&c, &dispatch, &err) == STATUS_OK ? 0 : -1;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    int r = setup_workers(2);
+    if (r == 0)
+        model = model_new(8 * 16);
+    return r;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    if (model)
+        model_drop(model);
+    model = NULL;
+    dispatch_free(dispatch);
+    config_free(config);
+    return atomic_load(&toy.buffers) || atomic_load(&toy.contexts) || atomic_load(&toy.lanes) ||
+           atomic_load(&toy.engines);
+}
+
+/* ---- a loop's side ---- */
+
+static struct inflight *fill(struct loop *loop, uint32_t k, uint64_t value, uint64_t deadline_ns)
+{
+    struct inflight *i = &loop->items[k];
+    *i = (struct inflight){.loop = loop->index, .serial = k, .id = k, .model = model};
+    i->item.instances = 1;
+    i->item.deadline_ns = deadline_ns;
+    loop->values[k] = value;
+    i->spans[0] = (struct engine_span){&loop->values[k], 8};
+    loop->out[k] = 1;
+    return i;
+}
+
+static void returned(struct loop *loop, struct inflight *i)
+{
+    assert_int_equal(loop->out[i->id], 1); /* exactly once */
+    loop->out[i->id] = 0;
+    loop->counts[i->status]++;
+    if (i->status == STATUS_OK) {
+        const uint64_t *y = i->batch->output;
+        assert_int_equal(y[i->first], loop->values[i->id] + 1);
+        assert_true(i->batch->instances >= 1 && i->batch->instances <= 16);
+    }
+}
+
+static uint32_t collect(struct loop *loop, struct batch **done)
+{
+    uint32_t n = 0;
+    for (struct inflight *i = atomic_exchange(&loop->arrived, NULL), *next; i; i = next, n++) {
+        next = i->next;
+        returned(loop, i);
+        dispatch_release(i, done);
+    }
+    return n;
+}
+
+static uint32_t outstanding(const struct loop *loop)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < REQUESTS; k++)
+        n += loop->out[k];
+    return n;
+}
+
+static void collect_all(struct loop *loop)
+{
+    uint64_t end_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (outstanding(loop)) {
+        struct batch *done = NULL;
+        collect(loop, &done);
+        dispatch_recycle(dispatch, done);
+        assert_true(clock_now_ns() < end_ns);
+        usleep(200);
+    }
+}
+
+static void submit(struct loop *loop, struct inflight *first)
+{
+    for (struct inflight *i = dispatch_submit(dispatch, first), *next; i; i = next) {
+        next = i->next;
+        assert_true(i->status != STATUS_OK);
+        returned(loop, i);
+    }
+}
+
+/* ---- tests ---- */
+
+static void a_request_and_its_result(void **state)
+{
+    (void)state;
+    submit(&loops[0], fill(&loops[0], 0, 41, BATCHER_NEVER));
+    collect_all(&loops[0]);
+    assert_int_equal(loops[0].counts[STATUS_OK], 1);
+    assert_int_equal(atomic_load(&model->stats.ok), 1);
+    assert_int_equal(atomic_load(&model->stats.compute_ns), 2);
+    assert_int_equal(atomic_load(&model->stats.by_batch[1].count), 1);
+}
+
+static void *hammer(void *arg)
+{
+    struct loop *loop = arg;
+    uint64_t seed = loop->index + 1;
+    for (int turn = 0; turn < 2000; turn++) {
+        struct inflight *first = NULL;
+        struct batch *done = NULL;
+        for (uint32_t k = 0; k < REQUESTS; k++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            uint64_t dice = seed >> 40;
+            if (!loop->out[k] && dice % 8 == 0) {
+                uint64_t deadline = dice % 64 == 8 ? clock_now_ns() + dice % 5000 : BATCHER_NEVER;
+                struct inflight *i = fill(loop, k, seed, deadline);
+                i->next = first;
+                first = i;
+            } else if (loop->out[k] && dice % 64 == 1 &&
+                       dispatch_cancel(dispatch, &loop->items[k])) {
+                loop->out[k] = 0;
+                loop->cancelled++;
+            }
+        }
+        if (first)
+            submit(loop, first);
+        collect(loop, &done);
+        if (seed % 3 == 0)
+            usleep(seed % 200); /* a slow loop holds its batches meanwhile */
+        dispatch_recycle(dispatch, done);
+    }
+    collect_all(loop);
+    return NULL;
+}
+
+static void *tick(void *arg)
+{
+    _Atomic bool *stop = arg;
+    while (!atomic_load(stop)) {
+        dispatch_timer(dispatch);
+        usleep(100);
+    }
+    return NULL;
+}
+
+/* Loops, workers, the timer and reloads all at once. */
+static void r12_each_request_comes_back_once(void **state)
+{
+    (void)state;
+    pthread_t threads[LOOPS], timer;
+    _Atomic bool stop = false;
+    struct error err;
+    config->max_delay_us = 100;
+    assert_int_equal(dispatch_model_configure(dispatch, model, config, &model_config, &err),
+                     STATUS_OK);
+    atomic_store(&toy.fail_every, 17);
+    assert_int_equal(pthread_create(&timer, NULL, tick, &stop), 0);
+    for (uint32_t i = 0; i < LOOPS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer, &loops[i]), 0);
+    for (int i = 0; i < 20; i++) {
+        struct model *other = model_new(8 * 16 + (size_t)i * 4096); /* larger and larger outputs */
+        usleep(2000);
+        model_drop(other);
+    }
+    uint64_t counts[STATUS_COUNT_] = {0}, cancelled = 0;
+    for (uint32_t i = 0; i < LOOPS; i++) {
+        pthread_join(threads[i], NULL);
+        for (int s = 0; s < STATUS_COUNT_; s++)
+            counts[s] += loops[i].counts[s];
+        cancelled += loops[i].cancelled;
+    }
+    atomic_store(&stop, true);
+    pthread_join(timer, NULL);
+    assert_true(counts[STATUS_OK] > 1000);
+    assert_true(counts[STATUS_INTERNAL] > 10);
+    assert_true(counts[STATUS_DEADLINE_EXCEEDED] > 0);
+    assert_true(cancelled > 0);
+    assert_int_equal(counts[STATUS_DEADLINE_EXCEEDED], counter_get(&counters, COUNTER_EXPIRED));
+    assert_int_equal(atomic_load(&model->stats.ok), counts[STATUS_OK]);
+    assert_int_equal(atomic_load(&model->stats.failed), counts[STATUS_INTERNAL]);
+}
+
+static void a_worker_without_a_free_buffer_is_not_idle(void **state)
+{
+    (void)state;
+    /* Two workers of four buffers each: the ninth batch has to wait until one is released. */
+    struct batch *done = NULL;
+    uint32_t arrived = 0;
+    for (uint32_t k = 0; k < 20; k++) {
+        submit(&loops[0], fill(&loops[0], k, k, BATCHER_NEVER));
+        usleep(3000);
+    }
+    arrived = collect(&loops[0], &done);
+    assert_int_equal(arrived, 8);
+    usleep(20000);
+    assert_null(atomic_load(&loops[0].arrived));
+    dispatch_recycle(dispatch, done);
+    collect_all(&loops[0]);
+    assert_int_equal(loops[0].counts[STATUS_OK], 20);
+}
+
+static void r18_a_full_queue(void **state)
+{
+    (void)state;
+    struct error err;
+    model_config.queue_limit = 3;
+    assert_int_equal(dispatch_model_configure(dispatch, model, config, &model_config, &err),
+                     STATUS_OK);
+    atomic_store(&toy.delay_ns, 50 * NS_PER_MS);
+    for (uint32_t k = 0; k < 2; k++) {
+        submit(&loops[0], fill(&loops[0], k, k, BATCHER_NEVER));
+        usleep(5000);
+    }
+    struct inflight *first = NULL;
+    for (uint32_t k = 2; k < 12; k++) {
+        struct inflight *i = fill(&loops[0], k, k, BATCHER_NEVER);
+        i->next = first;
+        first = i;
+    }
+    submit(&loops[0], first);
+    assert_int_equal(loops[0].counts[STATUS_RESOURCE_EXHAUSTED], 7);
+    collect_all(&loops[0]);
+    assert_int_equal(loops[0].counts[STATUS_OK], 5);
+}
+
+static void r19_deadlines_right_before_the_launch(void **state)
+{
+    (void)state;
+    atomic_store(&toy.delay_ns, 30 * NS_PER_MS);
+    uint64_t soon_ns = clock_now_ns() + 10 * NS_PER_MS;
+    for (uint32_t k = 0; k < 6; k++)
+        submit(&loops[0], fill(&loops[0], k, k, k < 2 ? BATCHER_NEVER : soon_ns));
+    collect_all(&loops[0]);
+    assert_true(loops[0].counts[STATUS_DEADLINE_EXCEEDED] >= 2);
+    assert_int_equal(loops[0].counts[STATUS_DEADLINE_EXCEEDED] + loops[0].counts[STATUS_OK], 6);
+    submit(&loops[0], fill(&loops[0], 0, 0, 1));
+    collect_all(&loops[0]);
+    assert_int_equal(loops[0].counts[STATUS_DEADLINE_EXCEEDED] + loops[0].counts[STATUS_OK], 7);
+}
+
+static void r29_after_the_loss_nothing_runs(void **state)
+{
+    (void)state;
+    atomic_store(&toy.lose_at, 3);
+    atomic_store(&toy.delay_ns, NS_PER_MS);
+    for (uint32_t k = 0; k < 30; k++) {
+        submit(&loops[0], fill(&loops[0], k, k, BATCHER_NEVER));
+        usleep(2000);
+    }
+    collect_all(&loops[0]);
+    assert_int_equal(atomic_load(&lost), 1);
+    assert_int_equal(loops[0].counts[STATUS_OK], 2);
+    assert_int_equal(loops[0].counts[STATUS_UNAVAILABLE], 28);
+    assert_int_equal(atomic_load(&toy.batches), 3);
+    dispatch_fail(dispatch);
+    submit(&loops[0], fill(&loops[0], 0, 0, BATCHER_NEVER));
+    assert_int_equal(loops[0].counts[STATUS_UNAVAILABLE], 29);
+}
+
+static void r31_a_load_that_fails_leaves_no_trace(void **state)
+{
+    (void)state;
+    struct error err;
+    struct model *out;
+    int buffers = atomic_load(&toy.buffers), contexts = atomic_load(&toy.contexts);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        atomic_store(&toy.contexts_allowed, allowed);
+        assert_int_equal(dispatch_model_load(dispatch, config, &model_config, "2",
+                                             toy_engine_new(128), &out, &err),
+                         STATUS_RESOURCE_EXHAUSTED);
+    }
+    atomic_store(&toy.contexts_allowed, -1);
+    for (int allowed = 0; allowed < 4; allowed++) {
+        atomic_store(&toy.buffers_allowed, allowed);
+        assert_int_equal(dispatch_model_load(dispatch, config, &model_config, "2",
+                                             toy_engine_new(65536), &out, &err),
+                         STATUS_RESOURCE_EXHAUSTED);
+    }
+    atomic_store(&toy.buffers_allowed, -1);
+    assert_int_equal(atomic_load(&toy.buffers), buffers);
+    assert_int_equal(atomic_load(&toy.contexts), contexts);
+    assert_int_equal(atomic_load(&toy.engines), 1);
+    submit(&loops[0], fill(&loops[0], 0, 41, BATCHER_NEVER));
+    collect_all(&loops[0]);
+    assert_int_equal(loops[0].counts[STATUS_OK], 1);
+}
+
+static void stuck_requests_are_named(void **state)
+{
+    (void)state;
+    struct dispatch_stuck stuck[8];
+    atomic_store(&toy.delay_ns, 100 * NS_PER_MS);
+    submit(&loops[1], fill(&loops[1], 7, 1, BATCHER_NEVER));
+    usleep(30000);
+    uint64_t now_ns = clock_now_ns();
+    assert_int_equal(dispatch_stuck(dispatch, now_ns, NS_PER_S, stuck, 8), 0);
+    assert_int_equal(dispatch_stuck(dispatch, now_ns, 10 * NS_PER_MS, stuck, 8), 1);
+    assert_int_equal(stuck[0].loop, 1);
+    assert_int_equal(stuck[0].serial, 7);
+    assert_true(dispatch_longest_ns(dispatch, now_ns) > 10 * NS_PER_MS);
+    assert_int_equal(dispatch_workers_busy(dispatch), 1);
+    collect_all(&loops[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_request_and_its_result, setup, teardown),
+        cmocka_unit_test_setup_teardown(r12_each_request_comes_back_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_worker_without_a_free_buffer_is_not_idle, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(r18_a_full_queue, setup, teardown),
+        cmocka_unit_test_setup_teardown(r19_deadlines_right_before_the_launch, setup, teardown),
+        cmocka_unit_test_setup_teardown(r29_after_the_loss_nothing_runs, setup, teardown),
+        cmocka_unit_test_setup_teardown(r31_a_load_that_fails_leaves_no_trace, setup, teardown),
+        cmocka_unit_test_setup_teardown(stuck_requests_are_named, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "toy_engine.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { MAX_BATCH = 16 };
+
+struct toy toy;
+
+struct engine {
+    _Atomic int refs;
+    struct engine_info info;
+    struct engine_profile profile;
+    size_t out_offset;
+};
+
+struct lane {
+    int unused;
+};
+
+struct context {
+    struct engine *engine;
+    enum status result;
+    struct error err;
+};
+
+static const struct engine_binding input = {"x", DTYPE_U64, {2, {-1, 1}}, 8};
+static const struct engine_binding output = {"y", DTYPE_U64, {2, {-1, 1}}, 8};
+
+void toy_reset(void)
+{
+    memset(&toy, 0, sizeof(toy));
+    atomic_store(&toy.contexts_allowed, -1);
+    atomic_store(&toy.buffers_allowed, -1);
+}
+
+struct device *toy_device(void)
+{
+    return (struct device *)(void *)&toy; /* only ever handed through */
+}
+
+struct engine *toy_engine_new(size_t out_bytes)
+{
+    struct engine *e = calloc(1, sizeof(*e));
+    assert(e);
+    atomic_store(&e->refs, 1);
+    e->profile = (struct engine_profile){
+        .batch = MAX_BATCH, .out_offset = &e->out_offset, .out_bytes = out_bytes};
+    e->info = (struct engine_info){.name = "toy",
+                                   .batched = true,
+                                   .max_batch = MAX_BATCH,
+                                   .n_inputs = 1,
+                                   .n_outputs = 1,
+                                   .n_profiles = 1,
+                                   .inputs = &input,
+                                   .outputs = &output,
+                                   .profiles = &e->profile,
+                                   .out_bytes_max = out_bytes};
+    atomic_fetch_add(&toy.engines, 1);
+    return e;
+}
+
+struct engine *engine_ref(struct engine *engine)
+{
+    atomic_fetch_add(&engine->refs, 1);
+    return engine;
+}
+
+void engine_unref(struct engine *engine)
+{
+    if (!engine || atomic_fetch_sub(&engine->refs, 1) > 1)
+        return;
+    atomic_fetch_sub(&toy.engines, 1);
+    free(engine);
+}
+
+const struct engine_info *engine_describe(const struct engine *engine)
+{
+    return &engine->info;
+}
+
+const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t batch)
+{
+    return batch >= 1 && batch <= MAX_BATCH ? &engine->profile : NULL;
+}
+
+/* Takes one of what is allowed; a negative number never ends. */
+static bool allowed(_Atomic int *left)
+{
+    if (atomic_load(left) < 0)
+        return true;
+    if (atomic_fetch_sub(left, 1) > 0)
+        return true;
+    atomic_store(left, 0);
+    return false;
+}
+
+enum status engine_buffer_alloc(struct device *device, size_t size, const char *tag, void **out,
+                                struct error *err)
+{
+    assert(device == toy_device());
+    if (!allowed(&toy.buffers_allowed))
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %s", tag);
+    void *memory = aligned_alloc(64, (size + 63) / 64 * 64);
+    assert(memory);
+    atomic_fetch_add(&toy.buffers, 1);
+    *out = memory;
+    return STATUS_OK;
+}
+
+void engine_buffer_free(struct device *device, void *buffer)
+{
+    assert(device == toy_device());
+    if (buffer)
+        atomic_fetch_sub(&toy.buffers, 1);
+    free(buffer);
+}
+
+enum status lane_new(struct device *device, struct lane **out, struct error *err)
+{
+    (void)err;
+    assert(device == toy_device());
+    *out = calloc(1, sizeof(**out));
+    atomic_fetch_add(&toy.lanes, 1);
+    return STATUS_OK;
+}
+
+void lane_free(struct lane *lane)
+{
+    atomic_fetch_sub(&toy.lanes, lane != NULL);
+    free(lane);
+}
+
+enum status context_new(struct engine *engine, struct lane *lane, struct context **out,
+                        struct error *err)
+{
+    assert(lane);
+    if (!allowed(&toy.contexts_allowed))
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a context");
+    struct context *ctx = calloc(1, sizeof(*ctx));
+    assert(ctx);
+    ctx->engine = engine_ref(engine);
+    atomic_fetch_add(&toy.contexts, 1);
+    *out = ctx;
+    return STATUS_OK;
+}
+
+void context_free(struct context *ctx)
+{
+    if (!ctx)
+        return;
+    engine_unref(ctx->engine);
+    atomic_fetch_sub(&toy.contexts, 1);
+    free(ctx);
+}
+
+enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
+                            void *out, struct error *err)
+{
+    int n = atomic_fetch_add(&toy.batches, 1) + 1;
+    int fail_every = atomic_load(&toy.fail_every);
+    uint64_t *to = out, left = batch;
+    if (n == atomic_load(&toy.lose_at)) {
+        error_set(err, STATUS_INTERNAL, "the toy fell off the table");
+        err->scope = ERROR_DEVICE;
+        return STATUS_INTERNAL;
+    }
+    if (fail_every && n % fail_every == 0)
+        return error_set(err, STATUS_INTERNAL, "the toy does not feel like it");
+    for (uint32_t i = 0; i < inputs->n_spans; i++) {
+        size_t instances = inputs->spans[i].size / 8;
+        assert(instances <= left);
+        for (size_t k = 0; k < instances; k++) {
+            uint64_t x;
+            memcpy(&x, (const char *)inputs->spans[i].data + 8 * k, 8);
+            *to++ = x + 1;
+        }
+        left -= instances;
+    }
+    assert(left == 0);
+    (void)ctx;
+    return STATUS_OK;
+}
+
+enum status context_wait(struct context *ctx, struct engine_times *times, struct error *err)
+{
+    (void)ctx;
+    (void)err;
+    uint64_t delay_ns = atomic_load(&toy.delay_ns);
+    if (delay_ns)
+        clock_sleep_until(clock_now_ns() + delay_ns);
+    *times = (struct engine_times){1, 2, 3};
+    return STATUS_OK;
+}
+
+/* What the rest of the daemon would ask; not reached here. */
+enum status engine_device_open(const char *spec, const struct device_options *options,
+                               struct device **out, struct error *err)
+{
+    (void)options;
+    (void)out;
+    return error_set(err, STATUS_UNIMPLEMENTED, "%s", spec);
+}
+
+void engine_device_close(struct device *device)
+{
+    (void)device;
+}
+
+enum status engine_load(struct device *device, const char *path, struct engine **out,
+                        struct error *err)
+{
+    (void)device;
+    (void)out;
+    return error_set(err, STATUS_UNIMPLEMENTED, "%s", path);
+}

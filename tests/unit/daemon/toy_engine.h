@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An engine for tests of the dispatcher: one input and one output of eight bytes an instance, which
+ * come out as they went in, plus one. It counts what must be in balance.
+ */
+#ifndef INFERD_TESTS_TOY_ENGINE_H
+#define INFERD_TESTS_TOY_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "engine/engine.h"
+
+struct toy {
+    _Atomic int buffers, contexts, lanes, engines; /* alive */
+    _Atomic int batches;
+    /* Set by tests; read by workers. */
+    _Atomic uint64_t delay_ns;
+    _Atomic int fail_every;       /* 0: never */
+    _Atomic int lose_at;          /* this batch loses the device; 0: none */
+    _Atomic int contexts_allowed; /* < 0: any number */
+    _Atomic int buffers_allowed;
+};
+
+extern struct toy toy;
+
+void toy_reset(void);
+/* max_batch 16 and `out_bytes` of output a batch, at least 8 x 16. */
+struct engine *toy_engine_new(size_t out_bytes);
+struct device *toy_device(void);
+
+#endif
