@@ -12,6 +12,9 @@
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
 
+/* Up to here one thread may be faster than waking the others: some 50 us of a good kernel. */
+static const double serial_work_max = 1e7;
+
 static const struct onednn_row *const rows[] = {
     &onednn_conv,       &onednn_deconv,     &onednn_matmul,   &onednn_pool,   &onednn_softmax,
     &onednn_layer_norm, &onednn_batch_norm, &onednn_unary,    &onednn_binary, &onednn_reduce,
@@ -108,8 +111,8 @@ static void fill_tactic(const struct subject *s, const struct recipe *r, struct 
     memset(t, 0, sizeof(*t));
     t->backend = "cpu";
     t->id = ONEDNN_TACTIC_FIRST;
-    snprintf(t->name, sizeof(t->name), "onednn %s %s", recipe_impl(r),
-             layouts_text(r, layouts, sizeof(layouts)));
+    snprintf(t->name, sizeof(t->name), "onednn %s %s%s", recipe_impl(r),
+             layouts_text(r, layouts, sizeof(layouts)), c.serial ? " 1 thread" : "");
     t->blob_size = sizeof(blob);
     memcpy(t->blob, &blob, sizeof(blob));
     t->n_in = MIN(s->node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
@@ -145,6 +148,7 @@ static enum status visit_choice(const struct subject *s, const struct onednn_row
 {
     char impls[IMPL_MAX][IMPL_NAME_MAX];
     uint32_t n = 0, found = 0;
+    omp_set_num_threads((int)choice_threads(s->dnn, c));
     recipe_init(r, NULL);
     enum status st = row->make(s, c, r);
     if (st == STATUS_OK) {
@@ -176,12 +180,15 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
     struct recipe *r = malloc(sizeof(*r));
     if (!r)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
-    omp_set_num_threads((int)dnn->threads);
     struct choice choices[CHOICES_MAX];
     uint32_t n = row->list(&s, choices);
     enum status st = STATUS_OK;
-    for (uint32_t i = 0; i < n && st == STATUS_OK; i++)
-        st = visit_choice(&s, row, choices[i], r, visit, user, err);
+    bool serial = dnn->threads > 1 && subject_work(&s) < serial_work_max;
+    for (uint32_t i = 0; i < (serial ? 2 * n : n) && st == STATUS_OK; i++) {
+        struct choice c = choices[i % n];
+        c.serial = i >= n;
+        st = visit_choice(&s, row, c, r, visit, user, err);
+    }
     free(r);
     return st;
 }

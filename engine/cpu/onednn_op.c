@@ -37,7 +37,7 @@ static bool fits(const struct ir_tensor *t, const struct tactic_port *port,
 
 /* `packed`: constants have been repacked already. */
 static enum status rebuild(const struct subject *s, const struct tactic *tactic, bool packed,
-                           struct recipe *r, struct error *err)
+                           struct recipe *r, uint32_t *threads, struct error *err)
 {
     const struct onednn_row *row = onednn_row_find(s->node->op);
     struct choice_blob blob;
@@ -46,9 +46,11 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
         return refuse(s, err, "not a tactic for this node");
     memcpy(&blob, tactic->blob, sizeof(blob));
     blob.impl[IMPL_NAME_MAX - 1] = '\0';
-    if (blob.choice.src >= IR_LAYOUT_OPAQUE || blob.choice.dst >= IR_LAYOUT_OPAQUE)
+    if (blob.choice.src >= IR_LAYOUT_OPAQUE || blob.choice.dst >= IR_LAYOUT_OPAQUE ||
+        blob.choice.serial > 1)
         return refuse(s, err, "the tactic is damaged");
-    omp_set_num_threads((int)s->dnn->threads);
+    *threads = choice_threads(s->dnn, blob.choice);
+    omp_set_num_threads((int)*threads);
     recipe_init(r, blob.impl);
     enum status st = row->make(s, blob.choice, r);
     r->want = NULL; /* it was ours */
@@ -121,10 +123,11 @@ enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
 {
     struct subject s = {dnn, graph, node};
     struct recipe *r = malloc(sizeof(*r));
+    uint32_t threads;
     if (!r)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
     recipe_init(r, NULL);
-    enum status st = rebuild(&s, tactic, false, r, err);
+    enum status st = rebuild(&s, tactic, false, r, &threads, err);
     if (st == STATUS_OK && (r->packed_arg == UINT32_MAX || r->args[r->packed_arg].index != input ||
                             r->in[input].packed_bytes != tactic->in[input].packed_bytes ||
                             !subject_in(&s, input)->data))
@@ -148,6 +151,7 @@ struct binding {
 struct onednn_op {
     const struct onednn *dnn;
     const char *name; /* the node's */
+    uint32_t threads;
     dnnl_primitive_t primitive;
     dnnl_stream_t stream;
     dnnl_memory_t scratch;
@@ -208,7 +212,7 @@ enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
         recipe_init(r, NULL);
         op->dnn = dnn;
         op->name = node->name;
-        st = rebuild(&s, tactic, true, r, err);
+        st = rebuild(&s, tactic, true, r, &op->threads, err);
         if (st == STATUS_OK) {
             dnnl_status_t made = fill_op(op, r);
             if (made != dnnl_success)
@@ -258,7 +262,7 @@ static dnnl_status_t set_handle(dnnl_memory_t memory, void **now, void *want)
 enum status onednn_op_launch(struct onednn_op *op, void *const *inputs, void *const *outputs,
                              void *workspace, struct error *err)
 {
-    omp_set_num_threads((int)op->dnn->threads);
+    omp_set_num_threads((int)op->threads);
     dnnl_status_t st = dnnl_success;
     for (uint32_t i = 0; i < op->n && st == dnnl_success; i++) {
         struct binding *b = &op->bindings[i];

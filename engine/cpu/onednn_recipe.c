@@ -28,6 +28,28 @@ const struct ir_tensor *subject_out(const struct subject *s, uint32_t i)
     return ir_tensor(s->graph, s->node->outputs[i]);
 }
 
+uint32_t choice_threads(const struct onednn *dnn, struct choice c)
+{
+    return c.serial ? 1 : dnn->threads;
+}
+
+double subject_work(const struct subject *s)
+{
+    const struct shape *y = &subject_out(s, 0)->shape, *w = NULL;
+    double work = 1;
+    for (uint32_t i = 0; i < y->rank; i++)
+        work *= (double)y->dim[i];
+    if (s->node->op == IR_OP_CONV || s->node->op == IR_OP_DECONV) {
+        w = &subject_in(s, 1)->shape;
+        for (uint32_t i = 1; i < w->rank; i++)
+            work *= (double)w->dim[i];
+    } else if (s->node->op == IR_OP_MATMUL) {
+        w = &subject_in(s, 0)->shape;
+        work *= (double)w->dim[w->rank - (ir_attr_int(s->node, IR_ATTR_TRANS_A, 0) ? 2 : 1)];
+    }
+    return w ? 2 * work : work;
+}
+
 static bool usable(const struct ir_tensor *tensor)
 {
     size_t n;

@@ -34,7 +34,7 @@ struct onednn {
 struct choice {
     uint8_t way;      /* the op's own numbering */
     uint8_t src, dst; /* enum ir_layout */
-    uint8_t zero;
+    uint8_t serial;   /* 1: on the calling thread alone */
 };
 
 struct subject {
@@ -79,6 +79,10 @@ extern const struct onednn_row onednn_conv, onednn_deconv, onednn_matmul, onednn
     onednn_reduce, onednn_resize, onednn_concat, onednn_reformat, onednn_transpose, onednn_slice;
 
 /* --- subjects --- */
+/* The threads that a choice is made for and runs on. */
+uint32_t choice_threads(const struct onednn *dnn, struct choice c);
+/* Multiplications and additions that the node takes, about. */
+double subject_work(const struct subject *s);
 const struct ir_tensor *subject_in(const struct subject *s, uint32_t i); /* NULL: absent */
 const struct ir_tensor *subject_out(const struct subject *s, uint32_t i);
 bool subject_all_f32(const struct subject *s); /* inputs, epilogue operands and outputs */
