@@ -65,6 +65,15 @@ class Markdown(unittest.TestCase):
                 if anchor:
                     self.assertIn(anchor, anchors(file.read_text()), f"{document.name}: {target}")
 
+    def test_every_counter(self):
+        """Of the daemon's, in the operations guide."""
+        header = (ROOT / "daemon/counters.h").read_text()
+        counters = re.findall(r'X\([A-Z_]+, "([a-z_]+)"\)', header)
+        self.assertGreater(len(counters), 20)
+        text = (ROOT / "docs/operations.md").read_text()
+        for counter in counters:
+            self.assertIn(f"`{counter}`", text)
+
     def test_paths_exist(self):
         """`engine/ir/ir.h` in a document is a file or folder of the tree."""
         tops = "base|batching|client|config|daemon|docs|engine|kernels|models|pool|proto|scripts"
