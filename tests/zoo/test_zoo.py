@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The small models of the zoo: test_zoo.py INFERCTL. Their bytes are what they are on every machine,
+and inferctl's answers are onnxruntime's, tuned and not, for one instance and for several. Prints
+TAP; skipped without onnx or onnxruntime."""
+import hashlib
+import os
+import sys
+import tempfile
+
+try:
+    import onnxruntime  # noqa: F401
+    import compare
+    import inputs
+    import make_zoo
+except ImportError as e:
+    print(f"1..0 # SKIP {e}")
+    sys.exit(0)
+
+DIGESTS = {
+    "resnet_tiny": "985525051e042b1e481911e1cc344c421343884eba14d2f3d7d3708b1416ed90",
+    "bert_tiny": "6e8ea22146366c9fba66e029fb7c3acee7510533cc29cca0a7ce17ba957196f7",
+}
+BOUND = 1e-5
+
+
+def check(number, ok, text):
+    print(f"{'ok' if ok else 'not ok'} {number} - {text}", flush=True)
+    return ok
+
+
+def main():
+    number, failed = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder  # the timing cache is nobody else's
+        for name, want in DIGESTS.items():
+            path = os.path.join(folder, f"{name}.onnx")
+            make_zoo.MODELS[name]().save(path)
+            with open(path, "rb") as f:
+                got = hashlib.sha256(f.read()).hexdigest()
+            number += 1
+            failed += not check(number, got == want, f"bytes of {name}: {got}, wanted {want}")
+            for batch in (1, 3):
+                feeds = inputs.make(path, batch)
+                want_outputs = compare.theirs(path, feeds)
+                for extra in ([], ["--no-tune"]):
+                    number += 1
+                    outputs = compare.ours(sys.argv[1], path, feeds, extra)
+                    worst = max(compare.relative_error(outputs.get(k), v)
+                                for k, v in want_outputs.items())
+                    failed += not check(number, worst <= BOUND,
+                                        f"{name} batch {batch} {' '.join(extra) or 'tuned'}: "
+                                        f"relative error {worst:.1e}, at most {BOUND:.0e}")
+        # and that the comparison can fail
+        wrong = {k: v + 1 for k, v in want_outputs.items()}
+        number += 1
+        failed += not check(number, all(compare.relative_error(wrong[k], v) > BOUND
+                                        for k, v in want_outputs.items()), "a wrong answer is seen")
+    print(f"1..{number}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
