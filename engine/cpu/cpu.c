@@ -339,8 +339,7 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
         return onednn_op_launch(op->onednn, inputs, outputs, workspace, err);
     if (op->reference)
         return reference_op_launch(op->reference, inputs, outputs, workspace, err);
-    native_op_launch(op->native, inputs, outputs);
-    return STATUS_OK;
+    return native_op_launch(op->native, inputs, outputs, err);
 }
 
 const struct backend backend_cpu = {

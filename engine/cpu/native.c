@@ -18,6 +18,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_UNARY] = native_chain_make,         [IR_OP_BINARY] = native_chain_make,
     [IR_OP_SOFTMAX] = native_softmax_make,     [IR_OP_LAYER_NORM] = native_norm_make,
     [IR_OP_TRANSPOSE] = native_transpose_make, [IR_OP_CAST] = native_cast_make,
+    [IR_OP_GATHER] = native_gather_make,
 };
 
 static const struct fast_kernels *best(void)
@@ -124,9 +125,16 @@ void native_op_free(struct native_op *op)
     free(op);
 }
 
-void native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs)
+enum status native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs,
+                             struct error *err)
 {
     op->inputs = inputs;
     op->output = outputs[0];
+    if (op->check) {
+        enum status status = op->check(op, err);
+        if (status)
+            return status;
+    }
     team_run(op->threads, op->units, op->work, op);
+    return STATUS_OK;
 }

@@ -2,7 +2,7 @@
 /*
  * The native half of the CPU backend: nodes run on the fast rows of kernels/cpu/fast.h. Elementwise
  * chains with broadcasting (UNARY, BINARY and any epilogue on them), SOFTMAX and LAYER_NORM over
- * the last dims, TRANSPOSE, and CAST of bytes to fp32; all on plain tensors.
+ * the last dims, TRANSPOSE, GATHER, and CAST of bytes to fp32; all on plain tensors.
  *
  * Each node has a candidate on one thread and, where the device has more, one on all of them: which
  * of the two is faster depends on the size and is for the tuner to find out.
@@ -32,6 +32,7 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
                               const struct ir_node *node, const struct tactic *tactic,
                               struct native_op **out, struct error *err);
 void native_op_free(struct native_op *op);
-void native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs);
+enum status native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs,
+                             struct error *err);
 
 #endif

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TRANSPOSE and CAST. A transpose whose rows stay rows copies them; any other one becomes a series
- * of matrix transposes of the two dims that are dense on either side (elements of four bytes).
+ * TRANSPOSE, GATHER and CAST. A transpose whose rows stay rows copies them; any other one becomes a
+ * series of matrix transposes of the two dims that are dense on either side (elements of four
+ * bytes).
  */
 #include <string.h>
 
 #include "base/compiler.h"
 #include "engine/cpu/native_op.h"
+#include "kernels/cpu/index.h"
 
-enum { BLOCK = 64 }; /* columns of x, which are rows of y, of one unit */
+enum {
+    BLOCK = 64,           /* columns of x, which are rows of y, of one unit */
+    COPY_BYTES = 1 << 15, /* of one unit of a long copy */
+};
 
 /* --- rows that stay rows --- */
 
@@ -86,6 +91,62 @@ bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
         return op->size == 4 && take_matrix(op);
     op->units = ref_walk_rows(&op->walk);
     op->work = copy_rows;
+    return true;
+}
+
+/* --- gather: each pick copies a run of `row` bytes, in blocks --- */
+
+static struct tensor_view picks_of(const struct native_op *op)
+{
+    struct tensor_view view = {.dtype = op->index_dtype, .data = op->inputs[1]};
+    view.shape = (struct shape){.rank = 1, .dim = {op->picks}};
+    return view;
+}
+
+static enum status check_picks(const struct native_op *op, struct error *err)
+{
+    struct tensor_view picks = picks_of(op);
+    for (int64_t i = 0; i < op->picks; i++) {
+        int64_t index;
+        enum status status = ref_index(&picks, i, op->table, &index, err);
+        if (status) {
+            error_prefix(err, "gather '%s'", op->name);
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+static void copy_picks(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    struct tensor_view picks = picks_of(op);
+    for (int64_t unit = first; unit < end; unit++) {
+        int64_t run = unit / op->blocks, at = unit % op->blocks * COPY_BYTES, index = 0;
+        if (ref_index(&picks, run % op->picks, op->table, &index, NULL))
+            continue; /* checked before: somebody writes to the indices while they are used */
+        int64_t from = run / op->picks * op->table + index;
+        memcpy((char *)op->output + run * op->row + at,
+               (const char *)op->inputs[0] + from * op->row + at,
+               (size_t)MIN(op->row - at, COPY_BYTES));
+    }
+}
+
+bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    const struct ir_tensor *picks = ir_tensor(graph, node->inputs[1]);
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0);
+    op->name = node->name;
+    op->index_dtype = picks->dtype;
+    op->picks = ref_extent(&picks->shape, 0, picks->shape.rank);
+    op->table = x->shape.dim[axis];
+    op->row = ref_extent(&x->shape, axis + 1, x->shape.rank) * (int64_t)dtype_size(x->dtype);
+    op->blocks = (op->row + COPY_BYTES - 1) / COPY_BYTES;
+    op->units = ref_extent(&x->shape, 0, axis) * op->picks * op->blocks;
+    op->work = copy_picks;
+    op->check = check_picks;
     return true;
 }
 

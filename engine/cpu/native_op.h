@@ -26,6 +26,8 @@ struct native_op {
     uint32_t threads;
     int64_t units;
     team_work work; /* on a struct native_op */
+    /* What may fail, before the threads start; NULL: nothing does. */
+    enum status (*check)(const struct native_op *op, struct error *err);
 
     struct ref_walk walk;         /* tensor 0 is the output, tensor 1 the first input */
     uint32_t input[REF_WALK_MAX]; /* node input of tensor k (k >= 1) */
@@ -43,6 +45,9 @@ struct native_op {
     int64_t size;                     /* bytes of an element */
     int64_t rows, cols, x_row, y_row; /* of one matrix; cols are split in blocks */
     int64_t blocks;
+    int64_t picks, table; /* GATHER: indices, and entries that they choose from */
+    enum dtype index_dtype;
+    const char *name; /* the node's, for errors */
 
     /* Of the launch that runs now. */
     void *const *inputs;
@@ -58,6 +63,8 @@ bool native_norm_make(struct native_op *op, const struct ir_graph *graph,
                       const struct ir_node *node);
 bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
+bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
 bool native_cast_make(struct native_op *op, const struct ir_graph *graph,
                       const struct ir_node *node);
 

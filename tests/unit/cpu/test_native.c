@@ -86,7 +86,7 @@ static enum status run_one(void *user, const struct tactic *tactic, struct error
         in[i] = inputs[i];
     for (int again = 0; again < 2; again++) { /* an op is launched many times */
         memset(got, 0xff, v->bytes + sizeof(float));
-        native_op_launch(op, in, out);
+        assert_int_equal(native_op_launch(op, in, out, err), STATUS_OK);
         if (v->tolerance == 0)
             assert_memory_equal(got, want, v->bytes);
         else
@@ -240,6 +240,56 @@ static void test_transpose_every_way(void **state UNUSED)
     transpose_all(DTYPE_I64, SHAPE(3, 4, 5, 6));
 }
 
+static struct ir_graph *gather_node(struct shape x, struct shape picks, enum dtype dtype,
+                                    int64_t axis)
+{
+    struct ir_graph *graph = ir_graph_new();
+    const uint32_t ids[2] = {ir_tensor_add(graph, "x", dtype, &x),
+                             ir_tensor_add(graph, "picks", DTYPE_I64, &picks)};
+    assert_int_equal(ir_node_add(graph, IR_OP_GATHER, "rows", 2, ids), 0);
+    set(graph, IR_ATTR_AXIS, axis);
+    return graph;
+}
+
+static void test_gather(void **state UNUSED)
+{
+    int64_t picks[6] = {4, 0, -1, 2, -5, 1};
+    float *random = inputs[1];
+    inputs[1] = (float *)picks;
+    assert_int_equal(check(gather_node(SHAPE(5, 700), SHAPE(2, 3), DTYPE_F32, 0), 0), 2);
+    assert_int_equal(check(gather_node(SHAPE(3, 5, 7), SHAPE(6), DTYPE_F16, 1), 0), 2);
+    assert_int_equal(check(gather_node(SHAPE(2, 5), SHAPE(6), DTYPE_U8, 1), 0), 2);
+    struct shape one = {0}; /* a scalar takes one long run, which threads share */
+    assert_int_equal(check(gather_node(SHAPE(5, 30001), one, DTYPE_F32, 0), 0), 2);
+    inputs[1] = random;
+}
+
+static enum status run_bad(void *user, const struct tactic *tactic, struct error *err)
+{
+    const struct ir_graph *graph = user;
+    struct native_op *op = NULL;
+    float x[12] = {0}, y[8];
+    int64_t picks[2] = {1, 3};
+    void *in[2] = {x, picks}, *out[1] = {y};
+    assert_int_equal(native_op_prepare(THREADS, graph, ir_node(graph, 0), tactic, &op, err),
+                     STATUS_OK);
+    assert_int_equal(native_op_launch(op, in, out, err), STATUS_INVALID_ARGUMENT);
+    assert_string_equal(err->text, "gather 'rows': index 3 is out of range for a dimension of 3");
+    native_op_free(op);
+    return STATUS_OK;
+}
+
+static void test_gather_refuses_indices(void **state UNUSED)
+{
+    struct ir_graph *graph = gather_node(SHAPE(3, 4), SHAPE(2), DTYPE_F32, 0);
+    struct error err = {0};
+    const char *name = "y";
+    assert_int_equal(ir_infer_apply(graph, 0, &name, 1, &err), STATUS_OK);
+    assert_int_equal(native_candidates(THREADS, graph, ir_node(graph, 0), run_bad, graph, &err),
+                     STATUS_OK);
+    ir_graph_free(graph);
+}
+
 static void test_cast_of_bytes(void **state UNUSED)
 {
     struct shape shape = SHAPE(3, 7001);
@@ -323,6 +373,8 @@ int main(void)
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_transpose_every_way),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_refuses_indices),
         cmocka_unit_test(test_cast_of_bytes),
         cmocka_unit_test(test_nodes_for_others),
         cmocka_unit_test(test_r34_tactic_that_does_not_fit_is_refused),
