@@ -13,18 +13,11 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "base/restart.h"
 #include "daemon/options.h"
 #include "daemon/repository.h"
 #include "daemon/server.h"
-
-static void wait_policy_set(char **argv)
-{
-    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
-        return;
-    execv("/proc/self/exe", argv); /* if it cannot: slower, not wrong */
-}
 
 /* --check-config: also that the files of the models can be opened. */
 static int models_check(const struct config *config)
@@ -48,7 +41,7 @@ static int models_check(const struct config *config)
 
 int main(int argc, char **argv)
 {
-    wait_policy_set(argv);
+    restart_with_env("OMP_WAIT_POLICY", "passive", argv);
     struct options options;
     switch (options_parse(argc, argv, &options)) {
     case OPTIONS_DONE:

@@ -26,8 +26,8 @@ void onnx_model_unref(void *object)
     if (!model || atomic_fetch_sub_explicit(&model->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (uint32_t i = 0; i < model->n_external; i++)
-        file_map_close(&model->external[i].map);
-    file_map_close(&model->file);
+        file_unmap(&model->external[i].map);
+    file_unmap(&model->file);
     if (model->folder >= 0)
         close(model->folder);
     arena_free(model->arena);
@@ -141,11 +141,6 @@ bool onnx_is_batched(const struct onnx_model *model)
     return any;
 }
 
-static void map_cleanup(struct file_map *map)
-{
-    file_map_close(map);
-}
-
 static void arena_cleanup(struct arena **arena)
 {
     arena_free(*arena);
@@ -154,7 +149,7 @@ static void arena_cleanup(struct arena **arena)
 enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **name,
                              struct error *err)
 {
-    struct file_map map CLEANUP(map_cleanup) = {0};
+    struct file_map map CLEANUP(file_unmap) = {0};
     struct arena *arena CLEANUP(arena_cleanup) = arena_new(0);
     struct onnx_tensor tensor;
     struct tensor_view view;

@@ -213,7 +213,7 @@ static enum status external_bytes(struct onnx_model *model, const struct onnx_te
                          "tensor '%s': bytes %llu+%zu of '%s' lie beyond its end at %zu",
                          tensor->name, (unsigned long long)tensor->offset, bytes, tensor->location,
                          map->size);
-    *data = map->data + tensor->offset;
+    *data = (const char *)map->data + tensor->offset;
     return STATUS_OK;
 }
 
