@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "config/config.h"
 #include "daemon/dispatch.h"
-#include "toy_engine.h"
+#include "tests/unit/daemon/toy_engine.h"
 
 enum { LOOPS = 3, REQUESTS = 64 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "toy_engine.h"
+#include "tests/unit/daemon/toy_engine.h"
 
 #include <assert.h>
 #include <stdlib.h>

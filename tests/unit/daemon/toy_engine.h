@@ -3,8 +3,8 @@
  * An engine for tests of the dispatcher: one input and one output of eight bytes an instance, which
  * come out as they went in, plus one. It counts what must be in balance.
  */
-#ifndef INFERD_TESTS_TOY_ENGINE_H
-#define INFERD_TESTS_TOY_ENGINE_H
+#ifndef INFERD_TESTS_UNIT_DAEMON_TOY_ENGINE_H
+#define INFERD_TESTS_UNIT_DAEMON_TOY_ENGINE_H
 
 #include <stdatomic.h>
 
