@@ -3,7 +3,7 @@
 """Counts test cases: count_tests.py STEPS TESTLOG.json...
 
 STEPS has one line "pass NAME" or "fail NAME" for each step of scripts/test. A test program counts
-as the cases it reports (cmocka, unittest, or a line "N passed, N failed"), else as one. A program
+as the cases it reports (cmocka, unittest, TAP, or a line "N passed, N failed"), else as one. A program
 that failed has at least one failed case, whatever it reported. Skipped programs are named, not
 counted.
 Prints what failed, then `N passed, N failed`; exits with 1 if anything failed, or nothing passed.
@@ -14,12 +14,13 @@ import sys
 
 OWN_COUNT = re.compile(r"(?m)^(\d+) passed, (\d+) failed$")
 UNITTEST = re.compile(r"(?m)^Ran (\d+) tests? in ")
+TAP = re.compile(r"(?m)^(not )?ok \d+(?!.*# SKIP)")
 UNITTEST_BAD = re.compile(r"(failures|errors)=(\d+)")
 
 
 def cases(output, ok):
     """(passed, failed) of one program."""
-    own, ran = OWN_COUNT.findall(output), UNITTEST.findall(output)
+    own, ran, tap = OWN_COUNT.findall(output), UNITTEST.findall(output), TAP.findall(output)
     passed = len(re.findall(r"(?m)^\[       OK \]", output))
     failed = len(set(re.findall(r"(?m)^\[  FAILED  \] ([A-Za-z_]\w*)", output)))
     if own:
@@ -27,6 +28,9 @@ def cases(output, ok):
     elif ran and not passed and not failed:
         failed = sum(int(n) for _, n in UNITTEST_BAD.findall(output))
         passed = int(ran[-1]) - failed
+    elif tap and not passed and not failed:
+        failed = sum(bool(bad) for bad in tap)
+        passed = len(tap) - failed
     elif not passed and not failed:
         passed = int(ok)
     return passed, failed if ok else max(failed, 1)

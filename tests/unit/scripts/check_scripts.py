@@ -49,6 +49,8 @@ class Count(unittest.TestCase):
             (("OK", "300 passed, 0 failed\n", ""), ("300 passed, 0 failed", 0)),
             (("FAIL", "300 passed, 2 failed\n", ""), ("300 passed, 2 failed", 1)),
             (("FAIL", "300 passed, 0 failed\n", ""), ("300 passed, 1 failed", 1)),
+            (("OK", "1..3\nok 1 a\nok 2 - b\nok 3 c # SKIP why\n", ""), ("2 passed, 0 failed", 0)),
+            (("FAIL", "1..2\nok 1 a\nnot ok 2 b\n", ""), ("1 passed, 1 failed", 1)),
             (("SKIP", "", ""), ("0 passed, 0 failed", 1)),
         ]
         for test, expected in table:
