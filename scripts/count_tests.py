@@ -3,9 +3,9 @@
 """Counts test cases: count_tests.py STEPS TESTLOG.json...
 
 STEPS has one line "pass NAME" or "fail NAME" for each step of scripts/test. A test program counts
-as the cases it reports (cmocka, unittest, TAP, or a line "N passed, N failed"), else as one. A program
-that failed has at least one failed case, whatever it reported. Skipped programs are named, not
-counted.
+as the cases it reports (cmocka, unittest, TAP, or a line "N passed, N failed"), else as one. A
+program that failed has at least one failed case, whatever it reported. Skipped programs are named,
+not counted.
 Prints what failed, then `N passed, N failed`; exits with 1 if anything failed, or nothing passed.
 """
 import json

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The small models of the zoo: test_zoo.py INFERCTL. Their bytes are what they are on every
-machine, and inferctl's answers are onnxruntime's, tuned and not, for one instance and for several. Prints
-TAP; skipped without onnx or onnxruntime."""
+machine, and inferctl's answers are onnxruntime's, tuned and not, for one instance and for several.
+Prints TAP; skipped without onnx or onnxruntime.
+"""
 import hashlib
 import os
 import sys
