@@ -2,6 +2,7 @@
 /* Plans of ONNX files, see plan_cache.h. */
 #include "daemon/plan_cache.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -87,6 +88,45 @@ void plan_cache_free(struct plan_cache *cache)
 
 /* ---- names ---- */
 
+/* The folder that the model lies in; -1 if it cannot be opened. */
+static int model_folder(const struct wanted *w)
+{
+    int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    char path[PATH_MAX_];
+    const char *slash = strrchr(w->path, '/');
+    int len = slash ? (int)(slash - w->path) + 1 : 0;
+    if (w->folder >= 0 || !slash)
+        return openat(w->folder >= 0 ? w->folder : AT_FDCWD, ".", flags);
+    if (snprintf(path, sizeof(path), "%.*s", len, w->path) >= (int)sizeof(path))
+        return -1;
+    return open(path, flags);
+}
+
+/* Names, sizes and times of the files beside a model; the sum does not depend on their order. */
+static uint64_t files_beside(const struct wanted *w)
+{
+    int fd = model_folder(w);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir && fd >= 0)
+        close(fd);
+    uint64_t sum = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct stat st;
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(st.st_mode))
+            continue;
+        const int64_t seen[] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
+        sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name),
+                                    XXH3_64bits(seen, sizeof(seen)));
+    }
+    if (dir)
+        closedir(dir);
+    return sum;
+}
+
+/* The plan depends on the model's bytes, on what it is built for, and on its external data. The
+ * daemon does not read models: one that has the word by which a tensor names its file (onnx.proto3,
+ * TensorProto.external_data) may have some, and then the files beside it count. */
 static enum status key_make(const struct plan_cache *cache, const struct wanted *w,
                             char out[MESSAGE_MAX_NAME + 40], struct error *err)
 {
@@ -110,6 +150,10 @@ static enum status key_make(const struct plan_cache *cache, const struct wanted 
         XXH3_128bits_update(state, w->config.batches,
                             w->config.batches_count * sizeof(w->config.batches[0]));
     XXH3_128bits_update(state, map.data, map.size);
+    if (memmem(map.data, map.size, "location", strlen("location"))) {
+        uint64_t beside = files_beside(w);
+        XXH3_128bits_update(state, &beside, sizeof(beside));
+    }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     file_unmap(&map);

@@ -188,6 +188,21 @@ class Models(unittest.TestCase):
                 self.assertEqual(infer(c), "twice")
                 self.assertEqual(c.counters()["plans_built"], 1)
 
+    def test_external_data_beside_a_model_counts(self):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=harness.folder()))
+        model, data, cache = folder / "m.onnx", folder / "weights.bin", str(folder / "cache")
+        # ModelProto.doc_string (6) with the word that external data would bring
+        model.write_bytes(pathlib.Path(harness.onnx("twice")).read_bytes() + b"\x32\x08location")
+        data.write_bytes(b"old")
+        built = []
+        for content in (None, None, b"newer"):
+            if content:
+                data.write_bytes(content)
+            with harness.Server({"m": model}, {"cache": cache}) as s, s.client() as c:
+                self.assertEqual(infer(c), "twice")
+                built.append(c.counters()["plans_built"])
+        self.assertEqual(built, [1, 0, 1])
+
     def test_r35_two_servers_build_a_plan_once(self):
         cache = str(harness.folder() / "shared-cache")
         both = [harness.Server({"m": harness.onnx("twice")}, {"cache": cache}, wait=False)
