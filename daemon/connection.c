@@ -19,6 +19,7 @@ enum {
     BACKLOG_SLAB = 16 * 1024, /* the least that is kept at a time */
     RATE_GRACE_MS = 2000,     /* before a sender's rate is looked at */
     RATE_FROM = 64 * 1024,    /* of frames that hold this much */
+    LINGER_MS = 1000,         /* for a peer to read why it is disconnected */
 };
 
 static struct connection *connection_of(struct session_host *host)
@@ -88,7 +89,8 @@ static void read_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     struct connection *c = handle->data;
     void *at = NULL;
     size_t size = 0;
-    c->ops->buffer(c->session, &at, &size);
+    if (!c->lingering)
+        c->ops->buffer(c->session, &at, &size);
     if (size)
         *buf = uv_buf_init(at, (unsigned)MIN(size, (size_t)1 << 30));
     else
@@ -100,6 +102,11 @@ static void read_update(struct connection *c);
 static void read_done(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct connection *c = stream->data;
+    if (c->lingering) {
+        if (n < 0)
+            connection_close(c);
+        return;
+    }
     if (n > 0) {
         counter_add(&c->loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
         c->loop->now_ns = clock_now_ns();
@@ -120,15 +127,31 @@ static bool finished(const struct connection *c)
     return (asked || c->ending) && !c->n_inflight && !c->out && !c->backlog;
 }
 
+/* Closing a socket with unread bytes resets it, and the peer might never see why: so first only our
+ * side is closed, and what still comes is thrown away, for a while. */
+static void linger(struct connection *c)
+{
+    c->lingering = true;
+    c->active_ms = uv_now(&c->loop->uv);
+    if (uv_shutdown(&c->shutdown, &c->io.stream, NULL) != 0 ||
+        (!c->reading && uv_read_start(&c->io.stream, read_alloc, read_done) != 0))
+        connection_close(c);
+    c->reading = true;
+}
+
 void connection_finish(struct connection *c)
 {
-    if (!c->closing && finished(c))
+    if (c->closing || c->lingering || !finished(c))
+        return;
+    if (c->ending && !c->eof)
+        linger(c);
+    else
         connection_close(c);
 }
 
 static void read_update(struct connection *c)
 {
-    if (c->closing || !c->session)
+    if (c->closing || c->lingering || !c->session)
         return;
     bool wanted = !c->eof && !stopped(c);
     if (wanted && !c->reading)
@@ -543,7 +566,9 @@ static void tick_read(struct connection *c, uint64_t now_ms, const struct config
 void connection_tick(struct connection *c, uint64_t now_ms)
 {
     const struct config_limits *limits = &c->loop->table->limits;
-    if (!c->closing && !tick_write(c, now_ms, limits))
+    if (c->lingering && now_ms - c->active_ms > LINGER_MS)
+        connection_close(c);
+    if (!c->closing && !c->lingering && !tick_write(c, now_ms, limits))
         tick_read(c, now_ms, limits);
 }
 

@@ -31,11 +31,12 @@ struct connection {
     struct session *session;
 
     bool reading;
-    bool eof;     /* the peer sends no more; what it asked is still answered */
-    bool ending;  /* the session gave up: close when all is written */
-    bool closing; /* nothing of it may be used but by the loop's lists */
-    bool over;    /* at a cap: nothing is read until it is at half */
-    bool starved; /* there was no budget for it: nothing is read until that is at half */
+    bool eof;       /* the peer sends no more; what it asked is still answered */
+    bool ending;    /* the session gave up: close when all is written */
+    bool lingering; /* that is done; the peer may still be sending */
+    bool closing;   /* nothing of it may be used but by the loop's lists */
+    bool over;      /* at a cap: nothing is read until it is at half */
+    bool starved;   /* there was no budget for it: nothing is read until that is at half */
     bool in_starved, in_dirty; /* the loop's lists */
     struct connection *next_starved, *next_dirty;
 
@@ -47,6 +48,7 @@ struct connection {
     struct slab *backlog, *backlog_last; /* copies of what the socket did not take */
     size_t backlog_bytes;
     uv_write_t write;
+    uv_shutdown_t shutdown;
     bool writing;
 
     /* Milliseconds of the loop's clock. */

@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -596,6 +598,9 @@ void loop_free(struct loop *loop)
 static void thread_run(void *arg)
 {
     struct loop *loop = arg;
+    char name[16];
+    snprintf(name, sizeof(name), "loop %u", loop->index);
+    pthread_setname_np(pthread_self(), name);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
 }
 

@@ -6,13 +6,14 @@
  * oneDNN's threads are those of libgomp, which reads OMP_WAIT_POLICY when it is loaded, before
  * main: threads that spin while they wait would take the cores from the other workers and the
  * loops. So unless the operator chose, the program sets it to passive and starts itself once more;
- * the process stays the same for a service manager. (The systemd unit sets it, and saves that.)
+ * the process stays the same for a service manager.
  *
  * For tests: INFERD_FAULT_SCRIPT is the script of the device `fault`, and INFERD_REFERENCE_KERNELS
  * keeps the CPU to plain kernels, which sanitizers see through.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 
 #include "base/restart.h"
 #include "daemon/options.h"
@@ -42,6 +43,7 @@ static int models_check(const struct config *config)
 int main(int argc, char **argv)
 {
     restart_with_env("OMP_WAIT_POLICY", "passive", argv);
+    prctl(PR_SET_NAME, "inferd"); /* else it would be called after the link it was started by */
     struct options options;
     switch (options_parse(argc, argv, &options)) {
     case OPTIONS_DONE:

@@ -226,6 +226,7 @@ static void *loader_run(void *arg)
 {
     struct models *m = arg;
     bool stop = false;
+    pthread_setname_np(pthread_self(), "loader");
     while (!stop) {
         pthread_mutex_lock(&m->lock);
         while (!m->start && !m->reload && !m->retired &&

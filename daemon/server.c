@@ -37,7 +37,7 @@ enum {
     LAST_WORDS_MS = 100, /* for answers at a deadline to go out */
     LOOP_SILENCE_MS = 5000,
     STUCK_MAX = 4096,
-    SPARE_DESCRIPTORS = 64, /* beside connections */
+    SPARE_DESCRIPTORS = 512, /* beside connections: devices, files, build children */
 };
 
 enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DRAINING, PHASE_LAST_WORDS };
@@ -49,6 +49,7 @@ struct server {
     struct notify notify;
     struct listeners *listeners;
     struct models *models;
+    uint32_t most_connections; /* that there are descriptors for; set before all else */
 
     /* The main thread's. */
     enum phase phase;
@@ -289,7 +290,8 @@ static void settings_apply(struct server *s, const struct config *config)
     atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
     atomic_store_explicit(&s->shared.budget.limit, config->limits.inflight_bytes,
                           memory_order_relaxed);
-    atomic_store_explicit(&s->shared.max_connections, config->limits.connections,
+    atomic_store_explicit(&s->shared.max_connections,
+                          MIN(config->limits.connections, s->most_connections),
                           memory_order_relaxed);
 }
 
@@ -405,9 +407,10 @@ static void on_beat(uv_timer_t *timer)
 /* ---- starting ---- */
 
 /* Room for all connections; with less, fewer are taken. */
-static void descriptors_raise(struct server *s, struct config *config)
+static void descriptors_raise(struct server *s, const struct config *config)
 {
     struct rlimit limit;
+    s->most_connections = UINT32_MAX;
     rlim_t wanted = (rlim_t)config->limits.connections + SPARE_DESCRIPTORS +
                     4 * (rlim_t)(config->io_threads + config->models_count);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -419,14 +422,11 @@ static void descriptors_raise(struct server *s, struct config *config)
             limit.rlim_cur = before;
     }
     if (limit.rlim_cur < wanted) {
-        uint32_t fewer =
-            (uint32_t)(limit.rlim_cur > 2 * SPARE_DESCRIPTORS ? limit.rlim_cur - SPARE_DESCRIPTORS
-                                                              : SPARE_DESCRIPTORS);
+        rlim_t spared = limit.rlim_cur > SPARE_DESCRIPTORS ? limit.rlim_cur - SPARE_DESCRIPTORS : 0;
+        s->most_connections = (uint32_t)MAX(limit.rlim_cur / 2, spared);
         log_write(&s->shared.log, LOG_WARNING,
-                  "only %llu descriptors are allowed: at most %u connections are taken, not %u",
-                  (unsigned long long)limit.rlim_cur, MIN(fewer, config->limits.connections),
-                  config->limits.connections);
-        config->limits.connections = MIN(fewer, config->limits.connections);
+                  "only %llu descriptors are allowed: at most %u connections are taken",
+                  (unsigned long long)limit.rlim_cur, s->most_connections);
     }
 }
 

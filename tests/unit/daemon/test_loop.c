@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An event loop in this process, over the made-up engine and socket pairs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/loop.h"
+#include "proto/frame.h"
+#include "tests/unit/daemon/toy_engine.h"
+
+static struct shared shared;
+static struct config *config;
+static struct model *retired;
+
+static void deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
+{
+    (void)user;
+    loop_complete(shared.loops[loop], first, last);
+}
+
+static void on_lost(void *user, const struct error *err)
+{
+    (void)user;
+    (void)err;
+}
+
+static void on_retire(void *user, struct model *model)
+{
+    (void)user;
+    model->next = retired;
+    retired = model;
+}
+
+/* Loop 0 runs on a thread of its own here. */
+static int setup(void **state)
+{
+    (void)state;
+    struct error err;
+    struct model *model;
+    static char name[] = "toy";
+    const struct config_model toy_config = {.name = name, .max_delay_us = -1};
+    const struct dispatch_config dispatch = {.device = toy_device(),
+                                             .workers = 1,
+                                             .counters = &shared.counters,
+                                             .deliver = deliver,
+                                             .lost = on_lost,
+                                             .retire = on_retire};
+    toy_reset();
+    memset(&shared, 0, sizeof(shared));
+    config = config_new();
+    config->max_delay_us = 0;
+    shared.device = toy_device();
+    atomic_store(&shared.ready, true);
+    atomic_store(&shared.budget.limit, 1 << 24);
+    if (dispatch_new(&dispatch, &shared.dispatch, &err) != STATUS_OK ||
+        dispatch_model_load(shared.dispatch, config, &toy_config, "1", toy_engine_new(128), &model,
+                            &err) != STATUS_OK)
+        return -1;
+    struct table *table = table_new(config, 1);
+    if (!table || !table_add(table, name, "1", MODEL_READY, NULL, model))
+        return -1;
+    enum status s = loop_new(&shared, 0, table, &shared.loops[0], &err);
+    table_unref(table);
+    shared.n_loops = 1;
+    return s == STATUS_OK && loop_start(shared.loops[0], &err) == STATUS_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    loop_order(shared.loops[0], LOOP_STOP);
+    loop_join(shared.loops[0]);
+    loop_free(shared.loops[0]);
+    while (retired) {
+        struct model *model = retired;
+        retired = model->next;
+        dispatch_model_unload(shared.dispatch, model);
+    }
+    dispatch_free(shared.dispatch);
+    config_free(config);
+    return atomic_load(&toy.buffers) || atomic_load(&toy.contexts) || budget_used(&shared.budget) ||
+           atomic_load(&shared.connections);
+}
+
+static int peer_open(void)
+{
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    atomic_fetch_add(&shared.connections, 1);
+    atomic_fetch_add(&shared.loops[0]->load, 1);
+    loop_adopt(shared.loops[0], ends[1], false);
+    return ends[0];
+}
+
+static void send_infer(int fd, uint64_t id, uint64_t value)
+{
+    static struct request request;
+    static uint8_t head[MESSAGE_HEAD_MAX];
+    struct iovec iov[MESSAGE_MAX_IOV];
+    struct error err;
+    uint32_t n;
+    request = (struct request){
+        .id = id, .kind = REQUEST_INFER, .model = message_text_of("toy"), .n_inputs = 1};
+    request.inputs[0] = (struct message_tensor){.name = message_text_of("x"),
+                                                .dtype = DTYPE_U64,
+                                                .shape = {2, {1, 1}},
+                                                .data = &value,
+                                                .size = sizeof(value)};
+    assert_int_equal(request_encode(&request, head, iov, &n, &err), STATUS_OK);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(send(fd, iov[i].iov_base, iov[i].iov_len, MSG_NOSIGNAL), iov[i].iov_len);
+}
+
+static uint64_t receive(int fd, uint64_t *value)
+{
+    static struct response response;
+    static uint8_t message[4096];
+    uint8_t head[FRAME_HEAD_BYTES];
+    struct error err;
+    assert_int_equal(recv(fd, head, sizeof(head), MSG_WAITALL), sizeof(head));
+    size_t size = frame_head_read(head);
+    assert_true(size <= sizeof(message));
+    assert_int_equal(recv(fd, message, size, MSG_WAITALL), size);
+    assert_int_equal(response_decode(message, size, &response, &err), STATUS_OK);
+    assert_int_equal(response.status, STATUS_OK);
+    memcpy(value, response.outputs[0].data, sizeof(*value));
+    return response.id;
+}
+
+static void r37_the_table_of_watchers_is_complete(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(shared.loops[0]->uv.nwatchers >= limit.rlim_cur);
+}
+
+static void requests_and_replies(void **state)
+{
+    (void)state;
+    int peers[20];
+    for (int p = 0; p < 20; p++)
+        peers[p] = peer_open();
+    for (uint64_t id = 1; id <= 50; id++)
+        for (int p = 0; p < 20; p++)
+            send_infer(peers[p], id, 1000 * (uint64_t)p + id);
+    for (int p = 0; p < 20; p++) {
+        uint64_t seen = 0;
+        for (int k = 0; k < 50; k++) {
+            uint64_t value, id = receive(peers[p], &value);
+            assert_int_equal(value, 1000 * (uint64_t)p + id + 1);
+            seen += id;
+        }
+        assert_int_equal(seen, 50 * 51 / 2);
+        close(peers[p]);
+    }
+    for (int i = 0; i < 2000 && atomic_load(&shared.connections); i++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&shared.connections), 0);
+    assert_int_equal(counter_get(&shared.loops[0]->counters, COUNTER_REQUESTS_OK), 1000);
+}
+
+static void connections_may_be_open_at_the_stop(void **state)
+{
+    (void)state;
+    int peer = peer_open();
+    uint64_t value;
+    send_infer(peer, 7, 1);
+    assert_int_equal(receive(peer, &value), 7);
+    send_infer(peer, 8, 1);
+    uint8_t half[3] = {0, 0, 1};
+    assert_int_equal(send(peer, half, sizeof(half), 0), sizeof(half));
+    assert_int_equal(receive(peer, &value), 8);
+    close(peer);
+}
+
+int main(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return 1;
+    limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)3000);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(r37_the_table_of_watchers_is_complete, setup, teardown),
+        cmocka_unit_test_setup_teardown(requests_and_replies, setup, teardown),
+        cmocka_unit_test_setup_teardown(connections_may_be_open_at_the_stop, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
