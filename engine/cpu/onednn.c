@@ -35,6 +35,11 @@ static const struct {
     {dnnl_cpu_isa_sse41, "sse41"},
 };
 
+static bool has_isa(dnnl_cpu_isa_t want)
+{
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)want) == (unsigned)want;
+}
+
 enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err)
 {
     struct onednn *dnn = calloc(1, sizeof(*dnn));
@@ -45,8 +50,8 @@ enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err)
         return error_set(err, STATUS_INTERNAL, "oneDNN: no CPU engine");
     }
     dnn->threads = threads;
-    unsigned isa = (unsigned)dnnl_get_effective_cpu_isa(), want = dnnl_cpu_isa_avx512_core;
-    dnn->avx512 = (isa & want) == want;
+    dnn->avx = has_isa(dnnl_cpu_isa_avx);
+    dnn->avx512 = has_isa(dnnl_cpu_isa_avx512_core);
     *out = dnn;
     return STATUS_OK;
 }

@@ -27,7 +27,7 @@ enum {
 struct onednn {
     dnnl_engine_t engine;
     uint32_t threads;
-    bool avx512;
+    bool avx, avx512;
 };
 
 /* Stored in a tactic's blob. */
