@@ -41,9 +41,12 @@ static bool stopped(const struct connection *c)
     return c->closing || c->ending || c->over || c->starved;
 }
 
+/* Only with something in flight, whose end lets it go on: a single frame may be as large as the
+ * cap.
+ */
 static void check_caps(struct connection *c)
 {
-    if (!c->over && above(c, 1)) {
+    if (!c->over && c->n_inflight && above(c, 1)) {
         c->over = true;
         counter_add(&c->loop->counters, COUNTER_READS_PAUSED, 1);
     }
@@ -194,7 +197,7 @@ void connection_inflight_out(struct connection *c, struct inflight *i)
 {
     connection_inflight_orphan(c, i);
     slabs_give(c->loop->slabs, STEAL(i->slab));
-    if (c->over && !above(c, 2)) {
+    if (c->over && (!c->n_inflight || !above(c, 2))) {
         c->over = false;
         if (!stopped(c))
             read_resume(c);

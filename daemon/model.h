@@ -42,6 +42,7 @@ struct model_lane {
 struct model_source {
     char *path;
     uint64_t device, inode, size, mtime_ns;
+    uint64_t profiles; /* a digest of the batch sizes that are asked for */
 };
 
 struct model {

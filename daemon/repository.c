@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -25,7 +26,8 @@ static bool ends_with(const char *text, const char *end)
 bool model_source_equal(const struct model_source *a, const struct model_source *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size &&
-           a->mtime_ns == b->mtime_ns && strcmp(a->path, b->path) == 0;
+           a->mtime_ns == b->mtime_ns && a->profiles == b->profiles &&
+           strcmp(a->path, b->path) == 0;
 }
 
 static void wanted_deinit(struct wanted *w)
@@ -106,6 +108,9 @@ static enum status configured_add(const struct config_model *config, struct want
     if (!w)
         return no_memory(err);
     w->config = *config;
+    if (config->batches_count)
+        w->source.profiles =
+            XXH3_64bits(config->batches, config->batches_count * sizeof(config->batches[0]));
     int fd;
     if (file_open(config->path, &fd, &w->err) == STATUS_OK)
         w->fd = fd;

@@ -37,6 +37,7 @@ enum {
     LAST_WORDS_MS = 100, /* for answers at a deadline to go out */
     LOOP_SILENCE_MS = 5000,
     STUCK_MAX = 4096,
+    FRAME_EXTRA = 256 * 1024,
     SPARE_DESCRIPTORS = 512, /* beside connections: devices, files, build children */
 };
 
@@ -209,7 +210,12 @@ static void first_done(struct server *s, uint32_t loaded, const struct error *er
 {
     if (s->phase != PHASE_STARTING)
         return;
-    if (err || !loaded) {
+    bool none = !s->shared.loops[0]->table->n; /* the pass has published its table */
+    if (!err && none)
+        log_write(&s->shared.log, LOG_WARNING,
+                  "no models: name some in the configuration, or put them into the repository, and "
+                  "send SIGHUP");
+    if (err || (!loaded && !none)) {
         log_write(&s->shared.log, LOG_ERROR, "%s", err ? err->text : "no model could be loaded");
         drain(s, EXIT_FAILURE, LOST_MS);
         return;
@@ -288,7 +294,10 @@ static void settings_apply(struct server *s, const struct config *config)
 {
     atomic_store_explicit(&s->hang_ns, config->hang_timeout_ms * NS_PER_MS, memory_order_relaxed);
     atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
-    atomic_store_explicit(&s->shared.budget.limit, config->limits.inflight_bytes,
+    /* A single frame always finds room: its slab may be a quarter larger than it is, and what it
+     * was kept in before is there for a moment longer. */
+    uint64_t one_frame = config->limits.frame_bytes + config->limits.frame_bytes / 4 + FRAME_EXTRA;
+    atomic_store_explicit(&s->shared.budget.limit, MAX(config->limits.inflight_bytes, one_frame),
                           memory_order_relaxed);
     atomic_store_explicit(&s->shared.max_connections,
                           MIN(config->limits.connections, s->most_connections),

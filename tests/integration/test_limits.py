@@ -243,6 +243,18 @@ class Overload(unittest.TestCase):
                 self.assertEqual(replies[-1].outputs()["y"][2], MIB)
                 self.assertGreater(client.counters()["reads_paused"], 2)
 
+    def test_a_frame_as_large_as_the_caps(self):
+        size = (1 << 20) + 100
+        limits = {"frame_bytes": size, "connection_inflight_bytes": size, "inflight_bytes": size}
+        with server(limits, models=("copy", "wide")) as s, s.client() as client:
+            for _ in range(3):
+                self.assertEqual(client.call(wire.INFER, wide_body()).message, "")
+            sender = harness.Background(
+                lambda: [client.start(wire.INFER, wide_body()) for _ in range(5)])
+            for _ in range(5):
+                self.assertEqual(client.receive().message, "")
+            sender.finish()
+
     def test_r18_the_global_budget(self):
         limits = {"inflight_bytes": 6 << 20, "connection_inflight_bytes": 6 << 20,
                   "frame_bytes": 2 << 20}

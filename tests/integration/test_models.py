@@ -125,6 +125,16 @@ class Models(unittest.TestCase):
         self.assertEqual(s.wait(), 1)
         self.assertIn("'m' version '1' is there twice", s.log())
 
+    def test_an_empty_repository_can_be_filled(self):
+        r = Repository()
+        with harness.Server([r.path]) as s, s.client() as c:
+            self.assertIn("no models", s.log())
+            self.assertEqual(states(c), {})
+            self.assertEqual(infer(c).status, wire.NOT_FOUND)
+            r.put("m", "1", harness.plan("copy"))
+            self.reload(s)
+            self.assertEqual(infer(c), "copy")
+
     # --- broken ones ---
 
     def test_a_corrupt_model_beside_a_good_one(self):
@@ -306,6 +316,22 @@ class Models(unittest.TestCase):
             c.send(struct.pack(">I", 1025))
             self.assertEqual(c.receive().status, wire.INVALID_ARGUMENT)
             self.assertTrue(c.closed())
+
+    def test_reload_with_other_profiles(self):
+        entry = {"path": str(harness.onnx("copy")), "batches": [1, 2]}
+        with harness.Server({"m": entry}) as s, s.client() as c:
+            def most():
+                return wire.one(wire.decode(c.call(wire.STATUS).body[10][0]), 5)
+
+            self.assertEqual(most(), 2)
+            s.models["m"] = dict(entry, batches=[1, 4])
+            s.write_config()
+            self.reload(s)
+            self.assertEqual((most(), infer(c)), (4, "copy"))
+            s.models["m"] = dict(entry, batches=[1, 4], max_batch=3)
+            s.write_config()
+            self.reload(s)
+            self.assertEqual((most(), infer(c)), (3, "copy"))
 
     def test_r25_a_failed_reload_leaves_the_old_serving(self):
         with harness.Server({"m": harness.plan("copy")}, {"max_delay_us": 5}) as s, s.client() as c:
