@@ -96,12 +96,10 @@ void *arena_array(struct arena *arena, size_t count, size_t size)
 
 char *arena_strndup(struct arena *arena, const char *text, size_t len)
 {
-    size_t size;
-    if (!checked_add(len, 1, &size))
-        return NULL;
-    char *copy = arena_alloc(arena, size);
-    if (copy && len)
-        memcpy(copy, text, len);
+    size_t size = len ? strnlen(text, len) : 0;
+    char *copy = arena_alloc(arena, size + 1);
+    if (copy && size)
+        memcpy(copy, text, size);
     return copy;
 }
 

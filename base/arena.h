@@ -22,7 +22,7 @@ void *arena_alloc(struct arena *arena, size_t size) MUST_USE;
 /* `count` elements of `size`; NULL on overflow too. */
 void *arena_array(struct arena *arena, size_t count, size_t size) MUST_USE;
 
-/* A terminated copy of `len` bytes. */
+/* A terminated copy of the first `len` bytes, or fewer if the text ends before. */
 char *arena_strndup(struct arena *arena, const char *text, size_t len) MUST_USE;
 char *arena_printf(struct arena *arena, const char *fmt, ...) PRINTF(2, 3) MUST_USE;
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -47,6 +48,11 @@ static void strings(void **state)
     (void)state;
     struct arena *arena = arena_new(0);
     assert_string_equal(arena_strndup(arena, "conv1xyz", 5), "conv1");
+    char *name = malloc(4); /* nothing is read behind the terminator */
+    memcpy(name, "abc", 4);
+    assert_string_equal(arena_strndup(arena, name, 4096), "abc");
+    free(name);
+    assert_string_equal(arena_strndup(arena, NULL, 0), "");
     assert_string_equal(arena_printf(arena, "%s + %s", "conv1", "relu1"), "conv1 + relu1");
     arena_free(arena);
 }
