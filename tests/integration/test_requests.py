@@ -4,7 +4,9 @@
 
     test_requests.py INFERD INFERCTL
 """
+import pathlib
 import struct
+import subprocess
 import unittest
 
 import harness
@@ -106,6 +108,37 @@ class Requests(unittest.TestCase):
                                  (message((2, b"\1\2\3\4")), "fp32_contents")):
             body = message((1, "copy"), (5, wire.tensor("x", "FP32", [1, 4], contents=contents)))
             self.refused(self.client.call(wire.INFER, body), wire.INVALID_ARGUMENT, reason)
+
+    def test_another_implementation_of_protobuf(self):
+        """protoc writes the request and reads the reply: Google's library, not ours."""
+        proto = pathlib.Path(__file__).resolve().parents[2] / "proto"
+
+        def protoc(option, data):
+            return subprocess.run(["protoc", f"-I{proto}", option, proto / "inferd.proto"],
+                                  input=data, capture_output=True, check=True).stdout
+
+        text = """id: 77 timeout_us: 5000000 infer {
+            model_name: "copy" id: "abc"
+            inputs { name: "x" datatype: "FP32" shape: 1 shape: 4
+                     parameters { key: "ignored" value { string_param: "yes" } }
+                     contents { fp32_contents: [1, 2, 3, 4] } }
+            outputs { name: "y" } }"""
+        self.client.send(wire.frame(protoc("--encode=inferd.Request", text.encode())))
+        size = struct.unpack(">I", self.client.receive_exactly(4))[0]
+        reply = protoc("--decode=inferd.Response", self.client.receive_exactly(size)).decode()
+        for line in ("id: 77", 'model_name: "copy"', 'model_version: "1"', 'id: "abc"',
+                     'name: "y"', 'datatype: "FP32"', "shape: 1", "shape: 4", "batch: 1",
+                     r'raw_output_contents: "\000\000\200?\000\000\000@\000\000@@\000\000\200@"'):
+            self.assertIn(line, reply)
+        for kind in ("server_metadata {}", 'model_metadata { name: "pair" }', "statistics {}",
+                     "repository_index {}", "server_status {}", "cancel { target: 3 }"):
+            data = protoc("--encode=inferd.Request", f"id: 5 {kind}".encode())
+            self.client.send(wire.frame(data))
+            size = struct.unpack(">I", self.client.receive_exactly(4))[0]
+            reply = protoc("--decode=inferd.Response", self.client.receive_exactly(size)).decode()
+            self.assertIn("id: 5", reply)
+            self.assertIn(kind.split()[0], reply)
+            self.assertNotRegex(reply, r"(?m)^\s*\d+:")  # no field that the schema does not know
 
     def test_pipelining_and_replies_by_id(self):
         sent = {}
