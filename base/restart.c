@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void restart_with_env(const char *name, const char *value, char **argv)
+void restart_for_openmp(char **argv)
 {
-    if (getenv(name) || setenv(name, value, 1))
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+        return;
+    if (setenv("OMP_WAIT_POLICY", "passive", 1) || setenv("GOMP_SPINCOUNT", "1000", 1))
         return;
     execv("/proc/self/exe", argv);
 }

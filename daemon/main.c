@@ -3,10 +3,9 @@
  * inferd. Exit status: 0 stopped by a signal, or the configuration is in order; 1 failure, a lost
  * device among them; 2 wrong usage.
  *
- * oneDNN's threads are those of libgomp, which reads OMP_WAIT_POLICY when it is loaded, before
- * main: threads that spin while they wait would take the cores from the other workers and the
- * loops. So unless the operator chose, the program sets it to passive and starts itself once more;
- * the process stays the same for a service manager.
+ * oneDNN's threads are those of libgomp, which reads its environment when it is loaded, before
+ * main. Unless the operator chose how they wait, the program sets that and starts itself once more
+ * (base/restart.h); the process stays the same for a service manager.
  *
  * For tests: INFERD_FAULT_SCRIPT is the script of the device `fault`, and INFERD_REFERENCE_KERNELS
  * keeps the CPU to plain kernels, which sanitizers see through.
@@ -42,7 +41,7 @@ static int models_check(const struct config *config)
 
 int main(int argc, char **argv)
 {
-    restart_with_env("OMP_WAIT_POLICY", "passive", argv);
+    restart_for_openmp(argv);
     prctl(PR_SET_NAME, "inferd"); /* else it would be called after the link it was started by */
     struct options options;
     switch (options_parse(argc, argv, &options)) {

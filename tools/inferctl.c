@@ -41,7 +41,7 @@ static int help(FILE *to)
 
 int main(int argc, char **argv)
 {
-    restart_with_env("OMP_WAIT_POLICY", "passive", argv);
+    restart_for_openmp(argv);
     if (argc < 2)
         return help(stderr);
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
