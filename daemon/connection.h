@@ -81,10 +81,18 @@ void connection_reply_error(struct connection *c, uint64_t id, enum status statu
 struct slab *connection_slab_take(struct connection *c, size_t size, bool force);
 void connection_slab_give(struct connection *c, struct slab *slab);
 
+/* Takes pieces to be written this turn; the first one begins at loop_head. They must stay until
+ * they are flushed. */
+void connection_write(struct connection *c, const struct iovec *iov, uint32_t n);
+/* The end of the turn is to look at it, even if nothing is written. */
+void connection_dirty(struct connection *c);
 /* Writes the pieces: at the end of the turn, or when there is no room for more. */
 void connection_flush(struct connection *c);
 /* Closes it if all is done: the peer sends no more, and everything has been answered. */
 void connection_finish(struct connection *c);
+/* Bytes the peer has not taken yet, those in the kernel too. Only with a backlog. */
+size_t connection_unread(const struct connection *c);
+void connection_backlog_drop(struct connection *c);
 /* The budget is at half: reads again. */
 void connection_unstarve(struct connection *c);
 /* Looks at the timeouts. */

@@ -17,19 +17,9 @@
 #include "base/clock.h"
 #include "daemon/dispatch_internal.h"
 
-static struct inflight *inflight_of(struct batcher_item *item)
-{
-    return CONTAINER_OF(item, struct inflight, item);
-}
-
 /* ---- deliveries ---- */
 
-struct chains {
-    uint64_t used; /* a bit for each loop; there are at most 64 */
-    struct inflight *first[DISPATCH_MAX_LOOPS], *last[DISPATCH_MAX_LOOPS];
-};
-
-static void chains_add(struct chains *chains, struct inflight *i)
+void dispatch_chains_add(struct dispatch_chains *chains, struct inflight *i)
 {
     uint32_t loop = i->loop;
     i->next = NULL;
@@ -41,7 +31,7 @@ static void chains_add(struct chains *chains, struct inflight *i)
     chains->used |= UINT64_C(1) << loop;
 }
 
-static void chains_deliver(struct dispatch *d, const struct chains *chains)
+void dispatch_chains_deliver(struct dispatch *d, const struct dispatch_chains *chains)
 {
     for (uint64_t left = chains->used; left; left &= left - 1) {
         uint32_t loop = (uint32_t)__builtin_ctzll(left);
@@ -50,13 +40,6 @@ static void chains_deliver(struct dispatch *d, const struct chains *chains)
 }
 
 /* ---- decisions ---- */
-
-/* What is to be done once the lock has been let go. */
-struct decided {
-    uint32_t n_jobs;
-    struct batch *jobs[BATCHER_MAX_WORKERS];
-    struct batcher_item *expired;
-};
 
 static struct batch *batch_form(struct dispatch *d, const struct batcher_decision *decision)
 {
@@ -84,8 +67,7 @@ static void timer_arm(struct dispatch *d, uint64_t when_ns)
     (void)r;
 }
 
-/* Under the lock. */
-static void decide(struct dispatch *d, uint64_t now_ns, struct decided *out)
+void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decided *out)
 {
     struct batcher_decision decision;
     struct batcher_item **tail = &out->expired;
@@ -104,21 +86,21 @@ static void decide(struct dispatch *d, uint64_t now_ns, struct decided *out)
 
 static void expired_deliver(struct dispatch *d, struct batcher_item *expired)
 {
-    struct chains chains = {.used = 0};
+    struct dispatch_chains chains = {.used = 0};
     uint64_t n = 0;
     for (struct batcher_item *item = expired, *next; item; item = next) {
         next = item->next;
-        struct inflight *i = inflight_of(item);
+        struct inflight *i = dispatch_inflight_of(item);
         i->status = STATUS_DEADLINE_EXCEEDED;
         i->batch = NULL;
-        chains_add(&chains, i);
+        dispatch_chains_add(&chains, i);
         n++;
     }
     counter_add(d->config.counters, COUNTER_EXPIRED, n);
-    chains_deliver(d, &chains);
+    dispatch_chains_deliver(d, &chains);
 }
 
-static void carry_out(struct dispatch *d, const struct decided *decided)
+void dispatch_carry_out(struct dispatch *d, const struct dispatch_decided *decided)
 {
     for (uint32_t i = 0; i < decided->n_jobs; i++)
         pool_give(d->pool, decided->jobs[i]->worker, decided->jobs[i]);
@@ -131,7 +113,7 @@ static void carry_out(struct dispatch *d, const struct decided *decided)
 struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
 {
     struct inflight *refused = NULL, **tail = &refused;
-    struct decided decided;
+    struct dispatch_decided decided;
     pthread_mutex_lock(&d->lock);
     uint64_t now_ns = clock_now_ns();
     for (struct inflight *i = first, *next; i; i = next) {
@@ -147,9 +129,9 @@ struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
             tail = &i->next;
         }
     }
-    decide(d, now_ns, &decided);
+    dispatch_decide(d, now_ns, &decided);
     pthread_mutex_unlock(&d->lock);
-    carry_out(d, &decided);
+    dispatch_carry_out(d, &decided);
     return refused;
 }
 
@@ -181,8 +163,7 @@ void dispatch_release(struct inflight *inflight, struct batch **done)
     }
 }
 
-/* Under the lock: the batch can be used again. Returns a buffer that is too small by now. */
-static void *batch_recycle(struct dispatch_worker *worker, struct batch *batch)
+void *dispatch_batch_recycle(struct dispatch_worker *worker, struct batch *batch)
 {
     void *old = NULL;
     if (batch->output_size < worker->output_size && worker->n_spare) {
@@ -197,7 +178,7 @@ static void *batch_recycle(struct dispatch_worker *worker, struct batch *batch)
 
 void dispatch_recycle(struct dispatch *d, struct batch *done)
 {
-    struct decided decided;
+    struct dispatch_decided decided;
     while (done) {
         bool wake = false;
         void *old = NULL;
@@ -206,7 +187,7 @@ void dispatch_recycle(struct dispatch *d, struct batch *done)
             struct batch *batch = done;
             struct dispatch_worker *worker = &d->workers[batch->worker];
             done = batch->next;
-            old = batch_recycle(worker, batch);
+            old = dispatch_batch_recycle(worker, batch);
             if (worker->starved) {
                 worker->starved = false;
                 batcher_worker_idle(d->batcher, batch->worker);
@@ -214,12 +195,12 @@ void dispatch_recycle(struct dispatch *d, struct batch *done)
             }
         }
         if (wake)
-            decide(d, clock_now_ns(), &decided);
+            dispatch_decide(d, clock_now_ns(), &decided);
         pthread_mutex_unlock(&d->lock);
         if (old)
             engine_buffer_free(d->config.device, old);
         if (wake)
-            carry_out(d, &decided);
+            dispatch_carry_out(d, &decided);
     }
 }
 
@@ -233,196 +214,28 @@ void dispatch_timer(struct dispatch *d)
     uint64_t times;
     if (read(d->timer_fd, &times, sizeof(times)) < 0 && errno != EAGAIN)
         assert(errno == EINTR);
-    struct decided decided;
+    struct dispatch_decided decided;
     pthread_mutex_lock(&d->lock);
     d->armed_ns = BATCHER_NEVER;
-    decide(d, clock_now_ns(), &decided);
+    dispatch_decide(d, clock_now_ns(), &decided);
     pthread_mutex_unlock(&d->lock);
-    carry_out(d, &decided);
+    dispatch_carry_out(d, &decided);
 }
 
 void dispatch_drain(struct dispatch *d)
 {
-    struct decided decided;
+    struct dispatch_decided decided;
     pthread_mutex_lock(&d->lock);
     batcher_drain(d->batcher);
-    decide(d, clock_now_ns(), &decided);
+    dispatch_decide(d, clock_now_ns(), &decided);
     pthread_mutex_unlock(&d->lock);
-    carry_out(d, &decided);
+    dispatch_carry_out(d, &decided);
 }
 
 void dispatch_fail(struct dispatch *d)
 {
     atomic_store_explicit(&d->failed, true, memory_order_relaxed);
     dispatch_drain(d);
-}
-
-/* ---- workers ---- */
-
-static enum status worker_start(void *user, uint32_t worker, void **state, struct error *err)
-{
-    (void)worker;
-    struct dispatch *d = user;
-    struct lane *lane;
-    enum status s = lane_new(d->config.device, &lane, err);
-    if (s == STATUS_OK)
-        *state = lane;
-    return s;
-}
-
-static void worker_stop(void *user, uint32_t worker, void *state)
-{
-    (void)user;
-    (void)worker;
-    lane_free(state);
-}
-
-/* Right before the launch: leaves out what has expired, and lines up the payloads of the rest.
- * Returns how many instances are left. */
-static uint32_t batch_gather(struct dispatch *d, struct batch *batch, struct model_lane *lane,
-                             uint64_t now_ns)
-{
-    const struct engine_info *info = batch->model->info;
-    uint32_t instances = 0, n = 0;
-    uint64_t expired = 0;
-    for (struct batcher_item *item = batch->items; item; item = item->next) {
-        struct inflight *i = inflight_of(item);
-        i->queue_ns = now_ns - MIN(now_ns, item->arrival_ns);
-        if (item->deadline_ns <= now_ns) {
-            i->status = STATUS_DEADLINE_EXCEEDED;
-            expired++;
-            continue;
-        }
-        for (uint32_t k = 0; k < info->n_inputs; k++)
-            lane->spans[(size_t)k * batch->model->max_items + n] = i->spans[k];
-        i->status = STATUS_OK;
-        i->batch = batch;
-        i->first = instances;
-        instances += item->instances;
-        n++;
-    }
-    for (uint32_t k = 0; k < info->n_inputs; k++)
-        lane->inputs[k] =
-            (struct engine_input){&lane->spans[(size_t)k * batch->model->max_items], n};
-    if (expired)
-        counter_add(d->config.counters, COUNTER_EXPIRED, expired);
-    atomic_store_explicit(&batch->refs, n, memory_order_relaxed);
-    return instances;
-}
-
-static enum status batch_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
-                             uint32_t instances)
-{
-    batch->times = (struct engine_times){0};
-    if (atomic_load_explicit(&d->failed, memory_order_relaxed))
-        return error_set(&batch->err, STATUS_UNAVAILABLE,
-                         "the device was lost; the request was not executed");
-    batch->profile = engine_profile_for(batch->model->engine, instances);
-    enum status s =
-        context_enqueue(lane->context, instances, lane->inputs, batch->output, &batch->err);
-    if (s == STATUS_OK)
-        s = context_wait(lane->context, &batch->times, &batch->err);
-    if (s == STATUS_OK || batch->err.scope != ERROR_DEVICE)
-        return s;
-    if (!atomic_exchange_explicit(&d->failed, true, memory_order_relaxed))
-        d->config.lost(d->config.user, &batch->err);
-    return error_set(&batch->err, STATUS_UNAVAILABLE,
-                     "the device was lost; the request may have been executed");
-}
-
-static void stat_add(_Atomic uint64_t *stat, uint64_t n)
-{
-    atomic_fetch_add_explicit(stat, n, memory_order_relaxed);
-}
-
-static void batch_count(struct model_stats *stats, const struct batch *batch, uint32_t instances,
-                        enum status status, uint64_t run_ns)
-{
-    uint64_t requests = 0, queue_ns = 0;
-    for (struct batcher_item *item = batch->items; item; item = item->next) {
-        if (!inflight_of(item)->batch)
-            continue;
-        requests++;
-        queue_ns += inflight_of(item)->queue_ns;
-    }
-    uint64_t total_ns = queue_ns + requests * run_ns;
-    if (status != STATUS_OK) {
-        stat_add(&stats->failed, requests);
-        stat_add(&stats->failed_ns, total_ns);
-        return;
-    }
-    const struct engine_times *t = &batch->times;
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME_COARSE, &wall);
-    atomic_store_explicit(&stats->last_ms,
-                          (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / NS_PER_MS,
-                          memory_order_relaxed);
-    stat_add(&stats->ok, requests);
-    stat_add(&stats->instances, instances);
-    stat_add(&stats->batches, 1);
-    stat_add(&stats->total_ns, total_ns);
-    stat_add(&stats->queue_ns, queue_ns);
-    stat_add(&stats->input_ns, requests * t->input_ns);
-    stat_add(&stats->compute_ns, requests * t->compute_ns);
-    stat_add(&stats->output_ns, requests * t->output_ns);
-    struct model_batch_stats *by_batch = &stats->by_batch[instances];
-    stat_add(&by_batch->count, 1);
-    stat_add(&by_batch->input_ns, t->input_ns);
-    stat_add(&by_batch->compute_ns, t->compute_ns);
-    stat_add(&by_batch->output_ns, t->output_ns);
-}
-
-static void worker_work(void *user, uint32_t worker, void *state, void *job)
-{
-    (void)state;
-    struct dispatch *d = user;
-    struct batch *batch = job;
-    struct model_lane *lane = &batch->model->lanes[worker];
-    uint64_t start_ns = clock_now_ns();
-    uint32_t instances = batch_gather(d, batch, lane, start_ns);
-    if (instances) {
-        enum status s = batch_run(d, batch, lane, instances);
-        if (s != STATUS_OK) {
-            for (struct batcher_item *item = batch->items; item; item = item->next)
-                if (inflight_of(item)->batch)
-                    inflight_of(item)->status = s;
-        }
-        batch->instances = instances;
-        batch_count(&batch->model->stats, batch, instances, s, clock_now_ns() - start_ns);
-    }
-    d->workers[worker].finished = batch;
-}
-
-static void worker_idle(void *user, uint32_t index)
-{
-    struct dispatch *d = user;
-    struct dispatch_worker *worker = &d->workers[index];
-    struct batch *finished = worker->finished;
-    struct decided decided;
-    struct chains chains = {.used = 0};
-    void *old = NULL;
-    worker->finished = NULL;
-    if (finished)
-        for (struct batcher_item *item = finished->items, *next; item; item = next) {
-            next = item->next;
-            chains_add(&chains, inflight_of(item));
-        }
-
-    pthread_mutex_lock(&d->lock);
-    worker->running = NULL;
-    if (finished && !atomic_load_explicit(&finished->refs, memory_order_relaxed))
-        old = batch_recycle(worker, finished); /* everything in it had expired */
-    if (worker->free)
-        batcher_worker_idle(d->batcher, index);
-    else
-        worker->starved = true;
-    decide(d, clock_now_ns(), &decided);
-    pthread_mutex_unlock(&d->lock);
-
-    chains_deliver(d, &chains);
-    carry_out(d, &decided);
-    if (old)
-        engine_buffer_free(d->config.device, old);
 }
 
 /* ---- looking at it ---- */
@@ -478,20 +291,14 @@ size_t dispatch_stuck(struct dispatch *d, uint64_t now_ns, uint64_t age_ns,
             continue;
         for (struct batcher_item *item = d->workers[w].running->items; item && n < max;
              item = item->next)
-            out[n++] = (struct dispatch_stuck){inflight_of(item)->loop, inflight_of(item)->serial};
+            out[n++] = (struct dispatch_stuck){dispatch_inflight_of(item)->loop,
+                                               dispatch_inflight_of(item)->serial};
     }
     pthread_mutex_unlock(&d->lock);
     return n;
 }
 
 /* ---- life ---- */
-
-static const struct pool_ops pool_ops = {
-    .start = worker_start,
-    .work = worker_work,
-    .idle = worker_idle,
-    .stop = worker_stop,
-};
 
 static void dispatch_destroy(struct dispatch *d)
 {
@@ -521,7 +328,7 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
     for (uint32_t w = 0; w < config->workers; w++)
         for (uint32_t i = 0; i < DISPATCH_OUTPUTS; i++) {
             d->workers[w].batches[i].worker = w;
-            batch_recycle(&d->workers[w], &d->workers[w].batches[i]);
+            dispatch_batch_recycle(&d->workers[w], &d->workers[w].batches[i]);
         }
     enum status s = STATUS_OK;
     d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -531,7 +338,7 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
     if (s == STATUS_OK && !d->batcher)
         s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the batcher");
     if (s == STATUS_OK)
-        s = pool_new(config->workers, &pool_ops, d, &d->pool, err);
+        s = pool_new(config->workers, &dispatch_pool_ops, d, &d->pool, err);
     if (s == STATUS_OK)
         *out = d;
     else

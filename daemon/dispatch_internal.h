@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What dispatch.c and dispatch_model.c share. */
+/* What dispatch.c, dispatch_worker.c and dispatch_model.c share. */
 #ifndef INFERD_DAEMON_DISPATCH_INTERNAL_H
 #define INFERD_DAEMON_DISPATCH_INTERNAL_H
 
@@ -33,5 +33,34 @@ struct dispatch {
     _Atomic bool failed;
     struct dispatch_worker workers[];
 };
+
+static inline struct inflight *dispatch_inflight_of(struct batcher_item *item)
+{
+    return CONTAINER_OF(item, struct inflight, item);
+}
+
+/* Requests on their way back, sorted by loop. */
+struct dispatch_chains {
+    uint64_t used; /* a bit for each loop; there are at most 64 */
+    struct inflight *first[DISPATCH_MAX_LOOPS], *last[DISPATCH_MAX_LOOPS];
+};
+void dispatch_chains_add(struct dispatch_chains *chains, struct inflight *inflight);
+void dispatch_chains_deliver(struct dispatch *dispatch, const struct dispatch_chains *chains);
+
+/* What is to be done once the lock has been let go. */
+struct dispatch_decided {
+    uint32_t n_jobs;
+    struct batch *jobs[BATCHER_MAX_WORKERS];
+    struct batcher_item *expired;
+};
+/* Under the lock. */
+void dispatch_decide(struct dispatch *dispatch, uint64_t now_ns, struct dispatch_decided *out);
+/* Without it. */
+void dispatch_carry_out(struct dispatch *dispatch, const struct dispatch_decided *decided);
+/* Under the lock: the batch can be used again. Returns a buffer that is too small by now, or NULL.
+ */
+void *dispatch_batch_recycle(struct dispatch_worker *worker, struct batch *batch);
+
+extern const struct pool_ops dispatch_pool_ops;
 
 #endif

@@ -140,5 +140,12 @@ struct connection *loop_connection(const struct loop *loop, uint64_t id);
 /* Gives the connection its id; false: no memory. And takes it back. */
 bool loop_connection_came(struct loop *loop, struct connection *connection) MUST_USE;
 void loop_connection_gone(struct loop *loop, struct connection *connection);
+/* One that was dealt to the loop is no more, or never came to be. */
+void loop_connection_uncount(struct loop *loop);
+
+/* Handles what other threads have sent (loop_messages.c). */
+void loop_messages_take(struct loop *loop);
+/* Flushes and closes everything. */
+void loop_stop(struct loop *loop);
 
 #endif

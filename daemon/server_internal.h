@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the server's files share:
+ *
+ *   server.c        starts and stops everything
+ *   server_drain.c  how it comes to an end: signals, the loss of the device, deadlines
+ *   server_news.c   what the loader and the workers tell the main thread, and it them
+ *   server_watch.c  hangs, signs of life, the watchdog
+ */
+#ifndef INFERD_DAEMON_SERVER_INTERNAL_H
+#define INFERD_DAEMON_SERVER_INTERNAL_H
+
+#include <pthread.h>
+
+#include "daemon/listener.h"
+#include "daemon/loop.h"
+#include "daemon/models.h"
+#include "daemon/notify.h"
+#include "daemon/options.h"
+
+enum {
+    SERVER_LOST_MS = 800, /* from a loss or a failed start to the end (R29) */
+    SERVER_FRAME_EXTRA = 256 * 1024,
+};
+
+enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DRAINING, PHASE_LAST_WORDS };
+
+struct server {
+    struct shared shared;
+    const struct options *options;
+    struct config *config; /* the first one, until the loader has it */
+    struct notify notify;
+    struct listeners *listeners;
+    struct models *models;
+    uint32_t most_connections; /* that there are descriptors for; set before all else */
+
+    /* The main thread's. */
+    enum phase phase;
+    bool handles, hung, drain_sent;
+    int exit_code;
+    uint64_t phase_end_ms; /* of draining and last words */
+    uint64_t hang_exit_ns;
+    uint64_t loop_beats[DISPATCH_MAX_LOOPS], loop_beat_ms[DISPATCH_MAX_LOOPS];
+    uv_signal_t term, interrupt, hangup;
+    uv_async_t news;
+    uv_timer_t beat, step;
+    uv_poll_t batch_timer;
+
+    /* Relaxed: plain numbers that a reload may change. */
+    _Atomic uint64_t hang_ns, drain_ms;
+
+    pthread_mutex_t lock; /* guards what other threads have to tell */
+    struct {
+        bool first, reload, ended, lost;
+        uint32_t loaded;
+        bool failed;
+        struct error err; /* of first or reload, if failed; of lost */
+    } told;
+};
+
+/* The first loop, the main thread's. */
+static inline uv_loop_t *server_loop(struct server *s)
+{
+    return &s->shared.loops[0]->uv;
+}
+
+/* --- server_drain.c --- */
+
+/* Nothing new from now on; the end is there when all is answered, or after `within_ms`. */
+void server_drain(struct server *s, int exit_code, uint64_t within_ms);
+void server_device_lost(struct server *s, const char *why);
+void server_handles_close(struct server *s);
+void server_on_stop_signal(uv_signal_t *signal, int number);
+void server_on_reload_signal(uv_signal_t *signal, int number);
+
+/* --- server_news.c --- */
+
+extern const struct models_ops server_models_ops; /* but for `user`, the server */
+void server_on_news(uv_async_t *async);
+void server_worker_lost(void *user, const struct error *err);
+void server_retire(void *user, struct model *model);
+void server_deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
+/* What of a configuration can change while serving, beside the table. */
+void server_settings_apply(struct server *s, const struct config *config);
+
+/* --- server_watch.c --- */
+
+void server_on_batch_timer(uv_poll_t *poll, int status, int events);
+void server_on_beat(uv_timer_t *timer);
+
+#endif

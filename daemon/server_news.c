@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Between the main thread and the others: the loader says how its passes ended and has tables
+ * published, workers tell of a lost device, results go to their loops.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "daemon/server_internal.h"
+
+static void first_done(struct server *s, uint32_t loaded, const struct error *err)
+{
+    if (s->phase != PHASE_STARTING)
+        return;
+    bool none = !s->shared.loops[0]->table->n; /* the pass has published its table */
+    if (!err && none)
+        log_write(&s->shared.log, LOG_WARNING,
+                  "no models: name some in the configuration, or put them into the repository, and "
+                  "send SIGHUP");
+    if (err || (!loaded && !none)) {
+        log_write(&s->shared.log, LOG_ERROR, "%s", err ? err->text : "no model could be loaded");
+        server_drain(s, EXIT_FAILURE, SERVER_LOST_MS);
+        return;
+    }
+    s->phase = PHASE_SERVING;
+    atomic_store_explicit(&s->shared.ready, true, memory_order_relaxed);
+    listeners_start(s->listeners);
+    notify_send(&s->notify, "READY=1\nSTATUS=serving %u model versions", loaded);
+}
+
+static void reload_done(struct server *s, uint32_t loaded, const struct error *err)
+{
+    if (err)
+        log_write(&s->shared.log, LOG_ERROR, "reload failed, everything stays as it was: %s",
+                  err->text);
+    else
+        log_write(&s->shared.log, LOG_INFO, "reloaded: %u model versions", loaded);
+    notify_send(&s->notify, "READY=1\nSTATUS=%sserving %u model versions",
+                err ? "the last reload failed; " : "", loaded);
+}
+
+void server_on_news(uv_async_t *async)
+{
+    struct server *s = async->data;
+    pthread_mutex_lock(&s->lock);
+    __typeof__(s->told) told = s->told;
+    s->told.first = s->told.reload = s->told.lost = false;
+    pthread_mutex_unlock(&s->lock);
+    if (told.first)
+        first_done(s, told.loaded, told.failed ? &told.err : NULL);
+    if (told.reload)
+        reload_done(s, told.loaded, told.failed ? &told.err : NULL);
+    if (told.lost)
+        server_device_lost(s, told.err.text);
+}
+
+static void pass_done(void *user, bool first, uint32_t loaded, const struct error *err)
+{
+    struct server *s = user;
+    pthread_mutex_lock(&s->lock);
+    *(first ? &s->told.first : &s->told.reload) = true;
+    s->told.loaded = loaded;
+    s->told.failed = err != NULL;
+    if (err)
+        s->told.err = *err;
+    uv_async_send(&s->news);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void loader_end(void *user)
+{
+    struct server *s = user;
+    pthread_mutex_lock(&s->lock);
+    s->told.ended = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void server_worker_lost(void *user, const struct error *err)
+{
+    struct server *s = user;
+    pthread_mutex_lock(&s->lock);
+    s->told.lost = true;
+    s->told.err = *err;
+    uv_async_send(&s->news);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static enum status configure(void *user, struct config **out, struct error *err)
+{
+    struct server *s = user;
+    return options_configure(s->options, out, err);
+}
+
+void server_settings_apply(struct server *s, const struct config *config)
+{
+    atomic_store_explicit(&s->hang_ns, config->hang_timeout_ms * NS_PER_MS, memory_order_relaxed);
+    atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
+    /* A single frame always finds room: its slab may be a quarter larger than it is, and what it
+     * was kept in before is there for a moment longer. */
+    uint64_t one_frame =
+        config->limits.frame_bytes + config->limits.frame_bytes / 4 + SERVER_FRAME_EXTRA;
+    atomic_store_explicit(&s->shared.budget.limit, MAX(config->limits.inflight_bytes, one_frame),
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->shared.max_connections,
+                          MIN(config->limits.connections, s->most_connections),
+                          memory_order_relaxed);
+}
+
+static void publish(void *user, struct table *table, const struct config *config)
+{
+    struct server *s = user;
+    uv_sem_t done;
+    server_settings_apply(s, config);
+    uv_sem_init(&done, 0);
+    for (uint32_t i = 0; i < s->shared.n_loops; i++)
+        while (loop_set_table(s->shared.loops[i], table, &done) != STATUS_OK)
+            clock_sleep_until(clock_now_ns() + NS_PER_MS);
+    for (uint32_t i = 0; i < s->shared.n_loops; i++)
+        uv_sem_wait(&done);
+    uv_sem_destroy(&done);
+}
+
+void server_retire(void *user, struct model *model)
+{
+    struct server *s = user;
+    models_retire(s->models, model);
+}
+
+void server_deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
+{
+    struct server *s = user;
+    loop_complete(s->shared.loops[loop], first, last);
+}
+
+const struct models_ops server_models_ops = {
+    .configure = configure, .publish = publish, .done = pass_done, .ended = loader_end};
