@@ -372,7 +372,8 @@ class Slow(unittest.TestCase):
             slow = [s.client() for _ in range(1000)]
             for i, c in enumerate(slow):
                 c.send(struct.pack(">I", 1000)[: i % 4 + 1])
-            # other work on the machine only ever adds: a few attempts, and a little for its scheduler
+            # other work on the machine only ever adds: a few attempts, and a little for its
+            # scheduler
             after = p99()
             for _ in range(10):
                 if after < 2 * before + 0.005:
