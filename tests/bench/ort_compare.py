@@ -95,6 +95,7 @@ def compare(args, path, folder):
                "--batch", ",".join(map(str, args.batch))]
     if args.timing_cache:
         command += ["--timing-cache", args.timing_cache]
+    wait_for_quiet(args, time.perf_counter() + args.patience)
     begin = time.perf_counter()
     run(command)
     print(f"# {name}: built in {time.perf_counter() - begin:.1f} s", file=sys.stderr)
