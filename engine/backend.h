@@ -20,12 +20,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 1,
+    BACKEND_ABI = 2,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
@@ -74,8 +75,15 @@ struct tactic {
     const char *backend;        /* "cpu", "cuda": whose table; static storage */
     char name[TACTIC_NAME_MAX]; /* for people: "onednn conv jit:avx512_core nChw16c" */
     uint32_t id;
+    /* The float type the node computes on: every F32 tensor of the node (inputs, outputs, epilogue
+     * operands, constants that are not packed) is stored as this. NONE: as the graph has it. */
+    enum dtype dtype;
     uint32_t blob_size;
     uint8_t blob[TACTIC_BLOB_MAX];
+    /* The tactic compiled for the device, from `code` below; stored in the plan, NULL if there is
+     * nothing to compile. Not trusted either. Lives as long as whoever keeps the tactic. */
+    const void *code;
+    uint64_t code_size;
     uint32_t n_in, n_out; /* min(node's, TACTIC_PORTS_MAX) */
     struct tactic_port in[TACTIC_PORTS_MAX];
     struct tactic_port out[IR_MAX_OUTPUTS];
@@ -102,8 +110,15 @@ struct backend_copy {
 
 enum copy_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE };
 
+/* What passes may make of a graph for this backend (engine/passes/pass.h). */
+enum backend_feature {
+    BACKEND_ATTENTION = 1, /* it has kernels for IR_OP_ATTENTION */
+    BACKEND_MERGE = 2,     /* siblings that read the same input are worth merging */
+};
+
 struct backend {
     uint32_t abi; /* BACKEND_ABI */
+    uint32_t features;
     const char *name;
     bool host_memory; /* device memory is host memory: ops may read a caller's bytes in place */
     bool stable_addresses; /* launches must see the same addresses every time (graph capture) */
@@ -156,6 +171,17 @@ struct backend {
     enum status (*pack)(struct device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err);
+    /* Compiles what op_prepare would otherwise have to; from many threads at once. What comes out
+     * stays with the device until compile_drop, which forgets all of it that no op uses.
+     * FAILED_PRECONDITION: this tactic does not work here after all. [opt] */
+    enum status (*compile)(struct device *device, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct error *err);
+    void (*compile_drop)(struct device *device);
+    /* The compiled form, for tactic->code; *size is 0 if there is none. [opt] */
+    enum status (*code)(struct device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic,
+                        struct arena *arena, const void **code, uint64_t *size, struct error *err);
 
     /* --- runtime --- */
     /* Makes a node ready for one stream. The graph must outlive the op. Checks tactic, layouts and
@@ -178,12 +204,21 @@ struct backend {
     enum status (*graph_launch)(struct backend_graph *graph, struct backend_stream *stream,
                                 struct error *err);
     void (*graph_free)(struct backend_graph *graph);
+
+    /* --- profilers [opt] --- */
+    /* Named ranges on the calling thread, as device profilers show them (NVTX). */
+    void (*range_begin)(const char *name);
+    void (*range_end)(void);
 };
 
 /* The built-in tables. The CPU one also offers every op's reference kernel as a candidate. */
 extern const struct backend backend_cpu;
 /* Wraps another one, from the script's `on=cpu`; see engine/runtime/fault.h for the script. */
 extern const struct backend backend_fault;
+
+/* The only symbol of a backend's module ("inferd-cuda.so"): gives its table. */
+#define BACKEND_MODULE_SYMBOL "inferd_backend"
+typedef const struct backend *(*backend_module)(void);
 
 /* "cpu", "cuda", "cuda:1", "fault": the table and the index. Opens the CUDA module when asked for
  * it. */

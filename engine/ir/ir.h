@@ -50,6 +50,8 @@ enum ir_layout {
     IR_LAYOUT_BLOCKED_8 = 2,     /* N, C/8, spatial.., 8 */
     IR_LAYOUT_BLOCKED_16 = 3,    /* N, C/16, spatial.., 16 */
     IR_LAYOUT_OPAQUE = 4,
+    IR_LAYOUT_CHANNELS_LAST_4 = 5, /* as CHANNELS_LAST, C rounded up to a multiple of 4 */
+    IR_LAYOUT_CHANNELS_LAST_8 = 6, /* ... of 8; the padding is zero */
     IR_LAYOUT_COUNT_
 };
 

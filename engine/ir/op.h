@@ -41,7 +41,11 @@
  * indices      BATCH_DIMS=0 SCATTER_ELEMENTS X, indices, updates   AXIS  FUNC(0 set, 1 add, 2 mul,
  * 3 max, 4 min) SCATTER_ND  X, indices, updates        FUNC as above ONE_HOT     indices, values[2]
  * AXIS DEPTH TRILU       X               UPPER=1 K=0 REFORMAT    X -> same shape, another layout;
- * put in by the builder only
+ * put in by the builder only; TO=its type (another float type)
+ * ATTENTION   Q[N,Sq,H*D], K[N,Sk,H*D], V[N,Sk,H*E], mask?   HEADS=H ALPHA (scale) PACKED=0
+ *             Y[N,Sq,H*E] = softmax(ALPHA Q K' + mask) V, head by head; mask broadcasts to
+ *             [N,H,Sq,Sk]. PACKED=1: Q is [N,S,3*H*D], query, key and value behind one another
+ *             within each row; K and V are absent.
  */
 #ifndef INFERD_ENGINE_IR_OP_H
 #define INFERD_ENGINE_IR_OP_H
@@ -83,6 +87,7 @@ enum ir_op {
     IR_OP_ONE_HOT = 31,
     IR_OP_TRILU = 32,
     IR_OP_REFORMAT = 33,
+    IR_OP_ATTENTION = 34,
     IR_OP_COUNT_
 };
 
@@ -134,6 +139,8 @@ enum ir_attr_key {
     IR_ATTR_SCALES = 43,            /* [f] */
     IR_ATTR_CUBIC_A = 44,           /* [f] */
     IR_ATTR_ROI = 45,               /* [f] */
+    IR_ATTR_HEADS = 46,             /* [i] */
+    IR_ATTR_PACKED = 47,            /* [i] */
     IR_ATTR_COUNT_
 };
 

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the CUDA backend share. Only this folder and kernels/cuda see CUDA headers; the
+ * folder is one loadable module, "inferd-cuda.so", that exports inferd_backend() and nothing else.
+ *
+ *   module.c   the table                       device.c  device, memory, arena, streams, events
+ *   graph.c    capture                         family.c  the table of families, and its dispatch
+ *   dnn_*.c    convolutions and attention through cuDNN's backend graph API
+ *   lt*.c      matrix products and 1x1 convolutions through cuBLASLt, opened when first needed
+ *   own_*.c    nodes -> our kernels (kernels/cuda)
+ *
+ * A family is a way of running some ops. Its candidates, preparation and packing stand in one file.
+ */
+#ifndef INFERD_ENGINE_CUDA_CUDA_H
+#define INFERD_ENGINE_CUDA_CUDA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#include "engine/backend.h"
+#include "kernels/cuda/kernels.h"
+
+struct cuda_dnn; /* of a device: loaded cuDNN, device properties, cache of execution plans */
+struct cuda_lt;  /* of a device: cublasLt, opened on first use */
+
+struct cuda_device {
+    struct device base;
+    int ordinal; /* -1: no device: lowering and candidates from a device-property file only */
+    struct cudaDeviceProp properties;
+    const struct log_sink *log;
+    struct cuda_dnn *dnn;
+    struct cuda_lt *lt;
+    char fingerprint[FINGERPRINT_MAX];
+};
+
+struct backend_stream {
+    struct cuda_device *device;
+    cudaStream_t stream;
+    void *dnn_handle; /* cudnnHandle_t of this stream, made on first use; see dnn.h */
+};
+
+/* Every prepared op starts with this. */
+struct backend_op {
+    const struct cuda_family *family;
+    uint64_t workspace;
+    enum status (*launch)(struct backend_op *op, struct backend_stream *stream,
+                          void *const *inputs, void *const *outputs, void *workspace,
+                          struct error *err);
+    void (*free)(struct backend_op *op);
+};
+
+enum cuda_family_id { /* the upper half of tactic.id; stored in plans: append, never renumber */
+    CUDA_FAMILY_DNN_CONV = 1,
+    CUDA_FAMILY_LT_MATMUL = 2,
+    CUDA_FAMILY_LT_CONV = 3,
+    CUDA_FAMILY_DNN_ATTENTION = 4,
+    CUDA_FAMILY_OWN_MAP = 5,   /* own_map.c: unary, cast, reformat, binary, select */
+    CUDA_FAMILY_OWN_MOVE = 6,  /* own_move.c: reshape, transpose, slice, concat, gather, ... */
+    CUDA_FAMILY_OWN_POOL = 7,  /* own_pool.c */
+    CUDA_FAMILY_OWN_CONV = 8,  /* own_conv.c: depthwise, and the direct one for the rest */
+    CUDA_FAMILY_OWN_ROWS = 9,  /* own_rows.c: softmax, norms, reductions */
+    CUDA_FAMILY_OWN_ATTENTION = 10,
+    CUDA_FAMILY_COUNT_
+};
+
+/* Functions as those of struct backend; visit only what can really be made ready. */
+struct cuda_family {
+    enum cuda_family_id id;
+    const char *name; /* "cudnn conv": how tactic names begin */
+    /* By op, so that the table is asked only where it may answer. */
+    bool (*takes)(enum ir_op op);
+    enum status (*candidates)(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err);
+    enum status (*pack)(struct cuda_device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err);                              /* or NULL */
+    enum status (*compile)(struct cuda_device *device, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct error *err);                                     /* or NULL */
+    enum status (*code)(struct cuda_device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic,
+                        struct arena *arena, const void **code, uint64_t *size,
+                        struct error *err);                                        /* or NULL */
+    enum status (*prepare)(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct backend_op **out, struct error *err);
+};
+
+extern const struct cuda_family cuda_family_dnn_conv, cuda_family_lt_matmul, cuda_family_lt_conv,
+    cuda_family_dnn_attention, cuda_family_own_map, cuda_family_own_move, cuda_family_own_pool,
+    cuda_family_own_conv, cuda_family_own_rows, cuda_family_own_attention;
+
+static inline uint32_t cuda_tactic_id(enum cuda_family_id family, uint32_t variant)
+{
+    return (uint32_t)family << 16 | (variant & 0xffff);
+}
+
+/* A CUDA call that failed: STATUS_RESOURCE_EXHAUSTED for memory, else INTERNAL; sticky errors get
+ * scope ERROR_DEVICE (R28). `what`: "cudaMalloc of 12 bytes". */
+enum status cuda_error(struct error *err, cudaError_t code, const char *what);
+
+/* --- helpers for families (view.c) --- */
+
+/* The float types a family may offer a node within a precision, best first: F16 before F32 for
+ * PRECISION_F16, and so on. Returns their number. DTYPE_NONE alone if the node has no F32 tensor. */
+uint32_t cuda_dtypes(const struct ir_graph *graph, const struct ir_node *node,
+                     enum precision precision, enum dtype out[3]);
+
+/* A tactic with every port set to `layout` (constants too), no packing, named
+ * "<family> <detail>". */
+void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
+                 const struct ir_node *node, enum dtype dtype, enum ir_layout layout,
+                 const char *detail);
+
+/* Strides of a tensor as it stands in its graph (dtype, layout); data stays NULL. `pad_channels` may
+ * be NULL: the channels a padded layout holds, else 0. False: OPAQUE, blocked, or rank too high. */
+bool cuda_view(const struct ir_tensor *tensor, struct kernel_view *out, int64_t *pad_channels);
+
+/* The view broadcast to `like`'s dims (numpy's rules). False: it does not broadcast. */
+bool cuda_view_broadcast(const struct kernel_view *view, const struct kernel_view *like,
+                         struct kernel_view *out);
+
+/* The node's epilogue; operands have no data yet: cuda_epilogue_bind sets it from the op's inputs at
+ * launch. False: a step our kernels do not know. */
+bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
+                   const struct kernel_view *y, struct kernel_epilogue *out);
+void cuda_epilogue_bind(struct kernel_epilogue *epilogue, const struct ir_node *node,
+                        void *const *inputs);
+
+/* Float constants as fp32 / as the tactic's type, whatever the graph has. False: not a constant, or
+ * not of a float type. `n` elements. */
+bool cuda_constant_f32(const struct ir_tensor *tensor, float *out, uint64_t n);
+bool cuda_constant_cast(const struct ir_tensor *tensor, enum dtype dtype, void *out, uint64_t n);
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Our CUDA kernels, as the engine calls them: C linkage, one launcher a family. A .cu file holds
+ * the kernels of a family and then its launcher.
+ *
+ * Tensors are views: logical dims (N, C, spatial.. for images) with strides in elements, so every
+ * layout is only a matter of strides; launchers look for the contiguous, vectorisable cases and
+ * keep a general kernel for the rest. Data is aligned to 16 bytes unless said otherwise. Floats are
+ * computed in fp32 and rounded once when stored.
+ *
+ * Launchers put work onto the stream and return; they neither allocate nor wait, and may be
+ * captured. Arguments were checked by the caller. cudaErrorNotSupported: this launcher does not do
+ * this case; nothing was launched. Whether it does is also told, without a device, by calling it
+ * with `dry` set: nothing is launched then.
+ */
+#ifndef INFERD_KERNELS_CUDA_KERNELS_H
+#define INFERD_KERNELS_CUDA_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { KERNEL_RANK_MAX = 8, KERNEL_STEPS_MAX = 8, KERNEL_CONCAT_MAX = 32 };
+
+/* Types by the numbers of base/dtype.h: BOOL 1, U8 2, U16 3, U32 4, U64 5, I8 6, I16 7, I32 8,
+ * I64 9, F16 10, BF16 11, F32 12, F64 13. */
+struct kernel_view {
+    void *data;
+    int32_t dtype;
+    int32_t rank;
+    int64_t dim[KERNEL_RANK_MAX];
+    int64_t stride[KERNEL_RANK_MAX]; /* 0: broadcast along that dim */
+};
+
+/* What happens to a value before it is stored: engine/ir/ir.h's epilogue. An operand has the dims
+ * of the output, with stride 0 where it broadcasts. */
+struct kernel_step {
+    int32_t binary; /* 0: unary */
+    int32_t func;   /* enum ir_unary or enum ir_binary, by number */
+    float alpha, beta, gamma;
+    struct kernel_view operand;
+};
+
+struct kernel_epilogue {
+    int32_t n;
+    struct kernel_step step[KERNEL_STEPS_MAX];
+};
+
+struct kernel_call {
+    cudaStream_t stream;
+    bool dry;
+    int32_t variant; /* 0: the launcher's own choice; else one of its variants, see each */
+    int32_t multiprocessors; /* of the device */
+};
+
+/* --- elementwise.cu --- */
+
+/* y = epilogue(cast(x)): casts, reformats, copies, unary chains. x and y may differ in type and in
+ * strides; x broadcasts with stride 0. Padding that y's layout has (CHANNELS_LAST_4, _8) is not
+ * covered by y's dims: `pad_channels` is the number of channels that y really holds (0: no
+ * padding), and those behind dim[1] become zero. */
+cudaError_t kernel_map(const struct kernel_call *call, const struct kernel_view *x,
+                       const struct kernel_view *y, int64_t pad_channels,
+                       const struct kernel_epilogue *epilogue);
+/* y = epilogue(func(a, b)); func is an enum ir_binary; comparisons store BOOL. `fmod`: for MOD. */
+cudaError_t kernel_binary(const struct kernel_call *call, int32_t func, bool fmod,
+                          const struct kernel_view *a, const struct kernel_view *b,
+                          const struct kernel_view *y, const struct kernel_epilogue *epilogue);
+cudaError_t kernel_select(const struct kernel_call *call, const struct kernel_view *cond,
+                          const struct kernel_view *a, const struct kernel_view *b,
+                          const struct kernel_view *y, const struct kernel_epilogue *epilogue);
+
+/* --- move.cu --- */
+
+/* Dense copies with another order, place or number of elements; x and y have the same type.
+ * Transpose, slice, expand, reshape and concat parts are all: y[i] = x[i] over equal dims with
+ * different strides (kernel_view's data points at the first element). Transposes of the last dims
+ * go through shared memory. */
+cudaError_t kernel_copy(const struct kernel_call *call, const struct kernel_view *x,
+                        const struct kernel_view *y);
+/* One launch for all parts; parts[i] lies at `offset[i]` along `axis` of y. */
+cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
+                          int32_t n_parts, int32_t axis, const struct kernel_view *y);
+/* y has x's dims with `axis` replaced by all of indices' dims. Indices are I32 or I64, negative ones
+ * count from the end. One out of range makes NaN (or 0) and sets *bad, a device int32, to 1. */
+cudaError_t kernel_gather(const struct kernel_call *call, const struct kernel_view *x,
+                          const struct kernel_view *indices, int32_t axis,
+                          const struct kernel_view *y, int32_t *bad);
+/* Constant padding; pads are begins, then ends, not negative. */
+cudaError_t kernel_pad(const struct kernel_call *call, const struct kernel_view *x,
+                       const int64_t *pads, float value, const struct kernel_view *y);
+
+/* --- pool.cu --- */
+
+struct kernel_window {
+    int32_t spatial; /* 1..3 */
+    int32_t kernel[3], stride[3], dilation[3], pad[3]; /* pad: begins */
+};
+
+/* func: enum ir_pool (max, average). NaN wins in max, as in the reference. */
+cudaError_t kernel_pool(const struct kernel_call *call, int32_t func, bool count_include_pad,
+                        const struct kernel_window *window, const struct kernel_view *x,
+                        const struct kernel_view *y, const struct kernel_epilogue *epilogue);
+
+/* --- depthwise.cu --- */
+
+/* One filter a channel (group = C, M = C). Weights are packed [k.., C] in x's type, bias [C] in
+ * fp32 or NULL; x and y are channels-last. 2 spatial dims. */
+cudaError_t kernel_depthwise(const struct kernel_call *call, const struct kernel_window *window,
+                             const struct kernel_view *x, const void *weights, const float *bias,
+                             const struct kernel_view *y, const struct kernel_epilogue *epilogue);
+
+/* Any convolution, slowly: what nothing else does (groups, three spatial dims, odd types). Weights
+ * [M, C/g, k..] in x's type, bias [M] fp32 or NULL. */
+cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kernel_window *window,
+                               int32_t groups, const struct kernel_view *x, const void *weights,
+                               const float *bias, const struct kernel_view *y,
+                               const struct kernel_epilogue *epilogue);
+
+/* --- rows.cu --- */
+
+/* Softmax over `axis`; log: its logarithm. */
+cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool log,
+                           const struct kernel_view *x, const struct kernel_view *y,
+                           const struct kernel_epilogue *epilogue);
+/* Over dims axis..rank-1, dense. scale and bias (fp32, as long as a row; bias may be NULL). `add`:
+ * NULL, or a second addend of x's dims and type (x + add is normalised: residual + norm), whose sum
+ * is also stored to `sum` if that is not NULL. */
+cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, float epsilon,
+                              const struct kernel_view *x, const struct kernel_view *add,
+                              const struct kernel_view *sum, const float *scale, const float *bias,
+                              const struct kernel_view *y,
+                              const struct kernel_epilogue *epilogue);
+/* func: enum ir_reduce; y has x's rank with 1 at the reduced axes. Any strides; fast for the last
+ * dims, and for the spatial dims of channels-last. */
+cudaError_t kernel_reduce(const struct kernel_call *call, int32_t func, const int32_t *axes,
+                          int32_t n_axes, const struct kernel_view *x, const struct kernel_view *y,
+                          const struct kernel_epilogue *epilogue);
+
+/* --- attention.cu --- */
+
+/* Views of 4 dims [N, H, S, D] with any strides but D's, which is 1; F16 or BF16 (tensor cores) or
+ * F32 (plain arithmetic). mask: dims [N, H, Sq, Sk], stride 0 where it broadcasts, of q's type;
+ * data NULL: none. D = E <= 128 for the fast kernels. */
+cudaError_t kernel_attention(const struct kernel_call *call, float scale,
+                             const struct kernel_view *q, const struct kernel_view *k,
+                             const struct kernel_view *v, const struct kernel_view *mask,
+                             const struct kernel_view *y);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
