@@ -102,6 +102,13 @@ static inline uint32_t cuda_tactic_id(enum cuda_family_id family, uint32_t varia
  * scope ERROR_DEVICE (R28). `what`: "cudaMalloc of 12 bytes". */
 enum status cuda_error(struct error *err, cudaError_t code, const char *what);
 
+/* --- cublasLt (lt.c) --- */
+
+/* Made with the device, before anything else of it is used by other threads, and freed with it; the
+ * library itself is opened when a family first needs it. `ordinal` -1: no device, no handle. */
+enum status cuda_lt_new(int ordinal, struct cuda_lt **out, struct error *err);
+void cuda_lt_free(struct cuda_lt *lt); /* NULL is fine */
+
 /* --- helpers for families (view.c) --- */
 
 /* The float types a family may offer a node within a precision, best first: F16 before F32 for
