@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuDNN as one device uses it: handles, errors, and execution plans.
+ *
+ * Execution plans ("programs" would be the better word: they have nothing to do with plan files)
+ * are finalised graphs with an engine and its knobs. Making one takes from nothing (precompiled
+ * engines) to a second of one core (engines that compile at run time), so they are kept in a table
+ * of the device, by a digest of graph, engine and knobs; ops hold references to them. Two threads
+ * that want the same one make it once.
+ *
+ * The first half is for the files of this folder, the second for dnn_*.c alone.
+ */
+#ifndef INFERD_ENGINE_CUDA_DNN_H
+#define INFERD_ENGINE_CUDA_DNN_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+struct backend_stream;
+struct cuda_dnn;
+
+/* For device `ordinal`. -1: no device at all; `properties` is then the JSON text of cuDNN's
+ * device-property descriptor for one, and everything but running works that needs no driver.
+ * Costs next to nothing: cuDNN's parts are loaded when they are first needed. */
+enum status cuda_dnn_new(int ordinal, const char *properties, struct cuda_dnn **out,
+                         struct error *err);
+void cuda_dnn_free(struct cuda_dnn *dnn); /* after all its ops and streams */
+
+/* Forgets all execution plans that no op uses. */
+void cuda_dnn_drop(struct cuda_dnn *dnn);
+
+/* Frees the handle that ops have made for the stream, if any; stream->dnn_handle is NULL then. */
+void cuda_dnn_stream_deinit(struct backend_stream *stream);
+
+/* The library's version, for the fingerprint: 91900. */
+size_t cuda_dnn_version(void);
+
+#endif
