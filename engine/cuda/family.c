@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/cuda/family.h"
+
+#include "base/compiler.h"
+
+/* Asked in this order: the best guess first. Ids begin at 1. */
+static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {
+    [0] = NULL,
+};
+
+static struct cuda_device *cuda_device_of(struct device *device)
+{
+    return CONTAINER_OF(device, struct cuda_device, base);
+}
+
+const struct cuda_family *cuda_family_of(uint32_t tactic_id, enum ir_op op)
+{
+    uint32_t id = tactic_id >> 16;
+    const struct cuda_family *family = id < CUDA_FAMILY_COUNT_ ? families[id] : NULL;
+    return family && family->takes(op) ? family : NULL;
+}
+
+enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
+                            const struct ir_node *node, enum precision precision,
+                            tactic_visit visit, void *user, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !status; i++)
+        if (families[i] && families[i]->takes(node->op))
+            status = families[i]->candidates(cuda_device_of(device), graph, node, precision, visit,
+                                             user, err);
+    return status;
+}
+
+/* --- stored tactics --- */
+
+static enum status refuse(const struct ir_node *node, const struct tactic *tactic,
+                          struct error *err)
+{
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "%s '%s': tactic %x of the cuda backend is not for this node",
+                     ir_op_name(node->op), node->name, tactic->id);
+}
+
+/* The tensor is as the port wants it. */
+static bool port_fits(const struct ir_graph *graph, uint32_t id, const struct tactic_port *port)
+{
+    if (id == IR_NONE)
+        return true;
+    const struct ir_tensor *tensor = ir_tensor(graph, id);
+    if (port->packed_bytes)
+        return tensor->layout == IR_LAYOUT_OPAQUE && ir_tensor_is_constant(tensor) &&
+               tensor->bytes == port->packed_bytes;
+    return tensor->layout == port->layout && tensor->layout != IR_LAYOUT_OPAQUE;
+}
+
+static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
+                      const struct tactic *tactic)
+{
+    bool fit = tactic->n_in == MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) &&
+               tactic->n_out == node->n_outputs && tactic->blob_size <= TACTIC_BLOB_MAX;
+    for (uint32_t i = 0; fit && i < node->n_inputs; i++)
+        fit = port_fits(graph, node->inputs[i], &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
+    for (uint32_t i = 0; fit && i < node->n_outputs; i++)
+        fit = !tactic->out[i].packed_bytes && port_fits(graph, node->outputs[i], &tactic->out[i]);
+    return fit;
+}
+
+enum status cuda_pack(struct device *device, const struct ir_graph *graph,
+                      const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                      void *to, struct error *err)
+{
+    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
+    if (!family || !family->pack || input >= MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) ||
+        !tactic->in[input].packed_bytes)
+        return refuse(node, tactic, err);
+    return family->pack(cuda_device_of(device), graph, node, tactic, input, to, err);
+}
+
+enum status cuda_compile(struct device *device, const struct ir_graph *graph,
+                         const struct ir_node *node, const struct tactic *tactic, struct error *err)
+{
+    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
+    if (!family)
+        return refuse(node, tactic, err);
+    return family->compile ? family->compile(cuda_device_of(device), graph, node, tactic, err)
+                           : STATUS_OK;
+}
+
+enum status cuda_code(struct device *device, const struct ir_graph *graph,
+                      const struct ir_node *node, const struct tactic *tactic, struct arena *arena,
+                      const void **code, uint64_t *size, struct error *err)
+{
+    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
+    if (!family)
+        return refuse(node, tactic, err);
+    if (family->code)
+        return family->code(cuda_device_of(device), graph, node, tactic, arena, code, size, err);
+    *code = NULL;
+    *size = 0;
+    return STATUS_OK;
+}
+
+enum status cuda_op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                            const struct ir_node *node, const struct tactic *tactic,
+                            struct backend_op **out, struct error *err)
+{
+    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
+    if (!family || !ports_fit(graph, node, tactic))
+        return refuse(node, tactic, err);
+    return family->prepare(stream, graph, node, tactic, out, err);
+}
+
+/* --- ops --- */
+
+uint64_t cuda_op_workspace(const struct backend_op *op)
+{
+    return op->workspace;
+}
+
+void cuda_op_free(struct backend_op *op)
+{
+    if (op)
+        op->free(op);
+}
+
+enum status cuda_op_launch(struct backend_op *op, struct backend_stream *stream,
+                           void *const *inputs, void *const *outputs, void *workspace,
+                           struct error *err)
+{
+    return op->launch(op, stream, inputs, outputs, workspace, err);
+}
