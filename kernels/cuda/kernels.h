@@ -100,6 +100,7 @@ cudaError_t kernel_pad(const struct kernel_call *call, const struct kernel_view 
 struct kernel_window {
     int32_t spatial; /* 1..3 */
     int32_t kernel[3], stride[3], dilation[3], pad[3]; /* pad: begins */
+    int32_t end[3]; /* padding behind: only an average that counts padding asks */
 };
 
 /* func: enum ir_pool (max, average). NaN wins in max, as in the reference. */
