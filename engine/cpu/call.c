@@ -347,6 +347,18 @@ static enum status run_reformat(const struct call *c)
     return STATUS_OK;
 }
 
+static enum status run_attention(const struct call *c)
+{
+    struct ref_attention how = {
+        .heads = int_of(c, IR_ATTR_HEADS, 1),
+        .scale = float_of(c, IR_ATTR_ALPHA, 1),
+        .packed = int_of(c, IR_ATTR_PACKED, 0),
+    };
+    ref_attention(&how, &c->in[0], optional(c, 1), optional(c, 2), optional(c, 3), &c->out[0],
+                  c->scratch);
+    return STATUS_OK;
+}
+
 static const run runs[IR_OP_COUNT_] = {
     [IR_OP_CONV] = run_conv,
     [IR_OP_DECONV] = run_deconv,
@@ -381,14 +393,20 @@ static const run runs[IR_OP_COUNT_] = {
     [IR_OP_ONE_HOT] = run_one_hot,
     [IR_OP_TRILU] = run_trilu,
     [IR_OP_REFORMAT] = run_reformat,
+    [IR_OP_ATTENTION] = run_attention,
 };
 
 size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
 {
-    if (node->op != IR_OP_TOPK)
-        return 0;
-    const struct shape *shape = &ir_tensor(graph, node->inputs[0])->shape;
-    return ref_topk_scratch(shape->dim[ir_attr_int(node, IR_ATTR_AXIS, 0)]);
+    if (node->op == IR_OP_TOPK) {
+        const struct shape *shape = &ir_tensor(graph, node->inputs[0])->shape;
+        return ref_topk_scratch(shape->dim[ir_attr_int(node, IR_ATTR_AXIS, 0)]);
+    }
+    if (node->op == IR_OP_ATTENTION) {
+        uint32_t keys = node->inputs[ir_attr_int(node, IR_ATTR_PACKED, 0) ? 0 : 1];
+        return ref_attention_scratch(ir_tensor(graph, keys)->shape.dim[1]);
+    }
+    return 0;
 }
 
 enum status call_run(const struct call *call)

@@ -42,6 +42,7 @@ static const char *const op_names[IR_OP_COUNT_] = {
     [IR_OP_ONE_HOT] = "one_hot",
     [IR_OP_TRILU] = "trilu",
     [IR_OP_REFORMAT] = "reformat",
+    [IR_OP_ATTENTION] = "attention",
 };
 
 static const char *const attr_names[IR_ATTR_COUNT_] = {
@@ -90,6 +91,8 @@ static const char *const attr_names[IR_ATTR_COUNT_] = {
     [IR_ATTR_SCALES] = "scales",
     [IR_ATTR_CUBIC_A] = "cubic_a",
     [IR_ATTR_ROI] = "roi",
+    [IR_ATTR_HEADS] = "heads",
+    [IR_ATTR_PACKED] = "packed",
 };
 
 static const char *const unary_names[IR_UNARY_COUNT_] = {

@@ -223,6 +223,21 @@ void ref_instance_norm(int64_t groups, double epsilon, const struct tensor_view 
 void ref_lrn(int64_t size, double alpha, double beta, double bias, const struct tensor_view *x,
              const struct tensor_view *y);
 
+/* --- attention --- */
+
+struct ref_attention {
+    int64_t heads; /* H */
+    double scale;
+    bool packed; /* q[N,S,3*H*D] holds queries, keys and values; k and v are NULL */
+};
+/* y[N,Sq,H*E] = softmax(scale q k' + mask) v, head by head; q[N,Sq,H*D], k[N,Sk,H*D], v[N,Sk,H*E].
+ * `mask` (may be NULL) broadcasts to [N,H,Sq,Sk]. Floats. No keys at all give zeros. `scratch` has
+ * ref_attention_scratch(Sk) bytes, aligned to 8. */
+size_t ref_attention_scratch(int64_t keys);
+void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
+                   const struct tensor_view *k, const struct tensor_view *v,
+                   const struct tensor_view *mask, const struct tensor_view *y, void *scratch);
+
 /* --- convolution, matrix product, pooling, resize --- */
 
 /* A sliding window over the spatial dims, those from 2 on. */
