@@ -42,10 +42,12 @@ struct backend_event;
 struct backend_arena;
 
 struct device_options {
-    uint32_t index;             /* cuda:N */
-    uint32_t threads;           /* CPU: threads of one stream; 0: one per physical core */
-    bool reference_only;        /* CPU: only our own kernels (the oracle; sanitizers) */
-    const char *script;         /* fault backend: what to inject; NULL: nothing */
+    uint32_t index;      /* cuda:N */
+    uint32_t threads;    /* CPU: threads of one stream; 0: one per physical core */
+    bool reference_only; /* CPU: only our own kernels (the oracle; sanitizers) */
+    const char *script;  /* fault backend: what to inject; NULL: nothing */
+    const struct backend
+        *wrap; /* fault backend: what it wraps, whatever the script says; or NULL */
     const struct log_sink *log; /* may be NULL; must outlive the device */
 };
 
@@ -53,6 +55,7 @@ struct device_options {
 struct device {
     const struct backend *backend;
     uint32_t threads;
+    bool reference_only;            /* as in the options; set by engine_device_open */
     struct memory_tracker *tracker; /* engine/runtime/memory.h; NULL: not asked for */
 };
 
@@ -150,6 +153,7 @@ struct backend {
     enum status (*event_new)(struct device *device, bool timing, struct backend_event **out,
                              struct error *err);
     void (*event_free)(struct backend_event *event);
+    /* Within a capture: becomes part of the graph; each launch of that records the event anew. */
     enum status (*event_record)(struct backend_event *event, struct backend_stream *stream,
                                 struct error *err);
     enum status (*event_wait)(struct backend_event *event,
@@ -171,9 +175,11 @@ struct backend {
     enum status (*pack)(struct device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err);
-    /* Compiles what op_prepare would otherwise have to; from many threads at once. What comes out
-     * stays with the device until compile_drop, which forgets all of it that no op uses.
-     * FAILED_PRECONDITION: this tactic does not work here after all. [opt] */
+    /* Does what costs time in op_prepare: compiles, or loads tactic->code if there is that. From
+     * many threads at once, when tuning and before a context is made ready. What comes out stays
+     * with the device, for all streams, until compile_drop, which forgets all of it that no op
+     * uses. Checks tactic and node as op_prepare does. FAILED_PRECONDITION: this tactic does not
+     * work here after all. [opt] */
     enum status (*compile)(struct device *device, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct error *err);
@@ -198,6 +204,9 @@ struct backend {
                              struct error *err);
 
     /* --- capture [opt, all or none] --- */
+    /* Of what this thread puts onto the stream; other threads may go on with theirs. Every
+     * capture_begin that succeeds is followed by a capture_end, after a failed launch too: then it
+     * fails, or gives a graph that is freed. The ops must outlive the graph. */
     enum status (*capture_begin)(struct backend_stream *stream, struct error *err);
     enum status (*capture_end)(struct backend_stream *stream, struct backend_graph **out,
                                struct error *err);
@@ -224,5 +233,9 @@ typedef const struct backend *(*backend_module)(void);
  * it. */
 enum status backend_find(const char *spec, const struct backend **out, uint32_t *index,
                          struct error *err);
+
+/* Opens the CPU device that runs the "cpu" segments of plans for `device` (one with memory of its
+ * own): always the same kind, so that what was tuned is what runs. */
+enum status backend_host_open(const struct device *device, struct device **out, struct error *err);
 
 #endif

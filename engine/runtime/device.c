@@ -60,7 +60,21 @@ enum status engine_device_open(const char *spec, const struct device_options *op
     const struct backend *backend;
     struct device_options own = options ? *options : (struct device_options){0};
     enum status status = backend_find(spec, &backend, &own.index, err);
-    return status ? status : backend->device_open(&own, out, err);
+    if (!status)
+        status = backend->device_open(&own, out, err);
+    if (!status)
+        (*out)->reference_only = own.reference_only;
+    return status;
+}
+
+/* Few: these are the small ops that no device kernel does, and several workers run them at once. */
+enum { HOST_THREADS = 4 };
+
+enum status backend_host_open(const struct device *device, struct device **out, struct error *err)
+{
+    const struct device_options options = {.threads = HOST_THREADS,
+                                           .reference_only = device->reference_only};
+    return engine_device_open("cpu", &options, out, err);
 }
 
 void engine_device_close(struct device *device)
