@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every op of a device against the reference, by every tactic it offers (or a sample of them), on
+ * random shapes and types; and with --time the kernels' times beside what their bytes need.
+ *
+ *   device_ops [--device cpu|cuda[:N]] [--precision P] [--count N] [--tactics N] [--seed S]
+ *              [--only KIND] [--time BATCH] [--bandwidth BYTES_PER_S] [--verbose]
+ */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "tests/device/trial.h"
+
+enum { TACTICS_MAX = 1024, EXIT_SKIP = 77, COMPILERS_MAX = 16, FAILURES_SHOWN = 40 };
+
+struct options {
+    const char *device, *only;
+    int precision; /* -1: all of them */
+    uint32_t count, tactics, time_batch;
+    uint64_t seed;
+    double bandwidth;
+    bool verbose;
+};
+
+struct list {
+    struct tactic *items[TACTICS_MAX];
+    uint32_t n;
+};
+
+struct tally {
+    uint32_t cases, tactics, failed, refused, without;
+    double worst;
+    char worst_name[TACTIC_NAME_MAX];
+};
+
+static const struct {
+    const char *name;
+    double bound; /* of the relative error */
+} precisions[] = {
+    [PRECISION_F32] = {"fp32", 1e-5},
+    [PRECISION_TF32] = {"tf32", 1e-3},
+    [PRECISION_F16] = {"fp16", 2e-3},
+    [PRECISION_BF16] = {"bf16", 2e-2},
+};
+
+static double bound_of(enum precision precision, enum dtype dtype)
+{
+    if (dtype == DTYPE_F16)
+        return precisions[PRECISION_F16].bound;
+    if (dtype == DTYPE_BF16)
+        return precisions[PRECISION_BF16].bound;
+    return precisions[precision == PRECISION_F32 ? PRECISION_F32 : PRECISION_TF32].bound;
+}
+
+/* --- candidates --- */
+
+static enum status keep(void *user, const struct tactic *tactic, struct error *err)
+{
+    struct list *list = user;
+    if (list->n == TACTICS_MAX)
+        return STATUS_OK;
+    struct tactic *copy = malloc(sizeof(*copy));
+    if (!copy)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    *copy = *tactic;
+    list->items[list->n++] = copy;
+    return STATUS_OK;
+}
+
+static void list_free(struct list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        free(list->items[i]);
+    list->n = 0;
+}
+
+/* The first few, and a random choice of the others. */
+static void thin(struct list *list, uint32_t limit, uint64_t seed)
+{
+    uint32_t first = limit / 2;
+    while (limit && list->n > limit) {
+        seed = seed * 6364136223846793005U + 1442695040888963407U;
+        uint32_t i = first + (uint32_t)(seed >> 33) % (list->n - first);
+        free(list->items[i]);
+        memmove(&list->items[i], &list->items[i + 1], (list->n - i - 1) * sizeof(struct tactic *));
+        list->n--;
+    }
+}
+
+struct compilation {
+    struct device *device;
+    const struct ir_graph *graph;
+    const struct list *list;
+    atomic_uint next;
+};
+
+static void *compile(void *user)
+{
+    struct compilation *c = user;
+    for (uint32_t i; (i = atomic_fetch_add(&c->next, 1)) < c->list->n;) {
+        struct error ignored; /* op_prepare will say it again */
+        c->device->backend->compile(c->device, c->graph, ir_node(c->graph, 0), c->list->items[i],
+                                    &ignored);
+    }
+    return NULL;
+}
+
+static void compile_all(struct device *device, const struct ir_graph *graph,
+                        const struct list *list)
+{
+    struct compilation c = {.device = device, .graph = graph, .list = list};
+    pthread_t threads[COMPILERS_MAX];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t n = 0;
+    if (!device->backend->compile)
+        return;
+    for (; n < COMPILERS_MAX && n < (uint32_t)(cores > 1 ? cores : 1); n++)
+        if (pthread_create(&threads[n], NULL, compile, &c))
+            break;
+    compile(&c);
+    while (n > 0)
+        pthread_join(threads[--n], NULL);
+}
+
+/* --- right answers --- */
+
+static void report(const struct options *o, const char *what, uint64_t seed,
+                   const struct tactic *tactic, const char *text)
+{
+    printf("  %s seed %llu, '%s': %s\n", what, (unsigned long long)seed, tactic->name, text);
+    if (o->verbose)
+        fflush(stdout);
+}
+
+static void judge(const struct options *o, enum precision precision, const struct case_kind *kind,
+                  uint64_t seed, const struct tactic *tactic, enum status status,
+                  const struct outcome *out, const struct error *err, struct tally *tally)
+{
+    char text[96];
+    tally->tactics++;
+    if (status == STATUS_FAILED_PRECONDITION) {
+        tally->refused++; /* it said so cleanly: the tuner passes over it */
+        return;
+    }
+    if (status) {
+        tally->failed++;
+        report(o, kind->name, seed, tactic, err->text);
+        return;
+    }
+    double bound = bound_of(precision, tactic->dtype);
+    if (!(out->error <= bound)) {
+        tally->failed++;
+        snprintf(text, sizeof(text), "error %.3g, at most %.0e allowed", out->error, bound);
+        report(o, kind->name, seed, tactic, text);
+    }
+    if (out->error / bound > tally->worst) {
+        tally->worst = out->error / bound;
+        memcpy(tally->worst_name, tactic->name, sizeof(tally->worst_name));
+    }
+}
+
+static bool lost(const struct error *err, enum status status)
+{
+    return status && err->scope == ERROR_DEVICE;
+}
+
+static bool try_case(const struct options *o, struct trial *trial, enum precision precision,
+                     const struct case_kind *kind, uint64_t seed, struct tally *tally)
+{
+    struct list list = {0};
+    struct error err = {0};
+    struct ir_graph *asked = case_new(kind, seed);
+    bool go_on = true;
+    if (!asked) {
+        printf("  %s seed %llu: no such case\n", kind->name, (unsigned long long)seed);
+        tally->failed++;
+        return true;
+    }
+    tally->cases++;
+    enum status status = trial->backend->candidates(trial->device, asked, ir_node(asked, 0),
+                                                    precision, keep, &list, &err);
+    if (status) {
+        printf("  %s seed %llu: %s\n", kind->name, (unsigned long long)seed, err.text);
+        tally->failed++;
+    }
+    tally->without += list.n == 0;
+    thin(&list, o->tactics, seed);
+    compile_all(trial->device, asked, &list);
+    for (uint32_t i = 0; i < list.n && go_on; i++) {
+        struct subject subject;
+        struct outcome out = {0};
+        struct error why = {0};
+        if (o->verbose) {
+            printf("  %s seed %llu '%s'\n", kind->name, (unsigned long long)seed,
+                   list.items[i]->name);
+            fflush(stdout);
+        }
+        status =
+            subject_init(&subject, case_new(kind, seed), list.items[i]->dtype, seed, true, &why);
+        struct ir_graph *graph = case_new(kind, seed);
+        if (!status)
+            status = trial_run(trial, &subject, graph, list.items[i], 0, &out, &why);
+        judge(o, precision, kind, seed, list.items[i], status, &out, &why, tally);
+        go_on = !lost(&why, status);
+        ir_graph_free(graph);
+        subject_deinit(&subject);
+    }
+    if (trial->backend->compile_drop)
+        trial->backend->compile_drop(trial->device);
+    list_free(&list);
+    ir_graph_free(asked);
+    return go_on;
+}
+
+static uint32_t check_all(const struct options *o, struct trial *trial, uint32_t *passed)
+{
+    uint32_t failed = 0;
+    printf("%-16s %-5s %6s %8s %8s %8s %7s  %s\n", "op", "type", "cases", "tactics", "refused",
+           "without", "failed", "largest error / bound");
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
+        if (o->only && strcmp(o->only, kind->name) != 0)
+            continue;
+        for (int p = PRECISION_F32; p <= PRECISION_BF16; p++) {
+            struct tally tally = {0};
+            bool go_on = true;
+            if (o->precision >= 0 && o->precision != p)
+                continue;
+            for (uint32_t i = 0; i < o->count && go_on; i++)
+                go_on = try_case(o, trial, (enum precision)p, kind, o->seed + i, &tally);
+            printf("%-16s %-5s %6u %8u %8u %8u %7u  %.3f %s\n", kind->name, precisions[p].name,
+                   tally.cases, tally.tactics, tally.refused, tally.without, tally.failed,
+                   tally.worst, tally.worst_name);
+            fflush(stdout);
+            failed += tally.failed;
+            *passed += tally.tactics - tally.refused - tally.failed;
+            if (!go_on) {
+                printf("the device is lost\n");
+                return failed + 1;
+            }
+        }
+    }
+    return failed;
+}
+
+/* --- times --- */
+
+static struct ir_graph *sized_new(const struct case_sized *kind, int64_t batch)
+{
+    uint64_t random = 7;
+    struct ir_graph *g = ir_graph_new();
+    if (g && kind->make(g, &random, batch)) {
+        g->outputs[g->n_outputs++] = ir_node(g, 0)->outputs[0];
+        return g;
+    }
+    ir_graph_free(g);
+    return NULL;
+}
+
+static uint32_t time_case(const struct options *o, struct trial *trial,
+                          const struct case_sized *kind, enum precision precision)
+{
+    struct list list = {0};
+    struct error err = {0};
+    struct ir_graph *asked = sized_new(kind, o->time_batch);
+    struct subject subject;
+    double best = INFINITY, floor_us = 0;
+    const char *name = "none";
+    if (!asked || trial->backend->candidates(trial->device, asked, ir_node(asked, 0), precision,
+                                             keep, &list, &err))
+        printf("%s: %s\n", kind->name, err.text);
+    if (asked)
+        compile_all(trial->device, asked, &list);
+    enum status made =
+        subject_init(&subject, sized_new(kind, o->time_batch), DTYPE_F32, 1, false, &err);
+    for (uint32_t i = 0; i < list.n && !made; i++) {
+        struct outcome out;
+        struct ir_graph *graph = sized_new(kind, o->time_batch);
+        enum status status = trial_run(trial, &subject, graph, list.items[i], 20, &out, &err);
+        ir_graph_free(graph);
+        if (status) {
+            printf("  '%s': %s\n", list.items[i]->name, err.text);
+            continue;
+        }
+        double floor = out.bytes / o->bandwidth * 1e6;
+        if (o->verbose)
+            printf("  %-64s %9.2f us, bytes need %9.2f\n", list.items[i]->name, out.us, floor);
+        if (out.us < best) {
+            best = out.us;
+            floor_us = floor;
+            name = list.items[i]->name;
+        }
+    }
+    printf("%-32s %-5s %9.2f %9.2f %6.2f  %s\n", kind->name, precisions[precision].name, best,
+           floor_us, best / floor_us, name);
+    fflush(stdout);
+    uint32_t none = list.n == 0;
+    list_free(&list);
+    subject_deinit(&subject);
+    ir_graph_free(asked);
+    return none;
+}
+
+static uint32_t time_all(const struct options *o, struct trial *trial)
+{
+    uint32_t failed = 0;
+    printf("batch %u; bytes at %.2f TB/s\n%-32s %-5s %9s %9s %6s  %s\n", o->time_batch,
+           o->bandwidth / 1e12, "op", "type", "us", "floor us", "ratio", "fastest tactic");
+    for (const struct case_sized *kind = case_sizes; kind->name; kind++)
+        if (!o->only || strstr(kind->name, o->only))
+            failed += time_case(o, trial, kind,
+                                o->precision >= 0 ? (enum precision)o->precision : PRECISION_F16);
+    return failed;
+}
+
+/* --- the program --- */
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: device_ops [--device cpu|cuda[:N]] [--precision fp32|tf32|fp16|bf16] "
+                    "[--count N] [--tactics N] [--seed S] [--only KIND] [--time BATCH] "
+                    "[--bandwidth BYTES_PER_S] [--verbose]\n");
+    return 2;
+}
+
+static bool parse_precision(const char *name, int *out)
+{
+    for (int p = PRECISION_F32; p <= PRECISION_BF16; p++)
+        if (!strcmp(precisions[p].name, name)) {
+            *out = p;
+            return true;
+        }
+    return false;
+}
+
+static bool parse(struct options *o, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--verbose")) {
+            o->verbose = true;
+            continue;
+        }
+        if (!strcmp(argv[i], "--device"))
+            o->device = value;
+        else if (!strcmp(argv[i], "--only"))
+            o->only = value;
+        else if (!strcmp(argv[i], "--count"))
+            o->count = (uint32_t)strtoul(value, NULL, 10);
+        else if (!strcmp(argv[i], "--tactics"))
+            o->tactics = (uint32_t)strtoul(value, NULL, 10);
+        else if (!strcmp(argv[i], "--seed"))
+            o->seed = strtoull(value, NULL, 10);
+        else if (!strcmp(argv[i], "--time"))
+            o->time_batch = (uint32_t)strtoul(value, NULL, 10);
+        else if (!strcmp(argv[i], "--bandwidth"))
+            o->bandwidth = strtod(value, NULL);
+        else if (strcmp(argv[i], "--precision") != 0 || !parse_precision(value, &o->precision))
+            return false;
+        i++;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.device = "cuda",
+                        .precision = -1,
+                        .count = 8,
+                        .tactics = 10,
+                        .seed = 1,
+                        .bandwidth = 4.23e12};
+    struct device_options options = {.threads = 1};
+    struct device *device = NULL;
+    struct trial trial = {0};
+    struct error err = {0};
+    uint32_t passed = 0;
+    if (!parse(&o, argc, argv))
+        return usage();
+    enum status status = engine_device_open(o.device, &options, &device, &err);
+    if (status) {
+        printf("skipped: %s\n", err.text);
+        return EXIT_SKIP;
+    }
+    status = trial_init(&trial, device, &err);
+    uint32_t failed = status ? 1 : 0;
+    if (status)
+        printf("%s\n", err.text);
+    else if (o.time_batch)
+        failed = time_all(&o, &trial);
+    else
+        failed = check_all(&o, &trial, &passed);
+    trial_deinit(&trial);
+    engine_device_close(device);
+    printf("%u passed, %u failed\n", passed, failed);
+    return failed ? 1 : 0;
+}

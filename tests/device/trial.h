@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One node on a device by one tactic, beside the reference.
+ *
+ * Inputs and constants are rounded to the tactic's type before the reference sees them, so what is
+ * compared is the arithmetic alone. Output memory is poisoned, and a red zone behind it watched.
+ */
+#ifndef INFERD_TESTS_DEVICE_TRIAL_H
+#define INFERD_TESTS_DEVICE_TRIAL_H
+
+#include "engine/backend.h"
+#include "tests/device/cases.h"
+
+struct trial {
+    struct device *device;
+    const struct backend *backend;
+    struct backend_stream *stream;
+    struct backend_event *begin, *end;
+};
+
+enum status trial_init(struct trial *trial, struct device *device, struct error *err);
+void trial_deinit(struct trial *trial);
+
+/* A case in one float type: the graph, its inputs' bytes and the reference's output. */
+struct subject {
+    struct ir_graph *graph;
+    enum dtype dtype; /* what F32 is rounded to */
+    void *inputs[IR_MAX_IO];
+    void *want;
+    uint64_t seed;
+};
+
+/* Takes the graph, also on failure. Without `reference` nothing is computed and `want` is NULL. */
+enum status subject_init(struct subject *subject, struct ir_graph *graph, enum dtype dtype,
+                         uint64_t seed, bool reference, struct error *err);
+void subject_deinit(struct subject *subject);
+
+struct outcome {
+    double error; /* ||out - reference|| / ||reference||; infinite if a NaN is on one side alone */
+    double us;    /* of one launch, if it was asked for */
+    double bytes; /* read and written at least */
+};
+
+/* `graph` is a second copy of the subject's, which is changed as the tactic wants it. `repeats` >
+ * 0: timed. A text in `err` for whatever is wrong but the numbers: overrun, padding not zero, ...
+ */
+enum status trial_run(struct trial *trial, const struct subject *subject, struct ir_graph *graph,
+                      const struct tactic *tactic, uint32_t repeats, struct outcome *out,
+                      struct error *err);
+
+#endif
