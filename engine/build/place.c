@@ -28,17 +28,28 @@ struct planner {
     uint64_t sum;
 };
 
-/* A reshape only renames bytes if both sides are plain. Its tactic is of no use then. */
+/* A reshape only renames bytes if both sides are plain, a reformat if the layouts agree. */
+static bool renames(const struct ir_node *node, const struct ir_tensor *in,
+                    const struct ir_tensor *out)
+{
+    if (ir_tensor_is_constant(in) || in->bytes != out->bytes)
+        return false;
+    if (node->op == IR_OP_RESHAPE)
+        return in->layout == IR_LAYOUT_PLAIN && out->layout == IR_LAYOUT_PLAIN;
+    return node->op == IR_OP_REFORMAT && in->dtype == out->dtype &&
+           ir_layouts_agree(&in->shape, in->layout, out->layout);
+}
+
+/* The tactics of those that only rename are of no use. */
 static void make_aliases(struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         struct ir_node *node = ir_node(graph, i);
-        if (node->op != IR_OP_RESHAPE || node->n_inputs != 1 || node->n_outputs != 1)
+        if (node->n_inputs != 1 || node->n_outputs != 1)
             continue;
         struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
         const struct ir_tensor *in = ir_tensor(graph, node->inputs[0]);
-        if (in->layout != IR_LAYOUT_PLAIN || out->layout != IR_LAYOUT_PLAIN ||
-            in->bytes != out->bytes || ir_tensor_is_constant(in))
+        if (!renames(node, in, out))
             continue;
         out->alias_of = node->inputs[0];
         node->tactic = NULL;

@@ -84,7 +84,7 @@ static const struct op_row rows[IR_OP_COUNT_] = {
     [IR_OP_SCATTER_ND] = {infer_scatter_nd, 3, 3, 0, 1, 0, BIT(IR_ATTR_FUNC)},
     [IR_OP_ONE_HOT] = {infer_one_hot, 2, 2, 0, 1, 0, BIT(IR_ATTR_AXIS) | BIT(IR_ATTR_DEPTH)},
     [IR_OP_TRILU] = {infer_trilu, 1, 1, 0, 1, 0, BIT(IR_ATTR_UPPER) | BIT(IR_ATTR_K)},
-    [IR_OP_REFORMAT] = {infer_reformat, 1, 1, 0, 1, 0, 0},
+    [IR_OP_REFORMAT] = {infer_reformat, 1, 1, 0, 1, 0, BIT(IR_ATTR_TO)},
     [IR_OP_ATTENTION] = {infer_attention, 1, 4, 2 | 4 | 8, 1, 0,
                          BIT(IR_ATTR_HEADS) | BIT(IR_ATTR_ALPHA) | BIT(IR_ATTR_PACKED)},
 };

@@ -61,7 +61,7 @@ enum ir_place {
     IR_PLACE_CONSTANT = 1, /* `offset` into the plan's weight section */
     IR_PLACE_INPUT = 2,    /* graph input `offset` */
     IR_PLACE_OUTPUT = 3,   /* graph output `offset` */
-    IR_PLACE_ARENA = 4,    /* `offset` into the arena of its segment's backend */
+    IR_PLACE_ARENA = 4,    /* `offset` into the arena; see struct ir_segment */
 };
 
 struct ir_tensor {
@@ -119,11 +119,23 @@ struct ir_node {
     uint64_t time_ns; /* of the winner when it was tuned; 0: not timed */
 };
 
-/* A maximal run of consecutive nodes on one backend. */
+/*
+ * A maximal run of consecutive nodes on one backend.
+ *
+ * Where a graph has segments of several backends, each backend has an arena of its own of the same
+ * size and layout: a tensor and a workspace have ONE offset, whichever arena they are in, and their
+ * lifetimes are those over all segments. So a tensor that is made on one backend and read on
+ * another lies at its offset in both arenas: whoever runs the graph copies it, once, before the
+ * first segment of the other backend that reads it; its bytes there stay untouched until the last
+ * node that reads it. What crosses is the root (the end of the chain of aliases): `bytes` bytes,
+ * whatever they mean. Graph inputs and outputs cross in the same way, constants are wherever they
+ * are needed: mapped for the CPU, uploaded for a device. Aliases run nowhere; they belong to the
+ * segment that they stand in, and do not copy.
+ */
 struct ir_segment {
     const char *backend;
     uint32_t first, count; /* nodes */
-    uint64_t arena_bytes;
+    uint64_t arena_bytes;  /* the same in all segments of a graph */
 };
 
 struct ir_graph {
@@ -136,7 +148,7 @@ struct ir_graph {
     uint32_t tensors_cap, nodes_cap;
     uint32_t inputs[IR_MAX_IO];
     uint32_t outputs[IR_MAX_IO]; /* distinct, and each made by a node (if need be an identity) */
-    struct ir_hold *holds; /* what the graph's constants point into */
+    struct ir_hold *holds;       /* what the graph's constants point into */
 };
 
 struct ir_graph *ir_graph_new(void);
@@ -226,8 +238,11 @@ enum status ir_graph_compact(struct ir_graph *graph, struct error *err);
 bool ir_layout_bytes(const struct shape *shape, enum dtype dtype, enum ir_layout layout,
                      uint64_t *out) MUST_USE;
 bool ir_tensor_set_layout(struct ir_graph *graph, uint32_t tensor, enum ir_layout layout) MUST_USE;
-const char *ir_layout_name(
-    enum ir_layout layout); /* "nchw", "nhwc", "nChw8c", "nChw16c", "opaque" */
+/* "nchw", "nhwc", "nhwc4", "nhwc8", "nChw8c", "nChw16c", "opaque" */
+const char *ir_layout_name(enum ir_layout layout);
+/* Whether a tensor of this shape has the same bytes in both layouts: all spatial dims are 1, or
+ * there is one channel, and the padding is the same. Going from one to the other is a renaming. */
+bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layout b);
 
 /*
  * Type and shape inference. ir_infer_node checks the node's inputs and attributes against op.h and

@@ -7,23 +7,40 @@
 
 #include "base/checked.h"
 
-/* Channels in one innermost block; 1: not blocked. */
-static int64_t block_of(enum ir_layout layout)
+enum order {
+    CHANNELS_FIRST, /* N, C, S; S: all spatial dims as one */
+    CHANNELS_LAST,  /* N, S, C */
+    BLOCKS,         /* N, C/b, S, b */
+};
+
+/* `multiple`: what the number of channels is rounded up to; 0: no layout of known size. */
+static const struct {
+    int64_t multiple;
+    enum order order;
+} rows[IR_LAYOUT_COUNT_] = {
+    [IR_LAYOUT_PLAIN] = {1, CHANNELS_FIRST},
+    [IR_LAYOUT_CHANNELS_LAST] = {1, CHANNELS_LAST},
+    [IR_LAYOUT_BLOCKED_8] = {8, BLOCKS},
+    [IR_LAYOUT_BLOCKED_16] = {16, BLOCKS},
+    [IR_LAYOUT_CHANNELS_LAST_4] = {4, CHANNELS_LAST},
+    [IR_LAYOUT_CHANNELS_LAST_8] = {8, CHANNELS_LAST},
+};
+
+static bool known(enum ir_layout layout)
 {
-    switch (layout) {
-    case IR_LAYOUT_BLOCKED_8:
-        return 8;
-    case IR_LAYOUT_BLOCKED_16:
-        return 16;
-    default:
-        return 1;
-    }
+    return (uint32_t)layout < IR_LAYOUT_COUNT_ && rows[layout].multiple > 0;
+}
+
+static int64_t padded_channels(int64_t channels, enum ir_layout layout)
+{
+    int64_t multiple = rows[layout].multiple;
+    return (channels + multiple - 1) / multiple * multiple;
 }
 
 bool ir_layout_bytes(const struct shape *shape, enum dtype dtype, enum ir_layout layout,
                      uint64_t *out)
 {
-    if (shape->rank > SHAPE_MAX_RANK || (uint32_t)layout >= IR_LAYOUT_OPAQUE ||
+    if (shape->rank > SHAPE_MAX_RANK || !known(layout) ||
         (layout != IR_LAYOUT_PLAIN && shape->rank < 2))
         return false;
     for (uint32_t i = 0; i < shape->rank; i++)
@@ -31,9 +48,8 @@ bool ir_layout_bytes(const struct shape *shape, enum dtype dtype, enum ir_layout
             return false;
 
     struct shape padded = *shape;
-    int64_t block = block_of(layout);
-    if (block > 1)
-        padded.dim[1] = (padded.dim[1] + block - 1) / block * block;
+    if (rows[layout].multiple > 1)
+        padded.dim[1] = padded_channels(shape->dim[1], layout);
     size_t bytes;
     if (!shape_bytes(&padded, dtype, &bytes) || bytes > IR_MAX_TENSOR_BYTES)
         return false;
@@ -50,4 +66,22 @@ bool ir_tensor_set_layout(struct ir_graph *graph, uint32_t tensor, enum ir_layou
     t->layout = layout;
     t->bytes = bytes;
     return true;
+}
+
+bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layout b)
+{
+    if (a == b || !known(a) || !known(b) || shape->rank < 2)
+        return a == b;
+    int64_t spatial = 1, channels = padded_channels(shape->dim[1], a);
+    for (uint32_t i = 2; i < shape->rank; i++)
+        if (!__builtin_mul_overflow(spatial, shape->dim[i], &spatial) && spatial < 0)
+            return false;
+    if (channels != padded_channels(shape->dim[1], b))
+        return false;
+    if (spatial == 1 || channels == 1)
+        return true;
+    /* One block of all channels is channels-last. */
+    enum order x = rows[a].multiple == channels ? CHANNELS_LAST : rows[a].order;
+    enum order y = rows[b].multiple == channels ? CHANNELS_LAST : rows[b].order;
+    return x == y && (x != BLOCKS || rows[a].multiple == rows[b].multiple);
 }

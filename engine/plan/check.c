@@ -13,7 +13,7 @@
 #include "base/checked.h"
 #include "engine/plan/format.h"
 
-#define ARENA_BITS 48 /* of an offset in the arena; above them the number of the arena */
+#define ARENA_BYTES_MAX (UINT64_C(1) << 48)
 
 static enum status bad(struct error *err, const char *what, const char *name)
 {
@@ -68,14 +68,6 @@ static enum status check_io(const struct plan *plan, const struct plan_profile *
 
 /* --- segments --- */
 
-static uint32_t segment_arena(const struct ir_graph *graph, uint32_t segment)
-{
-    uint32_t i = 0;
-    while (strcmp(graph->segments[i].backend, graph->segments[segment].backend) != 0)
-        i++;
-    return i;
-}
-
 static enum status check_segments(const struct ir_graph *graph, struct error *err)
 {
     uint32_t next = 0;
@@ -85,8 +77,9 @@ static enum status check_segments(const struct ir_graph *graph, struct error *er
         struct ir_segment *s = &graph->segments[i];
         if (s->first != next || s->count == 0 || s->count > graph->n_nodes - next)
             return bad(err, "segments that do not follow each other", s->backend);
-        if (s->arena_bytes >> ARENA_BITS)
-            return bad(err, "a segment with too large an arena", s->backend);
+        if (s->arena_bytes > ARENA_BYTES_MAX || s->arena_bytes != graph->segments[0].arena_bytes)
+            return bad(err, "a segment with too large an arena, or one unlike the first's",
+                       s->backend);
         for (uint32_t n = next; n < next + s->count; n++)
             ir_node(graph, n)->segment = i;
         next += s->count;
@@ -96,10 +89,9 @@ static enum status check_segments(const struct ir_graph *graph, struct error *er
 
 /* --- tensors --- */
 
-static bool in_arena(const struct ir_graph *graph, uint32_t segment, uint64_t offset,
-                     uint64_t bytes)
+static bool in_arena(const struct ir_graph *graph, uint64_t offset, uint64_t bytes)
 {
-    uint64_t size = graph->segments[segment].arena_bytes;
+    uint64_t size = graph->segments[0].arena_bytes;
     return offset % BACKEND_ALIGN == 0 && bytes <= size && offset <= size - bytes;
 }
 
@@ -108,9 +100,12 @@ static bool alias_ok(const struct ir_graph *graph, const struct ir_tensor *t)
     if (t->alias_of >= graph->n_tensors || t->producer == IR_NONE)
         return false;
     const struct ir_tensor *of = ir_tensor(graph, t->alias_of);
-    return plan_node_is_alias(graph, ir_node(graph, t->producer)) && t->bytes == of->bytes &&
-           t->layout == IR_LAYOUT_PLAIN && of->layout == IR_LAYOUT_PLAIN && t->place == of->place &&
-           t->offset == of->offset && t->place != IR_PLACE_CONSTANT;
+    const struct ir_node *node = ir_node(graph, t->producer);
+    bool same = node->op == IR_OP_REFORMAT
+                    ? t->dtype == of->dtype && ir_layouts_agree(&t->shape, t->layout, of->layout)
+                    : t->layout == IR_LAYOUT_PLAIN && of->layout == IR_LAYOUT_PLAIN;
+    return plan_node_is_alias(graph, node) && same && t->bytes == of->bytes &&
+           t->place == of->place && t->offset == of->offset && t->place != IR_PLACE_CONSTANT;
 }
 
 static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint32_t id)
@@ -129,8 +124,7 @@ static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint
         return produced && t->offset < graph->n_outputs &&
                plan_tensor_root(graph, graph->outputs[t->offset]) == id;
     case IR_PLACE_ARENA:
-        return produced &&
-               in_arena(graph, ir_node(graph, t->producer)->segment, t->offset, t->bytes);
+        return produced && in_arena(graph, t->offset, t->bytes);
     case IR_PLACE_NONE:
         break;
     }
@@ -175,10 +169,12 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
         return bad(err, "a node without a tactic", node->name);
     if (!tactic->backend || strcmp(tactic->backend, segment->backend) != 0)
         return bad(err, "a tactic of another backend than its segment's", node->name);
-    if (tactic->blob_size > TACTIC_BLOB_MAX ||
+    if (tactic->dtype != DTYPE_NONE && !dtype_is_float(tactic->dtype))
+        return bad(err, "a tactic of a type that is no float", node->name);
+    if (tactic->blob_size > TACTIC_BLOB_MAX || (tactic->code_size && !tactic->code) ||
         tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) || tactic->n_out != node->n_outputs)
         return bad(err, "a tactic that does not fit its node", node->name);
-    if (!in_arena(graph, node->segment, node->workspace_offset, node->workspace_bytes))
+    if (!in_arena(graph, node->workspace_offset, node->workspace_bytes))
         return bad(err, "a workspace outside the arena", node->name);
     return STATUS_OK;
 }
@@ -235,19 +231,13 @@ static void vacate(struct liveness *l, struct interval in)
     l->n_alive--;
 }
 
-static struct interval interval_of(const struct liveness *l, uint32_t segment, uint64_t offset,
-                                   uint64_t bytes)
-{
-    uint64_t begin = (uint64_t)segment_arena(l->graph, segment) << ARENA_BITS | offset;
-    return (struct interval){begin, begin + bytes};
-}
-
+/* All arenas of a graph are laid out as one. */
 static struct interval tensor_interval(const struct liveness *l, uint32_t root)
 {
     const struct ir_tensor *t = ir_tensor(l->graph, root);
     if (t->place != IR_PLACE_ARENA)
         return (struct interval){0};
-    return interval_of(l, ir_node(l->graph, t->producer)->segment, t->offset, t->bytes);
+    return (struct interval){t->offset, t->offset + t->bytes};
 }
 
 static void end_life(struct liveness *l, uint32_t root)
@@ -274,13 +264,9 @@ static enum status check_inputs(const struct liveness *l, const struct ir_node *
         if (node->inputs[k] == IR_NONE)
             continue;
         uint32_t root = plan_tensor_root(l->graph, node->inputs[k]);
-        const struct ir_tensor *t = ir_tensor(l->graph, root);
         if (l->state[root] != LIVE)
-            return bad(err, "a tensor is read before it is written", t->name);
-        if (t->place == IR_PLACE_ARENA &&
-            segment_arena(l->graph, node->segment) !=
-                segment_arena(l->graph, ir_node(l->graph, t->producer)->segment))
-            return bad(err, "a tensor is read on another backend", t->name);
+            return bad(err, "a tensor is read before it is written",
+                       ir_tensor(l->graph, root)->name);
     }
     return STATUS_OK;
 }
@@ -290,8 +276,8 @@ static enum status step(struct liveness *l, uint32_t i, struct error *err)
     const struct ir_node *node = ir_node(l->graph, i);
     enum status status = check_inputs(l, node, err);
     bool alias = plan_node_is_alias(l->graph, node);
-    struct interval scratch =
-        interval_of(l, node->segment, node->workspace_offset, alias ? 0 : node->workspace_bytes);
+    uint64_t scratch_bytes = alias ? 0 : node->workspace_bytes;
+    struct interval scratch = {node->workspace_offset, node->workspace_offset + scratch_bytes};
     for (uint32_t k = 0; k < node->n_outputs && !alias && !status; k++)
         status = begin_life(l, node->outputs[k], err);
     if (!status && !occupy(l, scratch))

@@ -275,6 +275,16 @@ static bool on_tactic(pb_istream_t *in, const pb_field_t *field, void **arg)
     tactic->backend = backend.value;
     memcpy(tactic->name, name.value, strlen(name.value) + 1);
     tactic->id = msg.id;
+    if (msg.dtype >= DTYPE_COUNT_)
+        return fail(d, STATUS_DATA_LOSS, "a tactic of an unknown type");
+    tactic->dtype = (enum dtype)msg.dtype;
+    if (msg.code_size == 0)
+        return true;
+    if (msg.code_size > d->plan->code_bytes ||
+        msg.code_offset > d->plan->code_bytes - msg.code_size)
+        return fail(d, STATUS_DATA_LOSS, "a tactic's code outside its section");
+    tactic->code = (const char *)d->plan->code + msg.code_offset;
+    tactic->code_size = msg.code_size;
     return true;
 }
 

@@ -130,9 +130,15 @@ static bool put_blob(pb_ostream_t *out, const pb_field_t *field, void *const *ar
                                   pb_encode_string(out, tactic->blob, tactic->blob_size));
 }
 
+struct tactic_arg {
+    const struct tactic *tactic;
+    uint64_t code_offset;
+};
+
 static bool put_tactic(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
 {
-    const struct tactic *tactic = *arg;
+    const struct tactic_arg *t = *arg;
+    const struct tactic *tactic = t->tactic;
     if (!tactic)
         return true;
     struct ports inputs = {tactic->n_in, tactic->in}, outputs = {tactic->n_out, tactic->out};
@@ -143,17 +149,28 @@ static bool put_tactic(pb_ostream_t *out, const pb_field_t *field, void *const *
         .blob = ENCODE(put_blob, tactic),
         .in = ENCODE(put_ports, &inputs),
         .out = ENCODE(put_ports, &outputs),
+        .dtype = tactic->dtype,
+        .code_offset = t->code_offset,
+        .code_size = tactic->code_size,
     };
     return put_message(out, field, inferd_plan_Tactic_fields, &msg);
 }
 
+struct profile_arg {
+    const struct plan_profile *profile;
+    const uint64_t *constants; /* offsets, by tensor */
+    const uint64_t *code;      /* by node */
+};
+
 static bool put_nodes(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
 {
-    const struct ir_graph *graph = *arg;
+    const struct profile_arg *p = *arg;
+    const struct ir_graph *graph = p->profile->graph;
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
         struct list inputs = {node->n_inputs, node->inputs, 1};
         struct list outputs = {node->n_outputs, node->outputs, 0};
+        struct tactic_arg tactic = {node->tactic, p->code[i]};
         inferd_plan_Node msg = {
             .op = node->op,
             .name = ENCODE(put_text, node->name),
@@ -161,7 +178,7 @@ static bool put_nodes(pb_ostream_t *out, const pb_field_t *field, void *const *a
             .outputs = ENCODE(put_list, &outputs),
             .attrs = ENCODE(put_attrs, node),
             .epilogue = ENCODE(put_epilogue, node),
-            .tactic = ENCODE(put_tactic, node->tactic),
+            .tactic = ENCODE(put_tactic, &tactic),
             .workspace_offset = node->workspace_offset,
             .workspace_bytes = node->workspace_bytes,
             .time_ns = node->time_ns,
@@ -171,11 +188,6 @@ static bool put_nodes(pb_ostream_t *out, const pb_field_t *field, void *const *a
     }
     return true;
 }
-
-struct profile_arg {
-    const struct plan_profile *profile;
-    const uint64_t *offsets; /* of constants */
-};
 
 static bool put_tensors(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
 {
@@ -189,7 +201,7 @@ static bool put_tensors(pb_ostream_t *out, const pb_field_t *field, void *const 
             .layout = t->layout,
             .place = t->place,
             .alias_of = t->alias_of + 1,
-            .offset = t->place == IR_PLACE_CONSTANT ? p->offsets[i] : t->offset,
+            .offset = t->place == IR_PLACE_CONSTANT ? p->constants[i] : t->offset,
             .bytes = t->bytes,
         };
         if (!put_message(out, field, inferd_plan_Tensor_fields, &msg))
@@ -217,7 +229,7 @@ static bool put_segments(pb_ostream_t *out, const pb_field_t *field, void *const
 
 struct plan_arg {
     const struct plan *plan;
-    uint64_t *const *offsets;
+    const struct plan_offsets *offsets;
 };
 
 static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
@@ -225,13 +237,14 @@ static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const
     const struct plan_arg *p = *arg;
     for (uint32_t i = 0; i < p->plan->n_profiles; i++) {
         const struct ir_graph *graph = p->plan->profiles[i].graph;
-        struct profile_arg tensors = {&p->plan->profiles[i], p->offsets[i]};
+        struct profile_arg profile = {&p->plan->profiles[i], p->offsets->constants[i],
+                                      p->offsets->code[i]};
         struct list inputs = {graph->n_inputs, graph->inputs, 0};
         struct list outputs = {graph->n_outputs, graph->outputs, 0};
         inferd_plan_Profile msg = {
             .batch = p->plan->profiles[i].batch,
-            .tensors = ENCODE(put_tensors, &tensors),
-            .nodes = ENCODE(put_nodes, graph),
+            .tensors = ENCODE(put_tensors, &profile),
+            .nodes = ENCODE(put_nodes, &profile),
             .segments = ENCODE(put_segments, graph),
             .inputs = ENCODE(put_list, &inputs),
             .outputs = ENCODE(put_list, &outputs),
@@ -263,7 +276,7 @@ static bool put_bindings(pb_ostream_t *out, const pb_field_t *field, void *const
     return true;
 }
 
-enum status plan_encode(const struct plan *plan, uint64_t *const *offsets, uint8_t **out,
+enum status plan_encode(const struct plan *plan, const struct plan_offsets *offsets, uint8_t **out,
                         size_t *size, struct error *err)
 {
     struct bindings inputs = {plan->n_inputs, plan->inputs};

@@ -5,6 +5,8 @@
  *   offset 0                  struct plan_header
  *   sizeof(struct plan_header) structure section: an encoded inferd.plan.Plan
  *   next multiple of 4096     weight section: each constant at a multiple of 64, zeros between
+ *   next multiple of 4096     code section: compiled tactics, laid out in the same way. Not part of
+ *                             the weights, which go to the device as they are
  *
  * Numbers are in the byte order of the machine that wrote them; `endian` tells. `digest` is an XXH3
  * 128-bit hash in canonical form: of the header, with the hash of all bytes behind it in its place.
@@ -22,7 +24,7 @@
 #define PLAN_MAGIC "INFERDPL"
 
 enum {
-    PLAN_VERSION = 1,
+    PLAN_VERSION = 2,
     PLAN_ENDIAN = 0x01020304,
     PLAN_PAGE = 4096,
     PLAN_MAX_STRUCTURE = 64 << 20,
@@ -36,13 +38,14 @@ struct plan_header {
     uint64_t file_size;
     uint64_t structure_offset, structure_size;
     uint64_t weights_offset, weights_size;
+    uint64_t code_offset, code_size;
     uint8_t model_digest[16];
     uint8_t digest[16];
-    char device[FINGERPRINT_MAX]; /* terminated, zeros behind it */
-    uint8_t reserved[40];         /* zeros */
+    char device[PLAN_DEVICE_MAX]; /* terminated, zeros behind it */
+    uint8_t reserved[24];         /* zeros */
 };
 
-_Static_assert(sizeof(struct plan_header) == 320, "the header has no padding");
+_Static_assert(sizeof(struct plan_header) == 512, "the header has no padding");
 
 /* The file's digest, given the hash of all bytes behind the header. */
 void plan_digest(const struct plan_header *header, XXH128_hash_t rest, uint8_t out[16]);
@@ -50,9 +53,15 @@ void plan_digest(const struct plan_header *header, XXH128_hash_t rest, uint8_t o
 /* Decodes the structure section into `plan`. `size` bounds the memory it may take. */
 enum status plan_decode(struct plan *plan, const void *data, size_t size, struct error *err);
 
-/* Encodes the structure section; *out is malloc-ed. `offsets[p][t]` is where constant t of profile
- * p lies in the weight section. */
-enum status plan_encode(const struct plan *plan, uint64_t *const *offsets, uint8_t **out,
+/* Where things lie in their sections: constant t of profile p in the weights, the code of node n's
+ * tactic in the code. */
+struct plan_offsets {
+    uint64_t *constants[PLAN_MAX_PROFILES];
+    uint64_t *code[PLAN_MAX_PROFILES];
+};
+
+/* Encodes the structure section; *out is malloc-ed. */
+enum status plan_encode(const struct plan *plan, const struct plan_offsets *offsets, uint8_t **out,
                         size_t *size, struct error *err);
 
 #endif

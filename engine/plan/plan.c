@@ -2,6 +2,7 @@
 /* The plan as an object; see plan.h. */
 #include "engine/plan/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,21 @@ void plan_free(struct plan *plan)
     free(plan);
 }
 
+void plan_device_line(char out[PLAN_DEVICE_MAX], const char *device, const char *host)
+{
+    snprintf(out, PLAN_DEVICE_MAX, "%.*s%s%.*s", FINGERPRINT_MAX - 4, device, host ? " | " : "",
+             FINGERPRINT_MAX - 1, host ? host : "");
+}
+
+bool plan_needs_host(const struct plan *plan, const char *backend)
+{
+    for (uint32_t p = 0; p < plan->n_profiles; p++)
+        for (uint32_t i = 0; i < plan->profiles[p].graph->n_segments; i++)
+            if (strcmp(plan->profiles[p].graph->segments[i].backend, backend) != 0)
+                return true;
+    return false;
+}
+
 bool plan_name_ok(const char *name)
 {
     static const char allowed[] =
@@ -47,8 +63,8 @@ uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor)
 
 bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node)
 {
-    return node->op == IR_OP_RESHAPE && node->n_inputs == 1 && node->n_outputs == 1 &&
-           ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
+    return (node->op == IR_OP_RESHAPE || node->op == IR_OP_REFORMAT) && node->n_inputs == 1 &&
+           node->n_outputs == 1 && ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
 }
 
 uint64_t plan_profile_time(const struct plan_profile *profile)

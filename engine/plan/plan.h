@@ -7,6 +7,8 @@
  * In memory a profile is an ir_graph with everything filled in: tactics, layouts, places. The
  * builder makes a struct plan and writes it; the runtime reads the same struct back.
  *
+ * Compiled tactics (tactic->code) lie in a section of their own, equal ones once.
+ *
  * The digest only finds accidents. The reader trusts no field: whatever comes out of it satisfies
  * ir_verify and plan_check (indices, sizes, places inside their sections and arenas, nothing read
  * before it is written or overwritten while it is needed). What it cannot check is what only a
@@ -27,10 +29,11 @@
 
 enum {
     PLAN_MAX_PROFILES = 64,
-    PLAN_MAX_SEGMENTS = 64,
+    PLAN_MAX_SEGMENTS = 256,
     PLAN_MAX_BATCH = 65536,
     PLAN_NAME_MAX = 64, /* of a binding: [A-Za-z0-9._/:-], 1..64 bytes (R4) */
     PLAN_DIGEST_MAX = 33,
+    PLAN_DEVICE_MAX = 2 * FINGERPRINT_MAX,
 };
 
 struct plan_binding {
@@ -47,7 +50,7 @@ struct plan_profile {
 
 struct plan {
     const char *name;
-    char device[FINGERPRINT_MAX];
+    char device[PLAN_DEVICE_MAX]; /* plan_device_line */
     char digest[PLAN_DIGEST_MAX]; /* of the source model, hex */
     bool batched;
     uint32_t n_inputs, n_outputs, n_profiles;
@@ -55,6 +58,8 @@ struct plan {
     struct plan_profile profiles[PLAN_MAX_PROFILES]; /* by rising batch */
     const void *weights; /* set by the reader; constants point into it */
     size_t weight_bytes;
+    const void *code; /* likewise; compiled tactics point into it */
+    size_t code_bytes;
     struct arena *arena;
     struct file_map map;
 };
@@ -67,7 +72,7 @@ void plan_free(struct plan *plan); /* with its graphs; NULL is fine */
  * order; RESOURCE_EXHAUSTED: memory. */
 enum status plan_read(const char *path, struct plan **out, struct error *err);
 /* The device line of a plan's header alone; nothing else of the file is read or checked. */
-enum status plan_read_device(const char *path, char device[FINGERPRINT_MAX], struct error *err);
+enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err);
 /* `data` is aligned to 64 and outlives the plan. */
 enum status plan_read_memory(const void *data, size_t size, struct plan **out, struct error *err);
 
@@ -77,16 +82,23 @@ enum status plan_write(const char *path, const struct plan *plan, struct error *
 /* The same through a writer that was opened earlier; commits it. */
 enum status plan_write_to(struct file_writer *writer, const struct plan *plan, struct error *err);
 
+/* What a plan's header says of where it runs: the device's fingerprint, and, if it needs the CPU
+ * beside it, " | " and the CPU's. A plan fits exactly if the lines are equal. */
+void plan_device_line(char out[PLAN_DEVICE_MAX], const char *device, const char *host);
+/* Whether some segment runs on another backend than this one: the CPU. */
+bool plan_needs_host(const struct plan *plan, const char *backend);
+
 /* Everything that can be checked without a device. Constants' offsets are checked only if
  * plan->weights is set. */
 enum status plan_check(const struct plan *plan, struct error *err);
 bool plan_name_ok(const char *name); /* of a binding */
 
 /* The tensor whose bytes `tensor` has: itself, or the end of its chain of aliases. For a graph that
- * passed ir_verify and whose aliases are outputs of RESHAPE. */
+ * passed ir_verify and whose aliases are outputs of such nodes. */
 uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor);
 
-/* A RESHAPE whose output is an alias of its input: there is nothing to run. */
+/* A RESHAPE, or a REFORMAT between layouts that agree, whose output is an alias of its input: there
+ * is nothing to run. */
 bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node);
 
 /* Sum of the nodes' times; 0 if none was timed. */

@@ -38,13 +38,15 @@ static bool section_ok(uint64_t offset, uint64_t size, uint64_t file_size)
 /* Where the sections must be; there is only one right answer. */
 static bool sections_ok(const struct plan_header *h, size_t size)
 {
-    size_t end;
+    size_t end, code;
     return h->file_size == size && h->structure_offset == sizeof(*h) &&
            h->structure_size <= PLAN_MAX_STRUCTURE &&
            section_ok(h->structure_offset, h->structure_size, size) &&
            checked_round_up(sizeof(*h) + h->structure_size, PLAN_PAGE, &end) &&
            h->weights_offset == end && section_ok(h->weights_offset, h->weights_size, size) &&
-           h->weights_offset + h->weights_size == size;
+           checked_round_up(end + h->weights_size, PLAN_PAGE, &code) &&
+           h->code_offset == (h->code_size ? code : end + h->weights_size) &&
+           section_ok(h->code_offset, h->code_size, size) && h->code_offset + h->code_size == size;
 }
 
 static enum status check_header(const struct plan_header *h, const void *data, size_t size,
@@ -92,6 +94,8 @@ enum status plan_read_memory(const void *data, size_t size, struct plan **out, s
     }
     plan->weights = (const char *)data + h.weights_offset;
     plan->weight_bytes = h.weights_size;
+    plan->code = (const char *)data + h.code_offset;
+    plan->code_bytes = h.code_size;
     status = plan_decode(plan, (const char *)data + h.structure_offset, h.structure_size, err);
     if (!status)
         status = plan_check(plan, err);
@@ -121,7 +125,7 @@ enum status plan_read(const char *path, struct plan **out, struct error *err)
     return STATUS_OK;
 }
 
-enum status plan_read_device(const char *path, char device[FINGERPRINT_MAX], struct error *err)
+enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err)
 {
     struct file_map map;
     enum status status = file_map_path(path, 0, &map, err);

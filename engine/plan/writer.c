@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct plan -> file. Constants are laid out first (the same bytes once), then the structure is
- * encoded with their offsets, then everything goes through one function twice: into the digest, and
- * into the file.
+ * struct plan -> file. Constants and compiled tactics are laid out first (the same bytes once),
+ * then the structure is encoded with their offsets, then everything goes through one function
+ * twice: into the digest, and into the file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "base/checked.h"
 #include "engine/plan/format.h"
 
-struct constant {
+struct blob {
     struct {
         XXH128_hash_t hash;
         uint64_t size;
@@ -25,61 +25,85 @@ struct constant {
     UT_hash_handle hh;
 };
 
-struct layout {
-    uint64_t *offsets[PLAN_MAX_PROFILES]; /* of each tensor; only constants' are set */
-    struct constant *table;               /* in the order of their offsets */
+/* A section of aligned blobs, each stored once. */
+struct section {
+    struct blob *table; /* in the order of their offsets */
     uint64_t size;
 };
 
-static void layout_deinit(struct layout *layout)
+struct layout {
+    struct plan_offsets offsets;
+    struct section weights, code;
+};
+
+static void section_deinit(struct section *section)
 {
-    struct constant *c, *next;
-    HASH_ITER(hh, layout->table, c, next)
+    struct blob *b, *next;
+    HASH_ITER(hh, section->table, b, next)
     {
-        HASH_DEL(layout->table, c);
-        free(c);
+        HASH_DEL(section->table, b);
+        free(b);
     }
-    for (int i = 0; i < PLAN_MAX_PROFILES; i++)
-        free(layout->offsets[i]);
 }
 
-static bool place_constant(struct layout *layout, const struct ir_tensor *t, uint64_t *offset)
+static void layout_deinit(struct layout *layout)
 {
-    struct constant *c, probe = {0};
-    probe.key.hash = XXH3_128bits(t->data, t->bytes);
-    probe.key.size = t->bytes;
-    HASH_FIND(hh, layout->table, &probe.key, sizeof(probe.key), c);
-    if (c && memcmp(c->data, t->data, t->bytes) == 0) {
-        *offset = c->offset;
+    section_deinit(&layout->weights);
+    section_deinit(&layout->code);
+    for (int i = 0; i < PLAN_MAX_PROFILES; i++) {
+        free(layout->offsets.constants[i]);
+        free(layout->offsets.code[i]);
+    }
+}
+
+static bool place_blob(struct section *section, const void *data, uint64_t bytes, uint64_t *offset)
+{
+    struct blob *b, probe = {0};
+    probe.key.hash = XXH3_128bits(data, bytes);
+    probe.key.size = bytes;
+    HASH_FIND(hh, section->table, &probe.key, sizeof(probe.key), b);
+    if (b && memcmp(b->data, data, bytes) == 0) {
+        *offset = b->offset;
         return true;
     }
-    c = malloc(sizeof(*c));
+    b = malloc(sizeof(*b));
     size_t end;
-    if (!c || !checked_round_up(layout->size, BACKEND_ALIGN, &end) ||
-        !checked_add(end, t->bytes, &layout->size)) {
-        free(c);
+    if (!b || !checked_round_up(section->size, BACKEND_ALIGN, &end) ||
+        !checked_add(end, bytes, &section->size)) {
+        free(b);
         return false;
     }
-    *c = probe;
-    c->data = t->data;
-    *offset = c->offset = end;
-    HASH_ADD(hh, layout->table, key, sizeof(c->key), c);
+    *b = probe;
+    b->data = data;
+    *offset = b->offset = end;
+    HASH_ADD(hh, section->table, key, sizeof(b->key), b);
     return true;
+}
+
+static bool place_profile(struct layout *layout, const struct ir_graph *graph, uint32_t profile)
+{
+    uint64_t *constants = calloc(graph->n_tensors + 1, sizeof(*constants));
+    uint64_t *code = calloc(graph->n_nodes + 1, sizeof(*code));
+    layout->offsets.constants[profile] = constants;
+    layout->offsets.code[profile] = code;
+    bool ok = constants && code;
+    for (uint32_t i = 0; i < graph->n_tensors && ok; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, i);
+        ok = t->place != IR_PLACE_CONSTANT ||
+             place_blob(&layout->weights, t->data, t->bytes, &constants[i]);
+    }
+    for (uint32_t i = 0; i < graph->n_nodes && ok; i++) {
+        const struct tactic *t = ir_node(graph, i)->tactic;
+        ok = !t || !t->code_size || place_blob(&layout->code, t->code, t->code_size, &code[i]);
+    }
+    return ok;
 }
 
 static enum status layout_init(struct layout *layout, const struct plan *plan, struct error *err)
 {
-    for (uint32_t p = 0; p < plan->n_profiles; p++) {
-        const struct ir_graph *graph = plan->profiles[p].graph;
-        uint64_t *offsets = layout->offsets[p] = calloc(graph->n_tensors + 1, sizeof(*offsets));
-        if (!offsets)
+    for (uint32_t p = 0; p < plan->n_profiles; p++)
+        if (!place_profile(layout, plan->profiles[p].graph, p))
             return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
-        for (uint32_t i = 0; i < graph->n_tensors; i++) {
-            const struct ir_tensor *t = ir_tensor(graph, i);
-            if (t->place == IR_PLACE_CONSTANT && !place_constant(layout, t, &offsets[i]))
-                return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
-        }
-    }
     return STATUS_OK;
 }
 
@@ -105,6 +129,18 @@ static enum status sink_pad(struct sink *sink, uint64_t to, struct error *err)
     return sink_put(sink, zeros, to - sink->at, err); /* always less than a page */
 }
 
+static enum status emit_section(struct sink *sink, const struct section *section, uint64_t offset,
+                                struct error *err)
+{
+    enum status status = section->table ? sink_pad(sink, offset, err) : STATUS_OK;
+    for (const struct blob *b = section->table; b && !status; b = b->hh.next) {
+        status = sink_pad(sink, offset + b->offset, err);
+        if (!status)
+            status = sink_put(sink, b->data, b->key.size, err);
+    }
+    return status;
+}
+
 /* Everything behind the header. */
 static enum status emit(struct sink *sink, const struct plan_header *header, const void *structure,
                         const struct layout *layout, struct error *err)
@@ -113,12 +149,9 @@ static enum status emit(struct sink *sink, const struct plan_header *header, con
     enum status status = sink_put(sink, structure, header->structure_size, err);
     if (!status)
         status = sink_pad(sink, header->weights_offset, err);
-    for (const struct constant *c = layout->table; c && !status; c = c->hh.next) {
-        status = sink_pad(sink, header->weights_offset + c->offset, err);
-        if (!status)
-            status = sink_put(sink, c->data, c->key.size, err);
-    }
-    return status;
+    if (!status)
+        status = emit_section(sink, &layout->weights, header->weights_offset, err);
+    return status ? status : emit_section(sink, &layout->code, header->code_offset, err);
 }
 
 static int hex_value(char c)
@@ -127,11 +160,13 @@ static int hex_value(char c)
 }
 
 static bool header_init(struct plan_header *h, const struct plan *plan, size_t structure_size,
-                        uint64_t weights_size)
+                        uint64_t weights_size, uint64_t code_size)
 {
-    size_t offset, size;
+    size_t offset, code, size;
     if (!checked_round_up(sizeof(*h) + structure_size, PLAN_PAGE, &offset) ||
-        !checked_add(offset, weights_size, &size))
+        !checked_add(offset, weights_size, &code) ||
+        (code_size && !checked_round_up(code, PLAN_PAGE, &code)) ||
+        !checked_add(code, code_size, &size))
         return false;
     memset(h, 0, sizeof(*h));
     memcpy(h->magic, PLAN_MAGIC, sizeof(h->magic));
@@ -142,6 +177,8 @@ static bool header_init(struct plan_header *h, const struct plan *plan, size_t s
     h->structure_size = structure_size;
     h->weights_offset = offset;
     h->weights_size = weights_size;
+    h->code_offset = code;
+    h->code_size = code_size;
     for (size_t i = 0; i < 16 && plan->digest[2 * i] && plan->digest[2 * i + 1]; i++)
         h->model_digest[i] =
             (uint8_t)(hex_value(plan->digest[2 * i]) << 4 | hex_value(plan->digest[2 * i + 1]));
@@ -178,8 +215,8 @@ enum status plan_write_to(struct file_writer *writer, const struct plan *plan, s
     if (!status)
         status = layout_init(&layout, plan, err);
     if (!status)
-        status = plan_encode(plan, layout.offsets, &structure, &size, err);
-    if (!status && !header_init(&header, plan, size, layout.size))
+        status = plan_encode(plan, &layout.offsets, &structure, &size, err);
+    if (!status && !header_init(&header, plan, size, layout.weights.size, layout.code.size))
         status = error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
     if (!status)
         status = hash_and_write(writer, &header, structure, &layout, err);

@@ -38,7 +38,7 @@ static enum status check_device(const struct plan *plan, struct device *device, 
 
 enum status engine_plan_threads(const char *path, uint32_t *threads, struct error *err)
 {
-    char device[FINGERPRINT_MAX];
+    char device[PLAN_DEVICE_MAX];
     enum status status = plan_read_device(path, device, err);
     if (status)
         return status;

@@ -139,9 +139,17 @@ void ref_pad(enum ref_pad mode, const int64_t *pads, double value, const struct 
              const struct tensor_view *y);
 
 /* How a tensor lies in memory; numbered as the engine's IR. Blocks of channels (dim 1) of 8 or 16
- * innermost, the last one padded with zeros. */
-enum ref_layout { REF_PLAIN, REF_CHANNELS_LAST, REF_BLOCKED_8, REF_BLOCKED_16 };
-/* x and y have the same logical shape and type. */
+ * innermost, or channels-last with channels rounded up to 4 or 8; the padding is zero. */
+enum ref_layout {
+    REF_PLAIN = 0,
+    REF_CHANNELS_LAST = 1,
+    REF_BLOCKED_8 = 2,
+    REF_BLOCKED_16 = 3,
+    REF_CHANNELS_LAST_4 = 5,
+    REF_CHANNELS_LAST_8 = 6,
+    REF_LAYOUT_COUNT
+};
+/* x and y have the same logical shape; types may differ if both are floats. */
 void ref_reformat(enum ref_layout from, enum ref_layout to, const struct tensor_view *x,
                   const struct tensor_view *y);
 

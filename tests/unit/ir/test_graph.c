@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "engine/ir/ir.h"
+#include "kernels/cpu/ref.h"
 
 static const float zeros[1024];
 
@@ -281,8 +282,52 @@ static void layouts_have_sizes(void **state)
     assert_false(ir_layout_bytes(&vector, DTYPE_F32, IR_LAYOUT_BLOCKED_8, &bytes));
     assert_false(ir_layout_bytes(&s, DTYPE_F32, IR_LAYOUT_OPAQUE, &bytes));
     assert_false(ir_layout_bytes(&s, DTYPE_F32, (enum ir_layout)77, &bytes));
+    assert_true(ir_layout_bytes(&s, DTYPE_F16, IR_LAYOUT_CHANNELS_LAST_4, &bytes));
+    assert_int_equal(bytes, 2 * 4 * 25 * 2);
+    assert_true(ir_layout_bytes(&s, DTYPE_F32, IR_LAYOUT_CHANNELS_LAST_8, &bytes));
+    assert_int_equal(bytes, 2 * 8 * 25 * 4);
+    assert_false(ir_layout_bytes(&vector, DTYPE_F32, IR_LAYOUT_CHANNELS_LAST_8, &bytes));
+    assert_false(ir_layout_bytes(&s, DTYPE_F32, IR_LAYOUT_COUNT_, &bytes));
     assert_string_equal(ir_layout_name(IR_LAYOUT_BLOCKED_16), "nChw16c");
+    assert_string_equal(ir_layout_name(IR_LAYOUT_CHANNELS_LAST_4), "nhwc4");
+    assert_string_equal(ir_layout_name(IR_LAYOUT_CHANNELS_LAST_8), "nhwc8");
     assert_string_equal(ir_op_name((enum ir_op)999), "?");
+}
+
+/* Where layouts are said to agree, going through the reference changes no byte; where they are said
+ * to differ, it does (with numbers that are all different). */
+static void layouts_agree_as_bytes_do(void **state)
+{
+    (void)state;
+    const struct shape shapes[] = {
+        SHAPE(2, 3, 5, 5), SHAPE(2, 8, 1, 1),  SHAPE(2, 3, 1, 1), SHAPE(2, 1, 4, 3),
+        SHAPE(3, 16, 2),   SHAPE(1, 16, 1, 1), SHAPE(4, 24),      SHAPE(1, 8, 3, 1),
+        SHAPE(7, 4),       SHAPE(2, 4, 2, 2),  SHAPE(1, 16, 3),   SHAPE(2, 5, 1, 1, 1),
+    };
+    uint16_t plain[512], a[2048], b[2048];
+    for (int i = 0; i < 512; i++)
+        plain[i] = (uint16_t)(i + 1);
+    for (size_t k = 0; k < ARRAY_LEN(shapes); k++)
+        for (int x = 0; x < IR_LAYOUT_COUNT_; x++)
+            for (int y = 0; y < IR_LAYOUT_COUNT_; y++) {
+                uint64_t size_a, size_b;
+                if (!ir_layout_bytes(&shapes[k], DTYPE_U16, (enum ir_layout)x, &size_a) ||
+                    !ir_layout_bytes(&shapes[k], DTYPE_U16, (enum ir_layout)y, &size_b))
+                    continue;
+                struct tensor_view p = {DTYPE_U16, shapes[k], plain}, to = p;
+                to.data = a;
+                ref_reformat(REF_PLAIN, (enum ref_layout)x, &p, &to);
+                to.data = b;
+                ref_reformat(REF_PLAIN, (enum ref_layout)y, &p, &to);
+                bool same = size_a == size_b && !memcmp(a, b, size_a);
+                if (same != ir_layouts_agree(&shapes[k], (enum ir_layout)x, (enum ir_layout)y))
+                    fail_msg("shape %zu: %s and %s are %s", k, ir_layout_name((enum ir_layout)x),
+                             ir_layout_name((enum ir_layout)y), same ? "the same" : "different");
+            }
+    struct shape vector = SHAPE(7);
+    assert_true(ir_layouts_agree(&vector, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN));
+    assert_false(ir_layouts_agree(&vector, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST));
+    assert_false(ir_layouts_agree(&shapes[1], IR_LAYOUT_PLAIN, IR_LAYOUT_OPAQUE));
 }
 
 /* A number appended to an enum without a name would be printed as "?". */
@@ -313,6 +358,7 @@ int main(void)
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(held_objects_are_released_once),
         cmocka_unit_test(layouts_have_sizes),
+        cmocka_unit_test(layouts_agree_as_bytes_do),
         cmocka_unit_test(every_number_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
