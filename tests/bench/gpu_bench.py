@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inferd on one GPU beside its peers, in one run.
+
+  gpu_bench.py --bin FOLDER --work FOLDER [--parts peers,build,engine,layers,copies,daemon] [...]
+
+FOLDER of --bin holds inferd and inferctl; models, plans and the timing cache go to --work and are
+used again by the next call. Prints tables as they stand in docs/performance.md."""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ZOO = HERE.parent / "zoo"
+BATCHES = {"resnet50": [1, 8, 32, 128, 256], "bert_base": [1, 8, 32, 128]}
+GOALS = {"resnet50": {1: 0.28, 8: 0.42, 32: 0.95, 128: 3.1, 256: 6.0}}
+UNIT = {"resnet50": "images/s", "bert_base": "sequences/s"}
+failures = []
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def table(head, rows):
+    say("| " + " | ".join(head) + " |")
+    say("|" + "---|" * len(head))
+    for row in rows:
+        say("| " + " | ".join(str(cell) for cell in row) + " |")
+    say()
+
+
+def check(name, ok):
+    if not ok:
+        failures.append(name)
+    return "yes" if ok else "NO"
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.work = pathlib.Path(args.work)
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.peers = {}
+
+    def ctl(self, *words, timeout=540):
+        command = [str(pathlib.Path(self.args.bin) / "inferctl"), *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()[-600:]}")
+        return done
+
+    def model(self, name):
+        path = self.work / f"{name}.onnx"
+        if not path.exists():
+            begun = time.time()
+            subprocess.run([sys.executable, str(ZOO / "make_zoo.py"), str(self.work), name],
+                           check=True, stdout=subprocess.DEVNULL)
+            say(f"made {path.name} in {time.time() - begun:.1f} s")
+        return path
+
+    def plan(self, name, kind="", extra=()):
+        """Builds it once; gives the path."""
+        path = self.work / f"{name}{kind}.plan"
+        if path.exists():
+            return path
+        batches = ",".join(map(str, BATCHES[name]))
+        begun = time.time()
+        done = self.ctl("build", self.model(name), "-o", path, "--device", "cuda", "--precision",
+                        self.args.precision, "--batch", batches, "--timing-cache",
+                        self.work / "times.cache", *extra)
+        say(f"built {path.name} ({batches}) in {time.time() - begun:.1f} s, "
+            f"{path.stat().st_size / 2**20:.0f} MiB: {done.stderr.strip().splitlines()[-1]}")
+        return path
+
+    def bench(self, plan, batch, contexts=1, seconds=None, extra=()):
+        done = self.ctl("bench", plan, "--device", "cuda", "--batch", batch, "--contexts",
+                        contexts, "--seconds", seconds or self.args.seconds, "--json", *extra)
+        return json.loads(done.stdout)
+
+    # --- parts ---
+
+    def part_peers(self):
+        import gpu_peers
+        say("### Peers\n")
+        limits = gpu_peers.ceilings()
+        say(", ".join(f"{k} {v:.3g}" for k, v in limits.items()), "\n")
+        import torch
+        with torch.no_grad():
+            net = gpu_peers.ResNet50()
+            self.peers["resnet50"] = {b: net.times(b) for b in BATCHES["resnet50"]}
+            if self.args.compile:
+                for b in (1, 32, 128):
+                    self.peers["resnet50"][b].update(net.compiled(b))
+            del net
+            net = gpu_peers.Bert()
+            self.peers["bert_base"] = {b: net.times(b) for b in BATCHES["bert_base"]}
+        for name, times in self.peers.items():
+            names = sorted({n for t in times.values() for n in t})
+            table([name] + [f"B={b} ms" for b in times],
+                  [[n] + [f"{times[b][n]:.3f}" if n in times[b] else "" for b in times]
+                   for n in names])
+        (self.work / "peers.json").write_text(json.dumps(self.peers))
+        torch.cuda.empty_cache()
+
+    def known_peers(self, name):
+        path = self.work / "peers.json"
+        if not self.peers and path.exists():
+            self.peers = {n: {int(b): t for b, t in ts.items()}
+                          for n, ts in json.loads(path.read_text()).items()}
+        return self.peers.get(name, {})
+
+    def part_engine(self):
+        for name in self.args.models.split(","):
+            say(f"### Engine, {name} {self.args.precision}, inputs resident\n")
+            plan, rows = self.plan(name), []
+            for batch in BATCHES[name]:
+                got = self.bench(plan, batch, extra=["--input-copy", "none"])
+                ms = got["compute_p50_us"] / 1000
+                best = min((t for t in self.known_peers(name).get(batch, {}).items()
+                            if not t[0].endswith(" s")), key=lambda t: t[1], default=None)
+                goal = GOALS.get(name, {}).get(batch)
+                rows.append([batch, f"{ms:.3f}", f"{got['p50_us'] / 1000:.3f}",
+                             f"{batch / ms * 1000:.0f}",
+                             f"{best[1]:.3f} ({best[0]})" if best else "",
+                             f"{best[1] / ms:.2f}" if best else "",
+                             f"{goal} {check(f'{name} B={batch} <= {goal} ms', ms <= goal)}"
+                             if goal else
+                             check(f"{name} B={batch} not slower", ms <= best[1]) if best else ""])
+            table(["batch", "GPU ms", "with host ms", UNIT[name], "best peer ms", "peer / ours",
+                   "goal met"], rows)
+
+    def part_build(self):
+        name = "resnet50"
+        say("### Builder\n")
+        model, rows, cache = self.model(name), [], self.work / "cold.cache"
+        cache.unlink(missing_ok=True)
+        for what in ("cold, 8 profiles", "with the timing cache"):
+            plan, begun = self.work / "cold.plan", time.time()
+            plan.unlink(missing_ok=True)
+            done = self.ctl("build", model, "-o", plan, "--device", "cuda", "--precision",
+                            self.args.precision, "--batch", "1,2,4,8,16,32,64,128",
+                            "--timing-cache", cache)
+            rows.append([what, f"{time.time() - begun:.1f} s",
+                         f"{plan.stat().st_size / 2**20:.0f} MiB",
+                         done.stderr.strip().splitlines()[-1]])
+        table(["build of ResNet-50", "took", "plan", "report"], rows)
+
+    def part_layers(self):
+        """Times as tuned, summed by kind of layer, beside their floors."""
+        hbm, peak = self.args.bandwidth, self.args.flops
+        for name in self.args.models.split(","):
+            doc = json.loads(self.ctl("inspect", self.plan(name), "--json").stdout)
+            for profile in doc["profiles"]:
+                if profile["batch"] not in (1, 32, 128):
+                    continue
+                groups = {}
+                for layer in profile["layers"]:
+                    us, floor = layer["time_ns"] / 1000, layer_floor(layer, hbm, peak)
+                    g = groups.setdefault(layer_kind(layer), [0, 0, 0, {}])
+                    g[0] += 1
+                    g[1] += us
+                    g[2] += floor
+                    tactic = " ".join(layer["tactic"].split()[:3]) if layer["tactic"] else "-"
+                    g[3][tactic] = g[3].get(tactic, 0) + 1
+                say(f"### Layers of {name}, batch {profile['batch']}\n")
+                total = sum(g[1] for g in groups.values())
+                rows = [[k, g[0], f"{g[1]:.1f}", f"{g[2]:.1f}",
+                         f"{g[1] / g[2]:.2f}" if g[2] else "",
+                         ", ".join(f"{n} x {t}" for t, n in
+                                   sorted(g[3].items(), key=lambda i: -i[1])[:4])]
+                        for k, g in sorted(groups.items(), key=lambda i: -i[1][1])]
+                rows.append(["sum", sum(g[0] for g in groups.values()), f"{total:.1f}",
+                             f"{sum(g[2] for g in groups.values()):.1f}", "", ""])
+                table(["layers", "n", "us", "floor us", "ratio", "tactics"], rows)
+
+    def part_copies(self):
+        say("### In-process with copies from pinned memory, ResNet-50, uint8 input\n")
+        plan = self.served_plan()
+        rows = []
+        for batch in (8, 32, 128):
+            resident = self.bench(plan, batch, 2, extra=["--input-copy", "none"])
+            copied = self.bench(plan, batch, 2, extra=["--input-copy", "pinned"])
+            ratio = copied["throughput"] / resident["throughput"]
+            rows.append([batch, f"{resident['throughput']:.0f}", f"{copied['throughput']:.0f}",
+                         f"{ratio:.3f}",
+                         check(f"copies B={batch}", ratio >= 0.97) if batch >= 32 else ""])
+        table(["batch", "resident images/s", "copied images/s", "ratio", ">= 0.97"], rows)
+
+    def served_plan(self):
+        scale = ",".join(f"{1 / (255 * s):.8g}" for s in (0.229, 0.224, 0.225))
+        bias = ",".join(f"{-m / s:.8g}" for m, s in
+                        zip((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+        return self.plan("resnet50", ".u8", ["--input-type", "input=uint8", "--input-scale",
+                                             f"input={scale}", "--input-bias", f"input={bias}"])
+
+    def part_daemon(self):
+        say("### Daemon on loopback, ResNet-50, uint8 input\n")
+        plan, rows = self.served_plan(), []
+        inside = max(self.bench(plan, b, c, extra=["--input-copy", "pinned"])["throughput"]
+                     for b in (64, 128) for c in (2,) if b in BATCHES["resnet50"])
+        alone = self.bench(plan, 1, 1, extra=["--input-copy", "pinned"])["p50_us"]
+        for loops, workers in ((1, 2), (2, 2), (4, 2), (4, 3), (8, 2)):
+            with Daemon(self, plan, loops, workers) as daemon:
+                one = daemon.load("--concurrency", "1")[0]
+                many = daemon.load("--concurrency", self.args.clients)[-1]
+            rows.append([loops, workers, f"{many['throughput']:.0f}",
+                         f"{many['throughput'] / inside:.3f}", f"{many['mean_batch']:.0f}",
+                         f"{many['p99_us'] / 1000:.1f}", f"{one['p50_us']:.0f}",
+                         f"{one['p50_us'] - alone:.0f}"])
+        say(f"in-process: {inside:.0f} images/s; one image {alone:.0f} us\n")
+        table(["io_threads", "workers", "images/s", "of in-process", "mean batch", "p99 ms",
+               "one client p50 us", "over the engine us"], rows)
+        check("daemon >= 0.95 of in-process", max(float(r[3]) for r in rows) >= 0.95)
+        check("one client within 100 us", min(float(r[7]) for r in rows) <= 100)
+
+
+class Daemon:
+    def __init__(self, bench, plan, loops, workers):
+        self.bench, self.plan, self.loops, self.workers = bench, plan, loops, workers
+
+    def __enter__(self):
+        config = self.bench.work / "daemon.yaml"
+        config.write_text(f"io_threads: {self.loops}\nworkers: {self.workers}\n")
+        self.process = subprocess.Popen(
+            [str(pathlib.Path(self.bench.args.bin) / "inferd"), "--config", str(config),
+             "--device", "cuda", "--listen", "127.0.0.1:0", f"resnet50={self.plan}"],
+            stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            if found := re.search(r"ready (127\.0\.0\.1:\d+)", line):
+                self.address = found.group(1)
+                return self
+        raise RuntimeError("inferd did not start")
+
+    def __exit__(self, *exc):
+        self.process.terminate()
+        self.process.wait(30)
+
+    def load(self, *words):
+        out = self.bench.work / "load.json"
+        self.bench.ctl("load", self.address, "--model", "resnet50", "--seconds",
+                       self.bench.args.seconds, "--json", out, *words)
+        return json.loads(out.read_text())["points"]
+
+
+def sizes(tensor):
+    n = 1
+    for dim in tensor["shape"]:
+        n *= dim
+    return n
+
+
+WIDTH = {"FP32": 4, "FP16": 2, "BF16": 2, "UINT8": 1, "INT8": 1, "BOOL": 1, "INT64": 8, "INT32": 4}
+
+
+def layer_floor(layer, hbm, peak):
+    """Microseconds that the layer's bytes or its arithmetic need, whichever is more."""
+    inputs = layer["inputs"]
+    low = layer.get("precision", "FP16")
+    moved = sum(sizes(t) * WIDTH.get(t["dtype"] if not t["constant"] else low, 4)
+                for t in inputs + layer["outputs"])
+    if layer["op"] == "gather":
+        moved = 2 * sum(sizes(t) * WIDTH.get(t["dtype"], 4) for t in layer["outputs"])
+    flops = 0
+    if layer["op"] == "conv":
+        flops = 2 * sizes(layer["outputs"][0]) * sizes(inputs[1]) / inputs[1]["shape"][0]
+    elif layer["op"] == "matmul":
+        flops = 2 * sizes(layer["outputs"][0]) * inputs[0]["shape"][-1]
+    elif layer["op"] == "attention":
+        y = layer["outputs"][0]["shape"]
+        flops = 4 * sizes(layer["outputs"][0]) * y[1]
+    return max(moved / hbm, flops / peak) * 1e6
+
+
+def layer_kind(layer):
+    if layer["op"] != "conv":
+        fused = [f for f in layer.get("fused", []) if f]
+        return " + ".join([layer["op"], *fused])
+    w = layer["inputs"][1]["shape"]
+    stride = layer["inputs"][0]["shape"][2] // max(layer["outputs"][0]["shape"][2], 1)
+    name = f"conv {w[2]}x{w[3]}" + (f"/{stride}" if stride > 1 else "")
+    if w[1] <= 4:
+        return f"{name} stem"
+    fused = layer.get("fused", [])
+    return name + (" + sum" if any(f in ("add", "sum") for f in fused) else "")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--parts", default="peers,engine,layers,copies,daemon")
+    parser.add_argument("--models", default="resnet50,bert_base")
+    parser.add_argument("--precision", default="fp16")
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--clients", default="512")
+    parser.add_argument("--bandwidth", type=float, default=4.23e12)
+    parser.add_argument("--flops", type=float, default=760e12)
+    parser.add_argument("--compile", action="store_true", help="torch.compile too: minutes")
+    args = parser.parse_args()
+    sys.path.insert(0, str(HERE))
+    bench = Bench(args)
+    begun = time.time()
+    done = 0
+    for part in args.parts.split(","):
+        try:
+            getattr(bench, f"part_{part}")()
+            done += 1
+        except (RuntimeError, subprocess.TimeoutExpired, KeyError, OSError) as ex:
+            failures.append(f"{part}: {ex}")
+            say(f"{part}: {ex}")
+        say(f"({part}: {time.time() - begun:.0f} s so far)\n")
+    for failure in failures:
+        say("missed:", failure)
+    say(f"{done} parts done, {len(failures)} missed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
