@@ -3,8 +3,10 @@
  * What the files of the CUDA backend share. Only this folder and kernels/cuda see CUDA headers; the
  * folder is one loadable module, "inferd-cuda.so", that exports inferd_backend() and nothing else.
  *
- *   module.c   the table                       device.c  device, memory, arena, streams, events
- *   graph.c    capture                         family.c  the table of families, and its dispatch
+ *   backend.c  the table                       device.c  devices       memory.c  memory, arenas
+ *   stream.c   streams, events, copies         graph.c   capture, ranges
+ *   family.c   the table of families, and its dispatch        view.c    helpers for families
+ *   dry.c      a device without hardware       module.c  the module's one symbol
  *   dnn_*.c    convolutions and attention through cuDNN's backend graph API
  *   lt*.c      matrix products and 1x1 convolutions through cuBLASLt, opened when first needed
  *   own_*.c    nodes -> our kernels (kernels/cuda)
@@ -39,6 +41,7 @@ struct backend_stream {
     struct cuda_device *device;
     cudaStream_t stream;
     void *dnn_handle; /* cudnnHandle_t of this stream, made on first use; see dnn.h */
+    bool capturing;   /* between capture_begin and capture_end */
 };
 
 /* Every prepared op starts with this. */

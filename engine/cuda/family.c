@@ -2,15 +2,17 @@
 #include "engine/cuda/family.h"
 
 #include "base/compiler.h"
+#include "engine/cuda/device.h"
 
 /* Asked in this order: the best guess first. Ids begin at 1. */
 static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {
     [0] = NULL,
 };
 
-static struct cuda_device *cuda_device_of(struct device *device)
+/* Candidates, packing and compilation do not need hardware. */
+static enum status enter_if_real(const struct cuda_device *device, struct error *err)
 {
-    return CONTAINER_OF(device, struct cuda_device, base);
+    return device->ordinal < 0 ? STATUS_OK : cuda_enter(device, err);
 }
 
 const struct cuda_family *cuda_family_of(uint32_t tactic_id, enum ir_op op)
@@ -24,7 +26,7 @@ enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
                             const struct ir_node *node, enum precision precision,
                             tactic_visit visit, void *user, struct error *err)
 {
-    enum status status = STATUS_OK;
+    enum status status = enter_if_real(cuda_device_of(device), err);
     for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !status; i++)
         if (families[i] && families[i]->takes(node->op))
             status = families[i]->candidates(cuda_device_of(device), graph, node, precision, visit,
@@ -57,8 +59,7 @@ static bool port_fits(const struct ir_graph *graph, uint32_t id, const struct ta
 static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
                       const struct tactic *tactic)
 {
-    bool fit = tactic->n_in == MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) &&
-               tactic->n_out == node->n_outputs && tactic->blob_size <= TACTIC_BLOB_MAX;
+    bool fit = true;
     for (uint32_t i = 0; fit && i < node->n_inputs; i++)
         fit = port_fits(graph, node->inputs[i], &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
     for (uint32_t i = 0; fit && i < node->n_outputs; i++)
@@ -66,49 +67,66 @@ static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
     return fit;
 }
 
+/* The family of a tactic that has the form of one for this node; NULL: it has not. */
+static const struct cuda_family *family_for(const struct ir_node *node, const struct tactic *tactic)
+{
+    bool fits = tactic->n_in == MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) &&
+                tactic->n_out == node->n_outputs && tactic->blob_size <= TACTIC_BLOB_MAX &&
+                (tactic->code || !tactic->code_size) && (uint32_t)tactic->dtype < DTYPE_COUNT_;
+    return fits ? cuda_family_of(tactic->id, node->op) : NULL;
+}
+
 enum status cuda_pack(struct device *device, const struct ir_graph *graph,
                       const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                       void *to, struct error *err)
 {
-    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
-    if (!family || !family->pack || input >= MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) ||
-        !tactic->in[input].packed_bytes)
+    const struct cuda_family *family = family_for(node, tactic);
+    if (!family || !family->pack || input >= tactic->n_in || !tactic->in[input].packed_bytes)
         return refuse(node, tactic, err);
-    return family->pack(cuda_device_of(device), graph, node, tactic, input, to, err);
+    enum status status = enter_if_real(cuda_device_of(device), err);
+    return status ? status
+                  : family->pack(cuda_device_of(device), graph, node, tactic, input, to, err);
 }
 
 enum status cuda_compile(struct device *device, const struct ir_graph *graph,
                          const struct ir_node *node, const struct tactic *tactic, struct error *err)
 {
-    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
+    const struct cuda_family *family = family_for(node, tactic);
     if (!family)
         return refuse(node, tactic, err);
-    return family->compile ? family->compile(cuda_device_of(device), graph, node, tactic, err)
-                           : STATUS_OK;
+    if (!family->compile)
+        return STATUS_OK;
+    enum status status = enter_if_real(cuda_device_of(device), err);
+    return status ? status : family->compile(cuda_device_of(device), graph, node, tactic, err);
 }
 
 enum status cuda_code(struct device *device, const struct ir_graph *graph,
                       const struct ir_node *node, const struct tactic *tactic, struct arena *arena,
                       const void **code, uint64_t *size, struct error *err)
 {
-    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
+    const struct cuda_family *family = family_for(node, tactic);
     if (!family)
         return refuse(node, tactic, err);
-    if (family->code)
-        return family->code(cuda_device_of(device), graph, node, tactic, arena, code, size, err);
-    *code = NULL;
-    *size = 0;
-    return STATUS_OK;
+    if (!family->code) {
+        *code = NULL;
+        *size = 0;
+        return STATUS_OK;
+    }
+    enum status status = enter_if_real(cuda_device_of(device), err);
+    return status
+               ? status
+               : family->code(cuda_device_of(device), graph, node, tactic, arena, code, size, err);
 }
 
 enum status cuda_op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
                             const struct ir_node *node, const struct tactic *tactic,
                             struct backend_op **out, struct error *err)
 {
-    const struct cuda_family *family = cuda_family_of(tactic->id, node->op);
+    const struct cuda_family *family = family_for(node, tactic);
     if (!family || !ports_fit(graph, node, tactic))
         return refuse(node, tactic, err);
-    return family->prepare(stream, graph, node, tactic, out, err);
+    enum status status = enter_if_real(stream->device, err);
+    return status ? status : family->prepare(stream, graph, node, tactic, out, err);
 }
 
 /* --- ops --- */
@@ -128,5 +146,6 @@ enum status cuda_op_launch(struct backend_op *op, struct backend_stream *stream,
                            void *const *inputs, void *const *outputs, void *workspace,
                            struct error *err)
 {
-    return op->launch(op, stream, inputs, outputs, workspace, err);
+    enum status status = cuda_enter(stream->device, err);
+    return status ? status : op->launch(op, stream, inputs, outputs, workspace, err);
 }

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA backend's table. */
+#include "engine/cuda/device.h"
+#include "engine/cuda/family.h"
+
+const struct backend backend_cuda = {
+    .abi = BACKEND_ABI,
+    .features = BACKEND_ATTENTION | BACKEND_MERGE,
+    .name = "cuda",
+    .stable_addresses = true,
+    .device_count = cuda_device_count,
+    .device_open = cuda_device_open,
+    .device_close = cuda_device_close,
+    .device_fingerprint = cuda_device_fingerprint,
+    .memory_alloc = cuda_memory_alloc,
+    .memory_free = cuda_memory_free,
+    .arena_new = cuda_arena_new,
+    .arena_grow = cuda_arena_grow,
+    .arena_base = cuda_arena_base,
+    .arena_free = cuda_arena_free,
+    .stream_new = cuda_stream_new,
+    .stream_free = cuda_stream_free,
+    .event_new = cuda_event_new,
+    .event_free = cuda_event_free,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .event_elapsed = cuda_event_elapsed,
+    .copy = cuda_copy,
+    .candidates = cuda_candidates,
+    .pack = cuda_pack,
+    .compile = cuda_compile,
+    .code = cuda_code,
+    .op_prepare = cuda_op_prepare,
+    .op_workspace = cuda_op_workspace,
+    .op_free = cuda_op_free,
+    .op_launch = cuda_op_launch,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
+    .range_begin = cuda_range_begin,
+    .range_end = cuda_range_end,
+};

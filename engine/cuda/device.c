@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices: how many there are, opening one, and the line that names it. */
+#include "engine/cuda/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cublas_api.h>
+#include <cudnn_graph.h>
+
+
+enum status cuda_enter(const struct cuda_device *device, struct error *err)
+{
+    if (device->ordinal < 0)
+        return error_set(err, STATUS_FAILED_PRECONDITION, "cuda: there is no hardware behind '%s'",
+                         device->properties.name);
+    cudaError_t code = cudaSetDevice(device->ordinal);
+    return code ? cuda_error(err, code, "cudaSetDevice") : STATUS_OK;
+}
+
+/* Without a driver the runtime only says that the one it found is too old. */
+static enum status no_device(struct error *err, cudaError_t code)
+{
+    int driver = 0;
+    cudaGetLastError();
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0)
+        return error_set(err, STATUS_NOT_FOUND, "no CUDA device: no NVIDIA driver is installed");
+    return error_set(err, STATUS_NOT_FOUND, "no CUDA device: %s", cudaGetErrorString(code));
+}
+
+enum status cuda_device_count(uint32_t *out, struct error *err)
+{
+    int n = 0;
+    cudaError_t code = cudaGetDeviceCount(&n);
+    if (code || n <= 0)
+        return no_device(err, code ? code : cudaErrorNoDevice);
+    *out = (uint32_t)n;
+    return STATUS_OK;
+}
+
+bool cuda_archs_fit(const char *archs, int major, int minor)
+{
+    for (const char *at = archs; *at;) {
+        char *end;
+        long arch = strtol(at, &end, 10);
+        bool exact = *end && *end != ' ';
+        if (arch / 10 == major && (exact ? arch % 10 == minor : arch % 10 <= minor))
+            return true;
+        at = end + strcspn(end, " ");
+        at += strspn(at, " ");
+    }
+    return false;
+}
+
+void cuda_device_describe(struct cuda_device *device, int driver_version)
+{
+    int runtime_version = 0;
+    cudaRuntimeGetVersion(&runtime_version);
+    snprintf(device->fingerprint, sizeof(device->fingerprint),
+             "cuda; %.64s; %d multiprocessors; driver %d; runtime %d; cudnn %zu; cublasLt %d",
+             device->properties.name, device->properties.multiProcessorCount, driver_version,
+             runtime_version, cudnnGetVersion(), CUBLAS_VERSION);
+}
+
+void cuda_device_fingerprint(struct device *device, char out[FINGERPRINT_MAX])
+{
+    memcpy(out, cuda_device_of(device)->fingerprint, FINGERPRINT_MAX);
+}
+
+static enum status check_device(uint32_t index, struct cudaDeviceProp *properties,
+                                struct error *err)
+{
+    uint32_t n;
+    enum status status = cuda_device_count(&n, err);
+    if (status)
+        return status;
+    if (index >= n)
+        return error_set(err, STATUS_NOT_FOUND, "there %s %u CUDA device%s, no cuda:%u",
+                         n == 1 ? "is" : "are", n, n == 1 ? "" : "s", index);
+    cudaError_t code = cudaGetDeviceProperties(properties, (int)index);
+    if (code)
+        return cuda_error(err, code, "cudaGetDeviceProperties");
+    if (!cuda_archs_fit(CUDA_ARCHS, properties->major, properties->minor))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "cuda:%u: unsupported: %s has compute capability %d.%d, this module's "
+                         "kernels are for: " CUDA_ARCHS,
+                         index, properties->name, properties->major, properties->minor);
+    return STATUS_OK;
+}
+
+static enum status fill_device(struct cuda_device *device, struct error *err)
+{
+    int driver_version = 0;
+    enum status status = cuda_enter(device, err);
+    cudaDriverGetVersion(&driver_version);
+    cuda_device_describe(device, driver_version);
+    return status;
+}
+
+enum status cuda_device_open(const struct device_options *options, struct device **out,
+                             struct error *err)
+{
+    struct cudaDeviceProp properties;
+    enum status status = check_device(options->index, &properties, err);
+    if (status)
+        return status;
+    struct cuda_device *device = calloc(1, sizeof(*device));
+    if (!device)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a device");
+    device->base.backend = &backend_cuda;
+    device->base.threads = 1;
+    device->ordinal = (int)options->index;
+    device->properties = properties;
+    device->log = options->log;
+    status = fill_device(device, err);
+    if (status) {
+        cuda_device_close(&device->base);
+        return status;
+    }
+    log_write(options->log, LOG_VERBOSE, "cuda:%u: %s", options->index, device->fingerprint);
+    *out = &device->base;
+    return STATUS_OK;
+}
+
+void cuda_device_close(struct device *device)
+{
+    if (!device)
+        return;
+    struct cuda_device *cuda = cuda_device_of(device);
+    free(cuda);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the backend's table that have no families: devices, memory, arenas, streams, events,
+ * copies, capture. The contracts are those of engine/backend.h.
+ *
+ * CUDA keeps a current device for each thread. Whatever may be the first call of a thread begins
+ * with cuda_enter; functions behind it rely on that.
+ */
+#ifndef INFERD_ENGINE_CUDA_DEVICE_H
+#define INFERD_ENGINE_CUDA_DEVICE_H
+
+#include "base/compiler.h"
+#include "engine/cuda/cuda.h"
+
+extern const struct backend backend_cuda; /* backend.c */
+
+static inline struct cuda_device *cuda_device_of(struct device *device)
+{
+    return CONTAINER_OF(device, struct cuda_device, base);
+}
+
+/* Makes the device the calling thread's. FAILED_PRECONDITION for one without hardware (dry.h). */
+enum status cuda_enter(const struct cuda_device *device, struct error *err);
+
+/* --- device.c --- */
+enum status cuda_device_count(uint32_t *out, struct error *err);
+enum status cuda_device_open(const struct device_options *options, struct device **out,
+                             struct error *err);
+void cuda_device_close(struct device *device);
+void cuda_device_fingerprint(struct device *device, char out[FINGERPRINT_MAX]);
+/* Writes device->fingerprint from its properties and the libraries' versions. */
+void cuda_device_describe(struct cuda_device *device, int driver_version);
+/* Whether the module's kernels run on that capability: `archs` is "90a 100a", of which those with a
+ * letter are for one capability alone and the others for later ones of the same major too. */
+bool cuda_archs_fit(const char *archs, int major, int minor);
+
+/* --- memory.c --- */
+enum status cuda_memory_alloc(struct device *device, enum memory_kind kind, size_t size,
+                              const char *tag, void **out, struct error *err);
+void cuda_memory_free(struct device *device, enum memory_kind kind, void *memory);
+enum status cuda_arena_new(struct device *device, size_t reserve, struct backend_arena **out,
+                           struct error *err);
+enum status cuda_arena_grow(struct backend_arena *arena, size_t size, struct error *err);
+void *cuda_arena_base(struct backend_arena *arena);
+void cuda_arena_free(struct backend_arena *arena);
+
+/* --- stream.c --- */
+enum status cuda_stream_new(struct device *device, struct backend_stream **out, struct error *err);
+void cuda_stream_free(struct backend_stream *stream);
+enum status cuda_event_new(struct device *device, bool timing, struct backend_event **out,
+                           struct error *err);
+void cuda_event_free(struct backend_event *event);
+enum status cuda_event_record(struct backend_event *event, struct backend_stream *stream,
+                              struct error *err);
+enum status cuda_event_wait(struct backend_event *event, struct error *err);
+enum status cuda_event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,
+                               struct error *err);
+enum status cuda_copy(struct backend_stream *stream, enum copy_direction direction,
+                      const struct backend_copy *copies, uint32_t n, struct error *err);
+
+/* --- graph.c --- */
+enum status cuda_capture_begin(struct backend_stream *stream, struct error *err);
+enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph **out,
+                             struct error *err);
+enum status cuda_graph_launch(struct backend_graph *graph, struct backend_stream *stream,
+                              struct error *err);
+void cuda_graph_free(struct backend_graph *graph);
+void cuda_range_begin(const char *name);
+void cuda_range_end(void);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Streams, events and copies.
+ *
+ * A waiting thread asks for a short while, which answers soonest, and then sleeps until the device
+ * wakes it, which leaves the core to others.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "engine/cuda/device.h"
+
+enum {
+    SPIN_NS = 50000, /* of asking, about what falling asleep and waking up take */
+    BATCH_MAX = 64,  /* copies of one call; more take several */
+};
+
+struct backend_event {
+    struct cuda_device *device;
+    cudaEvent_t event;
+};
+
+/* --- streams --- */
+
+enum status cuda_stream_new(struct device *device, struct backend_stream **out, struct error *err)
+{
+    enum status status = cuda_enter(cuda_device_of(device), err);
+    if (status)
+        return status;
+    struct backend_stream *stream = calloc(1, sizeof(*stream));
+    if (!stream)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a stream");
+    stream->device = cuda_device_of(device);
+    cudaError_t code = cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking);
+    if (code) {
+        free(stream);
+        return cuda_error(err, code, "cudaStreamCreateWithFlags");
+    }
+    *out = stream;
+    return STATUS_OK;
+}
+
+void cuda_stream_free(struct backend_stream *stream)
+{
+    if (!stream)
+        return;
+    cuda_enter(stream->device, NULL);
+    cudaStreamDestroy(stream->stream);
+    cudaGetLastError();
+    free(stream);
+}
+
+/* --- events --- */
+
+enum status cuda_event_new(struct device *device, bool timing, struct backend_event **out,
+                           struct error *err)
+{
+    enum status status = cuda_enter(cuda_device_of(device), err);
+    if (status)
+        return status;
+    struct backend_event *event = calloc(1, sizeof(*event));
+    if (!event)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for an event");
+    event->device = cuda_device_of(device);
+    cudaError_t code = cudaEventCreateWithFlags(
+        &event->event, cudaEventBlockingSync | (timing ? 0 : cudaEventDisableTiming));
+    if (code) {
+        free(event);
+        return cuda_error(err, code, "cudaEventCreateWithFlags");
+    }
+    *out = event;
+    return STATUS_OK;
+}
+
+void cuda_event_free(struct backend_event *event)
+{
+    if (!event)
+        return;
+    cuda_enter(event->device, NULL);
+    cudaEventDestroy(event->event);
+    cudaGetLastError();
+    free(event);
+}
+
+enum status cuda_event_record(struct backend_event *event, struct backend_stream *stream,
+                              struct error *err)
+{
+    enum status status = cuda_enter(stream->device, err);
+    if (status)
+        return status;
+    unsigned flags = stream->capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
+    cudaError_t code = cudaEventRecordWithFlags(event->event, stream->stream, flags);
+    return code ? cuda_error(err, code, "cudaEventRecordWithFlags") : STATUS_OK;
+}
+
+enum status cuda_event_wait(struct backend_event *event, struct error *err)
+{
+    enum status status = cuda_enter(event->device, err);
+    if (status)
+        return status;
+    uint64_t until = clock_now_ns() + SPIN_NS;
+    cudaError_t code;
+    do
+        code = cudaEventQuery(event->event);
+    while (code == cudaErrorNotReady && clock_now_ns() < until);
+    if (code == cudaErrorNotReady) {
+        cudaGetLastError(); /* a launch that looks for its own error must not find this */
+        code = cudaEventSynchronize(event->event);
+    }
+    return code ? cuda_error(err, code, "waiting for the device") : STATUS_OK;
+}
+
+enum status cuda_event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,
+                               struct error *err)
+{
+    float ms;
+    enum status status = cuda_enter(from->device, err);
+    if (status)
+        return status;
+    cudaError_t code = cudaEventElapsedTime(&ms, from->event, to->event);
+    if (code)
+        return cuda_error(err, code, "cudaEventElapsedTime");
+    *ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
+    return STATUS_OK;
+}
+
+/* --- copies --- */
+
+static const enum cudaMemcpyKind kinds[] = {
+    [COPY_TO_DEVICE] = cudaMemcpyHostToDevice,
+    [COPY_TO_HOST] = cudaMemcpyDeviceToHost,
+    [COPY_ON_DEVICE] = cudaMemcpyDeviceToDevice,
+};
+
+struct batch {
+    void *to[BATCH_MAX];
+    const void *from[BATCH_MAX];
+    size_t size[BATCH_MAX];
+    size_t n;
+};
+
+static cudaError_t copy_one(const struct backend_stream *stream, enum copy_direction direction,
+                            const struct batch *batch, size_t i)
+{
+    return cudaMemcpyAsync(batch->to[i], batch->from[i], batch->size[i], kinds[direction],
+                           stream->stream);
+}
+
+static cudaError_t copy_each(const struct backend_stream *stream, enum copy_direction direction,
+                             const struct batch *batch)
+{
+    cudaError_t code = cudaSuccess;
+    for (size_t i = 0; i < batch->n && !code; i++)
+        code = copy_one(stream, direction, batch, i);
+    return code;
+}
+
+#if CUDART_VERSION >= 13000 /* before, this function had other parameters, or was not there */
+/* The copies of a batch are not ordered among themselves; those of backend.h need not be. */
+static cudaError_t copy_batch(const struct backend_stream *stream, enum copy_direction direction,
+                              struct batch *batch)
+{
+    struct cudaMemLocation host = {.type = cudaMemLocationTypeHost};
+    struct cudaMemLocation device = {.type = cudaMemLocationTypeDevice,
+                                     .id = stream->device->ordinal};
+    struct cudaMemcpyAttributes attributes = {
+        .srcAccessOrder = cudaMemcpySrcAccessOrderStream,
+        .srcLocHint = direction == COPY_TO_DEVICE ? host : device,
+        .dstLocHint = direction == COPY_TO_HOST ? host : device,
+        .flags = cudaMemcpyFlagPreferOverlapWithCompute,
+    };
+    size_t first = 0;
+    return cudaMemcpyBatchAsync(batch->to, batch->from, batch->size, batch->n, &attributes, &first,
+                                1, stream->stream);
+}
+#else
+#define copy_batch copy_each
+#endif
+
+static cudaError_t copy_all(const struct backend_stream *stream, enum copy_direction direction,
+                            struct batch *batch)
+{
+    if (batch->n == 0)
+        return cudaSuccess;
+    if (batch->n == 1 || stream->capturing) /* batches cannot be captured */
+        return copy_each(stream, direction, batch);
+    return copy_batch(stream, direction, batch);
+}
+
+enum status cuda_copy(struct backend_stream *stream, enum copy_direction direction,
+                      const struct backend_copy *copies, uint32_t n, struct error *err)
+{
+    enum status status = cuda_enter(stream->device, err);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < n;) {
+        struct batch batch;
+        for (batch.n = 0; i < n && batch.n < BATCH_MAX; i++) {
+            if (!copies[i].size || copies[i].to == copies[i].from)
+                continue;
+            batch.to[batch.n] = copies[i].to;
+            batch.from[batch.n] = copies[i].from;
+            batch.size[batch.n++] = copies[i].size;
+        }
+        cudaError_t code = copy_all(stream, direction, &batch);
+        if (code)
+            return cuda_error(err, code, batch.n > 1 ? "copies" : "a copy");
+    }
+    return STATUS_OK;
+}
