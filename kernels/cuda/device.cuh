@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every kernel file starts from: how a kernel is launched, the element types, conversion
+ * between them, vectors of 16 bytes, and division by constants.
+ *
+ * The same .cu files compile with nvcc, and as plain C++ under tests/emulate, where blocks run one
+ * after the other on the CPU (INFERD_EMULATE; the emulator's header is then included first). So
+ * kernels are launched by KERNEL_LAUNCH only, dynamic shared memory is had by KERNEL_SHARED only,
+ * and instructions that C++ does not have stand in mma.cuh behind functions.
+ *
+ *   math.cuh      the IR's unary and binary functions      epilogue.cuh  a node's epilogue
+ *   reduce.cuh    warp and block reductions                mma.cuh       tensor cores, cp.async
+ */
+#ifndef INFERD_KERNELS_CUDA_DEVICE_CUH
+#define INFERD_KERNELS_CUDA_DEVICE_CUH
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef INFERD_EMULATE
+#include <cuda_runtime.h>
+#endif
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "base/dtype.h"
+#include "kernels/cuda/kernels.h"
+
+/* --- launching --- */
+
+enum { KERNEL_WARP = 32, KERNEL_SHARED_DEFAULT = 48 << 10 };
+
+/* More than 48 KiB of dynamic shared memory must be asked for, once a kernel; asking again is
+ * cheap and may happen while a stream is being captured. */
+template <class... P, class... A>
+inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                 cudaStream_t stream, A... args)
+{
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0)
+        return cudaSuccess;
+#ifdef INFERD_EMULATE
+    (void)stream;
+    return emulate_launch(grid, block, shared, [&]() { kernel(static_cast<P>(args)...); });
+#else
+    if (shared > KERNEL_SHARED_DEFAULT) {
+        cudaError_t code = cudaFuncSetAttribute(
+            (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        if (code != cudaSuccess)
+            return code;
+    }
+    kernel<<<grid, block, shared, stream>>>(static_cast<P>(args)...);
+    return cudaGetLastError();
+#endif
+}
+
+/* With a call in the place of the stream: nothing is launched when it is dry. */
+template <class... P, class... A>
+inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                                 const struct kernel_call *call, A... args)
+{
+    return call->dry ? cudaSuccess
+                     : kernel_launch(kernel, grid, block, shared, call->stream, args...);
+}
+
+/* KERNEL_LAUNCH((name<T, 8>), grid, block, shared_bytes, stream or call, arguments...): an
+ * expression of type cudaError_t. An empty grid is no error. */
+#define KERNEL_LAUNCH(kernel, grid, block, shared, stream, ...)                                    \
+    kernel_launch(kernel, dim3(grid), dim3(block), (size_t)(shared), stream, __VA_ARGS__)
+
+/* `type *name`: the block's dynamic shared memory, aligned to 16 bytes. */
+#ifdef INFERD_EMULATE
+#define KERNEL_SHARED(type, name) type *name = static_cast<type *>(emulate_shared())
+#else
+#define KERNEL_SHARED(type, name)                                                                  \
+    extern __shared__ __align__(16) unsigned char kernel_shared_bytes[];                           \
+    type *name = reinterpret_cast<type *>(kernel_shared_bytes)
+#endif
+
+/* --- element types --- */
+
+struct boolean { /* one byte, 0 or 1 */
+    unsigned char v;
+};
+typedef __half half_t;
+typedef __nv_bfloat16 bf16_t;
+
+template <class T> struct number_of {
+    static const int dtype = DTYPE_NONE;
+};
+#define NUMBER_OF(type, number)                                                                    \
+    template <> struct number_of<type> {                                                           \
+        static const int dtype = number;                                                           \
+    }
+NUMBER_OF(boolean, DTYPE_BOOL);
+NUMBER_OF(uint8_t, DTYPE_U8);
+NUMBER_OF(uint16_t, DTYPE_U16);
+NUMBER_OF(uint32_t, DTYPE_U32);
+NUMBER_OF(uint64_t, DTYPE_U64);
+NUMBER_OF(int8_t, DTYPE_I8);
+NUMBER_OF(int16_t, DTYPE_I16);
+NUMBER_OF(int32_t, DTYPE_I32);
+NUMBER_OF(int64_t, DTYPE_I64);
+NUMBER_OF(half_t, DTYPE_F16);
+NUMBER_OF(bf16_t, DTYPE_BF16);
+NUMBER_OF(float, DTYPE_F32);
+NUMBER_OF(double, DTYPE_F64);
+#undef NUMBER_OF
+
+/* Bytes of an element by number; dtype_size() is not for here. */
+__host__ __device__ inline int number_size(int dtype)
+{
+    return dtype == DTYPE_BOOL || dtype == DTYPE_U8 || dtype == DTYPE_I8 ? 1
+           : dtype == DTYPE_U16 || dtype == DTYPE_I16 || dtype == DTYPE_F16 || dtype == DTYPE_BF16
+               ? 2
+           : dtype == DTYPE_U32 || dtype == DTYPE_I32 || dtype == DTYPE_F32 ? 4
+           : dtype == DTYPE_NONE || dtype >= DTYPE_COUNT_                   ? 0
+                                                                            : 8;
+}
+
+/* As x86 converts, and so the reference: the smallest number for whatever does not fit. */
+__device__ __forceinline__ int32_t number_truncate_32(double v)
+{
+    return v > -2147483649.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
+}
+
+__device__ __forceinline__ int64_t number_truncate_64(double v)
+{
+    return v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (int64_t)v : INT64_MIN;
+}
+
+__device__ __forceinline__ uint64_t number_truncate_u64(double v)
+{
+    if (v >= 9223372036854775808.0)
+        return v < 18446744073709551616.0 ? (uint64_t)v : 0;
+    return (uint64_t)number_truncate_64(v);
+}
+
+/* number_to<float>(x), number_to<double>(x): floats exactly, integers rounded to nearest even. */
+template <class F, class T> __device__ __forceinline__ F number_to(T x)
+{
+    return (F)x;
+}
+template <> __device__ __forceinline__ float number_to<float, boolean>(boolean x)
+{
+    return x.v ? 1.0f : 0.0f;
+}
+template <> __device__ __forceinline__ double number_to<double, boolean>(boolean x)
+{
+    return x.v ? 1.0 : 0.0;
+}
+template <> __device__ __forceinline__ float number_to<float, half_t>(half_t x)
+{
+    return __half2float(x);
+}
+template <> __device__ __forceinline__ double number_to<double, half_t>(half_t x)
+{
+    return (double)__half2float(x);
+}
+template <> __device__ __forceinline__ float number_to<float, bf16_t>(bf16_t x)
+{
+    return __bfloat162float(x);
+}
+template <> __device__ __forceinline__ double number_to<double, bf16_t>(bf16_t x)
+{
+    return (double)__bfloat162float(x);
+}
+template <class T> __device__ __forceinline__ float number_float(T x)
+{
+    return number_to<float, T>(x);
+}
+
+/* number_from<T>(float or double): rounded to nearest even once; to integers as the reference's
+ * ref_cast: towards zero, what does not fit is the smallest int32 or int64 cut to the width. */
+template <class T, class F> struct number_maker {
+    static __device__ __forceinline__ T make(F v)
+    {
+        return sizeof(T) < 4 ? (T)(uint32_t)number_truncate_32(v) : (T)number_truncate_64(v);
+    }
+};
+template <class F> struct number_maker<int32_t, F> {
+    static __device__ __forceinline__ int32_t make(F v)
+    {
+        return number_truncate_32(v);
+    }
+};
+template <class F> struct number_maker<uint64_t, F> {
+    static __device__ __forceinline__ uint64_t make(F v)
+    {
+        return number_truncate_u64(v);
+    }
+};
+template <class F> struct number_maker<boolean, F> {
+    static __device__ __forceinline__ boolean make(F v)
+    {
+        boolean b = {(unsigned char)(v != 0)};
+        return b;
+    }
+};
+template <class F> struct number_maker<float, F> {
+    static __device__ __forceinline__ float make(F v)
+    {
+        return (float)v;
+    }
+};
+template <class F> struct number_maker<double, F> {
+    static __device__ __forceinline__ double make(F v)
+    {
+        return (double)v;
+    }
+};
+template <> struct number_maker<half_t, float> {
+    static __device__ __forceinline__ half_t make(float v)
+    {
+        return __float2half_rn(v);
+    }
+};
+template <> struct number_maker<half_t, double> {
+    static __device__ __forceinline__ half_t make(double v)
+    {
+        return __double2half(v);
+    }
+};
+template <> struct number_maker<bf16_t, float> {
+    static __device__ __forceinline__ bf16_t make(float v)
+    {
+        return __float2bfloat16_rn(v);
+    }
+};
+template <> struct number_maker<bf16_t, double> {
+    static __device__ __forceinline__ bf16_t make(double v)
+    {
+        return __double2bfloat16(v);
+    }
+};
+template <class T, class F> __device__ __forceinline__ T number_from(F v)
+{
+    return number_maker<T, F>::make(v);
+}
+
+/* One element of any type as float; integers too. For operands whose type is known at run time. */
+__device__ inline float number_load(int dtype, const void *data, int64_t i)
+{
+    switch (dtype) {
+    case DTYPE_F16:
+        return number_float(static_cast<const half_t *>(data)[i]);
+    case DTYPE_BF16:
+        return number_float(static_cast<const bf16_t *>(data)[i]);
+    case DTYPE_F32:
+        return static_cast<const float *>(data)[i];
+    case DTYPE_F64:
+        return (float)static_cast<const double *>(data)[i];
+    case DTYPE_BOOL:
+        return static_cast<const uint8_t *>(data)[i] ? 1.0f : 0.0f;
+    case DTYPE_U8:
+        return (float)static_cast<const uint8_t *>(data)[i];
+    case DTYPE_U16:
+        return (float)static_cast<const uint16_t *>(data)[i];
+    case DTYPE_U32:
+        return (float)static_cast<const uint32_t *>(data)[i];
+    case DTYPE_U64:
+        return (float)static_cast<const uint64_t *>(data)[i];
+    case DTYPE_I8:
+        return (float)static_cast<const int8_t *>(data)[i];
+    case DTYPE_I16:
+        return (float)static_cast<const int16_t *>(data)[i];
+    case DTYPE_I32:
+        return (float)static_cast<const int32_t *>(data)[i];
+    case DTYPE_I64:
+        return (float)static_cast<const int64_t *>(data)[i];
+    default:
+        return 0.0f;
+    }
+}
+
+/* --- vectors --- */
+
+/* N elements that are loaded and stored together; with at most 16 bytes by one instruction. The
+ * address must be a multiple of the size (of 16 bytes, if it is larger). */
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) vector {
+    T v[N];
+};
+
+template <class T, int N> __device__ __forceinline__ vector<T, N> vector_load(const T *from)
+{
+    return *reinterpret_cast<const vector<T, N> *>(from);
+}
+
+template <class T, int N> __device__ __forceinline__ void vector_store(T *to, vector<T, N> value)
+{
+    *reinterpret_cast<vector<T, N> *>(to) = value;
+}
+
+/* N elements from `from` as floats, and back. */
+template <int N, class T> __device__ __forceinline__ void vector_read(const T *from, float (&to)[N])
+{
+    vector<T, N> raw = vector_load<T, N>(from);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        to[i] = number_float(raw.v[i]);
+}
+
+template <int N, class T>
+__device__ __forceinline__ void vector_write(T *to, const float (&from)[N])
+{
+    vector<T, N> raw;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        raw.v[i] = number_from<T>(from[i]);
+    vector_store<T, N>(to, raw);
+}
+
+/* --- index arithmetic --- */
+
+/* n / by for n < 2^31 without a division: Granlund and Montgomery, "Division by invariant integers
+ * using multiplication", PLDI 1994. */
+struct divider {
+    uint32_t by, magic, shift;
+};
+
+inline struct divider divider_make(uint32_t by)
+{
+    struct divider d = {by ? by : 1, 0, 0};
+    while (d.shift < 31 && (UINT32_C(1) << d.shift) < d.by)
+        d.shift++;
+    uint64_t power = UINT64_C(1) << d.shift;
+    d.magic = (uint32_t)(((power - d.by) << 32) / d.by + 1);
+    return d;
+}
+
+__device__ __forceinline__ uint32_t divider_quotient(const struct divider &d, uint32_t n)
+{
+    return (__umulhi(n, d.magic) + n) >> d.shift;
+}
+
+__device__ __forceinline__ uint32_t divider_split(const struct divider &d, uint32_t n,
+                                                  uint32_t *rest)
+{
+    uint32_t q = divider_quotient(d, n);
+    *rest = n - q * d.by;
+    return q;
+}
+
+/* --- host-side helpers of launchers --- */
+
+inline int64_t kernel_elements(const struct kernel_view *view)
+{
+    int64_t n = 1;
+    for (int i = 0; i < view->rank; i++)
+        n *= view->dim[i];
+    return n;
+}
+
+/* One more than the largest offset: what indices into the view's memory must hold. */
+inline int64_t kernel_span(const struct kernel_view *view)
+{
+    int64_t span = 1;
+    for (int i = 0; i < view->rank; i++) {
+        if (view->dim[i] == 0)
+            return 0;
+        span += (view->dim[i] - 1) * (view->stride[i] < 0 ? -view->stride[i] : view->stride[i]);
+    }
+    return span;
+}
+
+inline int64_t kernel_ceil_div(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Blocks of a grid-stride loop: enough for `work` blocks' worth, at most `waves` full devices of
+ * `resident` blocks a multiprocessor. */
+inline unsigned kernel_grid(const struct kernel_call *call, int64_t work, int resident)
+{
+    int64_t most = (int64_t)(call->multiprocessors > 0 ? call->multiprocessors : 132) * resident;
+    return (unsigned)(work < most ? work : most);
+}
+
+#endif

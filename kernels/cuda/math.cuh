@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The IR's unary and binary functions, by number, on float or double: the formulas of
+ * kernels/cpu/unary.c and binary.c, which says where NaN and infinity go. Their numbers are the
+ * reference's, which are the IR's.
+ *
+ * What networks use often is inlined; the rest is one function that is called, so that a kernel
+ * with an epilogue does not carry a libm of its own.
+ */
+#ifndef INFERD_KERNELS_CUDA_MATH_CUH
+#define INFERD_KERNELS_CUDA_MATH_CUH
+
+#include "kernels/cpu/ref.h"
+#include "kernels/cuda/device.cuh"
+
+/* libm by overloading, also where the emulator's <cmath> is all there is. */
+#define MATH_LIFT(name)                                                                            \
+    __device__ __forceinline__ float math_##name(float x)                                          \
+    {                                                                                              \
+        return name##f(x);                                                                         \
+    }                                                                                              \
+    __device__ __forceinline__ double math_##name(double x)                                        \
+    {                                                                                              \
+        return name(x);                                                                            \
+    }
+MATH_LIFT(exp)
+MATH_LIFT(expm1)
+MATH_LIFT(log)
+MATH_LIFT(log1p)
+MATH_LIFT(sqrt)
+MATH_LIFT(fabs)
+MATH_LIFT(floor)
+MATH_LIFT(ceil)
+MATH_LIFT(rint)
+MATH_LIFT(erf)
+MATH_LIFT(sin)
+MATH_LIFT(cos)
+MATH_LIFT(tan)
+MATH_LIFT(asin)
+MATH_LIFT(acos)
+MATH_LIFT(atan)
+MATH_LIFT(sinh)
+MATH_LIFT(cosh)
+MATH_LIFT(tanh)
+MATH_LIFT(asinh)
+MATH_LIFT(acosh)
+MATH_LIFT(atanh)
+#undef MATH_LIFT
+
+__device__ __forceinline__ float math_pow(float x, float y)
+{
+    return powf(x, y);
+}
+__device__ __forceinline__ double math_pow(double x, double y)
+{
+    return pow(x, y);
+}
+__device__ __forceinline__ float math_fmod(float x, float y)
+{
+    return fmodf(x, y);
+}
+__device__ __forceinline__ double math_fmod(double x, double y)
+{
+    return fmod(x, y);
+}
+
+template <class F> __device__ __forceinline__ F math_clip(F x, F low, F high)
+{
+    x = x < low ? low : x; /* NaN stays */
+    return x > high ? high : x;
+}
+
+/* 1 / (1 + e^-x). In fp32 the quick division: it is within 2 ulp, and 0 where e^-x overflows. */
+__device__ __forceinline__ float math_sigmoid(float x)
+{
+    return __fdividef(1.0f, 1.0f + expf(-x));
+}
+__device__ __forceinline__ double math_sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+template <class F> __device__ __forceinline__ F math_softplus(F x)
+{
+    return x > 0 ? x + math_log1p(math_exp(-x)) : math_log1p(math_exp(x));
+}
+
+template <class F> __device__ __forceinline__ F math_gelu(F x)
+{
+    return (F)0.5 * x * (1 + math_erf(x * (F)0.70710678118654752440));
+}
+
+template <class F> __device__ __forceinline__ F math_gelu_tanh(F x)
+{
+    return (F)0.5 * x * (1 + math_tanh((F)0.79788456080286535588 * (x + (F)0.044715 * x * x * x)));
+}
+
+/* The functions that kernels carry inline; false: math_unary_rare has it. */
+#define MATH_UNARY_COMMON(CASE)                                                                    \
+    CASE(REF_IDENTITY, x)                                                                          \
+    CASE(REF_RELU, x < 0 ? 0 : x)                                                                  \
+    CASE(REF_LEAKY_RELU, x < 0 ? a * x : x)                                                        \
+    CASE(REF_SIGMOID, math_sigmoid(x))                                                             \
+    CASE(REF_HARD_SIGMOID, math_clip<F>(a * x + b, 0, 1))                                          \
+    CASE(REF_HARD_SWISH, x *math_clip<F>(x * (F)(1.0 / 6) + (F)0.5, 0, 1))                         \
+    CASE(REF_SWISH, x *math_sigmoid(a *x))                                                         \
+    CASE(REF_TANH, math_tanh(x))                                                                   \
+    CASE(REF_GELU, math_gelu(x))                                                                   \
+    CASE(REF_CLIP, math_clip<F>(x, a, b))                                                          \
+    CASE(REF_LINEAR, a *x + b)                                                                     \
+    CASE(REF_EXP, math_exp(x))                                                                     \
+    CASE(REF_SQRT, math_sqrt(x))                                                                   \
+    CASE(REF_NEG, -x)                                                                              \
+    CASE(REF_ABS, math_fabs(x))
+
+template <class F> __device__ __noinline__ F math_unary_rare(int func, F x, F a, F b, F g)
+{
+    switch (func) {
+    case REF_ELU:
+        return x < 0 ? a * math_expm1(x) : x;
+    case REF_SELU:
+        return g * (x < 0 ? a * math_expm1(x) : x);
+    case REF_CELU:
+        return x < 0 ? a * math_expm1(x / a) : x;
+    case REF_SOFTPLUS:
+        return math_softplus(x);
+    case REF_SOFTSIGN:
+        return x / (1 + math_fabs(x));
+    case REF_THRESHOLDED_RELU:
+        return x > a || x != x ? x : 0;
+    case REF_GELU_TANH:
+        return math_gelu_tanh(x);
+    case REF_MISH:
+        return x * math_tanh(math_softplus(x));
+    case REF_LOG:
+        return math_log(x);
+    case REF_RECIPROCAL:
+        return 1 / x;
+    case REF_ERF:
+        return math_erf(x);
+    case REF_FLOOR:
+        return math_floor(x);
+    case REF_CEIL:
+        return math_ceil(x);
+    case REF_ROUND:
+        return math_rint(x);
+    case REF_SIGN:
+        return x > 0 ? 1 : x < 0 ? -1 : x;
+    case REF_NOT:
+        return x == 0;
+    case REF_SIN:
+        return math_sin(x);
+    case REF_COS:
+        return math_cos(x);
+    case REF_TAN:
+        return math_tan(x);
+    case REF_ASIN:
+        return math_asin(x);
+    case REF_ACOS:
+        return math_acos(x);
+    case REF_ATAN:
+        return math_atan(x);
+    case REF_SINH:
+        return math_sinh(x);
+    case REF_COSH:
+        return math_cosh(x);
+    case REF_ASINH:
+        return math_asinh(x);
+    case REF_ACOSH:
+        return math_acosh(x);
+    case REF_ATANH:
+        return math_atanh(x);
+    case REF_IS_NAN:
+        return x != x;
+    case REF_IS_INF:
+        return x == x && x - x != x - x && (x < 0 ? a : b) != 0;
+    case REF_SHRINK:
+        return x < -b ? x + a : x > b ? x - a : x != x ? x : 0;
+    default:
+        return x;
+    }
+}
+
+/* y = func(x); `func` is the same for all threads, or nearly: it is branched on. */
+template <class F>
+__device__ __forceinline__ F math_unary(int func, F x, float alpha, float beta, float gamma)
+{
+    F a = alpha, b = beta;
+    switch (func) {
+#define CASE(number, expr)                                                                         \
+    case number:                                                                                   \
+        return expr;
+        MATH_UNARY_COMMON(CASE)
+#undef CASE
+    default:
+        return math_unary_rare<F>(func, x, a, b, (F)gamma);
+    }
+}
+
+/* The same on N values: one branch for all of them. */
+template <int N, class F>
+__device__ __forceinline__ void math_unary_row(int func, F (&row)[N], float alpha, float beta,
+                                               float gamma)
+{
+    F a = alpha, b = beta;
+    switch (func) {
+#define CASE(number, expr)                                                                         \
+    case number:                                                                                   \
+        _Pragma("unroll") for (int i = 0; i < N; i++)                                              \
+        {                                                                                          \
+            F x = row[i];                                                                          \
+            row[i] = expr;                                                                         \
+        }                                                                                          \
+        break;
+        MATH_UNARY_COMMON(CASE)
+#undef CASE
+    default:
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            row[i] = math_unary_rare<F>(func, row[i], a, b, (F)gamma);
+    }
+}
+
+template <class F> __device__ __noinline__ F math_binary_rare(int func, F a, F b)
+{
+    switch (func) {
+    case REF_POW:
+        return math_pow(a, b);
+    case REF_MOD: {
+        F r = math_fmod(a, b);
+        return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    }
+    case REF_EQUAL:
+        return a == b;
+    case REF_LESS:
+        return a < b;
+    case REF_LESS_EQUAL:
+        return a <= b;
+    case REF_GREATER:
+        return a > b;
+    case REF_GREATER_EQUAL:
+        return a >= b;
+    case REF_AND:
+        return a != 0 && b != 0;
+    case REF_OR:
+        return a != 0 || b != 0;
+    case REF_XOR:
+        return (a != 0) != (b != 0);
+    default:
+        return a;
+    }
+}
+
+#define MATH_BINARY_COMMON(CASE)                                                                   \
+    CASE(REF_ADD, a + b)                                                                           \
+    CASE(REF_SUB, a - b)                                                                           \
+    CASE(REF_MUL, a *b)                                                                            \
+    CASE(REF_DIV, a / b)                                                                           \
+    CASE(REF_MAX, a != a || a > b ? a : b)                                                         \
+    CASE(REF_MIN, a != a || a < b ? a : b)                                                         \
+    CASE(REF_PRELU, a < 0 ? a * b : a)
+
+/* Of the floats' binary functions; comparisons and logic give 0 or 1. MOD has the divisor's sign.
+ */
+template <class F> __device__ __forceinline__ F math_binary(int func, F a, F b)
+{
+    switch (func) {
+#define CASE(number, expr)                                                                         \
+    case number:                                                                                   \
+        return expr;
+        MATH_BINARY_COMMON(CASE)
+#undef CASE
+    default:
+        return math_binary_rare<F>(func, a, b);
+    }
+}
+
+/* as[i] = func(as[i], bs[i]). */
+template <int N, class F>
+__device__ __forceinline__ void math_binary_row(int func, F (&as)[N], const F (&bs)[N])
+{
+    switch (func) {
+#define CASE(number, expr)                                                                         \
+    case number:                                                                                   \
+        _Pragma("unroll") for (int i = 0; i < N; i++)                                              \
+        {                                                                                          \
+            F a = as[i], b = bs[i];                                                                \
+            as[i] = expr;                                                                          \
+        }                                                                                          \
+        break;
+        MATH_BINARY_COMMON(CASE)
+#undef CASE
+    default:
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            as[i] = math_binary_rare<F>(func, as[i], bs[i]);
+    }
+}
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fibers for a block's threads, and where they meet; see emulate.h. One launch at a time. */
+#include "tests/emulate/emulate.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define EMULATE_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMULATE_ASAN 1
+#endif
+#endif
+#ifdef EMULATE_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace
+{
+
+enum { WARP = 32, STACK_BYTES = 256 << 10, SLOT = 64 };
+
+struct copy {
+    char *to;
+    const char *from;
+    size_t size;
+    bool valid;
+    int group; /* -1: not yet committed */
+};
+
+/* Lanes of one mask that exchange: two sets of slots, so that the quick do not overwrite what the
+ * slow still read. Masks that are in use together have different lowest lanes. */
+struct meeting {
+    unsigned arrived;
+    uint64_t round;
+    const char *what;
+    alignas(16) char slot[2][WARP * SLOT];
+};
+
+struct thread {
+    int fiber; /* -1: not started, or over */
+    bool over;
+    const char *waits;    /* for what; NULL: can go on */
+    const uint64_t *seen; /* waits until *seen differs from `last` */
+    uint64_t last;
+    std::vector<copy> copies;
+    int groups; /* committed */
+};
+
+struct fiber {
+    ucontext_t context;
+    void *stack;
+    int thread; /* that it runs; -1: none */
+    void *fake; /* the address sanitizer's */
+};
+
+struct block {
+    emulate_body body;
+    void *user;
+    int threads, next, left; /* next: to be started; left: not over */
+    bool backwards;
+    std::vector<thread> thread_of;
+    std::vector<fiber *> fibers;
+    std::vector<int> idle; /* fibers without a thread */
+    int on, current;       /* fiber and thread that run now; -1: the scheduler */
+    ucontext_t scheduler;
+    void *scheduler_fake;
+    const void *scheduler_stack;
+    size_t scheduler_stack_bytes;
+    int barrier_arrived;
+    int count_now, count_last;
+    uint64_t barrier_round;
+    const char *barrier_what;
+    std::vector<meeting> meetings; /* warp * 32 + lowest lane of the mask */
+    void *shared;
+};
+
+struct block now;
+
+void leave_for(ucontext_t *from, ucontext_t *to, void **fake, const void *stack, size_t bytes)
+{
+#ifdef EMULATE_ASAN
+    __sanitizer_start_switch_fiber(fake, stack, bytes);
+#else
+    (void)fake, (void)stack, (void)bytes;
+#endif
+    swapcontext(from, to);
+}
+
+void arrived(void *fake, const void **stack, size_t *bytes)
+{
+#ifdef EMULATE_ASAN
+    __sanitizer_finish_switch_fiber(fake, stack, bytes);
+#else
+    (void)fake, (void)stack, (void)bytes;
+#endif
+}
+
+void be(int t)
+{
+    now.current = t;
+    threadIdx.x = (unsigned)t % blockDim.x;
+    threadIdx.y = (unsigned)t / blockDim.x % blockDim.y;
+    threadIdx.z = (unsigned)t / blockDim.x / blockDim.y;
+}
+
+/* Opens the barrier if all threads that are not over stand at it. */
+void barrier_check(void)
+{
+    if (now.barrier_arrived == 0 || now.barrier_arrived < now.left)
+        return;
+    now.count_last = now.count_now;
+    now.barrier_arrived = now.count_now = 0;
+    now.barrier_round++;
+}
+
+/* A fiber runs threads that have not been started until one of them waits; then this fiber is that
+ * thread's until it is over. */
+void fiber_main(void)
+{
+    arrived(nullptr, &now.scheduler_stack, &now.scheduler_stack_bytes);
+    fiber *self = now.fibers[(size_t)now.on];
+    int index = now.on;
+    for (;;) {
+        while (now.next < now.threads) {
+            int t = now.backwards ? now.threads - 1 - now.next : now.next;
+            now.next++;
+            self->thread = t;
+            now.thread_of[(size_t)t].fiber = index;
+            be(t);
+            now.body(now.user);
+            now.thread_of[(size_t)now.current].over = true;
+            now.thread_of[(size_t)now.current].fiber = -1;
+            now.left--;
+            barrier_check();
+        }
+        self->thread = -1;
+        now.idle.push_back(index);
+        leave_for(&self->context, &now.scheduler, &self->fake, now.scheduler_stack,
+                  now.scheduler_stack_bytes);
+        arrived(self->fake, &now.scheduler_stack, &now.scheduler_stack_bytes);
+    }
+}
+
+void pause_thread(void)
+{
+    fiber *self = now.fibers[(size_t)now.on];
+    leave_for(&self->context, &now.scheduler, &self->fake, now.scheduler_stack,
+              now.scheduler_stack_bytes);
+    arrived(self->fake, &now.scheduler_stack, &now.scheduler_stack_bytes);
+}
+
+void wait_for(const char *what, const uint64_t *seen, uint64_t last)
+{
+    thread *t = &now.thread_of[(size_t)now.current];
+    t->waits = what;
+    t->seen = seen;
+    t->last = last;
+    pause_thread();
+    t->waits = nullptr;
+}
+
+void resume(int index)
+{
+    fiber *to = now.fibers[(size_t)index];
+    now.on = index;
+    if (to->thread >= 0)
+        be(to->thread);
+    leave_for(&now.scheduler, &to->context, &now.scheduler_fake, to->stack, STACK_BYTES);
+    arrived(now.scheduler_fake, nullptr, nullptr);
+    now.on = now.current = -1;
+}
+
+int idle_fiber(void)
+{
+    if (!now.idle.empty()) {
+        int index = now.idle.back();
+        now.idle.pop_back();
+        return index;
+    }
+    fiber *f = new fiber();
+    f->stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->stack == MAP_FAILED)
+        emulate_fail("no memory for stacks");
+    f->thread = -1;
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack;
+    f->context.uc_stack.ss_size = STACK_BYTES;
+    f->context.uc_link = nullptr;
+    makecontext(&f->context, fiber_main, 0);
+    now.fibers.push_back(f);
+    return (int)now.fibers.size() - 1;
+}
+
+/* One pass over all threads, those not yet started last. False: nobody could go on. */
+bool round_of(void)
+{
+    bool moved = false;
+    for (int i = 0; i < now.threads; i++) {
+        int t = now.backwards ? now.threads - 1 - i : i;
+        thread *it = &now.thread_of[(size_t)t];
+        if (it->fiber < 0 || it->over || (it->waits && *it->seen == it->last))
+            continue;
+        moved = true;
+        resume(it->fiber);
+    }
+    while (now.next < now.threads) {
+        moved = true;
+        resume(idle_fiber());
+    }
+    now.backwards = !now.backwards;
+    return moved;
+}
+
+void run_block(size_t shared)
+{
+    now.threads = now.left = (int)(blockDim.x * blockDim.y * blockDim.z);
+    now.next = 0;
+    now.thread_of.assign((size_t)now.threads, thread());
+    for (thread &t : now.thread_of)
+        t.fiber = -1;
+    size_t warps = (size_t)(now.threads + WARP - 1) / WARP;
+    if (now.meetings.size() < warps * WARP)
+        now.meetings.resize(warps * WARP);
+    now.shared = shared ? aligned_alloc(16, (shared + 15) / 16 * 16) : nullptr;
+    if (shared)
+        memset(now.shared, 0xff, shared);
+    while (now.left > 0)
+        if (!round_of()) {
+            for (int t = 0; t < now.threads; t++)
+                if (!now.thread_of[(size_t)t].over) {
+                    be(t);
+                    break;
+                }
+            emulate_fail("deadlock");
+        }
+    free(now.shared);
+    now.shared = nullptr;
+}
+
+int barrier(const char *what, int predicate)
+{
+    uint64_t round = now.barrier_round;
+    if (now.barrier_arrived == 0)
+        now.barrier_what = what;
+    else if (now.barrier_what != what)
+        emulate_fail("different barriers");
+    now.count_now += predicate != 0;
+    now.barrier_arrived++;
+    barrier_check();
+    if (now.barrier_round == round)
+        wait_for(what, &now.barrier_round, round);
+    return now.count_last;
+}
+
+} // namespace
+
+void emulate_fail(const char *what)
+{
+    fprintf(stderr, "emulated kernel: %s: thread (%u,%u,%u) of block (%u,%u,%u)", what, threadIdx.x,
+            threadIdx.y, threadIdx.z, blockIdx.x, blockIdx.y, blockIdx.z);
+    if (now.current >= 0 && now.thread_of[(size_t)now.current].waits)
+        fprintf(stderr, " waits in %s", now.thread_of[(size_t)now.current].waits);
+    fprintf(stderr, "\n");
+    abort();
+}
+
+cudaError_t emulate_run(dim3 grid, dim3 block, size_t shared, emulate_body body, void *user)
+{
+    if (block.x == 0 || block.y == 0 || block.z == 0 || block.x * block.y * block.z > 1024 ||
+        block.z > 64 || grid.y > 65535 || grid.z > 65535 || grid.x > 0x7fffffff)
+        return cudaErrorInvalidConfiguration;
+    if (shared > 227u << 10)
+        return cudaErrorInvalidValue;
+    gridDim = grid;
+    blockDim = block;
+    now.body = body;
+    now.user = user;
+    now.on = now.current = -1;
+    for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
+            for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
+                run_block(shared);
+    return cudaSuccess;
+}
+
+void *emulate_shared(void)
+{
+    return now.shared;
+}
+
+int emulate_lane(void)
+{
+    return now.current % WARP;
+}
+
+void __syncthreads(void)
+{
+    barrier("__syncthreads", 0);
+}
+
+int __syncthreads_count(int predicate)
+{
+    return barrier("__syncthreads_count", predicate);
+}
+
+int __syncthreads_or(int predicate)
+{
+    return barrier("__syncthreads_or", predicate) != 0;
+}
+
+int __syncthreads_and(int predicate)
+{
+    return barrier("__syncthreads_and", !predicate) == 0;
+}
+
+const char *emulate_exchange(unsigned mask, const char *what, const void *in, size_t size)
+{
+    int lane = emulate_lane(), warp = now.current / WARP;
+    int lanes = now.threads - warp * WARP < WARP ? now.threads - warp * WARP : WARP;
+    unsigned here = lanes == WARP ? 0xffffffffu : (1u << lanes) - 1;
+    if (!(mask >> lane & 1) || size > SLOT)
+        emulate_fail("a lane outside of its mask");
+    mask &= here;
+    meeting *m = &now.meetings[(size_t)(warp * WARP + __builtin_ctz(mask))];
+    uint64_t round = m->round;
+    if (m->arrived == 0)
+        m->what = what;
+    else if (strcmp(m->what, what) != 0)
+        emulate_fail("lanes meet in different operations");
+    char *slots = m->slot[round & 1];
+    if (size)
+        memcpy(slots + lane * SLOT, in, size);
+    m->arrived |= 1u << lane;
+    if (m->arrived == mask) {
+        m->arrived = 0;
+        m->round++;
+    } else {
+        wait_for(what, &m->round, round);
+    }
+    return slots;
+}
+
+/* --- tensor cores and asynchronous copies --- */
+
+static float half_of(bool bf16, uint32_t pair, int which)
+{
+    uint16_t bits = (uint16_t)(which ? pair >> 16 : pair);
+    if (bf16) {
+        uint32_t wide = (uint32_t)bits << 16;
+        float f;
+        memcpy(&f, &wide, sizeof(f));
+        return f;
+    }
+    return __half2float(__ushort_as_half(bits));
+}
+
+void emulate_mma_m16n8k16(bool bf16, float *d, const uint32_t *a, const uint32_t *b)
+{
+    uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+    const char *all = emulate_exchange(0xffffffffu, "mma_m16n8k16", mine, sizeof(mine));
+    int lane = emulate_lane();
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + (i >= 2 ? 8 : 0), column = lane % 4 * 2 + i % 2;
+        float sum = d[i];
+        for (int k = 0; k < 16; k++) {
+            uint32_t from_a[6], from_b[6];
+            memcpy(from_a, all + (row % 8 * 4 + k % 8 / 2) * SLOT, sizeof(from_a));
+            memcpy(from_b, all + (column * 4 + k % 8 / 2) * SLOT, sizeof(from_b));
+            float x = half_of(bf16, from_a[row / 8 + k / 8 * 2], k % 2);
+            float y = half_of(bf16, from_b[4 + k / 8], k % 2);
+            sum += x * y;
+        }
+        d[i] = sum;
+    }
+}
+
+void emulate_ldmatrix(int matrices, bool transposed, uint32_t *r, const void *row)
+{
+    if ((uintptr_t)row % 16)
+        emulate_fail("ldmatrix from an unaligned row");
+    const char *all = emulate_exchange(0xffffffffu, "ldmatrix", &row, sizeof(row));
+    int lane = emulate_lane();
+    for (int i = 0; i < matrices; i++) {
+        uint16_t pair[2];
+        for (int j = 0; j < 2; j++) {
+            int y = transposed ? lane % 4 * 2 + j : lane / 4;
+            int x = transposed ? lane / 4 : lane % 4 * 2 + j;
+            const char *from = emulate_lane_value<const char *>(all, i * 8 + y);
+            memcpy(&pair[j], from + x * 2, sizeof(pair[j]));
+        }
+        r[i] = pair[0] | (uint32_t)pair[1] << 16;
+    }
+    __syncwarp(); /* nobody overwrites a row before all have read it */
+}
+
+void emulate_copy_async(void *shared, const void *global, size_t size, bool valid)
+{
+    if ((uintptr_t)shared % size || (valid && (uintptr_t)global % size))
+        emulate_fail("an unaligned asynchronous copy");
+    memset(shared, 0xff, size);
+    copy c = {static_cast<char *>(shared), static_cast<const char *>(global), size, valid, -1};
+    now.thread_of[(size_t)now.current].copies.push_back(c);
+}
+
+void emulate_copy_commit(void)
+{
+    thread *t = &now.thread_of[(size_t)now.current];
+    for (copy &c : t->copies)
+        if (c.group < 0)
+            c.group = t->groups;
+    t->groups++;
+}
+
+void emulate_copy_wait(int pending)
+{
+    thread *t = &now.thread_of[(size_t)now.current];
+    std::vector<copy> left;
+    for (const copy &c : t->copies) {
+        if (c.group < 0 || c.group >= t->groups - pending) {
+            left.push_back(c);
+        } else if (c.valid) {
+            memcpy(c.to, c.from, c.size);
+        } else {
+            memset(c.to, 0, c.size);
+        }
+    }
+    t->copies.swap(left);
+}
