@@ -6,14 +6,16 @@
 #include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/runtime/memory.h"
+#include "engine/runtime/module.h"
 
 static const struct {
     const char *name;
-    const struct backend *backend; /* NULL: not in this build */
+    const struct backend *backend; /* NULL: in a module */
+    const char *title;             /* of the module */
 } table[] = {
-    {"cpu", &backend_cpu},
-    {"fault", &backend_fault},
-    {"cuda", NULL},
+    {"cpu", &backend_cpu, NULL},
+    {"fault", &backend_fault, NULL},
+    {"cuda", NULL, "CUDA"},
 };
 
 /* "name" or "name:N". */
@@ -42,11 +44,14 @@ enum status backend_find(const char *spec, const struct backend **out, uint32_t 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         if (strlen(table[i].name) != len || memcmp(table[i].name, spec, len) != 0)
             continue;
-        if (!table[i].backend)
-            return error_set(err, STATUS_UNIMPLEMENTED,
-                             "device '%s': unsupported: this build has no %s module", spec,
-                             table[i].name);
-        *out = table[i].backend;
+        const struct backend *found = table[i].backend;
+        enum status status =
+            found ? STATUS_OK : module_open(table[i].name, table[i].title, &found, err);
+        if (status) {
+            error_prefix(err, "device '%s'", spec);
+            return status;
+        }
+        *out = found;
         *index = n;
         return STATUS_OK;
     }

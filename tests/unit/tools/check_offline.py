@@ -43,7 +43,8 @@ class Offline(unittest.TestCase):
         self.folder.cleanup()
 
     def run_it(self, *args, code=0):
-        env = dict(os.environ, XDG_CACHE_HOME=str(self.dir / "cache"), NO_COLOR="1")
+        env = dict(os.environ, XDG_CACHE_HOME=str(self.dir / "cache"), NO_COLOR="1",
+                   INFERD_MODULE_DIR=str(self.dir))
         done = subprocess.run([INFERCTL, *map(str, args)], capture_output=True, text=True, env=env,
                               timeout=100, check=False)
         self.assertEqual(done.returncode, code, f"{args}: {done.stdout}{done.stderr}")

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A shared object that is no module. */
+int nothing(void);
+
+int nothing(void)
+{
+    return 0;
+}
