@@ -91,6 +91,15 @@ void lane_free(struct lane *lane); /* after its contexts */
  * reference. */
 enum status context_new(struct engine *engine, struct lane *lane, struct context **out,
                         struct error *err);
+/* The same with a choice. A device that captures runs each profile on zeros while it is made ready,
+ * and nothing is compiled, loaded or allocated for it later. */
+struct context_options {
+    uint32_t batch;  /* only the profile that batches of this size run on; 0: all */
+    bool no_capture; /* launch layer by layer what would be launched as one captured graph */
+};
+enum status context_new_with(struct engine *engine, struct lane *lane,
+                             const struct context_options *options, struct context **out,
+                             struct error *err);
 void context_free(struct context *ctx);
 
 /* Bytes of some instances of one input: those of one request. */
@@ -98,6 +107,11 @@ struct engine_span {
     const void *data; /* any alignment */
     size_t size;      /* a multiple of the input's instance_bytes */
 };
+
+/* Up to this size the engine packs spans into pinned memory of its own, so that theirs may be any;
+ * larger ones should be pinned (engine_buffer_alloc) if the device has memory of its own. Copying
+ * 16 KiB within the host takes about as long as putting one more copy onto a stream. */
+enum { ENGINE_PACK_MAX = 16 * 1024 };
 
 /* The spans of one input, in the order of the instances. A lone span that is aligned to 64 and
  * fills a profile is read in place where the device can; the rest is gathered. */
@@ -115,10 +129,18 @@ struct engine_times {
  * `inputs` has n_inputs entries; the array may go away at return, the bytes must stay until
  * context_wait. `output` comes from engine_buffer_alloc with at least out_bytes of that profile;
  * instance k of output i will lie at output + profile->out_offset[i] + k *
- * outputs[i].instance_bytes. One batch at a time.
+ * outputs[i].instance_bytes. One batch at a time. If some layers run on the CPU beside a device,
+ * the call returns once the last of those has run.
+ *
+ * For measuring without copies: `inputs` NULL runs on what the last batch of this profile left
+ * there, `output` NULL leaves the outputs where they are made.
  */
 enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
                             void *output, struct error *err);
+
+/* Blocks until the bytes of the inputs are no longer read: of a device that reads them in place, as
+ * long as the batch runs. Between context_enqueue and context_wait, if at all. */
+enum status context_wait_inputs(struct context *ctx, struct error *err);
 
 /* Blocks until the batch is done. `times` may be NULL. After an error of scope ERROR_REQUEST or
  * ERROR_MODEL the context may be used again. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An engine: a plan that fits the device, its weights on it once, and its description. Weights are
- * used where they are mapped if the device reads host memory, else uploaded.
+ * used where they are mapped if the device reads host memory, else uploaded. A plan for a device
+ * with memory of its own may have CPU segments; the engine opens the CPU for them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,24 +15,42 @@
 /* Which backend's tactics the device runs: its own, or those of what it wraps. */
 static const char *device_backend(const struct device *device)
 {
-    return device->backend == &backend_fault ? fault_wrapped(device) : device->backend->name;
+    const char *wrapped = fault_wrapped(device);
+    return wrapped ? wrapped : device->backend->name;
 }
 
-static enum status check_device(const struct plan *plan, struct device *device, struct error *err)
+bool engine_segment_on_host(const struct engine *engine, const struct ir_segment *segment)
 {
-    char here[FINGERPRINT_MAX] = "";
-    device->backend->device_fingerprint(device, here);
+    return strcmp(segment->backend, device_backend(engine->device)) != 0;
+}
+
+/* Which device a plan needs, and whether the CPU beside it, stands in one line of its header. */
+static enum status check_device(struct engine *engine, struct error *err)
+{
+    struct device *device = engine->device;
+    const struct plan *plan = engine->plan;
+    const char *own = device_backend(device);
+    char own_line[FINGERPRINT_MAX] = "", host_line[FINGERPRINT_MAX] = "", here[PLAN_DEVICE_MAX];
+    bool mixed = plan_needs_host(plan, own) && !device->backend->host_memory;
+    enum status status = mixed ? backend_host_open(device, &engine->host, err) : STATUS_OK;
+    if (status)
+        return status;
+    device->backend->device_fingerprint(device, own_line);
+    if (mixed)
+        engine->host->backend->device_fingerprint(engine->host, host_line);
+    plan_device_line(here, own_line, mixed ? host_line : NULL);
     if (strcmp(here, plan->device) != 0)
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "the plan was built for '%s', this device is '%s': build it again",
                          plan->device, here);
     for (uint32_t p = 0; p < plan->n_profiles; p++) {
         const struct ir_graph *graph = plan->profiles[p].graph;
-        for (uint32_t i = 0; i < graph->n_segments; i++)
-            if (strcmp(graph->segments[i].backend, device_backend(device)) != 0)
+        for (uint32_t i = 0; i < graph->n_segments; i++) {
+            const char *backend = graph->segments[i].backend;
+            if (strcmp(backend, own) != 0 && !(mixed && !strcmp(backend, backend_cpu.name)))
                 return error_set(err, STATUS_FAILED_PRECONDITION,
-                                 "the plan needs backend '%s' beside '%s'",
-                                 graph->segments[i].backend, device_backend(device));
+                                 "the plan needs backend '%s' beside '%s'", backend, own);
+        }
     }
     return STATUS_OK;
 }
@@ -42,6 +61,9 @@ enum status engine_plan_threads(const char *path, uint32_t *threads, struct erro
     enum status status = plan_read_device(path, device, err);
     if (status)
         return status;
+    char *host = strstr(device, " | "); /* what runs beside a device is not asked for */
+    if (host)
+        *host = '\0';
     const char *at = strstr(device, "; threads ");
     unsigned long n = at ? strtoul(at + strlen("; threads "), NULL, 10) : 0;
     *threads = n <= UINT32_MAX ? (uint32_t)n : 0;
@@ -106,7 +128,7 @@ static bool describe_profile(struct engine *engine, uint32_t index)
     to->out_offset = out_offset;
     to->tensor_bytes = from->tensor_bytes;
     to->time_ns = plan_profile_time(from);
-    /* All segments are on one backend, and so in one arena. */
+    /* Segments of all backends use the same offsets. */
     for (uint32_t i = 0; i < graph->n_segments; i++)
         to->arena_bytes = MAX(to->arena_bytes, graph->segments[i].arena_bytes);
     size_t end;
@@ -124,7 +146,8 @@ static enum status describe(struct engine *engine, struct error *err)
     struct engine_info *info = &engine->info;
     engine->profiles = take(engine, plan->n_profiles, sizeof(*engine->profiles));
     engine->layouts = take(engine, plan->n_profiles, sizeof(*engine->layouts));
-    bool ok = engine->profiles && engine->layouts &&
+    engine->compiled = take(engine, plan->n_profiles, sizeof(*engine->compiled));
+    bool ok = engine->profiles && engine->layouts && engine->compiled &&
               describe_bindings(engine, plan->inputs, plan->n_inputs, &info->inputs) &&
               describe_bindings(engine, plan->outputs, plan->n_outputs, &info->outputs);
     for (uint32_t i = 0; i < plan->n_profiles && ok; i++) {
@@ -149,18 +172,17 @@ static enum status describe(struct engine *engine, struct error *err)
 /* --- device memory --- */
 
 /* On a stream of its own: loading may happen on any thread. */
-static enum status copy_in(struct device *device, void *to, const void *from, size_t size,
+static enum status copy_in(struct device *device, const struct backend_copy *copies, uint32_t n,
                            struct error *err)
 {
     const struct backend *backend = device->backend;
     struct backend_stream *stream = NULL;
     struct backend_event *event = NULL;
-    struct backend_copy copy = {to, from, size};
     enum status status = backend->stream_new(device, &stream, err);
     if (!status)
         status = backend->event_new(device, false, &event, err);
     if (!status)
-        status = backend->copy(stream, COPY_TO_DEVICE, &copy, 1, err);
+        status = backend->copy(stream, COPY_TO_DEVICE, copies, n, err);
     if (!status)
         status = backend->event_record(event, stream, err);
     if (!status)
@@ -172,36 +194,57 @@ static enum status copy_in(struct device *device, void *to, const void *from, si
     return status;
 }
 
-static enum status upload(struct engine *engine, struct error *err)
-{
-    struct plan *plan = engine->plan;
-    struct device *device = engine->device;
-    engine->weights = plan->weights;
-    if (plan->weight_bytes == 0)
-        return STATUS_OK;
-    if (device->backend->host_memory) {
-        memory_note(device, engine, "weights", plan->weight_bytes);
-        return STATUS_OK;
-    }
-    enum status status =
-        memory_alloc(device, MEMORY_DEVICE, plan->weight_bytes, "weights", &engine->uploaded, err);
-    if (!status)
-        status = copy_in(device, engine->uploaded, plan->weights, plan->weight_bytes, err);
-    engine->weights = engine->uploaded;
-    return status;
-}
-
-static enum status make_zeros(struct engine *engine, struct error *err)
+static size_t largest_instance(const struct engine *engine)
 {
     size_t size = 0;
     for (uint32_t i = 0; i < engine->info.n_inputs; i++)
         size = MAX(size, engine->info.inputs[i].instance_bytes);
-    if (engine->info.max_batch == 1 || size == 0)
-        return STATUS_OK; /* nothing is ever padded */
+    return size;
+}
+
+/* Host memory: weights where they are mapped, and zeros only if anything is ever padded. */
+static enum status fill_host(struct engine *engine, struct error *err)
+{
+    const struct plan *plan = engine->plan;
+    size_t size = largest_instance(engine);
+    engine->weights = plan->weights;
+    memory_note(engine->device, engine, "weights", plan->weight_bytes);
+    if ((engine->info.max_batch == 1 && !engine->device->backend->capture_begin) || size == 0)
+        return STATUS_OK;
+    engine->zeros_kind = MEMORY_PINNED;
     enum status status =
         memory_alloc(engine->device, MEMORY_PINNED, size, "padding", &engine->zeros, err);
     if (!status)
         memset(engine->zeros, 0, size);
+    return status;
+}
+
+/* Device memory: weights and zeros (for padding, and for what runs before the first batch) are
+ * uploaded together. */
+static enum status fill_device(struct engine *engine, struct error *err)
+{
+    const struct plan *plan = engine->plan;
+    struct backend_copy copies[2];
+    uint32_t n = 0;
+    size_t size = largest_instance(engine);
+    void *blank = NULL;
+    enum status status = STATUS_OK;
+    engine->zeros_kind = MEMORY_DEVICE;
+    if (plan->weight_bytes) {
+        status = memory_alloc(engine->device, MEMORY_DEVICE, plan->weight_bytes, "weights",
+                              &engine->uploaded, err);
+        copies[n++] = (struct backend_copy){engine->uploaded, plan->weights, plan->weight_bytes};
+        engine->weights = engine->uploaded;
+    }
+    if (!status && size) {
+        status = memory_alloc(engine->device, MEMORY_DEVICE, size, "padding", &engine->zeros, err);
+        if (!status && !(blank = calloc(1, size)))
+            status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "engine: out of memory");
+        copies[n++] = (struct backend_copy){engine->zeros, blank, size};
+    }
+    if (!status && n)
+        status = copy_in(engine->device, copies, n, err);
+    free(blank);
     return status;
 }
 
@@ -211,8 +254,12 @@ static void engine_free(struct engine *engine)
 {
     memory_note(engine->device, engine, "weights", 0);
     memory_free(engine->device, MEMORY_DEVICE, engine->uploaded);
-    memory_free(engine->device, MEMORY_PINNED, engine->zeros);
+    memory_free(engine->device, engine->zeros_kind, engine->zeros);
+    engine_device_close(engine->host);
+    if (engine->device->backend->compile_drop)
+        engine->device->backend->compile_drop(engine->device);
     plan_free(engine->plan);
+    pthread_mutex_destroy(&engine->lock);
     free(engine);
 }
 
@@ -229,13 +276,12 @@ enum status engine_load(struct device *device, const char *path, struct engine *
         free(engine);
         return status;
     }
-    status = check_device(engine->plan, device, err);
+    pthread_mutex_init(&engine->lock, NULL);
+    status = check_device(engine, err);
     if (!status)
         status = describe(engine, err);
     if (!status)
-        status = upload(engine, err);
-    if (!status)
-        status = make_zeros(engine, err);
+        status = device->backend->host_memory ? fill_host(engine, err) : fill_device(engine, err);
     if (status) {
         error_prefix(err, "%s", path);
         engine_free(engine);

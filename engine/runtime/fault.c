@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The wrapping backend. Its objects are pairs: the wrapped one, and the device that has the rules.
+/*
+ * The wrapping backend. Its objects are pairs: the wrapped one, and the device that has the rules.
+ * Each device has a table of its own, with what the wrapped one claims and has.
  */
 #include "engine/runtime/fault.h"
 
@@ -12,6 +14,7 @@
 
 struct fault_device {
     struct device device;
+    struct backend table;
     struct device *inner;
     struct fault_script script;
     atomic_uint_fast64_t calls[FAULT_POINTS_]; /* relaxed: only their numbers matter */
@@ -38,6 +41,11 @@ struct backend_op {
     struct backend_op *inner;
 };
 
+struct backend_graph {
+    struct fault_device *device;
+    struct backend_graph *inner;
+};
+
 static struct fault_device *of(const struct device *device)
 {
     return (struct fault_device *)(uintptr_t)device;
@@ -50,7 +58,8 @@ static const struct backend *inner(const struct fault_device *d)
 
 const char *fault_wrapped(const struct device *device)
 {
-    return inner(of(device))->name;
+    return device->backend->device_open == backend_fault.device_open ? inner(of(device))->name
+                                                                     : NULL;
 }
 
 static enum status out_of_memory(struct error *err)
@@ -128,27 +137,56 @@ static enum status device_count(uint32_t *out, struct error *err)
     return STATUS_OK;
 }
 
+/* What the device claims to be and to have. */
+static void make_table(struct fault_device *d)
+{
+    const struct backend *wrapped = inner(d);
+    struct backend *t = &d->table;
+    *t = backend_fault;
+    t->features = wrapped->features;
+    t->host_memory = wrapped->host_memory && !d->script.apart;
+    t->stable_addresses = wrapped->stable_addresses || d->script.apart;
+    if (!wrapped->pack)
+        t->pack = NULL;
+    if (!wrapped->compile)
+        t->compile = NULL;
+    if (!wrapped->compile_drop)
+        t->compile_drop = NULL;
+    if (!wrapped->code)
+        t->code = NULL;
+    if (!wrapped->capture_begin) {
+        t->capture_begin = NULL;
+        t->capture_end = NULL;
+        t->graph_launch = NULL;
+        t->graph_free = NULL;
+    }
+    t->range_begin = wrapped->range_begin;
+    t->range_end = wrapped->range_end;
+}
+
 static enum status device_open(const struct device_options *options, struct device **out,
                                struct error *err)
 {
     struct fault_device *d = calloc(1, sizeof(*d));
     if (!d)
         return out_of_memory(err);
-    const struct backend *backend = NULL;
+    const struct backend *backend = options->wrap;
     struct device_options own = *options;
     enum status status = fault_script_parse(options->script, &d->script, err);
-    if (!status)
+    if (!status && !backend)
         status = backend_find(d->script.backend, &backend, &own.index, err);
     if (!status && backend == &backend_fault)
         status = error_set(err, STATUS_INVALID_ARGUMENT, "fault script: cannot wrap itself");
     own.script = NULL;
+    own.wrap = NULL;
     if (!status)
         status = backend->device_open(&own, &d->inner, err);
     if (status) {
         free(d);
         return status;
     }
-    d->device = (struct device){.backend = &backend_fault, .threads = d->inner->threads};
+    make_table(d);
+    d->device = (struct device){.backend = &d->table, .threads = d->inner->threads};
     *out = &d->device;
     return STATUS_OK;
 }
@@ -329,9 +367,28 @@ static enum status pack(struct device *device, const struct ir_graph *graph,
                         void *to, struct error *err)
 {
     struct fault_device *d = of(device);
-    if (!inner(d)->pack)
-        return error_set(err, STATUS_UNIMPLEMENTED, "backend %s packs nothing", inner(d)->name);
     return inner(d)->pack(d->inner, graph, node, tactic, input, to, err);
+}
+
+static enum status compile(struct device *device, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct error *err)
+{
+    struct fault_device *d = of(device);
+    return inner(d)->compile(d->inner, graph, node, tactic, err);
+}
+
+static void compile_drop(struct device *device)
+{
+    inner(of(device))->compile_drop(of(device)->inner);
+}
+
+static enum status code(struct device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic,
+                        struct arena *arena, const void **out, uint64_t *size, struct error *err)
+{
+    struct fault_device *d = of(device);
+    return inner(d)->code(d->inner, graph, node, tactic, arena, out, size, err);
 }
 
 static enum status op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
@@ -378,11 +435,49 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
                         ->op_launch(op->inner, stream->inner, inputs, outputs, workspace, err);
 }
 
+/* --- capture --- */
+
+static enum status capture_begin(struct backend_stream *stream, struct error *err)
+{
+    return inner(stream->device)->capture_begin(stream->inner, err);
+}
+
+static enum status capture_end(struct backend_stream *stream, struct backend_graph **out,
+                               struct error *err)
+{
+    struct fault_device *d = stream->device;
+    struct backend_graph *inner_graph = NULL;
+    enum status status = inner(d)->capture_end(stream->inner, &inner_graph, err);
+    if (status)
+        return status;
+    struct backend_graph *graph = calloc(1, sizeof(*graph));
+    if (!graph) {
+        inner(d)->graph_free(inner_graph);
+        return out_of_memory(err);
+    }
+    *graph = (struct backend_graph){d, inner_graph};
+    *out = graph;
+    return STATUS_OK;
+}
+
+static enum status graph_launch(struct backend_graph *graph, struct backend_stream *stream,
+                                struct error *err)
+{
+    enum status status = inject(graph->device, FAULT_LAUNCH, NULL, err);
+    return status ? status : inner(graph->device)->graph_launch(graph->inner, stream->inner, err);
+}
+
+static void graph_free(struct backend_graph *graph)
+{
+    if (!graph)
+        return;
+    inner(graph->device)->graph_free(graph->inner);
+    free(graph);
+}
+
 const struct backend backend_fault = {
     .abi = BACKEND_ABI,
     .name = "fault",
-    .host_memory = false,
-    .stable_addresses = true,
     .device_count = device_count,
     .device_open = device_open,
     .device_close = device_close,
@@ -403,8 +498,15 @@ const struct backend backend_fault = {
     .copy = copy,
     .candidates = candidates,
     .pack = pack,
+    .compile = compile,
+    .compile_drop = compile_drop,
+    .code = code,
     .op_prepare = op_prepare,
     .op_workspace = op_workspace,
     .op_free = op_free,
     .op_launch = op_launch,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_free = graph_free,
 };

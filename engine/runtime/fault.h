@@ -5,10 +5,12 @@
  *
  *   script = clause { ";" clause }
  *   clause = "on=" BACKEND                       what is wrapped; "cpu" if not given
+ *          | "apart"                             the device claims a memory of its own: inputs,
+ *                                                outputs and weights pass through copy
  *          | POINT [ "#" N [ "+" ] ] ":" ACTION  at each call, the Nth (from 1), or from the Nth on
  *   POINT  = "memory"   memory_alloc and arena_grow
  *          | "prepare"  op_prepare
- *          | "launch"   op_launch
+ *          | "launch"   op_launch and graph_launch
  *          | "copy"     copy
  *          | "wait"     event_wait
  *   ACTION = "delay=" N ("us" | "ms" | "s")      then goes on as usual
@@ -24,16 +26,16 @@
  * "on=cpu;launch:delay=50ms;launch#3:fail;launch#10:hang;memory:oom;prepare#2:fail;launch#5:device"
  *
  * Of the clauses that match a call all delays happen, then the first other action. Calls are
- * counted over the whole device. The table claims neither host memory nor free addresses, whatever
- * it wraps: so all inputs and outputs pass through copy. Plans of the wrapped backend fit: the
- * fingerprint is its own.
+ * counted over the whole device, those of warm-up and capture too. A device's table claims what the
+ * wrapped one does (host memory, stable addresses, capture), and plans of the wrapped backend fit:
+ * the fingerprint is its own.
  */
 #ifndef INFERD_ENGINE_RUNTIME_FAULT_H
 #define INFERD_ENGINE_RUNTIME_FAULT_H
 
 #include "engine/backend.h"
 
-/* The name of the backend that a fault device wraps. */
+/* The name of the backend that a fault device wraps; NULL: the device is no fault device. */
 const char *fault_wrapped(const struct device *device);
 
 #endif

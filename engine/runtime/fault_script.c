@@ -104,6 +104,8 @@ static bool parse_clause(const char *text, struct fault_script *script)
         strcpy(script->backend, text + 3);
         return true;
     }
+    if (!strcmp(text, "apart"))
+        return script->apart = true;
     if (script->n_rules == FAULT_RULES_MAX || !parse_rule(text, &script->rules[script->n_rules]))
         return false;
     script->n_rules++;

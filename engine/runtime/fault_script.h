@@ -3,6 +3,7 @@
 #ifndef INFERD_ENGINE_RUNTIME_FAULT_SCRIPT_H
 #define INFERD_ENGINE_RUNTIME_FAULT_SCRIPT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -38,6 +39,7 @@ struct fault_rule {
 
 struct fault_script {
     char backend[FAULT_BACKEND_MAX];
+    bool apart;
     uint32_t n_rules;
     struct fault_rule rules[FAULT_RULES_MAX];
 };

@@ -3,13 +3,15 @@
 #ifndef INFERD_ENGINE_RUNTIME_INTERNAL_H
 #define INFERD_ENGINE_RUNTIME_INTERNAL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "engine/backend.h"
 #include "engine/engine.h"
 #include "engine/plan/plan.h"
 
-/* Where a profile's parts lie in a lane's arena: first what the builder placed, then the inputs as
+/* Where a profile's parts lie in a lane's arena, and at the same offsets in a context's arena for
+ * CPU segments: first what the builder placed, then the inputs as
  * they are gathered, then the outputs where they cannot be written to the caller's buffer. */
 struct profile_layout {
     size_t *in_offset; /* n_inputs */
@@ -17,14 +19,18 @@ struct profile_layout {
     size_t total;
 };
 
-/* Immutable once loaded, but for `refs`. */
+/* Immutable once loaded, but for `refs` and `compiled`. */
 struct engine {
     atomic_uint refs; /* relaxed to take one; release to drop, acquire before the end */
     struct device *device;
+    struct device *host; /* for CPU segments of a device with memory of its own; NULL: none */
     struct plan *plan;
     const void *weights; /* device address: the plan's mapping, or `uploaded` */
     void *uploaded;      /* MEMORY_DEVICE, or NULL */
-    void *zeros;         /* MEMORY_PINNED: an instance of the largest input, to pad batches with */
+    void *zeros;         /* device address: an instance of the largest input, to pad batches with */
+    enum memory_kind zeros_kind;
+    pthread_mutex_t lock; /* guards `compiled`, and is held while one thread compiles for all */
+    bool *compiled;       /* one a profile */
     struct engine_info info;
     struct engine_profile *profiles;
     struct profile_layout *layouts;
@@ -37,6 +43,13 @@ struct lane {
     struct backend_arena *arena;
     size_t size; /* usable so far */
 };
+
+/* The segment is for the CPU beside the engine's device. */
+bool engine_segment_on_host(const struct engine *engine, const struct ir_segment *segment);
+
+/* Has the backend compile, or load, what the nodes of the profile need, with several threads.
+ * Failures are not told: op_prepare meets them again. */
+void engine_compile(struct engine *engine, uint32_t profile);
 
 /* Makes at least `size` bytes of the arena usable; its base does not move. */
 enum status lane_grow(struct lane *lane, size_t size, struct error *err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time of each layer of a context. Off until context_profile_start; then an event is recorded
- * behind every launch, and context_wait sums up. Belongs to the context's thread.
+ * Time of each layer of a context, and of each part of a batch on a common time base. Layers are
+ * off until context_profile_start; then an event is recorded behind every launch (within the
+ * captured graph, if there is one), and context_wait sums up. Belongs to the context's thread.
  */
 #ifndef INFERD_ENGINE_RUNTIME_PROFILER_H
 #define INFERD_ENGINE_RUNTIME_PROFILER_H
@@ -26,5 +27,26 @@ const struct layer_time *context_profile_layers(const struct context *ctx, uint3
 
 /* The graph of the profile that batches of this size run on; for tools. NULL: none. */
 const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t batch);
+
+/* --- traces --- */
+
+/* A moment of a device, which all its contexts measure from. */
+struct trace_base;
+enum status trace_base_new(struct device *device, struct trace_base **out, struct error *err);
+void trace_base_free(struct trace_base *base); /* before its device is closed; NULL is fine */
+uint64_t trace_base_clock(const struct trace_base *base); /* the moment as clock_now_ns */
+
+enum trace_kind { TRACE_INPUT, TRACE_COMPUTE, TRACE_OUTPUT, TRACE_LAYER };
+
+struct trace_span {
+    enum trace_kind kind;
+    const struct ir_node *node; /* of a layer */
+    uint64_t begin_ns, end_ns;  /* since the base */
+};
+
+/* What happened to the batch that context_wait has just returned, in this order: input copy,
+ * compute, output copy, and the layers if they are timed. Writes at most `max` spans. */
+enum status context_trace(struct context *ctx, const struct trace_base *base,
+                          struct trace_span *spans, uint32_t max, uint32_t *n, struct error *err);
 
 #endif

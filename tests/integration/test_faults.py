@@ -35,7 +35,7 @@ class Faults(unittest.TestCase):
                 self.assertEqual(c.counters()["failed_in_run"], 1)
 
     def test_short_outputs_are_no_answers(self):
-        with faulty("copy#2:short") as s, s.client() as c:
+        with faulty("apart;copy#2:short") as s, s.client() as c:
             replies = [c.call(wire.INFER, copy_body()) for _ in range(4)]
             for r in replies:
                 self.assertTrue(r.status != wire.OK or r.outputs()["y"][2] == X4)

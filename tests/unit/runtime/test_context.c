@@ -36,7 +36,7 @@ static int setup(void **state)
     void *buffer;
     assert_non_null(f);
     world_init(&f->world);
-    f->fault = world_fault(NULL);
+    f->fault = world_fault("apart");
     must(engine_load(f->fault, f->world.path, &f->engine_fault, &err), &err);
     must(lane_new(f->world.cpu, &f->lane, &err), &err);
     must(lane_new(f->fault, &f->lane_fault, &err), &err);

@@ -138,9 +138,9 @@ static void one_failed_call_fails_one_batch(void **state)
         {"launch#6:fail", STATUS_INTERNAL, ERROR_REQUEST},
         {"launch#6:fail=unavailable", STATUS_UNAVAILABLE, ERROR_REQUEST},
         {"launch#5:model", STATUS_INTERNAL, ERROR_MODEL},
-        {"copy#4:fail", STATUS_INTERNAL, ERROR_REQUEST},
-        {"copy#5:short", STATUS_DATA_LOSS, ERROR_REQUEST},
-        {"wait#3:oom", STATUS_RESOURCE_EXHAUSTED, ERROR_REQUEST},
+        {"apart;copy#4:fail", STATUS_INTERNAL, ERROR_REQUEST},
+        {"apart;copy#5:short", STATUS_DATA_LOSS, ERROR_REQUEST},
+        {"apart;wait#3:oom", STATUS_RESOURCE_EXHAUSTED, ERROR_REQUEST},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct victim v;
@@ -181,7 +181,7 @@ static void r31_out_of_memory_fails_only_that_load(void **state)
             char script[32];
             struct victim v;
             struct error err;
-            snprintf(script, sizeof(script), i ? "prepare#%d:oom" : "memory#%d:oom", call);
+            snprintf(script, sizeof(script), i ? "prepare#%d:oom" : "apart;memory#%d:oom", call);
             enum status status = victim_init(&v, *state, script, &err);
             if (status && status != STATUS_RESOURCE_EXHAUSTED)
                 fail_msg("%s: %s", script, status_name(status));
@@ -197,7 +197,7 @@ static void delays_delay(void **state)
 {
     struct victim v;
     struct error err;
-    assert_int_equal(victim_init(&v, *state, "wait#2:delay=30ms", &err), STATUS_OK);
+    assert_int_equal(victim_init(&v, *state, "apart;wait#2:delay=30ms", &err), STATUS_OK);
     uint64_t begin = clock_now_ns();
     assert_int_equal(victim_run(&v, *state, &err), STATUS_OK);
     uint64_t took = clock_now_ns() - begin;

@@ -91,7 +91,7 @@ static void a_batch_allocates_nothing(void **state)
     struct world w;
     (void)state;
     world_init(&w);
-    struct device *fault = world_fault(NULL);
+    struct device *fault = world_fault("apart");
     check(&w, w.cpu);
     check(&w, fault);
     engine_device_close(fault);

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes profiles ready. Addresses are resolved once. Those of graph inputs and outputs may differ
+ * from batch to batch where the device reads host memory: the slots that hold them are listed and
+ * patched.
+ *
+ * Where the backend captures, each profile runs once plainly, on inputs of zeros, so that whatever
+ * is loaded on first use is loaded; then each device part is captured, and the whole runs once more
+ * as it will serve. Offsets, and what reads what, were checked when the plan was read.
+ */
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "engine/runtime/context.h"
+#include "engine/runtime/memory.h"
+
+/* While one profile is made. */
+struct making {
+    struct context *ctx;
+    struct profile *p;
+    const struct ir_graph *graph;
+    unsigned char *where; /* of a root: a bit for each side that has its bytes by now */
+};
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "context: out of memory");
+}
+
+/* --- addresses --- */
+
+static int side_of(const struct making *m, uint32_t node)
+{
+    const struct ir_segment *segment = &m->graph->segments[ir_node(m->graph, node)->segment];
+    return engine_segment_on_host(m->ctx->engine, segment) ? SIDE_HOST : SIDE_DEVICE;
+}
+
+/* Where the bytes of a root are on one side. */
+static void *address(const struct making *m, const struct ir_tensor *t, int side)
+{
+    const struct engine *engine = m->ctx->engine;
+    const char *weights = side == SIDE_HOST ? engine->plan->weights : engine->weights;
+    char *base = m->ctx->base[side];
+    switch (t->place) {
+    case IR_PLACE_CONSTANT:
+        return (void *)(uintptr_t)(weights + t->offset);
+    case IR_PLACE_ARENA:
+        return base + t->offset;
+    case IR_PLACE_INPUT:
+        return base + m->p->in_offset[t->offset];
+    case IR_PLACE_OUTPUT:
+        return base + ((char *)m->p->out_arena[t->offset] - m->ctx->base[SIDE_DEVICE]);
+    case IR_PLACE_NONE:
+        break;
+    }
+    return NULL;
+}
+
+/* Writes the tensor's address to *slot, and remembers the slot if the address may change. */
+static void bind(const struct making *m, uint32_t tensor, int side, void **slot)
+{
+    const struct ir_tensor *t = ir_tensor(m->graph, plan_tensor_root(m->graph, tensor));
+    *slot = address(m, t, side);
+    if (t->place == IR_PLACE_INPUT)
+        m->p->in_used[side][t->offset] = true;
+    if (context_in_place(m->ctx) && (t->place == IR_PLACE_INPUT || t->place == IR_PLACE_OUTPUT))
+        m->p->patches[m->p->n_patches++] =
+            (struct patch){slot, (uint32_t)t->offset, t->place == IR_PLACE_OUTPUT};
+}
+
+/* --- parts --- */
+
+/* A tensor that the part reads and the other side made crosses once, before the first part that
+ * reads it. */
+static void cross(struct making *m, struct part *part, uint32_t tensor)
+{
+    uint32_t root = plan_tensor_root(m->graph, tensor);
+    const struct ir_tensor *t = ir_tensor(m->graph, root);
+    if (t->producer == IR_NONE || !t->bytes)
+        return; /* inputs are gathered on, and constants are on, both sides */
+    if (!m->where[root])
+        m->where[root] = (unsigned char)(1 << side_of(m, t->producer));
+    if (m->where[root] >> part->side & 1)
+        return;
+    m->where[root] |= (unsigned char)(1 << part->side);
+    part->copies[part->n_copies++] = (struct backend_copy){
+        address(m, t, part->side), address(m, t, SIDE_HOST + SIDE_DEVICE - part->side), t->bytes};
+}
+
+static enum status make_step(struct making *m, struct part *part, const struct ir_node *node,
+                             struct error *err)
+{
+    struct context *ctx = m->ctx;
+    struct step *step = &m->p->steps[m->p->n_steps];
+    bool host = part->side == SIDE_HOST;
+    step->node = node;
+    step->backend = host ? ctx->engine->host->backend : ctx->backend;
+    step->inputs = context_take(ctx, node->n_inputs, sizeof(void *));
+    step->outputs = context_take(ctx, node->n_outputs, sizeof(void *));
+    if (!step->inputs || !step->outputs)
+        return no_memory(err);
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        if (node->inputs[i] == IR_NONE)
+            continue;
+        bind(m, node->inputs[i], part->side, &step->inputs[i]);
+        if (m->where)
+            cross(m, part, node->inputs[i]);
+    }
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        bind(m, node->outputs[i], part->side, &step->outputs[i]);
+    step->workspace = ctx->base[part->side] + node->workspace_offset;
+    enum status status = step->backend->op_prepare(host ? ctx->host_stream : ctx->lane->stream,
+                                                   m->graph, node, node->tactic, &step->op, err);
+    if (status) {
+        error_prefix(err, "layer '%s'", node->name);
+        return status;
+    }
+    m->p->n_steps++; /* from here on its op is freed with the context */
+    part->count++;
+    if (step->backend->op_workspace(step->op) > node->workspace_bytes)
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "layer '%s': needs more workspace than the plan gives it: build it again",
+                         node->name);
+    return STATUS_OK;
+}
+
+/* How many inputs the nodes from `first` on that are on its side have: the most that can cross. */
+static size_t count_inputs(const struct making *m, uint32_t first)
+{
+    size_t n = 0;
+    int side = side_of(m, first);
+    for (uint32_t i = first; i < m->graph->n_nodes && side_of(m, i) == side; i++)
+        n += ir_node(m->graph, i)->n_inputs;
+    return n;
+}
+
+/* The part that the node belongs to: the last one, or a new one. */
+static enum status find_part(struct making *m, uint32_t node, struct part **out, struct error *err)
+{
+    struct profile *p = m->p;
+    int side = side_of(m, node);
+    if (p->n_parts == 0 || p->parts[p->n_parts - 1].side != side) {
+        struct part *part = &p->parts[p->n_parts];
+        *part = (struct part){.side = side, .first = p->n_steps};
+        if (m->where &&
+            !(part->copies = context_take(m->ctx, count_inputs(m, node), sizeof(*part->copies))))
+            return no_memory(err);
+        p->n_parts++;
+    }
+    *out = &p->parts[p->n_parts - 1];
+    return STATUS_OK;
+}
+
+static enum status make_steps(struct making *m, struct error *err)
+{
+    for (uint32_t i = 0; i < m->graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(m->graph, i);
+        struct part *part = NULL;
+        if (plan_node_is_alias(m->graph, node))
+            continue;
+        enum status status = find_part(m, i, &part, err);
+        if (!status)
+            status = make_step(m, part, node, err);
+        if (status)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+/* Outputs are taken from where they were made. */
+static void find_outputs(struct making *m)
+{
+    for (uint32_t i = 0; i < m->graph->n_outputs; i++) {
+        uint32_t root = plan_tensor_root(m->graph, m->graph->outputs[i]);
+        uint32_t producer = ir_tensor(m->graph, root)->producer;
+        int side = producer == IR_NONE ? SIDE_DEVICE : side_of(m, producer);
+        bind(m, root, side, &m->p->out_from[i]);
+        m->p->out_host[i] = side == SIDE_HOST;
+    }
+}
+
+/* --- profiles --- */
+
+static size_t count_slots(const struct ir_graph *graph)
+{
+    size_t n = graph->n_outputs;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        n += ir_node(graph, i)->n_inputs + ir_node(graph, i)->n_outputs;
+    return n;
+}
+
+static bool take_arrays(struct context *ctx, struct profile *p, const struct ir_graph *graph)
+{
+    p->steps = context_take(ctx, graph->n_nodes, sizeof(*p->steps));
+    p->parts = context_take(ctx, graph->n_segments, sizeof(*p->parts));
+    p->patches =
+        context_take(ctx, context_in_place(ctx) ? count_slots(graph) : 0, sizeof(*p->patches));
+    p->in_used[SIDE_DEVICE] = context_take(ctx, graph->n_inputs, sizeof(bool));
+    p->in_used[SIDE_HOST] = context_take(ctx, graph->n_inputs, sizeof(bool));
+    p->in_now = context_take(ctx, graph->n_inputs, sizeof(void *));
+    p->out_arena = context_take(ctx, graph->n_outputs, sizeof(void *));
+    p->out_now = context_take(ctx, graph->n_outputs, sizeof(void *));
+    p->out_from = context_take(ctx, graph->n_outputs, sizeof(void *));
+    p->out_host = context_take(ctx, graph->n_outputs, sizeof(bool));
+    p->range = arena_printf(ctx->memory, "%s batch %u", ctx->engine->info.name, p->info->batch);
+    return p->steps && p->parts && p->patches && p->in_used[SIDE_DEVICE] && p->in_used[SIDE_HOST] &&
+           p->in_now && p->out_arena && p->out_now && p->out_from && p->out_host && p->range;
+}
+
+static void place_io(struct context *ctx, struct profile *p, const struct profile_layout *layout)
+{
+    char *base = ctx->base[SIDE_DEVICE];
+    p->in_offset = layout->in_offset;
+    for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++)
+        p->in_now[i] = base + layout->in_offset[i];
+    for (uint32_t i = 0; i < ctx->engine->info.n_outputs; i++)
+        p->out_now[i] = p->out_arena[i] = base + layout->out_base + p->info->out_offset[i];
+}
+
+static enum status make_profile(struct context *ctx, uint32_t index, struct error *err)
+{
+    struct engine *engine = ctx->engine;
+    struct profile *p = &ctx->profiles[index];
+    struct making m = {.ctx = ctx, .p = p, .graph = engine->plan->profiles[index].graph};
+    p->info = &engine->profiles[index];
+    if (!take_arrays(ctx, p, m.graph) ||
+        (engine->host && !(m.where = calloc(m.graph->n_tensors, sizeof(*m.where)))))
+        return no_memory(err);
+    place_io(ctx, p, &engine->layouts[index]);
+    engine_compile(engine, index);
+    enum status status = make_steps(&m, err);
+    if (!status)
+        find_outputs(&m);
+    free(m.where);
+    return status;
+}
+
+/* --- warm-up and capture --- */
+
+static enum status capture_part(struct context *ctx, struct profile *p, uint32_t index, bool stamp,
+                                struct backend_graph **out, struct error *err)
+{
+    struct backend_graph *graph = NULL;
+    enum status status = ctx->backend->capture_begin(ctx->lane->stream, err);
+    if (status)
+        return status;
+    status = context_launch(ctx, p, index, stamp, err);
+    enum status ended = ctx->backend->capture_end(ctx->lane->stream, &graph, status ? NULL : err);
+    if (!status && !ended) {
+        *out = graph;
+        return STATUS_OK;
+    }
+    if (!ended && graph)
+        ctx->backend->graph_free(graph);
+    return status ? status : ended;
+}
+
+enum status context_capture(struct context *ctx, struct profile *p, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < p->n_parts && !status; i++) {
+        struct part *part = &p->parts[i];
+        struct backend_graph **graph = p->layers ? &part->profiled : &part->graph;
+        if (part->side == SIDE_DEVICE && !*graph)
+            status = capture_part(ctx, p, i, p->layers != NULL, graph, err);
+    }
+    if (status)
+        error_prefix(err, "capture of batch %u", p->info->batch);
+    return status;
+}
+
+static enum status run_once(struct context *ctx, struct profile *p, bool plain, struct error *err)
+{
+    enum status status = context_run(ctx, p, plain, err);
+    enum status ended = context_record(ctx, EVENT_OUTPUT, status ? NULL : err);
+    if (!ended)
+        ended = ctx->backend->event_wait(ctx->events[EVENT_OUTPUT], status ? NULL : err);
+    return status ? status : ended;
+}
+
+static enum status warm_up(struct context *ctx, struct profile *p, struct error *err)
+{
+    enum status status = context_zero_inputs(ctx, p, err);
+    if (!status)
+        status = run_once(ctx, p, true, err);
+    if (!status)
+        status = context_capture(ctx, p, err);
+    return status ? status : run_once(ctx, p, false, err);
+}
+
+/* --- the context --- */
+
+static bool wanted(const struct context *ctx, uint32_t index)
+{
+    const struct engine_profile *only = engine_profile_for(ctx->engine, ctx->options.batch);
+    return !ctx->options.batch || only == &ctx->engine->profiles[index];
+}
+
+static enum status take_memory(struct context *ctx, struct error *err)
+{
+    const struct engine *engine = ctx->engine;
+    size_t arena = BACKEND_ALIGN;
+    for (uint32_t i = 0; i < engine->info.n_profiles; i++)
+        if (wanted(ctx, i))
+            arena = MAX(arena, engine->layouts[i].total);
+    enum status status = lane_grow(ctx->lane, arena, err);
+    if (status)
+        return status;
+    ctx->base[SIDE_DEVICE] = ctx->backend->arena_base(ctx->lane->arena);
+    void *host;
+    if (engine->host) {
+        status = memory_alloc(ctx->lane->device, MEMORY_PINNED, arena, "host arena", &host, err);
+        if (!status)
+            ctx->base[SIDE_HOST] = host;
+        if (!status)
+            status = engine->host->backend->stream_new(engine->host, &ctx->host_stream, err);
+    }
+    return status ? status : context_staging_new(ctx, err);
+}
+
+static enum status take_lists(struct context *ctx, struct error *err)
+{
+    const struct engine_info *info = &ctx->engine->info;
+    ctx->profiles = context_take(ctx, info->n_profiles, sizeof(*ctx->profiles));
+    if (!ctx->profiles || !checked_mul(info->n_inputs, info->max_batch, &ctx->n_copies))
+        return no_memory(err);
+    ctx->n_copies = MAX(ctx->n_copies, (size_t)info->n_outputs);
+    ctx->copies = context_take(ctx, ctx->n_copies, sizeof(*ctx->copies));
+    return ctx->copies ? STATUS_OK : no_memory(err);
+}
+
+enum status context_make_ready(struct context *ctx, struct error *err)
+{
+    enum status status = take_memory(ctx, err);
+    if (!status)
+        status = take_lists(ctx, err);
+    for (uint32_t i = 0; i < N_EVENTS && !status; i++)
+        status =
+            ctx->backend->event_new(ctx->lane->device, i != EVENT_BORDER, &ctx->events[i], err);
+    for (uint32_t i = 0; i < ctx->engine->info.n_profiles && !status; i++) {
+        if (!wanted(ctx, i))
+            continue;
+        status = make_profile(ctx, i, err);
+        if (!status && context_captures(ctx))
+            status = warm_up(ctx, &ctx->profiles[i], err);
+        ctx->profiles[i].ready = !status;
+    }
+    return status;
+}

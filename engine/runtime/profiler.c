@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The profiler: events behind the launches of device parts, the clock behind those on the CPU. What
+ * is shown of a layer is the time between two marks; between two parts there are copies, so each
+ * part begins with a mark of its own.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "engine/runtime/context.h"
+
+/* --- layers --- */
+
+/* Nanoseconds from the mark before the step to that behind it. */
+static enum status step_time(const struct context *ctx, const struct part *part, uint32_t at,
+                             uint64_t *ns, struct error *err)
+{
+    if (part->side == SIDE_DEVICE)
+        return ctx->backend->event_elapsed(ctx->layer_events[at], ctx->layer_events[at + 1], ns,
+                                           err);
+    *ns = ctx->layer_clock[at + 1] - ctx->layer_clock[at];
+    return STATUS_OK;
+}
+
+enum status context_layers_add(struct context *ctx, struct profile *p, struct error *err)
+{
+    for (uint32_t k = 0; k < p->n_parts; k++) {
+        const struct part *part = &p->parts[k];
+        for (uint32_t i = part->first; i < part->first + part->count; i++) {
+            struct layer_time *layer = &p->layers[i];
+            uint64_t ns;
+            enum status status = step_time(ctx, part, i + k, &ns, err);
+            if (status)
+                return status;
+            layer->min_ns = layer->runs ? MIN(layer->min_ns, ns) : ns;
+            layer->total_ns += ns;
+            layer->runs++;
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status take_marks(struct context *ctx, struct error *err)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < ctx->engine->info.n_profiles; i++)
+        most = MAX(most, ctx->profiles[i].n_steps + ctx->profiles[i].n_parts);
+    ctx->layer_events = context_take(ctx, most, sizeof(struct backend_event *));
+    ctx->layer_clock = context_take(ctx, most, sizeof(*ctx->layer_clock));
+    if (!ctx->layer_events || !ctx->layer_clock)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "profiler: out of memory");
+    for (; ctx->n_layer_events < most; ctx->n_layer_events++) {
+        enum status status = ctx->backend->event_new(ctx->lane->device, true,
+                                                     &ctx->layer_events[ctx->n_layer_events], err);
+        if (status)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+enum status context_profile_start(struct context *ctx, struct error *err)
+{
+    if (ctx->layer_events)
+        return STATUS_OK;
+    enum status status = take_marks(ctx, err);
+    for (uint32_t i = 0; i < ctx->engine->info.n_profiles && !status; i++) {
+        struct profile *p = &ctx->profiles[i];
+        if (!p->ready)
+            continue;
+        struct layer_time *layers = context_take(ctx, p->n_steps, sizeof(*layers));
+        if (!layers)
+            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "profiler: out of memory");
+        for (uint32_t k = 0; k < p->n_steps; k++)
+            layers[k].node = p->steps[k].node;
+        p->layers = layers;
+        if (context_captures(ctx) && (status = context_capture(ctx, p, err)))
+            p->layers = NULL; /* goes on serving as before */
+    }
+    return status;
+}
+
+const struct layer_time *context_profile_layers(const struct context *ctx, uint32_t batch,
+                                                uint32_t *n)
+{
+    const struct engine_profile *info = engine_profile_for(ctx->engine, batch);
+    if (!info)
+        return NULL;
+    const struct profile *p = &ctx->profiles[info - ctx->engine->profiles];
+    if (p->layers)
+        *n = p->n_steps;
+    return p->layers;
+}
+
+const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t batch)
+{
+    const struct engine_profile *info = engine_profile_for(engine, batch);
+    return info ? engine->plan->profiles[info - engine->profiles].graph : NULL;
+}
+
+/* --- traces --- */
+
+struct trace_base {
+    struct device *device;
+    struct backend_stream *stream;
+    struct backend_event *event;
+    uint64_t clock_ns; /* right after the event */
+};
+
+enum status trace_base_new(struct device *device, struct trace_base **out, struct error *err)
+{
+    const struct backend *backend = device->backend;
+    struct trace_base *base = calloc(1, sizeof(*base));
+    if (!base)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "trace: out of memory");
+    base->device = device;
+    enum status status = backend->stream_new(device, &base->stream, err);
+    if (!status)
+        status = backend->event_new(device, true, &base->event, err);
+    if (!status)
+        status = backend->event_record(base->event, base->stream, err);
+    if (!status)
+        status = backend->event_wait(base->event, err);
+    base->clock_ns = clock_now_ns();
+    if (status) {
+        trace_base_free(base);
+        return status;
+    }
+    *out = base;
+    return STATUS_OK;
+}
+
+void trace_base_free(struct trace_base *base)
+{
+    if (!base)
+        return;
+    if (base->event)
+        base->device->backend->event_free(base->event);
+    if (base->stream)
+        base->device->backend->stream_free(base->stream);
+    free(base);
+}
+
+uint64_t trace_base_clock(const struct trace_base *base)
+{
+    return base->clock_ns;
+}
+
+/* When a mark was passed. */
+static enum status mark_at(const struct context *ctx, const struct trace_base *base,
+                           const struct part *part, uint32_t at, uint64_t *ns, struct error *err)
+{
+    if (part->side == SIDE_DEVICE)
+        return ctx->backend->event_elapsed(base->event, ctx->layer_events[at], ns, err);
+    *ns = ctx->layer_clock[at] - base->clock_ns;
+    return STATUS_OK;
+}
+
+static enum status trace_layers(const struct context *ctx, const struct profile *p,
+                                const struct trace_base *base, struct trace_span *spans,
+                                uint32_t max, uint32_t *n, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (uint32_t k = 0; k < p->n_parts; k++) {
+        const struct part *part = &p->parts[k];
+        uint64_t before, after = 0;
+        status = mark_at(ctx, base, part, part->first + k, &before, err);
+        for (uint32_t i = part->first; i < part->first + part->count && !status; i++) {
+            status = mark_at(ctx, base, part, i + k + 1, &after, err);
+            if (!status && *n < max)
+                spans[(*n)++] = (struct trace_span){TRACE_LAYER, p->steps[i].node, before, after};
+            before = after;
+        }
+        if (status)
+            break;
+    }
+    return status;
+}
+
+enum status context_trace(struct context *ctx, const struct trace_base *base,
+                          struct trace_span *spans, uint32_t max, uint32_t *n, struct error *err)
+{
+    static const enum trace_kind kinds[] = {TRACE_INPUT, TRACE_COMPUTE, TRACE_OUTPUT};
+    uint64_t at[EVENT_OUTPUT + 1];
+    uint32_t count = 0;
+    if (ctx->running || !ctx->last)
+        return error_set(err, STATUS_FAILED_PRECONDITION, "trace: no batch has ended");
+    for (int i = EVENT_BEGIN; i <= EVENT_OUTPUT; i++) {
+        enum status status = ctx->backend->event_elapsed(base->event, ctx->events[i], &at[i], err);
+        if (status)
+            return status;
+    }
+    for (uint32_t i = 0; i < ARRAY_LEN(kinds) && count < max; i++)
+        spans[count++] = (struct trace_span){kinds[i], NULL, at[i], at[i + 1]};
+    enum status status = STATUS_OK;
+    if (ctx->last->layers)
+        status = trace_layers(ctx, ctx->last, base, spans, max, &count, err);
+    if (!status)
+        *n = count;
+    return status;
+}
