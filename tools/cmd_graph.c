@@ -48,7 +48,7 @@ static const struct {
     {IR_OP_CONV, "#cfe2f3"},       {IR_OP_DECONV, "#cfe2f3"},   {IR_OP_MATMUL, "#d9ead3"},
     {IR_OP_POOL, "#fff2cc"},       {IR_OP_REDUCE, "#fff2cc"},   {IR_OP_SOFTMAX, "#ead1dc"},
     {IR_OP_UNARY, "#fce5cd"},      {IR_OP_BINARY, "#fce5cd"},   {IR_OP_BATCH_NORM, "#ead1dc"},
-    {IR_OP_LAYER_NORM, "#ead1dc"}, {IR_OP_REFORMAT, "#f4cccc"},
+    {IR_OP_LAYER_NORM, "#ead1dc"}, {IR_OP_REFORMAT, "#f4cccc"}, {IR_OP_ATTENTION, "#d9ead3"},
 };
 
 /* Vertices: the graph's inputs, then its nodes, then its outputs. */
@@ -272,16 +272,23 @@ static enum status draw_plan(const struct graph_args *args, const char *path, st
     return status;
 }
 
+/* Only passes for one kind of device want to know which it is: it is opened if it was named. */
 static enum status draw_model(const struct graph_args *args, const char *path, struct error *err)
 {
     struct log_sink log = model_log(&args->model);
+    struct device *device = NULL;
     struct ir_graph *graph;
-    enum status status = model_graph(path, &args->model, NULL, &log, args->batch ? args->batch : 1,
-                                     args->fused, &graph, err);
-    if (status)
-        return status;
-    status = write_svg(graph, args->output, err);
-    ir_graph_free(graph);
+    enum status status = STATUS_OK;
+    if (args->model.device)
+        status = model_device_open(&args->model, NULL, &log, &device, err);
+    if (!status)
+        status = model_graph(path, &args->model, device, &log, args->batch ? args->batch : 1,
+                             args->fused, &graph, err);
+    if (!status) {
+        status = write_svg(graph, args->output, err);
+        ir_graph_free(graph);
+    }
+    engine_device_close(device);
     return status;
 }
 

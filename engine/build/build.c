@@ -62,6 +62,10 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
     if (status)
         return status;
     struct pass_context context = {.evaluator = options->evaluator, .log = options->log};
+    if (options->device) {
+        context.attention = options->device->backend->features & BACKEND_ATTENTION;
+        context.merge = options->device->backend->features & BACKEND_MERGE;
+    }
     if (fused)
         status = passes_run(graph, &context, err);
     if (status) {

@@ -22,7 +22,7 @@
 #include "engine/tune/tune.h"
 
 struct build_options {
-    struct device *device;
+    struct device *device; /* NULL for build_graph: any device's */
     struct ir_evaluator evaluator; /* for what depends on constants alone */
     enum precision precision;
     const uint32_t *batches; /* profiles wanted, in any order; NULL: 1,2,4,8,16,32 */

@@ -11,6 +11,8 @@
 struct pass_context {
     struct ir_evaluator evaluator; /* for constant folding */
     const struct log_sink *log;    /* info: each fusion; verbose: why a near miss was none */
+    bool attention;                /* the backend has kernels for IR_OP_ATTENTION */
+    bool merge;                    /* siblings that read the same input are worth merging for it */
     uint32_t rewrites;             /* counted up by every rewrite */
 };
 

@@ -21,6 +21,8 @@ PASS(fuse_reduce);
 PASS(fuse_gelu);
 PASS(fuse_gates);
 PASS(fuse_layer_norm);
+PASS(fuse_attention);
+PASS(merge_siblings);
 PASS(fold_batch_norm);
 PASS(fold_scale);
 PASS(fuse_bias);

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The small models of the zoo: test_zoo.py INFERCTL. Their bytes are what they are on every
+"""The small models of the zoo: test_zoo.py INFERCTL FUSED. Their bytes are what they are on every
 machine, and inferctl's answers are onnxruntime's, tuned and not, for one instance and for several.
+What passes make of them for a backend with all features has few nodes and gives the same answers.
 Prints TAP; skipped without onnx or onnxruntime.
 """
 import hashlib
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -14,6 +16,7 @@ try:
     import compare
     import inputs
     import make_zoo
+    import transformers
 except ImportError as e:
     print(f"1..0 # SKIP {e}")
     sys.exit(0)
@@ -24,10 +27,37 @@ DIGESTS = {
 }
 BOUND = 1e-5
 
+_VIT = {"layers": 2, "hidden": 96, "heads": 4, "size": 64, "classes": 10}
+# For a backend with all features: seven nodes a layer, and what is before and behind.
+FUSED = [
+    ("bert_tiny", transformers.bert_tiny, 2,
+     "24 nodes: matmul=9 layer_norm=5 unary=1 binary=2 cast=1 reshape=1 gather=3 attention=2"),
+    ("bert_tiny of opset 13", lambda: transformers.bert("b", 13, 61, 2, 96, 4, 500, 24, 64), 1,
+     "23 nodes: matmul=9 layer_norm=5 unary=1 binary=1 cast=1 reshape=1 gather=3 attention=2"),
+    ("vit", lambda: transformers.vit("v", **_VIT), 2,
+     "22 nodes: conv=1 matmul=9 layer_norm=5 binary=1 reshape=1 transpose=1 concat=1 gather=1 "
+     "attention=2"),
+    ("vit as PyTorch 2 spells it", lambda: transformers.vit("v", sdpa=True, **_VIT), 1,
+     "22 nodes: conv=1 matmul=9 layer_norm=5 binary=1 reshape=1 transpose=1 concat=1 gather=1 "
+     "attention=2"),
+    ("resnet_tiny", make_zoo.MODELS["resnet_tiny"], 2, None),
+]
+
 
 def check(number, ok, text):
     print(f"{'ok' if ok else 'not ok'} {number} - {text}", flush=True)
     return ok
+
+
+def check_fused(number, program, folder, row):
+    name, make, batch, want = row
+    path = os.path.join(folder, "fused.onnx")
+    make().save(path)
+    done = subprocess.run([program, path, "--batch", str(batch), "--dim", "sequence=24"],
+                          capture_output=True, text=True, check=False)
+    got = (done.stdout.splitlines() or [""])[0]
+    return check(number, done.returncode == 0 and want in (None, got),
+                 f"{name} fused: {' '.join(done.stdout.split())} {done.stderr.strip()}")
 
 
 def main():
@@ -52,6 +82,9 @@ def main():
                     failed += not check(number, worst <= BOUND,
                                         f"{name} batch {batch} {' '.join(extra) or 'tuned'}: "
                                         f"relative error {worst:.1e}, at most {BOUND:.0e}")
+        for row in FUSED:
+            number += 1
+            failed += not check_fused(number, sys.argv[2], folder, row)
         # and that the comparison can fail
         wrong = {k: v + 1 for k, v in want_outputs.items()}
         number += 1

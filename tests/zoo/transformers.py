@@ -114,8 +114,17 @@ def bert_tiny():
                 positions=64)
 
 
+def _root_of_scale(g, scope, q):
+    """sqrt(1 / sqrt(size of a head)) as PyTorch 2 exports scaled_dot_product_attention."""
+    last = g.node("Slice", g.node("Shape", q, scope=scope), g.ints(-1), g.ints(2 ** 63 - 1),
+                  scope=scope)
+    root = g.node("Sqrt", g.node("Cast", last, scope=scope, to=FLOAT), scope=scope)
+    return g.node("Sqrt", g.node("Div", g.scalar(1.0), root, scope=scope), scope=scope)
+
+
 def vit(name="vit_b_16", opset=17, seed=62, layers=12, hidden=768, heads=12, patch=16, size=224,
-        classes=1000):
+        classes=1000, sdpa=False):
+    """sdpa: the spelling of PyTorch 2, whose queries and keys both take the root of the scale."""
     g = Graph(name, opset, seed * 1000)
     e = _Encoder(g, hidden, heads, 1e-6)
     x = g.input("input", ["batch", 3, size, size])
@@ -137,9 +146,13 @@ def vit(name="vit_b_16", opset=17, seed=62, layers=12, hidden=768, heads=12, pat
         y = g.node("Transpose", y, scope=scope, perm=[2, 0, 3, 1, 4])
         q, k, v = (g.node("Gather", y, g.scalar(j, np.int64), scope=scope, axis=0)
                    for j in range(3))
-        q = g.node("Mul", q, g.scalar(np.float32(e.head_dim ** -0.5)), scope=scope)
-        scores = g.node("MatMul", q, g.node("Transpose", k, scope=scope, perm=[0, 1, 3, 2]),
-                        scope=scope)
+        kt = g.node("Transpose", k, scope=scope, perm=[0, 1, 3, 2])
+        if sdpa:
+            kt = g.node("Mul", kt, _root_of_scale(g, scope, q), scope=scope)
+            q = g.node("Mul", q, _root_of_scale(g, scope, q), scope=scope)
+        else:
+            q = g.node("Mul", q, g.scalar(np.float32(e.head_dim ** -0.5)), scope=scope)
+        scores = g.node("MatMul", q, kt, scope=scope)
         p = g.node("Softmax", scores, scope=scope, axis=-1)
         y = g.node("Transpose", g.node("MatMul", p, v, scope=scope), scope=scope,
                    perm=[0, 2, 1, 3])

@@ -5,7 +5,9 @@
 
 struct rewrite_case {
     const char *what;
-    const char *passes; /* names, separated by blanks; "*" is the whole table until it is stable */
+    /* Names, separated by blanks; "*" is the whole table until it is stable, for a backend without
+     * features; "**" for one that has them all. */
+    const char *passes;
     const char *before;
     const char *after; /* as ir_graph_text writes it; NULL: nothing may change */
     const char *log;   /* a part of the log that must be there; NULL: none */
