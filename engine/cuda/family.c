@@ -7,6 +7,7 @@
 /* Asked in this order: the best guess first. Ids begin at 1. */
 static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {
     [0] = NULL,
+    [CUDA_FAMILY_OWN_ATTENTION] = &cuda_family_own_attention,
 };
 
 /* Candidates, packing and compilation do not need hardware. */

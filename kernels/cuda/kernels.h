@@ -145,6 +145,16 @@ cudaError_t kernel_reduce(const struct kernel_call *call, int32_t func, const in
 
 /* --- attention.cu --- */
 
+/* Variants: queries a block; SPLIT: 16, the keys shared out among the warps. PLAIN is for all types
+ * and strides, the others for 16-bit types and heads in multiples of 8. */
+enum {
+    KERNEL_ATTENTION_128 = 1,
+    KERNEL_ATTENTION_64 = 2,
+    KERNEL_ATTENTION_32 = 3,
+    KERNEL_ATTENTION_SPLIT = 4,
+    KERNEL_ATTENTION_PLAIN = 5,
+};
+
 /* Views of 4 dims [N, H, S, D] with any strides but D's, which is 1; F16 or BF16 (tensor cores) or
  * F32 (plain arithmetic). mask: dims [N, H, Sq, Sk], stride 0 where it broadcasts, of q's type;
  * data NULL: none. D = E <= 128 for the fast kernels. */

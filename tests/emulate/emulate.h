@@ -30,6 +30,8 @@
 #define __shared__ static /* blocks do not overlap */
 #undef __constant__
 #define __constant__
+#undef __launch_bounds__
+#define __launch_bounds__(...)
 #undef __noinline__
 #define __noinline__ __attribute__((noinline))
 

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the families of our own kernels share. */
+#ifndef INFERD_ENGINE_CUDA_OWN_H
+#define INFERD_ENGINE_CUDA_OWN_H
+
+#include "engine/cuda/cuda.h"
+
+/* The view that the tensor would have in this layout and, if it is F32 and `dtype` is not NONE, of
+ * this type: what a tactic would make of it. */
+bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout layout,
+              struct kernel_view *out);
+
+/* For asking a launcher whether it takes a case. */
+struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant);
+struct kernel_call own_call(const struct backend_stream *stream, int32_t variant);
+
+/* Refuses a stored tactic. */
+enum status own_refuse(const struct ir_node *node, const struct tactic *tactic, struct error *err);
+
+#endif
