@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inferctl bench: what the engine does without a daemon. Each context runs on its own thread and
- * lane, one batch behind the other, on random inputs that lie where they can be read in place.
- * Warm-up is not counted.
+ * lane, one batch behind the other, on random inputs in pinned memory, from which a device copies
+ * them, and which the CPU reads in place. --input-copy none measures a device without its copies:
+ * inputs stay on it from the warm-up, outputs are left there. Warm-up is not counted.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,6 +15,7 @@
 #include "base/histogram.h"
 #include "engine/runtime/memory.h"
 #include "engine/runtime/profiler.h"
+#include "tools/bench_trace.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
 #include "tools/model.h"
@@ -23,7 +25,8 @@ struct bench_args {
     struct model_args model;
     uint32_t batch, contexts;
     double seconds;
-    bool profile, json;
+    const char *input_copy, *trace;
+    bool profile, no_capture, json;
 };
 
 static const struct arg options[] = {
@@ -36,6 +39,12 @@ static const struct arg options[] = {
      "also show the time of each layer"},
     {"memory", 0, ARG_FLAG, MODEL_ARG(struct bench_args, model, track_memory), NULL,
      "also show the memory taken, by tag"},
+    {"input-copy", 0, ARG_TEXT, offsetof(struct bench_args, input_copy), "HOW",
+     "pinned (default): inputs and outputs are copied; none: they stay on the device"},
+    {"no-capture", 0, ARG_FLAG, offsetof(struct bench_args, no_capture), NULL,
+     "launch layer by layer instead of one captured graph"},
+    {"trace", 0, ARG_TEXT, offsetof(struct bench_args, trace), "FILE",
+     "also write what happened when, for chrome://tracing or Perfetto"},
     {"json", 0, ARG_FLAG, offsetof(struct bench_args, json), NULL, "one JSON object"},
     MODEL_ARGS(struct bench_args, model),
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
@@ -51,10 +60,16 @@ static const struct args spec = {
 
 enum { CONTEXTS_MAX = 256, WARM_UP = 3 };
 
+/* What the device tells of each batch. */
+enum { PART_INPUT, PART_COMPUTE, PART_OUTPUT, N_PARTS };
+static const char *const part_keys[N_PARTS] = {"input_p50_us", "compute_p50_us", "output_p50_us"};
+
 struct bench {
     const struct bench_args *args;
     struct model model;
     uint32_t batch;
+    bool resident; /* inputs and outputs are not copied */
+    struct trace_base *base;
     pthread_barrier_t start;
     uint64_t begin_ns, end_ns; /* written by the first runner between two barriers */
     atomic_bool failed;        /* relaxed: ends the others early */
@@ -70,8 +85,10 @@ struct runner {
     void *inputs[IR_MAX_IO], *output;
     struct engine_span spans[IR_MAX_IO];
     struct engine_input bound[IR_MAX_IO];
-    struct histogram latency;
-    uint64_t last_ns; /* when its last batch ended */
+    struct histogram latency, parts[N_PARTS];
+    struct bench_trace trace;
+    uint64_t ready_ns, first_ns; /* to make the context, to run its first batch */
+    uint64_t last_ns;            /* when its last batch ended */
     enum status status;
     struct error err;
 };
@@ -96,25 +113,49 @@ static enum status make_inputs(struct runner *r)
                                &r->output, &r->err);
 }
 
-static enum status run_one(struct runner *r)
+static enum status run_one(struct runner *r, bool resident, struct engine_times *times)
 {
-    enum status status = context_enqueue(r->ctx, r->bench->batch, r->bound, r->output, &r->err);
-    return status ? status : context_wait(r->ctx, NULL, &r->err);
+    enum status status = context_enqueue(r->ctx, r->bench->batch, resident ? NULL : r->bound,
+                                         resident ? NULL : r->output, &r->err);
+    return status ? status : context_wait(r->ctx, times, &r->err);
 }
 
 static enum status prepare(struct runner *r)
 {
     struct bench *b = r->bench;
+    struct context_options wanted = {.batch = b->batch, .no_capture = b->args->no_capture};
     enum status status = lane_new(b->model.device, &r->lane, &r->err);
+    uint64_t begin_ns = clock_now_ns();
     if (!status)
-        status = context_new(b->model.engine, r->lane, &r->ctx, &r->err);
+        status = context_new_with(b->model.engine, r->lane, &wanted, &r->ctx, &r->err);
+    r->ready_ns = clock_now_ns() - begin_ns;
     if (!status)
         status = make_inputs(r);
-    for (int i = 0; i < WARM_UP && !status; i++)
-        status = run_one(r);
+    for (int i = 0; i < WARM_UP && !status; i++) {
+        begin_ns = clock_now_ns();
+        status = run_one(r, false, NULL);
+        if (i == 0)
+            r->first_ns = clock_now_ns() - begin_ns;
+    }
     if (!status && b->args->profile)
         status = context_profile_start(r->ctx, &r->err);
+    if (!status && b->args->trace)
+        status = bench_trace_init(&r->trace, &r->err);
     return status;
+}
+
+/* One batch, and what the device tells of it. */
+static enum status measure_one(struct runner *r)
+{
+    struct bench *b = r->bench;
+    struct engine_times times;
+    enum status status = run_one(r, b->resident, &times);
+    if (status)
+        return status;
+    histogram_record(&r->parts[PART_INPUT], times.input_ns);
+    histogram_record(&r->parts[PART_COMPUTE], times.compute_ns);
+    histogram_record(&r->parts[PART_OUTPUT], times.output_ns);
+    return b->base ? bench_trace_add(&r->trace, r->ctx, b->base, &r->err) : STATUS_OK;
 }
 
 static void measure(struct runner *r)
@@ -122,7 +163,7 @@ static void measure(struct runner *r)
     struct bench *b = r->bench;
     uint64_t before = clock_now_ns();
     while (before < b->end_ns && !atomic_load_explicit(&b->failed, memory_order_relaxed)) {
-        r->status = run_one(r);
+        r->status = measure_one(r);
         if (r->status) {
             atomic_store_explicit(&b->failed, true, memory_order_relaxed);
             return;
@@ -159,12 +200,13 @@ static void runner_deinit(struct runner *r)
     engine_buffer_free(r->bench->model.device, r->output);
     context_free(r->ctx);
     lane_free(r->lane);
+    bench_trace_deinit(&r->trace);
 }
 
 /* --- results --- */
 
 struct result {
-    struct histogram latency;
+    struct histogram latency, parts[N_PARTS];
     double throughput, seconds;
 };
 
@@ -213,6 +255,12 @@ static void print_json(struct bench *b, const struct result *result, const struc
     json_real(&j, "p90_us", us(histogram_quantile(&result->latency, 0.9)));
     json_real(&j, "p99_us", us(histogram_quantile(&result->latency, 0.99)));
     json_real(&j, "max_us", us(result->latency.max));
+    json_text(&j, "input_copy", b->resident ? "none" : "pinned");
+    for (int i = 0; i < N_PARTS; i++)
+        json_real(&j, part_keys[i], us(histogram_quantile(&result->parts[i], 0.5)));
+    json_real(&j, "load_ms", (double)b->model.load_ns / NS_PER_MS);
+    json_real(&j, "ready_ms", (double)first->ready_ns / NS_PER_MS);
+    json_real(&j, "first_us", us(first->first_ns));
     if (b->args->profile)
         print_layers_json(&j, first);
     if (b->args->model.track_memory) {
@@ -253,6 +301,12 @@ static void print_text(struct bench *b, const struct result *result, const struc
            result->throughput, us(histogram_quantile(&result->latency, 0.5)),
            us(histogram_quantile(&result->latency, 0.9)),
            us(histogram_quantile(&result->latency, 0.99)), us(result->latency.max));
+    printf("on the device, p50: input copy %.1f us, compute %.1f us, output copy %.1f us; "
+           "made ready in %.1f ms\n",
+           us(histogram_quantile(&result->parts[PART_INPUT], 0.5)),
+           us(histogram_quantile(&result->parts[PART_COMPUTE], 0.5)),
+           us(histogram_quantile(&result->parts[PART_OUTPUT], 0.5)),
+           (double)(b->model.load_ns + first->ready_ns) / NS_PER_MS);
     if (b->args->profile)
         print_layers(first);
     if (b->args->model.track_memory)
@@ -263,27 +317,43 @@ static void print_text(struct bench *b, const struct result *result, const struc
                tags[i].tag);
 }
 
+static enum status write_trace(struct bench *b, const struct runner *runners, struct error *err)
+{
+    const struct bench_trace *traces[CONTEXTS_MAX];
+    bool full = false;
+    for (uint32_t i = 0; i < b->args->contexts; i++) {
+        traces[i] = &runners[i].trace;
+        full |= runners[i].trace.full;
+    }
+    if (full)
+        fprintf(stderr, "inferctl bench: the trace has the beginning of the run only\n");
+    return bench_trace_write(b->args->trace, traces, b->args->contexts, err);
+}
+
 static enum status report(struct bench *b, struct runner *runners, struct error *err)
 {
-    struct result result = {.throughput = 0};
+    struct result *result = calloc(1, sizeof(*result));
     uint64_t last = b->begin_ns;
-    histogram_init(&result.latency);
+    if (!result)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    histogram_init(&result->latency);
+    for (int k = 0; k < N_PARTS; k++)
+        histogram_init(&result->parts[k]);
     for (uint32_t i = 0; i < b->args->contexts; i++) {
-        if (runners[i].status) {
-            *err = runners[i].err;
-            return runners[i].status;
-        }
-        histogram_merge(&result.latency, &runners[i].latency);
+        histogram_merge(&result->latency, &runners[i].latency);
+        for (int k = 0; k < N_PARTS; k++)
+            histogram_merge(&result->parts[k], &runners[i].parts[k]);
         last = MAX(last, runners[i].last_ns);
     }
-    result.seconds = (double)(last - b->begin_ns) / NS_PER_S;
-    if (result.seconds > 0)
-        result.throughput = (double)result.latency.count * b->batch / result.seconds;
+    result->seconds = (double)(last - b->begin_ns) / NS_PER_S;
+    if (result->seconds > 0)
+        result->throughput = (double)result->latency.count * b->batch / result->seconds;
     if (b->args->json)
-        print_json(b, &result, runners);
+        print_json(b, result, runners);
     else
-        print_text(b, &result, runners);
-    return STATUS_OK;
+        print_text(b, result, runners);
+    free(result);
+    return b->args->trace ? write_trace(b, runners, err) : STATUS_OK;
 }
 
 /* --- running --- */
@@ -296,6 +366,8 @@ static enum status run_threads(struct bench *b, struct runner *runners, struct e
         runners[i].bench = b;
         runners[i].index = i;
         histogram_init(&runners[i].latency);
+        for (int k = 0; k < N_PARTS; k++)
+            histogram_init(&runners[i].parts[k]);
         /* Those that wait at the barrier could not be ended: there is nothing to go back to. */
         if (pthread_create(&runners[i].thread, NULL, runner_main, &runners[i])) {
             fprintf(stderr, "inferctl bench: cannot start %u threads\n", n);
@@ -305,7 +377,12 @@ static enum status run_threads(struct bench *b, struct runner *runners, struct e
     for (uint32_t i = 0; i < n; i++)
         pthread_join(runners[i].thread, NULL);
     pthread_barrier_destroy(&b->start);
-    enum status status = report(b, runners, err);
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < n && !status; i++)
+        if ((status = runners[i].status))
+            *err = runners[i].err;
+    if (!status)
+        status = report(b, runners, err);
     for (uint32_t i = 0; i < n; i++)
         runner_deinit(&runners[i]);
     return status;
@@ -320,8 +397,11 @@ static enum status bench(struct bench *b, const char *path, struct error *err)
     struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
     if (!runners)
         status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    if (!status && b->args->trace)
+        status = trace_base_new(b->model.device, &b->base, err);
     if (!status)
         status = run_threads(b, runners, err);
+    trace_base_free(b->base);
     free(runners);
     model_close(&b->model);
     return status;
@@ -339,6 +419,11 @@ int command_bench(int argc, char **argv)
         fprintf(stderr, "inferctl bench: --contexts: 1 to %d\n", CONTEXTS_MAX);
         return EXIT_USAGE;
     }
-    struct bench b = {.args = &args, .batch = args.batch};
+    bool resident = args.input_copy && !strcmp(args.input_copy, "none");
+    if (args.input_copy && !resident && strcmp(args.input_copy, "pinned") != 0) {
+        fprintf(stderr, "inferctl bench: --input-copy: none or pinned\n");
+        return EXIT_USAGE;
+    }
+    struct bench b = {.args = &args, .batch = args.batch, .resident = resident};
     return bench(&b, files.list[0], &err) ? command_failed("bench", &err) : EXIT_OK;
 }

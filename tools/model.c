@@ -217,6 +217,14 @@ enum status model_graph(const char *path, const struct model_args *args, struct 
 
 /* --- running --- */
 
+static enum status load(struct model *model, const char *path, struct error *err)
+{
+    uint64_t begin_ns = clock_now_ns();
+    enum status status = engine_load(model->device, path, &model->engine, err);
+    model->load_ns = clock_now_ns() - begin_ns;
+    return status;
+}
+
 /* Builds into a plan file of its own, loads that, and removes it: engines hold the mapping. */
 static enum status build_and_load(struct model *model, const char *path,
                                   const struct model_args *args, const struct arg_u32s *batches,
@@ -236,7 +244,7 @@ static enum status build_and_load(struct model *model, const char *path,
         plan_free(plan);
     }
     if (!status)
-        status = engine_load(model->device, file, &model->engine, err);
+        status = load(model, file, err);
     unlink(file);
     rmdir(folder);
     return status;
@@ -252,8 +260,7 @@ enum status model_open(struct model *model, const char *path, const struct model
     if (!status && args->track_memory)
         status = memory_track_start(model->device, err);
     if (!status)
-        status = plan ? engine_load(model->device, path, &model->engine, err)
-                      : build_and_load(model, path, args, batches, err);
+        status = plan ? load(model, path, err) : build_and_load(model, path, args, batches, err);
     if (status)
         model_close(model);
     return status;

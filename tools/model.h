@@ -87,6 +87,7 @@ struct model {
     struct log_sink log;
     struct device *device;
     struct engine *engine;
+    uint64_t load_ns; /* to read the plan and upload its weights */
 };
 
 enum status model_open(struct model *model, const char *path, const struct model_args *args,

@@ -171,7 +171,8 @@ static enum status describe(struct engine *engine, struct error *err)
 
 /* --- device memory --- */
 
-/* On a stream of its own: loading may happen on any thread. */
+/* On a stream of its own: loading may happen on any thread. One copy a call: what is copied from is
+ * not pinned, which a device may not take in a batch. */
 static enum status copy_in(struct device *device, const struct backend_copy *copies, uint32_t n,
                            struct error *err)
 {
@@ -181,8 +182,8 @@ static enum status copy_in(struct device *device, const struct backend_copy *cop
     enum status status = backend->stream_new(device, &stream, err);
     if (!status)
         status = backend->event_new(device, false, &event, err);
-    if (!status)
-        status = backend->copy(stream, COPY_TO_DEVICE, copies, n, err);
+    for (uint32_t i = 0; i < n && !status; i++)
+        status = backend->copy(stream, COPY_TO_DEVICE, &copies[i], 1, err);
     if (!status)
         status = backend->event_record(event, stream, err);
     if (!status)

@@ -127,7 +127,8 @@ static enum status victim_run(struct victim *v, const struct world *w, struct er
     return status;
 }
 
-/* A batch has 4 launches; copies: one to upload the weights, then two a batch. */
+/* A batch has 4 launches; copies: two to upload the weights and zeros,
+ * then two a batch. */
 static void one_failed_call_fails_one_batch(void **state)
 {
     static const struct {
@@ -138,8 +139,8 @@ static void one_failed_call_fails_one_batch(void **state)
         {"launch#6:fail", STATUS_INTERNAL, ERROR_REQUEST},
         {"launch#6:fail=unavailable", STATUS_UNAVAILABLE, ERROR_REQUEST},
         {"launch#5:model", STATUS_INTERNAL, ERROR_MODEL},
-        {"apart;copy#4:fail", STATUS_INTERNAL, ERROR_REQUEST},
-        {"apart;copy#5:short", STATUS_DATA_LOSS, ERROR_REQUEST},
+        {"apart;copy#5:fail", STATUS_INTERNAL, ERROR_REQUEST},
+        {"apart;copy#6:short", STATUS_DATA_LOSS, ERROR_REQUEST},
         {"apart;wait#3:oom", STATUS_RESOURCE_EXHAUSTED, ERROR_REQUEST},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -182,6 +182,61 @@ class Offline(unittest.TestCase):
         self.assertIn("weights", [m["tag"] for m in result["memory"]])
         self.run_it("bench", self.plan, "--threads", 1, "--batch", 5, code=1)
 
+    def check_trace(self, trace, contexts, seconds):
+        """Rows as named, spans in order, apart, and within the run; gives the spans by row."""
+        names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
+        self.assertEqual(sorted(names.values()), sorted(
+            f"context {c}: {row}" for c in range(contexts)
+            for row in ("input copy", "compute", "output copy", "layers")))
+        rows = {name: [] for name in names.values()}
+        for event in trace["traceEvents"]:
+            if event["ph"] == "X":
+                rows[names[event["tid"]]].append((event["ts"], event["ts"] + event["dur"], event))
+        for name, spans in rows.items():
+            before = 0
+            for begin, end, event in spans:
+                self.assertGreaterEqual(begin, before - 0.01, (name, event))
+                self.assertGreaterEqual(end, begin, (name, event))
+                before = end
+            self.assertLess(before, (seconds + 10) * 1e6, name)
+        return rows
+
+    def test_bench_trace(self):
+        self.build("--batch", "1,4")
+        path = self.dir / "trace.json"
+        at = ("bench", self.plan, "--threads", 1, "--batch", 4, "--seconds", 0.1, "--trace", path)
+        result = json.loads(self.run_it(*at, "--contexts", 2, "--profile", "--json"))
+        rows = self.check_trace(json.loads(path.read_text()), 2, 0.1)
+        for c in range(2):
+            inputs, compute, outputs, layers = (
+                rows[f"context {c}: {row}"]
+                for row in ("input copy", "compute", "output copy", "layers"))
+            self.assertGreater(len(compute), 0)
+            self.assertEqual((len(inputs), len(outputs)), (len(compute), len(compute)))
+            self.assertEqual(len(layers), len(compute) * len(result["layers"]))
+            for i, k, o in zip(inputs, compute, outputs):
+                self.assertLessEqual(i[1], k[0] + 0.01)
+                self.assertLessEqual(k[1], o[0] + 0.01)
+            self.assertGreaterEqual(layers[0][0], compute[0][0] - 0.01)
+            self.assertLessEqual(layers[-1][1], compute[-1][1] + 0.01)
+            self.assertEqual([s[2]["name"] for s in layers[:len(result["layers"])]],
+                             [layer["name"] for layer in result["layers"]])
+        batches = result["throughput"] * result["seconds"] / 4
+        self.assertAlmostEqual(sum(len(rows[f"context {c}: compute"]) for c in range(2)), batches,
+                               delta=0.5)
+        self.run_it(*at[:-1], self.dir / "none" / "trace.json", code=1)
+
+    def test_bench_input_copy(self):
+        self.build("--batch", "1")
+        at = ("bench", self.plan, "--threads", 1, "--seconds", 0.05, "--json", "--input-copy")
+        for how in ("none", "pinned"):
+            result = json.loads(self.run_it(*at, how))
+            self.assertEqual(result["input_copy"], how)
+            for key in ("compute_p50_us", "input_p50_us", "output_p50_us", "load_ms", "ready_ms"):
+                self.assertGreaterEqual(result[key], 0)
+            self.assertLessEqual(result["compute_p50_us"], result["p99_us"])
+        self.run_it(*at, "some", code=2)
+
     def test_faults(self):
         self.build("--batch", "1")
         at = ("run", self.plan, "--threads", 1, "--device", "fault", "--fault")

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See bench_trace.h. Spans are kept in memory, so that writing them disturbs nothing. */
+#include "tools/bench_trace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "engine/ir/ir.h"
+#include "tools/json.h"
+
+enum { SPANS_MAX = 1 << 17 /* of a context: 5 MiB */ };
+
+static const char *const rows[] = {
+    [TRACE_INPUT] = "input copy",
+    [TRACE_COMPUTE] = "compute",
+    [TRACE_OUTPUT] = "output copy",
+    [TRACE_LAYER] = "layers",
+};
+
+enum status bench_trace_init(struct bench_trace *trace, struct error *err)
+{
+    *trace = (struct bench_trace){.max = SPANS_MAX};
+    trace->spans = calloc(SPANS_MAX, sizeof(*trace->spans));
+    return trace->spans ? STATUS_OK : error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+void bench_trace_deinit(struct bench_trace *trace)
+{
+    free(trace->spans);
+    *trace = (struct bench_trace){0};
+}
+
+enum status bench_trace_add(struct bench_trace *trace, struct context *ctx,
+                            const struct trace_base *base, struct error *err)
+{
+    uint32_t n, room = trace->max - trace->n;
+    if (trace->full)
+        return STATUS_OK;
+    enum status status = context_trace(ctx, base, trace->spans + trace->n, room, &n, err);
+    if (status)
+        return status;
+    if (n == room)
+        trace->full = true; /* perhaps cut off */
+    else
+        trace->n += n;
+    return STATUS_OK;
+}
+
+static void put_name(struct json *j, uint32_t row, uint32_t ctx, enum trace_kind kind)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "context %u: %s", ctx, rows[kind]);
+    json_object(j, NULL);
+    json_text(j, "name", "thread_name");
+    json_text(j, "ph", "M");
+    json_uint(j, "pid", 1);
+    json_uint(j, "tid", row);
+    json_object(j, "args");
+    json_text(j, "name", name);
+    json_end(j);
+    json_end(j);
+}
+
+static void put_span(struct json *j, uint32_t row, const struct trace_span *span)
+{
+    json_object(j, NULL);
+    json_text(j, "name", span->node ? span->node->name : rows[span->kind]);
+    json_text(j, "cat", span->node ? "layer" : "batch");
+    json_text(j, "ph", "X");
+    json_uint(j, "pid", 1);
+    json_uint(j, "tid", row);
+    json_real(j, "ts", (double)span->begin_ns / NS_PER_US);
+    json_real(j, "dur", (double)(span->end_ns - span->begin_ns) / NS_PER_US);
+    if (span->node && span->node->tactic) {
+        json_object(j, "args");
+        json_text(j, "op", ir_op_name(span->node->op));
+        json_text(j, "tactic", span->node->tactic->name);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void write_all(FILE *file, const struct bench_trace *const *traces, uint32_t n)
+{
+    struct json j;
+    json_init(&j, file);
+    json_object(&j, NULL);
+    json_text(&j, "displayTimeUnit", "ms");
+    json_list(&j, "traceEvents");
+    for (uint32_t c = 0; c < n; c++) {
+        uint32_t first = c * (uint32_t)ARRAY_LEN(rows);
+        for (uint32_t k = 0; k < ARRAY_LEN(rows); k++)
+            put_name(&j, first + k, c, (enum trace_kind)k);
+        for (uint32_t i = 0; i < traces[c]->n; i++)
+            put_span(&j, first + traces[c]->spans[i].kind, &traces[c]->spans[i]);
+    }
+    json_end(&j);
+    json_end(&j);
+}
+
+enum status bench_trace_write(const char *path, const struct bench_trace *const *traces, uint32_t n,
+                              struct error *err)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return error_errno(err, errno, "%s", path);
+    write_all(file, traces, n);
+    int failed = ferror(file);
+    if (fclose(file) || failed)
+        return error_set(err, STATUS_UNKNOWN, "%s: cannot be written", path);
+    return STATUS_OK;
+}
