@@ -184,7 +184,11 @@ static cudaError_t copy_all(const struct backend_stream *stream, enum copy_direc
         return cudaSuccess;
     if (batch->n == 1 || stream->capturing) /* batches cannot be captured */
         return copy_each(stream, direction, batch);
-    return copy_batch(stream, direction, batch);
+    cudaError_t code = copy_batch(stream, direction, batch);
+    if (code != cudaErrorInvalidValue)
+        return code;
+    cudaGetLastError(); /* one of them is of memory that is not pinned, which no batch may have */
+    return copy_each(stream, direction, batch);
 }
 
 enum status cuda_copy(struct backend_stream *stream, enum copy_direction direction,
