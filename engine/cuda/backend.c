@@ -29,6 +29,7 @@ const struct backend backend_cuda = {
     .candidates = cuda_candidates,
     .pack = cuda_pack,
     .compile = cuda_compile,
+    .compile_drop = cuda_compile_drop,
     .code = cuda_code,
     .op_prepare = cuda_op_prepare,
     .op_workspace = cuda_op_workspace,

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices: how many there are, opening one, and the line that names it. */
 #include "engine/cuda/device.h"
+#include "engine/cuda/dnn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cublas_api.h>
-#include <cudnn_graph.h>
-
 
 enum status cuda_enter(const struct cuda_device *device, struct error *err)
 {
@@ -60,7 +59,7 @@ void cuda_device_describe(struct cuda_device *device, int driver_version)
     snprintf(device->fingerprint, sizeof(device->fingerprint),
              "cuda; %.64s; %d multiprocessors; driver %d; runtime %d; cudnn %zu; cublasLt %d",
              device->properties.name, device->properties.multiProcessorCount, driver_version,
-             runtime_version, cudnnGetVersion(), CUBLAS_VERSION);
+             runtime_version, cuda_dnn_version(), CUBLAS_VERSION);
 }
 
 void cuda_device_fingerprint(struct device *device, char out[FINGERPRINT_MAX])
@@ -95,7 +94,7 @@ static enum status fill_device(struct cuda_device *device, struct error *err)
     enum status status = cuda_enter(device, err);
     cudaDriverGetVersion(&driver_version);
     cuda_device_describe(device, driver_version);
-    return status;
+    return status ? status : cuda_dnn_new(device->ordinal, NULL, &device->dnn, err);
 }
 
 enum status cuda_device_open(const struct device_options *options, struct device **out,
@@ -128,5 +127,6 @@ void cuda_device_close(struct device *device)
     if (!device)
         return;
     struct cuda_device *cuda = cuda_device_of(device);
+    cuda_dnn_free(cuda->dnn);
     free(cuda);
 }

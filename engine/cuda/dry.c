@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/cuda/device.h"
+#include "engine/cuda/dnn.h"
 
 enum { JSON_MAX = 1 << 16 };
 
@@ -102,6 +103,7 @@ enum status cuda_device_open_dry(const char *path, const struct log_sink *log, s
         device->ordinal = -1;
         device->log = log;
         cuda_device_describe(device, driver);
+        status = cuda_dnn_new(-1, json, &device->dnn, err);
     }
     free(json);
     if (status) {

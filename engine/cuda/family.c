@@ -3,10 +3,12 @@
 
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
+#include "engine/cuda/dnn.h"
 
 /* Asked in this order: the best guess first. Ids begin at 1. */
 static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {
     [0] = NULL,
+    [CUDA_FAMILY_DNN_CONV] = &cuda_family_dnn_conv,
     [CUDA_FAMILY_OWN_ATTENTION] = &cuda_family_own_attention,
 };
 
@@ -99,6 +101,11 @@ enum status cuda_compile(struct device *device, const struct ir_graph *graph,
         return STATUS_OK;
     enum status status = enter_if_real(cuda_device_of(device), err);
     return status ? status : family->compile(cuda_device_of(device), graph, node, tactic, err);
+}
+
+void cuda_compile_drop(struct device *device)
+{
+    cuda_dnn_drop(cuda_device_of(device)->dnn);
 }
 
 enum status cuda_code(struct device *device, const struct ir_graph *graph,

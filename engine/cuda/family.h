@@ -21,6 +21,7 @@ enum status cuda_pack(struct device *device, const struct ir_graph *graph,
 enum status cuda_compile(struct device *device, const struct ir_graph *graph,
                          const struct ir_node *node, const struct tactic *tactic,
                          struct error *err);
+void cuda_compile_drop(struct device *device);
 enum status cuda_code(struct device *device, const struct ir_graph *graph,
                       const struct ir_node *node, const struct tactic *tactic, struct arena *arena,
                       const void **code, uint64_t *size, struct error *err);

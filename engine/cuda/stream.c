@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "engine/cuda/device.h"
+#include "engine/cuda/dnn.h"
 
 enum {
     SPIN_NS = 50000, /* of asking, about what falling asleep and waking up take */
@@ -45,6 +46,7 @@ void cuda_stream_free(struct backend_stream *stream)
     if (!stream)
         return;
     cuda_enter(stream->device, NULL);
+    cuda_dnn_stream_deinit(stream);
     cudaStreamDestroy(stream->stream);
     cudaGetLastError();
     free(stream);

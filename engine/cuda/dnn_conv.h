@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions through cuDNN: what its files share.
+ *
+ *   dnn_conv_read.c   node -> struct conv            dnn_conv_build.c  struct conv_spec -> graph
+ *   dnn_conv_list.c   candidates                     dnn_conv_pack.c   constants in cuDNN's form
+ *   dnn_conv.c        the family: blobs, plans, running
+ *
+ * How a graph is spelled decides which kernels may run it. With a bias of the tensors' own type and
+ * convolution -> [ADD residual] -> ADD bias -> [RELU] the precompiled kernels take it, and some
+ * that compile at run time; with a bias in fp32, or any other chain of steps, only the latter. Both
+ * spellings have layers on which they are the best.
+ */
+#ifndef INFERD_ENGINE_CUDA_DNN_CONV_H
+#define INFERD_ENGINE_CUDA_DNN_CONV_H
+
+#include "engine/cuda/dnn_graph.h"
+
+enum {
+    CONV_POINTS_MAX = 32,
+    CONV_OPERANDS_MAX = IR_MAX_EPILOGUE,
+    CONV_SCALARS_MAX = 16,
+    CONV_SCALAR_STRIDE = 16, /* bytes from one to the next */
+};
+
+enum conv_spelling { CONV_BIAS_IO = 0, CONV_BIAS_FLOAT = 1, CONV_SPELLINGS = 2 };
+
+/* What a pointwise step reads. 0 is the convolution's result, i the result of point i - 1. */
+enum { CONV_NONE = -1, CONV_BIAS = 100, CONV_OPERAND = 200, CONV_SCALAR = 300 };
+
+enum { CONV_HAS_LOWER = 1, CONV_HAS_UPPER = 2, CONV_HAS_SLOPE = 4, CONV_HAS_ALPHA = 8 };
+
+/* Tensors that are bound at a launch. */
+enum {
+    CONV_UID_X = 1,
+    CONV_UID_W = 2,
+    CONV_UID_Y = 3,
+    CONV_UID_BIAS = 4,
+    CONV_UID_OPERAND = 16,
+    CONV_UID_SCALAR = 32,
+};
+
+struct conv_point {
+    int32_t mode; /* cudnnPointwiseMode_t */
+    int32_t x, b;
+    uint32_t has; /* which of the following are set */
+    float lower, upper, slope, alpha;
+};
+
+struct conv_operand {
+    int32_t input; /* of the node */
+    int32_t dtype; /* enum dtype; F32 for constants, which are packed */
+    int64_t dim[4];
+};
+
+/* Everything that decides the graph. Hashed as bytes: it has no holes, and is zeroed first. */
+struct conv_spec {
+    int64_t x[4], w[4], y[4]; /* NCHW, KCRS; channels as the layout pads them */
+    int64_t pre[2], post[2], stride[2], dilation[2];
+    int32_t io; /* enum dtype */
+    int32_t spelling;
+    int32_t n_points, n_operands, n_scalars, zero;
+    struct conv_point point[CONV_POINTS_MAX];
+    struct conv_operand operand[CONV_OPERANDS_MAX];
+};
+
+/* A node as cuDNN is to see it. The weights' packed form is KRSC and, behind it (each aligned to
+ * BACKEND_ALIGN): zeros in the place of a bias that the node lacks, then scalars that steps need.
+ */
+struct conv {
+    struct conv_spec spec;
+    enum ir_layout layout; /* of the input */
+    bool pattern;          /* the precompiled kernels' pattern */
+    bool biased;
+    float scalar[CONV_SCALARS_MAX];
+    uint64_t zeros_at, scalars_at; /* in the packed weights */
+    uint64_t weights_bytes, bias_bytes;
+};
+
+/* False: not for cuDNN. `io`: F16, BF16 or F32. `spelling` CONV_BIAS_IO needs the pattern. */
+bool conv_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype io,
+               enum ir_layout layout, enum conv_spelling spelling, struct conv *out);
+/* The type the node's floats are stored as under a tactic's dtype; NONE: mixed or unfit. */
+enum dtype conv_io(const struct ir_graph *graph, const struct ir_node *node, enum dtype tactic);
+/* Bytes of operand `i` as it is packed; 0: it is no constant. */
+uint64_t conv_operand_bytes(const struct ir_graph *graph, const struct ir_node *node,
+                            const struct conv *conv, uint32_t i);
+
+/* dnn_recipe.build */
+void conv_build(struct dnn_build *b, const void *spec);
+
+/* A tactic's blob. */
+struct conv_choice {
+    enum conv_spelling spelling;
+    enum ir_layout layout;
+    struct dnn_config config;
+};
+enum { CONV_CHOICES_MAX = 160 };
+
+/* The candidates of one layout and all spellings, best guess first. `strict`: fp32 is fp32.
+ * `few`: the node is asked for several layouts. */
+enum status conv_list(struct cuda_dnn *dnn, const struct ir_graph *graph,
+                      const struct ir_node *node, enum dtype io, enum ir_layout layout, bool strict,
+                      bool few, struct conv_choice *out, uint32_t *n, struct error *err);
+
+enum status conv_pack(const struct ir_graph *graph, const struct ir_node *node,
+                      const struct conv *conv, uint32_t input, void *to, struct error *err);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A convolution and its pointwise steps as a graph of cuDNN's backend API. Intermediate values are
+ * virtual and fp32, which both spellings need. */
+#include "base/compiler.h"
+#include "engine/cuda/dnn_conv.h"
+
+struct canvas {
+    struct dnn_build *b;
+    const struct conv_spec *spec;
+    cudnnDataType_t io;
+    dnn_desc value[CONV_POINTS_MAX + 1];
+    dnn_desc bias, operand[CONV_OPERANDS_MAX], scalar[CONV_SCALARS_MAX];
+};
+
+static void add_convolution(struct canvas *c)
+{
+    struct dnn_build *b = c->b;
+    const struct conv_spec *s = c->spec;
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    int64_t spatial = 2;
+    float one = 1, zero = 0;
+    dnn_desc conv = dnn_make(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution");
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &spatial);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->pre);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->post);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
+    dnn_finish(b, conv, "convolution");
+    dnn_desc x = dnn_tensor_nhwc(b, CONV_UID_X, c->io, s->x);
+    dnn_desc w = dnn_tensor_nhwc(b, CONV_UID_W, c->io, s->w);
+    dnn_desc op =
+        dnn_make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, "convolution");
+    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, conv);
+    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
+    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
+    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, c->value[0]);
+    dnn_set(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
+    dnn_set(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
+    dnn_finish(b, op, "convolution");
+    dnn_op_add(b, op);
+}
+
+static void set_parameters(struct dnn_build *b, dnn_desc pointwise, const struct conv_point *p)
+{
+    cudnnBackendAttributeName_t alpha = p->mode == CUDNN_POINTWISE_SWISH_FWD
+                                            ? CUDNN_ATTR_POINTWISE_SWISH_BETA
+                                            : CUDNN_ATTR_POINTWISE_ELU_ALPHA;
+    const struct {
+        uint32_t has;
+        cudnnBackendAttributeName_t name;
+        double value;
+    } rows[] = {
+        {CONV_HAS_LOWER, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP, (double)p->lower},
+        {CONV_HAS_UPPER, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, (double)p->upper},
+        {CONV_HAS_SLOPE, CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, (double)p->slope},
+        {CONV_HAS_ALPHA, alpha, (double)p->alpha},
+    };
+    for (uint32_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (p->has & rows[i].has)
+            dnn_set(b, pointwise, rows[i].name, CUDNN_TYPE_DOUBLE, 1, &rows[i].value);
+}
+
+static dnn_desc resolve(const struct canvas *c, int32_t ref)
+{
+    if (ref >= CONV_SCALAR)
+        return c->scalar[ref - CONV_SCALAR];
+    if (ref >= CONV_OPERAND)
+        return c->operand[ref - CONV_OPERAND];
+    return ref == CONV_BIAS ? c->bias : c->value[ref];
+}
+
+static void add_point(struct canvas *c, const struct conv_point *p, dnn_desc y)
+{
+    struct dnn_build *b = c->b;
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnPointwiseMode_t mode = (cudnnPointwiseMode_t)p->mode;
+    dnn_desc pointwise = dnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
+    dnn_set(b, pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    dnn_set(b, pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    set_parameters(b, pointwise, p);
+    dnn_finish(b, pointwise, "pointwise");
+    dnn_desc op = dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise");
+    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, resolve(c, p->x));
+    if (p->b != CONV_NONE)
+        dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, resolve(c, p->b));
+    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    dnn_finish(b, op, "pointwise");
+    dnn_op_add(b, op);
+}
+
+static void make_operands(struct canvas *c)
+{
+    const struct conv_spec *s = c->spec;
+    cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    int64_t channels[4] = {1, s->w[0], 1, 1}, one[4] = {1, 1, 1, 1};
+    c->bias = dnn_tensor_nhwc(c->b, CONV_UID_BIAS,
+                              s->spelling == CONV_BIAS_FLOAT ? CUDNN_DATA_FLOAT : c->io, channels);
+    for (int32_t i = 0; i < s->n_operands; i++) {
+        dnn_type((enum dtype)s->operand[i].dtype, &type);
+        c->operand[i] = dnn_tensor_nhwc(c->b, CONV_UID_OPERAND + i, type, s->operand[i].dim);
+    }
+    for (int32_t i = 0; i < s->n_scalars; i++)
+        c->scalar[i] = dnn_tensor_nhwc(c->b, CONV_UID_SCALAR + i, CUDNN_DATA_FLOAT, one);
+}
+
+void conv_build(struct dnn_build *b, const void *spec)
+{
+    struct canvas c = {.b = b, .spec = spec};
+    if (!dnn_type((enum dtype)c.spec->io, &c.io))
+        return;
+    make_operands(&c);
+    c.value[0] = dnn_tensor_nhwc(b, 0, CUDNN_DATA_FLOAT, c.spec->y);
+    add_convolution(&c);
+    for (int32_t i = 0; i < c.spec->n_points; i++) {
+        bool last = i + 1 == c.spec->n_points;
+        c.value[i + 1] = last ? dnn_tensor_nhwc(b, CONV_UID_Y, c.io, c.spec->y)
+                              : dnn_tensor_nhwc(b, 0, CUDNN_DATA_FLOAT, c.spec->y);
+        add_point(&c, &c.spec->point[i], c.value[i + 1]);
+    }
+}

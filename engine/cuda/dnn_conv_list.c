@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which of cuDNN's ways to run a convolution are worth timing.
+ *
+ * Precompiled kernels cost nothing to make ready: what the heuristics say (HEURISTIC of them) and
+ * each engine of the pool once, as it sets itself. Engines that compile at run time cost up to a
+ * second of a core each, so their number is bounded by a rule. The sm_90 one, known by the most
+ * kernel configurations below 64, is the best on most small layers and on some large ones; its
+ * KERNEL_CFG values are tried in an order in which the first six have different tile shapes:
+ *
+ *   output tiles of 128x128   configurations   with split K (of the first two)
+ *   < 33                      6                2, 4, 8
+ *   < 132 (one wave)          6                2, 4
+ *   < 528                     6                -
+ *   more                      4                -
+ *
+ * Whether such an engine really takes the graph shows when it compiles; asking here costs as much.
+ * Other runtime engines are tried only where there is no other way (an epilogue of their own kind).
+ */
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cuda/dnn_conv.h"
+
+enum {
+    HEURISTIC = 24,
+    HEURISTIC_FEW = 8, /* of each layout, when there are several */
+    CONFIGS_BEST = 64, /* runtime engines with fewer kernel configurations than this */
+    CONFIGS_LEAST = 16,
+    FIRST = 6, /* of the heuristics' configurations that go before the runtime engine's */
+};
+
+/* Seen to span the tile shapes (cuDNN 9.19, H200); what an older version lacks fails to compile. */
+static const int32_t kernel_configs[] = {2, 10, 6, 14, 42, 44, 3, 11};
+
+static const struct {
+    int64_t below; /* output tiles */
+    uint32_t configs;
+    uint32_t splits; /* 2, 4, 8 .. : so many */
+} rules[] = {
+    {33, 6, 3},
+    {132, 6, 2},
+    {528, 6, 0},
+    {INT64_MAX, 4, 0},
+};
+
+struct list {
+    const struct conv *conv;
+    struct dnn_build *build;
+    struct dnn_engine engine[DNN_ENGINES_MAX];
+    bool usable[DNN_ENGINES_MAX];
+    bool seen[DNN_ENGINES_MAX];
+    uint32_t n_engines;
+    struct conv_choice *out;
+    uint32_t *n;
+};
+
+static bool same(const struct conv_choice *a, const struct conv_choice *b)
+{
+    return a->spelling == b->spelling && a->layout == b->layout &&
+           a->config.engine == b->config.engine && a->config.n_knobs == b->config.n_knobs &&
+           memcmp(a->config.knob, b->config.knob, sizeof(a->config.knob)) == 0;
+}
+
+static void put(struct list *l, const struct dnn_config *config)
+{
+    struct conv_choice c = {.spelling = (enum conv_spelling)l->conv->spec.spelling,
+                            .layout = l->conv->layout,
+                            .config = *config};
+    for (uint32_t i = 0; i < *l->n; i++)
+        if (same(&l->out[i], &c))
+            return;
+    if (*l->n < CONV_CHOICES_MAX)
+        l->out[(*l->n)++] = c;
+    l->seen[config->engine] = true;
+}
+
+/* Strict fp32: tensor cores would compute on ten bits of fraction. Sums on fewer bits are the way
+ * of the quickest stem kernels: for half types, whose results have no more digits. */
+static bool allowed(const struct dnn_engine *e, enum dtype io, bool strict)
+{
+    return !e->coarse && (io != DTYPE_F32 || !e->half_sums) &&
+           (!strict || (!e->down_converts && !e->tensor_core));
+}
+
+static void read_engines(struct list *l, bool strict)
+{
+    l->n_engines = dnn_engine_count(l->build);
+    for (uint32_t i = 0; i < l->n_engines; i++)
+        l->usable[i] = dnn_engine_read(l->build, (int32_t)i, &l->engine[i]) &&
+                       allowed(&l->engine[i], (enum dtype)l->conv->spec.io, strict);
+}
+
+static void put_heuristics(struct list *l, const struct dnn_config *found, uint32_t from,
+                           uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        if ((uint32_t)found[i].engine < l->n_engines && l->usable[found[i].engine])
+            put(l, &found[i]);
+}
+
+static void put_defaults(struct list *l, bool runtime)
+{
+    for (uint32_t i = 0; i < l->n_engines; i++)
+        if (l->usable[i] && !l->seen[i] && l->engine[i].runtime == runtime)
+            put(l, &(struct dnn_config){.engine = (int32_t)i});
+}
+
+static int32_t best_runtime(const struct list *l)
+{
+    int32_t best = -1;
+    for (uint32_t i = 0; i < l->n_engines; i++) {
+        const struct dnn_engine *e = &l->engine[i];
+        if (l->usable[i] && e->runtime && e->kernel_config >= CONFIGS_LEAST &&
+            e->kernel_config < CONFIGS_BEST &&
+            (best < 0 || e->kernel_config > l->engine[best].kernel_config))
+            best = (int32_t)i;
+    }
+    return best;
+}
+
+static int64_t output_tiles(const struct conv_spec *s)
+{
+    int64_t rows = s->y[0] * s->y[2] * s->y[3];
+    return ((rows + 127) / 128) * ((s->y[1] + 127) / 128);
+}
+
+static void put_configs(struct list *l, int32_t engine)
+{
+    int64_t tiles = output_tiles(&l->conv->spec);
+    uint32_t rule = 0;
+    while (tiles >= rules[rule].below)
+        rule++;
+    put(l, &(struct dnn_config){.engine = engine});
+    for (uint32_t i = 0; i < rules[rule].configs; i++)
+        if (kernel_configs[i] <= l->engine[engine].kernel_config)
+            put(l, &(struct dnn_config){.engine = engine,
+                                        .n_knobs = 1,
+                                        .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, kernel_configs[i]}}});
+    for (uint32_t i = 0; l->engine[engine].split_k && i < 2; i++)
+        for (uint32_t k = 0; k < rules[rule].splits; k++)
+            put(l, &(struct dnn_config){.engine = engine,
+                                        .n_knobs = 2,
+                                        .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, kernel_configs[i]},
+                                                 {CUDNN_KNOB_TYPE_SPLIT_K_SLC, 2 << k}}});
+}
+
+/* One spelling: its graph and its engines. NULL: cuDNN cannot even spell it. */
+static enum status open_list(struct cuda_dnn *dnn, const struct conv *conv, bool strict,
+                             struct conv_choice *out, uint32_t *n, struct list *l,
+                             struct error *err)
+{
+    memset(l, 0, sizeof(*l));
+    l->conv = conv;
+    l->out = out;
+    l->n = n;
+    enum status st = dnn_build_new(dnn, &l->build, err);
+    if (st)
+        return st;
+    conv_build(l->build, &conv->spec);
+    dnn_graph_finish(l->build);
+    read_engines(l, strict);
+    return STATUS_OK;
+}
+
+/* Precompiled kernels, and the runtime engines that take the same spelling. `runtime`: there is no
+ * other spelling that reaches the sm_90 engine. */
+static enum status list_pattern(struct cuda_dnn *dnn, const struct conv *conv, bool strict,
+                                bool few, struct conv_choice *out, uint32_t *n, uint32_t *first,
+                                struct error *err)
+{
+    struct dnn_config found[HEURISTIC];
+    struct list l;
+    enum status st = open_list(dnn, conv, strict, out, n, &l, err);
+    if (st)
+        return st;
+    uint32_t m = dnn_heuristic(l.build, few ? HEURISTIC_FEW : HEURISTIC, found);
+    int32_t best = best_runtime(&l);
+    put_heuristics(&l, found, 0, MIN(m, (uint32_t)FIRST));
+    *first = *n;
+    if (best >= 0)
+        put(&l, &(struct dnn_config){.engine = best});
+    put_heuristics(&l, found, MIN(m, (uint32_t)FIRST), m);
+    put_defaults(&l, false);
+    if (best >= 0 && conv->spec.io == DTYPE_F32 && !few)
+        put_configs(&l, best);
+    dnn_build_free(l.build);
+    return STATUS_OK;
+}
+
+static enum status list_runtime(struct cuda_dnn *dnn, const struct conv *conv, bool strict,
+                                bool few, struct conv_choice *out, uint32_t *n, struct error *err)
+{
+    struct list l;
+    enum status st = open_list(dnn, conv, strict, out, n, &l, err);
+    if (st)
+        return st;
+    int32_t best = best_runtime(&l);
+    if (best >= 0 && few)
+        put(&l, &(struct dnn_config){.engine = best});
+    else if (best >= 0)
+        put_configs(&l, best);
+    if (!conv->pattern)
+        put_defaults(&l, false);
+    if (!conv->pattern || best < 0)
+        put_defaults(&l, true);
+    dnn_build_free(l.build);
+    return STATUS_OK;
+}
+
+/* Brings what stands at `from` to `to`, what was there behind it. */
+static void move_ahead(struct conv_choice *c, uint32_t to, uint32_t from, uint32_t n)
+{
+    for (uint32_t i = from; i < n; i++) {
+        struct conv_choice moved = c[i];
+        memmove(&c[to + i - from + 1], &c[to + i - from], (i - (to + i - from)) * sizeof(*c));
+        c[to + i - from] = moved;
+    }
+}
+
+enum status conv_list(struct cuda_dnn *dnn, const struct ir_graph *graph,
+                      const struct ir_node *node, enum dtype io, enum ir_layout layout, bool strict,
+                      bool few, struct conv_choice *out, uint32_t *n, struct error *err)
+{
+    struct conv conv;
+    enum status st = STATUS_OK;
+    uint32_t first = *n;
+    if (conv_read(graph, node, io, layout, CONV_BIAS_IO, &conv))
+        st = list_pattern(dnn, &conv, strict, few, out, n, &first, err);
+    uint32_t middle = *n;
+    bool other = io != DTYPE_F32 || !conv.pattern;
+    if (!st && other && conv_read(graph, node, io, layout, CONV_BIAS_FLOAT, &conv))
+        st = list_runtime(dnn, &conv, strict, few, out, n, err);
+    if (!st)
+        move_ahead(out, first, middle, *n);
+    return st;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors of cuDNN's backend API, made one after the other; see dnn_graph.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/cuda/dnn_graph.h"
+
+enum status dnn_build_new(struct cuda_dnn *dnn, struct dnn_build **out, struct error *err)
+{
+    struct dnn_build *b = calloc(1, sizeof(*b));
+    if (!b)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+    b->dnn = dnn;
+    b->next_virtual = DNN_VIRTUAL_UID;
+    enum status st = dnn_handle_take(dnn, &b->handle, err);
+    if (st)
+        free(b);
+    else
+        *out = b;
+    return st;
+}
+
+void dnn_build_settle(struct dnn_build *b)
+{
+    dnn_handle_give(b->dnn, b->handle);
+    b->handle = NULL;
+}
+
+void dnn_build_free(struct dnn_build *b)
+{
+    if (!b)
+        return;
+    while (b->n_owned > 0) /* those that refer to others are the later ones */
+        cudnnBackendDestroyDescriptor(b->owned[--b->n_owned]);
+    dnn_build_settle(b);
+    free(b);
+}
+
+enum status dnn_build_error(const struct dnn_build *b, struct error *err, const char *what)
+{
+    enum status status = b->status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+                                 b->status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
+                             ? STATUS_RESOURCE_EXHAUSTED
+                             : STATUS_FAILED_PRECONDITION;
+    return error_set(err, status, "cuDNN: %s: %s (%s)", what, b->why,
+                     cudnnGetErrorString(b->status));
+}
+
+static void fail(struct dnn_build *b, cudnnStatus_t code, const char *what)
+{
+    char words[512] = "";
+    cudnnGetLastErrorString(words, sizeof(words));
+    words[sizeof(words) - 1] = '\0';
+    words[strcspn(words, "\n")] = '\0';
+    b->status = code;
+    snprintf(b->why, sizeof(b->why), "%s: %.100s", what, words);
+}
+
+dnn_desc dnn_make(struct dnn_build *b, cudnnBackendDescriptorType_t type, const char *what)
+{
+    dnn_desc d = NULL;
+    if (b->status)
+        return NULL;
+    if (b->n_owned == DNN_OWNED_MAX) {
+        fail(b, CUDNN_STATUS_NOT_SUPPORTED, "too large a graph");
+        return NULL;
+    }
+    cudnnStatus_t code = cudnnBackendCreateDescriptor(type, &d);
+    if (code) {
+        fail(b, code, what);
+        return NULL;
+    }
+    b->owned[b->n_owned++] = d;
+    return d;
+}
+
+void dnn_set(struct dnn_build *b, dnn_desc d, cudnnBackendAttributeName_t name,
+             cudnnBackendAttributeType_t type, int64_t count, const void *values)
+{
+    char what[32];
+    if (b->status)
+        return;
+    cudnnStatus_t code = cudnnBackendSetAttribute(d, name, type, count, values);
+    if (!code)
+        return;
+    snprintf(what, sizeof(what), "attribute %d", (int)name);
+    fail(b, code, what);
+}
+
+void dnn_set_desc(struct dnn_build *b, dnn_desc d, cudnnBackendAttributeName_t name, dnn_desc value)
+{
+    dnn_set(b, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+void dnn_finish(struct dnn_build *b, dnn_desc d, const char *what)
+{
+    if (b->status)
+        return;
+    cudnnStatus_t code = cudnnBackendFinalize(d);
+    if (code)
+        fail(b, code, what);
+}
+
+bool dnn_type(enum dtype dtype, cudnnDataType_t *out)
+{
+    switch (dtype) {
+    case DTYPE_F16:
+        *out = CUDNN_DATA_HALF;
+        return true;
+    case DTYPE_BF16:
+        *out = CUDNN_DATA_BFLOAT16;
+        return true;
+    case DTYPE_F32:
+        *out = CUDNN_DATA_FLOAT;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Everything we bind is aligned to BACKEND_ALIGN, or to 16 bytes within a packed constant. */
+dnn_desc dnn_tensor(struct dnn_build *b, const struct dnn_tensor *t)
+{
+    int64_t alignment = 16, uid = t->uid ? t->uid : b->next_virtual++;
+    bool is_virtual = t->uid == 0;
+    dnn_desc d = dnn_make(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor");
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t->type);
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t->dim);
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, t->stride);
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    if (t->by_value)
+        dnn_set(b, d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &t->by_value);
+    dnn_finish(b, d, "tensor");
+    return d;
+}
+
+dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type,
+                         const int64_t dim[4])
+{
+    struct dnn_tensor t = {
+        .uid = uid,
+        .type = type,
+        .dim = {dim[0], dim[1], dim[2], dim[3]},
+        .stride = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]},
+    };
+    return dnn_tensor(b, &t);
+}
+
+void dnn_op_add(struct dnn_build *b, dnn_desc op)
+{
+    if (b->status)
+        return;
+    if (b->n_ops == DNN_OPS_MAX)
+        fail(b, CUDNN_STATUS_NOT_SUPPORTED, "too many operations");
+    else
+        b->ops[b->n_ops++] = op;
+}
+
+void dnn_graph_finish(struct dnn_build *b)
+{
+    dnn_desc d = dnn_make(b, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph");
+    dnn_set(b, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, b->n_ops, b->ops);
+    if (b->handle)
+        dnn_set(b, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->handle);
+    dnn_finish(b, d, "graph");
+    b->graph = d;
+}
