@@ -350,9 +350,9 @@ static enum status check_profile(const struct plan *plan, const struct plan_prof
             status = bad(err, "an input in a bad place", t->name);
     }
     if (!status)
-        status = ir_verify(graph, err);
+        status = check_segments(graph, err); /* tells the nodes theirs, which a file does not */
     if (!status)
-        status = check_segments(graph, err);
+        status = ir_verify(graph, err);
     if (!status)
         status = check_tensors(plan, graph, err);
     for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
