@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tactics as they come back from a plan file. Every candidate of every kind of node can be prepared
+ * as it is; damaged in any way it is refused or still does, but nothing is read or written that is
+ * not there (the sanitizers tell).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/cuda/device.h"
+#include "engine/cuda/dry.h"
+#include "engine/cuda/family.h"
+#include "tests/device/cases.h"
+
+static const char *properties; /* an H200's, a file */
+
+enum {
+    CANDIDATES_MAX = 512,
+    SEEDS = 2,      /* graphs of each kind */
+    PER_FAMILY = 3, /* candidates of a family that are tried, for one graph */
+    DAMAGES = 24,   /* of each */
+};
+
+struct fixture {
+    struct device *device;
+    struct backend_stream *stream;
+};
+
+struct list {
+    struct tactic *items[CANDIDATES_MAX];
+    uint32_t n;
+};
+
+static int fixture_make(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct error err = {0};
+    if (!f || cuda_device_open_dry(properties, NULL, &f->device, &err) ||
+        cuda_stream_new_dry(f->device, &f->stream, &err)) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    *state = f;
+    return 0;
+}
+
+static int fixture_drop(void **state)
+{
+    struct fixture *f = *state;
+    cuda_stream_free_dry(f->stream);
+    backend_cuda.device_close(f->device);
+    free(f);
+    return 0;
+}
+
+static enum status keep(void *user, const struct tactic *tactic, struct error *err)
+{
+    struct list *list = user;
+    (void)err;
+    if (list->n == CANDIDATES_MAX)
+        return STATUS_OK;
+    struct tactic *copy = malloc(sizeof(*copy));
+    assert_non_null(copy);
+    *copy = *tactic;
+    list->items[list->n++] = copy;
+    return STATUS_OK;
+}
+
+static void list_free(struct list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        free(list->items[i]);
+    list->n = 0;
+}
+
+/* The tensor as the port wants it. A constant's bytes do not matter here. */
+static void shape_tensor(struct ir_graph *g, uint32_t id, const struct tactic *tactic,
+                         const struct tactic_port *port)
+{
+    if (id == IR_NONE)
+        return;
+    struct ir_tensor *t = ir_tensor(g, id);
+    bool constant = ir_tensor_is_constant(t);
+    if (port->packed_bytes && constant) {
+        t->layout = IR_LAYOUT_OPAQUE;
+        t->bytes = port->packed_bytes;
+    } else {
+        if (t->dtype == DTYPE_F32 && tactic->dtype != DTYPE_NONE)
+            t->dtype = tactic->dtype;
+        assert_true(ir_tensor_set_layout(g, id, port->layout));
+    }
+    if (constant && t->dtype != DTYPE_I64) {
+        t->data = arena_alloc(g->arena, t->bytes + 1);
+        assert_non_null(t->data);
+    }
+}
+
+static void shape_node(struct ir_graph *g, const struct tactic *tactic)
+{
+    struct ir_node *node = ir_node(g, 0);
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        shape_tensor(g, node->inputs[i], tactic, &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        shape_tensor(g, node->outputs[i], tactic, &tactic->out[i]);
+    if (node->op == IR_OP_CAST)
+        assert_true(ir_attr_set_int(g, 0, IR_ATTR_TO, ir_tensor(g, node->outputs[0])->dtype));
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* The fields that a plan stores, one of them other than it was. */
+static void damage(struct tactic *t, uint64_t *random)
+{
+    uint32_t bits = (uint32_t)next_random(random), where = bits % 9, at = bits >> 8;
+    uint32_t value = (uint32_t)next_random(random);
+    if (where == 0)
+        t->id ^= 1U << at % 32;
+    else if (where == 1)
+        t->dtype = (enum dtype)(value % 20);
+    else if (where == 2)
+        t->blob_size = value % 3 ? value % (TACTIC_BLOB_MAX + 1) : value;
+    else if (where == 3 && t->n_in)
+        t->in[at % t->n_in].layout = (enum ir_layout)(value % 9);
+    else if (where == 4 && t->n_in)
+        t->in[at % t->n_in].packed_bytes = value;
+    else if (where == 5)
+        t->out[0].layout = (enum ir_layout)(value % 9);
+    else if (where == 6)
+        t->n_in ^= 1U << at % 8;
+    else if (t->blob_size)
+        t->blob[at % t->blob_size] ^= (uint8_t)(1U << value % 8);
+}
+
+/* Whether it was made ready. */
+static bool prepare(const struct fixture *f, const struct ir_graph *g, const struct tactic *tactic,
+                    struct error *err)
+{
+    struct backend_op *op = NULL;
+    enum status status = backend_cuda.op_prepare(f->stream, g, ir_node(g, 0), tactic, &op, err);
+    if (!status) {
+        assert_non_null(op);
+        (void)backend_cuda.op_workspace(op);
+        assert_int_equal(backend_cuda.op_launch(op, f->stream, NULL, NULL, NULL, NULL),
+                         STATUS_FAILED_PRECONDITION);
+    } else {
+        assert_null(op);
+    }
+    backend_cuda.op_free(op);
+    return status == STATUS_OK;
+}
+
+/* Returns how many candidates were tried. */
+static uint32_t try_case(const struct fixture *f, const struct case_kind *kind, uint64_t seed,
+                         enum precision precision)
+{
+    struct list list = {0};
+    struct error err = {0};
+    struct ir_graph *asked = case_new(kind, seed);
+    uint64_t random = seed * 77 + 1;
+    uint32_t tried[CUDA_FAMILY_COUNT_] = {0}, n = 0;
+    assert_non_null(asked);
+    if (backend_cuda.candidates(f->device, asked, ir_node(asked, 0), precision, keep, &list, &err))
+        fail_msg("%s: %s", kind->name, err.text);
+    for (uint32_t i = 0; i < list.n; i++) {
+        const struct tactic *right = list.items[i];
+        assert_true(right->id >> 16 < CUDA_FAMILY_COUNT_);
+        if (tried[right->id >> 16]++ >= PER_FAMILY)
+            continue;
+        struct ir_graph *g = case_new(kind, seed);
+        shape_node(g, right);
+        if (!prepare(f, g, right, &err))
+            fail_msg("%s seed %llu '%s': %s", kind->name, (unsigned long long)seed, right->name,
+                     err.text);
+        for (uint32_t k = 0; k < DAMAGES; k++) {
+            struct tactic wrong = *right;
+            damage(&wrong, &random);
+            (void)prepare(f, g, &wrong, &err);
+            (void)backend_cuda.compile(f->device, g, ir_node(g, 0), &wrong, &err);
+        }
+        ir_graph_free(g);
+        n++;
+    }
+    list_free(&list);
+    ir_graph_free(asked);
+    return n;
+}
+
+static void every_candidate_and_damaged_ones(void **state)
+{
+    uint32_t n = 0;
+    for (const struct case_kind *kind = case_kinds; kind->name; kind++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            n += try_case(*state, kind, seed, PRECISION_F32);
+            n += try_case(*state, kind, seed, PRECISION_F16);
+        }
+    assert_true(n > 0);
+}
+
+static void families_by_id(void **state)
+{
+    uint32_t n = 0;
+    (void)state;
+    for (uint32_t id = 0; id < 0x10000; id++)
+        for (int op = 0; op < IR_OP_COUNT_; op++) {
+            const struct cuda_family *family = cuda_family_of(id << 16 | 5, (enum ir_op)op);
+            if (!family)
+                continue;
+            assert_int_equal(family->id, id);
+            assert_non_null(family->candidates);
+            assert_non_null(family->prepare);
+            assert_true(family->name && strlen(family->name) > 0);
+            n++;
+        }
+    assert_true(n > 0);
+    assert_null(cuda_family_of(0, IR_OP_CONV));
+    assert_null(cuda_family_of(UINT32_MAX, IR_OP_CONV));
+    assert_null(cuda_family_of(CUDA_FAMILY_COUNT_ << 16, IR_OP_CONV));
+}
+
+/* What the dispatch refuses by itself, whatever the family. */
+static void tactics_of_other_nodes(void **state)
+{
+    const struct fixture *f = *state;
+    struct list list = {0};
+    const struct case_kind *kind = case_kinds;
+    struct ir_graph *g = NULL;
+    struct error err = {0};
+    for (; kind->name && list.n == 0; kind++) {
+        ir_graph_free(g);
+        g = case_new(kind, 1);
+        assert_int_equal(
+            backend_cuda.candidates(f->device, g, ir_node(g, 0), PRECISION_F32, keep, &list, &err),
+            STATUS_OK);
+    }
+    assert_true(list.n > 0);
+    struct tactic right = *list.items[0];
+    shape_node(g, &right);
+    assert_true(prepare(f, g, &right, &err));
+    struct tactic wrong = right;
+    wrong.id = 0;
+    assert_false(prepare(f, g, &wrong, &err));
+    assert_non_null(strstr(err.text, "not for this node"));
+    wrong = right;
+    wrong.n_in++;
+    assert_false(prepare(f, g, &wrong, &err));
+    wrong = right;
+    wrong.n_out = 0;
+    assert_false(prepare(f, g, &wrong, &err));
+    wrong = right;
+    wrong.blob_size = TACTIC_BLOB_MAX + 1;
+    assert_false(prepare(f, g, &wrong, &err));
+    wrong = right;
+    wrong.code_size = 1;
+    assert_false(prepare(f, g, &wrong, &err));
+    wrong = right;
+    wrong.out[0].layout = IR_LAYOUT_BLOCKED_8;
+    assert_false(prepare(f, g, &wrong, &err));
+    wrong = right;
+    wrong.out[0].packed_bytes = 64;
+    assert_false(prepare(f, g, &wrong, &err));
+    assert_int_equal(backend_cuda.pack(f->device, g, ir_node(g, 0), &right, 200, NULL, &err),
+                     STATUS_INVALID_ARGUMENT);
+    ir_graph_free(g);
+    list_free(&list);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(families_by_id, fixture_make, fixture_drop),
+        cmocka_unit_test_setup_teardown(tactics_of_other_nodes, fixture_make, fixture_drop),
+        cmocka_unit_test_setup_teardown(every_candidate_and_damaged_ones, fixture_make,
+                                        fixture_drop),
+    };
+    properties = argc > 1 ? argv[1] : "";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
