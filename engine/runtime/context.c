@@ -64,6 +64,8 @@ void context_free(struct context *ctx)
         return;
     if (ctx->running)
         context_wait(ctx, NULL, NULL);
+    else if (ctx->events[EVENT_OUTPUT] && !context_record(ctx, EVENT_OUTPUT, NULL))
+        ctx->backend->event_wait(ctx->events[EVENT_OUTPUT], NULL); /* what failed may still run */
     for (uint32_t i = 0; ctx->profiles && i < ctx->engine->info.n_profiles; i++)
         free_profile(ctx, &ctx->profiles[i]);
     for (uint32_t i = 0; i < N_EVENTS; i++)

@@ -313,10 +313,12 @@ static enum status event_record(struct backend_event *event, struct backend_stre
     return inner(event->device)->event_record(event->inner, stream->inner, err);
 }
 
+/* The wait itself comes first: what a failed wait was for has ended all the same, and whoever hears
+ * of it may let go of what it used. */
 static enum status event_wait(struct backend_event *event, struct error *err)
 {
-    enum status status = inject(event->device, FAULT_WAIT, NULL, err);
-    return status ? status : inner(event->device)->event_wait(event->inner, err);
+    enum status status = inner(event->device)->event_wait(event->inner, err);
+    return status ? status : inject(event->device, FAULT_WAIT, NULL, err);
 }
 
 static enum status event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,

@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See device_mock.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "tests/unit/runtime/device_mock.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "engine/engine.h"
+
+enum { RANGES_MAX = 4096, QUEUE_MAX = 256, PORTS_MAX = 16, COPIES_MAX = 64, POISON = 0xC5 };
+
+/* Memory: `at` is what others see, `real` where it is. Pinned memory is where it is seen. */
+struct range {
+    char *at, *real;
+    size_t size, reserved;
+    enum memory_kind kind;
+};
+
+struct mock_device {
+    struct device base;
+    struct device *cpu;
+    pthread_mutex_t lock; /* everything below, and all queues and events */
+    pthread_cond_t moved; /* a queue or an event has */
+    struct range ranges[RANGES_MAX];
+    uint32_t n_ranges;
+    struct mock_counts counts;
+    uint64_t delay_ns;
+};
+
+enum task_kind { TASK_COPY, TASK_OP, TASK_EVENT, TASK_GRAPH };
+
+struct task {
+    enum task_kind kind;
+    uint32_t n_copies;
+    struct backend_copy copies[COPIES_MAX]; /* real addresses */
+    struct backend_op *op;
+    void *inputs[PORTS_MAX], *outputs[PORTS_MAX], *workspace; /* real */
+    struct backend_event *event;
+    struct backend_graph *graph;
+};
+
+struct backend_stream {
+    struct mock_device *device;
+    pthread_t thread;
+    struct task *queue; /* QUEUE_MAX of them, a ring */
+    uint64_t head, tail;
+    bool stop;
+    struct backend_graph *capture; /* being recorded, or NULL */
+};
+
+struct backend_event {
+    struct mock_device *device;
+    uint64_t recorded, passed; /* how often */
+    uint64_t at_ns;
+    bool timing;
+};
+
+struct backend_graph {
+    struct mock_device *device;
+    struct task *tasks;
+    uint32_t n;
+};
+
+struct backend_op {
+    struct mock_device *device;
+    struct backend_op *inner;
+    struct backend_stream *stream; /* of the CPU */
+    uint32_t n_in, n_out;
+};
+
+struct backend_arena {
+    struct mock_device *device;
+    uint32_t range;
+};
+
+static struct mock_device *of(const struct device *device)
+{
+    return (struct mock_device *)(uintptr_t)device;
+}
+
+static enum status refuse(struct error *err, const char *what)
+{
+    return error_set(err, STATUS_INTERNAL, "mock device: %s", what);
+}
+
+static void count(struct mock_device *d, uint64_t *what, uint64_t n)
+{
+    pthread_mutex_lock(&d->lock);
+    *what += n;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* --- memory --- */
+
+/* The real address of `size` bytes of device memory; NULL: it is none. Under the lock. */
+static void *real_of(const struct mock_device *d, const void *at, size_t size)
+{
+    const char *p = at;
+    for (uint32_t i = 0; i < d->n_ranges; i++) {
+        const struct range *r = &d->ranges[i];
+        if (r->kind == MEMORY_DEVICE && p >= r->at && p <= r->at + r->size &&
+            size <= (size_t)(r->at + r->size - p))
+            return r->real + (p - r->at);
+    }
+    return NULL;
+}
+
+/* Not a byte of it is device memory. Under the lock. */
+static bool on_host(const struct mock_device *d, const void *at, size_t size)
+{
+    const char *p = at;
+    for (uint32_t i = 0; i < d->n_ranges; i++) {
+        const struct range *r = &d->ranges[i];
+        if (r->kind == MEMORY_DEVICE && p < r->at + r->reserved && p + size > r->at)
+            return false;
+    }
+    return true;
+}
+
+static size_t whole_pages(size_t size)
+{
+    return (MAX(size, (size_t)1) + 4095) / 4096 * 4096;
+}
+
+/* Under the lock. */
+static struct range *range_new(struct mock_device *d, enum memory_kind kind, size_t size,
+                               size_t reserve)
+{
+    uint32_t i = 0;
+    while (i < d->n_ranges && d->ranges[i].at)
+        i++;
+    assert_true(i < RANGES_MAX);
+    d->n_ranges = MAX(d->n_ranges, i + 1);
+    struct range *r = &d->ranges[i];
+    *r = (struct range){.size = size, .reserved = whole_pages(reserve), .kind = kind};
+    r->real = mmap(NULL, r->reserved, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(r->real != MAP_FAILED);
+    r->at = r->real;
+    if (kind == MEMORY_DEVICE) {
+        r->at =
+            mmap(NULL, r->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        assert_true(r->at != MAP_FAILED);
+    }
+    memset(r->real, POISON, size);
+    return r;
+}
+
+static void range_free(struct range *r)
+{
+    munmap(r->real, r->reserved);
+    if (r->kind == MEMORY_DEVICE)
+        munmap(r->at, r->reserved);
+    *r = (struct range){0};
+}
+
+static size_t *held(struct mock_device *d, enum memory_kind kind)
+{
+    return kind == MEMORY_DEVICE ? &d->counts.device_bytes : &d->counts.pinned_bytes;
+}
+
+static enum status memory_alloc(struct device *device, enum memory_kind kind, size_t size,
+                                const char *tag, void **out, struct error *err UNUSED)
+{
+    struct mock_device *d = of(device);
+    assert_true(tag && *tag);
+    pthread_mutex_lock(&d->lock);
+    *out = range_new(d, kind, size, size)->at;
+    d->counts.allocations++;
+    *held(d, kind) += size;
+    pthread_mutex_unlock(&d->lock);
+    return STATUS_OK;
+}
+
+static void memory_free(struct device *device, enum memory_kind kind, void *memory)
+{
+    struct mock_device *d = of(device);
+    pthread_mutex_lock(&d->lock);
+    uint32_t i = 0;
+    while (memory && i < d->n_ranges && d->ranges[i].at != memory)
+        i++;
+    assert_true(i < d->n_ranges && d->ranges[i].kind == kind);
+    *held(d, kind) -= d->ranges[i].size;
+    range_free(&d->ranges[i]);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static enum status arena_make(struct device *device, size_t reserve, struct backend_arena **out,
+                              struct error *err UNUSED)
+{
+    struct backend_arena *arena = calloc(1, sizeof(*arena));
+    assert_non_null(arena);
+    arena->device = of(device);
+    pthread_mutex_lock(&arena->device->lock);
+    arena->range =
+        (uint32_t)(range_new(arena->device, MEMORY_DEVICE, 0, MIN(reserve, (size_t)1 << 28)) -
+                   arena->device->ranges);
+    pthread_mutex_unlock(&arena->device->lock);
+    *out = arena;
+    return STATUS_OK;
+}
+
+static enum status arena_grow(struct backend_arena *arena, size_t size, struct error *err)
+{
+    struct mock_device *d = arena->device;
+    struct range *r = &d->ranges[arena->range];
+    if (size > r->reserved)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "mock device: the arena is too small");
+    pthread_mutex_lock(&d->lock);
+    if (size > r->size) {
+        memset(r->real + r->size, POISON, size - r->size);
+        d->counts.device_bytes += size - r->size;
+        d->counts.allocations++;
+        r->size = size;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return STATUS_OK;
+}
+
+static void *arena_base(struct backend_arena *arena)
+{
+    return arena->device->ranges[arena->range].at;
+}
+
+static void arena_drop(struct backend_arena *arena)
+{
+    if (!arena)
+        return;
+    struct mock_device *d = arena->device;
+    pthread_mutex_lock(&d->lock);
+    d->counts.device_bytes -= d->ranges[arena->range].size;
+    range_free(&d->ranges[arena->range]);
+    pthread_mutex_unlock(&d->lock);
+    free(arena);
+}
+
+/* --- a stream's thread --- */
+
+static void pass_event(struct mock_device *d, struct backend_event *event)
+{
+    pthread_mutex_lock(&d->lock);
+    event->passed++;
+    event->at_ns = clock_now_ns();
+    pthread_cond_broadcast(&d->moved);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void run_task(struct mock_device *d, const struct task *t)
+{
+    struct error err;
+    switch (t->kind) {
+    case TASK_COPY:
+        for (uint32_t i = 0; i < t->n_copies; i++)
+            memcpy(t->copies[i].to, t->copies[i].from, t->copies[i].size);
+        break;
+    case TASK_OP:
+        if (backend_cpu.op_launch(t->op->inner, t->op->stream, t->inputs, t->outputs, t->workspace,
+                                  &err)) {
+            fprintf(stderr, "mock device: %s\n", err.text);
+            abort();
+        }
+        break;
+    case TASK_EVENT:
+        pass_event(d, t->event);
+        break;
+    case TASK_GRAPH:
+        for (uint32_t i = 0; i < t->graph->n; i++)
+            run_task(d, &t->graph->tasks[i]);
+        break;
+    }
+}
+
+static void *stream_main(void *arg)
+{
+    struct backend_stream *s = arg;
+    struct mock_device *d = s->device;
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        while (s->head == s->tail && !s->stop)
+            pthread_cond_wait(&d->moved, &d->lock);
+        if (s->head == s->tail)
+            break;
+        const struct task *t = &s->queue[s->head % QUEUE_MAX];
+        uint64_t delay_ns = d->delay_ns;
+        pthread_mutex_unlock(&d->lock);
+        if (delay_ns)
+            clock_sleep_until(clock_now_ns() + delay_ns);
+        run_task(d, t);
+        pthread_mutex_lock(&d->lock);
+        s->head++;
+        pthread_cond_broadcast(&d->moved);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* Room for a task: in what is being captured, or at the end of the queue. Under the lock. */
+static struct task *task_new(struct backend_stream *s)
+{
+    if (s->capture) {
+        struct backend_graph *g = s->capture;
+        g->tasks = realloc(g->tasks, (g->n + 1) * sizeof(*g->tasks));
+        assert_non_null(g->tasks);
+        return &g->tasks[g->n++];
+    }
+    while (s->tail - s->head == QUEUE_MAX)
+        pthread_cond_wait(&s->device->moved, &s->device->lock);
+    return &s->queue[s->tail % QUEUE_MAX];
+}
+
+static void task_put(struct backend_stream *s)
+{
+    if (!s->capture)
+        s->tail++;
+    pthread_cond_broadcast(&s->device->moved);
+}
+
+static enum status stream_new(struct device *device, struct backend_stream **out,
+                              struct error *err UNUSED)
+{
+    struct backend_stream *s = calloc(1, sizeof(*s));
+    assert_non_null(s);
+    s->device = of(device);
+    s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
+    assert_non_null(s->queue);
+    assert_int_equal(pthread_create(&s->thread, NULL, stream_main, s), 0);
+    count(s->device, &s->device->counts.allocations, 1);
+    *out = s;
+    return STATUS_OK;
+}
+
+static void stream_free(struct backend_stream *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->device->lock);
+    s->stop = true;
+    pthread_cond_broadcast(&s->device->moved);
+    pthread_mutex_unlock(&s->device->lock);
+    pthread_join(s->thread, NULL);
+    free(s->queue);
+    free(s);
+}
+
+/* --- events and copies --- */
+
+static enum status event_new(struct device *device, bool timing, struct backend_event **out,
+                             struct error *err UNUSED)
+{
+    struct backend_event *event = calloc(1, sizeof(*event));
+    assert_non_null(event);
+    event->device = of(device);
+    event->timing = timing;
+    count(event->device, &event->device->counts.allocations, 1);
+    *out = event;
+    return STATUS_OK;
+}
+
+static void event_free(struct backend_event *event)
+{
+    free(event);
+}
+
+static enum status event_record(struct backend_event *event, struct backend_stream *s,
+                                struct error *err UNUSED)
+{
+    pthread_mutex_lock(&s->device->lock);
+    *task_new(s) = (struct task){.kind = TASK_EVENT, .event = event};
+    if (!s->capture)
+        event->recorded++;
+    task_put(s);
+    pthread_mutex_unlock(&s->device->lock);
+    return STATUS_OK;
+}
+
+static enum status event_wait(struct backend_event *event, struct error *err UNUSED)
+{
+    pthread_mutex_lock(&event->device->lock);
+    while (event->passed < event->recorded)
+        pthread_cond_wait(&event->device->moved, &event->device->lock);
+    pthread_mutex_unlock(&event->device->lock);
+    return STATUS_OK;
+}
+
+static enum status event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,
+                                 struct error *err)
+{
+    struct mock_device *d = from->device;
+    pthread_mutex_lock(&d->lock);
+    bool ok = from->timing && to->timing && from->passed && to->passed &&
+              from->passed >= from->recorded && to->passed >= to->recorded;
+    *ns = MAX(to->at_ns, from->at_ns) - from->at_ns;
+    pthread_mutex_unlock(&d->lock);
+    return ok ? STATUS_OK : refuse(err, "elapsed time of events that have not passed");
+}
+
+static bool translate(const struct mock_device *d, enum copy_direction direction,
+                      const struct backend_copy *from, struct backend_copy *to)
+{
+    *to = *from;
+    if (direction == COPY_TO_HOST ? !on_host(d, from->to, from->size)
+                                  : !(to->to = real_of(d, from->to, from->size)))
+        return false;
+    return direction == COPY_TO_DEVICE ? on_host(d, from->from, from->size)
+                                       : (to->from = real_of(d, from->from, from->size)) != NULL;
+}
+
+static enum status copy(struct backend_stream *s, enum copy_direction direction,
+                        const struct backend_copy *copies, uint32_t n, struct error *err)
+{
+    struct mock_device *d = s->device;
+    bool ok = true;
+    pthread_mutex_lock(&d->lock);
+    d->counts.copy_calls[direction]++;
+    d->counts.copies[direction] += n;
+    for (uint32_t i = 0; i < n && ok;) {
+        struct task *t = task_new(s);
+        *t = (struct task){.kind = TASK_COPY};
+        for (; i < n && ok && t->n_copies < COPIES_MAX; i++)
+            ok = translate(d, direction, &copies[i], &t->copies[t->n_copies++]);
+        if (ok)
+            task_put(s);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return ok ? STATUS_OK : refuse(err, "a copy between the wrong sides");
+}
+
+/* --- ops --- */
+
+static bool is_ours(const struct tactic *tactic)
+{
+    return tactic && strcmp(tactic->backend, backend_mock.name) == 0;
+}
+
+static enum status compile(struct device *device, const struct ir_graph *graph UNUSED,
+                           const struct ir_node *node UNUSED, const struct tactic *tactic,
+                           struct error *err)
+{
+    struct mock_device *d = of(device);
+    count(d, &d->counts.compiled, 1);
+    return is_ours(tactic) ? STATUS_OK : refuse(err, "compile: another backend's tactic");
+}
+
+static void compile_drop(struct device *device UNUSED)
+{
+}
+
+static void op_free(struct backend_op *op)
+{
+    if (!op)
+        return;
+    backend_cpu.op_free(op->inner);
+    backend_cpu.stream_free(op->stream);
+    free(op);
+}
+
+static enum status op_prepare(struct backend_stream *s, const struct ir_graph *graph,
+                              const struct ir_node *node, const struct tactic *tactic,
+                              struct backend_op **out, struct error *err)
+{
+    if (!is_ours(tactic) || node->n_inputs > PORTS_MAX)
+        return refuse(err, "prepare: not a node for it");
+    struct backend_op *op = calloc(1, sizeof(*op));
+    assert_non_null(op);
+    op->device = s->device;
+    op->n_in = node->n_inputs;
+    op->n_out = node->n_outputs;
+    enum status status = backend_cpu.stream_new(s->device->cpu, &op->stream, err);
+    if (!status)
+        status = backend_cpu.op_prepare(op->stream, graph, node, tactic, &op->inner, err);
+    count(s->device, &s->device->counts.allocations, 1);
+    if (status)
+        op_free(op);
+    else
+        *out = op;
+    return status;
+}
+
+static uint64_t op_workspace(const struct backend_op *op)
+{
+    return backend_cpu.op_workspace(op->inner);
+}
+
+/* Under the lock. */
+static bool find_all(const struct mock_device *d, uint32_t n, void *const *at, void **real)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        real[i] = at[i] ? real_of(d, at[i], 1) : NULL;
+        if (at[i] && !real[i])
+            return false;
+    }
+    return true;
+}
+
+static enum status op_launch(struct backend_op *op, struct backend_stream *s, void *const *inputs,
+                             void *const *outputs, void *workspace, struct error *err)
+{
+    struct mock_device *d = op->device;
+    pthread_mutex_lock(&d->lock);
+    struct task *t = task_new(s);
+    *t = (struct task){.kind = TASK_OP, .op = op};
+    bool ok = find_all(d, op->n_in, inputs, t->inputs) &&
+              find_all(d, op->n_out, outputs, t->outputs) &&
+              find_all(d, op_workspace(op) != 0, &workspace, &t->workspace);
+    d->counts.launches++;
+    if (ok)
+        task_put(s);
+    else if (s->capture)
+        s->capture->n--;
+    pthread_mutex_unlock(&d->lock);
+    return ok ? STATUS_OK : refuse(err, "an op on memory that is not the device's");
+}
+
+/* --- capture --- */
+
+static enum status capture_begin(struct backend_stream *s, struct error *err)
+{
+    if (s->capture)
+        return refuse(err, "a capture within a capture");
+    struct backend_graph *graph = calloc(1, sizeof(*graph));
+    assert_non_null(graph);
+    graph->device = s->device;
+    pthread_mutex_lock(&s->device->lock);
+    s->capture = graph;
+    s->device->counts.allocations++;
+    pthread_mutex_unlock(&s->device->lock);
+    return STATUS_OK;
+}
+
+static enum status capture_end(struct backend_stream *s, struct backend_graph **out,
+                               struct error *err)
+{
+    if (!s->capture)
+        return refuse(err, "the end of no capture");
+    pthread_mutex_lock(&s->device->lock);
+    *out = s->capture;
+    s->capture = NULL;
+    pthread_mutex_unlock(&s->device->lock);
+    return STATUS_OK;
+}
+
+static enum status graph_launch(struct backend_graph *graph, struct backend_stream *s,
+                                struct error *err UNUSED)
+{
+    pthread_mutex_lock(&s->device->lock);
+    s->device->counts.graphs++;
+    for (uint32_t i = 0; i < graph->n; i++)
+        if (graph->tasks[i].kind == TASK_EVENT)
+            graph->tasks[i].event->recorded++;
+    *task_new(s) = (struct task){.kind = TASK_GRAPH, .graph = graph};
+    task_put(s);
+    pthread_mutex_unlock(&s->device->lock);
+    return STATUS_OK;
+}
+
+static void graph_free(struct backend_graph *graph)
+{
+    if (!graph)
+        return;
+    free(graph->tasks);
+    free(graph);
+}
+
+/* --- device --- */
+
+static enum status device_count(uint32_t *out, struct error *err UNUSED)
+{
+    *out = 1;
+    return STATUS_OK;
+}
+
+static enum status device_open(const struct device_options *options UNUSED, struct device **out,
+                               struct error *err)
+{
+    const struct device_options plain = {.threads = 1, .reference_only = true};
+    struct mock_device *d = calloc(1, sizeof(*d));
+    assert_non_null(d);
+    enum status status = engine_device_open("cpu", &plain, &d->cpu, err);
+    if (status) {
+        free(d);
+        return status;
+    }
+    d->base = (struct device){.backend = &backend_mock, .threads = 1, .reference_only = true};
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->moved, NULL);
+    *out = &d->base;
+    return STATUS_OK;
+}
+
+static void device_close(struct device *device)
+{
+    if (!device)
+        return;
+    struct mock_device *d = of(device);
+    for (uint32_t i = 0; i < d->n_ranges; i++)
+        assert_null(d->ranges[i].at); /* all memory has come back */
+    engine_device_close(d->cpu);
+    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->moved);
+    free(d);
+}
+
+static void device_fingerprint(struct device *device UNUSED, char out[FINGERPRINT_MAX])
+{
+    snprintf(out, FINGERPRINT_MAX, "mock");
+}
+
+const struct backend backend_mock = {
+    .abi = BACKEND_ABI,
+    .name = "mock",
+    .stable_addresses = true,
+    .device_count = device_count,
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_fingerprint = device_fingerprint,
+    .memory_alloc = memory_alloc,
+    .memory_free = memory_free,
+    .arena_new = arena_make,
+    .arena_grow = arena_grow,
+    .arena_base = arena_base,
+    .arena_free = arena_drop,
+    .stream_new = stream_new,
+    .stream_free = stream_free,
+    .event_new = event_new,
+    .event_free = event_free,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_elapsed = event_elapsed,
+    .copy = copy,
+    .compile = compile,
+    .compile_drop = compile_drop,
+    .op_prepare = op_prepare,
+    .op_workspace = op_workspace,
+    .op_free = op_free,
+    .op_launch = op_launch,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_free = graph_free,
+};
+
+struct device *mock_open(void)
+{
+    struct error err;
+    struct device *device = NULL;
+    const struct device_options options = {.reference_only = true};
+    if (device_open(&options, &device, &err))
+        fail_msg("%s", err.text);
+    return device;
+}
+
+void mock_read(const struct device *device, struct mock_counts *out)
+{
+    struct mock_device *d = of(device);
+    pthread_mutex_lock(&d->lock);
+    *out = d->counts;
+    pthread_mutex_unlock(&d->lock);
+}
+
+void mock_set_delay(struct device *device, uint64_t ns)
+{
+    struct mock_device *d = of(device);
+    pthread_mutex_lock(&d->lock);
+    d->delay_ns = ns;
+    pthread_mutex_unlock(&d->lock);
+}
