@@ -132,15 +132,15 @@ static bool port(struct ir_tensor *t, enum dtype dtype, enum ir_layout layout)
     return ir_layout_bytes(&t->shape, t->dtype, layout, &t->bytes);
 }
 
-static enum status shape_constant(struct trial *trial, struct ir_graph *g, const void *packed,
+static enum status shape_constant(struct ir_graph *g, const void *packed,
                                   const struct tactic *tactic, uint32_t input, struct error *err)
 {
     struct ir_tensor *t = ir_tensor(g, ir_node(g, 0)->inputs[input]);
     const struct tactic_port *p = &tactic->in[MIN(input, tactic->n_in - 1)];
     enum dtype was = t->dtype;
     const void *plain = t->data;
-    (void)trial;
     if (packed) {
+        t->dtype = t->dtype == DTYPE_F32 && tactic->dtype ? tactic->dtype : t->dtype;
         t->layout = IR_LAYOUT_OPAQUE;
         t->bytes = p->packed_bytes;
         t->data = packed;
@@ -187,7 +187,7 @@ static enum status apply(struct trial *trial, struct ir_graph *g, const struct t
             continue;
         struct ir_tensor *t = ir_tensor(g, node->inputs[i]);
         if (ir_tensor_is_constant(t))
-            status = shape_constant(trial, g, packed[i], tactic, i, err);
+            status = shape_constant(g, packed[i], tactic, i, err);
         else if (!port(t, tactic->dtype, tactic->in[MIN(i, tactic->n_in - 1)].layout))
             status = error_set(err, STATUS_INTERNAL, "input %u cannot have its layout", i);
     }
