@@ -17,7 +17,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
                                           const struct ir_node *node) = {
     [IR_OP_UNARY] = native_chain_make,         [IR_OP_BINARY] = native_chain_make,
     [IR_OP_SOFTMAX] = native_softmax_make,     [IR_OP_LAYER_NORM] = native_norm_make,
-    [IR_OP_TRANSPOSE] = native_transpose_make, [IR_OP_CAST] = native_cast_make,
+    [IR_OP_TRANSPOSE] = native_transpose_make, [IR_OP_CAST] = native_chain_make,
     [IR_OP_GATHER] = native_gather_make,
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The native half of the CPU backend: nodes run on the fast rows of kernels/cpu/fast.h. Elementwise
- * chains with broadcasting (UNARY, BINARY and any epilogue on them), SOFTMAX and LAYER_NORM over
- * the last dims, TRANSPOSE, GATHER, and CAST of bytes to fp32; all on plain tensors.
+ * chains with broadcasting (UNARY, BINARY, CAST to fp32 and any epilogue on them), SOFTMAX and
+ * LAYER_NORM over the last dims, TRANSPOSE and GATHER; all on plain tensors.
  *
  * Each node has a candidate on one thread and, where the device has more, one on all of them: which
  * of the two is faster depends on the size and is for the tuner to find out.

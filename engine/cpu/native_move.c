@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TRANSPOSE, GATHER and CAST. A transpose whose rows stay rows copies them; any other one becomes a
+ * TRANSPOSE and GATHER. A transpose whose rows stay rows copies them; any other one becomes a
  * series of matrix transposes of the two dims that are dense on either side (elements of four
  * bytes).
  */
@@ -147,27 +147,5 @@ bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
     op->units = ref_extent(&x->shape, 0, axis) * op->picks * op->blocks;
     op->work = copy_picks;
     op->check = check_picks;
-    return true;
-}
-
-/* --- bytes to fp32 --- */
-
-static void cast_chunks(void *user, int64_t first, int64_t end)
-{
-    const struct native_op *op = user;
-    int64_t from = first * NATIVE_CHUNK, to = MIN(end * NATIVE_CHUNK, op->row);
-    op->fast->from_u8((const uint8_t *)op->inputs[0] + from, (float *)op->output + from,
-                      (size_t)(to - from));
-}
-
-bool native_cast_make(struct native_op *op, const struct ir_graph *graph,
-                      const struct ir_node *node)
-{
-    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
-    if (x->dtype != DTYPE_U8 || ir_tensor(graph, node->outputs[0])->dtype != DTYPE_F32)
-        return false;
-    op->row = ref_extent(&x->shape, 0, x->shape.rank);
-    op->units = (op->row + NATIVE_CHUNK - 1) / NATIVE_CHUNK;
-    op->work = cast_chunks;
     return true;
 }

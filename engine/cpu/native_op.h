@@ -35,6 +35,8 @@ struct native_op {
     /* Rows: elementwise chains, softmax, layer norm. */
     int64_t row;                 /* elements of one call */
     int64_t inner[REF_WALK_MAX]; /* steps within such a row */
+    fast_from from; /* CAST: what the first input is converted by, and its bytes an element */
+    int64_t from_size;
     uint32_t n_steps;
     struct native_step steps[NATIVE_STEPS_MAX];
     bool log_of, is_norm;
@@ -65,7 +67,5 @@ bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
-bool native_cast_make(struct native_op *op, const struct ir_graph *graph,
-                      const struct ir_node *node);
 
 #endif

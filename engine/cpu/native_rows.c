@@ -20,9 +20,10 @@ static bool is_f32(const struct ir_graph *graph, uint32_t tensor)
     return tensor != IR_NONE && ir_tensor(graph, tensor)->dtype == DTYPE_F32;
 }
 
-static bool all_f32(const struct ir_graph *graph, const struct ir_node *node)
+/* Inputs from `first` on, and the output. */
+static bool all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first)
 {
-    for (uint32_t i = 0; i < node->n_inputs; i++)
+    for (uint32_t i = first; i < node->n_inputs; i++)
         if (node->inputs[i] != IR_NONE && !is_f32(graph, node->inputs[i]))
             return false;
     return is_f32(graph, node->outputs[0]);
@@ -82,8 +83,13 @@ static void run_chunk(const struct native_op *op, const struct ref_walk *w, int6
 {
     float buffer[NATIVE_CHUNK];
     float *y = (float *)op->output + w->at[0] + at;
-    const float *x = (const float *)op->inputs[op->input[1]] + w->at[1] + at * w->step[1];
-    const float *so_far = operand_at(x, w->step[1], n, y); /* a broadcast one is spread out in y */
+    const char *first = op->inputs[op->input[1]];
+    int64_t x = w->at[1] + at * w->step[1];
+    const float *so_far = y;
+    if (op->from)
+        op->from(first + x * op->from_size, y, n);
+    else /* a broadcast one is spread out in y */
+        so_far = operand_at((const float *)(const void *)first + x, w->step[1], n, y);
     for (uint32_t i = 0; i < op->n_steps; i++) {
         const struct native_step *s = &op->steps[i];
         if (s->unary) {
@@ -114,11 +120,22 @@ static void run_chunks(void *user, int64_t first, int64_t end)
     }
 }
 
+/* A CAST has the shape of its input, so that rows of one are rows of the other. */
+static bool add_cast(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
+{
+    enum dtype from = ir_tensor(graph, node->inputs[0])->dtype;
+    op->from = from < DTYPE_COUNT_ ? op->fast->from[from] : NULL;
+    op->from_size = (int64_t)dtype_size(from);
+    return op->from != NULL;
+}
+
 static bool add_head(struct native_op *op, const struct ir_node *node, uint32_t *n)
 {
     uint32_t func = (uint32_t)ir_attr_int(node, IR_ATTR_FUNC, 0);
     float alpha, beta, gamma;
     add_tensor(op, n, 0);
+    if (node->op == IR_OP_CAST)
+        return true;
     if (node->op == IR_OP_BINARY)
         return add_binary(op, func, add_tensor(op, n, 1));
     call_unary_constants(node, &alpha, &beta, &gamma);
@@ -129,7 +146,9 @@ bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
                        const struct ir_node *node)
 {
     uint32_t n = 1;
-    if (!all_f32(graph, node) || !add_head(op, node, &n) || !add_epilogue(op, node, &n))
+    bool cast = node->op == IR_OP_CAST;
+    if ((cast && !add_cast(op, graph, node)) || !all_f32(graph, node, cast) ||
+        !add_head(op, node, &n) || !add_epilogue(op, node, &n))
         return false;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     int64_t strides[REF_WALK_MAX][SHAPE_MAX_RANK];
@@ -228,7 +247,7 @@ bool native_softmax_make(struct native_op *op, const struct ir_graph *graph,
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0);
     op->log_of = ir_attr_int(node, IR_ATTR_LOG, 0);
-    return all_f32(graph, node) && ref_extent(y, axis + 1, y->rank) == 1 &&
+    return all_f32(graph, node, 0) && ref_extent(y, axis + 1, y->rank) == 1 &&
            make_rows(op, graph, node, axis);
 }
 
@@ -248,7 +267,7 @@ bool native_norm_make(struct native_op *op, const struct ir_graph *graph,
     op->epsilon = ir_attr_float(node, IR_ATTR_EPSILON, 1e-5F);
     op->scale = 1;
     op->bias = has_bias ? 2 : IR_NONE;
-    return all_f32(graph, node) &&
+    return all_f32(graph, node, 0) &&
            make_rows(op, graph, node, (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0)) &&
            is_row(graph, node, 1, op->row) && (!has_bias || is_row(graph, node, 2, op->row));
 }

@@ -57,7 +57,7 @@ static const struct op_row rows[IR_OP_COUNT_] = {
                          BIT(IR_ATTR_GAMMA)},
     [IR_OP_BINARY] = {infer_binary, 2, 2, 0, 1, EPILOGUE, BIT(IR_ATTR_FUNC) | BIT(IR_ATTR_ALPHA)},
     [IR_OP_SELECT] = {infer_select, 3, 3, 0, 1, EPILOGUE, 0},
-    [IR_OP_CAST] = {infer_cast, 1, 1, 0, 1, 0, BIT(IR_ATTR_TO)},
+    [IR_OP_CAST] = {infer_cast, 1, 1, 0, 1, EPILOGUE, BIT(IR_ATTR_TO)}, /* to floats only */
     [IR_OP_RESHAPE] = {infer_reshape, 1, 1, 0, 1, 0, BIT(IR_ATTR_SHAPE)},
     [IR_OP_TRANSPOSE] = {infer_transpose, 1, 1, 0, 1, 0, BIT(IR_ATTR_PERM)},
     [IR_OP_CONCAT] = {infer_concat, 1, MANY, 0, 1, 0, BIT(IR_ATTR_AXIS)},

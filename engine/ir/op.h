@@ -25,7 +25,8 @@
  * FUNC(ir_unary) ALPHA BETA GAMMA (defaults at each function) BINARY      A, B FUNC(ir_binary);
  * multidirectional broadcast; comparisons and logic give BOOL; ALPHA for BINARY_MOD: 1 = fmod
  * SELECT      cond(BOOL), X, Y                  broadcast
- * CAST        X               TO (enum dtype); saturation as numpy's astype
+ * CAST        X               TO (enum dtype); saturation as numpy's astype; to a float it may have
+ *             an epilogue (the scale and shift of an input that is served as bytes)
  * RESHAPE     X               SHAPE (all >= 0)  Reshape, Flatten, Squeeze, Unsqueeze
  * TRANSPOSE   X               PERM
  * CONCAT      X0, X1, ..      AXIS

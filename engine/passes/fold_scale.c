@@ -2,8 +2,11 @@
 /*
  * A scale, uniform or per output channel, moves into what is before it: into the weights and the
  * bias of a convolution or a matrix product; a uniform one into the ALPHA of a product of two
- * computed operands (the 1/sqrt(d) of attention). A uniform scale before such a node moves into it,
- * too.
+ * computed operands (the 1/sqrt(d) of attention).
+ *
+ * A scale before such a node moves into it, too, uniform or per input channel; so does a shift that
+ * comes with it, unless there is padding, which is zero behind the shift and not before it. That is
+ * how an image's mean and deviation disappear.
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/table.h"
@@ -119,7 +122,91 @@ static void visit_matmul(struct rewrite *rw, uint32_t node)
     }
 }
 
-static void visit_conv(struct rewrite *rw, uint32_t node)
+/* The node before, which nobody else reads, goes; its operand is read instead. */
+static void skip_before(struct rewrite *rw, uint32_t node, uint32_t before, uint32_t x)
+{
+    rw_done(rw, "%s + %s", ir_node(rw->graph, before)->name, ir_node(rw->graph, node)->name);
+    rw_set_name(rw, node, ir_node(rw->graph, before)->name, ir_node(rw->graph, node)->name);
+    rw_set_input(rw, node, 0, x);
+}
+
+/* (CONV, MATMUL) of scale * x + shift */
+static bool linear_before(struct rewrite *rw, const struct weighted *w, uint32_t before)
+{
+    float scale, shift;
+    bool product = ir_node(rw->graph, w->node)->op == IR_OP_MATMUL; /* has an ALPHA for scales */
+    if (!rw_linear(rw, before, &scale, &shift) || !isfinite(scale) || !isfinite(shift))
+        return false;
+    if (shift != 0 && !weighted_can_shift_input(rw, w)) {
+        rw_near_miss(rw, "%s + %s: what is padded would not be shifted",
+                     ir_node(rw->graph, before)->name, ir_node(rw->graph, w->node)->name);
+        return false;
+    }
+    float *s = fill(rw, w->channels, scale), *t = fill(rw, w->channels, shift);
+    if (s && t) {
+        if (shift != 0) /* by the weights as they are */
+            weighted_shift_input(rw, w, t);
+        if (product)
+            scale_alpha(rw, w->node, scale);
+        else if (scale != 1)
+            weighted_scale_input(rw, w, s);
+        skip_before(rw, w->node, before, rw_input(rw, before, 0));
+    }
+    free(s);
+    free(t);
+    return s && t;
+}
+
+/* What kind of arithmetic with a constant per channel a BINARY node does; 0: none of these. */
+static bool per_channel_before(struct rewrite *rw, const struct weighted *w, uint32_t before)
+{
+    int64_t func = ir_attr_int(ir_node(rw->graph, before), IR_ATTR_FUNC, -1);
+    bool scales = func == IR_BINARY_MUL || func == IR_BINARY_DIV;
+    bool commutes = func == IR_BINARY_MUL || func == IR_BINARY_ADD, done = false;
+    const struct shape *shape = &ir_tensor(rw->graph, rw_output(rw, before))->shape;
+    if ((!scales && func != IR_BINARY_ADD && func != IR_BINARY_SUB) ||
+        (!scales && !weighted_can_shift_input(rw, w)))
+        return false;
+    for (uint32_t i = 0; i < (commutes ? 2 : 1) && !done; i++) {
+        uint32_t x = rw_input(rw, before, i), c = rw_input(rw, before, 1 - i);
+        float *values = NULL;
+        if (!shape_equal(&ir_tensor(rw->graph, x)->shape, shape) ||
+            !constant_per_channel(rw, c, shape, w->axis, &values))
+            continue;
+        done = true;
+        for (size_t k = 0; k < w->channels; k++) {
+            if (func == IR_BINARY_DIV)
+                values[k] = 1 / values[k];
+            if (func == IR_BINARY_SUB)
+                values[k] = -values[k];
+            done = done && isfinite(values[k]);
+        }
+        if (done && scales)
+            weighted_scale_input(rw, w, values);
+        else if (done)
+            weighted_shift_input(rw, w, values);
+        if (done)
+            skip_before(rw, w->node, before, x);
+        free(values);
+    }
+    return done;
+}
+
+/* True if something was taken in: there may be more before it. */
+static bool visit_input(struct rewrite *rw, uint32_t node)
+{
+    struct weighted w;
+    uint32_t x = rw_input(rw, node, 0);
+    uint32_t before = ir_tensor(rw->graph, x)->producer;
+    if (before == IR_NONE || ir_node(rw->graph, before)->n_epilogue || rw_uses(rw, x) != 1 ||
+        !weighted_find_input(rw, node, &w))
+        return false;
+    if (ir_node(rw->graph, before)->op == IR_OP_BINARY)
+        return per_channel_before(rw, &w, before);
+    return ir_node(rw->graph, before)->op == IR_OP_UNARY && linear_before(rw, &w, before);
+}
+
+static void visit_deconv(struct rewrite *rw, uint32_t node)
 {
     float scale;
     uint32_t linear = scale_before(rw, node, 0, &scale);
@@ -135,6 +222,14 @@ static void visit_conv(struct rewrite *rw, uint32_t node)
     free(values);
 }
 
+static void visit_operands(struct rewrite *rw, uint32_t node)
+{
+    while (rw->status == STATUS_OK && visit_input(rw, node))
+        ;
+    if (rw->status == STATUS_OK && ir_node(rw->graph, node)->op == IR_OP_MATMUL)
+        visit_matmul(rw, node);
+}
+
 static void visit(struct rewrite *rw, uint32_t node)
 {
     float scale, shift;
@@ -143,10 +238,10 @@ static void visit(struct rewrite *rw, uint32_t node)
         linear_behind(rw, node, scale, shift);
     else if (rw_is_binary(rw, node, IR_BINARY_MUL) || rw_is_binary(rw, node, IR_BINARY_DIV))
         channels_behind(rw, node, rw_is_binary(rw, node, IR_BINARY_DIV));
-    else if (n->op == IR_OP_MATMUL)
-        visit_matmul(rw, node);
-    else if (n->op == IR_OP_CONV || n->op == IR_OP_DECONV)
-        visit_conv(rw, node);
+    else if (n->op == IR_OP_DECONV)
+        visit_deconv(rw, node);
+    else if (n->op == IR_OP_CONV || n->op == IR_OP_MATMUL)
+        visit_operands(rw, node);
 }
 
 PASS(fold_scale)

@@ -46,7 +46,8 @@ static void visit(struct rewrite *rw, uint32_t node)
     uint32_t host = host_find(rw, n->inputs[0], node);
     if (host == IR_NONE)
         return;
-    if (func < 0 || !routines[func]) {
+    if (func < 0 || !routines[func] ||
+        (ir_node(rw->graph, host)->op == IR_OP_CAST && func != IR_UNARY_LINEAR)) {
         rw_near_miss(rw, "%s + %s: %s is no step of an epilogue", ir_node(rw->graph, host)->name,
                      n->name, ir_unary_name((enum ir_unary)func));
         return;

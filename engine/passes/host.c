@@ -2,10 +2,14 @@
 #include "engine/passes/host.h"
 
 /* Ops whose kernels apply further steps before they store. An elementwise node of one operand is
- * none: it would only trade one pass over memory for a slower kernel. */
-static bool is_host(const struct ir_node *node)
+ * none: it would only trade one pass over memory for a slower kernel. A cast to fp32 is one: it is
+ * what an input of another type begins with, and its scale and shift cost nothing there. */
+static bool is_host(const struct rewrite *rw, const struct ir_node *node)
 {
     switch (node->op) {
+    case IR_OP_CAST:
+        return ir_tensor(rw->graph, node->outputs[0])->dtype == DTYPE_F32 &&
+               ir_tensor(rw->graph, node->inputs[0])->dtype != DTYPE_F64;
     case IR_OP_CONV:
     case IR_OP_DECONV:
     case IR_OP_MATMUL:
@@ -19,13 +23,14 @@ static bool is_host(const struct ir_node *node)
 
 bool host_is_heavy(const struct rewrite *rw, uint32_t node)
 {
-    return ir_node(rw->graph, node)->op != IR_OP_BINARY;
+    enum ir_op op = ir_node(rw->graph, node)->op;
+    return op != IR_OP_BINARY && op != IR_OP_CAST;
 }
 
 uint32_t host_find(struct rewrite *rw, uint32_t tensor, uint32_t last)
 {
     uint32_t node = ir_tensor(rw->graph, tensor)->producer;
-    if (node == IR_NONE || !is_host(ir_node(rw->graph, node)) || !rw_is_float(rw, tensor))
+    if (node == IR_NONE || !is_host(rw, ir_node(rw->graph, node)) || !rw_is_float(rw, tensor))
         return IR_NONE;
     const struct ir_node *n = ir_node(rw->graph, node), *l = ir_node(rw->graph, last);
     if (n->n_epilogue >= IR_MAX_EPILOGUE || n->n_inputs >= IR_MAX_INPUTS) {

@@ -118,3 +118,108 @@ void weighted_shift(struct rewrite *rw, const struct weighted *w, const float *s
     else
         rw_add_input(rw, w->node, made);
 }
+
+/* --- the input's channels --- */
+
+bool weighted_find_input(struct rewrite *rw, uint32_t node, struct weighted *out)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    if ((n->op != IR_OP_CONV && n->op != IR_OP_MATMUL) || !rw_is_float(rw, n->inputs[0]))
+        return false;
+    const struct shape *x = &ir_tensor(rw->graph, n->inputs[0])->shape;
+    bool product = n->op == IR_OP_MATMUL;
+    uint32_t axis = product ? x->rank - 1 : 1;
+    *out = (struct weighted){node, axis, (size_t)x->dim[axis]};
+    if (product &&
+        (ir_attr_int(n, IR_ATTR_TRANS_A, 0) || ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2))
+        return false;
+    uint32_t bias = ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
+    return constant_is_float(rw, n->inputs[1]) &&
+           ir_tensor(rw->graph, n->inputs[1])->bytes <= rw->room &&
+           (bias == IR_NONE || constant_is_float(rw, bias));
+}
+
+/* The weights as [outs, ins, inner]: of output channel o and input channel c. */
+struct matrix {
+    size_t outs, ins, inner;
+    size_t o_step, c_step;
+    size_t per_group; /* output channels; group g reads input channels from g * ins on */
+};
+
+static bool matrix_of(const struct rewrite *rw, const struct weighted *w, struct matrix *out)
+{
+    const struct ir_node *n = ir_node(rw->graph, w->node);
+    const struct shape *s = &ir_tensor(rw->graph, n->inputs[1])->shape;
+    size_t total;
+    if (!shape_elements(s, &total) || total == 0)
+        return false;
+    if (n->op == IR_OP_MATMUL) {
+        bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B, 0);
+        size_t outs = total / w->channels;
+        *out = (struct matrix){
+            outs, w->channels, 1, transposed ? w->channels : 1, transposed ? 1 : outs, outs};
+        return true;
+    }
+    size_t outs = (size_t)s->dim[0], ins = (size_t)s->dim[1], inner = total / outs / ins;
+    *out = (struct matrix){outs, ins, inner, ins * inner, inner, outs / (w->channels / ins)};
+    return true;
+}
+
+void weighted_scale_input(struct rewrite *rw, const struct weighted *w, const float *scale)
+{
+    struct ir_tensor t = *ir_tensor(rw->graph, rw_input(rw, w->node, 1));
+    struct matrix m;
+    void *data;
+    if (!matrix_of(rw, w, &m))
+        return;
+    uint32_t made = rw_add_constant(rw, t.name, t.dtype, &t.shape, &data);
+    if (made == IR_NONE)
+        return;
+    rw->room -= MIN(t.bytes, rw->room);
+    for (size_t o = 0; o < m.outs; o++)
+        for (size_t c = 0; c < m.ins; c++) {
+            size_t at = o * m.o_step + c * m.c_step;
+            float factor = scale[o / m.per_group * m.ins + c];
+            for (size_t end = at + m.inner; at < end; at++)
+                float_put(data, t.dtype, at, float_get(t.data, t.dtype, at) * factor);
+        }
+    rw_set_input(rw, w->node, 1, made);
+}
+
+bool weighted_can_shift_input(const struct rewrite *rw, const struct weighted *w)
+{
+    const struct ir_node *n = ir_node(rw->graph, w->node);
+    const struct ir_attr *pads = ir_attr(n, IR_ATTR_PADS);
+    for (uint32_t i = 0; n->op == IR_OP_CONV && pads && i < pads->count; i++)
+        if (pads->i[i])
+            return false;
+    return n->n_epilogue == 0;
+}
+
+void weighted_shift_input(struct rewrite *rw, const struct weighted *w, const float *shift)
+{
+    const struct ir_node *n = ir_node(rw->graph, w->node);
+    const struct ir_tensor *t = ir_tensor(rw->graph, n->inputs[1]);
+    double alpha = n->op == IR_OP_MATMUL ? (double)ir_attr_float(n, IR_ATTR_ALPHA, 1) : 1;
+    struct matrix m;
+    if (!matrix_of(rw, w, &m))
+        return;
+    float *sums = calloc(m.outs, sizeof(*sums));
+    if (!sums) {
+        rw_fail(rw);
+        return;
+    }
+    for (size_t o = 0; o < m.outs; o++) {
+        double sum = 0;
+        for (size_t c = 0; c < m.ins; c++) {
+            size_t at = o * m.o_step + c * m.c_step;
+            double by = (double)shift[o / m.per_group * m.ins + c];
+            for (size_t end = at + m.inner; at < end; at++)
+                sum += by * (double)float_get(t->data, t->dtype, at);
+        }
+        sums[o] = (float)(alpha * sum);
+    }
+    const struct weighted outputs = {w->node, 0, m.outs};
+    weighted_shift(rw, &outputs, NULL, sums);
+    free(sums);
+}

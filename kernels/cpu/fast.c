@@ -343,12 +343,30 @@ static void transpose_32(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t 
             y[c * y_row + r] = x[r * x_row + c];
 }
 
-static void from_u8(const uint8_t *x, float *y, size_t n)
+/* The exponent is put right by a product, which does subnormal numbers too; infinity and NaN keep
+ * the highest one. */
+static inline float half_of(uint16_t h)
 {
-    VECTOR
-    for (size_t i = 0; i < n; i++)
-        y[i] = (float)x[i];
+    uint32_t bits = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t scaled = bits_of(float_of(bits) * float_of(0x77800000)); /* 2^112 */
+    return float_of(sign | (bits >= 0x0f800000 ? bits | 0x7f800000 : scaled));
 }
+
+#define FROM(name, type, expr)                                                                     \
+    static void from_##name(const void *from, float *y, size_t n)                                  \
+    {                                                                                              \
+        const type *x = from;                                                                      \
+        VECTOR                                                                                     \
+        for (size_t i = 0; i < n; i++)                                                             \
+            y[i] = (expr);                                                                         \
+    }
+
+FROM(u8, uint8_t, (float)x[i])
+FROM(i8, int8_t, (float)x[i])
+FROM(i32, int32_t, (float)x[i])
+FROM(i64, int64_t, (float)x[i])
+FROM(f16, uint16_t, half_of(x[i]))
+FROM(bf16, uint16_t, float_of((uint32_t)x[i] << 16))
 
 extern const struct fast_kernels FAST_TABLE;
 
@@ -382,5 +400,10 @@ const struct fast_kernels FAST_TABLE = {
     .softmax = softmax,
     .layer_norm = layer_norm,
     .transpose_32 = transpose_32,
-    .from_u8 = from_u8,
+    .from = {[DTYPE_U8] = from_u8,
+             [DTYPE_I8] = from_i8,
+             [DTYPE_I32] = from_i32,
+             [DTYPE_I64] = from_i64,
+             [DTYPE_F16] = from_f16,
+             [DTYPE_BF16] = from_bf16},
 };

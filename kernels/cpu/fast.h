@@ -19,6 +19,7 @@
 
 typedef void (*fast_unary)(const float *x, float *y, size_t n, float alpha, float beta);
 typedef void (*fast_binary)(const float *a, const float *b, float *y, size_t n);
+typedef void (*fast_from)(const void *x, float *y, size_t n); /* numbers of a type, to fp32 */
 
 struct fast_kernels {
     const char *isa;                      /* "avx512" */
@@ -31,7 +32,7 @@ struct fast_kernels {
     /* y[c][r] = x[r][c]; the steps from row to row count elements. */
     void (*transpose_32)(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
                          int64_t cols);
-    void (*from_u8)(const uint8_t *x, float *y, size_t n);
+    fast_from from[DTYPE_COUNT_]; /* NULL: not here */
 };
 
 enum { FAST_MAX = 3 };

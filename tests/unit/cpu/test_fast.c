@@ -208,17 +208,38 @@ static void test_transpose(void **state UNUSED)
         }
 }
 
-static void test_from_u8(void **state UNUSED)
+/* Numbers of each type as the reference converts them: all of the short ones, and the ends of the
+ * long ones. */
+static void test_from(void **state UNUSED)
 {
-    uint8_t x[256];
-    for (int i = 0; i < 256; i++)
-        x[i] = (uint8_t)i;
-    for (size_t t = 0; t < n_tables; t++) {
-        memset(ys, 0xff, sizeof(ys));
-        tables[t]->from_u8(x, ys, 256);
-        for (int i = 0; i < 256; i++)
-            assert_true(ys[i] == (float)i);
+    static uint8_t bytes[256];
+    static uint16_t halves[65536];
+    static const int32_t words[] = {0, -1, 16777217, 16777219, INT32_MIN, INT32_MAX};
+    static const int64_t longs[] = {0, -1, (1LL << 40) + 1, 16777219, INT64_MIN, INT64_MAX};
+    static float out[65537], ref[65536];
+    const struct {
+        enum dtype dtype;
+        const void *data;
+        size_t n;
+    } rows[] = {
+        {DTYPE_U8, bytes, 256}, {DTYPE_I8, bytes, 256},     {DTYPE_I32, words, 6},
+        {DTYPE_I64, longs, 6},  {DTYPE_F16, halves, 65536}, {DTYPE_BF16, halves, 65536},
+    };
+    for (int i = 0; i < 65536; i++) {
+        bytes[i % 256] = (uint8_t)i;
+        halves[i] = (uint16_t)i;
     }
+    for (size_t t = 0; t < n_tables; t++)
+        for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
+            struct tensor_view x =
+                VIEW(rows[r].dtype, (void *)(uintptr_t)rows[r].data, (int64_t)rows[r].n);
+            struct tensor_view y = POISONED(DTYPE_F32, ref, (int64_t)rows[r].n);
+            ref_cast(&x, &y);
+            memset(out, 0xff, sizeof(out));
+            tables[t]->from[rows[r].dtype](rows[r].data, out, rows[r].n);
+            assert_floats(out, ref, rows[r].n, 0);
+            assert_true(isnan(out[rows[r].n])); /* nothing behind them */
+        }
 }
 
 int main(void)
@@ -232,7 +253,7 @@ int main(void)
         cmocka_unit_test(test_softmax_of_infinities_is_no_number),
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_transpose),
-        cmocka_unit_test(test_from_u8),
+        cmocka_unit_test(test_from),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -290,15 +290,37 @@ static void test_gather_refuses_indices(void **state UNUSED)
     ir_graph_free(graph);
 }
 
-static void test_cast_of_bytes(void **state UNUSED)
+static void test_casts(void **state UNUSED)
 {
-    struct shape shape = SHAPE(3, 7001);
-    struct ir_graph *graph = one_node(IR_OP_CAST, DTYPE_U8, 1, &shape);
-    set(graph, IR_ATTR_TO, DTYPE_F32);
-    assert_int_equal(check(graph, 0), 2);
-    graph = one_node(IR_OP_CAST, DTYPE_I8, 1, &shape);
+    static const enum dtype types[] = {DTYPE_U8, DTYPE_I8, DTYPE_I32, DTYPE_I64, DTYPE_F16};
+    struct shape shapes[] = {SHAPE(3, 7001), SHAPE(1, 1), SHAPE(2, 3, 50, 60)};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+            struct ir_graph *graph = one_node(IR_OP_CAST, types[i], 1, &shapes[s]);
+            set(graph, IR_ATTR_TO, DTYPE_F32);
+            assert_int_equal(check(graph, 1e-30), s == 1 ? 1 : 2); /* NaN is NaN */
+        }
+    struct ir_graph *graph = one_node(IR_OP_CAST, DTYPE_U16, 1, shapes);
     set(graph, IR_ATTR_TO, DTYPE_F32);
     assert_int_equal(check(graph, 0), 0);
+    graph = one_node(IR_OP_CAST, DTYPE_U8, 1, shapes);
+    set(graph, IR_ATTR_TO, DTYPE_F16);
+    assert_int_equal(check(graph, 0), 0);
+}
+
+/* What a served input needs: a scale and a shift, one number or one a channel. */
+static void test_cast_with_epilogue(void **state UNUSED)
+{
+    struct shape shapes[] = {SHAPE(2, 3, 50, 60), SHAPE(2, 3, 1, 1)};
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
+        struct ir_graph *graph = one_node(IR_OP_CAST, DTYPE_U8, 1, &shapes[s]);
+        set(graph, IR_ATTR_TO, DTYPE_F32);
+        add_unary(graph, IR_UNARY_LINEAR, 0.0171F, -2.1F);
+        add_binary(graph, IR_BINARY_MUL, SHAPE(3, 1, 1));
+        add_binary(graph, IR_BINARY_ADD, SHAPE(3, 1, 1));
+        add_binary(graph, IR_BINARY_ADD, shapes[s]);
+        assert_in_range(check(graph, 1e-6), 1, 2);
+    }
 }
 
 static void test_nodes_for_others(void **state UNUSED)
@@ -375,7 +397,8 @@ int main(void)
         cmocka_unit_test(test_transpose_every_way),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_gather_refuses_indices),
-        cmocka_unit_test(test_cast_of_bytes),
+        cmocka_unit_test(test_casts),
+        cmocka_unit_test(test_cast_with_epilogue),
         cmocka_unit_test(test_nodes_for_others),
         cmocka_unit_test(test_r34_tactic_that_does_not_fit_is_refused),
     };

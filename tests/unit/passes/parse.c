@@ -109,6 +109,9 @@ static void store(enum dtype dtype, void *data, size_t i, double value)
     case DTYPE_BOOL:
         ((uint8_t *)data)[i] = value > 0;
         break;
+    case DTYPE_U8: /* all of them, as pixels are */
+        ((uint8_t *)data)[i] = (uint8_t)((value + 1) * 127);
+        break;
     default:
         fail_msg("no values of type %s", dtype_name(dtype));
     }

@@ -362,7 +362,87 @@ static const struct rewrite_case cases[] = {
      "s = unary \"scale1\" (x) func=linear alpha=0.5 beta=1\n"
      "y = conv \"conv1\" (s, w FP32[4,3,3,3], b FP32[4]) pads=1,1,1,1\n"
      "output y\n",
+     NULL, "what is padded would not be shifted"},
+    {"scale and shift + conv without padding", "fold-scale",
+     "input x FP32[1,4,8,8]\n"
+     "s = unary \"scale1\" (x) func=linear alpha=0.5 beta=1\n"
+     "y = conv \"conv1\" (s, w FP32[4,2,3,3], b FP32[4]) group=2 pads=0,0,0,0\n"
+     "output y\n",
+     "input x FP32[1,4,8,8]\n"
+     "y FP32[1,4,6,6] = conv \"scale1 + conv1\" (x, w FP32[4,2,3,3], b FP32[4]) group=2 "
+     "pads=0,0,0,0\n"
+     "output y\n",
+     NULL},
+    {"an image's mean and deviation + grouped conv", "fold-scale",
+     "input x FP32[1,4,8,8]\n"
+     "s = binary \"mean\" (x, m FP32[4,1,1]) func=sub\n"
+     "d = binary \"deviation\" (s, v FP32[1,4,1,1]=+) func=div\n"
+     "y = conv \"conv1\" (d, w FP32[6,2,3,3]) group=2\n"
+     "output y\n",
+     "input x FP32[1,4,8,8]\n"
+     "y FP32[1,6,6,6] = conv \"mean + deviation + conv1\" (x, w FP32[6,2,3,3], %3 FP32[6]) "
+     "group=2\n"
+     "output y\n",
+     "fold-scale: deviation + conv1"},
+    {"an image's mean and deviation + conv with padding: the deviation alone", "fold-scale",
+     "input x FP32[1,3,8,8]\n"
+     "s = binary \"deviation\" (v FP32[3,1,1], x) func=mul\n"
+     "d = binary \"mean\" (s, m FP32[1,3,1,1]) func=add\n"
+     "y = conv \"conv1\" (d, w FP32[6,3,3,3]) pads=1,1,1,1\n"
+     "t = binary \"only\" (v FP32[3,1,1], x) func=mul\n"
+     "z = conv \"conv2\" (t, w FP32[6,3,3,3]) pads=1,1,1,1\n"
+     "output y\noutput z\n",
+     "input x FP32[1,3,8,8]\n"
+     "s FP32[1,3,8,8] = binary \"deviation\" (v FP32[3,1,1], x) func=mul\n"
+     "d FP32[1,3,8,8] = binary \"mean\" (s, m FP32[1,3,1,1]) func=add\n"
+     "y FP32[1,6,8,8] = conv \"conv1\" (d, w FP32[6,3,3,3]) pads=1,1,1,1\n"
+     "z FP32[1,6,8,8] = conv \"only + conv2\" (x, w FP32[6,3,3,3]) pads=1,1,1,1\n"
+     "output y\noutput z\n",
+     NULL},
+    {"scale and shift + matmul, in both orders of weights", "fold-scale",
+     "input x FP32[5,4]\n"
+     "s = unary \"scale1\" (x) func=linear alpha=0.5 beta=1\n"
+     "a = matmul \"m1\" (s, w FP32[4,3]) alpha=2\n"
+     "d = binary \"mean\" (x, m FP32[4]) func=add\n"
+     "b = matmul \"m2\" (d, u FP32[3,4], c FP32[3]) trans_b=1\n"
+     "output a\noutput b\n",
+     "input x FP32[5,4]\n"
+     "a FP32[5,3] = matmul \"scale1 + m1\" (x, w FP32[4,3], %5 FP32[3]) alpha=1\n"
+     "b FP32[5,3] = matmul \"mean + m2\" (x, u FP32[3,4], c FP32[3]) trans_b=1\n"
+     "output a\noutput b\n",
+     NULL},
+    {"a scale per place, and one that others read: not", "fold-scale",
+     "input x FP32[1,3,8,8]\n"
+     "s = binary \"places\" (x, v FP32[8,8]) func=mul\n"
+     "y = conv \"conv1\" (s, w FP32[4,3,3,3])\n"
+     "t = binary \"read\" (x, c FP32[3,1,1]) func=mul\n"
+     "z = conv \"conv2\" (t, w FP32[4,3,3,3])\n"
+     "output y\noutput z\noutput t\n",
      NULL, NULL},
+    {"cast + scale and shift, one number or one a channel", "fuse-sum fuse-activation",
+     "input x UINT8[2,3,4,4]\n"
+     "input i INT64[2,5]\n"
+     "f = cast \"cast\" (x) to=12\n"
+     "s = binary \"scale\" (f, c FP32[3,1,1]) func=mul\n"
+     "y = binary \"shift\" (s, d FP32[3,1,1]) func=add\n"
+     "g = cast \"mask\" (i) to=12\n"
+     "z = unary \"linear\" (g) func=linear alpha=10 beta=-10\n"
+     "output y\noutput z\n",
+     "input x UINT8[2,3,4,4]\n"
+     "input i INT64[2,5]\n"
+     "y FP32[2,3,4,4] = cast \"cast + scale + shift\" (x) to=12 "
+     "then mul(c FP32[3,1,1]), add(d FP32[3,1,1])\n"
+     "z FP32[2,5] = cast \"mask + linear\" (i) to=12 then linear(10,-10,0)\n"
+     "output y\noutput z\n",
+     NULL},
+    {"cast + another function, cast to fp16: not", "fuse-sum fuse-activation",
+     "input x UINT8[2,3]\n"
+     "f = cast \"cast\" (x) to=12\n"
+     "y = unary \"tanh\" (f) func=tanh\n"
+     "g = cast \"half\" (x) to=10\n"
+     "z = unary \"linear\" (g) func=linear alpha=10 beta=-10\n"
+     "output y\noutput z\n",
+     NULL, "tanh is no step"},
     {"conv with computed weights + scale: not", "fold-scale",
      "input x FP32[1,3,8,8]\n"
      "input w FP32[4,3,3,3]\n"
