@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions by our own kernels: depthwise ones over channels-last images, and the direct kernel,
+ * which does every convolution of floats in either layout.
+ *
+ * The direct kernel is slow. Where a library surely does the node (one group, two spatial dims, the
+ * same padding on both sides) and the work is large, it is not offered: timing it would take longer
+ * than anything that it could win.
+ *
+ * Weights of depthwise nodes are packed [k.., C]; those of the direct kernel stay as they are. The
+ * bias is packed in fp32.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cuda/own.h"
+
+enum variant {           /* stored in plans */
+               WIDE = 1, /* depthwise, as kernel_depthwise numbers them */
+               NARROW = 2,
+               ANY = 3,
+               DIRECT = 8,
+};
+
+static const char *const names[] = {[WIDE] = "depthwise 4 columns",
+                                    [NARROW] = "depthwise 2 columns",
+                                    [ANY] = "depthwise any window",
+                                    [DIRECT] = "direct"};
+
+/* Products that the direct kernel may need where libraries have something better, too. */
+#define DIRECT_WORK_MAX (INT64_C(1) << 28)
+
+struct conv {
+    struct kernel_window window;
+    int64_t groups, channels, outputs; /* channels of x and of y */
+    int64_t work;                      /* products */
+    bool even;                         /* padding is the same on both sides */
+    struct kernel_view x, y;
+    struct kernel_epilogue epilogue;
+    bool biased;
+};
+
+struct conv_op {
+    struct backend_op base;
+    const struct ir_node *node;
+    enum variant variant;
+    struct conv conv;
+};
+
+static bool takes(enum ir_op op)
+{
+    return op == IR_OP_CONV;
+}
+
+static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
+                                        uint32_t i)
+{
+    bool there = i < ir_node_own_inputs(node) && node->inputs[i] != IR_NONE;
+    return there ? ir_tensor(graph, node->inputs[i]) : NULL;
+}
+
+static bool fits_int(int64_t value, int64_t least)
+{
+    return value >= least && value <= INT32_MAX / 4;
+}
+
+static bool read_window(const struct ir_node *node, const struct shape *w, struct conv *c)
+{
+    struct kernel_window *window = &c->window;
+    uint32_t spatial = w->rank - 2;
+    window->spatial = (int32_t)spatial;
+    c->even = true;
+    for (uint32_t i = 0; i < spatial; i++) {
+        int64_t stride = ir_attr_at(node, IR_ATTR_STRIDES, i, 1);
+        int64_t dilation = ir_attr_at(node, IR_ATTR_DILATIONS, i, 1);
+        int64_t pad = ir_attr_at(node, IR_ATTR_PADS, i, 0);
+        if (!fits_int(w->dim[2 + i], 1) || !fits_int(stride, 1) || !fits_int(dilation, 1) ||
+            !fits_int(pad, 0))
+            return false;
+        c->even = c->even && pad == ir_attr_at(node, IR_ATTR_PADS, spatial + i, 0);
+        window->kernel[i] = (int32_t)w->dim[2 + i];
+        window->stride[i] = (int32_t)stride;
+        window->dilation[i] = (int32_t)dilation;
+        window->pad[i] = (int32_t)pad;
+    }
+    return true;
+}
+
+/* `dtype` NONE: with the types that its tensors have. */
+static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                      enum ir_layout layout, struct conv *out)
+{
+    struct conv c = {.groups = ir_attr_int(node, IR_ATTR_GROUP, 1)};
+    const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
+    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
+    size_t y_n, w_n;
+    if (!x || !w || x->shape.rank < 3 || x->shape.rank > 5 || w->shape.rank != x->shape.rank ||
+        y->shape.rank != x->shape.rank || !read_window(node, &w->shape, &c) ||
+        !fits_int(c.groups, 1) || !own_view(x, dtype, layout, &c.x) ||
+        !own_view(y, dtype, layout, &c.y) || c.x.dtype != c.y.dtype ||
+        !cuda_epilogue(graph, node, &c.y, &c.epilogue) || !shape_elements(&y->shape, &y_n) ||
+        !shape_elements(&w->shape, &w_n) || y_n == 0)
+        return false;
+    c.channels = x->shape.dim[1];
+    c.outputs = y->shape.dim[1];
+    c.biased = input_of(graph, node, 2) != NULL;
+    if (__builtin_mul_overflow((int64_t)y_n / c.outputs, (int64_t)w_n, &c.work))
+        c.work = INT64_MAX;
+    *out = c;
+    return true;
+}
+
+/* --- which kernels take it --- */
+
+static cudaError_t call_kernel(const struct kernel_call *call, enum variant variant,
+                               const struct conv *c, const void *weights, const float *bias)
+{
+    return variant == DIRECT
+               ? kernel_conv_direct(call, &c->window, (int32_t)c->groups, &c->x, weights, bias,
+                                    &c->y, &c->epilogue)
+               : kernel_depthwise(call, &c->window, &c->x, weights, bias, &c->y, &c->epilogue);
+}
+
+static bool is_depthwise(const struct conv *c)
+{
+    return c->window.spatial == 2 && c->groups == c->channels && c->outputs == c->channels;
+}
+
+/* Has kernels with unrolled loops. */
+static bool is_usual(const struct conv *c)
+{
+    const struct kernel_window *w = &c->window;
+    int64_t vector = 16 / (int64_t)dtype_size((enum dtype)c->x.dtype);
+    return w->kernel[0] == w->kernel[1] && w->stride[0] == w->stride[1] && w->stride[0] <= 2 &&
+           (w->kernel[0] == 3 || w->kernel[0] == 5) && w->dilation[0] == 1 && w->dilation[1] == 1 &&
+           c->channels % vector == 0;
+}
+
+static bool is_range(const struct kernel_epilogue *e)
+{
+    return e->n == 0 || (e->n == 1 && !e->step[0].binary &&
+                         (e->step[0].func == IR_UNARY_RELU || e->step[0].func == IR_UNARY_CLIP));
+}
+
+/* A float that is not there as a constant must be in the kernel's type already. */
+static bool inputs_fit(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                       enum variant variant, const struct conv *c)
+{
+    const struct ir_tensor *w = input_of(graph, node, 1), *bias = input_of(graph, node, 2);
+    bool weights = variant == DIRECT ? (dtype != DTYPE_NONE && w->dtype == DTYPE_F32) ||
+                                           (int32_t)w->dtype == c->x.dtype
+                                     : ir_tensor_is_constant(w) && dtype_is_float(w->dtype);
+    return weights && (!bias || (ir_tensor_is_constant(bias) && dtype_is_float(bias->dtype)) ||
+                       (bias->dtype == DTYPE_F32 && c->x.dtype == (int32_t)DTYPE_F32));
+}
+
+static bool is_worth_it(enum variant variant, enum ir_layout layout, const struct conv *c)
+{
+    switch (variant) {
+    case DIRECT:
+        return c->groups > 1 || c->window.spatial != 2 || !c->even || c->work <= DIRECT_WORK_MAX;
+    case WIDE:
+        return layout == IR_LAYOUT_CHANNELS_LAST && is_usual(c) && is_range(&c->epilogue);
+    case NARROW:
+        return layout == IR_LAYOUT_CHANNELS_LAST && is_usual(c);
+    default:
+        return layout == IR_LAYOUT_CHANNELS_LAST && !is_usual(c);
+    }
+}
+
+static uint64_t weight_bytes(const struct conv *c)
+{
+    return (uint64_t)c->window.kernel[0] * (uint64_t)c->window.kernel[1] * (uint64_t)c->channels *
+           dtype_size((enum dtype)c->x.dtype);
+}
+
+static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
+                      enum variant variant, enum ir_layout layout, const struct conv *c,
+                      struct tactic *tactic)
+{
+    const struct ir_tensor *bias = input_of(graph, node, 2);
+    for (uint32_t i = 1; i < tactic->n_in; i++) {
+        bool like_y = i >= ir_node_own_inputs(node) && node->inputs[i] != IR_NONE &&
+                      shape_equal(&ir_tensor(graph, node->inputs[i])->shape,
+                                  &ir_tensor(graph, node->outputs[0])->shape);
+        tactic->in[i] = (struct tactic_port){.layout = like_y ? layout : IR_LAYOUT_PLAIN};
+    }
+    if (variant != DIRECT)
+        tactic->in[1] = (struct tactic_port){IR_LAYOUT_OPAQUE, weight_bytes(c)};
+    if (bias && ir_tensor_is_constant(bias))
+        tactic->in[2] =
+            (struct tactic_port){IR_LAYOUT_OPAQUE, (uint64_t)c->outputs * sizeof(float)};
+}
+
+/* The tactic, if this is one. */
+static bool make_tactic(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                        enum variant variant, enum ir_layout layout, const struct conv *c,
+                        struct tactic *out)
+{
+    char detail[TACTIC_NAME_MAX];
+    if ((variant != DIRECT && !is_depthwise(c)) || !inputs_fit(graph, node, dtype, variant, c))
+        return false;
+    snprintf(detail, sizeof(detail), "%s %s %s", names[variant], ir_layout_name(layout),
+             dtype_name((enum dtype)c->x.dtype));
+    cuda_tactic(out, &cuda_family_own_conv, variant, node, dtype, layout, detail);
+    set_ports(graph, node, variant, layout, c, out);
+    return true;
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    static const struct {
+        enum variant variant;
+        enum ir_layout layout;
+    } ways[] = {
+        {WIDE, IR_LAYOUT_CHANNELS_LAST}, {NARROW, IR_LAYOUT_CHANNELS_LAST},
+        {ANY, IR_LAYOUT_CHANNELS_LAST},  {DIRECT, IR_LAYOUT_CHANNELS_LAST},
+        {DIRECT, IR_LAYOUT_PLAIN},
+    };
+    enum dtype dtypes[3];
+    uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
+    enum status status = STATUS_OK;
+    for (uint32_t d = 0; d < n; d++)
+        for (size_t i = 0; i < ARRAY_LEN(ways) && !status; i++) {
+            struct conv c;
+            struct tactic tactic;
+            struct kernel_call call = own_call_dry(device, (int32_t)ways[i].variant);
+            if (!read_conv(graph, node, dtypes[d], ways[i].layout, &c) ||
+                !is_worth_it(ways[i].variant, ways[i].layout, &c) ||
+                !make_tactic(graph, node, dtypes[d], ways[i].variant, ways[i].layout, &c,
+                             &tactic) ||
+                call_kernel(&call, ways[i].variant, &c, NULL, NULL) != cudaSuccess)
+                continue;
+            status = visit(user, &tactic, err);
+        }
+    return status;
+}
+
+/* --- packing --- */
+
+/* [C, 1, k..] to [k.., C]. */
+static bool pack_depthwise(const struct ir_tensor *w, enum dtype dtype, char *to)
+{
+    uint64_t channels = (uint64_t)w->shape.dim[0], size = dtype_size(dtype);
+    size_t n;
+    if (!shape_elements(&w->shape, &n) || n == 0)
+        return false;
+    char *same = malloc(n * size);
+    bool ok = same && cuda_constant_cast(w, dtype, same, n);
+    uint64_t window = n / channels;
+    for (uint64_t c = 0; ok && c < channels; c++)
+        for (uint64_t k = 0; k < window; k++)
+            memcpy(to + (k * channels + c) * size, same + (c * window + k) * size, size);
+    free(same);
+    return ok;
+}
+
+static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err)
+{
+    struct conv c;
+    const struct ir_tensor *t = input_of(graph, node, input);
+    uint64_t bytes = tactic->in[input].packed_bytes;
+    if (!t || !read_conv(graph, node, tactic->dtype, tactic->in[0].layout, &c))
+        return own_refuse(node, tactic, err);
+    bool ok = false;
+    if (input == 1 && is_depthwise(&c) && bytes == weight_bytes(&c))
+        ok = pack_depthwise(t, (enum dtype)c.x.dtype, to);
+    else if (input == 2 && bytes == (uint64_t)c.outputs * sizeof(float))
+        ok = cuda_constant_f32(t, to, (uint64_t)c.outputs);
+    return ok ? STATUS_OK : own_refuse(node, tactic, err);
+}
+
+/* --- running --- */
+
+static enum status launch(struct backend_op *base, struct backend_stream *stream,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
+                          struct error *err)
+{
+    struct conv_op *op = CONTAINER_OF(base, struct conv_op, base);
+    struct kernel_call call = own_call(stream, (int32_t)op->variant);
+    struct conv *c = &op->conv;
+    c->x.data = inputs[0];
+    c->y.data = outputs[0];
+    cuda_epilogue_bind(&c->epilogue, op->node, inputs);
+    cudaError_t code = call_kernel(&call, op->variant, c, inputs[1], c->biased ? inputs[2] : NULL);
+    return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "convolution kernel");
+}
+
+static void op_free(struct backend_op *base)
+{
+    free(CONTAINER_OF(base, struct conv_op, base));
+}
+
+static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
+                      const struct tactic *tactic, const struct tactic *want)
+{
+    bool fit = tactic->n_in == want->n_in && tactic->n_out == want->n_out &&
+               tactic->out[0].layout == want->out[0].layout;
+    for (uint32_t i = 0; fit && i < tactic->n_in; i++) {
+        /* Our kernels take operands of the epilogue as they lie. */
+        bool free_layout = i >= ir_node_own_inputs(node);
+        fit = tactic->in[i].packed_bytes == want->in[i].packed_bytes &&
+              (free_layout || tactic->in[i].layout == want->in[i].layout ||
+               input_of(graph, node, i) == NULL);
+    }
+    return fit;
+}
+
+static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct backend_op **out, struct error *err)
+{
+    struct conv_op made = {
+        .base = {.family = &cuda_family_own_conv, .launch = launch, .free = op_free},
+        .node = node,
+        .variant = (enum variant)(tactic->id & 0xffff)};
+    enum ir_layout layout = tactic->n_in > 1 ? tactic->in[0].layout : IR_LAYOUT_OPAQUE;
+    struct kernel_call call = own_call_dry(stream->device, (int32_t)made.variant);
+    struct tactic want;
+    if ((made.variant != DIRECT && (uint32_t)made.variant - WIDE > ANY - WIDE) ||
+        (layout != IR_LAYOUT_CHANNELS_LAST && layout != IR_LAYOUT_PLAIN) ||
+        !read_conv(graph, node, DTYPE_NONE, layout, &made.conv) ||
+        !make_tactic(graph, node, DTYPE_NONE, made.variant, layout, &made.conv, &want) ||
+        !ports_fit(graph, node, tactic, &want) ||
+        call_kernel(&call, made.variant, &made.conv, NULL, NULL) != cudaSuccess)
+        return own_refuse(node, tactic, err);
+    struct conv_op *op = malloc(sizeof(*op));
+    if (!op)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    *op = made;
+    *out = &op->base;
+    return STATUS_OK;
+}
+
+const struct cuda_family cuda_family_own_conv = {
+    .id = CUDA_FAMILY_OWN_CONV,
+    .name = "own conv",
+    .takes = takes,
+    .candidates = candidates,
+    .pack = pack,
+    .prepare = prepare,
+};
