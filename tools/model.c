@@ -134,7 +134,15 @@ struct setup {
     char names[ARG_LIST_MAX][64];
     char cache_path[600];
     struct progress progress;
+    struct device *host; /* what the device does not do; NULL if it is the CPU itself */
 };
+
+/* After a failed setup_init too. */
+static void setup_deinit(struct setup *s)
+{
+    tune_cache_free(s->options.cache);
+    engine_device_close(s->host);
+}
 
 static enum status setup_init(struct setup *s, const struct model_args *args, struct device *device,
                               const struct log_sink *log, struct error *err)
@@ -151,7 +159,12 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .user = &s->progress,
     };
     enum status status = parse_precision(args, &s->options.precision, err);
-    return status ? status : parse_dims(args, s->names, s->dims, err);
+    if (!status)
+        status = parse_dims(args, s->names, s->dims, err);
+    if (!status && device && !device->backend->host_memory)
+        status = backend_host_open(device, &s->host, err);
+    s->options.host = s->host;
+    return status;
 }
 
 static enum status load_cache(struct setup *s, const struct model_args *args, struct error *err)
@@ -178,8 +191,10 @@ enum status model_build(const char *path, const struct model_args *args, struct 
     enum status status = setup_init(&setup, args, device, log, err);
     if (!status)
         status = load_cache(&setup, args, err);
-    if (status)
+    if (status) {
+        setup_deinit(&setup);
         return status;
+    }
     if (batches->n) {
         setup.options.batches = batches->list;
         setup.options.n_batches = batches->n;
@@ -195,7 +210,7 @@ enum status model_build(const char *path, const struct model_args *args, struct 
      * nothing but time. */
     if (setup.cache_path[0] && tune_cache_save(setup.options.cache, setup.cache_path, &why))
         log_write(log, LOG_WARNING, "timing cache: %s", why.text);
-    tune_cache_free(setup.options.cache);
+    setup_deinit(&setup);
     return status;
 }
 
@@ -208,10 +223,11 @@ enum status model_graph(const char *path, const struct model_args *args, struct 
     enum status status = setup_init(&setup, args, device, log, err);
     if (!status)
         status = onnx_open(path, &model, err);
-    if (status)
-        return status;
-    status = build_graph(model, &setup.options, batch, fused, out, err);
-    onnx_close(model);
+    if (!status) {
+        status = build_graph(model, &setup.options, batch, fused, out, err);
+        onnx_close(model);
+    }
+    setup_deinit(&setup);
     return status;
 }
 

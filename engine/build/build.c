@@ -22,8 +22,10 @@ struct builder {
     struct onnx_model *model;
     const struct build_options *options;
     struct build_store *store;
+    struct tune_history *history;
     struct plan *plan;
     uint32_t batch; /* being built */
+    bool told;      /* what is fused: once, for it is the same in all profiles */
 };
 
 static enum status out_of_memory(struct error *err)
@@ -39,8 +41,7 @@ static void progress(const struct builder *b, const char *what, uint32_t done, u
 
 static void tune_progress(void *user, uint32_t done, uint32_t total, const char *what)
 {
-    (void)what;
-    progress(user, "tuning", done, total);
+    progress(user, strcmp(what, "compiling") ? "tuning" : what, done, total);
 }
 
 /* --- graphs --- */
@@ -119,13 +120,16 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     return STATUS_OK;
 }
 
-static enum status build_profile(struct builder *b, uint32_t batch, struct error *err)
+static enum status build_profile(struct builder *b, uint32_t batch, struct plan_profile *out,
+                                 struct error *err)
 {
     const struct build_options *o = b->options;
     struct ir_graph *graph;
     struct tune_report report = {0};
     struct tune_options tune = {
         .device = o->device,
+        .host = o->host,
+        .history = b->history,
         .precision = o->precision,
         .no_timing = o->no_timing,
         .cache = o->cache,
@@ -135,10 +139,10 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct error
         .user = b,
     };
     uint64_t tensor_bytes = 0;
-    /* What is fused in one profile is fused in all: said once. */
     struct build_options import = *o;
-    if (b->plan->n_profiles)
+    if (b->told)
         import.log = NULL;
+    b->told = true;
     b->batch = batch;
     progress(b, "importing", 0, 1);
     enum status status = build_graph(b->model, &import, batch, true, &graph, err);
@@ -155,14 +159,30 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct error
     if (status)
         return status;
     log_write(o->log, LOG_INFO,
-              "batch %u: %u layers, %u reformats, %u candidates timed, %u from the cache, "
-              "activations %.1f MiB in an arena of %.1f MiB",
+              "batch %u: %u layers, %u reformats, %u candidates timed, %u from the cache, %u not "
+              "tried, activations %.1f MiB in an arena of %.1f MiB",
               batch, report.nodes, report.reformats, report.timed, report.from_cache,
-              (double)tensor_bytes / (1 << 20),
+              report.given_up, (double)tensor_bytes / (1 << 20),
               graph->n_segments ? (double)graph->segments[0].arena_bytes / (1 << 20) : 0.0);
-    b->plan->profiles[b->plan->n_profiles++] =
-        (struct plan_profile){.batch = batch, .graph = graph, .tensor_bytes = tensor_bytes};
+    *out = (struct plan_profile){.batch = batch, .graph = graph, .tensor_bytes = tensor_bytes};
     return STATUS_OK;
+}
+
+/* The smallest and the largest first: they show what need not be tried between. */
+static enum status build_profiles(struct builder *b, const uint32_t *batches, uint32_t n,
+                                  struct error *err)
+{
+    struct plan_profile made[PLAN_MAX_PROFILES] = {0};
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < n && !status; i++) {
+        uint32_t at = i == 0 ? 0 : i == 1 ? n - 1 : i - 1;
+        status = build_profile(b, batches[at], &made[at], err);
+    }
+    for (uint32_t i = 0; i < n && !status; i++)
+        b->plan->profiles[b->plan->n_profiles++] = made[i];
+    for (uint32_t i = 0; i < n && status; i++)
+        ir_graph_free(made[i].graph);
+    return status;
 }
 
 /* --- the plan --- */
@@ -222,6 +242,16 @@ static void put_digest(struct plan *plan, const struct onnx_model *model)
     }
 }
 
+static void put_device(struct plan *plan, const struct build_options *o)
+{
+    char device[FINGERPRINT_MAX] = "", host[FINGERPRINT_MAX] = "";
+    bool both = o->host && plan_needs_host(plan, o->device->backend->name);
+    o->device->backend->device_fingerprint(o->device, device);
+    if (both)
+        o->host->backend->device_fingerprint(o->host, host);
+    plan_device_line(plan->device, device, both ? host : NULL);
+}
+
 static int by_value(const void *a, const void *b)
 {
     const uint32_t *x = a, *y = b;
@@ -268,8 +298,8 @@ static enum status fill_plan(struct builder *b, struct error *err)
     enum status status = find_batched(b, &plan->batched, err);
     if (!status)
         status = choose_batches(b, batches, &n, err);
-    for (uint32_t i = 0; i < n && !status; i++)
-        status = build_profile(b, batches[i], err);
+    if (!status)
+        status = build_profiles(b, batches, n, err);
     if (status)
         return status;
     const struct ir_graph *first = plan->profiles[0].graph;
@@ -281,7 +311,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
         status = make_bindings(b, first->outputs, first->n_outputs, plan->outputs, &plan->n_outputs,
                                err);
     put_digest(plan, b->model);
-    b->options->device->backend->device_fingerprint(b->options->device, plan->device);
+    put_device(plan, b->options);
     return status ? status : plan_check(plan, err);
 }
 
@@ -293,7 +323,9 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
     if (status)
         return status;
     b.plan = plan_new();
-    status = b.plan ? fill_plan(&b, err) : out_of_memory(err);
+    b.history = tune_history_new();
+    status = b.plan && b.history ? fill_plan(&b, err) : out_of_memory(err);
+    tune_history_free(b.history);
     build_store_unref(b.store);
     if (status) {
         plan_free(b.plan);

@@ -23,6 +23,7 @@
 
 struct build_options {
     struct device *device; /* NULL for build_graph: any device's */
+    struct device *host;   /* a CPU device for what `device` does not do; may be NULL */
     struct ir_evaluator evaluator; /* for what depends on constants alone */
     enum precision precision;
     const uint32_t *batches; /* profiles wanted, in any order; NULL: 1,2,4,8,16,32 */

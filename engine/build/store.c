@@ -96,7 +96,7 @@ static bool copy_tensor(struct build_store *store, struct ir_graph *to, const st
     return true;
 }
 
-static bool copy_tactic(struct ir_graph *to, struct ir_node *node)
+static bool copy_tactic(struct build_store *store, struct ir_graph *to, struct ir_node *node)
 {
     if (!node->tactic)
         return true;
@@ -104,11 +104,13 @@ static bool copy_tactic(struct ir_graph *to, struct ir_node *node)
     if (!tactic)
         return false;
     *tactic = *node->tactic; /* its backend's name is static */
+    if (tactic->code_size)
+        tactic->code = intern(store, tactic->code, tactic->code_size);
     node->tactic = tactic;
-    return true;
+    return !tactic->code_size || tactic->code;
 }
 
-static bool copy_node(struct ir_graph *to, const struct ir_node *n)
+static bool copy_node(struct build_store *store, struct ir_graph *to, const struct ir_node *n)
 {
     uint32_t id = ir_node_add(to, n->op, n->name, n->n_inputs, n->inputs);
     if (id == IR_NONE)
@@ -129,7 +131,7 @@ static bool copy_node(struct ir_graph *to, const struct ir_node *n)
     copy->workspace_offset = n->workspace_offset;
     copy->workspace_bytes = n->workspace_bytes;
     copy->time_ns = n->time_ns;
-    return copy_tactic(to, copy);
+    return copy_tactic(store, to, copy);
 }
 
 static bool copy_segments(struct ir_graph *to, const struct ir_graph *from)
@@ -150,7 +152,7 @@ static bool copy_graph(struct build_store *store, struct ir_graph *to, const str
     for (uint32_t i = 0; i < from->n_tensors && ok; i++)
         ok = copy_tensor(store, to, ir_tensor(from, i));
     for (uint32_t i = 0; i < from->n_nodes && ok; i++)
-        ok = copy_node(to, ir_node(from, i));
+        ok = copy_node(store, to, ir_node(from, i));
     to->n_inputs = from->n_inputs;
     to->n_outputs = from->n_outputs;
     memcpy(to->inputs, from->inputs, sizeof(to->inputs));

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer put into the graph: layouts, reformats, packed constants, tactics and times. In the
+ * The answer put into the graph: layouts and types, reformats, constants, tactics and times. In the
  * end every node is prepared once as it stands, which gives its workspace and proves that what goes
  * into the plan can be made ready.
+ *
+ * Layouts that agree are one format to the solver; here a REFORMAT without a tactic, which becomes
+ * an alias, renames the tensor from one to the other, so that every tactic sees the layout it
+ * wants.
  */
 #include <string.h>
 
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
+#include "kernels/cpu/ref.h"
 
 struct apply {
     struct ir_graph *graph;
-    const struct tune_options *options;
     struct tune_table *table;
-    struct tune_report *report;
 };
 
 static enum status no_memory(struct error *err)
@@ -33,49 +36,94 @@ static enum status set_tactic(struct apply *a, uint32_t node, const struct tune_
     return STATUS_OK;
 }
 
-/* A node that brings `from` into `to`; both tensors have their layouts. */
-static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, struct error *err)
-{
-    struct tune_entry *e;
-    const struct ir_tensor *x = ir_tensor(a->graph, from);
-    enum status st =
-        tune_table_reformat(a->table, x, x->layout, ir_tensor(a->graph, to)->layout, &e, err);
-    if (st)
-        return st;
-    if (e->n == 0)
-        return error_set(err, STATUS_INTERNAL, "tuner: no reformat where one was planned");
-    uint32_t node = ir_node_add(a->graph, IR_OP_REFORMAT, "reformat", 1, &from);
-    struct ir_tensor t = *ir_tensor(a->graph, to);
-    if (node == IR_NONE || ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE)
-        return no_memory(err);
-    ir_node_set_output(a->graph, node, 0, to); /* the one just added drops out */
-    a->report->reformats++;
-    return set_tactic(a, node, &e->options[0], err);
-}
+/* --- one tensor in another format --- */
 
-static uint32_t like(struct apply *a, uint32_t tensor, enum ir_layout layout)
+static uint32_t like(struct apply *a, uint32_t tensor, enum ir_layout layout, enum dtype dtype)
 {
     struct ir_tensor t = *ir_tensor(a->graph, tensor);
-    uint32_t id = ir_tensor_add(a->graph, t.name, t.dtype, &t.shape);
+    uint32_t id = ir_tensor_add(a->graph, t.name, dtype, &t.shape);
     return id != IR_NONE && ir_tensor_set_layout(a->graph, id, layout) ? id : IR_NONE;
 }
 
-/* The tensor in this layout: itself, an earlier reformat of it, or a new one. */
-static enum status in_layout(struct apply *a, uint32_t tensor, enum ir_layout layout, uint32_t *out,
-                             struct error *err)
+static bool renames(const struct ir_tensor *x, const struct ir_tensor *y)
 {
-    *out = tensor;
-    if (ir_tensor(a->graph, tensor)->layout == layout)
-        return STATUS_OK;
+    return x->dtype == y->dtype && ir_layouts_agree(&x->shape, x->layout, y->layout);
+}
+
+/* The fastest way, made ready to be stored. */
+static enum status reformat_tactic(struct apply *a, uint32_t node, uint32_t from, uint32_t to,
+                                   struct error *err)
+{
+    struct tune_entry *e;
+    const struct ir_tensor *x = ir_tensor(a->graph, from), *y = ir_tensor(a->graph, to);
+    struct tune_format in = {x->layout, DTYPE_NONE};
+    struct tune_format out = {y->layout, x->dtype == y->dtype ? DTYPE_NONE : y->dtype};
+    struct ir_tensor as_in_graph = *x;
+    if (x->dtype != y->dtype &&
+        x->dtype != DTYPE_F32) { /* the low one of the two is the tactic's */
+        as_in_graph.dtype = DTYPE_F32;
+        in.dtype = x->dtype;
+        out.dtype = y->dtype == DTYPE_F32 ? DTYPE_NONE : y->dtype;
+    }
+    enum status st = tune_table_reformat(a->table, &as_in_graph, in, out, &e, err);
+    bool again = false;
+    if (!st && e->n > 0) {
+        struct tune_job job = {.entry = e, .option = &e->options[0]};
+        st = tune_compile_chosen(a->table, &job, 1, a->graph->arena, &again, err);
+    }
+    if (st)
+        return st;
+    if (e->n == 0 || again)
+        return error_set(err, STATUS_INTERNAL, "tuner: no reformat where one was planned");
+    tune_table_report(a->table)->reformats++;
+    return set_tactic(a, node, &e->options[0], err);
+}
+
+/* A node that brings `from` into `to`, which has its format already. */
+static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, struct error *err)
+{
+    bool rename = renames(ir_tensor(a->graph, from), ir_tensor(a->graph, to));
+    struct ir_tensor t = *ir_tensor(a->graph, to);
+    uint32_t node = ir_node_add(a->graph, IR_OP_REFORMAT, "reformat", 1, &from);
+    if (node == IR_NONE || (t.dtype != ir_tensor(a->graph, from)->dtype &&
+                            !ir_attr_set_int(a->graph, node, IR_ATTR_TO, t.dtype)))
+        return no_memory(err);
+    if (ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE)
+        return no_memory(err);
+    ir_node_set_output(a->graph, node, 0, to); /* the one just added drops out */
+    return rename ? STATUS_OK : reformat_tactic(a, node, from, to, err);
+}
+
+/* An earlier reformat of the tensor to this format; IR_NONE: there is none. */
+static uint32_t find_reformat(const struct apply *a, uint32_t tensor, enum ir_layout layout,
+                              enum dtype dtype)
+{
     for (uint32_t i = 0; i < a->graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(a->graph, i);
-        if (node->op == IR_OP_REFORMAT && node->inputs[0] == tensor &&
-            ir_tensor(a->graph, node->outputs[0])->layout == layout) {
-            *out = node->outputs[0];
-            return STATUS_OK;
-        }
+        if (node->op != IR_OP_REFORMAT || node->inputs[0] != tensor)
+            continue;
+        const struct ir_tensor *y = ir_tensor(a->graph, node->outputs[0]);
+        if (y->layout == layout && y->dtype == dtype)
+            return node->outputs[0];
     }
-    uint32_t made = like(a, tensor, layout);
+    return IR_NONE;
+}
+
+/* One step: the tensor itself, an earlier reformat, or a new one. */
+static enum status step_to(struct apply *a, uint32_t tensor, enum ir_layout layout,
+                           enum dtype dtype, uint32_t *out, struct error *err)
+{
+    const struct ir_tensor *t = ir_tensor(a->graph, tensor);
+    if (t->layout == layout && t->dtype == dtype) {
+        *out = tensor;
+        return STATUS_OK;
+    }
+    uint32_t made = find_reformat(a, tensor, layout, dtype);
+    if (made != IR_NONE) {
+        *out = made;
+        return STATUS_OK;
+    }
+    made = like(a, tensor, layout, dtype);
     if (made == IR_NONE)
         return no_memory(err);
     enum status st = add_reformat(a, tensor, made, err);
@@ -84,18 +132,31 @@ static enum status in_layout(struct apply *a, uint32_t tensor, enum ir_layout la
     return st;
 }
 
-/* --- outputs: layouts of what nodes write --- */
-
-static enum status set_output(struct apply *a, uint32_t node, uint32_t index, struct error *err)
+/* The tensor in this format, by what the solver counted: a reformat between the least of the
+ * layouts that agree with either side, renamed before and behind. */
+static enum status in_format(struct apply *a, uint32_t tensor, enum ir_layout layout,
+                             enum dtype dtype, uint32_t *out, struct error *err)
 {
-    enum ir_layout layout = ir_node(a->graph, node)->tactic->out[index].layout;
-    uint32_t tensor = ir_node(a->graph, node)->outputs[index];
-    if (layout == IR_LAYOUT_PLAIN)
-        return STATUS_OK;
-    if (!ir_tensor_is_output(a->graph, tensor))
-        return ir_tensor_set_layout(a->graph, tensor, layout) ? STATUS_OK : no_memory(err);
-    /* The graph's output stays plain and keeps its name: everybody else reads the new tensor. */
-    uint32_t made = like(a, tensor, layout);
+    const struct ir_tensor t = *ir_tensor(a->graph, tensor);
+    enum ir_layout from = tune_layout_least(&t.shape, t.layout);
+    enum ir_layout to = tune_layout_least(&t.shape, layout);
+    enum status st = STATUS_OK;
+    if (t.dtype != dtype || from != to) {
+        st = step_to(a, tensor, from, t.dtype, &tensor, err);
+        if (!st)
+            st = step_to(a, tensor, to, dtype, &tensor, err);
+    }
+    return st ? st : step_to(a, tensor, layout, dtype, out, err);
+}
+
+/* --- outputs: formats of what nodes write --- */
+
+/* The graph's output stays as it is and keeps its name: everybody else reads the new tensor. */
+static enum status divert_output(struct apply *a, uint32_t node, uint32_t index,
+                                 enum ir_layout layout, enum dtype dtype, struct error *err)
+{
+    uint32_t tensor = ir_node(a->graph, node)->outputs[index], from;
+    uint32_t made = like(a, tensor, layout, dtype);
     if (made == IR_NONE)
         return no_memory(err);
     for (uint32_t i = 0; i < a->graph->n_nodes; i++)
@@ -103,16 +164,36 @@ static enum status set_output(struct apply *a, uint32_t node, uint32_t index, st
             if (ir_node(a->graph, i)->inputs[k] == tensor)
                 ir_node(a->graph, i)->inputs[k] = made;
     ir_node_set_output(a->graph, node, index, made);
-    return add_reformat(a, made, tensor, err);
+    const struct ir_tensor t = *ir_tensor(a->graph, made);
+    if (renames(&t, ir_tensor(a->graph, tensor)))
+        return add_reformat(a, made, tensor, err);
+    enum status st = step_to(a, made, tune_layout_least(&t.shape, layout), dtype, &from, err);
+    return st ? st : add_reformat(a, from, tensor, err);
+}
+
+static enum status set_output(struct apply *a, uint32_t node, uint32_t index, struct error *err)
+{
+    const struct tactic *tactic = ir_node(a->graph, node)->tactic;
+    uint32_t tensor = ir_node(a->graph, node)->outputs[index];
+    struct ir_tensor *t = ir_tensor(a->graph, tensor);
+    enum ir_layout layout = tactic->out[index].layout;
+    enum dtype dtype = tune_stored(t->dtype, tactic->dtype);
+    if (layout == t->layout && dtype == t->dtype)
+        return STATUS_OK;
+    if (ir_tensor_is_output(a->graph, tensor))
+        return divert_output(a, node, index, layout, dtype, err);
+    t->dtype = dtype;
+    return ir_tensor_set_layout(a->graph, tensor, layout) ? STATUS_OK : no_memory(err);
 }
 
 /* --- constants --- */
 
 static enum status add_constant(struct apply *a, uint32_t like_tensor, enum ir_layout layout,
-                                uint64_t bytes, const void *data, uint32_t *out, struct error *err)
+                                enum dtype dtype, uint64_t bytes, const void *data, uint32_t *out,
+                                struct error *err)
 {
     struct ir_tensor t = *ir_tensor(a->graph, like_tensor);
-    uint32_t id = ir_constant_add(a->graph, t.name, t.dtype, &t.shape, data);
+    uint32_t id = ir_constant_add(a->graph, t.name, dtype, &t.shape, data);
     if (id == IR_NONE)
         return no_memory(err);
     ir_tensor(a->graph, id)->layout = layout;
@@ -121,95 +202,127 @@ static enum status add_constant(struct apply *a, uint32_t like_tensor, enum ir_l
     return STATUS_OK;
 }
 
-static enum status pack_constant(struct apply *a, uint32_t node, uint32_t input, uint64_t bytes,
-                                 uint32_t *out, struct error *err)
+static enum status pack_constant(struct apply *a, struct device *device, uint32_t node,
+                                 uint32_t input, uint32_t *out, struct error *err)
 {
-    struct device *device = a->options->device;
     const struct ir_node *n = ir_node(a->graph, node);
+    uint64_t bytes = tune_port_in(n->tactic, input)->packed_bytes;
     void *packed = arena_alloc(a->graph->arena, bytes);
     if (!packed)
         return no_memory(err);
     if (!device->backend->pack)
         return error_set(err, STATUS_INTERNAL, "tuner: the backend cannot pack constants");
     enum status st = device->backend->pack(device, a->graph, n, n->tactic, input, packed, err);
-    return st ? st : add_constant(a, n->inputs[input], IR_LAYOUT_OPAQUE, bytes, packed, out, err);
+    enum dtype dtype = tune_stored(ir_tensor(a->graph, n->inputs[input])->dtype, n->tactic->dtype);
+    return st ? st
+              : add_constant(a, n->inputs[input], IR_LAYOUT_OPAQUE, dtype, bytes, packed, out, err);
 }
 
-static enum status reformat_constant(struct apply *a, uint32_t tensor, enum ir_layout layout,
-                                     uint32_t *out, struct error *err)
+static enum status convert_constant(struct apply *a, uint32_t tensor, enum ir_layout layout,
+                                    enum dtype dtype, uint32_t *out, struct error *err)
 {
-    struct tune_entry *e;
-    const struct ir_tensor *t = ir_tensor(a->graph, tensor);
-    enum status st = tune_table_reformat(a->table, t, t->layout, layout, &e, err);
-    if (st)
-        return st;
+    const struct ir_tensor t = *ir_tensor(a->graph, tensor);
     uint64_t bytes;
-    if (e->n == 0 || !ir_layout_bytes(&t->shape, t->dtype, layout, &bytes))
-        return error_set(err, STATUS_INTERNAL, "tuner: no reformat where one was planned");
+    if (!ir_layout_bytes(&t.shape, dtype, layout, &bytes))
+        return error_set(err, STATUS_INTERNAL, "tuner: a constant cannot have the layout %s",
+                         ir_layout_name(layout));
     void *data = arena_alloc(a->graph->arena, bytes);
     if (!data)
         return no_memory(err);
-    st = tune_bench_reformat(tune_table_bench(a->table), e->sample, e->options[0].tactic, t->data,
-                             data, err);
-    return st ? st : add_constant(a, tensor, layout, bytes, data, out, err);
+    const struct tensor_view from = {t.dtype, t.shape, (void *)(uintptr_t)t.data};
+    const struct tensor_view to = {dtype, t.shape, data};
+    if (ir_layouts_agree(&t.shape, t.layout, layout))
+        ref_cast(&from, &to);
+    else
+        ref_reformat((enum ref_layout)t.layout, (enum ref_layout)layout, &from, &to);
+    return add_constant(a, tensor, layout, dtype, bytes, data, out, err);
 }
 
 /* --- inputs --- */
 
-static enum status set_input(struct apply *a, uint32_t node, uint32_t index, uint32_t *out,
-                             struct error *err)
+/* The type of the node's input when the graph had it: that of the sample. */
+static enum dtype input_stored(const struct tune_entry *e, const struct tactic *tactic,
+                               uint32_t input)
+{
+    const struct ir_node *n = ir_node(e->sample, 0);
+    return tune_stored(ir_tensor(e->sample, n->inputs[input])->dtype, tactic->dtype);
+}
+
+static enum status set_constant(struct apply *a, const struct tune_entry *entry, uint32_t node,
+                                uint32_t input, uint32_t *out, struct error *err)
 {
     const struct ir_node *n = ir_node(a->graph, node);
-    const struct tactic_port *port = tune_port_in(n->tactic, index);
-    uint32_t tensor = n->inputs[index];
-    if (!ir_tensor_is_constant(ir_tensor(a->graph, tensor)))
-        return in_layout(a, tensor, port->layout, out, err);
+    const struct tactic_port *port = tune_port_in(n->tactic, input);
+    uint32_t tensor = n->inputs[input];
+    const struct ir_tensor *t = ir_tensor(a->graph, tensor);
+    enum dtype dtype = input_stored(entry, n->tactic, input);
     if (port->packed_bytes > 0)
-        return pack_constant(a, node, index, port->packed_bytes, out, err);
-    if (port->layout != ir_tensor(a->graph, tensor)->layout)
-        return reformat_constant(a, tensor, port->layout, out, err);
+        return pack_constant(a, entry->device, node, input, out, err);
+    if (port->layout != t->layout || dtype != t->dtype)
+        return convert_constant(a, tensor, port->layout, dtype, out, err);
     *out = tensor;
     return STATUS_OK;
 }
 
-static enum status set_inputs(struct apply *a, uint32_t node, struct error *err)
+/* First what comes from other nodes, then the constants: while those are packed, the node's other
+ * tensors are as the tactic wants them, and its constants as the graph had them. */
+static enum status set_inputs(struct apply *a, const struct tune_entry *entry, uint32_t node,
+                              struct error *err)
 {
-    /* Packing looks at the node as it was: new inputs only when all are there. */
-    uint32_t inputs[IR_MAX_INPUTS];
-    uint32_t n = ir_node(a->graph, node)->n_inputs;
-    for (uint32_t i = 0; i < n; i++) {
-        inputs[i] = ir_node(a->graph, node)->inputs[i];
-        if (inputs[i] == IR_NONE)
-            continue;
-        enum status st = set_input(a, node, i, &inputs[i], err);
-        if (st)
-            return st;
+    uint32_t made[IR_MAX_INPUTS], n = ir_node(a->graph, node)->n_inputs;
+    for (int constants = 0; constants < 2; constants++) {
+        for (uint32_t i = 0; i < n; i++) {
+            const struct tactic *tactic = ir_node(a->graph, node)->tactic;
+            uint32_t id = made[i] = ir_node(a->graph, node)->inputs[i];
+            if (id == IR_NONE || ir_tensor_is_constant(ir_tensor(a->graph, id)) != constants)
+                continue;
+            enum status st = constants ? set_constant(a, entry, node, i, &made[i], err)
+                                       : in_format(a, id, tune_port_in(tactic, i)->layout,
+                                                   input_stored(entry, tactic, i), &made[i], err);
+            if (st)
+                return st;
+        }
+        memcpy(ir_node(a->graph, node)->inputs, made, n * sizeof(*made));
     }
-    memcpy(ir_node(a->graph, node)->inputs, inputs, n * sizeof(*inputs));
-    return STATUS_OK;
+    return tune_cast_follow(a->graph, node) ? STATUS_OK : no_memory(err);
 }
 
-/* A reshape between plain tensors only renames bytes: it needs no workspace, and never runs. */
+/* --- the whole --- */
+
+/* Where the node runs, by its tactic; what only renames runs nowhere. */
+static struct device *device_of(const struct apply *a, const struct ir_node *node)
+{
+    const struct tune_options *options = tune_table_options(a->table);
+    if (!node->tactic)
+        return NULL;
+    bool host = options->host && strcmp(node->tactic->backend, options->device->backend->name) != 0;
+    return host ? options->host : options->device;
+}
+
 static enum status set_workspaces(struct apply *a, struct error *err)
 {
     for (uint32_t i = 0; i < a->graph->n_nodes; i++) {
         struct ir_node *node = ir_node(a->graph, i);
-        a->report->nodes++;
-        enum status st = tune_bench_workspace(tune_table_bench(a->table), a->graph, node,
-                                              &node->workspace_bytes, err);
+        struct device *device = device_of(a, node);
+        struct tune_bench *bench;
+        if (!device)
+            continue;
+        tune_table_report(a->table)->nodes++;
+        enum status st = tune_table_bench(a->table, device, &bench, err);
+        if (!st)
+            st = tune_bench_workspace(bench, a->graph, node, &node->workspace_bytes, err);
         if (st) {
-            error_prefix(err, "layer '%s'", node->name);
+            error_prefix(err, "layer '%s' (%s)", node->name, node->tactic->name);
             return st;
         }
     }
     return STATUS_OK;
 }
 
-enum status tune_apply(struct ir_graph *graph, const struct tune_options *options,
-                       struct tune_table *table, struct tune_entry *const *entries,
-                       const uint32_t *choice, struct tune_report *report, struct error *err)
+enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
+                       struct tune_entry *const *entries, const uint32_t *choice, struct error *err)
 {
-    struct apply a = {graph, options, table, report};
+    struct apply a = {graph, table};
     uint32_t n_nodes = graph->n_nodes; /* those that were tuned; reformats come behind */
     enum status st = STATUS_OK;
     for (uint32_t i = 0; i < n_nodes && !st; i++)
@@ -220,8 +333,10 @@ enum status tune_apply(struct ir_graph *graph, const struct tune_options *option
             st = set_output(&a, i, k, err);
     for (uint32_t i = 0; i < n_nodes && !st; i++)
         if (entries[i])
-            st = set_inputs(&a, i, err);
+            st = set_inputs(&a, entries[i], i, err);
     if (!st)
         st = ir_graph_compact(graph, err);
+    if (!st)
+        st = ir_verify(graph, err);
     return st ? st : set_workspaces(&a, err);
 }

@@ -3,9 +3,13 @@
  * The timing cache. Keys are salted with the device's fingerprint, so one file serves many devices
  * and library versions, and what no longer fits is simply never asked for.
  *
- * File, little-endian: "INFTIMES", u32 version, u32 number of entries, then the entries by rising
- * key (u64 high, u64 low, u64 nanoseconds), then the 16 bytes of XXH3-128 over all before it. Two
- * saves of the same entries have the same bytes.
+ * File, little-endian: "INFTIMES", u32 version, u32 number of times, u32 number of codes, u32 zero,
+ * then the times by rising key (u64 high, u64 low, u64 nanoseconds), then the codes by rising key
+ * (u64 high, u64 low, u64 bytes, and those, padded to 8), then the 16 bytes of XXH3-128 over all
+ * before it. Two saves of the same entries have the same bytes.
+ *
+ * Codes are what winners were compiled to. They are large, so their sum is bounded: when it is
+ * reached, those that this process did not ask for are left out of the file.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +22,14 @@
 
 #include <uthash.h>
 
-enum { HEAD = 16, ENTRY = 24, DIGEST = 16, CACHE_VERSION = 1, CACHE_MAX_BYTES = 256 << 20 };
+enum {
+    HEAD = 24,
+    ENTRY = 24,
+    DIGEST = 16,
+    CACHE_VERSION = 2,
+    CACHE_MAX_BYTES = 512 << 20,
+    CODES_MAX_BYTES = 192 << 20,
+};
 
 static const char magic[8] = {'I', 'N', 'F', 'T', 'I', 'M', 'E', 'S'};
 
@@ -28,9 +39,18 @@ struct entry {
     UT_hash_handle hh;
 };
 
+struct code {
+    struct tune_key key;
+    void *data;
+    uint64_t size;
+    bool used; /* by this process */
+    UT_hash_handle hh;
+};
+
 struct tune_cache {
     uint64_t salt; /* of the device */
     struct entry *entries;
+    struct code *codes;
     bool changed; /* since it was loaded */
 };
 
@@ -97,11 +117,75 @@ bool tune_cache_put(struct tune_cache *cache, const struct tune_key *key, uint64
     return add(cache, &here, ns);
 }
 
+/* --- codes --- */
+
+static struct code *find_code(const struct tune_cache *cache, const struct tune_key *key)
+{
+    struct code *c = NULL;
+    HASH_FIND(hh, cache->codes, key, sizeof(*key), c);
+    return c;
+}
+
+/* Does not touch `changed`. */
+static bool add_code(struct tune_cache *cache, const struct tune_key *key, const void *data,
+                     uint64_t size, bool used)
+{
+    void *copy = malloc(size ? size : 1);
+    struct code *c = find_code(cache, key);
+    bool known = c != NULL;
+    if (!known)
+        c = calloc(1, sizeof(*c));
+    if (!copy || !c) {
+        free(copy);
+        if (!known)
+            free(c);
+        return false;
+    }
+    memcpy(copy, data, size);
+    free(c->data);
+    c->data = copy;
+    c->size = size;
+    c->used = used;
+    if (!known) {
+        c->key = *key;
+        HASH_ADD(hh, cache->codes, key, sizeof(c->key), c);
+    }
+    return true;
+}
+
+bool tune_cache_get_code(struct tune_cache *cache, const struct tune_key *key, const void **code,
+                         uint64_t *size)
+{
+    struct tune_key here = salted(cache, key);
+    struct code *c = find_code(cache, &here);
+    if (!c)
+        return false;
+    c->used = true;
+    *code = c->data;
+    *size = c->size;
+    return true;
+}
+
+bool tune_cache_put_code(struct tune_cache *cache, const struct tune_key *key, const void *code,
+                         uint64_t size)
+{
+    struct tune_key here = salted(cache, key);
+    cache->changed = true;
+    return add_code(cache, &here, code, size, true);
+}
+
 void tune_cache_free(struct tune_cache *cache)
 {
     if (!cache)
         return;
     struct entry *e, *next;
+    struct code *c, *after;
+    HASH_ITER(hh, cache->codes, c, after)
+    {
+        HASH_DEL(cache->codes, c);
+        free(c->data);
+        free(c);
+    }
     HASH_ITER(hh, cache->entries, e, next)
     {
         HASH_DEL(cache->entries, e);
@@ -122,16 +206,50 @@ enum status tune_cache_new(struct device *device, struct tune_cache **out, struc
     return STATUS_OK;
 }
 
+static uint64_t padded(uint64_t size)
+{
+    return (size + 7) / 8 * 8;
+}
+
+static uint32_t times_of(const uint8_t *data)
+{
+    return (uint32_t)(get_u64(data + 8) >> 32);
+}
+
+static uint32_t codes_of(const uint8_t *data)
+{
+    return (uint32_t)get_u64(data + 16);
+}
+
+/* Whether the entries fill the file exactly. */
+static bool entries_fit(const uint8_t *data, size_t size)
+{
+    uint64_t left = size - HEAD - DIGEST, times = (uint64_t)times_of(data) * ENTRY;
+    if (times > left)
+        return false;
+    const uint8_t *at = data + HEAD + times;
+    left -= times;
+    for (uint32_t i = codes_of(data); i > 0; i--) {
+        if (left < ENTRY)
+            return false;
+        uint64_t bytes = get_u64(at + 16);
+        if (bytes > left - ENTRY || padded(bytes) > left - ENTRY)
+            return false;
+        at += ENTRY + padded(bytes);
+        left -= ENTRY + padded(bytes);
+    }
+    return left == 0;
+}
+
 /* Why the bytes are not a cache; NULL if they are one. */
 static const char *fault_of(const uint8_t *data, size_t size)
 {
     uint8_t digest[DIGEST];
     if (size < HEAD + DIGEST || memcmp(data, magic, sizeof(magic)) != 0)
         return "not a timing cache";
-    uint64_t word = get_u64(data + 8);
-    if ((uint32_t)word != CACHE_VERSION)
+    if ((uint32_t)get_u64(data + 8) != CACHE_VERSION)
         return "of another version";
-    if ((size - HEAD - DIGEST) % ENTRY != 0 || (size - HEAD - DIGEST) / ENTRY != word >> 32)
+    if (!entries_fit(data, size))
         return "cut short";
     XXH128_hash_t hash = XXH3_128bits(data, size - DIGEST);
     put_u64(digest, hash.low64);
@@ -143,15 +261,20 @@ static const char *fault_of(const uint8_t *data, size_t size)
 static enum status merge(struct tune_cache *cache, const struct file_map *map, bool keep,
                          struct error *err)
 {
-    const uint8_t *data = map->data;
-    for (size_t at = HEAD; at + ENTRY + DIGEST <= map->size; at += ENTRY) {
-        struct tune_key key = {get_u64(data + at), get_u64(data + at + 8)};
-        if (keep && find(cache, &key))
-            continue;
-        if (!add(cache, &key, get_u64(data + at + 16)))
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "timing cache: out of memory");
+    const uint8_t *data = map->data, *at = data + HEAD;
+    bool ok = true;
+    for (uint32_t i = times_of(data); i > 0 && ok; i--, at += ENTRY) {
+        struct tune_key key = {get_u64(at), get_u64(at + 8)};
+        ok = (keep && find(cache, &key)) || add(cache, &key, get_u64(at + 16));
     }
-    return STATUS_OK;
+    for (uint32_t i = codes_of(data); i > 0 && ok; i--) {
+        struct tune_key key = {get_u64(at), get_u64(at + 8)};
+        uint64_t size = get_u64(at + 16);
+        ok = (keep && find_code(cache, &key)) || add_code(cache, &key, at + ENTRY, size, false);
+        at += ENTRY + padded(size);
+    }
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_RESOURCE_EXHAUSTED, "timing cache: out of memory");
 }
 
 /* Merges the file if there is a sound one. */
@@ -196,21 +319,62 @@ static int by_key(const struct entry *a, const struct entry *b)
     return tune_key_compare(&a->key, &b->key);
 }
 
+static int by_code_key(const struct code *a, const struct code *b)
+{
+    return tune_key_compare(&a->key, &b->key);
+}
+
+/* Leaves out what this process did not ask for once all together are too large; how many bytes the
+ * codes take in the file, and how many they are. */
+static uint64_t choose_codes(struct tune_cache *cache, uint32_t *n)
+{
+    uint64_t used = 0, sum = 0;
+    *n = 0;
+    struct code *c, *next;
+    for (c = cache->codes; c; c = c->hh.next)
+        used += c->used ? ENTRY + padded(c->size) : 0;
+    HASH_SORT(cache->codes, by_code_key);
+    HASH_ITER(hh, cache->codes, c, next)
+    {
+        uint64_t bytes = ENTRY + padded(c->size);
+        if (!c->used && used + bytes > CODES_MAX_BYTES) {
+            HASH_DEL(cache->codes, c);
+            free(c->data);
+            free(c);
+            continue;
+        }
+        used += c->used ? 0 : bytes;
+        sum += bytes;
+        (*n)++;
+    }
+    return sum;
+}
+
 /* The file's bytes; the caller frees. */
 static uint8_t *spell(struct tune_cache *cache, size_t *size)
 {
+    uint32_t n_codes;
     size_t n = HASH_COUNT(cache->entries);
-    *size = HEAD + n * ENTRY + DIGEST;
+    uint64_t codes = choose_codes(cache, &n_codes);
+    *size = HEAD + n * ENTRY + codes + DIGEST;
     uint8_t *data = calloc(1, *size), *at = data + HEAD;
     if (!data)
         return NULL;
     memcpy(data, magic, sizeof(magic));
     put_u64(data + 8, (uint64_t)n << 32 | CACHE_VERSION);
+    put_u64(data + 16, n_codes);
     HASH_SORT(cache->entries, by_key);
     for (const struct entry *e = cache->entries; e; e = e->hh.next, at += ENTRY) {
         put_u64(at, e->key.high);
         put_u64(at + 8, e->key.low);
         put_u64(at + 16, e->ns);
+    }
+    for (const struct code *c = cache->codes; c; c = c->hh.next) {
+        put_u64(at, c->key.high);
+        put_u64(at + 8, c->key.low);
+        put_u64(at + 16, c->size);
+        memcpy(at + ENTRY, c->data, c->size);
+        at += ENTRY + padded(c->size);
     }
     XXH128_hash_t hash = XXH3_128bits(data, *size - DIGEST);
     put_u64(at, hash.low64);

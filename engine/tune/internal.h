@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the tuner's files share. One node of the graph becomes a `sample`: a graph of that node
- * alone, on which candidates are asked for and timed. Nodes with equal keys share a sample.
+ * alone, on which candidates are asked for, compiled and timed. Nodes with equal keys share a
+ * sample. A sample stays as the graph has it; what a tactic makes of it is a copy.
  */
 #ifndef INFERD_ENGINE_TUNE_INTERNAL_H
 #define INFERD_ENGINE_TUNE_INTERNAL_H
@@ -21,32 +22,60 @@ struct tune_key {
  * constants there are around, and precision. */
 bool tune_key_of(const struct ir_graph *graph, const struct ir_node *node, enum precision precision,
                  uint64_t pool_bytes, struct tune_key *out);
-/* Of one of its tactics. */
-struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic *tactic);
+/* Of one of its tactics; `device`: the fingerprint of a device that is not the cache's, or "". */
+struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic *tactic,
+                                const char *device);
 int tune_key_compare(const struct tune_key *a, const struct tune_key *b);
 
 /* --- the cache (cache.c) --- */
 
+#define TUNE_NEVER (UINT64_MAX / 4) /* the time of what cannot be used; as SOLVE_NEVER */
+
 bool tune_cache_get(const struct tune_cache *cache, const struct tune_key *key, uint64_t *ns);
 /* False: no memory. */
 bool tune_cache_put(struct tune_cache *cache, const struct tune_key *key, uint64_t ns) MUST_USE;
+/* Compiled tactics. What is got is the cache's, until it is freed or the key put again. */
+bool tune_cache_get_code(struct tune_cache *cache, const struct tune_key *key, const void **code,
+                         uint64_t *size);
+bool tune_cache_put_code(struct tune_cache *cache, const struct tune_key *key, const void *code,
+                         uint64_t size) MUST_USE;
+
+/* --- formats (format.c) --- */
+
+/* How a tensor is stored: its layout, and what is in the place of F32 (NONE: F32 as it was). As a
+ * number for the assignment problem it is the same for layouts that agree. */
+struct tune_format {
+    enum ir_layout layout;
+    enum dtype dtype;
+};
+/* Types a tactic may have. */
+bool tune_dtype_ok(enum dtype dtype);
+/* What a tensor of the graph is stored as by a tactic of this type. */
+enum dtype tune_stored(enum dtype graph, enum dtype tactic);
+/* The least layout that agrees with this one. */
+enum ir_layout tune_layout_least(const struct shape *shape, enum ir_layout layout);
+uint8_t tune_format_number(const struct ir_tensor *tensor, enum ir_layout layout,
+                           enum dtype tactic);
+struct tune_format tune_format_of(uint8_t number);
 
 /* --- samples (sample.c) --- */
 
 /* A graph with a copy of the node and of its tensors; constants keep their data. */
 enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *node,
                             struct ir_graph **out, struct error *err);
-/* A sample that turns a tensor from one layout into another. */
-enum status tune_sample_reformat(const struct ir_tensor *tensor, enum ir_layout from,
-                                 enum ir_layout to, struct ir_graph **out, struct error *err);
-/* Gives the sample's tensors the layouts of the tactic's ports. */
-enum status tune_sample_shape(struct ir_graph *sample, const struct tactic *tactic,
-                              struct error *err);
+/* A sample that turns a tensor of the graph from one format into another. */
+enum status tune_sample_reformat(const struct ir_tensor *tensor, struct tune_format from,
+                                 struct tune_format to, struct ir_graph **out, struct error *err);
+/* A copy whose tensors are stored as the tactic wants them. */
+enum status tune_sample_shaped(const struct ir_graph *sample, const struct tactic *tactic,
+                               struct ir_graph **out, struct error *err);
 const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t input);
+/* Sets a node's attribute TO to the type that its output has now, if it is a CAST. */
+bool tune_cast_follow(struct ir_graph *graph, uint32_t node) MUST_USE;
 
-/* --- timing (measure.c) --- */
+/* --- buffers and timing (bench.c, measure.c) --- */
 
-/* A stream, events and buffers that grow; for one tuning run. */
+/* A stream, events and buffers that grow; for one tuning run on one device. */
 struct tune_bench;
 
 /* `pool_bytes`: the constants of all nodes together, as far as caches can tell. */
@@ -55,34 +84,35 @@ enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_b
 void tune_bench_free(struct tune_bench *bench);
 
 /* Times the sample's node with the tactic. `best_ns`: of the candidates so far (0: none); one that
- * is clearly slower is given up early. `once`: a single launch is enough to know. A tactic that the
- * device refuses to prepare gives UNIMPLEMENTED. */
-enum status tune_bench_time(struct tune_bench *bench, struct ir_graph *sample,
+ * is clearly slower is given up early. `once`: a single launch is enough to know. UNIMPLEMENTED:
+ * the tactic does not work here, for whatever reason; the error says which. */
+enum status tune_bench_time(struct tune_bench *bench, const struct ir_graph *sample,
                             const struct tactic *tactic, uint64_t best_ns, bool once, uint64_t *out,
                             struct error *err);
 /* Bytes of workspace of a node as it stands in its graph. */
 enum status tune_bench_workspace(struct tune_bench *bench, const struct ir_graph *graph,
                                  const struct ir_node *node, uint64_t *out, struct error *err);
-/* Runs a reformat of constant bytes at build time. */
-enum status tune_bench_reformat(struct tune_bench *bench, const struct ir_graph *sample,
-                                const struct tactic *tactic, const void *from, void *to,
-                                struct error *err);
 
 /* --- tables (table.c) --- */
 
 struct tune_option {
     struct tactic *tactic;
     uint64_t ns;
-    bool timed; /* now or from the cache: not a guess */
-    bool ran;   /* now */
+    bool timed;    /* now or from the cache: not a guess */
+    bool ran;      /* now */
+    bool compiled; /* now; or the backend does not compile */
+    bool chosen;   /* by some node */
+    bool given_up; /* not tried: hopeless by what was seen at other batch sizes, or out of time */
 };
 
 /* What is known of all nodes with one key. */
 struct tune_entry {
     struct tune_key key;
+    struct device *device; /* the one that runs it: the options' device, or their host */
     struct ir_graph *sample;
     struct tune_option *options;
     uint32_t n, cap;
+    bool filled; /* each option has a time, or TUNE_NEVER */
 };
 
 struct tune_table; /* entries by key, and what filling them takes */
@@ -91,23 +121,73 @@ struct tune_table; /* entries by key, and what filling them takes */
 enum status tune_table_new(const struct tune_options *options, uint64_t pool_bytes,
                            struct tune_report *report, struct tune_table **out, struct error *err);
 void tune_table_free(struct tune_table *table);
-/* The entry for a node, its candidates collected but not yet timed. */
+/* The entry for a node, its candidates collected but not yet timed; the host's, if the device has
+ * none. */
 enum status tune_table_node(struct tune_table *table, const struct ir_graph *graph,
                             const struct ir_node *node, struct tune_entry **out, struct error *err);
-/* Times what is not timed yet in all entries. */
-enum status tune_table_time(struct tune_table *table, struct error *err);
-/* The entry for a reformat, timed, its options by rising time. n is 0 if there is no way. */
+/* The entry for a reformat of a tensor, timed, its options by rising time. n is 0 if there is no
+ * way. */
 enum status tune_table_reformat(struct tune_table *table, const struct ir_tensor *tensor,
-                                enum ir_layout from, enum ir_layout to, struct tune_entry **out,
-                                struct error *err);
-struct tune_bench *tune_table_bench(struct tune_table *table);
+                                struct tune_format from, struct tune_format to,
+                                struct tune_entry **out, struct error *err);
+/* The entry's candidates are dropped for those of the host, if there is one. */
+enum status tune_table_to_host(struct tune_table *table, struct tune_entry *entry,
+                               struct error *err);
+/* Entries in the order in which they came; NULL behind the last one. */
+struct tune_entry *tune_table_next(struct tune_table *table, struct tune_entry *entry);
+/* Made on first use. `device`: the options' device or their host. */
+enum status tune_table_bench(struct tune_table *table, struct device *device,
+                             struct tune_bench **out, struct error *err);
+const struct tune_options *tune_table_options(const struct tune_table *table);
+struct tune_report *tune_table_report(const struct tune_table *table);
+struct tune_key tune_table_key(const struct tune_table *table, const struct tune_entry *entry,
+                               const struct tactic *tactic);
+void tune_table_progress(struct tune_table *table, const struct tune_entry *entry, uint32_t done);
+bool tune_is_fallback(const struct tactic *tactic); /* a reference kernel */
+bool tune_is_heavy(enum ir_op op);                  /* does much more than move bytes */
+bool tune_is_low(const struct tactic *tactic);      /* in less than fp32 */
+
+/* --- filling them (fill.c) --- */
+
+/* Times what is not timed yet in all entries: from the cache, on the device, or by a guess. */
+enum status tune_fill(struct tune_table *table, struct error *err);
+/* The same for one entry, without compiling ahead. An entry of which nothing works on the device
+ * becomes the host's. */
+enum status tune_fill_entry(struct tune_table *table, struct tune_entry *entry, struct error *err);
+
+/* --- compiling (compile.c) --- */
+
+struct tune_job {
+    const struct tune_entry *entry;
+    struct tune_option *option;
+    char why[120]; /* it does not work */
+};
+
+/* Compiles all of them on several threads, in their order, for those whose backend does that. Sets
+ * `compiled`, or `ns` to TUNE_NEVER for what does not work; after `budget_ns` (0: no limit) nothing
+ * more is begun. An error is one of memory or of the device. */
+enum status tune_compile(const struct tune_options *options, struct tune_job *jobs, uint32_t n,
+                         uint64_t budget_ns, struct error *err);
+/* Gives the chosen options' tactics their code, from the cache or from the backend; its bytes live
+ * in `arena`. *again: some did not work after all and are TUNE_NEVER now: choose once more. */
+enum status tune_compile_chosen(struct tune_table *table, struct tune_job *jobs, uint32_t n,
+                                struct arena *arena, bool *again, struct error *err);
+
+/* --- what other batch sizes have shown (history.c) --- */
+
+/* Adds the entry's times. False: no memory. */
+bool tune_history_note(struct tune_history *history, const struct tune_entry *entry) MUST_USE;
+/* Whether this option was slow wherever it was tried; not before two graphs were noted. */
+bool tune_history_hopeless(const struct tune_history *history, const struct tune_entry *entry,
+                           const struct tune_option *option);
+void tune_history_graph_done(struct tune_history *history);
 
 /* --- using the answer (apply.c) --- */
 
-/* `entries` and `choice` by node. Gives tensors their layouts, puts reformats in, repacks
- * constants, compacts the graph. */
-enum status tune_apply(struct ir_graph *graph, const struct tune_options *options,
-                       struct tune_table *table, struct tune_entry *const *entries,
-                       const uint32_t *choice, struct tune_report *report, struct error *err);
+/* `entries` and `choice` by node. Gives tensors their layouts and types, puts reformats in, packs
+ * or converts constants, compacts the graph. */
+enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
+                       struct tune_entry *const *entries, const uint32_t *choice,
+                       struct error *err);
 
 #endif

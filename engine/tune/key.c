@@ -9,7 +9,7 @@
 #include "engine/tune/internal.h"
 
 /* Version of the spelling: part of each key. */
-enum { SPELLING = 1 };
+enum { SPELLING = 2 };
 
 struct spelling {
     XXH3_state_t *state;
@@ -121,13 +121,22 @@ bool tune_key_of(const struct ir_graph *graph, const struct ir_node *node, enum 
     return s.ok;
 }
 
-struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic *tactic)
+struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic *tactic,
+                                const char *device)
 {
     XXH128_hash_t blob = XXH3_128bits_withSeed(tactic->blob, tactic->blob_size, tactic->id);
     XXH128_hash_t name = XXH3_128bits(tactic->name, strlen(tactic->name));
-    uint64_t words[] = {node->high,  node->low,  blob.high64, blob.low64,
-                        name.high64, name.low64, tactic->id};
-    XXH128_hash_t hash = XXH3_128bits(words, sizeof(words));
+    uint64_t words[8 + 2 * (TACTIC_PORTS_MAX + IR_MAX_OUTPUTS)] = {
+        node->high,  node->low,  blob.high64,   blob.low64,
+        name.high64, name.low64, tactic->dtype, XXH3_64bits(device, strlen(device))};
+    uint32_t n = 8; /* one name may stand for several layouts */
+    for (uint32_t i = 0; i < tactic->n_in && i < TACTIC_PORTS_MAX; i++) {
+        words[n++] = tactic->in[i].layout;
+        words[n++] = tactic->in[i].packed_bytes;
+    }
+    for (uint32_t i = 0; i < tactic->n_out && i < IR_MAX_OUTPUTS; i++)
+        words[n++] = tactic->out[i].layout;
+    XXH128_hash_t hash = XXH3_128bits(words, n * sizeof(*words));
     return (struct tune_key){hash.high64, hash.low64};
 }
 

@@ -1,290 +1,199 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timing one candidate: random inputs, the least of a few repetitions (what else runs on the
- * machine can only make it slower). Buffers are kept from candidate to candidate.
+ * Timing one candidate: the least of a few repetitions (what else runs on the machine can only make
+ * it slower).
  *
- * Inputs and outputs are warm, as right behind the layer before. Constants are as warm as the model
- * lets them be: each launch takes them from another place in a pool as large as all constants of
- * the model, for that is what lies between two uses of the same weights.
+ * Where a backend captures, a context will replay its launches, so that is what is timed: a graph
+ * of some launches, one behind the other, each with other constants. What the host does for a
+ * launch is not in it.
  *
- * Integer inputs are zeros: they are indices more often than not, and zero is always a valid one.
+ * A candidate that fails is only that: it is refused (UNIMPLEMENTED), the others go on. Errors of
+ * the device end the tuning.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "engine/tune/internal.h"
+#include "engine/tune/bench.h"
 
 enum {
-    NOISE_BYTES = 1 << 20,
     SAMPLES_MIN = 3,
     SAMPLES_MAX = 16,
     SAMPLE_NS = 50000, /* launches are repeated until a sample is at least this long */
     REPEATS_MAX = 64,
+    GRAPH_NS = 150000, /* the same of a graph: its start must not show */
+    GRAPH_REPEATS_MIN = 4,
+    GRAPH_LAUNCH_NS = 12000, /* what a lone launch may take on top of its kernel */
+    GRAPH_SAMPLES_MAX = 8,
     BUDGET_NS = 60000000, /* of one candidate, once it has SAMPLES_MIN */
     STEADY_PART = 30,     /* the two least samples differ by less than this part */
     SLOW_NUM = 3,         /* slower than the best by 3/2: SAMPLES_MIN will do */
     SLOW_DEN = 2,
     HOPELESS_FACTOR = 8, /* slower than the best by this: one will do */
-    SLOTS = IR_MAX_INPUTS + IR_MAX_OUTPUTS + 1,
-    WORKSPACE_SLOT = SLOTS - 1,
+    GRAPH_HOPELESS_FACTOR = 3,
 };
 
-struct slot {
-    void *memory;
-    uint64_t size;
-    bool noise; /* holds random floats */
+/* Puts some work onto the stream, between the two events. */
+struct work {
+    struct backend_op *op;       /* launched `repeats` times, */
+    struct backend_graph *graph; /* or a graph that holds as many launches */
+    uint32_t repeats;
 };
 
-struct tune_bench {
-    struct device *device;
-    struct slot pool;
-    uint64_t pool_bytes, pool_at;
-    uint64_t constant[IR_MAX_INPUTS]; /* of an input that comes from the pool: its bytes; else 0 */
-    uint32_t n_inputs;
-    const struct backend *backend;
-    struct backend_stream *stream;
-    struct backend_event *begin, *end;
-    struct slot slots[SLOTS];
-    void *inputs[IR_MAX_INPUTS], *outputs[IR_MAX_OUTPUTS];
-    float *noise;   /* NOISE_BYTES in [-1, 1) */
-    uint8_t *zeros; /* NOISE_BYTES */
-};
-
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15U; /* splitmix64 (Steele, Lea, Flood 2014) */
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebU;
-    return x ^ x >> 31;
-}
-
-enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_bytes,
-                           struct tune_bench **out, struct error *err)
-{
-    struct tune_bench *b = calloc(1, sizeof(*b));
-    if (!b)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-    b->device = device;
-    b->backend = device->backend;
-    b->pool_bytes = pool_bytes;
-    b->noise = malloc(NOISE_BYTES);
-    b->zeros = calloc(1, NOISE_BYTES);
-    enum status st = b->noise && b->zeros
-                         ? STATUS_OK
-                         : error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-    for (size_t i = 0; st == STATUS_OK && i < NOISE_BYTES / sizeof(float); i++)
-        b->noise[i] = (float)(next_random(&seed) >> 40) / (float)(1 << 23) - 1.0F;
-    if (!st)
-        st = b->backend->stream_new(device, &b->stream, err);
-    if (!st)
-        st = b->backend->event_new(device, true, &b->begin, err);
-    if (!st)
-        st = b->backend->event_new(device, true, &b->end, err);
-    if (st)
-        tune_bench_free(b);
-    else
-        *out = b;
-    return st;
-}
-
-void tune_bench_free(struct tune_bench *b)
-{
-    if (!b)
-        return;
-    for (uint32_t i = 0; i < SLOTS; i++)
-        if (b->slots[i].memory)
-            b->backend->memory_free(b->device, MEMORY_DEVICE, b->slots[i].memory);
-    if (b->pool.memory)
-        b->backend->memory_free(b->device, MEMORY_DEVICE, b->pool.memory);
-    if (b->end)
-        b->backend->event_free(b->end);
-    if (b->begin)
-        b->backend->event_free(b->begin);
-    if (b->stream)
-        b->backend->stream_free(b->stream);
-    free(b->noise);
-    free(b->zeros);
-    free(b);
-}
-
-static enum status settle(struct tune_bench *b, struct error *err)
-{
-    enum status st = b->backend->event_record(b->end, b->stream, err);
-    return st ? st : b->backend->event_wait(b->end, err);
-}
-
-static enum status grow(struct tune_bench *b, struct slot *slot, uint64_t size, struct error *err)
-{
-    if (slot->memory && size <= slot->size)
-        return STATUS_OK;
-    if (slot->memory)
-        b->backend->memory_free(b->device, MEMORY_DEVICE, slot->memory);
-    *slot = (struct slot){0};
-    enum status st =
-        b->backend->memory_alloc(b->device, MEMORY_DEVICE, size, "tuning", &slot->memory, err);
-    if (st == STATUS_OK)
-        slot->size = size;
-    return st;
-}
-
-static enum status fill(struct tune_bench *b, struct slot *slot, uint64_t size, const void *block,
-                        struct error *err)
-{
-    enum status st = STATUS_OK;
-    for (uint64_t at = 0; at < size && !st; at += NOISE_BYTES) {
-        struct backend_copy copy = {(char *)slot->memory + at, block,
-                                    (size_t)MIN(size - at, (uint64_t)NOISE_BYTES)};
-        st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
-    }
-    return st ? st : settle(b, err);
-}
-
-/* A small integer constant is used as it is: it may be what decides the work. */
-static enum status fill_input(struct tune_bench *b, struct slot *slot, const struct ir_tensor *t,
-                              struct error *err)
-{
-    bool floats = t->dtype == DTYPE_F32;
-    enum status st = grow(b, slot, MAX(t->bytes, 1), err);
-    if (st || (floats && slot->noise))
-        return st;
-    slot->noise = floats;
-    if (floats)
-        return fill(b, slot, slot->size, b->noise, err);
-    if (!ir_tensor_is_constant(t) || t->layout != IR_LAYOUT_PLAIN)
-        return fill(b, slot, t->bytes, b->zeros, err);
-    struct backend_copy copy = {slot->memory, t->data, t->bytes};
-    st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
-    return st ? st : settle(b, err);
-}
-
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + BACKEND_ALIGN - 1) / BACKEND_ALIGN * BACKEND_ALIGN;
-}
-
-/* Whether the input is a constant that comes from the pool. */
-static bool pooled(const struct ir_tensor *t)
-{
-    return t->dtype == DTYPE_F32 && ir_tensor_is_constant(t);
-}
-
-static enum status grow_pool(struct tune_bench *b, const struct ir_graph *sample, struct error *err)
-{
-    const struct ir_node *node = ir_node(sample, 0);
-    uint64_t sum = 0;
-    b->n_inputs = node->n_inputs;
-    for (uint32_t i = 0; i < node->n_inputs; i++) {
-        const struct ir_tensor *t =
-            node->inputs[i] == IR_NONE ? NULL : ir_tensor(sample, node->inputs[i]);
-        b->constant[i] = t && pooled(t) ? MAX(t->bytes, 1) : 0;
-        sum += aligned(b->constant[i]);
-    }
-    if (sum == 0 || (b->pool.memory && sum <= b->pool.size))
-        return STATUS_OK;
-    enum status st = grow(b, &b->pool, MAX(sum, aligned(b->pool_bytes)), err);
-    return st ? st : fill(b, &b->pool, b->pool.size, b->noise, err);
-}
-
-/* Other constants for the next launch. */
-static void turn_pool(struct tune_bench *b)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < b->n_inputs; i++)
-        sum += aligned(b->constant[i]);
-    if (b->pool_at + sum > b->pool.size)
-        b->pool_at = 0;
-    for (uint32_t i = 0; i < b->n_inputs; i++) {
-        if (b->constant[i] == 0)
-            continue;
-        b->inputs[i] = (char *)b->pool.memory + b->pool_at;
-        b->pool_at += aligned(b->constant[i]);
-    }
-}
-
-static enum status set_up(struct tune_bench *b, const struct ir_graph *sample, uint64_t workspace,
+static enum status launch(struct tune_bench *b, struct backend_op *op, uint32_t repeats,
                           struct error *err)
 {
-    const struct ir_node *node = ir_node(sample, 0);
-    enum status st = grow_pool(b, sample, err);
-    for (uint32_t i = 0; i < node->n_inputs && !st; i++) {
-        b->inputs[i] = NULL;
-        if (node->inputs[i] == IR_NONE || b->constant[i])
-            continue;
-        st = fill_input(b, &b->slots[i], ir_tensor(sample, node->inputs[i]), err);
-        b->inputs[i] = b->slots[i].memory;
+    enum status st = STATUS_OK;
+    for (uint32_t i = 0; i < repeats && !st; i++) {
+        bench_turn_pool(b);
+        st = b->backend->op_launch(op, b->stream, b->inputs, b->outputs,
+                                   b->slots[BENCH_WORKSPACE].memory, err);
     }
-    for (uint32_t i = 0; i < node->n_outputs && !st; i++) {
-        struct slot *slot = &b->slots[IR_MAX_INPUTS + i];
-        st = grow(b, slot, MAX(ir_tensor(sample, node->outputs[i])->bytes, 1), err);
-        b->outputs[i] = slot->memory;
-    }
-    return st ? st : grow(b, &b->slots[WORKSPACE_SLOT], MAX(workspace, 1), err);
+    return st;
 }
 
-/* Nanoseconds of one launch, as the mean of `repeats`. */
-static enum status run(struct tune_bench *b, struct backend_op *op, uint32_t repeats, uint64_t *ns,
+/* Nanoseconds of one launch, as the mean of all. */
+static enum status run(struct tune_bench *b, const struct work *work, uint64_t *ns,
                        struct error *err)
 {
     const struct backend *backend = b->backend;
     uint64_t total = 0;
     enum status st = backend->event_record(b->begin, b->stream, err);
-    for (uint32_t i = 0; i < repeats && !st; i++) {
-        turn_pool(b);
-        st = backend->op_launch(op, b->stream, b->inputs, b->outputs,
-                                b->slots[WORKSPACE_SLOT].memory, err);
+    if (!st && work->graph)
+        st = backend->graph_launch(work->graph, b->stream, err);
+    else if (!st)
+        st = launch(b, work->op, work->repeats, err);
+    if (st) {
+        bench_settle(b, NULL); /* what has begun still uses the buffers */
+        return st;
     }
-    if (!st)
-        st = settle(b, err);
+    st = bench_settle(b, err);
     if (!st)
         st = backend->event_wait(b->begin, err);
     if (!st)
         st = backend->event_elapsed(b->begin, b->end, &total, err);
-    *ns = MAX(total / repeats, 1);
+    *ns = MAX(total / work->repeats, 1);
     return st;
 }
 
-/* The least sample is believed once another one comes close to it. */
-static enum status sample_times(struct tune_bench *b, struct backend_op *op, uint64_t best_ns,
-                                bool once, uint64_t *out, struct error *err)
+/* Whether another sample would tell nothing new: the least is believed once another one comes close
+ * to it. */
+static bool enough(uint64_t least, uint64_t second, uint64_t best_ns)
 {
+    bool slow = best_ns && least / SLOW_NUM > best_ns / SLOW_DEN;
+    return slow || second - least <= least / STEADY_PART;
+}
+
+static enum status sample_launches(struct tune_bench *b, struct backend_op *op, uint64_t best_ns,
+                                   bool once, uint64_t *out, struct error *err)
+{
+    struct work work = {.op = op, .repeats = 1};
     uint64_t least, second = UINT64_MAX, ns, begun = clock_now_ns();
-    enum status st = run(b, op, 1, &least, err); /* the first one warms up, but bounds it too */
+    enum status st = run(b, &work, &least, err); /* the first one warms up, but bounds it too */
     for (uint32_t i = 0; !once && i < SAMPLES_MAX && !st; i++) {
-        uint64_t repeats = MIN(MAX(SAMPLE_NS / least, 1), REPEATS_MAX);
         if (best_ns && least / HOPELESS_FACTOR > best_ns)
             break;
-        st = run(b, op, (uint32_t)repeats, &ns, err);
+        work.repeats = (uint32_t)MIN(MAX(SAMPLE_NS / least, 1), REPEATS_MAX);
+        st = run(b, &work, &ns, err);
         second = MIN(second, MAX(least, ns));
         least = MIN(least, ns);
-        bool slow = best_ns && least / SLOW_NUM > best_ns / SLOW_DEN;
-        bool steady = second - least <= least / STEADY_PART;
-        if (i + 1 >= SAMPLES_MIN && (slow || steady || clock_now_ns() - begun > BUDGET_NS))
+        if (i + 1 >= SAMPLES_MIN &&
+            (enough(least, second, best_ns) || clock_now_ns() - begun > BUDGET_NS))
             break;
     }
     *out = least;
     return st;
 }
 
-enum status tune_bench_time(struct tune_bench *b, struct ir_graph *sample,
+static enum status capture(struct tune_bench *b, struct backend_op *op, uint32_t repeats,
+                           struct backend_graph **out, struct error *err)
+{
+    struct backend_graph *graph = NULL;
+    enum status st = b->backend->capture_begin(b->stream, err);
+    if (st)
+        return st;
+    st = launch(b, op, repeats, err);
+    enum status ended = b->backend->capture_end(b->stream, &graph, st ? NULL : err);
+    if (!st && !ended) {
+        *out = graph;
+        return STATUS_OK;
+    }
+    if (!ended)
+        b->backend->graph_free(graph);
+    return st ? st : ended;
+}
+
+static enum status sample_graph(struct tune_bench *b, const struct work *work, uint64_t best_ns,
+                                uint64_t *out, struct error *err)
+{
+    uint64_t least = UINT64_MAX, second = UINT64_MAX, ns, begun = clock_now_ns();
+    enum status st = run(b, work, &ns, err); /* uploads the graph */
+    for (uint32_t i = 0; i < GRAPH_SAMPLES_MAX && !st; i++) {
+        st = run(b, work, &ns, err);
+        second = MIN(second, MAX(least, ns));
+        least = MIN(least, ns);
+        if (i + 1 >= SAMPLES_MIN &&
+            (enough(least, second, best_ns) || clock_now_ns() - begun > BUDGET_NS))
+            break;
+    }
+    *out = least;
+    return st;
+}
+
+static enum status sample_captured(struct tune_bench *b, struct backend_op *op, uint64_t best_ns,
+                                   uint64_t *out, struct error *err)
+{
+    struct work work = {.op = op, .repeats = 1};
+    uint64_t ns;
+    enum status st = run(b, &work, &ns, err); /* loads what is loaded lazily */
+    if (!st)
+        st = run(b, &work, &ns, err);
+    uint64_t least = ns > GRAPH_LAUNCH_NS ? ns - GRAPH_LAUNCH_NS : 1;
+    if (st || (best_ns && least / GRAPH_HOPELESS_FACTOR > best_ns)) {
+        *out = ns;
+        return st;
+    }
+    work.repeats = (uint32_t)MIN(MAX(GRAPH_NS / ns, GRAPH_REPEATS_MIN), REPEATS_MAX);
+    st = capture(b, op, work.repeats, &work.graph, err);
+    if (st)
+        return st;
+    st = sample_graph(b, &work, best_ns, out, err);
+    b->backend->graph_free(work.graph);
+    return st;
+}
+
+/* What one candidate does wrong is no reason to end; a lost device is. */
+static enum status judge(enum status st, const struct error *why, struct error *err)
+{
+    if (st == STATUS_OK)
+        return st;
+    if (err)
+        *err = *why;
+    return why->scope == ERROR_DEVICE ? st : STATUS_UNIMPLEMENTED;
+}
+
+enum status tune_bench_time(struct tune_bench *b, const struct ir_graph *sample,
                             const struct tactic *tactic, uint64_t best_ns, bool once, uint64_t *out,
                             struct error *err)
 {
     struct backend_op *op = NULL;
-    enum status st = tune_sample_shape(sample, tactic, err);
+    struct ir_graph *shaped;
+    struct error why = {0};
+    uint64_t ns = 0;
+    enum status st = tune_sample_shaped(sample, tactic, &shaped, err);
     if (st)
         return st;
-    st = b->backend->op_prepare(b->stream, sample, ir_node(sample, 0), tactic, &op, err);
-    if (st == STATUS_FAILED_PRECONDITION)
-        return STATUS_UNIMPLEMENTED;
+    st = b->backend->op_prepare(b->stream, shaped, ir_node(shaped, 0), tactic, &op, &why);
     if (!st)
-        st = set_up(b, sample, b->backend->op_workspace(op), err);
-    if (!st)
-        st = sample_times(b, op, best_ns, once, out, err);
+        st = bench_set_up(b, shaped, b->backend->op_workspace(op), &why);
+    if (!st && b->backend->capture_begin && !once)
+        st = sample_captured(b, op, best_ns, &ns, &why);
+    else if (!st)
+        st = sample_launches(b, op, best_ns, once, &ns, &why);
     if (op)
         b->backend->op_free(op);
-    return st;
+    ir_graph_free(shaped);
+    if (!st)
+        *out = ns;
+    return judge(st, &why, err);
 }
 
 enum status tune_bench_workspace(struct tune_bench *b, const struct ir_graph *graph,
@@ -297,30 +206,4 @@ enum status tune_bench_workspace(struct tune_bench *b, const struct ir_graph *gr
     *out = b->backend->op_workspace(op);
     b->backend->op_free(op);
     return STATUS_OK;
-}
-
-enum status tune_bench_reformat(struct tune_bench *b, const struct ir_graph *sample,
-                                const struct tactic *tactic, const void *from, void *to,
-                                struct error *err)
-{
-    struct backend_op *op = NULL;
-    const struct ir_node *node = ir_node(sample, 0);
-    enum status st = b->backend->op_prepare(b->stream, sample, node, tactic, &op, err);
-    if (!st)
-        st = set_up(b, sample, b->backend->op_workspace(op), err);
-    struct backend_copy in = {b->inputs[0], from, ir_tensor(sample, node->inputs[0])->bytes};
-    struct backend_copy back = {to, b->outputs[0], ir_tensor(sample, node->outputs[0])->bytes};
-    uint64_t ns;
-    b->slots[0].noise = false;
-    if (!st)
-        st = b->backend->copy(b->stream, COPY_TO_DEVICE, &in, 1, err);
-    if (!st)
-        st = run(b, op, 1, &ns, err);
-    if (!st)
-        st = b->backend->copy(b->stream, COPY_TO_HOST, &back, 1, err);
-    if (!st)
-        st = settle(b, err);
-    if (op)
-        b->backend->op_free(op);
-    return st;
 }

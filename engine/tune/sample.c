@@ -67,19 +67,20 @@ enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *
     return STATUS_OK;
 }
 
-enum status tune_sample_reformat(const struct ir_tensor *tensor, enum ir_layout from,
-                                 enum ir_layout to, struct ir_graph **out, struct error *err)
+enum status tune_sample_reformat(const struct ir_tensor *tensor, struct tune_format from,
+                                 struct tune_format to, struct ir_graph **out, struct error *err)
 {
     struct ir_graph *sample = ir_graph_new();
     if (!sample)
         return no_memory(err);
-    uint32_t in = ir_tensor_add(sample, "", tensor->dtype, &tensor->shape), made = IR_NONE;
+    enum dtype x = tune_stored(tensor->dtype, from.dtype), y = tune_stored(tensor->dtype, to.dtype);
+    uint32_t in = ir_tensor_add(sample, "", x, &tensor->shape), made = IR_NONE;
     uint32_t node =
         in == IR_NONE ? IR_NONE : ir_node_add(sample, IR_OP_REFORMAT, "reformat", 1, &in);
-    if (node != IR_NONE)
-        made = ir_node_output_add(sample, node, "", tensor->dtype, &tensor->shape);
-    if (made == IR_NONE || !ir_tensor_set_layout(sample, in, from) ||
-        !ir_tensor_set_layout(sample, made, to)) {
+    if (node != IR_NONE && (x == y || ir_attr_set_int(sample, node, IR_ATTR_TO, y)))
+        made = ir_node_output_add(sample, node, "", y, &tensor->shape);
+    if (made == IR_NONE || !ir_tensor_set_layout(sample, in, from.layout) ||
+        !ir_tensor_set_layout(sample, made, to.layout)) {
         ir_graph_free(sample);
         return no_memory(err);
     }
@@ -92,27 +93,50 @@ const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t inp
     return &tactic->in[input < tactic->n_in ? input : tactic->n_in - 1];
 }
 
-static bool shape_port(struct ir_graph *sample, uint32_t tensor, const struct tactic_port *port)
+bool tune_cast_follow(struct ir_graph *graph, uint32_t node)
 {
+    const struct ir_node *n = ir_node(graph, node);
+    return n->op != IR_OP_CAST ||
+           ir_attr_set_int(graph, node, IR_ATTR_TO, ir_tensor(graph, n->outputs[0])->dtype);
+}
+
+static bool shape_port(struct ir_graph *sample, uint32_t tensor, enum dtype dtype,
+                       const struct tactic_port *port)
+{
+    struct ir_tensor *t = ir_tensor(sample, tensor);
+    t->dtype = tune_stored(t->dtype, dtype);
     if (port->packed_bytes == 0)
         return ir_tensor_set_layout(sample, tensor, port->layout);
-    ir_tensor(sample, tensor)->layout = IR_LAYOUT_OPAQUE;
-    ir_tensor(sample, tensor)->bytes = port->packed_bytes;
+    t->layout = IR_LAYOUT_OPAQUE;
+    t->bytes = port->packed_bytes;
     return true;
 }
 
-enum status tune_sample_shape(struct ir_graph *sample, const struct tactic *tactic,
-                              struct error *err)
+static bool shape_ports(struct ir_graph *sample, const struct tactic *tactic)
 {
     const struct ir_node *node = ir_node(sample, 0);
     bool ok = tactic->n_in > 0 || node->n_inputs == 0;
     for (uint32_t i = 0; i < node->n_inputs && ok; i++)
         if (node->inputs[i] != IR_NONE)
-            ok = shape_port(sample, node->inputs[i], tune_port_in(tactic, i));
+            ok = shape_port(sample, node->inputs[i], tactic->dtype, tune_port_in(tactic, i));
     for (uint32_t i = 0; i < node->n_outputs && ok; i++)
-        ok = shape_port(sample, node->outputs[i], &tactic->out[i]);
-    return ok ? STATUS_OK
-              : error_set(err, STATUS_INTERNAL,
-                          "tuner: '%s' asks for a layout that '%s' cannot have", tactic->name,
-                          node->name);
+        ok = shape_port(sample, node->outputs[i], tactic->dtype, &tactic->out[i]);
+    return ok && tune_cast_follow(sample, 0);
+}
+
+enum status tune_sample_shaped(const struct ir_graph *sample, const struct tactic *tactic,
+                               struct ir_graph **out, struct error *err)
+{
+    struct ir_graph *copy;
+    enum status st = tune_sample_new(sample, ir_node(sample, 0), &copy, err);
+    if (st)
+        return st;
+    if (!shape_ports(copy, tactic)) {
+        st = error_set(err, STATUS_INTERNAL, "tuner: '%s' asks for a layout that '%s' cannot have",
+                       tactic->name, ir_node(sample, 0)->name);
+        ir_graph_free(copy);
+        return st;
+    }
+    *out = copy;
+    return STATUS_OK;
 }

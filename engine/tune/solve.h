@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The assignment problem on its own: nodes with options, tensors between them, and the option of
- * each node such that the sum of the nodes' times and of the reformats between differing layouts is
- * least. A reformat of one tensor to one layout is paid for once, however many nodes read it.
+ * each node such that the sum of the nodes' times and of the reformats between differing formats is
+ * least. A format is a small number: a layout and a type (format.c). A reformat of one tensor to
+ * one format is paid for once, however many nodes read it.
  *
  * Knows nothing of graphs, backends or clocks, so that it can be tested against trying everything.
  */
@@ -15,25 +16,25 @@
 #include "base/error.h"
 #include "engine/ir/ir.h"
 
-enum { SOLVE_LAYOUTS = IR_LAYOUT_OPAQUE }; /* opaque ones never meet */
-#define SOLVE_NEVER (UINT64_MAX / 4)       /* a cost: impossible */
+enum { SOLVE_FORMATS = 3 * IR_LAYOUT_COUNT_ };
+#define SOLVE_NEVER (UINT64_MAX / 4) /* a cost: impossible */
 
 struct solve_node {
     uint32_t n; /* options, >= 1 */
     const uint64_t *cost;
 };
 
-/* One end of a tensor: the layout that each option of the node has there. */
+/* One end of a tensor: the format that each option of the node has there. */
 struct solve_end {
-    uint32_t node; /* IR_NONE: fixed to layout[0] */
-    const uint8_t *layout;
+    uint32_t node; /* IR_NONE: fixed to format[0] */
+    const uint8_t *format;
 };
 
 struct solve_tensor {
     struct solve_end from;
     uint32_t n_uses;
     const struct solve_end *uses;
-    uint64_t reformat[SOLVE_LAYOUTS][SOLVE_LAYOUTS]; /* [from][to] */
+    uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS]; /* [from][to] */
 };
 
 struct solve_problem {

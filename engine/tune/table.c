@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of each distinct node: its candidates and their times, from the cache, from the
- * device, or guessed. A reference kernel is the fallback of the CPU backend: where something else
- * can do heavy work it is not even tried, and where it might win it is run once.
+ * The candidates of each distinct node. What the device does not do at all, its host does, plain
+ * and in the graph's own types, so that nothing but bytes has to cross. A reference kernel is the
+ * CPU backend's fallback: where something else can do heavy work it is not even tried.
  */
-#include <stdio.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
-#include "engine/tune/solve.h"
 
 #include <uthash.h>
 
-enum { OPTIONS_MAX = 256 };
+enum {
+    OPTIONS_MAX = 512,
+    HIGH_MAX = 8, /* fp32 candidates of a heavy node that can do with less */
+};
+
+#define F16_MAX 65504.0F
 
 struct row {
     struct tune_entry entry;
@@ -25,9 +29,10 @@ struct tune_table {
     const struct tune_options *options;
     struct tune_report *report;
     uint64_t pool_bytes;
-    struct tune_bench *bench; /* NULL until something is timed */
-    struct row *rows;         /* in the order in which they came */
-    uint32_t total, done;     /* candidates, for progress */
+    struct tune_bench *bench, *host_bench; /* NULL until needed */
+    struct row *rows;                      /* in the order in which they came */
+    uint32_t total, done;                  /* candidates, for progress */
+    char host_line[FINGERPRINT_MAX];
 };
 
 static enum status no_memory(struct error *err)
@@ -44,18 +49,22 @@ enum status tune_table_new(const struct tune_options *options, uint64_t pool_byt
     t->options = options;
     t->report = report;
     t->pool_bytes = pool_bytes;
-    enum status st = tune_bench_new(options->device, options->seed, pool_bytes, &t->bench, err);
-    if (st)
-        free(t);
-    else
-        *out = t;
-    return st;
+    if (options->host)
+        options->host->backend->device_fingerprint(options->host, t->host_line);
+    *out = t;
+    return STATUS_OK;
+}
+
+static void drop_option(struct tune_entry *e, uint32_t index)
+{
+    free(e->options[index].tactic);
+    memmove(&e->options[index], &e->options[index + 1], (--e->n - index) * sizeof(*e->options));
 }
 
 static void row_free(struct row *row)
 {
-    for (uint32_t i = 0; i < row->entry.n; i++)
-        free(row->entry.options[i].tactic);
+    while (row->entry.n)
+        drop_option(&row->entry, row->entry.n - 1);
     free(row->entry.options);
     ir_graph_free(row->entry.sample);
     free(row);
@@ -72,31 +81,143 @@ void tune_table_free(struct tune_table *t)
         row_free(row);
     }
     tune_bench_free(t->bench);
+    tune_bench_free(t->host_bench);
     free(t);
 }
 
-struct tune_bench *tune_table_bench(struct tune_table *t)
+const struct tune_options *tune_table_options(const struct tune_table *t)
 {
-    return t->bench;
+    return t->options;
 }
 
-/* --- collecting --- */
+struct tune_report *tune_table_report(const struct tune_table *t)
+{
+    return t->report;
+}
 
-static bool is_fallback(const struct tactic *tactic)
+enum status tune_table_bench(struct tune_table *t, struct device *device, struct tune_bench **out,
+                             struct error *err)
+{
+    struct tune_bench **bench = device == t->options->device ? &t->bench : &t->host_bench;
+    enum status st = STATUS_OK;
+    if (!*bench)
+        st = tune_bench_new(device, t->options->seed, t->pool_bytes, bench, err);
+    if (!st)
+        *out = *bench;
+    return st;
+}
+
+struct tune_key tune_table_key(const struct tune_table *t, const struct tune_entry *e,
+                               const struct tactic *tactic)
+{
+    return tune_key_tactic(&e->key, tactic, e->device == t->options->device ? "" : t->host_line);
+}
+
+void tune_table_progress(struct tune_table *t, const struct tune_entry *e, uint32_t done)
+{
+    t->done += done;
+    if (t->options->progress)
+        t->options->progress(t->options->user, MIN(t->done, t->total), t->total,
+                             ir_node(e->sample, 0)->name);
+}
+
+struct tune_entry *tune_table_next(struct tune_table *t, struct tune_entry *entry)
+{
+    struct row *row =
+        entry ? (struct row *)CONTAINER_OF(entry, struct row, entry)->hh.next : t->rows;
+    return row ? &row->entry : NULL;
+}
+
+/* --- which candidates are kept --- */
+
+bool tune_is_fallback(const struct tactic *tactic)
 {
     return strncmp(tactic->name, "reference", strlen("reference")) == 0;
 }
 
-static bool is_heavy(enum ir_op op)
+bool tune_is_heavy(enum ir_op op)
 {
-    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_MATMUL;
+    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_MATMUL || op == IR_OP_ATTENTION;
+}
+
+bool tune_is_low(const struct tactic *tactic)
+{
+    return tactic->dtype == DTYPE_F16 || tactic->dtype == DTYPE_BF16;
+}
+
+/* Finite numbers that would become infinite: masks are made of such. */
+static bool overflows_f16(const struct ir_tensor *t)
+{
+    size_t n;
+    if (t->dtype != DTYPE_F32 || !ir_tensor_is_constant(t) || !shape_elements(&t->shape, &n))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        float v;
+        memcpy(&v, (const char *)t->data + i * sizeof(v), sizeof(v));
+        if ((v > F16_MAX && v <= FLT_MAX) || (v < -F16_MAX && v >= -FLT_MAX))
+            return true;
+    }
+    return false;
+}
+
+/* A number that is or becomes a wide integer is an index or a count: it stays exact. */
+static bool counts(const struct ir_graph *g, const struct ir_node *node)
+{
+    enum dtype x = ir_tensor(g, node->inputs[0])->dtype, y = ir_tensor(g, node->outputs[0])->dtype;
+    return node->op == IR_OP_CAST &&
+           ((!dtype_is_float(x) && dtype_size(x) > 1) || (!dtype_is_float(y) && dtype_size(y) > 1));
+}
+
+/* What the low types cannot hold of this node's numbers. */
+struct limits {
+    bool no_low, no_f16;
+};
+
+static struct limits limits_of(const struct ir_graph *g, const struct ir_node *node)
+{
+    struct limits l = {.no_low = counts(g, node)};
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] != IR_NONE)
+            l.no_f16 = l.no_f16 || overflows_f16(ir_tensor(g, node->inputs[i]));
+    return l;
+}
+
+static bool is_plain(const struct tactic *tactic)
+{
+    bool plain = tactic->dtype == DTYPE_NONE;
+    for (uint32_t i = 0; i < tactic->n_in && plain; i++)
+        plain = tactic->in[i].packed_bytes || tactic->in[i].layout == IR_LAYOUT_PLAIN;
+    for (uint32_t i = 0; i < tactic->n_out && plain; i++)
+        plain = tactic->out[i].layout == IR_LAYOUT_PLAIN;
+    return plain;
+}
+
+struct keeper {
+    struct tune_entry *entry;
+    struct limits limits;
+    bool plain; /* only tactics that leave everything as the graph has it */
+};
+
+static bool wanted(const struct keeper *k, const struct tactic *tactic)
+{
+    const struct tune_entry *e = k->entry;
+    const struct ir_node *node = ir_node(e->sample, 0);
+    if (e->n == OPTIONS_MAX || !tune_dtype_ok(tactic->dtype) ||
+        tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) || tactic->n_out != node->n_outputs)
+        return false;
+    if (tune_is_low(tactic) && (node->op == IR_OP_REFORMAT || k->limits.no_low ||
+                                (tactic->dtype == DTYPE_F16 && k->limits.no_f16)))
+        return false;
+    if (k->plain && !is_plain(tactic))
+        return false;
+    return e->n == 0 || !tune_is_fallback(tactic) || !tune_is_heavy(node->op);
 }
 
 static enum status keep(void *user, const struct tactic *tactic, struct error *err)
 {
-    struct tune_entry *e = user;
-    bool skip = e->n > 0 && is_fallback(tactic) && is_heavy(ir_node(e->sample, 0)->op);
-    if (skip || e->n == OPTIONS_MAX)
+    const struct keeper *k = user;
+    struct tune_entry *e = k->entry;
+    if (!wanted(k, tactic))
         return STATUS_OK;
     if (e->n == e->cap) {
         uint32_t cap = e->cap ? 2 * e->cap : 8;
@@ -110,9 +231,57 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
     if (!copy)
         return no_memory(err);
     *copy = *tactic;
+    copy->code = NULL;
+    copy->code_size = 0;
     e->options[e->n++] = (struct tune_option){.tactic = copy};
     return STATUS_OK;
 }
+
+static enum status ask(struct tune_table *t, struct tune_entry *e, struct device *device,
+                       struct error *err)
+{
+    const struct ir_node *node = ir_node(e->sample, 0);
+    struct keeper k = {.entry = e, .plain = device != t->options->device};
+    if (t->options->precision != PRECISION_F32)
+        k.limits = limits_of(e->sample, node);
+    e->device = device;
+    enum status st = device->backend->candidates(
+        device, e->sample, node, k.plain ? PRECISION_F32 : t->options->precision, keep, &k, err);
+    return st == STATUS_UNIMPLEMENTED ? STATUS_OK : st;
+}
+
+/* fp32 hardly wins where less will do; the first few of a heavy node show whether it does. */
+static void thin_out(struct tune_entry *e)
+{
+    bool low = false;
+    uint32_t high = 0;
+    for (uint32_t i = 0; i < e->n; i++)
+        low = low || tune_is_low(e->options[i].tactic);
+    if (!low || !tune_is_heavy(ir_node(e->sample, 0)->op) || !e->device->backend->compile)
+        return;
+    for (uint32_t i = 0; i < e->n;)
+        if (!tune_is_low(e->options[i].tactic) && ++high > HIGH_MAX)
+            drop_option(e, i);
+        else
+            i++;
+}
+
+enum status tune_table_to_host(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    struct device *host = t->options->host;
+    if (!host || e->device == host || ir_node(e->sample, 0)->op == IR_OP_REFORMAT)
+        return STATUS_OK;
+    if (!e->filled)
+        t->total -= e->n;
+    e->filled = false;
+    while (e->n)
+        drop_option(e, e->n - 1);
+    enum status st = ask(t, e, host, err);
+    t->total += e->n;
+    return st;
+}
+
+/* --- entries --- */
 
 /* Takes the sample over. */
 static enum status add_row(struct tune_table *t, const struct tune_key *key,
@@ -125,170 +294,45 @@ static enum status add_row(struct tune_table *t, const struct tune_key *key,
     }
     row->entry.key = *key;
     row->entry.sample = sample;
-    struct device *device = t->options->device;
-    enum status st = device->backend->candidates(device, sample, ir_node(sample, 0),
-                                                 t->options->precision, keep, &row->entry, err);
-    if (st && st != STATUS_UNIMPLEMENTED) {
+    enum status st = ask(t, &row->entry, t->options->device, err);
+    if (!st)
+        thin_out(&row->entry);
+    t->total += row->entry.n;
+    if (!st && row->entry.n == 0)
+        st = tune_table_to_host(t, &row->entry, err);
+    if (st) {
         row_free(row);
         return st;
     }
     HASH_ADD(hh, t->rows, entry.key, sizeof(row->entry.key), row);
-    t->total += row->entry.n;
     *out = &row->entry;
     return STATUS_OK;
 }
 
-static struct tune_entry *find(struct tune_table *t, const struct tune_key *key)
+/* Takes the sample over if there is no entry yet; else it is freed. */
+static enum status find_or_add(struct tune_table *t, struct ir_graph *sample,
+                               struct tune_entry **out, struct error *err)
 {
+    struct tune_key key;
     struct row *row = NULL;
-    HASH_FIND(hh, t->rows, key, sizeof(*key), row);
-    return row ? &row->entry : NULL;
+    if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, t->pool_bytes, &key)) {
+        ir_graph_free(sample);
+        return no_memory(err);
+    }
+    HASH_FIND(hh, t->rows, &key, sizeof(key), row);
+    if (!row)
+        return add_row(t, &key, sample, out, err);
+    ir_graph_free(sample);
+    *out = &row->entry;
+    return STATUS_OK;
 }
 
 enum status tune_table_node(struct tune_table *t, const struct ir_graph *graph,
                             const struct ir_node *node, struct tune_entry **out, struct error *err)
 {
-    struct tune_key key;
     struct ir_graph *sample;
-    if (!tune_key_of(graph, node, t->options->precision, t->pool_bytes, &key))
-        return no_memory(err);
-    struct tune_entry *known = find(t, &key);
-    if (known) {
-        *out = known;
-        return STATUS_OK;
-    }
     enum status st = tune_sample_new(graph, node, &sample, err);
-    return st ? st : add_row(t, &key, sample, out, err);
-}
-
-/* --- timing --- */
-
-/* Without a time: as if the device moved five bytes in a nanosecond, later candidates a little
- * slower than earlier ones. Good enough to keep one layout through a network. */
-static uint64_t guess(const struct tune_entry *e, uint32_t option)
-{
-    const struct ir_graph *g = e->sample;
-    const struct ir_node *node = ir_node(g, 0);
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < node->n_outputs; i++)
-        bytes += ir_tensor(g, node->outputs[i])->bytes;
-    uint64_t moved = 2 * bytes / 5 + 1000;
-    if (is_fallback(e->options[option].tactic) && e->n > 1 && is_heavy(node->op))
-        return 1000 * moved;
-    return moved + option * (moved / 8);
-}
-
-static uint64_t best_of(const struct tune_entry *e)
-{
-    uint64_t best = 0;
-    for (uint32_t i = 0; i < e->n; i++)
-        if (e->options[i].timed && (!best || e->options[i].ns < best))
-            best = e->options[i].ns;
-    return best;
-}
-
-static void tell(struct tune_table *t, const struct tune_entry *e, const struct tune_option *o,
-                 const char *whence)
-{
-    char shape[SHAPE_TEXT_MAX];
-    const struct ir_node *node = ir_node(e->sample, 0);
-    const struct ir_tensor *y = ir_tensor(e->sample, node->outputs[0]);
-    log_write(t->options->log, LOG_VERBOSE, "%s '%s' %s: %s: %.1f us%s", ir_op_name(node->op),
-              node->name, shape_format(&y->shape, shape), o->tactic->name, (double)o->ns / 1000,
-              whence);
-}
-
-/* A reshape that can be one is a renaming: it never runs. */
-static bool runs_never(const struct tune_entry *e)
-{
-    return ir_node(e->sample, 0)->op == IR_OP_RESHAPE;
-}
-
-/* Runs the candidate; what it knew already can only get better. */
-static enum status run_option(struct tune_table *t, struct tune_entry *e, struct tune_option *o,
-                              struct error *err)
-{
-    uint64_t ns = 0;
-    bool once = e->n > 1 && is_fallback(o->tactic);
-    enum status st = tune_bench_time(t->bench, e->sample, o->tactic, best_of(e), once, &ns, err);
-    if (st == STATUS_UNIMPLEMENTED) {
-        o->ns = SOLVE_NEVER; /* listed, but not for this device: never chosen */
-        return STATUS_OK;
-    }
-    if (st) {
-        error_prefix(err, "timing '%s' with '%s'", ir_node(e->sample, 0)->name, o->tactic->name);
-        return st;
-    }
-    struct tune_key key = tune_key_tactic(&e->key, o->tactic);
-    o->ns = o->timed ? MIN(o->ns, ns) : ns;
-    o->timed = o->ran = true;
-    tell(t, e, o, "");
-    if (t->options->cache && !tune_cache_put(t->options->cache, &key, o->ns))
-        return no_memory(err);
-    return STATUS_OK;
-}
-
-static enum status time_option(struct tune_table *t, struct tune_entry *e, uint32_t index,
-                               struct error *err)
-{
-    struct tune_option *o = &e->options[index];
-    struct tune_key key = tune_key_tactic(&e->key, o->tactic);
-    if (t->options->cache && tune_cache_get(t->options->cache, &key, &o->ns)) {
-        o->timed = true;
-        t->report->from_cache++;
-        tell(t, e, o, " (cache)");
-        return STATUS_OK;
-    }
-    if (t->options->no_timing) {
-        o->ns = guess(e, index);
-        return STATUS_OK;
-    }
-    t->report->timed++;
-    return run_option(t, e, o, err);
-}
-
-static void tell_progress(struct tune_table *t, const struct tune_entry *e)
-{
-    if (t->options->progress)
-        t->options->progress(t->options->user, MIN(t->done, t->total), t->total,
-                             ir_node(e->sample, 0)->name);
-}
-
-static enum status time_entry(struct tune_table *t, struct tune_entry *e, struct error *err)
-{
-    enum status st = STATUS_OK;
-    for (uint32_t i = 0; i < e->n && !st; i++) {
-        bool known = e->options[i].timed || e->options[i].ns;
-        if (!known && !runs_never(e))
-            st = time_option(t, e, i, err);
-        t->done++;
-        tell_progress(t, e);
-    }
-    return st;
-}
-
-/* A disturbance lasts longer than the samples of one candidate: those that came close to the best
- * run once more, later. */
-static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)
-{
-    enum status st = STATUS_OK;
-    uint64_t best = best_of(e);
-    for (uint32_t i = 0; i < e->n && e->n > 1 && !st; i++)
-        if (e->options[i].ran && e->options[i].ns / 4 <= best / 3) {
-            st = run_option(t, e, &e->options[i], err);
-            tell_progress(t, e);
-        }
-    return st;
-}
-
-enum status tune_table_time(struct tune_table *t, struct error *err)
-{
-    enum status st = STATUS_OK;
-    for (struct row *row = t->rows; row && !st; row = row->hh.next)
-        st = time_entry(t, &row->entry, err);
-    for (struct row *row = t->rows; row && !st; row = row->hh.next)
-        st = time_again(t, &row->entry, err);
-    return st;
+    return st ? st : find_or_add(t, sample, out, err);
 }
 
 static int by_time(const void *a, const void *b)
@@ -298,31 +342,22 @@ static int by_time(const void *a, const void *b)
 }
 
 enum status tune_table_reformat(struct tune_table *t, const struct ir_tensor *tensor,
-                                enum ir_layout from, enum ir_layout to, struct tune_entry **out,
-                                struct error *err)
+                                struct tune_format from, struct tune_format to,
+                                struct tune_entry **out, struct error *err)
 {
     struct ir_graph *sample;
-    struct tune_key key;
+    struct tune_entry *e;
     enum status st = tune_sample_reformat(tensor, from, to, &sample, err);
-    if (st)
-        return st;
-    if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, t->pool_bytes, &key)) {
-        ir_graph_free(sample);
-        return no_memory(err);
-    }
-    struct tune_entry *e = find(t, &key);
-    if (e) {
-        ir_graph_free(sample);
-        *out = e;
-        return STATUS_OK;
-    }
-    st = add_row(t, &key, sample, &e, err);
     if (!st)
-        st = time_entry(t, e, err);
+        st = find_or_add(t, sample, &e, err);
+    if (!st)
+        st = tune_fill_entry(t, e, err);
     if (st)
         return st;
     if (e->n > 1)
         qsort(e->options, e->n, sizeof(*e->options), by_time);
+    while (e->n && e->options[e->n - 1].ns >= TUNE_NEVER)
+        drop_option(e, e->n - 1);
     *out = e;
     return STATUS_OK;
 }

@@ -2,10 +2,11 @@
 /*
  * Tuning a graph: candidates, times, the assignment problem, and its answer put into the graph.
  *
- * Of a node's candidates with the same layouts only the fastest is an option of the problem.
+ * Of a node's candidates with the same formats only the fastest is an option of the problem.
  * Constants cost nothing to reformat: they are repacked when the plan is built. Graph inputs and
- * outputs are plain.
+ * outputs are plain and keep their types.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 #include "engine/tune/internal.h"
 #include "engine/tune/solve.h"
 
-enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27 };
+enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27, ROUNDS_MAX = 16 };
 
 struct tuner {
     struct ir_graph *graph;
@@ -24,14 +25,14 @@ struct tuner {
     struct tune_entry **entries; /* by node; NULL: a removed node */
     struct node_options {
         uint32_t n;
-        uint32_t *option; /* into the entry's options: the fastest of each set of layouts */
+        uint32_t *option; /* into the entry's options: the fastest of each set of formats */
     } * nodes;
     struct solve_node *solve_nodes;
     struct solve_tensor *tensors;
     uint32_t n_tensors;
 };
 
-static const uint8_t plain_end[1] = {IR_LAYOUT_PLAIN};
+static const uint8_t plain_end[1] = {0}; /* plain, as the graph has it */
 
 static enum status no_memory(struct error *err)
 {
@@ -39,6 +40,12 @@ static enum status no_memory(struct error *err)
 }
 
 /* --- options --- */
+
+static enum status unsupported(const struct ir_node *node, const char *why, struct error *err)
+{
+    return error_set(err, STATUS_UNIMPLEMENTED, "unsupported: %s '%s' (%s) on this device", why,
+                     node->name, ir_op_name(node->op));
+}
 
 static enum status collect(struct tuner *t, struct error *err)
 {
@@ -50,24 +57,36 @@ static enum status collect(struct tuner *t, struct error *err)
         if (st)
             return st;
         if (t->entries[i]->n == 0)
-            return error_set(err, STATUS_UNIMPLEMENTED,
-                             "unsupported: no kernel for '%s' (%s) on this device", node->name,
-                             ir_op_name(node->op));
+            return unsupported(node, "no kernel for", err);
     }
     return STATUS_OK;
 }
 
-/* Whether two tactics have the same layouts wherever that matters. */
-static bool same_layouts(const struct tuner *t, const struct ir_node *node, const struct tactic *a,
+static uint8_t format_in(const struct tuner *t, const struct ir_node *node,
+                         const struct tactic *tactic, uint32_t input)
+{
+    const struct ir_tensor *x = ir_tensor(t->graph, node->inputs[input]);
+    return tune_format_number(x, tune_port_in(tactic, input)->layout, tactic->dtype);
+}
+
+static uint8_t format_out(const struct tuner *t, const struct ir_node *node,
+                          const struct tactic *tactic, uint32_t output)
+{
+    const struct ir_tensor *y = ir_tensor(t->graph, node->outputs[output]);
+    return tune_format_number(y, tactic->out[output].layout, tactic->dtype);
+}
+
+/* Whether two tactics have the same formats wherever that matters. */
+static bool same_formats(const struct tuner *t, const struct ir_node *node, const struct tactic *a,
                          const struct tactic *b)
 {
     for (uint32_t i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] != IR_NONE &&
             !ir_tensor_is_constant(ir_tensor(t->graph, node->inputs[i])) &&
-            tune_port_in(a, i)->layout != tune_port_in(b, i)->layout)
+            format_in(t, node, a, i) != format_in(t, node, b, i))
             return false;
     for (uint32_t i = 0; i < node->n_outputs; i++)
-        if (a->out[i].layout != b->out[i].layout)
+        if (format_out(t, node, a, i) != format_out(t, node, b, i))
             return false;
     return true;
 }
@@ -77,14 +96,17 @@ static bool sort_options(struct tuner *t, uint32_t index)
     const struct ir_node *node = ir_node(t->graph, index);
     const struct tune_entry *e = t->entries[index];
     struct node_options *o = &t->nodes[index];
-    o->option = arena_array(t->memory, e->n, sizeof(*o->option));
-    uint64_t *cost = arena_array(t->memory, e->n, sizeof(*cost));
+    o->option = arena_array(t->memory, (size_t)e->n + 1, sizeof(*o->option));
+    uint64_t *cost = arena_array(t->memory, (size_t)e->n + 1, sizeof(*cost));
     if (!o->option || !cost)
         return false;
+    o->n = 0;
     for (uint32_t i = 0; i < e->n; i++) {
         uint32_t k = 0;
+        if (e->options[i].ns >= TUNE_NEVER)
+            continue;
         while (k < o->n &&
-               !same_layouts(t, node, e->options[o->option[k]].tactic, e->options[i].tactic))
+               !same_formats(t, node, e->options[o->option[k]].tactic, e->options[i].tactic))
             k++;
         if (k == o->n)
             o->option[o->n++] = i;
@@ -99,24 +121,24 @@ static bool sort_options(struct tuner *t, uint32_t index)
 
 /* --- the problem --- */
 
-/* The layouts of one port of a node, by option. */
-static const uint8_t *layouts_of(struct tuner *t, uint32_t node, bool output, uint32_t port)
+/* The formats of one port of a node, by option. */
+static const uint8_t *formats_of(struct tuner *t, uint32_t node, bool output, uint32_t port)
 {
     const struct node_options *o = &t->nodes[node];
-    uint8_t *layouts = arena_array(t->memory, o->n, 1);
-    for (uint32_t k = 0; layouts && k < o->n; k++) {
+    const struct ir_node *n = ir_node(t->graph, node);
+    uint8_t *formats = arena_array(t->memory, o->n, 1);
+    for (uint32_t k = 0; formats && k < o->n; k++) {
         const struct tactic *tactic = t->entries[node]->options[o->option[k]].tactic;
-        layouts[k] =
-            (uint8_t)(output ? tactic->out[port].layout : tune_port_in(tactic, port)->layout);
+        formats[k] = output ? format_out(t, n, tactic, port) : format_in(t, n, tactic, port);
     }
-    return layouts;
+    return formats;
 }
 
 static void mark(uint32_t *set, const struct solve_end *end, const struct solve_node *nodes)
 {
     uint32_t n = end->node == IR_NONE ? 1 : nodes[end->node].n;
     for (uint32_t k = 0; k < n; k++)
-        *set |= 1U << end->layout[k];
+        *set |= 1U << end->format[k];
 }
 
 /* Times the reformats that could be wanted between a tensor's ends. */
@@ -127,14 +149,14 @@ static enum status price(struct tuner *t, uint32_t tensor, struct solve_tensor *
     mark(&from, &s->from, t->solve_nodes);
     for (uint32_t u = 0; u < s->n_uses; u++)
         mark(&to, &s->uses[u], t->solve_nodes);
-    for (uint32_t a = 0; a < SOLVE_LAYOUTS; a++)
-        for (uint32_t b = 0; b < SOLVE_LAYOUTS; b++) {
+    for (uint8_t a = 0; a < SOLVE_FORMATS; a++)
+        for (uint8_t b = 0; b < SOLVE_FORMATS; b++) {
             struct tune_entry *e;
             s->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
             if (a == b || !(from >> a & 1) || !(to >> b & 1))
                 continue;
-            enum status st =
-                tune_table_reformat(t->table, ir_tensor(t->graph, tensor), a, b, &e, err);
+            enum status st = tune_table_reformat(t->table, ir_tensor(t->graph, tensor),
+                                                 tune_format_of(a), tune_format_of(b), &e, err);
             if (st)
                 return st;
             if (e->n > 0)
@@ -159,8 +181,8 @@ static bool find_uses(struct tuner *t, uint32_t tensor, struct solve_tensor *s)
         for (uint32_t k = 0; t->entries[i] && k < ir_node(g, i)->n_inputs; k++) {
             if (ir_node(g, i)->inputs[k] != tensor)
                 continue;
-            uses[s->n_uses] = (struct solve_end){i, layouts_of(t, i, false, k)};
-            if (!uses[s->n_uses++].layout)
+            uses[s->n_uses] = (struct solve_end){i, formats_of(t, i, false, k)};
+            if (!uses[s->n_uses++].format)
                 return false;
         }
     if (output)
@@ -177,8 +199,8 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
     for (uint32_t i = 0; x->producer != IR_NONE && i < IR_MAX_OUTPUTS; i++)
         if (i < ir_node(t->graph, x->producer)->n_outputs &&
             ir_node(t->graph, x->producer)->outputs[i] == tensor)
-            s.from = (struct solve_end){x->producer, layouts_of(t, x->producer, true, i)};
-    if (!s.from.layout || !find_uses(t, tensor, &s))
+            s.from = (struct solve_end){x->producer, formats_of(t, x->producer, true, i)};
+    if (!s.from.format || !find_uses(t, tensor, &s))
         return no_memory(err);
     if (s.n_uses == 0)
         return STATUS_OK;
@@ -188,23 +210,36 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
     return st;
 }
 
+/* Candidates there were; by now it is known which of them work. */
+static enum status check_options(const struct tuner *t, struct error *err)
+{
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++)
+        if (t->entries[i] && t->nodes[i].n == 0)
+            return unsupported(ir_node(t->graph, i), "no kernel works for", err);
+    return STATUS_OK;
+}
+
 static enum status state_problem(struct tuner *t, struct error *err)
 {
     static const uint64_t nothing[1] = {0};
+    t->n_tensors = 0;
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         t->solve_nodes[i] = (struct solve_node){1, nothing};
         if (t->entries[i] && !sort_options(t, i))
             return no_memory(err);
     }
+    enum status st = check_options(t, err);
+    if (st)
+        return st;
     for (uint32_t i = 0; i < t->graph->n_tensors; i++) {
-        enum status st = state_tensor(t, i, err);
+        st = state_tensor(t, i, err);
         if (st)
             return st;
     }
     return STATUS_OK;
 }
 
-/* --- the whole --- */
+/* --- the answer --- */
 
 static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
 {
@@ -216,7 +251,7 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
     uint64_t cost = solve_cost(&p, choice);
     if (cost >= SOLVE_NEVER)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "unsupported: no way to bring the layers' layouts together");
+                         "unsupported: no way to bring the layers' layouts and types together");
     log_write(t->options->log, LOG_VERBOSE, "tuner: %u nodes, %.1f us, %s", t->graph->n_nodes,
               (double)cost / 1000, exact ? "the best assignment" : "by local improvement");
     t->report->time_ns = t->report->timed + t->report->from_cache > 0 ? cost : 0;
@@ -225,6 +260,74 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
             choice[i] = t->nodes[i].option[choice[i]];
     return STATUS_OK;
 }
+
+/* Each chosen option once. */
+static uint32_t list_chosen(struct tuner *t, const uint32_t *choice, struct tune_job *jobs)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        struct tune_entry *e = t->entries[i];
+        for (uint32_t k = 0; e && k < e->n; k++)
+            e->options[k].chosen = false;
+    }
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        struct tune_entry *e = t->entries[i];
+        if (!e || e->options[choice[i]].chosen)
+            continue;
+        e->options[choice[i]].chosen = true;
+        jobs[n++] = (struct tune_job){.entry = e, .option = &e->options[choice[i]]};
+    }
+    return n;
+}
+
+/* What was guessed or remembered may turn out not to work here: then the next best is chosen. */
+static enum status settle(struct tuner *t, uint32_t *choice, struct error *err)
+{
+    struct tune_job *jobs = arena_array(t->memory, (size_t)t->graph->n_nodes + 1, sizeof(*jobs));
+    if (!jobs)
+        return no_memory(err);
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        bool again = false;
+        enum status st = state_problem(t, err);
+        if (!st)
+            st = choose(t, choice, err);
+        if (!st)
+            st = tune_compile_chosen(t->table, jobs, list_chosen(t, choice, jobs), t->graph->arena,
+                                     &again, err);
+        if (st || !again)
+            return st;
+        for (uint32_t i = 0; i < t->graph->n_nodes && !st; i++)
+            if (t->entries[i])
+                st = tune_fill_entry(t->table, t->entries[i], err);
+        if (st)
+            return st;
+    }
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "unsupported: too many of the chosen tactics do not work on this device");
+}
+
+/* Which layers the CPU has to run, for the log: "resize1, topk, ...". */
+static void tell_host(struct tuner *t)
+{
+    char names[200] = "";
+    size_t len = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        if (!t->entries[i] || t->entries[i]->device == t->options->device)
+            continue;
+        n++;
+        int wrote = len < sizeof(names) ? snprintf(names + len, sizeof(names) - len, "%s%s",
+                                                   len ? ", " : "", ir_node(t->graph, i)->name)
+                                        : 0;
+        len += wrote > 0 ? (size_t)wrote : 0;
+    }
+    t->report->on_host = n;
+    if (n)
+        log_write(t->options->log, LOG_INFO, "%u layer%s on the CPU: %s%s", n, n == 1 ? "" : "s",
+                  names, len >= sizeof(names) ? "..." : "");
+}
+
+/* --- the whole --- */
 
 /* All constants together, rounded up to a power of two, and cut off where no cache reaches: models
  * of about the same size share their times. */
@@ -265,14 +368,16 @@ enum status tune_graph(struct ir_graph *graph, const struct tune_options *option
     if (!st)
         st = collect(&t, err);
     if (!st)
-        st = tune_table_time(t.table, err);
+        st = tune_fill(t.table, err);
     if (!st)
-        st = state_problem(&t, err);
-    if (!st)
-        st = choose(&t, choice, err);
-    if (!st)
-        st = tune_apply(graph, options, t.table, t.entries, choice, &sum, err);
+        st = settle(&t, choice, err);
+    if (!st) {
+        tell_host(&t);
+        st = tune_apply(graph, t.table, t.entries, choice, err);
+    }
     tune_table_free(t.table);
+    if (options->device->backend->compile_drop)
+        options->device->backend->compile_drop(options->device);
     arena_free(t.memory);
     if (!st && report)
         *report = sum;

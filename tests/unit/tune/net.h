@@ -41,6 +41,11 @@ void net_only(int k);
 uint32_t net_offered(void);
 const char *net_name(void);
 
+/* Name of node i's tactic; "" for what only renames, and becomes an alias. */
+const char *net_tactic(const struct ir_graph *g, uint32_t i);
+/* How many nodes have one. */
+uint32_t net_layers(const struct ir_graph *g);
+
 /* A copy that can be tuned while the original stays as it is. */
 struct ir_graph *net_copy(const struct ir_graph *g);
 /* Runs a tuned graph. Output i's plain bytes; the caller frees each. */

@@ -11,7 +11,7 @@
 #include "engine/tune/solve.h"
 #include "tests/unit/tune/net.h"
 
-enum { NODES_MAX = 9, OPTIONS_MAX = 3, USES_MAX = 4, TENSORS_MAX = 12 };
+enum { NODES_MAX = 9, OPTIONS_MAX = 3, USES_MAX = 8, TENSORS_MAX = 12 };
 
 struct problem {
     struct solve_problem p;
@@ -26,7 +26,7 @@ static struct solve_end some_end(struct problem *p, uint32_t tensor, uint32_t sl
                                  uint64_t *seed)
 {
     for (int k = 0; k < OPTIONS_MAX; k++)
-        p->layouts[tensor][slot][k] = (uint8_t)net_between(seed, 0, SOLVE_LAYOUTS - 1);
+        p->layouts[tensor][slot][k] = (uint8_t)net_between(seed, 0, SOLVE_FORMATS - 1);
     return (struct solve_end){node, p->layouts[tensor][slot]};
 }
 
@@ -52,8 +52,8 @@ static void random_problem(struct problem *p, uint64_t seed)
             uint32_t node = (uint32_t)net_between(&seed, 0, p->p.n_nodes);
             p->uses[t][u] = some_end(p, t, u + 1, node == p->p.n_nodes ? IR_NONE : node, &seed);
         }
-        for (int a = 0; a < SOLVE_LAYOUTS; a++)
-            for (int b = 0; b < SOLVE_LAYOUTS; b++)
+        for (int a = 0; a < SOLVE_FORMATS; a++)
+            for (int b = 0; b < SOLVE_FORMATS; b++)
                 s->reformat[a][b] = a == b                        ? 0
                                     : net_random(&seed) % 16 == 0 ? SOLVE_NEVER
                                                                   : net_random(&seed) % 60;
@@ -127,8 +127,8 @@ static void a_reformat_is_paid_for(void **state)
     uint32_t choice[3];
     for (uint64_t price = 0; price <= 2; price++) {
         for (int t = 0; t < 2; t++)
-            for (int a = 0; a < SOLVE_LAYOUTS; a++)
-                for (int b = 0; b < SOLVE_LAYOUTS; b++)
+            for (int a = 0; a < SOLVE_FORMATS; a++)
+                for (int b = 0; b < SOLVE_FORMATS; b++)
                     tensors[t].reformat[a][b] = a == b ? 0 : price;
         assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
         assert_int_equal(solve_cost(&p, choice), price < 1 ? 30 : 32);

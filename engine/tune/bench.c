@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The buffers that candidates are timed on; they are kept from candidate to candidate.
+ *
+ * Inputs and outputs are warm, as right behind the layer before. Constants are as warm as the model
+ * lets them be: each launch takes them from another place in a pool as large as all constants of
+ * the model, for that is what lies between two uses of the same weights.
+ *
+ * Floats are random: a device may be faster on zeros. Integer inputs are zeros: they are indices
+ * more often than not, and zero is always a valid one. What a packed constant holds is the
+ * backend's own, so the pool has bytes that are harmless in any float type: each 16 bits are a half
+ * of 0.5 to 1, of either sign; two of them are a normal fp32, one a normal bf16.
+ */
+#include "engine/tune/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "kernels/cpu/ref.h"
+
+enum { BENCH_BLOCK = 1 << 20 };
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15U; /* splitmix64 (Steele, Lea, Flood 2014) */
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+    return x ^ x >> 31;
+}
+
+static bool make_noise(struct tune_bench *b, uint64_t seed)
+{
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    int64_t n = BENCH_BLOCK / (int64_t)sizeof(float);
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (!(b->noise[types[i]] = malloc(BENCH_BLOCK)))
+            return false;
+    b->weights = malloc(BENCH_BLOCK);
+    b->zeros = calloc(1, BENCH_BLOCK);
+    if (!b->weights || !b->zeros)
+        return false;
+    float *wide = (float *)(void *)b->noise[DTYPE_F32];
+    for (int64_t i = 0; i < n; i++)
+        wide[i] = (float)(next_random(&seed) >> 40) / (float)(1 << 23) - 1.0F;
+    struct tensor_view from = {DTYPE_F32, {1, {n}}, wide};
+    for (size_t i = 1; i < ARRAY_LEN(types); i++)
+        for (int64_t half = 0; half < 2; half++) {
+            struct tensor_view to = {types[i], {1, {n}}, b->noise[types[i]] + 2 * n * half};
+            ref_cast(&from, &to);
+        }
+    for (size_t i = 0; i < BENCH_BLOCK / sizeof(uint16_t); i++) {
+        uint64_t r = next_random(&seed);
+        uint16_t half = (uint16_t)(0x3800U | (r & 0x3ff) | (r >> 16 & 0x8000));
+        memcpy(b->weights + i * sizeof(half), &half, sizeof(half));
+    }
+    return true;
+}
+
+enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_bytes,
+                           struct tune_bench **out, struct error *err)
+{
+    struct tune_bench *b = calloc(1, sizeof(*b));
+    if (!b)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+    b->device = device;
+    b->backend = device->backend;
+    b->pool_bytes = pool_bytes;
+    enum status st = make_noise(b, seed)
+                         ? STATUS_OK
+                         : error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+    if (!st)
+        st = b->backend->stream_new(device, &b->stream, err);
+    if (!st)
+        st = b->backend->event_new(device, true, &b->begin, err);
+    if (!st)
+        st = b->backend->event_new(device, true, &b->end, err);
+    if (st)
+        tune_bench_free(b);
+    else
+        *out = b;
+    return st;
+}
+
+void tune_bench_free(struct tune_bench *b)
+{
+    if (!b)
+        return;
+    for (uint32_t i = 0; i < BENCH_SLOTS; i++)
+        if (b->slots[i].memory)
+            b->backend->memory_free(b->device, MEMORY_DEVICE, b->slots[i].memory);
+    if (b->pool.memory)
+        b->backend->memory_free(b->device, MEMORY_DEVICE, b->pool.memory);
+    if (b->end)
+        b->backend->event_free(b->end);
+    if (b->begin)
+        b->backend->event_free(b->begin);
+    if (b->stream)
+        b->backend->stream_free(b->stream);
+    for (int i = 0; i < DTYPE_COUNT_; i++)
+        free(b->noise[i]);
+    free(b->weights);
+    free(b->zeros);
+    free(b);
+}
+
+enum status bench_settle(struct tune_bench *b, struct error *err)
+{
+    enum status st = b->backend->event_record(b->end, b->stream, err);
+    return st ? st : b->backend->event_wait(b->end, err);
+}
+
+static enum status grow(struct tune_bench *b, struct bench_slot *slot, uint64_t size,
+                        struct error *err)
+{
+    if (slot->memory && size <= slot->size)
+        return STATUS_OK;
+    if (slot->memory)
+        b->backend->memory_free(b->device, MEMORY_DEVICE, slot->memory);
+    *slot = (struct bench_slot){0};
+    enum status st =
+        b->backend->memory_alloc(b->device, MEMORY_DEVICE, size, "tuning", &slot->memory, err);
+    if (st == STATUS_OK)
+        slot->size = size;
+    return st;
+}
+
+static enum status fill(struct tune_bench *b, struct bench_slot *slot, uint64_t size,
+                        const void *block, struct error *err)
+{
+    enum status st = STATUS_OK;
+    for (uint64_t at = 0; at < size && !st; at += BENCH_BLOCK) {
+        struct backend_copy copy = {(char *)slot->memory + at, block,
+                                    (size_t)MIN(size - at, (uint64_t)BENCH_BLOCK)};
+        st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
+    }
+    return st ? st : bench_settle(b, err);
+}
+
+/* A small integer constant is used as it is: it may be what decides the work. */
+static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
+                              const struct ir_tensor *t, struct error *err)
+{
+    const uint8_t *noise = b->noise[t->dtype];
+    enum status st = grow(b, slot, MAX(t->bytes, 1), err);
+    if (st || (noise && slot->noise == t->dtype))
+        return st;
+    bool keep = !noise && ir_tensor_is_constant(t) && t->bytes <= BENCH_BLOCK &&
+                t->layout == IR_LAYOUT_PLAIN;
+    slot->noise = noise ? t->dtype : DTYPE_NONE;
+    if (!keep)
+        return fill(b, slot, noise ? slot->size : t->bytes, noise ? noise : b->zeros, err);
+    struct backend_copy copy = {slot->memory, t->data, t->bytes};
+    st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
+    return st ? st : bench_settle(b, err);
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + BACKEND_ALIGN - 1) / BACKEND_ALIGN * BACKEND_ALIGN;
+}
+
+/* Whether the input is a constant that comes from the pool. */
+static bool pooled(const struct tune_bench *b, const struct ir_tensor *t)
+{
+    return b->noise[t->dtype] && ir_tensor_is_constant(t);
+}
+
+static enum status grow_pool(struct tune_bench *b, const struct ir_graph *sample, struct error *err)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    uint64_t sum = 0;
+    b->n_inputs = node->n_inputs;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        const struct ir_tensor *t =
+            node->inputs[i] == IR_NONE ? NULL : ir_tensor(sample, node->inputs[i]);
+        b->constant[i] = t && pooled(b, t) ? MAX(t->bytes, 1) : 0;
+        sum += aligned(b->constant[i]);
+    }
+    if (sum == 0 || (b->pool.memory && sum <= b->pool.size))
+        return STATUS_OK;
+    enum status st = grow(b, &b->pool, MAX(sum, aligned(b->pool_bytes)), err);
+    return st ? st : fill(b, &b->pool, b->pool.size, b->weights, err);
+}
+
+void bench_turn_pool(struct tune_bench *b)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < b->n_inputs; i++)
+        sum += aligned(b->constant[i]);
+    if (b->pool_at + sum > b->pool.size)
+        b->pool_at = 0;
+    for (uint32_t i = 0; i < b->n_inputs; i++) {
+        if (b->constant[i] == 0)
+            continue;
+        b->inputs[i] = (char *)b->pool.memory + b->pool_at;
+        b->pool_at += aligned(b->constant[i]);
+    }
+}
+
+enum status bench_set_up(struct tune_bench *b, const struct ir_graph *sample, uint64_t workspace,
+                         struct error *err)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    enum status st = grow_pool(b, sample, err);
+    for (uint32_t i = 0; i < node->n_inputs && !st; i++) {
+        b->inputs[i] = NULL;
+        if (node->inputs[i] == IR_NONE || b->constant[i])
+            continue;
+        st = fill_input(b, &b->slots[i], ir_tensor(sample, node->inputs[i]), err);
+        b->inputs[i] = b->slots[i].memory;
+    }
+    for (uint32_t i = 0; i < node->n_outputs && !st; i++) {
+        struct bench_slot *slot = &b->slots[IR_MAX_INPUTS + i];
+        st = grow(b, slot, MAX(ir_tensor(sample, node->outputs[i])->bytes, 1), err);
+        b->outputs[i] = slot->memory;
+    }
+    return st ? st : grow(b, &b->slots[BENCH_WORKSPACE], MAX(workspace, 1), err);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The insides of a bench, for the two files that make it: bench.c its buffers, measure.c its clock.
+ */
+#ifndef INFERD_ENGINE_TUNE_BENCH_H
+#define INFERD_ENGINE_TUNE_BENCH_H
+
+#include "engine/tune/internal.h"
+
+enum {
+    BENCH_SLOTS = IR_MAX_INPUTS + IR_MAX_OUTPUTS + 1,
+    BENCH_WORKSPACE = BENCH_SLOTS - 1,
+};
+
+struct bench_slot {
+    void *memory;
+    uint64_t size;
+    enum dtype noise; /* holds random floats of this type; NONE: something else */
+};
+
+struct tune_bench {
+    struct device *device;
+    const struct backend *backend;
+    struct backend_stream *stream;
+    struct backend_event *begin, *end;
+    struct bench_slot slots[BENCH_SLOTS], pool;
+    uint64_t pool_bytes, pool_at;
+    uint64_t constant[IR_MAX_INPUTS]; /* of an input that comes from the pool: its bytes; else 0 */
+    uint32_t n_inputs;
+    void *inputs[IR_MAX_INPUTS], *outputs[IR_MAX_OUTPUTS];
+    uint8_t *noise[DTYPE_COUNT_]; /* BENCH_BLOCK bytes of floats in [-1, 1); NULL: no float type */
+    uint8_t *weights;             /* BENCH_BLOCK bytes that are small floats in every type */
+    uint8_t *zeros;
+};
+
+/* Buffers for the sample's node, filled; addresses in `inputs` and `outputs`. */
+enum status bench_set_up(struct tune_bench *bench, const struct ir_graph *sample,
+                         uint64_t workspace, struct error *err);
+/* Other constants for the next launch. */
+void bench_turn_pool(struct tune_bench *bench);
+/* Waits for all that is on the stream. */
+enum status bench_settle(struct tune_bench *bench, struct error *err);
+
+#endif

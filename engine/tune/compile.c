@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compiling candidates: independent of each other and slow, so all cores take part; the caller's
+ * thread is one of the workers. Jobs are taken in their order.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "engine/tune/internal.h"
+
+enum { THREADS_MAX = 64 };
+
+struct pool {
+    const struct tune_options *options;
+    struct tune_job *jobs;
+    uint32_t n;
+    uint64_t deadline; /* 0: none */
+    pthread_mutex_t lock;
+    uint32_t next, finished; /* under the lock, as all below */
+    enum status status;      /* the first error that ends everything */
+    struct error err;
+};
+
+static bool take(struct pool *p, struct tune_job **job)
+{
+    pthread_mutex_lock(&p->lock);
+    bool more = !p->status && p->next < p->n && (!p->deadline || clock_now_ns() < p->deadline);
+    if (more)
+        *job = &p->jobs[p->next++];
+    pthread_mutex_unlock(&p->lock);
+    return more;
+}
+
+static enum status compile_one(const struct tune_job *job, struct error *err)
+{
+    struct device *device = job->entry->device;
+    const struct tactic *tactic = job->option->tactic;
+    struct ir_graph *shaped;
+    if (!device->backend->compile)
+        return STATUS_OK;
+    enum status st = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
+    if (st)
+        return st;
+    st = device->backend->compile(device, shaped, ir_node(shaped, 0), tactic, err);
+    ir_graph_free(shaped);
+    return st;
+}
+
+static uint32_t finish(struct pool *p, struct tune_job *job, enum status st,
+                       const struct error *err)
+{
+    if (st) {
+        job->option->ns = TUNE_NEVER;
+        snprintf(job->why, sizeof(job->why), "%.*s", (int)sizeof(job->why) - 1, err->text);
+    } else {
+        job->option->compiled = true;
+    }
+    pthread_mutex_lock(&p->lock);
+    if (st && err->scope == ERROR_DEVICE && !p->status) {
+        p->status = st;
+        p->err = *err;
+    }
+    uint32_t finished = ++p->finished;
+    pthread_mutex_unlock(&p->lock);
+    return finished;
+}
+
+static void *work(void *user)
+{
+    struct pool *p = user;
+    struct tune_job *job;
+    while (take(p, &job)) {
+        struct error err = {0};
+        enum status st = compile_one(job, &err);
+        finish(p, job, st, &err);
+    }
+    return NULL;
+}
+
+/* The caller's thread, which alone may tell of progress. */
+static void work_here(struct pool *p)
+{
+    const struct tune_options *o = p->options;
+    struct tune_job *job;
+    while (take(p, &job)) {
+        struct error err = {0};
+        enum status st = compile_one(job, &err);
+        uint32_t finished = finish(p, job, st, &err);
+        if (o->progress)
+            o->progress(o->user, finished, p->n, "compiling");
+    }
+}
+
+static bool any_compiles(const struct tune_job *jobs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (jobs[i].entry->device->backend->compile)
+            return true;
+    return false;
+}
+
+enum status tune_compile(const struct tune_options *options, struct tune_job *jobs, uint32_t n,
+                         uint64_t budget_ns, struct error *err)
+{
+    pthread_t threads[THREADS_MAX];
+    uint32_t started = 0;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!any_compiles(jobs, n)) {
+        for (uint32_t i = 0; i < n; i++)
+            jobs[i].option->compiled = true;
+        return STATUS_OK;
+    }
+    struct pool pool = {
+        .options = options, .jobs = jobs, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pool.deadline = budget_ns ? clock_now_ns() + budget_ns : 0;
+    uint32_t wanted = (uint32_t)MIN(MAX(cores, 1), THREADS_MAX);
+    wanted = MIN(wanted, n);
+    while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &pool))
+        started++;
+    work_here(&pool); /* with fewer threads it only takes longer */
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&pool.lock);
+    if (pool.status && err)
+        *err = pool.err;
+    return pool.status;
+}
+
+/* --- what was chosen --- */
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+}
+
+/* The code that the cache has of it, if any. */
+static enum status recall(struct tune_table *t, const struct tune_job *job, struct arena *arena,
+                          struct error *err)
+{
+    struct tune_cache *cache = tune_table_options(t)->cache;
+    struct tactic *tactic = job->option->tactic;
+    struct tune_key key = tune_table_key(t, job->entry, tactic);
+    const void *code;
+    uint64_t size;
+    if (!cache || !job->entry->device->backend->code || tactic->code ||
+        !tune_cache_get_code(cache, &key, &code, &size))
+        return STATUS_OK;
+    void *copy = arena_alloc(arena, size);
+    if (!copy)
+        return no_memory(err);
+    memcpy(copy, code, size);
+    tactic->code = copy;
+    tactic->code_size = size;
+    return STATUS_OK;
+}
+
+/* Asks the backend for the code, and the cache to keep it. */
+static enum status obtain(struct tune_table *t, const struct tune_job *job, struct arena *arena,
+                          struct error *err)
+{
+    struct tune_cache *cache = tune_table_options(t)->cache;
+    struct device *device = job->entry->device;
+    struct tactic *tactic = job->option->tactic;
+    struct tune_key key = tune_table_key(t, job->entry, tactic);
+    struct ir_graph *shaped;
+    const void *code = NULL;
+    uint64_t size = 0;
+    if (!device->backend->code || tactic->code)
+        return STATUS_OK;
+    enum status st = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
+    if (st)
+        return st;
+    st =
+        device->backend->code(device, shaped, ir_node(shaped, 0), tactic, arena, &code, &size, err);
+    ir_graph_free(shaped);
+    if (st) {
+        error_prefix(err, "the code of '%s'", tactic->name);
+        return st;
+    }
+    if (size == 0)
+        return STATUS_OK;
+    tactic->code = code;
+    tactic->code_size = size;
+    return !cache || tune_cache_put_code(cache, &key, code, size) ? STATUS_OK : no_memory(err);
+}
+
+/* A second try, compiled anew, for those that the cache's code did not do for. */
+static enum status retry(struct tune_table *t, struct tune_job *jobs, uint32_t n,
+                         const uint64_t *before, struct error *err)
+{
+    uint32_t again = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct tune_option *o = jobs[i].option;
+        if (o->ns < TUNE_NEVER || !o->tactic->code)
+            continue;
+        o->ns = before[i];
+        o->tactic->code = NULL;
+        o->tactic->code_size = 0;
+        again++;
+    }
+    for (uint32_t i = 0; i < n && again; i++)
+        if (!jobs[i].option->compiled && jobs[i].option->ns < TUNE_NEVER) {
+            enum status st = tune_compile(tune_table_options(t), &jobs[i], 1, 0, err);
+            if (st)
+                return st;
+        }
+    return STATUS_OK;
+}
+
+static enum status remember_failure(struct tune_table *t, const struct tune_job *job,
+                                    struct error *err)
+{
+    struct tune_cache *cache = tune_table_options(t)->cache;
+    struct tune_key key = tune_table_key(t, job->entry, job->option->tactic);
+    log_write(tune_table_options(t)->log, LOG_VERBOSE, "'%s' with '%s': not used after all: %s",
+              ir_node(job->entry->sample, 0)->name, job->option->tactic->name, job->why);
+    return !cache || tune_cache_put(cache, &key, TUNE_NEVER) ? STATUS_OK : no_memory(err);
+}
+
+enum status tune_compile_chosen(struct tune_table *t, struct tune_job *jobs, uint32_t n,
+                                struct arena *arena, bool *again, struct error *err)
+{
+    struct tune_job *list = calloc((size_t)n + 1, sizeof(*list));
+    uint64_t *before = calloc((size_t)n + 1, sizeof(*before));
+    enum status st = list && before ? STATUS_OK : no_memory(err);
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < n && !st; i++) {
+        st = recall(t, &jobs[i], arena, err);
+        if (st || jobs[i].option->compiled)
+            continue;
+        before[open] = jobs[i].option->ns;
+        list[open++] = jobs[i];
+    }
+    if (!st)
+        st = tune_compile(tune_table_options(t), list, open, 0, err);
+    if (!st)
+        st = retry(t, list, open, before, err);
+    for (uint32_t i = 0; i < open && !st; i++)
+        if (list[i].option->ns >= TUNE_NEVER) {
+            st = remember_failure(t, &list[i], err);
+            *again = true;
+        }
+    for (uint32_t i = 0; i < n && !st; i++)
+        if (jobs[i].option->ns < TUNE_NEVER)
+            st = obtain(t, &jobs[i], arena, err);
+    free(list);
+    free(before);
+    return st;
+}

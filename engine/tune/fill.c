@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Times for all candidates: from the cache, from the device, or guessed.
+ *
+ * What a backend compiles is compiled first, on all cores, the best guesses of all nodes before the
+ * second best; then the device is timed alone. Most of the time goes into compiling, so candidates
+ * that were slow at the smallest and at the largest batch are not compiled for those between, and
+ * what is not begun when the time is up is given up, and remembered as that: a build with the same
+ * cache comes to the same plan.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "engine/tune/internal.h"
+
+enum { COMPILE_SECONDS = 20 }; /* of one graph */
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+}
+
+/* Bytes of what the node writes, or of its constants, as they are stored in this type. */
+static uint64_t stored_bytes(const struct tune_entry *e, const struct tactic *tactic,
+                             bool constants)
+{
+    const struct ir_graph *g = e->sample;
+    const struct ir_node *node = ir_node(g, 0);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < (constants ? node->n_inputs : node->n_outputs); i++) {
+        uint32_t id = constants ? node->inputs[i] : node->outputs[i];
+        if (id == IR_NONE || (constants && !ir_tensor_is_constant(ir_tensor(g, id))))
+            continue;
+        const struct ir_tensor *t = ir_tensor(g, id);
+        uint64_t size = dtype_size(t->dtype);
+        bytes += t->bytes / MAX(size, 1) * dtype_size(tune_stored(t->dtype, tactic->dtype));
+    }
+    return bytes;
+}
+
+/* Without a time: as if the device moved five bytes in a nanosecond, later candidates a little
+ * slower than earlier ones, and heavy work in fp32 a lot slower than in less where there is a
+ * choice. Good enough to keep one layout and the lowest type through a network. */
+static uint64_t guess(const struct tune_entry *e, uint32_t option)
+{
+    const struct tactic *tactic = e->options[option].tactic, none = {.dtype = DTYPE_NONE};
+    bool heavy = tune_is_heavy(ir_node(e->sample, 0)->op), low = false;
+    uint64_t moved = 2 * stored_bytes(e, tactic, false) / 5 + 1000;
+    uint64_t step = (2 * stored_bytes(e, &none, false) / 5 + 1000) / 8;
+    uint64_t constants = stored_bytes(e, tactic, true) / 5;
+    if (tune_is_fallback(tactic) && e->n > 1 && heavy)
+        return 1000 * moved;
+    for (uint32_t i = 0; i < e->n; i++)
+        low = low || tune_is_low(e->options[i].tactic);
+    if (heavy && low && !tune_is_low(tactic))
+        moved *= 8;
+    return moved + constants + option * step;
+}
+
+static uint64_t best_of(const struct tune_entry *e)
+{
+    uint64_t best = 0;
+    for (uint32_t i = 0; i < e->n; i++)
+        if (e->options[i].timed && (!best || e->options[i].ns < best))
+            best = e->options[i].ns;
+    return best;
+}
+
+static void tell(struct tune_table *t, const struct tune_entry *e, const struct tune_option *o,
+                 const char *whence)
+{
+    char shape[SHAPE_TEXT_MAX];
+    const struct ir_node *node = ir_node(e->sample, 0);
+    const struct ir_tensor *y = ir_tensor(e->sample, node->outputs[0]);
+    const char *type = tune_is_low(o->tactic) ? dtype_name(o->tactic->dtype) : "";
+    if (o->ns >= TUNE_NEVER)
+        log_write(tune_table_options(t)->log, LOG_VERBOSE, "%s '%s' %s: %s%s%s: not used: %s",
+                  ir_op_name(node->op), node->name, shape_format(&y->shape, shape), o->tactic->name,
+                  *type ? " " : "", type, whence);
+    else
+        log_write(tune_table_options(t)->log, LOG_VERBOSE, "%s '%s' %s: %s%s%s: %.1f us%s",
+                  ir_op_name(node->op), node->name, shape_format(&y->shape, shape), o->tactic->name,
+                  *type ? " " : "", type, (double)o->ns / 1000, whence);
+}
+
+/* A reshape between plain tensors is a renaming: it never runs. */
+static bool runs_never(const struct tune_entry *e, const struct tactic *tactic)
+{
+    return ir_node(e->sample, 0)->op == IR_OP_RESHAPE && tactic->n_in == 1 && tactic->n_out == 1 &&
+           tactic->in[0].layout == IR_LAYOUT_PLAIN && tactic->out[0].layout == IR_LAYOUT_PLAIN;
+}
+
+/* Whether the option still has to be compiled or timed. */
+static bool is_open(const struct tune_entry *e, const struct tune_option *o)
+{
+    return !o->timed && o->ns == 0 && !runs_never(e, o->tactic);
+}
+
+static enum status remember(struct tune_table *t, const struct tune_entry *e,
+                            const struct tune_option *o, struct error *err)
+{
+    struct tune_cache *cache = tune_table_options(t)->cache;
+    struct tune_key key = tune_table_key(t, e, o->tactic);
+    return !cache || tune_cache_put(cache, &key, o->ns) ? STATUS_OK : no_memory(err);
+}
+
+/* --- what need not be run --- */
+
+static void look_up(struct tune_table *t, struct tune_entry *e)
+{
+    const struct tune_options *options = tune_table_options(t);
+    for (uint32_t i = 0; i < e->n; i++) {
+        struct tune_option *o = &e->options[i];
+        struct tune_key key = tune_table_key(t, e, o->tactic);
+        if (!is_open(e, o))
+            continue;
+        if (options->cache && tune_cache_get(options->cache, &key, &o->ns)) {
+            o->timed = o->ns < TUNE_NEVER;
+            tune_table_report(t)->from_cache++;
+            tell(t, e, o, o->timed ? " (cache)" : "it did not work before");
+        } else if (options->no_timing) {
+            o->ns = guess(e, i);
+        }
+    }
+}
+
+static void give_up(struct tune_table *t, const struct tune_entry *e, struct tune_option *o,
+                    const char *why)
+{
+    o->ns = TUNE_NEVER;
+    o->given_up = true;
+    tune_table_report(t)->given_up++;
+    tell(t, e, o, why);
+}
+
+/* Candidates that other batch sizes have shown to be slow, unless all of them were. */
+static void prune(struct tune_table *t, struct tune_entry *e)
+{
+    const struct tune_history *history = tune_table_options(t)->history;
+    uint32_t open = 0, hopeless = 0;
+    if (!history || !e->device->backend->compile)
+        return;
+    for (uint32_t i = 0; i < e->n; i++)
+        if (e->options[i].ns < TUNE_NEVER) {
+            open++;
+            hopeless += tune_history_hopeless(history, e, &e->options[i]);
+        }
+    for (uint32_t i = 0; i < e->n && hopeless < open; i++)
+        if (is_open(e, &e->options[i]) && tune_history_hopeless(history, e, &e->options[i]))
+            give_up(t, e, &e->options[i], "slow at other batch sizes");
+}
+
+/* --- compiling --- */
+
+static enum status compile_all(struct tune_table *t, struct error *err)
+{
+    struct tune_job *jobs = NULL;
+    uint32_t n = 0, most = 0, total = 0;
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+        most = MAX(most, e->n);
+        total += e->n;
+    }
+    jobs = calloc((size_t)total + 1, sizeof(*jobs));
+    if (!jobs)
+        return no_memory(err);
+    for (uint32_t rank = 0; rank < most; rank++)
+        for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+            if (rank < e->n && is_open(e, &e->options[rank]))
+                jobs[n++] = (struct tune_job){.entry = e, .option = &e->options[rank]};
+    enum status st =
+        tune_compile(tune_table_options(t), jobs, n, COMPILE_SECONDS * (uint64_t)NS_PER_S, err);
+    for (uint32_t i = 0; i < n && !st; i++) {
+        struct tune_option *o = jobs[i].option;
+        if (o->compiled)
+            continue;
+        if (o->ns < TUNE_NEVER)
+            give_up(t, jobs[i].entry, o, "out of time");
+        else
+            tell(t, jobs[i].entry, o, jobs[i].why);
+        st = remember(t, jobs[i].entry, o, err);
+    }
+    free(jobs);
+    return st;
+}
+
+/* --- timing --- */
+
+/* Runs the candidate; what it knew already can only get better. */
+static enum status run_option(struct tune_table *t, struct tune_entry *e, struct tune_option *o,
+                              struct error *err)
+{
+    uint64_t ns = 0;
+    bool once = e->n > 1 && tune_is_fallback(o->tactic);
+    struct tune_bench *bench;
+    struct error why = {0};
+    enum status st = tune_table_bench(t, e->device, &bench, err);
+    if (st)
+        return st;
+    st = tune_bench_time(bench, e->sample, o->tactic, best_of(e), once, &ns, &why);
+    if (st && st != STATUS_UNIMPLEMENTED) {
+        if (err)
+            *err = why;
+        error_prefix(err, "timing '%s' with '%s'", ir_node(e->sample, 0)->name, o->tactic->name);
+        return st;
+    }
+    if (st && o->timed)
+        return STATUS_OK; /* it ran before */
+    o->ns = st ? TUNE_NEVER : o->timed ? MIN(o->ns, ns) : ns;
+    o->timed = o->ran = !st;
+    tell(t, e, o, st ? why.text : "");
+    return remember(t, e, o, err);
+}
+
+static enum status fill_options(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    enum status st = STATUS_OK;
+    if (e->filled)
+        return STATUS_OK;
+    look_up(t, e);
+    for (uint32_t i = 0; i < e->n && !st; i++) {
+        if (is_open(e, &e->options[i])) {
+            tune_table_report(t)->timed++;
+            st = run_option(t, e, &e->options[i], err);
+        }
+        tune_table_progress(t, e, 1);
+    }
+    e->filled = !st;
+    return st;
+}
+
+static bool none_works(const struct tune_entry *e)
+{
+    for (uint32_t i = 0; i < e->n; i++)
+        if (e->options[i].ns < TUNE_NEVER)
+            return false;
+    return true;
+}
+
+enum status tune_fill_entry(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    enum status st = fill_options(t, e, err);
+    if (st || e->n == 0 || !none_works(e))
+        return st;
+    st = tune_table_to_host(t, e, err);
+    return st ? st : fill_options(t, e, err);
+}
+
+/* A disturbance lasts longer than the samples of one candidate: those that came close to the best
+ * run once more, later. */
+static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    enum status st = STATUS_OK;
+    uint64_t best = best_of(e);
+    for (uint32_t i = 0; i < e->n && e->n > 1 && !st; i++)
+        if (e->options[i].ran && e->options[i].ns / 4 <= best / 3) {
+            st = run_option(t, e, &e->options[i], err);
+            tune_table_progress(t, e, 0);
+        }
+    return st;
+}
+
+enum status tune_fill(struct tune_table *t, struct error *err)
+{
+    enum status st = STATUS_OK;
+    struct tune_history *history = tune_table_options(t)->history;
+    struct tune_entry *e;
+    for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+        look_up(t, e);
+        prune(t, e);
+    }
+    st = compile_all(t, err);
+    for (e = tune_table_next(t, NULL); e && !st; e = tune_table_next(t, e))
+        st = tune_fill_entry(t, e, err);
+    for (e = tune_table_next(t, NULL); e && !st; e = tune_table_next(t, e))
+        st = time_again(t, e, err);
+    for (e = tune_table_next(t, NULL); e && !st && history; e = tune_table_next(t, e))
+        if (!tune_history_note(history, e))
+            st = no_memory(err);
+    if (!st && history)
+        tune_history_graph_done(history);
+    return st;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How candidates did at the batch sizes tuned so far: by op and name of the node and by name, type
+ * and layouts of the tactic, for shapes differ. A candidate counts by its best showing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/tune/internal.h"
+
+#include <uthash.h>
+
+enum {
+    GRAPHS_MIN = 2,   /* the smallest and the largest */
+    HOPELESS_NUM = 8, /* slower than the best by 8/5 in all of them */
+    HOPELESS_DEN = 5,
+};
+
+struct record {
+    struct tune_key key;
+    bool close; /* came close to the best at least once */
+    uint32_t seen;
+    UT_hash_handle hh;
+};
+
+struct tune_history {
+    struct record *records;
+    uint32_t graphs;
+};
+
+struct tune_history *tune_history_new(void)
+{
+    return calloc(1, sizeof(struct tune_history));
+}
+
+void tune_history_free(struct tune_history *h)
+{
+    struct record *r, *next;
+    if (!h)
+        return;
+    HASH_ITER(hh, h->records, r, next)
+    {
+        HASH_DEL(h->records, r);
+        free(r);
+    }
+    free(h);
+}
+
+static struct tune_key key_of(const struct tune_entry *e, const struct tactic *tactic)
+{
+    const struct ir_node *node = ir_node(e->sample, 0);
+    uint64_t words[5 + TACTIC_PORTS_MAX + IR_MAX_OUTPUTS] = {
+        node->op, XXH3_64bits(node->name, strlen(node->name)), tactic->id, tactic->dtype,
+        XXH3_64bits(tactic->name, strlen(tactic->name))};
+    uint32_t n = 5;
+    for (uint32_t i = 0; i < tactic->n_in; i++)
+        words[n++] = tactic->in[i].layout;
+    for (uint32_t i = 0; i < tactic->n_out; i++)
+        words[n++] = tactic->out[i].layout;
+    XXH128_hash_t hash = XXH3_128bits(words, n * sizeof(*words));
+    return (struct tune_key){hash.high64, hash.low64};
+}
+
+static struct record *find(const struct tune_history *h, const struct tune_entry *e,
+                           const struct tactic *tactic)
+{
+    struct tune_key key = key_of(e, tactic);
+    struct record *r = NULL;
+    HASH_FIND(hh, h->records, &key, sizeof(key), r);
+    return r;
+}
+
+static uint64_t best_of(const struct tune_entry *e, enum dtype dtype)
+{
+    uint64_t best = TUNE_NEVER;
+    for (uint32_t i = 0; i < e->n; i++)
+        if (e->options[i].tactic->dtype == dtype && e->options[i].ns < best)
+            best = e->options[i].ns;
+    return best;
+}
+
+bool tune_history_note(struct tune_history *h, const struct tune_entry *e)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        const struct tune_option *o = &e->options[i];
+        /* A guess proves nothing, and what was given up by one batch size is no second witness. */
+        if (o->given_up || (!o->timed && o->ns < TUNE_NEVER))
+            continue;
+        struct record *r = find(h, e, o->tactic);
+        if (!r) {
+            r = calloc(1, sizeof(*r));
+            if (!r)
+                return false;
+            r->key = key_of(e, o->tactic);
+            HASH_ADD(hh, h->records, key, sizeof(r->key), r);
+        }
+        r->seen++;
+        /* Among its own type: which type is best is decided over the whole graph. */
+        uint64_t best = best_of(e, o->tactic->dtype);
+        r->close = r->close || o->ns / HOPELESS_NUM <= best / HOPELESS_DEN;
+    }
+    return true;
+}
+
+void tune_history_graph_done(struct tune_history *h)
+{
+    h->graphs++;
+}
+
+bool tune_history_hopeless(const struct tune_history *h, const struct tune_entry *e,
+                           const struct tune_option *o)
+{
+    const struct record *r = h->graphs >= GRAPHS_MIN ? find(h, e, o->tactic) : NULL;
+    return r && r->seen >= GRAPHS_MIN && !r->close;
+}
