@@ -5,17 +5,18 @@
  * Precompiled kernels cost nothing to make ready: what the heuristics say (HEURISTIC of them) and
  * each engine of the pool once, as it sets itself. Engines that compile at run time cost up to a
  * second of a core each, so their number is bounded by a rule. The sm_90 one, known by the most
- * kernel configurations below 64, is the best on most small layers and on some large ones; its
- * KERNEL_CFG values are tried in an order in which the first six have different tile shapes:
+ * kernel configurations below 64, is the best on most small layers and on some large ones. Of it
+ * are listed, by output tiles of 128x128:
  *
- *   output tiles of 128x128   configurations   with split K (of the first two)
- *   < 33                      6                2, 4, 8
- *   < 132 (one wave)          6                2, 4
- *   < 528                     6                -
- *   more                      4                -
+ *   - as it sets itself;
+ *   - its KERNEL_CFG values in an order in which the first six have different tile shapes: six, or
+ *     four where there are more than four waves of tiles;
+ *   - the first two of them with K split in 2, 4, 8, 16: as long as a part is 128 deep or more and
+ *     all parts together are no more than three waves.
  *
- * Whether such an engine really takes the graph shows when it compiles; asking here costs as much.
- * Other runtime engines are tried only where there is no other way (an epilogue of their own kind).
+ * Whether such an engine really takes the graph shows when it compiles: asking here costs as much,
+ * and asking the heuristics for that pool takes a third of a second. Other runtime engines are
+ * listed only where there is no other way (an epilogue of their own kind).
  */
 #include <string.h>
 
@@ -27,22 +28,17 @@ enum {
     HEURISTIC_FEW = 8, /* of each layout, when there are several */
     CONFIGS_BEST = 64, /* runtime engines with fewer kernel configurations than this */
     CONFIGS_LEAST = 16,
-    FIRST = 6, /* of the heuristics' configurations that go before the runtime engine's */
+    FIRST = 6,  /* of the heuristics' configurations that go before the runtime engine's */
+    MANY = 528, /* tiles: beyond this, MANY_CONFIGS of the kernel configurations */
+    MANY_CONFIGS = 4,
+    SPLIT_CONFIGS = 2,
+    SPLIT_MAX = 16,
+    SPLIT_TILES = 400, /* tiles times parts */
+    SPLIT_DEPTH = 128, /* of one part */
 };
 
 /* Seen to span the tile shapes (cuDNN 9.19, H200); what an older version lacks fails to compile. */
-static const int32_t kernel_configs[] = {2, 10, 6, 14, 42, 44, 3, 11};
-
-static const struct {
-    int64_t below; /* output tiles */
-    uint32_t configs;
-    uint32_t splits; /* 2, 4, 8 .. : so many */
-} rules[] = {
-    {33, 6, 3},
-    {132, 6, 2},
-    {528, 6, 0},
-    {INT64_MAX, 4, 0},
-};
+static const int32_t kernel_configs[] = {2, 10, 6, 14, 42, 44};
 
 struct list {
     const struct conv *conv;
@@ -125,27 +121,34 @@ static int64_t output_tiles(const struct conv_spec *s)
     return ((rows + 127) / 128) * ((s->y[1] + 127) / 128);
 }
 
+static void put_splits(struct list *l, int32_t engine)
+{
+    const struct conv_spec *s = &l->conv->spec;
+    int64_t tiles = output_tiles(s), depth = s->w[1] * s->w[2] * s->w[3];
+    for (int32_t parts = 2; parts <= SPLIT_MAX; parts *= 2)
+        for (uint32_t i = 0; i < SPLIT_CONFIGS; i++)
+            if (tiles * parts <= SPLIT_TILES && depth / parts >= SPLIT_DEPTH)
+                put(l,
+                    &(struct dnn_config){.engine = engine,
+                                         .n_knobs = 2,
+                                         .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, kernel_configs[i]},
+                                                  {CUDNN_KNOB_TYPE_SPLIT_K_SLC, parts}}});
+}
+
 static void put_configs(struct list *l, int32_t engine)
 {
-    int64_t tiles = output_tiles(&l->conv->spec);
-    uint32_t rule = 0;
-    while (tiles >= rules[rule].below)
-        rule++;
+    uint32_t n = output_tiles(&l->conv->spec) > MANY ? MANY_CONFIGS : ARRAY_LEN(kernel_configs);
     put(l, &(struct dnn_config){.engine = engine});
-    for (uint32_t i = 0; i < rules[rule].configs; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (kernel_configs[i] <= l->engine[engine].kernel_config)
             put(l, &(struct dnn_config){.engine = engine,
                                         .n_knobs = 1,
                                         .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, kernel_configs[i]}}});
-    for (uint32_t i = 0; l->engine[engine].split_k && i < 2; i++)
-        for (uint32_t k = 0; k < rules[rule].splits; k++)
-            put(l, &(struct dnn_config){.engine = engine,
-                                        .n_knobs = 2,
-                                        .knob = {{CUDNN_KNOB_TYPE_KERNEL_CFG, kernel_configs[i]},
-                                                 {CUDNN_KNOB_TYPE_SPLIT_K_SLC, 2 << k}}});
+    if (l->engine[engine].split_k)
+        put_splits(l, engine);
 }
 
-/* One spelling: its graph and its engines. NULL: cuDNN cannot even spell it. */
+/* One spelling: its graph and its engines. One that cuDNN cannot even spell has none. */
 static enum status open_list(struct cuda_dnn *dnn, const struct conv *conv, bool strict,
                              struct conv_choice *out, uint32_t *n, struct list *l,
                              struct error *err)
@@ -163,8 +166,7 @@ static enum status open_list(struct cuda_dnn *dnn, const struct conv *conv, bool
     return STATUS_OK;
 }
 
-/* Precompiled kernels, and the runtime engines that take the same spelling. `runtime`: there is no
- * other spelling that reaches the sm_90 engine. */
+/* Precompiled kernels, and the sm_90 runtime engine as far as it takes the same spelling. */
 static enum status list_pattern(struct cuda_dnn *dnn, const struct conv *conv, bool strict,
                                 bool few, struct conv_choice *out, uint32_t *n, uint32_t *first,
                                 struct error *err)
