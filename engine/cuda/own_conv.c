@@ -259,20 +259,22 @@ static bool pack_depthwise(const struct ir_tensor *w, enum dtype dtype, char *to
     return ok;
 }
 
+/* Of the other tensors only shapes count: some already have what other nodes make of them. */
 static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)
 {
-    struct conv c;
     const struct ir_tensor *t = input_of(graph, node, input);
     uint64_t bytes = tactic->in[input].packed_bytes;
-    if (!t || !read_conv(graph, node, tactic->dtype, tactic->in[0].layout, &c))
-        return own_refuse(node, tactic, err);
-    bool ok = false;
-    if (input == 1 && is_depthwise(&c) && bytes == weight_bytes(&c))
-        ok = pack_depthwise(t, (enum dtype)c.x.dtype, to);
-    else if (input == 2 && bytes == (uint64_t)c.outputs * sizeof(float))
-        ok = cuda_constant_f32(t, to, (uint64_t)c.outputs);
+    size_t n;
+    bool ok = t && shape_elements(&t->shape, &n) && n > 0;
+    enum dtype dtype = ok && tactic->dtype == DTYPE_NONE ? t->dtype : tactic->dtype;
+    if (ok && input == 1 && bytes == n * dtype_size(dtype))
+        ok = pack_depthwise(t, dtype, to);
+    else if (ok && input == 2 && bytes == n * sizeof(float))
+        ok = cuda_constant_f32(t, to, n);
+    else
+        ok = false;
     return ok ? STATUS_OK : own_refuse(node, tactic, err);
 }
 
