@@ -48,7 +48,7 @@ struct config_limits {
 struct config {
     struct config_listen listen;
     char *device;                /* "cpu" */
-    uint32_t workers;            /* 0: cores / threads */
+    uint32_t workers;            /* 0: cores / threads; 2 on a GPU */
     uint32_t threads;            /* CPU threads of one worker, for plans built here; 0: all cores */
     uint32_t io_threads;         /* 1 */
     uint64_t max_delay_us;       /* T; 1000 */

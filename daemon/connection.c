@@ -190,15 +190,27 @@ void connection_inflight_orphan(struct connection *c, struct inflight *i)
     c->charged -= i->slab ? i->slab->charge : 0;
 }
 
-void connection_inflight_out(struct connection *c, struct inflight *i)
+/* Less is charged to it: reading goes on if that is what it waited for. */
+static void check_resume(struct connection *c)
 {
-    connection_inflight_orphan(c, i);
-    slabs_give(c->loop->slabs, STEAL(i->slab));
     if (c->over && (!c->n_inflight || !above(c, 2))) {
         c->over = false;
         if (!stopped(c))
             read_resume(c);
     }
+}
+
+void connection_inflight_out(struct connection *c, struct inflight *i)
+{
+    connection_inflight_orphan(c, i);
+    slabs_give(c->loop->slabs, STEAL(i->slab));
+    check_resume(c);
+}
+
+void connection_payload_spent(struct connection *c, struct inflight *i)
+{
+    connection_slab_give(c, STEAL(i->slab));
+    check_resume(c);
 }
 
 void connection_unstarve(struct connection *c)

@@ -80,6 +80,8 @@ void connection_reply_error(struct connection *c, uint64_t id, enum status statu
 /* Slabs that are charged to this connection too. */
 struct slab *connection_slab_take(struct connection *c, size_t size, bool force);
 void connection_slab_give(struct connection *c, struct slab *slab);
+/* The request's payload is no longer needed, though it is still running. */
+void connection_payload_spent(struct connection *c, struct inflight *inflight);
 
 /* Takes pieces to be written this turn; the first one begins at loop_head. They must stay until
  * they are flushed. */

@@ -30,7 +30,8 @@ struct batch;
  * result; the rest is the loop's, on its thread, all the time. */
 struct inflight {
     struct batcher_item item;
-    struct inflight *next; /* of whoever has it: free list, submission, completions */
+    struct inflight *next;       /* of whoever has it: free list, submission, completions */
+    struct inflight *next_spent; /* of the loop it is told to, and then of the loop */
 
     struct inflight *prev_of_connection, *next_of_connection;
     uint64_t connection; /* whose; 0: nobody waits any more */
@@ -38,7 +39,7 @@ struct inflight {
     uint64_t serial;     /* the loop's number for it */
     uint32_t loop;
     bool submitted;
-    struct slab *slab; /* the payloads */
+    struct slab *slab; /* the payloads; NULL: already given back */
     struct model *model;
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
@@ -76,6 +77,9 @@ struct dispatch_config {
     struct counters *counters;
     /* Any thread: a chain linked by ->next, ending at `last`, goes to that loop. */
     void (*deliver)(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
+    /* A worker's thread, before `deliver`: the payloads of a chain linked by ->next_spent, ending
+     * at `last`, have been read. Not if the device reads them in place. */
+    void (*spent)(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
     /* A worker's thread: the device is lost (R28). Called once. */
     void (*lost)(void *user, const struct error *err);
     /* Any thread: a model has no user left; dispatch_model_unload it, on a thread that may wait. */

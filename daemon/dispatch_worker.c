@@ -60,6 +60,42 @@ static uint32_t batch_gather(struct dispatch *d, struct batch *batch, struct mod
     return instances;
 }
 
+/* Tells the loops of payloads that the device has a copy of; the batch still runs. */
+static enum status payloads_spent(struct dispatch *d, struct batch *batch, struct model_lane *lane)
+{
+    struct inflight *first[DISPATCH_MAX_LOOPS], *last[DISPATCH_MAX_LOOPS];
+    uint64_t used = 0;
+    enum status s = context_wait_inputs(lane->context, &batch->err);
+    if (s != STATUS_OK)
+        return s;
+    for (struct batcher_item *item = batch->items; item; item = item->next) {
+        struct inflight *i = dispatch_inflight_of(item);
+        if (!i->batch)
+            continue;
+        i->next_spent = used >> i->loop & 1 ? first[i->loop] : NULL;
+        if (!i->next_spent)
+            last[i->loop] = i;
+        first[i->loop] = i;
+        used |= UINT64_C(1) << i->loop;
+    }
+    for (; used; used &= used - 1) {
+        uint32_t loop = (uint32_t)__builtin_ctzll(used);
+        d->config.spent(d->config.user, loop, first[loop], last[loop]);
+    }
+    return STATUS_OK;
+}
+
+static enum status batch_wait(struct dispatch *d, struct batch *batch, struct model_lane *lane)
+{
+    enum status s = STATUS_OK;
+    if (engine_device_apart(d->config.device))
+        s = payloads_spent(d, batch, lane);
+    /* Waited for in any case: nothing of the batch may run on. */
+    struct error *err = s == STATUS_OK ? &batch->err : NULL;
+    enum status ended = context_wait(lane->context, &batch->times, err);
+    return s == STATUS_OK ? ended : s;
+}
+
 static enum status batch_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
                              uint32_t instances)
 {
@@ -71,7 +107,7 @@ static enum status batch_run(struct dispatch *d, struct batch *batch, struct mod
     enum status s =
         context_enqueue(lane->context, instances, lane->inputs, batch->output, &batch->err);
     if (s == STATUS_OK)
-        s = context_wait(lane->context, &batch->times, &batch->err);
+        s = batch_wait(d, batch, lane);
     if (s == STATUS_OK || batch->err.scope != ERROR_DEVICE)
         return s;
     if (!atomic_exchange_explicit(&d->failed, true, memory_order_relaxed))

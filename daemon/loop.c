@@ -38,6 +38,15 @@ void loop_complete(struct loop *loop, struct inflight *first, struct inflight *l
     uv_async_send(&loop->wake);
 }
 
+/* Nobody is woken: in a loop that has nothing else to do, nobody waits for memory. */
+void loop_spent(struct loop *loop, struct inflight *first, struct inflight *last)
+{
+    last->next_spent = atomic_load_explicit(&loop->spent, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&loop->spent, &last->next_spent, first,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
+}
+
 bool loop_pending(const struct loop *loop)
 {
     return !atomic_load_explicit(&loop->drain_noted, memory_order_acquire) ||
@@ -211,11 +220,30 @@ void loop_connection_gone(struct loop *loop, struct connection *c)
     loop_connection_uncount(loop);
 }
 
+/* Gives back payloads that the device has a copy of. */
+static void spent_take(struct loop *loop)
+{
+    struct inflight *i = atomic_exchange_explicit(&loop->spent, NULL, memory_order_acquire);
+    for (struct inflight *next; i; i = next) {
+        struct connection *c = loop_connection(loop, i->connection);
+        next = i->next_spent;
+        if (c)
+            connection_payload_spent(c, i);
+        else
+            slabs_give(loop->slabs, STEAL(i->slab));
+    }
+}
+
 static void completions_take(struct loop *loop)
 {
     /* Chains lie on the stack latest first; within a chain the order is that of the batch. Replies
      * may go in any order, so no more is made of it. */
-    results(loop, atomic_exchange_explicit(&loop->completions, NULL, memory_order_acquire));
+    struct inflight *first =
+        atomic_exchange_explicit(&loop->completions, NULL, memory_order_acquire);
+    /* A worker tells of a spent payload before it completes the request: so of those now completed,
+     * none is told of later, when it may be another one's. */
+    spent_take(loop);
+    results(loop, first);
 }
 
 static void on_wake(uv_async_t *async)
@@ -249,6 +277,7 @@ static void unstarve(struct loop *loop)
 static void on_turn_end(uv_check_t *check)
 {
     struct loop *loop = check->data;
+    spent_take(loop);
     if (loop->starved)
         unstarve(loop);
     while (loop->submit_first) /* a refusal may let a connection go on, with more requests */
@@ -284,7 +313,7 @@ static void on_tick(uv_timer_t *timer)
     for (uint32_t i = 0; i < loop->n_slots; i++)
         if (loop->slots[i].connection)
             connection_tick(loop->slots[i].connection, uv_now(&loop->uv));
-    if (beats % TRIM_TICKS == 0)
+    if (beats % TRIM_TICKS == 0 && !engine_device_apart(loop->shared->device))
         slabs_trim(loop->slabs);
     uv_timer_start(timer, on_tick, tick_ms(loop), 0);
 }
@@ -316,15 +345,33 @@ static enum status watchers_grow(struct loop *loop, struct error *err)
     return r == 0 ? STATUS_OK : error_set(err, STATUS_INTERNAL, "uv_poll: %s", uv_strerror(r));
 }
 
+/* A slab for payloads that the engine packs anyway, and is not worth pinning. */
+static bool slab_is_small(const struct device *device, size_t size)
+{
+    return engine_device_apart(device) && size <= ENGINE_PACK_MAX;
+}
+
 static void *slab_alloc(void *user, size_t size)
 {
     void *memory;
+    if (slab_is_small(user, size))
+        return aligned_alloc(SLAB_ALIGN, (size + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
     return engine_buffer_alloc(user, size, "frames", &memory, NULL) == STATUS_OK ? memory : NULL;
 }
 
-static void slab_release(void *user, void *memory)
+static void slab_release(void *user, void *memory, size_t size)
 {
-    engine_buffer_free(user, memory);
+    if (slab_is_small(user, size))
+        free(memory);
+    else
+        engine_buffer_free(user, memory);
+}
+
+/* Pinned memory is kept up to the budget: giving it back may wait for the device, which nobody who
+ * serves can do. */
+static size_t slabs_kept(const struct loop *loop)
+{
+    return engine_device_apart(loop->shared->device) ? SIZE_MAX : (size_t)LOOP_SLABS_KEPT;
 }
 
 static enum status handles_init(struct loop *loop, struct error *err)
@@ -356,7 +403,7 @@ enum status loop_new(struct shared *shared, uint32_t index, struct table *table,
     loop->submit_tail = &loop->submit_first;
     loop->table = table_ref(table);
     const struct slab_memory memory = {slab_alloc, slab_release, shared->device};
-    loop->slabs = slabs_new(&memory, &shared->budget, LOOP_SLABS_KEPT);
+    loop->slabs = slabs_new(&memory, &shared->budget, slabs_kept(loop));
     loop->heads = malloc(LOOP_HEADS);
     enum status s = STATUS_OK;
     if (!loop->slabs || !loop->heads)

@@ -23,7 +23,7 @@
 enum {
     LOOP_STAGING = 128 * 1024,  /* read at once where no session has a place of its own */
     LOOP_HEADS = 256 * 1024,    /* encoded between two flushes */
-    LOOP_SLABS_KEPT = 64 << 20, /* memory kept for the next frames */
+    LOOP_SLABS_KEPT = 64 << 20, /* memory kept for the next frames, if it is not pinned */
     LOOP_PIECES = 64,           /* of a connection's output before it must be flushed */
     LOOP_INFLIGHT_CHUNK = 64,   /* requests allocated at a time */
 };
@@ -56,6 +56,7 @@ struct loop {
 
     /* From any thread. Release by the pusher, acquire by the loop: what they point to is seen. */
     _Atomic(struct inflight *) completions;
+    _Atomic(struct inflight *) spent; /* through next_spent */
     _Atomic(struct loop_message *) messages;
     /* Relaxed: a sign of life for the watchdog (R39). */
     _Atomic uint64_t beats;
@@ -120,6 +121,9 @@ void loop_order(struct loop *loop, enum loop_order order);
 void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n);
 /* A chain of completions. */
 void loop_complete(struct loop *loop, struct inflight *first, struct inflight *last);
+/* A chain, linked by next_spent, of requests whose payloads have been read; they are completed
+ * later. */
+void loop_spent(struct loop *loop, struct inflight *first, struct inflight *last);
 /* Whether there are requests not yet answered, or replies not yet written. Until the loop has
  * taken note of LOOP_DRAIN the answer is yes. */
 bool loop_pending(const struct loop *loop);

@@ -25,7 +25,8 @@ static const char usage[] =
     "  --device DEVICE     cpu, cuda or cuda:N\n"
     "  --max-delay-us T    how long a request may wait for company while a worker is idle\n"
     "  --max-batch N       the most instances in one batch; 0: what the plan was built for\n"
-    "  --workers N         batches at the same time; 0: as many as fill the cores\n"
+    "  --workers N         batches at the same time; 0: as many as fill the cores, or two\n"
+    "                      on a GPU\n"
     "  --version, --help\n";
 
 enum { OPT_CONFIG = 256, OPT_CHECK, OPT_LISTEN, OPT_DEVICE, OPT_DELAY, OPT_BATCH, OPT_WORKERS };

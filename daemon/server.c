@@ -22,7 +22,10 @@
 #include "daemon/server_internal.h"
 #include "engine/backend.h"
 
-enum { SPARE_DESCRIPTORS = 512 /* beside connections: devices, files, build children */ };
+enum {
+    SPARE_DESCRIPTORS = 512, /* beside connections: devices, files, build children */
+    DEVICE_WORKERS = 2,
+};
 
 /* Room for all connections; with less, fewer are taken. */
 static void descriptors_raise(struct server *s, const struct config *config)
@@ -70,10 +73,13 @@ static enum status device_start(struct server *s, const struct config *config, s
     return engine_device_open(config->device, &options, &s->shared.device, err);
 }
 
+/* Two for a device with memory of its own: one computes while the other copies. */
 static uint32_t worker_count(const struct server *s, const struct config *config)
 {
     if (config->workers)
         return config->workers;
+    if (engine_device_apart(s->shared.device))
+        return DEVICE_WORKERS;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     return MAX((uint32_t)MAX(cores, 1L) / MAX(s->shared.device->threads, 1u), 1u);
 }
@@ -124,6 +130,7 @@ static enum status dispatch_start(struct server *s, const struct config *config,
         .log = &s->shared.log,
         .counters = &s->shared.counters,
         .deliver = server_deliver,
+        .spent = server_spent,
         .lost = server_worker_lost,
         .retire = server_retire,
         .user = s,

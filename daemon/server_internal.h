@@ -80,6 +80,7 @@ void server_on_news(uv_async_t *async);
 void server_worker_lost(void *user, const struct error *err);
 void server_retire(void *user, struct model *model);
 void server_deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
+void server_spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
 /* What of a configuration can change while serving, beside the table. */
 void server_settings_apply(struct server *s, const struct config *config);
 

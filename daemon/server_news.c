@@ -132,5 +132,11 @@ void server_deliver(void *user, uint32_t loop, struct inflight *first, struct in
     loop_complete(s->shared.loops[loop], first, last);
 }
 
+void server_spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
+{
+    struct server *s = user;
+    loop_spent(s->shared.loops[loop], first, last);
+}
+
 const struct models_ops server_models_ops = {
     .configure = configure, .publish = publish, .done = pass_done, .ended = loader_end};

@@ -80,7 +80,7 @@ void slabs_free(struct slabs *slabs)
         return;
     for (uint32_t class = 0; class < CLASSES; class ++)
         for (struct slab *slab; (slab = pop(slabs, class));)
-            slabs->memory.release(slabs->memory.user, slab);
+            slabs->memory.release(slabs->memory.user, slab, slab->charge);
     free(slabs);
 }
 
@@ -112,7 +112,7 @@ void slabs_give(struct slabs *slabs, struct slab *slab)
         return;
     budget_give(slabs->budget, slab->charge);
     if (slab->charge > slabs->keep - slabs->kept) {
-        slabs->memory.release(slabs->memory.user, slab);
+        slabs->memory.release(slabs->memory.user, slab, slab->charge);
         return;
     }
     slab->next = slabs->class[slab->class].free;
@@ -124,8 +124,10 @@ void slabs_give(struct slabs *slabs, struct slab *slab)
 void slabs_trim(struct slabs *slabs)
 {
     for (uint32_t class = 0; class < CLASSES; class ++) {
-        for (uint32_t n = slabs->class[class].low; n > 0; n--)
-            slabs->memory.release(slabs->memory.user, pop(slabs, class));
+        for (uint32_t n = slabs->class[class].low; n > 0; n--) {
+            struct slab *slab = pop(slabs, class);
+            slabs->memory.release(slabs->memory.user, slab, slab->charge);
+        }
         slabs->class[class].low = slabs->class[class].n;
     }
 }

@@ -5,7 +5,7 @@
  *
  * Each loop has its own `slabs`, used on its thread only; the budget is shared. Slabs given back
  * are kept for the next taker, because getting pinned memory is slow; those that nobody needed
- * between two trims go back to the device.
+ * between two trims go back.
  */
 #ifndef INFERD_DAEMON_SLAB_H
 #define INFERD_DAEMON_SLAB_H
@@ -42,8 +42,8 @@ struct slab {
 
 /* Where the memory comes from; aligned to SLAB_ALIGN. */
 struct slab_memory {
-    void *(*alloc)(void *user, size_t size); /* NULL: none */
-    void (*release)(void *user, void *memory);
+    void *(*alloc)(void *user, size_t size);                /* NULL: none */
+    void (*release)(void *user, void *memory, size_t size); /* the size it was asked for */
     void *user;
 };
 

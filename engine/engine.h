@@ -66,7 +66,11 @@ struct engine_info {
 enum status engine_device_open(const char *spec, const struct device_options *options,
                                struct device **out, struct error *err);
 void engine_device_close(struct device *device);
-/* Buffers for inputs and outputs: pinned where that matters, aligned to 64. */
+/* It has memory of its own: inputs beyond ENGINE_PACK_MAX should be pinned, and their bytes are
+ * free after context_wait_inputs, before the batch has run. */
+bool engine_device_apart(const struct device *device);
+/* Buffers for inputs and outputs: pinned where that matters, aligned to 64. Slow, and to free one
+ * may wait for all that the device is doing. */
 enum status engine_buffer_alloc(struct device *device, size_t size, const char *tag, void **out,
                                 struct error *err);
 void engine_buffer_free(struct device *device, void *buffer);

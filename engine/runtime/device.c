@@ -90,6 +90,11 @@ void engine_device_close(struct device *device)
     device->backend->device_close(device);
 }
 
+bool engine_device_apart(const struct device *device)
+{
+    return !device->backend->host_memory;
+}
+
 enum status engine_buffer_alloc(struct device *device, size_t size, const char *tag, void **out,
                                 struct error *err)
 {

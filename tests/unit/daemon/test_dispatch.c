@@ -26,7 +26,8 @@ struct loop {
     _Atomic(struct inflight *) arrived;
     struct inflight items[REQUESTS];
     uint64_t values[REQUESTS];
-    uint8_t out[REQUESTS]; /* 1: with the dispatcher */
+    uint8_t out[REQUESTS];           /* 1: with the dispatcher */
+    _Atomic uint8_t spent[REQUESTS]; /* its payload has been read */
     uint64_t counts[STATUS_COUNT_], cancelled;
 };
 
@@ -45,6 +46,18 @@ static void deliver(void *user, uint32_t loop, struct inflight *first, struct in
     last->next = atomic_load(&loops[loop].arrived);
     while (!atomic_compare_exchange_weak(&loops[loop].arrived, &last->next, first))
         ;
+}
+
+static void spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
+{
+    (void)user;
+    assert_true(atomic_load(&toy.apart));
+    for (struct inflight *i = first;; i = i->next_spent) {
+        assert_int_equal(i->loop, loop);
+        atomic_fetch_add(&loops[loop].spent[i->id], 1);
+        if (i == last)
+            return;
+    }
 }
 
 static void on_lost(void *user, const struct error *err)
@@ -94,6 +107,7 @@ static int setup_workers(uint32_t workers)
                                       .workers = workers,
                                       .counters = &counters,
                                       .deliver = deliver,
+                                      .spent = spent,
                                       .lost = on_lost,
                                       .retire = on_retire};
     struct error err;
@@ -140,6 +154,8 @@ static void returned(struct loop *loop, struct inflight *i)
     assert_int_equal(loop->out[i->id], 1); /* exactly once */
     loop->out[i->id] = 0;
     loop->counts[i->status]++;
+    uint8_t told = atomic_exchange(&loop->spent[i->id], 0);
+    assert_int_equal(told, atomic_load(&toy.apart) && i->status == STATUS_OK);
     if (i->status == STATUS_OK) {
         const uint64_t *y = i->batch->output;
         assert_int_equal(y[i->first], loop->values[i->id] + 1);
@@ -243,9 +259,8 @@ static void *tick(void *arg)
 }
 
 /* Loops, workers, the timer and reloads all at once. */
-static void r12_each_request_comes_back_once(void **state)
+static void hammer_all(void)
 {
-    (void)state;
     pthread_t threads[LOOPS], timer;
     _Atomic bool stop = false;
     struct error err;
@@ -277,6 +292,20 @@ static void r12_each_request_comes_back_once(void **state)
     assert_int_equal(counts[STATUS_DEADLINE_EXCEEDED], counter_get(&counters, COUNTER_EXPIRED));
     assert_int_equal(atomic_load(&model->stats.ok), counts[STATUS_OK]);
     assert_int_equal(atomic_load(&model->stats.failed), counts[STATUS_INTERNAL]);
+}
+
+static void r12_each_request_comes_back_once(void **state)
+{
+    (void)state;
+    hammer_all();
+}
+
+/* And before it does, its payload is told of, once. */
+static void r12_on_a_device_that_copies_inputs(void **state)
+{
+    (void)state;
+    atomic_store(&toy.apart, true);
+    hammer_all();
 }
 
 static void a_worker_without_a_free_buffer_is_not_idle(void **state)
@@ -406,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_request_and_its_result, setup, teardown),
         cmocka_unit_test_setup_teardown(r12_each_request_comes_back_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(r12_on_a_device_that_copies_inputs, setup, teardown),
         cmocka_unit_test_setup_teardown(a_worker_without_a_free_buffer_is_not_idle, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(r18_a_full_queue, setup, teardown),

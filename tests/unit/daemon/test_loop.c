@@ -26,6 +26,12 @@ static void deliver(void *user, uint32_t loop, struct inflight *first, struct in
     loop_complete(shared.loops[loop], first, last);
 }
 
+static void spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
+{
+    (void)user;
+    loop_spent(shared.loops[loop], first, last);
+}
+
 static void on_lost(void *user, const struct error *err)
 {
     (void)user;
@@ -40,9 +46,8 @@ static void on_retire(void *user, struct model *model)
 }
 
 /* Loop 0 runs on a thread of its own here. */
-static int setup(void **state)
+static int setup_device(bool apart)
 {
-    (void)state;
     struct error err;
     struct model *model;
     static char name[] = "toy";
@@ -51,9 +56,11 @@ static int setup(void **state)
                                              .workers = 1,
                                              .counters = &shared.counters,
                                              .deliver = deliver,
+                                             .spent = spent,
                                              .lost = on_lost,
                                              .retire = on_retire};
     toy_reset();
+    atomic_store(&toy.apart, apart);
     memset(&shared, 0, sizeof(shared));
     config = config_new();
     config->max_delay_us = 0;
@@ -71,6 +78,18 @@ static int setup(void **state)
     table_unref(table);
     shared.n_loops = 1;
     return s == STATUS_OK && loop_start(shared.loops[0], &err) == STATUS_OK ? 0 : -1;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return setup_device(false);
+}
+
+static int setup_apart(void **state)
+{
+    (void)state;
+    return setup_device(true);
 }
 
 static int teardown(void **state)
@@ -182,6 +201,31 @@ static void connections_may_be_open_at_the_stop(void **state)
     close(peer);
 }
 
+/* While a device computes, the payloads it has a copy of are charged to nobody: the next thing the
+ * loop does gives them back. */
+static void payloads_are_free_before_the_reply(void **state)
+{
+    (void)state;
+    int peer = peer_open(), other = peer_open();
+    uint64_t value;
+    atomic_store(&toy.delay_ns, 400 * 1000 * 1000);
+    send_infer(peer, 1, 5);
+    for (int i = 0; i < 300 && !atomic_load(&toy.batches); i++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&toy.batches), 1);
+    assert_true(budget_used(&shared.budget) > 0);
+    usleep(20000);
+    atomic_store(&toy.delay_ns, 0);
+    close(other);
+    for (int i = 0; i < 200 && budget_used(&shared.budget); i++)
+        usleep(1000);
+    assert_int_equal(budget_used(&shared.budget), 0);
+    assert_int_equal(counter_get(&shared.loops[0]->counters, COUNTER_REQUESTS_OK), 0);
+    assert_int_equal(receive(peer, &value), 1);
+    assert_int_equal(value, 6);
+    close(peer);
+}
+
 int main(void)
 {
     struct rlimit limit;
@@ -193,6 +237,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(r37_the_table_of_watchers_is_complete, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_and_replies, setup, teardown),
         cmocka_unit_test_setup_teardown(connections_may_be_open_at_the_stop, setup, teardown),
+        cmocka_unit_test_setup_teardown(requests_and_replies, setup_apart, teardown),
+        cmocka_unit_test_setup_teardown(payloads_are_free_before_the_reply, setup_apart, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

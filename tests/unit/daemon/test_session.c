@@ -121,8 +121,9 @@ static void *memory_alloc(void *user, size_t size)
     return aligned_alloc(SLAB_ALIGN, size);
 }
 
-static void memory_release(void *user, void *memory)
+static void memory_release(void *user, void *memory, size_t size)
 {
+    (void)size;
     (void)user;
     free(memory);
 }

@@ -25,8 +25,9 @@ static void *heap_alloc(void *user, size_t size)
     return aligned_alloc(SLAB_ALIGN, (size + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
 }
 
-static void heap_release(void *user, void *memory)
+static void heap_release(void *user, void *memory, size_t size)
 {
+    (void)size;
     struct heap *heap = user;
     heap->live--;
     free(memory);

@@ -19,6 +19,7 @@ struct toy {
     _Atomic int lose_at;          /* this batch loses the device; 0: none */
     _Atomic int contexts_allowed; /* < 0: any number */
     _Atomic int buffers_allowed;
+    _Atomic bool apart; /* inputs are copied: their bytes are free before the batch ends */
 };
 
 extern struct toy toy;
