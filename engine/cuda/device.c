@@ -113,6 +113,8 @@ enum status cuda_device_open(const struct device_options *options, struct device
     device->properties = properties;
     device->log = options->log;
     status = fill_device(device, err);
+    if (!status)
+        status = cuda_lt_new(device->ordinal, &device->lt, err);
     if (status) {
         cuda_device_close(&device->base);
         return status;
@@ -128,5 +130,6 @@ void cuda_device_close(struct device *device)
         return;
     struct cuda_device *cuda = cuda_device_of(device);
     cuda_dnn_free(cuda->dnn);
+    cuda_lt_free(cuda->lt);
     free(cuda);
 }

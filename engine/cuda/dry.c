@@ -104,6 +104,8 @@ enum status cuda_device_open_dry(const char *path, const struct log_sink *log, s
         device->log = log;
         cuda_device_describe(device, driver);
         status = cuda_dnn_new(-1, json, &device->dnn, err);
+        if (!status)
+            status = cuda_lt_new(-1, &device->lt, err);
     }
     free(json);
     if (status) {

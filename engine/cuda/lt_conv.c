@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A 1x1 convolution as a product: with channels last, the pixels of all images are the rows of A,
+ * the weights [M, C, 1, 1] are B as [N, K], and Y has a pixel a row. Refused: strides, padding,
+ * groups; a convolution over padded channels (CHANNELS_LAST_8).
+ */
+#include "base/compiler.h"
+#include "engine/cuda/lt.h"
+
+static bool is_pointwise(const struct ir_node *node, const struct shape *x, const struct shape *w)
+{
+    uint32_t spatial = x->rank - 2;
+    if (ir_attr_int(node, IR_ATTR_GROUP, 1) != 1)
+        return false;
+    for (uint32_t i = 0; i < spatial; i++)
+        if (w->dim[2 + i] != 1 || ir_attr_at(node, IR_ATTR_STRIDES, i, 1) != 1 ||
+            ir_attr_at(node, IR_ATTR_PADS, i, 0) != 0 ||
+            ir_attr_at(node, IR_ATTR_PADS, spatial + i, 0) != 0)
+            return false;
+    return true;
+}
+
+static bool read_types(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                       bool exact, enum lt_order order, struct lt_product *p)
+{
+    const struct ir_tensor *x = lt_input(graph, node, 0), *w = lt_input(graph, node, 1);
+    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
+    p->dtype = dtype == DTYPE_NONE ? y->dtype : dtype;
+    return x && w && x->shape.rank >= 3 && w->shape.rank == x->shape.rank &&
+           y->shape.rank == x->shape.rank && order != LT_AS_IS && ir_tensor_is_constant(w) &&
+           dtype_is_float(w->dtype) &&
+           (p->dtype == DTYPE_F16 || p->dtype == DTYPE_BF16 || p->dtype == DTYPE_F32) &&
+           lt_type(y, dtype, exact) == p->dtype && lt_type(x, dtype, exact) == p->dtype;
+}
+
+static bool read_product(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                         bool exact, enum lt_order order, struct lt_product *out)
+{
+    struct lt_product p = {.alpha = 1, .batch = {.n = 1}, .launches = 1};
+    if (node->op != IR_OP_CONV || !read_types(graph, node, dtype, exact, order, &p))
+        return false;
+    const struct shape *x = &lt_input(graph, node, 0)->shape;
+    const struct shape *w = &lt_input(graph, node, 1)->shape;
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    size_t x_n, w_n, y_n;
+    if (!is_pointwise(node, x, w) || !shape_elements(x, &x_n) || !shape_elements(w, &w_n) ||
+        !shape_elements(y, &y_n) || x_n == 0 || w_n == 0 || y_n == 0)
+        return false;
+    p.k = x->dim[1];
+    p.n = y->dim[1];
+    p.m = (int64_t)x_n / p.k;
+    p.b_elements = w_n;
+    p.trans_b = order == LT_PACKED_NK;
+    p.axis = 1;
+    if (!lt_steps_read(graph, node, 2, dtype, exact, &p))
+        return false;
+    *out = p;
+    return true;
+}
+
+const struct lt_kind lt_kind_conv = {
+    .family = &cuda_family_lt_conv, .layout = IR_LAYOUT_CHANNELS_LAST, .read = read_product};
+
+/* --- the family --- */
+
+static bool takes(enum ir_op op)
+{
+    return op == IR_OP_CONV;
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    return lt_gemm_candidates(&lt_kind_conv, device, graph, node, precision, visit, user, err);
+}
+
+static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
+                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                        void *to, struct error *err)
+{
+    return lt_gemm_pack(&lt_kind_conv, graph, node, tactic, input, to, err);
+}
+
+static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct backend_op **out, struct error *err)
+{
+    return lt_gemm_prepare(&lt_kind_conv, stream, graph, node, tactic, out, err);
+}
+
+const struct cuda_family cuda_family_lt_conv = {
+    .id = CUDA_FAMILY_LT_CONV,
+    .name = "cublaslt conv",
+    .takes = takes,
+    .candidates = candidates,
+    .pack = pack,
+    .prepare = prepare,
+};
