@@ -11,7 +11,7 @@
 #include "base/compiler.h"
 
 /* From the program's folder: carried along with it, in a build folder, installed. */
-static const char *const beside[] = {"", "../engine/cuda", "../" MODULE_LIBDIR};
+static const char *const beside[] = {"", "../engine/cuda", ("../" MODULE_LIBDIR)};
 
 enum { LOOKED_MAX = 300 }; /* of the places in an error's text */
 
