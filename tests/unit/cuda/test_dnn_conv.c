@@ -3,6 +3,7 @@
  * precompiled ones become plans, that plans survive as bytes, that damage is refused, and packing.
  */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -436,6 +437,48 @@ static void damaged_tactics_are_refused(void **state UNUSED)
     ir_graph_free(g);
 }
 
+struct crowd {
+    const struct ir_graph *graph;
+    const struct found *found;
+    uint32_t begin, made;
+};
+
+static void *compile_some(void *user)
+{
+    struct crowd *c = user;
+    struct error err;
+    for (uint32_t i = 0; i < c->found->n; i++) {
+        const struct tactic *t = &c->found->tactics[(c->begin + i) % c->found->n];
+        c->made += cuda_compile(device, c->graph, node_of(c->graph), t, &err) == STATUS_OK;
+        if (i % 16 == 0)
+            cuda_compile_drop(device);
+    }
+    return NULL;
+}
+
+/* Four threads want the same plans, and drop them under each other. */
+static void many_threads_compile(void **state UNUSED)
+{
+    struct layer l = {.n = 8, .c = 128, .size = 28, .k = 128, .kernel = 3, .stride = 1};
+    struct ir_graph *g = make(&l);
+    struct found f = ask(g, PRECISION_F16);
+    struct crowd crowds[4];
+    pthread_t threads[ARRAY_LEN(crowds)];
+    for (uint32_t i = 0; i < ARRAY_LEN(crowds); i++) {
+        crowds[i] = (struct crowd){g, &f, i % 2 * 5, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, compile_some, &crowds[i]), 0);
+    }
+    for (uint32_t i = 0; i < ARRAY_LEN(crowds); i++)
+        pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < ARRAY_LEN(crowds); i++) {
+        assert_in_range(crowds[i].made, 10, f.n); /* the precompiled ones */
+        assert_int_equal(crowds[i].made, crowds[0].made);
+    }
+    cuda_compile_drop(device);
+    free(f.tactics);
+    ir_graph_free(g);
+}
+
 /* --- packing --- */
 
 static float read_as(enum dtype dtype, const void *data, size_t i)
@@ -553,6 +596,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(plans_survive_as_bytes),
         cmocka_unit_test(code_of_another_node_is_refused),
         cmocka_unit_test(damaged_tactics_are_refused),
+        cmocka_unit_test(many_threads_compile),
         cmocka_unit_test(packs_as_a_loop_does),
         cmocka_unit_test(zeros_stand_for_a_bias),
     };
