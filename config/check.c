@@ -97,6 +97,31 @@ static enum status check_model_text(const struct config_model *model, const char
     return STATUS_OK;
 }
 
+/* Names go to the builder as NAME=VALUE. */
+static enum status check_inputs(const struct config_model *model, const char *section,
+                                struct report *report)
+{
+    if (model->inputs_count > 0 && !ends_with(model->path, ".onnx"))
+        return report_set(report, section, "inputs", model->path,
+                          "no inputs: only an .onnx is built with them");
+    for (uint32_t i = 0; i < model->inputs_count; i++) {
+        const struct config_input *input = &model->inputs[i];
+        char place[64];
+        snprintf(place, sizeof(place), "%sinputs[%" PRIu32 "].", section, i);
+        if (!input->name || !*input->name || strchr(input->name, '='))
+            return report_set(report, place, "name", input->name, "the name of an input");
+        if (input->type && strcmp(input->type, "uint8") != 0 && strcmp(input->type, "fp16") != 0)
+            return report_set(report, place, "type", input->type, "uint8 or fp16");
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(model->inputs[k].name, input->name) == 0)
+                return report_set(report, place, "name", input->name, "each input once");
+        enum status status = fields_check(config_input_fields, place, input, report);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
 static enum status check_model(const struct config *config, uint32_t index, struct report *report)
 {
     const struct config_model *model = &config->models[index];
@@ -112,6 +137,8 @@ static enum status check_model(const struct config *config, uint32_t index, stru
             check_rising(model->preferred, model->preferred_count, section, "preferred", report);
     if (status == STATUS_OK)
         status = check_rising(model->batches, model->batches_count, section, "batches", report);
+    if (status == STATUS_OK)
+        status = check_inputs(model, section, report);
     if (status != STATUS_OK)
         return status;
 

@@ -81,6 +81,13 @@ struct config *config_new(void)
 
 static void deinit_model(struct config_model *model)
 {
+    for (uint32_t i = 0; i < model->inputs_count; i++) {
+        free(model->inputs[i].name);
+        free(model->inputs[i].type);
+        free(model->inputs[i].scale);
+        free(model->inputs[i].bias);
+    }
+    free(model->inputs);
     free(model->name);
     free(model->path);
     free(model->version);
@@ -117,6 +124,32 @@ static enum status read_listen(const struct raw_list *raw, struct config_listen 
     return STATUS_OK;
 }
 
+static enum status read_inputs(const struct raw_model *raw, const char *section,
+                               struct config_model *model, struct report *report)
+{
+    if (raw->inputs_count == 0)
+        return STATUS_OK;
+    model->inputs = calloc(raw->inputs_count, sizeof(*model->inputs));
+    if (!model->inputs)
+        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    model->inputs_count = raw->inputs_count;
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < raw->inputs_count && status == STATUS_OK; i++) {
+        const struct raw_input *from = &raw->inputs[i];
+        struct config_input *to = &model->inputs[i];
+        char place[64];
+        snprintf(place, sizeof(place), "%sinputs[%" PRIu32 "].", section, i);
+        status = fields_read(config_input_fields, place, from, to, report);
+        if (status == STATUS_OK)
+            status = field_read_floats(&from->scale, place, "scale", &to->scale, &to->scale_count,
+                                       report);
+        if (status == STATUS_OK)
+            status =
+                field_read_floats(&from->bias, place, "bias", &to->bias, &to->bias_count, report);
+    }
+    return status;
+}
+
 static enum status read_model(const struct raw_model *raw, uint32_t index,
                               struct config_model *model, struct report *report)
 {
@@ -134,6 +167,8 @@ static enum status read_model(const struct raw_model *raw, uint32_t index,
     if (status == STATUS_OK)
         status = field_read_list(&raw->batches, section, "batches", CONFIG_BATCH_MOST,
                                  &model->batches, &model->batches_count, report);
+    if (status == STATUS_OK)
+        status = read_inputs(raw, section, model, report);
     return status;
 }
 

@@ -18,6 +18,16 @@ struct config_listen {
     uint32_t framed_count;
 };
 
+/* An input of an .onnx that clients send as another type: value = scale * sent + bias. */
+struct config_input {
+    char *name;
+    char *type;   /* "uint8", "fp16"; NULL: the model's own */
+    float *scale; /* one for all or one a channel; none: 1 */
+    uint32_t scale_count;
+    float *bias; /* likewise; none: 0 */
+    uint32_t bias_count;
+};
+
 struct config_model {
     char *name;
     char *path;           /* .onnx, .plan */
@@ -29,6 +39,8 @@ struct config_model {
     uint32_t queue_limit; /* 0: the server's */
     uint32_t *batches;    /* profiles to build for an .onnx; empty: the builder's default */
     uint32_t batches_count;
+    struct config_input *inputs; /* of an .onnx; those not named are served as they are */
+    uint32_t inputs_count;
 };
 
 struct config_limits {

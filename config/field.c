@@ -8,6 +8,7 @@
 #include "config/schema.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,14 @@
     FIELD(struct config, struct raw_config, member, kind, least, most)
 #define MODEL_FIELD(member, kind, least, most)                                                     \
     FIELD(struct config_model, struct raw_model, member, kind, least, most)
+#define INPUT_FIELD(member, kind, least, most)                                                     \
+    FIELD(struct config_input, struct raw_input, member, kind, least, most)
 #define LIMIT_FIELD(member, kind, least, most)                                                     \
     FIELD(struct config_limits, struct raw_limits, member, kind, least, most)
 
 const struct field config_server_fields[] = {CONFIG_SERVER_FIELDS(SERVER_FIELD){0}};
 const struct field config_model_fields[] = {CONFIG_MODEL_FIELDS(MODEL_FIELD){0}};
+const struct field config_input_fields[] = {CONFIG_INPUT_FIELDS(INPUT_FIELD){0}};
 const struct field config_limit_fields[] = {CONFIG_LIMIT_FIELDS(LIMIT_FIELD){0}};
 
 enum status report_set(struct report *report, const char *section, const char *key, const char *got,
@@ -204,6 +208,37 @@ enum status field_read_list(const struct raw_list *raw, const char *section, con
                               "a whole number from 1 to %" PRIu32, most);
         }
         list[i] = (uint32_t)n;
+    }
+    *out = list;
+    *count = raw->items_count;
+    return STATUS_OK;
+}
+
+/* Plain decimal numbers, with or without an exponent: what strtof takes, but no names, no hex. */
+static bool parse_float(const char *text, float *out)
+{
+    char *end;
+    if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
+        return false;
+    *out = strtof(text, &end);
+    return !*end && isfinite(*out);
+}
+
+enum status field_read_floats(const struct raw_list *raw, const char *section, const char *key,
+                              float **out, uint32_t *count, struct report *report)
+{
+    if (raw->items_count == 0)
+        return STATUS_OK;
+    float *list = calloc(raw->items_count, sizeof(*list));
+    if (!list)
+        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+    for (uint32_t i = 0; i < raw->items_count; i++) {
+        char entry[64];
+        if (parse_float(raw->items[i], &list[i]))
+            continue;
+        snprintf(entry, sizeof(entry), "%s[%" PRIu32 "]", key, i);
+        free(list);
+        return report_set(report, section, entry, raw->items[i], "a number");
     }
     *out = list;
     *count = raw->items_count;

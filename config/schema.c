@@ -21,6 +21,7 @@
     CYAML_FIELD_STRING_PTR(#member, OPTIONAL, struct owner, member, 0, CONFIG_TEXT_MAX),
 #define SERVER_SCHEMA(member, kind, least, most) TEXT_FIELD(raw_config, member)
 #define MODEL_SCHEMA(member, kind, least, most)  TEXT_FIELD(raw_model, member)
+#define INPUT_SCHEMA(member, kind, least, most)  TEXT_FIELD(raw_input, member)
 #define LIMIT_SCHEMA(member, kind, least, most)  TEXT_FIELD(raw_limits, member)
 
 /* A sequence whose struct raw_list is `member` of `owner`. */
@@ -35,10 +36,22 @@
 static const cyaml_schema_value_t text_schema = {
     CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char *, 0, CONFIG_TEXT_MAX)};
 
+static const cyaml_schema_field_t input_schema_fields[] = {
+    CONFIG_INPUT_FIELDS(INPUT_SCHEMA) /**/
+    LIST_FIELD("scale", raw_input, scale, CONFIG_NUMBERS_MAX),
+    LIST_FIELD("bias", raw_input, bias, CONFIG_NUMBERS_MAX),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t input_schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct raw_input, input_schema_fields)};
+
 static const cyaml_schema_field_t model_schema_fields[] = {
     CONFIG_MODEL_FIELDS(MODEL_SCHEMA) /**/
     LIST_FIELD("preferred", raw_model, preferred, CONFIG_PREFERRED_MAX),
     LIST_FIELD("batches", raw_model, batches, CONFIG_BATCHES_MAX),
+    CYAML_FIELD_SEQUENCE("inputs", OPTIONAL, struct raw_model, inputs, &input_schema, 0,
+                         CONFIG_INPUTS_MAX),
     CYAML_FIELD_END,
 };
 

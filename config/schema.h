@@ -25,6 +25,8 @@ enum {
     CONFIG_MODELS_MAX = 1024,
     CONFIG_BATCHES_MAX = 32,
     CONFIG_PREFERRED_MAX = 8,
+    CONFIG_INPUTS_MAX = 64,
+    CONFIG_NUMBERS_MAX = 4096, /* of one scale or bias */
     CONFIG_BATCH_MOST = 65536,
 };
 
@@ -56,6 +58,10 @@ enum {
     X(max_delay_us, I64, -1, MINUTE_US)                                                            \
     X(queue_limit, U32, 0, 1 << 20)
 
+#define CONFIG_INPUT_FIELDS(X)                                                                     \
+    X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
+    X(type, TEXT, 1, CONFIG_NAME_MAX)
+
 #define CONFIG_LIMIT_FIELDS(X)                                                                     \
     X(frame_bytes, BYTES, 1024, INT32_MAX)                                                         \
     X(inflight_bytes, BYTES, 1024, TERABYTE)                                                       \
@@ -76,6 +82,9 @@ enum {
     X(models)                                                                                      \
     X(preferred)                                                                                   \
     X(batches)                                                                                     \
+    X(inputs)                                                                                      \
+    X(scale)                                                                                       \
+    X(bias)                                                                                        \
     X(limits)
 
 enum field_kind { FIELD_TEXT, FIELD_U32, FIELD_U64, FIELD_I64, FIELD_BYTES };
@@ -97,9 +106,16 @@ struct raw_list {
 
 #define CONFIG_RAW_MEMBER(member, kind, least, most) char *member;
 
+struct raw_input {
+    CONFIG_INPUT_FIELDS(CONFIG_RAW_MEMBER)
+    struct raw_list scale, bias;
+};
+
 struct raw_model {
     CONFIG_MODEL_FIELDS(CONFIG_RAW_MEMBER)
     struct raw_list preferred, batches;
+    struct raw_input *inputs;
+    uint32_t inputs_count;
 };
 
 struct raw_limits {
@@ -117,6 +133,7 @@ struct raw_config {
 /* End with a NULL key. */
 extern const struct field config_server_fields[];
 extern const struct field config_model_fields[];
+extern const struct field config_input_fields[];
 extern const struct field config_limit_fields[];
 
 /* Where a configuration is wrong: the key's path ("limits.frame_bytes", "models[2].path"), so that
@@ -148,6 +165,10 @@ enum status fields_check(const struct field *fields, const char *section, const 
 /* A list of counts, each 1..most. *out belongs to the caller; NULL for an empty list. */
 enum status field_read_list(const struct raw_list *raw, const char *section, const char *key,
                             uint32_t most, uint32_t **out, uint32_t *count, struct report *report);
+
+/* A list of finite numbers, in the same way. */
+enum status field_read_floats(const struct raw_list *raw, const char *section, const char *key,
+                              float **out, uint32_t *count, struct report *report);
 
 /* config_check, with the place. */
 enum status config_check_report(const struct config *config, struct report *report);

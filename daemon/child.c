@@ -27,7 +27,14 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-enum { ARGS_MAX = 32, LINE_MAX_ = 512, POLL_MS = 100, FAILED_EXEC = 127, CHILD_NICE = 10 };
+enum {
+    ARGS_MAX = 32,
+    ARGS_OF_INPUT = 6,
+    LINE_MAX_ = 512,
+    POLL_MS = 100,
+    FAILED_EXEC = 127,
+    CHILD_NICE = 10
+};
 
 extern char **environ;
 
@@ -117,7 +124,8 @@ static void child_run(const struct child_build *build, pid_t parent, int out, ch
 /* ---- in the daemon ---- */
 
 struct arguments {
-    char *argv[ARGS_MAX];
+    char **argv;  /* ARGS_MAX and those of the inputs */
+    char **texts; /* what was made for inputs; NULL at the end */
     char threads[16], batches[512];
     char beside[4096];  /* inferctl in the folder of this program */
     char sibling[4096]; /* and in a build tree */
@@ -145,9 +153,63 @@ static void paths_fill(struct arguments *a)
     a->paths[n] = NULL;
 }
 
-static void arguments_fill(struct arguments *a, const struct child_build *build)
+/* "NAME=1,2,3" */
+static char *text_of_numbers(const char *name, const float *values, uint32_t n)
+{
+    size_t size = strlen(name) + 2 + (size_t)n * 24, used;
+    char *text = malloc(size);
+    if (!text)
+        return NULL;
+    used = (size_t)snprintf(text, size, "%s=", name);
+    for (uint32_t i = 0; i < n; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%.9g", i ? "," : "", (double)values[i]);
+    return text;
+}
+
+static char *text_of_type(const char *name, const char *type)
+{
+    size_t size = strlen(name) + strlen(type) + 2;
+    char *text = malloc(size);
+    if (text)
+        snprintf(text, size, "%s=%s", name, type);
+    return text;
+}
+
+/* Appends option and text at *n; false: there is no text, for want of memory. */
+static bool append(struct arguments *a, uint32_t *n, uint32_t *texts, char *option, char *text)
+{
+    if (!text)
+        return false;
+    a->texts[(*texts)++] = text;
+    a->argv[(*n)++] = option;
+    a->argv[(*n)++] = text;
+    return true;
+}
+
+static bool inputs_fill(struct arguments *a, const struct child_build *build, uint32_t *n)
+{
+    static char type[] = "--input-type", scale[] = "--input-scale", bias[] = "--input-bias";
+    uint32_t t = 0;
+    for (uint32_t i = 0; i < build->n_inputs; i++) {
+        const struct config_input *in = &build->inputs[i];
+        if ((in->type && !append(a, n, &t, type, text_of_type(in->name, in->type))) ||
+            (in->scale_count &&
+             !append(a, n, &t, scale, text_of_numbers(in->name, in->scale, in->scale_count))) ||
+            (in->bias_count &&
+             !append(a, n, &t, bias, text_of_numbers(in->name, in->bias, in->bias_count))))
+            return false;
+    }
+    return true;
+}
+
+static bool arguments_fill(struct arguments *a, const struct child_build *build)
 {
     uint32_t n = 0;
+    a->argv = calloc(ARGS_MAX + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*a->argv));
+    a->texts = calloc(1 + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*a->texts));
+    if (!a->argv || !a->texts)
+        return false;
     const char *const fixed[] = {"inferctl", "build",       build->model, "-o",       build->plan,
                                  "--device", build->device, "--no-tune",  "--threads"};
     for (; n < ARRAY_LEN(fixed); n++)
@@ -165,8 +227,23 @@ static void arguments_fill(struct arguments *a, const struct child_build *build)
         a->argv[n++] = batch;
         a->argv[n++] = a->batches;
     }
+    if (!inputs_fill(a, build, &n))
+        return false;
     a->argv[n] = NULL;
     paths_fill(a);
+    return true;
+}
+
+static void arguments_free(struct arguments *a)
+{
+    if (!a)
+        return;
+    for (uint32_t i = 0; a->texts && a->texts[i]; i++)
+        free(a->texts[i]);
+    free(a->texts);
+    free(a->argv);
+    free(a->envp);
+    free(a);
 }
 
 /* The environment, and no leak check in a build for tests: it would trace the process. */
@@ -271,11 +348,10 @@ static enum status child_start(const struct child_build *build, struct arguments
 enum status child_build(const struct child_build *build, struct error *err)
 {
     struct arguments *a = calloc(1, sizeof(*a));
-    if (!a || !environment_fill(a)) {
-        free(a);
+    if (!a || !environment_fill(a) || !arguments_fill(a, build)) {
+        arguments_free(a);
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a child");
     }
-    arguments_fill(a, build);
     struct lines lines = {.log = build->log};
     int in = -1, how = 0;
     pid_t pid = -1;
@@ -289,7 +365,6 @@ enum status child_build(const struct child_build *build, struct error *err)
         if (s == STATUS_OK)
             s = child_result(how, &lines, err);
     }
-    free(a->envp);
-    free(a);
+    arguments_free(a);
     return s;
 }

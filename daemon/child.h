@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "config/config.h"
 
 struct child_build {
     const char *model;  /* the file, as seen from `folder` */
@@ -24,6 +25,8 @@ struct child_build {
     bool reference;          /* plain kernels only */
     const uint32_t *batches; /* may be none */
     uint32_t n_batches;
+    const struct config_input *inputs; /* served as other types; may be none */
+    uint32_t n_inputs;
     uint32_t timeout_s;
     const struct log_sink *log; /* its lines, as verbose */
     const _Atomic bool *stop;   /* ends the child early */

@@ -149,6 +149,8 @@ static enum status key_make(const struct plan_cache *cache, const struct wanted 
     if (w->config.batches_count)
         XXH3_128bits_update(state, w->config.batches,
                             w->config.batches_count * sizeof(w->config.batches[0]));
+    uint64_t inputs = wanted_inputs_digest(&w->config);
+    XXH3_128bits_update(state, &inputs, sizeof(inputs));
     XXH3_128bits_update(state, map.data, map.size);
     if (memmem(map.data, map.size, "location", strlen("location"))) {
         uint64_t beside = files_beside(w);
@@ -178,6 +180,8 @@ static enum status build(const struct plan_cache *cache, const struct wanted *w,
         .reference = cache->config.reference,
         .batches = w->config.batches,
         .n_batches = w->config.batches_count,
+        .inputs = w->config.inputs,
+        .n_inputs = w->config.inputs_count,
         .timeout_s = timeout_s,
         .log = cache->config.log,
         .stop = cache->config.stop,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plans built from ONNX files, kept in a folder under a name made of what they depend on: the
- * model's bytes, the device's fingerprint, the profiles asked for, and this version of inferd.
+ * model's bytes, the device's fingerprint, the profiles and input types asked for, and this version
+ * of inferd.
  *
  * One process builds a plan, others wait for it and then find it (R35). If the folder cannot be
  * used, or its disk is full, the plan is built in a temporary place and served from there. What a

@@ -100,6 +100,24 @@ static enum status no_memory(struct error *err)
     return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the list of models");
 }
 
+static uint64_t digest_add(uint64_t digest, const void *data, size_t size)
+{
+    return XXH3_64bits_withSeed(size ? data : "", size, digest + size + 1);
+}
+
+uint64_t wanted_inputs_digest(const struct config_model *config)
+{
+    uint64_t digest = 0;
+    for (uint32_t i = 0; i < config->inputs_count; i++) {
+        const struct config_input *in = &config->inputs[i];
+        digest = digest_add(digest, in->name, strlen(in->name));
+        digest = digest_add(digest, in->type, in->type ? strlen(in->type) : 0);
+        digest = digest_add(digest, in->scale, in->scale_count * sizeof(*in->scale));
+        digest = digest_add(digest, in->bias, in->bias_count * sizeof(*in->bias));
+    }
+    return digest;
+}
+
 static enum status configured_add(const struct config_model *config, struct wanted_list *list,
                                   struct error *err)
 {
@@ -111,6 +129,7 @@ static enum status configured_add(const struct config_model *config, struct want
     if (config->batches_count)
         w->source.profiles =
             XXH3_64bits(config->batches, config->batches_count * sizeof(config->batches[0]));
+    w->source.profiles += wanted_inputs_digest(config);
     int fd;
     if (file_open(config->path, &fd, &w->err) == STATUS_OK)
         w->fd = fd;

@@ -32,6 +32,9 @@ enum status repository_list(const struct config *config, const struct log_sink *
                             struct wanted_list *out, struct error *err);
 void repository_list_deinit(struct wanted_list *list);
 
+/* Of the types that inputs are served as; 0: as they are. */
+uint64_t wanted_inputs_digest(const struct config_model *config);
+
 bool model_source_equal(const struct model_source *a, const struct model_source *b);
 
 #endif

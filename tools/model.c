@@ -107,6 +107,102 @@ static enum status parse_dims(const struct model_args *args, char names[ARG_LIST
     return STATUS_OK;
 }
 
+/* --- served inputs --- */
+
+enum { SERVED_NUMBERS_MAX = 8192 };
+
+struct served {
+    struct build_input list[ARG_LIST_MAX];
+    char names[ARG_LIST_MAX][128];
+    float numbers[SERVED_NUMBERS_MAX]; /* scales and biases of all of them */
+    uint32_t n, n_numbers;
+};
+
+/* The entry of that name, made if there is none; `rest`: what is behind "NAME=". */
+static enum status served_entry(struct served *s, const char *option, const char *text,
+                                struct build_input **out, const char **rest, struct error *err)
+{
+    char name[sizeof(s->names[0])];
+    if (!args_split(text, name, sizeof(name), rest) || !**rest)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--%s '%s': the form is NAME=VALUE", option,
+                         text);
+    uint32_t i = 0;
+    while (i < s->n && strcmp(s->names[i], name) != 0)
+        i++;
+    if (i == ARG_LIST_MAX)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--%s: at most %d inputs", option,
+                         ARG_LIST_MAX);
+    if (i == s->n) {
+        memcpy(s->names[i], name, sizeof(name));
+        s->list[s->n++] = (struct build_input){.name = s->names[i]};
+    }
+    *out = &s->list[i];
+    return STATUS_OK;
+}
+
+static enum status served_numbers(struct served *s, const char *option, const char *text,
+                                  const char *from, const float **out, uint32_t *n,
+                                  struct error *err)
+{
+    if (*n)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--%s '%s': given twice", option, text);
+    *out = &s->numbers[s->n_numbers];
+    for (;;) {
+        char *end;
+        float value = strtof(from, &end);
+        if (end == from || (*end && *end != ','))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--%s '%s': numbers separated by commas were expected", option, text);
+        if (s->n_numbers == SERVED_NUMBERS_MAX)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "--%s: more than %d numbers", option,
+                             SERVED_NUMBERS_MAX);
+        s->numbers[s->n_numbers++] = value;
+        ++*n;
+        if (!*end)
+            return STATUS_OK;
+        from = end + 1;
+    }
+}
+
+static enum status parse_types(const struct model_args *args, struct served *s, struct error *err)
+{
+    for (uint32_t i = 0; i < args->input_types.n; i++) {
+        const char *text = args->input_types.list[i], *rest;
+        struct build_input *input;
+        enum status status = served_entry(s, "input-type", text, &input, &rest, err);
+        if (status)
+            return status;
+        if (input->dtype != DTYPE_NONE)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "--input-type '%s': given twice", text);
+        input->dtype = build_served_type(rest);
+        if (input->dtype == DTYPE_NONE)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "--input-type '%s': known are uint8 and fp16", text);
+    }
+    return STATUS_OK;
+}
+
+static enum status parse_served(const struct model_args *args, struct served *s, struct error *err)
+{
+    enum status status = parse_types(args, s, err);
+    struct build_input *input;
+    const char *rest;
+    for (uint32_t i = 0; i < args->input_scales.n && !status; i++) {
+        const char *text = args->input_scales.list[i];
+        status = served_entry(s, "input-scale", text, &input, &rest, err);
+        if (!status)
+            status =
+                served_numbers(s, "input-scale", text, rest, &input->scale, &input->n_scale, err);
+    }
+    for (uint32_t i = 0; i < args->input_biases.n && !status; i++) {
+        const char *text = args->input_biases.list[i];
+        status = served_entry(s, "input-bias", text, &input, &rest, err);
+        if (!status)
+            status = served_numbers(s, "input-bias", text, rest, &input->bias, &input->n_bias, err);
+    }
+    return status;
+}
+
 /* ~/.cache/inferd/timing.cache, its folder made; false if there is no place for it. */
 static bool default_cache(char *out, size_t size)
 {
@@ -135,6 +231,7 @@ struct setup {
     char cache_path[600];
     struct progress progress;
     struct device *host; /* what the device does not do; NULL if it is the CPU itself */
+    struct served served;
 };
 
 /* After a failed setup_init too. */
@@ -153,6 +250,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .evaluator = {.eval = cpu_eval_node},
         .dims = s->dims,
         .n_dims = args->dims.n,
+        .inputs = s->served.list,
         .no_timing = args->no_tune,
         .log = log,
         .progress = show_progress,
@@ -164,6 +262,9 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
     if (!status && device && !device->backend->host_memory)
         status = backend_host_open(device, &s->host, err);
     s->options.host = s->host;
+    if (!status)
+        status = parse_served(args, &s->served, err);
+    s->options.n_inputs = s->served.n;
     return status;
 }
 

@@ -20,6 +20,7 @@
 struct model_args {
     const char *device, *precision, *timing_cache, *fault;
     struct arg_texts dims;
+    struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
     uint32_t threads;
     bool no_tune, reference_only;
     bool track_memory; /* from the opening of the device on; no option of its own */
@@ -41,6 +42,15 @@ struct model_args {
         {"dim",     0,                                                                             \
          ARG_TEXTS, MODEL_ARG(type, member, dims),                                                 \
          "NAME=N",  "value of another symbolic dimension"},                                        \
+        {"input-type", 0,                                                                          \
+         ARG_TEXTS,    MODEL_ARG(type, member, input_types),                                       \
+         "NAME=T",     "a float input that clients send as uint8 or fp16"},                        \
+        {"input-scale", 0,                                                                         \
+         ARG_TEXTS,     MODEL_ARG(type, member, input_scales),                                     \
+         "NAME=S,..",   "its value is S times what is sent; one S, or one a channel"},             \
+        {"input-bias", 0,                                                                          \
+         ARG_TEXTS,    MODEL_ARG(type, member, input_biases),                                      \
+         "NAME=B,..",  "plus B; one, or one a channel"},                                           \
         {"timing-cache", 0,                                                                        \
          ARG_TEXT,       MODEL_ARG(type, member, timing_cache),                                    \
          "FILE",         "known times (default: in the user's cache; '': none)"},                  \

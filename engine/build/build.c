@@ -62,6 +62,11 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
     enum status status = onnx_import(model, &import, &graph, err);
     if (status)
         return status;
+    status = build_serve(graph, options->inputs, options->n_inputs, err);
+    if (status) {
+        ir_graph_free(graph);
+        return status;
+    }
     struct pass_context context = {.evaluator = options->evaluator, .log = options->log};
     if (options->device) {
         context.attention = options->device->backend->features & BACKEND_ATTENTION;

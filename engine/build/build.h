@@ -17,13 +17,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/backend.h"
+#include "engine/build/served.h"
 #include "engine/import/onnx.h"
 #include "engine/plan/plan.h"
 #include "engine/tune/tune.h"
 
 struct build_options {
-    struct device *device; /* NULL for build_graph: any device's */
-    struct device *host;   /* a CPU device for what `device` does not do; may be NULL */
+    struct device *device;         /* NULL for build_graph: any device's */
+    struct device *host;           /* a CPU device for what `device` does not do; may be NULL */
     struct ir_evaluator evaluator; /* for what depends on constants alone */
     enum precision precision;
     const uint32_t *batches; /* profiles wanted, in any order; NULL: 1,2,4,8,16,32 */
@@ -32,6 +33,8 @@ struct build_options {
     uint32_t n_dims;
     const struct onnx_value *values; /* of inputs that shapes depend on */
     uint32_t n_values;
+    const struct build_input *inputs; /* those that are served as another type */
+    uint32_t n_inputs;
     bool no_timing;             /* untimed choices from heuristics, or from the cache */
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */

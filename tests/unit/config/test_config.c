@@ -108,6 +108,7 @@ static void reference_file_names_every_key(void **state)
 #define DOCUMENTED_KEY(key)                   assert_documented(text, #key);
     CONFIG_SERVER_FIELDS(DOCUMENTED)
     CONFIG_MODEL_FIELDS(DOCUMENTED)
+    CONFIG_INPUT_FIELDS(DOCUMENTED)
     CONFIG_LIMIT_FIELDS(DOCUMENTED)
     CONFIG_OTHER_KEYS(DOCUMENTED_KEY)
 }
@@ -152,7 +153,11 @@ static void values_of_every_kind(void **state)
                              "limits: {frame_bytes: 1MiB, inflight_bytes: 3GiB,\n"
                              "         output_bytes: 65536, receive_rate: 0}\n"
                              "models:\n"
-                             "- {name: a, path: a.onnx}\n"
+                             "- name: a\n"
+                             "  path: a.onnx\n"
+                             "  inputs:\n"
+                             "  - {name: image, type: uint8, scale: [0.5, -1e-3, .25], bias: [1]}\n"
+                             "  - {name: 'x:0', type: fp16}\n"
                              "- name: b.1-x_\n"
                              "  path: /b.plan\n"
                              "  version: 2\n"
@@ -178,6 +183,16 @@ static void values_of_every_kind(void **state)
     assert_string_equal(c->models[0].version, "1");
     assert_int_equal(c->models[0].max_delay_us, -1);
     assert_null(c->models[0].preferred);
+    assert_int_equal(c->models[0].inputs_count, 2);
+    assert_string_equal(c->models[0].inputs[0].name, "image");
+    assert_string_equal(c->models[0].inputs[0].type, "uint8");
+    assert_int_equal(c->models[0].inputs[0].scale_count, 3);
+    assert_true(c->models[0].inputs[0].scale[1] == -1e-3F);
+    assert_int_equal(c->models[0].inputs[0].bias_count, 1);
+    assert_true(c->models[0].inputs[0].bias[0] == 1);
+    assert_string_equal(c->models[0].inputs[1].name, "x:0");
+    assert_int_equal(c->models[0].inputs[1].scale_count, 0);
+    assert_int_equal(c->models[1].inputs_count, 0);
     assert_string_equal(c->models[1].name, "b.1-x_");
     assert_string_equal(c->models[1].path, "/b.plan");
     assert_string_equal(c->models[1].version, "2");
@@ -261,6 +276,26 @@ static void missing_keys_of_a_model_are_refused(void **state)
            "t.yaml:3: models[1].path: expected a file .onnx or .plan, got nothing");
 }
 
+#define ONNX "models:\n- name: a\n  path: a.onnx\n  inputs:\n"
+
+static void inputs_that_make_no_sense_are_refused(void **state)
+{
+    (void)state;
+    refuse(ONNX "  - {name: x, type: int8}\n",
+           "t.yaml:5: models[0].inputs[0].type: expected uint8 or fp16, got \"int8\"");
+    refuse(ONNX "  - {type: uint8}\n", "models[0].inputs[0].name: expected");
+    refuse(ONNX "  - {name: a=b}\n", "models[0].inputs[0].name: expected");
+    refuse(ONNX "  - {name: x}\n  - {name: x}\n", "models[0].inputs[1].name: expected each");
+    refuse(ONNX "  - {name: x, kind: uint8}\n", "models[0].inputs[0].kind: unknown key");
+    refuse(ONNX "  - name: x\n    scale: [1, a]\n",
+           "t.yaml:6: models[0].inputs[0].scale[1]: expected a number, got \"a\"");
+    refuse(ONNX "  - {name: x, bias: [nan]}\n", "bias[0]: expected a number");
+    refuse(ONNX "  - {name: x, bias: [1e99]}\n", "bias[0]: expected a number");
+    refuse(ONNX "  - {name: x, bias: [0x10]}\n", "bias[0]: expected a number");
+    refuse("models:\n- {name: a, path: a.plan, inputs: [{name: x}]}\n",
+           "models[0].inputs: expected no inputs");
+}
+
 static void files_that_cannot_be_read(void **state)
 {
     (void)state;
@@ -294,6 +329,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(numbers_are_plain),
         cmocka_unit_test(broken_documents_are_refused),
         cmocka_unit_test(missing_keys_of_a_model_are_refused),
+        cmocka_unit_test(inputs_that_make_no_sense_are_refused),
         cmocka_unit_test(files_that_cannot_be_read),
     };
     if (argc < 2)

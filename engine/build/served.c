@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See served.h. */
+#include "engine/build/served.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+static const struct {
+    const char *name;
+    enum dtype dtype;
+} types[] = {{"uint8", DTYPE_U8}, {"fp16", DTYPE_F16}};
+
+enum dtype build_served_type(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (strcmp(types[i].name, name) == 0)
+            return types[i].dtype;
+    return DTYPE_NONE;
+}
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "served inputs: out of memory");
+}
+
+static enum status find_input(const struct ir_graph *graph, const char *name, uint32_t *out,
+                              struct error *err)
+{
+    char known[512] = "";
+    size_t len = 0;
+    for (uint32_t i = 0; i < graph->n_inputs; i++) {
+        const char *have = ir_tensor(graph, graph->inputs[i])->name;
+        if (strcmp(have, name) == 0) {
+            *out = i;
+            return STATUS_OK;
+        }
+        if (len < sizeof(known))
+            len +=
+                (size_t)snprintf(known + len, sizeof(known) - len, "%s'%s'", i ? ", " : "", have);
+    }
+    return error_set(err, STATUS_INVALID_ARGUMENT, "served input '%s': the model has %s%s", name,
+                     *known ? "only " : "no inputs", known);
+}
+
+/* One number, or one for each of dimension 1, all finite. */
+static enum status check_numbers(const struct ir_tensor *t, const char *what, const float *values,
+                                 uint32_t n, struct error *err)
+{
+    int64_t channels = t->shape.rank > 1 ? t->shape.dim[1] : 1;
+    if (n > 1 && (int64_t)n != channels)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "served input '%s': %u numbers as %s; it takes one, or one for each of "
+                         "the %lld channels of dimension 1",
+                         t->name, n, what, (long long)channels);
+    for (uint32_t i = 0; i < n; i++)
+        if (!isfinite(values[i]))
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "served input '%s': %s number %u is not finite", t->name, what, i);
+    return STATUS_OK;
+}
+
+static enum status check_input(const struct ir_tensor *t, const struct build_input *input,
+                               struct error *err)
+{
+    if (t->dtype != DTYPE_F32 && t->dtype != DTYPE_F16 && t->dtype != DTYPE_BF16)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "served input '%s' is %s: only FP32, FP16 and BF16 inputs can be served "
+                         "as another type",
+                         t->name, dtype_name(t->dtype));
+    enum status status = check_numbers(t, "scale", input->scale, input->n_scale, err);
+    return status ? status : check_numbers(t, "bias", input->bias, input->n_bias, err);
+}
+
+static void put(void *data, enum dtype dtype, uint32_t i, float value)
+{
+    uint16_t half = dtype == DTYPE_F16 ? f32_to_f16(value) : f32_to_bf16(value);
+    if (dtype == DTYPE_F32)
+        memcpy((char *)data + 4 * (size_t)i, &value, 4);
+    else
+        memcpy((char *)data + 2 * (size_t)i, &half, 2);
+}
+
+/* [] for one number, [C,1,..] for one a channel; IR_NONE: no memory. */
+static uint32_t make_numbers(struct ir_graph *graph, const struct ir_tensor *like,
+                             const float *values, uint32_t n)
+{
+    struct shape shape = {.rank = 0};
+    if (n > 1) {
+        shape.rank = like->shape.rank - 1;
+        shape.dim[0] = n;
+        for (uint32_t i = 1; i < shape.rank; i++)
+            shape.dim[i] = 1;
+    }
+    void *data = arena_alloc(graph->arena, n * dtype_size(like->dtype));
+    if (!data)
+        return IR_NONE;
+    for (uint32_t i = 0; i < n; i++)
+        put(data, like->dtype, i, values[i]);
+    return ir_constant_add(graph, "", like->dtype, &shape, data);
+}
+
+/* The steps from the served tensor to the model's own; `at` is the last one's output so far. */
+struct chain {
+    struct ir_graph *graph;
+    const char *name; /* of the input, for the nodes */
+    uint32_t at, last;
+    struct error *err;
+};
+
+static enum status add_node(struct chain *c, enum ir_op op, const char *what, uint32_t operand,
+                            enum ir_attr_key key, int64_t value)
+{
+    char name[160];
+    const uint32_t inputs[2] = {c->at, operand};
+    snprintf(name, sizeof(name), "%.100s/%s", c->name, what);
+    uint32_t node = ir_node_add(c->graph, op, name, operand == IR_NONE ? 1 : 2, inputs);
+    if (node == IR_NONE || !ir_attr_set_int(c->graph, node, key, value))
+        return no_memory(c->err);
+    enum status status = ir_infer_apply(c->graph, node, NULL, 0, c->err);
+    if (status)
+        return status;
+    c->last = node;
+    c->at = ir_node(c->graph, node)->outputs[0];
+    return STATUS_OK;
+}
+
+static enum status add_arithmetic(struct chain *c, enum ir_binary func, const char *what,
+                                  const struct ir_tensor *like, const float *values, uint32_t n)
+{
+    if (n == 0)
+        return STATUS_OK;
+    uint32_t numbers = make_numbers(c->graph, like, values, n);
+    if (numbers == IR_NONE)
+        return no_memory(c->err);
+    return add_node(c, IR_OP_BINARY, what, numbers, IR_ATTR_FUNC, func);
+}
+
+static enum status serve(struct ir_graph *graph, const struct build_input *input, struct error *err)
+{
+    uint32_t index = 0;
+    enum status status = find_input(graph, input->name, &index, err);
+    if (status)
+        return status;
+    uint32_t old = graph->inputs[index];
+    const struct ir_tensor like =
+        *ir_tensor(graph, old); /* the array moves when tensors are added */
+    status = check_input(&like, input, err);
+    if (status)
+        return status;
+    enum dtype dtype = input->dtype == DTYPE_NONE ? like.dtype : input->dtype;
+    if (dtype == like.dtype && !input->n_scale && !input->n_bias)
+        return STATUS_OK;
+    uint32_t served = ir_tensor_add(graph, like.name, dtype, &like.shape);
+    if (served == IR_NONE)
+        return no_memory(err);
+    struct chain c = {graph, like.name, served, IR_NONE, err};
+    if (dtype != like.dtype)
+        status = add_node(&c, IR_OP_CAST, "cast", IR_NONE, IR_ATTR_TO, like.dtype);
+    if (!status)
+        status = add_arithmetic(&c, IR_BINARY_MUL, "scale", &like, input->scale, input->n_scale);
+    if (!status)
+        status = add_arithmetic(&c, IR_BINARY_ADD, "bias", &like, input->bias, input->n_bias);
+    if (status)
+        return status;
+    ir_node_set_output(graph, c.last, 0, old);
+    ir_tensor(graph, old)->name = "";
+    graph->inputs[index] = served;
+    return STATUS_OK;
+}
+
+enum status build_serve(struct ir_graph *graph, const struct build_input *inputs, uint32_t n,
+                        struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < n && !status; i++)
+        status = serve(graph, &inputs[i], err);
+    if (!status && n) /* the new nodes stand behind their readers */
+        status = ir_graph_compact(graph, err);
+    return status;
+}
