@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The systemd units, as systemd itself judges them; it need not be running.
 
-    check_units.py SERVICE SOCKET MAN-FOLDER
+    check_units.py SERVICE SOCKET CUDA-DROP-IN MAN-FOLDER
 
 The units go into a folder of their own, with a stand-in for the program and the man pages that they
 name, so that `systemd-analyze verify` finds all that they refer to. Exit 77: no systemd here.
@@ -16,8 +16,9 @@ import sys
 import tempfile
 import unittest
 
-SERVICE, SOCKET, MAN = (pathlib.Path(p) for p in sys.argv[1:4])
+SERVICE, SOCKET, CUDA, MAN = (pathlib.Path(p) for p in sys.argv[1:5])
 EXPOSURE_MOST = 1.5
+CUDA_EXPOSURE_MOST = 2.5
 
 
 class Units(unittest.TestCase):
@@ -61,6 +62,22 @@ class Units(unittest.TestCase):
         done = self.verify("./broken.service")
         broken.unlink()
         self.assertIn("NoSuch", done.stdout)
+
+    def with_gpu(self):
+        """The service with the drop-in behind it, as systemd reads them, under a name of its own."""
+        drop_in = CUDA.read_text().replace("/usr/bin/nvidia-modprobe", f"{self.root}/inferd")
+        (self.root / "gpu.service").write_text(
+            (self.root / "inferd.service").read_text() + "\n" + drop_in)
+        return "./gpu.service"
+
+    def test_the_drop_in_for_a_gpu_verifies_clean(self):
+        done = self.verify(self.with_gpu(), "./inferd.socket", "./inferd.service")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_the_drop_in_takes_back_little(self):
+        exposure = self.exposure(self.with_gpu())
+        print(f"exposure with a GPU {exposure}")
+        self.assertLessEqual(exposure, CUDA_EXPOSURE_MOST)
 
     def exposure(self, unit):
         done = self.analyze("security", "--offline=yes", unit)
