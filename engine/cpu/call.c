@@ -169,35 +169,10 @@ static enum status run_lrn(const struct call *c)
     return STATUS_OK;
 }
 
-/* Constants of the functions that have other defaults than zeros (op.h). */
-static const struct {
-    float alpha, beta, gamma;
-} unary_defaults[IR_UNARY_COUNT_] = {
-    [IR_UNARY_LEAKY_RELU] = {.alpha = 0.01F},
-    [IR_UNARY_ELU] = {.alpha = 1},
-    [IR_UNARY_SELU] = {.alpha = 1.67326319F, .gamma = 1.05070102F},
-    [IR_UNARY_CELU] = {.alpha = 1},
-    [IR_UNARY_HARD_SIGMOID] = {.alpha = 0.2F, .beta = 0.5F},
-    [IR_UNARY_SWISH] = {.alpha = 1},
-    [IR_UNARY_THRESHOLDED_RELU] = {.alpha = 1},
-    [IR_UNARY_CLIP] = {.alpha = -INFINITY, .beta = INFINITY},
-    [IR_UNARY_LINEAR] = {.alpha = 1},
-    [IR_UNARY_IS_INF] = {.alpha = 1, .beta = 1},
-    [IR_UNARY_SHRINK] = {.beta = 0.5F},
-};
-
-void call_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma)
-{
-    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, 0);
-    *alpha = ir_attr_float(node, IR_ATTR_ALPHA, unary_defaults[func].alpha);
-    *beta = ir_attr_float(node, IR_ATTR_BETA, unary_defaults[func].beta);
-    *gamma = ir_attr_float(node, IR_ATTR_GAMMA, unary_defaults[func].gamma);
-}
-
 static enum status run_unary(const struct call *c)
 {
     float alpha, beta, gamma;
-    call_unary_constants(c->node, &alpha, &beta, &gamma);
+    ir_unary_constants(c->node, &alpha, &beta, &gamma);
     ref_unary((enum ref_unary)int_of(c, IR_ATTR_FUNC, 0), (double)alpha, (double)beta,
               (double)gamma, &c->in[0], &c->out[0]);
     return STATUS_OK;

@@ -21,9 +21,6 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node);
 /* The node has been checked by ir_infer_node, its tensors fit it. */
 enum status call_run(const struct call *call);
 
-/* The constants of a UNARY node, with its function's defaults. */
-void call_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma);
-
 /* y = step(y, operand) in place; operand NULL for UNARY. */
 void call_epilogue(const struct ir_epilogue *step, const struct tensor_view *operand,
                    const struct tensor_view *y);

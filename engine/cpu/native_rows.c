@@ -138,7 +138,7 @@ static bool add_head(struct native_op *op, const struct ir_node *node, uint32_t 
         return true;
     if (node->op == IR_OP_BINARY)
         return add_binary(op, func, add_tensor(op, n, 1));
-    call_unary_constants(node, &alpha, &beta, &gamma);
+    ir_unary_constants(node, &alpha, &beta, &gamma);
     return add_unary(op, func, alpha, beta);
 }
 

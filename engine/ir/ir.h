@@ -202,6 +202,9 @@ float ir_attr_float(const struct ir_node *node, enum ir_attr_key key, float fall
 /* One value of a list; `fallback` if the list is absent or shorter. */
 int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i, int64_t fallback);
 
+/* The constants of a UNARY node that has been checked, with its function's defaults (op.h). */
+void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma);
+
 /* Adds an input to a node's list and returns its index there, or IR_NONE. */
 uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tensor);
 

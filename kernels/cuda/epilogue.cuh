@@ -119,7 +119,9 @@ inline void epilogue_place_operand(const struct epilogue_dims *d, const int64_t 
     for (int i = 0; i < d->rank; i++) {
         dense = dense && strides[i] == d->stride[i];
         scalar = scalar && strides[i] == 0;
-        inner = inner && (i == last || strides[i] == 0);
+        /* The remainder is the inner index only if all outer strides are multiples. */
+        inner =
+            inner && (i == last || (strides[i] == 0 && d->stride[i] % d->stride[last - 1] == 0));
         out->stride[i] = (int32_t)strides[i];
         if (i != last)
             wide = epilogue_factor(strides[i]) < wide ? epilogue_factor(strides[i]) : wide;
@@ -270,24 +272,48 @@ __device__ __forceinline__ void epilogue_operand(const struct epilogue &e,
 template <int MODE, int N>
 __device__ __forceinline__ void epilogue_apply(const struct epilogue &e, float (&v)[N], uint32_t at)
 {
-    if (MODE == EPILOGUE_NONE)
-        return;
-    if (MODE == EPILOGUE_RELU) {
+    if constexpr (MODE == EPILOGUE_RELU) {
 #pragma unroll
         for (int i = 0; i < N; i++)
             v[i] = v[i] < 0 ? 0 : v[i];
-        return;
+    } else if constexpr (MODE == EPILOGUE_ANY) {
+#pragma unroll 1
+        for (int i = 0; i < e.n; i++) {
+            const struct epilogue_step &s = e.step[i];
+            if (s.binary) {
+                float operand[N];
+                epilogue_operand<N>(e, s, at, operand);
+                math_binary_row<N>(s.func, v, operand);
+            } else {
+                math_unary_row<N>(s.func, v, s.alpha, s.beta, s.gamma);
+            }
+        }
+    } else {
+        (void)e, (void)v, (void)at;
     }
+}
+
+/* N elements at offsets `at` that have the same index along the innermost dim of y's memory: of one
+ * channel, say. What depends on that alone is read once. */
+template <int N>
+__device__ __forceinline__ void epilogue_apply_column(const struct epilogue &e, float (&v)[N],
+                                                      const uint32_t (&at)[N])
+{
 #pragma unroll 1
     for (int i = 0; i < e.n; i++) {
         const struct epilogue_step &s = e.step[i];
-        if (s.binary) {
-            float operand[N];
-            epilogue_operand<N>(e, s, at, operand);
-            math_binary_row<N>(s.func, v, operand);
-        } else {
+        if (!s.binary) {
             math_unary_row<N>(s.func, v, s.alpha, s.beta, s.gamma);
+            continue;
         }
+        float operand[N];
+        operand[0] = number_load(s.dtype, s.data, epilogue_index(e, s, at[0]));
+        bool same = s.place == EPILOGUE_INNER || s.place == EPILOGUE_SCALAR;
+#pragma unroll
+        for (int k = 1; k < N; k++)
+            operand[k] =
+                same ? operand[0] : number_load(s.dtype, s.data, epilogue_index(e, s, at[k]));
+        math_binary_row<N>(s.func, v, operand);
     }
 }
 

@@ -197,10 +197,16 @@ __device__ __forceinline__ F math_unary(int func, F x, float alpha, float beta, 
     }
 }
 
-/* The same on N values: one branch for all of them. */
+/* The same on N values: one branch for all of them. What is not a matter of an instruction or two
+ * is called, its arguments in registers: kernels stay small, and do not pay for what they do not
+ * use. */
+template <int N, class F> struct math_row {
+    F v[N];
+};
+
 template <int N, class F>
-__device__ __forceinline__ void math_unary_row(int func, F (&row)[N], float alpha, float beta,
-                                               float gamma)
+__device__ __noinline__ math_row<N, F> math_unary_call(int func, math_row<N, F> row, float alpha,
+                                                       float beta, float gamma)
 {
     F a = alpha, b = beta;
     switch (func) {
@@ -208,8 +214,8 @@ __device__ __forceinline__ void math_unary_row(int func, F (&row)[N], float alph
     case number:                                                                                   \
         _Pragma("unroll") for (int i = 0; i < N; i++)                                              \
         {                                                                                          \
-            F x = row[i];                                                                          \
-            row[i] = expr;                                                                         \
+            F x = row.v[i];                                                                        \
+            row.v[i] = expr;                                                                       \
         }                                                                                          \
         break;
         MATH_UNARY_COMMON(CASE)
@@ -217,13 +223,45 @@ __device__ __forceinline__ void math_unary_row(int func, F (&row)[N], float alph
     default:
 #pragma unroll
         for (int i = 0; i < N; i++)
-            row[i] = math_unary_rare<F>(func, row[i], a, b, (F)gamma);
+            row.v[i] = math_unary_rare<F>(func, row.v[i], a, b, (F)gamma);
+    }
+    return row;
+}
+
+template <int N, class F>
+__device__ __forceinline__ void math_unary_row(int func, F (&row)[N], float alpha, float beta,
+                                               float gamma)
+{
+    F a = alpha, b = beta;
+    if (func == REF_RELU) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            row[i] = row[i] < 0 ? 0 : row[i];
+    } else if (func == REF_CLIP) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            row[i] = math_clip<F>(row[i], a, b);
+    } else if (func == REF_LINEAR) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            row[i] = a * row[i] + b;
+    } else {
+        math_row<N, F> all;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            all.v[i] = row[i];
+        all = math_unary_call<N, F>(func, all, alpha, beta, gamma);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            row[i] = all.v[i];
     }
 }
 
 template <class F> __device__ __noinline__ F math_binary_rare(int func, F a, F b)
 {
     switch (func) {
+    case REF_DIV:
+        return a / b;
     case REF_POW:
         return math_pow(a, b);
     case REF_MOD: {
@@ -255,7 +293,6 @@ template <class F> __device__ __noinline__ F math_binary_rare(int func, F a, F b
     CASE(REF_ADD, a + b)                                                                           \
     CASE(REF_SUB, a - b)                                                                           \
     CASE(REF_MUL, a *b)                                                                            \
-    CASE(REF_DIV, a / b)                                                                           \
     CASE(REF_MAX, a != a || a > b ? a : b)                                                         \
     CASE(REF_MIN, a != a || a < b ? a : b)                                                         \
     CASE(REF_PRELU, a < 0 ? a * b : a)
@@ -275,6 +312,16 @@ template <class F> __device__ __forceinline__ F math_binary(int func, F a, F b)
     }
 }
 
+template <int N, class F>
+__device__ __noinline__ math_row<N, F> math_binary_call(int func, math_row<N, F> a,
+                                                        math_row<N, F> b)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        a.v[i] = math_binary_rare<F>(func, a.v[i], b.v[i]);
+    return a;
+}
+
 /* as[i] = func(as[i], bs[i]). */
 template <int N, class F>
 __device__ __forceinline__ void math_binary_row(int func, F (&as)[N], const F (&bs)[N])
@@ -290,10 +337,18 @@ __device__ __forceinline__ void math_binary_row(int func, F (&as)[N], const F (&
         break;
         MATH_BINARY_COMMON(CASE)
 #undef CASE
-    default:
+    default: {
+        math_row<N, F> a, b;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            a.v[i] = as[i];
+            b.v[i] = bs[i];
+        }
+        a = math_binary_call<N, F>(func, a, b);
 #pragma unroll
         for (int i = 0; i < N; i++)
-            as[i] = math_binary_rare<F>(func, as[i], bs[i]);
+            as[i] = a.v[i];
+    }
     }
 }
 
