@@ -53,6 +53,8 @@ struct lt_api {
 /* Opens the library and makes the device's handle on the first call; any thread. UNIMPLEMENTED if
  * it is not installed, with one line that says so. Good until cuda_lt_free. */
 enum status lt_open(struct cuda_lt *lt, const struct lt_api **out, struct error *err);
+/* The table of functions to use, instead of opening the library: for tests without a device. */
+void lt_adopt(struct cuda_lt *lt, const struct lt_api *api);
 /* True once: who is told first that the library is missing may log it. */
 bool lt_first_failure(struct cuda_lt *lt);
 enum status lt_error(const struct lt_api *api, cublasStatus_t code, const char *what,
