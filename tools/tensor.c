@@ -45,6 +45,9 @@ static void put(void *data, size_t i, enum dtype dtype, double v)
     case DTYPE_F64:
         ((double *)data)[i] = v;
         break;
+    case DTYPE_U8: /* pixels: all values */
+        ((uint8_t *)data)[i] = (uint8_t)((v + 1) * 128);
+        break;
     default: {
         size_t size = dtype_size(dtype); /* little-endian: the low byte is first */
         memset((char *)data + i * size, 0, size);

@@ -57,6 +57,41 @@ class Models(unittest.TestCase):
         server.wait_log("reloaded" if good else "reload failed", count=done[not good] + 1)
         self.assertEqual(server.log().count("reload failed" if good else "reloaded"), done[good])
 
+    # --- served types ---
+
+    def test_served_types(self):
+        """Bytes and halves for a float input; the plan is another one for each."""
+        scaled = {"path": str(harness.onnx("copy")), "batches": [1],
+                  "inputs": [{"name": "x", "type": "uint8", "scale": [0.5, 1, 2, 4],
+                              "bias": [-1]}]}
+        halves = {"path": str(harness.onnx("copy")), "batches": [1],
+                  "inputs": [{"name": "x", "type": "fp16"}]}
+        models = {"bytes": scaled, "halves": halves, "plain": dict(halves, inputs=[])}
+        with harness.Server(models) as s, s.client() as c:
+            reply = c.infer("bytes", [("x", "UINT8", [1, 4], bytes([2, 3, 5, 255]))])
+            self.assertEqual(reply.status, wire.OK, reply.message)
+            self.assertEqual(struct.unpack("<4f", reply.outputs()["y"][2]), (0, 2, 9, 1019))
+            reply = c.infer("bytes", [("x", "FP32", [1, 4], X4)])
+            self.assertEqual(reply.status, wire.INVALID_ARGUMENT)
+            self.assertIn("UINT8", reply.message)
+            reply = c.infer("halves", [("x", "FP16", [1, 4], struct.pack("<4e", 1, 2, 3, 4))])
+            self.assertEqual(reply.outputs()["y"][2], X4)
+            self.assertEqual(infer(c, "plain"), "copy")
+            self.assertEqual(len(list((s.folder / "cache").glob("*.plan"))), 3)
+            # Another scale is another plan; a wrong number of them is said.
+            scaled["inputs"][0]["scale"] = [2]
+            s.models["bytes"] = scaled
+            s.write_config()
+            self.reload(s)
+            reply = c.infer("bytes", [("x", "UINT8", [1, 4], bytes([2, 3, 5, 255]))])
+            self.assertEqual(struct.unpack("<4f", reply.outputs()["y"][2]), (3, 5, 9, 509))
+            scaled["inputs"][0]["scale"] = [1, 2]
+            s.write_config()
+            s.signal(signal.SIGHUP)
+            s.wait_log("2 numbers as scale")
+            reply = c.infer("bytes", [("x", "UINT8", [1, 4], bytes([2, 3, 5, 255]))])
+            self.assertEqual(struct.unpack("<4f", reply.outputs()["y"][2]), (3, 5, 9, 509))
+
     # --- which are there ---
 
     def test_versions(self):

@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 try:
+    import numpy as np
     import onnxruntime  # noqa: F401
     import compare
     import inputs
@@ -49,6 +50,38 @@ def check(number, ok, text):
     return ok
 
 
+def check_served(number, inferctl, folder, kind, extra, want, feed):
+    """An image sent as another type gives the answer of the same image as floats."""
+    path = os.path.join(folder, "resnet_tiny.onnx")
+    got = compare.ours(inferctl, path, {"input": feed},
+                       ["--no-tune", "--input-type", f"input={kind}", *extra])
+    error = compare.relative_error(got.get("output"), want)
+    return check(number, error <= BOUND, f"input served as {kind} {' '.join(extra)}: relative "
+                 f"error {error:.1e}, at most {BOUND:.0e}")
+
+
+def served(number, inferctl, folder):
+    """Pixels, served with and without what a preprocessor does; returns the last number and the failures."""
+    path = os.path.join(folder, "resnet_tiny.onnx")
+    pixels = np.random.RandomState(7).randint(0, 256, (2, 3, 64, 64)).astype(np.uint8)
+    scale = np.float32([0.0171, 0.0175, 0.0174]).reshape(3, 1, 1)
+    bias = np.float32([-2.1, -2.0, -1.8]).reshape(3, 1, 1)
+    rows = [
+        ("uint8", pixels, scale * pixels + bias,
+         ["--input-scale", "input=0.0171,0.0175,0.0174", "--input-bias", "input=-2.1,-2.0,-1.8"]),
+        ("uint8", pixels, np.float32(0.0078125) * pixels - 1,
+         ["--input-scale", "input=0.0078125", "--input-bias", "input=-1"]),
+        ("uint8", pixels, scale * pixels, ["--input-scale", "input=0.0171,0.0175,0.0174"]),
+        ("fp16", (pixels / 256).astype(np.float16), pixels.astype(np.float32) / 256, []),
+    ]
+    failed = 0
+    for kind, feed, value, extra in rows:
+        number += 1
+        want = compare.theirs(path, {"input": value.astype(np.float32)})["output"]
+        failed += not check_served(number, inferctl, folder, kind, extra, want, feed)
+    return number, failed
+
+
 def check_fused(number, program, folder, row):
     name, make, batch, want = row
     path = os.path.join(folder, "fused.onnx")
@@ -82,6 +115,8 @@ def main():
                     failed += not check(number, worst <= BOUND,
                                         f"{name} batch {batch} {' '.join(extra) or 'tuned'}: "
                                         f"relative error {worst:.1e}, at most {BOUND:.0e}")
+        number, wrong = served(number, sys.argv[1], folder)
+        failed += wrong
         for row in FUSED:
             number += 1
             failed += not check_fused(number, sys.argv[2], folder, row)

@@ -84,6 +84,12 @@ static void random_numbers_are_the_same_each_time(void **state)
         ones += i[k];
     }
     assert_in_range(ones, 20, 80);
+    uint8_t bytes[100];
+    tensor_random(bytes, 100, DTYPE_U8, &seed);
+    int high = 0;
+    for (int k = 0; k < 100; k++)
+        high += bytes[k] >= 128;
+    assert_in_range(high, 20, 80);
 }
 
 static void json_is_escaped_and_nested(void **state)
