@@ -115,7 +115,7 @@ void cuda_lt_free(struct cuda_lt *lt); /* NULL is fine */
 /* --- helpers for families (view.c) --- */
 
 /* The float types a family may offer a node within a precision, best first: F16 before F32 for
- * PRECISION_F16, and so on. Returns their number. DTYPE_NONE alone if the node has no F32 tensor. */
+ * PRECISION_F16, and so on. Returns their number. DTYPE_NONE alone: the node has no F32 tensor. */
 uint32_t cuda_dtypes(const struct ir_graph *graph, const struct ir_node *node,
                      enum precision precision, enum dtype out[3]);
 
@@ -125,16 +125,16 @@ void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32
                  const struct ir_node *node, enum dtype dtype, enum ir_layout layout,
                  const char *detail);
 
-/* Strides of a tensor as it stands in its graph (dtype, layout); data stays NULL. `pad_channels` may
- * be NULL: the channels a padded layout holds, else 0. False: OPAQUE, blocked, or rank too high. */
+/* Strides of a tensor as it stands in its graph (dtype, layout); data stays NULL. `pad_channels`
+ * may be NULL: the channels a padded layout holds, else 0. False: OPAQUE, blocked, or rank too high. */
 bool cuda_view(const struct ir_tensor *tensor, struct kernel_view *out, int64_t *pad_channels);
 
 /* The view broadcast to `like`'s dims (numpy's rules). False: it does not broadcast. */
 bool cuda_view_broadcast(const struct kernel_view *view, const struct kernel_view *like,
                          struct kernel_view *out);
 
-/* The node's epilogue; operands have no data yet: cuda_epilogue_bind sets it from the op's inputs at
- * launch. False: a step our kernels do not know. */
+/* The node's epilogue; operands have no data yet: cuda_epilogue_bind sets it from the op's inputs
+ * at launch. False: a step our kernels do not know. */
 bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
                    const struct kernel_view *y, struct kernel_epilogue *out);
 void cuda_epilogue_bind(struct kernel_epilogue *epilogue, const struct ir_node *node,

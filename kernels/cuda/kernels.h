@@ -86,7 +86,7 @@ cudaError_t kernel_copy(const struct kernel_call *call, const struct kernel_view
 /* One launch for all parts; parts[i] lies at `offset[i]` along `axis` of y. */
 cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
                           int32_t n_parts, int32_t axis, const struct kernel_view *y);
-/* y has x's dims with `axis` replaced by all of indices' dims. Indices are I32 or I64, negative ones
+/* y has x's dims with `axis` replaced by all of indices' dims. Indices are I32 or I64, negatives
  * count from the end. One out of range makes NaN (or 0) and sets *bad, a device int32, to 1. */
 cudaError_t kernel_gather(const struct kernel_call *call, const struct kernel_view *x,
                           const struct kernel_view *indices, int32_t axis,

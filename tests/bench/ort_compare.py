@@ -6,8 +6,8 @@ The two take turns, round by round, so that whatever else the machine does meets
 the medians over the rounds of each round's median latency, and their ratio: above 1 we are faster.
 Same number of threads, fp32. Without files the models of the goal are written to the --zoo folder.
 
-A round during which other programs took more than --foreign of the machine is made again, for as long
-as --patience lasts; what they took in the rounds that count is printed.
+A round during which other programs took more than --foreign of the machine is made again, for as
+long as --patience lasts; what they took in the rounds that count is printed.
 """
 import argparse
 import json

@@ -64,7 +64,7 @@ class Units(unittest.TestCase):
         self.assertIn("NoSuch", done.stdout)
 
     def with_gpu(self):
-        """The service with the drop-in behind it, as systemd reads them, under a name of its own."""
+        """The service with the drop-in behind it, as systemd reads them, under another name."""
         drop_in = CUDA.read_text().replace("/usr/bin/nvidia-modprobe", f"{self.root}/inferd")
         (self.root / "gpu.service").write_text(
             (self.root / "inferd.service").read_text() + "\n" + drop_in)
