@@ -166,12 +166,16 @@ struct backend {
 
     /* --- build time --- */
     /* Visits every way to run the node within `precision`, best guess first. None visited: the
-     * backend does not do this node. An error is one of the visitor's or of the device. */
+     * backend does not do this node. A tactic of REFORMAT has dtype NONE or F32 and the layouts
+     * that the node's tensors have: their types and layouts are the job. An error is one of the
+     * visitor's or of the device. */
     enum status (*candidates)(struct device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);
-    /* Repacks constant input `input` of the node for the tactic. `to` has packed_bytes bytes.
-     * [opt]*/
+    /* Repacks constant input `input` of the node for the tactic. `to` has packed_bytes bytes. The
+     * node's constants are still as the graph had them, its other tensors as the tactic wants them.
+     * Where the node runs, the packed constant is OPAQUE and of the type that is stored in the
+     * place of its own, whatever its bytes are. [opt] */
     enum status (*pack)(struct device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err);

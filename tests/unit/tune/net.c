@@ -114,6 +114,54 @@ void net_binary(struct ir_graph *g, uint32_t node, enum ir_binary func, uint32_t
     assert_true(ir_epilogue_add(g, node, step, tensor));
 }
 
+/* --- networks --- */
+
+uint32_t net_conv(struct ir_graph *g, uint32_t x, int64_t m, int64_t k, int64_t stride)
+{
+    int64_t c = ir_tensor(g, x)->shape.dim[1], p = k / 2;
+    uint32_t in[3] = {x, net_constant(g, (int64_t[]){m, c, k, k, 0}),
+                      net_constant(g, (int64_t[]){m, 0})};
+    uint32_t node = net_node(g, IR_OP_CONV, "conv", 3, in);
+    net_ints(g, node, IR_ATTR_STRIDES, 2, (int64_t[]){stride, stride});
+    net_ints(g, node, IR_ATTR_PADS, 4, (int64_t[]){p, p, p, p});
+    uint32_t y = net_infer(g, node);
+    net_unary(g, node, IR_UNARY_RELU, 0, 0);
+    return y;
+}
+
+struct ir_graph *net_network(int64_t batch)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_conv(g, net_input(g, (int64_t[]){batch, 3, 32, 32, 0}), 16, 7, 2);
+    uint32_t pool = net_node(g, IR_OP_POOL, "pool", 1, &x);
+    net_int(g, pool, IR_ATTR_FUNC, IR_POOL_MAX);
+    net_ints(g, pool, IR_ATTR_KERNEL, 2, (int64_t[]){3, 3});
+    net_ints(g, pool, IR_ATTR_STRIDES, 2, (int64_t[]){2, 2});
+    net_ints(g, pool, IR_ATTR_PADS, 4, (int64_t[]){1, 1, 1, 1});
+    x = net_infer(g, pool);
+    for (int i = 0; i < 2; i++) {
+        uint32_t y = net_conv(g, net_conv(g, x, 16, 3, 1), 16, 3, 1);
+        net_binary(g, ir_tensor(g, y)->producer, IR_BINARY_ADD, x);
+        x = y;
+    }
+    net_output(g, x);
+    uint32_t forks[2] = {net_conv(g, x, 32, 1, 1), net_conv(g, x, 16, 3, 1)};
+    uint32_t join = net_node(g, IR_OP_CONCAT, "join", 2, forks);
+    net_int(g, join, IR_ATTR_AXIS, 1);
+    x = net_infer(g, join);
+    uint32_t mean = net_node(g, IR_OP_REDUCE, "mean", 1, &x);
+    net_int(g, mean, IR_ATTR_FUNC, IR_REDUCE_MEAN);
+    net_ints(g, mean, IR_ATTR_AXES, 2, (int64_t[]){2, 3});
+    net_int(g, mean, IR_ATTR_KEEPDIMS, 1);
+    x = net_infer(g, mean);
+    uint32_t flat = net_node(g, IR_OP_RESHAPE, "flat", 1, &x);
+    net_ints(g, flat, IR_ATTR_SHAPE, 2, (int64_t[]){batch, 48});
+    uint32_t in[3] = {net_infer(g, flat), net_constant(g, (int64_t[]){48, 10, 0}),
+                      net_constant(g, (int64_t[]){10, 0})};
+    net_output(g, net_infer(g, net_node(g, IR_OP_MATMUL, "fc", 3, in)));
+    return g;
+}
+
 /* --- a device whose candidates are cut down --- */
 
 static struct {
@@ -270,13 +318,15 @@ static void input_bytes(const struct ir_tensor *t, uint32_t index, void *to)
     fill(to, n, 1000 + index);
 }
 
-void net_run(struct device *device, const struct ir_graph *g, float **outputs)
+void net_run(struct device *device, struct device *host, const struct ir_graph *g, float **outputs)
 {
-    struct backend_stream *stream;
+    struct backend_stream *stream, *beside = NULL;
     struct error err;
     void **memory = calloc(g->n_tensors, sizeof(*memory));
     assert_non_null(memory);
     assert_int_equal(device->backend->stream_new(device, &stream, &err), STATUS_OK);
+    if (host)
+        assert_int_equal(host->backend->stream_new(host, &beside, &err), STATUS_OK);
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         memory[i] = bytes_new(ir_tensor(g, i)->bytes);
         if (ir_tensor(g, i)->data)
@@ -284,8 +334,11 @@ void net_run(struct device *device, const struct ir_graph *g, float **outputs)
     }
     for (uint32_t i = 0; i < g->n_inputs; i++)
         input_bytes(ir_tensor(g, g->inputs[i]), i, memory[g->inputs[i]]);
-    for (uint32_t i = 0; i < g->n_nodes; i++)
-        run_node(device, stream, g, ir_node(g, i), memory);
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        const struct tactic *tactic = ir_node(g, i)->tactic;
+        bool on_host = host && tactic && strcmp(tactic->backend, device->backend->name) != 0;
+        run_node(on_host ? host : device, on_host ? beside : stream, g, ir_node(g, i), memory);
+    }
     for (uint32_t i = 0; i < g->n_tensors; i++) {
         const unsigned char *end =
             (unsigned char *)memory[i] + (ir_tensor(g, i)->bytes + 63) / 64 * 64;
@@ -300,6 +353,8 @@ void net_run(struct device *device, const struct ir_graph *g, float **outputs)
     for (uint32_t i = 0; i < g->n_tensors; i++)
         free(memory[i]);
     free(memory);
+    if (beside)
+        host->backend->stream_free(beside);
     device->backend->stream_free(stream);
 }
 

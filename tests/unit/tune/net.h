@@ -31,6 +31,12 @@ void net_output(struct ir_graph *g, uint32_t tensor);
 void net_unary(struct ir_graph *g, uint32_t node, enum ir_unary func, float alpha, float beta);
 void net_binary(struct ir_graph *g, uint32_t node, enum ir_binary func, uint32_t tensor);
 
+/* A convolution with bias and relu, padded so that stride 1 keeps the size. */
+uint32_t net_conv(struct ir_graph *g, uint32_t x, int64_t m, int64_t k, int64_t stride);
+/* Stem, pool, two residual blocks, a concat, the mean, a product; an inner tensor is an output too,
+ * and so is one that nothing but the graph reads. */
+struct ir_graph *net_network(int64_t batch);
+
 /* A CPU device with two threads whose candidates for all nodes but reformats are cut down to one:
  * net_only(k) lets the k-th through (of fewer: none), NET_ALL all. */
 enum { NET_ALL = -1 };
@@ -48,8 +54,9 @@ uint32_t net_layers(const struct ir_graph *g);
 
 /* A copy that can be tuned while the original stays as it is. */
 struct ir_graph *net_copy(const struct ir_graph *g);
-/* Runs a tuned graph. Output i's plain bytes; the caller frees each. */
-void net_run(struct device *device, const struct ir_graph *g, float **outputs);
+/* Runs a tuned graph, other backends' nodes on the host (may be NULL). Output i's plain bytes; the
+ * caller frees each. */
+void net_run(struct device *device, struct device *host, const struct ir_graph *g, float **outputs);
 /* The same from the reference kernels, for a graph that is not tuned. */
 void net_reference(const struct ir_graph *g, float **outputs);
 /* Norm of the difference of output i over the norm of `want`. */

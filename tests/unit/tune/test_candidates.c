@@ -49,7 +49,7 @@ static void check(struct ir_graph *g)
             fail_msg("'%s' candidate %u: %s", ir_node(g, 0)->name, k, err.text);
         n = net_offered();
         assert_int_equal(ir_verify(tuned, &err), STATUS_OK);
-        net_run(device, tuned, got);
+        net_run(device, NULL, tuned, got);
         bool winograd = strstr(net_name(), "wino") != NULL;
         onednn_seen += strncmp(net_name(), "onednn", 6) == 0;
         for (uint32_t i = 0; i < g->n_outputs; i++) {

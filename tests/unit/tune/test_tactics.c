@@ -82,7 +82,7 @@ static bool prepares(const struct ir_graph *g, struct ir_node *node, const struc
 static void run(const struct ir_graph *g)
 {
     float *out[IR_MAX_IO];
-    net_run(device, g, out);
+    net_run(device, NULL, g, out);
     for (uint32_t i = 0; i < g->n_outputs; i++)
         free(out[i]);
 }

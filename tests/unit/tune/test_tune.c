@@ -28,54 +28,6 @@ static int close_device(void **state)
     return 0;
 }
 
-static uint32_t conv(struct ir_graph *g, uint32_t x, int64_t m, int64_t k, int64_t stride)
-{
-    int64_t c = ir_tensor(g, x)->shape.dim[1], p = k / 2;
-    uint32_t in[3] = {x, net_constant(g, (int64_t[]){m, c, k, k, 0}),
-                      net_constant(g, (int64_t[]){m, 0})};
-    uint32_t node = net_node(g, IR_OP_CONV, "conv", 3, in);
-    net_ints(g, node, IR_ATTR_STRIDES, 2, (int64_t[]){stride, stride});
-    net_ints(g, node, IR_ATTR_PADS, 4, (int64_t[]){p, p, p, p});
-    uint32_t y = net_infer(g, node);
-    net_unary(g, node, IR_UNARY_RELU, 0, 0);
-    return y;
-}
-
-/* Stem, pool, two residual blocks, a concat, the mean, a product; an inner tensor is an output too,
- * and so is one that nothing but the graph reads. */
-static struct ir_graph *network(int64_t batch)
-{
-    struct ir_graph *g = ir_graph_new();
-    uint32_t x = conv(g, net_input(g, (int64_t[]){batch, 3, 32, 32, 0}), 16, 7, 2);
-    uint32_t pool = net_node(g, IR_OP_POOL, "pool", 1, &x);
-    net_int(g, pool, IR_ATTR_FUNC, IR_POOL_MAX);
-    net_ints(g, pool, IR_ATTR_KERNEL, 2, (int64_t[]){3, 3});
-    net_ints(g, pool, IR_ATTR_STRIDES, 2, (int64_t[]){2, 2});
-    net_ints(g, pool, IR_ATTR_PADS, 4, (int64_t[]){1, 1, 1, 1});
-    x = net_infer(g, pool);
-    for (int i = 0; i < 2; i++) {
-        uint32_t y = conv(g, conv(g, x, 16, 3, 1), 16, 3, 1);
-        net_binary(g, ir_tensor(g, y)->producer, IR_BINARY_ADD, x);
-        x = y;
-    }
-    net_output(g, x);
-    uint32_t forks[2] = {conv(g, x, 32, 1, 1), conv(g, x, 16, 3, 1)};
-    uint32_t join = net_node(g, IR_OP_CONCAT, "join", 2, forks);
-    net_int(g, join, IR_ATTR_AXIS, 1);
-    x = net_infer(g, join);
-    uint32_t mean = net_node(g, IR_OP_REDUCE, "mean", 1, &x);
-    net_int(g, mean, IR_ATTR_FUNC, IR_REDUCE_MEAN);
-    net_ints(g, mean, IR_ATTR_AXES, 2, (int64_t[]){2, 3});
-    net_int(g, mean, IR_ATTR_KEEPDIMS, 1);
-    x = net_infer(g, mean);
-    uint32_t flat = net_node(g, IR_OP_RESHAPE, "flat", 1, &x);
-    net_ints(g, flat, IR_ATTR_SHAPE, 2, (int64_t[]){batch, 48});
-    uint32_t in[3] = {net_infer(g, flat), net_constant(g, (int64_t[]){48, 10, 0}),
-                      net_constant(g, (int64_t[]){10, 0})};
-    net_output(g, net_infer(g, net_node(g, IR_OP_MATMUL, "fc", 3, in)));
-    return g;
-}
-
 static void check_answers(const struct ir_graph *plain, const struct ir_graph *tuned)
 {
     float *want[IR_MAX_IO], *got[IR_MAX_IO];
@@ -83,7 +35,7 @@ static void check_answers(const struct ir_graph *plain, const struct ir_graph *t
     if (ir_verify(tuned, &err))
         fail_msg("%s", err.text);
     net_reference(plain, want);
-    net_run(device, tuned, got);
+    net_run(device, NULL, tuned, got);
     for (uint32_t i = 0; i < plain->n_outputs; i++) {
         double e = net_error(plain, i, got[i], want[i]);
         if (!(e < 1e-5))
@@ -108,7 +60,7 @@ static void answers_are_right(void **state)
     (void)state;
     for (int64_t batch = 1; batch <= 3; batch += 2)
         for (int no_timing = 0; no_timing < 2; no_timing++) {
-            struct ir_graph *plain = network(batch), *tuned = net_copy(plain);
+            struct ir_graph *plain = net_network(batch), *tuned = net_copy(plain);
             struct tune_report report;
             tune(tuned, NULL, no_timing, &report);
             assert_int_equal(report.nodes, net_layers(tuned));
@@ -125,7 +77,7 @@ static void a_rebuild_times_nothing_and_is_the_same(void **state)
     (void)state;
     struct tune_cache *cache;
     struct tune_report first, again;
-    struct ir_graph *a = network(1), *b = net_copy(a), *c = net_copy(a);
+    struct ir_graph *a = net_network(1), *b = net_copy(a), *c = net_copy(a);
     assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
     tune(a, cache, false, &first);
     assert_true(first.timed > 0);
@@ -155,7 +107,7 @@ static void a_rebuild_times_nothing_and_is_the_same(void **state)
 static void guesses_do_not_reformat_back_and_forth(void **state)
 {
     (void)state;
-    struct ir_graph *g = network(2);
+    struct ir_graph *g = net_network(2);
     struct tune_report report;
     tune(g, NULL, true, &report);
     if (report.reformats > 3)
@@ -168,11 +120,12 @@ static void equal_nodes_are_timed_once(void **state)
     (void)state;
     struct tune_report one, two;
     struct ir_graph *g = ir_graph_new();
-    net_output(g, conv(g, net_input(g, (int64_t[]){1, 16, 8, 8, 0}), 16, 3, 1));
+    net_output(g, net_conv(g, net_input(g, (int64_t[]){1, 16, 8, 8, 0}), 16, 3, 1));
     tune(g, NULL, false, &one);
     ir_graph_free(g);
     g = ir_graph_new();
-    net_output(g, conv(g, conv(g, net_input(g, (int64_t[]){1, 16, 8, 8, 0}), 16, 3, 1), 16, 3, 1));
+    net_output(
+        g, net_conv(g, net_conv(g, net_input(g, (int64_t[]){1, 16, 8, 8, 0}), 16, 3, 1), 16, 3, 1));
     tune(g, NULL, false, &two);
     ir_graph_free(g);
     /* The second graph may want a reformat more, in both directions and between all layouts. */
@@ -192,7 +145,7 @@ static void an_op_without_candidates_is_named(void **state)
     (void)state;
     struct backend none = backend_cpu;
     const struct backend *was = device->backend;
-    struct ir_graph *g = network(1);
+    struct ir_graph *g = net_network(1);
     struct tune_options options = {.device = device};
     struct error err;
     none.candidates = nothing_visited;
@@ -218,7 +171,7 @@ static void count_steps(void *user, uint32_t done, uint32_t total, const char *w
 static void progress_is_told(void **state)
 {
     (void)state;
-    struct ir_graph *g = network(1);
+    struct ir_graph *g = net_network(1);
     struct tune_options options = {.device = device, .no_timing = true, .progress = count_steps};
     steps = 0;
     assert_int_equal(tune_graph(g, &options, NULL, NULL), STATUS_OK);

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tuner on a device with several float types, compiled tactics, captures and missing ops: a toy
+ * whose clock the tests set (toy.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "engine/tune/internal.h"
+#include "tests/unit/tune/net.h"
+#include "tests/unit/tune/toy.h"
+
+static struct device *device, *host;
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct device_options options = {.threads = 1, .reference_only = true};
+    device = toy_new();
+    return (int)engine_device_open("cpu", &options, &host, NULL);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    const struct toy_counts *c = toy_counts(device);
+    bool leaks = c->open_graphs || c->open_ops || c->open_memory;
+    toy_free(device);
+    engine_device_close(host);
+    return leaks;
+}
+
+static struct tune_options options_of(enum precision precision)
+{
+    return (struct tune_options){.device = device, .precision = precision, .seed = 3};
+}
+
+static void tune(struct ir_graph *g, const struct tune_options *options, struct tune_report *report)
+{
+    struct error err;
+    if (tune_graph(g, options, report, &err))
+        fail_msg("%s", err.text);
+}
+
+static void check_answers(const struct ir_graph *plain, const struct ir_graph *tuned, double most)
+{
+    float *want[IR_MAX_IO], *got[IR_MAX_IO];
+    struct error err;
+    if (ir_verify(tuned, &err))
+        fail_msg("%s", err.text);
+    net_reference(plain, want);
+    net_run(device, host, tuned, got);
+    for (uint32_t i = 0; i < plain->n_outputs; i++) {
+        double e = net_error(plain, i, got[i], want[i]);
+        if (!(e < most))
+            fail_msg("output %u: error %g", i, e);
+        free(want[i]);
+        free(got[i]);
+    }
+}
+
+static uint32_t count_type(const struct ir_graph *g, enum ir_op op, enum dtype dtype)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        n += (op == IR_OP_NONE || ir_node(g, i)->op == op) &&
+             ir_tensor(g, ir_node(g, i)->outputs[0])->dtype == dtype;
+    return n;
+}
+
+static const struct ir_node *find(const struct ir_graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        if (!strcmp(ir_node(g, i)->name, name))
+            return ir_node(g, i);
+    fail_msg("no node '%s'", name);
+    return NULL;
+}
+
+/* --- types and layouts --- */
+
+static void answers_are_right_in_every_type(void **state)
+{
+    static const struct {
+        enum precision precision;
+        double most;
+        enum dtype type;
+    } rows[] = {{PRECISION_F32, 1e-5, DTYPE_F32},
+                {PRECISION_TF32, 1e-5, DTYPE_F32},
+                {PRECISION_F16, 2e-3, DTYPE_F16},
+                {PRECISION_BF16, 2e-2, DTYPE_BF16}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int no_timing = 0; no_timing < 2; no_timing++) {
+            struct ir_graph *plain = net_network(2), *tuned = net_copy(plain);
+            struct tune_options options = options_of(rows[i].precision);
+            struct tune_report report;
+            options.no_timing = no_timing;
+            tune(tuned, &options, &report);
+            assert_int_equal(report.nodes, net_layers(tuned));
+            assert_int_equal(count_type(tuned, IR_OP_CONV, rows[i].type), 7);
+            for (uint32_t k = 0; k < tuned->n_outputs; k++)
+                assert_int_equal(ir_tensor(tuned, tuned->outputs[k])->dtype, DTYPE_F32);
+            assert_int_equal(ir_tensor(tuned, tuned->inputs[0])->dtype, DTYPE_F32);
+            check_answers(plain, tuned, rows[i].most);
+            ir_graph_free(tuned);
+            ir_graph_free(plain);
+        }
+    assert_int_equal(toy_counts(device)->zeros, 0);
+}
+
+/* In another type everything takes ten times as long. */
+static uint64_t half_is_slow(const struct ir_graph *graph, const struct ir_node *node,
+                             const struct tactic *tactic)
+{
+    bool half = tactic->dtype == DTYPE_F16;
+    return (half ? 50000 : 5000) + 10 * toy_variant(tactic) + (graph == NULL) + (node == NULL);
+}
+
+static void nothing_is_forced(void **state)
+{
+    (void)state;
+    struct ir_graph *g = net_network(1);
+    struct tune_options options = options_of(PRECISION_F16);
+    toy_script(device)->cost = half_is_slow;
+    tune(g, &options, NULL);
+    assert_int_equal(count_type(g, IR_OP_NONE, DTYPE_F16), 0);
+    ir_graph_free(g);
+}
+
+/* One node that is faster in half precision: worth two reformats, or not. */
+static uint64_t middle_in_half, reformat_ns;
+
+static uint64_t middle_is_faster(const struct ir_graph *graph, const struct ir_node *node,
+                                 const struct tactic *tactic)
+{
+    if (node->op == IR_OP_REFORMAT)
+        return reformat_ns;
+    bool middle = ir_tensor(graph, node->outputs[0])->shape.dim[1] == 24;
+    if (tactic->dtype != DTYPE_F16)
+        return 100000;
+    return middle ? middle_in_half : 1000000;
+}
+
+static void a_type_is_chosen_if_it_pays_for_its_reformats(void **state)
+{
+    (void)state;
+    for (int pays = 0; pays < 2; pays++) {
+        struct ir_graph *g = ir_graph_new();
+        struct tune_options options = options_of(PRECISION_F16);
+        struct tune_report report;
+        uint32_t x = net_input(g, (int64_t[]){1, 16, 8, 8, 0});
+        x = net_conv(g, x, 16, 1, 1);
+        x = net_conv(g, x, 24, 1, 1);
+        net_output(g, net_conv(g, x, 16, 1, 1));
+        toy_script(device)->cost = middle_is_faster;
+        reformat_ns = 20000;
+        middle_in_half = pays ? 59000 : 61000;
+        tune(g, &options, &report);
+        assert_int_equal(count_type(g, IR_OP_CONV, DTYPE_F16), pays);
+        assert_int_equal(report.time_ns, pays ? 299000 : 300000);
+        ir_graph_free(g);
+    }
+}
+
+static uint64_t plain_is_slow(const struct ir_graph *graph, const struct ir_node *node,
+                              const struct tactic *tactic)
+{
+    bool slow = node->op == IR_OP_CONV && tactic->in[0].layout == IR_LAYOUT_PLAIN;
+    return toy_cost(graph, node, tactic) * (slow ? 5 : 1);
+}
+
+/* [N,C,1,1] is the same bytes in both layouts: what stands between is a renaming. */
+static void layouts_that_agree_cost_nothing(void **state)
+{
+    (void)state;
+    struct ir_graph *plain = ir_graph_new(), *g;
+    uint32_t x = net_conv(plain, net_input(plain, (int64_t[]){2, 16, 8, 8, 0}), 32, 3, 1);
+    uint32_t mean = net_node(plain, IR_OP_REDUCE, "mean", 1, &x);
+    net_int(plain, mean, IR_ATTR_FUNC, IR_REDUCE_MEAN);
+    net_ints(plain, mean, IR_ATTR_AXES, 2, (int64_t[]){2, 3});
+    net_int(plain, mean, IR_ATTR_KEEPDIMS, 1);
+    x = net_infer(plain, mean);
+    net_output(plain, x);
+    uint32_t flat = net_node(plain, IR_OP_RESHAPE, "flat", 1, &x);
+    net_ints(plain, flat, IR_ATTR_SHAPE, 2, (int64_t[]){2, 32});
+    uint32_t in[2] = {net_infer(plain, flat), net_constant(plain, (int64_t[]){32, 10, 0})};
+    net_output(plain, net_infer(plain, net_node(plain, IR_OP_MATMUL, "fc", 2, in)));
+    g = net_copy(plain);
+    struct tune_options options = options_of(PRECISION_F32);
+    struct tune_report report;
+    toy_script(device)->cost = plain_is_slow;
+    tune(g, &options, &report);
+    assert_string_equal(ir_layout_name(ir_tensor(g, find(g, "conv")->outputs[0])->layout), "nhwc");
+    assert_string_equal(ir_layout_name(ir_tensor(g, find(g, "mean")->outputs[0])->layout), "nhwc");
+    assert_int_equal(ir_tensor(g, find(g, "flat")->inputs[0])->layout, IR_LAYOUT_PLAIN);
+    assert_int_equal(report.reformats, 1); /* of the graph's input */
+    check_answers(plain, g, 1e-5);
+    ir_graph_free(g);
+    ir_graph_free(plain);
+}
+
+/* A cast follows the type of what it makes; what is or becomes an integer stays exact, and numbers
+ * beyond half precision do not become infinite. */
+static void casts_and_large_numbers(void **state)
+{
+    (void)state;
+    static const float lowest[1] = {-FLT_MAX};
+    struct ir_graph *g = ir_graph_new();
+    struct shape one = {.rank = 1, .dim = {1}}, bytes = {.rank = 2, .dim = {4, 64}};
+    uint32_t pixels = ir_tensor_add(g, "pixels", DTYPE_U8, &bytes);
+    uint32_t ids = ir_tensor_add(g, "ids", DTYPE_I64, &bytes);
+    g->inputs[g->n_inputs++] = pixels;
+    g->inputs[g->n_inputs++] = ids;
+    uint32_t a = net_node(g, IR_OP_CAST, "small", 1, &pixels);
+    net_int(g, a, IR_ATTR_TO, DTYPE_F32);
+    uint32_t fc[2] = {net_infer(g, a), net_constant(g, (int64_t[]){64, 64, 0})};
+    uint32_t y = net_infer(g, net_node(g, IR_OP_MATMUL, "fc", 2, fc));
+    uint32_t b = net_node(g, IR_OP_CAST, "exact", 1, &ids);
+    net_int(g, b, IR_ATTR_TO, DTYPE_F32);
+    uint32_t mul[2] = {net_infer(g, b), ir_constant_add(g, "lowest", DTYPE_F32, &one, lowest)};
+    uint32_t mask = net_node(g, IR_OP_BINARY, "mask", 2, mul);
+    net_int(g, mask, IR_ATTR_FUNC, IR_BINARY_MUL);
+    uint32_t sum[2] = {y, net_infer(g, mask)};
+    uint32_t add = net_node(g, IR_OP_BINARY, "add", 2, sum);
+    net_int(g, add, IR_ATTR_FUNC, IR_BINARY_ADD);
+    net_output(g, net_infer(g, add));
+    struct tune_options options = options_of(PRECISION_F16);
+    tune(g, &options, NULL);
+    const struct ir_node *small = find(g, "small");
+    assert_int_equal(ir_tensor(g, small->outputs[0])->dtype, DTYPE_F16);
+    assert_int_equal(ir_attr_int(small, IR_ATTR_TO, 0), DTYPE_F16);
+    assert_int_equal(ir_tensor(g, find(g, "fc")->outputs[0])->dtype, DTYPE_F16);
+    assert_int_equal(ir_tensor(g, find(g, "exact")->outputs[0])->dtype, DTYPE_F32);
+    assert_int_equal(ir_tensor(g, find(g, "mask")->outputs[0])->dtype, DTYPE_F32);
+    ir_graph_free(g);
+}
+
+/* --- timing --- */
+
+/* The host's part of a launch is not in the times: they are what the device takes. */
+static void times_are_the_devices(void **state)
+{
+    (void)state;
+    struct ir_graph *g = ir_graph_new();
+    struct tune_options options = options_of(PRECISION_F32);
+    uint32_t in[2] = {net_input(g, (int64_t[]){8, 64, 0}), net_constant(g, (int64_t[]){64, 8, 0})};
+    net_output(g, net_infer(g, net_node(g, IR_OP_MATMUL, "fc", 2, in)));
+    tune(g, &options, NULL);
+    const struct ir_node *fc = find(g, "fc");
+    assert_int_equal(fc->time_ns, toy_cost(g, fc, fc->tactic));
+    assert_true(fc->time_ns < 10 * (uint64_t)TOY_LAUNCH_NS);
+    const struct toy_counts *c = toy_counts(device);
+    assert_true(c->captured > 0 && c->replayed > 3 * c->captured);
+    assert_int_equal(c->launches, 2 * c->captured);
+    assert_int_equal(c->same_constants, 0);
+    ir_graph_free(g);
+}
+
+static uint32_t count_named(const struct ir_graph *g, const char *text)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        n += strstr(net_tactic(g, i), text) != NULL;
+    return n;
+}
+
+static void what_fails_is_dropped(void **state)
+{
+    (void)state;
+    static const char *const fast = "FP16 nhwc8 v0";
+    for (int way = 0; way < 4; way++) {
+        struct toy_script *script = toy_script(device);
+        struct ir_graph *plain = net_network(1), *g = net_copy(plain);
+        struct tune_options options = options_of(PRECISION_F16);
+        struct tune_report report;
+        script->no_compile = way == 0 ? fast : NULL;
+        script->no_launch = way == 1 ? fast : NULL;
+        script->no_capture = way == 2 ? fast : NULL;
+        tune(g, &options, &report);
+        assert_int_equal(count_named(g, fast) > 0, way == 3); /* it would have been the best */
+        check_answers(plain, g, 2e-3);
+        ir_graph_free(g);
+        ir_graph_free(plain);
+        *script = (struct toy_script){0};
+    }
+}
+
+static void a_lost_device_ends_it(void **state)
+{
+    (void)state;
+    struct ir_graph *g = net_network(1);
+    struct tune_options options = options_of(PRECISION_F16);
+    struct error err;
+    toy_script(device)->lost = "FP16 nhwc v2";
+    assert_int_not_equal(tune_graph(g, &options, NULL, &err), STATUS_OK);
+    assert_int_equal(err.scope, ERROR_DEVICE);
+    assert_non_null(strstr(err.text, "lost"));
+    ir_graph_free(g);
+}
+
+/* --- compiling --- */
+
+static void all_is_compiled_ahead(void **state)
+{
+    (void)state;
+    struct ir_graph *g = net_network(1);
+    struct tune_options options = options_of(PRECISION_F16);
+    tune(g, &options, NULL);
+    const struct toy_counts *c = toy_counts(device);
+    assert_true(c->compiled > 30);
+    assert_int_equal(c->uncompiled, 0);
+    assert_int_equal(c->drops, 1);
+    uint32_t with_code = 0;
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        const struct tactic *t = ir_node(g, i)->tactic;
+        bool heavy = ir_node(g, i)->op == IR_OP_CONV || ir_node(g, i)->op == IR_OP_MATMUL;
+        if (!t)
+            continue;
+        assert_int_equal(t->code_size > 0, heavy);
+        with_code += heavy;
+        if (heavy)
+            assert_non_null(strstr(t->code, t->name));
+    }
+    assert_int_equal(with_code, 8);
+    ir_graph_free(g);
+}
+
+static void a_rebuild_compiles_nothing(void **state)
+{
+    (void)state;
+    struct tune_cache *cache;
+    struct tune_report first, again;
+    struct ir_graph *a = net_network(1), *b = net_copy(a);
+    struct tune_options options = options_of(PRECISION_F16);
+    assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
+    options.cache = cache;
+    toy_script(device)->no_compile = "nhwc8 v3";
+    tune(a, &options, &first);
+    struct toy_counts before = *toy_counts(device);
+    tune(b, &options, &again);
+    const struct toy_counts *c = toy_counts(device);
+    assert_int_equal(again.timed, 0);
+    assert_int_equal(again.time_ns, first.time_ns);
+    assert_true(c->compiled - before.compiled <= net_layers(b)); /* what has no code */
+    assert_true(c->loaded > before.loaded);
+    char *x = ir_graph_text(a), *y = ir_graph_text(b);
+    assert_string_equal(x, y);
+    for (uint32_t i = 0; i < a->n_nodes; i++) {
+        assert_string_equal(net_tactic(a, i), net_tactic(b, i));
+        if (ir_node(a, i)->tactic)
+            assert_int_equal(ir_node(a, i)->tactic->code_size, ir_node(b, i)->tactic->code_size);
+    }
+    free(x);
+    free(y);
+    tune_cache_free(cache);
+    ir_graph_free(a);
+    ir_graph_free(b);
+}
+
+/* Code in the cache that is no longer any good is compiled anew. */
+static void bad_code_is_compiled_again(void **state)
+{
+    (void)state;
+    struct tune_cache *cache;
+    struct ir_graph *a = net_network(1), *b = net_copy(a);
+    struct tune_options options = options_of(PRECISION_F16);
+    assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
+    options.cache = cache;
+    tune(a, &options, NULL);
+    struct toy_counts before = *toy_counts(device);
+    toy_script(device)->refuse_code = true;
+    tune(b, &options, NULL);
+    assert_true(toy_counts(device)->compiled > before.compiled);
+    for (uint32_t i = 0; i < a->n_nodes; i++)
+        assert_string_equal(net_tactic(a, i), net_tactic(b, i));
+    tune_cache_free(cache);
+    ir_graph_free(a);
+    ir_graph_free(b);
+}
+
+/* A guess that does not compile is replaced by the next best, until nothing is left. */
+static void guesses_that_do_not_compile(void **state)
+{
+    (void)state;
+    struct ir_graph *plain = net_network(1), *g = net_copy(plain);
+    struct tune_options options = options_of(PRECISION_F16);
+    struct error err;
+    options.no_timing = true;
+    toy_script(device)->no_compile = "v0";
+    /* What is not heavy has one variant only: nothing is left of those. */
+    assert_int_equal(tune_graph(g, &options, NULL, &err), STATUS_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "unsupported"));
+    ir_graph_free(g);
+    g = net_copy(plain);
+    toy_script(device)->no_compile = "nhwc v";
+    tune(g, &options, NULL);
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        assert_null(strstr(net_tactic(g, i), "nhwc v"));
+    check_answers(plain, g, 2e-3);
+    ir_graph_free(g);
+    ir_graph_free(plain);
+}
+
+static uint64_t variants_differ(const struct ir_graph *graph, const struct ir_node *node,
+                                const struct tactic *tactic)
+{
+    return toy_cost(graph, node, tactic) * (1 + toy_variant(tactic));
+}
+
+/* What was slow at two batch sizes is not compiled for a third. */
+static void hopeless_candidates_are_not_compiled(void **state)
+{
+    (void)state;
+    static const int64_t batches[3] = {1, 8, 4};
+    struct tune_history *history = tune_history_new();
+    unsigned compiled[3], before = 0;
+    assert_non_null(history);
+    toy_script(device)->cost = variants_differ;
+    for (int i = 0; i < 3; i++) {
+        struct ir_graph *g = net_network(batches[i]);
+        struct tune_options options = options_of(PRECISION_F16);
+        struct tune_report report;
+        options.history = history;
+        tune(g, &options, &report);
+        compiled[i] = toy_counts(device)->compiled - before;
+        before = toy_counts(device)->compiled;
+        assert_int_equal(report.given_up > 0, i == 2);
+        assert_int_equal(count_type(g, IR_OP_CONV, DTYPE_F16), 7);
+        ir_graph_free(g);
+    }
+    assert_true(compiled[2] < compiled[0] && compiled[2] < compiled[1]);
+    tune_history_free(history);
+}
+
+/* --- the host --- */
+
+static char told[512];
+
+static void tell(void *user, enum log_level level, const char *line)
+{
+    (void)user;
+    if (level == LOG_INFO && strstr(line, "on the CPU"))
+        snprintf(told, sizeof(told), "%s", line);
+}
+
+static void what_the_device_does_not_do_is_the_hosts(void **state)
+{
+    (void)state;
+    static const struct log_sink sink = {LOG_INFO, tell, NULL};
+    for (int way = 0; way < 2; way++) {
+        struct ir_graph *plain = net_network(2), *g = net_copy(plain);
+        struct tune_options options = options_of(PRECISION_F16);
+        struct tune_report report;
+        struct toy_script *script = toy_script(device);
+        script->missing = way == 0 ? IR_OP_POOL : IR_OP_NONE;
+        script->no_launch = way == 1 ? "toy pool" : NULL;
+        options.log = &sink;
+        told[0] = '\0';
+        assert_int_equal(tune_graph(g, &options, NULL, NULL), STATUS_UNIMPLEMENTED);
+        ir_graph_free(g);
+        g = net_copy(plain);
+        options.host = host;
+        tune(g, &options, &report);
+        assert_int_equal(report.on_host, 1);
+        assert_string_equal(told, "1 layer on the CPU: pool");
+        const struct ir_node *pool = find(g, "pool");
+        assert_string_equal(pool->tactic->backend, "cpu");
+        assert_int_equal(ir_tensor(g, pool->inputs[0])->dtype, DTYPE_F32);
+        assert_int_equal(ir_tensor(g, pool->inputs[0])->layout, IR_LAYOUT_PLAIN);
+        assert_int_equal(ir_tensor(g, pool->outputs[0])->dtype, DTYPE_F32);
+        assert_int_equal(count_type(g, IR_OP_CONV, DTYPE_F16), 7);
+        check_answers(plain, g, 2e-3);
+        ir_graph_free(g);
+        ir_graph_free(plain);
+        *script = (struct toy_script){0};
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(answers_are_right_in_every_type),
+        TEST(nothing_is_forced),
+        TEST(a_type_is_chosen_if_it_pays_for_its_reformats),
+        TEST(layouts_that_agree_cost_nothing),
+        TEST(casts_and_large_numbers),
+        TEST(times_are_the_devices),
+        TEST(what_fails_is_dropped),
+        TEST(a_lost_device_ends_it),
+        TEST(all_is_compiled_ahead),
+        TEST(a_rebuild_compiles_nothing),
+        TEST(bad_code_is_compiled_again),
+        TEST(guesses_that_do_not_compile),
+        TEST(hopeless_candidates_are_not_compiled),
+        TEST(what_the_device_does_not_do_is_the_hosts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
