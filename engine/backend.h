@@ -156,8 +156,9 @@ struct backend {
     /* Within a capture: becomes part of the graph; each launch of that records the event anew. */
     enum status (*event_record)(struct backend_event *event, struct backend_stream *stream,
                                 struct error *err);
-    enum status (*event_wait)(struct backend_event *event,
-                              struct error *err); /* blocks the caller */
+    /* Blocks the caller. INVALID_ARGUMENT: an op before it found an index out of range. An event is
+     * not waited for after its stream was freed. */
+    enum status (*event_wait)(struct backend_event *event, struct error *err);
     /* Nanoseconds between two waited-for timing events. */
     enum status (*event_elapsed)(struct backend_event *from, struct backend_event *to, uint64_t *ns,
                                  struct error *err);

@@ -42,6 +42,7 @@ struct backend_stream {
     cudaStream_t stream;
     void *dnn_handle; /* cudnnHandle_t of this stream, made on first use; see dnn.h */
     bool capturing;   /* between capture_begin and capture_end */
+    int32_t *bad_index; /* pinned; NULL until cuda_stream_flag is asked for it */
 };
 
 /* Every prepared op starts with this. */

@@ -47,6 +47,9 @@ void cuda_arena_free(struct backend_arena *arena);
 /* --- stream.c --- */
 enum status cuda_stream_new(struct device *device, struct backend_stream **out, struct error *err);
 void cuda_stream_free(struct backend_stream *stream);
+/* Where a kernel writes 1 when it finds an index out of range: the next wait for an event that was
+ * recorded on the stream clears it and gives INVALID_ARGUMENT. NULL without hardware. */
+enum status cuda_stream_flag(struct backend_stream *stream, int32_t **out, struct error *err);
 enum status cuda_event_new(struct device *device, bool timing, struct backend_event **out,
                            struct error *err);
 void cuda_event_free(struct backend_event *event);

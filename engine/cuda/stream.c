@@ -19,6 +19,7 @@ enum {
 struct backend_event {
     struct cuda_device *device;
     cudaEvent_t event;
+    struct backend_stream *stream; /* it was last recorded on; outlives every wait for it */
 };
 
 /* --- streams --- */
@@ -48,8 +49,34 @@ void cuda_stream_free(struct backend_stream *stream)
     cuda_enter(stream->device, NULL);
     cuda_dnn_stream_deinit(stream);
     cudaStreamDestroy(stream->stream);
+    cudaFreeHost(stream->bad_index);
     cudaGetLastError();
     free(stream);
+}
+
+enum status cuda_stream_flag(struct backend_stream *stream, int32_t **out, struct error *err)
+{
+    void *flag = stream->bad_index;
+    if (!flag && stream->device->ordinal >= 0) {
+        cudaError_t code = cudaHostAlloc(&flag, sizeof(int32_t), cudaHostAllocMapped);
+        if (code)
+            return cuda_error(err, code, "cudaHostAlloc of a stream's flag");
+        stream->bad_index = flag;
+        *stream->bad_index = 0;
+    }
+    *out = flag;
+    return STATUS_OK;
+}
+
+/* What a kernel found out since the last time. The event behind it has been waited for: its write
+ * is here, and no other is under way for this thread's stream. */
+static enum status take_flag(struct backend_stream *stream, struct error *err)
+{
+    volatile int32_t *flag = stream ? stream->bad_index : NULL;
+    if (!flag || !*flag)
+        return STATUS_OK;
+    *flag = 0;
+    return error_set(err, STATUS_INVALID_ARGUMENT, "gather: an index is out of range");
 }
 
 /* --- events --- */
@@ -92,6 +119,7 @@ enum status cuda_event_record(struct backend_event *event, struct backend_stream
         return status;
     unsigned flags = stream->capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
     cudaError_t code = cudaEventRecordWithFlags(event->event, stream->stream, flags);
+    event->stream = stream;
     return code ? cuda_error(err, code, "cudaEventRecordWithFlags") : STATUS_OK;
 }
 
@@ -109,7 +137,7 @@ enum status cuda_event_wait(struct backend_event *event, struct error *err)
         cudaGetLastError(); /* a launch that looks for its own error must not find this */
         code = cudaEventSynchronize(event->event);
     }
-    return code ? cuda_error(err, code, "waiting for the device") : STATUS_OK;
+    return code ? cuda_error(err, code, "waiting for the device") : take_flag(event->stream, err);
 }
 
 enum status cuda_event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes that move elements without looking at them, by our own kernels: RESHAPE, TRANSPOSE, SLICE,
+ * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own.
+ *
+ * An index out of range cannot be told from within a captured graph: GATHER makes NaN of that row
+ * and raises the stream's flag in pinned memory, which cuda_event_wait turns into the
+ * INVALID_ARGUMENT that the reference gives. Refused: padding that is not constant or crops,
+ * concatenations of more than KERNEL_CONCAT_MAX tensors.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cuda/device.h"
+#include "engine/cuda/own.h"
+
+struct move {
+    enum ir_op op;
+    uint32_t n_in;
+    struct kernel_view in[KERNEL_CONCAT_MAX], y;
+    int64_t offset; /* bytes from the first input's beginning to its view's */
+    int32_t axis;
+    int64_t pads[2 * KERNEL_RANK_MAX];
+    float value;
+    int32_t *bad; /* GATHER */
+};
+
+struct move_op {
+    struct backend_op base;
+    struct move move;
+};
+
+static int64_t attr_at(const struct ir_node *node, enum ir_attr_key key, int32_t i)
+{
+    return ir_attr_at(node, key, (uint32_t)i, 0);
+}
+
+/* --- from a node to views; the node was checked by ir_infer_node --- */
+
+/* Both dense and plain: one row of elements. */
+static bool read_reshape(const struct ir_node *node, struct move *m)
+{
+    (void)node;
+    int64_t n = 1;
+    for (int32_t i = 0; i < m->y.rank; i++)
+        n *= m->y.dim[i];
+    struct kernel_view row = {.dtype = m->y.dtype, .rank = 1, .dim = {n}, .stride = {1}};
+    m->in[0] = m->y = row;
+    return true;
+}
+
+static bool read_transpose(const struct ir_node *node, struct move *m)
+{
+    struct kernel_view x = m->in[0];
+    for (int32_t i = 0; i < x.rank; i++) {
+        int64_t from = attr_at(node, IR_ATTR_PERM, i);
+        if (from < 0 || from >= x.rank)
+            return false;
+        m->in[0].dim[i] = x.dim[from];
+        m->in[0].stride[i] = x.stride[from];
+    }
+    return true;
+}
+
+static bool read_slice(const struct ir_node *node, struct move *m)
+{
+    int64_t first = 0, size = (int64_t)dtype_size((enum dtype)m->y.dtype);
+    for (int32_t i = 0; i < m->y.rank && m->y.dim[i] > 0; i++) {
+        int64_t stride = m->in[0].stride[i], step = attr_at(node, IR_ATTR_STEPS, i);
+        first += attr_at(node, IR_ATTR_STARTS, i) * stride;
+        /* Of one element the step does not matter, however large it is. */
+        m->in[0].stride[i] = m->y.dim[i] > 1 ? step * stride : 0;
+        m->in[0].dim[i] = m->y.dim[i];
+    }
+    bool empty = false;
+    for (int32_t i = 0; i < m->y.rank; i++)
+        empty = empty || m->y.dim[i] == 0;
+    if (empty)
+        m->in[0] = m->y;
+    m->offset = empty ? 0 : first * size;
+    return true;
+}
+
+static bool read_expand(const struct ir_node *node, struct move *m)
+{
+    struct kernel_view x = m->in[0];
+    (void)node;
+    return cuda_view_broadcast(&x, &m->y, &m->in[0]);
+}
+
+/* Every repeated dim becomes two: the repetition, along which x stands still, and itself. */
+static bool read_tile(const struct ir_node *node, struct move *m)
+{
+    struct kernel_view x = m->in[0], y = m->y;
+    int32_t rank = 0;
+    for (int32_t i = 0; i < x.rank; i++) {
+        int64_t times = attr_at(node, IR_ATTR_REPEATS, i);
+        if (rank + (times != 1) >= KERNEL_RANK_MAX)
+            return false;
+        if (times != 1) {
+            m->in[0].dim[rank] = m->y.dim[rank] = times;
+            m->in[0].stride[rank] = 0;
+            m->y.stride[rank++] = y.stride[i] * x.dim[i];
+        }
+        m->in[0].dim[rank] = m->y.dim[rank] = x.dim[i];
+        m->in[0].stride[rank] = x.stride[i];
+        m->y.stride[rank++] = y.stride[i];
+    }
+    m->in[0].rank = m->y.rank = rank;
+    return true;
+}
+
+static bool read_axis(const struct ir_node *node, struct move *m)
+{
+    int64_t axis = ir_attr_int(node, IR_ATTR_AXIS, 0);
+    if (axis < 0 || axis >= m->in[0].rank)
+        return false;
+    m->axis = (int32_t)axis;
+    return true;
+}
+
+static bool read_pad(const struct ir_node *node, struct move *m)
+{
+    if (ir_attr_int(node, IR_ATTR_MODE, IR_PAD_CONSTANT) != IR_PAD_CONSTANT)
+        return false;
+    for (int32_t i = 0; i < 2 * m->y.rank; i++)
+        m->pads[i] = attr_at(node, IR_ATTR_PADS, i);
+    m->value = ir_attr_float(node, IR_ATTR_VALUE, 0);
+    return true;
+}
+
+/* What each op takes: in plain, in channels-last, or read in that and written plain. */
+enum { PLAIN = 1, LAST = 2, LAST_TO_PLAIN = 4 };
+
+static const struct {
+    bool (*read)(const struct ir_node *node, struct move *m);
+    uint32_t inputs; /* 0: any number */
+    uint32_t layouts;
+} rows[IR_OP_COUNT_] = {
+    [IR_OP_RESHAPE] = {read_reshape, 1, PLAIN},
+    [IR_OP_TRANSPOSE] = {read_transpose, 1, PLAIN | LAST_TO_PLAIN},
+    [IR_OP_CONCAT] = {read_axis, 0, PLAIN | LAST},
+    [IR_OP_SLICE] = {read_slice, 1, PLAIN | LAST},
+    [IR_OP_PAD] = {read_pad, 1, PLAIN | LAST},
+    [IR_OP_GATHER] = {read_axis, 2, PLAIN},
+    [IR_OP_EXPAND] = {read_expand, 1, PLAIN},
+    [IR_OP_TILE] = {read_tile, 1, PLAIN},
+};
+
+static bool takes(enum ir_op op)
+{
+    return (uint32_t)op < IR_OP_COUNT_ && rows[op].read;
+}
+
+/* Only pairs of layouts that `rows` offers: a stored tactic may name others. */
+static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
+{
+    enum ir_layout from = tactic->in[0].layout, to = tactic->out[0].layout;
+    uint32_t pair = from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_PLAIN                   ? PLAIN
+                    : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_CHANNELS_LAST ? LAST
+                    : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_PLAIN ? LAST_TO_PLAIN
+                                                                               : 0;
+    for (uint32_t i = 1; i < tactic->n_in; i++)
+        if (tactic->in[i].layout != from)
+            return false;
+    return rows[node->op].layouts & pair;
+}
+
+/* `dtype` NONE: with the types that the tensors have. */
+static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
+                      const struct tactic *tactic, enum dtype dtype, struct move *out)
+{
+    uint32_t n = rows[node->op].inputs ? rows[node->op].inputs : node->n_inputs;
+    struct move m = {.op = node->op, .n_in = n};
+    if (node->n_epilogue || node->n_outputs != 1 || node->n_inputs != n || n == 0 ||
+        n > KERNEL_CONCAT_MAX || tactic->n_in != n || !layouts_fit(node, tactic) ||
+        !own_view(ir_tensor(graph, node->outputs[0]), dtype, tactic->out[0].layout, &m.y))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (node->inputs[i] == IR_NONE ||
+            !own_view(ir_tensor(graph, node->inputs[i]), dtype, tactic->in[i].layout, &m.in[i]))
+            return false;
+    if (!rows[node->op].read(node, &m))
+        return false;
+    *out = m;
+    return true;
+}
+
+/* --- the call --- */
+
+static cudaError_t run(const struct kernel_call *call, const struct move *m)
+{
+    switch (m->op) {
+    case IR_OP_CONCAT:
+        return kernel_concat(call, m->in, (int32_t)m->n_in, m->axis, &m->y);
+    case IR_OP_GATHER:
+        return kernel_gather(call, &m->in[0], &m->in[1], m->axis, &m->y, m->bad);
+    case IR_OP_PAD:
+        return kernel_pad(call, &m->in[0], m->pads, m->value, &m->y);
+    default:
+        return kernel_copy(call, &m->in[0], &m->y);
+    }
+}
+
+/* --- candidates --- */
+
+static enum status offer(struct cuda_device *device, const struct ir_graph *graph,
+                         const struct ir_node *node, enum dtype dtype, enum ir_layout from,
+                         enum ir_layout to, tactic_visit visit, void *user, struct error *err)
+{
+    struct tactic tactic;
+    struct move m;
+    char detail[TACTIC_NAME_MAX];
+    struct kernel_call call = own_call_dry(device, 0);
+    enum dtype shown = dtype ? dtype : ir_tensor(graph, node->outputs[0])->dtype;
+    snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name(shown),
+             from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
+    cuda_tactic(&tactic, &cuda_family_own_move, 0, node, dtype, from, detail);
+    tactic.out[0].layout = to;
+    if (!move_read(graph, node, &tactic, dtype, &m) || run(&call, &m) != cudaSuccess)
+        return STATUS_OK;
+    return visit(user, &tactic, err);
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    static const struct {
+        uint32_t pair;
+        enum ir_layout from, to;
+    } pairs[] = {
+        {PLAIN, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN},
+        {LAST, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST},
+        {LAST_TO_PLAIN, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN},
+    };
+    enum dtype dtypes[3];
+    uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
+    enum status status = STATUS_OK;
+    if (node->n_inputs == 0 || node->inputs[0] == IR_NONE)
+        return STATUS_OK;
+    bool has_channels = ir_tensor(graph, node->inputs[0])->shape.rank >= 3;
+    for (uint32_t d = 0; d < n; d++)
+        for (uint32_t i = 0; i < ARRAY_LEN(pairs) && !status; i++)
+            if (rows[node->op].layouts & pairs[i].pair && (pairs[i].pair == PLAIN || has_channels))
+                status = offer(device, graph, node, dtypes[d], pairs[i].from, pairs[i].to, visit,
+                               user, err);
+    return status;
+}
+
+/* --- ops --- */
+
+static enum status launch(struct backend_op *base, struct backend_stream *stream,
+                          void *const *inputs, void *const *outputs, void *workspace,
+                          struct error *err)
+{
+    struct move *m = &CONTAINER_OF(base, struct move_op, base)->move;
+    struct kernel_call call = own_call(stream, 0);
+    (void)workspace;
+    for (uint32_t i = 0; i < m->n_in; i++)
+        m->in[i].data = inputs[i];
+    m->in[0].data = (char *)inputs[0] + m->offset;
+    m->y.data = outputs[0];
+    cudaError_t code = run(&call, m);
+    return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "copy kernel");
+}
+
+static void op_free(struct backend_op *base)
+{
+    free(CONTAINER_OF(base, struct move_op, base));
+}
+
+static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct backend_op **out, struct error *err)
+{
+    struct move m;
+    struct kernel_call call = own_call_dry(stream->device, 0);
+    if ((tactic->id & 0xffff) != 0 || !move_read(graph, node, tactic, DTYPE_NONE, &m) ||
+        run(&call, &m) != cudaSuccess)
+        return own_refuse(node, tactic, err);
+    enum status status = STATUS_OK;
+    if (m.op == IR_OP_GATHER)
+        status = cuda_stream_flag(stream, &m.bad, err);
+    struct move_op *op = status ? NULL : malloc(sizeof(*op));
+    if (!op)
+        return status ? status : error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    *op = (struct move_op){
+        .base = {.family = &cuda_family_own_move, .launch = launch, .free = op_free},
+        .move = m,
+    };
+    *out = &op->base;
+    return STATUS_OK;
+}
+
+const struct cuda_family cuda_family_own_move = {
+    .id = CUDA_FAMILY_OWN_MOVE,
+    .name = "own move",
+    .takes = takes,
+    .candidates = candidates,
+    .prepare = prepare,
+};
