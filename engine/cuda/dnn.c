@@ -7,6 +7,7 @@
  * safe beside another one, so all are made under the lock. Without a device there are no handles:
  * graphs then carry a device-property descriptor, read from its JSON text.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@ struct cuda_dnn {
     dnn_desc properties;
     struct dnn_plans *plans;
     pthread_mutex_t lock;
-    uint32_t n_idle; /* under lock */
+    bool compiler_held; /* under lock, as all below */
+    uint32_t n_idle;
     cudnnHandle_t idle[HANDLES_MAX];
 };
 
@@ -129,6 +131,21 @@ struct dnn_plans *dnn_plans(struct cuda_dnn *dnn)
 dnn_desc dnn_properties(const struct cuda_dnn *dnn)
 {
     return dnn->properties;
+}
+
+/* cuDNN opens the run-time compiler for each question to an engine that needs it, and closes it
+ * again, which takes a multiple of the answer. So it is kept open, for good, once something is to
+ * be compiled; should it not be found here, cuDNN knows better where to look. */
+void dnn_compiler_hold(struct cuda_dnn *dnn)
+{
+    char name[32];
+    pthread_mutex_lock(&dnn->lock);
+    if (!dnn->compiler_held) {
+        snprintf(name, sizeof(name), "libnvrtc.so.%d", CUDART_VERSION / 1000);
+        dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
+        dnn->compiler_held = true;
+    }
+    pthread_mutex_unlock(&dnn->lock);
 }
 
 /* --- handles --- */

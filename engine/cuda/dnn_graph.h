@@ -166,6 +166,7 @@ void dnn_pack_deinit(struct dnn_pack *pack);
 enum status dnn_handle_take(struct cuda_dnn *dnn, cudnnHandle_t *out, struct error *err);
 void dnn_handle_give(struct cuda_dnn *dnn, cudnnHandle_t handle);
 dnn_desc dnn_properties(const struct cuda_dnn *dnn); /* NULL with a device */
+void dnn_compiler_hold(struct cuda_dnn *dnn);
 struct dnn_plans *dnn_plans(struct cuda_dnn *dnn);
 struct dnn_plans *dnn_plans_new(void);
 void dnn_plans_free(struct dnn_plans *plans);

@@ -213,6 +213,7 @@ static enum status make(struct cuda_dnn *dnn, const struct dnn_recipe *r, struct
     if (text) {
         set_code(b, text, size);
     } else {
+        dnn_compiler_hold(dnn);
         r->build(b, r->spec);
         dnn_graph_finish(b);
         set_config(b, &r->config);
