@@ -14,8 +14,6 @@
 
 #include "base/compiler.h"
 
-#pragma weak kernel_map /* a build without our elementwise kernels offers whole epilogues only */
-
 enum {
     ALGOS_ASKED = 32,
     ALGOS_ASKED_SMALL = 16, /* without workspace, and of the slower types */
@@ -58,7 +56,7 @@ static bool make_rest(const struct ir_graph *graph, const struct ir_node *node,
     op->rest.n = 0;
     if (taken == p->steps.n)
         return true;
-    if (!kernel_map || p->steps.n - taken > KERNEL_STEPS_MAX ||
+    if (p->steps.n - taken > KERNEL_STEPS_MAX ||
         !cuda_view(ir_tensor(graph, node->outputs[0]), &op->y, NULL) ||
         !cuda_epilogue(graph, node, &op->y, &all))
         return false;
