@@ -127,7 +127,8 @@ void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32
                  const char *detail);
 
 /* Strides of a tensor as it stands in its graph (dtype, layout); data stays NULL. `pad_channels`
- * may be NULL: the channels a padded layout holds, else 0. False: OPAQUE, blocked, or rank too high. */
+ * may be NULL: the channels a padded layout holds, else 0. False: OPAQUE, blocked, or rank too
+ * high. */
 bool cuda_view(const struct ir_tensor *tensor, struct kernel_view *out, int64_t *pad_channels);
 
 /* The view broadcast to `like`'s dims (numpy's rules). False: it does not broadcast. */

@@ -61,7 +61,7 @@ def check_served(number, inferctl, folder, kind, extra, want, feed):
 
 
 def served(number, inferctl, folder):
-    """Pixels, served with and without what a preprocessor does; gives the last number and failures."""
+    """Pixels, served with and without a preprocessor's work; gives the last number and failures."""
     path = os.path.join(folder, "resnet_tiny.onnx")
     pixels = np.random.RandomState(7).randint(0, 256, (2, 3, 64, 64)).astype(np.uint8)
     scale = np.float32([0.0171, 0.0175, 0.0174]).reshape(3, 1, 1)
