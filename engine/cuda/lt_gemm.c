@@ -16,7 +16,8 @@
 
 enum {
     ALGOS_ASKED = 32,
-    ALGOS_ASKED_SMALL = 16, /* without workspace, and of the slower types */
+    ALGOS_ASKED_AGAIN = 16, /* for the other order of B */
+    ALGOS_ASKED_LESS = 8,   /* without workspace, and of types that are not the fastest */
     ALGOS_MAX = 48,         /* different ones of one question */
     POINTER_ALIGN = 16,     /* of tensors; what any algorithm wants at most */
     WORKSPACE_ALIGN = 256,
@@ -289,7 +290,7 @@ static enum status ask_taken(struct ask *ask, uint32_t taken, int most, struct e
     int n = ask_heuristics(ask->api, ask->p, &desc, LT_WORKSPACE_MAX, most, results);
     enum status st = visit_results(ask, taken, n, results, err);
     if (!st) {
-        n = ask_heuristics(ask->api, ask->p, &desc, 0, MIN(most, ALGOS_ASKED_SMALL), results);
+        n = ask_heuristics(ask->api, ask->p, &desc, 0, MIN(most, ALGOS_ASKED_LESS), results);
         st = visit_results(ask, taken, n, results, err);
     }
     lt_desc_free(ask->api, &desc);
@@ -339,8 +340,9 @@ enum status lt_gemm_candidates(const struct lt_kind *kind, struct cuda_device *d
     enum status st = STATUS_OK;
     if (device->ordinal < 0 || node->n_outputs != 1)
         return STATUS_OK;
-    for (uint32_t i = 0; i < n; i++)
-        for (size_t k = 0; k < ARRAY_LEN(orders) && !st; k++) {
+    for (uint32_t i = 0; i < n; i++) {
+        int most = i == 0 ? ALGOS_ASKED : ALGOS_ASKED_LESS;
+        for (size_t k = 0; k < ARRAY_LEN(orders) && most > 0 && !st; k++) {
             ask.dtype = dtypes[i];
             ask.order = orders[k];
             if (!kind->read(graph, node, ask.dtype, false, ask.order, &p))
@@ -350,8 +352,11 @@ enum status lt_gemm_candidates(const struct lt_kind *kind, struct cuda_device *d
                 st = open_library(device, &ask.api, err);
             if (!ask.api)
                 return st;
-            st = ask_all(&ask, i == 0 ? ALGOS_ASKED : ALGOS_ASKED_SMALL, err);
+            st = ask_all(&ask, most, err);
+            if (ask.n > 0)
+                most = i == 0 ? ALGOS_ASKED_AGAIN : 0;
         }
+    }
     return st;
 }
 
