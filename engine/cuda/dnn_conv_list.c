@@ -8,15 +8,16 @@
  * kernel configurations below 64, is the best on most small layers and on some large ones. Of it
  * are listed, by output tiles of 128x128:
  *
- *   - as it sets itself;
+ *   - as it sets itself, and as the heuristics for its pool set it (they ask it, so it takes a
+ *     driver, and the tenth part of a second);
  *   - its KERNEL_CFG values in an order in which the first six have different tile shapes: six, or
  *     four where there are more than four waves of tiles;
  *   - the first two of them with K split in 2, 4, 8, 16: as long as a part is 128 deep or more and
  *     all parts together are no more than three waves.
  *
- * Whether such an engine really takes the graph shows when it compiles: asking here costs as much,
- * and asking the heuristics for that pool takes a third of a second. Other runtime engines are
- * listed only where there is no other way (an epilogue of their own kind).
+ * Whether such an engine really takes the graph shows when it compiles: asking here costs as much.
+ * Other runtime engines are listed only where there is no other way (an epilogue of their own
+ * kind).
  */
 #include <string.h>
 
@@ -26,6 +27,7 @@
 enum {
     HEURISTIC = 24,
     HEURISTIC_FEW = 8, /* of each layout, when there are several */
+    HEURISTIC_RUNTIME = 3,
     CONFIGS_BEST = 64, /* runtime engines with fewer kernel configurations than this */
     CONFIGS_LEAST = 16,
     FIRST = 6,  /* of the heuristics' configurations that go before the runtime engine's */
@@ -198,6 +200,11 @@ static enum status list_runtime(struct cuda_dnn *dnn, const struct conv *conv, b
     if (st)
         return st;
     int32_t best = best_runtime(&l);
+    struct dnn_config found[HEURISTIC_RUNTIME];
+    if (l.build->handle && !few) {
+        dnn_compiler_hold(dnn);
+        put_heuristics(&l, found, 0, dnn_heuristic(l.build, HEURISTIC_RUNTIME, found));
+    }
     if (best >= 0 && few)
         put(&l, &(struct dnn_config){.engine = best});
     else if (best >= 0)
