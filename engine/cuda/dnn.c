@@ -3,9 +3,10 @@
  * cuDNN of a device: handles, errors, and launching a plan.
  *
  * A handle belongs to one thread at a time. Streams have one each, for launching; those that make
- * plans take one from a store and give it back. The first cudnnCreate loads libraries and is not
- * safe beside another one, so all are made under the lock. Without a device there are no handles:
- * graphs then carry a device-property descriptor, read from its JSON text.
+ * plans take one from a store and give it back, and all live as long as the device. The first
+ * cudnnCreate loads libraries and is not safe beside another one, so all are made under the lock.
+ * Without a device there are no handles: graphs then carry a device-property descriptor, read from
+ * its JSON text.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -192,8 +193,9 @@ enum status dnn_stream_handle(struct backend_stream *stream, cudnnHandle_t *out,
             return error_set(err, STATUS_FAILED_PRECONDITION, "cuDNN: no device to run on");
         cudnnStatus_t code = cudnnSetStream(handle, stream->stream);
         if (code) {
-            cudnnDestroy(handle);
-            return dnn_error(err, code, "cudnnSetStream");
+            st = dnn_error(err, code, "cudnnSetStream");
+            dnn_handle_give(stream->device->dnn, handle);
+            return st;
         }
         stream->dnn_handle = handle;
     }
@@ -201,11 +203,13 @@ enum status dnn_stream_handle(struct backend_stream *stream, cudnnHandle_t *out,
     return STATUS_OK;
 }
 
-/* Destroyed, not given back: it still knows the stream. */
+/* Given back, not destroyed: plans may have been made with it, and others may still run those. */
 void cuda_dnn_stream_deinit(struct backend_stream *stream)
 {
-    if (stream->dnn_handle)
-        cudnnDestroy(stream->dnn_handle);
+    if (stream->dnn_handle) {
+        cudnnSetStream(stream->dnn_handle, NULL);
+        dnn_handle_give(stream->device->dnn, stream->dnn_handle);
+    }
     stream->dnn_handle = NULL;
 }
 

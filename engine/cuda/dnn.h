@@ -30,7 +30,7 @@ void cuda_dnn_free(struct cuda_dnn *dnn); /* after all its ops and streams */
 /* Forgets all execution plans that no op uses. */
 void cuda_dnn_drop(struct cuda_dnn *dnn);
 
-/* Frees the handle that ops have made for the stream, if any; stream->dnn_handle is NULL then. */
+/* Takes back the handle that ops took for the stream, if any; stream->dnn_handle is NULL then. */
 void cuda_dnn_stream_deinit(struct backend_stream *stream);
 
 /* The library's version, for the fingerprint: 91900. */
