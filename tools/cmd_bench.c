@@ -237,6 +237,12 @@ static size_t read_tags(struct bench *b, struct memory_tag *tags, size_t max)
     return MIN(memory_track_tags(b->model.device, tags, max), max);
 }
 
+static const char *where(const struct bench *b, const struct memory_tag *tag)
+{
+    bool apart = engine_device_apart(b->model.device);
+    return apart && tag->kind == MEMORY_DEVICE ? "device" : "host";
+}
+
 static void print_json(struct bench *b, const struct result *result, const struct runner *first)
 {
     struct json j;
@@ -268,6 +274,7 @@ static void print_json(struct bench *b, const struct result *result, const struc
         for (size_t i = 0, n = read_tags(b, tags, ARRAY_LEN(tags)); i < n; i++) {
             json_object(&j, NULL);
             json_text(&j, "tag", tags[i].tag);
+            json_text(&j, "where", where(b, &tags[i]));
             json_uint(&j, "peak_bytes", tags[i].peak);
             json_uint(&j, "count", tags[i].count);
             json_end(&j);
@@ -310,11 +317,11 @@ static void print_text(struct bench *b, const struct result *result, const struc
     if (b->args->profile)
         print_layers(first);
     if (b->args->model.track_memory)
-        printf("\n%12s %8s  %s\n", "peak KiB", "count", "memory");
+        printf("\n%12s %8s  %-6s  %s\n", "peak KiB", "count", "where", "memory");
     for (size_t i = 0, n = b->args->model.track_memory ? read_tags(b, tags, ARRAY_LEN(tags)) : 0;
          i < n; i++)
-        printf("%12.1f %8llu  %s\n", (double)tags[i].peak / 1024, (unsigned long long)tags[i].count,
-               tags[i].tag);
+        printf("%12.1f %8llu  %-6s  %s\n", (double)tags[i].peak / 1024,
+               (unsigned long long)tags[i].count, where(b, &tags[i]), tags[i].tag);
 }
 
 static enum status write_trace(struct bench *b, const struct runner *runners, struct error *err)

@@ -209,7 +209,7 @@ static enum status fill_host(struct engine *engine, struct error *err)
     const struct plan *plan = engine->plan;
     size_t size = largest_instance(engine);
     engine->weights = plan->weights;
-    memory_note(engine->device, engine, "weights", plan->weight_bytes);
+    memory_note(engine->device, MEMORY_DEVICE, engine, "weights", plan->weight_bytes);
     if ((engine->info.max_batch == 1 && !engine->device->backend->capture_begin) || size == 0)
         return STATUS_OK;
     engine->zeros_kind = MEMORY_PINNED;
@@ -253,7 +253,7 @@ static enum status fill_device(struct engine *engine, struct error *err)
 
 static void engine_free(struct engine *engine)
 {
-    memory_note(engine->device, engine, "weights", 0);
+    memory_note(engine->device, MEMORY_DEVICE, engine, "weights", 0);
     memory_free(engine->device, MEMORY_DEVICE, engine->uploaded);
     memory_free(engine->device, engine->zeros_kind, engine->zeros);
     engine_device_close(engine->host);

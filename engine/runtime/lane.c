@@ -41,7 +41,7 @@ void lane_free(struct lane *lane)
         return;
     const struct backend *backend = lane->device->backend;
     if (lane->arena) {
-        memory_note(lane->device, lane->arena, "arena", 0);
+        memory_note(lane->device, MEMORY_DEVICE, lane->arena, "arena", 0);
         backend->arena_free(lane->arena);
     }
     if (lane->stream)
@@ -56,7 +56,7 @@ enum status lane_grow(struct lane *lane, size_t size, struct error *err)
     enum status status = lane->device->backend->arena_grow(lane->arena, size, err);
     if (!status) {
         lane->size = size;
-        memory_note(lane->device, lane->arena, "arena", size);
+        memory_note(lane->device, MEMORY_DEVICE, lane->arena, "arena", size);
     }
     return status;
 }

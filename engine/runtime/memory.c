@@ -103,7 +103,8 @@ static void release(struct memory_tracker *t, const void *key)
 }
 
 /* An account that runs out of memory itself misses an entry; the allocation goes on. */
-static void take(struct memory_tracker *t, const void *key, const char *tag, size_t size)
+static void take(struct memory_tracker *t, enum memory_kind kind, const void *key, const char *tag,
+                 size_t size)
 {
     struct held *h = calloc(1, sizeof(*h));
     if (!h)
@@ -118,13 +119,15 @@ static void take(struct memory_tracker *t, const void *key, const char *tag, siz
     HASH_ADD_PTR(t->held, key, h);
     struct tag_sum *s = tag_sum(t, h->tag);
     if (s) {
+        s->sum.kind = kind;
         s->sum.count++;
         s->sum.held += size;
         s->sum.peak = MAX(s->sum.peak, s->sum.held);
     }
 }
 
-void memory_note(struct device *device, const void *key, const char *tag, size_t size)
+void memory_note(struct device *device, enum memory_kind kind, const void *key, const char *tag,
+                 size_t size)
 {
     struct memory_tracker *t = device->tracker;
     if (!t)
@@ -132,7 +135,7 @@ void memory_note(struct device *device, const void *key, const char *tag, size_t
     pthread_mutex_lock(&t->lock);
     release(t, key);
     if (size)
-        take(t, key, tag, size);
+        take(t, kind, key, tag, size);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -141,7 +144,7 @@ enum status memory_alloc(struct device *device, enum memory_kind kind, size_t si
 {
     enum status status = device->backend->memory_alloc(device, kind, size, tag, out, err);
     if (!status)
-        memory_note(device, *out, tag, size);
+        memory_note(device, kind, *out, tag, size);
     return status;
 }
 
@@ -149,7 +152,7 @@ void memory_free(struct device *device, enum memory_kind kind, void *memory)
 {
     if (!memory)
         return;
-    memory_note(device, memory, "", 0);
+    memory_note(device, kind, memory, "", 0);
     device->backend->memory_free(device, kind, memory);
 }
 

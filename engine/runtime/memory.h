@@ -24,6 +24,8 @@ struct memory_record {
 
 struct memory_tag {
     char tag[MEMORY_TAG_MAX];
+    enum memory_kind
+        kind;          /* of the last allocation; a device without its own memory has one kind */
     size_t held, peak; /* bytes */
     uint64_t count;    /* allocations so far */
 };
@@ -34,7 +36,8 @@ void memory_free(struct device *device, enum memory_kind kind, void *memory); /*
 
 /* For memory that is not allocated by the backend's memory_alloc: arenas, mapped weights. `key`
  * identifies it; noting a key again changes its size (0: released). */
-void memory_note(struct device *device, const void *key, const char *tag, size_t size);
+void memory_note(struct device *device, enum memory_kind kind, const void *key, const char *tag,
+                 size_t size);
 
 /* Before other threads use the device. What is allocated earlier is not seen. */
 enum status memory_track_start(struct device *device, struct error *err);

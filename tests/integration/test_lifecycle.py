@@ -168,6 +168,12 @@ class Lifecycle(unittest.TestCase):
         manager.wait("READY=1")
         s.stop()
 
+    def test_a_device_that_cannot_be_opened_is_one_line(self):
+        done = subprocess.run([harness.INFERD, "--device", "cuda:99", "--listen", "127.0.0.1:0"],
+                              capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"\Ainferd: error: [^\n]*(CUDA|cuda)[^\n]*\n\Z")
+
     def test_r39_watchdog(self):
         manager = Manager()
         env = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "600000"}

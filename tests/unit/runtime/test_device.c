@@ -532,6 +532,7 @@ static void memory_is_counted_by_tag(void **state)
     for (size_t i = 0; i < n; i++) {
         bool on_device = !strcmp(tags[i].tag, "weights") || !strcmp(tags[i].tag, "padding") ||
                          !strcmp(tags[i].tag, "arena");
+        assert_int_equal(tags[i].kind, on_device ? MEMORY_DEVICE : MEMORY_PINNED);
         device += on_device ? tags[i].held : 0;
         seen += on_device || !strcmp(tags[i].tag, "staging") || !strcmp(tags[i].tag, "host arena");
     }

@@ -180,6 +180,7 @@ class Offline(unittest.TestCase):
         self.assertGreaterEqual(result["p99_us"], result["p50_us"])
         self.assertGreater(len(result["layers"]), 3)
         self.assertIn("weights", [m["tag"] for m in result["memory"]])
+        self.assertEqual({m["where"] for m in result["memory"]}, {"host"})
         self.run_it("bench", self.plan, "--threads", 1, "--batch", 5, code=1)
 
     def check_trace(self, trace, contexts, seconds):
@@ -236,6 +237,11 @@ class Offline(unittest.TestCase):
                 self.assertGreaterEqual(result[key], 0)
             self.assertLessEqual(result["compute_p50_us"], result["p99_us"])
         self.run_it(*at, "some", code=2)
+        apart = json.loads(self.run_it(*at, "pinned", "--memory", "--device", "fault", "--fault",
+                                       "apart"))
+        self.assertEqual({m["tag"]: m["where"] for m in apart["memory"]},
+                         {"weights": "device", "padding": "device", "arena": "device",
+                          "staging": "host", "input": "host", "output": "host"})
 
     def test_faults(self):
         self.build("--batch", "1")
