@@ -296,20 +296,63 @@ static bool wanted(const struct context *ctx, uint32_t index)
     return !ctx->options.batch || only == &ctx->engine->profiles[index];
 }
 
+/* Where a tensor ends in the arenas. */
+static size_t tensor_end(const struct ir_graph *graph, const struct engine_profile *info,
+                         const struct profile_layout *layout, uint32_t tensor)
+{
+    if (tensor == IR_NONE)
+        return 0;
+    const struct ir_tensor *t = ir_tensor(graph, plan_tensor_root(graph, tensor));
+    switch (t->place) {
+    case IR_PLACE_ARENA:
+        return t->offset + t->bytes;
+    case IR_PLACE_INPUT:
+        return layout->in_offset[t->offset] + t->bytes;
+    case IR_PLACE_OUTPUT:
+        return layout->out_base + info->out_offset[t->offset] + t->bytes;
+    case IR_PLACE_CONSTANT:
+    case IR_PLACE_NONE:
+        break;
+    }
+    return 0;
+}
+
+/* As much of the layout as CPU segments touch: pinned memory is dear. */
+static size_t host_bytes(const struct engine *engine, uint32_t index)
+{
+    const struct ir_graph *graph = engine->plan->profiles[index].graph;
+    const struct engine_profile *info = &engine->profiles[index];
+    const struct profile_layout *layout = &engine->layouts[index];
+    size_t end = 0;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        if (!engine_segment_on_host(engine, &graph->segments[node->segment]))
+            continue;
+        for (uint32_t k = 0; k < node->n_inputs; k++)
+            end = MAX(end, tensor_end(graph, info, layout, node->inputs[k]));
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            end = MAX(end, tensor_end(graph, info, layout, node->outputs[k]));
+        end = MAX(end, node->workspace_offset + node->workspace_bytes);
+    }
+    return end;
+}
+
 static enum status take_memory(struct context *ctx, struct error *err)
 {
     const struct engine *engine = ctx->engine;
-    size_t arena = BACKEND_ALIGN;
+    size_t arena = BACKEND_ALIGN, on_host = BACKEND_ALIGN;
     for (uint32_t i = 0; i < engine->info.n_profiles; i++)
-        if (wanted(ctx, i))
+        if (wanted(ctx, i)) {
             arena = MAX(arena, engine->layouts[i].total);
+            on_host = MAX(on_host, engine->host ? host_bytes(engine, i) : 0);
+        }
     enum status status = lane_grow(ctx->lane, arena, err);
     if (status)
         return status;
     ctx->base[SIDE_DEVICE] = ctx->backend->arena_base(ctx->lane->arena);
     void *host;
     if (engine->host) {
-        status = memory_alloc(ctx->lane->device, MEMORY_PINNED, arena, "host arena", &host, err);
+        status = memory_alloc(ctx->lane->device, MEMORY_PINNED, on_host, "host arena", &host, err);
         if (!status)
             ctx->base[SIDE_HOST] = host;
         if (!status)
