@@ -2,9 +2,10 @@
 /*
  * What the passes make of a model for a backend with all features, on a machine that has none:
  *
- *   fused MODEL.onnx [--batch N] [--dim NAME=N] [--log] [--text] [--no-check]
+ *   fused MODEL.onnx [--batch N] [--dim NAME=N] [--log] [--text] [--no-check] [--plan FILE]
  *
- * Prints how many nodes of each op are left, then compares the graph with the one that was
+ * --plan: builds a plan for the CPU that has such a graph; its reference kernels do every op. Else
+ * prints how many nodes of each op are left, then compares the graph with the one that was
  * imported, on the reference kernels: for each output the norm of the difference over the norm.
  * Exit code 1 beyond 1e-5.
  */
@@ -13,14 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/build/build.h"
 #include "engine/cpu/eval.h"
+#include "engine/engine.h"
 #include "engine/import/onnx.h"
 #include "engine/passes/pass.h"
 
 static const double bound = 1e-5;
 
 struct settings {
-    const char *path;
+    const char *path, *plan;
     struct onnx_options import;
     struct onnx_dim dim;
     char dim_name[64];
@@ -46,6 +49,8 @@ static bool parse(struct settings *s, int argc, char **argv)
             s->check = false;
         else if (!strcmp(argv[i], "--log"))
             s->log = (struct log_sink){LOG_VERBOSE, write_line, NULL};
+        else if (!strcmp(argv[i], "--plan") && i + 1 < argc)
+            s->plan = argv[++i];
         else if (!strcmp(argv[i], "--batch") && i + 1 < argc)
             s->import.batch = strtol(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--dim") && i + 1 < argc &&
@@ -141,6 +146,33 @@ static int check(const struct ir_graph *plain, const struct ir_graph *fused, str
     return rc;
 }
 
+/* The CPU's device under a table that says it has all features. */
+static int write_plan(struct onnx_model *model, const struct settings *s, struct error *err)
+{
+    const struct device_options device_options = {.threads = 1, .log = &s->log};
+    const uint32_t batch = (uint32_t)s->import.batch;
+    struct build_options options = {.evaluator = s->import.evaluator, .batches = &batch};
+    struct plan *plan = NULL;
+    if (engine_device_open("cpu", &device_options, &options.device, err))
+        return 1;
+    struct backend all = *options.device->backend;
+    const struct backend *own = options.device->backend;
+    all.features = BACKEND_ATTENTION | BACKEND_MERGE;
+    options.device->backend = &all;
+    options.n_batches = 1;
+    options.dims = s->import.dims;
+    options.n_dims = s->import.n_dims;
+    options.no_timing = true;
+    options.log = &s->log;
+    enum status status = build_plan(model, &options, &plan, err);
+    options.device->backend = own;
+    if (!status)
+        status = plan_write(s->plan, plan, err);
+    plan_free(plan);
+    engine_device_close(options.device);
+    return status ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
     struct settings s;
@@ -150,8 +182,14 @@ int main(int argc, char **argv)
     int rc = 0;
     if (!parse(&s, argc, argv))
         return 2;
-    if (onnx_open(s.path, &model, &err) || make(model, &s, false, &plain, &err) ||
-        make(model, &s, true, &fused, &err))
+    if (onnx_open(s.path, &model, &err))
+        return fprintf(stderr, "%s\n", err.text), 1;
+    if (s.plan) {
+        rc = write_plan(model, &s, &err);
+        onnx_close(model);
+        return rc ? fprintf(stderr, "%s\n", err.text), rc : 0;
+    }
+    if (make(model, &s, false, &plain, &err) || make(model, &s, true, &fused, &err))
         return fprintf(stderr, "%s\n", err.text), 1;
     onnx_close(model);
     if (s.text) {

@@ -82,6 +82,19 @@ def served(number, inferctl, folder):
     return number, failed
 
 
+def check_plan(number, inferctl, program, folder):
+    """Attention in a plan: written, read and run by the CPU's reference kernels."""
+    path, plan = (os.path.join(folder, f"bert_tiny.{end}") for end in ("onnx", "plan"))
+    feeds = inputs.make(path, 2)
+    subprocess.run([program, path, "--batch", "2", "--dim", "sequence=24", "--plan", plan],
+                   check=True)
+    told = subprocess.run([inferctl, "inspect", plan], capture_output=True, text=True, check=True)
+    got, want = compare.ours(inferctl, plan, feeds, []), compare.theirs(path, feeds)
+    worst = max(compare.relative_error(got.get(k), v) for k, v in want.items())
+    return check(number, worst <= BOUND and "attention" in told.stdout,
+                 f"a plan with attention: relative error {worst:.1e}, at most {BOUND:.0e}")
+
+
 def check_fused(number, program, folder, row):
     name, make, batch, want = row
     path = os.path.join(folder, "fused.onnx")
@@ -117,6 +130,8 @@ def main():
                                         f"relative error {worst:.1e}, at most {BOUND:.0e}")
         number, wrong = served(number, sys.argv[1], folder)
         failed += wrong
+        number += 1
+        failed += not check_plan(number, sys.argv[1], sys.argv[2], folder)
         for row in FUSED:
             number += 1
             failed += not check_fused(number, sys.argv[2], folder, row)
