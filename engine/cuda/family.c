@@ -12,9 +12,11 @@ static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {
     [CUDA_FAMILY_LT_MATMUL] = &cuda_family_lt_matmul,
     [CUDA_FAMILY_LT_CONV] = &cuda_family_lt_conv,
     [CUDA_FAMILY_DNN_ATTENTION] = &cuda_family_dnn_attention,
-    [CUDA_FAMILY_OWN_CONV] = &cuda_family_own_conv,
     [CUDA_FAMILY_OWN_MAP] = &cuda_family_own_map,
     [CUDA_FAMILY_OWN_MOVE] = &cuda_family_own_move,
+    [CUDA_FAMILY_OWN_POOL] = &cuda_family_own_pool,
+    [CUDA_FAMILY_OWN_CONV] = &cuda_family_own_conv,
+    [CUDA_FAMILY_OWN_ROWS] = &cuda_family_own_rows,
     [CUDA_FAMILY_OWN_ATTENTION] = &cuda_family_own_attention,
 };
 

@@ -11,6 +11,27 @@ bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout l
     return cuda_view(&as, out, NULL);
 }
 
+void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
+                const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                enum ir_layout in, enum ir_layout out, const char *detail)
+{
+    uint32_t rank = ir_tensor(graph, node->outputs[0])->shape.rank;
+    cuda_tactic(tactic, family, variant, node, dtype, IR_LAYOUT_PLAIN, detail);
+    for (uint32_t i = ir_node_own_inputs(node); i < tactic->n_in; i++)
+        if (node->inputs[i] != IR_NONE && ir_tensor(graph, node->inputs[i])->shape.rank == rank)
+            tactic->in[i].layout = out;
+    tactic->in[0].layout = in;
+    tactic->out[0].layout = out;
+}
+
+bool own_packed(const struct tactic *tactic)
+{
+    for (uint32_t i = 0; i < tactic->n_in; i++)
+        if (tactic->in[i].packed_bytes)
+            return true;
+    return false;
+}
+
 struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant)
 {
     return (struct kernel_call){

@@ -10,6 +10,15 @@
 bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout layout,
               struct kernel_view *out);
 
+/* A tactic whose first input and whose output have these layouts; epilogue operands that have the
+ * output's rank lie like it, all other tensors plainly. */
+void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
+                const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                enum ir_layout in, enum ir_layout out, const char *detail);
+
+/* Whether a stored tactic asks for any input to be packed. */
+bool own_packed(const struct tactic *tactic);
+
 /* For asking a launcher whether it takes a case. */
 struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant);
 struct kernel_call own_call(const struct backend_stream *stream, int32_t variant);

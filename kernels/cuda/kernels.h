@@ -103,6 +103,15 @@ struct kernel_window {
     int32_t end[3]; /* padding behind: only an average that counts padding asks */
 };
 
+/* Variants. SINGLE: 8 or 4 channels of one output a thread; TILE_*: of so many rows of two outputs,
+ * for square windows of 2 and 3. All three for channels-last; GENERAL is for everything. */
+enum {
+    KERNEL_POOL_SINGLE = 1,
+    KERNEL_POOL_TILE_2 = 2,
+    KERNEL_POOL_TILE_4 = 3,
+    KERNEL_POOL_GENERAL = 4,
+};
+
 /* func: enum ir_pool (max, average). NaN wins in max, as in the reference. */
 cudaError_t kernel_pool(const struct kernel_call *call, int32_t func, bool count_include_pad,
                         const struct kernel_window *window, const struct kernel_view *x,

@@ -107,7 +107,7 @@ void array_check(const struct array *array, double tolerance, const char *what)
         ref_cast(&from, &to);
         if (isnan(want[i]) ? isnan(got) : got == want[i])
             continue;
-        double bound = fmax(tolerance, unit) * fmax(tolerance > 0 ? 1 : 0, fabs((double)want[i]));
+        double size = fabs((double)want[i]), bound = unit * size + tolerance * fmax(1, size);
         if (!(fabs((double)got - (double)want[i]) <= bound))
             fail_msg("%s: element %zu of %zu: got %.9g, want %.9g", what, i, n, (double)got,
                      (double)want[i]);

@@ -26,7 +26,8 @@ const int *array_channels_last(int rank);
 
 void array_store(struct array *array); /* dense to memory; dense is rounded as well */
 void array_poison(struct array *array);
-/* Memory holds what dense does: within `tolerance`, or a rounding of a 16-bit type. */
+/* Memory holds what dense does: within `tolerance`, relative to numbers beyond 1, and a rounding of
+ * a 16-bit type. */
 void array_check(const struct array *array, double tolerance, const char *what);
 
 float *array_values(const struct array *array); /* dense */

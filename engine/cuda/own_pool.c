@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pooling by our own kernels, in channels-last and plain layout. A window as large as the image is
+ * also offered as a reduction, which shares out the image among threads; its output, of one pixel,
+ * lies the same in both layouts. Refused: LP pooling, the argmax output, negative padding.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "engine/cuda/own.h"
+
+struct pool {
+    struct kernel_window window;
+    struct kernel_view x, y;
+    struct kernel_epilogue epilogue;
+    int32_t func;
+    bool count_pad, whole; /* the window is all of the image */
+};
+
+struct pool_op {
+    struct backend_op base;
+    const struct ir_node *node;
+    int32_t variant;
+    struct pool pool;
+};
+
+enum { VARIANT_REDUCE = 100 };
+
+static const struct {
+    const char *name;
+    int32_t variant;
+} variants[] = {
+    {"reduce", VARIANT_REDUCE},       {"tile 2", KERNEL_POOL_TILE_2},
+    {"tile 4", KERNEL_POOL_TILE_4},   {"single", KERNEL_POOL_SINGLE},
+    {"general", KERNEL_POOL_GENERAL},
+};
+
+static const struct {
+    enum ir_layout x, y;
+    const char *name;
+} layouts[] = {
+    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, "nhwc"},
+    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN, "nhwc to nchw"},
+    {IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, "nchw"},
+};
+
+static bool takes(enum ir_op op)
+{
+    return op == IR_OP_POOL;
+}
+
+/* One value a spatial dim, `key`'s from `first` on. */
+static bool read_ints(const struct ir_node *node, enum ir_attr_key key, uint32_t first, uint32_t n,
+                      int64_t fallback, int32_t *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t v = ir_attr_at(node, key, first + i, fallback);
+        if (v < 0 || v > INT32_MAX)
+            return false;
+        out[i] = (int32_t)v;
+    }
+    return true;
+}
+
+static bool window_read(const struct ir_node *node, uint32_t spatial, struct kernel_window *w)
+{
+    w->spatial = (int32_t)spatial;
+    return read_ints(node, IR_ATTR_KERNEL, 0, spatial, 1, w->kernel) &&
+           read_ints(node, IR_ATTR_STRIDES, 0, spatial, 1, w->stride) &&
+           read_ints(node, IR_ATTR_DILATIONS, 0, spatial, 1, w->dilation) &&
+           read_ints(node, IR_ATTR_PADS, 0, spatial, 0, w->pad) &&
+           read_ints(node, IR_ATTR_PADS, spatial, spatial, 0, w->end);
+}
+
+static bool is_whole(const struct pool *p)
+{
+    bool whole = true;
+    for (int32_t i = 0; i < p->window.spatial; i++)
+        whole = whole && p->window.kernel[i] == p->x.dim[i + 2] && p->window.pad[i] == 0 &&
+                p->window.end[i] == 0 && p->window.dilation[i] == 1 && p->y.dim[i + 2] == 1;
+    return whole;
+}
+
+static bool pool_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                      enum ir_layout in, enum ir_layout out, struct pool *pool)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
+    struct pool p = {.func = (int32_t)ir_attr_int(node, IR_ATTR_FUNC, IR_POOL_MAX),
+                     .count_pad = ir_attr_int(node, IR_ATTR_COUNT_INCLUDE_PAD, 0) != 0};
+    if (node->n_outputs != 1 || x->shape.rank < 3 || x->shape.rank > 5 ||
+        (p.func != IR_POOL_MAX && p.func != IR_POOL_AVERAGE) ||
+        !window_read(node, x->shape.rank - 2, &p.window) || !own_view(x, dtype, in, &p.x) ||
+        !own_view(y, dtype, out, &p.y) || !cuda_epilogue(graph, node, &p.y, &p.epilogue))
+        return false;
+    p.whole = is_whole(&p);
+    *pool = p;
+    return true;
+}
+
+static cudaError_t pool_call(struct kernel_call *call, const struct pool *p)
+{
+    static const int32_t axes[] = {2, 3, 4};
+    if (call->variant != VARIANT_REDUCE)
+        return kernel_pool(call, p->func, p->count_pad, &p->window, &p->x, &p->y, &p->epilogue);
+    if (!p->whole)
+        return cudaErrorNotSupported;
+    call->variant = 0;
+    return kernel_reduce(call, p->func == IR_POOL_MAX ? IR_REDUCE_MAX : IR_REDUCE_MEAN, axes,
+                         p->window.spatial, &p->x, &p->y, &p->epilogue);
+}
+
+/* All variants of a type and a pair of layouts; the general one only where there is no other. */
+static enum status list(struct cuda_device *device, const struct ir_graph *graph,
+                        const struct ir_node *node, enum dtype dtype, uint32_t layout,
+                        tactic_visit visit, void *user, struct error *err)
+{
+    struct pool pool;
+    enum status status = STATUS_OK;
+    bool any = false;
+    if (!pool_read(graph, node, dtype, layouts[layout].x, layouts[layout].y, &pool) ||
+        (layouts[layout].x != layouts[layout].y && !pool.whole))
+        return STATUS_OK;
+    for (uint32_t i = 0; i < ARRAY_LEN(variants) && !status; i++) {
+        struct kernel_call call = own_call_dry(device, variants[i].variant);
+        if ((any && variants[i].variant == KERNEL_POOL_GENERAL) ||
+            pool_call(&call, &pool) != cudaSuccess)
+            continue;
+        any = true;
+        char detail[TACTIC_NAME_MAX];
+        snprintf(detail, sizeof(detail), "%s %s %s", dtype_name((enum dtype)pool.x.dtype),
+                 layouts[layout].name, variants[i].name);
+        struct tactic tactic;
+        own_tactic(&tactic, &cuda_family_own_pool, (uint32_t)variants[i].variant, graph, node,
+                   dtype, layouts[layout].x, layouts[layout].y, detail);
+        status = visit(user, &tactic, err);
+    }
+    return status;
+}
+
+static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
+                              const struct ir_node *node, enum precision precision,
+                              tactic_visit visit, void *user, struct error *err)
+{
+    enum dtype dtypes[3];
+    uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
+    enum status status = STATUS_OK;
+    for (uint32_t d = 0; d < n; d++)
+        for (uint32_t l = 0; l < ARRAY_LEN(layouts) && !status; l++)
+            status = list(device, graph, node, dtypes[d], l, visit, user, err);
+    return status;
+}
+
+static enum status launch(struct backend_op *base, struct backend_stream *stream,
+                          void *const *inputs, void *const *outputs, void *workspace,
+                          struct error *err)
+{
+    struct pool_op *op = CONTAINER_OF(base, struct pool_op, base);
+    (void)workspace;
+    op->pool.x.data = inputs[0];
+    op->pool.y.data = outputs[0];
+    cuda_epilogue_bind(&op->pool.epilogue, op->node, inputs);
+    struct kernel_call call = own_call(stream, op->variant);
+    cudaError_t code = pool_call(&call, &op->pool);
+    return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "pooling kernel");
+}
+
+static void op_free(struct backend_op *base)
+{
+    free(CONTAINER_OF(base, struct pool_op, base));
+}
+
+static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct tactic *tactic,
+                           struct backend_op **out, struct error *err)
+{
+    struct pool_op made = {
+        .base = {.family = &cuda_family_own_pool, .launch = launch, .free = op_free},
+        .node = node,
+        .variant = (int32_t)(tactic->id & 0xffff),
+    };
+    struct kernel_call call = own_call_dry(stream->device, made.variant);
+    if (made.variant == 0 || own_packed(tactic) ||
+        !pool_read(graph, node, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
+                   ir_tensor(graph, node->outputs[0])->layout, &made.pool) ||
+        pool_call(&call, &made.pool) != cudaSuccess)
+        return own_refuse(node, tactic, err);
+    struct pool_op *op = malloc(sizeof(*op));
+    if (!op)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    *op = made;
+    *out = &op->base;
+    return STATUS_OK;
+}
+
+const struct cuda_family cuda_family_own_pool = {
+    .id = CUDA_FAMILY_OWN_POOL,
+    .name = "own pool",
+    .takes = takes,
+    .candidates = candidates,
+    .prepare = prepare,
+};

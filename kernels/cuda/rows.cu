@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Softmax and layer normalisation: what reads a row, learns something of all of it, and writes it
+ * again.
+ *
+ *   softmax_kernel, norm_kernel   rows whose elements are neighbours, held in registers: a warp a
+ *                                 row of up to 1,024, a block of 256 threads a row of up to 8,192
+ *   softmax_long, norm_long       a block a row of any length, read again for each step
+ *   softmax_strided               any other axis: a thread a row
+ *
+ * Vectors of 16 bytes where rows begin at multiples of them. Statistics are taken as the reference
+ * takes them: the mean first, then deviations from it; exponentials relative to the maximum.
+ */
+#include <math.h>
+
+#include "kernels/cuda/epilogue.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace
+{
+
+constexpr int BLOCK = 256, WARPS = 4; /* threads of a long row's block; short rows a block */
+
+/* --- rows in registers --- */
+
+/* Which elements of a row a thread has: N in vectors of V, those of neighbours side by side. */
+template <int N, int V, int THREADS> struct slots {
+    static __device__ __forceinline__ int at(int i)
+    {
+        return (i / V * THREADS + (int)threadIdx.x % THREADS) * V + i % V;
+    }
+};
+
+template <class T, int N, int V, int THREADS>
+__device__ __forceinline__ void row_read(const T *row, int length, float empty, float (&v)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i += V) {
+        int at = slots<N, V, THREADS>::at(i);
+        float part[V] = {};
+        if (at < length)
+            vector_read<V>(row + at, part);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            v[i + j] = at < length ? part[j] : empty;
+    }
+}
+
+/* One function for all kernels: a register array goes through memory, which an epilogue that is not
+ * fused away can bear, and a copy of the interpreter for each of a thread's vectors could not. */
+template <int V>
+__device__ __noinline__ void epilogue_call(const struct epilogue *epilogue, float *v, uint32_t at)
+{
+    float part[V];
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        part[j] = v[j];
+    epilogue_apply<EPILOGUE_ANY, V>(*epilogue, part, at);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        v[j] = part[j];
+}
+
+/* `first`: the row's offset in y. */
+template <int MODE, class T, int N, int V, int THREADS>
+__device__ __forceinline__ void row_write(T *y, uint32_t first, int length, const float (&v)[N],
+                                          const struct epilogue &epilogue)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += V) {
+        int at = slots<N, V, THREADS>::at(i);
+        if (at >= length)
+            continue;
+        float part[V];
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            part[j] = v[i + j];
+        if (MODE != EPILOGUE_NONE && epilogue.n > 0)
+            epilogue_call<V>(&epilogue, part, first + (uint32_t)at);
+        vector_write<V>(y + first + at, part);
+    }
+}
+
+/* Over all threads of a row. */
+template <int THREADS, class Op>
+__device__ __forceinline__ float row_reduce(float v, float empty, float *scratch, Op op)
+{
+    if (THREADS == KERNEL_WARP)
+        return reduce_warp(v, op);
+    return reduce_block(v, empty, scratch, op);
+}
+
+template <class T> __device__ __forceinline__ float exp_of(float x)
+{
+    return sizeof(T) == 4 ? expf(x) : __expf(x);
+}
+
+struct rows {
+    const void *x, *add;
+    void *y, *sum;
+    const float *scale, *bias;
+    int64_t n, x_stride;
+    uint32_t y_stride;
+    int32_t length;
+    float epsilon;
+    bool log;
+};
+
+/* --- softmax --- */
+
+template <class T, int N, int V, int THREADS, int MODE>
+__global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP : THREADS)
+    softmax_kernel(struct rows r, const __grid_constant__ struct epilogue epilogue)
+{
+    KERNEL_SHARED(float, scratch);
+    int64_t row = (int64_t)blockIdx.x * (blockDim.x / THREADS) + threadIdx.x / THREADS;
+    if (row >= r.n)
+        return;
+    float v[N], most = -INFINITY, total = 0;
+    row_read<T, N, V, THREADS>(static_cast<const T *>(r.x) + row * r.x_stride, r.length, -INFINITY,
+                               v);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        most = fmaxf(most, v[i]);
+    /* A NaN need not win here: it makes the sum NaN. */
+    most = row_reduce<THREADS>(most, -INFINITY, scratch, reduce_max());
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float e = exp_of<T>(v[i] - most);
+        total += slots<N, V, THREADS>::at(i) < r.length ? e : 0;
+        v[i] = r.log ? v[i] - most : e;
+    }
+    total = row_reduce<THREADS>(total, 0, scratch, reduce_sum());
+    float factor = 1.0f / total, shift = logf(total);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        v[i] = r.log ? v[i] - shift : v[i] * factor;
+    row_write<MODE, T, N, V, THREADS>(static_cast<T *>(r.y), (uint32_t)row * r.y_stride, r.length,
+                                      v, epilogue);
+}
+
+template <class T>
+__global__ void __launch_bounds__(BLOCK)
+    softmax_long(struct rows r, const __grid_constant__ struct epilogue epilogue)
+{
+    KERNEL_SHARED(float, scratch);
+    const T *x = static_cast<const T *>(r.x) + blockIdx.x * r.x_stride;
+    uint32_t first = blockIdx.x * r.y_stride;
+    float most = -INFINITY, total = 0;
+    for (int i = (int)threadIdx.x; i < r.length; i += BLOCK)
+        most = fmaxf(most, number_float(x[i]));
+    most = reduce_block(most, -INFINITY, scratch, reduce_max());
+    for (int i = (int)threadIdx.x; i < r.length; i += BLOCK)
+        total += exp_of<T>(number_float(x[i]) - most);
+    total = reduce_block(total, 0.0f, scratch, reduce_sum());
+    float factor = 1.0f / total, shift = logf(total);
+    for (int i = (int)threadIdx.x; i < r.length; i += BLOCK) {
+        float v = number_float(x[i]) - most;
+        v = r.log ? v - shift : exp_of<T>(v) * factor;
+        static_cast<T *>(r.y)[first + i] =
+            number_from<T>(epilogue_apply_one<EPILOGUE_ANY>(epilogue, v, first + (uint32_t)i));
+    }
+}
+
+/* Rows by their index: the dims other than the axis, innermost in y's memory first. */
+struct outer {
+    int32_t rank;
+    struct divider dim[KERNEL_RANK_MAX];
+    int64_t x[KERNEL_RANK_MAX];
+    uint32_t y[KERNEL_RANK_MAX];
+};
+
+template <class T>
+__global__ void __launch_bounds__(BLOCK)
+    softmax_strided(struct rows r, struct outer outer,
+                    const __grid_constant__ struct epilogue epilogue)
+{
+    uint32_t row = blockIdx.x * BLOCK + threadIdx.x, to = 0, at;
+    if (row >= r.n)
+        return;
+    const T *x = static_cast<const T *>(r.x);
+    for (int d = 0; d < outer.rank; d++) {
+        row = divider_split(outer.dim[d], row, &at);
+        x += at * outer.x[d];
+        to += at * outer.y[d];
+    }
+    float most = -INFINITY, total = 0;
+    for (int i = 0; i < r.length; i++)
+        most = fmaxf(most, number_float(x[i * r.x_stride]));
+    for (int i = 0; i < r.length; i++)
+        total += exp_of<T>(number_float(x[i * r.x_stride]) - most);
+    float factor = 1.0f / total, shift = logf(total);
+    for (int i = 0; i < r.length; i++, to += r.y_stride) {
+        float v = number_float(x[i * r.x_stride]) - most;
+        v = r.log ? v - shift : exp_of<T>(v) * factor;
+        static_cast<T *>(r.y)[to] =
+            number_from<T>(epilogue_apply_one<EPILOGUE_ANY>(epilogue, v, to));
+    }
+}
+
+/* --- layer normalisation --- */
+
+/* scale and bias are the same for all rows: they come from L1 and need no registers for long. */
+template <int N, int V, int THREADS>
+__device__ __forceinline__ void norm_scale(const struct rows &r, float mean, float inverse,
+                                           float (&v)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i += V) {
+        int at = slots<N, V, THREADS>::at(i);
+        if (at >= r.length)
+            continue;
+        float scale[V], bias[V] = {};
+        vector_read<V>(r.scale + at, scale);
+        if (r.bias)
+            vector_read<V>(r.bias + at, bias);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            v[i + j] = (v[i + j] - mean) * inverse * scale[j] + bias[j];
+    }
+}
+
+template <class T, int N, int V, int THREADS, int MODE>
+__global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP : THREADS)
+    norm_kernel(struct rows r, const __grid_constant__ struct epilogue epilogue)
+{
+    KERNEL_SHARED(float, scratch);
+    int64_t row = (int64_t)blockIdx.x * (blockDim.x / THREADS) + threadIdx.x / THREADS;
+    if (row >= r.n)
+        return;
+    int64_t first = row * r.length;
+    float v[N], total = 0, squares = 0;
+    row_read<T, N, V, THREADS>(static_cast<const T *>(r.x) + first, r.length, 0, v);
+    if (r.add) {
+        float w[N];
+        row_read<T, N, V, THREADS>(static_cast<const T *>(r.add) + first, r.length, 0, w);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] += w[i];
+    }
+    if (r.sum)
+        row_write<EPILOGUE_NONE, T, N, V, THREADS>(static_cast<T *>(r.sum), (uint32_t)first,
+                                                   r.length, v, epilogue);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        total += v[i];
+    float mean = row_reduce<THREADS>(total, 0, scratch, reduce_sum()) / (float)r.length;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float off = v[i] - mean;
+        squares += slots<N, V, THREADS>::at(i) < r.length ? off * off : 0;
+    }
+    squares = row_reduce<THREADS>(squares, 0, scratch, reduce_sum()) / (float)r.length;
+    norm_scale<N, V, THREADS>(r, mean, 1.0f / sqrtf(squares + r.epsilon), v);
+    row_write<MODE, T, N, V, THREADS>(static_cast<T *>(r.y), (uint32_t)first, r.length, v,
+                                      epilogue);
+}
+
+template <class T> __device__ __forceinline__ float norm_input(const struct rows &r, int64_t at)
+{
+    float v = number_float(static_cast<const T *>(r.x)[at]);
+    return r.add ? v + number_float(static_cast<const T *>(r.add)[at]) : v;
+}
+
+template <class T>
+__global__ void __launch_bounds__(BLOCK)
+    norm_long(struct rows r, const __grid_constant__ struct epilogue epilogue)
+{
+    KERNEL_SHARED(float, scratch);
+    int64_t first = (int64_t)blockIdx.x * r.length;
+    float total = 0, squares = 0;
+    for (int i = (int)threadIdx.x; i < r.length; i += BLOCK)
+        total += norm_input<T>(r, first + i);
+    float mean = reduce_block(total, 0.0f, scratch, reduce_sum()) / (float)r.length;
+    for (int i = (int)threadIdx.x; i < r.length; i += BLOCK) {
+        float off = norm_input<T>(r, first + i) - mean;
+        squares += off * off;
+    }
+    squares = reduce_block(squares, 0.0f, scratch, reduce_sum()) / (float)r.length;
+    float inverse = 1.0f / sqrtf(squares + r.epsilon);
+    for (int i = (int)threadIdx.x; i < r.length; i += BLOCK) {
+        float v = norm_input<T>(r, first + i);
+        if (r.sum)
+            static_cast<T *>(r.sum)[first + i] = number_from<T>(v);
+        v = (v - mean) * inverse * r.scale[i] + (r.bias ? r.bias[i] : 0.0f);
+        static_cast<T *>(r.y)[first + i] =
+            number_from<T>(epilogue_apply_one<EPILOGUE_ANY>(epilogue, v, (uint32_t)(first + i)));
+    }
+}
+
+/* --- launching --- */
+
+/* launch(tag<N, V, THREADS>()) for rows of this length; vectors of V elements if they may be used.
+ * Beyond 32 elements a thread of a block: cudaErrorNotSupported. */
+template <int N, int V, int THREADS> struct tag {
+    static const int elements = N, wide = V, threads = THREADS;
+};
+
+template <int V, class L> cudaError_t row_dispatch_wide(int64_t length, L launch)
+{
+    if (length <= 8 * KERNEL_WARP)
+        return launch(tag<8, V, KERNEL_WARP>());
+    if (length <= 16 * KERNEL_WARP)
+        return launch(tag<16, V, KERNEL_WARP>());
+    if (length <= 24 * KERNEL_WARP)
+        return launch(tag<24, V, KERNEL_WARP>());
+    if (length <= 32 * KERNEL_WARP)
+        return launch(tag<32, V, KERNEL_WARP>());
+    if (length <= 16 * BLOCK)
+        return launch(tag<16, V, BLOCK>());
+    return length <= 32 * BLOCK ? launch(tag<32, V, BLOCK>()) : cudaErrorNotSupported;
+}
+
+/* Rows that begin anywhere: fewer kernels, which ask for an epilogue as they run. */
+template <class L> cudaError_t row_dispatch_narrow(int64_t length, L launch)
+{
+    if (length <= 8 * KERNEL_WARP)
+        return launch(tag<8, 1, KERNEL_WARP>());
+    if (length <= 32 * KERNEL_WARP)
+        return launch(tag<32, 1, KERNEL_WARP>());
+    return length <= 32 * BLOCK ? launch(tag<32, 1, BLOCK>()) : cudaErrorNotSupported;
+}
+
+/* launch(tag, epilogue_tag) */
+template <class T, class L>
+cudaError_t row_dispatch(int64_t length, bool wide, const struct epilogue &e, L launch)
+{
+    epilogue_tag<EPILOGUE_ANY> any;
+    epilogue_tag<EPILOGUE_NONE> none;
+    if (!wide)
+        return row_dispatch_narrow(length, [&](auto t) { return launch(t, any); });
+    if (e.mode == EPILOGUE_NONE)
+        return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, none); });
+    return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, any); });
+}
+
+/* Short rows: a warp each, and blocks of one warp while there are fewer rows than the device could
+ * run at a time. */
+dim3 block_of(const struct kernel_call *call, int64_t rows, int threads)
+{
+    int64_t processors = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int rows_a_block = threads == BLOCK || rows < 4 * WARPS * processors ? 1 : WARPS;
+    return dim3((unsigned)(threads * rows_a_block));
+}
+
+bool aligned(const void *data)
+{
+    return (uintptr_t)data % 16 == 0;
+}
+
+constexpr size_t SCRATCH = KERNEL_WARP * sizeof(float);
+
+/* The dims of y but those of `axis`, innermost first, merged where both x and y allow it. */
+void outer_make(const struct kernel_view *x, const struct kernel_view *y, int32_t axis,
+                struct outer *out)
+{
+    int64_t dim[KERNEL_RANK_MAX];
+    int order[KERNEL_RANK_MAX], n = 0;
+    *out = outer();
+    for (int d = 0; d < y->rank; d++) {
+        if (d == axis || y->dim[d] == 1)
+            continue;
+        int at = n++;
+        for (; at > 0 && y->stride[order[at - 1]] > y->stride[d]; at--)
+            order[at] = order[at - 1];
+        order[at] = d;
+    }
+    for (int i = 0; i < n; i++) {
+        int d = order[i], last = out->rank - 1;
+        if (last >= 0 && x->stride[d] == out->x[last] * dim[last] &&
+            y->stride[d] == (int64_t)out->y[last] * dim[last]) {
+            dim[last] *= y->dim[d];
+            continue;
+        }
+        out->x[out->rank] = x->stride[d];
+        out->y[out->rank] = (uint32_t)y->stride[d];
+        dim[out->rank++] = y->dim[d];
+    }
+    for (int i = 0; i < out->rank; i++)
+        out->dim[i] = divider_make((uint32_t)dim[i]);
+}
+
+template <class T>
+cudaError_t launch_softmax(const struct kernel_call *call, const struct rows &r,
+                           const struct outer &outer, bool side_by_side, const struct epilogue &e)
+{
+    if (!side_by_side || outer.rank > 1)
+        return KERNEL_LAUNCH(softmax_strided<T>, (unsigned)kernel_ceil_div(r.n, BLOCK), BLOCK, 0,
+                             call, r, outer, e);
+    struct rows dense = r; /* from here on strides are those from row to row */
+    dense.x_stride = outer.rank ? outer.x[0] : r.length;
+    dense.y_stride = outer.rank ? outer.y[0] : (uint32_t)r.length;
+    constexpr int V = 16 / sizeof(T);
+    bool wide = r.length % V == 0 && dense.x_stride % V == 0 && dense.y_stride % V == 0 &&
+                aligned(r.x) && aligned(r.y);
+    if (r.length > 32 * BLOCK)
+        return KERNEL_LAUNCH(softmax_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, dense, e);
+    return row_dispatch<T>(r.length, wide, e, [&](auto t, auto mode) {
+        using S = decltype(t);
+        dim3 block = block_of(call, r.n, S::threads);
+        int64_t blocks = kernel_ceil_div(r.n, block.x / S::threads);
+        return KERNEL_LAUNCH(
+            (softmax_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value>),
+            (unsigned)blocks, block, SCRATCH, call, dense, e);
+    });
+}
+
+template <class T>
+cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
+                        const struct epilogue &e)
+{
+    if (r.length > 32 * BLOCK)
+        return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
+    bool wide = r.length % (16 / sizeof(T)) == 0 && aligned(r.x) && aligned(r.y) &&
+                aligned(r.add) && aligned(r.sum) && aligned(r.scale) && aligned(r.bias);
+    return row_dispatch<T>(r.length, wide, e, [&](auto t, auto mode) {
+        using S = decltype(t);
+        dim3 block = block_of(call, r.n, S::threads);
+        int64_t blocks = kernel_ceil_div(r.n, block.x / S::threads);
+        return KERNEL_LAUNCH(
+            (norm_kernel<T, S::elements, S::wide, S::threads, decltype(mode)::value>),
+            (unsigned)blocks, block, SCRATCH, call, r, e);
+    });
+}
+
+/* Row-major without gaps; strides of single elements do not matter. */
+bool is_dense(const struct kernel_view *v)
+{
+    int64_t n = 1;
+    for (int d = v->rank - 1; d >= 0; d--) {
+        if (v->dim[d] != 1 && v->stride[d] != n)
+            return false;
+        n *= v->dim[d];
+    }
+    return true;
+}
+
+bool same_dims(const struct kernel_view *a, const struct kernel_view *b)
+{
+    bool same = a->rank == b->rank && a->dtype == b->dtype;
+    for (int d = 0; same && d < a->rank; d++)
+        same = a->dim[d] == b->dim[d];
+    return same;
+}
+
+} // namespace
+
+extern "C" cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool log,
+                                      const struct kernel_view *x, const struct kernel_view *y,
+                                      const struct kernel_epilogue *epilogue)
+{
+    struct epilogue e;
+    struct rows r = {};
+    struct outer outer;
+    if (axis < 0 || axis >= x->rank || !same_dims(x, y) || !epilogue_make(epilogue, y, &e) ||
+        kernel_elements(y) >= INT32_MAX)
+        return cudaErrorNotSupported;
+    if (kernel_elements(y) == 0)
+        return cudaSuccess;
+    r.x = x->data;
+    r.y = y->data;
+    r.length = (int32_t)x->dim[axis];
+    r.n = kernel_elements(y) / r.length;
+    r.log = log;
+    r.x_stride = x->stride[axis];
+    r.y_stride = (uint32_t)y->stride[axis];
+    outer_make(x, y, axis, &outer);
+    bool side_by_side = r.length == 1 || (r.x_stride == 1 && r.y_stride == 1);
+    switch (x->dtype) {
+    case DTYPE_F16:
+        return launch_softmax<half_t>(call, r, outer, side_by_side, e);
+    case DTYPE_BF16:
+        return launch_softmax<bf16_t>(call, r, outer, side_by_side, e);
+    case DTYPE_F32:
+        return launch_softmax<float>(call, r, outer, side_by_side, e);
+    default:
+        return cudaErrorNotSupported;
+    }
+}
+
+extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis,
+                                         float epsilon, const struct kernel_view *x,
+                                         const struct kernel_view *add,
+                                         const struct kernel_view *sum, const float *scale,
+                                         const float *bias, const struct kernel_view *y,
+                                         const struct kernel_epilogue *epilogue)
+{
+    struct epilogue e;
+    struct rows r = {};
+    if (axis < 0 || axis > x->rank || !same_dims(x, y) || !is_dense(x) || !is_dense(y) ||
+        (add && (!same_dims(x, add) || !is_dense(add))) ||
+        (sum && (!same_dims(x, sum) || !is_dense(sum))) || !epilogue_make(epilogue, y, &e) ||
+        kernel_elements(y) >= INT32_MAX)
+        return cudaErrorNotSupported;
+    if (kernel_elements(y) == 0)
+        return cudaSuccess;
+    r.length = 1;
+    for (int d = axis; d < x->rank; d++)
+        r.length *= (int32_t)x->dim[d];
+    r.n = kernel_elements(y) / r.length;
+    r.x = x->data;
+    r.y = y->data;
+    r.add = add ? add->data : NULL;
+    r.sum = sum ? sum->data : NULL;
+    r.scale = scale;
+    r.bias = bias;
+    r.epsilon = epsilon;
+    switch (x->dtype) {
+    case DTYPE_F16:
+        return launch_norm<half_t>(call, r, e);
+    case DTYPE_BF16:
+        return launch_norm<bf16_t>(call, r, e);
+    case DTYPE_F32:
+        return launch_norm<float>(call, r, e);
+    default:
+        return cudaErrorNotSupported;
+    }
+}
