@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
+#include "tools/types.h"
 
 struct build_args {
     struct model_args model;
@@ -30,24 +31,29 @@ static const struct args spec = {
     .max_positional = 1,
 };
 
-/* Precision is an upper bound on speed: all layers of this build's backends compute in fp32. */
+/* Precision is an upper bound on speed: what the layers really compute on is said of the largest
+ * batch. */
 static void print_summary(const struct build_args *args, const struct plan *plan, uint64_t ns)
 {
-    const char *allowed = args->model.precision;
-    bool higher = allowed && strcmp(allowed, "fp32") != 0;
-    size_t layers = 0, arena = 0;
+    char types[TYPES_TEXT_MAX];
+    size_t layers = 0, arena = 0, host = 0;
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
         const struct ir_graph *graph = plan->profiles[i].graph;
         layers = MAX(layers, (size_t)graph->n_nodes);
-        for (uint32_t k = 0; k < graph->n_segments; k++)
+        size_t here = 0;
+        for (uint32_t k = 0; k < graph->n_segments; k++) {
             arena = MAX(arena, graph->segments[k].arena_bytes);
+            here += strcmp(graph->segments[k].backend, "cpu") ? 0 : graph->segments[k].count;
+        }
+        host = MAX(host, here);
     }
-    printf("%s: %u profile%s up to batch %u, %zu layers, arena %.1f MiB, precision fp32%s%s%s, "
+    const struct plan_profile *largest = &plan->profiles[plan->n_profiles - 1];
+    printf("%s: %u profile%s up to batch %u, %zu layers%s, arena %.1f MiB, precision %s (%s), "
            "%.1f s\n",
-           args->output, plan->n_profiles, plan->n_profiles == 1 ? "" : "s",
-           plan->profiles[plan->n_profiles - 1].batch, layers, (double)arena / (1 << 20),
-           higher ? " (" : "", higher ? allowed : "", higher ? " allowed)" : "",
-           (double)ns / NS_PER_S);
+           args->output, plan->n_profiles, plan->n_profiles == 1 ? "" : "s", largest->batch, layers,
+           host && host < layers ? ", some of them on the CPU" : "", (double)arena / (1 << 20),
+           args->model.precision ? args->model.precision : "fp32",
+           types_format(largest->graph, types), (double)ns / NS_PER_S);
 }
 
 /* The writer is opened before the work: two builds of one plan take turns, and a folder that cannot

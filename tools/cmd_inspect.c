@@ -8,6 +8,7 @@
 #include "tools/args.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
+#include "tools/types.h"
 
 struct inspect_args {
     bool json;
@@ -48,7 +49,7 @@ static const char *tactic_of(const struct ir_node *node)
 
 static const char *precision_of(const struct ir_graph *graph, const struct ir_node *node)
 {
-    return dtype_name(ir_tensor(graph, node->outputs[0])->dtype);
+    return dtype_name(types_of_layer(graph, node));
 }
 
 /* --- JSON --- */
@@ -171,17 +172,19 @@ static void print_profile(const struct plan_profile *profile)
 {
     const struct ir_graph *graph = profile->graph;
     uint64_t arena = arena_bytes(graph);
+    char types[TYPES_TEXT_MAX];
     printf("\nprofile  batch %u, %u layers, arena %.2f MiB (tensors alone %.2f MiB), %.1f us\n",
            profile->batch, graph->n_nodes, (double)arena / (1 << 20),
            (double)profile->tensor_bytes / (1 << 20),
            (double)plan_profile_time(profile) / NS_PER_US);
+    printf("types    %s\n", types_format(graph, types));
     printf("%10s  %-10s %-5s %-20s %-28s %s\n", "us", "op", "type", "output", "tactic", "layer");
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
         const struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
         char text[SHAPE_TEXT_MAX];
         printf("%10.1f  %-10s %-5s %-20s %-28s ", (double)node->time_ns / NS_PER_US,
-               ir_op_name(node->op), dtype_name(out->dtype), shape_format(&out->shape, text),
+               ir_op_name(node->op), precision_of(graph, node), shape_format(&out->shape, text),
                tactic_of(node));
         print_name(node->name);
         putchar('\n');

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a plan. The first byte chooses: 0, the rest is a whole file as it is; 1, two bytes
- * are the weight section's length in units of 64 bytes and the rest is a structure section, around
- * which a header with the right lengths and digest is put, so that the decoder and the checks
- * behind it are reached. A plan that is accepted must satisfy the checks a second time.
+ * are the lengths of the weight and of the code section in units of 64 bytes (10 and 6 bits) and
+ * the rest is a structure section, around which a header with the right lengths and digest is put,
+ * so that the decoder and the checks behind it are reached. A plan that is accepted must satisfy
+ * the checks a second time.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static void read_plan(const void *data, size_t size)
     plan_free(plan);
 }
 
-static void read_structure(const uint8_t *data, size_t size, size_t weights)
+static void read_structure(const uint8_t *data, size_t size, size_t weights, size_t code)
 {
     struct plan_header h = {.version = PLAN_VERSION, .endian = PLAN_ENDIAN};
     memcpy(h.magic, PLAN_MAGIC, sizeof(h.magic));
@@ -34,7 +35,11 @@ static void read_structure(const uint8_t *data, size_t size, size_t weights)
     h.structure_size = size;
     h.weights_offset = (sizeof(h) + size + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE;
     h.weights_size = weights;
-    h.file_size = h.weights_offset + weights;
+    h.code_offset = h.weights_offset + weights;
+    if (code)
+        h.code_offset = (h.code_offset + PLAN_PAGE - 1) / PLAN_PAGE * PLAN_PAGE;
+    h.code_size = code;
+    h.file_size = h.code_offset + code;
     strcpy(h.device, "cpu");
     uint8_t *file = aligned_alloc(64, (h.file_size + 63) / 64 * 64);
     if (!file)
@@ -50,7 +55,8 @@ static void read_structure(const uint8_t *data, size_t size, size_t weights)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size >= 3 && data[0] == 1) {
-        read_structure(data + 3, size - 3, 64 * (size_t)data[1] + 64 * 256 * (size_t)(data[2] & 3));
+        read_structure(data + 3, size - 3, 64 * (size_t)data[1] + 64 * 256 * (size_t)(data[2] & 3),
+                       64 * (size_t)(data[2] >> 2));
     } else if (size >= 1 && data[0] == 0) {
         uint8_t *file = aligned_alloc(64, (size + 63) / 64 * 64);
         if (!file)

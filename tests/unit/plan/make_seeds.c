@@ -33,7 +33,8 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     const struct plan_header *h = map.data;
     const unsigned char *bytes = map.data;
-    const unsigned char units[3] = {1, (unsigned char)((h->weights_size + 63) / 64), 0};
+    const unsigned char units[3] = {1, (unsigned char)((h->weights_size + 63) / 64),
+                                    (unsigned char)((h->code_size + 63) / 64 << 2)};
     int rc = put(argv[1], "file", "", 1, bytes, map.size);
     rc |= put(argv[1], "structure", units, 3, bytes + h->structure_offset, h->structure_size);
     rc |= put(argv[1], "header", "", 1, bytes, sizeof(*h));

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/build/build.h"
 #include "engine/plan/format.h"
 #include "tests/unit/plan/sample.h"
 
@@ -96,6 +97,10 @@ static void assert_same_node(const struct ir_node *a, const struct ir_node *b)
     assert_int_equal(a->tactic->blob_size, b->tactic->blob_size);
     assert_memory_equal(a->tactic->blob, b->tactic->blob, a->tactic->blob_size);
     assert_int_equal(a->tactic->n_in, b->tactic->n_in);
+    assert_int_equal(a->tactic->dtype, b->tactic->dtype);
+    assert_int_equal(a->tactic->code_size, b->tactic->code_size);
+    if (a->tactic->code_size)
+        assert_memory_equal(a->tactic->code, b->tactic->code, a->tactic->code_size);
 }
 
 static void assert_same_graph(const struct ir_graph *a, const struct ir_graph *b)
@@ -159,6 +164,94 @@ static void constants_are_stored_once_and_aligned(void **state)
     for (uint32_t p = 0; p < 2; p++)
         for (uint32_t i = 0; i < plan->profiles[p].graph->n_tensors; i++)
             assert_int_equal((uintptr_t)ir_tensor(plan->profiles[p].graph, i)->data % 64, 0);
+    plan_free(plan);
+}
+
+static void code_is_stored_once_and_aligned(void **state)
+{
+    const struct image *image = *state;
+    struct plan *plan;
+    struct error err;
+    assert_int_equal(plan_read(image->path, &plan, &err), STATUS_OK);
+    /* 33 bytes of the convolution's, in both profiles; 10 of each softmax's own. */
+    assert_int_equal(plan->code_bytes, 64 + 64 + 10);
+    const void *shared = NULL;
+    for (uint32_t p = 0; p < 2; p++)
+        for (uint32_t i = 0; i < plan->profiles[p].graph->n_nodes; i++) {
+            const struct ir_node *node = ir_node(plan->profiles[p].graph, i);
+            if (!node->tactic || !node->tactic->code_size)
+                continue;
+            assert_int_equal((uintptr_t)node->tactic->code % 64, 0);
+            if (node->op != IR_OP_CONV)
+                continue;
+            assert_true(!shared || shared == node->tactic->code);
+            shared = node->tactic->code;
+        }
+    assert_non_null(shared);
+    plan_free(plan);
+}
+
+static void code_outside_its_section_is_refused(void **state)
+{
+    struct image *image = *state;
+    struct error err;
+    struct plan_header h, was;
+    memcpy(&was, image->data, sizeof(was));
+    h = was;
+    /* The section made shorter by what the last tactic's code needs. */
+    h.code_size -= 1;
+    h.file_size -= 1;
+    memcpy(image->data, &h, sizeof(h));
+    image->size--;
+    seal(image);
+    assert_int_equal(read_image(image, image->size, &err), STATUS_DATA_LOSS);
+    assert_non_null(strstr(err.text, "code"));
+    image->size++;
+    memcpy(image->data, &was, sizeof(was));
+    assert_int_equal(read_image(image, image->size, &err), STATUS_OK);
+}
+
+static void device_lines(void **state)
+{
+    char line[PLAN_DEVICE_MAX], longest[FINGERPRINT_MAX];
+    (void)state;
+    plan_device_line(line, "toy 1", NULL);
+    assert_string_equal(line, "toy 1");
+    plan_device_line(line, "toy 1", "cpu; threads 4");
+    assert_string_equal(line, "toy 1 | cpu; threads 4");
+    memset(longest, 'x', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    plan_device_line(line, longest, longest);
+    assert_in_range(strlen(line), FINGERPRINT_MAX, PLAN_DEVICE_MAX - 1);
+}
+
+/* Two backends share one layout of their arenas: a tensor may cross, and what is needed on either
+ * side is not overwritten. */
+static void segments_of_two_backends(void **state)
+{
+    struct plan *plan = sample_plan();
+    struct error err;
+    (void)state;
+    assert_false(plan_needs_host(plan, "cpu"));
+    assert_true(plan_needs_host(plan, "toy"));
+    for (uint32_t p = 0; p < plan->n_profiles; p++) {
+        struct ir_graph *g = plan->profiles[p].graph;
+        for (uint32_t i = 0; i < g->n_nodes; i++)
+            if (ir_node(g, i)->tactic && ir_node(g, i)->op != IR_OP_SOFTMAX)
+                ((struct tactic *)(uintptr_t)ir_node(g, i)->tactic)->backend = "toy";
+        uint64_t before = g->segments[0].arena_bytes;
+        assert_int_equal(build_place(g, &plan->profiles[p].tensor_bytes, &err), STATUS_OK);
+        assert_int_equal(g->n_segments, 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_string_equal(g->segments[i].backend, i == 1 ? "cpu" : "toy");
+            assert_int_equal(g->segments[i].arena_bytes, before);
+        }
+    }
+    if (plan_check(plan, &err))
+        fail_msg("%s", err.text);
+    assert_true(plan_needs_host(plan, "toy"));
+    plan->profiles[0].graph->segments[1].arena_bytes += 64;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
     plan_free(plan);
 }
 
@@ -276,6 +369,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(round_trip, setup, teardown),
         cmocka_unit_test_setup_teardown(constants_are_stored_once_and_aligned, setup, teardown),
+        cmocka_unit_test_setup_teardown(code_is_stored_once_and_aligned, setup, teardown),
+        cmocka_unit_test_setup_teardown(code_outside_its_section_is_refused, setup, teardown),
+        cmocka_unit_test(device_lines),
+        cmocka_unit_test(segments_of_two_backends),
         cmocka_unit_test_setup_teardown(the_same_plan_gives_the_same_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(r34_every_flipped_bit_of_the_header_is_refused, setup,
                                         teardown),

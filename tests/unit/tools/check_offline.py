@@ -67,7 +67,7 @@ class Offline(unittest.TestCase):
     def test_build_says_what_and_leaves_only_the_plan(self):
         out = self.build("--batch", "1,4")
         self.assertIn("2 profiles", out)
-        self.assertIn("precision fp32", out)
+        self.assertRegex(out, r"precision fp32 \(FP32 \d+ layers")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
 
     def test_a_failed_build_leaves_the_old_plan(self):
