@@ -151,7 +151,7 @@ static enum status sample_captured(struct tune_bench *b, struct backend_op *op, 
         *out = ns;
         return st;
     }
-    work.repeats = (uint32_t)MIN(MAX(GRAPH_NS / ns, GRAPH_REPEATS_MIN), REPEATS_MAX);
+    work.repeats = (uint32_t)MIN(MAX(GRAPH_NS / least, GRAPH_REPEATS_MIN), REPEATS_MAX);
     st = capture(b, op, work.repeats, &work.graph, err);
     if (st)
         return st;

@@ -106,6 +106,37 @@ static void what_was_saved_comes_back(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+static void code_comes_back(void **state)
+{
+    (void)state;
+    static unsigned char first[4096], second[4096];
+    struct tune_cache *cache = load();
+    const struct tune_key a = {5, 6}, b = {6, 5}, c = {1, 1};
+    const void *code;
+    uint64_t size;
+    put(cache, 1, 11);
+    assert_true(tune_cache_put_code(cache, &a, "some code", 10));
+    assert_true(tune_cache_put_code(cache, &b, "", 0));
+    assert_true(tune_cache_put_code(cache, &a, "other code", 11)); /* in its place */
+    save(cache);
+    tune_cache_free(cache);
+    size_t n = slurp(first, sizeof(first));
+    cache = load();
+    assert_true(tune_cache_get_code(cache, &a, &code, &size));
+    assert_int_equal(size, 11);
+    assert_string_equal(code, "other code");
+    assert_true(tune_cache_get_code(cache, &b, &code, &size));
+    assert_int_equal(size, 0);
+    assert_false(tune_cache_get_code(cache, &c, &code, &size));
+    assert_int_equal(get(cache, 1), 11);
+    put(cache, 1, 11);
+    save(cache); /* merges the file with what came from it */
+    assert_int_equal(slurp(second, sizeof(second)), n);
+    assert_memory_equal(first, second, n);
+    tune_cache_free(cache);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* The order in which times came does not show in the file. */
 static void same_times_same_bytes(void **state)
 {
@@ -156,10 +187,11 @@ static void r34_every_damage_is_ignored_with_a_warning(void **state)
     struct tune_cache *cache = load();
     for (uint64_t k = 1; k <= 5; k++)
         put(cache, k, k);
+    assert_true(tune_cache_put_code(cache, &(struct tune_key){7, 7}, "compiled", 9));
     save(cache);
     tune_cache_free(cache);
     size_t n = slurp(good, sizeof(good));
-    assert_int_equal(n, 24 + 5 * 24 + 16);
+    assert_int_equal(n, 24 + 5 * 24 + (24 + 16) + 16);
     for (size_t cut = 0; cut < n; cut++) {
         warnings = 0;
         spill(good, cut);
@@ -215,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_saved_comes_back),
+        cmocka_unit_test(code_comes_back),
         cmocka_unit_test(same_times_same_bytes),
         cmocka_unit_test(savers_do_not_lose_each_others_times),
         cmocka_unit_test(r34_every_damage_is_ignored_with_a_warning),
