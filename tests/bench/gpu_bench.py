@@ -40,6 +40,11 @@ def check(name, ok):
     return "yes" if ok else "NO"
 
 
+def last_line(done):
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return lines[-1] if lines else ""
+
+
 class Bench:
     def __init__(self, args):
         self.args = args
@@ -74,7 +79,7 @@ class Bench:
                         self.args.precision, "--batch", batches, "--timing-cache",
                         self.work / "times.cache", *extra)
         say(f"built {path.name} ({batches}) in {time.time() - begun:.1f} s, "
-            f"{path.stat().st_size / 2**20:.0f} MiB: {done.stderr.strip().splitlines()[-1]}")
+            f"{path.stat().st_size / 2**20:.0f} MiB: {last_line(done)}")
         return path
 
     def bench(self, plan, batch, contexts=1, seconds=None, extra=()):
@@ -147,7 +152,7 @@ class Bench:
                             "--timing-cache", cache)
             rows.append([what, f"{time.time() - begun:.1f} s",
                          f"{plan.stat().st_size / 2**20:.0f} MiB",
-                         done.stderr.strip().splitlines()[-1]])
+                         last_line(done)])
         table(["build of ResNet-50", "took", "plan", "report"], rows)
 
     def part_layers(self):
