@@ -45,12 +45,15 @@ struct copies {
     uint32_t n, n_zeros;
 };
 
-static void add_copy(struct copies *c, void *to, const void *from, size_t size)
+/* What was packed behind what was packed before is one copy with it; spans that happen to lie
+ * behind one another are not: a copy may not read from two allocations. */
+static void add_copy(struct copies *c, void *to, const void *from, size_t size, bool packed)
 {
-    struct backend_copy *last = c->n ? &c->ctx->copies[c->n - 1] : NULL;
+    struct backend_copy *last = packed && c->n ? &c->ctx->copies[c->n - 1] : NULL;
     const char *end = last ? (const char *)last->from + last->size : NULL;
-    if (last && end == from && (char *)last->to + last->size == (char *)to)
-        last->size += size; /* packed behind what was packed before */
+    if (last && end == from && (const char *)last->from >= c->ctx->staging &&
+        (char *)last->to + last->size == (char *)to)
+        last->size += size;
     else
         c->ctx->copies[c->n++] = (struct backend_copy){to, from, size};
 }
@@ -73,17 +76,16 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index, ui
         ctx->staging_offset[index] == SIZE_MAX ? NULL : ctx->staging + ctx->staging_offset[index];
     for (uint32_t i = 0; i < input->n_spans; i++) {
         const struct engine_span *span = &input->spans[i];
-        const void *from = span->data;
+        bool small = packed && span->size <= ENGINE_PACK_MAX;
         if (!span->size)
             continue;
-        if (packed && span->size <= ENGINE_PACK_MAX)
-            from = memcpy(packed + at, span->data, span->size);
-        add_copy(c, to + at, from, span->size);
+        add_copy(c, to + at, small ? memcpy(packed + at, span->data, span->size) : span->data,
+                 span->size, small);
         at += span->size;
     }
     size_t rest = (p->info->batch - batch) * instance;
     if (packed && rest)
-        add_copy(c, to + at, memset(packed + at, 0, rest), rest);
+        add_copy(c, to + at, memset(packed + at, 0, rest), rest, true);
     for (; !packed && rest; rest -= instance, at += instance)
         add_zeros(c, to + at, instance);
 }
