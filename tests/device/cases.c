@@ -231,7 +231,8 @@ static bool make_pool(struct ir_graph *g, uint64_t *random)
            ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
            ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) &&
            ir_attr_set_int(g, node, IR_ATTR_COUNT_INCLUDE_PAD, chance(random, 50)) &&
-           ir_attr_set_int(g, node, IR_ATTR_CEIL_MODE, chance(random, 30)) && finish(g, node);
+           ir_attr_set_int(g, node, IR_ATTR_CEIL_MODE, chance(random, 30)) && finish(g, node) &&
+           (chance(random, 70) || add_epilogue(g, random, 1));
 }
 
 /* --- matrices --- */
@@ -309,7 +310,8 @@ static bool make_softmax(struct ir_graph *g, uint64_t *random)
     uint32_t in = add_input(g, DTYPE_F32, x), node = ir_node_add(g, IR_OP_SOFTMAX, "sm", 1, &in);
     int64_t axis = chance(random, 60) ? x.rank - 1 : between(random, 0, x.rank - 1);
     return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, axis) &&
-           ir_attr_set_int(g, node, IR_ATTR_LOG, chance(random, 25)) && finish(g, node);
+           ir_attr_set_int(g, node, IR_ATTR_LOG, chance(random, 25)) && finish(g, node) &&
+           (chance(random, 70) || add_epilogue(g, random, x.rank - 1));
 }
 
 static bool make_layer_norm(struct ir_graph *g, uint64_t *random)
@@ -320,7 +322,23 @@ static bool make_layer_norm(struct ir_graph *g, uint64_t *random)
     uint32_t node = ir_node_add(g, IR_OP_LAYER_NORM, "ln", in[2] == IR_NONE ? 2 : 3, in);
     return node != IR_NONE && row.dim[0] > 1 &&
            ir_attr_set_int(g, node, IR_ATTR_AXIS, x.rank - 1) &&
-           ir_attr_set_float(g, node, IR_ATTR_EPSILON, 1e-5F) && finish(g, node);
+           ir_attr_set_float(g, node, IR_ATTR_EPSILON, 1e-5F) && finish(g, node) &&
+           (chance(random, 70) || add_epilogue(g, random, x.rank - 1));
+}
+
+static bool make_batch_norm(struct ir_graph *g, uint64_t *random)
+{
+    struct shape x = any_shape(random, 2), channels = DIMS(x.dim[1]);
+    uint32_t in[5] = {add_input(g, DTYPE_F32, x)};
+    for (int i = 1; i < 5; i++)
+        if ((in[i] = add_constant(g, random, channels, 1)) == IR_NONE)
+            return false;
+    float *variance = (float *)(uintptr_t)ir_tensor(g, in[4])->data; /* just drawn */
+    for (int64_t c = 0; c < x.dim[1]; c++)
+        variance[c] = 0.1F + variance[c] * variance[c];
+    uint32_t node = ir_node_add(g, IR_OP_BATCH_NORM, "bn", 5, in);
+    return node != IR_NONE && ir_attr_set_float(g, node, IR_ATTR_EPSILON, 1e-5F) &&
+           finish(g, node) && (chance(random, 60) || add_epilogue(g, random, 1));
 }
 
 static bool make_reduce(struct ir_graph *g, uint64_t *random)
@@ -344,7 +362,8 @@ static bool make_reduce(struct ir_graph *g, uint64_t *random)
                                 IR_REDUCE_MAX, IR_REDUCE_MIN, IR_REDUCE_L1, IR_REDUCE_L2,
                                 IR_REDUCE_SUM_SQUARE, IR_REDUCE_LOG_SUM_EXP)) &&
            ir_attr_set_ints(g, node, IR_ATTR_AXES, n, axes) &&
-           ir_attr_set_int(g, node, IR_ATTR_KEEPDIMS, chance(random, 70)) && finish(g, node);
+           ir_attr_set_int(g, node, IR_ATTR_KEEPDIMS, chance(random, 70)) && finish(g, node) &&
+           (chance(random, 70) || add_epilogue(g, random, 1));
 }
 
 /* --- elementwise --- */
@@ -555,6 +574,7 @@ const struct case_kind case_kinds[] = {
     {"attention", make_attention},
     {"softmax", make_softmax},
     {"layer-norm", make_layer_norm},
+    {"batch-norm", make_batch_norm},
     {"reduce", make_reduce},
     {"unary", make_unary},
     {"binary", make_binary},

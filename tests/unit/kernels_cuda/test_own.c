@@ -17,7 +17,7 @@
 #include "engine/cuda/device.h"
 #include "tests/device/trial.h"
 
-enum { SEEDS = 6, TACTICS_MAX = 64 };
+enum { SEEDS = 5, TACTICS_MAX = 64 };
 
 static const struct cuda_family *const families[] = {
     &cuda_family_own_map,  &cuda_family_own_move, &cuda_family_own_pool,
