@@ -15,6 +15,7 @@
 
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
+#include "tests/device/layout.h"
 #include "tests/device/trial.h"
 
 enum { SEEDS = 5, TACTICS_MAX = 64 };
@@ -196,28 +197,184 @@ static uint32_t try_case(struct trial *trial, const struct case_kind *kind, uint
     return n;
 }
 
+/* A device, its stream, and a trial on them. */
+struct bench {
+    int32_t flag;
+    struct cuda_device device;
+    struct backend_stream stream;
+    struct trial trial;
+};
+
+static void bench_init(struct bench *b)
+{
+    *b = (struct bench){.device = {.base.backend = &emulated}};
+    b->device.properties.multiProcessorCount = 132;
+    b->stream = (struct backend_stream){.device = &b->device, .bad_index = &b->flag};
+    b->trial =
+        (struct trial){.device = &b->device.base, .backend = &emulated, .stream = &b->stream};
+}
+
 static void every_candidate(void **state)
 {
-    int32_t flag = 0;
-    struct cuda_device device = {.base.backend = &emulated};
-    struct backend_stream stream = {.device = &device, .bad_index = &flag};
-    struct trial trial = {.device = &device.base, .backend = &emulated, .stream = &stream};
-    device.properties.multiProcessorCount = 132;
+    struct bench b;
+    bench_init(&b);
     (void)state;
     for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
         uint32_t n = 0;
         for (uint64_t seed = 1; seed <= SEEDS; seed++)
             for (int p = PRECISION_F32; p <= PRECISION_BF16; p++)
                 if (p != PRECISION_TF32)
-                    n += try_case(&trial, kind, seed * 131, (enum precision)p);
+                    n += try_case(&b.trial, kind, seed * 131, (enum precision)p);
         print_message("%-20s %u\n", kind->name, n);
     }
+}
+
+/* --- reformats: no op of a network, so none of the cases has them --- */
+
+static const enum ir_layout layouts[] = {IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST,
+                                         IR_LAYOUT_CHANNELS_LAST_4, IR_LAYOUT_CHANNELS_LAST_8};
+
+static struct ir_graph *reformat_new(const struct shape *shape, enum ir_layout from,
+                                     enum ir_layout to, enum dtype x_type, enum dtype y_type)
+{
+    struct ir_graph *graph = ir_graph_new();
+    assert_non_null(graph);
+    uint32_t x = ir_tensor_add(graph, "x", x_type, shape);
+    uint32_t node = ir_node_add(graph, IR_OP_REFORMAT, "reformat", 1, &x);
+    assert_true(ir_attr_set_int(graph, node, IR_ATTR_TO, y_type));
+    uint32_t y = ir_node_output_add(graph, node, "y", y_type, shape);
+    assert_true(ir_tensor_set_layout(graph, x, from));
+    assert_true(ir_tensor_set_layout(graph, y, to));
+    return graph;
+}
+
+/* Numbers that every type has exactly, from one layout to another and back to plain. */
+static void reformat_check(struct bench *b, const struct shape *shape, enum ir_layout from,
+                           enum ir_layout to, enum dtype x_type, enum dtype y_type)
+{
+    struct ir_graph *graph = reformat_new(shape, from, to, x_type, y_type);
+    const struct ir_tensor *x = ir_tensor(graph, 0), *y = ir_tensor(graph, 1);
+    struct list *list = calloc(1, sizeof(*list));
+    struct backend_op *op = NULL;
+    struct error err = {0};
+    size_t n = 0;
+    assert_non_null(list);
+    assert_true(shape_elements(shape, &n));
+    float *plain = calloc(n, sizeof(float)), *got = calloc(n, sizeof(float));
+    void *in = NULL, *out = NULL;
+    assert_int_equal(posix_memalign(&in, 16, x->bytes), 0);
+    assert_int_equal(posix_memalign(&out, 16, y->bytes), 0);
+    for (size_t i = 0; i < n; i++)
+        plain[i] = (float)((int)(i * 37 % 255) - 127);
+    layout_pack(x, plain, DTYPE_F32, in);
+    memset(out, 0xff, y->bytes);
+    assert_int_equal(
+        candidates(&b->device.base, graph, ir_node(graph, 0), PRECISION_F16, keep, list, &err),
+        STATUS_OK);
+    assert_int_equal(list->n, 1);
+    assert_int_equal(op_prepare(&b->stream, graph, ir_node(graph, 0), &list->items[0], &op, &err),
+                     STATUS_OK);
+    assert_int_equal(op_launch(op, &b->stream, &in, &out, NULL, &err), STATUS_OK);
+    op_free(op);
+    layout_unpack(y, out, DTYPE_F32, got);
+    if (!layout_padding_zero(y, out) || memcmp(plain, got, n * sizeof(float)) != 0)
+        fail_msg("%s: other numbers, or padding that is not zero", list->items[0].name);
+    free(plain);
+    free(got);
+    free(in);
+    free(out);
+    free(list);
+    ir_graph_free(graph);
+}
+
+static void every_reformat(void **state)
+{
+    static const int64_t channels[] = {3, 8, 20, 64};
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    struct bench b;
+    bench_init(&b);
+    (void)state;
+    for (size_t c = 0; c < ARRAY_LEN(channels); c++)
+        for (size_t i = 0; i < ARRAY_LEN(layouts) * ARRAY_LEN(layouts); i++)
+            for (size_t k = 0; k < ARRAY_LEN(types) * ARRAY_LEN(types); k++) {
+                struct shape shape = {.rank = 4, .dim = {2, channels[c], 8, k % 2 ? 9 : 12}};
+                reformat_check(&b, &shape, layouts[i / 4], layouts[i % 4], types[k / 3],
+                               types[k % 3]);
+            }
+}
+
+/* What a damaged plan may ask for. */
+static void stored_tactics_are_checked(void **state)
+{
+    struct shape shape = {.rank = 4, .dim = {2, 3, 4, 5}};
+    struct bench b;
+    struct backend_op *op = NULL;
+    struct tactic tactic;
+    bench_init(&b);
+    (void)state;
+    struct ir_graph *graph =
+        reformat_new(&shape, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST_8, DTYPE_F32, DTYPE_F16);
+    const struct ir_node *node = ir_node(graph, 0);
+    cuda_tactic(&tactic, &cuda_family_own_map, 1, node, DTYPE_NONE, IR_LAYOUT_PLAIN, "");
+    tactic.out[0].layout = IR_LAYOUT_CHANNELS_LAST_8;
+    assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL),
+                     STATUS_INVALID_ARGUMENT); /* no such variant */
+    tactic.id = cuda_tactic_id(CUDA_FAMILY_OWN_MAP, 0);
+    tactic.n_in = 0;
+    assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL),
+                     STATUS_INVALID_ARGUMENT);
+    tactic.n_in = 1;
+    tactic.out[0].layout = IR_LAYOUT_BLOCKED_8;
+    assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL),
+                     STATUS_INVALID_ARGUMENT);
+    tactic.out[0].layout = IR_LAYOUT_CHANNELS_LAST_8;
+    assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL), STATUS_OK);
+    op_free(op);
+    ir_graph_free(graph);
+}
+
+/* An index out of range raises the stream's flag; the others' rows are there. */
+static void gather_raises_the_flag(void **state)
+{
+    struct bench b;
+    struct backend_op *op = NULL;
+    struct tactic tactic;
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[4];
+    int64_t at[2] = {1, 4};
+    void *in[2] = {x, at}, *out = y;
+    bench_init(&b);
+    (void)state;
+    struct ir_graph *graph = ir_graph_new();
+    struct shape table = {.rank = 2, .dim = {4, 2}}, two = {.rank = 1, .dim = {2}};
+    struct shape rows = {.rank = 2, .dim = {2, 2}};
+    uint32_t inputs[2] = {ir_tensor_add(graph, "x", DTYPE_F32, &table),
+                          ir_tensor_add(graph, "at", DTYPE_I64, &two)};
+    uint32_t node = ir_node_add(graph, IR_OP_GATHER, "gather", 2, inputs);
+    assert_true(ir_attr_set_int(graph, node, IR_ATTR_AXIS, 0));
+    assert_int_not_equal(ir_node_output_add(graph, node, "y", DTYPE_F32, &rows), IR_NONE);
+    cuda_tactic(&tactic, &cuda_family_own_move, 0, ir_node(graph, node), DTYPE_NONE,
+                IR_LAYOUT_PLAIN, "");
+    assert_int_equal(op_prepare(&b.stream, graph, ir_node(graph, node), &tactic, &op, NULL),
+                     STATUS_OK);
+    assert_int_equal(op_launch(op, &b.stream, in, &out, NULL, NULL), STATUS_OK);
+    assert_int_equal(b.flag, 1);
+    assert_true(y[0] == 3 && y[1] == 4 && y[2] != y[2] && y[3] != y[3]);
+    b.flag = 0;
+    at[1] = -4;
+    assert_int_equal(op_launch(op, &b.stream, in, &out, NULL, NULL), STATUS_OK);
+    assert_int_equal(b.flag, 0);
+    assert_true(y[2] == 1 && y[3] == 2);
+    op_free(op);
+    ir_graph_free(graph);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_candidate),
+        cmocka_unit_test(every_reformat),
+        cmocka_unit_test(stored_tactics_are_checked),
+        cmocka_unit_test(gather_raises_the_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
