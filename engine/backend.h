@@ -218,6 +218,11 @@ struct backend {
     enum status (*graph_launch)(struct backend_graph *graph, struct backend_stream *stream,
                                 struct error *err);
     void (*graph_free)(struct backend_graph *graph);
+    /* Within a capture: about half of the graph's work has been put onto the stream. Graphs that
+     * were marked so take turns: a launch on another stream begins no sooner than the graph
+     * launched before it has come this far. Else two workers fall into step, and copy at the same
+     * time and compute at the same time instead of one behind the other. [opt] */
+    enum status (*capture_half)(struct backend_stream *stream, struct error *err);
 
     /* --- profilers [opt] --- */
     /* Named ranges on the calling thread, as device profilers show them (NVTX). */

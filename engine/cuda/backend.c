@@ -39,6 +39,7 @@ const struct backend backend_cuda = {
     .capture_end = cuda_capture_end,
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
+    .capture_half = cuda_capture_half,
     .range_begin = cuda_range_begin,
     .range_end = cuda_range_end,
 };

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <pthread.h>
+
 #include <cuda_runtime_api.h>
 
 #include "engine/backend.h"
@@ -35,13 +37,16 @@ struct cuda_device {
     struct cuda_dnn *dnn;
     struct cuda_lt *lt;
     char fingerprint[FINGERPRINT_MAX];
+    pthread_mutex_t turn_lock;
+    struct backend_graph *turn; /* the marked graph launched last; NULL: none, or it is freed */
 };
 
 struct backend_stream {
     struct cuda_device *device;
     cudaStream_t stream;
-    void *dnn_handle; /* cudnnHandle_t of this stream, made on first use; see dnn.h */
-    bool capturing;   /* between capture_begin and capture_end */
+    void *dnn_handle;   /* cudnnHandle_t of this stream, made on first use; see dnn.h */
+    bool capturing;     /* between capture_begin and capture_end */
+    cudaEvent_t half;   /* recorded half-way through what is being captured; NULL: not marked */
     int32_t *bad_index; /* pinned; NULL until cuda_stream_flag is asked for it */
 };
 
@@ -49,24 +54,26 @@ struct backend_stream {
 struct backend_op {
     const struct cuda_family *family;
     uint64_t workspace;
-    enum status (*launch)(struct backend_op *op, struct backend_stream *stream,
-                          void *const *inputs, void *const *outputs, void *workspace,
-                          struct error *err);
+    enum status (*launch)(struct backend_op *op, struct backend_stream *stream, void *const *inputs,
+                          void *const *outputs, void *workspace, struct error *err);
     void (*free)(struct backend_op *op);
 };
 
 enum cuda_family_id { /* the upper half of tactic.id; stored in plans: append, never renumber */
-    CUDA_FAMILY_DNN_CONV = 1,
-    CUDA_FAMILY_LT_MATMUL = 2,
-    CUDA_FAMILY_LT_CONV = 3,
-    CUDA_FAMILY_DNN_ATTENTION = 4,
-    CUDA_FAMILY_OWN_MAP = 5,   /* own_map.c: unary, cast, reformat, binary, select */
-    CUDA_FAMILY_OWN_MOVE = 6,  /* own_move.c: reshape, transpose, slice, concat, gather, ... */
-    CUDA_FAMILY_OWN_POOL = 7,  /* own_pool.c */
-    CUDA_FAMILY_OWN_CONV = 8,  /* own_conv.c: depthwise, and the direct one for the rest */
-    CUDA_FAMILY_OWN_ROWS = 9,  /* own_rows.c: softmax, norms, reductions */
-    CUDA_FAMILY_OWN_ATTENTION = 10,
-    CUDA_FAMILY_COUNT_
+                      CUDA_FAMILY_DNN_CONV = 1,
+                      CUDA_FAMILY_LT_MATMUL = 2,
+                      CUDA_FAMILY_LT_CONV = 3,
+                      CUDA_FAMILY_DNN_ATTENTION = 4,
+                      CUDA_FAMILY_OWN_MAP =
+                          5, /* own_map.c: unary, cast, reformat, binary, select */
+                      CUDA_FAMILY_OWN_MOVE =
+                          6, /* own_move.c: reshape, transpose, slice, concat, gather, ... */
+                      CUDA_FAMILY_OWN_POOL = 7, /* own_pool.c */
+                      CUDA_FAMILY_OWN_CONV =
+                          8, /* own_conv.c: depthwise, and the direct one for the rest */
+                      CUDA_FAMILY_OWN_ROWS = 9, /* own_rows.c: softmax, norms, reductions */
+                      CUDA_FAMILY_OWN_ATTENTION = 10,
+                      CUDA_FAMILY_COUNT_
 };
 
 /* Functions as those of struct backend; visit only what can really be made ready. */
@@ -80,14 +87,14 @@ struct cuda_family {
                               tactic_visit visit, void *user, struct error *err);
     enum status (*pack)(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
-                        void *to, struct error *err);                              /* or NULL */
+                        void *to, struct error *err); /* or NULL */
     enum status (*compile)(struct cuda_device *device, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
-                           struct error *err);                                     /* or NULL */
+                           struct error *err); /* or NULL */
     enum status (*code)(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic,
                         struct arena *arena, const void **code, uint64_t *size,
-                        struct error *err);                                        /* or NULL */
+                        struct error *err); /* or NULL */
     enum status (*prepare)(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err);

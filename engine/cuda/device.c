@@ -107,6 +107,7 @@ enum status cuda_device_open(const struct device_options *options, struct device
     struct cuda_device *device = calloc(1, sizeof(*device));
     if (!device)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a device");
+    pthread_mutex_init(&device->turn_lock, NULL);
     device->base.backend = &backend_cuda;
     device->base.threads = 1;
     device->ordinal = (int)options->index;
@@ -131,5 +132,6 @@ void cuda_device_close(struct device *device)
     struct cuda_device *cuda = cuda_device_of(device);
     cuda_dnn_free(cuda->dnn);
     cuda_lt_free(cuda->lt);
+    pthread_mutex_destroy(&cuda->turn_lock);
     free(cuda);
 }

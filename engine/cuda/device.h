@@ -62,6 +62,7 @@ enum status cuda_copy(struct backend_stream *stream, enum copy_direction directi
                       const struct backend_copy *copies, uint32_t n, struct error *err);
 
 /* --- graph.c --- */
+enum status cuda_capture_half(struct backend_stream *stream, struct error *err);
 enum status cuda_capture_begin(struct backend_stream *stream, struct error *err);
 enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph **out,
                              struct error *err);

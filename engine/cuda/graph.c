@@ -12,6 +12,8 @@
 struct backend_graph {
     struct cuda_device *device;
     cudaGraphExec_t exec;
+    cudaEvent_t half;              /* or NULL */
+    struct backend_stream *stream; /* that it was launched on last */
 };
 
 enum status cuda_capture_begin(struct backend_stream *stream, struct error *err)
@@ -22,6 +24,16 @@ enum status cuda_capture_begin(struct backend_stream *stream, struct error *err)
     cudaError_t code = cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal);
     stream->capturing = code == cudaSuccess;
     return code ? cuda_error(err, code, "cudaStreamBeginCapture") : STATUS_OK;
+}
+
+enum status cuda_capture_half(struct backend_stream *stream, struct error *err)
+{
+    if (stream->half)
+        return STATUS_OK;
+    cudaError_t code = cudaEventCreateWithFlags(&stream->half, cudaEventDisableTiming);
+    if (!code)
+        code = cudaEventRecordWithFlags(stream->half, stream->stream, cudaEventRecordExternal);
+    return code ? cuda_error(err, code, "half of a graph") : STATUS_OK;
 }
 
 /* Uploaded at once, so that the first launch costs no more than the others. */
@@ -42,7 +54,9 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
                              struct error *err)
 {
     cudaGraph_t captured = NULL;
+    cudaEvent_t half = stream->half;
     stream->capturing = false;
+    stream->half = NULL;
     const char *what = "cudaStreamEndCapture";
     enum status status = cuda_enter(stream->device, err);
     if (status)
@@ -53,9 +67,13 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
         code = instantiate(captured, stream->stream, &graph->exec, &what);
     if (captured)
         cudaGraphDestroy(captured);
-    if (!graph)
+    if (!graph) {
+        if (half)
+            cudaEventDestroy(half);
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a graph");
+    }
     graph->device = stream->device;
+    graph->half = half;
     if (code) {
         cuda_graph_free(graph);
         return cuda_error(err, code, what);
@@ -64,13 +82,30 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
     return STATUS_OK;
 }
 
+/* Behind the first half of the graph launched before. A wait for what is over costs nothing. */
+static cudaError_t launch_in_turn(struct backend_graph *graph, struct backend_stream *stream)
+{
+    struct cuda_device *device = graph->device;
+    cudaError_t code = cudaSuccess;
+    pthread_mutex_lock(&device->turn_lock);
+    if (device->turn && device->turn->stream != stream)
+        code = cudaStreamWaitEvent(stream->stream, device->turn->half, cudaEventWaitDefault);
+    if (!code)
+        code = cudaGraphLaunch(graph->exec, stream->stream);
+    graph->stream = stream;
+    device->turn = graph;
+    pthread_mutex_unlock(&device->turn_lock);
+    return code;
+}
+
 enum status cuda_graph_launch(struct backend_graph *graph, struct backend_stream *stream,
                               struct error *err)
 {
     enum status status = cuda_enter(stream->device, err);
     if (status)
         return status;
-    cudaError_t code = cudaGraphLaunch(graph->exec, stream->stream);
+    cudaError_t code =
+        graph->half ? launch_in_turn(graph, stream) : cudaGraphLaunch(graph->exec, stream->stream);
     return code ? cuda_error(err, code, "cudaGraphLaunch") : STATUS_OK;
 }
 
@@ -79,6 +114,12 @@ void cuda_graph_free(struct backend_graph *graph)
     if (!graph)
         return;
     cuda_enter(graph->device, NULL);
+    pthread_mutex_lock(&graph->device->turn_lock);
+    if (graph->device->turn == graph)
+        graph->device->turn = NULL;
+    pthread_mutex_unlock(&graph->device->turn_lock);
+    if (graph->half)
+        cudaEventDestroy(graph->half);
     if (graph->exec)
         cudaGraphExecDestroy(graph->exec);
     cudaGetLastError();

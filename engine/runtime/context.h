@@ -83,6 +83,7 @@ struct context {
     struct backend_event **layer_events;
     uint64_t *layer_clock;
     uint32_t n_layer_events;
+    uint32_t half_step; /* while a whole profile is captured: the step in the middle of its time */
     struct profile *running;    /* between enqueue and wait */
     const struct profile *last; /* whose events are those of the batch that ended last; or NULL */
 };
@@ -110,6 +111,8 @@ static inline enum status context_record(struct context *ctx, int event, struct 
 }
 
 /* --- context_ready.c --- */
+
+enum { CONTEXT_NO_STEP = UINT32_MAX };
 
 enum status context_make_ready(struct context *ctx, struct error *err);
 /* Captures the profile's device parts, with events if the profiler is on. */

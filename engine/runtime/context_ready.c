@@ -237,6 +237,21 @@ static enum status make_profile(struct context *ctx, uint32_t index, struct erro
 
 /* --- warm-up and capture --- */
 
+/* The step with which half of the profile's time is over; with more parts than one there are waits
+ * enough. */
+static uint32_t find_half(const struct context *ctx, const struct profile *p, bool stamp)
+{
+    uint64_t total = 0, sum = 0;
+    if (p->n_parts != 1 || stamp || !ctx->backend->capture_half)
+        return CONTEXT_NO_STEP;
+    for (uint32_t i = 0; i < p->n_steps; i++)
+        total += MAX(p->steps[i].node->time_ns, (uint64_t)1);
+    for (uint32_t i = 0; i < p->n_steps; i++)
+        if ((sum += MAX(p->steps[i].node->time_ns, (uint64_t)1)) >= total / 2)
+            return i;
+    return CONTEXT_NO_STEP;
+}
+
 static enum status capture_part(struct context *ctx, struct profile *p, uint32_t index, bool stamp,
                                 struct backend_graph **out, struct error *err)
 {
@@ -244,7 +259,9 @@ static enum status capture_part(struct context *ctx, struct profile *p, uint32_t
     enum status status = ctx->backend->capture_begin(ctx->lane->stream, err);
     if (status)
         return status;
+    ctx->half_step = find_half(ctx, p, stamp);
     status = context_launch(ctx, p, index, stamp, err);
+    ctx->half_step = CONTEXT_NO_STEP;
     enum status ended = ctx->backend->capture_end(ctx->lane->stream, &graph, status ? NULL : err);
     if (!status && !ended) {
         *out = graph;

@@ -38,6 +38,8 @@ enum status context_launch(struct context *ctx, struct profile *p, uint32_t inde
     enum status status = stamped ? stamp(ctx, part, part->first + index, err) : STATUS_OK;
     for (uint32_t i = part->first; i < part->first + part->count && !status; i++) {
         status = launch_step(&p->steps[i], stream, stamped, err);
+        if (!status && i == ctx->half_step)
+            status = ctx->backend->capture_half(stream, err);
         if (!status && stamped)
             status = stamp(ctx, part, i + index + 1, err);
         if (status)

@@ -160,6 +160,8 @@ static void make_table(struct fault_device *d)
         t->graph_launch = NULL;
         t->graph_free = NULL;
     }
+    if (!wrapped->capture_half)
+        t->capture_half = NULL;
     t->range_begin = wrapped->range_begin;
     t->range_end = wrapped->range_end;
 }
@@ -444,6 +446,11 @@ static enum status capture_begin(struct backend_stream *stream, struct error *er
     return inner(stream->device)->capture_begin(stream->inner, err);
 }
 
+static enum status capture_half(struct backend_stream *stream, struct error *err)
+{
+    return inner(stream->device)->capture_half(stream->inner, err);
+}
+
 static enum status capture_end(struct backend_stream *stream, struct backend_graph **out,
                                struct error *err)
 {
@@ -508,6 +515,7 @@ const struct backend backend_fault = {
     .op_free = op_free,
     .op_launch = op_launch,
     .capture_begin = capture_begin,
+    .capture_half = capture_half,
     .capture_end = capture_end,
     .graph_launch = graph_launch,
     .graph_free = graph_free,

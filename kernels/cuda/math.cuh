@@ -85,9 +85,21 @@ template <class F> __device__ __forceinline__ F math_softplus(F x)
     return x > 0 ? x + math_log1p(math_exp(-x)) : math_log1p(math_exp(x));
 }
 
-template <class F> __device__ __forceinline__ F math_gelu(F x)
+/* x times the normal distribution, whose tail is taken from erfc's form 7.1.26 in Abramowitz and
+ * Stegun: one exponential, one reciprocal, no branch, and no cancellation on the negative side. */
+__device__ __forceinline__ float math_gelu(float x)
 {
-    return (F)0.5 * x * (1 + math_erf(x * (F)0.70710678118654752440));
+    float a = fabsf(x) * 0.70710678f, t = __fdividef(1.0f, fmaf(0.3275911f, a, 1.0f));
+    float p = fmaf(t, 1.061405429f, -1.453152027f);
+    p = fmaf(t, p, 1.421413741f);
+    p = fmaf(t, p, -0.284496736f);
+    p = fmaf(t, p, 0.254829592f);
+    float tail = 0.5f * t * p * __expf(-a * a);
+    return x * (x < 0 ? tail : 1.0f - tail);
+}
+__device__ __forceinline__ double math_gelu(double x)
+{
+    return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
 }
 
 template <class F> __device__ __forceinline__ F math_gelu_tanh(F x)
