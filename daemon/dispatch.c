@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "daemon/dispatch_internal.h"
 
+enum { SPIN_NS = 200000 }; /* of workers of a device, between two batches */
+
 /* ---- deliveries ---- */
 
 void dispatch_chains_add(struct dispatch_chains *chains, struct inflight *i)
@@ -337,8 +339,11 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
     d->batcher = batcher_new();
     if (s == STATUS_OK && !d->batcher)
         s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the batcher");
+    struct pool_ops ops = dispatch_pool_ops;
+    if (engine_device_apart(config->device))
+        ops.spin_ns = SPIN_NS; /* the device computes, not these cores */
     if (s == STATUS_OK)
-        s = pool_new(config->workers, &dispatch_pool_ops, d, &d->pool, err);
+        s = pool_new(config->workers, &ops, d, &d->pool, err);
     if (s == STATUS_OK)
         *out = d;
     else

@@ -62,6 +62,15 @@ static void sem_wait_all(sem_t *sem)
         assert(errno == EINTR);
 }
 
+static void wait_for_work(struct worker *worker)
+{
+    uint64_t spin = worker->pool->ops.spin_ns, begun = spin ? clock_now_ns() : 0;
+    while (spin && clock_now_ns() - begun < spin)
+        if (sem_trywait(&worker->wake) == 0)
+            return;
+    sem_wait_all(&worker->wake);
+}
+
 static void run_call(struct worker *worker, struct call *call)
 {
     struct error err = {0};
@@ -92,7 +101,7 @@ static void serve(struct worker *worker)
     struct pool *pool = worker->pool;
     bool idle = false;
     for (;;) {
-        sem_wait_all(&worker->wake);
+        wait_for_work(worker);
         /* Read before the job: one that was given before the stop is then seen below. */
         bool stopped = atomic_load_explicit(&pool->stopped, memory_order_acquire);
         if (!idle && atomic_load_explicit(&pool->open, memory_order_acquire)) {

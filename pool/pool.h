@@ -29,6 +29,9 @@ struct pool_ops {
     void (*idle)(void *user, uint32_t worker);
     /* On the worker's thread, last. */
     void (*stop)(void *user, uint32_t worker, void *state);
+    /* How long a worker looks for its next job before it sleeps: a sleeper takes tens of
+     * microseconds to wake. 0: it sleeps at once. */
+    uint64_t spin_ns;
 };
 
 /* Starts `n` threads and waits until all have started. `idle` is called only after that, and only

@@ -12,8 +12,8 @@
 
 enum {
     GRAPHS_MIN = 2,   /* the smallest and the largest */
-    HOPELESS_NUM = 8, /* slower than the best by 8/5 in all of them */
-    HOPELESS_DEN = 5,
+    HOPELESS_NUM = 4, /* slower than the best by 4/3 in all of them */
+    HOPELESS_DEN = 3,
 };
 
 struct record {

@@ -181,6 +181,27 @@ template <class T> static cudaError_t map_bits(const map_job &j)
     return map_quick<T, T, EPILOGUE_NONE>(j);
 }
 
+template <class T> static cudaError_t map_gelu_typed(const map_job &j)
+{
+    return map_vector_launch<T, T, EPILOGUE_GELU>(j.call, *j.w, j.x, j.y, *j.e);
+}
+
+static cudaError_t map_gelu(const map_job &j)
+{
+    if (j.padded)
+        return cudaErrorNotSupported;
+    switch (j.x->dtype) {
+    case DTYPE_F16:
+        return map_gelu_typed<half_t>(j);
+    case DTYPE_BF16:
+        return map_gelu_typed<bf16_t>(j);
+    case DTYPE_F32:
+        return map_gelu_typed<float>(j);
+    default:
+        return cudaErrorNotSupported;
+    }
+}
+
 static cudaError_t map_same_type(const map_job &j)
 {
     if (j.e->n == 0) {
@@ -197,6 +218,9 @@ static cudaError_t map_same_type(const map_job &j)
                                                                                    j.x, j.y, *j.e);
         }
     }
+    cudaError_t code = j.e->mode == EPILOGUE_GELU ? map_gelu(j) : cudaErrorNotSupported;
+    if (code != cudaErrorNotSupported)
+        return code;
     switch (j.x->dtype) {
     case DTYPE_F16:
         return map_quick<half_t, half_t, EPILOGUE_ANY>(j);

@@ -26,7 +26,9 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/math.cuh"
 
-enum epilogue_mode { EPILOGUE_NONE = 0, EPILOGUE_RELU = 1, EPILOGUE_ANY = 2 };
+/* GELU alone: what follows half the products of a transformer. Only kernels that say so know it;
+ * for the others it is one of ANY. */
+enum epilogue_mode { EPILOGUE_NONE = 0, EPILOGUE_RELU = 1, EPILOGUE_ANY = 2, EPILOGUE_GELU = 3 };
 
 enum epilogue_place { /* of a binary step's operand */
                       EPILOGUE_DENSE = 0,
@@ -184,8 +186,10 @@ inline bool epilogue_make(const struct kernel_epilogue *from, const struct kerne
             return false;
         epilogue_place_operand(&d, d.operand[s], to);
     }
-    bool relu = out->n == 1 && !out->step[0].binary && out->step[0].func == REF_RELU;
-    out->mode = relu ? EPILOGUE_RELU : EPILOGUE_ANY;
+    int alone = out->n == 1 && !out->step[0].binary ? out->step[0].func : REF_IDENTITY;
+    out->mode = alone == REF_RELU   ? EPILOGUE_RELU
+                : alone == REF_GELU ? EPILOGUE_GELU
+                                    : EPILOGUE_ANY;
     return true;
 }
 
@@ -276,6 +280,10 @@ __device__ __forceinline__ void epilogue_apply(const struct epilogue &e, float (
 #pragma unroll
         for (int i = 0; i < N; i++)
             v[i] = v[i] < 0 ? 0 : v[i];
+    } else if constexpr (MODE == EPILOGUE_GELU) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = math_gelu(v[i]);
     } else if constexpr (MODE == EPILOGUE_ANY) {
 #pragma unroll 1
         for (int i = 0; i < e.n; i++) {

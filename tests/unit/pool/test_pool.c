@@ -105,11 +105,15 @@ static void owner_deinit(struct owner *o)
     pthread_mutex_destroy(&o->lock);
 }
 
+static uint64_t spin_ns; /* all tests run with and without */
+
 static void owner_open(struct owner *o)
 {
     struct error err = {0};
+    struct pool_ops own = ops;
+    own.spin_ns = spin_ns;
     owner_init(o);
-    if (pool_new(WORKERS, &ops, o, &o->pool, &err))
+    if (pool_new(WORKERS, &own, o, &o->pool, &err))
         fail_msg("%s", err.text);
 }
 
@@ -362,5 +366,7 @@ int main(void)
         cmocka_unit_test(calls_go_between_jobs_from_several_threads),
         cmocka_unit_test(workers_take_no_signals),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("workers that sleep at once", tests, NULL, NULL);
+    spin_ns = 50000;
+    return failed + cmocka_run_group_tests_name("workers that look first", tests, NULL, NULL);
 }
