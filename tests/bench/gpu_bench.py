@@ -154,6 +154,20 @@ class Bench:
                          f"{plan.stat().st_size / 2**20:.0f} MiB",
                          last_line(done)])
         table(["build of ResNet-50", "took", "plan", "report"], rows)
+        got = self.bench(plan, 1, seconds=0.5, extra=["--memory"])
+        table(["plan, batch 1", "load and upload ms", "context ready ms", "first batch us"],
+              [["8 profiles", f"{got['load_ms']:.0f}", f"{got['ready_ms']:.0f}",
+                f"{got['first_us']:.0f}"]])
+        got = self.bench(plan, 128, seconds=0.5, extra=["--memory"])
+        table(["memory at batch 128", "where", "peak MiB"],
+              [[m["tag"], m.get("where", ""), f"{m['peak_bytes'] / 2**20:.1f}"]
+               for m in got["memory"]])
+        begun = time.time()
+        with Daemon(self, plan, 1, 2, 128) as daemon:
+            ready = time.time() - begun
+            daemon.load(1, processes=1)
+        say(f"inferd with this plan, two workers, all profiles: ready after {ready:.2f} s, CUDA's "
+            "own start included\n")
 
     def part_layers(self):
         """Times as tuned, summed by kind of layer, beside their floors."""
