@@ -228,7 +228,9 @@ __global__ void __launch_bounds__(BLOCK)
         value[j] = initial_of(p.func);
         highest[j] = -INFINITY;
     }
-    for (uint32_t i = (uint32_t)split; inside && i < p.count; i += (uint32_t)(BLOCK / lanes)) {
+    uint32_t count = inside ? p.count : 0; /* unrolled: several loads are underway at once */
+#pragma unroll 4
+    for (uint32_t i = (uint32_t)split; i < count; i += (uint32_t)(BLOCK / lanes)) {
         vector_read<V>(x + walk_x(p.reduced, i), part);
         fold<V>(p.func, value, highest, part);
     }
