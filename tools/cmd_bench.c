@@ -288,15 +288,20 @@ static void print_layers(const struct runner *r)
 {
     uint32_t n = 0;
     uint64_t sum = 0;
+    int width = (int)strlen("tactic");
     const struct layer_time *layers = context_profile_layers(r->ctx, r->bench->batch, &n);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         sum += layers[i].total_ns;
-    printf("\n%10s %10s %6s  %-10s %-28s %s\n", "mean us", "min us", "%", "op", "tactic", "layer");
+        width = MAX(width, (int)strlen(layers[i].node->tactic->name));
+    }
+    printf("\n%10s %10s %6s  %-10s %-*s  %s\n", "mean us", "min us", "%", "op", width, "tactic",
+           "layer");
     for (uint32_t i = 0; i < n; i++)
-        printf("%10.1f %10.1f %6.1f  %-10s %-28s %s\n",
+        printf("%10.1f %10.1f %6.1f  %-10s %-*s  %s\n",
                us(layers[i].total_ns) / (double)MAX(layers[i].runs, 1u), us(layers[i].min_ns),
                sum ? 100.0 * (double)layers[i].total_ns / (double)sum : 0.0,
-               ir_op_name(layers[i].node->op), layers[i].node->tactic->name, layers[i].node->name);
+               ir_op_name(layers[i].node->op), width, layers[i].node->tactic->name,
+               layers[i].node->name);
 }
 
 static void print_text(struct bench *b, const struct result *result, const struct runner *first)
@@ -308,12 +313,12 @@ static void print_text(struct bench *b, const struct result *result, const struc
            result->throughput, us(histogram_quantile(&result->latency, 0.5)),
            us(histogram_quantile(&result->latency, 0.9)),
            us(histogram_quantile(&result->latency, 0.99)), us(result->latency.max));
-    printf("on the device, p50: input copy %.1f us, compute %.1f us, output copy %.1f us; "
-           "made ready in %.1f ms\n",
-           us(histogram_quantile(&result->parts[PART_INPUT], 0.5)),
-           us(histogram_quantile(&result->parts[PART_COMPUTE], 0.5)),
-           us(histogram_quantile(&result->parts[PART_OUTPUT], 0.5)),
-           (double)(b->model.load_ns + first->ready_ns) / NS_PER_MS);
+    if (engine_device_apart(b->model.device))
+        printf("on the device, p50: input copy %.1f us, compute %.1f us, output copy %.1f us\n",
+               us(histogram_quantile(&result->parts[PART_INPUT], 0.5)),
+               us(histogram_quantile(&result->parts[PART_COMPUTE], 0.5)),
+               us(histogram_quantile(&result->parts[PART_OUTPUT], 0.5)));
+    printf("made ready in %.1f ms\n", (double)(b->model.load_ns + first->ready_ns) / NS_PER_MS);
     if (b->args->profile)
         print_layers(first);
     if (b->args->model.track_memory)

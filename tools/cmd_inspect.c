@@ -168,24 +168,62 @@ static void print_name(const char *name)
         putchar(*c < 0x20 || *c == 0x7f ? '?' : *c);
 }
 
+/* "cuda 12 layers, cpu 1, cuda 3"; a plan for one device alone has one segment, and no such line.
+ */
+static void print_segments(const struct ir_graph *graph)
+{
+    if (graph->n_segments < 2)
+        return;
+    printf("runs on  ");
+    for (uint32_t i = 0; i < graph->n_segments; i++) {
+        const struct ir_segment *segment = &graph->segments[i];
+        printf("%s%s %u%s", i ? ", " : "", segment->backend, segment->count,
+               i                     ? ""
+               : segment->count == 1 ? " layer"
+                                     : " layers");
+    }
+    putchar('\n');
+}
+
+/* Of the columns whose texts differ most in length. */
+struct widths {
+    int output, tactic;
+};
+
+static struct widths measure(const struct ir_graph *graph)
+{
+    struct widths w = {.output = (int)strlen("output"), .tactic = (int)strlen("tactic")};
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        char text[SHAPE_TEXT_MAX];
+        shape_format(&ir_tensor(graph, node->outputs[0])->shape, text);
+        w.output = MAX(w.output, (int)strlen(text));
+        w.tactic = MAX(w.tactic, (int)strlen(tactic_of(node)));
+    }
+    return w;
+}
+
 static void print_profile(const struct plan_profile *profile)
 {
     const struct ir_graph *graph = profile->graph;
     uint64_t arena = arena_bytes(graph);
+    struct widths w = measure(graph);
     char types[TYPES_TEXT_MAX];
     printf("\nprofile  batch %u, %u layers, arena %.2f MiB (tensors alone %.2f MiB), %.1f us\n",
            profile->batch, graph->n_nodes, (double)arena / (1 << 20),
            (double)profile->tensor_bytes / (1 << 20),
            (double)plan_profile_time(profile) / NS_PER_US);
     printf("types    %s\n", types_format(graph, types));
-    printf("%10s  %-10s %-5s %-20s %-28s %s\n", "us", "op", "type", "output", "tactic", "layer");
+    print_segments(graph);
+    printf("%10s  %-10s %-5s %-*s  %-*s  %s\n", "us", "op", "type", w.output, "output", w.tactic,
+           "tactic", "layer");
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
         const struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
         char text[SHAPE_TEXT_MAX];
-        printf("%10.1f  %-10s %-5s %-20s %-28s ", (double)node->time_ns / NS_PER_US,
-               ir_op_name(node->op), precision_of(graph, node), shape_format(&out->shape, text),
-               tactic_of(node));
+        printf("%10.1f  %-10s %-5s %-*s  %-*s  ", (double)node->time_ns / NS_PER_US,
+               ir_op_name(node->op), precision_of(graph, node), w.output,
+               shape_format(&out->shape, text), w.tactic, tactic_of(node));
         print_name(node->name);
         putchar('\n');
     }

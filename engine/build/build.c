@@ -164,10 +164,10 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     if (status)
         return status;
     log_write(o->log, LOG_INFO,
-              "batch %u: %u layers, %u reformats, %u candidates timed, %u from the cache, %u not "
+              "batch %u: %u layers, %u reformat%s, %u candidates timed, %u from the cache, %u not "
               "tried, activations %.1f MiB in an arena of %.1f MiB",
-              batch, report.nodes, report.reformats, report.timed, report.from_cache,
-              report.given_up, (double)tensor_bytes / (1 << 20),
+              batch, report.nodes, report.reformats, report.reformats == 1 ? "" : "s", report.timed,
+              report.from_cache, report.given_up, (double)tensor_bytes / (1 << 20),
               graph->n_segments ? (double)graph->segments[0].arena_bytes / (1 << 20) : 0.0);
     *out = (struct plan_profile){.batch = batch, .graph = graph, .tensor_bytes = tensor_bytes};
     return STATUS_OK;

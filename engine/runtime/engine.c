@@ -24,6 +24,13 @@ bool engine_segment_on_host(const struct engine *engine, const struct ir_segment
     return strcmp(segment->backend, device_backend(engine->device)) != 0;
 }
 
+/* Lines of the same kind of device: "cpu; ...", "cuda; ...". */
+static bool same_kind(const char *a, const char *b)
+{
+    size_t n = strcspn(a, ";");
+    return n == strcspn(b, ";") && memcmp(a, b, n) == 0;
+}
+
 /* Which device a plan needs, and whether the CPU beside it, stands in one line of its header. */
 static enum status check_device(struct engine *engine, struct error *err)
 {
@@ -41,8 +48,9 @@ static enum status check_device(struct engine *engine, struct error *err)
     plan_device_line(here, own_line, mixed ? host_line : NULL);
     if (strcmp(here, plan->device) != 0)
         return error_set(err, STATUS_FAILED_PRECONDITION,
-                         "the plan was built for '%s', this device is '%s': build it again",
-                         plan->device, here);
+                         "the plan was built for '%s', this device is '%s': %sbuild it again",
+                         plan->device, here,
+                         same_kind(plan->device, here) ? "" : "name the one it is for, or ");
     for (uint32_t p = 0; p < plan->n_profiles; p++) {
         const struct ir_graph *graph = plan->profiles[p].graph;
         for (uint32_t i = 0; i < graph->n_segments; i++) {
