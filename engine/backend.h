@@ -211,15 +211,16 @@ struct backend {
     /* --- capture [opt, all or none] --- */
     /* Of what this thread puts onto the stream; other threads may go on with theirs. Every
      * capture_begin that succeeds is followed by a capture_end, after a failed launch too: then it
-     * fails, or gives a graph that is freed. The ops must outlive the graph. */
+     * fails, or gives a graph that is freed. Ops and streams must outlive the graph, which is not
+     * freed while it runs. */
     enum status (*capture_begin)(struct backend_stream *stream, struct error *err);
     enum status (*capture_end)(struct backend_stream *stream, struct backend_graph **out,
                                struct error *err);
     enum status (*graph_launch)(struct backend_graph *graph, struct backend_stream *stream,
                                 struct error *err);
     void (*graph_free)(struct backend_graph *graph);
-    /* Within a capture: about half of the graph's work has been put onto the stream. Graphs that
-     * were marked so take turns: a launch on another stream begins no sooner than the graph
+    /* Once within a capture: about half of the graph's work has been put onto the stream. Graphs
+     * that were marked so take turns: a launch on another stream begins no sooner than the graph
      * launched before it has come this far. Else two workers fall into step, and copy at the same
      * time and compute at the same time instead of one behind the other. [opt] */
     enum status (*capture_half)(struct backend_stream *stream, struct error *err);

@@ -69,6 +69,8 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
 enum status cuda_graph_launch(struct backend_graph *graph, struct backend_stream *stream,
                               struct error *err);
 void cuda_graph_free(struct backend_graph *graph);
+/* The stream is about to be freed: nobody shall take another one at its address for it. */
+void cuda_turn_leave(struct backend_stream *stream);
 void cuda_range_begin(const char *name);
 void cuda_range_end(void);
 

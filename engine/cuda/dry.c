@@ -93,6 +93,8 @@ enum status cuda_device_open_dry(const char *path, const struct log_sink *log, s
     if (status)
         return status;
     struct cuda_device *device = calloc(1, sizeof(*device));
+    if (device)
+        pthread_mutex_init(&device->turn_lock, NULL);
     if (!device)
         status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a device");
     else if (!read_properties(json, &device->properties, &driver))

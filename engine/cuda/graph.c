@@ -2,6 +2,11 @@
 /*
  * Captured graphs, and named ranges for profilers. Capture concerns the calling thread alone:
  * other threads go on allocating, compiling and capturing meanwhile.
+ *
+ * Marked graphs take turns: device->turn is the one launched last. It waits only for what was
+ * launched before, wait and launch are one step under turn_lock, and no thread's work on the device
+ * waits for a thread: so turns never close a circle. What a stream waits for was settled by
+ * cudaStreamWaitEvent: the event may then be recorded anew, or destroyed.
  */
 #include <stdlib.h>
 
@@ -12,8 +17,9 @@
 struct backend_graph {
     struct cuda_device *device;
     cudaGraphExec_t exec;
-    cudaEvent_t half;              /* or NULL */
-    struct backend_stream *stream; /* that it was launched on last */
+    cudaEvent_t half; /* or NULL */
+    struct backend_stream
+        *stream; /* of the last launch; turn_lock; good while it is device->turn */
 };
 
 enum status cuda_capture_begin(struct backend_stream *stream, struct error *err)
@@ -28,11 +34,14 @@ enum status cuda_capture_begin(struct backend_stream *stream, struct error *err)
 
 enum status cuda_capture_half(struct backend_stream *stream, struct error *err)
 {
-    if (stream->half)
-        return STATUS_OK;
-    cudaError_t code = cudaEventCreateWithFlags(&stream->half, cudaEventDisableTiming);
-    if (!code)
-        code = cudaEventRecordWithFlags(stream->half, stream->stream, cudaEventRecordExternal);
+    cudaEvent_t half;
+    if (!stream->capturing || stream->half)
+        return error_set(err, STATUS_FAILED_PRECONDITION, "cuda: half of no capture, or once more");
+    cudaError_t code = cudaEventCreateWithFlags(&half, cudaEventDisableTiming);
+    if (code)
+        return cuda_error(err, code, "an event for half of a graph");
+    stream->half = half;
+    code = cudaEventRecordWithFlags(half, stream->stream, cudaEventRecordExternal);
     return code ? cuda_error(err, code, "half of a graph") : STATUS_OK;
 }
 
@@ -54,13 +63,13 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
                              struct error *err)
 {
     cudaGraph_t captured = NULL;
-    cudaEvent_t half = stream->half;
-    stream->capturing = false;
-    stream->half = NULL;
     const char *what = "cudaStreamEndCapture";
     enum status status = cuda_enter(stream->device, err);
     if (status)
         return status;
+    cudaEvent_t half = stream->half;
+    stream->capturing = false;
+    stream->half = NULL;
     struct backend_graph *graph = calloc(1, sizeof(*graph));
     cudaError_t code = cudaStreamEndCapture(stream->stream, &captured); /* whatever happened */
     if (!code && graph)
@@ -92,8 +101,10 @@ static cudaError_t launch_in_turn(struct backend_graph *graph, struct backend_st
         code = cudaStreamWaitEvent(stream->stream, device->turn->half, cudaEventWaitDefault);
     if (!code)
         code = cudaGraphLaunch(graph->exec, stream->stream);
-    graph->stream = stream;
-    device->turn = graph;
+    if (!code) {
+        graph->stream = stream;
+        device->turn = graph;
+    }
     pthread_mutex_unlock(&device->turn_lock);
     return code;
 }
@@ -118,12 +129,21 @@ void cuda_graph_free(struct backend_graph *graph)
     if (graph->device->turn == graph)
         graph->device->turn = NULL;
     pthread_mutex_unlock(&graph->device->turn_lock);
-    if (graph->half)
-        cudaEventDestroy(graph->half);
     if (graph->exec)
         cudaGraphExecDestroy(graph->exec);
+    if (graph->half)
+        cudaEventDestroy(graph->half);
     cudaGetLastError();
     free(graph);
+}
+
+void cuda_turn_leave(struct backend_stream *stream)
+{
+    struct cuda_device *device = stream->device;
+    pthread_mutex_lock(&device->turn_lock);
+    if (device->turn && device->turn->stream == stream)
+        device->turn = NULL;
+    pthread_mutex_unlock(&device->turn_lock);
 }
 
 void cuda_range_begin(const char *name)

@@ -54,8 +54,11 @@ void cuda_stream_free(struct backend_stream *stream)
     if (!stream)
         return;
     cuda_enter(stream->device, NULL);
+    cuda_turn_leave(stream);
     cuda_dnn_stream_deinit(stream);
     cudaStreamDestroy(stream->stream);
+    if (stream->half) /* of a capture that could not be ended */
+        cudaEventDestroy(stream->half);
     cudaFreeHost(stream->bad_index);
     cudaGetLastError();
     free(stream);
@@ -130,11 +133,17 @@ enum status cuda_event_record(struct backend_event *event, struct backend_stream
     return code ? cuda_error(err, code, "cudaEventRecordWithFlags") : STATUS_OK;
 }
 
-static void nap(uint64_t ns)
+static cudaError_t wait_napping(cudaEvent_t event, uint64_t begun)
 {
-    struct timespec t = {.tv_nsec = (long)MIN(ns, (uint64_t)NAP_MAX_NS)};
-    prctl(PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0);
-    nanosleep(&t, NULL);
+    cudaError_t code;
+    /* The thread may be anybody's, and new: once a wait, which is next to nothing beside SPIN_NS.
+     * Where it is forbidden naps end later. */
+    prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS, 0UL, 0UL, 0UL);
+    while ((code = cudaEventQuery(event)) == cudaErrorNotReady) {
+        uint64_t ns = (clock_now_ns() - begun) / NAP_PART;
+        nanosleep(&(struct timespec){.tv_nsec = (long)MIN(ns, (uint64_t)NAP_MAX_NS)}, NULL);
+    }
+    return code;
 }
 
 enum status cuda_event_wait(struct backend_event *event, struct error *err)
@@ -142,15 +151,15 @@ enum status cuda_event_wait(struct backend_event *event, struct error *err)
     enum status status = cuda_enter(event->device, err);
     if (status)
         return status;
-    uint64_t begun = clock_now_ns(), waited = 0;
-    cudaError_t code;
-    while ((code = cudaEventQuery(event->event)) == cudaErrorNotReady) {
-        waited = clock_now_ns() - begun;
-        if (waited > SPIN_NS)
-            nap(waited / NAP_PART);
-    }
-    if (waited)
+    cudaError_t code = cudaEventQuery(event->event);
+    if (code == cudaErrorNotReady) {
+        uint64_t begun = clock_now_ns();
+        while (code == cudaErrorNotReady && clock_now_ns() - begun <= SPIN_NS)
+            code = cudaEventQuery(event->event);
+        if (code == cudaErrorNotReady)
+            code = wait_napping(event->event, begun);
         cudaGetLastError(); /* a launch that looks for its own error must not find "not ready" */
+    }
     return code ? cuda_error(err, code, "waiting for the device") : take_flag(event->stream, err);
 }
 

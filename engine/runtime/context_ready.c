@@ -237,8 +237,8 @@ static enum status make_profile(struct context *ctx, uint32_t index, struct erro
 
 /* --- warm-up and capture --- */
 
-/* The step with which half of the profile's time is over; with more parts than one there are waits
- * enough. */
+/* The step by whose end half of the profile's time is over; with more parts than one there are
+ * waits enough. */
 static uint32_t find_half(const struct context *ctx, const struct profile *p, bool stamp)
 {
     uint64_t total = 0, sum = 0;
@@ -246,9 +246,11 @@ static uint32_t find_half(const struct context *ctx, const struct profile *p, bo
         return CONTEXT_NO_STEP;
     for (uint32_t i = 0; i < p->n_steps; i++)
         total += MAX(p->steps[i].node->time_ns, (uint64_t)1);
-    for (uint32_t i = 0; i < p->n_steps; i++)
-        if ((sum += MAX(p->steps[i].node->time_ns, (uint64_t)1)) >= total / 2)
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        sum += MAX(p->steps[i].node->time_ns, (uint64_t)1);
+        if (sum >= total - sum) /* at the last one, whatever a plan's times may sum up to */
             return i;
+    }
     return CONTEXT_NO_STEP;
 }
 

@@ -19,9 +19,18 @@
 #include "base/compiler.h"
 #include "engine/engine.h"
 
-enum { RANGES_MAX = 4096, QUEUE_MAX = 256, PORTS_MAX = 16, COPIES_MAX = 64, POISON = 0xC5 };
+enum {
+    RANGES_MAX = 4096,
+    QUEUE_MAX = 256,
+    PORTS_MAX = 16,
+    COPIES_MAX = 64,
+    CAPTURES_MAX = 64,
+    POISON = 0xC5,
+    PINNED_MAX = 64 << 20,
+};
 
-/* Memory: `at` is what others see, `real` where it is. Pinned memory is where it is seen. */
+/* Memory: `at` is what others see, `real` where it is. Pinned memory is where it is seen: in one
+ * place for all of it, one allocation right behind the other. */
 struct range {
     char *at, *real;
     size_t size, reserved;
@@ -35,11 +44,18 @@ struct mock_device {
     pthread_cond_t moved; /* a queue or an event has */
     struct range ranges[RANGES_MAX];
     uint32_t n_ranges;
+    char *pinned; /* PINNED_MAX of it */
     struct mock_counts counts;
     uint64_t delay_ns;
+    struct mock_capture captures[CAPTURES_MAX]; /* those that have ended */
+    uint32_t n_captures;
+    uint64_t turns;  /* launches of marked graphs; each has its number */
+    uint64_t halves; /* of how many of them the first half is over: they come in order */
+    struct backend_stream *turn; /* of the last one; NULL: none, or the graph is freed */
+    struct backend_graph *turn_graph;
 };
 
-enum task_kind { TASK_COPY, TASK_OP, TASK_EVENT, TASK_GRAPH };
+enum task_kind { TASK_COPY, TASK_OP, TASK_EVENT, TASK_HALF, TASK_GRAPH };
 
 struct task {
     enum task_kind kind;
@@ -49,6 +65,7 @@ struct task {
     void *inputs[PORTS_MAX], *outputs[PORTS_MAX], *workspace; /* real */
     struct backend_event *event;
     struct backend_graph *graph;
+    uint64_t turn, behind; /* of a marked graph: its number, and whose half it begins after; or 0 */
 };
 
 struct backend_stream {
@@ -58,6 +75,7 @@ struct backend_stream {
     uint64_t head, tail;
     bool stop;
     struct backend_graph *capture; /* being recorded, or NULL */
+    uint32_t graphs;               /* captured on it, and not freed */
 };
 
 struct backend_event {
@@ -69,8 +87,11 @@ struct backend_event {
 
 struct backend_graph {
     struct mock_device *device;
+    struct backend_stream *stream; /* it was captured on, and runs on */
     struct task *tasks;
     uint32_t n;
+    uint64_t launched, ended;
+    struct mock_capture what;
 };
 
 struct backend_op {
@@ -117,21 +138,45 @@ static void *real_of(const struct mock_device *d, const void *at, size_t size)
     return NULL;
 }
 
-/* Not a byte of it is device memory. Under the lock. */
+/* Not a byte of it is device memory, and it is of one allocation if any of it is pinned. Under the
+ * lock. */
 static bool on_host(const struct mock_device *d, const void *at, size_t size)
 {
     const char *p = at;
     for (uint32_t i = 0; i < d->n_ranges; i++) {
         const struct range *r = &d->ranges[i];
-        if (r->kind == MEMORY_DEVICE && p < r->at + r->reserved && p + size > r->at)
+        bool meet = r->at && p < r->at + r->reserved && p + size > r->at;
+        if (meet && (r->kind == MEMORY_DEVICE || p < r->at || p + size > r->at + r->size))
             return false;
     }
     return true;
 }
 
-static size_t whole_pages(size_t size)
+static size_t whole(size_t size, size_t unit)
 {
-    return (MAX(size, (size_t)1) + 4095) / 4096 * 4096;
+    return (MAX(size, (size_t)1) + unit - 1) / unit * unit;
+}
+
+static char *map(size_t size, int access)
+{
+    void *at = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+/* The first gap of `size` bytes. */
+static char *find_pinned(const struct mock_device *d, size_t size)
+{
+    char *at = d->pinned;
+    for (uint32_t i = 0; i < d->n_ranges; i++) {
+        const struct range *r = &d->ranges[i];
+        if (r->kind == MEMORY_PINNED && at < r->at + r->reserved && at + size > r->at) {
+            at = r->at + r->reserved;
+            i = UINT32_MAX; /* look at all of them once more */
+        }
+    }
+    assert_true(at + size <= d->pinned + PINNED_MAX);
+    return at;
 }
 
 /* Under the lock. */
@@ -144,25 +189,28 @@ static struct range *range_new(struct mock_device *d, enum memory_kind kind, siz
     assert_true(i < RANGES_MAX);
     d->n_ranges = MAX(d->n_ranges, i + 1);
     struct range *r = &d->ranges[i];
-    *r = (struct range){.size = size, .reserved = whole_pages(reserve), .kind = kind};
-    r->real = mmap(NULL, r->reserved, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    assert_true(r->real != MAP_FAILED);
-    r->at = r->real;
-    if (kind == MEMORY_DEVICE) {
-        r->at =
-            mmap(NULL, r->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        assert_true(r->at != MAP_FAILED);
+    if (kind == MEMORY_PINNED) {
+        size_t units = whole(reserve, BACKEND_ALIGN);
+        char *at = find_pinned(d, units);
+        *r = (struct range){.at = at, .real = at, .reserved = units};
+    } else {
+        size_t pages = whole(reserve, 4096);
+        *r = (struct range){.at = map(pages, PROT_NONE),
+                            .real = map(pages, PROT_READ | PROT_WRITE),
+                            .reserved = pages};
     }
+    r->size = size;
+    r->kind = kind;
     memset(r->real, POISON, size);
     return r;
 }
 
 static void range_free(struct range *r)
 {
-    munmap(r->real, r->reserved);
-    if (r->kind == MEMORY_DEVICE)
+    if (r->kind == MEMORY_DEVICE) {
+        munmap(r->real, r->reserved);
         munmap(r->at, r->reserved);
+    }
     *r = (struct range){0};
 }
 
@@ -257,7 +305,20 @@ static void pass_event(struct mock_device *d, struct backend_event *event)
     pthread_mutex_unlock(&d->lock);
 }
 
-static void run_task(struct mock_device *d, const struct task *t)
+static void pass_half(struct mock_device *d, uint64_t turn)
+{
+    pthread_mutex_lock(&d->lock);
+    if (d->halves + 1 != turn) {
+        fprintf(stderr, "mock device: half of launch %llu after that of %llu\n",
+                (unsigned long long)turn, (unsigned long long)d->halves);
+        abort();
+    }
+    d->halves = turn;
+    pthread_cond_broadcast(&d->moved);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void run_task(struct mock_device *d, const struct task *t, uint64_t turn)
 {
     struct error err;
     switch (t->kind) {
@@ -275,9 +336,12 @@ static void run_task(struct mock_device *d, const struct task *t)
     case TASK_EVENT:
         pass_event(d, t->event);
         break;
+    case TASK_HALF:
+        pass_half(d, turn);
+        break;
     case TASK_GRAPH:
         for (uint32_t i = 0; i < t->graph->n; i++)
-            run_task(d, &t->graph->tasks[i]);
+            run_task(d, &t->graph->tasks[i], t->turn);
         break;
     }
 }
@@ -294,11 +358,15 @@ static void *stream_main(void *arg)
             break;
         const struct task *t = &s->queue[s->head % QUEUE_MAX];
         uint64_t delay_ns = d->delay_ns;
+        while (d->halves < t->behind)
+            pthread_cond_wait(&d->moved, &d->lock);
         pthread_mutex_unlock(&d->lock);
         if (delay_ns)
             clock_sleep_until(clock_now_ns() + delay_ns);
-        run_task(d, t);
+        run_task(d, t, 0);
         pthread_mutex_lock(&d->lock);
+        if (t->kind == TASK_GRAPH)
+            t->graph->ended++;
         s->head++;
         pthread_cond_broadcast(&d->moved);
     }
@@ -346,6 +414,7 @@ static void stream_free(struct backend_stream *s)
     if (!s)
         return;
     pthread_mutex_lock(&s->device->lock);
+    assert_int_equal(s->graphs, 0);
     s->stop = true;
     pthread_cond_broadcast(&s->device->moved);
     pthread_mutex_unlock(&s->device->lock);
@@ -378,7 +447,9 @@ static enum status event_record(struct backend_event *event, struct backend_stre
 {
     pthread_mutex_lock(&s->device->lock);
     *task_new(s) = (struct task){.kind = TASK_EVENT, .event = event};
-    if (!s->capture)
+    if (s->capture)
+        s->capture->what.events++;
+    else
         event->recorded++;
     task_put(s);
     pthread_mutex_unlock(&s->device->lock);
@@ -515,6 +586,8 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *s, vo
               find_all(d, op->n_out, outputs, t->outputs) &&
               find_all(d, op_workspace(op) != 0, &workspace, &t->workspace);
     d->counts.launches++;
+    if (ok && s->capture)
+        s->capture->what.ops++;
     if (ok)
         task_put(s);
     else if (s->capture)
@@ -539,27 +612,63 @@ static enum status capture_begin(struct backend_stream *s, struct error *err)
     return STATUS_OK;
 }
 
-static enum status capture_end(struct backend_stream *s, struct backend_graph **out,
-                               struct error *err)
+static enum status capture_half(struct backend_stream *s, struct error *err)
 {
-    if (!s->capture)
-        return refuse(err, "the end of no capture");
+    if (!s->capture || s->capture->what.marks)
+        return refuse(err, "half of no capture, or once more");
     pthread_mutex_lock(&s->device->lock);
-    *out = s->capture;
-    s->capture = NULL;
+    s->capture->what.marks++;
+    s->capture->what.marked_at = s->capture->what.ops;
+    *task_new(s) = (struct task){.kind = TASK_HALF};
+    task_put(s);
     pthread_mutex_unlock(&s->device->lock);
     return STATUS_OK;
 }
 
-static enum status graph_launch(struct backend_graph *graph, struct backend_stream *s,
-                                struct error *err UNUSED)
+static enum status capture_end(struct backend_stream *s, struct backend_graph **out,
+                               struct error *err)
 {
+    struct mock_device *d = s->device;
+    if (!s->capture)
+        return refuse(err, "the end of no capture");
+    pthread_mutex_lock(&d->lock);
+    *out = s->capture;
+    s->capture = NULL;
+    (*out)->stream = s;
+    s->graphs++;
+    d->captures[d->n_captures++ % CAPTURES_MAX] = (*out)->what;
+    pthread_mutex_unlock(&d->lock);
+    return STATUS_OK;
+}
+
+/* Gives the launch of a marked graph its number, and whom it is behind. Under the lock. */
+static void take_turn(struct backend_graph *graph, struct task *t)
+{
+    struct mock_device *d = graph->device;
+    if (d->turn && d->turn != graph->stream) {
+        t->behind = d->turns;
+        d->counts.turns++;
+    }
+    t->turn = ++d->turns;
+    d->turn = graph->stream;
+    d->turn_graph = graph;
+}
+
+static enum status graph_launch(struct backend_graph *graph, struct backend_stream *s,
+                                struct error *err)
+{
+    if (s != graph->stream)
+        return refuse(err, "a graph on another stream than its ops'");
     pthread_mutex_lock(&s->device->lock);
     s->device->counts.graphs++;
     for (uint32_t i = 0; i < graph->n; i++)
         if (graph->tasks[i].kind == TASK_EVENT)
             graph->tasks[i].event->recorded++;
-    *task_new(s) = (struct task){.kind = TASK_GRAPH, .graph = graph};
+    struct task *t = task_new(s);
+    *t = (struct task){.kind = TASK_GRAPH, .graph = graph};
+    if (graph->what.marks)
+        take_turn(graph, t);
+    graph->launched++;
     task_put(s);
     pthread_mutex_unlock(&s->device->lock);
     return STATUS_OK;
@@ -569,6 +678,15 @@ static void graph_free(struct backend_graph *graph)
 {
     if (!graph)
         return;
+    struct mock_device *d = graph->device;
+    pthread_mutex_lock(&d->lock);
+    assert_int_equal(graph->ended, graph->launched);
+    if (d->turn_graph == graph) {
+        d->turn = NULL;
+        d->turn_graph = NULL;
+    }
+    graph->stream->graphs--;
+    pthread_mutex_unlock(&d->lock);
     free(graph->tasks);
     free(graph);
 }
@@ -592,6 +710,7 @@ static enum status device_open(const struct device_options *options UNUSED, stru
         free(d);
         return status;
     }
+    d->pinned = map(PINNED_MAX, PROT_READ | PROT_WRITE);
     d->base = (struct device){.backend = &backend_mock, .threads = 1, .reference_only = true};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->moved, NULL);
@@ -606,6 +725,7 @@ static void device_close(struct device *device)
     struct mock_device *d = of(device);
     for (uint32_t i = 0; i < d->n_ranges; i++)
         assert_null(d->ranges[i].at); /* all memory has come back */
+    munmap(d->pinned, PINNED_MAX);
     engine_device_close(d->cpu);
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->moved);
@@ -646,6 +766,7 @@ const struct backend backend_mock = {
     .op_free = op_free,
     .op_launch = op_launch,
     .capture_begin = capture_begin,
+    .capture_half = capture_half,
     .capture_end = capture_end,
     .graph_launch = graph_launch,
     .graph_free = graph_free,
@@ -667,6 +788,17 @@ void mock_read(const struct device *device, struct mock_counts *out)
     pthread_mutex_lock(&d->lock);
     *out = d->counts;
     pthread_mutex_unlock(&d->lock);
+}
+
+uint32_t mock_read_captures(const struct device *device, struct mock_capture *out, uint32_t max)
+{
+    struct mock_device *d = of(device);
+    pthread_mutex_lock(&d->lock);
+    uint32_t n = d->n_captures;
+    assert_true(n <= CAPTURES_MAX && n <= max);
+    memcpy(out, d->captures, n * sizeof(*out));
+    pthread_mutex_unlock(&d->lock);
+    return n;
 }
 
 void mock_set_delay(struct device *device, uint64_t ns)

@@ -13,161 +13,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/build/build.h"
 #include "engine/runtime/fault.h"
 #include "engine/runtime/memory.h"
 #include "engine/runtime/profiler.h"
-#include "tests/unit/plan/sample.h"
 #include "tests/unit/runtime/device_mock.h"
-#include "tests/unit/runtime/world.h"
-
-enum {
-    INSTANCE = WORLD_IN * sizeof(float),
-    NODES = 4 /* that run: conv, softmax, add, transpose */
-};
-
-static void must(enum status status, const struct error *err)
-{
-    if (status)
-        fail_msg("%s: %s", status_name(status), err->text);
-}
-
-/* --- plans --- */
-
-/* Nodes are the mock's, but for those whose bit is set in `host`; bits count nodes that run. */
-static void share_out(struct ir_graph *graph, unsigned host)
-{
-    unsigned bit = 0;
-    for (uint32_t i = 0; i < graph->n_nodes; i++) {
-        struct ir_node *node = ir_node(graph, i);
-        struct tactic *tactic = arena_alloc(graph->arena, sizeof(*tactic));
-        assert_non_null(tactic);
-        *tactic = *node->tactic;
-        if (node->op == IR_OP_RESHAPE || !(host >> bit++ & 1))
-            tactic->backend = "mock";
-        node->tactic = tactic;
-    }
-    assert_int_equal(bit, NODES);
-}
-
-static void add_profile(struct world *world, struct plan *plan, uint32_t batch, unsigned host)
-{
-    struct error err;
-    struct tune_report report;
-    struct tune_options options = {.device = world->cpu, .no_timing = true};
-    struct plan_profile *p = &plan->profiles[plan->n_profiles++];
-    p->batch = batch;
-    p->graph = sample_graph(batch);
-    assert_non_null(p->graph);
-    must(tune_graph(p->graph, &options, &report, &err), &err);
-    share_out(p->graph, host);
-    must(build_place(p->graph, &p->tensor_bytes, &err), &err);
-}
-
-static void write_plan(struct world *world, struct device *mock, unsigned host, char *path)
-{
-    struct error err;
-    char line[FINGERPRINT_MAX];
-    struct device *beside;
-    struct plan *plan = sample_plan_empty();
-    assert_non_null(plan);
-    must(backend_host_open(mock, &beside, &err), &err);
-    beside->backend->device_fingerprint(beside, line);
-    engine_device_close(beside);
-    for (uint32_t batch = 1; batch <= 8; batch = batch == 1 ? 4 : 2 * batch)
-        add_profile(world, plan, batch, host);
-    plan_device_line(plan->device, "mock", plan_needs_host(plan, "mock") ? line : NULL);
-    strcpy(path, "/tmp/inferd-device-XXXXXX");
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    must(plan_write(path, plan, &err), &err);
-    plan_free(plan);
-}
-
-/* --- what runs one --- */
-
-struct rig {
-    struct world *world;
-    struct device *mock, *device; /* the same, or a fault device over it */
-    struct engine *engine;
-    struct lane *lane;
-    struct context *ctx;
-    char *buffer;
-    char path[64];
-};
-
-static enum status rig_init(struct rig *r, struct world *world, struct device *device,
-                            struct device *mock, unsigned host,
-                            const struct context_options *options, struct error *err)
-{
-    void *buffer = NULL;
-    *r = (struct rig){.world = world, .device = device, .mock = mock};
-    write_plan(world, mock, host, r->path);
-    enum status status = engine_load(device, r->path, &r->engine, err);
-    if (!status)
-        status = lane_new(device, &r->lane, err);
-    if (!status)
-        status = context_new_with(r->engine, r->lane, options, &r->ctx, err);
-    if (!status)
-        status = engine_buffer_alloc(device, engine_describe(r->engine)->out_bytes_max, "output",
-                                     &buffer, err);
-    r->buffer = buffer;
-    return status;
-}
-
-static void rig_deinit(struct rig *r)
-{
-    engine_buffer_free(r->device, r->buffer);
-    context_free(r->ctx);
-    lane_free(r->lane);
-    engine_unref(r->engine);
-    engine_device_close(r->device);
-    unlink(r->path);
-}
-
-/* On the device itself, which takes a while for everything. */
-static void rig_make(struct rig *r, struct world *world, unsigned host,
-                     const struct context_options *options)
-{
-    struct error err;
-    struct device *mock = mock_open();
-    mock_set_delay(mock, 20 * NS_PER_US);
-    must(rig_init(r, world, mock, mock, host, options, &err), &err);
-}
-
-static void check(const struct rig *r, uint32_t first, uint32_t batch)
-{
-    world_check(r->world, engine_profile_for(r->engine, batch), r->buffer, first, batch);
-}
-
-static enum status run(struct rig *r, const struct engine_span *spans, uint32_t n, uint32_t first,
-                       uint32_t batch, struct error *err)
-{
-    struct engine_input input = {spans, n};
-    struct engine_times times = {0};
-    memset(r->buffer, 0xee, engine_describe(r->engine)->out_bytes_max);
-    enum status status = context_enqueue(r->ctx, batch, &input, r->buffer, err);
-    if (!status)
-        status = context_wait_inputs(r->ctx, err);
-    if (!status)
-        status = context_wait(r->ctx, &times, err);
-    if (status)
-        return status;
-    assert_true(times.compute_ns > 0);
-    check(r, first, batch);
-    return STATUS_OK;
-}
-
-static void run_all(struct rig *r)
-{
-    struct error err;
-    for (uint32_t batch = 1; batch <= WORLD_MAX_BATCH; batch++) {
-        uint32_t first = WORLD_MAX_BATCH - batch;
-        struct engine_span span = {r->world->in + first * WORLD_IN, batch * INSTANCE};
-        must(run(r, &span, 1, first, batch, &err), &err);
-    }
-}
+#include "tests/unit/runtime/rig.h"
 
 static int setup(void **state)
 {
@@ -193,11 +43,11 @@ static void captured_graphs_serve_and_nothing_is_allocated(void **state)
     struct mock_counts before, after;
     rig_make(&r, *state, 0, &(struct context_options){0});
     mock_read(r.mock, &before);
-    assert_int_equal(before.launches, 2 * 3 * NODES); /* plainly, and captured */
+    assert_int_equal(before.launches, 2 * 3 * RIG_NODES); /* plainly, and captured */
     assert_int_equal(before.graphs, 3);
-    assert_int_equal(before.compiled, 3 * NODES);
+    assert_int_equal(before.compiled, 3 * RIG_NODES);
     for (int i = 0; i < 3; i++)
-        run_all(&r);
+        rig_run_all(&r);
     mock_read(r.mock, &after);
     assert_int_equal(after.launches, before.launches);
     assert_int_equal(after.graphs, before.graphs + 3 * WORLD_MAX_BATCH);
@@ -215,13 +65,13 @@ static void without_capture_layers_are_launched(void **state)
     struct rig r;
     struct mock_counts before, after;
     struct error err;
-    struct engine_span span = {((struct world *)*state)->in, 3 * INSTANCE};
+    struct engine_span span = {((struct world *)*state)->in, 3 * RIG_INSTANCE};
     rig_make(&r, *state, 0, &(struct context_options){.no_capture = true});
     mock_read(r.mock, &before);
-    must(run(&r, &span, 1, 0, 3, &err), &err);
+    rig_must(rig_run(&r, &span, 1, 0, 3, &err), &err);
     mock_read(r.mock, &after);
     assert_int_equal(after.graphs, 0);
-    assert_int_equal(after.launches, before.launches + NODES);
+    assert_int_equal(after.launches, before.launches + RIG_NODES);
     rig_deinit(&r);
 }
 
@@ -231,14 +81,14 @@ static void a_context_for_one_batch_size(void **state)
     struct mock_counts counts;
     struct error err;
     struct world *world = *state;
-    struct engine_span spans[] = {{world->in, 3 * INSTANCE}, {world->in, INSTANCE}};
+    struct engine_span spans[] = {{world->in, 3 * RIG_INSTANCE}, {world->in, RIG_INSTANCE}};
     rig_make(&r, world, 0, &(struct context_options){.batch = 3});
     mock_read(r.mock, &counts);
-    assert_int_equal(counts.launches, 2 * NODES);
-    must(run(&r, &spans[0], 1, 0, 3, &err), &err);
+    assert_int_equal(counts.launches, 2 * RIG_NODES);
+    rig_must(rig_run(&r, &spans[0], 1, 0, 3, &err), &err);
     struct engine_input input = {&spans[1], 1};
     assert_int_equal(context_enqueue(r.ctx, 1, &input, r.buffer, &err), STATUS_INVALID_ARGUMENT);
-    must(run(&r, &spans[0], 1, 0, 3, &err), &err);
+    rig_must(rig_run(&r, &spans[0], 1, 0, 3, &err), &err);
     struct context *ctx = NULL;
     assert_int_equal(
         context_new_with(r.engine, r.lane, &(struct context_options){.batch = 9}, &ctx, &err),
@@ -254,17 +104,17 @@ static void padding_is_zero(void **state)
     struct error err;
     struct world *world = *state;
     rig_make(&r, world, 0, &(struct context_options){0});
-    struct engine_span one = {world->in, INSTANCE}, eight = {world->in, 8 * INSTANCE};
-    struct engine_span five = {world->in, 5 * INSTANCE};
-    must(run(&r, &eight, 1, 0, 8, &err), &err);
-    must(run(&r, &five, 1, 0, 5, &err), &err);
-    must(run(&r, &one, 1, 0, 1, &err), &err);
+    struct engine_span one = {world->in, RIG_INSTANCE}, eight = {world->in, 8 * RIG_INSTANCE};
+    struct engine_span five = {world->in, 5 * RIG_INSTANCE};
+    rig_must(rig_run(&r, &eight, 1, 0, 8, &err), &err);
+    rig_must(rig_run(&r, &five, 1, 0, 5, &err), &err);
+    rig_must(rig_run(&r, &one, 1, 0, 1, &err), &err);
     /* "same" is the input; the device's copy of it is asked for by running on what is there. */
-    must(context_enqueue(r.ctx, 8, NULL, r.buffer, &err), &err);
-    must(context_wait(r.ctx, NULL, &err), &err);
+    rig_must(context_enqueue(r.ctx, 8, NULL, r.buffer, &err), &err);
+    rig_must(context_wait(r.ctx, NULL, &err), &err);
     const struct engine_profile *p = engine_profile_for(r.engine, 8);
     const float *same = (const float *)(void *)(r.buffer + p->out_offset[2]);
-    assert_memory_equal(same, world->in, 5 * INSTANCE);
+    assert_memory_equal(same, world->in, 5 * RIG_INSTANCE);
     for (int i = 5 * WORLD_IN; i < 8 * WORLD_IN; i++)
         if (same[i] != 0)
             fail_msg("element %d is %g", i, (double)same[i]);
@@ -276,22 +126,22 @@ static void spans_of_any_number_and_alignment(void **state)
     struct rig r;
     struct error err;
     struct world *world = *state;
-    char *odd = malloc(WORLD_MAX_BATCH * INSTANCE + 3);
+    char *odd = malloc(WORLD_MAX_BATCH * RIG_INSTANCE + 3);
     assert_non_null(odd);
-    memcpy(odd + 3, world->in, WORLD_MAX_BATCH * INSTANCE);
+    memcpy(odd + 3, world->in, WORLD_MAX_BATCH * RIG_INSTANCE);
     struct engine_span spans[] = {
-        {odd + 3, 2 * INSTANCE},
+        {odd + 3, 2 * RIG_INSTANCE},
         {NULL, 0},
-        {world->in + 2 * WORLD_IN, INSTANCE},
-        {odd + 3 + 3 * INSTANCE, 5 * INSTANCE},
+        {world->in + 2 * WORLD_IN, RIG_INSTANCE},
+        {odd + 3 + 3 * RIG_INSTANCE, 5 * RIG_INSTANCE},
     };
     rig_make(&r, world, 0, &(struct context_options){0});
-    must(run(&r, spans, 4, 0, 8, &err), &err);
-    must(run(&r, spans, 3, 0, 3, &err), &err);
-    must(run(&r, &spans[3], 1, 3, 5, &err), &err);
+    rig_must(rig_run(&r, spans, 4, 0, 8, &err), &err);
+    rig_must(rig_run(&r, spans, 3, 0, 3, &err), &err);
+    rig_must(rig_run(&r, &spans[3], 1, 3, 5, &err), &err);
     struct mock_counts before, after;
     mock_read(r.mock, &before);
-    must(run(&r, spans, 4, 0, 8, &err), &err);
+    rig_must(rig_run(&r, spans, 4, 0, 8, &err), &err);
     mock_read(r.mock, &after); /* small ones were packed: one copy, not three */
     assert_int_equal(after.copies[COPY_TO_DEVICE], before.copies[COPY_TO_DEVICE] + 1);
     rig_deinit(&r);
@@ -301,16 +151,16 @@ static void spans_of_any_number_and_alignment(void **state)
 /* Every way to share the layers out between device and CPU gives the same answers. */
 static void layers_on_the_cpu_beside_the_device(void **state)
 {
-    for (unsigned host = 1; host < 1U << NODES; host++) {
+    for (unsigned host = 1; host < 1U << RIG_NODES; host++) {
         struct rig r;
         struct mock_counts before, after;
         uint64_t graphs = 0; /* runs of nodes on the device */
-        for (unsigned k = 0; k < NODES; k++)
+        for (unsigned k = 0; k < RIG_NODES; k++)
             graphs += !(host >> k & 1) && (k == 0 || (host >> (k - 1) & 1));
         rig_make(&r, *state, host, &(struct context_options){0});
         mock_read(r.mock, &before);
-        run_all(&r);
-        run_all(&r);
+        rig_run_all(&r);
+        rig_run_all(&r);
         mock_read(r.mock, &after);
         if (after.graphs != before.graphs + 2 * WORLD_MAX_BATCH * graphs)
             fail_msg("host %x: %llu graphs, %llu expected in %d batches", host,
@@ -329,10 +179,10 @@ static void layers_are_timed_wherever_they_run(void **state)
         struct error err;
         uint32_t n = 0;
         rig_make(&r, *state, hosts[i], &(struct context_options){0});
-        must(context_profile_start(r.ctx, &err), &err);
-        run_all(&r);
+        rig_must(context_profile_start(r.ctx, &err), &err);
+        rig_run_all(&r);
         const struct layer_time *layers = context_profile_layers(r.ctx, 8, &n);
-        assert_int_equal(n, NODES);
+        assert_int_equal(n, RIG_NODES);
         for (uint32_t k = 0; k < n; k++) {
             assert_int_equal(layers[k].runs, 4); /* 5 to 8 */
             assert_true(layers[k].total_ns >= 4 * layers[k].min_ns);
@@ -344,10 +194,10 @@ static void layers_are_timed_wherever_they_run(void **state)
 
 static void check_trace(struct rig *r, const struct trace_base *base, uint64_t *last)
 {
-    struct trace_span spans[3 + NODES];
+    struct trace_span spans[3 + RIG_NODES];
     struct error err;
     uint32_t n = 0;
-    must(context_trace(r->ctx, base, spans, ARRAY_LEN(spans), &n, &err), &err);
+    rig_must(context_trace(r->ctx, base, spans, ARRAY_LEN(spans), &n, &err), &err);
     assert_int_equal(n, ARRAY_LEN(spans));
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(spans[i].kind, (int)(TRACE_INPUT + (int)i));
@@ -371,15 +221,15 @@ static void traces_are_in_order(void **state)
     struct rig r;
     struct error err;
     struct trace_base *base;
-    struct engine_span span = {world->in, 4 * INSTANCE};
+    struct engine_span span = {world->in, 4 * RIG_INSTANCE};
     uint64_t last = 0;
     uint32_t n;
     rig_make(&r, world, 0, &(struct context_options){0});
-    must(trace_base_new(r.device, &base, &err), &err);
+    rig_must(trace_base_new(r.device, &base, &err), &err);
     assert_int_equal(context_trace(r.ctx, base, NULL, 0, &n, &err), STATUS_FAILED_PRECONDITION);
-    must(context_profile_start(r.ctx, &err), &err);
+    rig_must(context_profile_start(r.ctx, &err), &err);
     for (int i = 0; i < 5; i++) {
-        must(run(&r, &span, 1, 0, 4, &err), &err);
+        rig_must(rig_run(&r, &span, 1, 0, 4, &err), &err);
         check_trace(&r, base, &last);
     }
     trace_base_free(base);
@@ -394,12 +244,13 @@ static enum status faulty(struct rig *r, struct world *world, const char *script
     struct device *device;
     const struct device_options options = {
         .reference_only = true, .script = script, .wrap = &backend_mock};
-    must(engine_device_open("fault", &options, &device, err), err);
+    rig_must(engine_device_open("fault", &options, &device, err), err);
     assert_false(device->backend->host_memory);
     assert_true(device->backend->stable_addresses);
     assert_non_null(device->backend->capture_begin);
     assert_string_equal(fault_wrapped(device), "mock");
-    return rig_init(r, world, device, device, host, &(struct context_options){0}, err);
+    return rig_init(r, world, device, device, &(struct rig_plan){.host = host},
+                    &(struct context_options){0}, err);
 }
 
 /* Whatever fails while a context is made ready, also between the beginning and the end of a
@@ -431,14 +282,14 @@ static void a_failed_batch_is_the_only_one(void **state)
     static const char *const scripts[] = {"launch#29:fail", "copy#8:fail", "copy#9:fail",
                                           "wait#10:fail"};
     struct world *world = *state;
-    struct engine_span span = {world->in, 2 * INSTANCE};
+    struct engine_span span = {world->in, 2 * RIG_INSTANCE};
     for (size_t i = 0; i < ARRAY_LEN(scripts); i++) {
         struct rig r;
         struct error err;
-        must(faulty(&r, world, scripts[i], 0, &err), &err);
+        rig_must(faulty(&r, world, scripts[i], 0, &err), &err);
         unsigned failed = 0;
         for (int k = 0; k < 6; k++) {
-            enum status status = run(&r, &span, 1, 0, 2, &err);
+            enum status status = rig_run(&r, &span, 1, 0, 2, &err);
             assert_true(status == STATUS_OK || status == STATUS_INTERNAL);
             failed += status != STATUS_OK;
             if (status) /* perhaps while waiting for the inputs */
@@ -453,13 +304,13 @@ static void a_failed_batch_is_the_only_one(void **state)
 static void a_lost_device_stays_lost(void **state)
 {
     struct world *world = *state;
-    struct engine_span span = {world->in, 2 * INSTANCE};
+    struct engine_span span = {world->in, 2 * RIG_INSTANCE};
     struct rig r;
     struct error err;
-    must(faulty(&r, world, "launch#29:device", 0, &err), &err);
-    must(run(&r, &span, 1, 0, 2, &err), &err);
+    rig_must(faulty(&r, world, "launch#29:device", 0, &err), &err);
+    rig_must(rig_run(&r, &span, 1, 0, 2, &err), &err);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(run(&r, &span, 1, 0, 2, &err), STATUS_UNAVAILABLE);
+        assert_int_equal(rig_run(&r, &span, 1, 0, 2, &err), STATUS_UNAVAILABLE);
         assert_int_equal(err.scope, ERROR_DEVICE);
     }
     rig_deinit(&r);
@@ -479,14 +330,14 @@ static void *run_beside(void *arg)
     struct error err;
     void *buffer;
     s->rig = *s->first;
-    must(lane_new(s->rig.device, &s->rig.lane, &err), &err);
-    must(context_new(s->rig.engine, s->rig.lane, &s->rig.ctx, &err), &err);
-    must(engine_buffer_alloc(s->rig.device, engine_describe(s->rig.engine)->out_bytes_max, "output",
-                             &buffer, &err),
-         &err);
+    rig_must(lane_new(s->rig.device, &s->rig.lane, &err), &err);
+    rig_must(context_new(s->rig.engine, s->rig.lane, &s->rig.ctx, &err), &err);
+    rig_must(engine_buffer_alloc(s->rig.device, engine_describe(s->rig.engine)->out_bytes_max,
+                                 "output", &buffer, &err),
+             &err);
     s->rig.buffer = buffer;
     for (unsigned i = 0; i < s->rounds; i++)
-        run_all(&s->rig);
+        rig_run_all(&s->rig);
     engine_buffer_free(s->rig.device, buffer);
     context_free(s->rig.ctx);
     lane_free(s->rig.lane);
@@ -506,7 +357,7 @@ static void two_contexts_at_once(void **state)
         struct second second = {.first = &r, .rounds = 4};
         assert_int_equal(pthread_create(&thread, NULL, run_beside, &second), 0);
         for (int k = 0; k < 4; k++)
-            run_all(&r);
+            rig_run_all(&r);
         pthread_join(thread, NULL);
         mock_read(r.mock, &counts);
         assert_int_equal(counts.compiled, compiled); /* once for all contexts */
@@ -525,8 +376,10 @@ static void memory_is_counted_by_tag(void **state)
     struct memory_tag tags[16];
     size_t device = 0;
     struct mock_counts counts;
-    must(memory_track_start(mock, &err), &err);
-    must(rig_init(&r, world, mock, mock, 2, &(struct context_options){0}, &err), &err);
+    rig_must(memory_track_start(mock, &err), &err);
+    rig_must(rig_init(&r, world, mock, mock, &(struct rig_plan){.host = 2},
+                      &(struct context_options){0}, &err),
+             &err);
     size_t n = memory_track_tags(mock, tags, ARRAY_LEN(tags));
     unsigned seen = 0;
     for (size_t i = 0; i < n; i++) {
@@ -549,7 +402,7 @@ static void plans_for_others_are_refused(void **state)
     struct engine *engine = NULL;
     struct error err;
     char path[64];
-    write_plan(world, mock, 2, path);
+    rig_plan_write(world, mock, &(struct rig_plan){.host = 2}, path);
     assert_int_equal(engine_load(world->cpu, path, &engine, &err), STATUS_FAILED_PRECONDITION);
     if (!strstr(err.text, "name the one it is for, or build it again"))
         fail_msg("'%s' does not say that another device would do", err.text);
