@@ -18,8 +18,8 @@ struct backend_graph {
     struct cuda_device *device;
     cudaGraphExec_t exec;
     cudaEvent_t half; /* or NULL */
-    struct backend_stream
-        *stream; /* of the last launch; turn_lock; good while it is device->turn */
+    /* Of the last launch; under turn_lock, and good only while the graph is device->turn. */
+    struct backend_stream *stream;
 };
 
 enum status cuda_capture_begin(struct backend_stream *stream, struct error *err)
