@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Worker threads, see pool.h. A worker sleeps on a semaphore of its own, which is an atomic counter
- * and, if the worker sleeps, one futex wake: nobody takes a lock on the way of a job. There is no
- * spinning before the sleep: the threads of the engine and the event loops want the cores.
+ * and, if the worker sleeps, one futex wake: nobody takes a lock on the way of a job. It spins
+ * before the sleep only where it is told to, and for a bounded time: an idle pool uses no processor.
  */
 #include "pool/pool.h"
 

@@ -423,6 +423,16 @@ class Slow(unittest.TestCase):
                 c.close()
             harness.until(lambda: answers(s))
 
+    def test_an_idle_server_uses_no_processor(self):
+        """Waiting for a device may take a processor, but only while a batch is there."""
+        with faulty("on=cpu;apart;wait:delay=1ms", workers=2) as s, s.client() as client:
+            for _ in range(20):
+                self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+            time.sleep(0.2)
+            begin = cpu_seconds(s.process.pid)
+            time.sleep(1)
+            self.assertLessEqual(cpu_seconds(s.process.pid) - begin, 0.02)  # two ticks
+
     def test_a_low_limit_of_descriptors_means_fewer_connections(self):
         limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
         s = harness.Server({"copy": harness.plan("copy")}, preexec_fn=limit)
