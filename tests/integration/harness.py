@@ -247,5 +247,15 @@ def until(condition, seconds=10):
         time.sleep(0.01)
 
 
+def until_in_flight(server, running, queued=0):
+    """Waits until workers have so many requests, and so many more are in the queues."""
+    with server.client() as probe:
+        def there():
+            body = probe.call(wire.STATUS).body
+            waiting = sum(wire.one(m, 7, 0) for m in map(wire.decode, body.get(10, [])))
+            return (wire.one(body, 9, 0), waiting) == (running + queued, queued)
+        until(there)
+
+
 def main():
     unittest.main(argv=sys.argv[:1])

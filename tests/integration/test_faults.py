@@ -68,7 +68,7 @@ class Faults(unittest.TestCase):
         with faulty("launch#1:delay=700ms;launch#2:device", workers=2, max_batch=1) as s:
             c = s.client()
             c.start(wire.INFER, copy_body())
-            time.sleep(0.1)
+            harness.until_in_flight(s, running=1)
             c.start(wire.INFER, copy_body())
             self.assertEqual(c.receive().status, wire.UNAVAILABLE)
             begin = time.monotonic()
@@ -108,9 +108,9 @@ class Faults(unittest.TestCase):
     # --- batching, as seen from outside ---
 
     def test_requests_gather_while_the_worker_is_busy(self):
-        with faulty("launch:delay=100ms") as s, s.client() as c:
+        with faulty("launch:delay=300ms") as s, s.client() as c:
             c.start(wire.INFER, copy_body())
-            time.sleep(0.03)
+            harness.until_in_flight(s, running=1)
             for _ in range(8):
                 c.start(wire.INFER, copy_body())
             batches = sorted(c.receive().batch for _ in range(9))
@@ -143,9 +143,9 @@ class Faults(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 0.6)
 
     def test_priorities(self):
-        with faulty("launch:delay=60ms", max_batch=1) as s, s.client() as c:
+        with faulty("launch:delay=150ms", max_batch=1) as s, s.client() as c:
             c.start(wire.INFER, copy_body())
-            time.sleep(0.02)
+            harness.until_in_flight(s, running=1)
             low = [c.start(wire.INFER, copy_body(), priority=3) for _ in range(3)]
             high = [c.start(wire.INFER, copy_body(), priority=0) for _ in range(3)]
             order = [c.receive().id for _ in range(7)]
@@ -166,7 +166,8 @@ class Faults(unittest.TestCase):
         with faulty("launch:delay=300ms", max_batch=1) as s, s.client() as c:
             for _ in range(3):
                 c.start(wire.INFER, copy_body())
-            time.sleep(0.1)
+            harness.until_in_flight(s, running=1, queued=2)
+            time.sleep(0.06)
             c.start(wire.STATUS)
             body = c.receive().body
             self.assertEqual(wire.one(body, 6), 1)  # workers busy

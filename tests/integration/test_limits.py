@@ -190,7 +190,7 @@ class Overload(unittest.TestCase):
         with faulty("on=cpu;launch:delay=200ms", max_batch=1) as s, s.client() as client:
             running = client.start(wire.INFER, copy_body())
             queued = client.start(wire.INFER, copy_body())
-            time.sleep(0.05)
+            harness.until_in_flight(s, running=1, queued=1)
             again = client.start(wire.CANCEL, message((1, queued)))
             late = client.start(wire.CANCEL, message((1, running)))
             replies = {r.id: r for r in (client.receive() for _ in range(4))}
