@@ -2,7 +2,7 @@
 /*
  * Worker threads, see pool.h. A worker sleeps on a semaphore of its own, which is an atomic counter
  * and, if the worker sleeps, one futex wake: nobody takes a lock on the way of a job. It spins
- * before the sleep only where it is told to, and for a bounded time: an idle pool uses no processor.
+ * before the sleep only where it is told to, and for a bounded time: an idle pool costs nothing.
  */
 #include "pool/pool.h"
 

@@ -49,10 +49,9 @@ struct mock_device {
     uint64_t delay_ns;
     struct mock_capture captures[CAPTURES_MAX]; /* those that have ended */
     uint32_t n_captures;
-    uint64_t turns;  /* launches of marked graphs; each has its number */
-    uint64_t halves; /* of how many of them the first half is over: they come in order */
-    struct backend_stream *turn; /* of the last one; NULL: none, or the graph is freed */
-    struct backend_graph *turn_graph;
+    uint64_t turns;             /* launches of marked graphs; each has its number */
+    uint64_t halves;            /* of how many of them the first half is over: they come in order */
+    struct backend_graph *turn; /* that was launched last of them; NULL: none, or it is freed */
 };
 
 enum task_kind { TASK_COPY, TASK_OP, TASK_EVENT, TASK_HALF, TASK_GRAPH };
@@ -189,15 +188,12 @@ static struct range *range_new(struct mock_device *d, enum memory_kind kind, siz
     assert_true(i < RANGES_MAX);
     d->n_ranges = MAX(d->n_ranges, i + 1);
     struct range *r = &d->ranges[i];
+    r->reserved = whole(reserve, kind == MEMORY_PINNED ? (size_t)BACKEND_ALIGN : 4096);
     if (kind == MEMORY_PINNED) {
-        size_t units = whole(reserve, BACKEND_ALIGN);
-        char *at = find_pinned(d, units);
-        *r = (struct range){.at = at, .real = at, .reserved = units};
+        r->at = r->real = find_pinned(d, r->reserved);
     } else {
-        size_t pages = whole(reserve, 4096);
-        *r = (struct range){.at = map(pages, PROT_NONE),
-                            .real = map(pages, PROT_READ | PROT_WRITE),
-                            .reserved = pages};
+        r->at = map(r->reserved, PROT_NONE);
+        r->real = map(r->reserved, PROT_READ | PROT_WRITE);
     }
     r->size = size;
     r->kind = kind;
@@ -308,11 +304,8 @@ static void pass_event(struct mock_device *d, struct backend_event *event)
 static void pass_half(struct mock_device *d, uint64_t turn)
 {
     pthread_mutex_lock(&d->lock);
-    if (d->halves + 1 != turn) {
-        fprintf(stderr, "mock device: half of launch %llu after that of %llu\n",
-                (unsigned long long)turn, (unsigned long long)d->halves);
-        abort();
-    }
+    if (d->halves + 1 != turn)
+        abort(); /* somebody did not wait */
     d->halves = turn;
     pthread_cond_broadcast(&d->moved);
     pthread_mutex_unlock(&d->lock);
@@ -645,13 +638,12 @@ static enum status capture_end(struct backend_stream *s, struct backend_graph **
 static void take_turn(struct backend_graph *graph, struct task *t)
 {
     struct mock_device *d = graph->device;
-    if (d->turn && d->turn != graph->stream) {
+    if (d->turn && d->turn->stream != graph->stream) {
         t->behind = d->turns;
         d->counts.turns++;
     }
     t->turn = ++d->turns;
-    d->turn = graph->stream;
-    d->turn_graph = graph;
+    d->turn = graph;
 }
 
 static enum status graph_launch(struct backend_graph *graph, struct backend_stream *s,
@@ -681,10 +673,8 @@ static void graph_free(struct backend_graph *graph)
     struct mock_device *d = graph->device;
     pthread_mutex_lock(&d->lock);
     assert_int_equal(graph->ended, graph->launched);
-    if (d->turn_graph == graph) {
+    if (d->turn == graph)
         d->turn = NULL;
-        d->turn_graph = NULL;
-    }
     graph->stream->graphs--;
     pthread_mutex_unlock(&d->lock);
     free(graph->tasks);
