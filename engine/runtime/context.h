@@ -112,7 +112,7 @@ static inline enum status context_record(struct context *ctx, int event, struct 
 
 /* --- context_ready.c --- */
 
-enum { CONTEXT_NO_STEP = UINT32_MAX };
+#define CONTEXT_NO_STEP UINT32_MAX
 
 enum status context_make_ready(struct context *ctx, struct error *err);
 /* Captures the profile's device parts, with events if the profiler is on. */
