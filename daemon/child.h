@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `inferctl build` as a child: the daemon links no importer. An ONNX file is input that nobody has
- * checked, so the child has no network and no way into other processes (seccomp), no new rights,
+ * checked, so the child has no network and no way into other processes (seccomp; building for a device
+ * it has the local sockets that drivers use), no new rights,
  * bounded CPU time, file size and descriptors, and dies with the daemon. What it leaves is not
  * trusted either: the plan reader checks every field.
  */
