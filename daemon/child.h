@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `inferctl build` as a child: the daemon links no importer. An ONNX file is input that nobody has
- * checked, so the child has no network and no way into other processes (seccomp; building for a device
- * it has the local sockets that drivers use), no new rights,
- * bounded CPU time, file size and descriptors, and dies with the daemon. What it leaves is not
- * trusted either: the plan reader checks every field.
+ * checked, so the child has no network and no way into other processes (seccomp; for a device it
+ * has the local sockets that drivers use), no new rights, bounded CPU time, file size and
+ * descriptors, and dies with the daemon. What it leaves is not trusted either: the plan reader
+ * checks every field.
  */
 #ifndef INFERD_DAEMON_CHILD_H
 #define INFERD_DAEMON_CHILD_H
