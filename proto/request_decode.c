@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decodes requests in place; see request.h. Recursion is as deep as the schema: four messages. */
+/* Decodes requests in place; see request.h. Recursion is as deep as the schema: five messages. */
 #include "inferd.pb.h"
 #include "proto/request.h"
 #include "proto/tensor.h"
@@ -22,6 +22,36 @@ struct decoding {
     struct proto_text token, traceparent, model, version, infer_id;
 };
 
+/*
+ * Parameters are extensions, and one that is not known changes nothing, except these: who names a
+ * region of shared memory expects bytes to be read from it or written to it, and would take what
+ * happens to lie there for an answer. None is offered (R11).
+ */
+static bool parameter_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+{
+    (void)field;
+    static const char prefix[] = "shared_memory_";
+    struct proto_decoder *decoder = *arg;
+    struct message_text key = {0};
+    struct proto_text text = {decoder, &key};
+    /* the entries of the three maps are alike: key = 1, value = 2 */
+    inference_ModelInferRequest_ParametersEntry m = {
+        .key = {.funcs.decode = proto_text_decode, .arg = &text}};
+    if (!pb_decode(stream, inference_ModelInferRequest_ParametersEntry_fields, &m))
+        return false;
+    if (key.len >= sizeof(prefix) - 1 && !memcmp(key.data, prefix, sizeof(prefix) - 1))
+        return proto_refuse(decoder,
+                            "parameter '%.*s': no shared memory is offered; expected the tensor's "
+                            "contents in the request, and outputs in the reply",
+                            MESSAGE_TEXT(key));
+    return true;
+}
+
+static pb_callback_t parameter_callback(struct proto_decoder *decoder)
+{
+    return (pb_callback_t){.funcs.decode = parameter_decode, .arg = decoder};
+}
+
 static bool input_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {
     (void)field;
@@ -29,7 +59,8 @@ static bool input_decode(pb_istream_t *stream, const pb_field_t *field, void **a
     if (d->out->n_inputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d inputs", MESSAGE_MAX_TENSORS);
     struct proto_tensor tensor;
-    inference_ModelInferRequest_InferInputTensor m = {0};
+    inference_ModelInferRequest_InferInputTensor m = {.parameters =
+                                                          parameter_callback(&d->decoder)};
     proto_tensor_bind(&tensor, &d->decoder, &d->out->inputs[d->out->n_inputs++], &m.name,
                       &m.datatype, &m.shape, &m.contents);
     return pb_decode(stream, inference_ModelInferRequest_InferInputTensor_fields, &m);
@@ -45,7 +76,8 @@ static bool output_decode(pb_istream_t *stream, const pb_field_t *field, void **
     *out = (struct message_text){0};
     struct proto_text name = {&d->decoder, out};
     inference_ModelInferRequest_InferRequestedOutputTensor m = {
-        .name = {.funcs.decode = proto_text_decode, .arg = &name}};
+        .name = {.funcs.decode = proto_text_decode, .arg = &name},
+        .parameters = parameter_callback(&d->decoder)};
     return pb_decode(stream, inference_ModelInferRequest_InferRequestedOutputTensor_fields, &m);
 }
 
@@ -59,6 +91,7 @@ static void infer_bind(struct decoding *d, inference_ModelInferRequest *m)
     m->model_name = text_callback(&d->model);
     m->model_version = text_callback(&d->version);
     m->id = text_callback(&d->infer_id);
+    m->parameters = parameter_callback(&d->decoder);
     m->inputs = (pb_callback_t){.funcs.decode = input_decode, .arg = d};
     m->outputs = (pb_callback_t){.funcs.decode = output_decode, .arg = d};
     m->raw_input_contents = (pb_callback_t){.funcs.decode = proto_raw_decode, .arg = &d->raw};

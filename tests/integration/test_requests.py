@@ -5,6 +5,7 @@
     test_requests.py INFERD INFERCTL
 """
 import pathlib
+import socket
 import struct
 import subprocess
 import unittest
@@ -13,6 +14,8 @@ import harness
 import wire
 from wire import message
 
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SEEDS = SOURCE / "tests/fuzz/corpus/session"
 X4 = struct.pack("<4f", 1, 2, 3, 4)
 Y4 = struct.pack("<4f", 2, 4, 6, 8)
 
@@ -278,6 +281,34 @@ class Requests(unittest.TestCase):
         self.assertEqual(delta["requests_invalid"], 2)
         self.assertEqual(delta["requests_not_found"], 1)
         self.assertGreater(delta["bytes_in"], 0)
+
+    # --- what nobody may do ---
+
+    def test_r9_what_a_fuzzer_found_worth_keeping(self):
+        seeds = sorted(SEEDS.iterdir())
+        self.assertGreater(len(seeds), 10)
+        for seed in seeds:
+            with self.server.client() as client:
+                client.send(seed.read_bytes())
+                client.socket.shutdown(socket.SHUT_WR)
+                self.assertTrue(client.closed(), seed.name)
+        self.still_serving()
+
+    def test_r11_shared_memory_is_not_offered(self):
+        region = message((1, "shared_memory_region"), (2, message((3, "somebody's"))))
+        tensor = message((1, "x"), (2, "FP32"), (3, 1), (3, 4), (4, region))
+        self.refused(self.client.call(wire.INFER, message((1, "copy"), (5, tensor))),
+                     wire.INVALID_ARGUMENT, "shared_memory_region", "contents in the request")
+        extensions = self.client.call(wire.SERVER_METADATA).body.get(3, [])
+        self.assertFalse([e for e in extensions if b"shared_memory" in e])
+
+    def test_r16_no_request_administers(self):
+        """Every kind of body that is not served is refused, and changes nothing."""
+        before = self.client.call(wire.INDEX).body
+        for kind in range(20, 64):
+            self.refused(self.client.call(kind, message((1, "copy"), (2, "copy"))),
+                         wire.INVALID_ARGUMENT, "no body that is served")
+        self.assertEqual(self.client.call(wire.INDEX).body, before)
 
     def test_cancel_of_what_is_unknown(self):
         reply = self.client.call(wire.CANCEL, message((1, 12345)))

@@ -123,6 +123,18 @@ static void defaults_pass_the_check(void **state)
     config_free(config);
 }
 
+static void r16_only_this_machine_unless_told(void **state)
+{
+    (void)state;
+    struct config *config = config_new();
+    for (size_t i = 0; i < config->listen.framed_count; i++) {
+        const char *address = config->listen.framed[i];
+        if (strncmp(address, "127.0.0.1:", 10) && strncmp(address, "unix:", 5))
+            fail_msg("listens on %s by default", address);
+    }
+    config_free(config);
+}
+
 static void empty_texts_are_the_defaults(void **state)
 {
     (void)state;
@@ -322,6 +334,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(reference_file_is_exactly_the_defaults),
         cmocka_unit_test(reference_file_names_every_key),
         cmocka_unit_test(defaults_pass_the_check),
+        cmocka_unit_test(r16_only_this_machine_unless_told),
         cmocka_unit_test(empty_texts_are_the_defaults),
         cmocka_unit_test(values_of_every_kind),
         cmocka_unit_test(unknown_keys_are_refused_with_their_line),

@@ -282,6 +282,42 @@ static void r3_shapes_and_sizes(void **state)
     free(w);
 }
 
+/* In the request, in an input and in a requested output; other parameters change nothing. */
+static void r11_shared_memory_is_refused(void **state)
+{
+    (void)state;
+    struct wire *entry = wire_new(), *sub = wire_new(), *infer = wire_new(), *w = wire_new();
+    const char *const keys[] = {"shared_memory_region", "shared_memory_byte_size", "sequence_id"};
+    for (int where = 0; where < 3; where++) {
+        for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
+            entry->len = sub->len = infer->len = w->len = 0;
+            put_text(infer, 1, "m");
+            put_text(entry, 1, keys[k]);
+            if (where == 0) {
+                put_wire(infer, 4, entry);
+            } else {
+                put_text(sub, 1, "t");
+                put_text(sub, 2, where == 1 ? "UINT8" : "");
+                sub->len -= where == 2 ? 2 : 0;
+                put_wire(sub, where == 1 ? 4 : 2, entry);
+                put_wire(infer, where == 1 ? 5 : 6, sub);
+                if (where == 1)
+                    put_bytes(infer, 7, "a", 1);
+            }
+            put_wire(w, 10, infer);
+            struct error err;
+            if (k < 2)
+                refused(w, "no shared memory is offered");
+            else if (decode(w, &err) != STATUS_OK)
+                fail_msg("place %d: %s", where, err.text);
+        }
+    }
+    free(entry);
+    free(sub);
+    free(infer);
+    free(w);
+}
+
 static void r4_counts_are_capped(void **state)
 {
     (void)state;
@@ -629,6 +665,7 @@ int main(void)
         cmocka_unit_test(every_truncation_is_refused_or_short),
         cmocka_unit_test(random_damage_is_survived),
         cmocka_unit_test(r5_recursion_fits_a_small_stack),
+        cmocka_unit_test(r11_shared_memory_is_refused),
         cmocka_unit_test(the_encoder_refuses_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
