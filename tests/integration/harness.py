@@ -124,7 +124,8 @@ def yaml(value, indent=0):
 
 
 class Server:
-    """inferd on a free port. `models`: name -> plan or ONNX file, or a list of arguments."""
+    """inferd on a free port. `models`: name -> plan or ONNX file, or a list of arguments. `env` adds
+    variables, and takes away those that are None."""
 
     def __init__(self, models=(), config=None, env=None, arguments=(), wait=True, **popen):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder()))
@@ -139,7 +140,9 @@ class Server:
         if not isinstance(models, dict):
             command += list(map(str, models))
         self.log_path = self.folder / "log"
-        variables = dict(os.environ, INFERD_REFERENCE_KERNELS="1", **(env or {}))
+        variables = dict(os.environ, INFERD_REFERENCE_KERNELS="1")
+        variables.update(env or {})
+        variables = {name: text for name, text in variables.items() if text is not None}
         variables.pop("NOTIFY_SOCKET", None) if "NOTIFY_SOCKET" not in (env or {}) else None
         with open(self.log_path, "wb") as sink:
             self.process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL,
