@@ -34,8 +34,11 @@ def heading():
     """The command, the machine and the commit, as the first lines under a table's title."""
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
                 if line.startswith("model name")), "unknown CPU")
-    commit = output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip()
-    dirty = " (changed)" if output("git", "-C", ROOT, "status", "--porcelain").strip() else ""
+    try:
+        commit = output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip()
+        dirty = " (changed)" if output("git", "-C", ROOT, "status", "--porcelain").strip() else ""
+    except (OSError, subprocess.CalledProcessError):
+        commit, dirty = "unknown", ""
     command = pathlib.Path(sys.argv[0]).resolve().relative_to(ROOT)
     print(f"`{command} {' '.join(sys.argv[1:])}`".replace(" `", "`"))
     print(f"{cpu}, {len(os.sched_getaffinity(0))} cores, commit {commit}{dirty}\n")

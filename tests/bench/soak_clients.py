@@ -4,8 +4,8 @@
     soak_clients.py ROLE ADDRESS SEED COUNTS FIRST_ROW
 
 Each connection is a thread with a row of counters in the file COUNTS, which lives on when the
-process is killed. It keeps account of every id it sends: an answer of a number it does not wait for,
-a second one, or a wrong one ends the program with a failure; what never came is counted. SIGTERM:
+process is killed. It keeps account of every id it sends: an answer to an id that does not wait, a
+second one, or a wrong one ends the program with a failure; what never came is counted. SIGTERM:
 sends no more, waits for all answers, and ends with 0.
 """
 import enum

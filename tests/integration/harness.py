@@ -124,8 +124,8 @@ def yaml(value, indent=0):
 
 
 class Server:
-    """inferd on a free port. `models`: name -> plan or ONNX file, or a list of arguments. `env` adds
-    variables, and takes away those that are None."""
+    """inferd on a free port. `models`: name -> plan or ONNX file, or a list of arguments. `env`:
+    variables; those that are None are taken away."""
 
     def __init__(self, models=(), config=None, env=None, arguments=(), wait=True, **popen):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder()))
