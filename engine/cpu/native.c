@@ -21,6 +21,11 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_GATHER] = native_gather_make,
 };
 
+bool native_takes(enum ir_op op)
+{
+    return (uint32_t)op < IR_OP_COUNT_ && makers[op];
+}
+
 static const struct fast_kernels *best(void)
 {
     const struct fast_kernels *tables[FAST_MAX];
@@ -38,7 +43,7 @@ static bool make(struct native_op *op, const struct ir_graph *graph, const struc
 {
     size_t elements;
     *op = (struct native_op){.fast = best()};
-    return (uint32_t)node->op < IR_OP_COUNT_ && makers[node->op] && node->n_outputs == 1 &&
+    return native_takes(node->op) && node->n_outputs == 1 &&
            shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &elements) && elements > 0 &&
            makers[node->op](op, graph, node);
 }

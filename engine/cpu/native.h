@@ -10,6 +10,7 @@
 #ifndef INFERD_ENGINE_CPU_NATIVE_H
 #define INFERD_ENGINE_CPU_NATIVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -22,6 +23,9 @@ struct native_op;
 
 /* "avx512": what the fast rows use here. */
 const char *native_isa(void);
+
+/* Whether any node of this op may have a candidate. */
+bool native_takes(enum ir_op op);
 
 enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
                               const struct ir_node *node, tactic_visit visit, void *user,

@@ -85,6 +85,11 @@ const struct onednn_row *onednn_row_find(enum ir_op op)
     return NULL;
 }
 
+bool onednn_takes(enum ir_op op)
+{
+    return onednn_row_find(op) != NULL;
+}
+
 /* --- candidates --- */
 
 /* oneDNN's own reference is for checking, and an older instruction set has lost before it starts.

@@ -13,6 +13,7 @@
 #ifndef INFERD_ENGINE_CPU_ONEDNN_H
 #define INFERD_ENGINE_CPU_ONEDNN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ void onednn_free(struct onednn *dnn); /* after its ops; NULL is fine */
 /* Adds "oneDNN 2.6.3 avx512_core_bf16 omp" to a device's fingerprint: library, instruction set as
  * oneDNN sees it (DNNL_MAX_CPU_ISA counts), threading runtime. */
 void onednn_fingerprint(const struct onednn *dnn, char *out, size_t size);
+
+/* Whether any node of this op may have a candidate. */
+bool onednn_takes(enum ir_op op);
 
 /* Visits every way in which oneDNN can run the node; best guess first. None: not a node for it. */
 enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,

@@ -24,6 +24,7 @@
 #include <cuda_runtime_api.h>
 
 #include "engine/backend.h"
+#include "engine/cuda/takes.h"
 #include "kernels/cuda/kernels.h"
 
 struct cuda_dnn; /* of a device: loaded cuDNN, device properties, cache of execution plans */
@@ -59,29 +60,11 @@ struct backend_op {
     void (*free)(struct backend_op *op);
 };
 
-enum cuda_family_id { /* the upper half of tactic.id; stored in plans: append, never renumber */
-                      CUDA_FAMILY_DNN_CONV = 1,
-                      CUDA_FAMILY_LT_MATMUL = 2,
-                      CUDA_FAMILY_LT_CONV = 3,
-                      CUDA_FAMILY_DNN_ATTENTION = 4,
-                      CUDA_FAMILY_OWN_MAP =
-                          5, /* own_map.c: unary, cast, reformat, binary, select */
-                      CUDA_FAMILY_OWN_MOVE =
-                          6, /* own_move.c: reshape, transpose, slice, concat, gather, ... */
-                      CUDA_FAMILY_OWN_POOL = 7, /* own_pool.c */
-                      CUDA_FAMILY_OWN_CONV =
-                          8, /* own_conv.c: depthwise, and the direct one for the rest */
-                      CUDA_FAMILY_OWN_ROWS = 9, /* own_rows.c: softmax, norms, reductions */
-                      CUDA_FAMILY_OWN_ATTENTION = 10,
-                      CUDA_FAMILY_COUNT_
-};
-
 /* Functions as those of struct backend; visit only what can really be made ready. */
 struct cuda_family {
     enum cuda_family_id id;
     const char *name; /* "cudnn conv": how tactic names begin */
-    /* By op, so that the table is asked only where it may answer. */
-    bool (*takes)(enum ir_op op);
+    /* Asked only for ops that are the family's by takes.h. */
     enum status (*candidates)(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);

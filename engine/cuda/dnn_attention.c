@@ -31,11 +31,6 @@ struct attention {
     uint64_t k_offset, v_offset; /* bytes, within the packed tensor */
 };
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_ATTENTION;
-}
-
 /* --- from the node --- */
 
 static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
@@ -336,7 +331,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_dnn_attention = {
     .id = CUDA_FAMILY_DNN_ATTENTION,
     .name = "cudnn attention",
-    .takes = takes,
     .candidates = candidates,
     .compile = compile,
     .code = code,

@@ -15,11 +15,6 @@
 
 enum { BLOB_HEAD = 2 };
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_CONV;
-}
-
 /* --- tactics --- */
 
 static const char *layout_text(enum ir_layout layout)
@@ -341,7 +336,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_dnn_conv = {
     .id = CUDA_FAMILY_DNN_CONV,
     .name = "cudnn conv",
-    .takes = takes,
     .candidates = candidates,
     .pack = pack,
     .compile = compile,

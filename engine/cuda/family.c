@@ -30,7 +30,7 @@ const struct cuda_family *cuda_family_of(uint32_t tactic_id, enum ir_op op)
 {
     uint32_t id = tactic_id >> 16;
     const struct cuda_family *family = id < CUDA_FAMILY_COUNT_ ? families[id] : NULL;
-    return family && family->takes(op) ? family : NULL;
+    return family && cuda_family_takes(id, op) ? family : NULL;
 }
 
 enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
@@ -39,7 +39,7 @@ enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
 {
     enum status status = enter_if_real(cuda_device_of(device), err);
     for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !status; i++)
-        if (families[i] && families[i]->takes(node->op))
+        if (families[i] && cuda_family_takes(i, node->op))
             status = families[i]->candidates(cuda_device_of(device), graph, node, precision, visit,
                                              user, err);
     return status;

@@ -63,11 +63,6 @@ const struct lt_kind lt_kind_conv = {
 
 /* --- the family --- */
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_CONV;
-}
-
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
@@ -92,7 +87,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_lt_conv = {
     .id = CUDA_FAMILY_LT_CONV,
     .name = "cublaslt conv",
-    .takes = takes,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

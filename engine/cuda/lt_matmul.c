@@ -136,11 +136,6 @@ const struct lt_kind lt_kind_matmul = {
 
 /* --- the family --- */
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_MATMUL;
-}
-
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
@@ -165,7 +160,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_lt_matmul = {
     .id = CUDA_FAMILY_LT_MATMUL,
     .name = "cublaslt matmul",
-    .takes = takes,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

@@ -32,11 +32,6 @@ static const struct {
     {"plain", KERNEL_ATTENTION_PLAIN},
 };
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_ATTENTION;
-}
-
 static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
                                         uint32_t i)
 {
@@ -185,7 +180,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_attention = {
     .id = CUDA_FAMILY_OWN_ATTENTION,
     .name = "own attention",
-    .takes = takes,
     .candidates = candidates,
     .prepare = prepare,
 };

@@ -49,11 +49,6 @@ struct conv_op {
     struct conv conv;
 };
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_CONV;
-}
-
 static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
                                         uint32_t i)
 {
@@ -343,7 +338,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_conv = {
     .id = CUDA_FAMILY_OWN_CONV,
     .name = "own conv",
-    .takes = takes,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

@@ -33,12 +33,6 @@ struct map_op {
     struct map map;
 };
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_UNARY || op == IR_OP_CAST || op == IR_OP_BINARY || op == IR_OP_SELECT ||
-           op == IR_OP_REFORMAT;
-}
-
 static uint32_t own_inputs(enum ir_op op)
 {
     return op == IR_OP_BINARY ? 2 : op == IR_OP_SELECT ? 3 : 1;
@@ -267,7 +261,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_map = {
     .id = CUDA_FAMILY_OWN_MAP,
     .name = "own map",
-    .takes = takes,
     .candidates = candidates,
     .prepare = prepare,
 };

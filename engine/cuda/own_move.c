@@ -149,11 +149,6 @@ static const struct {
     [IR_OP_TILE] = {read_tile, 1, PLAIN},
 };
 
-static bool takes(enum ir_op op)
-{
-    return (uint32_t)op < IR_OP_COUNT_ && rows[op].read;
-}
-
 /* Only pairs of layouts that `rows` offers: a stored tactic may name others. */
 static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
 {
@@ -298,7 +293,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_move = {
     .id = CUDA_FAMILY_OWN_MOVE,
     .name = "own move",
-    .takes = takes,
     .candidates = candidates,
     .prepare = prepare,
 };

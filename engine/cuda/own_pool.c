@@ -46,11 +46,6 @@ static const struct {
     {IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, "nchw"},
 };
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_POOL;
-}
-
 /* One value a spatial dim, `key`'s from `first` on. */
 static bool read_ints(const struct ir_node *node, enum ir_attr_key key, uint32_t first, uint32_t n,
                       int64_t fallback, int32_t *out)
@@ -198,7 +193,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_pool = {
     .id = CUDA_FAMILY_OWN_POOL,
     .name = "own pool",
-    .takes = takes,
     .candidates = candidates,
     .prepare = prepare,
 };

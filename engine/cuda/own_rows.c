@@ -30,12 +30,6 @@ struct rows_op {
     struct rows rows;
 };
 
-static bool takes(enum ir_op op)
-{
-    return op == IR_OP_SOFTMAX || op == IR_OP_LAYER_NORM || op == IR_OP_BATCH_NORM ||
-           op == IR_OP_REDUCE;
-}
-
 static const struct ir_tensor *constant_of(const struct ir_graph *graph, const struct ir_node *node,
                                            uint32_t i)
 {
@@ -375,7 +369,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 const struct cuda_family cuda_family_own_rows = {
     .id = CUDA_FAMILY_OWN_ROWS,
     .name = "own rows",
-    .takes = takes,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

@@ -165,14 +165,17 @@ static void import_node(struct mapper *m, uint32_t index)
         return;
     }
     m->row = map_op_find(node->domain, node->op, m->opset, &other);
-    if (m->row)
-        m->row->map(m);
-    else if (other)
+    if (m->row) {
+        map_check_node(m);
+        if (!map_failed(m))
+            m->row->map(m);
+    } else if (other) {
         map_refuse(m, "this op is supported from opset %d to %d", other->first, other->last);
-    else if (node->domain[0])
+    } else if (node->domain[0]) {
         map_refuse(m, "the op's domain '%s' is not supported", node->domain);
-    else
+    } else {
         map_refuse(m, "this op is not supported");
+    }
 }
 
 static void import_nodes(struct mapper *m)

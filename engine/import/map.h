@@ -20,18 +20,33 @@
 enum {
     MAP_MAX_INTS = 256,  /* in a list of axes, sizes, pads */
     MAP_OPSET_LAST = 26, /* the newest opset that any row claims to know */
+    MAP_MANY = UINT16_MAX,
 };
 
 struct mapper;
 
-/* One row of the table of ops (ops.c). `func` is for mapping functions that serve many rows. */
+/* How many operands a node may have, and which of them has the element type of the row. Trailing
+ * operands that are left out do not count. */
+struct map_arity {
+    uint16_t min_in, max_in, max_out, typed;
+};
+
+/* One row of the table of ops (ops.c). `func` is for mapping functions that serve many rows.
+ * Operands and attributes are those of all opsets from `first` to `last`. */
 struct map_op {
     const char *op;
     const char *domain; /* "" is ONNX's own */
     int first, last;    /* opsets for which the mapping is right */
     void (*map)(struct mapper *m);
     int64_t func;
+    struct map_arity arity;
+    uint32_t types;      /* bit (1 << enum dtype): what the typed operand may be */
+    uint64_t parts;      /* bit (1 << enum ir_op): what does the work; 0: known at build time */
+    const char *attrs;   /* "axis:i axes:I": names and types (i f s t g, I F S: lists), or NULL */
+    const char *refuses; /* what is refused, in words, or NULL */
 };
+
+const struct map_op *map_op_at(uint32_t i); /* NULL behind the last row */
 
 const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,
                                  const struct map_op **other_opset);
@@ -138,6 +153,8 @@ uint32_t emit_scalar(struct mapper *m, enum dtype dtype, double value);      /* 
 uint32_t emit_int_list(struct mapper *m, uint32_t n, const int64_t *values); /* INT64 [n] */
 
 /* --- for import.c --- */
+/* The node's operands and attributes are as the row says. */
+void map_check_node(struct mapper *m);
 uint32_t map_value_find(const struct mapper *m, const char *name, bool *found);
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* false: failed */
 bool map_use_add(struct mapper *m, const char *name);

@@ -79,7 +79,7 @@ static enum status candidates(struct device *device, const struct ir_graph *grap
     enum status status = STATUS_OK;
     struct cuda_device *d = CONTAINER_OF(device, struct cuda_device, base);
     for (size_t i = 0; i < ARRAY_LEN(families) && !status; i++)
-        if (families[i]->takes(node->op))
+        if (cuda_family_takes(families[i]->id, node->op))
             status = families[i]->candidates(d, graph, node, precision, visit, user, err);
     return status;
 }

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes docs/operators.md: the importer's table of ops, and which backend has kernels for what
+ * each op becomes. Everything but the introduction comes from tables that the programs themselves
+ * use.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cpu/native.h"
+#include "engine/cpu/onednn.h"
+#include "engine/cuda/takes.h"
+#include "engine/import/map.h"
+
+enum { TEXT_MAX = 512, OPS_MAX = 1024, OLDEST_OPSET = 7 };
+
+static const char introduction[] =
+    "# Operators\n"
+    "\n"
+    "Made by `docs/describe_ops.c` from the importer's table (`engine/import/ops.c`) and the "
+    "tables\n"
+    "of the backends; `ninja -C build operators` writes it again.\n"
+    "\n"
+    "- **Opsets**: those for which the op is known, as it was in each of them. Files older than\n"
+    "  opset 7 are not promised to work.\n"
+    "- **Types**: of its data. *floats* are FP16, BF16, FP32 and FP64; *integers* are INT8 to "
+    "INT64\n"
+    "  and UINT8 to UINT64; *all* are these and BOOL. Operands beside the data (indices, axes,\n"
+    "  scales) have the types that ONNX gives them. Any other type is refused.\n"
+    "- **CPU**: what may run it beside the reference kernels, which do every op in every type. "
+    "The\n"
+    "  tuner takes what is fastest. oneDNN has FP32, and products and convolutions of 8-bit\n"
+    "  integers; native kernels have FP32.\n"
+    "- **CUDA**: which family of kernels may run it; further down is what each of them takes. "
+    "What\n"
+    "  none of them takes, by op, type or form, is a *CPU segment*.\n"
+    "- An op that is made of others stands with its parts. *known at build time*: nothing of it\n"
+    "  is left in the plan.\n"
+    "\n"
+    "Attributes that an op does not have, operands too few or too many, and other types are "
+    "refused\n"
+    "with op, node, opset and reason, as is everything under *refused*.\n"
+    "\n";
+
+static void add(char *text, const char *separator, const char *what)
+{
+    size_t at = strlen(text);
+    snprintf(text + at, TEXT_MAX - at, "%s%s", at ? separator : "", what);
+}
+
+/* --- element types --- */
+
+#define BIT(type) (1u << DTYPE_##type)
+#define UNSIGNED  (BIT(U8) | BIT(U16) | BIT(U32) | BIT(U64))
+#define SIGNED    (BIT(I8) | BIT(I16) | BIT(I32) | BIT(I64))
+#define FLOATS    (BIT(F16) | BIT(BF16) | BIT(F32) | BIT(F64))
+
+static const struct {
+    uint32_t types;
+    const char *name;
+} groups[] = {
+    {BIT(BOOL) | UNSIGNED | SIGNED | FLOATS, "all"},
+    {UNSIGNED | SIGNED, "integers"},
+    {SIGNED, "signed integers"},
+    {UNSIGNED, "unsigned integers"},
+    {FLOATS, "floats"},
+};
+
+static void types_text(uint32_t types, char *text)
+{
+    text[0] = 0;
+    for (size_t i = 0; i < ARRAY_LEN(groups); i++) {
+        if ((types & groups[i].types) == groups[i].types) {
+            add(text, ", ", groups[i].name);
+            types &= ~groups[i].types;
+        }
+    }
+    for (enum dtype t = DTYPE_BOOL; t < DTYPE_COUNT_; t++) {
+        if (types & 1u << t)
+            add(text, ", ", dtype_name(t));
+    }
+}
+
+/* --- backends --- */
+
+static void cpu_text(enum ir_op op, char *text)
+{
+    text[0] = 0;
+    if (onednn_takes(op))
+        add(text, ", ", "oneDNN");
+    if (native_takes(op))
+        add(text, ", ", "native");
+    if (!text[0])
+        add(text, ", ", "reference");
+}
+
+static void cuda_text(enum ir_op op, char *text)
+{
+    text[0] = 0;
+    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_; i++) {
+        if (cuda_family_takes(i, op) && !strstr(text, cuda_takings[i].library))
+            add(text, ", ", cuda_takings[i].library);
+    }
+    if (!text[0])
+        add(text, ", ", "CPU segment");
+}
+
+/* "oneDNN", or where parts differ "cast: native; matmul: oneDNN" */
+static void parts_text(uint64_t parts, void (*one)(enum ir_op op, char *text), char *text)
+{
+    char first[TEXT_MAX] = "", next[TEXT_MAX], whole[2 * TEXT_MAX];
+    bool same = true;
+    text[0] = 0;
+    for (enum ir_op op = 1; op < IR_OP_COUNT_; op++) {
+        if (!(parts >> op & 1))
+            continue;
+        one(op, next);
+        if (!first[0])
+            memcpy(first, next, sizeof(first));
+        same &= !strcmp(first, next);
+        snprintf(whole, sizeof(whole), "%s: %s", ir_op_name(op), next);
+        add(text, "; ", whole);
+    }
+    if (same)
+        memcpy(text, first, sizeof(first));
+    if (!parts)
+        add(text, "", "known at build time");
+}
+
+/* --- the page --- */
+
+static int by_name(const void *a, const void *b)
+{
+    const struct map_op *x = *(const struct map_op *const *)a;
+    const struct map_op *y = *(const struct map_op *const *)b;
+    int order = strcmp(x->op, y->op);
+    return order ? order : (x->first > y->first) - (x->first < y->first);
+}
+
+static void print_row(const struct map_op *row)
+{
+    char types[TEXT_MAX], cpu[TEXT_MAX], cuda[TEXT_MAX];
+    types_text(row->types, types);
+    parts_text(row->parts, cpu_text, cpu);
+    parts_text(row->parts, cuda_text, cuda);
+    printf("| %s | %d to %d | %s | %s | %s | %s |\n", row->op, MAX(row->first, OLDEST_OPSET),
+           row->last, types, cpu, row->parts ? cuda : "", row->refuses ? row->refuses : "");
+}
+
+static void print_families(void)
+{
+    printf("\n## Families of a CUDA device\n\n"
+           "Floats are FP32, FP16 and BF16 here. No kernel takes a tensor of 2^31 elements or "
+           "more.\n\n"
+           "| by | of | takes |\n|---|---|---|\n");
+    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_; i++) {
+        char ops[TEXT_MAX] = "";
+        for (enum ir_op op = 1; op < IR_OP_COUNT_; op++) {
+            if (cuda_family_takes(i, op))
+                add(ops, ", ", ir_op_name(op));
+        }
+        printf("| %s | %s | %s |\n", cuda_takings[i].library, ops, cuda_takings[i].what);
+    }
+}
+
+int main(void)
+{
+    const struct map_op *rows[OPS_MAX];
+    uint32_t n = 0, distinct = 0;
+    for (const struct map_op *row; n < OPS_MAX && (row = map_op_at(n)); n++)
+        rows[n] = row;
+    qsort(rows, n, sizeof(*rows), by_name);
+    for (uint32_t i = 0; i < n; i++)
+        distinct += !i || strcmp(rows[i]->op, rows[i - 1]->op) != 0;
+    fputs(introduction, stdout);
+    printf("%u operators:\n\n| operator | opsets | types | CPU | CUDA | refused |\n"
+           "|---|---|---|---|---|---|\n",
+           distinct);
+    for (uint32_t i = 0; i < n; i++)
+        print_row(rows[i]);
+    print_families();
+    return ferror(stdout) || fflush(stdout);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A node against its row of the table: number of operands, element type, names and types of
+ * attributes. What an attribute that nobody knows would have meant nobody knows either: such a node
+ * is refused rather than run without it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/import/map.h"
+
+static const struct {
+    enum onnx_attr_type type;
+    char letter; /* in map_op.attrs */
+    const char *name;
+} attr_types[] = {
+    {ONNX_ATTR_FLOAT, 'f', "FLOAT"},     {ONNX_ATTR_INT, 'i', "INT"},
+    {ONNX_ATTR_STRING, 's', "STRING"},   {ONNX_ATTR_TENSOR, 't', "TENSOR"},
+    {ONNX_ATTR_GRAPH, 'g', "GRAPH"},     {ONNX_ATTR_FLOATS, 'F', "FLOATS"},
+    {ONNX_ATTR_INTS, 'I', "INTS"},       {ONNX_ATTR_STRINGS, 'S', "STRINGS"},
+    {ONNX_ATTR_TENSORS, 'T', "TENSORS"}, {ONNX_ATTR_GRAPHS, 'G', "GRAPHS"},
+};
+
+static char attr_letter(enum onnx_attr_type type)
+{
+    for (uint32_t i = 0; i < ARRAY_LEN(attr_types); i++) {
+        if (attr_types[i].type == type)
+            return attr_types[i].letter;
+    }
+    return '?';
+}
+
+static const char *attr_type_name(char letter)
+{
+    for (uint32_t i = 0; i < ARRAY_LEN(attr_types); i++) {
+        if (attr_types[i].letter == letter)
+            return attr_types[i].name;
+    }
+    return "another type";
+}
+
+/* The letters of an attribute in a row's list; NULL: it is not there. */
+static const char *letters_of(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at && *at; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (!strncmp(at, name, length) && at[length] == ':')
+            return at + length + 1;
+    }
+    return NULL;
+}
+
+static void check_attr(struct mapper *m, uint32_t index)
+{
+    const struct onnx_attr *attr = &m->node->attrs[index];
+    const char *letters = letters_of(m->row->attrs, attr->name);
+    char letter = attr_letter(attr->type);
+    if (!letters) {
+        map_invalid(m, "attribute '%s' is none of this op's", attr->name);
+        return;
+    }
+    size_t n = strcspn(letters, " ");
+    if (!memchr(letters, letter, n))
+        map_invalid(m, "attribute '%s' is %s, expected %s", attr->name, attr_type_name(letter),
+                    attr_type_name(letters[0]));
+    for (uint32_t i = 0; i < index; i++) {
+        if (!strcmp(m->node->attrs[i].name, attr->name))
+            map_invalid(m, "attribute '%s' is given twice", attr->name);
+    }
+}
+
+static void check_counts(struct mapper *m)
+{
+    const struct map_arity *arity = &m->row->arity;
+    uint32_t n = map_in_count(m), outputs = m->node->n_outputs;
+    while (outputs && !m->node->outputs[outputs - 1][0])
+        outputs--;
+    if (n < arity->min_in)
+        map_invalid(m, "%u inputs, expected at least %u", n, arity->min_in);
+    else if (n > arity->max_in)
+        map_invalid(m, "%u inputs, expected at most %u", n, arity->max_in);
+    else if (outputs > arity->max_out)
+        map_invalid(m, "%u outputs, expected at most %u", outputs, arity->max_out);
+}
+
+/* "FP16, BF16, FP32" */
+static const char *types_text(uint32_t types, char *text, size_t size)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (enum dtype t = DTYPE_BOOL; t < DTYPE_COUNT_; t++) {
+        if (types & 1u << t && at < size)
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at ? ", " : "", dtype_name(t));
+    }
+    return text;
+}
+
+static void check_type(struct mapper *m)
+{
+    uint32_t index = m->row->arity.typed;
+    uint32_t tensor = map_in_opt(m, index);
+    char text[128];
+    if (tensor == IR_NONE || m->row->types & 1u << map_dtype(m, tensor))
+        return;
+    map_refuse(m, "input %u is %s, expected one of %s", index, dtype_name(map_dtype(m, tensor)),
+               types_text(m->row->types, text, sizeof(text)));
+}
+
+void map_check_node(struct mapper *m)
+{
+    check_counts(m);
+    for (uint32_t i = 0; i < m->node->n_attrs && !map_failed(m); i++)
+        check_attr(m, i);
+    check_type(m);
+}
