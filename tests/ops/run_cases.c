@@ -2,11 +2,13 @@
 /*
  * Runs every published ONNX case of a folder and prints what became of them.
  *
- *   run_cases [-v] [--engine] [--floor N] FOLDER
+ *   run_cases [-v] [--engine] [--floor N] [--doubted FILE] FOLDER
  *
- * Fails if fewer than N pass, or if any gives a wrong answer or crashes. A child process runs the
- * cases and reports over a pipe; when it dies, the case at hand is counted as crashed and another
- * child goes on behind it. Without --engine nodes are computed one by one by the reference kernels.
+ * Fails if fewer than N pass, or if any gives a wrong answer or crashes. FILE has a line "NAME:
+ * WHY" for each case whose published result is not what the operator's text says: such a case must
+ * give another one. A child process runs the cases and reports over a pipe; when it dies, the case
+ * at hand is counted as crashed and another child goes on behind it. Without --engine nodes are
+ * computed one by one by the reference kernels.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +22,7 @@
 #include "tests/ops/case.h"
 #include "tests/ops/runner.h"
 
-enum { MAX_CASES = 4096, MAX_REASONS = 1024, CASE_SECONDS = 20, SKIPPED = 77 };
+enum { MAX_CASES = 4096, MAX_REASONS = 1024, MAX_DOUBTED = 64, CASE_SECONDS = 20, SKIPPED = 77 };
 
 struct report {
     uint32_t index;
@@ -37,6 +39,8 @@ struct table {
     char **names;
     uint32_t n, counts[VERDICT_COUNT], n_reasons;
     struct reason reasons[MAX_REASONS];
+    char doubted[MAX_DOUBTED][CASE_TEXT_MAX]; /* names */
+    uint32_t n_doubted, n_stale;
     bool verbose;
 };
 
@@ -87,10 +91,25 @@ static void count_reason(struct table *table, const char *text)
     new->count = 1;
 }
 
-static void record(struct table *table, const struct report *report)
+/* A doubted case counts as unsupported if it differs, and is a complaint if it does not. */
+static void judge_doubted(struct table *table, const char *name, struct outcome *outcome)
+{
+    for (uint32_t i = 0; i < table->n_doubted; i++) {
+        if (strcmp(table->doubted[i], name))
+            continue;
+        table->n_stale += outcome->verdict == VERDICT_PASSED;
+        if (outcome->verdict == VERDICT_PASSED)
+            printf("%s passes: it should not be doubted\n", name);
+        if (outcome->verdict == VERDICT_WRONG)
+            *outcome = (struct outcome){VERDICT_UNSUPPORTED, "the published result is doubted"};
+    }
+}
+
+static void record(struct table *table, struct report *report)
 {
     static const char *const names[] = {"passed", "WRONG", "unsupported", "CRASHED"};
-    const struct outcome *outcome = &report->outcome;
+    struct outcome *outcome = &report->outcome;
+    judge_doubted(table, table->names[report->index], outcome);
     table->counts[outcome->verdict]++;
     if (outcome->verdict == VERDICT_UNSUPPORTED)
         count_reason(table, outcome->text);
@@ -188,6 +207,26 @@ static void print_table(struct table *table)
            table->counts[VERDICT_UNSUPPORTED], table->counts[VERDICT_CRASHED]);
 }
 
+static bool read_doubted(struct table *table, const char *path)
+{
+    char line[1024];
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        perror(path);
+        return false;
+    }
+    while (table->n_doubted < MAX_DOUBTED && fgets(line, sizeof(line), file)) {
+        char *colon = strchr(line, ':');
+        if (line[0] == '#' || !colon)
+            continue;
+        *colon = 0;
+        snprintf(table->doubted[table->n_doubted++], CASE_TEXT_MAX, "%.*s", CASE_TEXT_MAX - 1,
+                 line);
+    }
+    fclose(file);
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     static char *names[MAX_CASES];
@@ -201,16 +240,18 @@ int main(int argc, char **argv)
             engine = true;
         else if (!strcmp(argv[i], "--floor") && i + 1 < argc)
             floor = (uint32_t)strtoul(argv[++i], NULL, 10);
+        else if (!strcmp(argv[i], "--doubted") && i + 1 < argc && read_doubted(&table, argv[i + 1]))
+            i++;
         else
             table.folder = argv[i];
     }
     if (!table.folder) {
-        fprintf(stderr, "usage: run_cases [-v] [--engine] [--floor N] FOLDER\n");
+        fprintf(stderr, "usage: run_cases [-v] [--engine] [--floor N] [--doubted FILE] FOLDER\n");
         return 2;
     }
     table.n = list_cases(table.folder, names);
     if (!table.n) {
-        printf("no cases in '%s': install libonnx-testdata\n", table.folder);
+        printf("no cases in '%s': skipped\n", table.folder);
         return SKIPPED;
     }
     for (uint32_t next = 0; next < table.n;)
@@ -220,6 +261,6 @@ int main(int argc, char **argv)
         free(names[i]);
     if (table.counts[VERDICT_PASSED] < floor)
         printf("expected at least %u to pass\n", floor);
-    return table.counts[VERDICT_PASSED] < floor || table.counts[VERDICT_WRONG] ||
+    return table.counts[VERDICT_PASSED] < floor || table.n_stale || table.counts[VERDICT_WRONG] ||
            table.counts[VERDICT_CRASHED];
 }
