@@ -46,8 +46,9 @@ static void tune_progress(void *user, uint32_t done, uint32_t total, const char 
 
 /* --- graphs --- */
 
-enum status build_graph(struct onnx_model *model, const struct build_options *options,
-                        uint32_t batch, bool fused, struct ir_graph **out, struct error *err)
+static enum status make_graph(struct onnx_model *model, const struct build_options *options,
+                              uint32_t batch, bool fused, uint64_t *steps, struct ir_graph **out,
+                              struct error *err)
 {
     struct onnx_options import = {
         .batch = batch,
@@ -57,6 +58,7 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
         .n_values = options->n_values,
         .evaluator = options->evaluator,
         .log = options->log,
+        .steps = steps,
     };
     struct ir_graph *graph;
     enum status status = onnx_import(model, &import, &graph, err);
@@ -80,6 +82,12 @@ enum status build_graph(struct onnx_model *model, const struct build_options *op
     }
     *out = graph;
     return STATUS_OK;
+}
+
+enum status build_graph(struct onnx_model *model, const struct build_options *options,
+                        uint32_t batch, bool fused, struct ir_graph **out, struct error *err)
+{
+    return make_graph(model, options, batch, fused, NULL, out, err);
 }
 
 static bool scales(const struct ir_tensor *one, const struct ir_tensor *two)
@@ -106,17 +114,21 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
 {
     struct ir_graph *one = NULL, *two = NULL;
     struct error why;
+    uint64_t steps_of_one = 0, steps_of_two = 0;
     struct build_options quiet = *b->options;
     quiet.log = NULL;
     *batched = false;
     if (!onnx_is_batched(b->model))
         return STATUS_OK;
-    enum status status = build_graph(b->model, &quiet, 1, false, &one, err);
+    enum status status = make_graph(b->model, &quiet, 1, false, &steps_of_one, &one, err);
     if (status)
         return status;
-    if (build_graph(b->model, &quiet, 2, false, &two, &why))
+    if (make_graph(b->model, &quiet, 2, false, &steps_of_two, &two, &why))
         log_write(b->options->log, LOG_WARNING,
                   "not batched: the model cannot take two instances at once: %s", why.text);
+    else if (steps_of_one != steps_of_two)
+        log_write(b->options->log, LOG_WARNING,
+                  "not batched: the first dimension of the inputs is the length of a sequence");
     else if (!(*batched = all_scale(one, two)))
         log_write(b->options->log, LOG_WARNING,
                   "not batched: an output does not grow with the number of instances");

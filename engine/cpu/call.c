@@ -34,6 +34,8 @@ SAME(IR_PAD_WRAP, REF_PAD_WRAP);
 SAME(IR_RESIZE_CUBIC, REF_RESIZE_CUBIC);
 SAME(IR_COORD_TF_CROP, REF_COORD_TF_CROP);
 SAME(IR_NEAREST_CEIL, REF_NEAREST_CEIL);
+SAME(IR_RECURRENT_LSTM, REF_CELL_LSTM);
+SAME(IR_RECURRENT_GRU, REF_CELL_GRU);
 SAME(IR_LAYOUT_PLAIN, REF_PLAIN);
 SAME(IR_LAYOUT_CHANNELS_LAST, REF_CHANNELS_LAST);
 SAME(IR_LAYOUT_BLOCKED_8, REF_BLOCKED_8);
@@ -336,6 +338,36 @@ static enum status run_attention(const struct call *c)
     return STATUS_OK;
 }
 
+static enum status run_recurrent(const struct call *c)
+{
+    const struct ir_attr *funcs = ir_attr(c->node, IR_ATTR_FUNCS);
+    const float *alphas = ir_attr(c->node, IR_ATTR_ALPHAS)->f;
+    const float *betas = ir_attr(c->node, IR_ATTR_BETAS)->f;
+    struct ref_recurrent how = {
+        .cell = (enum ref_cell)int_of(c, IR_ATTR_FUNC, 0),
+        .clip = float_of(c, IR_ATTR_CLIP, 0),
+        .reverse = int_of(c, IR_ATTR_REVERSE, 0),
+        .linear = int_of(c, IR_ATTR_LINEAR, 0),
+        .coupled = int_of(c, IR_ATTR_COUPLED, 0),
+        .x = &c->in[0],
+        .r = &c->in[1],
+        .lengths = optional(c, 2),
+        .h0 = optional(c, 3),
+        .c0 = optional(c, 4),
+        .peephole = optional(c, 5),
+        .bias = optional(c, 6),
+        .y = &c->out[0],
+        .h_last = &c->out[1],
+        .c_last = c->node->n_outputs > 2 ? &c->out[2] : NULL,
+    };
+    for (uint32_t i = 0; i < funcs->count; i++) {
+        how.funcs[i] = (enum ref_unary)funcs->i[i];
+        how.alphas[i] = (double)alphas[i];
+        how.betas[i] = (double)betas[i];
+    }
+    return ref_recurrent(&how, c->scratch, c->err);
+}
+
 static const run runs[IR_OP_COUNT_] = {
     [IR_OP_CONV] = run_conv,
     [IR_OP_DECONV] = run_deconv,
@@ -371,6 +403,7 @@ static const run runs[IR_OP_COUNT_] = {
     [IR_OP_TRILU] = run_trilu,
     [IR_OP_REFORMAT] = run_reformat,
     [IR_OP_ATTENTION] = run_attention,
+    [IR_OP_RECURRENT] = run_recurrent,
 };
 
 size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
@@ -383,6 +416,9 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
         uint32_t keys = node->inputs[ir_attr_int(node, IR_ATTR_PACKED, 0) ? 0 : 1];
         return ref_attention_scratch(ir_tensor(graph, keys)->shape.dim[1]);
     }
+    if (node->op == IR_OP_RECURRENT)
+        return ref_recurrent_scratch(&ir_tensor(graph, node->inputs[0])->shape,
+                                     (enum ref_cell)ir_attr_int(node, IR_ATTR_FUNC, 0));
     return 0;
 }
 

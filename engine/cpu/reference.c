@@ -38,7 +38,7 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
     if (status)
         return status;
     if (node->n_outputs == 0 || node->n_outputs > n ||
-        (node->op == IR_OP_TOPK && node->n_outputs < 2))
+        ((node->op == IR_OP_TOPK || node->op == IR_OP_RECURRENT) && node->n_outputs < 2))
         return refuse(node, err, "wrong number of outputs");
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         if (node->outputs[i] >= graph->n_tensors)

@@ -260,7 +260,7 @@ static enum status attr_tensor(struct arena *arena, const struct spans *t, struc
 static enum status decode_attr(struct arena *arena, struct span body, struct onnx_attr *out,
                                struct error *err)
 {
-    struct spans name, s, t, g, graphs;
+    struct spans name, s, t, g, graphs, strings;
     struct numbers ints = {.arena = arena}, floats = {.arena = arena};
     onnxpb_Attribute message = {
         .name = into(&name, arena, body, 1),
@@ -268,6 +268,7 @@ static enum status decode_attr(struct arena *arena, struct span body, struct onn
         .t = into(&t, arena, body, 1),
         .g = into(&g, arena, body, 1),
         .graphs = into(&graphs, arena, body, ONNX_MAX_ATTRS),
+        .strings = into(&strings, arena, body, MAX_LIST),
         .ints = {.funcs.decode = ints_take, .arg = &ints},
         .floats = {.funcs.decode = floats_take, .arg = &floats},
     };
@@ -281,6 +282,8 @@ static enum status decode_attr(struct arena *arena, struct span body, struct onn
     attr.n_ints = ints.n;
     attr.floats = floats.items;
     attr.n_floats = floats.n;
+    attr.strings = strings.items;
+    attr.n_strings = strings.n;
     attr.type = attr_type(&message, &s, &t, graphs.n ? &graphs : &g, &attr);
     status = attr_tensor(arena, &t, &attr, err);
     if (!status)

@@ -49,7 +49,8 @@ void emit_float(struct mapper *m, uint32_t node, enum ir_attr_key key, float val
 /* Work that does not follow from the size of the output. */
 static bool is_costly(enum ir_op op)
 {
-    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_POOL || op == IR_OP_LRN;
+    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_POOL || op == IR_OP_LRN ||
+           op == IR_OP_RECURRENT;
 }
 
 static bool is_foldable(const struct mapper *m, const struct ir_node *node, bool wanted)

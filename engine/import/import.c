@@ -311,6 +311,8 @@ enum status onnx_import(struct onnx_model *model, const struct onnx_options *opt
     }
     log_write(options->log, LOG_VERBOSE, "imported '%s': %u nodes became %u", m.graph->name,
               model->n_nodes, m.graph->n_nodes);
+    if (options->steps)
+        *options->steps = m.steps;
     *out = m.graph;
     return STATUS_OK;
 }

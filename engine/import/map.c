@@ -179,6 +179,11 @@ int64_t map_product(struct mapper *m, const struct shape *shape, uint32_t first,
     return product;
 }
 
+void map_sequence(struct mapper *m, int64_t steps)
+{
+    m->steps += (uint64_t)steps;
+}
+
 bool map_out_used(const struct mapper *m, uint32_t i)
 {
     struct value *value;

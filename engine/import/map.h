@@ -67,6 +67,7 @@ struct mapper {
     int64_t opset;
     const char *label; /* the node's name, or one made for it */
     uint32_t n_emitted;
+    uint64_t steps; /* of all that map_sequence was told */
     enum status status;
     struct error *err;
 };
@@ -93,6 +94,8 @@ const struct shape *map_shape(const struct mapper *m, uint32_t tensor);
 enum dtype map_dtype(const struct mapper *m, uint32_t tensor);
 /* Product of the dimensions from `first` up to, not including, `last`; fails on overflow. */
 int64_t map_product(struct mapper *m, const struct shape *shape, uint32_t first, uint32_t last);
+/* An axis of `steps` is walked one by one: it holds no instances that could be batched. */
+void map_sequence(struct mapper *m, int64_t steps);
 bool map_out_used(const struct mapper *m, uint32_t i);
 void map_out(struct mapper *m, uint32_t i, uint32_t tensor);
 

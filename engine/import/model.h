@@ -90,9 +90,10 @@ struct onnx_attr {
     int64_t i;
     struct span s;
     struct onnx_tensor *tensor; /* of ONNX_ATTR_TENSOR */
-    uint32_t n_ints, n_floats;
+    uint32_t n_ints, n_floats, n_strings;
     int64_t *ints;
     float *floats;
+    struct span *strings;
 };
 
 struct onnx_node {

@@ -48,6 +48,9 @@ struct onnx_options {
     uint32_t n_values;
     struct ir_evaluator evaluator;
     const struct log_sink *log;
+    /* If not NULL: becomes the number of steps that recurrent layers and loops of the model take. If
+     * it changes with `batch`, the first dimension of the inputs is time, not instances. */
+    uint64_t *steps;
 };
 
 /* A model file held open: mapped once, imported once per profile. */

@@ -68,6 +68,11 @@ static const struct map_op ops[] = {
     {"MaxUnpool", "", 9, LAST, map_max_unpool, 0, IO(2, 3, 1), FLOATS, OP(SCATTER_ELEMENTS),
      "kernel_shape:I pads:I strides:I", "only to the shape that its window gives"},
 
+    /* recurrent */
+    {"GRU", "", 7, LAST, map_recurrent, IR_RECURRENT_GRU},
+    {"LSTM", "", 7, LAST, map_recurrent, IR_RECURRENT_LSTM},
+    {"RNN", "", 7, LAST, map_recurrent, IR_RECURRENT_RNN},
+
     /* quantised */
     {"ConvInteger", "", 10, LAST, map_conv_integer, 0, IO(2, 4, 1),
      BYTES, OP(CAST) | OP(BINARY) | OP(CONV), WINDOW " group:i", NULL},

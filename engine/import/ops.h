@@ -76,6 +76,9 @@ void map_softmax(struct mapper *m);
 void map_cumsum(struct mapper *m);
 void map_topk(struct mapper *m);
 
+/* ops_recurrent.c */
+void map_recurrent(struct mapper *m);
+
 /* ops_shape.c */
 void map_reshape(struct mapper *m);
 void map_flatten(struct mapper *m);

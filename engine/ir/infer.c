@@ -87,18 +87,24 @@ static const struct op_row rows[IR_OP_COUNT_] = {
     [IR_OP_REFORMAT] = {infer_reformat, 1, 1, 0, 1, 0, BIT(IR_ATTR_TO)},
     [IR_OP_ATTENTION] = {infer_attention, 1, 4, 2 | 4 | 8, 1, 0,
                          BIT(IR_ATTR_HEADS) | BIT(IR_ATTR_ALPHA) | BIT(IR_ATTR_PACKED)},
+    [IR_OP_RECURRENT] = {infer_recurrent, 2, 7, 4 | 8 | 16 | 32 | 64, 2, 0,
+                         BIT(IR_ATTR_FUNC) | BIT(IR_ATTR_FUNCS) | BIT(IR_ATTR_ALPHAS) |
+                             BIT(IR_ATTR_BETAS) | BIT(IR_ATTR_REVERSE) | BIT(IR_ATTR_CLIP) |
+                             BIT(IR_ATTR_LINEAR) | BIT(IR_ATTR_COUPLED)},
 };
 
 /* Keys whose values are floats, and keys that have a list of values: the others have one integer.
  */
 static const uint64_t float_keys = BIT(IR_ATTR_ALPHA) | BIT(IR_ATTR_BETA) | BIT(IR_ATTR_GAMMA) |
                                    BIT(IR_ATTR_EPSILON) | BIT(IR_ATTR_BIAS) | BIT(IR_ATTR_VALUE) |
-                                   BIT(IR_ATTR_SCALES) | BIT(IR_ATTR_CUBIC_A) | BIT(IR_ATTR_ROI);
+                                   BIT(IR_ATTR_SCALES) | BIT(IR_ATTR_CUBIC_A) | BIT(IR_ATTR_ROI) |
+                                   BIT(IR_ATTR_ALPHAS) | BIT(IR_ATTR_BETAS) | BIT(IR_ATTR_CLIP);
 static const uint64_t list_keys =
     BIT(IR_ATTR_AXES) | BIT(IR_ATTR_KERNEL) | BIT(IR_ATTR_STRIDES) | BIT(IR_ATTR_PADS) |
     BIT(IR_ATTR_DILATIONS) | BIT(IR_ATTR_OUTPUT_PADDING) | BIT(IR_ATTR_SHAPE) | BIT(IR_ATTR_PERM) |
     BIT(IR_ATTR_STARTS) | BIT(IR_ATTR_ENDS) | BIT(IR_ATTR_STEPS) | BIT(IR_ATTR_REPEATS) |
-    BIT(IR_ATTR_SCALES) | BIT(IR_ATTR_ROI);
+    BIT(IR_ATTR_SCALES) | BIT(IR_ATTR_ROI) | BIT(IR_ATTR_FUNCS) | BIT(IR_ATTR_ALPHAS) |
+    BIT(IR_ATTR_BETAS);
 
 bool ir_op_has_epilogue(enum ir_op op)
 {

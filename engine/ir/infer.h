@@ -91,6 +91,7 @@ enum status infer_layer_norm(const struct infer *in, struct ir_type *out, uint32
 enum status infer_instance_norm(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 enum status infer_lrn(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 enum status infer_attention(const struct infer *in, struct ir_type *out, uint32_t *n_out);
+enum status infer_recurrent(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 
 enum status infer_reshape(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 enum status infer_transpose(const struct infer *in, struct ir_type *out, uint32_t *n_out);

@@ -43,6 +43,7 @@ static const char *const op_names[IR_OP_COUNT_] = {
     [IR_OP_TRILU] = "trilu",
     [IR_OP_REFORMAT] = "reformat",
     [IR_OP_ATTENTION] = "attention",
+    [IR_OP_RECURRENT] = "recurrent",
 };
 
 static const char *const attr_names[IR_ATTR_COUNT_] = {
@@ -93,6 +94,12 @@ static const char *const attr_names[IR_ATTR_COUNT_] = {
     [IR_ATTR_ROI] = "roi",
     [IR_ATTR_HEADS] = "heads",
     [IR_ATTR_PACKED] = "packed",
+    [IR_ATTR_FUNCS] = "funcs",
+    [IR_ATTR_ALPHAS] = "alphas",
+    [IR_ATTR_BETAS] = "betas",
+    [IR_ATTR_CLIP] = "clip",
+    [IR_ATTR_LINEAR] = "linear",
+    [IR_ATTR_COUPLED] = "coupled",
 };
 
 static const char *const unary_names[IR_UNARY_COUNT_] = {

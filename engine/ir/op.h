@@ -47,6 +47,17 @@
  *             Y[N,Sq,H*E] = softmax(ALPHA Q K' + mask) V, head by head; mask broadcasts to
  *             [N,H,Sq,Sk]. PACKED=1: Q is [N,S,3*H*D], query, key and value behind one another
  *             within each row; K and V are absent.
+ * RECURRENT   X[S,N,G*H], R[G*H,H], lengths[N]?, h0[N,H]?, c0[N,H]?, peephole[3*H]?, bias[H]?
+ *             FUNC(ir_recurrent) FUNCS(ir_unary, one for each of the cell's functions) ALPHAS BETAS
+ *             (one for each of FUNCS) REVERSE=0 CLIP=0 (0: none) LINEAR=0 COUPLED=0
+ *             -> Y[S,N,H], the last h[N,H], the last c[N,H] (LSTM)
+ *             One direction of a recurrent layer over S steps. X holds what the gates get from the
+ *             inputs, W x + b with all biases: that product is a MATMUL of its own. Gates (and rows
+ *             of R) in ONNX's order: LSTM i o f c, GRU z r h, RNN one. See enum ir_recurrent.
+ *             Sequence n ends after lengths[n] steps (INT32, INT64): Y is 0 from there on; REVERSE
+ *             walks from there to step 0. CLIP: what gates' functions are given lies in
+ *             [-CLIP, CLIP]; k of an LSTM takes c' as it is, as in onnxruntime.
+ *             A FUNC of TANH is ALPHA tanh(BETA x) here.
  */
 #ifndef INFERD_ENGINE_IR_OP_H
 #define INFERD_ENGINE_IR_OP_H
@@ -89,6 +100,7 @@ enum ir_op {
     IR_OP_TRILU = 32,
     IR_OP_REFORMAT = 33,
     IR_OP_ATTENTION = 34,
+    IR_OP_RECURRENT = 35,
     IR_OP_COUNT_
 };
 
@@ -142,6 +154,12 @@ enum ir_attr_key {
     IR_ATTR_ROI = 45,               /* [f] */
     IR_ATTR_HEADS = 46,             /* [i] */
     IR_ATTR_PACKED = 47,            /* [i] */
+    IR_ATTR_FUNCS = 48,             /* [i] */
+    IR_ATTR_ALPHAS = 49,            /* [f] */
+    IR_ATTR_BETAS = 50,             /* [f] */
+    IR_ATTR_CLIP = 51,              /* [f] */
+    IR_ATTR_LINEAR = 52,            /* [i] */
+    IR_ATTR_COUPLED = 53,           /* [i] */
     IR_ATTR_COUNT_
 };
 
@@ -251,6 +269,22 @@ enum ir_nearest {
     IR_NEAREST_ROUND_PREFER_CEIL = 1,
     IR_NEAREST_FLOOR = 2,
     IR_NEAREST_CEIL = 3,
+};
+
+/*
+ * Cells of RECURRENT; f g k are its FUNCS in their order, P the peephole's parts for i o f, * is
+ * elementwise, h and c are those of the step before.
+ *   RNN   h' = f(X + R h)
+ *   LSTM  i = f(Xi + Ri h + Pi * c)   f = f(Xf + Rf h + Pf * c), or with COUPLED: 1 - i
+ *         c' = f * c + i * g(Xc + Rc h)   o = f(Xo + Ro h + Po * c')   h' = o * k(c')
+ *   GRU   z = f(Xz + Rz h)   r = f(Xr + Rr h)   h' = (1 - z) * t + z * h
+ *         t = g(Xh + Rh (r * h)), or with LINEAR: g(Xh + r * (Rh h + bias))
+ */
+enum ir_recurrent {
+    IR_RECURRENT_RNN = 0,
+    IR_RECURRENT_LSTM = 1,
+    IR_RECURRENT_GRU = 2,
+    IR_RECURRENT_COUNT_
 };
 
 /* "conv", "matmul", ...; "?" outside the table. Static storage. */

@@ -137,7 +137,8 @@ bool tune_is_fallback(const struct tactic *tactic)
 
 bool tune_is_heavy(enum ir_op op)
 {
-    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_MATMUL || op == IR_OP_ATTENTION;
+    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_MATMUL || op == IR_OP_ATTENTION ||
+           op == IR_OP_RECURRENT;
 }
 
 bool tune_is_low(const struct tactic *tactic)

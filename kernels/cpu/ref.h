@@ -246,6 +246,29 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
                    const struct tensor_view *k, const struct tensor_view *v,
                    const struct tensor_view *mask, const struct tensor_view *y, void *scratch);
 
+/* --- recurrent layers --- */
+
+/* Numbered as the engine's IR, whose op.h has the formulas. */
+enum ref_cell { REF_CELL_RNN, REF_CELL_LSTM, REF_CELL_GRU };
+
+struct ref_recurrent {
+    enum ref_cell cell;
+    enum ref_unary funcs[3];
+    double alphas[3], betas[3];
+    double clip; /* 0: none */
+    bool reverse, linear, coupled;
+    /* x[S,N,G*H], r[G*H,H]; lengths[N], h0[N,H], c0[N,H], peephole[3*H], bias[H] or NULL */
+    const struct tensor_view *x, *r, *lengths, *h0, *c0, *peephole, *bias;
+    const struct tensor_view *y, *h_last, *c_last; /* [S,N,H], [N,H], [N,H] or NULL */
+};
+/* INVALID_ARGUMENT: a length outside 0..S. `scratch` has ref_recurrent_scratch() bytes, aligned
+ * to 8. */
+size_t ref_recurrent_scratch(const struct shape *x, enum ref_cell cell);
+enum status ref_recurrent(const struct ref_recurrent *how, void *scratch, struct error *err);
+/* The length of sequence n: `steps` without lengths. */
+enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, int64_t steps,
+                                 int64_t *out, struct error *err);
+
 /* --- convolution, matrix product, pooling, resize --- */
 
 /* A sliding window over the spatial dims, those from 2 on. */

@@ -22,6 +22,8 @@ struct rule_case {
     const char *reason;  /* part of the error text */
 };
 
+#define LSTM_FUNCS "funcs=6,10,10 alphas=0f,1f,1f betas=0f,1f,1f"
+#define GRU_FUNCS  "funcs=6,10 alphas=0f,1f betas=0f,1f"
 #define REFUSED(reason) NULL, reason
 
 static const struct rule_case cases[] = {
@@ -258,6 +260,40 @@ static const struct rule_case cases[] = {
     {IR_OP_ATTENTION, "FP32[2,5,12] FP32[2,7,12] FP32[2,7,12]", "heads=0", REFUSED("heads[0]")},
     {IR_OP_ATTENTION, "FP32[2,5,12] FP32[2,7,12] FP32[2,7,12]", "heads=4 packed=2",
      REFUSED("packed[0]")},
+    /* recurrent layers */
+    {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=0 funcs=10 alphas=1f betas=1f",
+     "FP32[7,2,5] FP32[2,5]", NULL},
+    {IR_OP_RECURRENT,
+     "FP32[7,2,20] FP32[20,5] INT32[2] FP32[2,5] FP32[2,5] FP32[15]",
+     "func=1 " LSTM_FUNCS " reverse=1 clip=1f coupled=1", "FP32[7,2,5] FP32[2,5] FP32[2,5]", NULL},
+    {IR_OP_RECURRENT, "FP64[7,2,15] FP64[15,5] INT64[2] - - - FP64[5]",
+     "func=2 linear=1 " GRU_FUNCS, "FP64[7,2,5] FP64[2,5]", NULL},
+    {IR_OP_RECURRENT, "FP32[0,2,15] FP32[15,5]", "func=2 " GRU_FUNCS, "FP32[0,2,5] FP32[2,5]", NULL},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5] - - - - FP32[5]", "func=2 " GRU_FUNCS,
+     REFUSED("no linear GRU")},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5] - - FP32[2,5]", "func=2 " GRU_FUNCS,
+     REFUSED("no LSTM")},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5]", "func=1 " LSTM_FUNCS, REFUSED("4 gates")},
+    {IR_OP_RECURRENT, "FP32[7,15] FP32[15,5]", "func=2 " GRU_FUNCS, REFUSED("3 gates")},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,6]", "func=2 " GRU_FUNCS, REFUSED("not [15,5]")},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5] - FP32[3,5]", "func=2 " GRU_FUNCS,
+     REFUSED("not [2,5]")},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5] INT32[3]", "func=2 " GRU_FUNCS, REFUSED("not [2]")},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5] FP32[2]", "func=2 " GRU_FUNCS, REFUSED("input 2")},
+    {IR_OP_RECURRENT, "FP32[7,2,15] FP16[15,5]", "func=2 " GRU_FUNCS, REFUSED("FP16")},
+    {IR_OP_RECURRENT, "INT32[7,2,15] INT32[15,5]", "func=2 " GRU_FUNCS, REFUSED("a float")},
+    {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=0 funcs=25 alphas=0f betas=0f",
+     REFUSED("erf, which no cell has")},
+    {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=0 funcs=10,10 alphas=1f betas=1f",
+     REFUSED("funcs has 2 values")},
+    {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=0 funcs=10 betas=1f",
+     REFUSED("alphas has 0 values")},
+    {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=0 funcs=10 alphas=nanf betas=1f",
+     REFUSED("alphas[0]")},
+    {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=0 funcs=10 alphas=1f betas=1f clip=-1f",
+     REFUSED("clip")},
+    {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=3 funcs=10 alphas=1f betas=1f",
+     REFUSED("func[0]")},
     /* what no op is */
     {IR_OP_NONE, "FP32[1]", "", REFUSED("no such op")},
     {(enum ir_op)IR_OP_COUNT_, "FP32[1]", "", REFUSED("no such op")},

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recurrent layers: operands that fit the cell, and functions that a cell may have. */
+#include "engine/ir/infer.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static const int64_t gates_of[IR_RECURRENT_COUNT_] = {1, 4, 3};
+static const uint32_t functions_of[IR_RECURRENT_COUNT_] = {1, 3, 2};
+
+static bool is_cell_function(int64_t func)
+{
+    static const enum ir_unary known[] = {
+        IR_UNARY_IDENTITY, IR_UNARY_RELU,     IR_UNARY_LEAKY_RELU,       IR_UNARY_ELU,
+        IR_UNARY_SIGMOID,  IR_UNARY_TANH,     IR_UNARY_THRESHOLDED_RELU, IR_UNARY_HARD_SIGMOID,
+        IR_UNARY_SOFTPLUS, IR_UNARY_SOFTSIGN, IR_UNARY_LINEAR,
+    };
+    for (uint32_t i = 0; i < ARRAY_LEN(known); i++)
+        if (func == (int64_t)known[i])
+            return true;
+    return false;
+}
+
+static enum status check_floats(const struct infer *in, enum ir_attr_key key, uint32_t count)
+{
+    const struct ir_attr *attr = ir_attr(in->node, key);
+    if (!attr || attr->count != count)
+        return infer_fail(in, "attribute %s has %u values, not %u", ir_attr_name(key),
+                          attr ? attr->count : 0, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (!isfinite(attr->f[i]))
+            return infer_fail(in, "attribute %s[%u] is no number", ir_attr_name(key), i);
+    return STATUS_OK;
+}
+
+static enum status check_functions(const struct infer *in, int64_t cell)
+{
+    uint32_t n = functions_of[cell];
+    int64_t funcs[3];
+    INFER_TRY(infer_ints_needed(in, IR_ATTR_FUNCS, n, 0, IR_UNARY_COUNT_ - 1, funcs));
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_cell_function(funcs[i]))
+            return infer_fail(in, "funcs[%u] is %s, which no cell has", i,
+                              ir_unary_name((enum ir_unary)funcs[i]));
+    INFER_TRY(check_floats(in, IR_ATTR_ALPHAS, n));
+    INFER_TRY(check_floats(in, IR_ATTR_BETAS, n));
+    float clip = ir_attr_float(in->node, IR_ATTR_CLIP, 0);
+    if (!isfinite(clip) || clip < 0)
+        return infer_fail(in, "attribute clip is %g", (double)clip);
+    return STATUS_OK;
+}
+
+static enum status check_matrix(const struct infer *in, uint32_t input, int64_t rows, int64_t cols)
+{
+    const struct ir_tensor *t = infer_input(in, input);
+    char text[SHAPE_TEXT_MAX];
+    if (!t || (t->shape.rank == 2 && t->shape.dim[0] == rows && t->shape.dim[1] == cols))
+        return STATUS_OK;
+    return infer_fail(in, "input %u is %s, not [%" PRId64 ",%" PRId64 "]", input,
+                      shape_format(&t->shape, text), rows, cols);
+}
+
+/* Operands that only some cells have. */
+static enum status check_extras(const struct infer *in, int64_t cell, int64_t linear)
+{
+    bool lstm = cell == IR_RECURRENT_LSTM, gru = cell == IR_RECURRENT_GRU;
+    if ((infer_input(in, 4) || infer_input(in, 5)) && !lstm)
+        return infer_fail(in, "has a cell state or a peephole, but is no LSTM");
+    if (infer_input(in, 6) && !(gru && linear))
+        return infer_fail(in, "has a bias behind the product, but is no linear GRU");
+    return STATUS_OK;
+}
+
+enum status infer_recurrent(const struct infer *in, struct ir_type *out, uint32_t *n_out)
+{
+    int64_t cell, flag, linear;
+    char text[SHAPE_TEXT_MAX];
+    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
+    INFER_TRY(infer_class(in, 2, CLASS_INDEX));
+    enum dtype dtype = infer_input(in, 0)->dtype;
+    for (uint32_t i = 1; i < in->n_inputs; i++) {
+        const struct ir_tensor *t = infer_input(in, i);
+        if (i != 2 && t && t->dtype != dtype)
+            return infer_fail(in, "input %u is %s, not %s as the first one", i,
+                              dtype_name(t->dtype), dtype_name(dtype));
+    }
+    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_RECURRENT_COUNT_ - 1, &cell));
+    INFER_TRY(infer_int(in, IR_ATTR_REVERSE, 0, 1, 0, &flag));
+    INFER_TRY(infer_int(in, IR_ATTR_COUPLED, 0, 1, 0, &flag));
+    INFER_TRY(infer_int(in, IR_ATTR_LINEAR, 0, 1, 0, &linear));
+    INFER_TRY(check_functions(in, cell));
+    const struct shape *x = &infer_input(in, 0)->shape;
+    if (x->rank != 3 || x->dim[2] % gates_of[cell])
+        return infer_fail(in, "input 0 is %s, not steps, sequences and %" PRId64 " gates",
+                          shape_format(x, text), gates_of[cell]);
+    int64_t steps = x->dim[0], n = x->dim[1], h = x->dim[2] / gates_of[cell];
+    INFER_TRY(check_extras(in, cell, linear));
+    INFER_TRY(check_matrix(in, 1, x->dim[2], h));
+    INFER_TRY(infer_vector(in, 2, n));
+    INFER_TRY(check_matrix(in, 3, n, h));
+    INFER_TRY(check_matrix(in, 4, n, h));
+    INFER_TRY(infer_vector(in, 5, 3 * h));
+    INFER_TRY(infer_vector(in, 6, h));
+    out[0] = (struct ir_type){dtype, {.rank = 3, .dim = {steps, n, h}}};
+    out[1] = (struct ir_type){dtype, {.rank = 2, .dim = {n, h}}};
+    out[2] = out[1];
+    *n_out = cell == IR_RECURRENT_LSTM ? 3 : 2;
+    return STATUS_OK;
+}
