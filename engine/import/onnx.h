@@ -48,8 +48,8 @@ struct onnx_options {
     uint32_t n_values;
     struct ir_evaluator evaluator;
     const struct log_sink *log;
-    /* If not NULL: becomes the number of steps that recurrent layers and loops of the model take. If
-     * it changes with `batch`, the first dimension of the inputs is time, not instances. */
+    /* If not NULL: becomes the number of steps that recurrent layers and loops of the model take.
+     * If it changes with `batch`, the first dimension of the inputs is time, not instances. */
     uint64_t *steps;
 };
 

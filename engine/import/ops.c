@@ -39,6 +39,9 @@ enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
 #define WINDOW    "auto_pad:s dilations:I kernel_shape:I pads:I strides:I"
 #define BROADCAST "axis:i broadcast:i"
 #define REDUCED   "axes:I keepdims:i noop_with_empty_axes:i"
+#define RECURRENT                                                                                  \
+    "activation_alpha:F activation_beta:F activations:S clip:f direction:s hidden_size:i "         \
+    "layout:i output_sequence:i"
 
 /* One line a row, and what that does not hold below it. */
 /* clang-format off */
@@ -69,9 +72,12 @@ static const struct map_op ops[] = {
      "kernel_shape:I pads:I strides:I", "only to the shape that its window gives"},
 
     /* recurrent */
-    {"GRU", "", 7, LAST, map_recurrent, IR_RECURRENT_GRU},
-    {"LSTM", "", 7, LAST, map_recurrent, IR_RECURRENT_LSTM},
-    {"RNN", "", 7, LAST, map_recurrent, IR_RECURRENT_RNN},
+    {"GRU", "", 7, LAST, map_recurrent, IR_RECURRENT_GRU, IO(3, 6, 2),
+     FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT " linear_before_reset:i", NULL},
+    {"LSTM", "", 7, LAST, map_recurrent, IR_RECURRENT_LSTM, IO(3, 8, 3),
+     FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT " input_forget:i", NULL},
+    {"RNN", "", 7, LAST, map_recurrent, IR_RECURRENT_RNN, IO(3, 6, 2),
+     FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT, NULL},
 
     /* quantised */
     {"ConvInteger", "", 10, LAST, map_conv_integer, 0, IO(2, 4, 1),

@@ -76,20 +76,11 @@ static float next_value(const struct onnx_attr *values, uint32_t *used, bool tak
     return values->floats[(*used)++];
 }
 
-static const struct onnx_attr *list_attr(struct mapper *m, const char *name,
-                                         enum onnx_attr_type type)
-{
-    const struct onnx_attr *attr = map_failed(m) ? NULL : map_attr(m, name);
-    if (attr && attr->type != type)
-        map_invalid(m, "attribute '%s' has type %d, expected %d", name, (int)attr->type, (int)type);
-    return attr && attr->type == type ? attr : NULL;
-}
-
 static void read_functions(struct mapper *m, struct layer *l)
 {
-    const struct onnx_attr *names = list_attr(m, "activations", ONNX_ATTR_STRINGS);
-    const struct onnx_attr *alphas = list_attr(m, "activation_alpha", ONNX_ATTR_FLOATS);
-    const struct onnx_attr *betas = list_attr(m, "activation_beta", ONNX_ATTR_FLOATS);
+    const struct onnx_attr *names = map_attr(m, "activations");
+    const struct onnx_attr *alphas = map_attr(m, "activation_alpha");
+    const struct onnx_attr *betas = map_attr(m, "activation_beta");
     uint32_t n = (uint32_t)l->directions * l->cell->n_funcs, used_alphas = 0, used_betas = 0;
     if (names && names->n_strings != n)
         map_invalid(m, "%u activations, expected %u", names->n_strings, n);
@@ -207,7 +198,8 @@ static uint32_t emit_pick(struct mapper *m, uint32_t x, uint32_t axis, int64_t i
 static uint32_t emit_biases(struct mapper *m, const struct layer *l, uint32_t d, uint32_t *inner)
 {
     int64_t width = l->cell->gates * l->hidden;
-    const struct shape both = {.rank = 1, .dim = {2 * width}}, gate = {.rank = 1, .dim = {l->hidden}};
+    const struct shape both = {.rank = 1, .dim = {2 * width}},
+                       gate = {.rank = 1, .dim = {l->hidden}};
     *inner = IR_NONE;
     if (l->b == IR_NONE)
         return IR_NONE;
@@ -252,9 +244,13 @@ static void emit_direction(struct mapper *m, const struct layer *l, uint32_t d, 
     const struct shape peephole = {.rank = 1, .dim = {3 * l->hidden}};
     uint32_t inner, axis = l->batch_first ? 1 : 0, bias = emit_biases(m, l, d, &inner);
     const uint32_t inputs[] = {
-        emit_inputs(m, l, d, bias),          emit_pick(m, l->r, 0, d, &matrix), l->lengths,
-        emit_pick(m, l->h0, axis, d, &state), emit_pick(m, l->c0, axis, d, &state),
-        emit_pick(m, l->peephole, 0, d, &peephole), inner,
+        emit_inputs(m, l, d, bias),
+        emit_pick(m, l->r, 0, d, &matrix),
+        l->lengths,
+        emit_pick(m, l->h0, axis, d, &state),
+        emit_pick(m, l->c0, axis, d, &state),
+        emit_pick(m, l->peephole, 0, d, &peephole),
+        inner,
     };
     uint32_t n = ARRAY_LEN(inputs);
     while (n > 2 && inputs[n - 1] == IR_NONE)
@@ -282,8 +278,7 @@ static uint32_t emit_joined(struct mapper *m, const struct layer *l, const uint3
     uint32_t wide[2] = {IR_NONE, IR_NONE};
     for (uint32_t d = 0; d < l->directions && !map_failed(m); d++) {
         struct shape shape = *map_shape(m, parts[d]);
-        memmove(&shape.dim[axis + 1], &shape.dim[axis],
-                (shape.rank - axis) * sizeof(shape.dim[0]));
+        memmove(&shape.dim[axis + 1], &shape.dim[axis], (shape.rank - axis) * sizeof(shape.dim[0]));
         shape.dim[axis] = 1;
         shape.rank++;
         wide[d] = emit_reshape(m, parts[d], &shape);

@@ -177,9 +177,12 @@ static const char *const binary_names[IR_BINARY_COUNT_] = {
 };
 
 static const char *const layout_names[IR_LAYOUT_COUNT_] = {
-    [IR_LAYOUT_PLAIN] = "nchw",       [IR_LAYOUT_CHANNELS_LAST] = "nhwc",
-    [IR_LAYOUT_BLOCKED_8] = "nChw8c", [IR_LAYOUT_BLOCKED_16] = "nChw16c",
-    [IR_LAYOUT_OPAQUE] = "opaque",    [IR_LAYOUT_CHANNELS_LAST_4] = "nhwc4",
+    [IR_LAYOUT_PLAIN] = "nchw",
+    [IR_LAYOUT_CHANNELS_LAST] = "nhwc",
+    [IR_LAYOUT_BLOCKED_8] = "nChw8c",
+    [IR_LAYOUT_BLOCKED_16] = "nChw16c",
+    [IR_LAYOUT_OPAQUE] = "opaque",
+    [IR_LAYOUT_CHANNELS_LAST_4] = "nhwc4",
     [IR_LAYOUT_CHANNELS_LAST_8] = "nhwc8",
 };
 

@@ -11,8 +11,7 @@
 #include "kernels/cpu/number.h"
 #include "kernels/cpu/ref.h"
 
-static const int64_t gates_of[] = {
-    [REF_CELL_RNN] = 1, [REF_CELL_LSTM] = 4, [REF_CELL_GRU] = 3};
+static const int64_t gates_of[] = {[REF_CELL_RNN] = 1, [REF_CELL_LSTM] = 4, [REF_CELL_GRU] = 3};
 
 /* All in double: [sequences][hidden] but for what says otherwise. */
 struct state {
@@ -103,7 +102,8 @@ static void step_lstm(const struct state *s, int64_t n)
     double *h = s->h + n * size, *c = s->c + n * size;
     for (int64_t j = 0; j < size; j++) {
         double i = call(s, 0, sums[j] + p[j] * c[j]);
-        double f = s->how->coupled ? 1 - i : call(s, 0, sums[2 * size + j] + p[2 * size + j] * c[j]);
+        double f =
+            s->how->coupled ? 1 - i : call(s, 0, sums[2 * size + j] + p[2 * size + j] * c[j]);
         c[j] = f * c[j] + i * call(s, 1, sums[3 * size + j]);
         h[j] = call(s, 0, sums[size + j] + p[size + j] * c[j]) * call(s, 2, c[j]);
     }

@@ -22,6 +22,7 @@ DEFAULTS = {"RNN": ["Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmo
 VALUES = {"Affine": (1, 1), "LeakyRelu": (1, 0), "ThresholdedRelu": (1, 0), "ScaledTanh": (1, 1),
           "HardSigmoid": (1, 1), "Elu": (1, 0)}  # how many alphas and betas each takes
 PLAIN = ["Tanh", "Sigmoid", "Relu", "Softsign", "Softplus"]
+KINDS = [(np.float32, False), (np.float32, True), (np.float64, False)]  # batch first?
 BOUND = {np.float32: 2e-5, np.float64: 1e-12}
 
 
@@ -204,13 +205,13 @@ def main():
         have_theirs = True
     except ImportError:
         have_theirs = False
-    inferctl, seeds = sys.argv[1], [int(s) for s in sys.argv[2:]] or range(6)
+    inferctl, seeds = sys.argv[1], [int(s) for s in sys.argv[2:]] or range(4)
     number = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         path = os.path.join(folder, "m.onnx")
         for seed in seeds:
-            for dtype, batch_first in ((np.float32, False), (np.float32, True), (np.float64, False)):
+            for dtype, batch_first in KINDS:
                 layers, x = make(path, seed, dtype, batch_first)
                 want = [layer.compute(x) for layer in layers]
                 rows = []
@@ -224,8 +225,9 @@ def main():
                     worst, lines = worst_of(layers, got, want, BOUND[dtype])
                     number += 1
                     failed += bool(lines)
-                    print("\n".join([*lines, f"{'not ok' if lines else 'ok'} {number} - {who}, seed "
-                                     f"{seed}, {dtype.__name__}, x{list(x.shape)}: relative error "
+                    verdict = "not ok" if lines else "ok"
+                    print("\n".join([*lines, f"{verdict} {number} - {who}, seed {seed}, "
+                                     f"{dtype.__name__}, x{list(x.shape)}: relative error "
                                      f"{worst:.1e}, at most {BOUND[dtype]:.0e}"]), flush=True)
     print(f"1..{number}")
     return 1 if failed else 0

@@ -175,40 +175,46 @@ static void check(struct layer l)
         assert_floats(cs, want_c, (size_t)(l.batch * l.hidden), 1e-6);
 }
 
+#define CHECK(kind, n_steps, n_batch, n_hidden, ...)                                               \
+    check((struct layer){.cell = (kind),                                                           \
+                         .steps = (n_steps),                                                       \
+                         .batch = (n_batch),                                                       \
+                         .hidden = (n_hidden),                                                     \
+                         __VA_ARGS__})
+
 static const int32_t uneven[BATCH] = {2, 5, 0};
 
 static void test_rnn(void **state UNUSED)
 {
-    check((struct layer){REF_CELL_RNN, STEPS, BATCH, HIDDEN});
-    check((struct layer){REF_CELL_RNN, STEPS, BATCH, HIDDEN, .reverse = true, .states = true});
-    check((struct layer){REF_CELL_RNN, STEPS, BATCH, HIDDEN, .clip = 0.25, .lengths = uneven});
+    CHECK(REF_CELL_RNN, STEPS, BATCH, HIDDEN, .clip = 0);
+    CHECK(REF_CELL_RNN, STEPS, BATCH, HIDDEN, .reverse = true, .states = true);
+    CHECK(REF_CELL_RNN, STEPS, BATCH, HIDDEN, .clip = 0.25, .lengths = uneven);
 }
 
 static void test_lstm(void **state UNUSED)
 {
-    check((struct layer){REF_CELL_LSTM, STEPS, BATCH, HIDDEN});
-    check((struct layer){REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .states = true, .peephole = true});
-    check((struct layer){REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .coupled = true, .clip = 0.5});
-    check((struct layer){REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .reverse = true, .states = true,
-                         .lengths = uneven});
+    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .clip = 0);
+    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .states = true, .peephole = true);
+    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .coupled = true, .clip = 0.5);
+    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .reverse = true, .states = true, .lengths = uneven);
 }
 
 static void test_gru(void **state UNUSED)
 {
-    check((struct layer){REF_CELL_GRU, STEPS, BATCH, HIDDEN});
-    check((struct layer){REF_CELL_GRU, STEPS, BATCH, HIDDEN, .linear = true, .states = true});
-    check((struct layer){REF_CELL_GRU, STEPS, BATCH, HIDDEN, .linear = true, .bias = true,
-                         .reverse = true, .lengths = uneven});
-    check((struct layer){REF_CELL_GRU, STEPS, BATCH, HIDDEN, .clip = 0.25});
+    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .clip = 0);
+    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .linear = true, .states = true);
+    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .linear = true, .bias = true, .reverse = true,
+          .lengths = uneven);
+    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .clip = 0.25);
 }
 
 /* Rows longer than what is converted at a time; no step at all gives back the first state. */
 static void test_sizes(void **state UNUSED)
 {
-    check((struct layer){REF_CELL_GRU, 2, 2, LARGE - 1});
-    check((struct layer){REF_CELL_LSTM, 1, 1, LARGE - 1, .states = true});
-    check((struct layer){REF_CELL_LSTM, 0, BATCH, HIDDEN, .states = true});
-    check((struct layer){REF_CELL_RNN, 1, 1, 1});
+    CHECK(REF_CELL_GRU, 2, 2, LARGE - 1, .clip = 0);
+    CHECK(REF_CELL_LSTM, 1, 1, LARGE - 1, .states = true);
+    CHECK(REF_CELL_LSTM, 0, BATCH, HIDDEN, .states = true);
+    CHECK(REF_CELL_RNN, 1, 1, 1, .clip = 0);
 }
 
 /* Each function by one step of one unit: h' = f(x). */
@@ -218,15 +224,20 @@ static void test_functions(void **state UNUSED)
         enum ref_unary func;
         double alpha, beta, x, want;
     } rows[] = {
-        {REF_IDENTITY, 0, 0, -1.5, -1.5},       {REF_RELU, 0, 0, -1.5, 0},
-        {REF_RELU, 0, 0, 1.5, 1.5},             {REF_LEAKY_RELU, 0.25, 0, -2, -0.5},
+        {REF_IDENTITY, 0, 0, -1.5, -1.5},
+        {REF_RELU, 0, 0, -1.5, 0},
+        {REF_RELU, 0, 0, 1.5, 1.5},
+        {REF_LEAKY_RELU, 0.25, 0, -2, -0.5},
         {REF_ELU, 2, 0, -1, 2 * (0.36787944117144233 - 1)},
         {REF_SIGMOID, 0, 0, 1, 0.73105857863000490},
         {REF_TANH, 0.5, 2, 0.5, 0.5 * 0.76159415595576485},
-        {REF_THRESHOLDED_RELU, 1, 0, 0.5, 0},   {REF_THRESHOLDED_RELU, 1, 0, 1.5, 1.5},
-        {REF_HARD_SIGMOID, 0.5, 0.25, 1, 0.75}, {REF_HARD_SIGMOID, 0.5, 0.25, 9, 1},
+        {REF_THRESHOLDED_RELU, 1, 0, 0.5, 0},
+        {REF_THRESHOLDED_RELU, 1, 0, 1.5, 1.5},
+        {REF_HARD_SIGMOID, 0.5, 0.25, 1, 0.75},
+        {REF_HARD_SIGMOID, 0.5, 0.25, 9, 1},
         {REF_SOFTPLUS, 0, 0, 0, 0.69314718055994531},
-        {REF_SOFTPLUS, 0, 0, 1000, 1000},       {REF_SOFTSIGN, 0, 0, -3, -0.75},
+        {REF_SOFTPLUS, 0, 0, 1000, 1000},
+        {REF_SOFTSIGN, 0, 0, -3, -0.75},
         {REF_LINEAR, 2, 1, 3, 7},
     };
     double x, r = 0, y, h;

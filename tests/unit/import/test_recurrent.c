@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What RNN, LSTM and GRU become, and what of them is refused. Values: tests/zoo/test_recurrent.py. */
+/* What RNN, LSTM and GRU become, and what of them is refused. Values: tests/zoo/test_recurrent.py.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,9 +190,10 @@ static void wrong_attributes_are_refused(void **state)
     wire_attr_int(&hidden, "hidden_size", 5);
     g = layer("RNN", "x w r", 1, 1, &hidden);
     assert_refused(&g, STATUS_INVALID_ARGUMENT, "R is [1,4,4]");
-    wire_attr_int(&hidden, "activations", 1);
-    g = layer("RNN", "x w r", 1, 1, &hidden);
-    assert_refused(&g, STATUS_INVALID_ARGUMENT, "attribute 'activations' has type 2");
+    count.n = 0;
+    wire_attr_int(&count, "activations", 1);
+    g = layer("RNN", "x w r", 1, 1, &count);
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "attribute 'activations' is INT");
 }
 
 static void r14_operands_must_fit(void **state)
@@ -205,15 +207,15 @@ static void r14_operands_must_fit(void **state)
         {"x w r", 3, 1, "expected rank 3 and 16 as dimension 1"},
         {"x w r", 4, 2, "expected rank 3 and 1 as dimension 0"},
         {"x r r", 4, 1, "do not fit"},
-        {"w w r", 4, 1, "fit"},
+        {"r w r", 4, 1, "fit"},
         {"x w w", 4, 1, "R is [1,16,3]"},
         {"x w b", 4, 1, "expected rank 3"},
         {"x w r s", 4, 1, "B is [1,2,4]"},
         {"x w r - uneven b", 4, 1, "initial_h is [1,32]"},
         {"x w r - - - - s", 4, 1, "P is [1,2,4]"},
-        {"full w r", 4, 1, "X has rank 1"},
-        {"x w", 4, 1, "input 2 is missing"},
-        {"x", 4, 1, "input 1 is missing"},
+        {"p w r", 4, 1, "X has rank 2"},
+        {"x - r", 4, 1, "input 1 is missing"},
+        {"x w", 4, 1, "2 inputs, expected at least 3"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct wire attrs = {.n = 0};

@@ -22,8 +22,8 @@ struct rule_case {
     const char *reason;  /* part of the error text */
 };
 
-#define LSTM_FUNCS "funcs=6,10,10 alphas=0f,1f,1f betas=0f,1f,1f"
-#define GRU_FUNCS  "funcs=6,10 alphas=0f,1f betas=0f,1f"
+#define LSTM_FUNCS      "funcs=6,10,10 alphas=0f,1f,1f betas=0f,1f,1f"
+#define GRU_FUNCS       "funcs=6,10 alphas=0f,1f betas=0f,1f"
 #define REFUSED(reason) NULL, reason
 
 static const struct rule_case cases[] = {
@@ -263,12 +263,12 @@ static const struct rule_case cases[] = {
     /* recurrent layers */
     {IR_OP_RECURRENT, "FP32[7,2,5] FP32[5,5]", "func=0 funcs=10 alphas=1f betas=1f",
      "FP32[7,2,5] FP32[2,5]", NULL},
-    {IR_OP_RECURRENT,
-     "FP32[7,2,20] FP32[20,5] INT32[2] FP32[2,5] FP32[2,5] FP32[15]",
+    {IR_OP_RECURRENT, "FP32[7,2,20] FP32[20,5] INT32[2] FP32[2,5] FP32[2,5] FP32[15]",
      "func=1 " LSTM_FUNCS " reverse=1 clip=1f coupled=1", "FP32[7,2,5] FP32[2,5] FP32[2,5]", NULL},
     {IR_OP_RECURRENT, "FP64[7,2,15] FP64[15,5] INT64[2] - - - FP64[5]",
      "func=2 linear=1 " GRU_FUNCS, "FP64[7,2,5] FP64[2,5]", NULL},
-    {IR_OP_RECURRENT, "FP32[0,2,15] FP32[15,5]", "func=2 " GRU_FUNCS, "FP32[0,2,5] FP32[2,5]", NULL},
+    {IR_OP_RECURRENT, "FP32[0,2,15] FP32[15,5]", "func=2 " GRU_FUNCS, "FP32[0,2,5] FP32[2,5]",
+     NULL},
     {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5] - - - - FP32[5]", "func=2 " GRU_FUNCS,
      REFUSED("no linear GRU")},
     {IR_OP_RECURRENT, "FP32[7,2,15] FP32[15,5] - - FP32[2,5]", "func=2 " GRU_FUNCS,
