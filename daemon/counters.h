@@ -28,6 +28,7 @@
     X(EXPIRED, "expired_before_run")                                                               \
     X(CANCELLED, "cancelled")                                                                      \
     X(FAILED, "failed_in_run")                                                                     \
+    X(BATCHES_SPLIT, "batches_split") /* failed for one of several requests; run again in parts */ \
     X(REPLIES_DROPPED, "replies_dropped") /* the connection was gone */                            \
     X(READS_PAUSED, "reads_paused")                                                                \
     X(READS_RESUMED, "reads_resumed")                                                              \

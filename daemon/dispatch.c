@@ -53,6 +53,8 @@ static struct batch *batch_form(struct dispatch *d, const struct batcher_decisio
     batch->model = batcher_model_user(decision->model);
     batch->items = decision->batch;
     batch->instances = decision->instances;
+    batch->run_ns = 0;
+    batch->limit_ns = dispatch_pace_limit(batch->model, batch->instances);
     return batch;
 }
 
@@ -271,35 +273,6 @@ uint64_t dispatch_jobs_done(const struct dispatch *d)
     return done;
 }
 
-uint64_t dispatch_longest_ns(const struct dispatch *d, uint64_t now_ns)
-{
-    uint64_t longest = 0;
-    for (uint32_t i = 0; i < d->config.workers; i++) {
-        uint64_t since = pool_busy_since(d->pool, i);
-        if (since && since < now_ns)
-            longest = MAX(longest, now_ns - since);
-    }
-    return longest;
-}
-
-size_t dispatch_stuck(struct dispatch *d, uint64_t now_ns, uint64_t age_ns,
-                      struct dispatch_stuck *out, size_t max)
-{
-    size_t n = 0;
-    pthread_mutex_lock(&d->lock);
-    for (uint32_t w = 0; w < d->config.workers; w++) {
-        uint64_t since = pool_busy_since(d->pool, w);
-        if (!d->workers[w].running || !since || since + age_ns > now_ns)
-            continue;
-        for (struct batcher_item *item = d->workers[w].running->items; item && n < max;
-             item = item->next)
-            out[n++] = (struct dispatch_stuck){dispatch_inflight_of(item)->loop,
-                                               dispatch_inflight_of(item)->serial};
-    }
-    pthread_mutex_unlock(&d->lock);
-    return n;
-}
-
 /* ---- life ---- */
 
 static void dispatch_destroy(struct dispatch *d)
@@ -310,6 +283,7 @@ static void dispatch_destroy(struct dispatch *d)
             engine_buffer_free(d->config.device, worker->batches[i].output);
         for (uint32_t i = 0; i < worker->n_spare; i++)
             engine_buffer_free(d->config.device, worker->spare[i]);
+        engine_buffer_free(d->config.device, worker->scratch);
     }
     batcher_free(d->batcher);
     if (d->timer_fd >= 0)

@@ -21,7 +21,11 @@
 #include "engine/engine.h"
 #include "proto/message.h"
 
-enum { DISPATCH_MAX_LOOPS = 64, DISPATCH_OUTPUTS = 4 /* buffers a worker */ };
+enum {
+    DISPATCH_MAX_LOOPS = 64,
+    DISPATCH_OUTPUTS = 4, /* buffers a worker */
+    DISPATCH_WHY = 256,   /* bytes of a failure's text */
+};
 
 struct dispatch;
 struct batch;
@@ -48,10 +52,11 @@ struct inflight {
 
     /* The result. */
     enum status status;
-    bool cancelled;
+    bool cancelled, expired;
     struct batch *batch; /* it ran, or was to run, in; must be released */
     uint32_t first;      /* its first instance in the batch */
     uint64_t queue_ns;
+    char why[DISPATCH_WHY]; /* it ran in `batch` and failed: the reason, maybe cut */
 };
 
 /* What ran; constant while anybody holds it. */
@@ -66,8 +71,12 @@ struct batch {
     size_t output_size;
     /* Requests not yet released. Release order, so that the last one sees all reads done. */
     _Atomic uint32_t refs;
-    struct engine_times times;
-    struct error err;
+    struct engine_times times; /* of a batch that ran in parts: their sums */
+    uint64_t run_ns;           /* of one that ran as a whole; else 0 */
+    uint64_t limit_ns;         /* under the lock: longer is a hang, whatever is configured */
+    /* When what is running now of it began; 0: nothing. Relaxed: a number for the watchdog. */
+    _Atomic uint64_t since_ns;
+    struct error err; /* the worker's */
 };
 
 struct dispatch_config {
@@ -139,17 +148,24 @@ void dispatch_model_stats(struct dispatch *dispatch, const struct model *model,
                           struct batcher_model_stats *out);
 uint32_t dispatch_workers(const struct dispatch *dispatch);
 uint32_t dispatch_workers_busy(const struct dispatch *dispatch);
-/* Jobs finished by all workers; and how long the one that is longest at its job has been. */
+/* Jobs finished by all workers. */
 uint64_t dispatch_jobs_done(const struct dispatch *dispatch);
-uint64_t dispatch_longest_ns(const struct dispatch *dispatch, uint64_t now_ns);
 
-/* The requests of batches that have been running for longer than `age_ns`: the loops' numbers for
- * them. Writes at most `max`; returns how many were written. */
+/*
+ * R30: a batch hangs that has run longer than `floor_ns` and longer than ten times the p99 of its
+ * profile, once that has run a hundred times. In parts, each part counts for itself.
+ *
+ * The time that was exceeded, the least if several hang; 0: none hangs.
+ */
+uint64_t dispatch_hung(struct dispatch *dispatch, uint64_t now_ns, uint64_t floor_ns);
+
+/* The requests of batches that hang: the loops' numbers for them. Writes at most `max`; returns how
+ * many were written. */
 struct dispatch_stuck {
     uint32_t loop;
     uint64_t serial;
 };
-size_t dispatch_stuck(struct dispatch *dispatch, uint64_t now_ns, uint64_t age_ns,
+size_t dispatch_stuck(struct dispatch *dispatch, uint64_t now_ns, uint64_t floor_ns,
                       struct dispatch_stuck *out, size_t max);
 
 #endif

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What dispatch.c, dispatch_worker.c and dispatch_model.c share. */
+/*
+ * What the dispatcher's files share:
+ *
+ *   dispatch.c         under the lock: what arrives, what is decided, what comes back
+ *   dispatch_worker.c  the workers' callbacks
+ *   dispatch_run.c     how a batch runs, and what is done about one that fails
+ *   dispatch_model.c   models come and go
+ *   dispatch_hang.c    how long batches take, and which take too long
+ */
 #ifndef INFERD_DAEMON_DISPATCH_INTERNAL_H
 #define INFERD_DAEMON_DISPATCH_INTERNAL_H
 
@@ -11,7 +19,11 @@
 
 struct dispatch_worker {
     struct batch batches[DISPATCH_OUTPUTS];
-    struct batch *finished; /* the worker's thread: between the end of a job and `idle` */
+
+    /* The worker's thread. */
+    struct batch *finished; /* between the end of a job and `idle` */
+    void *scratch;          /* where parts of a batch run to; NULL: never needed so far */
+    size_t scratch_size;
 
     /* Under the lock. */
     struct batch *free;    /* batches whose output buffer nobody reads */
@@ -60,6 +72,17 @@ void dispatch_carry_out(struct dispatch *dispatch, const struct dispatch_decided
 /* Under the lock: the batch can be used again. Returns a buffer that is too small by now, or NULL.
  */
 void *dispatch_batch_recycle(struct dispatch_worker *worker, struct batch *batch);
+
+/* Runs what was gathered, `instances` of them. Each request gathered has its status then; one that
+ * expired meanwhile is no longer of the batch. The worker's thread. */
+void dispatch_batch_run(struct dispatch *dispatch, struct batch *batch, struct model_lane *lane,
+                        uint32_t instances);
+
+/* Under the lock: a batch of this profile took so long. */
+void dispatch_pace_note(struct model *model, const struct engine_profile *profile, uint64_t run_ns);
+/* Under the lock: how long a batch of so many instances may take, beside the configured time (R30).
+ */
+uint64_t dispatch_pace_limit(const struct model *model, uint32_t instances);
 
 extern const struct pool_ops dispatch_pool_ops;
 

@@ -75,6 +75,7 @@ static void model_destroy(struct dispatch *d, struct model *model)
         free(model->lanes[w].spans);
     }
     free(model->lanes);
+    free(model->paces);
     free(model->stats.by_batch);
     engine_unref(model->engine);
     free(model->source.path);
@@ -90,8 +91,11 @@ static bool model_arrays(struct dispatch *d, struct model *model)
         return false;
     model->lanes = calloc(d->config.workers, sizeof(*model->lanes));
     model->stats.by_batch = calloc((size_t)model->max_batch + 1, sizeof(*model->stats.by_batch));
-    if (!model->lanes || !model->stats.by_batch)
+    model->paces = calloc(model->info->n_profiles, sizeof(*model->paces));
+    if (!model->lanes || !model->stats.by_batch || !model->paces)
         return false;
+    for (uint32_t p = 0; p < model->info->n_profiles; p++)
+        histogram_init(&model->paces[p].run_ns);
     for (uint32_t w = 0; w < d->config.workers; w++) {
         struct model_lane *lane = &model->lanes[w];
         lane->inputs = calloc(model->info->n_inputs + 1, sizeof(*lane->inputs));

@@ -255,7 +255,7 @@ static void result_reply(struct connection *c, const struct inflight *i)
 static void failure_reply(struct connection *c, const struct inflight *i)
 {
     struct counters *counters = &c->loop->counters;
-    const char *text = i->batch ? i->batch->err.text : "the request was refused";
+    const char *text = i->batch ? i->why : "the request was refused";
     uint64_t retry_us = 0;
     char buffer[160];
     if (i->batch) {

@@ -41,6 +41,7 @@ static int models_check(const struct config *config)
 
 int main(int argc, char **argv)
 {
+    server_signals_hold();
     restart_for_openmp(argv);
     prctl(PR_SET_NAME, "inferd"); /* else it would be called after the link it was started by */
     struct options options;

@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "base/histogram.h"
 #include "batching/batcher.h"
 #include "config/config.h"
 #include "engine/engine.h"
@@ -38,6 +39,12 @@ struct model_lane {
     struct engine_span *spans;   /* n_inputs x max_items */
 };
 
+/* How long batches of a profile take. Under the dispatcher's lock. */
+struct model_pace {
+    uint64_t limit_ns; /* a batch that takes longer hangs; 0: too few have run to say */
+    struct histogram run_ns;
+};
+
 /* Where a version came from; equal sources need no new load. */
 struct model_source {
     char *path;
@@ -57,6 +64,7 @@ struct model {
     struct dispatch *dispatch;
     struct batcher_model *queue; /* under the dispatcher's lock */
     struct model_lane *lanes;    /* one a worker */
+    struct model_pace *paces;    /* one a profile */
     struct model *next;          /* of the retired */
     struct model_stats stats;
 };

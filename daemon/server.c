@@ -22,6 +22,22 @@
 #include "daemon/server_internal.h"
 #include "engine/backend.h"
 
+static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP};
+
+static void signals_mask(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_LEN(handled_signals); i++)
+        sigaddset(&set, handled_signals[i]);
+    pthread_sigmask(how, &set, NULL);
+}
+
+void server_signals_hold(void)
+{
+    signals_mask(SIG_BLOCK);
+}
+
 enum {
     SPARE_DESCRIPTORS = 512, /* beside connections: devices, files, build children */
     DEVICE_WORKERS = 2,
@@ -119,7 +135,10 @@ static enum status handles_start(struct server *s, struct error *err)
         r = uv_signal_start(&s->interrupt, server_on_stop_signal, SIGINT);
     if (r == 0)
         r = uv_signal_start(&s->hangup, server_on_reload_signal, SIGHUP);
-    return r == 0 ? STATUS_OK : error_set(err, STATUS_INTERNAL, "signals: %s", uv_strerror(r));
+    if (r != 0)
+        return error_set(err, STATUS_INTERNAL, "signals: %s", uv_strerror(r));
+    signals_mask(SIG_UNBLOCK); /* here alone: threads were started before, or block all signals */
+    return STATUS_OK;
 }
 
 static enum status dispatch_start(struct server *s, const struct config *config, struct error *err)

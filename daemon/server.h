@@ -8,6 +8,11 @@
 
 #include "daemon/options.h"
 
+/* First in main: from now on SIGTERM, SIGINT and SIGHUP wait until the server handles them, also
+ * across an exec. Else one that comes early would end the process without a word, or, in a
+ * container whose first process this is, be lost. */
+void server_signals_hold(void);
+
 /* Takes over `config`. Serves until a signal or a failure ends it; returns the exit code. */
 int server_run(const struct options *options, struct config *config);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "daemon/server.h"
 #include "daemon/server_internal.h"
 
 enum {
@@ -20,6 +21,7 @@ void server_handles_close(struct server *s)
     if (!s->handles)
         return;
     s->handles = false;
+    server_signals_hold(); /* the end is near: another signal must not make it a death by signal */
     uv_handle_t *const handles[] = {
         (uv_handle_t *)&s->term,        (uv_handle_t *)&s->interrupt, (uv_handle_t *)&s->hangup,
         (uv_handle_t *)&s->news,        (uv_handle_t *)&s->beat,      (uv_handle_t *)&s->step,

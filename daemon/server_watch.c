@@ -41,11 +41,13 @@ static void stuck_abandon(struct server *s, uint64_t now_ns, uint64_t age_ns)
 }
 
 /* A batch that runs far too long: unready, the watchdog is not fed, its requests are answered. If
- * it comes to an end after all, serving goes on; if nobody watches, the process ends by itself. */
+ * it comes to an end after all, serving goes on; if nobody watches, the process ends by itself. A
+ * device of its own that takes so long does not come back: it is lost (R29, R30). */
 static void hang_check(struct server *s, uint64_t now_ns)
 {
-    uint64_t limit_ns = atomic_load_explicit(&s->hang_ns, memory_order_relaxed);
-    bool hung = dispatch_longest_ns(s->shared.dispatch, now_ns) > limit_ns;
+    uint64_t floor_ns = atomic_load_explicit(&s->hang_ns, memory_order_relaxed);
+    uint64_t limit_ns = dispatch_hung(s->shared.dispatch, now_ns, floor_ns);
+    bool hung = limit_ns != 0;
     if (hung && !s->hung) {
         log_write(&s->shared.log, LOG_ERROR, "a worker hangs: a batch has run for over %llu ms",
                   (unsigned long long)(limit_ns / NS_PER_MS));
@@ -58,8 +60,10 @@ static void hang_check(struct server *s, uint64_t now_ns)
         atomic_store_explicit(&s->shared.ready, !hung, memory_order_relaxed);
     s->hung = hung;
     if (hung)
-        stuck_abandon(s, now_ns, limit_ns);
-    if (hung && !s->notify.watchdog_ns && now_ns > s->hang_exit_ns)
+        stuck_abandon(s, now_ns, floor_ns);
+    if (hung && engine_device_apart(s->shared.device))
+        server_device_lost(s, "a batch hangs");
+    else if (hung && !s->notify.watchdog_ns && now_ns > s->hang_exit_ns)
         server_device_lost(s, "a worker still hangs");
 }
 

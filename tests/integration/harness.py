@@ -10,6 +10,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -54,9 +55,14 @@ def node(op, inputs, outputs):
     return message(*((1, i) for i in inputs), *((2, o) for o in outputs), (3, outputs[0]), (4, op))
 
 
-def model(nodes, inputs, outputs):
-    graph = message(*((1, n) for n in nodes), (2, "test"), *((11, i) for i in inputs),
-                    *((12, o) for o in outputs))
+def constant(name, dtype, dims, data):
+    """A TensorProto."""
+    return message(*((1, d) for d in dims), (2, dtype), (8, name), (9, data))
+
+
+def model(nodes, inputs, outputs, constants=()):
+    graph = message(*((1, n) for n in nodes), (2, "test"), *((5, c) for c in constants),
+                    *((11, i) for i in inputs), *((12, o) for o in outputs))
     return message((1, 8), (8, message((2, 13))), (7, graph))
 
 
@@ -78,6 +84,11 @@ MODELS = {
         [value("a", FLOAT, ["N", 2]), value("b", FLOAT, ["N", 2]), value("n", INT64, ["N", 1])],
         [value("sum", FLOAT, ["N", 2]), value("same", FLOAT, ["N", 2]),
          value("m", INT64, ["N", 1])]),
+    # rows of a table by their numbers: [[0, 1], [2, 3], [4, 5], [6, 7]]
+    "rows": lambda: model(
+        [node("Gather", ["table", "n"], ["y"])], [value("n", INT64, ["N", 1])],
+        [value("y", FLOAT, ["N", 1, 2])],
+        [constant("table", FLOAT, [4, 2], struct.pack("<8f", *range(8)))]),
     # the same names as `copy`, another result
     "twice": lambda: model([node("Add", ["x", "x"], ["y"])], [value("x", FLOAT, ["N", 4])],
                            [value("y", FLOAT, ["N", 4])]),

@@ -4,6 +4,7 @@
 
     test_faults.py INFERD INFERCTL
 """
+import signal
 import struct
 import time
 import unittest
@@ -17,6 +18,10 @@ X4 = struct.pack("<4f", 1, 2, 3, 4)
 
 def copy_body():
     return wire.infer_body("copy", [("x", "FP32", [1, 4], X4)])
+
+
+def rows_body(number):
+    return wire.infer_body("rows", [("n", "INT64", [1, 1], struct.pack("<q", number))])
 
 
 def faulty(script, **config):
@@ -33,6 +38,59 @@ class Faults(unittest.TestCase):
                 self.assertEqual(statuses, [wire.OK, status, wire.OK, wire.OK], action)
                 self.assertEqual(c.call(wire.READY).body, {1: [1]})
                 self.assertEqual(c.counters()["failed_in_run"], 1)
+
+    # --- batches that fail for one of their requests ---
+
+    def test_r28_an_index_out_of_range_fails_its_request_alone(self):
+        numbers = [0, 3, 9, 1, -1, 2, -7, 3]
+        with harness.Server({"rows": harness.plan("rows")}, {"device": "fault"},
+                            env={"INFERD_FAULT_SCRIPT": "on=cpu;launch#1:delay=500ms"}) as s:
+            with s.client() as c:
+                alone = c.start(wire.INFER, rows_body(1))
+                harness.until_in_flight(s, running=1)
+                sent = {c.start(wire.INFER, rows_body(n)): n for n in numbers}
+                replies = [c.receive() for _ in range(9)]  # those of two batches in any order
+                self.assertEqual({r.id for r in replies}, {alone, *sent})
+                for r in replies:
+                    if r.id == alone:
+                        continue
+                    n = sent[r.id]
+                    if -4 <= n < 4:
+                        row = struct.pack("<2f", 2 * (n % 4), 2 * (n % 4) + 1)
+                        self.assertEqual((r.status, r.outputs()["y"][2]), (wire.OK, row))
+                    else:
+                        self.assertEqual(r.status, wire.INVALID_ARGUMENT)
+                        self.assertIn(f"index {n} is out of range", r.message)
+                counters = c.counters()
+                self.assertEqual((counters["batches_split"], counters["failed_in_run"]), (1, 2))
+
+    def test_r28_what_a_batch_of_eight_makes_of_a_fault(self):
+        # a failure that does not come back costs nobody the answer; one that stays costs all
+        for script, status, split in (("launch#2:fail", wire.OK, 1), ("launch#2:oom", wire.OK, 1),
+                                      ("launch#2+:fail", wire.INTERNAL, 1),
+                                      ("launch#2:model", wire.INTERNAL, 0)):
+            with faulty("launch#1:delay=500ms;" + script) as s, s.client() as c:
+                alone = c.start(wire.INFER, copy_body())
+                harness.until_in_flight(s, running=1)
+                for _ in range(8):
+                    c.start(wire.INFER, copy_body())
+                statuses = {r.id: r.status for r in [c.receive() for _ in range(9)]}
+                self.assertEqual(statuses.pop(alone), wire.OK)
+                self.assertEqual(list(statuses.values()), 8 * [status], script)
+                self.assertEqual(c.counters()["batches_split"], split, script)
+                self.assertEqual(c.call(wire.READY).body, {1: [1]})
+
+    def test_r24_a_drain_waits_for_the_parts_of_a_batch(self):
+        with faulty("launch:delay=200ms;launch#2:fail") as s, s.client() as c:
+            c.start(wire.INFER, copy_body())
+            harness.until_in_flight(s, running=1)
+            for _ in range(8):
+                c.start(wire.INFER, copy_body())
+            self.assertEqual(c.receive().status, wire.OK)
+            time.sleep(0.3)  # the first half runs again
+            s.signal(signal.SIGTERM)
+            self.assertEqual({c.receive().status for _ in range(8)}, {wire.OK})
+            self.assertEqual(s.wait(), 0)
 
     def test_short_outputs_are_no_answers(self):
         with faulty("apart;copy#2:short") as s, s.client() as c:
@@ -102,6 +160,21 @@ class Faults(unittest.TestCase):
             self.assertEqual({r.status for r in replies}, {wire.UNAVAILABLE})
             self.assertEqual(s.wait(10), 1)
             self.assertIn("a worker still hangs", s.log())
+            c.close()
+            s.process.returncode = 0
+
+    def test_r30_a_hang_of_a_device_of_its_own_is_its_loss(self):
+        with faulty("apart;launch#2:hang", hang_timeout_ms=300) as s:
+            c = s.client()
+            self.assertEqual(c.call(wire.INFER, copy_body()).status, wire.OK)
+            begin = time.monotonic()
+            c.start(wire.INFER, copy_body())
+            reply = c.receive()
+            self.assertEqual(reply.status, wire.UNAVAILABLE)
+            self.assertIn("may have been executed", reply.message)
+            self.assertEqual(s.wait(10), 1)
+            self.assertGreater(time.monotonic() - begin, 0.29)
+            self.assertIn("device lost: a batch hangs", s.log())
             c.close()
             s.process.returncode = 0
 

@@ -6,6 +6,7 @@
 """
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -60,6 +61,13 @@ class Manager:
         harness.until(lambda: self.count(text) >= count, seconds)
 
 
+def holds(pid, number):
+    """Whether a process blocks or handles a signal."""
+    masks = re.findall(r"(?m)^Sig(?:Blk|Cgt):\s+(\w+)$",
+                       pathlib.Path(f"/proc/{pid}/status").read_text())
+    return any(int(m, 16) >> (number - 1) & 1 for m in masks)
+
+
 class Lifecycle(unittest.TestCase):
     def test_r24_sigterm_answers_everything_admitted(self):
         with harness.Server(models(), {"device": "fault", "max_batch": 1},
@@ -103,6 +111,30 @@ class Lifecycle(unittest.TestCase):
                 for t in threads:
                     t.finish()
                 self.assertLessEqual(set(outcomes), {wire.OK, wire.UNAVAILABLE})
+
+    def test_r24_sigterm_at_any_moment_of_a_start(self):
+        rng = random.Random(24)
+        for _ in range(12):
+            s = harness.Server(models(), {"io_threads": 2}, wait=False)
+            try:
+                harness.until(lambda: holds(s.process.pid, signal.SIGTERM))  # main has begun
+                time.sleep(rng.random() * 0.05)
+                for number in rng.choice([[], [signal.SIGHUP], 3 * [signal.SIGHUP]]):
+                    s.signal(number)
+                s.stop()
+            finally:
+                s.kill()
+
+    def test_r24_another_signal_at_the_end_changes_nothing(self):
+        rng, codes = random.Random(25), set()
+        for _ in range(12):
+            with harness.Server(models(), env=harness.FORCED_END) as s:
+                s.signal(signal.SIGTERM)
+                time.sleep(rng.random() * 0.02)
+                s.signal(signal.SIGTERM)  # ends it at once, if it still drains
+                codes.add(s.wait())
+                s.process.returncode = 0
+        self.assertLessEqual(codes, {0, 1})
 
     def test_r24_the_drain_time_is_kept(self):
         with harness.Server(models(), {"device": "fault", "drain_timeout_ms": 300},

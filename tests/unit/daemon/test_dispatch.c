@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@ static struct loop loops[LOOPS];
 static struct config *config;
 static struct config_model model_config;
 static struct model *model;
+static bool shared_fate; /* a failure is the whole batch's: all have the same text */
 static _Atomic int lost;
 static _Atomic(struct model *) retired;
 
@@ -160,6 +162,13 @@ static void returned(struct loop *loop, struct inflight *i)
         const uint64_t *y = i->batch->output;
         assert_int_equal(y[i->first], loop->values[i->id] + 1);
         assert_true(i->batch->instances >= 1 && i->batch->instances <= 16);
+        assert_false(toy_is_poison(loop->values[i->id]));
+    } else if (i->status == STATUS_INVALID_ARGUMENT &&
+               !shared_fate) { /* the guilty alone, with its own text */
+        char text[64];
+        snprintf(text, sizeof(text), "the toy spits out %llu",
+                 (unsigned long long)loop->values[i->id]);
+        assert_string_equal(i->why, text);
     }
 }
 
@@ -268,6 +277,7 @@ static void hammer_all(void)
     assert_int_equal(dispatch_model_configure(dispatch, model, config, &model_config, &err),
                      STATUS_OK);
     atomic_store(&toy.fail_every, 17);
+    atomic_store(&toy.poison, 50);
     assert_int_equal(pthread_create(&timer, NULL, tick, &stop), 0);
     for (uint32_t i = 0; i < LOOPS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, hammer, &loops[i]), 0);
@@ -287,11 +297,14 @@ static void hammer_all(void)
     pthread_join(timer, NULL);
     assert_true(counts[STATUS_OK] > 1000);
     assert_true(counts[STATUS_INTERNAL] > 10);
+    assert_true(counts[STATUS_INVALID_ARGUMENT] > 10);
+    assert_true(counter_get(&counters, COUNTER_BATCHES_SPLIT) > 10);
     assert_true(counts[STATUS_DEADLINE_EXCEEDED] > 0);
     assert_true(cancelled > 0);
     assert_int_equal(counts[STATUS_DEADLINE_EXCEEDED], counter_get(&counters, COUNTER_EXPIRED));
     assert_int_equal(atomic_load(&model->stats.ok), counts[STATUS_OK]);
-    assert_int_equal(atomic_load(&model->stats.failed), counts[STATUS_INTERNAL]);
+    assert_int_equal(atomic_load(&model->stats.failed),
+                     counts[STATUS_INTERNAL] + counts[STATUS_INVALID_ARGUMENT]);
 }
 
 static void r12_each_request_comes_back_once(void **state)
@@ -421,13 +434,156 @@ static void stuck_requests_are_named(void **state)
     submit(&loops[1], fill(&loops[1], 7, 1, BATCHER_NEVER));
     usleep(30000);
     uint64_t now_ns = clock_now_ns();
+    assert_int_equal(dispatch_hung(dispatch, now_ns, NS_PER_S), 0);
+    assert_int_equal(dispatch_hung(dispatch, now_ns, 10 * NS_PER_MS), 10 * NS_PER_MS);
     assert_int_equal(dispatch_stuck(dispatch, now_ns, NS_PER_S, stuck, 8), 0);
     assert_int_equal(dispatch_stuck(dispatch, now_ns, 10 * NS_PER_MS, stuck, 8), 1);
     assert_int_equal(stuck[0].loop, 1);
     assert_int_equal(stuck[0].serial, 7);
-    assert_true(dispatch_longest_ns(dispatch, now_ns) > 10 * NS_PER_MS);
     assert_int_equal(dispatch_workers_busy(dispatch), 1);
     collect_all(&loops[1]);
+    assert_int_equal(dispatch_hung(dispatch, clock_now_ns() + NS_PER_S, 1), 0);
+}
+
+/* Ten times the p99 of a hundred batches, but never less than what is configured. */
+static void r30_a_hang_is_measured_by_the_profile(void **state)
+{
+    (void)state;
+    atomic_store(&toy.delay_ns, NS_PER_MS);
+    for (uint32_t k = 0; k < 99; k++) {
+        submit(&loops[0], fill(&loops[0], 0, 1, BATCHER_NEVER));
+        collect_all(&loops[0]);
+    }
+    usleep(5000); /* the worker tells of its batch after it has told of its requests' end */
+    assert_int_equal(model->paces[0].limit_ns, 0);
+    submit(&loops[0], fill(&loops[0], 0, 1, BATCHER_NEVER));
+    collect_all(&loops[0]);
+    usleep(5000);
+    uint64_t limit_ns = model->paces[0].limit_ns;
+    assert_true(limit_ns >= 10 * NS_PER_MS);
+    atomic_store(&toy.delay_ns, 300 * NS_PER_MS);
+    uint64_t before_ns = clock_now_ns();
+    submit(&loops[0], fill(&loops[0], 0, 1, BATCHER_NEVER));
+    usleep(30000);
+    uint64_t now_ns = clock_now_ns();
+    assert_int_equal(dispatch_hung(dispatch, before_ns + limit_ns, 1), 0);
+    assert_int_equal(dispatch_hung(dispatch, now_ns + limit_ns, 1), limit_ns);
+    assert_int_equal(dispatch_hung(dispatch, now_ns + limit_ns, 100 * limit_ns), 0);
+    collect_all(&loops[0]);
+}
+
+/* ---- batches that fail for one of their requests ---- */
+
+/* Submits `n` requests at once, which makes them one batch; value 1 is poison. */
+static void submit_values(const uint64_t *values, uint32_t n)
+{
+    struct inflight *first = NULL;
+    atomic_store(&toy.poison, 1000);
+    for (uint32_t k = n; k-- > 0;) {
+        struct inflight *i = fill(&loops[0], k, values[k], BATCHER_NEVER);
+        i->next = first;
+        first = i;
+    }
+    submit(&loops[0], first);
+}
+
+static void r28_the_guilty_alone(void **state)
+{
+    static const struct {
+        uint64_t values[16];
+        uint32_t n;
+        int runs; /* each halving of a part that fails is two more */
+    } cases[] = {
+        {{1}, 1, 1},
+        {{1, 2}, 2, 3},
+        {{2, 3, 1}, 3, 5},
+        {{2, 3, 4, 5, 6, 7, 8, 1}, 8, 7},
+        {{1, 3, 4, 5, 6, 7, 8, 1}, 8, 11},
+        {{2, 3, 4, 5, 1, 7, 8, 9, 2, 3, 4, 5, 6, 7, 8, 9}, 16, 9},
+        {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 16, 31},
+    };
+    (void)state;
+    for (uint32_t apart = 0; apart < 2; apart++)
+        for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+            uint64_t bad = 0, runs = (uint64_t)atomic_load(&toy.batches);
+            uint64_t ok_before = loops[0].counts[STATUS_OK];
+            uint64_t bad_before = loops[0].counts[STATUS_INVALID_ARGUMENT];
+            for (uint32_t k = 0; k < cases[c].n; k++)
+                bad += cases[c].values[k] == 1;
+            atomic_store(&toy.apart, apart);
+            submit_values(cases[c].values, cases[c].n);
+            collect_all(&loops[0]);
+            assert_int_equal(loops[0].counts[STATUS_OK] - ok_before, cases[c].n - bad);
+            assert_int_equal(loops[0].counts[STATUS_INVALID_ARGUMENT] - bad_before, bad);
+            assert_int_equal((uint64_t)atomic_load(&toy.batches) - runs, cases[c].runs);
+        }
+    assert_int_equal(counter_get(&counters, COUNTER_BATCHES_SPLIT), 12);
+}
+
+static void r28_what_is_not_a_requests_is_not_tried_again(void **state)
+{
+    (void)state;
+    atomic_store(&toy.model_scope, true);
+    submit_values((uint64_t[]){2, 3, 1, 4}, 4);
+    shared_fate = true;
+    collect_all(&loops[0]);
+    shared_fate = false;
+    assert_int_equal(loops[0].counts[STATUS_INVALID_ARGUMENT], 4);
+    assert_int_equal(atomic_load(&toy.batches), 1);
+    assert_int_equal(counter_get(&counters, COUNTER_BATCHES_SPLIT), 0);
+    for (uint32_t k = 0; k < 4; k++)
+        assert_string_equal(loops[0].items[k].why, "the toy spits out 1");
+}
+
+static void r19_deadlines_hold_between_parts(void **state)
+{
+    (void)state;
+    struct inflight *all[4];
+    uint64_t soon_ns = clock_now_ns() + NS_PER_S;
+    atomic_store(&toy.delay_ns, 1200 * NS_PER_MS);
+    atomic_store(&toy.poison, 1000);
+    for (uint32_t k = 0; k < 4; k++)
+        all[k] = fill(&loops[0], k, k == 1 ? 1 : k + 2, k == 3 ? soon_ns : BATCHER_NEVER);
+    for (uint32_t k = 0; k < 3; k++)
+        all[k]->next = all[k + 1];
+    submit(&loops[0], all[0]);
+    collect_all(&loops[0]); /* 0 runs first, and too long for 3 */
+    assert_int_equal(all[0]->status, STATUS_OK);
+    assert_int_equal(all[1]->status, STATUS_INVALID_ARGUMENT);
+    assert_int_equal(all[2]->status, STATUS_OK);
+    assert_int_equal(all[3]->status, STATUS_DEADLINE_EXCEEDED);
+    assert_int_equal(atomic_load(&toy.batches), 5);
+    assert_int_equal(counter_get(&counters, COUNTER_EXPIRED), 1);
+}
+
+static void r29_a_loss_between_parts(void **state)
+{
+    (void)state;
+    atomic_store(&toy.lose_at, 4);
+    submit_values((uint64_t[]){2, 1, 3, 4}, 4); /* 4 fail, 2 fail, one is done, then the loss */
+    collect_all(&loops[0]);
+    assert_int_equal(atomic_load(&toy.batches), 4);
+    assert_int_equal(atomic_load(&lost), 1);
+    assert_int_equal(loops[0].counts[STATUS_OK], 1);
+    assert_int_equal(loops[0].counts[STATUS_UNAVAILABLE], 3);
+}
+
+/* Then all get the error of the whole. */
+static void without_memory_for_parts(void **state)
+{
+    (void)state;
+    int buffers = atomic_load(&toy.buffers);
+    atomic_store(&toy.buffers_allowed, 0);
+    submit_values((uint64_t[]){2, 1, 3, 4}, 4);
+    shared_fate = true;
+    collect_all(&loops[0]);
+    shared_fate = false;
+    assert_int_equal(loops[0].counts[STATUS_INVALID_ARGUMENT], 4);
+    atomic_store(&toy.buffers_allowed, -1);
+    submit_values((uint64_t[]){2, 1, 3, 4}, 4);
+    collect_all(&loops[0]);
+    assert_int_equal(loops[0].counts[STATUS_OK], 3);
+    assert_true(atomic_load(&toy.buffers) <= buffers + 2); /* kept: one a worker */
 }
 
 int main(void)
@@ -441,6 +597,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(r18_a_full_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(r19_deadlines_right_before_the_launch, setup, teardown),
         cmocka_unit_test_setup_teardown(r29_after_the_loss_nothing_runs, setup, teardown),
+        cmocka_unit_test_setup_teardown(r28_the_guilty_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(r28_what_is_not_a_requests_is_not_tried_again, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(r19_deadlines_hold_between_parts, setup, teardown),
+        cmocka_unit_test_setup_teardown(r29_a_loss_between_parts, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_memory_for_parts, setup, teardown),
+        cmocka_unit_test_setup_teardown(r30_a_hang_is_measured_by_the_profile, setup, teardown),
         cmocka_unit_test_setup_teardown(r31_a_load_that_fails_leaves_no_trace, setup, teardown),
         cmocka_unit_test_setup_teardown(stuck_requests_are_named, setup, teardown),
     };

@@ -164,6 +164,19 @@ void context_free(struct context *ctx)
     free(ctx);
 }
 
+bool toy_is_poison(uint64_t x)
+{
+    uint64_t poison = atomic_load(&toy.poison);
+    return poison && x % poison == 1;
+}
+
+static enum status refusal(enum status status, struct error *err)
+{
+    if (atomic_load(&toy.model_scope))
+        err->scope = ERROR_MODEL;
+    return status;
+}
+
 enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
                             void *out, struct error *err)
 {
@@ -176,13 +189,17 @@ enum status context_enqueue(struct context *ctx, uint32_t batch, const struct en
         return STATUS_INTERNAL;
     }
     if (fail_every && n % fail_every == 0)
-        return error_set(err, STATUS_INTERNAL, "the toy does not feel like it");
+        return refusal(error_set(err, STATUS_INTERNAL, "the toy does not feel like it"), err);
     for (uint32_t i = 0; i < inputs->n_spans; i++) {
         size_t instances = inputs->spans[i].size / 8;
         assert(instances <= left);
         for (size_t k = 0; k < instances; k++) {
             uint64_t x;
             memcpy(&x, (const char *)inputs->spans[i].data + 8 * k, 8);
+            if (toy_is_poison(x))
+                return refusal(error_set(err, STATUS_INVALID_ARGUMENT, "the toy spits out %llu",
+                                         (unsigned long long)x),
+                               err);
             *to++ = x + 1;
         }
         left -= instances;

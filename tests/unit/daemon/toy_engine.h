@@ -16,6 +16,8 @@ struct toy {
     /* Set by tests; read by workers. */
     _Atomic uint64_t delay_ns;
     _Atomic int fail_every;       /* 0: never */
+    _Atomic uint64_t poison;      /* inputs x with x % poison == 1 are invalid; 0: none */
+    _Atomic bool model_scope;     /* failures are the model's */
     _Atomic int lose_at;          /* this batch loses the device; 0: none */
     _Atomic int contexts_allowed; /* < 0: any number */
     _Atomic int buffers_allowed;
@@ -28,5 +30,6 @@ void toy_reset(void);
 /* max_batch 16 and `out_bytes` of output a batch, at least 8 x 16. */
 struct engine *toy_engine_new(size_t out_bytes);
 struct device *toy_device(void);
+bool toy_is_poison(uint64_t x);
 
 #endif

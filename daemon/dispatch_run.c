@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a batch runs, on its worker's thread.
+ *
+ * A batch of several requests that fails with an error of scope ERROR_REQUEST (an index out of
+ * range, in one of them) is run again in halves, and what fails of those in halves again, until a
+ * request that fails does so alone: only the guilty get the error, and nobody sees another one's.
+ * So a request runs at most once more for each time its batch can be halved. Parts run into a
+ * buffer of the worker, since each begins at its front, and what came out is moved to where the
+ * batch has it; the buffer is made when a worker first needs one. What reaches further than a
+ * request (ERROR_MODEL, ERROR_DEVICE) is not tried again, and neither is a batch whose payloads
+ * have gone back to their loops.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "daemon/dispatch.h"
+#include "daemon/dispatch_internal.h"
+
+enum { HALVINGS = 16 }; /* more than BATCHER_MAX_ITEMS can take */
+_Static_assert(1 << HALVINGS > BATCHER_MAX_ITEMS, "a batch may need more halvings");
+
+/* Requests of a batch that are next to each other. */
+struct part {
+    struct batcher_item *items; /* the first */
+    uint32_t first, n;          /* their numbers among those that were gathered */
+    uint32_t instance, instances;
+};
+
+static bool was_gathered(const struct batch *batch, struct batcher_item *item)
+{
+    return dispatch_inflight_of(item)->batch == batch;
+}
+
+/* The next one at or behind `item` that was gathered; NULL: none. */
+static struct batcher_item *gathered(const struct batch *batch, struct batcher_item *item)
+{
+    while (item && !was_gathered(batch, item))
+        item = item->next;
+    return item;
+}
+
+/* ---- one run ---- */
+
+/* Tells the loops of payloads that the device has a copy of; the batch still runs. */
+static void payloads_spent(struct dispatch *d, const struct batch *batch, const struct part *part)
+{
+    struct inflight *first[DISPATCH_MAX_LOOPS], *last[DISPATCH_MAX_LOOPS];
+    uint64_t used = 0;
+    struct batcher_item *item = part->items;
+    for (uint32_t n = 0; n < part->n; n++, item = gathered(batch, item->next)) {
+        struct inflight *i = dispatch_inflight_of(item);
+        i->next_spent = used >> i->loop & 1 ? first[i->loop] : NULL;
+        if (!i->next_spent)
+            last[i->loop] = i;
+        first[i->loop] = i;
+        used |= UINT64_C(1) << i->loop;
+    }
+    for (; used; used &= used - 1) {
+        uint32_t loop = (uint32_t)__builtin_ctzll(used);
+        d->config.spent(d->config.user, loop, first[loop], last[loop]);
+    }
+}
+
+/* *spent: the payloads are the loops' again. */
+static enum status part_wait(struct dispatch *d, struct batch *batch, struct model_lane *lane,
+                             const struct part *part, struct engine_times *times, bool *spent)
+{
+    enum status s = STATUS_OK;
+    if (engine_device_apart(d->config.device)) {
+        s = context_wait_inputs(lane->context, &batch->err);
+        *spent = s == STATUS_OK;
+        if (*spent)
+            payloads_spent(d, batch, part);
+    }
+    /* Waited for in any case: nothing of the batch may run on. */
+    struct error *err = s == STATUS_OK ? &batch->err : NULL;
+    enum status ended = context_wait(lane->context, times, err);
+    return s == STATUS_OK ? ended : s;
+}
+
+static enum status part_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
+                            const struct part *part, void *output, struct engine_times *times,
+                            bool *spent)
+{
+    const struct model *model = batch->model;
+    if (atomic_load_explicit(&d->failed, memory_order_relaxed))
+        return error_set(&batch->err, STATUS_UNAVAILABLE,
+                         "the device was lost; the request was not executed");
+    for (uint32_t k = 0; k < model->info->n_inputs; k++)
+        lane->inputs[k] = (struct engine_input){
+            &lane->spans[(size_t)k * model->max_items + part->first], part->n};
+    atomic_store_explicit(&batch->since_ns, clock_now_ns(), memory_order_relaxed);
+    enum status s =
+        context_enqueue(lane->context, part->instances, lane->inputs, output, &batch->err);
+    if (s == STATUS_OK)
+        s = part_wait(d, batch, lane, part, times, spent);
+    atomic_store_explicit(&batch->since_ns, 0, memory_order_relaxed);
+    if (s == STATUS_OK || batch->err.scope != ERROR_DEVICE)
+        return s;
+    if (!atomic_exchange_explicit(&d->failed, true, memory_order_relaxed))
+        d->config.lost(d->config.user, &batch->err);
+    return error_set(&batch->err, STATUS_UNAVAILABLE,
+                     "the device was lost; the request may have been executed");
+}
+
+/* ---- numbers ---- */
+
+static void stat_add(_Atomic uint64_t *stat, uint64_t n)
+{
+    atomic_fetch_add_explicit(stat, n, memory_order_relaxed);
+}
+
+static void run_count(struct model_stats *stats, const struct part *part,
+                      const struct engine_times *t)
+{
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME_COARSE, &wall);
+    atomic_store_explicit(&stats->last_ms,
+                          (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / NS_PER_MS,
+                          memory_order_relaxed);
+    stat_add(&stats->instances, part->instances);
+    stat_add(&stats->batches, 1);
+    stat_add(&stats->input_ns, part->n * t->input_ns);
+    stat_add(&stats->compute_ns, part->n * t->compute_ns);
+    stat_add(&stats->output_ns, part->n * t->output_ns);
+    struct model_batch_stats *by_batch = &stats->by_batch[part->instances];
+    stat_add(&by_batch->count, 1);
+    stat_add(&by_batch->input_ns, t->input_ns);
+    stat_add(&by_batch->compute_ns, t->compute_ns);
+    stat_add(&by_batch->output_ns, t->output_ns);
+}
+
+static void requests_count(struct model_stats *stats, const struct batch *batch, uint64_t run_ns)
+{
+    uint64_t ok = 0, failed = 0, ok_queue_ns = 0, failed_queue_ns = 0;
+    for (struct batcher_item *item = batch->items; item; item = item->next) {
+        const struct inflight *i = dispatch_inflight_of(item);
+        if (!was_gathered(batch, item))
+            continue;
+        *(i->status == STATUS_OK ? &ok : &failed) += 1;
+        *(i->status == STATUS_OK ? &ok_queue_ns : &failed_queue_ns) += i->queue_ns;
+    }
+    stat_add(&stats->ok, ok);
+    stat_add(&stats->total_ns, ok_queue_ns + ok * run_ns);
+    stat_add(&stats->queue_ns, ok_queue_ns);
+    stat_add(&stats->failed, failed);
+    stat_add(&stats->failed_ns, failed_queue_ns + failed * run_ns);
+}
+
+/* ---- in parts ---- */
+
+static bool may_split(const struct dispatch *d, const struct batch *batch)
+{
+    return batch->err.scope == ERROR_REQUEST &&
+           !atomic_load_explicit(&d->failed, memory_order_relaxed);
+}
+
+/* Where parts run to; false: no memory. */
+static bool scratch_ready(struct dispatch *d, struct dispatch_worker *worker, size_t size)
+{
+    if (size <= worker->scratch_size)
+        return true;
+    void *fresh;
+    if (engine_buffer_alloc(d->config.device, size, "outputs", &fresh, NULL) != STATUS_OK)
+        return false;
+    engine_buffer_free(d->config.device, worker->scratch);
+    worker->scratch = fresh;
+    worker->scratch_size = size;
+    return true;
+}
+
+static void part_move(const struct batch *batch, const struct part *part, const char *from)
+{
+    const struct engine_info *info = batch->model->info;
+    const struct engine_profile *ran = engine_profile_for(batch->model->engine, part->instances);
+    for (uint32_t k = 0; k < info->n_outputs; k++) {
+        size_t instance = info->outputs[k].instance_bytes, size = part->instances * instance;
+        if (size)
+            memcpy((char *)batch->output + batch->profile->out_offset[k] +
+                       part->instance * instance,
+                   from + ran->out_offset[k], size);
+    }
+}
+
+static void part_fail(const struct batch *batch, const struct part *part, enum status status)
+{
+    struct batcher_item *item = part->items;
+    for (uint32_t n = 0; n < part->n; n++, item = gathered(batch, item->next)) {
+        struct inflight *i = dispatch_inflight_of(item);
+        i->status = status;
+        snprintf(i->why, sizeof(i->why), "%.*s", (int)sizeof(i->why) - 1, batch->err.text);
+    }
+}
+
+/* Of the requests from number `at` on, those before `end` and before the first that has expired;
+ * or that one alone, and true. */
+static bool part_cut(const struct batch *batch, struct batcher_item *item, uint32_t at,
+                     uint32_t end, struct part *out)
+{
+    uint64_t now_ns = clock_now_ns();
+    *out = (struct part){.items = item, .first = at, .instance = dispatch_inflight_of(item)->first};
+    for (; at + out->n < end; item = gathered(batch, item->next)) {
+        bool expired = item->deadline_ns <= now_ns;
+        if (expired && out->n)
+            return false;
+        out->n++;
+        out->instances += item->instances;
+        if (expired)
+            return true;
+    }
+    return false;
+}
+
+static struct batcher_item *behind(const struct batch *batch, const struct part *part)
+{
+    struct batcher_item *item = part->items;
+    for (uint32_t n = 0; n < part->n; n++)
+        item = gathered(batch, item->next);
+    return item;
+}
+
+/* It counts as one that never ran: it has no result, and its time was over before it had one. */
+static void part_expire(struct dispatch *d, const struct part *part)
+{
+    dispatch_inflight_of(part->items)->status = STATUS_DEADLINE_EXCEEDED;
+    dispatch_inflight_of(part->items)->expired = true;
+    counter_add(d->config.counters, COUNTER_EXPIRED, 1);
+}
+
+/* From left to right; `ends` are where the parts end that are yet to come, the nearest last. */
+static void split_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
+                      const struct part *whole)
+{
+    void *scratch = d->workers[batch->worker].scratch;
+    uint32_t ends[HALVINGS + 1] = {whole->n, whole->n / 2}, n_ends = 2, at = 0;
+    struct batcher_item *item = whole->items;
+    while (at < whole->n) {
+        struct part part;
+        struct engine_times times;
+        bool spent = false;
+        if (part_cut(batch, item, at, ends[n_ends - 1], &part)) {
+            part_expire(d, &part);
+        } else {
+            enum status s = part_run(d, batch, lane, &part, scratch, &times, &spent);
+            if (s == STATUS_OK) {
+                part_move(batch, &part, scratch);
+                run_count(&batch->model->stats, &part, &times);
+                batch->times.input_ns += times.input_ns;
+                batch->times.compute_ns += times.compute_ns;
+                batch->times.output_ns += times.output_ns;
+            } else if (!spent && part.n > 1 && may_split(d, batch)) {
+                ends[n_ends++] = at + part.n / 2;
+                continue;
+            } else {
+                part_fail(batch, &part, s);
+            }
+        }
+        at += part.n;
+        item = behind(batch, &part);
+        while (n_ends && ends[n_ends - 1] <= at)
+            n_ends--;
+    }
+}
+
+/* Those whose deadlines passed meanwhile no longer hold the batch. */
+static void expired_drop(struct batch *batch)
+{
+    uint32_t n = 0;
+    for (struct batcher_item *item = batch->items; item; item = item->next) {
+        struct inflight *i = dispatch_inflight_of(item);
+        if (was_gathered(batch, item) && i->expired) {
+            i->batch = NULL;
+            n++;
+        }
+    }
+    atomic_fetch_sub_explicit(&batch->refs, n, memory_order_relaxed); /* nobody else has it yet */
+}
+
+/* ---- a batch ---- */
+
+void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
+                        uint32_t instances)
+{
+    uint64_t start_ns = clock_now_ns();
+    const struct part whole = {.items = gathered(batch, batch->items),
+                               .n = atomic_load_explicit(&batch->refs, memory_order_relaxed),
+                               .instances = instances};
+    bool spent = false;
+    batch->instances = instances;
+    batch->times = (struct engine_times){0};
+    batch->profile = engine_profile_for(batch->model->engine, instances);
+    enum status s = part_run(d, batch, lane, &whole, batch->output, &batch->times, &spent);
+    if (s == STATUS_OK) {
+        batch->run_ns = clock_now_ns() - start_ns;
+        run_count(&batch->model->stats, &whole, &batch->times);
+    } else if (!spent && whole.n > 1 && may_split(d, batch) &&
+               scratch_ready(d, &d->workers[batch->worker], batch->model->info->out_bytes_max)) {
+        counter_add(d->config.counters, COUNTER_BATCHES_SPLIT, 1);
+        batch->times = (struct engine_times){0};
+        split_run(d, batch, lane, &whole);
+        expired_drop(batch);
+    } else {
+        part_fail(batch, &whole, s);
+    }
+    requests_count(&batch->model->stats, batch, clock_now_ns() - start_ns);
+}
