@@ -91,6 +91,11 @@ enum status config_parse(const char *name, const void *data, size_t size, struct
  */
 enum status config_check(const struct config *config, struct error *err);
 
+/* Which settings differ that a running server cannot change: "device, workers", for a person. Empty
+ * if none does; cut if it does not fit. */
+void config_restart_names(const struct config *running, const struct config *wanted, char *out,
+                          size_t size);
+
 /* "NAME=FILE" (file with .onnx or .plan) or a repository folder, as on the command line. A second,
  * different repository is refused: clear `repository` first to let an argument override the file.
  */

@@ -27,6 +27,7 @@ struct models {
 
     /* The loader's thread. */
     struct config *config; /* of the present table */
+    struct config *first;  /* the one that devices, threads and sockets were made of */
     struct table *table;   /* a reference */
     bool loaded_once;
 };
@@ -42,9 +43,9 @@ static enum status engine_open(struct models *m, const struct config *config,
     }
     if (w->onnx)
         return plan_cache_load(m->cache, w, config->build_timeout_s, out, err);
-    char path[64]; /* the file that was opened, whatever its name leads to by now */
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", w->fd);
-    return engine_load(m->shared->device, path, out, err);
+    /* The file that was opened, whatever its name leads to by now. */
+    const char *slash = strrchr(w->path, '/');
+    return engine_load_fd(m->shared->device, w->fd, slash ? slash + 1 : w->path, out, err);
 }
 
 static enum status version_load(struct models *m, const struct config *config,
@@ -189,6 +190,21 @@ static void first_pass(struct models *m)
     m->ops.done(m->ops.user, true, ready_count(m->table), s == STATUS_OK ? NULL : &err);
 }
 
+static void restart_warn(const struct models *m, const struct config *config)
+{
+    char names[256];
+    config_restart_names(m->first, config, names, sizeof(names));
+    if (*names)
+        log_write(&m->shared->log, LOG_WARNING, "takes a restart to change: %s", names);
+}
+
+static void config_keep(struct models *m, struct config *config)
+{
+    if (m->config != m->first)
+        config_free(m->config);
+    m->config = config;
+}
+
 static void reload_pass(struct models *m)
 {
     struct error err;
@@ -200,8 +216,8 @@ static void reload_pass(struct models *m)
             limits_restore(m);
     }
     if (s == STATUS_OK) {
-        config_free(m->config);
-        m->config = config;
+        restart_warn(m, config);
+        config_keep(m, config);
     } else {
         config_free(config);
     }
@@ -281,7 +297,8 @@ static void models_destroy(struct models *m)
     plan_cache_free(m->cache);
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->wake);
-    config_free(m->config);
+    config_keep(m, NULL);
+    config_free(m->first);
     free(m);
 }
 
@@ -305,7 +322,7 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
     }
     m->shared = shared;
     m->ops = *ops;
-    m->config = config;
+    m->config = m->first = config;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
     const struct plan_cache_config cache = {.folder = config->cache,

@@ -84,6 +84,9 @@ enum status engine_plan_threads(const char *path, uint32_t *threads, struct erro
  * DATA_LOSS damaged, FAILED_PRECONDITION made for another device, library or format version. */
 enum status engine_load(struct device *device, const char *path, struct engine **out,
                         struct error *err);
+/* The same of an open file, which stays the caller's; `name` stands for it in errors. */
+enum status engine_load_fd(struct device *device, int fd, const char *name, struct engine **out,
+                           struct error *err);
 struct engine *engine_ref(struct engine *engine);
 void engine_unref(struct engine *engine);
 const struct engine_info *engine_describe(const struct engine *engine);

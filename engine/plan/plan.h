@@ -71,6 +71,8 @@ void plan_free(struct plan *plan); /* with its graphs; NULL is fine */
 /* Maps and checks a plan. DATA_LOSS: damaged; FAILED_PRECONDITION: another format version or byte
  * order; RESOURCE_EXHAUSTED: memory. */
 enum status plan_read(const char *path, struct plan **out, struct error *err);
+/* The same of an open file, which stays the caller's; `name` stands for it in errors. */
+enum status plan_read_fd(int fd, const char *name, struct plan **out, struct error *err);
 /* The device line of a plan's header alone; nothing else of the file is read or checked. */
 enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err);
 /* `data` is aligned to 64 and outlives the plan. */

@@ -107,22 +107,34 @@ enum status plan_read_memory(const void *data, size_t size, struct plan **out, s
     return STATUS_OK;
 }
 
+/* Takes over the map. */
+static enum status read_map(struct file_map *map, const char *name, struct plan **out,
+                            struct error *err)
+{
+    struct plan *plan;
+    enum status status = plan_read_memory(map->data, map->size, &plan, err);
+    if (status) {
+        error_prefix(err, "%s", name);
+        file_unmap(map);
+        return status;
+    }
+    plan->map = *map;
+    *out = plan;
+    return STATUS_OK;
+}
+
 enum status plan_read(const char *path, struct plan **out, struct error *err)
 {
     struct file_map map;
     enum status status = file_map_path(path, 0, &map, err);
-    if (status)
-        return status;
-    struct plan *plan;
-    status = plan_read_memory(map.data, map.size, &plan, err);
-    if (status) {
-        error_prefix(err, "%s", path);
-        file_unmap(&map);
-        return status;
-    }
-    plan->map = map;
-    *out = plan;
-    return STATUS_OK;
+    return status ? status : read_map(&map, path, out, err);
+}
+
+enum status plan_read_fd(int fd, const char *name, struct plan **out, struct error *err)
+{
+    struct file_map map;
+    enum status status = file_map_fd(fd, name, 0, &map, err);
+    return status ? status : read_map(&map, name, out, err);
 }
 
 enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err)

@@ -272,32 +272,47 @@ static void engine_free(struct engine *engine)
     free(engine);
 }
 
-enum status engine_load(struct device *device, const char *path, struct engine **out,
-                        struct error *err)
+/* Takes over the plan. */
+static enum status load(struct device *device, struct plan *plan, const char *name,
+                        struct engine **out, struct error *err)
 {
     struct engine *engine = calloc(1, sizeof(*engine));
-    if (!engine)
+    if (!engine) {
+        plan_free(plan);
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "engine: out of memory");
+    }
     atomic_init(&engine->refs, 1);
     engine->device = device;
-    enum status status = plan_read(path, &engine->plan, err);
-    if (status) {
-        free(engine);
-        return status;
-    }
+    engine->plan = plan;
     pthread_mutex_init(&engine->lock, NULL);
-    status = check_device(engine, err);
+    enum status status = check_device(engine, err);
     if (!status)
         status = describe(engine, err);
     if (!status)
         status = device->backend->host_memory ? fill_host(engine, err) : fill_device(engine, err);
     if (status) {
-        error_prefix(err, "%s", path);
+        error_prefix(err, "%s", name);
         engine_free(engine);
         return status;
     }
     *out = engine;
     return STATUS_OK;
+}
+
+enum status engine_load(struct device *device, const char *path, struct engine **out,
+                        struct error *err)
+{
+    struct plan *plan;
+    enum status status = plan_read(path, &plan, err);
+    return status ? status : load(device, plan, path, out, err);
+}
+
+enum status engine_load_fd(struct device *device, int fd, const char *name, struct engine **out,
+                           struct error *err)
+{
+    struct plan *plan;
+    enum status status = plan_read_fd(fd, name, &plan, err);
+    return status ? status : load(device, plan, name, out, err);
 }
 
 struct engine *engine_ref(struct engine *engine)

@@ -352,6 +352,25 @@ class Models(unittest.TestCase):
             self.assertEqual(c.receive().status, wire.INVALID_ARGUMENT)
             self.assertTrue(c.closed())
 
+    def test_a_reload_names_what_takes_a_restart(self):
+        with harness.Server({"m": harness.plan("copy")}) as s, s.client() as c:
+            s.config.update({"workers": 2, "device": "fault", "max_delay_us": 7})
+            s.write_config()
+            self.reload(s)
+            self.assertIn("takes a restart to change: device, workers\n", s.log())
+            s.config.update({"workers": 1, "device": "cpu"})
+            s.write_config()
+            self.reload(s)
+            self.assertEqual(s.log().count("takes a restart"), 1)
+            self.assertEqual(infer(c), "copy")
+
+    def test_errors_of_a_plan_name_its_file(self):
+        foreign = harness.folder() / "foreign.plan"
+        foreign.write_bytes(b"this is no plan" * 100)
+        with harness.Server({"m": harness.plan("copy"), "foreign": foreign}) as s:
+            self.assertRegex(s.log(), r"model 'foreign' version '1' \(\S+/foreign.plan\): foreign.plan: ")
+            self.assertNotIn("/proc/self", s.log())
+
     def test_reload_with_other_profiles(self):
         entry = {"path": str(harness.onnx("copy")), "batches": [1, 2]}
         with harness.Server({"m": entry}) as s, s.client() as c:

@@ -248,3 +248,10 @@ enum status engine_load(struct device *device, const char *path, struct engine *
     (void)out;
     return error_set(err, STATUS_UNIMPLEMENTED, "%s", path);
 }
+
+enum status engine_load_fd(struct device *device, int fd, const char *name, struct engine **out,
+                           struct error *err)
+{
+    (void)fd;
+    return engine_load(device, name, out, err);
+}

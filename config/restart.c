@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a reload cannot change: what devices, threads, sockets and folders were made of at the
+ * start. Who changes it is told by name, instead of waiting for what will not come.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/config.h"
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool same_addresses(const struct config_listen *a, const struct config_listen *b)
+{
+    if (a->framed_count != b->framed_count)
+        return false;
+    for (uint32_t i = 0; i < a->framed_count; i++)
+        if (!same_text(a->framed[i], b->framed[i]))
+            return false;
+    return true;
+}
+
+void config_restart_names(const struct config *running, const struct config *wanted, char *out,
+                          size_t size)
+{
+    const struct {
+        const char *name;
+        bool same;
+    } settings[] = {
+        {"listen", same_addresses(&running->listen, &wanted->listen)},
+        {"device", same_text(running->device, wanted->device)},
+        {"workers", running->workers == wanted->workers},
+        {"threads", running->threads == wanted->threads},
+        {"io_threads", running->io_threads == wanted->io_threads},
+        {"cache", same_text(running->cache, wanted->cache)},
+        {"log_level", same_text(running->log_level, wanted->log_level)},
+        /* fewer is fine: descriptors are there for what was asked for at the start */
+        {"limits.connections", wanted->limits.connections <= running->limits.connections},
+    };
+    size_t used = 0;
+    *out = '\0';
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        if (!settings[i].same && used < size)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "",
+                                     settings[i].name);
+}
