@@ -190,21 +190,21 @@ class Faults(unittest.TestCase):
             self.assertEqual(batches, [1] + [8] * 8)
 
     def test_t_bounds_the_wait_for_company(self):
-        with faulty("launch:delay=1us", max_delay_us=150000) as s, s.client() as c:
+        with faulty("launch:delay=1us", max_delay_us=800000) as s, s.client() as c:
             begin = time.monotonic()
             self.assertEqual(c.call(wire.INFER, copy_body()).batch, 1)
-            self.assertGreater(time.monotonic() - begin, 0.14)
+            self.assertGreater(time.monotonic() - begin, 0.79)
             begin = time.monotonic()
             for _ in range(8):  # a full batch does not wait
                 c.start(wire.INFER, copy_body())
             self.assertEqual({c.receive().batch for _ in range(8)}, {8})
-            self.assertLess(time.monotonic() - begin, 0.14)
+            self.assertLess(time.monotonic() - begin, 0.79)
             first = c.start(wire.INFER, copy_body())
-            time.sleep(0.05)
+            time.sleep(0.4)
             c.start(wire.INFER, copy_body())
             begin = time.monotonic()
             self.assertEqual([c.receive().batch for _ in range(2)], [2, 2])
-            self.assertLess(time.monotonic() - begin, 0.13)  # of the first one's T
+            self.assertLess(time.monotonic() - begin, 0.75)  # of the first one's T
             self.assertTrue(first)
 
     def test_workers_run_at_the_same_time(self):

@@ -368,7 +368,7 @@ class Models(unittest.TestCase):
         foreign = harness.folder() / "foreign.plan"
         foreign.write_bytes(b"this is no plan" * 100)
         with harness.Server({"m": harness.plan("copy"), "foreign": foreign}) as s:
-            self.assertRegex(s.log(), r"model 'foreign' version '1' \(\S+/foreign.plan\): foreign.plan: ")
+            self.assertRegex(s.log(), r"'foreign' version '1' \(\S+/foreign.plan\): foreign.plan: ")
             self.assertNotIn("/proc/self", s.log())
 
     def test_reload_with_other_profiles(self):
