@@ -257,9 +257,27 @@ static enum status attr_tensor(struct arena *arena, const struct spans *t, struc
     return decode_tensor(arena, only(t), attr->tensor, err);
 }
 
-static enum status decode_attr(struct arena *arena, struct span body, struct onnx_attr *out,
-                               struct error *err)
+/* A graph within a graph is put at the end of the list and decoded in its turn: the file's nesting
+ * costs no stack. One that lies too deep is not decoded; whoever needs it says so. */
+static enum status attr_graph(struct onnx_model *model, uint32_t depth, const struct spans *g,
+                              struct onnx_attr *attr, struct error *err)
 {
+    if (attr->type != ONNX_ATTR_GRAPH || depth == ONNX_MAX_DEPTH)
+        return STATUS_OK;
+    struct onnx_graph *graph = arena_alloc(model->arena, sizeof(*graph));
+    if (!graph)
+        return no_memory(err);
+    *graph = (struct onnx_graph){.body = only(g), .depth = depth + 1, .name = ""};
+    model->last->next = graph;
+    model->last = graph;
+    attr->graph = graph;
+    return STATUS_OK;
+}
+
+static enum status decode_attr(struct onnx_model *model, uint32_t depth, struct span body,
+                               struct onnx_attr *out, struct error *err)
+{
+    struct arena *arena = model->arena;
     struct spans name, s, t, g, graphs, strings;
     struct numbers ints = {.arena = arena}, floats = {.arena = arena};
     onnxpb_Attribute message = {
@@ -287,23 +305,23 @@ static enum status decode_attr(struct arena *arena, struct span body, struct onn
     attr.type = attr_type(&message, &s, &t, graphs.n ? &graphs : &g, &attr);
     status = attr_tensor(arena, &t, &attr, err);
     if (!status)
+        status = attr_graph(model, depth, &g, &attr, err);
+    if (!status)
         *out = attr;
     return status;
 }
 
-static enum status node_attrs(struct arena *arena, const struct spans *list, struct onnx_node *node,
-                              struct error *err)
+static enum status node_attrs(struct onnx_model *model, uint32_t depth, const struct spans *list,
+                              struct onnx_node *node, struct error *err)
 {
     node->n_attrs = list->n;
-    node->attrs = arena_array(arena, list->n, sizeof(*node->attrs));
+    node->attrs = arena_array(model->arena, list->n, sizeof(*node->attrs));
     if (!node->attrs)
         return no_memory(err);
     for (uint32_t i = 0; i < list->n; i++) {
-        enum status status = decode_attr(arena, list->items[i], &node->attrs[i], err);
+        enum status status = decode_attr(model, depth, list->items[i], &node->attrs[i], err);
         if (status)
             return status;
-        node->has_graph |=
-            node->attrs[i].type == ONNX_ATTR_GRAPH || node->attrs[i].type == ONNX_ATTR_GRAPHS;
     }
     return STATUS_OK;
 }
@@ -311,8 +329,8 @@ static enum status node_attrs(struct arena *arena, const struct spans *list, str
 /* IR_MAX_INPUTS bounds what a node of ours may have; Concat and Sum rarely have more than 64. */
 enum { MAX_NODE_INPUTS = 256, MAX_NODE_OUTPUTS = 256 };
 
-static enum status decode_node(struct onnx_model *model, struct span body, struct onnx_node *out,
-                               struct error *err)
+static enum status decode_node(struct onnx_model *model, uint32_t depth, struct span body,
+                               struct onnx_node *out, struct error *err)
 {
     struct arena *arena = model->arena;
     struct spans name, op, domain, inputs, outputs, attrs;
@@ -337,7 +355,7 @@ static enum status decode_node(struct onnx_model *model, struct span body, struc
     if (!status)
         status = texts_of(arena, &outputs, "output name", &node.outputs, err);
     if (!status)
-        status = node_attrs(arena, &attrs, &node, err);
+        status = node_attrs(model, depth, &attrs, &node, err);
     if (status) {
         error_prefix(err, "node '%s'", node.name ? node.name : "");
         return status;
@@ -435,41 +453,44 @@ static enum status decode_values(struct onnx_model *model, const struct spans *l
 }
 
 static enum status decode_nodes(struct onnx_model *model, const struct spans *list,
-                                struct error *err)
+                                struct onnx_graph *graph, struct error *err)
 {
-    model->nodes = arena_array(model->arena, list->n, sizeof(*model->nodes));
-    if (!model->nodes)
+    graph->nodes = arena_array(model->arena, list->n, sizeof(*graph->nodes));
+    if (!graph->nodes)
         return no_memory(err);
     for (uint32_t i = 0; i < list->n; i++) {
-        enum status status = decode_node(model, list->items[i], &model->nodes[i], err);
+        enum status status =
+            decode_node(model, graph->depth, list->items[i], &graph->nodes[i], err);
         if (status)
             return status;
     }
-    model->n_nodes = list->n;
+    graph->n_nodes = list->n;
     return STATUS_OK;
 }
 
 static enum status decode_initializers(struct onnx_model *model, const struct spans *list,
-                                       struct error *err)
+                                       struct onnx_graph *graph, struct error *err)
 {
-    model->initializers = arena_array(model->arena, list->n, sizeof(*model->initializers));
-    if (!model->initializers)
+    graph->initializers = arena_array(model->arena, list->n, sizeof(*graph->initializers));
+    if (!graph->initializers)
         return no_memory(err);
     for (uint32_t i = 0; i < list->n; i++) {
         enum status status =
-            decode_tensor(model->arena, list->items[i], &model->initializers[i], err);
+            decode_tensor(model->arena, list->items[i], &graph->initializers[i], err);
         if (status)
             return status;
     }
-    model->n_initializers = list->n;
+    graph->n_initializers = list->n;
     return STATUS_OK;
 }
 
 enum { MAX_NODES = 1 << 18 };
 
-static enum status decode_graph(struct onnx_model *model, struct span body, struct error *err)
+static enum status decode_graph(struct onnx_model *model, struct onnx_graph *graph,
+                                struct error *err)
 {
     struct arena *arena = model->arena;
+    struct span body = graph->body;
     struct spans nodes, name, initializers, inputs, outputs, sparse;
     onnxpb_Graph message = {
         .node = into(&nodes, arena, body, MAX_NODES),
@@ -481,20 +502,20 @@ static enum status decode_graph(struct onnx_model *model, struct span body, stru
     };
     enum status status = decode_message(body, onnxpb_Graph_fields, &message, "graph", err);
     if (!status)
-        status = text_of(arena, only(&name), "graph name", &model->name, err);
+        status = text_of(arena, only(&name), "graph name", &graph->name, err);
     if (!status)
-        status = decode_nodes(model, &nodes, err);
+        status = decode_nodes(model, &nodes, graph, err);
     if (!status)
-        status = decode_initializers(model, &initializers, err);
+        status = decode_initializers(model, &initializers, graph, err);
     if (!status)
-        status = decode_values(model, &inputs, &model->inputs, err);
+        status = decode_values(model, &inputs, &graph->inputs, err);
     if (!status)
-        status = decode_values(model, &outputs, &model->outputs, err);
+        status = decode_values(model, &outputs, &graph->outputs, err);
     if (status)
         return status;
-    model->n_inputs = inputs.n;
-    model->n_outputs = outputs.n;
-    model->n_sparse = sparse.n;
+    graph->n_inputs = inputs.n;
+    graph->n_outputs = outputs.n;
+    graph->n_sparse = sparse.n;
     return STATUS_OK;
 }
 
@@ -532,8 +553,9 @@ enum status decode_model(struct onnx_model *model, struct error *err)
         status = error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX model: it has no graph");
     if (!status)
         status = decode_opsets(model, &opsets, err);
-    if (!status)
-        status = decode_graph(model, only(&graph), err);
+    model->graph.body = only(&graph);
+    for (struct onnx_graph *g = &model->graph; g && !status; g = g->next)
+        status = decode_graph(model, g, err);
     model->ir_version = message.ir_version;
     return status;
 }

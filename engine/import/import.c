@@ -10,6 +10,9 @@
 #include "engine/import/ops.h"
 
 static const size_t fold_budget = (size_t)1 << 28; /* bytes of constants computed in one import */
+static const uint64_t fold_work = UINT64_C(1) << 31;
+
+enum { UNROLLED_MAX = 1 << 16 /* nodes that branches and iterations have in all */ };
 
 /* --- inputs --- */
 
@@ -26,8 +29,8 @@ static int64_t dim_named(const struct onnx_options *options, const char *name)
 /* The first dimension of an input is the batch; its name may turn up elsewhere. */
 static bool is_batch_name(const struct mapper *m, const char *name)
 {
-    for (uint32_t i = 0; name && i < m->model->n_inputs; i++) {
-        const struct onnx_value_info *input = &m->model->inputs[i];
+    for (uint32_t i = 0; name && i < m->model->graph.n_inputs; i++) {
+        const struct onnx_value_info *input = &m->model->graph.inputs[i];
         if (input->rank && input->dims[0].param && !strcmp(input->dims[0].param, name))
             return true;
     }
@@ -115,26 +118,28 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
 /* In old files every initializer is listed as an input, too. */
 static void import_inputs(struct mapper *m)
 {
-    for (uint32_t i = 0; i < m->model->n_inputs && !map_failed(m); i++) {
-        if (!onnx_is_initializer(m->model, m->model->inputs[i].name))
-            import_input(m, &m->model->inputs[i]);
+    for (uint32_t i = 0; i < m->model->graph.n_inputs && !map_failed(m); i++) {
+        if (!onnx_is_initializer(m->model, m->model->graph.inputs[i].name))
+            import_input(m, &m->model->graph.inputs[i]);
     }
 }
 
-static void import_initializers(struct mapper *m)
+static void import_initializers(struct mapper *m, const struct onnx_graph *graph)
 {
-    if (m->model->n_sparse)
+    if (graph->n_sparse)
         map_refuse(m, "sparse initializers");
-    for (uint32_t i = 0; i < m->model->n_initializers && !map_failed(m); i++) {
-        const struct onnx_tensor *tensor = &m->model->initializers[i];
+    for (uint32_t i = 0; i < graph->n_initializers && !map_failed(m); i++) {
+        const struct onnx_tensor *tensor = &graph->initializers[i];
         uint32_t id = emit_tensor(m, tensor);
         if (map_failed(m))
             return;
-        char *name = arena_strndup(m->graph->arena, tensor->name, ONNX_MAX_NAME);
-        if (!name)
-            map_exhausted(m);
-        else
-            ir_tensor(m->graph, id)->name = name;
+        if (!ir_tensor(m->graph, id)->name[0]) {
+            char *name = arena_strndup(m->graph->arena, tensor->name, ONNX_MAX_NAME);
+            if (!name)
+                map_exhausted(m);
+            else
+                ir_tensor(m->graph, id)->name = name;
+        }
         map_value_add(m, tensor->name, id);
     }
 }
@@ -151,54 +156,127 @@ static int64_t opset_of(const struct onnx_model *model, const char *domain)
     return domain[0] ? 0 : 1;
 }
 
-static void import_node(struct mapper *m, uint32_t index)
+static const char *label_of(struct mapper *m, const struct onnx_node *node, uint32_t index)
 {
-    const struct onnx_node *node = &m->model->nodes[index];
+    struct arena *arena = m->graph->arena;
+    const char *label = node->name;
+    if (!label[0])
+        label = arena_printf(arena, "%s_%u", node->op, index);
+    if (label && m->scope->outer)
+        label = arena_printf(arena, "%s%.*s", m->scope->prefix, MAP_NAME_PART, label);
+    if (!label)
+        map_exhausted(m);
+    return label ? label : "";
+}
+
+static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t index)
+{
     const struct map_op *other;
     m->node = node;
     m->opset = opset_of(m->model, node->domain);
     m->n_emitted = 0;
-    m->label = node->name[0] ? node->name : arena_printf(m->graph->arena, "%s_%u", node->op, index);
-    if (!m->label) {
-        m->label = "";
-        map_exhausted(m);
-        return;
-    }
+    m->label = label_of(m, node, index);
     m->row = map_op_find(node->domain, node->op, m->opset, &other);
-    if (m->row) {
+    if (m->row)
         map_check_node(m);
-        if (!map_failed(m))
-            m->row->map(m);
-    } else if (other) {
+    if (m->row && !map_failed(m))
+        m->row->map(m);
+    if (m->row)
+        return;
+    if (other)
         map_refuse(m, "this op is supported from opset %d to %d", other->first, other->last);
-    } else if (node->domain[0]) {
+    else if (node->domain[0])
         map_refuse(m, "the op's domain '%s' is not supported", node->domain);
-    } else {
+    else
         map_refuse(m, "this op is not supported");
-    }
 }
 
-static void import_nodes(struct mapper *m)
+static void import_nodes(struct mapper *m, const struct onnx_graph *graph)
 {
     if (opset_of(m->model, "") > MAP_OPSET_LAST)
         map_refuse(m, "opset %lld, the newest that is known is %d",
                    (long long)opset_of(m->model, ""), MAP_OPSET_LAST);
-    for (uint32_t i = 0; i < m->model->n_nodes && !map_failed(m); i++)
-        import_node(m, i);
+    for (uint32_t i = 0; i < graph->n_nodes && !map_failed(m); i++)
+        import_node(m, &graph->nodes[i], i);
     if (!map_failed(m))
         m->node = NULL;
 }
 
-/* Which names are read at all, so that unused outputs cost nothing and are no reason to refuse. */
-static void collect_uses(struct mapper *m)
+/* Which names are read at all, so that unused outputs cost nothing and are no reason to refuse. A
+ * name that an inner graph reads may be an outer one's. */
+static void collect_uses(struct mapper *m, const struct onnx_graph *graph)
 {
-    for (uint32_t i = 0; i < m->model->n_nodes && !map_failed(m); i++) {
-        const struct onnx_node *node = &m->model->nodes[i];
+    for (uint32_t i = 0; i < graph->n_nodes && !map_failed(m); i++) {
+        const struct onnx_node *node = &graph->nodes[i];
         for (uint32_t k = 0; k < node->n_inputs && !map_failed(m); k++)
             map_use_add(m, node->inputs[k]);
     }
-    for (uint32_t i = 0; i < m->model->n_outputs && !map_failed(m); i++)
-        map_use_add(m, m->model->outputs[i].name);
+    for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m); i++)
+        map_use_add(m, graph->outputs[i].name);
+}
+
+/* --- graphs within nodes --- */
+
+const struct onnx_graph *map_graph(struct mapper *m, const char *name)
+{
+    const struct onnx_attr *attr = map_failed(m) ? NULL : map_attr(m, name);
+    if (map_failed(m))
+        return NULL;
+    if (!attr)
+        map_invalid(m, "attribute '%s' is missing", name);
+    else if (!attr->graph)
+        map_refuse(m, "graphs within graphs, more than %d deep", ONNX_MAX_DEPTH);
+    return attr ? attr->graph : NULL;
+}
+
+static void import_body(struct mapper *m, const struct onnx_graph *graph, const uint32_t *inputs,
+                        uint32_t *outputs)
+{
+    bool found;
+    for (uint32_t i = 0; i < graph->n_inputs; i++)
+        map_value_add(m, graph->inputs[i].name, inputs[i]);
+    if (graph->n_nodes > UNROLLED_MAX - m->unrolled)
+        map_refuse(m, "more than %d nodes in its branches or iterations", UNROLLED_MAX);
+    if (map_failed(m))
+        return;
+    m->unrolled += graph->n_nodes;
+    import_initializers(m, graph);
+    import_nodes(m, graph);
+    for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m); i++) {
+        outputs[i] = map_value_find(m, graph->outputs[i].name, &found);
+        if (!found)
+            map_invalid(m, "output '%s' of graph '%s' is written by no node",
+                        graph->outputs[i].name, graph->name);
+    }
+}
+
+void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
+              const uint32_t *inputs, uint32_t *outputs)
+{
+    struct scope scope = {.outer = m->scope};
+    const struct onnx_node *node = m->node;
+    const struct map_op *row = m->row;
+    const char *label = m->label;
+    int64_t opset = m->opset;
+    uint32_t n_emitted = m->n_emitted;
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        outputs[i] = IR_NONE;
+    if (map_failed(m))
+        return;
+    scope.prefix = arena_printf(m->graph->arena, "%s/%s/", label, tag);
+    if (!scope.prefix) {
+        map_exhausted(m);
+        return;
+    }
+    m->scope = &scope;
+    import_body(m, graph, inputs, outputs);
+    map_scope_free(&scope);
+    m->scope = scope.outer;
+    m->node = node;
+    m->row = row;
+    m->label = label;
+    m->opset = opset;
+    m->n_emitted = n_emitted;
 }
 
 /* --- outputs --- */
@@ -260,14 +338,16 @@ static void drop_taken_inputs(struct mapper *m)
 
 static void import_graph(struct mapper *m)
 {
-    collect_uses(m);
-    import_initializers(m);
+    const struct onnx_graph *graph = &m->model->graph;
+    for (const struct onnx_graph *g = graph; g && !map_failed(m); g = g->next)
+        collect_uses(m, g);
+    import_initializers(m, graph);
     import_inputs(m);
-    import_nodes(m);
-    if (!map_failed(m) && !m->model->n_outputs)
+    import_nodes(m, graph);
+    if (!map_failed(m) && !graph->n_outputs)
         map_invalid(m, "the graph has no outputs");
-    for (uint32_t i = 0; i < m->model->n_outputs && !map_failed(m); i++)
-        import_output(m, &m->model->outputs[i]);
+    for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m); i++)
+        import_output(m, &graph->outputs[i]);
     drop_taken_inputs(m);
 }
 
@@ -281,7 +361,7 @@ static struct ir_graph *graph_for(struct onnx_model *model)
         ir_graph_free(graph);
         return NULL;
     }
-    graph->name = arena_strndup(graph->arena, model->name, ONNX_MAX_NAME);
+    graph->name = arena_strndup(graph->arena, model->graph.name, ONNX_MAX_NAME);
     if (!graph->name) {
         ir_graph_free(graph);
         return NULL;
@@ -292,15 +372,19 @@ static struct ir_graph *graph_for(struct onnx_model *model)
 enum status onnx_import(struct onnx_model *model, const struct onnx_options *options,
                         struct ir_graph **out, struct error *err)
 {
+    struct scope names = {.prefix = ""};
     struct mapper m = {.model = model,
+                       .scope = &names,
                        .options = options,
                        .graph = graph_for(model),
                        .fold_budget = fold_budget,
+                       .fold_work = fold_work,
                        .err = err};
     if (!m.graph)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a graph");
     import_graph(&m);
-    map_values_free(&m);
+    map_scope_free(&names);
+    map_tables_free(&m);
     if (!m.status)
         m.status = ir_graph_compact(m.graph, err);
     if (!m.status)
@@ -310,7 +394,7 @@ enum status onnx_import(struct onnx_model *model, const struct onnx_options *opt
         return m.status;
     }
     log_write(options->log, LOG_VERBOSE, "imported '%s': %u nodes became %u", m.graph->name,
-              model->n_nodes, m.graph->n_nodes);
+              model->graph.n_nodes, m.graph->n_nodes);
     if (options->steps)
         *options->steps = m.steps;
     *out = m.graph;

@@ -26,6 +26,12 @@ struct value {
     UT_hash_handle hh;
 };
 
+struct bytes {
+    const struct onnx_tensor *from;
+    uint32_t tensor;
+    UT_hash_handle hh;
+};
+
 /* --- failing --- */
 
 static void fail_with(struct mapper *m, enum status status, const char *fmt, va_list args)
@@ -89,19 +95,20 @@ static bool table_add(struct mapper *m, struct value **table, const char *name, 
 
 uint32_t map_value_find(const struct mapper *m, const char *name, bool *found)
 {
-    struct value *value;
-    HASH_FIND_STR(m->values, name, value);
+    struct value *value = NULL;
+    for (const struct scope *scope = m->scope; scope && !value; scope = scope->outer)
+        HASH_FIND_STR(scope->values, name, value);
     *found = value != NULL;
     return value ? value->tensor : IR_NONE;
 }
 
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
 {
-    bool found;
-    map_value_find(m, name, &found);
-    if (found)
+    struct value *value;
+    HASH_FIND_STR(m->scope->values, name, value);
+    if (value)
         map_invalid(m, "the name '%s' is given twice", name);
-    return !map_failed(m) && table_add(m, &m->values, name, tensor);
+    return !map_failed(m) && table_add(m, &m->scope->values, name, tensor);
 }
 
 bool map_use_add(struct mapper *m, const char *name)
@@ -121,10 +128,42 @@ static void table_free(struct value **table)
     }
 }
 
-void map_values_free(struct mapper *m)
+void map_scope_free(struct scope *scope)
 {
-    table_free(&m->values);
+    table_free(&scope->values);
+}
+
+void map_tables_free(struct mapper *m)
+{
+    struct bytes *bytes, *next;
     table_free(&m->used);
+    HASH_ITER(hh, m->shared, bytes, next)
+    {
+        HASH_DEL(m->shared, bytes);
+        free(bytes);
+    }
+}
+
+uint32_t map_shared_find(const struct mapper *m, const struct onnx_tensor *tensor)
+{
+    struct bytes *bytes;
+    HASH_FIND_PTR(m->shared, &tensor, bytes);
+    return bytes ? bytes->tensor : IR_NONE;
+}
+
+void map_shared_add(struct mapper *m, const struct onnx_tensor *tensor, uint32_t constant)
+{
+    struct bytes *bytes = map_failed(m) ? NULL : malloc(sizeof(*bytes));
+    if (bytes) {
+        *bytes = (struct bytes){.from = tensor};
+        HASH_ADD_PTR(m->shared, from, bytes);
+    }
+    if (!bytes || bytes->tensor == IR_NONE) {
+        free(bytes);
+        map_exhausted(m);
+        return;
+    }
+    bytes->tensor = constant;
 }
 
 /* --- operands --- */
@@ -199,7 +238,9 @@ void map_out(struct mapper *m, uint32_t i, uint32_t tensor)
         return;
     struct ir_tensor *t = ir_tensor(m->graph, tensor);
     if (!t->name[0]) {
-        t->name = arena_strndup(m->graph->arena, m->node->outputs[i], ONNX_MAX_NAME);
+        t->name =
+            arena_printf(m->graph->arena, "%s%.*s", m->scope->prefix,
+                         m->scope->outer ? MAP_NAME_PART : ONNX_MAX_NAME, m->node->outputs[i]);
         if (!t->name) {
             t->name = "";
             map_exhausted(m);
@@ -344,12 +385,17 @@ static bool resolve(struct mapper *m, uint32_t tensor, uint32_t depth)
 
 enum { RESOLVE_DEPTH = 32 };
 
+bool map_is_known(struct mapper *m, uint32_t tensor)
+{
+    return !map_failed(m) && tensor != IR_NONE && resolve(m, tensor, RESOLVE_DEPTH);
+}
+
 const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor)
 {
+    if (map_is_known(m, tensor))
+        return ir_tensor(m->graph, tensor);
     if (map_failed(m) || tensor == IR_NONE)
         return NULL;
-    if (resolve(m, tensor, RESOLVE_DEPTH))
-        return ir_tensor(m->graph, tensor);
     map_refuse(m, "'%s' must be known when the plan is built, and is computed from an input",
                ir_tensor(m->graph, tensor)->name);
     return NULL;

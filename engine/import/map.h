@@ -21,6 +21,7 @@ enum {
     MAP_MAX_INTS = 256,  /* in a list of axes, sizes, pads */
     MAP_OPSET_LAST = 26, /* the newest opset that any row claims to know */
     MAP_MANY = UINT16_MAX,
+    MAP_NAME_PART = 128, /* how much of a name goes into that of something in an inner graph */
 };
 
 struct mapper;
@@ -51,17 +52,28 @@ const struct map_op *map_op_at(uint32_t i); /* NULL behind the last row */
 const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,
                                  const struct map_op **other_opset);
 
-struct value; /* a name of the file and its tensor; import.c */
+struct value; /* a name of the file and its tensor; map.c */
+struct bytes; /* a tensor of the file and the constant it has become; map.c */
+
+/* The names of a graph: those of the graphs around it are seen, and may be hidden. */
+struct scope {
+    struct value *values; /* hash table */
+    struct scope *outer;  /* NULL: the model's graph */
+    const char *prefix;   /* of what its nodes are called: "loop/3/" */
+};
 
 struct mapper {
     struct onnx_model *model;
     const struct onnx_options *options;
     struct ir_graph *graph;
-    struct value *values;      /* hash table */
-    struct value *used;        /* names that some node or the graph reads; hash table */
+    struct scope *scope;
+    struct value *used;        /* names that some node or a graph reads; hash table */
+    struct bytes *shared;      /* of graphs that are imported many times; hash table */
     uint32_t bound[IR_MAX_IO]; /* of graph input i: index into options->values, or IR_NONE */
     bool taken[IR_MAX_IO];     /* its value has been used */
     size_t fold_budget;        /* bytes of constants that may still be computed */
+    uint64_t fold_work;        /* bytes that may still be touched for that */
+    uint32_t unrolled;         /* nodes imported of graphs within nodes */
     const struct onnx_node *node;
     const struct map_op *row;
     int64_t opset;
@@ -109,6 +121,7 @@ bool map_attr_is(struct mapper *m, const char *name, const char *value, const ch
 /* --- operands that must be known now --- */
 const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor); /* or NULL, and failed */
 bool map_known_ints(struct mapper *m, uint32_t tensor, struct ints *out);
+bool map_is_known(struct mapper *m, uint32_t tensor);       /* asks the same, and does not fail */
 double map_known_number(struct mapper *m, uint32_t tensor); /* one element of any type */
 int64_t map_known_int(struct mapper *m, uint32_t tensor);   /* the same, and it must be whole */
 /* Element i of a constant as a double; the caller checks i. */
@@ -155,13 +168,26 @@ uint32_t emit_constant(struct mapper *m, enum dtype dtype, const struct shape *s
 uint32_t emit_scalar(struct mapper *m, enum dtype dtype, double value);      /* rank 0 */
 uint32_t emit_int_list(struct mapper *m, uint32_t n, const int64_t *values); /* INT64 [n] */
 
+/* --- graphs within the node --- */
+
+/* The graph of an attribute; NULL, and failed, if it is missing or lies too deep. */
+const struct onnx_graph *map_graph(struct mapper *m, const char *name);
+/* Imports it: `inputs` are those of the graph, `outputs` gets its outputs. Its nodes are called
+ * after this node and `tag`: "loop/3/Conv_1". */
+void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
+              const uint32_t *inputs, uint32_t *outputs);
+
 /* --- for import.c --- */
 /* The node's operands and attributes are as the row says. */
 void map_check_node(struct mapper *m);
 uint32_t map_value_find(const struct mapper *m, const char *name, bool *found);
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* false: failed */
 bool map_use_add(struct mapper *m, const char *name);
-void map_values_free(struct mapper *m);
+void map_scope_free(struct scope *scope);
+void map_tables_free(struct mapper *m);
+/* The constant that a tensor of an inner graph has become; IR_NONE: none yet. */
+uint32_t map_shared_find(const struct mapper *m, const struct onnx_tensor *tensor);
+void map_shared_add(struct mapper *m, const struct onnx_tensor *tensor, uint32_t constant);
 /* Evaluates a node whose inputs are all constants and takes it out of the graph, if it is cheap
  * or was asked for (`wanted`) and the evaluator can. */
 void emit_fold(struct mapper *m, uint32_t node, bool wanted);

@@ -50,7 +50,8 @@ static struct onnx_model *model_new(void)
     if (!model)
         return NULL;
     model->folder = -1;
-    model->name = "";
+    model->graph.name = "";
+    model->last = &model->graph;
     atomic_init(&model->refs, 1);
     model->arena = arena_new(records_limit);
     if (!model->arena) {
@@ -68,12 +69,12 @@ static int name_compare(const void *a, const void *b)
 /* Sorted, so that a graph with a million inputs and as many initializers stays cheap to look at. */
 static enum status index_initializers(struct onnx_model *model, struct error *err)
 {
-    const char **names = arena_array(model->arena, model->n_initializers, sizeof(*names));
+    const char **names = arena_array(model->arena, model->graph.n_initializers, sizeof(*names));
     if (!names)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
-    for (uint32_t i = 0; i < model->n_initializers; i++)
-        names[i] = model->initializers[i].name;
-    qsort(names, model->n_initializers, sizeof(*names), name_compare);
+    for (uint32_t i = 0; i < model->graph.n_initializers; i++)
+        names[i] = model->graph.initializers[i].name;
+    qsort(names, model->graph.n_initializers, sizeof(*names), name_compare);
     model->initializer_names = names;
     return STATUS_OK;
 }
@@ -123,15 +124,16 @@ const void *onnx_bytes(const struct onnx_model *model, size_t *size)
 
 bool onnx_is_initializer(const struct onnx_model *model, const char *name)
 {
-    return model->n_initializers && bsearch(&name, model->initializer_names, model->n_initializers,
-                                            sizeof(name), name_compare);
+    return model->graph.n_initializers &&
+           bsearch(&name, model->initializer_names, model->graph.n_initializers, sizeof(name),
+                   name_compare);
 }
 
 bool onnx_is_batched(const struct onnx_model *model)
 {
     bool any = false;
-    for (uint32_t i = 0; i < model->n_inputs; i++) {
-        const struct onnx_value_info *input = &model->inputs[i];
+    for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
+        const struct onnx_value_info *input = &model->graph.inputs[i];
         if (onnx_is_initializer(model, input->name))
             continue;
         if (!input->has_shape || !input->rank || onnx_axis_is_fixed(&input->dims[0]))

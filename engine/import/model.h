@@ -23,6 +23,7 @@ enum {
     ONNX_MAX_OPSETS = 64,         /* of one model */
     ONNX_MAX_VALUES = 1 << 20,    /* initializers, and inputs or outputs of a graph */
     ONNX_MAX_EXTERNAL_FILES = 64, /* of one model */
+    ONNX_MAX_DEPTH = 8,           /* of graphs within graphs */
 };
 
 /* A stretch of the file. */
@@ -90,6 +91,7 @@ struct onnx_attr {
     int64_t i;
     struct span s;
     struct onnx_tensor *tensor; /* of ONNX_ATTR_TENSOR */
+    struct onnx_graph *graph;   /* of ONNX_ATTR_GRAPH; NULL: too deep */
     uint32_t n_ints, n_floats, n_strings;
     int64_t *ints;
     float *floats;
@@ -101,7 +103,6 @@ struct onnx_node {
     uint32_t n_inputs, n_outputs, n_attrs;
     const char **inputs, **outputs; /* "" for one left out */
     struct onnx_attr *attrs;
-    bool has_graph; /* an attribute is a graph: control flow */
 };
 
 struct onnx_axis {
@@ -125,6 +126,18 @@ struct onnx_value_info {
     struct onnx_axis dims[SHAPE_MAX_RANK];
 };
 
+/* The model's graph, or one in an attribute of a node: a branch, or the body of a loop. */
+struct onnx_graph {
+    struct span body;
+    uint32_t depth; /* 0: the model's */
+    const char *name;
+    uint32_t n_nodes, n_initializers, n_inputs, n_outputs, n_sparse;
+    struct onnx_node *nodes;
+    struct onnx_tensor *initializers;
+    struct onnx_value_info *inputs, *outputs;
+    struct onnx_graph *next; /* of the model's list of all of them */
+};
+
 struct onnx_opset {
     const char *domain;
     int64_t version;
@@ -141,14 +154,12 @@ struct onnx_model {
     struct file_map file; /* data NULL when opened from memory */
     int folder;           /* descriptor of the model's folder, or -1: no external data */
     struct span bytes;
-    const char *name;
     int64_t ir_version;
-    uint32_t n_opsets, n_nodes, n_initializers, n_inputs, n_outputs, n_external, n_sparse;
+    uint32_t n_opsets, n_external;
     struct onnx_opset *opsets;
-    struct onnx_node *nodes;
-    struct onnx_tensor *initializers;
-    const char **initializer_names; /* sorted */
-    struct onnx_value_info *inputs, *outputs;
+    struct onnx_graph graph;
+    struct onnx_graph *last;        /* of the list that begins with `graph` */
+    const char **initializer_names; /* of `graph`, sorted */
     /* Mapped when first asked for; one import at a time. */
     struct onnx_external external[ONNX_MAX_EXTERNAL_FILES];
 };

@@ -79,6 +79,16 @@ static const struct map_op ops[] = {
     {"RNN", "", 7, LAST, map_recurrent, IR_RECURRENT_RNN, IO(3, 6, 2),
      FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT, NULL},
 
+    /* control flow */
+    {"If", "", 1, LAST, map_if, 0, IO(1, 1, MANY), T(BOOL), OP(SELECT),
+     "then_branch:g else_branch:g",
+     "a condition that is computed from an input, if the branches give different shapes"},
+    {"Loop", "", 1, LAST, map_loop, 0, IO(0, MANY, MANY), T(I64), OP(CONCAT),
+     "body:g", "a number of iterations that is computed from an input, or is above 1,024"},
+    {"Scan", "", 9, LAST, map_scan, 0, IO(1, MANY, MANY), ANY, OP(SLICE) | OP(CONCAT),
+     "body:g num_scan_inputs:i scan_input_axes:I scan_input_directions:I scan_output_axes:I "
+     "scan_output_directions:I", "more than 1,024 iterations"},
+
     /* quantised */
     {"ConvInteger", "", 10, LAST, map_conv_integer, 0, IO(2, 4, 1),
      BYTES, OP(CAST) | OP(BINARY) | OP(CONV), WINDOW " group:i", NULL},

@@ -76,6 +76,11 @@ void map_softmax(struct mapper *m);
 void map_cumsum(struct mapper *m);
 void map_topk(struct mapper *m);
 
+/* ops_control.c */
+void map_if(struct mapper *m);
+void map_loop(struct mapper *m);
+void map_scan(struct mapper *m);
+
 /* ops_recurrent.c */
 void map_recurrent(struct mapper *m);
 

@@ -11,15 +11,22 @@ uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor)
 {
     enum dtype dtype;
     const void *data;
-    if (map_failed(m))
-        return IR_NONE;
+    bool many = m->scope->outer != NULL; /* a loop may come here again */
+    uint32_t known = many ? map_shared_find(m, tensor) : IR_NONE;
+    if (map_failed(m) || known != IR_NONE)
+        return known;
     struct error err;
     enum status status = tensor_bytes(m->model, m->graph->arena, tensor, &dtype, &data, &err);
     if (status == STATUS_UNIMPLEMENTED)
         map_refuse(m, "%s", err.text);
     else if (status)
         map_invalid(m, "%s", err.text);
-    return status ? IR_NONE : emit_constant(m, dtype, &tensor->shape, data);
+    if (status)
+        return IR_NONE;
+    known = emit_constant(m, dtype, &tensor->shape, data);
+    if (many)
+        map_shared_add(m, tensor, known);
+    return known;
 }
 
 static uint32_t emit_copy(struct mapper *m, enum dtype dtype, uint32_t n, const void *values)

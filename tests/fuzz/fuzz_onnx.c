@@ -31,8 +31,8 @@ static uint32_t values_for(const struct onnx_model *model, struct onnx_value *va
                            uint8_t (*room)[VALUE_BYTES])
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < model->n_inputs && n < MAX_VALUES; i++) {
-        const struct onnx_value_info *input = &model->inputs[i];
+    for (uint32_t i = 0; i < model->graph.n_inputs && n < MAX_VALUES; i++) {
+        const struct onnx_value_info *input = &model->graph.inputs[i];
         struct tensor_view view = {onnx_dtype(input->type), {.rank = input->rank}, room[n]};
         size_t bytes;
         for (uint32_t d = 0; d < input->rank; d++)

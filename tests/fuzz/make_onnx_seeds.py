@@ -129,6 +129,59 @@ MODELS = {
     "sequence": model([node("SequenceConstruct", "x x", "y")], MATRIX),
 }
 
+TEXT = {
+    "loop": """
+agraph (float[batch, 2] x) => (float[batch, 2] y, float[3, batch, 2] k) {
+  n = Constant <value = int64 {3}> ()
+  t = Constant <value = bool {1}> ()
+  y, k = Loop (n, t, x) <body = b (int64 i, bool c, float[batch, 2] s)
+    => (bool d, float[batch, 2] u, float[batch, 2] v) {
+      d = Identity (c)
+      f = Cast <to = 1> (i)
+      u = Add (s, f)
+      v = Mul (u, x)
+    }>
+}""",
+    "loop_while": """
+agraph (float[2] x) => (float[2] y) {
+  t = Constant <value = bool {1}> ()
+  n = Constant <value = int64 {4}> ()
+  y = Loop ("", t, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] u) {
+      d = Less (i, n)
+      u = If (c) <then_branch = p () => (float[2] o) { o = Neg (s) },
+                  else_branch = q () => (float[2] o) { o = Sin (s) }>
+    }>
+}""",
+    "choice": """
+agraph (float[2] x, bool c) => (float[2] y) {
+  y = If (c) <then_branch = p () => (float[2] o) { o = Neg (x) },
+              else_branch = q () => (float[2] o) { o = Sin (x) }>
+}""",
+    "scan": """
+agraph (float[2, 3] x, float[2] a) => (float[2] b, float[2, 3] k) {
+  b, k = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [1],
+               scan_output_axes = [-1], scan_output_directions = [1],
+               body = s (float[2] a, float[2] u) => (float[2] e, float[2] g) {
+        e = Add (a, u)
+        g = Sin (e)
+      }> (a, x)
+}""",
+    "lstm": """
+agraph (float[3, batch, 1] x, int32[batch] l) => (float[3, 2, batch, 1] y, float[2, batch, 1] h)
+<float[2, 4, 1] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[2, 4, 1] r = {1, 2, 3, 4, 5, 6, 7, 8},
+ float[2, 3] p = {1, 2, 3, 4, 5, 6}> {
+  y, h, c = LSTM <hidden_size = 1, direction = "bidirectional", clip = 1.0, input_forget = 1,
+    activations = ["Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Affine", "Elu"],
+    activation_alpha = [0.5, 0.5], activation_beta = [0.5]> (x, w, r, "", l, "", "", p)
+}""",
+    "gru": """
+agraph (float[batch, 3, 1] x) => (float[batch, 3, 1, 1] y)
+<float[1, 3, 1] w = {1, 2, 3}, float[1, 3, 1] r = {1, 2, 3}, float[1, 6] b = {1, 2, 3, 4, 5, 6}> {
+  y = GRU <hidden_size = 1, layout = 1, linear_before_reset = 1, direction = "reverse"> (x, w, r, b)
+}""",
+}
+HEAD = '<ir_version: 8, opset_import: ["" : 16]>\n'
+
 
 def with_typed_data():
     m = MODELS["gemm"]
@@ -156,6 +209,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     MODELS["typed_data"], MODELS["external"] = with_typed_data(), with_external_data()
+    MODELS.update({name: onnx.parser.parse_model(HEAD + text) for name, text in TEXT.items()})
     for name, proto in MODELS.items():
         (folder / f"{name}.onnx").write_bytes(proto.SerializeToString())
     (folder / "group").write_bytes(b"\x3b\x08\x01\x3c")

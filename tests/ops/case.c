@@ -247,14 +247,14 @@ static bool import_and_run(struct onnx_model *model, struct data_set *set,
     struct error err;
     bool good = false;
     for (uint32_t i = 0; i < set->n_inputs; i++) {
-        if (i < model->n_inputs)
-            mend_type(&set->inputs[i], &model->inputs[i]);
-        if (set->input_names[i][0] && i < model->n_inputs &&
-            fits_declaration(&set->inputs[i], &model->inputs[i]))
+        if (i < model->graph.n_inputs)
+            mend_type(&set->inputs[i], &model->graph.inputs[i]);
+        if (set->input_names[i][0] && i < model->graph.n_inputs &&
+            fits_declaration(&set->inputs[i], &model->graph.inputs[i]))
             values[options.n_values++] = (struct onnx_value){set->input_names[i], set->inputs[i]};
     }
-    for (uint32_t i = 0; i < set->n_outputs && i < model->n_outputs; i++)
-        mend_type(&set->outputs[i], &model->outputs[i]);
+    for (uint32_t i = 0; i < set->n_outputs && i < model->graph.n_outputs; i++)
+        mend_type(&set->outputs[i], &model->graph.outputs[i]);
     enum status status = onnx_import(model, &options, &graph, &err);
     const struct case_source source = {model, values, options.n_values, graph};
     if (status == STATUS_UNIMPLEMENTED)
@@ -295,8 +295,8 @@ void case_run(const char *folder, const struct case_runner *runner, struct outco
         return;
     }
     *out = (struct outcome){.verdict = VERDICT_PASSED};
-    bool plain = is_plain(model->inputs, model->n_inputs, out) &&
-                 is_plain(model->outputs, model->n_outputs, out);
+    bool plain = is_plain(model->graph.inputs, model->graph.n_inputs, out) &&
+                 is_plain(model->graph.outputs, model->graph.n_outputs, out);
     for (uint32_t index = 0; plain && run_index(folder, model, index, runner, out); index++)
         ;
     onnx_close(model);

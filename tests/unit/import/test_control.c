@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What If, Loop and Scan become, and what of them is refused, to the limits of depth, iterations
+ * and nodes. Values: tests/zoo/test_control.py.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "engine/cpu/eval.h"
+#include "engine/import/model.h"
+#include "tests/unit/import/wire.h"
+
+enum { FLOAT = 1, INT64 = 7, BOOL = 9, OPSET = 16 };
+
+static const int64_t pair[] = {2, 3}, one_more[] = {3, 3};
+
+struct result {
+    enum status status;
+    struct error err;
+    struct ir_graph *graph;
+    uint64_t steps;
+};
+
+static struct result import_with(const struct wire *graph, struct onnx_options options)
+{
+    struct result r = {.graph = NULL};
+    static struct wire model;
+    struct onnx_model *opened = NULL;
+    options.batch = 1;
+    options.evaluator = (struct ir_evaluator){.eval = cpu_eval_node};
+    options.steps = &r.steps;
+    wire_model(&model, graph, OPSET);
+    assert_int_equal(onnx_open_memory(model.data, model.n, &opened, &r.err), STATUS_OK);
+    r.status = onnx_import(opened, &options, &r.graph, &r.err);
+    onnx_close(opened);
+    return r;
+}
+
+static struct result import(const struct wire *graph)
+{
+    return import_with(graph, (struct onnx_options){.batch = 1});
+}
+
+static void assert_imported(const struct result *r)
+{
+    if (r->status)
+        fail_msg("%s", r->err.text);
+}
+
+static void assert_refused(const struct wire *graph, enum status want, const char *part)
+{
+    struct result r = import(graph);
+    ir_graph_free(r.graph);
+    if (r.status != want || !strstr(r.err.text, part))
+        fail_msg("status %d '%s' does not say '%s'", (int)r.status, r.err.text, part);
+}
+
+static uint32_t count(const struct ir_graph *graph, enum ir_op op)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        n += ir_node(graph, i)->op == op;
+    return n;
+}
+
+static bool has_node(const struct ir_graph *graph, const char *name)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (!strcmp(ir_node(graph, i)->name, name))
+            return true;
+    return false;
+}
+
+static void attr_graph(struct wire *attrs, const char *name, const struct wire *graph)
+{
+    struct wire attr = {.n = 0};
+    wire_text(&attr, 1, name);
+    wire_message(&attr, 6, graph);
+    wire_int(&attr, 20, 5);
+    wire_message(attrs, 5, &attr);
+}
+
+/* A branch of one node over an outer name. */
+static struct wire branch(const char *op, const char *input)
+{
+    struct wire g = {.n = 0};
+    wire_node(&g, op, input, "o", NULL);
+    wire_output(&g, "o");
+    return g;
+}
+
+/* y = If (condition): x[2,3] is an input, as is the BOOL c; t and f are constants. */
+static struct wire if_of(const char *condition, const struct wire *then, const struct wire *other)
+{
+    static const uint8_t yes = 1, no = 0;
+    struct wire g = {.n = 0}, attrs = {.n = 0};
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_input(&g, "c", BOOL, 0, NULL);
+    wire_constant(&g, "t", BOOL, 0, NULL, &yes, 1);
+    wire_constant(&g, "f", BOOL, 0, NULL, &no, 1);
+    attr_graph(&attrs, "then_branch", then);
+    attr_graph(&attrs, "else_branch", other);
+    wire_node(&g, "If", condition, "y", &attrs);
+    wire_output(&g, "y");
+    return g;
+}
+
+static void a_known_branch_is_taken(void **state)
+{
+    (void)state;
+    struct wire then = branch("Neg", "x"), other = branch("Strange", "x");
+    struct wire yes = if_of("t", &then, &other), no = if_of("f", &other, &then);
+    struct result r = import(&yes);
+    assert_imported(&r); /* what is not taken need not be supported */
+    assert_int_equal(r.graph->n_nodes, 1);
+    assert_string_equal(ir_node(r.graph, 0)->name, "If_0/then/Neg_0");
+    assert_string_equal(ir_tensor(r.graph, r.graph->outputs[0])->name, "y");
+    ir_graph_free(r.graph);
+    r = import(&no);
+    assert_imported(&r);
+    assert_string_equal(ir_node(r.graph, 0)->name, "If_0/else/Neg_0");
+    ir_graph_free(r.graph);
+}
+
+static void a_request_may_choose_between_equals(void **state)
+{
+    (void)state;
+    struct wire then = branch("Neg", "x"), other = branch("Sin", "x");
+    struct wire g = if_of("c", &then, &other);
+    struct result r = import(&g);
+    assert_imported(&r);
+    assert_int_equal(r.graph->n_inputs, 2);
+    assert_int_equal(count(r.graph, IR_OP_SELECT), 1);
+    assert_int_equal(count(r.graph, IR_OP_UNARY), 2);
+    ir_graph_free(r.graph);
+}
+
+static void unequal_branches_need_a_value(void **state)
+{
+    (void)state;
+    struct wire then = branch("Neg", "x"), other = branch("Shape", "x");
+    struct wire g = if_of("c", &then, &other);
+    uint8_t yes = 1;
+    const struct onnx_value values[] = {{"c", {DTYPE_BOOL, {.rank = 0}, &yes}}};
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "its branches give FP32 [2,3] and INT64 [2]");
+    struct result r = import_with(&g, (struct onnx_options){.values = values, .n_values = 1});
+    assert_imported(&r);
+    assert_int_equal(r.graph->n_inputs, 1);
+    assert_int_equal(count(r.graph, IR_OP_UNARY), 1);
+    ir_graph_free(r.graph);
+}
+
+/* An index that only the branch not taken would find out of range must not fail the request. */
+static void what_may_fail_does_not_run_unasked(void **state)
+{
+    (void)state;
+    struct wire then = branch("Neg", "x"), other = {.n = 0};
+    wire_node(&other, "ArgMax", "x", "i", NULL);
+    wire_node(&other, "Gather", "x i", "o", NULL);
+    wire_output(&other, "o");
+    struct wire g = if_of("c", &then, &other);
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "'If_0/else/Gather_1' may fail");
+}
+
+static void branches_must_be_there(void **state)
+{
+    (void)state;
+    struct wire then = branch("Neg", "x"), empty = {.n = 0}, g = {.n = 0}, attrs = {.n = 0};
+    struct wire none = if_of("t", &empty, &then), type = if_of("x", &then, &then);
+    assert_refused(&none, STATUS_INVALID_ARGUMENT, "then_branch has 0 inputs and 0 outputs");
+    assert_refused(&type, STATUS_UNIMPLEMENTED, "FP32, expected one of BOOL");
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_input(&g, "c", BOOL, 2, pair);
+    attr_graph(&attrs, "then_branch", &then);
+    wire_node(&g, "If", "c", "y", &attrs);
+    wire_output(&g, "y");
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "attribute 'else_branch' is missing");
+    g.n = 0;
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_input(&g, "c", BOOL, 2, pair);
+    attr_graph(&attrs, "else_branch", &then);
+    wire_node(&g, "If", "c", "y", &attrs);
+    wire_output(&g, "y");
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "'c' is not one BOOL");
+}
+
+/* --- loops --- */
+
+/* t = op (s, x), k = Neg (t); goes on while `cond` of (i, c): the name of one, or of a node. */
+static struct wire body_of(const char *op, const char *goes_on)
+{
+    struct wire g = {.n = 0};
+    wire_input(&g, "i", INT64, 0, NULL);
+    wire_input(&g, "c", BOOL, 0, NULL);
+    wire_input(&g, "s", FLOAT, 2, pair);
+    wire_node(&g, "Identity", goes_on, "d", NULL);
+    wire_node(&g, op, "s x", "t", NULL);
+    wire_node(&g, "Neg", "t", "k", NULL);
+    wire_output(&g, "d");
+    wire_output(&g, "t");
+    wire_value(&g, 12, "k", FLOAT, 2, pair);
+    return g;
+}
+
+/* y, z = Loop (inputs): five and many are numbers, n and c inputs, t and f conditions. */
+static struct wire loop_of(const char *inputs, const struct wire *body)
+{
+    static const int64_t zero = 0, five = 5, many = 1025, full = 1024;
+    static const uint8_t yes = 1, no = 0;
+    struct wire g = {.n = 0}, attrs = {.n = 0};
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_input(&g, "c", BOOL, 0, NULL);
+    wire_input(&g, "n", INT64, 0, NULL);
+    wire_constant(&g, "t", BOOL, 0, NULL, &yes, 1);
+    wire_constant(&g, "f", BOOL, 0, NULL, &no, 1);
+    wire_constant(&g, "zero", INT64, 0, NULL, &zero, sizeof(zero));
+    wire_constant(&g, "five", INT64, 0, NULL, &five, sizeof(five));
+    wire_constant(&g, "full", INT64, 0, NULL, &full, sizeof(full));
+    wire_constant(&g, "many", INT64, 0, NULL, &many, sizeof(many));
+    attr_graph(&attrs, "body", body);
+    wire_node(&g, "Loop", inputs, "y z", &attrs);
+    wire_output(&g, "y");
+    wire_output(&g, "z");
+    return g;
+}
+
+static void a_loop_is_unrolled(void **state)
+{
+    (void)state;
+    struct wire body = body_of("Add", "c"), g = loop_of("five t x", &body);
+    struct result r = import(&g);
+    assert_imported(&r);
+    assert_int_equal(count(r.graph, IR_OP_BINARY), 5);
+    assert_int_equal(count(r.graph, IR_OP_UNARY), 5);
+    assert_int_equal(count(r.graph, IR_OP_CONCAT), 1);
+    assert_true(has_node(r.graph, "Loop_0/3/Add_1"));
+    assert_int_equal(r.steps, 5);
+    const struct shape *z = &ir_tensor(r.graph, r.graph->outputs[1])->shape;
+    assert_true(shape_equal(z, &(struct shape){3, {5, 2, 3}}));
+    ir_graph_free(r.graph);
+}
+
+/* More parts than a node has inputs. */
+static void the_largest_loop(void **state)
+{
+    (void)state;
+    struct wire body = body_of("Add", "c"), g = loop_of("full - x", &body);
+    struct result r = import(&g);
+    assert_imported(&r);
+    assert_int_equal(count(r.graph, IR_OP_BINARY), 1024);
+    assert_int_equal(count(r.graph, IR_OP_CONCAT), 5);
+    assert_int_equal(ir_tensor(r.graph, r.graph->outputs[1])->shape.dim[0], 1024);
+    ir_graph_free(r.graph);
+}
+
+static void no_iteration_keeps_nothing(void **state)
+{
+    (void)state;
+    static const char *const inputs[] = {"zero t x", "five f x", "- f x"};
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+        struct wire body = body_of("Add", "c"), g = loop_of(inputs[i], &body);
+        struct result r = import(&g);
+        assert_imported(&r);
+        const struct shape *z = &ir_tensor(r.graph, r.graph->outputs[1])->shape;
+        assert_true(shape_equal(z, &(struct shape){3, {0, 2, 3}}));
+        assert_int_equal(r.steps, 0);
+        ir_graph_free(r.graph);
+    }
+    struct wire open = {.n = 0};
+    wire_input(&open, "i", INT64, 0, NULL);
+    wire_input(&open, "c", BOOL, 0, NULL);
+    wire_input(&open, "s", FLOAT, 2, pair);
+    wire_output(&open, "c");
+    wire_output(&open, "s");
+    wire_output(&open, "s");
+    struct wire g = loop_of("zero t x", &open);
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "the shape of 's' is not declared");
+}
+
+static void r14_endless_loops_are_refused(void **state)
+{
+    (void)state;
+    struct wire body = body_of("Add", "c"), reads = body_of("Add", "outer");
+    static const struct {
+        const char *inputs, *says;
+    } rows[] = {
+        {"many t x", "1025 iterations, the limit is 1024"},
+        {"- t x", "more than 1024 iterations"},
+        {"- - x", "more than 1024 iterations"},
+        {"n t x", "its number of iterations is computed from an input"},
+        {"five c x", "whether it goes on is computed from an input"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct wire g = loop_of(rows[i].inputs, &body);
+        assert_refused(&g, STATUS_UNIMPLEMENTED, rows[i].says);
+    }
+    struct wire g = loop_of("five t x", &reads);
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "'outer'");
+    reads = body_of("Add", "n");
+    g = loop_of("five t x", &reads);
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "whether it goes on is computed from an input");
+}
+
+static void bodies_must_fit(void **state)
+{
+    (void)state;
+    struct wire body = body_of("Add", "c"), grows = {.n = 0};
+    struct wire few = loop_of("five t", &body), type = loop_of("five five x", &body);
+    assert_refused(&few, STATUS_INVALID_ARGUMENT, "for a body of 3 inputs and 3 outputs");
+    assert_refused(&type, STATUS_INVALID_ARGUMENT, "is not one BOOL");
+    /* what is kept has one shape; what is handed on may grow */
+    wire_input(&grows, "i", INT64, 0, NULL);
+    wire_input(&grows, "c", BOOL, 0, NULL);
+    wire_input(&grows, "s", FLOAT, 2, pair);
+    struct wire axis = {.n = 0};
+    wire_attr_int(&axis, "axis", 0);
+    wire_node(&grows, "Concat", "s x", "t", &axis);
+    wire_output(&grows, "c");
+    wire_output(&grows, "t");
+    wire_output(&grows, "t");
+    struct wire g = loop_of("five t x", &grows);
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "iterations give 't' different types or shapes");
+}
+
+/* A thousand times a thousand nodes, of a few bytes. */
+static void r14_nodes_are_counted_over_all_loops(void **state)
+{
+    (void)state;
+    struct wire inner = body_of("Add", "c"), outer = {.n = 0}, attrs = {.n = 0};
+    wire_input(&outer, "j", INT64, 0, NULL);
+    wire_input(&outer, "e", BOOL, 0, NULL);
+    wire_input(&outer, "v", FLOAT, 2, pair);
+    attr_graph(&attrs, "body", &inner);
+    wire_node(&outer, "Loop", "full t v", "w l", &attrs);
+    wire_output(&outer, "t");
+    wire_output(&outer, "w");
+    wire_output(&outer, "l");
+    struct wire g = loop_of("full t x", &outer);
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "more than 65536 nodes");
+}
+
+/* Constants of a body are there once, whatever the number of iterations. */
+static void r14_iterations_share_constants(void **state)
+{
+    (void)state;
+    static const float row[3] = {1, 2, 3};
+    struct wire body = {.n = 0}, typed = {.n = 0};
+    wire_int(&typed, 1, 3);
+    wire_int(&typed, 2, FLOAT);
+    wire_text(&typed, 8, "w");
+    for (int i = 0; i < 3; i++)
+        wire_float(&typed, 4, row[i]);
+    wire_message(&body, 5, &typed);
+    wire_input(&body, "i", INT64, 0, NULL);
+    wire_input(&body, "c", BOOL, 0, NULL);
+    wire_input(&body, "s", FLOAT, 2, pair);
+    wire_node(&body, "Mul", "s w", "u", NULL);
+    wire_output(&body, "c");
+    wire_output(&body, "u");
+    wire_output(&body, "u");
+    struct wire g = loop_of("five t x", &body);
+    struct result r = import(&g);
+    uint32_t constant = IR_NONE, n = 0;
+    assert_imported(&r);
+    for (uint32_t i = 0; i < r.graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(r.graph, i);
+        if (node->op != IR_OP_BINARY)
+            continue;
+        assert_true(!n || node->inputs[1] == constant);
+        constant = node->inputs[1];
+        n++;
+    }
+    assert_int_equal(n, 5);
+    ir_graph_free(r.graph);
+}
+
+/* --- scan --- */
+
+static struct wire scan_of(const int64_t *y_dims, const struct wire *attrs)
+{
+    struct wire g = {.n = 0};
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_input(&g, "y", FLOAT, 2, y_dims);
+    wire_node(&g, "Scan", "x y", "z", attrs);
+    wire_output(&g, "z");
+    return g;
+}
+
+static void scans_are_unrolled(void **state)
+{
+    (void)state;
+    struct wire body = {.n = 0}, attrs = {.n = 0}, wrong = {.n = 0};
+    const int64_t axes[] = {1, 2};
+    wire_input(&body, "u", FLOAT, 1, pair);
+    wire_input(&body, "v", FLOAT, 1, pair);
+    wire_node(&body, "Add", "u v", "w", NULL);
+    wire_output(&body, "w");
+    attr_graph(&attrs, "body", &body);
+    wire_raw(&wrong, attrs.data, attrs.n);
+    wire_attr_int(&attrs, "num_scan_inputs", 2);
+    struct wire g = scan_of(pair, &attrs);
+    struct result r = import(&g);
+    assert_imported(&r);
+    assert_int_equal(count(r.graph, IR_OP_BINARY), 2);
+    assert_true(has_node(r.graph, "Scan_0/1/Add_0"));
+    assert_int_equal(r.steps, 2);
+    ir_graph_free(r.graph);
+    g = scan_of(one_more, &attrs);
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "2 and 3 long");
+    g = scan_of(pair, &wrong);
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "'num_scan_inputs' is 0 for 2 inputs");
+    wire_attr_int(&wrong, "num_scan_inputs", 3);
+    g = scan_of(pair, &wrong);
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "'num_scan_inputs' is 3 for 2 inputs");
+    wire_attr_ints(&attrs, "scan_input_axes", 2, axes);
+    g = scan_of(pair, &attrs);
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "axis 2 is outside");
+    wire_attr_ints(&attrs, "scan_output_axes", 2, axes);
+    g = scan_of(pair, &attrs);
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "'scan_output_axes' has 2 values, expected 1");
+}
+
+/* --- depth --- */
+
+/* If within If; the innermost is a Neg. */
+static struct wire nested(int depth)
+{
+    struct wire leaf = branch("Neg", "x"), g = leaf;
+    for (int i = 1; i < depth; i++) {
+        struct wire attrs = {.n = 0}, outer = {.n = 0};
+        attr_graph(&attrs, "then_branch", &g);
+        attr_graph(&attrs, "else_branch", &leaf);
+        wire_node(&outer, "If", "t", "o", &attrs);
+        wire_output(&outer, "o");
+        g = outer;
+    }
+    return if_of("t", &g, &leaf);
+}
+
+/* Its buffers are static: the stack is for the importer. */
+static void *import_nested(void *arg)
+{
+    static struct result r;
+    r = import(arg);
+    return &r;
+}
+
+static struct result import_on_small_stack(struct wire *graph)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    void *result;
+    assert_int_equal(pthread_attr_init(&attr), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attr, 64 * 1024), 0);
+    assert_int_equal(pthread_create(&thread, &attr, import_nested, graph), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_int_equal(pthread_attr_destroy(&attr), 0);
+    return *(struct result *)result;
+}
+
+static void r5_graphs_in_graphs_have_a_limit(void **state)
+{
+    (void)state;
+    static struct wire g;
+    g = nested(ONNX_MAX_DEPTH);
+    struct result r = import_on_small_stack(&g);
+    assert_imported(&r);
+    assert_int_equal(r.graph->n_nodes, 1);
+    ir_graph_free(r.graph);
+    g = nested(ONNX_MAX_DEPTH + 1);
+    r = import_on_small_stack(&g);
+    if (r.status != STATUS_UNIMPLEMENTED || !strstr(r.err.text, "more than 8 deep"))
+        fail_msg("status %d: %s", (int)r.status, r.err.text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_known_branch_is_taken),
+        cmocka_unit_test(a_request_may_choose_between_equals),
+        cmocka_unit_test(unequal_branches_need_a_value),
+        cmocka_unit_test(what_may_fail_does_not_run_unasked),
+        cmocka_unit_test(branches_must_be_there),
+        cmocka_unit_test(a_loop_is_unrolled),
+        cmocka_unit_test(the_largest_loop),
+        cmocka_unit_test(no_iteration_keeps_nothing),
+        cmocka_unit_test(r14_endless_loops_are_refused),
+        cmocka_unit_test(bodies_must_fit),
+        cmocka_unit_test(r14_nodes_are_counted_over_all_loops),
+        cmocka_unit_test(r14_iterations_share_constants),
+        cmocka_unit_test(scans_are_unrolled),
+        cmocka_unit_test(r5_graphs_in_graphs_have_a_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
