@@ -46,6 +46,21 @@ static bool commutes(uint32_t func)
            func == IR_BINARY_MIN;
 }
 
+/* Several instances of one place each: the strides are those of channels last as well as of plain
+ * order. oneDNN 2.6 takes an operand for each channel in an epilogue for one of the other kind, and
+ * the first instance's for all. */
+static bool confuses_epilogue(const struct subject *s)
+{
+    const struct shape *y = &subject_out(s, 0)->shape;
+    int64_t places = 1;
+    bool operands = false;
+    for (uint32_t i = 2; i < y->rank; i++)
+        places *= y->dim[i];
+    for (uint32_t i = 0; i < s->node->n_epilogue; i++)
+        operands = operands || s->node->epilogue[i].kind == IR_EPILOGUE_BINARY;
+    return operands && y->rank > 2 && y->dim[0] > 1 && places == 1;
+}
+
 static enum status make_binary(const struct subject *s, struct choice c, struct recipe *r)
 {
     uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC, IR_BINARY_ADD);
@@ -64,7 +79,7 @@ static enum status make_binary(const struct subject *s, struct choice c, struct 
     int64_t dims[SHAPE_MAX_RANK];
     dnnl_binary_desc_t desc;
     if (c.src != c.dst || y->shape.rank == 0 || !shape_equal(&a->shape, &y->shape) ||
-        !binary_of(func, &kind) || !desc_tensor(&md, y, c.src) ||
+        confuses_epilogue(s) || !binary_of(func, &kind) || !desc_tensor(&md, y, c.src) ||
         !dims_padded(&b->shape, y->shape.rank, dims) ||
         !desc_layout(&b_md, y->shape.rank, dims, b_layout) ||
         dnnl_binary_desc_init(&desc, kind, &md, &b_md, &md) != dnnl_success)

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_random.py RUN_GRAPHS KIND: graphs with fixed seeds, 100 of a kind, agree with onnxruntime in
+all variants; with KIND "planted", mistakes made on purpose are found and shrunk to few nodes.
+Prints TAP; skipped without onnx or onnxruntime.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+try:
+    import onnx
+    import onnxruntime  # noqa: F401
+except ImportError as e:
+    print(f"1..0 # SKIP {e}")
+    sys.exit(0)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+COUNT, FIRST_SEED = 100, 1
+# a mistake, and where to look for it: a subtraction is in none of these alone
+PLANTED = [("pass", "mixed", 30), ("crash", "conv", 12), ("hang", "conv", 12)]
+NODES_MOST = 3
+
+
+def check(number, ok, text):
+    print(f"{'ok' if ok else 'not ok'} {number} - {text}", flush=True)
+    return ok
+
+
+def random_graphs(*args):
+    command = [sys.executable, os.path.join(HERE, "random_graphs"), *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def as_notes(text):
+    for line in text.splitlines()[-200:]:
+        print(f"# {line}")
+
+
+def check_kind(runner, kind):
+    print("1..1")
+    code, text = random_graphs("--runner", runner, "--kind", kind, "--seed", str(FIRST_SEED),
+                               "--count", str(COUNT))
+    as_notes(text)
+    made = re.search(rf"^{COUNT} graphs, 0 of them failed$", text, re.M)
+    return check(1, code == 0 and bool(made), f"{COUNT} {kind} graphs in all variants")
+
+
+def check_planted(number, runner, folder, mistake, kind, count):
+    """It fails, every case that is left has few nodes, and repeats."""
+    code, text = random_graphs("--runner", runner, "--kind", kind, "--count", str(count), "--plant",
+                               mistake, "--keep", folder, "--shrink", "1", "--seconds", "4")
+    cases = glob.glob(os.path.join(folder, "*", "model.onnx"))
+    sizes = [len(onnx.load(path).graph.node) for path in cases]
+    ok = code == 1 and bool(sizes) and max(sizes) <= NODES_MOST
+    for path in cases:
+        where = os.path.dirname(path)
+        with open(os.path.join(where, "repeat.txt"), encoding="utf-8") as f:
+            again = f.readline().split()
+        ok = ok and subprocess.run(again, capture_output=True, check=False).returncode == 1
+    if not ok:
+        as_notes(text)
+    return check(number, ok, f"a planted {mistake} is found and shrunk to {sizes} nodes")
+
+
+def main():
+    runner, kind = sys.argv[1:]
+    if kind != "planted":
+        return 0 if check_kind(runner, kind) else 1
+    print(f"1..{len(PLANTED)}")
+    ok = True
+    for number, planted in enumerate(PLANTED, 1):
+        with tempfile.TemporaryDirectory() as folder:
+            ok = check_planted(number, runner, folder, *planted) and ok
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
