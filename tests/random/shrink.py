@@ -243,8 +243,8 @@ def shrink(folder, variant, target, command):
     text = describe(target)
     with open(os.path.join(target, "repeat.txt"), "w", encoding="utf-8") as f:
         f.write(f"{again}\n\n{text}\n")
-    print(f"shrunk {os.path.basename(folder)} to {len(case.nodes)} nodes in {shrinker.tries} tries; "
-          f"again: {again}", flush=True)
+    print(f"shrunk {os.path.basename(folder)} to {len(case.nodes)} nodes in {shrinker.tries} "
+          f"tries; again: {again}", flush=True)
 
 
 def describe(folder):

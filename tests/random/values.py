@@ -12,7 +12,7 @@ Every value carries a bound of its error beside it, element by element. A node's
 
 What an implementation is allowed in the end is SLACK times the bound. A node whose result would
 be ill-conditioned (bounds large beside values), not finite, or that jumps within its bounds (a
-comparison near equality, rounding at .5, a tie in TopK) is refused, and the generator tries another.
+comparison near equality, rounding at .5, a tie in TopK) is refused; the generator tries another.
 """
 import numpy as np
 import onnx
