@@ -52,6 +52,7 @@ enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err)
     dnn->threads = threads;
     dnn->avx = has_isa(dnnl_cpu_isa_avx);
     dnn->avx512 = has_isa(dnnl_cpu_isa_avx512_core);
+    dnn->vnni = has_isa(dnnl_cpu_isa_avx512_core_vnni) || has_isa(dnnl_cpu_isa_avx2_vnni);
     *out = dnn;
     return STATUS_OK;
 }
@@ -182,10 +183,11 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
-    (void)precision; /* all that is here computes in fp32: within every bound */
+    (void)precision; /* all that is here computes in fp32, or exactly: within every bound */
     const struct onednn_row *row = onednn_row_find(node->op);
     struct subject s = {dnn, graph, node};
-    if (!row || node->n_outputs != 1 || node->n_inputs == 0 || !subject_all_f32(&s))
+    if (!row || node->n_outputs != 1 || node->n_inputs == 0 ||
+        !(subject_all_f32(&s) || subject_is_bytes(&s)))
         return STATUS_OK;
     struct recipe *r = malloc(sizeof(*r));
     if (!r)

@@ -83,6 +83,12 @@ static uint32_t list_conv(const struct subject *s, struct choice out[CHOICES_MAX
     uint32_t n = 0;
     if (!read_window(s, &w))
         return 0;
+    if (subject_is_bytes(s)) {
+        put(out, &n, WAY_DIRECT, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
+        if (w.pointwise)
+            put(out, &n, WAY_MATMUL, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
+        return n;
+    }
     enum ir_layout blocked = s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8;
     if (w.group == 1 && subject_in(s, 0)->shape.dim[1] < 8) { /* the stem */
         put(out, &n, WAY_DIRECT, IR_LAYOUT_PLAIN, blocked);
@@ -126,6 +132,11 @@ static enum status make_matmul(const struct subject *s, const struct window *w, 
         !desc_layout(&bias, 2, bias_dims, IR_LAYOUT_PLAIN) ||
         !desc_layout(&d, 2, view.dims, IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
+    desc_type(&a, x);
+    desc_type(&b, subject_in(s, 1));
+    desc_type(&plain, subject_in(s, 1));
+    desc_type(&bias, y);
+    desc_type(&d, y);
     bool biased = ir_node_own_inputs(s->node) > 2 && subject_in(s, 2);
     dnnl_matmul_desc_t desc;
     if (dnnl_matmul_desc_init(&desc, &a, &b, biased ? &bias : NULL, &d) != dnnl_success)
@@ -185,6 +196,8 @@ static enum status make_window(const struct subject *s, const struct window *w, 
         !wanted_weights(s, &plain, rank, dims, &weights) ||
         (biased && !desc_tensor(&bias, subject_in(s, 2), IR_LAYOUT_PLAIN)))
         return STATUS_UNIMPLEMENTED;
+    desc_type(&plain, subject_in(s, 1));
+    desc_type(&weights, subject_in(s, 1));
     union conv_desc desc;
     if (init_desc(&desc, transposed, c.way, w, &src, &weights, biased ? &bias : NULL, &dst) !=
         dnnl_success)

@@ -80,6 +80,17 @@ static bool right_desc(const struct subject *s, const dnnl_memory_desc_t *plain,
     return !ir_tensor_is_constant(subject_in(s, 1)) || desc_any(out, rank, dims);
 }
 
+/* A bias has the type of the sums. */
+static void set_types(const struct subject *s, dnnl_memory_desc_t *a, dnnl_memory_desc_t *b,
+                      dnnl_memory_desc_t *plain, dnnl_memory_desc_t *bias, dnnl_memory_desc_t *d)
+{
+    desc_type(a, subject_in(s, 0));
+    desc_type(b, subject_in(s, 1));
+    desc_type(plain, subject_in(s, 1));
+    desc_type(bias, subject_out(s, 0));
+    desc_type(d, subject_out(s, 0));
+}
+
 static enum status make_rows(const struct subject *s, const struct product *p, struct choice c,
                              struct recipe *r)
 {
@@ -96,6 +107,7 @@ static enum status make_rows(const struct subject *s, const struct product *p, s
         !desc_layout(&bias, ip ? 1 : 2, bias_dims, IR_LAYOUT_PLAIN) ||
         !desc_layout(&d, 2, view.dims, IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
+    set_types(s, &a, &b, &plain, &bias, &d);
     union {
         dnnl_matmul_desc_t matmul;
         dnnl_inner_product_desc_t ip;
@@ -150,6 +162,7 @@ static enum status make_batch(const struct subject *s, const struct product *p, 
         !desc_layout(&bias, rank, bias_dims, IR_LAYOUT_PLAIN) ||
         !desc_tensor(&d, y, IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
+    set_types(s, &a, &b, &plain, &bias, &d);
     dnnl_matmul_desc_t desc;
     if (dnnl_matmul_desc_init(&desc, &a, &b, p->biased ? &bias : NULL, &d) != dnnl_success)
         return STATUS_UNIMPLEMENTED;

@@ -42,7 +42,8 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
     const struct onednn_row *row = onednn_row_find(s->node->op);
     struct choice_blob blob;
     if (!row || tactic->id != ONEDNN_TACTIC_FIRST || tactic->blob_size != sizeof(blob) ||
-        s->node->n_outputs != 1 || s->node->n_inputs == 0 || !subject_all_f32(s))
+        s->node->n_outputs != 1 || s->node->n_inputs == 0 ||
+        !(subject_all_f32(s) || subject_is_bytes(s)))
         return refuse(s, err, "not a tactic for this node");
     memcpy(&blob, tactic->blob, sizeof(blob));
     blob.impl[IMPL_NAME_MAX - 1] = '\0';

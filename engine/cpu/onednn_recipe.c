@@ -50,10 +50,35 @@ double subject_work(const struct subject *s)
     return w ? 2 * work : work;
 }
 
-static bool usable(const struct ir_tensor *tensor)
+static bool has_elements(const struct ir_tensor *tensor)
 {
     size_t n;
-    return tensor->dtype == DTYPE_F32 && shape_elements(&tensor->shape, &n) && n > 0;
+    return shape_elements(&tensor->shape, &n) && n > 0;
+}
+
+static bool usable(const struct ir_tensor *tensor)
+{
+    return tensor->dtype == DTYPE_F32 && has_elements(tensor);
+}
+
+/* Weights of UINT8 are not for oneDNN. */
+bool subject_is_bytes(const struct subject *s)
+{
+    const struct ir_tensor *x = subject_in(s, 0), *w = subject_in(s, 1), *y = subject_out(s, 0);
+    if (s->node->op == IR_OP_REFORMAT)
+        return x->dtype == y->dtype && has_elements(x) &&
+               (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8 || x->dtype == DTYPE_I32);
+    return s->dnn->vnni && (s->node->op == IR_OP_CONV || s->node->op == IR_OP_MATMUL) &&
+           !s->node->n_epilogue && (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8) &&
+           w->dtype == DTYPE_I8 && has_elements(x) && has_elements(w) && has_elements(y) &&
+           ir_attr_float(s->node, IR_ATTR_ALPHA, 1) == 1;
+}
+
+void desc_type(dnnl_memory_desc_t *md, const struct ir_tensor *tensor)
+{
+    static const dnnl_data_type_t types[DTYPE_COUNT_] = {
+        [DTYPE_F32] = dnnl_f32, [DTYPE_U8] = dnnl_u8, [DTYPE_I8] = dnnl_s8, [DTYPE_I32] = dnnl_s32};
+    md->data_type = types[tensor->dtype];
 }
 
 bool subject_all_f32(const struct subject *s)
@@ -97,7 +122,10 @@ bool desc_layout(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims, enu
 
 bool desc_tensor(dnnl_memory_desc_t *md, const struct ir_tensor *tensor, enum ir_layout layout)
 {
-    return desc_layout(md, tensor->shape.rank, tensor->shape.dim, layout);
+    if (!desc_layout(md, tensor->shape.rank, tensor->shape.dim, layout))
+        return false;
+    desc_type(md, tensor);
+    return true;
 }
 
 bool desc_any(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims)

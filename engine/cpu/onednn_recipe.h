@@ -28,6 +28,7 @@ struct onednn {
     dnnl_engine_t engine;
     uint32_t threads;
     bool avx, avx512;
+    bool vnni; /* older instructions saturate sums of 8-bit products at 16 bits */
 };
 
 /* Stored in a tactic's blob. */
@@ -86,13 +87,20 @@ double subject_work(const struct subject *s);
 const struct ir_tensor *subject_in(const struct subject *s, uint32_t i); /* NULL: absent */
 const struct ir_tensor *subject_out(const struct subject *s, uint32_t i);
 bool subject_all_f32(const struct subject *s); /* inputs, epilogue operands and outputs */
+/* A product or convolution of 8-bit integers that this machine's instructions get right, or a change
+ * of layout of what goes in and comes out there. */
+bool subject_is_bytes(const struct subject *s);
 
 /* --- descriptors --- */
-/* A dense md of these dims in a layout. False: no such layout for this rank. */
+/* A dense md of these dims in a layout, of fp32 as all that follow. False: no such layout for this
+ * rank. */
 bool desc_layout(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims, enum ir_layout layout);
+/* The same as the tensor's type. */
 bool desc_tensor(dnnl_memory_desc_t *md, const struct ir_tensor *tensor, enum ir_layout layout);
 bool desc_strides(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims,
                   const int64_t *strides);
+/* Makes a md of fp32 one of the tensor's type; both have no padding. */
+void desc_type(dnnl_memory_desc_t *md, const struct ir_tensor *tensor);
 /* Any format: oneDNN chooses. */
 bool desc_any(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims);
 /* The part of `whole` that starts at `starts` and has this shape. */

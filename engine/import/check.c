@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/import/map.h"
+#include "engine/import/ops.h"
 
 static const struct {
     enum onnx_attr_type type;
@@ -101,15 +101,28 @@ static void check_type(struct mapper *m)
     uint32_t index = m->row->arity.typed;
     uint32_t tensor = map_in_opt(m, index);
     char text[128];
-    if (tensor == IR_NONE || m->row->types & 1u << map_dtype(m, tensor))
+    if (tensor == IR_NONE || map_in_narrow(m, index) || m->row->types & 1u << map_dtype(m, tensor))
         return;
     map_refuse(m, "input %u is %s, expected one of %s", index, dtype_name(map_dtype(m, tensor)),
                types_text(m->row->types, text, sizeof(text)));
 }
 
+/* Narrow constants are held in a wider type: only what reads nothing but their values may. */
+static void check_narrow(struct mapper *m)
+{
+    for (uint32_t i = 0; i < m->node->n_inputs && !map_failed(m); i++) {
+        int32_t type = map_in_narrow(m, i);
+        if (type && m->row->map != map_dequantize && m->row->map != map_cast)
+            map_refuse(m,
+                       "input %u is %s, which only DequantizeLinear and Cast read, as a constant",
+                       i, onnx_type_name(type));
+    }
+}
+
 void map_check_node(struct mapper *m)
 {
     check_counts(m);
+    check_narrow(m);
     for (uint32_t i = 0; i < m->node->n_attrs && !map_failed(m); i++)
         check_attr(m, i);
     check_type(m);

@@ -8,6 +8,7 @@
 
 #include "engine/import/map.h"
 #include "engine/import/ops.h"
+#include "engine/import/tensor.h"
 
 static const size_t fold_budget = (size_t)1 << 28; /* bytes of constants computed in one import */
 static const uint64_t fold_work = UINT64_C(1) << 31;
@@ -130,7 +131,7 @@ static void import_initializers(struct mapper *m, const struct onnx_graph *graph
         map_refuse(m, "sparse initializers");
     for (uint32_t i = 0; i < graph->n_initializers && !map_failed(m); i++) {
         const struct onnx_tensor *tensor = &graph->initializers[i];
-        uint32_t id = emit_tensor(m, tensor);
+        uint32_t id = emit_tensor(m, tensor, true);
         if (map_failed(m))
             return;
         if (!ir_tensor(m->graph, id)->name[0]) {
@@ -141,6 +142,8 @@ static void import_initializers(struct mapper *m, const struct onnx_graph *graph
                 ir_tensor(m->graph, id)->name = name;
         }
         map_value_add(m, tensor->name, id);
+        if (tensor_is_narrow(tensor->type))
+            map_value_narrow(m, tensor->name, tensor->type);
     }
 }
 

@@ -23,6 +23,7 @@ static unsigned fnv1a(const void *key, size_t len)
 struct value {
     const char *name;
     uint32_t tensor;
+    int32_t narrow; /* the ONNX type of a constant that was unpacked (narrow.c), or 0 */
     UT_hash_handle hh;
 };
 
@@ -109,6 +110,21 @@ bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
     if (value)
         map_invalid(m, "the name '%s' is given twice", name);
     return !map_failed(m) && table_add(m, &m->scope->values, name, tensor);
+}
+
+void map_value_narrow(struct mapper *m, const char *name, int32_t type)
+{
+    struct value *value;
+    HASH_FIND_STR(m->values, name, value);
+    if (value)
+        value->narrow = type;
+}
+
+int32_t map_in_narrow(const struct mapper *m, uint32_t i)
+{
+    struct value *value;
+    HASH_FIND_STR(m->values, m->node->inputs[i], value);
+    return value ? value->narrow : 0;
 }
 
 bool map_use_add(struct mapper *m, const char *name)

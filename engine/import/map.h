@@ -182,6 +182,9 @@ void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
 void map_check_node(struct mapper *m);
 uint32_t map_value_find(const struct mapper *m, const char *name, bool *found);
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* false: failed */
+/* The value is of this narrow type (tensor.h), and held in a wider one. */
+void map_value_narrow(struct mapper *m, const char *name, int32_t type);
+int32_t map_in_narrow(const struct mapper *m, uint32_t i); /* of input i, or 0 */
 bool map_use_add(struct mapper *m, const char *name);
 void map_scope_free(struct scope *scope);
 void map_tables_free(struct mapper *m);

@@ -48,6 +48,12 @@ enum onnx_type {
     ONNX_UINT32 = 12,
     ONNX_UINT64 = 13,
     ONNX_BFLOAT16 = 16,
+    ONNX_FLOAT8E4M3FN = 17,
+    ONNX_FLOAT8E4M3FNUZ = 18,
+    ONNX_FLOAT8E5M2 = 19,
+    ONNX_FLOAT8E5M2FNUZ = 20,
+    ONNX_UINT4 = 21,
+    ONNX_INT4 = 22,
 };
 
 /* DTYPE_NONE for what the engine has no type for (strings, complex, 8-bit floats, 4-bit). */

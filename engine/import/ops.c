@@ -94,7 +94,7 @@ static const struct map_op ops[] = {
      BYTES, OP(CAST) | OP(BINARY) | OP(CONV), WINDOW " group:i", NULL},
     {"DequantizeLinear", "", 10, LAST, map_dequantize, 0, IO(2, 3, 1),
      QUANTISED | T(I32), OP(CAST) | OP(BINARY),
-     "axis:i block_size:i output_dtype:i", "not in blocks"},
+     "axis:i block_size:i output_dtype:i", NULL},
     {"DynamicQuantizeLinear", "", 11, LAST, map_dynamic_quantize, 0, IO(1, 1, 3),
      FLOATS, OP(REDUCE) | OP(BINARY) | OP(UNARY) | OP(CAST), NULL, NULL},
     {"MatMulInteger", "", 10, LAST, map_matmul_integer, 0, IO(2, 4, 1),
@@ -103,10 +103,10 @@ static const struct map_op ops[] = {
      BYTES, OP(CAST) | OP(BINARY) | OP(CONV) | OP(UNARY), WINDOW " group:i", NULL},
     {"QLinearMatMul", "", 10, LAST, map_qlinear_matmul, 0, IO(8, 8, 1),
      BYTES, OP(CAST) | OP(BINARY) | OP(MATMUL) | OP(UNARY),
-     NULL, "no scale for each row or column"},
+     NULL, NULL},
     {"QuantizeLinear", "", 10, LAST, map_quantize, 0, IO(2, 3, 1),
      FLOATS | T(I32), OP(BINARY) | OP(UNARY) | OP(CAST),
-     "axis:i block_size:i output_dtype:i precision:i saturate:i", "not in blocks"},
+     "axis:i block_size:i output_dtype:i precision:i saturate:i", NULL},
 
     /* losses */
     {"NegativeLogLikelihoodLoss", "", 12, LAST, map_likelihood_loss, 0, IO(2, 3, 1),

@@ -24,6 +24,8 @@ void map_einsum(struct mapper *m);
 void map_dequantize(struct mapper *m);
 void map_quantize(struct mapper *m);
 void map_dynamic_quantize(struct mapper *m);
+
+/* ops_qproduct.c */
 void map_qlinear_matmul(struct mapper *m);
 void map_qlinear_conv(struct mapper *m);
 void map_conv_integer(struct mapper *m);
@@ -132,10 +134,13 @@ uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank);
 uint32_t emit_conv(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias);
 /* x - zero as `to`; zero is one value, or one for each index of `axis`, or IR_NONE. */
 uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to);
+/* Rounds half to even, adds the zero point (IR_NONE: 0), saturates. */
+uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum dtype to);
 uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all elements as a vector */
 uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* vectors too */
 uint32_t emit_softmax(struct mapper *m, uint32_t x, uint32_t axis, bool log_form);
 uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t batch_dims);
-uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor);
+/* `narrow`: 4-bit integers and 8-bit floats may be held in wider types (tensor.h). */
+uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool narrow);
 
 #endif

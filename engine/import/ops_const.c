@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A TensorProto as a constant of the graph, which keeps the model's bytes alive. */
-uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor)
+uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool narrow)
 {
     enum dtype dtype;
     const void *data;
@@ -16,7 +16,8 @@ uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor)
     if (map_failed(m) || known != IR_NONE)
         return known;
     struct error err;
-    enum status status = tensor_bytes(m->model, m->graph->arena, tensor, &dtype, &data, &err);
+    enum status status = (narrow ? tensor_unpack : tensor_bytes)(m->model, m->graph->arena, tensor,
+                                                                 &dtype, &data, &err);
     if (status == STATUS_UNIMPLEMENTED)
         map_refuse(m, "%s", err.text);
     else if (status)
@@ -45,7 +46,7 @@ static uint32_t constant_value(struct mapper *m, const struct onnx_attr *attr)
     const struct shape scalar = {0};
     switch (attr->type) {
     case ONNX_ATTR_TENSOR:
-        return emit_tensor(m, attr->tensor);
+        return emit_tensor(m, attr->tensor, true);
     case ONNX_ATTR_FLOAT:
         return emit_reshape(m, emit_copy(m, DTYPE_F32, 1, &attr->f), &scalar);
     case ONNX_ATTR_FLOATS:
@@ -66,6 +67,9 @@ void map_constant(struct mapper *m)
         map_invalid(m, "%u attributes, expected one", m->node->n_attrs);
     else
         map_out(m, 0, constant_value(m, &m->node->attrs[0]));
+    const struct onnx_tensor *tensor = map_failed(m) ? NULL : m->node->attrs[0].tensor;
+    if (tensor && tensor_is_narrow(tensor->type) && m->node->n_outputs)
+        map_value_narrow(m, m->node->outputs[0], tensor->type);
 }
 
 void map_constant_of_shape(struct mapper *m)
@@ -85,7 +89,7 @@ void map_constant_of_shape(struct mapper *m)
         map_invalid(m, "attribute 'value' is not a tensor");
     if (map_failed(m))
         return;
-    uint32_t x = value ? emit_tensor(m, value->tensor) : emit_scalar(m, DTYPE_F32, 0);
+    uint32_t x = value ? emit_tensor(m, value->tensor, false) : emit_scalar(m, DTYPE_F32, 0);
     map_known_number(m, x);
     x = emit_reshape(m, x, &(struct shape){.rank = 0});
     map_out(m, 0, emit_expand(m, x, &shape));

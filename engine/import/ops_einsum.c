@@ -229,7 +229,9 @@ static uint32_t contract(struct mapper *m, const struct equation *e, uint32_t ne
     append(left, &columns);
     for (uint32_t i = 0; i < left->n; i++)
         shape.dim[shape.rank++] = sizes.of[(unsigned char)left->labels[i]];
-    return emit_reshape(m, emit_matmul(m, a, b, IR_NONE), &shape);
+    /* sums of bytes come as INT32, and are bytes here */
+    uint32_t y = emit_cast(m, emit_matmul(m, a, b, IR_NONE), map_dtype(m, a));
+    return emit_reshape(m, y, &shape);
 }
 
 void map_einsum(struct mapper *m)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Quantised ops, as arithmetic on real numbers. Integer products and sums are taken in fp64, which
- * holds them exactly, so that the only rounding is the one that the op is about.
+ * Quantising and dequantising, as arithmetic on real numbers: per tensor, per axis, or in blocks of
+ * an axis, for which the scales are spread out.
  */
 #include "engine/import/ops.h"
 
@@ -34,52 +34,119 @@ static bool quantised_range(struct mapper *m, enum dtype dtype, double *low, dou
     return false;
 }
 
-/* Rounds half to even, adds the zero point, saturates. */
-static uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum dtype to)
+/* What is computed on the way: fp64 stays, anything else is fp32, which holds 16-bit integers. */
+static enum dtype real_type(enum dtype dtype)
+{
+    return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+}
+
+uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum dtype to)
 {
     double low, high;
     if (map_failed(m) || !quantised_range(m, to, &low, &high))
         return IR_NONE;
-    enum dtype dtype = map_dtype(m, scaled);
-    uint32_t y = emit_unary(m, IR_UNARY_ROUND, scaled);
+    enum dtype real = real_type(map_dtype(m, scaled));
+    uint32_t y = emit_cast(m, emit_unary(m, IR_UNARY_ROUND, scaled), real);
     if (zero != IR_NONE)
-        y = emit_binary(m, IR_BINARY_ADD, y, emit_cast(m, zero, dtype));
+        y = emit_binary(m, IR_BINARY_ADD, y, emit_cast(m, zero, real));
     y = emit_unary_ab(m, IR_UNARY_CLIP, y, (float)low, (float)high);
     return emit_cast(m, y, to);
 }
 
-/* Where a scale of more than one value lies. */
-static uint32_t quantised_axis(struct mapper *m, uint32_t x, uint32_t scale)
+/* How scales and zero points go with the elements of x. */
+struct scaling {
+    uint32_t axis;
+    int64_t block; /* 0: one for all, or one for each place along the axis */
+};
+
+static void read_scaling(struct mapper *m, uint32_t x, uint32_t scale, struct scaling *out)
 {
-    uint32_t rank = map_shape(m, x)->rank;
-    if (map_attr_int(m, "block_size", 0))
-        map_refuse(m, "in blocks");
-    if (map_shape(m, scale)->rank != 1 || map_shape(m, scale)->dim[0] == 1)
-        return 0;
-    return map_axis(m, map_attr_int(m, "axis", 1), rank);
+    const struct shape *xs = map_shape(m, x), *ss = map_shape(m, scale);
+    *out = (struct scaling){.block = map_attr_int(m, "block_size", 0)};
+    if (out->block < 0)
+        map_invalid(m, "attribute 'block_size' is %lld", (long long)out->block);
+    if (!out->block && (ss->rank != 1 || ss->dim[0] == 1))
+        return;
+    out->axis = map_axis(m, map_attr_int(m, "axis", 1), xs->rank);
+    if (!out->block || map_failed(m))
+        return;
+    bool fits = ss->rank == xs->rank;
+    for (uint32_t d = 0; fits && d < xs->rank; d++) {
+        int64_t whole = xs->dim[d] / out->block, rest = xs->dim[d] % out->block != 0;
+        fits = ss->dim[d] == (d == out->axis ? whole + rest : xs->dim[d]);
+    }
+    if (!fits)
+        map_invalid(m, "its scale does not have a value for each block of %lld along axis %u",
+                    (long long)out->block, out->axis);
+}
+
+/* A scale or zero point as something that broadcasts to x. */
+static uint32_t emit_spread(struct mapper *m, uint32_t value, uint32_t x, const struct scaling *by)
+{
+    struct shape xs = *map_shape(m, x), shape = *map_shape(m, value), apart = shape;
+    uint32_t axis = by->axis;
+    if (value == IR_NONE || !by->block)
+        return emit_along(m, value, axis, xs.rank);
+    if (shape.rank != xs.rank)
+        map_invalid(m, "its zero point has rank %u, expected %u", shape.rank, xs.rank);
+    else if (shape.rank == SHAPE_MAX_RANK)
+        map_refuse(m, "in blocks of a tensor of rank %u", shape.rank);
+    if (map_failed(m))
+        return IR_NONE;
+    apart.rank++;
+    for (uint32_t d = shape.rank; d > axis + 1; d--)
+        apart.dim[d] = shape.dim[d - 1];
+    apart.dim[axis + 1] = 1;
+    value = emit_reshape(m, value, &apart);
+    apart.dim[axis + 1] = MIN(by->block, MAX(xs.dim[axis], 1));
+    value = emit_expand(m, value, &apart);
+    if (__builtin_mul_overflow(shape.dim[axis], apart.dim[axis + 1], &shape.dim[axis]))
+        map_invalid(m, "its blocks overflow");
+    value = emit_reshape(m, value, &shape);
+    return emit_slice(m, value, axis, 0, xs.dim[axis]);
+}
+
+/* The type that an attribute names; `fallback` if it is not there or 0. */
+static enum dtype attr_dtype(struct mapper *m, const char *name, enum dtype fallback)
+{
+    int64_t type = map_attr_int(m, name, 0);
+    if (type && onnx_dtype(type) == DTYPE_NONE)
+        map_refuse(m, "attribute '%s' is %s (%lld)", name, onnx_type_name(type), (long long)type);
+    return type ? onnx_dtype(type) : fallback;
 }
 
 void map_dequantize(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), scale = map_in(m, 1), zero = map_in_opt(m, 2);
-    uint32_t axis = quantised_axis(m, x, scale);
-    uint32_t centred = emit_shifted(m, x, zero, axis, map_dtype(m, scale));
-    scale = emit_along(m, scale, axis, map_shape(m, x)->rank);
-    map_out(m, 0, emit_binary(m, IR_BINARY_MUL, centred, scale));
+    enum dtype real = real_type(map_dtype(m, scale));
+    enum dtype to = attr_dtype(m, "output_dtype", map_dtype(m, scale));
+    struct scaling by;
+    read_scaling(m, x, scale, &by);
+    if (zero != IR_NONE && map_dtype(m, zero) != map_dtype(m, x))
+        map_invalid(m, "its zero point is %s, its input %s", dtype_name(map_dtype(m, zero)),
+                    dtype_name(map_dtype(m, x)));
+    zero = emit_spread(m, zero, x, &by);
+    scale = emit_spread(m, scale, x, &by);
+    /* 32 bits are more than fp32 has */
+    uint32_t y = emit_shifted(m, x, zero, 0, map_dtype(m, x) == DTYPE_I32 ? DTYPE_I64 : real);
+    y = emit_binary(m, IR_BINARY_MUL, emit_cast(m, y, real), emit_cast(m, scale, real));
+    map_out(m, 0, emit_cast(m, y, to));
 }
 
 void map_quantize(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), scale = map_in(m, 1), zero = map_in_opt(m, 2);
-    uint32_t axis = quantised_axis(m, x, scale), rank = map_shape(m, x)->rank;
-    enum dtype to = zero != IR_NONE ? map_dtype(m, zero)
-                                    : onnx_dtype(map_attr_int(m, "output_dtype", ONNX_UINT8));
-    if (!map_failed(m) && !dtype_is_float(map_dtype(m, x)))
-        x = emit_cast(m, x, map_dtype(m, scale));
-    uint32_t scaled = emit_binary(m, IR_BINARY_DIV, x, emit_along(m, scale, axis, rank));
-    if (zero != IR_NONE)
-        zero = emit_along(m, zero, axis, rank);
-    map_out(m, 0, emit_quantised(m, scaled, zero, to));
+    enum dtype precise = attr_dtype(m, "precision", map_dtype(m, scale));
+    enum dtype of_zero = zero != IR_NONE ? map_dtype(m, zero) : DTYPE_U8;
+    enum dtype to = attr_dtype(m, "output_dtype", of_zero);
+    struct scaling by;
+    read_scaling(m, x, scale, &by);
+    if (zero != IR_NONE && to != of_zero)
+        map_invalid(m, "its zero point is %s, its output %s", dtype_name(of_zero), dtype_name(to));
+    x = emit_cast(m, x, precise);
+    zero = emit_spread(m, zero, x, &by);
+    scale = emit_cast(m, emit_spread(m, scale, x, &by), precise);
+    map_out(m, 0, emit_quantised(m, emit_binary(m, IR_BINARY_DIV, x, scale), zero, to));
 }
 
 /* UINT8, with the scale and zero point that the operand's own range asks for. */
@@ -102,64 +169,4 @@ void map_dynamic_quantize(struct mapper *m)
     map_out(m, 0, emit_quantised(m, scaled, zero, DTYPE_U8));
     map_out(m, 1, scale);
     map_out(m, 2, zero);
-}
-
-/* acc * (a b / y), quantised; b may have a value for each index of `axis`. */
-static uint32_t emit_requantised(struct mapper *m, uint32_t acc, const uint32_t *scales,
-                                 uint32_t axis, uint32_t zero)
-{
-    uint32_t rank = map_shape(m, acc)->rank, wide[3];
-    for (uint32_t i = 0; i < 3; i++)
-        wide[i] = emit_along(m, emit_cast(m, scales[i], DTYPE_F64), axis, rank);
-    uint32_t scale = emit_binary(m, IR_BINARY_MUL, wide[0], wide[1]);
-    scale = emit_binary(m, IR_BINARY_DIV, scale, wide[2]);
-    uint32_t scaled = emit_binary(m, IR_BINARY_MUL, acc, scale);
-    return emit_quantised(m, scaled, zero, map_dtype(m, zero));
-}
-
-void map_qlinear_matmul(struct mapper *m)
-{
-    uint32_t in[8];
-    for (uint32_t i = 0; i < ARRAY_LEN(in); i++)
-        in[i] = map_in(m, i);
-    uint32_t rank_a = map_shape(m, in[0])->rank, rank_b = map_shape(m, in[3])->rank;
-    for (uint32_t i = 1; i < ARRAY_LEN(in); i++) {
-        if (i != 3 && map_shape(m, in[i])->rank == 1 && map_shape(m, in[i])->dim[0] != 1)
-            map_refuse(m, "with a scale for each row or column");
-    }
-    uint32_t a = emit_shifted(m, in[0], in[2], rank_a ? rank_a - 1 : 0, DTYPE_F64);
-    uint32_t b = emit_shifted(m, in[3], in[5], rank_b ? rank_b - 1 : 0, DTYPE_F64);
-    uint32_t acc = emit_matmul_any(m, a, b);
-    map_out(m, 0, emit_requantised(m, acc, (const uint32_t[]){in[1], in[4], in[6]}, 0, in[7]));
-}
-
-void map_qlinear_conv(struct mapper *m)
-{
-    uint32_t in[8], bias = map_in_opt(m, 8);
-    for (uint32_t i = 0; i < ARRAY_LEN(in); i++)
-        in[i] = map_in(m, i);
-    uint32_t x = emit_shifted(m, in[0], in[2], 1, DTYPE_F64);
-    uint32_t weights = emit_shifted(m, in[3], in[5], 0, DTYPE_F64);
-    if (bias != IR_NONE)
-        bias = emit_cast(m, bias, DTYPE_F64);
-    uint32_t acc = emit_conv(m, x, weights, bias);
-    map_out(m, 0, emit_requantised(m, acc, (const uint32_t[]){in[1], in[4], in[6]}, 1, in[7]));
-}
-
-/* Integers in, INT32 out. */
-void map_conv_integer(struct mapper *m)
-{
-    uint32_t x = map_in(m, 0), weights = map_in(m, 1);
-    x = emit_shifted(m, x, map_in_opt(m, 2), 1, DTYPE_F64);
-    weights = emit_shifted(m, weights, map_in_opt(m, 3), 0, DTYPE_F64);
-    map_out(m, 0, emit_cast(m, emit_conv(m, x, weights, IR_NONE), DTYPE_I32));
-}
-
-void map_matmul_integer(struct mapper *m)
-{
-    uint32_t a = map_in(m, 0), b = map_in(m, 1);
-    uint32_t rank_a = map_shape(m, a)->rank, rank_b = map_shape(m, b)->rank;
-    a = emit_shifted(m, a, map_in_opt(m, 2), rank_a >= 2 ? rank_a - 2 : 0, DTYPE_F64);
-    b = emit_shifted(m, b, map_in_opt(m, 3), rank_b >= 1 ? rank_b - 1 : 0, DTYPE_F64);
-    map_out(m, 0, emit_cast(m, emit_matmul_any(m, a, b), DTYPE_I32));
 }

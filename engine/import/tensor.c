@@ -40,6 +40,8 @@ static const struct {
     {DTYPE_NONE, "FLOAT8E5M2FNUZ"},
     {DTYPE_NONE, "UINT4"},
     {DTYPE_NONE, "INT4"},
+    {DTYPE_NONE, "FLOAT4E2M1"},
+    {DTYPE_NONE, "FLOAT8E8M0"},
 };
 
 enum dtype onnx_dtype(int64_t type)

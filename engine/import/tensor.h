@@ -16,4 +16,12 @@ enum status tensor_bytes(struct onnx_model *model, struct arena *arena,
                          const struct onnx_tensor *tensor, enum dtype *dtype, const void **data,
                          struct error *err);
 
+/* 4-bit integers and 8-bit floats. */
+bool tensor_is_narrow(int32_t type);
+
+/* The same, and narrow types are unpacked: INT4 as INT8, UINT4 as UINT8, floats as FP32. */
+enum status tensor_unpack(struct onnx_model *model, struct arena *arena,
+                          const struct onnx_tensor *tensor, enum dtype *dtype, const void **data,
+                          struct error *err);
+
 #endif

@@ -220,6 +220,25 @@ enum status infer_same_dtype(const struct infer *in, uint32_t first)
     return STATUS_OK;
 }
 
+static bool is_byte(enum dtype dtype)
+{
+    return dtype == DTYPE_I8 || dtype == DTYPE_U8;
+}
+
+enum status infer_product(const struct infer *in, enum infer_class of, enum dtype *sums)
+{
+    const struct ir_tensor *bias = in->n_inputs > 2 ? infer_input(in, 2) : NULL;
+    *sums = infer_input(in, 0)->dtype;
+    if (is_byte(*sums) && is_byte(infer_input(in, 1)->dtype)) {
+        *sums = DTYPE_I32;
+        return !bias || bias->dtype == DTYPE_I32
+                   ? STATUS_OK
+                   : infer_fail(in, "input 2 is %s, not INT32", dtype_name(bias->dtype));
+    }
+    INFER_TRY(infer_class(in, 0, of));
+    return infer_same_dtype(in, 1);
+}
+
 enum status infer_vector(const struct infer *in, uint32_t input, int64_t length)
 {
     const struct ir_tensor *t = infer_input(in, input);

@@ -56,6 +56,9 @@ enum status infer_class(const struct infer *in, uint32_t input, enum infer_class
 /* Inputs `first`.. (those present) have the type of input 0. */
 enum status infer_same_dtype(const struct infer *in, uint32_t first);
 
+/* Operands of a product: all of one type of the class, which then is that of the sums; or two of
+ * INT8 and UINT8, whose sums and bias are INT32. */
+enum status infer_product(const struct infer *in, enum infer_class of, enum dtype *sums);
 /* An optional input that, if present, is a vector of `length`. */
 enum status infer_vector(const struct infer *in, uint32_t input, int64_t length);
 

@@ -25,8 +25,8 @@ enum status infer_matmul(const struct infer *in, struct ir_type *out, uint32_t *
     const struct ir_tensor *a = infer_input(in, 0), *b = infer_input(in, 1);
     char as[SHAPE_TEXT_MAX], bs[SHAPE_TEXT_MAX];
     bool trans_a, trans_b;
-    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
-    INFER_TRY(infer_same_dtype(in, 1));
+    enum dtype sums;
+    INFER_TRY(infer_product(in, CLASS_NUMBER, &sums));
     INFER_TRY(flag(in, IR_ATTR_TRANS_A, 0, &trans_a));
     INFER_TRY(flag(in, IR_ATTR_TRANS_B, 0, &trans_b));
     shape_format(&a->shape, as);
@@ -43,7 +43,7 @@ enum status infer_matmul(const struct infer *in, struct ir_type *out, uint32_t *
     INFER_TRY(infer_vector(in, 2, n));
     r.dim[r.rank++] = m;
     r.dim[r.rank++] = n;
-    out[0] = (struct ir_type){a->dtype, r};
+    out[0] = (struct ir_type){sums, r};
     *n_out = 1;
     return STATUS_OK;
 }

@@ -84,8 +84,8 @@ enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
     struct window w;
     int64_t group;
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
-    INFER_TRY(infer_same_dtype(in, 1));
+    enum dtype sums;
+    INFER_TRY(infer_product(in, CLASS_FLOAT, &sums));
     INFER_TRY(read_window(in, x->shape.rank, &w));
     INFER_TRY(kernel_of_weights(in, x, weights, &w));
     INFER_TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
@@ -94,6 +94,7 @@ enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_
     INFER_TRY(infer_vector(in, 2, m));
 
     infer_like_first(in, out, n_out);
+    out->dtype = sums;
     out->shape.dim[1] = m;
     for (uint32_t i = 0; i < w.n; i++)
         INFER_TRY(slide(in, &w, i, x->shape.dim[i + 2], false, &out->shape.dim[i + 2]));

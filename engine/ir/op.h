@@ -6,6 +6,9 @@
  * in kernels/cpu. Fusions add an epilogue to a node (ir.h), never an op for a combination.
  * Values of the enums are stored in plan files: append, never renumber.
  *
+ * CONV and MATMUL of INT8 and UINT8 operands, the two types in any mixture, have INT32 sums, a bias
+ * of INT32 and no epilogue.
+ *
  * Notation: inputs in order, `?` optional (IR_NONE if absent); attributes in capitals with their
  * default. Everything is static: what ONNX passes as a tensor of shape-like integers (axes, pads,
  * starts, sizes) is an attribute here, resolved by the importer.

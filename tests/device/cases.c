@@ -67,6 +67,21 @@ static uint32_t add_constant(struct ir_graph *g, uint64_t *random, struct shape 
     return data ? ir_constant_add(g, "w", DTYPE_F32, &shape, data) : IR_NONE;
 }
 
+/* INT8, or INT32 of the same size. */
+static uint32_t add_integers(struct ir_graph *g, uint64_t *random, struct shape shape,
+                             enum dtype dtype)
+{
+    size_t n;
+    if (!shape_elements(&shape, &n))
+        return IR_NONE;
+    char *data = arena_array(g->arena, n + 1, dtype_size(dtype));
+    for (size_t i = 0; data && i < n; i++) {
+        int32_t value = (int32_t)between(random, -128, 127);
+        memcpy(data + i * dtype_size(dtype), &value, dtype_size(dtype));
+    }
+    return data ? ir_constant_add(g, "w", dtype, &shape, data) : IR_NONE;
+}
+
 static uint32_t add_indices(struct ir_graph *g, uint64_t *random, struct shape shape, int64_t limit)
 {
     size_t n;
@@ -176,6 +191,21 @@ static bool make_conv(struct ir_graph *g, uint64_t *random)
            add_epilogue(g, random, 1);
 }
 
+static bool make_conv_bytes(struct ir_graph *g, uint64_t *random)
+{
+    int64_t k = PICK(random, 1, 1, 3, 5), group = PICK(random, 1, 1, 1, 4);
+    int64_t c = PICK(random, 1, 3, 8, 16, 40) * group, m = PICK(random, 1, 8, 24, 64) * group;
+    int64_t kernel[2] = {k, k};
+    struct shape x = DIMS(between(random, 1, 3), c, between(random, 5, 18), between(random, 5, 18));
+    uint32_t in[3] = {add_input(g, PICK(random, DTYPE_U8, DTYPE_I8), x),
+                      add_integers(g, random, DIMS(m, c / group, k, k), DTYPE_I8),
+                      chance(random, 60) ? add_integers(g, random, DIMS(m), DTYPE_I32) : IR_NONE};
+    uint32_t node = ir_node_add(g, IR_OP_CONV, "conv", in[2] == IR_NONE ? 2 : 3, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_GROUP, group) &&
+           set_window(g, random, node, kernel, PICK(random, 1, 1, 2), PICK(random, 1, 1, 1, 2)) &&
+           finish(g, node);
+}
+
 static bool make_pointwise(struct ir_graph *g, uint64_t *random)
 {
     int64_t kernel[2] = {1, 1}, image[2] = {between(random, 1, 20), between(random, 1, 20)};
@@ -257,6 +287,20 @@ static bool make_matmul(struct ir_graph *g, uint64_t *random)
            ir_attr_set_int(g, node, IR_ATTR_TRANS_B, trans_b) &&
            ir_attr_set_float(g, node, IR_ATTR_ALPHA, chance(random, 20) ? 0.125F : 1.0F) &&
            finish(g, node) && add_epilogue(g, random, out_shape(g).rank - 1);
+}
+
+static bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
+{
+    int64_t m = PICK(random, 1, 5, 33, 64), n = PICK(random, 1, 10, 64, 136);
+    int64_t k = PICK(random, 1, 16, 31, 200, 1000), lead = PICK(random, 0, 0, 1, 6);
+    struct shape b = chance(random, 25) && lead ? DIMS(lead, k, n) : DIMS(k, n);
+    uint32_t in[3] = {
+        add_input(g, PICK(random, DTYPE_U8, DTYPE_I8), lead ? DIMS(lead, m, k) : DIMS(m, k)),
+        chance(random, 70) ? add_integers(g, random, b, DTYPE_I8)
+                           : add_input(g, PICK(random, DTYPE_U8, DTYPE_I8), b),
+        chance(random, 60) ? add_integers(g, random, DIMS(n), DTYPE_I32) : IR_NONE};
+    uint32_t node = ir_node_add(g, IR_OP_MATMUL, "matmul", in[2] == IR_NONE ? 2 : 3, in);
+    return finish(g, node);
 }
 
 static bool make_attention(struct ir_graph *g, uint64_t *random)
@@ -585,8 +629,10 @@ const struct case_kind case_kinds[] = {
     {"conv-stem", make_stem},
     {"conv-depthwise", make_depthwise},
     {"conv-grouped", make_grouped},
+    {"conv-bytes", make_conv_bytes},
     {"pool", make_pool},
     {"matmul", make_matmul},
+    {"matmul-bytes", make_matmul_bytes},
     {"attention", make_attention},
     {"softmax", make_softmax},
     {"layer-norm", make_layer_norm},

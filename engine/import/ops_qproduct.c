@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Products and convolutions of 8-bit integers.
+ *
+ * Where the weights are known and fit INT8 once their zero point is taken off, the node is one of
+ * 8-bit operands with INT32 sums, and the other operand's zero point z is taken off afterwards:
+ * sum((x - z) w) = sum(x w) - z sum(w). All of it is exact, modulo 2^32 as ONNX has it, and such
+ * nodes have fast kernels. Anything else is computed in fp64, which holds the sums exactly.
+ */
+#include "engine/import/ops.h"
+#include "engine/import/window.h"
+
+/* Weights without their zero point, and their sums for each output channel. */
+struct byte_weights {
+    uint32_t tensor, sums; /* INT8; INT32, [M], or of a product [.., 1, N] */
+};
+
+/* Sums of so many products of 9 and 8 bits stay within 31. */
+enum { DEPTH_MAX = 65536 };
+
+static bool is_byte(const struct mapper *m, uint32_t tensor)
+{
+    return map_dtype(m, tensor) == DTYPE_I8 || map_dtype(m, tensor) == DTYPE_U8;
+}
+
+static bool is_known(const struct mapper *m, uint32_t tensor)
+{
+    return tensor != IR_NONE && ir_tensor_is_constant(ir_tensor(m->graph, tensor));
+}
+
+static bool is_single(const struct mapper *m, uint32_t tensor)
+{
+    size_t n;
+    return shape_elements(map_shape(m, tensor), &n) && n == 1;
+}
+
+/* A zero point that is known and one number, or left out (0). */
+static bool known_zero(const struct mapper *m, uint32_t zero, int64_t *out)
+{
+    *out = 0;
+    if (zero == IR_NONE)
+        return true;
+    if (!is_known(m, zero) || !is_single(m, zero))
+        return false;
+    *out = map_element_int(ir_tensor(m->graph, zero), 0);
+    return true;
+}
+
+/* An array of weights: `depth` terms of each of `channels` sums, `outer` times; a term of a channel
+ * is `step` elements behind the one before it. */
+struct weight_order {
+    int64_t outer, channels, depth, step;
+};
+
+static int64_t weight_at(const struct weight_order *o, int64_t outer, int64_t channel, int64_t k)
+{
+    int64_t base = outer * o->channels * o->depth;
+    return base + (o->step == 1 ? channel * o->depth + k : k * o->step + channel);
+}
+
+/* False: a weight does not fit. */
+static bool shift_weights(const struct mapper *m, const struct weight_order *o, uint32_t weights,
+                          uint32_t zero, int8_t *to, int32_t *sums)
+{
+    const struct ir_tensor *w = ir_tensor(m->graph, weights);
+    const struct ir_tensor *z = zero == IR_NONE ? NULL : ir_tensor(m->graph, zero);
+    bool each = z && !is_single(m, zero);
+    for (int64_t i = 0; i < o->outer * o->channels; i++) {
+        int64_t channel = i % o->channels, sum = 0;
+        int64_t off = z ? map_element_int(z, each ? (size_t)channel : 0) : 0;
+        for (int64_t k = 0; k < o->depth; k++) {
+            size_t at = (size_t)weight_at(o, i / o->channels, channel, k);
+            int64_t value = map_element_int(w, at) - off;
+            if (value < INT8_MIN || value > INT8_MAX)
+                return false;
+            to[at] = (int8_t)value;
+            sum += value;
+        }
+        sums[i] = (int32_t)sum;
+    }
+    return true;
+}
+
+/* False, without failing: not known, or too wide for INT8. */
+static bool read_weights(struct mapper *m, uint32_t weights, uint32_t zero,
+                         const struct weight_order *o, const struct shape *sums_shape,
+                         struct byte_weights *out)
+{
+    const struct shape *zs = map_shape(m, zero);
+    if (map_failed(m) || !is_byte(m, weights) || !is_known(m, weights) || o->depth > DEPTH_MAX ||
+        (zero != IR_NONE && (!is_known(m, zero) || (!is_single(m, zero) &&
+                                                    (zs->rank != 1 || zs->dim[0] != o->channels)))))
+        return false;
+    const struct shape shape = *map_shape(m, weights);
+    int8_t *to = emit_room(m, &shape, DTYPE_I8);
+    int32_t *sums = emit_room(m, sums_shape, DTYPE_I32);
+    if (!to || !sums || !shift_weights(m, o, weights, zero, to, sums))
+        return false;
+    out->tensor = emit_constant(m, DTYPE_I8, &shape, to);
+    out->sums = emit_constant(m, DTYPE_I32, sums_shape, sums);
+    return !map_failed(m);
+}
+
+/* bias - z sums, all INT32 [n] */
+static uint32_t known_bias(struct mapper *m, uint32_t bias, int64_t z, uint32_t sums, int64_t n)
+{
+    const struct shape shape = {.rank = 1, .dim = {n}};
+    if (!z)
+        return bias;
+    int32_t *to = emit_room(m, &shape, DTYPE_I32);
+    for (int64_t i = 0; to && i < n; i++) {
+        int64_t b = bias == IR_NONE ? 0 : map_element_int(ir_tensor(m->graph, bias), (size_t)i);
+        to[i] = (int32_t)(uint32_t)((uint64_t)b -
+                                    (uint64_t)(z * map_element_int(ir_tensor(m->graph, sums),
+                                                                   (size_t)i)));
+    }
+    return to ? emit_constant(m, DTYPE_I32, &shape, to) : IR_NONE;
+}
+
+/* acc - zero * sums, INT32 */
+static uint32_t emit_less(struct mapper *m, uint32_t acc, uint32_t zero, uint32_t sums)
+{
+    uint32_t off = emit_binary(m, IR_BINARY_MUL, emit_cast(m, zero, DTYPE_I32), sums);
+    return emit_binary(m, IR_BINARY_SUB, acc, off);
+}
+
+/* --- convolution --- */
+
+static uint32_t emit_conv_in(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias,
+                             const struct window *w)
+{
+    const uint32_t inputs[] = {x, weights, bias};
+    uint32_t node = emit_begin(m, IR_OP_CONV, bias == IR_NONE ? 2 : 3, inputs);
+    window_emit(m, node, w);
+    emit_int(m, node, IR_ATTR_GROUP, map_attr_int(m, "group", 1));
+    return emit_end(m, node);
+}
+
+/* What the window pads with is x's zero point, which stands for nought. */
+static uint32_t emit_padded(struct mapper *m, uint32_t x, int64_t zero, struct window *w)
+{
+    int64_t pads[2 * SHAPE_MAX_RANK] = {0};
+    uint32_t rank = map_shape(m, x)->rank;
+    bool any = false;
+    for (uint32_t i = 0; i < w->n; i++) {
+        pads[2 + i] = w->pads[i];
+        pads[rank + 2 + i] = w->pads[w->n + i];
+        any = any || w->pads[i] || w->pads[w->n + i];
+        w->pads[i] = w->pads[w->n + i] = 0;
+    }
+    if (!any)
+        return x;
+    uint32_t node = emit_begin(m, IR_OP_PAD, 1, &x);
+    emit_ints(m, node, IR_ATTR_PADS, 2 * rank, pads);
+    emit_int(m, node, IR_ATTR_MODE, IR_PAD_CONSTANT);
+    emit_float(m, node, IR_ATTR_VALUE, (float)zero);
+    return emit_end(m, node);
+}
+
+/* The sums of the weights that each output sees: those of all of them where nothing is padded. */
+static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weights *by,
+                          const struct window *w)
+{
+    struct shape shape = *map_shape(m, x);
+    bool any = false;
+    for (uint32_t i = 0; i < 2 * w->n; i++)
+        any = any || w->pads[i];
+    if (!any)
+        return emit_along(m, by->sums, 1, shape.rank);
+    shape.dim[0] = 1;
+    uint8_t *ones = emit_room(m, &shape, DTYPE_U8);
+    size_t n = 0;
+    if (!ones || !shape_elements(&shape, &n))
+        return IR_NONE;
+    for (size_t i = 0; i < n; i++)
+        ones[i] = 1;
+    return emit_conv_in(m, emit_constant(m, DTYPE_U8, &shape, ones), by->tensor, IR_NONE, w);
+}
+
+/* The INT32 sums of a convolution of bytes; false, without failing: it cannot be one. */
+static bool emit_byte_conv(struct mapper *m, uint32_t x, uint32_t x_zero, uint32_t weights,
+                           uint32_t w_zero, uint32_t bias, uint32_t *out)
+{
+    const struct shape *shape = map_shape(m, weights);
+    struct window w;
+    struct byte_weights by;
+    int64_t z;
+    if (map_failed(m) || !is_byte(m, x) || shape->rank < 3 || map_shape(m, x)->rank < 3 ||
+        (bias != IR_NONE && !is_known(m, bias)) || (x_zero != IR_NONE && !is_single(m, x_zero)))
+        return false;
+    int64_t depth = map_product(m, shape, 1, shape->rank), channels = shape->dim[0];
+    const struct weight_order order = {1, channels, depth, 1};
+    const struct shape sums = {.rank = 1, .dim = {channels}};
+    if (!read_weights(m, weights, w_zero, &order, &sums, &by))
+        return false;
+    window_read(m, x, weights, &w);
+    window_auto_pad(m, x, &w);
+    if (map_failed(m))
+        return false;
+    if (known_zero(m, x_zero, &z)) {
+        bias = known_bias(m, bias, z, by.sums, channels);
+        if (z)
+            x = emit_padded(m, x, z, &w);
+        *out = emit_conv_in(m, x, by.tensor, bias, &w);
+        return true;
+    }
+    uint32_t acc = emit_conv_in(m, x, by.tensor, bias, &w);
+    x_zero = emit_reshape(m, x_zero, &(struct shape){.rank = 0});
+    *out = emit_less(m, acc, x_zero, emit_seen(m, x, &by, &w));
+    return true;
+}
+
+/* --- product --- */
+
+static bool emit_byte_matmul(struct mapper *m, uint32_t a, uint32_t a_zero, uint32_t b,
+                             uint32_t b_zero, uint32_t *out)
+{
+    const struct shape *bs = map_shape(m, b), *as = map_shape(m, a);
+    struct byte_weights by;
+    int64_t z;
+    if (map_failed(m) || !is_byte(m, a) || as->rank < 2 || bs->rank < 2)
+        return false;
+    uint32_t rank = bs->rank, rank_a = as->rank;
+    const struct weight_order order = {map_product(m, bs, 0, rank - 2), bs->dim[rank - 1],
+                                       bs->dim[rank - 2], bs->dim[rank - 1]};
+    struct shape sums = *bs;
+    sums.dim[rank - 2] = 1;
+    if (map_failed(m) || order.step == 1 || !read_weights(m, b, b_zero, &order, &sums, &by))
+        return false;
+    if (known_zero(m, a_zero, &z) && (!z || rank == 2)) {
+        *out = emit_matmul(m, a, by.tensor, known_bias(m, IR_NONE, z, by.sums, order.channels));
+        return true;
+    }
+    a_zero = emit_along(m, a_zero, rank_a - 2, rank_a);
+    *out = emit_less(m, emit_matmul(m, a, by.tensor, IR_NONE), a_zero, by.sums);
+    return true;
+}
+
+/* --- operators --- */
+
+/* Scales and zero points of an operator's result and operands, and along which of its dimensions a
+ * vector of them lies. */
+struct requantise {
+    uint32_t scale[3], zero; /* of both operands and the result; the result's */
+    uint32_t axis[3];
+};
+
+/* acc * (a b / y), quantised; acc is INT32, or FP64 and then stays that. */
+static uint32_t emit_requantised(struct mapper *m, uint32_t acc, const struct requantise *by)
+{
+    enum dtype real = map_dtype(m, acc) == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    uint32_t rank = map_shape(m, acc)->rank, wide[3];
+    for (uint32_t i = 0; i < 3; i++)
+        wide[i] = emit_along(m, emit_cast(m, by->scale[i], real), by->axis[i], rank);
+    uint32_t scale = emit_binary(m, IR_BINARY_MUL, wide[0], wide[1]);
+    scale = emit_binary(m, IR_BINARY_DIV, scale, wide[2]);
+    uint32_t scaled = emit_binary(m, IR_BINARY_MUL, emit_cast(m, acc, real), scale);
+    uint32_t zero = emit_along(m, by->zero, by->axis[2], rank);
+    return emit_quantised(m, scaled, zero, map_dtype(m, by->zero));
+}
+
+/* The sums of a product; INT32, or FP64 where they are computed in that. */
+static uint32_t emit_product(struct mapper *m, uint32_t a, uint32_t a_zero, uint32_t b,
+                             uint32_t b_zero)
+{
+    uint32_t acc, rank_a = map_shape(m, a)->rank, rank_b = map_shape(m, b)->rank;
+    if (emit_byte_matmul(m, a, a_zero, b, b_zero, &acc))
+        return acc;
+    a = emit_shifted(m, a, a_zero, rank_a >= 2 ? rank_a - 2 : 0, DTYPE_F64);
+    b = emit_shifted(m, b, b_zero, rank_b ? rank_b - 1 : 0, DTYPE_F64);
+    return emit_matmul_any(m, a, b);
+}
+
+static uint32_t emit_convolution(struct mapper *m, uint32_t x, uint32_t x_zero, uint32_t weights,
+                                 uint32_t w_zero, uint32_t bias)
+{
+    uint32_t acc;
+    if (emit_byte_conv(m, x, x_zero, weights, w_zero, bias, &acc))
+        return acc;
+    x = emit_shifted(m, x, x_zero, 1, DTYPE_F64);
+    weights = emit_shifted(m, weights, w_zero, 0, DTYPE_F64);
+    if (bias != IR_NONE)
+        bias = emit_cast(m, bias, DTYPE_F64);
+    return emit_conv(m, x, weights, bias);
+}
+
+void map_qlinear_matmul(struct mapper *m)
+{
+    uint32_t in[8];
+    for (uint32_t i = 0; i < ARRAY_LEN(in); i++)
+        in[i] = map_in(m, i);
+    uint32_t acc = emit_product(m, in[0], in[2], in[3], in[5]), rank = map_shape(m, acc)->rank;
+    uint32_t row = rank >= 2 ? rank - 2 : 0, column = rank ? rank - 1 : 0;
+    const struct requantise by = {{in[1], in[4], in[6]}, in[7], {row, column, row}};
+    map_out(m, 0, emit_requantised(m, acc, &by));
+}
+
+void map_qlinear_conv(struct mapper *m)
+{
+    uint32_t in[8], bias = map_in_opt(m, 8);
+    for (uint32_t i = 0; i < ARRAY_LEN(in); i++)
+        in[i] = map_in(m, i);
+    uint32_t acc = emit_convolution(m, in[0], in[2], in[3], in[5], bias);
+    const struct requantise by = {{in[1], in[4], in[6]}, in[7], {1, 1, 1}};
+    map_out(m, 0, emit_requantised(m, acc, &by));
+}
+
+/* Integers in, INT32 out. */
+void map_conv_integer(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), weights = map_in(m, 1);
+    uint32_t acc = emit_convolution(m, x, map_in_opt(m, 2), weights, map_in_opt(m, 3), IR_NONE);
+    map_out(m, 0, emit_cast(m, acc, DTYPE_I32));
+}
+
+void map_matmul_integer(struct mapper *m)
+{
+    uint32_t a = map_in(m, 0), b = map_in(m, 1);
+    uint32_t acc = emit_product(m, a, map_in_opt(m, 2), b, map_in_opt(m, 3));
+    map_out(m, 0, emit_cast(m, acc, DTYPE_I32));
+}
