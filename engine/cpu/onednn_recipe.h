@@ -87,8 +87,8 @@ double subject_work(const struct subject *s);
 const struct ir_tensor *subject_in(const struct subject *s, uint32_t i); /* NULL: absent */
 const struct ir_tensor *subject_out(const struct subject *s, uint32_t i);
 bool subject_all_f32(const struct subject *s); /* inputs, epilogue operands and outputs */
-/* A product or convolution of 8-bit integers that this machine's instructions get right, or a change
- * of layout of what goes in and comes out there. */
+/* A product or convolution of 8-bit integers that this machine's instructions get right, or a
+ * change of layout of what goes in and comes out there. */
 bool subject_is_bytes(const struct subject *s);
 
 /* --- descriptors --- */

@@ -49,7 +49,8 @@ static bool span_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
     (void)field;
     struct spans *list = *arg;
     uintptr_t at = (uintptr_t)stream->state, begin = (uintptr_t)list->whole.data;
-    if (at < begin || at - begin > list->whole.size)
+    if (at < begin || at - begin > list->whole.size ||
+        stream->bytes_left > list->whole.size - (at - begin))
         PB_RETURN_ERROR(stream, "wrong wire type");
     if (list->n == list->max)
         PB_RETURN_ERROR(stream, "too many of a field");

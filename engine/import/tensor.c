@@ -76,7 +76,9 @@ static bool fixed_take(pb_istream_t *stream, const pb_field_t *field, void **arg
     size_t size = dtype_size(t->dtype);
     if (!t->to) {
         uintptr_t at = (uintptr_t)stream->state, begin = (uintptr_t)t->whole.data;
-        if (at >= begin && at - begin < t->whole.size && stream->bytes_left == t->elements * size)
+        if (at >= begin && at - begin < t->whole.size &&
+            stream->bytes_left <= t->whole.size - (at - begin) &&
+            stream->bytes_left == t->elements * size)
             t->run = stream->state;
         return pb_read(stream, NULL, stream->bytes_left);
     }

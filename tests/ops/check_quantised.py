@@ -123,10 +123,11 @@ class Products(unittest.TestCase):
             acc = conv(x.astype(np.int64) - zx, w.astype(np.int64) - zw, 1, stride, 1, bias)
             real = acc * (sx.astype(np.float64) * sw / sy)[None, :, None, None]
             names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]
-            node = helper.make_node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1], strides=[stride, stride])
-            y, = run([node], {"x": x}, {"sx": sx, "zx": zx, "w": w, "sw": sw, "b": bias, "sy": sy,
-                                        "zw": np.asarray(zw, w_type), "zy": zy},
-                     {"y": TensorProto.UINT8})
+            node = helper.make_node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1],
+                                    strides=[stride, stride])
+            held = {"sx": sx, "zx": zx, "w": w, "sw": sw, "b": bias, "sy": sy, "zy": zy,
+                    "zw": np.asarray(zw, w_type)}
+            y, = run([node], {"x": x}, held, {"y": TensorProto.UINT8})
             self.close(y, saturated(np.rint(real) + zy, np.uint8))
 
     def test_qlinear_matmul(self):

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every refusal of the importer, by a table of small models: check_refusals.py IMPORT_MODELS ROOT
+
+What a node is refused for is said with op, node, opset and reason. Whatever the sources refuse
+with map_refuse must be in the table.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import onnx
+    from onnx import TensorProto as T
+    from onnx import helper
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+IMPORT_MODELS, ROOT = sys.argv.pop(1), pathlib.Path(sys.argv.pop(1))
+F, I, B, U = T.FLOAT, T.INT64, T.BOOL, T.UINT8
+
+
+def ints(name, *values, dims=None):
+    return helper.make_tensor(name, I, dims or [len(values)], values)
+
+
+def model(op, inputs, attrs=None, held=(), outputs=("y",), opset=21, domain=""):
+    """One node named "it"; inputs are (type, shape) or the name of a held constant."""
+    names, info = [], []
+    for i, given in enumerate(inputs):
+        names.append(given if isinstance(given, str) else f"x{i}")
+        if not isinstance(given, str):
+            info.append(helper.make_tensor_value_info(f"x{i}", *given))
+    node = helper.make_node(op, names, list(outputs), "it", domain=domain, **(attrs or {}))
+    out = [helper.make_tensor_value_info(name, T.UNDEFINED, None) for name in outputs]
+    graph = helper.make_graph([node], "g", info, out, list(held))
+    domains = [helper.make_opsetid("", opset)]
+    if domain:
+        domains.append(helper.make_opsetid(domain, 1))
+    return helper.make_model(graph, opset_imports=domains, ir_version=10)
+
+
+x = (F, [2, 3])
+image = (F, [1, 2, 6, 6])
+nine = [1] * 9
+many = ints("many", *([1] * 300))
+packed = helper.make_tensor("packed", T.INT4, [2, 3], b"\x12\x34\x56", raw=True)
+half = helper.make_tensor("half", F, [4], [0.5] * 4)
+big = ints("big", 16777217, dims=[])
+scales = helper.make_tensor("scales", F, [4], [1, 1, 2, 2])
+pads = ints("pads", 0, 0, 1, 1)
+one = helper.make_tensor("one", F, [], [1])
+
+# what is refused -> a model, the op's opset if it is not 21
+UNSUPPORTED = {
+    "this op is not supported": model("TfIdfVectorizer", [x]),
+    "this op is supported from opset 7 to 9": model("Upsample", [image, "scales"], held=[scales]),
+    "the op's domain 'com.example' is not supported": model("Some", [x], domain="com.example"),
+    "input 0 is BOOL, expected one of FP16, BF16, FP32, FP64": model("Sin", [(B, [2])]),
+    "input 0 is INT4, which only DequantizeLinear and Cast read, as a constant":
+        model("Neg", ["packed"], held=[packed]),
+    "attribute 'axes' has 300 values, the limit is 256":
+        model("ReduceSum", [x], {"axes": [0] * 300}, opset=11),
+    "'x1' must be known when the plan is built, and is computed from an input":
+        model("Reshape", [x, (I, [2])]),
+    "'many' has more than 256 values": model("Reshape", [x, "many"], held=[many]),
+    "a value that is neither a dense tensor nor numbers":
+        model("Constant", [], {"value_string": "s"}),
+    "of rank 9, the limit is 8":
+        model("ConstantOfShape", ["n"], held=[ints("n", *nine)]),
+    "to rank 9, the limit is 8 (Reshape)": model("Reshape", [x, "n"], held=[ints("n", *nine)]),
+    "to rank 9, the limit is 8 (Unsqueeze)":
+        model("Unsqueeze", [(F, [1] * 8), "n"], held=[ints("n", 0)]),
+    "to rank 9, the limit is 8 (Expand)": model("Expand", [x, "n"], held=[ints("n", *nine)]),
+    "values, the limit is":
+        model("Range", ["a", "b", "c"], held=[ints("a", 0, dims=[]), ints("b", 1 << 40, dims=[]),
+                                              ints("c", 1, dims=[])]),
+    "input 0 is UINT8, expected one of INT16":
+        model("Range", ["a"] * 3, held=[helper.make_tensor("a", U, [], [1])]),
+    "of that element type": model("EyeLike", [x], {"dtype": T.STRING}),
+    "-1 values, expected 1 to": model("HannWindow", ["a"], held=[ints("a", -1, dims=[])]),
+    "of INT32": model("HannWindow", ["a"], {"output_datatype": T.INT32},
+                      held=[ints("a", 4, dims=[])]),
+    "a term of more than": model("Einsum", [x], {"equation": "abcdefghijklmnop->a"}),
+    "an index twice in one term": model("Einsum", [(F, [2, 2])], {"equation": "ii->i"}),
+    "operands, expected 1 to": model("Einsum", [(F, [1])] * 40,
+                                     {"equation": ",".join(["a"] * 40) + "->a"}),
+    "an index of size 3 and 2": model("Einsum", [x, (F, [2, 2])], {"equation": "ab,bc->ac"}),
+    "a product of more than": model("Einsum", [(F, [1] * 5), (F, [1] * 5), (F, [1] * 6)],
+                                    {"equation": "abcde,fghij,abcdef->ghij"}),
+    "attribute 'reduction' is none of none, add, mul, max, min":
+        model("ScatterElements", [x, (I, [2, 3]), x], {"reduction": "odd"}),
+    "alpha or beta other than 1 with INT32 operands":
+        model("Gemm", [(T.INT32, [2, 2])] * 2, {"alpha": 2.0}),
+    "output 1, which only training needs":
+        model("BatchNormalization", [image] + [(F, [2])] * 4, {"training_mode": 0},
+              outputs=("y", "m"), opset=13),
+    "in training mode": model("BatchNormalization", [image] + [(F, [2])] * 4,
+                              {"training_mode": 1}),
+    "with statistics for each place (spatial = 0)":
+        model("BatchNormalization", [image] + [(F, [2])] * 4, {"spatial": 0}, opset=7),
+    "p = 3": model("LpNormalization", [x], {"p": 3}),
+    "indices in column-major order":
+        model("MaxPool", [image], {"kernel_shape": [2, 2], "storage_order": 1}, outputs=("y", "i")),
+    "an output shape other than the one its window gives":
+        model("MaxUnpool", [image, (I, [1, 2, 6, 6]), "n"], {"kernel_shape": [2, 2],
+                                                             "strides": [2, 2]},
+              held=[ints("n", 1, 2, 13, 13)]),
+    "quantised to INT32": model("QuantizeLinear", [x, (F, [])], {"output_dtype": T.INT32}),
+    "in blocks of a tensor of rank 8":
+        model("DequantizeLinear", [(U, [2] * 8), (F, [2] * 8)], {"block_size": 1, "axis": 0}),
+    "attribute 'output_dtype' is FLOAT8E5M2":
+        model("QuantizeLinear", [x, (F, [])], {"output_dtype": T.FLOAT8E5M2}),
+    "this value of attribute":
+        model("Resize", [image, "", "scales"], {"coordinate_transformation_mode": "odd"},
+              held=[scales]),
+    "with antialias": model("Resize", [image, "", "scales"], {"antialias": 1, "mode": "linear"},
+                            held=[scales]),
+    "attribute 'mode' is none of constant, reflect, edge, wrap":
+        model("Pad", [x, "pads"], {"mode": "odd"}, held=[pads]),
+    "with the value 16777217, which fp32 does not hold":
+        model("Pad", [(I, [2, 3]), "pads", "big"], held=[pads, big]),
+    "attribute 'approximate' is neither none nor tanh": model("Gelu", [x], {"approximate": "odd"}),
+    "to element type STRING": model("Cast", [x], {"to": T.STRING}),
+    "in training mode: its output is random":
+        model("Dropout", [x, "one", "yes"],
+              held=[one, helper.make_tensor("yes", B, [], [True])]),
+    "its mask: what it holds outside of training was not said yet":
+        model("Dropout", [x], outputs=("y", "mask"), opset=7),
+    "activation 'Odd'": model("RNN", [(F, [2, 1, 3]), (F, [1, 4, 3]), (F, [1, 4, 4])],
+                                 {"hidden_size": 4, "activations": ["Odd"]}),
+}
+
+INVALID = {
+    "1 inputs, expected at least 2": model("Add", [x]),
+    "3 inputs, expected at most 2": model("Add", [x, x, x]),
+    "2 outputs, expected at most 1": model("Add", [x, x], outputs=("y", "z")),
+    "input 0 is missing": model("Add", ["", x]),
+    "attribute 'colour' is none of this op's": model("Add", [x, x], {"colour": 1}),
+    "attribute 'axis' is FLOAT, expected INT": model("Softmax", [x], {"axis": 1.5}),
+    "attribute 'axis' is INTS, expected INT": model("Softmax", [x], {"axis": [1]}),
+    "attribute 'mode' is INT, expected STRING": model("Pad", [x, "pads"], {"mode": 1}, held=[pads]),
+    "axis 2 is outside a tensor of rank 2": model("Softmax", [x], {"axis": 2}),
+    "inputs [2,3] and [2,3] do not fit together": model("MatMul", [x, x]),
+    "shapes [2,3] and [2,4] do not broadcast": model("Add", [x, (F, [2, 4])]),
+    "input 1 is INT64, not FP32 as the first one": model("Add", [x, (I, [2, 3])]),
+    "('nobody') is written by no node before it": model("Add", [x, "nobody"]),
+    "kernel dimension": model("Conv", [image, (F, [4, 2, 3, 3])], {"kernel_shape": [2, 2]}),
+    "its zero point is INT8, its input UINT8":
+        model("DequantizeLinear", [(U, [2]), (F, []), (T.INT8, [])]),
+    "does not have a value for each block of 2":
+        model("DequantizeLinear", [(U, [4, 3]), (F, [3, 3])], {"block_size": 2, "axis": 0}),
+}
+
+
+def graph_level():
+    """Refusals that are about no node."""
+    sequence = helper.make_tensor_sequence_value_info("x0", F, [2])
+    a = model("Neg", [x])
+    a.graph.input[0].CopyFrom(sequence)
+    b = model("Neg", [(T.STRING, [2])])
+    c = model("Neg", [(F, None)])
+    d = model("Neg", [x], opset=99)
+    e = model("Concat", [(F, [1])] * 70, {"axis": 0})
+    f = helper.make_model(helper.make_graph(
+        [helper.make_node("Neg", ["x0"], [f"y{i}"]) for i in range(70)], "g",
+        [helper.make_tensor_value_info("x0", F, [1])],
+        [helper.make_tensor_value_info(f"y{i}", F, [1]) for i in range(70)]), ir_version=10,
+        opset_imports=[helper.make_opsetid("", 21)])
+    g = model("Neg", [x])
+    g.graph.sparse_initializer.add()
+    h = model("Neg", ["s"], held=[helper.make_tensor("s", T.STRING, [1], [b"s"])])
+    return {"input 'x0' is not a tensor": a, "input 'x0' has element type STRING (8)": b,
+            "input 'x0' has no shape": c, "opset 99, the newest that is known is": d,
+            "more than 64 inputs": e, "more than 64 outputs": f, "sparse initializers": g,
+            "tensor 's': element type STRING (8)": h}
+
+
+def refuse_texts():
+    """The formats given to map_refuse, as regular expressions."""
+    for path in sorted((ROOT / "engine/import").glob("*.c")):
+        for call in re.findall(r'\bmap_refuse\(m,\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', path.read_text()):
+            text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', call))
+            if text != "%s":
+                parts = re.split(r"%[.*0-9]*(?:ll|l|z)?[a-z]", text)
+                yield path.name, text, ".*".join(re.escape(part) for part in parts)
+
+
+def outcomes(models):
+    """What the importer says of each model."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [pathlib.Path(folder, f"{i:03}.onnx") for i in range(len(models))]
+        for path, one_model in zip(paths, models):
+            onnx.save(one_model, path)
+        done = subprocess.run([IMPORT_MODELS, *paths], capture_output=True, text=True, timeout=200)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, len(lines)) == (0, len(models)), done.stdout + done.stderr
+    return lines
+
+
+class Refusals(unittest.TestCase):
+    def check(self, table, status):
+        said = outcomes(list(table.values()))
+        for (reason, given), text in zip(table.items(), said):
+            with self.subTest(reason):
+                node, opset = given.graph.node[0], given.opset_import[0].version
+                opset = given.opset_import[1].version if node.domain else opset
+                if reason.startswith("to rank"):
+                    reason = reason.split(" (")[0]
+                self.assertIn(reason, text)
+                where = f'{status}: {node.op_type} "it" (opset {opset}): '
+                self.assertTrue(text.startswith(where), f"{text}: expected {where}")
+        return said
+
+    def test_what_is_not_supported(self):
+        said = self.check(UNSUPPORTED, "UNIMPLEMENTED")
+        said += outcomes(list(graph_level().values()))
+        for file, text, pattern in refuse_texts():
+            with self.subTest(file=file, text=text):
+                self.assertTrue(any(re.search(pattern, line) for line in said),
+                                "no model is refused with this")
+
+    def test_what_is_wrong(self):
+        self.check(INVALID, "INVALID_ARGUMENT")
+
+    def test_what_is_about_no_node(self):
+        table = graph_level()
+        for reason, text in zip(table, outcomes(list(table.values()))):
+            self.assertIn(reason, text)
+            self.assertTrue(text.startswith("UNIMPLEMENTED: "), text)
+
+
+if __name__ == "__main__":
+    unittest.main()
