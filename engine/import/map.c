@@ -94,11 +94,17 @@ static bool table_add(struct mapper *m, struct value **table, const char *name, 
     return true;
 }
 
-uint32_t map_value_find(const struct mapper *m, const char *name, bool *found)
+static struct value *find(const struct mapper *m, const char *name)
 {
     struct value *value = NULL;
     for (const struct scope *scope = m->scope; scope && !value; scope = scope->outer)
         HASH_FIND_STR(scope->values, name, value);
+    return value;
+}
+
+uint32_t map_value_find(const struct mapper *m, const char *name, bool *found)
+{
+    struct value *value = find(m, name);
     *found = value != NULL;
     return value ? value->tensor : IR_NONE;
 }
@@ -114,16 +120,14 @@ bool map_value_add(struct mapper *m, const char *name, uint32_t tensor)
 
 void map_value_narrow(struct mapper *m, const char *name, int32_t type)
 {
-    struct value *value;
-    HASH_FIND_STR(m->values, name, value);
+    struct value *value = find(m, name);
     if (value)
         value->narrow = type;
 }
 
 int32_t map_in_narrow(const struct mapper *m, uint32_t i)
 {
-    struct value *value;
-    HASH_FIND_STR(m->values, m->node->inputs[i], value);
+    const struct value *value = find(m, m->node->inputs[i]);
     return value ? value->narrow : 0;
 }
 

@@ -140,7 +140,8 @@ uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all eleme
 uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* vectors too */
 uint32_t emit_softmax(struct mapper *m, uint32_t x, uint32_t axis, bool log_form);
 uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t batch_dims);
-/* `narrow`: 4-bit integers and 8-bit floats may be held in wider types (tensor.h). */
+/* `narrow`: outside of branches and loops 4-bit integers and 8-bit floats may be held in wider
+ * types (tensor.h). */
 uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool narrow);
 
 #endif

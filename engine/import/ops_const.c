@@ -16,8 +16,8 @@ uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool na
     if (map_failed(m) || known != IR_NONE)
         return known;
     struct error err;
-    enum status status = (narrow ? tensor_unpack : tensor_bytes)(m->model, m->graph->arena, tensor,
-                                                                 &dtype, &data, &err);
+    enum status status = (narrow && !many ? tensor_unpack : tensor_bytes)(
+        m->model, m->graph->arena, tensor, &dtype, &data, &err);
     if (status == STATUS_UNIMPLEMENTED)
         map_refuse(m, "%s", err.text);
     else if (status)
