@@ -159,7 +159,7 @@ static const struct map_op ops[] = {
      "consumed_inputs:I is_test:i ratio:f seed:i", "not in training mode"},
     {"Elu", "", 6, LAST, map_unary_parameters, IR_UNARY_ELU, IO(1, 1, 1), FLOATS, OP(UNARY),
      "alpha:f", NULL},
-    {"Erf", "", 9, LAST, map_unary, IR_UNARY_ERF, IO(1, 1, 1), NUMBERS, OP(UNARY), NULL, NULL},
+    {"Erf", "", 9, LAST, map_unary, IR_UNARY_ERF, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Exp", "", 6, LAST, map_unary, IR_UNARY_EXP, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Floor", "", 6, LAST, map_unary, IR_UNARY_FLOOR, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Gelu", "", 20, LAST, map_gelu, 0, IO(1, 1, 1), FLOATS, OP(UNARY), "approximate:s", NULL},
@@ -305,9 +305,9 @@ static const struct map_op ops[] = {
     {"Concat", "", 1, LAST, map_concat, 0, IO(1, MANY, 1), ANY, OP(CONCAT), "axis:i", NULL},
     {"Pad", "", 1, LAST, map_pad, 0, IO(1, 4, 1), ANY, OP(PAD),
      "mode:s paddings:I pads:I value:f", NULL},
-    {"Resize", "", 10, 10, map_upsample, 0, IO(2, 2, 1), ANY, OP(RESIZE),
+    {"Resize", "", 10, 10, map_upsample, 0, IO(2, 2, 1), NUMBERS, OP(RESIZE),
      "mode:s", "no antialias, no half_pixel_symmetric"},
-    {"Resize", "", 11, LAST, map_resize, 0, IO(1, 4, 1), ANY, OP(RESIZE),
+    {"Resize", "", 11, LAST, map_resize, 0, IO(1, 4, 1), NUMBERS, OP(RESIZE),
      "antialias:i axes:I coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:i "
      "extrapolation_value:f keep_aspect_ratio_policy:s mode:s nearest_mode:s",
      "no antialias, no half_pixel_symmetric"},
@@ -317,7 +317,8 @@ static const struct map_op ops[] = {
      "axis:i num_outputs:i split:I", NULL},
     {"Tile", "", 6, LAST, map_tile, 0, IO(2, 2, 1), ANY, OP(TILE), NULL, NULL},
     {"Trilu", "", 14, LAST, map_trilu, 0, IO(1, 2, 1), ANY, OP(TRILU), "upper:i", NULL},
-    {"Upsample", "", 7, 9, map_upsample, 0, IO(1, 2, 1), ANY, OP(RESIZE), "mode:s scales:F", NULL},
+    {"Upsample", "", 7, 9, map_upsample, 0, IO(1, 2, 1), NUMBERS, OP(RESIZE),
+     "mode:s scales:F", NULL},
 
     /* by index */
     {"Compress", "", 9, LAST, map_compress, 0, IO(2, 2, 1), ANY, OP(GATHER),

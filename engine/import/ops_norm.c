@@ -10,21 +10,27 @@ static void refuse_outputs_from(struct mapper *m, uint32_t first)
     }
 }
 
+/* Statistics may be of a wider type than x: then that is what is computed in. */
 void map_batch_norm(struct mapper *m)
 {
     uint32_t inputs[5];
     for (uint32_t i = 0; i < ARRAY_LEN(inputs); i++)
         inputs[i] = map_in(m, i);
+    enum dtype dtype = map_dtype(m, inputs[0]), inner = dtype;
+    for (uint32_t i = 1; i < ARRAY_LEN(inputs) && inner != DTYPE_F64; i++) {
+        if (map_dtype(m, inputs[i]) != inner)
+            inner = map_dtype(m, inputs[i]) == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+    }
     if (m->opset < 7 ? !map_attr_int(m, "is_test", 0) : map_attr_int(m, "training_mode", 0) != 0)
         map_refuse(m, "in training mode");
     if (m->opset < 9 && !map_attr_int(m, "spatial", 1))
         map_refuse(m, "with statistics for each place (spatial = 0)");
     refuse_outputs_from(m, 1);
-    for (uint32_t i = 1; i < ARRAY_LEN(inputs); i++)
-        inputs[i] = emit_cast(m, inputs[i], map_dtype(m, inputs[0]));
+    for (uint32_t i = 0; i < ARRAY_LEN(inputs); i++)
+        inputs[i] = emit_cast(m, inputs[i], inner);
     uint32_t node = emit_begin(m, IR_OP_BATCH_NORM, ARRAY_LEN(inputs), inputs);
     emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
-    map_out(m, 0, emit_end(m, node));
+    map_out(m, 0, emit_cast(m, emit_end(m, node), dtype));
 }
 
 static void instance_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
@@ -73,14 +79,19 @@ static void layer_statistics(struct mapper *m, uint32_t x, const struct ints *ax
     if (!map_out_used(m, 1) && !map_out_used(m, 2))
         return;
     float epsilon = map_attr_float(m, "epsilon", 1e-5f);
+    enum dtype to = onnx_dtype(map_attr_int(m, "stash_type", ONNX_FLOAT));
+    if (!dtype_is_float(to))
+        map_invalid(m, "attribute 'stash_type' is no float type");
+    if (map_dtype(m, x) != DTYPE_F64)
+        x = emit_cast(m, x, DTYPE_F32);
     uint32_t mean = emit_reduce(m, IR_REDUCE_MEAN, x, axes, true);
     uint32_t centred = emit_binary(m, IR_BINARY_SUB, x, mean);
     uint32_t squares = emit_binary(m, IR_BINARY_MUL, centred, centred);
     uint32_t variance = emit_reduce(m, IR_REDUCE_MEAN, squares, axes, true);
     uint32_t safe = emit_unary_ab(m, IR_UNARY_LINEAR, variance, 1, epsilon);
     uint32_t deviation = emit_unary(m, IR_UNARY_SQRT, safe);
-    map_out(m, 1, mean);
-    map_out(m, 2, emit_unary(m, IR_UNARY_RECIPROCAL, deviation));
+    map_out(m, 1, emit_cast(m, mean, to));
+    map_out(m, 2, emit_cast(m, emit_unary(m, IR_UNARY_RECIPROCAL, deviation), to));
 }
 
 void map_layer_norm(struct mapper *m)

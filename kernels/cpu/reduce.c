@@ -179,14 +179,29 @@ static double reduce_floats(enum ref_reduce func, const struct tensor_view *x, i
     return rows[func].finish(&sums);
 }
 
+/* The largest number of an integer type, or the smallest one. */
+static int64_t extreme(enum dtype dtype, bool largest)
+{
+    uint32_t unused = 64 - 8 * (uint32_t)dtype_size(dtype);
+    if (!dtype_is_signed(dtype))
+        return largest ? (int64_t)(UINT64_MAX >> unused) : 0;
+    return largest ? INT64_MAX >> unused : INT64_MIN >> unused;
+}
+
 /* Every output of a reduction over no elements. */
 static void reduce_nothing(enum ref_reduce func, const struct tensor_view *y)
 {
     struct sums none = {.value = rows[func].initial, .highest = -INFINITY};
     double value = rows[func].finish(&none);
     int64_t n = ref_extent(&y->shape, 0, y->shape.rank);
-    for (int64_t i = 0; i < n; i++)
-        ref_write_f64(y->dtype, y->data, i, 1, 1, &value);
+    bool integer = !dtype_is_float(y->dtype) && (func == REF_REDUCE_MIN || func == REF_REDUCE_MAX);
+    int64_t bound = integer ? extreme(y->dtype, func == REF_REDUCE_MIN) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (integer)
+            ref_write_i64(y->dtype, y->data, i, 1, 1, &bound);
+        else
+            ref_write_f64(y->dtype, y->data, i, 1, 1, &value);
+    }
 }
 
 void ref_reduce(enum ref_reduce func, const int64_t *axes, uint32_t n_axes,
