@@ -71,14 +71,10 @@ static uint32_t add_constant(struct ir_graph *g, uint64_t *random, struct shape 
 static uint32_t add_integers(struct ir_graph *g, uint64_t *random, struct shape shape,
                              enum dtype dtype)
 {
-    size_t n;
-    if (!shape_elements(&shape, &n))
-        return IR_NONE;
-    char *data = arena_array(g->arena, n + 1, dtype_size(dtype));
-    for (size_t i = 0; data && i < n; i++) {
-        int32_t value = (int32_t)between(random, -128, 127);
-        memcpy(data + i * dtype_size(dtype), &value, dtype_size(dtype));
-    }
+    size_t n, size = dtype_size(dtype);
+    char *data = shape_elements(&shape, &n) ? arena_array(g->arena, n + 1, size) : NULL;
+    for (size_t i = 0; data && i < n; i++)
+        memcpy(data + i * size, &(int32_t){(int32_t)between(random, -128, 127)}, size);
     return data ? ir_constant_add(g, "w", dtype, &shape, data) : IR_NONE;
 }
 
