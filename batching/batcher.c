@@ -277,7 +277,7 @@ static struct group *group_make(struct batcher_model *model, uint64_t key)
     }
     group->key = key;
     HASH_ADD(hh, model->groups, key, sizeof(group->key), group);
-    if (!group->hh.tbl) {
+    if (!HASH_ADDED(group)) {
         DL_DELETE(model->idle, group);
         free(group);
         return NULL;

@@ -20,9 +20,8 @@ static inline unsigned group_hash(const void *key)
     return (unsigned)(k * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 #define HASH_FUNCTION(keyptr, keylen, hashv) ((hashv) = group_hash(keyptr))
-#define HASH_NONFATAL_OOM                    1 /* a table that cannot grow is reported, not fatal */
-#include <uthash.h>
 
+#include "base/hash.h"
 #include "batching/batcher.h"
 #include "batching/heap.h"
 

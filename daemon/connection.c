@@ -99,6 +99,19 @@ static void read_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 static void read_update(struct connection *c);
 
+static void read_done(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
+
+bool connection_watch(const struct connection *c)
+{
+    uv_os_fd_t fd;
+    return uv_fileno(&c->io.handle, &fd) == 0 && loop_watch(&c->loop->uv, fd);
+}
+
+static bool read_start(struct connection *c)
+{
+    return uv_read_start(&c->io.stream, read_alloc, read_done) == 0 && connection_watch(c);
+}
+
 static void read_done(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct connection *c = stream->data;
@@ -133,8 +146,7 @@ static void linger(struct connection *c)
 {
     c->lingering = true;
     c->active_ms = uv_now(&c->loop->uv);
-    if (uv_shutdown(&c->shutdown, &c->io.stream, NULL) != 0 ||
-        (!c->reading && uv_read_start(&c->io.stream, read_alloc, read_done) != 0))
+    if (uv_shutdown(&c->shutdown, &c->io.stream, NULL) != 0 || (!c->reading && !read_start(c)))
         connection_close(c);
     c->reading = true;
 }
@@ -154,9 +166,11 @@ static void read_update(struct connection *c)
     if (c->closing || c->lingering || !c->session)
         return;
     bool wanted = !c->eof && !stopped(c);
-    if (wanted && !c->reading)
-        c->reading = uv_read_start(&c->io.stream, read_alloc, read_done) == 0;
-    else if (!wanted && c->reading)
+    if (wanted && !c->reading && !(c->reading = read_start(c))) {
+        connection_close(c); /* it could neither be read nor be closed by its peer */
+        return;
+    }
+    if (!wanted && c->reading)
         c->reading = uv_read_stop(&c->io.stream) != 0;
     if (c->starved && !c->in_starved) {
         c->in_starved = true;

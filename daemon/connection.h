@@ -93,6 +93,8 @@ void connection_flush(struct connection *c);
 /* Closes it if all is done: the peer sends no more, and everything has been answered. */
 void connection_finish(struct connection *c);
 /* Bytes the peer has not taken yet, those in the kernel too. Only with a backlog. */
+/* Of a handle that was just started, see loop_watch. */
+bool connection_watch(const struct connection *c);
 size_t connection_unread(const struct connection *c);
 void connection_backlog_drop(struct connection *c);
 /* The budget is at half: reads again. */

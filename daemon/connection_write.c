@@ -56,7 +56,8 @@ static void backlog_write(struct connection *c)
     struct backlog *b = backlog_of(c->backlog);
     uv_buf_t buf = uv_buf_init((char *)b->bytes, (unsigned)b->used);
     c->write.data = c;
-    c->writing = uv_write(&c->write, &c->io.stream, &buf, 1, backlog_written) == 0;
+    c->writing =
+        uv_write(&c->write, &c->io.stream, &buf, 1, backlog_written) == 0 && connection_watch(c);
     if (!c->writing)
         connection_close(c);
 }

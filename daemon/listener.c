@@ -59,7 +59,7 @@ static bool at_limit(const struct shared *shared)
            atomic_load_explicit(&shared->max_connections, memory_order_relaxed);
 }
 
-static void watch(struct listeners *all, bool on);
+static bool watch(struct listeners *all, bool on);
 
 static void spare_open(struct listeners *all)
 {
@@ -71,9 +71,7 @@ static void pause_over(uv_timer_t *timer)
 {
     struct listeners *all = timer->data;
     spare_open(all);
-    if (!at_limit(all->shared))
-        watch(all, true);
-    else
+    if (at_limit(all->shared) || !watch(all, true))
         uv_timer_start(timer, pause_over, PAUSE_MS, 0);
 }
 
@@ -133,15 +131,26 @@ static void on_readable(uv_poll_t *poll, int status, int events)
             break;
 }
 
-static void watch(struct listeners *all, bool on)
+static bool poll_start(struct listener *l)
 {
+    if (uv_poll_start(&l->poll, UV_READABLE, on_readable) == 0 && loop_watch(l->all->uv, l->fd))
+        return true;
+    uv_poll_stop(&l->poll);
+    return false;
+}
+
+/* False: not all of them are watched, for want of kernel memory. */
+static bool watch(struct listeners *all, bool on)
+{
+    bool done = true;
     for (uint32_t i = 0; i < all->n; i++) {
         struct listener *l = &all->items[i];
         if (on && !l->polling && !all->stopped)
-            l->polling = uv_poll_start(&l->poll, UV_READABLE, on_readable) == 0;
+            done &= l->polling = poll_start(l);
         else if (!on && l->polling)
             l->polling = uv_poll_stop(&l->poll) != 0;
     }
+    return done;
 }
 
 /* ---- sockets ---- */
@@ -270,7 +279,8 @@ void listeners_start(struct listeners *all)
     char text[ADDRESS_TEXT_MAX];
     all->started = true;
     spare_open(all);
-    watch(all, true);
+    if (!watch(all, true))
+        uv_timer_start(&all->pause, pause_over, PAUSE_MS, 0);
     for (uint32_t i = 0; i < all->n; i++)
         fprintf(stderr, "ready %s\n", address_format(&all->items[i].address, text));
 }

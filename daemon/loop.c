@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -72,6 +73,14 @@ uint8_t *loop_head(struct loop *loop)
 void loop_head_used(struct loop *loop, size_t size)
 {
     loop->heads_used += size;
+}
+
+/* ---- descriptors ---- */
+
+bool loop_watch(uv_loop_t *uv, int fd)
+{
+    struct epoll_event none = {.data.fd = fd};
+    return epoll_ctl(uv_backend_fd(uv), EPOLL_CTL_ADD, fd, &none) == 0 || errno == EEXIST;
 }
 
 /* ---- requests ---- */

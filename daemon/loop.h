@@ -132,6 +132,11 @@ bool loop_pending(const struct loop *loop);
 
 /* MESSAGE_HEAD_MAX bytes that stay until the end of the turn; then tell how many were used. */
 uint8_t *loop_head(struct loop *loop);
+/* Registers a descriptor with the loop's epoll before libuv does so in its next turn, where it
+ * would abort for want of kernel memory; what is registered already it only changes, which takes
+ * none. For a handle that was just started. */
+bool loop_watch(uv_loop_t *uv, int fd);
+
 void loop_head_used(struct loop *loop, size_t size);
 
 /* NULL: no memory. */

@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 
 #include "base/restart.h"
+#include "daemon/last_words.h"
 #include "daemon/options.h"
 #include "daemon/repository.h"
 #include "daemon/server.h"
@@ -43,6 +44,7 @@ int main(int argc, char **argv)
 {
     server_signals_hold();
     restart_for_openmp(argv);
+    last_words_install();
     prctl(PR_SET_NAME, "inferd"); /* else it would be called after the link it was started by */
     struct options options;
     switch (options_parse(argc, argv, &options)) {
@@ -50,6 +52,8 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     case OPTIONS_WRONG:
         return 2;
+    case OPTIONS_FAILED:
+        return EXIT_FAILURE;
     case OPTIONS_RUN:
         break;
     }

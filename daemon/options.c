@@ -87,7 +87,12 @@ enum options_result options_parse(int argc, char **argv, struct options *out)
     struct options o = {.max_delay_us = -1, .max_batch = -1, .workers = -1};
     o.listen = calloc((size_t)argc, sizeof(*o.listen));
     o.models = calloc((size_t)argc, sizeof(*o.models));
-    enum options_result result = o.listen && o.models ? OPTIONS_RUN : OPTIONS_WRONG;
+    if (!o.listen || !o.models) {
+        fprintf(stderr, "inferd: no memory for the command line\n");
+        options_deinit(&o);
+        return OPTIONS_FAILED;
+    }
+    enum options_result result = OPTIONS_RUN;
     for (int c; result == OPTIONS_RUN && (c = getopt_long(argc, argv, "hV", table, NULL)) != -1;) {
         if (c == 'h' || c == 'V') {
             printf("%s", c == 'h' ? usage : "inferd " INFERD_VERSION "\n");

@@ -19,8 +19,9 @@ struct options {
 
 enum options_result {
     OPTIONS_RUN,
-    OPTIONS_DONE,  /* --help, --version: all is said */
-    OPTIONS_WRONG, /* the reason is on stderr */
+    OPTIONS_DONE,   /* --help, --version: all is said */
+    OPTIONS_WRONG,  /* the reason is on stderr */
+    OPTIONS_FAILED, /* likewise */
 };
 
 enum options_result options_parse(int argc, char **argv, struct options *out);

@@ -123,7 +123,14 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     enum status status = make_graph(b->model, &quiet, 1, false, &steps_of_one, &one, err);
     if (status)
         return status;
-    if (make_graph(b->model, &quiet, 2, false, &steps_of_two, &two, &why))
+    status = make_graph(b->model, &quiet, 2, false, &steps_of_two, &two, &why);
+    if (status == STATUS_RESOURCE_EXHAUSTED) { /* says nothing about the model */
+        ir_graph_free(one);
+        if (err)
+            *err = why;
+        return status;
+    }
+    if (status)
         log_write(b->options->log, LOG_WARNING,
                   "not batched: the model cannot take two instances at once: %s", why.text);
     else if (steps_of_one != steps_of_two)

@@ -6,9 +6,9 @@
 #include <xxhash.h>
 
 #define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
-#include <uthash.h>
 
 #include "engine/build/build.h"
+#include "base/hash.h"
 
 struct entry {
     struct {
@@ -72,6 +72,11 @@ static const void *intern(struct build_store *store, const void *data, uint64_t 
     }
     memcpy(e->data, data, size);
     HASH_ADD(hh, store->table, key, sizeof(e->key), e);
+    if (!HASH_ADDED(e)) {
+        free(e->data);
+        free(e);
+        return NULL;
+    }
     return e->data;
 }
 

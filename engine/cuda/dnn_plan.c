@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
 #define XXH_INLINE_ALL /* the module has no need of the library */
 #include <xxhash.h>
 
 #include "engine/cuda/dnn_graph.h"
+#include "base/hash.h"
 
 enum { CODE_MAX = 64 << 20 };
 
@@ -282,6 +282,10 @@ enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, 
         plan->key = key;
         plan->refs = 1;
         HASH_ADD(hh, plans->rows, key, sizeof(plan->key), plan);
+        if (!HASH_ADDED(plan)) {
+            free(plan);
+            plan = NULL;
+        }
     }
     pthread_mutex_unlock(&plans->lock);
     if (!plan)

@@ -29,6 +29,9 @@ struct numbers {
     uint32_t n, cap;
 };
 
+/* Told from damage by its address. */
+static const char exhausted[] = "no memory";
+
 static bool grow(struct arena *arena, void **items, uint32_t n, uint32_t *cap, size_t size)
 {
     if (n < *cap)
@@ -56,7 +59,7 @@ static bool span_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
         PB_RETURN_ERROR(stream, "too many of a field");
     void *items = list->items;
     if (!grow(list->arena, &items, list->n, &list->cap, sizeof(*list->items)))
-        PB_RETURN_ERROR(stream, "too large");
+        PB_RETURN_ERROR(stream, exhausted);
     list->items = items;
     list->items[list->n++] = (struct span){stream->state, stream->bytes_left};
     return pb_read(stream, NULL, stream->bytes_left);
@@ -70,9 +73,10 @@ static bool ints_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
         uint64_t value;
         if (!pb_decode_varint(stream, &value))
             return false;
-        if (list->n == MAX_LIST ||
-            !grow(list->arena, &list->items, list->n, &list->cap, sizeof(int64_t)))
+        if (list->n == MAX_LIST)
             PB_RETURN_ERROR(stream, "too many numbers");
+        if (!grow(list->arena, &list->items, list->n, &list->cap, sizeof(int64_t)))
+            PB_RETURN_ERROR(stream, exhausted);
         ((int64_t *)list->items)[list->n++] = (int64_t)value;
     }
     return true;
@@ -86,9 +90,10 @@ static bool floats_take(pb_istream_t *stream, const pb_field_t *field, void **ar
         float value;
         if (!pb_decode_fixed32(stream, &value))
             return false;
-        if (list->n == MAX_LIST ||
-            !grow(list->arena, &list->items, list->n, &list->cap, sizeof(float)))
+        if (list->n == MAX_LIST)
             PB_RETURN_ERROR(stream, "too many numbers");
+        if (!grow(list->arena, &list->items, list->n, &list->cap, sizeof(float)))
+            PB_RETURN_ERROR(stream, exhausted);
         ((float *)list->items)[list->n++] = value;
     }
     return true;
@@ -101,19 +106,21 @@ static pb_callback_t into(struct spans *list, struct arena *arena, struct span w
     return (pb_callback_t){.funcs.decode = span_take, .arg = list};
 }
 
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the model's structure");
+}
+
 enum status decode_message(struct span body, const pb_msgdesc_t *fields, void *message,
                            const char *what, struct error *err)
 {
     pb_istream_t stream = pb_istream_from_buffer(body.data, body.size);
     if (pb_decode(&stream, fields, message))
         return STATUS_OK;
+    if (stream.errmsg == exhausted)
+        return no_memory(err);
     return error_set(err, STATUS_INVALID_ARGUMENT, "damaged ONNX file: %s: %s", what,
                      PB_GET_ERROR(&stream));
-}
-
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the model's structure");
 }
 
 /* A terminated copy of the only item, "" if there is none. */

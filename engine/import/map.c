@@ -15,10 +15,8 @@ static unsigned fnv1a(const void *key, size_t len)
 }
 
 /* Its own default makes clang speak of fall-through. */
-#define HASH_FUNCTION(key, len, hash)  ((hash) = fnv1a((key), (len)))
-#define HASH_NONFATAL_OOM              1
-#define uthash_nonfatal_oom(added_elt) ((added_elt)->tensor = IR_NONE)
-#include <uthash.h>
+#define HASH_FUNCTION(key, len, hash) ((hash) = fnv1a((key), (len)))
+#include "base/hash.h"
 
 struct value {
     const char *name;
@@ -83,14 +81,13 @@ static bool table_add(struct mapper *m, struct value **table, const char *name, 
         map_exhausted(m);
         return false;
     }
-    *value = (struct value){.name = name, .tensor = 0};
+    *value = (struct value){.name = name, .tensor = tensor};
     HASH_ADD_KEYPTR(hh, *table, value->name, strlen(value->name), value);
-    if (value->tensor == IR_NONE) {
+    if (!HASH_ADDED(value)) {
         free(value);
         map_exhausted(m);
         return false;
     }
-    value->tensor = tensor;
     return true;
 }
 

@@ -10,9 +10,9 @@
 #include <xxhash.h>
 
 #define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
-#include <uthash.h>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "engine/plan/format.h"
 
 struct blob {
@@ -77,6 +77,10 @@ static bool place_blob(struct section *section, const void *data, uint64_t bytes
     b->data = data;
     *offset = b->offset = end;
     HASH_ADD(hh, section->table, key, sizeof(b->key), b);
+    if (!HASH_ADDED(b)) {
+        free(b);
+        return false;
+    }
     return true;
 }
 

@@ -10,9 +10,9 @@
 #include <xxhash.h>
 
 #define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
-#include <uthash.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 
 enum { RECORDS_MAX = 65536 };
 
@@ -83,6 +83,10 @@ static struct tag_sum *tag_sum(struct memory_tracker *t, const char *tag)
     if (!s && (s = calloc(1, sizeof(*s)))) {
         memcpy(s->sum.tag, tag, strlen(tag) + 1);
         HASH_ADD_STR(t->tags, sum.tag, s);
+        if (!HASH_ADDED(s)) {
+            free(s);
+            s = NULL;
+        }
     }
     return s;
 }
@@ -116,8 +120,12 @@ static void take(struct memory_tracker *t, enum memory_kind kind, const void *ke
     struct memory_record *r = &t->records[h->record % RECORDS_MAX];
     *r = (struct memory_record){.size = size, .taken_ns = clock_now_ns()};
     memcpy(r->tag, h->tag, sizeof(r->tag));
-    HASH_ADD_PTR(t->held, key, h);
     struct tag_sum *s = tag_sum(t, h->tag);
+    HASH_ADD_PTR(t->held, key, h);
+    if (!HASH_ADDED(h)) {
+        free(h);
+        return;
+    }
     if (s) {
         s->sum.kind = kind;
         s->sum.count++;

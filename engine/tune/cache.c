@@ -18,9 +18,8 @@
 
 #include "base/compiler.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "engine/tune/internal.h"
-
-#include <uthash.h>
 
 enum {
     HEAD = 24,
@@ -107,6 +106,10 @@ static bool add(struct tune_cache *cache, const struct tune_key *key, uint64_t n
     e->key = *key;
     e->ns = ns;
     HASH_ADD(hh, cache->entries, key, sizeof(e->key), e);
+    if (!HASH_ADDED(e)) {
+        free(e);
+        return false;
+    }
     return true;
 }
 
@@ -149,6 +152,11 @@ static bool add_code(struct tune_cache *cache, const struct tune_key *key, const
     if (!known) {
         c->key = *key;
         HASH_ADD(hh, cache->codes, key, sizeof(c->key), c);
+        if (!HASH_ADDED(c)) {
+            free(copy);
+            free(c);
+            return false;
+        }
     }
     return true;
 }

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "engine/tune/internal.h"
-
-#include <uthash.h>
+#include "base/hash.h"
 
 enum {
     GRAPHS_MIN = 2,   /* the smallest and the largest */
@@ -93,6 +92,10 @@ bool tune_history_note(struct tune_history *h, const struct tune_entry *e)
                 return false;
             r->key = key_of(e, o->tactic);
             HASH_ADD(hh, h->records, key, sizeof(r->key), r);
+            if (!HASH_ADDED(r)) {
+                free(r);
+                return false;
+            }
         }
         r->seen++;
         /* Among its own type: which type is best is decided over the whole graph. */

@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/hash.h"
 #include "engine/tune/internal.h"
-
-#include <uthash.h>
 
 enum {
     OPTIONS_MAX = 512,
@@ -306,6 +305,10 @@ static enum status add_row(struct tune_table *t, const struct tune_key *key,
         return st;
     }
     HASH_ADD(hh, t->rows, entry.key, sizeof(row->entry.key), row);
+    if (!HASH_ADDED(row)) {
+        row_free(row);
+        return no_memory(err);
+    }
     *out = &row->entry;
     return STATUS_OK;
 }

@@ -102,13 +102,15 @@ def onnx(name):
     return path
 
 
-def plan(name, batches="1,2,4,8"):
-    path = folder() / f"{name}-{batches.replace(',', '-')}.plan"
+def plan(name, batches="1,2,4,8", reference=True):
+    kind = "plan" if reference else "own.plan"
+    path = folder() / f"{name}-{batches.replace(',', '-')}.{kind}"
     if not path.exists():
         done = subprocess.run(
-            [INFERCTL, "build", onnx(name), "-o", path, "--batch", batches, "--reference-only",
-             "--no-tune", "--threads", "1", "--timing-cache", ""], capture_output=True, text=True,
-            timeout=START_SECONDS, check=False)
+            [INFERCTL, "build", onnx(name), "-o", path, "--batch", batches,
+             *(["--reference-only"] if reference else []), "--no-tune", "--threads", "1",
+             "--timing-cache", ""], capture_output=True, text=True, timeout=START_SECONDS,
+            check=False)
         if done.returncode != 0:
             raise AssertionError(f"inferctl build {name}: {done.stderr}")
     return path
@@ -135,10 +137,11 @@ def yaml(value, indent=0):
 
 
 class Server:
-    """inferd on a free port. `models`: name -> plan or ONNX file, or a list of arguments. `env`:
-    variables; those that are None are taken away."""
+    """inferd on a free port. `models`: name -> plan or ONNX file, or a list of arguments; `env`:
+    what is added to the environment, or taken out (None); `prefix`: what starts the program."""
 
-    def __init__(self, models=(), config=None, env=None, arguments=(), wait=True, **popen):
+    def __init__(self, models=(), config=None, env=None, arguments=(), wait=True, prefix=(),
+                 **popen):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder()))
         self.config_path = self.folder / "inferd.yaml"
         self.config = {"threads": 1, "workers": 1, "max_delay_us": 0,
@@ -147,7 +150,8 @@ class Server:
         self.models = dict(models) if isinstance(models, dict) else {}
         self.write_config()
         listen = [] if "listen" in self.config else ["--listen", "127.0.0.1:0"]
-        command = [INFERD, "--config", str(self.config_path), *listen, *map(str, arguments)]
+        command = [*prefix, INFERD, "--config", str(self.config_path), *listen,
+                   *map(str, arguments)]
         if not isinstance(models, dict):
             command += list(map(str, models))
         self.log_path = self.folder / "log"
