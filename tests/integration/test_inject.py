@@ -159,7 +159,7 @@ class Injection(unittest.TestCase):
         plans = {"copy": harness.plan("copy"), "slab": harness.plan("slab")}
         self.fail_allocations(Sweep(plans), depth=16 if ALL else 6)
 
-    def test_r31_each_allocation_of_onednn(self):
+    def test_each_allocation_of_onednn(self):
         """There a library's out of memory may end the process, in one line."""
         plans = {name: harness.plan(name, reference=False) for name in ("copy", "slab")}
         plans["digits"] = harness.folder() / "digits.plan"
