@@ -23,8 +23,12 @@ import wire
 
 SYSCALLS, MODELS = sys.argv[3:5]
 ALL = bool(os.environ.get("INFERD_TEST_ALL"))
-WRITES = ["openat", "write", "pwrite64", "writev", "fsync", "fdatasync", "ftruncate", "fallocate",
-          "flock", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "close"]
+# between two of these nothing changes in the folder but a temporary that comes into being
+WRITES = ["write", "pwrite64", "writev", "fsync", "fdatasync", "ftruncate", "fallocate", "flock",
+          "rename", "renameat", "renameat2", "unlink", "unlinkat"]
+# its helper process would be killed, and waited for
+NO_LEAKS = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
+            "OMP_WAIT_POLICY": "passive"}
 ENOSPC, EIO, EDQUOT = 28, 5, 122
 X4 = struct.pack("<4f", 1, 2, 3, 4)
 
@@ -41,7 +45,7 @@ def build(model, plan, prefix=(), *more):
         [*prefix, harness.INFERCTL, "build", harness.onnx(model), "-o", plan, "--batch", "1,2",
          "--reference-only", "--threads", "1", "--timing-cache", plan.with_suffix(".times"),
          *more], capture_output=True, text=True, timeout=60, check=False,
-        env=dict(os.environ, OMP_WAIT_POLICY="passive"))
+        env={**os.environ, **NO_LEAKS})
 
 
 class PlanWrites(unittest.TestCase):
@@ -87,7 +91,7 @@ class PlanWrites(unittest.TestCase):
     def test_r33_r36_killed_at_each_call(self):
         after = []
         n = self.calls(WRITES)
-        self.assertGreater(n, 10)
+        self.assertGreater(n, 5)
         for k in range(1, n + 1):
             self.begin()
             done = build("twice", self.plan,
@@ -162,7 +166,7 @@ class PlanWrites(unittest.TestCase):
     def test_r36_a_daemon_killed_at_its_builds_writes(self):
         config = {"cache": str(self.folder / "cache")}
         body = wire.infer_body("copy", [("x", "FP32", [1, 4], X4)])
-        env = {"AFTER": "prctl", "OMP_WAIT_POLICY": "passive"}
+        env = {"AFTER": "prctl", **NO_LEAKS}
 
         def serve(prefix=(), **options):
             return harness.Server({"copy": harness.onnx("copy")}, config, prefix=prefix, **options)
@@ -174,7 +178,7 @@ class PlanWrites(unittest.TestCase):
         s.wait_ready()
         s.stop()
         n = len(path.read_text().split())
-        for k in range(2, n + 1) if ALL else sorted({*range(3, n, max(n // 8, 1)), n - 2}):
+        for k in range(1, n + 1) if ALL else range(1, n + 1, max(n // 6, 1)):
             shutil.rmtree(config["cache"])
             s = serve([SYSCALLS, "kill", self.folder / "hit", numbers(WRITES), str(k)], env=env,
                       wait=False)
