@@ -275,6 +275,8 @@ static enum status pack(struct device *device, const struct ir_graph *graph,
                         void *to, struct error *err)
 {
     struct onednn *onednn = cpu_device_of(device)->onednn;
+    if (tactic->id == NATIVE_TACTIC)
+        return native_pack(graph, node, tactic, input, to, err);
     if (!is_onednn(tactic))
         return error_set(err, STATUS_INVALID_ARGUMENT, "layer '%s': nothing to pack", node->name);
     if (!onednn)
@@ -328,6 +330,8 @@ static uint64_t op_workspace(const struct backend_op *op)
 {
     if (op->onednn)
         return onednn_op_workspace(op->onednn);
+    if (op->native)
+        return native_op_workspace(op->native);
     return op->reference ? reference_op_workspace(op->reference) : 0;
 }
 
@@ -339,7 +343,7 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
         return onednn_op_launch(op->onednn, inputs, outputs, workspace, err);
     if (op->reference)
         return reference_op_launch(op->reference, inputs, outputs, workspace, err);
-    return native_op_launch(op->native, inputs, outputs, err);
+    return native_op_launch(op->native, inputs, outputs, workspace, err);
 }
 
 const struct backend backend_cpu = {

@@ -18,7 +18,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_UNARY] = native_chain_make,         [IR_OP_BINARY] = native_chain_make,
     [IR_OP_SOFTMAX] = native_softmax_make,     [IR_OP_LAYER_NORM] = native_norm_make,
     [IR_OP_TRANSPOSE] = native_transpose_make, [IR_OP_CAST] = native_chain_make,
-    [IR_OP_GATHER] = native_gather_make,
+    [IR_OP_GATHER] = native_gather_make,       [IR_OP_RECURRENT] = native_recurrent_make,
 };
 
 bool native_takes(enum ir_op op)
@@ -43,7 +43,7 @@ static bool make(struct native_op *op, const struct ir_graph *graph, const struc
 {
     size_t elements;
     *op = (struct native_op){.fast = best()};
-    return native_takes(node->op) && node->n_outputs == 1 &&
+    return native_takes(node->op) && (node->n_outputs == 1 || node->op == IR_OP_RECURRENT) &&
            shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &elements) && elements > 0 &&
            makers[node->op](op, graph, node);
 }
@@ -57,7 +57,9 @@ static void fill_tactic(const struct ir_node *node, const struct native_op *op, 
              threads == 1 ? "" : "s");
     memcpy(out->blob, &blob, sizeof(blob));
     out->n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
-    out->n_out = node->n_outputs; /* all ports plain */
+    out->n_out = node->n_outputs; /* all ports plain, but for what is packed */
+    if (op->packed_bytes)
+        out->in[1] = (struct tactic_port){IR_LAYOUT_OPAQUE, op->packed_bytes};
 }
 
 enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
@@ -77,27 +79,45 @@ enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
     return status ? status : visit(user, &tactic, err);
 }
 
-static bool is_plain(const struct ir_graph *graph, uint32_t tensor)
+/* The port and the tensor are plain, or packed as this op wants it. */
+static bool is_wanted(const struct ir_graph *graph, const struct native_op *op, uint32_t input,
+                      uint32_t tensor, const struct tactic_port *port)
 {
-    return tensor == IR_NONE || ir_tensor(graph, tensor)->layout == IR_LAYOUT_PLAIN;
+    bool packed = input == 1 && op->packed_bytes;
+    if (tensor == IR_NONE)
+        return !port || (port->layout == IR_LAYOUT_PLAIN && !port->packed_bytes);
+    const struct ir_tensor *t = ir_tensor(graph, tensor);
+    if (packed)
+        return t->layout == IR_LAYOUT_OPAQUE && t->bytes == op->packed_bytes && port &&
+               port->packed_bytes == op->packed_bytes;
+    return t->layout == IR_LAYOUT_PLAIN &&
+           (!port || (port->layout == IR_LAYOUT_PLAIN && !port->packed_bytes));
 }
 
-static bool all_plain(const struct ir_graph *graph, const struct ir_node *node,
-                      const struct tactic *tactic)
+static bool all_wanted(const struct ir_graph *graph, const struct ir_node *node,
+                       const struct native_op *op, const struct tactic *tactic)
 {
     if (tactic->n_in != MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) ||
         tactic->n_out != node->n_outputs)
         return false;
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        if (!is_plain(graph, node->inputs[i]) ||
-            (i < tactic->n_in &&
-             (tactic->in[i].layout != IR_LAYOUT_PLAIN || tactic->in[i].packed_bytes)))
+        if (!is_wanted(graph, op, i, node->inputs[i], i < tactic->n_in ? &tactic->in[i] : NULL))
             return false;
     for (uint32_t i = 0; i < node->n_outputs; i++)
-        if (!is_plain(graph, node->outputs[i]) || tactic->out[i].layout != IR_LAYOUT_PLAIN ||
-            tactic->out[i].packed_bytes)
+        if (!is_wanted(graph, op, IR_NONE, node->outputs[i], &tactic->out[i]))
             return false;
     return true;
+}
+
+enum status native_pack(const struct ir_graph *graph, const struct ir_node *node,
+                        const struct tactic *tactic, uint32_t input, void *to, struct error *err)
+{
+    struct native_op op;
+    if (input != 1 || !make(&op, graph, node) || !op.packed_bytes ||
+        tactic->in[1].packed_bytes != op.packed_bytes)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "layer '%s': nothing to pack", node->name);
+    native_recurrent_pack(&op, ir_tensor(graph, node->inputs[1])->data, to);
+    return STATUS_OK;
 }
 
 enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
@@ -109,7 +129,7 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
     if (!op)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
     if (tactic->id != NATIVE_TACTIC || tactic->blob_size != sizeof(blob) ||
-        !all_plain(graph, node, tactic) || !make(op, graph, node)) {
+        !make(op, graph, node) || !all_wanted(graph, node, op, tactic)) {
         free(op);
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': the tactic is not for this node",
                          ir_op_name(node->op), node->name);
@@ -130,11 +150,18 @@ void native_op_free(struct native_op *op)
     free(op);
 }
 
+uint64_t native_op_workspace(const struct native_op *op)
+{
+    return op->workspace_bytes;
+}
+
 enum status native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs,
-                             struct error *err)
+                             void *workspace, struct error *err)
 {
     op->inputs = inputs;
+    op->outputs = outputs;
     op->output = outputs[0];
+    op->workspace = workspace;
     if (op->check) {
         enum status status = op->check(op, err);
         if (status)

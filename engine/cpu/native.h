@@ -2,7 +2,8 @@
 /*
  * The native half of the CPU backend: nodes run on the fast rows of kernels/cpu/fast.h. Elementwise
  * chains with broadcasting (UNARY, BINARY, CAST to fp32 and any epilogue on them), SOFTMAX and
- * LAYER_NORM over the last dims, TRANSPOSE and GATHER; all on plain tensors.
+ * LAYER_NORM over the last dims, TRANSPOSE, GATHER, RECURRENT; all on plain tensors but for the
+ * last one's matrix, which is repacked.
  *
  * Each node has a candidate on one thread and, where the device has more, one on all of them: which
  * of the two is faster depends on the size and is for the tuner to find out.
@@ -31,12 +32,15 @@ enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
                               const struct ir_node *node, tactic_visit visit, void *user,
                               struct error *err);
 
-/* As backend.h's op_*. Needs no workspace. */
+/* As backend.h's pack and op_*. */
+enum status native_pack(const struct ir_graph *graph, const struct ir_node *node,
+                        const struct tactic *tactic, uint32_t input, void *to, struct error *err);
 enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
                               const struct ir_node *node, const struct tactic *tactic,
                               struct native_op **out, struct error *err);
 void native_op_free(struct native_op *op);
+uint64_t native_op_workspace(const struct native_op *op);
 enum status native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs,
-                             struct error *err);
+                             void *workspace, struct error *err);
 
 #endif

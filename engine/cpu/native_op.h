@@ -21,6 +21,19 @@ struct native_step {
     uint32_t operand; /* of BINARY: index of the walk's tensor */
 };
 
+/* A recurrent layer; steps count elements. */
+struct native_recurrent {
+    enum ref_cell cell;
+    struct native_step funcs[3]; /* of the cell */
+    float clip;
+    bool reverse, linear, coupled, has_c;
+    bool packs; /* the matrix is computed, and packed for each launch */
+    int64_t steps, sequences, hidden, width; /* width: of all gates */
+    int64_t once, packed; /* columns of the first product; floats of the packed matrix */
+    enum dtype lengths;
+    uint32_t n_inputs;
+};
+
 struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
@@ -51,9 +64,16 @@ struct native_op {
     enum dtype index_dtype;
     const char *name; /* the node's, for errors */
 
+    struct native_recurrent cell;
+
+    uint64_t workspace_bytes;
+    uint64_t packed_bytes; /* of input 1, if that is a constant in a form of its own */
+
     /* Of the launch that runs now. */
     void *const *inputs;
-    void *output;
+    void *const *outputs;
+    void *output; /* the first one */
+    void *workspace;
 };
 
 /* Each fills what it needs (all but `threads`) and returns true if it does such nodes. */
@@ -65,6 +85,10 @@ bool native_norm_make(struct native_op *op, const struct ir_graph *graph,
                       const struct ir_node *node);
 bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
+bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
+                           const struct ir_node *node);
+/* The form that input 1 of a recurrent layer has, of its plain bytes. */
+void native_recurrent_pack(const struct native_op *op, const void *from, float *to);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 

@@ -7,7 +7,8 @@
  * the model, for that is what lies between two uses of the same weights.
  *
  * Floats are random: a device may be faster on zeros. Integer inputs are zeros: they are indices
- * more often than not, and zero is always a valid one. What a packed constant holds is the
+ * more often than not, and zero is always a valid one; but lengths are full, for a sequence of no
+ * steps takes no time. What a packed constant holds is the
  * backend's own, so the pool has bytes that are harmless in any float type: each 16 bits are a half
  * of 0.5 to 1, of either sign; two of them are a normal fp32, one a normal bf16.
  */
@@ -155,6 +156,34 @@ static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
     return st ? st : bench_settle(b, err);
 }
 
+/* The lengths of a recurrent layer's sequences: all steps. */
+static enum status fill_lengths(struct tune_bench *b, struct bench_slot *slot,
+                                const struct ir_tensor *t, int64_t steps, struct error *err)
+{
+    size_t n = t->bytes / dtype_size(t->dtype);
+    uint8_t *full = malloc(MAX(t->bytes, 1));
+    if (!full)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+    for (size_t i = 0; i < n; i++)
+        memcpy(full + i * dtype_size(t->dtype), &steps, dtype_size(t->dtype)); /* little-endian */
+    enum status st = grow(b, slot, MAX(t->bytes, 1), err);
+    struct backend_copy copy = {slot->memory, full, t->bytes};
+    slot->noise = DTYPE_NONE;
+    if (!st)
+        st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
+    if (!st)
+        st = bench_settle(b, err);
+    free(full);
+    return st;
+}
+
+static bool is_length(const struct ir_graph *sample, uint32_t input)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    return node->op == IR_OP_RECURRENT && input == 2 &&
+           !ir_tensor_is_constant(ir_tensor(sample, node->inputs[input]));
+}
+
 static uint64_t aligned(uint64_t bytes)
 {
     return (bytes + BACKEND_ALIGN - 1) / BACKEND_ALIGN * BACKEND_ALIGN;
@@ -207,7 +236,12 @@ enum status bench_set_up(struct tune_bench *b, const struct ir_graph *sample, ui
         b->inputs[i] = NULL;
         if (node->inputs[i] == IR_NONE || b->constant[i])
             continue;
-        st = fill_input(b, &b->slots[i], ir_tensor(sample, node->inputs[i]), err);
+        const struct ir_tensor *t = ir_tensor(sample, node->inputs[i]);
+        if (is_length(sample, i))
+            st = fill_lengths(b, &b->slots[i], t, ir_tensor(sample, node->inputs[0])->shape.dim[0],
+                              err);
+        else
+            st = fill_input(b, &b->slots[i], t, err);
         b->inputs[i] = b->slots[i].memory;
     }
     for (uint32_t i = 0; i < node->n_outputs && !st; i++) {

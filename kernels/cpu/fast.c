@@ -368,6 +368,138 @@ FROM(i64, int64_t, (float)x[i])
 FROM(f16, uint16_t, half_of(x[i]))
 FROM(bf16, uint16_t, float_of((uint32_t)x[i] << 16))
 
+/* --- products with a packed matrix: few rows, so that the matrix is read once for all of them ---
+ */
+
+#ifdef __AVX512F__
+enum { LANES = 16, ROWS = 4 };
+#else
+enum { LANES = 8, ROWS = 2 };
+#endif
+enum { TILE_COLS = 4 * LANES };
+typedef float vec __attribute__((vector_size(sizeof(float) * LANES), aligned(4), may_alias));
+
+/* Sums are spelled one by one: compilers keep arrays of vectors in memory. Row r of a tile has four
+ * of them; `m` is four vectors of the matrix. */
+#define VEC_AT(p, i) (((vec *)(uintptr_t)(p))[i])
+#define ROW_LOAD(r, from)                                                                          \
+    vec s##r##0 = VEC_AT(from, 0), s##r##1 = VEC_AT(from, 1), s##r##2 = VEC_AT(from, 2),           \
+        s##r##3 = VEC_AT(from, 3)
+#define MATRIX_LOAD(from)                                                                          \
+    vec m0 = VEC_AT(from, 0), m1 = VEC_AT(from, 1), m2 = VEC_AT(from, 2), m3 = VEC_AT(from, 3)
+#define ROW_ADD(r, number)                                                                         \
+    do {                                                                                           \
+        float x_ = (number);                                                                       \
+        s##r##0 += x_ * m0;                                                                        \
+        s##r##1 += x_ * m1;                                                                        \
+        s##r##2 += x_ * m2;                                                                        \
+        s##r##3 += x_ * m3;                                                                        \
+    } while (0)
+#define ROW_STORE(r, to)                                                                           \
+    do {                                                                                           \
+        VEC_AT(to, 0) = s##r##0;                                                                   \
+        VEC_AT(to, 1) = s##r##1;                                                                   \
+        VEC_AT(to, 2) = s##r##2;                                                                   \
+        VEC_AT(to, 3) = s##r##3;                                                                   \
+    } while (0)
+
+/* sums[r][..] += x[r][k] panel[k][..] for some rows, over TILE_COLS columns of the panel. */
+#ifdef __AVX512F__
+static void add_4(const float *panel, int64_t depth, const float *x, int64_t x_row, float *sums)
+{
+    ROW_LOAD(0, sums);
+    ROW_LOAD(1, sums + FAST_PANEL);
+    ROW_LOAD(2, sums + 2 * FAST_PANEL);
+    ROW_LOAD(3, sums + 3 * FAST_PANEL);
+    for (int64_t k = 0; k < depth; k++) {
+        MATRIX_LOAD(panel + k * FAST_PANEL);
+        ROW_ADD(0, x[k]);
+        ROW_ADD(1, x[x_row + k]);
+        ROW_ADD(2, x[2 * x_row + k]);
+        ROW_ADD(3, x[3 * x_row + k]);
+    }
+    ROW_STORE(0, sums);
+    ROW_STORE(1, sums + FAST_PANEL);
+    ROW_STORE(2, sums + 2 * FAST_PANEL);
+    ROW_STORE(3, sums + 3 * FAST_PANEL);
+}
+#endif
+
+static void add_2(const float *panel, int64_t depth, const float *x, int64_t x_row, float *sums)
+{
+    ROW_LOAD(0, sums);
+    ROW_LOAD(1, sums + FAST_PANEL);
+    for (int64_t k = 0; k < depth; k++) {
+        MATRIX_LOAD(panel + k * FAST_PANEL);
+        ROW_ADD(0, x[k]);
+        ROW_ADD(1, x[x_row + k]);
+    }
+    ROW_STORE(0, sums);
+    ROW_STORE(1, sums + FAST_PANEL);
+}
+
+/* One row: even and odd k apart, so that sums need not wait for one another. */
+static void add_1(const float *panel, int64_t depth, const float *x, float *sums)
+{
+    const float zeros[TILE_COLS] = {0};
+    ROW_LOAD(0, sums);
+    ROW_LOAD(1, zeros);
+    for (int64_t k = 0; k + 1 < depth; k += 2) {
+        {
+            MATRIX_LOAD(panel + k * FAST_PANEL);
+            ROW_ADD(0, x[k]);
+        }
+        {
+            MATRIX_LOAD(panel + (k + 1) * FAST_PANEL);
+            ROW_ADD(1, x[k + 1]);
+        }
+    }
+    if (depth % 2) {
+        MATRIX_LOAD(panel + (depth - 1) * FAST_PANEL);
+        ROW_ADD(0, x[depth - 1]);
+    }
+    s00 += s10;
+    s01 += s11;
+    s02 += s12;
+    s03 += s13;
+    ROW_STORE(0, sums);
+}
+
+/* `rows` rows, ROWS at most. */
+static void add_panel(const float *panel, int64_t depth, int64_t rows, const float *x,
+                      int64_t x_row, float *sums)
+{
+    for (int64_t at = 0; at < FAST_PANEL; at += TILE_COLS) {
+        int64_t r = 0;
+#ifdef __AVX512F__
+        for (; r + 4 <= rows; r += 4)
+            add_4(panel + at, depth, x + r * x_row, x_row, sums + r * FAST_PANEL + at);
+#endif
+        for (; r + 2 <= rows; r += 2)
+            add_2(panel + at, depth, x + r * x_row, x_row, sums + r * FAST_PANEL + at);
+        for (; r < rows; r++)
+            add_1(panel + at, depth, x + r * x_row, sums + r * FAST_PANEL + at);
+    }
+}
+
+static void product(const float *packed, int64_t depth, int64_t cols, int64_t rows, const float *x,
+                    int64_t x_row, const float *start, int64_t start_row, float *y, int64_t y_row)
+{
+    float sums[ROWS][FAST_PANEL] = {{0}};
+    for (int64_t c = 0; c < cols; c += FAST_PANEL) {
+        const float *panel = packed + c * depth;
+        size_t bytes = (size_t)MIN(cols - c, FAST_PANEL) * sizeof(float);
+        for (int64_t r = 0; r < rows; r += ROWS) {
+            int64_t part = MIN(rows - r, ROWS);
+            for (int64_t i = 0; i < part; i++)
+                memcpy(sums[i], start + (r + i) * start_row + c, bytes);
+            add_panel(panel, depth, part, x + r * x_row, x_row, sums[0]);
+            for (int64_t i = 0; i < part; i++)
+                memcpy(y + (r + i) * y_row + c, sums[i], bytes);
+        }
+    }
+}
+
 extern const struct fast_kernels FAST_TABLE;
 
 const struct fast_kernels FAST_TABLE = {
@@ -400,6 +532,7 @@ const struct fast_kernels FAST_TABLE = {
     .softmax = softmax,
     .layer_norm = layer_norm,
     .transpose_32 = transpose_32,
+    .product = product,
     .from = {[DTYPE_U8] = from_u8,
              [DTYPE_I8] = from_i8,
              [DTYPE_I32] = from_i32,

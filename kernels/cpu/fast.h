@@ -33,7 +33,20 @@ struct fast_kernels {
     void (*transpose_32)(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
                          int64_t cols);
     fast_from from[DTYPE_COUNT_]; /* NULL: not here */
+    /* y[r][c] = start[r][c] + the sum over k of x[r][k] m[c][k]: `m` packed by fast_pack. A step of
+     * 0 from row to row of `start` repeats the row. Steps count elements. */
+    void (*product)(const float *packed, int64_t depth, int64_t cols, int64_t rows, const float *x,
+                    int64_t x_row, const float *start, int64_t start_row, float *y, int64_t y_row);
 };
+
+/* Panels of FAST_PANEL columns, zeros behind the last one; each has its columns' numbers for every
+ * k behind one another. `m` may be unaligned. */
+enum { FAST_PANEL = 64 };
+static inline int64_t fast_packed_floats(int64_t cols, int64_t depth)
+{
+    return (cols + FAST_PANEL - 1) / FAST_PANEL * FAST_PANEL * depth;
+}
+void fast_pack(const void *m, int64_t cols, int64_t depth, float *packed);
 
 enum { FAST_MAX = 3 };
 

@@ -208,6 +208,37 @@ static void test_transpose(void **state UNUSED)
         }
 }
 
+/* Numbers of rows and columns around those of tiles; a step of 0 repeats what sums begin with. */
+static void test_product(void **state UNUSED)
+{
+    enum { MOST_ROWS = 9, MOST_COLS = 130, MOST_DEPTH = 33 };
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 9}, cols[] = {1, 63, 64, 65, 130},
+                         depths[] = {1, 2, 33};
+    static float x[MOST_ROWS * MOST_DEPTH], m[MOST_COLS * MOST_DEPTH], start[MOST_COLS * MOST_ROWS],
+        y[MOST_ROWS * (MOST_COLS + 1)], packed[192 * MOST_DEPTH];
+    fill_random(x, ARRAY_LEN(x), 1);
+    fill_random(m, ARRAY_LEN(m), 2);
+    fill_random(start, ARRAY_LEN(start), 3);
+    for (size_t t = 0; t < n_tables; t++)
+        for (size_t i = 0; i < ARRAY_LEN(rows) * ARRAY_LEN(cols) * ARRAY_LEN(depths); i++) {
+            int64_t n = rows[i % 6], c = cols[i / 6 % 5], d = depths[i / 30], step = i % 2 ? c : 0;
+            assert_in_range(fast_packed_floats(c, d), 1, ARRAY_LEN(packed));
+            fast_pack(m, c, d, packed);
+            memset(y, 0xff, sizeof(y));
+            tables[t]->product(packed, d, c, n, x, d, start, step, y, c + 1);
+            for (int64_t r = 0; r < n; r++) {
+                for (int64_t j = 0; j < c; j++) {
+                    double sum = (double)start[r * step + j];
+                    for (int64_t k = 0; k < d; k++)
+                        sum += (double)x[r * d + k] * (double)m[j * d + k];
+                    float expected = (float)sum;
+                    assert_floats(&y[r * (c + 1) + j], &expected, 1, 5e-6);
+                }
+                assert_true(isnan(y[r * (c + 1) + c])); /* nothing behind a row */
+            }
+        }
+}
+
 /* Numbers of each type as the reference converts them: all of the short ones, and the ends of the
  * long ones. */
 static void test_from(void **state UNUSED)
@@ -253,6 +284,7 @@ int main(void)
         cmocka_unit_test(test_softmax_of_infinities_is_no_number),
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_product),
         cmocka_unit_test(test_from),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -86,7 +86,7 @@ static enum status run_one(void *user, const struct tactic *tactic, struct error
         in[i] = inputs[i];
     for (int again = 0; again < 2; again++) { /* an op is launched many times */
         memset(got, 0xff, v->bytes + sizeof(float));
-        assert_int_equal(native_op_launch(op, in, out, err), STATUS_OK);
+        assert_int_equal(native_op_launch(op, in, out, NULL, err), STATUS_OK);
         if (v->tolerance == 0)
             assert_memory_equal(got, want, v->bytes);
         else
@@ -273,7 +273,7 @@ static enum status run_bad(void *user, const struct tactic *tactic, struct error
     void *in[2] = {x, picks}, *out[1] = {y};
     assert_int_equal(native_op_prepare(THREADS, graph, ir_node(graph, 0), tactic, &op, err),
                      STATUS_OK);
-    assert_int_equal(native_op_launch(op, in, out, err), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(native_op_launch(op, in, out, NULL, err), STATUS_INVALID_ARGUMENT);
     assert_string_equal(err->text, "gather 'rows': index 3 is out of range for a dimension of 3");
     native_op_free(op);
     return STATUS_OK;
