@@ -32,7 +32,9 @@ static const char introduction[] =
     "- **CPU**: what may run it beside the reference kernels, which do every op in every type. "
     "The\n"
     "  tuner takes what is fastest. oneDNN has FP32, and products and convolutions of 8-bit\n"
-    "  integers; native kernels have FP32.\n"
+    "  integers where the processor gets them right (VNNI); native kernels have FP32. Of unary "
+    "and\n"
+    "  binary functions, both have those that networks spend time in.\n"
     "- **CUDA**: which family of kernels may run it; further down is what each of them takes. "
     "What\n"
     "  none of them takes, by op, type or form, is a *CPU segment*.\n"
@@ -144,6 +146,9 @@ static void print_row(const struct map_op *row)
     char types[TEXT_MAX], cpu[TEXT_MAX], cuda[TEXT_MAX];
     types_text(row->types, types);
     parts_text(row->parts, cpu_text, cpu);
+    bool single = row->parts && !(row->parts & (row->parts - 1));
+    if (single && !(row->types & BIT(F32)))
+        snprintf(cpu, sizeof(cpu), "reference");
     parts_text(row->parts, cuda_text, cuda);
     printf("| %s | %d to %d | %s | %s | %s | %s |\n", row->op, MAX(row->first, OLDEST_OPSET),
            row->last, types, cpu, row->parts ? cuda : "", row->refuses ? row->refuses : "");
