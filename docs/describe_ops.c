@@ -87,7 +87,7 @@ static void types_text(uint32_t types, char *text)
 
 /* --- backends --- */
 
-static void cpu_text(enum ir_op op, char *text)
+static void cpu_text(enum ir_op op, uint32_t types UNUSED, char *text)
 {
     text[0] = 0;
     if (onednn_takes(op))
@@ -98,10 +98,12 @@ static void cpu_text(enum ir_op op, char *text)
         add(text, ", ", "reference");
 }
 
-static void cuda_text(enum ir_op op, char *text)
+/* Products and convolutions there are of floats. */
+static void cuda_text(enum ir_op op, uint32_t types, char *text)
 {
+    bool product = op == IR_OP_CONV || op == IR_OP_MATMUL;
     text[0] = 0;
-    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_; i++) {
+    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !(product && !(types & FLOATS)); i++) {
         if (cuda_family_takes(i, op) && !strstr(text, cuda_takings[i].library))
             add(text, ", ", cuda_takings[i].library);
     }
@@ -110,15 +112,16 @@ static void cuda_text(enum ir_op op, char *text)
 }
 
 /* "oneDNN", or where parts differ "cast: native; matmul: oneDNN" */
-static void parts_text(uint64_t parts, void (*one)(enum ir_op op, char *text), char *text)
+static void parts_text(const struct map_op *row,
+                       void (*one)(enum ir_op op, uint32_t types, char *text), char *text)
 {
     char first[TEXT_MAX] = "", next[TEXT_MAX], whole[2 * TEXT_MAX];
     bool same = true;
     text[0] = 0;
     for (enum ir_op op = 1; op < IR_OP_COUNT_; op++) {
-        if (!(parts >> op & 1))
+        if (!(row->parts >> op & 1))
             continue;
-        one(op, next);
+        one(op, row->types, next);
         if (!first[0])
             memcpy(first, next, sizeof(first));
         same &= !strcmp(first, next);
@@ -127,7 +130,7 @@ static void parts_text(uint64_t parts, void (*one)(enum ir_op op, char *text), c
     }
     if (same)
         memcpy(text, first, sizeof(first));
-    if (!parts)
+    if (!row->parts)
         add(text, "", "known at build time");
 }
 
@@ -145,11 +148,11 @@ static void print_row(const struct map_op *row)
 {
     char types[TEXT_MAX], cpu[TEXT_MAX], cuda[TEXT_MAX];
     types_text(row->types, types);
-    parts_text(row->parts, cpu_text, cpu);
+    parts_text(row, cpu_text, cpu);
     bool single = row->parts && !(row->parts & (row->parts - 1));
     if (single && !(row->types & BIT(F32)))
         snprintf(cpu, sizeof(cpu), "reference");
-    parts_text(row->parts, cuda_text, cuda);
+    parts_text(row, cuda_text, cuda);
     printf("| %s | %d to %d | %s | %s | %s | %s |\n", row->op, MAX(row->first, OLDEST_OPSET),
            row->last, types, cpu, row->parts ? cuda : "", row->refuses ? row->refuses : "");
 }
