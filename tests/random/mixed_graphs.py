@@ -451,6 +451,56 @@ def quantise(g):
     return g.op("DequantizeLinear", y, scale, zero, **attributes)
 
 
+def integer_product(g):
+    """Quantised, multiplied as integers, and scaled again: exact between the two ends."""
+    v = g.pick(lambda v: single(v) and v.rank >= 2)
+    kind = g.choice([np.uint8, np.int8])
+    zero = g.constant(np.array(2, kind))
+    scale = g.constant(np.float32(0.25))
+    q = g.op("QuantizeLinear", v, scale, zero)
+    weights = g.constant(g.numbers([v.shape[-1], g.size(17)], np.int8, low=-20, high=20))
+    extra = g.choice([[zero], [zero, g.constant(np.array(1, np.int8))], []])
+    y = g.op("MatMulInteger", q, weights, *extra)
+    return g.op("Mul", g.op("Cast", y, to=FLOAT), scale)
+
+
+def integer_conv(g):
+    v = g.pick(lambda v: single(v) and v.rank == 4)
+    zero, scale = g.constant(np.array(2, np.uint8)), g.constant(np.float32(0.25))
+    q = g.op("QuantizeLinear", v, scale, zero)
+    k = [min(n, g.choice([1, 2, 3])) for n in v.shape[2:]]
+    group = g.choice([1, v.shape[1]])
+    weights = g.numbers([group * g.size(4), v.shape[1] // group, *k], np.uint8, low=0, high=9)
+    y = g.op("ConvInteger", q, g.constant(weights), zero, group=group,
+             pads=[g.integer(0, n - 1) for n in k + k])
+    return g.op("Mul", g.op("Cast", y, to=FLOAT), scale)
+
+
+def recurrent(g):
+    """Instances are the second dimension of what goes in: only where none are counted."""
+    if g.batched:
+        raise Reject("instances elsewhere")
+    v = g.pick(lambda v: single(v) and v.rank == 3 and v.shape[0] < 9 and v.shape[1] < 9)
+    op, gates = g.choice([("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+    direction = g.choice(["forward", "reverse", "bidirectional"])
+    ways = 2 if direction == "bidirectional" else 1
+    steps, n, wide = v.shape
+    hidden = g.choice([1, 2, 3, 5, 8, 16])
+    inputs = [v, g.weight([ways, gates * hidden, wide], wide),
+              g.weight([ways, gates * hidden, hidden], hidden)]
+    attributes = {"hidden_size": hidden, "direction": direction}
+    if g.chance(0.7):
+        inputs.append(g.weight([ways, 2 * gates * hidden], 4))
+    if len(inputs) == 4 and g.chance(0.4):
+        lengths = g.rng.integers(1, steps + 1, size=n).astype(np.int32)
+        inputs.append(g.constant(lengths) if g.chance(0.5) else None)
+        inputs.append(g.weight([ways, n, hidden], 2))
+    if op == "GRU" and g.chance(0.5):
+        attributes["linear_before_reset"] = 1
+    y = g.ops(op, inputs, 3 if op == "LSTM" else 2, **attributes)[0]
+    return g.op("Squeeze", y, g.ints(1)) if ways == 1 and g.opset >= 13 else y
+
+
 def gemm(g):
     v = g.pick(lambda v: real(v) and v.rank == 2)
     out = g.size()
@@ -525,6 +575,7 @@ BLOCKS = [(8, arithmetic), (2, several), (1, with_expand), (4, integers), (2, in
           (5, reduce), (2, norm_spelt), (3, arg), (2, cumsum), (3, take), (2, gather_elements),
           (2, gather_nd), (2, scatter), (2, scatter_nd), (4, cut), (3, join), (2, split), (3, rank),
           (3, repeat), (2, fill), (1, triangle), (1, one_hot), (2, einsum), (2, quantise),
+          (2, integer_product), (1, integer_conv), (2, recurrent),
           (2, gemm), (2, matmul), (2, softmax), (4, shuffle), (3, constants), (1, shape_of),
           (1, identity), (1, reverse_sequence), (1, conv.conv), (1, conv.conv_block),
           (1, conv.pool), (1, conv.resize), (1, conv.head), (1, transformer.product),

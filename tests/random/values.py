@@ -33,7 +33,8 @@ ACCUMULATE = {"MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "ReduceSum", 
 APPROXIMATED = {"Sigmoid", "Tanh", "Erf", "Gelu", "Exp", "Log", "Softplus", "Mish", "Elu", "Selu",
                 "Celu", "Swish", "Pow", "Softmax", "LogSoftmax", "ReduceLogSumExp", "ReduceLogSum",
                 "Sin", "Cos", "Tan", "Sinh", "Cosh", "Asin", "Acos", "Atan", "Asinh", "Acosh",
-                "Atanh", "LRN", "Resize", "HardSwish", "LpPool", "GlobalLpPool", "LpNormalization",
+                "Atanh", "LRN", "Resize", "LSTM",
+                "GRU", "RNN", "HardSwish", "LpPool", "GlobalLpPool", "LpNormalization",
                 "LayerNormalization", "InstanceNormalization", "GroupNormalization",
                 "BatchNormalization", "RMSNormalization", "MeanVarianceNormalization"}
 # elementwise, with steps

@@ -211,7 +211,7 @@ struct round {
 
 static void run_variant(struct round *r, const char *name, uint32_t *changed)
 {
-    struct variant_result result = {STATUS_OK};
+    struct variant_result result = {.status = STATUS_OK};
     if (r->over || !r->visit(r->user, name, NULL))
         return;
     result.status = run_named(r->c, r->options, name, changed, &r->most, &result.err);
