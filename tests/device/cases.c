@@ -482,22 +482,6 @@ static bool make_binary(struct ir_graph *g, uint64_t *random)
     return func >= IR_BINARY_EQUAL || rank < 2 || add_epilogue(g, random, rank - 1);
 }
 
-/* Several instances of one place each: plain order is channels last as well. */
-static bool make_binary_one_place(struct ir_graph *g, uint64_t *random)
-{
-    struct shape a = DIMS(between(random, 1, 4), PICK(random, 1, 2, 3, 8, 16, 17), 1, 1);
-    a.rank = (uint32_t)between(random, 3, 4);
-    struct shape b = a;
-    b.dim[chance(random, 70) ? 0 : 1] = 1;
-    uint32_t in[2] = {add_input(g, DTYPE_F32, a), add_input(g, DTYPE_F32, b)};
-    uint32_t node = ir_node_add(g, IR_OP_BINARY, "binary", 2, in);
-    int64_t func = PICK(random, IR_BINARY_ADD, IR_BINARY_SUB, IR_BINARY_MUL);
-    if (node == IR_NONE || !ir_attr_set_int(g, node, IR_ATTR_FUNC, func) || !finish(g, node))
-        return false;
-    a.dim[0] = 1;
-    return add_operand(g, IR_BINARY_MUL, add_input(g, DTYPE_F32, a));
-}
-
 static bool make_select(struct ir_graph *g, uint64_t *random)
 {
     struct shape x = any_shape(random, 1), cond = x;
@@ -636,7 +620,6 @@ const struct case_kind case_kinds[] = {
     {"reduce", make_reduce},
     {"unary", make_unary},
     {"binary", make_binary},
-    {"binary-one-place", make_binary_one_place},
     {"select", make_select},
     {"cast", make_cast},
     {"reshape", make_reshape},

@@ -476,6 +476,43 @@ def integer_conv(g):
     return g.op("Mul", g.op("Cast", y, to=FLOAT), scale)
 
 
+def there_and_back(g, v, kind, low=0.02, high=0.1):
+    scale = g.constant(np.float32(g.rng.uniform(low, high)))
+    zero = g.constant(np.array(0 if kind == np.int8 else 128, kind))
+    return g.op("DequantizeLinear", g.op("QuantizeLinear", v, scale, zero), scale, zero)
+
+
+def quantised_weights(g, shape, axis):
+    """Of eight bits, with a scale for each output channel or one for all."""
+    weights = g.constant(g.numbers(shape, np.int8, low=-127, high=128))
+    wide = g.opset >= 13 and g.chance(0.6)
+    scale = g.constant(g.numbers([shape[axis]] if wide else [], low=0.002, high=0.008))
+    zero = g.constant(np.zeros(scale.shape, np.int8))
+    attributes = {"axis": axis} if wide else {}
+    return g.op("DequantizeLinear", weights, scale, *([zero] if g.chance(0.7) else []),
+                **attributes)
+
+
+def quantised(g):
+    """A product or convolution of a model that was trained for eight bits."""
+    conv_like = g.chance(0.5)
+    v = g.pick(lambda v: single(v) and (v.rank == 4 if conv_like else v.rank >= 2))
+    x = there_and_back(g, v, g.choice([np.uint8, np.int8]))
+    out = g.size(17)
+    if conv_like:
+        k = [min(n, g.choice([1, 3])) for n in v.shape[2:]]
+        group = v.shape[1] if g.chance(0.2) else 1
+        w = quantised_weights(g, [out * group, v.shape[1] // group, *k], 0)
+        bias = [g.weight([out * group], 1)] if g.chance(0.5) else []
+        y = g.op("Conv", x, w, *bias, group=group, pads=[n // 2 for n in k + k])
+    else:
+        y = g.op("MatMul", x, quantised_weights(g, [v.shape[-1], out], 1))
+        y = g.op("Add", y, g.weight([out], 1)) if g.chance(0.5) else y
+    if g.chance(0.5):
+        y = g.op("Relu", y)
+    return there_and_back(g, y, g.choice([np.uint8, np.int8])) if g.chance(0.6) else y
+
+
 def recurrent(g):
     """Instances are the second dimension of what goes in: only where none are counted."""
     if g.batched:
@@ -575,7 +612,7 @@ BLOCKS = [(8, arithmetic), (2, several), (1, with_expand), (4, integers), (2, in
           (5, reduce), (2, norm_spelt), (3, arg), (2, cumsum), (3, take), (2, gather_elements),
           (2, gather_nd), (2, scatter), (2, scatter_nd), (4, cut), (3, join), (2, split), (3, rank),
           (3, repeat), (2, fill), (1, triangle), (1, one_hot), (2, einsum), (2, quantise),
-          (2, integer_product), (1, integer_conv), (2, recurrent),
+          (2, quantised), (2, integer_product), (1, integer_conv), (2, recurrent),
           (2, gemm), (2, matmul), (2, softmax), (4, shuffle), (3, constants), (1, shape_of),
           (1, identity), (1, reverse_sequence), (1, conv.conv), (1, conv.conv_block),
           (1, conv.pool), (1, conv.resize), (1, conv.head), (1, transformer.product),
