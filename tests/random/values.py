@@ -20,6 +20,7 @@ import onnxruntime as ort
 from onnx import helper, numpy_helper
 
 ort.set_default_logger_severity(4)
+np.seterr(all="ignore")  # what is not finite is refused
 
 SLACK = 8.0
 PROBES = 3
