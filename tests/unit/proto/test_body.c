@@ -176,6 +176,39 @@ static void damage_is_refused(void **state)
     assert_int_equal(out.n_models, 0);
 }
 
+/* With every smaller amount of memory, on both sides: RESOURCE_EXHAUSTED and nothing else. */
+static void no_memory_is_said_on_both_sides(void **state)
+{
+    (void)state;
+    const char *const versions[] = {"1"};
+    const struct body_tensor tensors[] = {{"x", "FP32", {2, {-1, 8}}}, {"s", "INT64", {0, {0}}}};
+    struct body_model_metadata in = {.name = "m",
+                                     .platform = "p",
+                                     .n_versions = 1,
+                                     .n_inputs = 2,
+                                     .n_outputs = 1,
+                                     .versions = versions,
+                                     .inputs = tensors,
+                                     .outputs = tensors},
+                               out;
+    ok(body_model_metadata_encode(&in, arena, &wire, &err));
+    uint32_t refused = 0, taken = 0;
+    for (size_t limit = 16; limit < 4096; limit += 16) {
+        struct arena *small = arena_new(limit);
+        struct message_text text;
+        enum status s = body_model_metadata_encode(&in, small, &text, &err);
+        if (s == STATUS_OK)
+            s = body_model_metadata_decode(text, small, &out, &err);
+        if (s != STATUS_OK && s != STATUS_RESOURCE_EXHAUSTED)
+            fail_msg("%zu bytes: %s", limit, err.text);
+        refused += s != STATUS_OK;
+        taken += s == STATUS_OK;
+        arena_free(small);
+    }
+    assert_int_not_equal(refused, 0);
+    assert_int_not_equal(taken, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(index_of_the_repository, setup, teardown),
         cmocka_unit_test_setup_teardown(server_status, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_memory_is_said_on_both_sides, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdbool.h>
+
 #include "proto/message.h"
 
 static void r13_names(void **state)
@@ -80,6 +82,58 @@ static const struct unpack_case unpack_cases[] = {
     {DTYPE_F32, W("\x32\x50\x00"), NULL, 4, "malformed"},
 };
 
+/* A tensor of one element, as its typed contents have it: a varint. */
+static enum status unpack_one(enum dtype dtype, unsigned char tag, uint64_t value, bool whole,
+                              uint64_t *out, struct error *err)
+{
+    char wire[13] = {(char)(tag << 3 | 2)};
+    size_t len = 2;
+    for (; value >= 128; value >>= 7)
+        wire[len++] = (char)(value | 128);
+    wire[len++] = (char)(whole ? value : value | 128);
+    wire[1] = (char)(len - 2);
+    const struct message_tensor tensor = {
+        .name = message_text_of("x"), .dtype = dtype, .typed = true, .contents = {wire, len}};
+    *out = 0;
+    return message_unpack(&tensor, out, dtype_size(dtype), err);
+}
+
+static void r3_elements_keep_to_the_range_of_their_type(void **state)
+{
+    (void)state;
+    static const struct {
+        enum dtype dtype;
+        unsigned char tag;
+        int64_t least, most;
+    } types[] = {
+        {DTYPE_BOOL, 1, 0, 1},
+        {DTYPE_I8, 2, INT8_MIN, INT8_MAX},
+        {DTYPE_I16, 2, INT16_MIN, INT16_MAX},
+        {DTYPE_I32, 2, INT32_MIN, INT32_MAX},
+        {DTYPE_U8, 4, 0, UINT8_MAX},
+        {DTYPE_U16, 4, 0, UINT16_MAX},
+        {DTYPE_U32, 4, 0, UINT32_MAX},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        const int64_t values[] = {types[i].least, types[i].most, types[i].least - 1,
+                                  types[i].most + 1};
+        for (size_t k = 0; k < ARRAY_LEN(values); k++) {
+            struct error err = {0};
+            uint64_t out, value = (uint64_t)values[k];
+            enum status s = unpack_one(types[i].dtype, types[i].tag, value, true, &out, &err);
+            if (s != (k < 2 ? STATUS_OK : STATUS_INVALID_ARGUMENT))
+                fail_msg("%s %lld: %s", dtype_name(types[i].dtype), (long long)values[k],
+                         status_name(s));
+            if (k < 2)
+                assert_memory_equal(&out, &value, dtype_size(types[i].dtype));
+            else if (!strstr(err.text, "range"))
+                fail_msg("'%s' does not speak of a range", err.text);
+            s = unpack_one(types[i].dtype, types[i].tag, value, false, &out, &err);
+            assert_int_equal(s, STATUS_INVALID_ARGUMENT);
+        }
+    }
+}
+
 static void typed_contents_become_bytes(void **state)
 {
     (void)state;
@@ -113,6 +167,7 @@ int main(void)
         cmocka_unit_test(r13_names),
         cmocka_unit_test(r4_tensor_names),
         cmocka_unit_test(typed_contents_become_bytes),
+        cmocka_unit_test(r3_elements_keep_to_the_range_of_their_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -647,9 +647,57 @@ static void the_encoder_refuses_what_does_not_fit(void **state)
     assert_int_equal(n_iov, 128);
 }
 
+/* Whatever is the piece that finds no room any more, it says so; and what fits comes back. */
+static void the_encoder_keeps_to_its_room(void **state)
+{
+    (void)state;
+    static struct request sent, came;
+    static char text[MESSAGE_HEAD_MAX];
+    uint8_t *head = malloc(MESSAGE_HEAD_MAX); /* exactly as much: a step beyond it is seen */
+    struct iovec iov[MESSAGE_MAX_IOV];
+    bool fitted = true;
+    memset(text, 'a', sizeof(text));
+    sent = (struct request){.id = 1, .kind = REQUEST_INFER, .n_inputs = 2, .n_outputs = 2};
+    sent.model = message_text_of("m");
+    sent.outputs[0] = message_text_of("y");
+    sent.outputs[1] = message_text_of("z");
+    for (uint32_t i = 0; i < 2; i++)
+        sent.inputs[i] = (struct message_tensor){
+            .name = sent.outputs[i], .dtype = DTYPE_U8, .shape = {i, {1}}, .data = text, .size = 1};
+    for (size_t len = MESSAGE_HEAD_MAX - 400; len <= MESSAGE_HEAD_MAX; len++) {
+        struct error err = {0};
+        uint32_t n_iov = 0;
+        sent.token = (struct message_text){text, len};
+        enum status s = request_encode(&sent, head, iov, &n_iov, &err);
+        if (s != STATUS_OK && !strstr(err.text, "texts take more"))
+            fail_msg("%zu: %s", len, err.text);
+        if (s == STATUS_OK && !fitted)
+            fail_msg("%zu fits, and one less did not", len);
+        fitted = s == STATUS_OK;
+    }
+    assert_false(fitted);
+    sent.token = message_text_of("");
+    sent.infer_id = (struct message_text){text, MESSAGE_MAX_ID + 1};
+    struct wire frame = {.len = 0};
+    struct error err;
+    uint32_t n_iov;
+    assert_int_equal(request_encode(&sent, head, iov, &n_iov, &err), STATUS_OK);
+    for (uint32_t i = 0; i < n_iov; i++) {
+        memcpy(frame.at + frame.len, iov[i].iov_base, iov[i].iov_len);
+        frame.len += iov[i].iov_len;
+    }
+    assert_int_equal(request_decode(frame.at + 4, frame.len - 4, &came, &err),
+                     STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "the id is longer"));
+    sent.n_outputs = MESSAGE_MAX_TENSORS + 1;
+    assert_int_equal(request_encode(&sent, head, iov, &n_iov, &err), STATUS_INVALID_ARGUMENT);
+    free(head);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_encoder_keeps_to_its_room),
         cmocka_unit_test(a_request_comes_back_as_it_was_sent),
         cmocka_unit_test(the_other_kinds_come_back),
         cmocka_unit_test(field_order_does_not_matter),

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "proto/frame.h"
@@ -158,6 +159,39 @@ static void damage_is_refused(void **state)
     }
 }
 
+/* Answers have no part that could fill the room for heads but the outputs' names. */
+static void the_encoder_keeps_to_its_room(void **state)
+{
+    (void)state;
+    static char text[MESSAGE_HEAD_MAX];
+    uint8_t *exact = malloc(MESSAGE_HEAD_MAX);
+    struct iovec iov[MESSAGE_MAX_IOV];
+    uint32_t n_iov;
+    struct error err = {0};
+    bool fitted = true;
+    memset(text, 'a', sizeof(text));
+    sent = (struct response){.id = 1, .kind = REQUEST_INFER, .n_outputs = 2};
+    for (uint32_t i = 0; i < 2; i++)
+        sent.outputs[i] = (struct message_tensor){
+            .name = {text, 1}, .dtype = DTYPE_U8, .shape = {i, {1}}, .data = text, .size = 1};
+    for (size_t len = MESSAGE_HEAD_MAX - 400; len <= MESSAGE_HEAD_MAX; len++) {
+        sent.outputs[0].name = (struct message_text){text, len};
+        enum status s = response_encode(&sent, exact, iov, &n_iov, &err);
+        if (s != STATUS_OK && !strstr(err.text, "texts take more"))
+            fail_msg("%zu: %s", len, err.text);
+        if (s == STATUS_OK && !fitted)
+            fail_msg("%zu fits, and one less did not", len);
+        fitted = s == STATUS_OK;
+    }
+    assert_false(fitted);
+    sent.n_outputs = MESSAGE_MAX_TENSORS + 1;
+    assert_int_equal(response_encode(&sent, exact, iov, &n_iov, &err), STATUS_INTERNAL);
+    sent = (struct response){.kind = REQUEST_STATISTICS, .body = {NULL, 0}};
+    assert_int_equal(response_encode(&sent, exact, iov, &n_iov, &err), STATUS_OK);
+    assert_int_equal(n_iov, 1);
+    free(exact);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +201,7 @@ int main(void)
         cmocka_unit_test(an_encoded_body_passes_through),
         cmocka_unit_test(an_unknown_status_is_unknown),
         cmocka_unit_test(damage_is_refused),
+        cmocka_unit_test(the_encoder_keeps_to_its_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

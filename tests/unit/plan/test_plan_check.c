@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_check on a plan that is right but for one thing; and the files that plan_read refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/plan/format.h"
+#include "tests/unit/plan/sample.h"
+
+static const uint64_t numbers[] = {0,          1,          2,  3,    4,         5,
+                                   7,          63,         64, 576,  (1u << 4), (1u << 8),
+                                   UINT32_MAX, 1ull << 40, 64, 2304, 18432,     UINT64_MAX};
+
+/* What was tried, and how much of it was refused. */
+static uint32_t n_tried, n_refused;
+
+static void look(const struct plan *plan)
+{
+    struct error err = {0};
+    n_tried++;
+    enum status status = plan_check(plan, &err);
+    if (status == STATUS_OK)
+        return;
+    n_refused++;
+    if (!err.text[0] || (status != STATUS_DATA_LOSS && status != STATUS_INTERNAL &&
+                         status != STATUS_INVALID_ARGUMENT))
+        fail_msg("%s: '%s'", status_name(status), err.text);
+}
+
+/* Gives a field each of the numbers, cut to its size. */
+#define TRY_NUMBERS(field)                                                                         \
+    do {                                                                                           \
+        __typeof__(field) was_ = (field);                                                          \
+        for (size_t i_ = 0; i_ < ARRAY_LEN(numbers); i_++) {                                       \
+            (field) = (__typeof__(field))numbers[i_];                                              \
+            look(plan);                                                                            \
+        }                                                                                          \
+        (field) = was_;                                                                            \
+    } while (0)
+
+static void bend_tensor(struct plan *plan, struct ir_tensor *t)
+{
+    TRY_NUMBERS(t->offset);
+    TRY_NUMBERS(t->bytes);
+    TRY_NUMBERS(t->alias_of);
+    for (int place = 0; place <= IR_PLACE_ARENA + 1; place++) {
+        enum ir_place was = t->place;
+        t->place = (enum ir_place)place;
+        TRY_NUMBERS(t->offset);
+        t->place = was;
+    }
+    for (int layout = 0; layout < IR_LAYOUT_COUNT_; layout++) {
+        enum ir_layout was = t->layout;
+        t->layout = (enum ir_layout)layout;
+        TRY_NUMBERS(t->bytes);
+        t->layout = was;
+    }
+    for (int dtype = 0; dtype < DTYPE_COUNT_; dtype++) {
+        enum dtype was = t->dtype;
+        t->dtype = (enum dtype)dtype;
+        TRY_NUMBERS(t->bytes);
+        t->dtype = was;
+    }
+}
+
+static void bend_node(struct plan *plan, struct ir_node *node)
+{
+    struct tactic *tactic = (struct tactic *)(uintptr_t)node->tactic;
+    TRY_NUMBERS(node->workspace_offset);
+    TRY_NUMBERS(node->workspace_bytes);
+    node->tactic = NULL;
+    look(plan);
+    node->tactic = tactic;
+    if (!tactic)
+        return;
+    TRY_NUMBERS(tactic->dtype);
+    TRY_NUMBERS(tactic->blob_size);
+    TRY_NUMBERS(tactic->n_in);
+    TRY_NUMBERS(tactic->n_out);
+    const char *backend = tactic->backend;
+    tactic->backend = NULL;
+    look(plan);
+    tactic->backend = "another";
+    look(plan);
+    tactic->backend = backend;
+    const void *code = tactic->code;
+    tactic->code = NULL;
+    look(plan);
+    TRY_NUMBERS(tactic->code_size);
+    tactic->code = code;
+}
+
+static void bend_graph(struct plan *plan, struct ir_graph *g)
+{
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        bend_tensor(plan, ir_tensor(g, i));
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        bend_node(plan, ir_node(g, i));
+    for (uint32_t i = 0; i < g->n_segments; i++) {
+        struct ir_segment *s = &g->segments[i];
+        TRY_NUMBERS(s->first);
+        TRY_NUMBERS(s->count);
+        TRY_NUMBERS(s->arena_bytes);
+    }
+    for (uint32_t i = 0; i < g->n_inputs; i++)
+        TRY_NUMBERS(g->inputs[i]);
+    for (uint32_t i = 0; i < g->n_outputs; i++)
+        TRY_NUMBERS(g->outputs[i]);
+    uint32_t was = g->n_segments;
+    for (g->n_segments = 0; g->n_segments < was; g->n_segments++)
+        look(plan);
+    g->n_segments = PLAN_MAX_SEGMENTS + 1;
+    look(plan);
+    g->n_segments = was;
+}
+
+static void bend_binding(struct plan *plan, struct plan_binding *b)
+{
+    const char *was = b->name;
+    static const char *const names[] = {"", "a b", "\x80",
+                                        "12345678901234567890123456789012345678901234567890"
+                                        "123456789012345"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        b->name = names[i];
+        look(plan);
+    }
+    b->name = was;
+    TRY_NUMBERS(b->dtype);
+    TRY_NUMBERS(b->shape.rank);
+    for (uint32_t d = 0; d < b->shape.rank; d++)
+        TRY_NUMBERS(b->shape.dim[d]);
+}
+
+/* Of every field that a file gives: R34 for the fields, whatever the bytes were. */
+static void r34_no_field_is_believed(void **state)
+{
+    (void)state;
+    struct plan *plan = sample_plan();
+    struct error err;
+    assert_non_null(plan);
+    if (plan_check(plan, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        bend_graph(plan, plan->profiles[i].graph);
+    for (uint32_t i = 0; i < plan->n_inputs; i++)
+        bend_binding(plan, &plan->inputs[i]);
+    for (uint32_t i = 0; i < plan->n_outputs; i++)
+        bend_binding(plan, &plan->outputs[i]);
+    TRY_NUMBERS(plan->profiles[0].batch);
+    TRY_NUMBERS(plan->profiles[1].batch);
+    for (int i = 0; i < 2; i++) {
+        plan->batched = i;
+        uint32_t n = plan->n_profiles;
+        for (plan->n_profiles = 0; plan->n_profiles < n; plan->n_profiles++)
+            look(plan);
+    }
+    const char *was = plan->outputs[0].name;
+    plan->outputs[0].name = plan->outputs[1].name;
+    look(plan);
+    plan->outputs[0].name = was;
+    uint32_t n_outputs = plan->n_outputs;
+    for (plan->n_outputs = 0; plan->n_outputs < n_outputs; plan->n_outputs++)
+        look(plan);
+    if (plan_check(plan, &err)) /* all is as it was */
+        fail_msg("%s", err.text);
+    if (n_refused < n_tried * 6 / 10)
+        fail_msg("%u of %u were refused", n_refused, n_tried);
+    plan_free(plan);
+}
+
+/* Constants in a file's section of weights, which plan_check of a plan in memory does not look at
+ */
+static void r34_constants_stay_in_their_section(void **state)
+{
+    (void)state;
+    struct plan *plan = sample_plan();
+    struct error err;
+    assert_non_null(plan);
+    struct ir_graph *g = plan->profiles[0].graph;
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        if (ir_tensor(g, i)->place == IR_PLACE_CONSTANT)
+            end = MAX(end, ir_tensor(g, i)->offset + ir_tensor(g, i)->bytes);
+    plan->weights = "";
+    plan->weight_bytes = end;
+    if (plan_check(plan, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < g->n_tensors; i++) {
+        struct ir_tensor *t = ir_tensor(g, i);
+        if (t->place != IR_PLACE_CONSTANT)
+            continue;
+        const uint64_t wrong[] = {t->offset + 1, end + 64, (end + 64) / 64 * 64, UINT64_MAX - 63};
+        uint64_t was = t->offset;
+        for (size_t k = 0; k < ARRAY_LEN(wrong); k++) {
+            t->offset = wrong[k];
+            assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        }
+        t->offset = was;
+        plan->weight_bytes = t->bytes - 1;
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        plan->weight_bytes = end;
+    }
+    plan_free(plan);
+}
+
+static void write_file(const char *path, const void *data, size_t size)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void files_that_are_no_plans(void **state)
+{
+    (void)state;
+    char path[64], device[PLAN_DEVICE_MAX];
+    struct plan_header h;
+    struct plan *plan = NULL;
+    struct error err;
+    snprintf(path, sizeof(path), "/tmp/inferd-check-%d.plan", (int)getpid());
+    assert_int_equal(plan_read(path, &plan, &err), STATUS_NOT_FOUND);
+    assert_int_equal(plan_read_device(path, device, &err), STATUS_NOT_FOUND);
+
+    memset(&h, 'x', sizeof(h));
+    write_file(path, &h, sizeof(h));
+    assert_int_equal(plan_read_device(path, device, &err), STATUS_DATA_LOSS);
+    assert_int_not_equal(plan_read(path, &plan, &err), STATUS_OK);
+    assert_non_null(strstr(err.text, path));
+    memcpy(h.magic, PLAN_MAGIC, sizeof(h.magic)); /* a device line without an end */
+    write_file(path, &h, sizeof(h));
+    assert_int_equal(plan_read_device(path, device, &err), STATUS_DATA_LOSS);
+    h.device[3] = '\0';
+    write_file(path, &h, sizeof(h) - 1);
+    assert_int_equal(plan_read_device(path, device, &err), STATUS_DATA_LOSS);
+    write_file(path, &h, sizeof(h));
+    assert_int_equal(plan_read_device(path, device, &err), STATUS_OK);
+    assert_string_equal(device, "xxx");
+    assert_null(plan);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(r34_no_field_is_believed),
+        cmocka_unit_test(r34_constants_stay_in_their_section),
+        cmocka_unit_test(files_that_are_no_plans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
