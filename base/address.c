@@ -30,8 +30,8 @@ static int parse_port(const char *text)
     size_t len = strlen(text);
     if (len < 1 || len > 5 || strspn(text, "0123456789") != len)
         return -1;
-    int port = atoi(text);
-    return port <= 65535 ? port : -1;
+    long port = strtol(text, NULL, 10);
+    return port <= 65535 ? (int)port : -1;
 }
 
 static bool parse_host(const char *host, bool v6, int port, struct address *out)

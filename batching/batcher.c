@@ -214,7 +214,7 @@ void batcher_model_remove(struct batcher_model *model)
     struct group *group, *next;
     HASH_ITER(hh, model->groups, group, next)
     {
-        HASH_DEL(model->groups, group);
+        HASH_DEL(model->groups, group); /* NOLINT: the analyser loses uthash's list */
         free(group);
     }
     DL_DELETE(model->batcher->models, model);

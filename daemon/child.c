@@ -37,8 +37,6 @@ enum {
     CHILD_NICE = 10
 };
 
-extern char **environ;
-
 /* ---- in the child ---- */
 
 #if defined(__x86_64__)

@@ -3,7 +3,7 @@
 #include "daemon/counters.h"
 
 static const char *const names[] = {
-#define X(id, name) [COUNTER_##id] = name,
+#define X(id, name) [COUNTER_##id] = (name),
     COUNTERS(X)
 #undef X
 };

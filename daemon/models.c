@@ -37,10 +37,8 @@ struct models {
 static enum status engine_open(struct models *m, const struct config *config,
                                const struct wanted *w, struct engine **out, struct error *err)
 {
-    if (w->fd < 0) {
-        *err = w->err;
-        return err->status;
-    }
+    if (w->fd < 0)
+        return error_set(err, w->err.status, "%s", w->err.text);
     if (w->onnx)
         return plan_cache_load(m->cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */

@@ -237,7 +237,7 @@ static enum status load_kept(const struct plan_cache *cache, const struct wanted
     enum status s = engine_load(cache->config.device, plan, out, err);
     if (s != STATUS_OK && s != STATUS_NOT_FOUND)
         log_write(cache->config.log, LOG_WARNING, "model '%s' version '%s': the kept plan: %s",
-                  w->name, w->version, err ? err->text : "");
+                  w->name, w->version, err->text);
     return s;
 }
 

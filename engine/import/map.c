@@ -140,7 +140,7 @@ static void table_free(struct value **table)
     struct value *value, *next;
     HASH_ITER(hh, *table, value, next)
     {
-        HASH_DEL(*table, value);
+        HASH_DEL(*table, value); /* NOLINT: the analyser loses uthash's list */
         free(value);
     }
 }
@@ -156,7 +156,7 @@ void map_tables_free(struct mapper *m)
     table_free(&m->used);
     HASH_ITER(hh, m->shared, bytes, next)
     {
-        HASH_DEL(m->shared, bytes);
+        HASH_DEL(m->shared, bytes); /* NOLINT: the analyser loses uthash's list */
         free(bytes);
     }
 }
@@ -421,7 +421,7 @@ const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor)
 bool map_known_ints(struct mapper *m, uint32_t tensor, struct ints *out)
 {
     const struct ir_tensor *t = map_known(m, tensor);
-    size_t n;
+    size_t n = 0;
     out->n = 0;
     if (!t)
         return false;

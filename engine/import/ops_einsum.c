@@ -105,12 +105,12 @@ static void implied_output(struct mapper *m, struct equation *e)
 {
     for (uint32_t i = e->dots; i > 0; i--)
         term_add(m, &e->out, (char)i);
-    for (char label = 'A'; label <= 'z'; label++) {
+    for (int label = 'A'; label <= 'z'; label++) {
         uint32_t count = 0;
         for (uint32_t i = 0; i < e->n; i++)
-            count += has(&e->terms[i], label);
+            count += has(&e->terms[i], (char)label);
         if (count == 1)
-            term_add(m, &e->out, label);
+            term_add(m, &e->out, (char)label);
     }
 }
 

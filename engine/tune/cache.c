@@ -266,10 +266,10 @@ static const char *fault_of(const uint8_t *data, size_t size)
 }
 
 /* Adds a file's entries; those that are there already stay if `keep`. */
-static enum status merge(struct tune_cache *cache, const struct file_map *map, bool keep,
+static enum status merge(struct tune_cache *cache, const uint8_t *data, bool keep,
                          struct error *err)
 {
-    const uint8_t *data = map->data, *at = data + HEAD;
+    const uint8_t *at = data + HEAD;
     bool ok = true;
     for (uint32_t i = times_of(data); i > 0 && ok; i--, at += ENTRY) {
         struct tune_key key = {get_u64(at), get_u64(at + 8)};
@@ -285,6 +285,13 @@ static enum status merge(struct tune_cache *cache, const struct file_map *map, b
               : error_set(err, STATUS_RESOURCE_EXHAUSTED, "timing cache: out of memory");
 }
 
+enum status tune_cache_merge(struct tune_cache *cache, const void *data, size_t size, bool keep,
+                             const char **fault, struct error *err)
+{
+    *fault = fault_of(data, size);
+    return *fault ? STATUS_OK : merge(cache, data, keep, err);
+}
+
 /* Merges the file if there is a sound one. */
 static enum status read_file(struct tune_cache *cache, const char *path, bool keep,
                              const struct log_sink *log, struct error *err)
@@ -297,12 +304,10 @@ static enum status read_file(struct tune_cache *cache, const char *path, bool ke
         log_write(log, LOG_WARNING, "timing cache ignored: %s", why.text);
         return STATUS_OK;
     }
-    enum status st = STATUS_OK;
-    const char *fault = fault_of(map.data, map.size);
+    const char *fault;
+    enum status st = tune_cache_merge(cache, map.data, map.size, keep, &fault, err);
     if (fault)
         log_write(log, LOG_WARNING, "timing cache %s ignored: %s", path, fault);
-    else
-        st = merge(cache, &map, keep, err);
     file_unmap(&map);
     return st;
 }
@@ -365,9 +370,10 @@ static uint8_t *spell(struct tune_cache *cache, size_t *size)
     size_t n = HASH_COUNT(cache->entries);
     uint64_t codes = choose_codes(cache, &n_codes);
     *size = HEAD + n * ENTRY + codes + DIGEST;
-    uint8_t *data = calloc(1, *size), *at = data + HEAD;
+    uint8_t *data = calloc(1, *size);
     if (!data)
         return NULL;
+    uint8_t *at = data + HEAD;
     memcpy(data, magic, sizeof(magic));
     put_u64(data + 8, (uint64_t)n << 32 | CACHE_VERSION);
     put_u64(data + 16, n_codes);

@@ -39,6 +39,10 @@ bool tune_cache_get_code(struct tune_cache *cache, const struct tune_key *key, c
                          uint64_t *size);
 bool tune_cache_put_code(struct tune_cache *cache, const struct tune_key *key, const void *code,
                          uint64_t size) MUST_USE;
+/* Adds the entries of a file's bytes; those that are there already stay if `keep`. *fault: why the
+ * bytes are not a cache, and nothing is added; NULL if they are one. */
+enum status tune_cache_merge(struct tune_cache *cache, const void *data, size_t size, bool keep,
+                             const char **fault, struct error *err);
 
 /* --- formats (format.c) --- */
 

@@ -26,11 +26,11 @@ static int place_make(void **state)
     struct place *place = calloc(1, sizeof(*place));
     if (!place)
         return -1;
+    *state = place;
     snprintf(place->folder, sizeof(place->folder), "/tmp/inferd-module-XXXXXX");
     if (!mkdtemp(place->folder) || setenv("INFERD_MODULE_DIR", place->folder, 1))
         return -1;
     snprintf(place->module, sizeof(place->module), "%s/inferd-cuda.so", place->folder);
-    *state = place;
     return 0;
 }
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For analysers, which look at one file at a time and so take every way through a function of
+ * another file for possible: functions that set an error never give STATUS_OK. Put before each
+ * source by scripts/analyze; no compiler sees it.
+ */
+#ifndef INFERD_TESTS_ANALYSIS_ASSUME_H
+#define INFERD_TESTS_ANALYSIS_ASSUME_H
+
+#include "base/error.h"
+
+static inline enum status assume_failed(enum status status)
+{
+    if (status == STATUS_OK)
+        __builtin_unreachable();
+    return status;
+}
+
+#define error_set(...)   assume_failed(error_set(__VA_ARGS__))
+#define error_setv(...)  assume_failed(error_setv(__VA_ARGS__))
+#define error_errno(...) assume_failed(error_errno(__VA_ARGS__))
+
+#endif
