@@ -106,7 +106,7 @@ class Sweep:
                                       prefix=prefix, **self.options)
         if GAVE_UP.search(log):
             code, why = "not judged", None
-        if not why and ABORTED in log and "\nready " in log and not self.abort_while_serving:
+        elif not why and ABORTED in log and "\nready " in log and not self.abort_while_serving:
             why = "a library ends a server that serves"
         happened = hit.exists() and hit.stat().st_size > 0
         return name, code, why, log, happened
