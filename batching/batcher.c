@@ -18,6 +18,7 @@
 
 #include "base/compiler.h"
 #include "batching/group.h"
+#include "batching/pace.h"
 
 enum { IDLE_WORDS = BATCHER_MAX_WORKERS / 64 };
 
@@ -26,18 +27,26 @@ struct batcher_model {
     struct batcher_model_config config;
     bool draining;
     uint32_t items, instances;
+    uint32_t waiting[BATCHER_PRIORITIES]; /* instances */
+    uint32_t running;                     /* batches */
+    struct pace pace;
+    uint64_t backlog_ns;         /* what its queue will take on one worker */
     struct group *groups;        /* uthash by key */
     struct group *idle;          /* utlist DL of the empty ones, the longest unused first */
     struct heap_node *ready;     /* of groups */
     struct heap_node turn;       /* in batcher->turn while `ready` is not empty */
     struct heap_node *turn_head; /* the `ready` it was placed for; NULL: not in batcher->turn */
     struct batcher_model *prev, *next;
-    uint64_t batches, batched_instances, expired, refused;
+    uint64_t batches, batched_instances, expired, refused, hopeless;
 };
 
 struct batcher {
-    uint64_t idle[IDLE_WORDS]; /* a bit for each idle worker */
-    uint64_t now_ns;           /* the latest seen */
+    uint64_t idle[IDLE_WORDS];                       /* a bit for each idle worker */
+    uint64_t busy[IDLE_WORDS];                       /* so for those that have a batch */
+    struct batcher_model *runs[BATCHER_MAX_WORKERS]; /* of the batch; NULL: it has ended */
+    uint64_t busy_until_ns[BATCHER_MAX_WORKERS];     /* as far as one can tell */
+    uint64_t backlog_ns;                             /* the sum of the models' */
+    uint64_t now_ns;                                 /* the latest seen */
     bool draining;
     struct heap_node *waiting; /* of groups */
     struct heap_node *turn;    /* of models */
@@ -68,6 +77,67 @@ static uint64_t advance(struct batcher *batcher, uint64_t now_ns)
     if (now_ns > batcher->now_ns)
         batcher->now_ns = now_ns;
     return batcher->now_ns;
+}
+
+/* ---- how long it takes ---- */
+
+/* After the queue or the pace of the model changed. Saturates: what will take for ever. */
+static void tally(struct batcher_model *model)
+{
+    enum { MOST = 1 << 16 }; /* models whose sum stays in range */
+    uint64_t now = pace_queue_ns(&model->pace, model->instances, NULL);
+    now = MIN(now, UINT64_MAX / MOST);
+    model->batcher->backlog_ns += now - model->backlog_ns; /* may wrap on the way */
+    model->backlog_ns = now;
+}
+
+/* What the busy workers still have to do, and how many workers there are, idle ones too. */
+static uint64_t busy_ns(const struct batcher *batcher, uint64_t now_ns, uint32_t *workers)
+{
+    uint64_t sum = 0;
+    *workers = 0;
+    for (uint32_t i = 0; i < IDLE_WORDS; i++) {
+        *workers += (uint32_t)__builtin_popcountll(batcher->idle[i] | batcher->busy[i]);
+        for (uint64_t left = batcher->busy[i]; left; left &= left - 1) {
+            uint64_t until_ns = batcher->busy_until_ns[i * 64 + (uint32_t)__builtin_ctzll(left)];
+            sum = time_add(sum, until_ns - MIN(until_ns, now_ns));
+        }
+    }
+    return sum;
+}
+
+/* The idle worker of the lowest number, so that few stay warm under a light load; or
+ * BATCHER_MAX_WORKERS. */
+static uint32_t idle_worker(const struct batcher *batcher)
+{
+    for (uint32_t i = 0; i < IDLE_WORDS; i++) {
+        if (batcher->idle[i])
+            return i * 64 + (uint32_t)__builtin_ctzll(batcher->idle[i]);
+    }
+    return BATCHER_MAX_WORKERS;
+}
+
+/* By how much a new item would miss its deadline, for all one can tell; 0: it has a chance. */
+static uint64_t late_ns(const struct batcher_model *model, const struct batcher_item *item,
+                        uint64_t now_ns)
+{
+    const struct batcher *batcher = model->batcher;
+    if (item->deadline_ns == BATCHER_NEVER || idle_worker(batcher) != BATCHER_MAX_WORKERS)
+        return 0;
+    uint64_t before = 0;
+    for (uint32_t p = 0; p <= item->priority; p++)
+        before += model->waiting[p];
+    uint32_t rest, workers;
+    uint64_t wait_ns =
+        time_add(busy_ns(batcher, now_ns, &workers), batcher->backlog_ns - model->backlog_ns);
+    wait_ns = time_add(wait_ns, pace_queue_ns(&model->pace, before, &rest)) / MAX(workers, 1U);
+    struct pace_time own = pace_batch(
+        &model->pace, MIN(rest, model->config.max_batch - item->instances) + item->instances);
+    uint64_t left_ns = time_add(wait_ns, wait_ns / 8);
+    if (model->items > 0 || model->running > 0)
+        left_ns = time_add(left_ns, time_add(own.mean_ns, own.deviation_ns * 4));
+    uint64_t end_ns = time_add(now_ns, left_ns);
+    return left_ns ? end_ns - MIN(end_ns, item->deadline_ns) : 0;
 }
 
 /* ---- places ---- */
@@ -185,6 +255,7 @@ enum status batcher_model_add(struct batcher *batcher, const struct batcher_mode
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model's queue");
     model->batcher = batcher;
     model->config = *config;
+    pace_limit(&model->pace, config->max_batch);
     model->draining = batcher->draining;
     DL_APPEND(batcher->models, model);
     *out = model;
@@ -197,7 +268,10 @@ enum status batcher_model_configure(struct batcher_model *model,
     enum status status = check_config(config, err);
     if (status)
         return status;
+    if (config->max_batch != model->config.max_batch)
+        pace_limit(&model->pace, config->max_batch);
     model->config = *config;
+    tally(model);
     place_all(model);
     return STATUS_OK;
 }
@@ -217,6 +291,9 @@ void batcher_model_remove(struct batcher_model *model)
         HASH_DEL(model->groups, group); /* NOLINT: the analyser loses uthash's list */
         free(group);
     }
+    for (uint32_t i = 0; i < BATCHER_MAX_WORKERS; i++)
+        if (model->batcher->runs[i] == model)
+            model->batcher->runs[i] = NULL;
     DL_DELETE(model->batcher->models, model);
     free(model);
 }
@@ -239,6 +316,7 @@ void batcher_model_stats(const struct batcher_model *model, struct batcher_model
         .instances = model->batched_instances,
         .expired = model->expired,
         .refused = model->refused,
+        .hopeless = model->hopeless,
     };
 }
 
@@ -290,6 +368,7 @@ enum status batcher_submit(struct batcher_model *model, struct batcher_item *ite
 {
     const struct batcher_model_config *config = &model->config;
     now_ns = advance(model->batcher, now_ns);
+    item->late_ns = 0;
     if (item->instances == 0 || item->instances > config->max_batch)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%u instances; this model takes 1 to %u",
                          item->instances, config->max_batch);
@@ -305,6 +384,13 @@ enum status batcher_submit(struct batcher_model *model, struct batcher_item *ite
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "the model's queue of %u requests is full",
                          config->queue_limit);
     }
+    item->late_ns = late_ns(model, item, now_ns);
+    if (item->late_ns) {
+        model->refused++;
+        model->hopeless++;
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                         "the model's queue is too long for the request's deadline");
+    }
     struct group *group = group_find(model, item->shape_key);
     if (!group && !(group = group_make(model, item->shape_key))) {
         model->refused++;
@@ -315,6 +401,8 @@ enum status batcher_submit(struct batcher_model *model, struct batcher_item *ite
     group_push(group, item, config);
     model->items++;
     model->instances += item->instances;
+    model->waiting[item->priority] += item->instances;
+    tally(model);
     /* Behind others of its priority in a group that is ready anyway it changes no order. */
     if (group->place != GROUP_READY || group->queue[item->priority] == item)
         place(group);
@@ -329,8 +417,10 @@ static uint32_t release(struct batcher_model *model, struct batcher_item *list)
         item->model = NULL;
         model->items--;
         model->instances -= item->instances;
+        model->waiting[item->priority] -= item->instances;
         count++;
     }
+    tally(model);
     return count;
 }
 
@@ -353,23 +443,40 @@ void batcher_worker_idle(struct batcher *batcher, uint32_t worker)
 {
     assert(worker < BATCHER_MAX_WORKERS);
     batcher->idle[worker / 64] |= UINT64_C(1) << worker % 64;
+    batcher->busy[worker / 64] &= ~(UINT64_C(1) << worker % 64);
 }
 
 void batcher_worker_gone(struct batcher *batcher, uint32_t worker)
 {
     assert(worker < BATCHER_MAX_WORKERS);
     batcher->idle[worker / 64] &= ~(UINT64_C(1) << worker % 64);
+    batcher->busy[worker / 64] &= ~(UINT64_C(1) << worker % 64);
 }
 
-/* The idle worker of the lowest number, so that few stay warm under a light load; or
- * BATCHER_MAX_WORKERS. */
-static uint32_t idle_worker(const struct batcher *batcher)
+/* It has a batch of the model. */
+static void worker_runs(struct batcher *batcher, uint32_t worker, struct batcher_model *model,
+                        uint32_t instances, uint64_t now_ns)
 {
-    for (uint32_t i = 0; i < IDLE_WORDS; i++) {
-        if (batcher->idle[i])
-            return i * 64 + (uint32_t)__builtin_ctzll(batcher->idle[i]);
-    }
-    return BATCHER_MAX_WORKERS;
+    batcher_worker_gone(batcher, worker);
+    batcher->busy[worker / 64] |= UINT64_C(1) << worker % 64;
+    batcher->busy_until_ns[worker] = time_add(now_ns, pace_batch(&model->pace, instances).mean_ns);
+    batcher->runs[worker] = model;
+    model->running++;
+}
+
+void batcher_worker_ran(struct batcher *batcher, uint32_t worker, uint32_t instances,
+                        uint64_t ran_ns)
+{
+    assert(worker < BATCHER_MAX_WORKERS);
+    struct batcher_model *model = batcher->runs[worker];
+    batcher->runs[worker] = NULL;
+    batcher->busy_until_ns[worker] = 0;
+    if (!model)
+        return;
+    model->running--;
+    if (instances > 0)
+        pace_ran(&model->pace, instances, ran_ns);
+    tally(model);
 }
 
 /* ---- the step ---- */
@@ -389,11 +496,14 @@ static void form(struct batcher *batcher, uint64_t now_ns, uint32_t worker,
         } else {
             out->model = model;
             out->worker = worker;
+            bool enough = model->instances >= model->config.max_batch;
             out->instances = group_take(group, &model->config, &out->batch);
             release(model, out->batch);
             model->batches++;
             model->batched_instances += out->instances;
-            batcher_worker_gone(batcher, worker);
+            if (enough)
+                pace_formed(&model->pace, out->instances);
+            worker_runs(batcher, worker, model, out->instances, now_ns);
         }
         place(group);
         ripen(batcher, now_ns);

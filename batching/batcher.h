@@ -17,7 +17,13 @@
  *     It is filled by priority, then by arrival, up to the first request that does not fit: lower
  *     priorities ride along only in room that higher ones of the same key leave.
  *   - Deadlines are checked when an item is dequeued (here) and right before launch (by the
- *     caller).
+ *     caller). And an item that will hardly make its own is refused when it arrives: if all workers
+ *     are busy and what is ahead of it (what runs; its model's queue of its priority and better;
+ *     other models' queues), at the pace that batches were seen to have, leaves too little time.
+ *     Without that a queue under overload holds nothing but requests about to expire, and what runs
+ *     is answered too late. An eighth of the wait and four deviations of its own batch are kept in
+ *     reserve. A model of which nothing waits or runs is given the benefit of the doubt, so that a
+ *     pace that was wrong is measured again.
  *   - Within a model, of the shape keys that may go now, the one whose first request has the best
  *     priority goes first, then the one whose first request is the oldest.
  *   - Among models the one whose head (the first request of its next batch) has waited longest
@@ -26,8 +32,9 @@
  *
  * Costs: a submit, a cancel and a step take a constant number of list operations and O(log n) heap
  * operations over the models and shape keys that have something queued, plus one list operation for
- * each item that leaves. Memory: one small record for each distinct shape key that waits at the
- * same time, kept for reuse; the most that ever waited at once, never more than the queue's limit.
+ * each item that leaves; a submit with a deadline looks at each busy worker. Memory: one small
+ * record for each distinct shape key that waits at the same time, kept for reuse; the most that
+ * ever waited at once, never more than the queue's limit.
  *
  * Time that goes backwards (callers on several threads read their clocks before they take the lock)
  * counts as standing still.
@@ -61,6 +68,7 @@ struct batcher_item {
     uint64_t deadline_ns; /* BATCHER_NEVER: none */
 
     uint64_t arrival_ns;         /* set by batcher_submit */
+    uint64_t late_ns;            /* so too: refused for it, it would miss its deadline by so much */
     struct batcher_model *model; /* NULL unless queued */
     struct batcher_item *prev, *next;
 };
@@ -103,10 +111,12 @@ struct batcher_model_stats {
     uint32_t queued_items, queued_instances;
     uint64_t oldest_arrival_ns; /* BATCHER_NEVER if empty */
     uint64_t batches, instances, expired, refused;
+    uint64_t hopeless; /* of the refused: for their deadlines */
 };
 void batcher_model_stats(const struct batcher_model *model, struct batcher_model_stats *out);
 
-/* Event: an item arrives. RESOURCE_EXHAUSTED: the queue is full. UNAVAILABLE: draining.
+/* Event: an item arrives. RESOURCE_EXHAUSTED: the queue is full, or, with item->late_ns > 0, it is
+ * too long for the deadline. UNAVAILABLE: draining.
  * INVALID_ARGUMENT: instances or priority out of range. Follow with batcher_step. */
 enum status batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
                            struct error *err);
@@ -117,6 +127,11 @@ bool batcher_cancel(struct batcher_item *item);
 /* Events: a worker can take a batch; a worker no longer can (it stops). */
 void batcher_worker_idle(struct batcher *batcher, uint32_t worker);
 void batcher_worker_gone(struct batcher *batcher, uint32_t worker);
+
+/* Event: the worker's batch has ended, `ran_ns` after the step that formed it; `instances` of it
+ * really ran, which may be none. Before the worker is idle again. */
+void batcher_worker_ran(struct batcher *batcher, uint32_t worker, uint32_t instances,
+                        uint64_t ran_ns);
 
 /* Everything drains. */
 void batcher_drain(struct batcher *batcher);

@@ -23,6 +23,7 @@
     X(REQUESTS_INVALID, "requests_invalid")                                                        \
     X(REQUESTS_NOT_FOUND, "requests_not_found")                                                    \
     X(REJECTED_QUEUE, "rejected_queue")             /* the model's queue was full */               \
+    X(REJECTED_DEADLINE, "rejected_deadline")       /* the queue was too long for it */            \
     X(REJECTED_MEMORY, "rejected_memory")           /* the in-flight budget was used up */         \
     X(REJECTED_UNAVAILABLE, "rejected_unavailable") /* draining, loading, device lost */           \
     X(EXPIRED, "expired_before_run")                                                               \

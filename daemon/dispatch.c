@@ -43,7 +43,8 @@ void dispatch_chains_deliver(struct dispatch *d, const struct dispatch_chains *c
 
 /* ---- decisions ---- */
 
-static struct batch *batch_form(struct dispatch *d, const struct batcher_decision *decision)
+static struct batch *batch_form(struct dispatch *d, const struct batcher_decision *decision,
+                                uint64_t now_ns)
 {
     struct dispatch_worker *worker = &d->workers[decision->worker];
     struct batch *batch = worker->free;
@@ -55,6 +56,7 @@ static struct batch *batch_form(struct dispatch *d, const struct batcher_decisio
     batch->instances = decision->instances;
     batch->run_ns = 0;
     batch->limit_ns = dispatch_pace_limit(batch->model, batch->instances);
+    batch->formed_ns = now_ns;
     return batch;
 }
 
@@ -82,7 +84,7 @@ void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decide
         for (*tail = decision.expired; *tail; tail = &(*tail)->next)
             ;
         if (decision.model)
-            out->jobs[out->n_jobs++] = batch_form(d, &decision);
+            out->jobs[out->n_jobs++] = batch_form(d, &decision, now_ns);
     } while (decision.model);
     if (decision.wake_ns != BATCHER_NEVER)
         timer_arm(d, decision.wake_ns);

@@ -65,7 +65,8 @@ struct batch {
     uint32_t worker;
     struct model *model;
     const struct engine_profile *profile;
-    uint32_t instances;
+    uint32_t instances; /* those that ran, once it has */
+    uint64_t formed_ns;
     struct batcher_item *items; /* unchanged from its forming to its delivery */
     void *output;
     size_t output_size;

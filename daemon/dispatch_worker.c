@@ -63,6 +63,7 @@ static void worker_work(void *user, uint32_t worker, void *state, void *job)
     struct batch *batch = job;
     struct model_lane *lane = &batch->model->lanes[worker];
     uint32_t instances = batch_gather(d, batch, lane, clock_now_ns());
+    batch->instances = instances;
     if (instances)
         dispatch_batch_run(d, batch, lane, instances);
     d->workers[worker].finished = batch;
@@ -84,16 +85,20 @@ static void worker_idle(void *user, uint32_t index)
         }
 
     pthread_mutex_lock(&d->lock);
+    uint64_t now_ns = clock_now_ns();
     worker->running = NULL;
     if (finished && finished->run_ns)
         dispatch_pace_note(finished->model, finished->profile, finished->run_ns);
+    if (finished)
+        batcher_worker_ran(d->batcher, index, finished->instances,
+                           now_ns - MIN(now_ns, finished->formed_ns));
     if (finished && !atomic_load_explicit(&finished->refs, memory_order_relaxed))
         old = dispatch_batch_recycle(worker, finished); /* everything in it had expired */
     if (worker->free)
         batcher_worker_idle(d->batcher, index);
     else
         worker->starved = true;
-    dispatch_decide(d, clock_now_ns(), &decided);
+    dispatch_decide(d, now_ns, &decided);
     pthread_mutex_unlock(&d->lock);
 
     dispatch_chains_deliver(d, &chains);

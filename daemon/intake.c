@@ -263,6 +263,12 @@ static void failure_reply(struct connection *c, const struct inflight *i)
         retry_us = i->status == STATUS_UNAVAILABLE ? INTAKE_RETRY_LATER_US : 0;
     } else if (i->status == STATUS_DEADLINE_EXCEEDED) { /* counted where it was found */
         text = "the deadline passed before the request could run";
+    } else if (i->status == STATUS_RESOURCE_EXHAUSTED && i->item.late_ns) {
+        counter_add(counters, COUNTER_REJECTED_DEADLINE, 1);
+        snprintf(buffer, sizeof(buffer),
+                 "the queue of model '%s' is too long for the request's deadline", i->model->name);
+        text = buffer;
+        retry_us = MAX((uint64_t)INTAKE_RETRY_US, i->item.late_ns / NS_PER_US);
     } else if (i->status == STATUS_RESOURCE_EXHAUSTED) {
         counter_add(counters, COUNTER_REJECTED_QUEUE, 1);
         snprintf(buffer, sizeof(buffer), "the queue of model '%s' is full", i->model->name);

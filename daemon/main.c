@@ -10,6 +10,7 @@
  * For tests: INFERD_FAULT_SCRIPT is the script of the device `fault`, and INFERD_REFERENCE_KERNELS
  * keeps the CPU to plain kernels, which sanitizers see through.
  */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -19,6 +20,11 @@
 #include "daemon/options.h"
 #include "daemon/repository.h"
 #include "daemon/server.h"
+
+/* Blocks of this size and more have mappings of their own, which go back when they are freed. Left
+ * to itself glibc raises the size with every such block, up to 32 MiB; frames and replies then lie
+ * in heaps of the threads, of which a small block at the end keeps all. */
+enum { MAPPED_BYTES = 128 << 10 };
 
 /* --check-config: also that the files of the models can be opened. */
 static int models_check(const struct config *config)
@@ -45,6 +51,7 @@ int main(int argc, char **argv)
     server_signals_hold();
     restart_for_openmp(argv);
     last_words_install();
+    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
     prctl(PR_SET_NAME, "inferd"); /* else it would be called after the link it was started by */
     struct options options;
     switch (options_parse(argc, argv, &options)) {

@@ -310,6 +310,7 @@ int command_load(int argc, char **argv)
     t.plan.address = addresses.list[0];
     t.plan.poisson = args.poisson;
     t.plan.outstanding = args.outstanding ? args.outstanding : 4096;
+    t.plan.deadline_ns = args.request.timeout_ms * NS_PER_MS;
     t.plan.window_s = args.seconds / LOAD_WINDOWS;
     t.plan.warm_up_s = args.warm_up >= 0 ? args.warm_up : MIN(1.0, args.seconds / 5);
     t.plan.max_windows = args.max_windows ? args.max_windows : 2 * LOAD_WINDOWS;

@@ -10,7 +10,7 @@
 #include "tools/json.h"
 
 /* The columns that JSON and CSV share, in their order. */
-enum { COLUMNS = 20 };
+enum { COLUMNS = 24 };
 
 struct column {
     const char *key;
@@ -55,6 +55,10 @@ static void columns(const struct load_point *p, struct column out[COLUMNS])
         {"output_us", mean_us(s->output_ns, s)},
         {"requests", (double)s->requests},
         {"late", (double)s->late},
+        {"in_time", (double)s->in_time},
+        {"refused", (double)s->refused.count},
+        {"refused_p50_us", us((double)histogram_quantile(&s->refused, 0.5))},
+        {"refused_p99_us", us((double)histogram_quantile(&s->refused, 0.99))},
         {"seconds", s->seconds},
     };
     for (int i = 0; i < COLUMNS; i++)
@@ -105,6 +109,13 @@ void load_report_detail(FILE *to, const struct load_point *point)
             fprintf(to, "  %" PRIu64 " answered %s\n", s->by_status[i],
                     status_name((enum status)i));
     }
+    if (s->deadline_ns)
+        fprintf(to, "  %" PRIu64 " of %" PRIu64 " answered within %.0f ms\n", s->in_time,
+                s->requests, us((double)s->deadline_ns) / 1000);
+    if (s->refused.count)
+        fprintf(to, "  refused after p50 %.3f ms, p99 %.3f ms\n",
+                us((double)histogram_quantile(&s->refused, 0.5)) / 1000,
+                us((double)histogram_quantile(&s->refused, 0.99)) / 1000);
 }
 
 /* ---- files ---- */

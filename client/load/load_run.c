@@ -230,6 +230,7 @@ static void on_window(uv_timer_t *timer);
 static void begin_window(struct load *l)
 {
     load_stats_init(&l->window);
+    l->window.deadline_ns = l->plan->deadline_ns;
     l->window_began_ns = clock_now_ns();
 }
 
@@ -351,7 +352,7 @@ static void result(const struct load *l, struct load_point *out)
 
 enum status load_run(const struct load_plan *plan, struct load_point *out, struct error *err)
 {
-    struct load *l = calloc(1, sizeof(*l)); /* too large for the stack: five histograms */
+    struct load *l = calloc(1, sizeof(*l)); /* too large for the stack: eight histograms */
     if (!l)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a load test");
     l->plan = plan;

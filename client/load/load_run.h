@@ -31,6 +31,7 @@ struct load_plan {
     double rate;          /* open loop: requests a second */
     bool poisson;         /* exponential gaps instead of equal ones */
     uint32_t outstanding; /* open loop */
+    uint64_t deadline_ns; /* what counts as answered in time; 0: anything */
     double warm_up_s;     /* not counted */
     double window_s;
     uint32_t max_windows; /* at least LOAD_WINDOWS */

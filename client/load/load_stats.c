@@ -9,6 +9,7 @@ void load_stats_init(struct load_stats *stats)
 {
     memset(stats, 0, sizeof(*stats));
     histogram_init(&stats->latency);
+    histogram_init(&stats->refused);
 }
 
 void load_stats_record(struct load_stats *stats, const struct inferd_response *response,
@@ -16,9 +17,12 @@ void load_stats_record(struct load_stats *stats, const struct inferd_response *r
 {
     uint32_t status = (uint32_t)response->status;
     stats->by_status[status < STATUS_COUNT_ ? status : STATUS_UNKNOWN]++;
+    if (response->status == INFERD_RESOURCE_EXHAUSTED || response->status == INFERD_UNAVAILABLE)
+        histogram_record(&stats->refused, latency_ns);
     if (response->status != INFERD_OK)
         return;
     stats->requests++;
+    stats->in_time += !stats->deadline_ns || latency_ns <= stats->deadline_ns;
     stats->instances += instances;
     histogram_record(&stats->latency, latency_ns);
     const struct inferd_timing *t = &response->timing;
@@ -40,7 +44,10 @@ void load_stats_merge(struct load_stats *into, const struct load_stats *from)
     for (int i = 0; i < STATUS_COUNT_; i++)
         into->by_status[i] += from->by_status[i];
     into->late += from->late;
+    into->deadline_ns = from->deadline_ns;
+    into->in_time += from->in_time;
     histogram_merge(&into->latency, &from->latency);
+    histogram_merge(&into->refused, &from->refused);
     into->queue_ns += from->queue_ns;
     into->input_ns += from->input_ns;
     into->compute_ns += from->compute_ns;

@@ -12,11 +12,14 @@
 
 struct load_stats {
     double seconds;
-    uint64_t requests;                                  /* answered with OK */
-    uint64_t instances;                                 /* in them */
-    uint64_t by_status[STATUS_COUNT_];                  /* of all answers */
-    uint64_t late;                                      /* sent over 1 ms after the intended time */
-    struct histogram latency;                           /* ns; answers with OK alone */
+    uint64_t requests;                 /* answered with OK */
+    uint64_t instances;                /* in them */
+    uint64_t by_status[STATUS_COUNT_]; /* of all answers */
+    uint64_t late;                     /* sent over 1 ms after the intended time */
+    uint64_t deadline_ns;              /* 0: none; kept by merge */
+    uint64_t in_time;                  /* of `requests`, within deadline_ns */
+    struct histogram latency;          /* ns; answers with OK alone */
+    struct histogram refused;          /* ns; answers with RESOURCE_EXHAUSTED and UNAVAILABLE */
     uint64_t queue_ns, input_ns, compute_ns, output_ns; /* sums of what the server says */
     uint64_t timed_instances; /* instances of requests that came with a timing */
     double batches;           /* and the batches they were in: the sum of their shares */

@@ -22,7 +22,7 @@ import bench  # noqa: F401  (sets the path of the next one)
 import wire
 
 ANSWER_SECONDS = 60
-MIB = bytes(range(256)) * (1 << 12)
+STRIP = 1 << 15  # floats: 128 KiB, beyond what a loop reads without a slab
 IMAGE = struct.pack("<64f", *(i % 17 for i in range(64)))
 GONE = {wire.NOT_FOUND, wire.UNAVAILABLE}
 REFUSED = {wire.CANCELLED, wire.DEADLINE_EXCEEDED, wire.RESOURCE_EXHAUSTED}
@@ -96,12 +96,12 @@ def digits(rng):
     return wire.infer_body("digits", [("image", "FP32", [n, 1, 8, 8], IMAGE * n)]), None, set()
 
 
-def wide(n):
-    body = wire.infer_body("wide", [("x", "FP32", [n, 1 << 18], MIB * n)])
-    return body, [{"y": MIB * n}], set()
+def strip(n):
+    data = bytes(range(256)) * (STRIP // 64 * n)
+    return wire.infer_body("strip", [("x", "FP32", [n, STRIP], data)]), [{"y": data}], set()
 
 
-WIDE = {n: wide(n) for n in (1, 2)}
+STRIPS = {n: strip(n) for n in (1, 2)}
 
 
 def mistake(rng):
@@ -113,7 +113,7 @@ def mistake(rng):
 
 INFERENCES = {
     copy: 50, pair: 15, digits: 15, changing("flip", set()): 10, changing("built", set()): 4,
-    changing("extra", GONE): 3, lambda rng: WIDE[rng.randrange(1, 3)]: 2, mistake: 1,
+    changing("extra", GONE): 3, lambda rng: STRIPS[rng.randrange(1, 3)]: 4, mistake: 1,
 }
 QUESTIONS = [wire.STATUS, wire.STATISTICS, wire.INDEX, wire.READY]
 
@@ -162,7 +162,7 @@ class Peer:
     def cut_off(self):
         """Ends without waiting: by a reset, or in the middle of a request."""
         if self.rng.random() < 0.5:
-            whole = wire.request(1 << 40, wire.INFER, WIDE[1][0])
+            whole = wire.request(1 << 40, wire.INFER, STRIPS[1][0])
             self.client.send(whole[: self.rng.randrange(1, len(whole))])
         if self.rng.random() < 0.5:
             self.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
@@ -217,10 +217,11 @@ def mixed(window, pause_s, cuts):
 
 
 def slow_reader(peer, rng, stop):
-    """Takes what it asked for, all of it, a little at a time."""
+    """Takes what it asked for, all of it, a little at a time; less than the limit for those who
+    take nothing."""
     peer.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-    for _ in range(rng.randrange(1, 6)):
-        peer.send(wire.INFER, *WIDE[1])
+    for _ in range(rng.randrange(1, 9)):
+        peer.send(wire.INFER, *STRIPS[1])
     receive, stop_at = peer.client.socket.recv, time.monotonic() + 5
 
     class Slow:
@@ -228,7 +229,7 @@ def slow_reader(peer, rng, stop):
         def recv(n):
             if time.monotonic() < stop_at and not stop.is_set():
                 time.sleep(0.02)
-            return receive(min(n, 65536))
+            return receive(min(n, 16384))
 
         close = staticmethod(peer.client.socket.close)
 
@@ -243,14 +244,14 @@ def never_reader(peer, rng, stop):
     peer.client.socket.settimeout(1)
     try:
         while not stop.is_set():
-            peer.send(wire.INFER, *WIDE[rng.randrange(1, 3)])
+            peer.send(wire.INFER, *STRIPS[rng.randrange(1, 3)])
     except (ConnectionResetError, BrokenPipeError):
         pass
     except TimeoutError:  # the server reads no more; it closes when nothing was taken for a while
         stop.wait(4)
     peer.job.count(Row.CUT_OFF, len(peer.sent))
     peer.sent.clear()
-    stop.wait(3)
+    stop.wait(0.2)
 
 
 ROLES = {  # name: (connections, conversation)

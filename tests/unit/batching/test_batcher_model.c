@@ -36,7 +36,8 @@ struct world {
     struct batcher_model_config config[MODELS];
     bool draining[MODELS];
     bool idle[WORKERS];
-    uint64_t now; /* the latest the batcher has seen */
+    uint32_t batch[WORKERS]; /* its instances; 0: none */
+    uint64_t now;            /* the latest the batcher has seen */
     uint32_t used;
     struct batcher_item item[ITEMS];
     uint32_t of[ITEMS]; /* the model's index */
@@ -248,6 +249,7 @@ static void judge_batch(struct world *w, const struct batcher_decision *d)
         answer(w, want[k], RAN);
     w->ran[m] += instances;
     w->idle[d->worker] = false;
+    w->batch[d->worker] = instances;
 }
 
 static bool step(struct world *w, uint64_t now)
@@ -319,6 +321,11 @@ static void event_submit(struct world *w, uint64_t now)
     w->of[i] = m;
     w->now = MAX(w->now, now);
     enum status got = batcher_submit(w->model[m], item, now, NULL);
+    if (item->late_ns) { /* how late it would be is tested elsewhere; here, that it may be so */
+        CHECK(item->deadline_ns != BATCHER_NEVER && !any_idle(w) && want == STATUS_OK,
+              "refused for its deadline, deadline %llu", (unsigned long long)item->deadline_ns);
+        want = STATUS_RESOURCE_EXHAUSTED;
+    }
     CHECK(got == want, "submit says %s, not %s", status_name(got), status_name(want));
     w->fate[i] = got ? REFUSED : QUEUED;
     CHECK((item->model != NULL) == !got, "item %u: model %p after %s", i, (void *)item->model,
@@ -338,9 +345,18 @@ static void event_cancel(struct world *w)
         answer(w, i, CANCELLED);
 }
 
+/* Its batch ends, after any time, and any part of it has run. */
+static void finish(struct world *w, uint32_t worker)
+{
+    if (w->batch[worker])
+        batcher_worker_ran(w->batcher, worker, roll(w->batch[worker] + 1), roll(20));
+    w->batch[worker] = 0;
+}
+
 static void event_worker(struct world *w)
 {
     uint32_t worker = roll(WORKERS);
+    finish(w, worker);
     w->idle[worker] = !w->idle[worker] || roll(4);
     if (w->idle[worker])
         batcher_worker_idle(w->batcher, worker);
@@ -428,6 +444,7 @@ static void run_sequence(uint64_t number)
     batcher_drain(w->batcher);
     do {
         for (uint32_t i = 0; i < WORKERS; i++) {
+            finish(w, i);
             w->idle[i] = true;
             batcher_worker_idle(w->batcher, i);
         }

@@ -54,6 +54,31 @@ static void errors_are_counted_by_code_and_have_no_latency(void **state)
     assert_true(load_stats_throughput(&s) == 0);
 }
 
+static void refusals_and_answers_in_time_are_told_apart(void **state)
+{
+    (void)state;
+    static struct load_stats s, sum;
+    load_stats_init(&s);
+    load_stats_init(&sum);
+    s.deadline_ns = 5000;
+    struct inferd_response r = ok(1, 0);
+    load_stats_record(&s, &r, 1, 5000);
+    load_stats_record(&s, &r, 1, 5001);
+    r.status = INFERD_RESOURCE_EXHAUSTED;
+    load_stats_record(&s, &r, 1, 70);
+    r.status = INFERD_UNAVAILABLE;
+    load_stats_record(&s, &r, 1, 80);
+    r.status = INFERD_DEADLINE_EXCEEDED; /* was taken in, and in vain */
+    load_stats_record(&s, &r, 1, 90);
+    load_stats_merge(&sum, &s);
+    load_stats_merge(&sum, &s);
+    assert_int_equal(sum.requests, 4);
+    assert_int_equal(sum.in_time, 2);
+    assert_int_equal(sum.deadline_ns, 5000);
+    assert_int_equal(sum.refused.count, 4);
+    assert_int_equal(sum.refused.max, 80);
+}
+
 static void window(struct load_stats *s, int requests, uint64_t latency_ns)
 {
     struct inferd_response r = ok(1, 0);
@@ -101,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_counts_once_however_many_share_it),
         cmocka_unit_test(errors_are_counted_by_code_and_have_no_latency),
+        cmocka_unit_test(refusals_and_answers_in_time_are_told_apart),
         cmocka_unit_test(windows_are_stable_within_ten_percent),
         cmocka_unit_test(merging_adds),
     };

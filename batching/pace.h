@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What batches of one model were seen to take, to tell how long a queue will: a running mean and
+ * deviation of their times for each power of two of their size, and how full batches get when
+ * enough requests wait (requests of different shapes or sizes leave room).
+ *
+ * Sizes never seen count as the nearest smaller one that was, or else as the nearest larger; with
+ * nothing seen all times are 0. So it rather promises too much: who asks refuses requests by it.
+ * Private to this folder; times are nanoseconds.
+ */
+#ifndef INFERD_BATCHING_PACE_H
+#define INFERD_BATCHING_PACE_H
+
+#include <stdint.h>
+
+enum { PACE_CLASSES = 33 }; /* class k: 2^(k-1) < size <= 2^k */
+
+struct pace_time {
+    uint64_t mean_ns, deviation_ns; /* of one batch; the deviation is the mean absolute one */
+};
+
+struct pace {
+    uint32_t fill_256;                    /* instances of a batch when enough wait, in 256ths */
+    struct pace_time class[PACE_CLASSES]; /* mean 0: never seen */
+};
+
+/* Keeps the times: they are of sizes that may still come. */
+void pace_limit(struct pace *pace, uint32_t max_batch);
+
+/* A batch was formed while at least max_batch instances waited. */
+void pace_formed(struct pace *pace, uint32_t instances);
+
+/* A batch took so long from its forming until its worker was free again. `instances` > 0. */
+void pace_ran(struct pace *pace, uint32_t instances, uint64_t ran_ns);
+
+/* One batch of that size. */
+struct pace_time pace_batch(const struct pace *pace, uint32_t instances);
+
+/* Everything of a queue of that many instances, on one worker. Of it `*rest` are in the last batch,
+ * which is not full and not counted if `rest` is given. */
+uint64_t pace_queue_ns(const struct pace *pace, uint64_t instances, uint32_t *rest);
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What batches are seen to take (pace.h), and the requests that are refused for it because they
+ * would miss their deadlines (batcher.h). In virtual time.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "batching/batcher.h"
+#include "batching/pace.h"
+
+enum { MAX_BATCH = 8, TOOK = 100, N_ITEMS = 128 };
+
+/* ---- the pace ---- */
+
+static struct pace fresh(void)
+{
+    struct pace pace = {0};
+    pace_limit(&pace, MAX_BATCH);
+    return pace;
+}
+
+static void nothing_seen_takes_no_time(void **state)
+{
+    (void)state;
+    struct pace pace = fresh();
+    assert_int_equal(pace_batch(&pace, 5).mean_ns, 0);
+    assert_int_equal(pace_queue_ns(&pace, 1000, NULL), 0);
+}
+
+static void a_size_never_seen_is_like_the_nearest_smaller(void **state)
+{
+    (void)state;
+    struct pace pace = fresh();
+    pace_ran(&pace, 3, 300); /* the class of 3 and 4 */
+    pace_ran(&pace, 16, 900);
+    assert_int_equal(pace_batch(&pace, 4).mean_ns, 300);
+    assert_int_equal(pace_batch(&pace, 8).mean_ns, 300);
+    assert_int_equal(pace_batch(&pace, 15).mean_ns, 900);
+    assert_int_equal(pace_batch(&pace, UINT32_MAX).mean_ns, 900);
+    assert_int_equal(pace_batch(&pace, 1).mean_ns, 300); /* none is smaller */
+}
+
+static void times_are_followed(void **state)
+{
+    (void)state;
+    struct pace pace = fresh();
+    pace_ran(&pace, 1, 1000);
+    for (int i = 0; i < 100; i++)
+        pace_ran(&pace, 1, 50000);
+    assert_in_range(pace_batch(&pace, 1).mean_ns, 49900, 50000);
+    assert_in_range(pace_batch(&pace, 1).deviation_ns, 0, 500);
+    for (int i = 0; i < 100; i++)
+        pace_ran(&pace, 1, i % 2 ? 800 : 1200);
+    assert_in_range(pace_batch(&pace, 1).mean_ns, 900, 1100);
+    assert_in_range(pace_batch(&pace, 1).deviation_ns, 150, 250);
+    pace_ran(&pace, 1, UINT64_MAX); /* a clock gone mad does no harm */
+    pace_ran(&pace, 1, 0);
+}
+
+static void a_queue_is_batches_as_full_as_they_get(void **state)
+{
+    (void)state;
+    struct pace pace = fresh();
+    uint32_t rest;
+    pace_ran(&pace, 1, 10);
+    pace_ran(&pace, 8, 50);
+    assert_int_equal(pace_queue_ns(&pace, 17, NULL), 2 * 50 + 10);
+    assert_int_equal(pace_queue_ns(&pace, 17, &rest), 2 * 50);
+    assert_int_equal(rest, 1);
+    for (int i = 0; i < 100; i++)
+        pace_formed(&pace, 5); /* requests of five do not fill a batch of eight */
+    assert_in_range(pace_queue_ns(&pace, 100, NULL), 19 * 50, 21 * 50);
+    assert_int_equal(pace_queue_ns(&pace, UINT64_MAX / 256, NULL) > 0, 1);
+}
+
+/* ---- the refusals ---- */
+
+struct fixture {
+    struct batcher *batcher;
+    struct batcher_model *model;
+    struct batcher_item items[N_ITEMS];
+    uint32_t used;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    assert_non_null(f);
+    f->batcher = batcher_new();
+    assert_non_null(f->batcher);
+    const struct batcher_model_config config = {.max_batch = MAX_BATCH, .queue_limit = N_ITEMS};
+    assert_int_equal(batcher_model_add(f->batcher, &config, &f->model, NULL), STATUS_OK);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    for (uint32_t i = 0; i < f->used; i++)
+        batcher_cancel(&f->items[i]);
+    batcher_free(f->batcher);
+    free(f);
+    return 0;
+}
+
+static struct batcher_item *submit_to(struct fixture *f, struct batcher_model *model, uint64_t now,
+                                      uint64_t deadline, uint32_t priority)
+{
+    assert_in_range(f->used, 0, N_ITEMS - 1);
+    struct batcher_item *item = &f->items[f->used++];
+    *item = (struct batcher_item){.instances = 1, .deadline_ns = deadline, .priority = priority};
+    enum status status = batcher_submit(model, item, now, NULL);
+    assert_int_equal(status, item->late_ns ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK);
+    assert_int_equal(item->model == NULL, item->late_ns > 0);
+    return item;
+}
+
+/* By how much a request that arrives now would miss the deadline. */
+static uint64_t late(struct fixture *f, uint64_t now, uint64_t deadline, uint32_t priority)
+{
+    return submit_to(f, f->model, now, deadline, priority)->late_ns;
+}
+
+/* Worker 0 has a batch, formed now; `n` more wait. Their pace is known: TOOK a batch. */
+static void load(struct fixture *f, struct batcher_model *model, uint64_t now, uint32_t n)
+{
+    struct batcher_decision d;
+    for (int i = 0; i < 40; i++) {
+        submit_to(f, model, now, BATCHER_NEVER, 1);
+        batcher_worker_idle(f->batcher, 0);
+        batcher_step(f->batcher, now, &d);
+        assert_ptr_equal(d.model, model);
+        if (i < 39)
+            batcher_worker_ran(f->batcher, 0, MAX_BATCH, TOOK);
+        f->used--;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        submit_to(f, model, now, BATCHER_NEVER, 1);
+}
+
+static uint64_t hopeless(const struct fixture *f)
+{
+    struct batcher_model_stats stats;
+    batcher_model_stats(f->model, &stats);
+    assert_int_equal(stats.refused, stats.hopeless);
+    return stats.hopeless;
+}
+
+static void r18_what_cannot_make_its_deadline_is_refused_at_once(void **state)
+{
+    struct fixture *f = *state;
+    load(f, f->model, 0, 2 * MAX_BATCH); /* one batch runs, two wait: 300, and its own */
+    assert_int_equal(late(f, 0, 200, 1), 300 + 300 / 8 + 100 - 200);
+    assert_int_equal(late(f, 0, 436, 1), 1);
+    assert_int_equal(hopeless(f), 2);
+    assert_int_equal(late(f, 0, 437, 1), 0);
+    assert_int_equal(late(f, 0, BATCHER_NEVER, 1), 0);
+    assert_int_equal(hopeless(f), 2);
+}
+
+static void the_time_a_batch_has_run_counts(void **state)
+{
+    struct fixture *f = *state;
+    load(f, f->model, 0, 0);
+    assert_int_equal(late(f, 0, 150, 1), 100 + 100 / 8 + 100 - 150);
+    assert_int_equal(late(f, 60, 210, 1), 0);    /* 40 to go */
+    assert_int_equal(late(f, 5000, 5110, 1), 0); /* overdue: as good as over */
+}
+
+static void r19_an_idle_worker_gives_every_request_its_chance(void **state)
+{
+    struct fixture *f = *state;
+    load(f, f->model, 0, 0);
+    batcher_worker_idle(f->batcher, 1);
+    assert_int_equal(late(f, 0, 1, 1), 0);
+}
+
+static void an_unknown_pace_refuses_nobody(void **state)
+{
+    struct fixture *f = *state;
+    for (uint32_t i = 0; i < 64; i++)
+        assert_int_equal(late(f, 10, 10 + i, 1), 0);
+}
+
+static void better_priorities_do_not_wait_for_worse(void **state)
+{
+    struct fixture *f = *state;
+    load(f, f->model, 0, 4 * MAX_BATCH);
+    assert_int_equal(late(f, 0, 220, 0), 0);
+    assert_true(late(f, 0, 220, 1) > 0);
+    assert_true(late(f, 0, 220, 3) > 0);
+}
+
+static void several_workers_share_the_queue(void **state)
+{
+    struct fixture *f = *state;
+    struct batcher_decision d;
+    load(f, f->model, 0, 5 * MAX_BATCH);
+    batcher_worker_idle(f->batcher, 1);
+    batcher_step(f->batcher, 0, &d);
+    assert_int_equal(d.worker, 1); /* 2 batches run, 4 wait: 600 for two workers */
+    assert_int_equal(late(f, 0, 300, 1), 300 + 300 / 8 + 100 - 300);
+    batcher_worker_gone(f->batcher, 1); /* 1 runs that one can wait for, 4 wait */
+    assert_int_equal(late(f, 0, 500, 1), 500 + 500 / 8 + 100 - 500);
+}
+
+static void other_models_queues_are_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    struct batcher_model *other;
+    const struct batcher_model_config config = {.max_batch = MAX_BATCH, .queue_limit = N_ITEMS};
+    assert_int_equal(batcher_model_add(f->batcher, &config, &other, NULL), STATUS_OK);
+    load(f, other, 0, 2 * MAX_BATCH);
+    assert_int_equal(late(f, 0, 300, 0), 300 + 300 / 8 - 300); /* its own time is not known */
+    assert_int_equal(late(f, 0, 400, 0), 0);
+    while (f->used)
+        batcher_cancel(&f->items[--f->used]); /* the sums follow */
+    assert_int_equal(late(f, 0, 113, 0), 0);
+    batcher_cancel(&f->items[0]);
+    batcher_model_remove(other);
+}
+
+/* One slow batch must not keep a model from ever running again. */
+static void a_wrong_pace_is_measured_again(void **state)
+{
+    struct fixture *f = *state;
+    struct batcher_decision d;
+    submit_to(f, f->model, 0, BATCHER_NEVER, 1);
+    batcher_worker_idle(f->batcher, 0);
+    batcher_step(f->batcher, 0, &d);
+    batcher_worker_ran(f->batcher, 0, 1, UINT64_C(1000000));
+    uint32_t batches = 0;
+    for (uint64_t now = 0; batches < 200; now += TOOK) {
+        assert_int_equal(late(f, now, now + 10 * TOOK, 1), 0); /* the first always may */
+        uint64_t second = late(f, now, now + 10 * TOOK, 1);
+        batcher_worker_idle(f->batcher, 0);
+        batcher_step(f->batcher, now, &d);
+        assert_ptr_equal(d.model, f->model);
+        batcher_worker_ran(f->batcher, 0, d.instances, TOOK);
+        f->used = 0;
+        batches++;
+        if (batches > 100)
+            assert_int_equal(second, 0);
+    }
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_seen_takes_no_time),
+        cmocka_unit_test(a_size_never_seen_is_like_the_nearest_smaller),
+        cmocka_unit_test(times_are_followed),
+        cmocka_unit_test(a_queue_is_batches_as_full_as_they_get),
+        CASE(r18_what_cannot_make_its_deadline_is_refused_at_once),
+        CASE(the_time_a_batch_has_run_counts),
+        CASE(r19_an_idle_worker_gives_every_request_its_chance),
+        CASE(an_unknown_pace_refuses_nobody),
+        CASE(better_priorities_do_not_wait_for_worse),
+        CASE(several_workers_share_the_queue),
+        CASE(other_models_queues_are_waited_for),
+        CASE(a_wrong_pace_is_measured_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
