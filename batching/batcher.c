@@ -91,30 +91,32 @@ static void tally(struct batcher_model *model)
     model->backlog_ns = now;
 }
 
-/* What the busy workers still have to do, and how many workers there are, idle ones too. */
-static uint64_t busy_ns(const struct batcher *batcher, uint64_t now_ns, uint32_t *workers)
+/* How many workers are idle; how many there are; what the busy ones still have to do. */
+struct hands {
+    uint32_t idle, all;
+    uint64_t busy_ns;
+};
+
+static struct hands look_at_workers(const struct batcher *batcher, uint64_t now_ns)
 {
-    uint64_t sum = 0;
-    *workers = 0;
+    struct hands hands = {0, 0, 0};
     for (uint32_t i = 0; i < IDLE_WORDS; i++) {
-        *workers += (uint32_t)__builtin_popcountll(batcher->idle[i] | batcher->busy[i]);
+        hands.idle += (uint32_t)__builtin_popcountll(batcher->idle[i]);
         for (uint64_t left = batcher->busy[i]; left; left &= left - 1) {
             uint64_t until_ns = batcher->busy_until_ns[i * 64 + (uint32_t)__builtin_ctzll(left)];
-            sum = time_add(sum, until_ns - MIN(until_ns, now_ns));
+            hands.busy_ns = time_add(hands.busy_ns, until_ns - MIN(until_ns, now_ns));
+            hands.all++;
         }
     }
-    return sum;
+    hands.all += hands.idle;
+    return hands;
 }
 
-/* The idle worker of the lowest number, so that few stay warm under a light load; or
- * BATCHER_MAX_WORKERS. */
-static uint32_t idle_worker(const struct batcher *batcher)
+/* Until a worker is free for what comes behind `ahead_ns` of work. */
+static uint64_t wait_ns(struct hands hands, uint64_t ahead_ns)
 {
-    for (uint32_t i = 0; i < IDLE_WORDS; i++) {
-        if (batcher->idle[i])
-            return i * 64 + (uint32_t)__builtin_ctzll(batcher->idle[i]);
-    }
-    return BATCHER_MAX_WORKERS;
+    uint64_t shared = time_add(hands.busy_ns, ahead_ns) / MAX(hands.all, 1U);
+    return hands.idle ? MIN(shared, ahead_ns / hands.idle) : shared;
 }
 
 /* By how much a new item would miss its deadline, for all one can tell; 0: it has a chance. */
@@ -122,20 +124,22 @@ static uint64_t late_ns(const struct batcher_model *model, const struct batcher_
                         uint64_t now_ns)
 {
     const struct batcher *batcher = model->batcher;
-    if (item->deadline_ns == BATCHER_NEVER || idle_worker(batcher) != BATCHER_MAX_WORKERS)
+    if (item->deadline_ns == BATCHER_NEVER)
         return 0;
+    uint32_t rest;
     uint64_t before = 0;
     for (uint32_t p = 0; p <= item->priority; p++)
         before += model->waiting[p];
-    uint32_t rest, workers;
-    uint64_t wait_ns =
-        time_add(busy_ns(batcher, now_ns, &workers), batcher->backlog_ns - model->backlog_ns);
-    wait_ns = time_add(wait_ns, pace_queue_ns(&model->pace, before, &rest)) / MAX(workers, 1U);
-    struct pace_time own = pace_batch(
-        &model->pace, MIN(rest, model->config.max_batch - item->instances) + item->instances);
-    uint64_t left_ns = time_add(wait_ns, wait_ns / 8);
-    if (model->items > 0 || model->running > 0)
+    uint64_t ahead_ns = time_add(batcher->backlog_ns - model->backlog_ns,
+                                 pace_queue_ns(&model->pace, before, &rest));
+    struct hands hands = look_at_workers(batcher, now_ns);
+    uint64_t left_ns = wait_ns(hands, ahead_ns);
+    left_ns = time_add(left_ns, left_ns / 8);
+    if (model->items > 0 || (model->running > 0 && !hands.idle)) {
+        uint32_t with = MIN(rest, model->config.max_batch - item->instances);
+        struct pace_time own = pace_batch(&model->pace, with + item->instances);
         left_ns = time_add(left_ns, time_add(own.mean_ns, own.deviation_ns * 4));
+    }
     uint64_t end_ns = time_add(now_ns, left_ns);
     return left_ns ? end_ns - MIN(end_ns, item->deadline_ns) : 0;
 }
@@ -291,7 +295,7 @@ void batcher_model_remove(struct batcher_model *model)
         HASH_DEL(model->groups, group); /* NOLINT: the analyser loses uthash's list */
         free(group);
     }
-    for (uint32_t i = 0; i < BATCHER_MAX_WORKERS; i++)
+    for (uint32_t i = 0; i < BATCHER_MAX_WORKERS && model->running > 0; i++)
         if (model->batcher->runs[i] == model)
             model->batcher->runs[i] = NULL;
     DL_DELETE(model->batcher->models, model);
@@ -477,6 +481,17 @@ void batcher_worker_ran(struct batcher *batcher, uint32_t worker, uint32_t insta
     if (instances > 0)
         pace_ran(&model->pace, instances, ran_ns);
     tally(model);
+}
+
+/* The idle worker of the lowest number, so that few stay warm under a light load; or
+ * BATCHER_MAX_WORKERS. */
+static uint32_t idle_worker(const struct batcher *batcher)
+{
+    for (uint32_t i = 0; i < IDLE_WORDS; i++) {
+        if (batcher->idle[i])
+            return i * 64 + (uint32_t)__builtin_ctzll(batcher->idle[i]);
+    }
+    return BATCHER_MAX_WORKERS;
 }
 
 /* ---- the step ---- */

@@ -17,13 +17,13 @@
  *     It is filled by priority, then by arrival, up to the first request that does not fit: lower
  *     priorities ride along only in room that higher ones of the same key leave.
  *   - Deadlines are checked when an item is dequeued (here) and right before launch (by the
- *     caller). And an item that will hardly make its own is refused when it arrives: if all workers
- *     are busy and what is ahead of it (what runs; its model's queue of its priority and better;
- *     other models' queues), at the pace that batches were seen to have, leaves too little time.
+ *     caller). And an item that will hardly make its own is refused when it arrives: if what is
+ *     ahead of it (what runs; its model's queue of its priority and better; other models' queues),
+ *     at the pace that batches were seen to have, leaves too little time.
  *     Without that a queue under overload holds nothing but requests about to expire, and what runs
  *     is answered too late. An eighth of the wait and four deviations of its own batch are kept in
- *     reserve. A model of which nothing waits or runs is given the benefit of the doubt, so that a
- *     pace that was wrong is measured again.
+ *     reserve. Its own batch counts only if others of its model wait, or run on the last worker: so
+ *     a pace that was wrong is measured again.
  *   - Within a model, of the shape keys that may go now, the one whose first request has the best
  *     priority goes first, then the one whose first request is the oldest.
  *   - Among models the one whose head (the first request of its next batch) has waited longest
@@ -32,7 +32,7 @@
  *
  * Costs: a submit, a cancel and a step take a constant number of list operations and O(log n) heap
  * operations over the models and shape keys that have something queued, plus one list operation for
- * each item that leaves; a submit with a deadline looks at each busy worker. Memory: one small
+ * each item that leaves; a submit with a deadline looks at each worker. Memory: one small
  * record for each distinct shape key that waits at the same time, kept for reuse; the most that
  * ever waited at once, never more than the queue's limit.
  *

@@ -322,7 +322,8 @@ static void event_submit(struct world *w, uint64_t now)
     w->now = MAX(w->now, now);
     enum status got = batcher_submit(w->model[m], item, now, NULL);
     if (item->late_ns) { /* how late it would be is tested elsewhere; here, that it may be so */
-        CHECK(item->deadline_ns != BATCHER_NEVER && !any_idle(w) && want == STATUS_OK,
+        CHECK(item->deadline_ns != BATCHER_NEVER && want == STATUS_OK &&
+                  (!any_idle(w) || queued(w, 0) + queued(w, 1) + queued(w, 2) > 0),
               "refused for its deadline, deadline %llu", (unsigned long long)item->deadline_ns);
         want = STATUS_RESOURCE_EXHAUSTED;
     }

@@ -183,6 +183,18 @@ static void r19_an_idle_worker_gives_every_request_its_chance(void **state)
     assert_int_equal(late(f, 0, 1, 1), 0);
 }
 
+static void a_burst_meets_the_queue_that_it_makes(void **state)
+{
+    struct fixture *f = *state;
+    load(f, f->model, 0, 0);
+    batcher_worker_idle(f->batcher, 0); /* and no step: they come in one read */
+    uint32_t taken = 0;
+    while (taken < 100 && late(f, 0, 450, 1) == 0)
+        taken++;
+    assert_int_equal(taken,
+                     4 * MAX_BATCH); /* three batches, an eighth of their time, and its own */
+}
+
 static void an_unknown_pace_refuses_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -264,6 +276,7 @@ int main(void)
         CASE(r18_what_cannot_make_its_deadline_is_refused_at_once),
         CASE(the_time_a_batch_has_run_counts),
         CASE(r19_an_idle_worker_gives_every_request_its_chance),
+        CASE(a_burst_meets_the_queue_that_it_makes),
         CASE(an_unknown_pace_refuses_nobody),
         CASE(better_priorities_do_not_wait_for_worse),
         CASE(several_workers_share_the_queue),
