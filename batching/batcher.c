@@ -134,7 +134,7 @@ static uint64_t late_ns(const struct batcher_model *model, const struct batcher_
                                  pace_queue_ns(&model->pace, before, &rest));
     struct hands hands = look_at_workers(batcher, now_ns);
     uint64_t left_ns = wait_ns(hands, ahead_ns);
-    left_ns = time_add(left_ns, left_ns / 8);
+    left_ns = time_add(left_ns, left_ns / 4);
     if (model->items > 0 || (model->running > 0 && !hands.idle)) {
         uint32_t with = MIN(rest, model->config.max_batch - item->instances);
         struct pace_time own = pace_batch(&model->pace, with + item->instances);

@@ -21,7 +21,7 @@
  *     ahead of it (what runs; its model's queue of its priority and better; other models' queues),
  *     at the pace that batches were seen to have, leaves too little time.
  *     Without that a queue under overload holds nothing but requests about to expire, and what runs
- *     is answered too late. An eighth of the wait and four deviations of its own batch are kept in
+ *     is answered too late. A quarter of the wait and four deviations of its own batch are kept in
  *     reserve. Its own batch counts only if others of its model wait, or run on the last worker: so
  *     a pace that was wrong is measured again.
  *   - Within a model, of the shape keys that may go now, the one whose first request has the best

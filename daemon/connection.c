@@ -131,6 +131,7 @@ static void read_done(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         connection_close(c);
     }
     read_update(c);
+    loop_breathe(c->loop);
 }
 
 /* The replies to everything that was asked have gone, and there will be no more. */

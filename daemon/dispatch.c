@@ -182,12 +182,20 @@ void *dispatch_batch_recycle(struct dispatch_worker *worker, struct batch *batch
     return old;
 }
 
+void dispatch_worker_idle(struct dispatch *d, uint32_t index, uint64_t now_ns)
+{
+    const struct dispatch_worker *worker = &d->workers[index];
+    batcher_worker_ran(d->batcher, index, worker->ran, now_ns - MIN(now_ns, worker->formed_ns));
+    batcher_worker_idle(d->batcher, index);
+}
+
 void dispatch_recycle(struct dispatch *d, struct batch *done)
 {
     struct dispatch_decided decided;
     while (done) {
         bool wake = false;
         void *old = NULL;
+        uint64_t now_ns = 0;
         pthread_mutex_lock(&d->lock);
         while (done && !old) {
             struct batch *batch = done;
@@ -196,12 +204,13 @@ void dispatch_recycle(struct dispatch *d, struct batch *done)
             old = dispatch_batch_recycle(worker, batch);
             if (worker->starved) {
                 worker->starved = false;
-                batcher_worker_idle(d->batcher, batch->worker);
+                now_ns = clock_now_ns();
+                dispatch_worker_idle(d, batch->worker, now_ns);
                 wake = true;
             }
         }
         if (wake)
-            dispatch_decide(d, clock_now_ns(), &decided);
+            dispatch_decide(d, now_ns, &decided);
         pthread_mutex_unlock(&d->lock);
         if (old)
             engine_buffer_free(d->config.device, old);

@@ -29,6 +29,8 @@ struct dispatch_worker {
     struct batch *free;    /* batches whose output buffer nobody reads */
     struct batch *running; /* NULL: none */
     bool starved;          /* it would be idle if it had a free batch */
+    uint32_t ran;          /* instances of its last batch */
+    uint64_t formed_ns;    /* and when that was formed */
     size_t output_size;    /* what every buffer must hold; those that hold less are swapped for */
     void *spare[DISPATCH_OUTPUTS]; /* these, when they come back */
     uint32_t n_spare;
@@ -83,6 +85,9 @@ void dispatch_pace_note(struct model *model, const struct engine_profile *profil
 /* Under the lock: how long a batch of so many instances may take, beside the configured time (R30).
  */
 uint64_t dispatch_pace_limit(const struct model *model, uint32_t instances);
+
+/* Under the lock: the worker has a free batch, and nothing to do. */
+void dispatch_worker_idle(struct dispatch *dispatch, uint32_t worker, uint64_t now_ns);
 
 extern const struct pool_ops dispatch_pool_ops;
 

@@ -89,13 +89,14 @@ static void worker_idle(void *user, uint32_t index)
     worker->running = NULL;
     if (finished && finished->run_ns)
         dispatch_pace_note(finished->model, finished->profile, finished->run_ns);
-    if (finished)
-        batcher_worker_ran(d->batcher, index, finished->instances,
-                           now_ns - MIN(now_ns, finished->formed_ns));
+    if (finished) {
+        worker->ran = finished->instances;
+        worker->formed_ns = finished->formed_ns;
+    }
     if (finished && !atomic_load_explicit(&finished->refs, memory_order_relaxed))
         old = dispatch_batch_recycle(worker, finished); /* everything in it had expired */
     if (worker->free)
-        batcher_worker_idle(d->batcher, index);
+        dispatch_worker_idle(d, index, now_ns);
     else
         worker->starved = true;
     dispatch_decide(d, now_ns, &decided);

@@ -126,6 +126,7 @@ void loop_submit(struct loop *loop, struct inflight *i)
 {
     *loop->submit_tail = i;
     loop->submit_tail = &i->next;
+    loop->n_gathered++;
 }
 
 /* Answers a chain that came back. The replies point into the batches' outputs until the flush. */
@@ -154,6 +155,7 @@ static void submit_all(struct loop *loop)
     }
     loop->submit_first = NULL;
     loop->submit_tail = &loop->submit_first;
+    loop->n_gathered = 0;
     if (first)
         results(loop, dispatch_submit(loop->shared->dispatch, first));
 }
@@ -283,9 +285,8 @@ static void unstarve(struct loop *loop)
     }
 }
 
-static void on_turn_end(uv_check_t *check)
+static void turn_work(struct loop *loop)
 {
-    struct loop *loop = check->data;
     spent_take(loop);
     if (loop->starved)
         unstarve(loop);
@@ -301,6 +302,20 @@ static void on_turn_end(uv_check_t *check)
     loop->heads_used = 0;
     if (loop->held)
         held_release(loop);
+}
+
+void loop_breathe(struct loop *loop)
+{
+    if (loop->n_gathered < LOOP_GATHERED)
+        return;
+    completions_take(loop);
+    turn_work(loop);
+}
+
+static void on_turn_end(uv_check_t *check)
+{
+    struct loop *loop = check->data;
+    turn_work(loop);
     atomic_store_explicit(&loop->pending, (uint64_t)loop->n_inflight + loop->n_backlogs,
                           memory_order_release);
 }

@@ -26,6 +26,7 @@ enum {
     LOOP_SLABS_KEPT = 64 << 20, /* memory kept for the next frames, if it is not pinned */
     LOOP_PIECES = 64,           /* of a connection's output before it must be flushed */
     LOOP_INFLIGHT_CHUNK = 64,   /* requests allocated at a time */
+    LOOP_GATHERED = 128,        /* requests, before they are submitted in the middle of a turn */
 };
 
 /* What is to be written for one connection at the end of the turn. */
@@ -80,6 +81,7 @@ struct loop {
     uint32_t n_inflight; /* taken, not given back */
     uint32_t n_backlogs; /* connections that have one */
     struct inflight *submit_first, **submit_tail;
+    uint32_t n_gathered;   /* since the last submission */
     struct inflight *held; /* replied to; their outputs may be read until the flush */
 
     struct connection *dirty;   /* have pieces to write */
@@ -144,6 +146,9 @@ struct inflight *loop_inflight_take(struct loop *loop);
 /* Releases its payload and its model; its batch must have been released. */
 void loop_inflight_give(struct loop *loop, struct inflight *inflight);
 void loop_submit(struct loop *loop, struct inflight *inflight);
+/* Between two reads: if much has gathered, the work of the turn's end is done now. Under overload a
+ * turn is long, and workers would wait for what it gathers, and for the buffers that it holds. */
+void loop_breathe(struct loop *loop);
 
 struct connection *loop_connection(const struct loop *loop, uint64_t id);
 /* Gives the connection its id; false: no memory. And takes it back. */

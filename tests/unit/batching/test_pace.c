@@ -158,10 +158,10 @@ static void r18_what_cannot_make_its_deadline_is_refused_at_once(void **state)
 {
     struct fixture *f = *state;
     load(f, f->model, 0, 2 * MAX_BATCH); /* one batch runs, two wait: 300, and its own */
-    assert_int_equal(late(f, 0, 200, 1), 300 + 300 / 8 + 100 - 200);
-    assert_int_equal(late(f, 0, 436, 1), 1);
+    assert_int_equal(late(f, 0, 200, 1), 300 + 300 / 4 + 100 - 200);
+    assert_int_equal(late(f, 0, 474, 1), 1);
     assert_int_equal(hopeless(f), 2);
-    assert_int_equal(late(f, 0, 437, 1), 0);
+    assert_int_equal(late(f, 0, 475, 1), 0);
     assert_int_equal(late(f, 0, BATCHER_NEVER, 1), 0);
     assert_int_equal(hopeless(f), 2);
 }
@@ -170,7 +170,7 @@ static void the_time_a_batch_has_run_counts(void **state)
 {
     struct fixture *f = *state;
     load(f, f->model, 0, 0);
-    assert_int_equal(late(f, 0, 150, 1), 100 + 100 / 8 + 100 - 150);
+    assert_int_equal(late(f, 0, 150, 1), 100 + 100 / 4 + 100 - 150);
     assert_int_equal(late(f, 60, 210, 1), 0);    /* 40 to go */
     assert_int_equal(late(f, 5000, 5110, 1), 0); /* overdue: as good as over */
 }
@@ -191,8 +191,7 @@ static void a_burst_meets_the_queue_that_it_makes(void **state)
     uint32_t taken = 0;
     while (taken < 100 && late(f, 0, 450, 1) == 0)
         taken++;
-    assert_int_equal(taken,
-                     4 * MAX_BATCH); /* three batches, an eighth of their time, and its own */
+    assert_int_equal(taken, 3 * MAX_BATCH); /* two batches, a quarter of their time, and its own */
 }
 
 static void an_unknown_pace_refuses_nobody(void **state)
@@ -206,9 +205,9 @@ static void better_priorities_do_not_wait_for_worse(void **state)
 {
     struct fixture *f = *state;
     load(f, f->model, 0, 4 * MAX_BATCH);
-    assert_int_equal(late(f, 0, 220, 0), 0);
-    assert_true(late(f, 0, 220, 1) > 0);
-    assert_true(late(f, 0, 220, 3) > 0);
+    assert_int_equal(late(f, 0, 230, 0), 0);
+    assert_true(late(f, 0, 230, 1) > 0);
+    assert_true(late(f, 0, 230, 3) > 0);
 }
 
 static void several_workers_share_the_queue(void **state)
@@ -219,9 +218,9 @@ static void several_workers_share_the_queue(void **state)
     batcher_worker_idle(f->batcher, 1);
     batcher_step(f->batcher, 0, &d);
     assert_int_equal(d.worker, 1); /* 2 batches run, 4 wait: 600 for two workers */
-    assert_int_equal(late(f, 0, 300, 1), 300 + 300 / 8 + 100 - 300);
+    assert_int_equal(late(f, 0, 300, 1), 300 + 300 / 4 + 100 - 300);
     batcher_worker_gone(f->batcher, 1); /* 1 runs that one can wait for, 4 wait */
-    assert_int_equal(late(f, 0, 500, 1), 500 + 500 / 8 + 100 - 500);
+    assert_int_equal(late(f, 0, 500, 1), 500 + 500 / 4 + 100 - 500);
 }
 
 static void other_models_queues_are_waited_for(void **state)
@@ -231,11 +230,11 @@ static void other_models_queues_are_waited_for(void **state)
     const struct batcher_model_config config = {.max_batch = MAX_BATCH, .queue_limit = N_ITEMS};
     assert_int_equal(batcher_model_add(f->batcher, &config, &other, NULL), STATUS_OK);
     load(f, other, 0, 2 * MAX_BATCH);
-    assert_int_equal(late(f, 0, 300, 0), 300 + 300 / 8 - 300); /* its own time is not known */
+    assert_int_equal(late(f, 0, 300, 0), 300 + 300 / 4 - 300); /* its own time is not known */
     assert_int_equal(late(f, 0, 400, 0), 0);
     while (f->used)
         batcher_cancel(&f->items[--f->used]); /* the sums follow */
-    assert_int_equal(late(f, 0, 113, 0), 0);
+    assert_int_equal(late(f, 0, 125, 0), 0);
     batcher_cancel(&f->items[0]);
     batcher_model_remove(other);
 }
