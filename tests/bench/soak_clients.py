@@ -22,6 +22,7 @@ import bench  # noqa: F401  (sets the path of the next one)
 import wire
 
 ANSWER_SECONDS = 60
+BEGIN, WAVE_SECONDS, WAVE_ACTIVE = time.monotonic(), 60, 20
 STRIP = 1 << 15  # floats: 128 KiB, beyond what a loop reads without a slab
 IMAGE = struct.pack("<64f", *(i % 17 for i in range(64)))
 GONE = {wire.NOT_FOUND, wire.UNAVAILABLE}
@@ -216,9 +217,17 @@ def mixed(window, pause_s, cuts):
     return conversation
 
 
+def wave(stop):
+    """Those who make the server keep much come and go together, so that there are moments when it
+    keeps nothing, and what it then has can be compared."""
+    while (time.monotonic() - BEGIN) % WAVE_SECONDS > WAVE_ACTIVE and not stop.is_set():
+        stop.wait(0.5)
+
+
 def slow_reader(peer, rng, stop):
     """Takes what it asked for, all of it, a little at a time; less than the limit for those who
     take nothing."""
+    wave(stop)
     peer.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     for _ in range(rng.randrange(1, 9)):
         peer.send(wire.INFER, *STRIPS[1])
@@ -240,6 +249,7 @@ def slow_reader(peer, rng, stop):
 
 def never_reader(peer, rng, stop):
     """Asks and does not read, until the server closes: its own doing."""
+    wave(stop)
     peer.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     peer.client.socket.settimeout(1)
     try:
