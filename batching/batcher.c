@@ -68,7 +68,7 @@ void batcher_free(struct batcher *batcher)
     if (!batcher)
         return;
     while (batcher->models)
-        batcher_model_remove(batcher->models);
+        batcher_model_remove(batcher->models); /* NOLINT: it leaves the list */
     free(batcher);
 }
 

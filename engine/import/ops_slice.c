@@ -6,7 +6,7 @@
 
 void map_concat(struct mapper *m)
 {
-    uint32_t inputs[IR_MAX_INPUTS], n = m->node->n_inputs;
+    uint32_t inputs[IR_MAX_INPUTS] = {IR_NONE}, n = m->node->n_inputs;
     if (!n || n > IR_MAX_INPUTS)
         map_invalid(m, "it has %u inputs", n);
     for (uint32_t i = 0; i < n && !map_failed(m); i++)

@@ -49,8 +49,8 @@ void map_unary_parameters(struct mapper *m)
 void map_is_inf(struct mapper *m)
 {
     uint32_t x = map_in(m, 0);
-    float negative = map_attr_int(m, "detect_negative", 1) != 0;
-    float positive = map_attr_int(m, "detect_positive", 1) != 0;
+    float negative = map_attr_int(m, "detect_negative", 1) ? 1 : 0;
+    float positive = map_attr_int(m, "detect_positive", 1) ? 1 : 0;
     map_out(m, 0, emit_unary_ab(m, IR_UNARY_IS_INF, x, negative, positive));
 }
 
