@@ -247,6 +247,22 @@ void dispatch_drain(struct dispatch *d)
     dispatch_carry_out(d, &decided);
 }
 
+static enum status nothing(void *arg, uint32_t worker, void *state, struct error *err)
+{
+    (void)arg;
+    (void)worker;
+    (void)state;
+    (void)err;
+    return STATUS_OK;
+}
+
+/* A worker is called between jobs: behind what it does after one. */
+void dispatch_settle(struct dispatch *d)
+{
+    if (d)
+        pool_call_each(d->pool, nothing, NULL, NULL);
+}
+
 void dispatch_fail(struct dispatch *d)
 {
     atomic_store_explicit(&d->failed, true, memory_order_relaxed);

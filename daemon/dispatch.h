@@ -126,6 +126,10 @@ void dispatch_recycle(struct dispatch *dispatch, struct batch *done); /* NULL is
 /* Nothing new is taken; what is queued runs without waiting for company. */
 void dispatch_drain(struct dispatch *dispatch);
 
+/* When all requests are back: returns once no worker has yet to wake a loop that it gave them to,
+ * so that loops can be freed. */
+void dispatch_settle(struct dispatch *dispatch); /* NULL is fine */
+
 /* From now on nothing runs any more: batches fail with UNAVAILABLE. */
 void dispatch_fail(struct dispatch *dispatch);
 

@@ -189,6 +189,7 @@ static void server_stop(struct server *s)
             loop_order(s->shared.loops[i], LOOP_STOP);
             loop_join(s->shared.loops[i]);
         }
+    dispatch_settle(s->shared.dispatch);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         loop_free(s->shared.loops[i]);
     listeners_free(s->listeners);

@@ -39,15 +39,18 @@ static struct config *config;
 static struct config_model model_config;
 static struct model *model;
 static bool shared_fate; /* a failure is the whole batch's: all have the same text */
-static _Atomic int lost;
+static _Atomic int lost, delivering, linger_us;
 static _Atomic(struct model *) retired;
 
 static void deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
     (void)user;
+    atomic_fetch_add(&delivering, 1);
     last->next = atomic_load(&loops[loop].arrived);
     while (!atomic_compare_exchange_weak(&loops[loop].arrived, &last->next, first))
         ;
+    usleep((useconds_t)atomic_load(&linger_us));
+    atomic_fetch_sub(&delivering, 1);
 }
 
 static void spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
@@ -223,6 +226,19 @@ static void a_request_and_its_result(void **state)
     assert_int_equal(atomic_load(&model->stats.ok), 1);
     assert_int_equal(atomic_load(&model->stats.compute_ns), 2);
     assert_int_equal(atomic_load(&model->stats.by_batch[1].count), 1);
+}
+
+/* A loop may have its requests back before the worker that gave them is done with the loop. */
+static void workers_are_done_with_loops(void **state)
+{
+    (void)state;
+    atomic_store(&linger_us, 50000);
+    submit(&loops[0], fill(&loops[0], 0, 41, BATCHER_NEVER));
+    collect_all(&loops[0]);
+    assert_int_equal(atomic_load(&delivering), 1);
+    dispatch_settle(dispatch);
+    assert_int_equal(atomic_load(&delivering), 0);
+    atomic_store(&linger_us, 0);
 }
 
 static void *hammer(void *arg)
@@ -590,6 +606,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_request_and_its_result, setup, teardown),
+        cmocka_unit_test_setup_teardown(workers_are_done_with_loops, setup, teardown),
         cmocka_unit_test_setup_teardown(r12_each_request_comes_back_once, setup, teardown),
         cmocka_unit_test_setup_teardown(r12_on_a_device_that_copies_inputs, setup, teardown),
         cmocka_unit_test_setup_teardown(a_worker_without_a_free_buffer_is_not_idle, setup,
