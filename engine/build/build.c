@@ -109,6 +109,15 @@ static bool all_scale(const struct ir_graph *one, const struct ir_graph *two)
     return ok;
 }
 
+/* The selected boxes of all images stand behind one another: no row belongs to one instance. */
+static bool mixes_instances(const struct ir_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (ir_node(graph, i)->op == IR_OP_NMS)
+            return true;
+    return false;
+}
+
 /* The symbolic first dimension is the number of instances only if everything grows with it. */
 static enum status find_batched(struct builder *b, bool *batched, struct error *err)
 {
@@ -123,6 +132,12 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     enum status status = make_graph(b->model, &quiet, 1, false, &steps_of_one, &one, err);
     if (status)
         return status;
+    if (mixes_instances(one)) {
+        ir_graph_free(one);
+        log_write(b->options->log, LOG_WARNING,
+                  "not batched: NonMaxSuppression puts the boxes of all instances together");
+        return STATUS_OK;
+    }
     status = make_graph(b->model, &quiet, 2, false, &steps_of_two, &two, &why);
     if (status == STATUS_RESOURCE_EXHAUSTED) { /* says nothing about the model */
         ir_graph_free(one);

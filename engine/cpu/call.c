@@ -32,10 +32,13 @@ SAME(IR_POOL_MAX, REF_POOL_MAX);
 SAME(IR_POOL_LP, REF_POOL_LP);
 SAME(IR_PAD_WRAP, REF_PAD_WRAP);
 SAME(IR_RESIZE_CUBIC, REF_RESIZE_CUBIC);
-SAME(IR_COORD_TF_CROP, REF_COORD_TF_CROP);
+SAME(IR_COORD_HALF_PIXEL_SYMMETRIC, REF_COORD_HALF_PIXEL_SYMMETRIC);
 SAME(IR_NEAREST_CEIL, REF_NEAREST_CEIL);
 SAME(IR_RECURRENT_LSTM, REF_CELL_LSTM);
 SAME(IR_RECURRENT_GRU, REF_CELL_GRU);
+SAME(IR_BORDER_REFLECT, REF_BORDER_REFLECT);
+SAME(IR_SAMPLE_PIXELS, REF_SAMPLE_PIXELS);
+SAME(IR_ROI_MAX_QUANTISED, REF_ROI_MAX_QUANTISED);
 SAME(IR_LAYOUT_PLAIN, REF_PLAIN);
 SAME(IR_LAYOUT_CHANNELS_LAST, REF_CHANNELS_LAST);
 SAME(IR_LAYOUT_BLOCKED_8, REF_BLOCKED_8);
@@ -248,25 +251,30 @@ static enum status run_trilu(const struct call *c)
     return STATUS_OK;
 }
 
-static enum status run_resize(const struct call *c)
+static struct ref_resize read_resize(const struct ir_node *node, uint32_t rank)
 {
     struct ref_resize how = {
-        .mode = (enum ref_resize_mode)int_of(c, IR_ATTR_MODE, 0),
-        .coord = (enum ref_coord)int_of(c, IR_ATTR_COORD, 0),
-        .nearest = (enum ref_nearest)int_of(c, IR_ATTR_NEAREST, 0),
-        .exclude_outside = int_of(c, IR_ATTR_EXCLUDE_OUTSIDE, 0),
-        .cubic_a = float_of(c, IR_ATTR_CUBIC_A, -0.75),
-        .value = float_of(c, IR_ATTR_VALUE, 0),
+        .mode = (enum ref_resize_mode)ir_attr_int(node, IR_ATTR_MODE, 0),
+        .coord = (enum ref_coord)ir_attr_int(node, IR_ATTR_COORD, 0),
+        .nearest = (enum ref_nearest)ir_attr_int(node, IR_ATTR_NEAREST, 0),
+        .exclude_outside = ir_attr_int(node, IR_ATTR_EXCLUDE_OUTSIDE, 0),
+        .antialias = ir_attr_int(node, IR_ATTR_ANTIALIAS, 0),
+        .cubic_a = (double)ir_attr_float(node, IR_ATTR_CUBIC_A, -0.75F),
+        .value = (double)ir_attr_float(node, IR_ATTR_VALUE, 0),
     };
-    const struct ir_attr *scales = ir_attr(c->node, IR_ATTR_SCALES);
-    const struct ir_attr *roi = ir_attr(c->node, IR_ATTR_ROI);
-    uint32_t rank = c->in[0].shape.rank;
+    const struct ir_attr *scales = ir_attr(node, IR_ATTR_SCALES), *roi = ir_attr(node, IR_ATTR_ROI);
     for (uint32_t d = 0; d < rank; d++) {
         how.scales[d] = (double)scales->f[d];
         how.roi_start[d] = roi ? (double)roi->f[d] : 0;
         how.roi_end[d] = roi ? (double)roi->f[rank + d] : 1;
     }
-    ref_resize(&how, &c->in[0], &c->out[0]);
+    return how;
+}
+
+static enum status run_resize(const struct call *c)
+{
+    const struct ref_resize how = read_resize(c->node, c->in[0].shape.rank);
+    ref_resize(&how, &c->in[0], &c->out[0], c->scratch);
     return STATUS_OK;
 }
 
@@ -368,6 +376,47 @@ static enum status run_recurrent(const struct call *c)
     return ref_recurrent(&how, c->scratch, c->err);
 }
 
+static enum status run_sample(const struct call *c)
+{
+    const struct ref_sample how = {
+        .mode = (enum ref_resize_mode)int_of(c, IR_ATTR_MODE, IR_RESIZE_LINEAR),
+        .border = (enum ref_border)int_of(c, IR_ATTR_BORDER, IR_BORDER_ZEROS),
+        .coord = (enum ref_sample_coord)int_of(c, IR_ATTR_COORD, IR_SAMPLE_HALF_PIXEL),
+    };
+    ref_sample(&how, &c->in[0], &c->in[1], &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_roi_pool(const struct call *c)
+{
+    const struct ref_roi_pool how = {
+        .func = (enum ref_roi)int_of(c, IR_ATTR_FUNC, IR_ROI_AVERAGE),
+        .half_pixel = int_of(c, IR_ATTR_COORD, 0),
+        .samples = int_of(c, IR_ATTR_SIZE, 0),
+        .scale = float_of(c, IR_ATTR_ALPHA, 1),
+    };
+    return ref_roi_pool(&how, &c->in[0], &c->in[1], &c->in[2], &c->out[0], c->err);
+}
+
+static enum status run_nms(const struct call *c)
+{
+    const struct ref_nms how = {
+        .most = int_of(c, IR_ATTR_K, 0),
+        .overlap = float_of(c, IR_ATTR_ALPHA, 0),
+        .least = float_of(c, IR_ATTR_BETA, 0),
+        .has_least = ir_attr(c->node, IR_ATTR_BETA) != NULL,
+        .centre = int_of(c, IR_ATTR_MODE, 0),
+    };
+    ref_nms(&how, &c->in[0], &c->in[1], &c->out[0], c->scratch);
+    return STATUS_OK;
+}
+
+static enum status run_det(const struct call *c)
+{
+    ref_det(&c->in[0], &c->out[0], c->scratch);
+    return STATUS_OK;
+}
+
 static const run runs[IR_OP_COUNT_] = {
     [IR_OP_CONV] = run_conv,
     [IR_OP_DECONV] = run_deconv,
@@ -404,22 +453,35 @@ static const run runs[IR_OP_COUNT_] = {
     [IR_OP_REFORMAT] = run_reformat,
     [IR_OP_ATTENTION] = run_attention,
     [IR_OP_RECURRENT] = run_recurrent,
+    [IR_OP_SAMPLE] = run_sample,
+    [IR_OP_ROI_POOL] = run_roi_pool,
+    [IR_OP_NMS] = run_nms,
+    [IR_OP_DET] = run_det,
 };
 
 size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
 {
-    if (node->op == IR_OP_TOPK) {
-        const struct shape *shape = &ir_tensor(graph, node->inputs[0])->shape;
-        return ref_topk_scratch(shape->dim[ir_attr_int(node, IR_ATTR_AXIS, 0)]);
-    }
-    if (node->op == IR_OP_ATTENTION) {
+    const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
+    switch (node->op) {
+    case IR_OP_TOPK:
+        return ref_topk_scratch(x->dim[ir_attr_int(node, IR_ATTR_AXIS, 0)]);
+    case IR_OP_ATTENTION: {
         uint32_t keys = node->inputs[ir_attr_int(node, IR_ATTR_PACKED, 0) ? 0 : 1];
         return ref_attention_scratch(ir_tensor(graph, keys)->shape.dim[1]);
     }
-    if (node->op == IR_OP_RECURRENT)
-        return ref_recurrent_scratch(&ir_tensor(graph, node->inputs[0])->shape,
-                                     (enum ref_cell)ir_attr_int(node, IR_ATTR_FUNC, 0));
-    return 0;
+    case IR_OP_RESIZE: {
+        const struct ref_resize how = read_resize(node, x->rank);
+        return ref_resize_scratch(&how, x->rank);
+    }
+    case IR_OP_NMS:
+        return ref_nms_scratch(x->dim[1]);
+    case IR_OP_RECURRENT:
+        return ref_recurrent_scratch(x, (enum ref_cell)ir_attr_int(node, IR_ATTR_FUNC, 0));
+    case IR_OP_DET:
+        return ref_det_scratch(x->dim[x->rank - 1]);
+    default:
+        return 0;
+    }
 }
 
 enum status call_run(const struct call *call)

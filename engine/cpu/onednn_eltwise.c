@@ -100,7 +100,8 @@ static bool resize_known(const struct subject *s, const struct shape *x, const s
     int64_t nearest = ir_attr_int(s->node, IR_ATTR_NEAREST, IR_NEAREST_ROUND_PREFER_FLOOR);
     const struct ir_attr *scales = ir_attr(s->node, IR_ATTR_SCALES);
     if (x->rank < 3 || x->rank > 5 || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1] ||
-        ir_attr_int(s->node, IR_ATTR_EXCLUDE_OUTSIDE, 0))
+        ir_attr_int(s->node, IR_ATTR_EXCLUDE_OUTSIDE, 0) ||
+        ir_attr_int(s->node, IR_ATTR_ANTIALIAS, 0))
         return false;
     bool whole = true;
     for (uint32_t i = 2; i < x->rank; i++) {

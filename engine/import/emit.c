@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FOLD_EAGER_BYTES = 1 << 20, FOLD_WANTED_BYTES = 1 << 26 };
+enum { FOLD_EAGER_BYTES = 1 << 20, FOLD_WANTED_BYTES = 1 << 26, FOLD_STEPS = 1 << 28 };
 
 uint32_t emit_begin(struct mapper *m, enum ir_op op, uint32_t n_inputs, const uint32_t *inputs)
 {
@@ -46,11 +46,32 @@ void emit_float(struct mapper *m, uint32_t node, enum ir_attr_key key, float val
         map_exhausted(m);
 }
 
-/* Work that does not follow from the size of the output. */
-static bool is_costly(enum ir_op op)
+/* Whether something done `each` times for each element of a tensor is too much. */
+static bool is_long(const struct shape *shape, int64_t each)
 {
-    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_POOL || op == IR_OP_LRN ||
-           op == IR_OP_RECURRENT;
+    size_t n;
+    return !shape_elements(shape, &n) || (each > 0 && n > (size_t)(FOLD_STEPS / each));
+}
+
+/* Work that does not follow from the sizes of inputs and outputs. */
+static bool is_costly(const struct mapper *m, const struct ir_node *node)
+{
+    const struct shape *x = map_shape(m, node->inputs[0]);
+    switch (node->op) {
+    case IR_OP_CONV:
+    case IR_OP_DECONV:
+    case IR_OP_POOL:
+    case IR_OP_LRN:
+    case IR_OP_ROI_POOL:
+    case IR_OP_RECURRENT:
+        return true;
+    case IR_OP_NMS: /* each box against each selected one */
+        return is_long(map_shape(m, node->inputs[1]), x->dim[1]);
+    case IR_OP_DET:
+        return is_long(x, x->dim[x->rank - 1]);
+    default:
+        return false;
+    }
 }
 
 /* Bytes that computing the node touches. */
@@ -72,7 +93,7 @@ static uint64_t work_of(const struct mapper *m, const struct ir_node *node)
 static bool is_foldable(const struct mapper *m, const struct ir_node *node, bool wanted)
 {
     size_t limit = wanted ? FOLD_WANTED_BYTES : FOLD_EAGER_BYTES, bytes = 0;
-    if (!m->options->evaluator.eval || is_costly(node->op))
+    if (!m->options->evaluator.eval || is_costly(m, node))
         return false;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i] == IR_NONE)
@@ -288,6 +309,23 @@ uint32_t emit_slice(struct mapper *m, uint32_t x, uint32_t axis, int64_t start, 
     return emit_end(m, node);
 }
 
+uint32_t emit_strided(struct mapper *m, uint32_t x, uint32_t axis, int64_t step)
+{
+    int64_t starts[SHAPE_MAX_RANK] = {0}, ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
+    struct shape shape = *map_shape(m, x);
+    for (uint32_t d = 0; d < shape.rank; d++) {
+        bool reverse = d == axis && step < 0;
+        starts[d] = reverse ? shape.dim[d] - 1 : 0;
+        ends[d] = reverse ? -1 : shape.dim[d];
+        steps[d] = d == axis ? step : 1;
+    }
+    uint32_t node = emit_begin(m, IR_OP_SLICE, 1, &x);
+    emit_ints(m, node, IR_ATTR_STARTS, shape.rank, starts);
+    emit_ints(m, node, IR_ATTR_ENDS, shape.rank, ends);
+    emit_ints(m, node, IR_ATTR_STEPS, shape.rank, steps);
+    return emit_end(m, node);
+}
+
 uint32_t emit_gather(struct mapper *m, uint32_t x, uint32_t indices, uint32_t axis)
 {
     uint32_t node = emit_begin(m, IR_OP_GATHER, 2, (const uint32_t[]){x, indices});
@@ -321,8 +359,7 @@ uint32_t emit_constant(struct mapper *m, enum dtype dtype, const struct shape *s
     return tensor;
 }
 
-/* Writes `value` as an element; integers truncate and wrap. */
-static void put_element(void *to, enum dtype dtype, double value)
+void emit_number(void *room, enum dtype dtype, size_t index, double value)
 {
     float f = (float)value;
     int64_t i = value >= -9.2e18 && value <= 9.2e18 ? (int64_t)value : 0;
@@ -334,7 +371,7 @@ static void put_element(void *to, enum dtype dtype, double value)
         from = &value;
     else if (dtype == DTYPE_F16 || dtype == DTYPE_BF16)
         from = &half;
-    memcpy(to, from, dtype_size(dtype));
+    memcpy((char *)room + index * dtype_size(dtype), from, dtype_size(dtype));
 }
 
 uint32_t emit_scalar(struct mapper *m, enum dtype dtype, double value)
@@ -343,7 +380,7 @@ uint32_t emit_scalar(struct mapper *m, enum dtype dtype, double value)
     void *room = emit_room(m, &scalar, dtype);
     if (!room)
         return IR_NONE;
-    put_element(room, dtype, value);
+    emit_number(room, dtype, 0, value);
     return emit_constant(m, dtype, &scalar, room);
 }
 

@@ -322,6 +322,17 @@ bool map_attr_is(struct mapper *m, const char *name, const char *value, const ch
     return attr->s.size == strlen(value) && !memcmp(attr->s.data, value, attr->s.size);
 }
 
+int64_t map_attr_named(struct mapper *m, const char *name, const char *const *names, uint32_t n,
+                       const char *fallback)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (names[i] && map_attr_is(m, name, names[i], fallback))
+            return i;
+    }
+    map_refuse(m, "this value of attribute '%s'", name);
+    return 0;
+}
+
 /* --- what must be known --- */
 
 double map_element(const struct ir_tensor *tensor, size_t i)
@@ -400,7 +411,37 @@ static bool resolve(struct mapper *m, uint32_t tensor, uint32_t depth)
     return !map_failed(m) && ir_tensor_is_constant(ir_tensor(m->graph, tensor));
 }
 
-enum { RESOLVE_DEPTH = 32 };
+enum { RESOLVE_DEPTH = 32, RESOLVE_STEPS = 4096 };
+
+/* As resolve, without doing anything. Nothing is marked on the way: `steps` bounds what operands
+ * that are shared many times over may cost. */
+static bool resolvable(const struct mapper *m, uint32_t tensor, uint32_t depth, uint32_t *steps)
+{
+    const struct ir_tensor *t = ir_tensor(m->graph, tensor);
+    if (ir_tensor_is_constant(t))
+        return true;
+    if (t->producer == IR_NONE) {
+        for (uint32_t i = 0; i < m->graph->n_inputs; i++) {
+            if (m->graph->inputs[i] == tensor)
+                return m->bound[i] != IR_NONE;
+        }
+        return false;
+    }
+    const struct ir_node *node = ir_node(m->graph, t->producer);
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        if (node->inputs[i] == IR_NONE)
+            continue;
+        if (!depth || !*steps || !(--*steps, resolvable(m, node->inputs[i], depth - 1, steps)))
+            return false;
+    }
+    return m->options->evaluator.eval != NULL;
+}
+
+bool map_can_know(const struct mapper *m, uint32_t tensor)
+{
+    uint32_t steps = RESOLVE_STEPS;
+    return !map_failed(m) && tensor != IR_NONE && resolvable(m, tensor, RESOLVE_DEPTH, &steps);
+}
 
 bool map_is_known(struct mapper *m, uint32_t tensor)
 {

@@ -117,9 +117,13 @@ int64_t map_attr_int(struct mapper *m, const char *name, int64_t fallback);
 float map_attr_float(struct mapper *m, const char *name, float fallback);
 bool map_attr_ints(struct mapper *m, const char *name, struct ints *out); /* false: not there */
 bool map_attr_is(struct mapper *m, const char *name, const char *value, const char *fallback);
+/* Which of `names` (NULL: none of this number) the attribute is; refuses any other value. */
+int64_t map_attr_named(struct mapper *m, const char *name, const char *const *names, uint32_t n,
+                       const char *fallback);
 
 /* --- operands that must be known now --- */
 const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor); /* or NULL, and failed */
+bool map_can_know(const struct mapper *m, uint32_t tensor); /* whether map_known would find it */
 bool map_known_ints(struct mapper *m, uint32_t tensor, struct ints *out);
 bool map_is_known(struct mapper *m, uint32_t tensor);       /* asks the same, and does not fail */
 double map_known_number(struct mapper *m, uint32_t tensor); /* one element of any type */
@@ -160,6 +164,8 @@ uint32_t emit_concat(struct mapper *m, uint32_t n, const uint32_t *inputs, uint3
 /* One axis of x, from start to end. */
 uint32_t emit_slice(struct mapper *m, uint32_t x, uint32_t axis, int64_t start, int64_t end);
 uint32_t emit_gather(struct mapper *m, uint32_t x, uint32_t indices, uint32_t axis);
+/* Every `step`-th element of one axis; a step of -1 reverses it. */
+uint32_t emit_strided(struct mapper *m, uint32_t x, uint32_t axis, int64_t step);
 
 /* --- constants; data lies in the graph's arena --- */
 void *emit_room(struct mapper *m, const struct shape *shape, enum dtype dtype); /* or NULL */
@@ -167,6 +173,8 @@ uint32_t emit_constant(struct mapper *m, enum dtype dtype, const struct shape *s
                        const void *data);
 uint32_t emit_scalar(struct mapper *m, enum dtype dtype, double value);      /* rank 0 */
 uint32_t emit_int_list(struct mapper *m, uint32_t n, const int64_t *values); /* INT64 [n] */
+/* Writes element i; integers truncate and wrap. */
+void emit_number(void *room, enum dtype dtype, size_t i, double value);
 
 /* --- graphs within the node --- */
 

@@ -47,12 +47,18 @@ enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
 /* clang-format off */
 static const struct map_op ops[] = {
     /* convolution, product, pooling */
+    {"Col2Im", "", 18, LAST, map_col2im, 0, IO(3, 3, 1), FLOATS, OP(DECONV),
+     "dilations:I pads:I strides:I", "image and block are known when the plan is built"},
     {"Conv", "", 1, LAST, map_conv, 0, IO(2, 3, 1), FLOATS, OP(CONV), WINDOW " group:i", NULL},
     {"ConvTranspose", "", 1, LAST, map_conv_transpose, 0, IO(2, 3, 1), FLOATS, OP(DECONV),
      WINDOW " group:i output_padding:I output_shape:I", NULL},
+    {"DeformConv", "", 19, LAST, map_deform_conv, 0, IO(3, 5, 1),
+     FLOATS, OP(SAMPLE) | OP(BINARY) | OP(MATMUL),
+     "dilations:I group:i kernel_shape:I offset_group:i pads:I strides:I", NULL},
+    {"Det", "", 11, LAST, map_det, 0, IO(1, 1, 1), FLOATS, OP(DET), NULL, NULL},
     {"Einsum", "", 12, LAST, map_einsum, 0, IO(1, MANY, 1),
      NUMBERS, OP(MATMUL) | OP(REDUCE) | OP(TRANSPOSE),
-     "equation:s", "no index twice in one term"},
+     "equation:s", NULL},
     {"Gemm", "", 6, LAST, map_gemm, 0, IO(2, 3, 1), WIDE, OP(MATMUL),
      "alpha:f beta:f broadcast:i transA:i transB:i", "alpha and beta other than 1: floats only"},
     {"MatMul", "", 1, LAST, map_matmul, 0, IO(2, 2, 1), WIDE, OP(MATMUL), NULL, NULL},
@@ -61,7 +67,7 @@ static const struct map_op ops[] = {
     {"LpPool", "", 2, LAST, map_pool, IR_POOL_LP, IO(1, 1, 1), FLOATS, OP(POOL),
      WINDOW " ceil_mode:i p:i", NULL},
     {"MaxPool", "", 1, LAST, map_pool, IR_POOL_MAX, IO(1, 1, 2), BYTES | FLOATS, OP(POOL),
-     WINDOW " ceil_mode:i storage_order:i", "no indices in column-major order"},
+     WINDOW " ceil_mode:i storage_order:i", NULL},
     {"GlobalAveragePool", "", 1, LAST, map_global_pool, IR_POOL_AVERAGE, IO(1, 1, 1),
      FLOATS, OP(POOL), NULL, NULL},
     {"GlobalLpPool", "", 2, LAST, map_global_pool, IR_POOL_LP, IO(1, 1, 1), FLOATS, OP(POOL),
@@ -69,7 +75,7 @@ static const struct map_op ops[] = {
     {"GlobalMaxPool", "", 1, LAST, map_global_pool, IR_POOL_MAX, IO(1, 1, 1), FLOATS, OP(POOL),
      NULL, NULL},
     {"MaxUnpool", "", 9, LAST, map_max_unpool, 0, IO(2, 3, 1), FLOATS, OP(SCATTER_ELEMENTS),
-     "kernel_shape:I pads:I strides:I", "only to the shape that its window gives"},
+     "kernel_shape:I pads:I strides:I", "to no shape smaller than its window gives"},
 
     /* recurrent */
     {"GRU", "", 7, LAST, map_recurrent, IR_RECURRENT_GRU, IO(3, 6, 2),
@@ -288,6 +294,25 @@ static const struct map_op ops[] = {
     {"TopK", "", 1, LAST, map_topk, 0, IO(1, 2, 2), NUMBERS, OP(TOPK),
      "axis:i k:i largest:i sorted:i", NULL},
 
+    /* images */
+    {"AffineGrid", "", 20, LAST, map_affine_grid, 0, IO(2, 2, 1), FLOATS, OP(MATMUL),
+     "align_corners:i", "its size is known when the plan is built"},
+    {"GridSample", "", 16, LAST, map_grid_sample, 0, IO(2, 2, 1), FLOATS, OP(SAMPLE),
+     "align_corners:i mode:s padding_mode:s", "cubic in three dimensions at most"},
+    {"MaxRoiPool", "", 1, LAST, map_max_roi_pool, 0, IO(2, 2, 1), FLOATS, OP(ROI_POOL),
+     "pooled_shape:I spatial_scale:f", NULL},
+    {"NonMaxSuppression", "", 10, LAST, map_nms, 0, IO(2, 5, 1), T(F32), OP(NMS),
+     "center_point_box:i", "limit and thresholds are known when the plan is built"},
+    {"RoiAlign", "", 10, LAST, map_roi_align, 0, IO(3, 3, 1), FLOATS, OP(ROI_POOL),
+     "coordinate_transformation_mode:s mode:s output_height:i output_width:i sampling_ratio:i "
+     "spatial_scale:f", "256 samples at most"},
+
+    /* signals */
+    {"DFT", "", 17, LAST, map_dft, 0, IO(1, 3, 1), FLOATS, OP(MATMUL),
+     "axis:i inverse:i onesided:i", "a matrix of 2^24 elements at most"},
+    {"STFT", "", 17, LAST, map_stft, 0, IO(2, 4, 1), FLOATS, OP(GATHER) | OP(BINARY) | OP(MATMUL),
+     "onesided:i", "a matrix of 2^24 elements at most"},
+
     /* shape */
     {"DepthToSpace", "", 1, LAST, map_depth_to_space, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE),
      "blocksize:i mode:s", NULL},
@@ -302,15 +327,17 @@ static const struct map_op ops[] = {
     {"Unsqueeze", "", 1, LAST, map_unsqueeze, 0, IO(1, 2, 1), ANY, OP(RESHAPE), "axes:I", NULL},
 
     /* parts */
+    {"CenterCropPad", "", 18, LAST, map_center_crop_pad, 0, IO(2, 2, 1), ANY, OP(SLICE) | OP(PAD),
+     "axes:I", NULL},
     {"Concat", "", 1, LAST, map_concat, 0, IO(1, MANY, 1), ANY, OP(CONCAT), "axis:i", NULL},
     {"Pad", "", 1, LAST, map_pad, 0, IO(1, 4, 1), ANY, OP(PAD),
      "mode:s paddings:I pads:I value:f", NULL},
     {"Resize", "", 10, 10, map_upsample, 0, IO(2, 2, 1), NUMBERS, OP(RESIZE),
-     "mode:s", "no antialias, no half_pixel_symmetric"},
+     "mode:s", NULL},
     {"Resize", "", 11, LAST, map_resize, 0, IO(1, 4, 1), NUMBERS, OP(RESIZE),
      "antialias:i axes:I coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:i "
      "extrapolation_value:f keep_aspect_ratio_policy:s mode:s nearest_mode:s",
-     "no antialias, no half_pixel_symmetric"},
+     NULL},
     {"Slice", "", 1, LAST, map_slice, 0, IO(1, 5, 1), ANY,
      OP(SLICE), "axes:I ends:I starts:I", NULL},
     {"Split", "", 1, LAST, map_split, 0, IO(1, 2, MANY), ANY, OP(SLICE),
@@ -340,6 +367,8 @@ static const struct map_op ops[] = {
      "axis:i reduction:s", NULL},
     {"ScatterND", "", 11, LAST, map_scatter_nd, 0, IO(3, 3, 1), ANY, OP(SCATTER_ND),
      "reduction:s", NULL},
+    {"Unique", "", 11, LAST, map_unique, 0, IO(1, 1, 4), ANY, 0,
+     "axis:i sorted:i", "its input is known when the plan is built"},
 
     /* known when the plan is built */
     {"BlackmanWindow", "", 17, LAST, map_window, MAP_WINDOW_BLACKMAN, IO(1, 1, 1), INDICES, 0,
@@ -355,6 +384,12 @@ static const struct map_op ops[] = {
      "output_datatype:i periodic:i", NULL},
     {"HannWindow", "", 17, LAST, map_window, MAP_WINDOW_HANN, IO(1, 1, 1), INDICES, 0,
      "output_datatype:i periodic:i", NULL},
+    {"MelWeightMatrix", "", 17, LAST, map_mel_weight_matrix, 0, IO(5, 5, 1), INDICES, 0,
+     "output_datatype:i", NULL},
+    {"OptionalGetElement", "", 15, LAST, map_optional_get, 0, IO(1, 1, 1), ANY, 0,
+     NULL, "tensors only"},
+    {"OptionalHasElement", "", 15, LAST, map_optional_has, 0, IO(0, 1, 1), ANY, 0,
+     NULL, "tensors only"},
     {"Range", "", 11, LAST, map_range, 0, IO(3, 3, 1), T(I16) | INDICES | T(F32) | T(F64), 0,
      NULL, "its inputs are known when the plan is built; 2^24 values at most"},
     {"Shape", "", 1, LAST, map_shape_of, 0, IO(1, 1, 1), ANY, 0, "end:i start:i", NULL},

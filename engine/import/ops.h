@@ -16,6 +16,7 @@ void map_conv_transpose(struct mapper *m);
 /* ops_matmul.c */
 void map_matmul(struct mapper *m);
 void map_gemm(struct mapper *m);
+void map_det(struct mapper *m);
 
 /* ops_einsum.c */
 void map_einsum(struct mapper *m);
@@ -60,6 +61,8 @@ void map_cast(struct mapper *m);
 void map_cast_like(struct mapper *m);
 void map_identity(struct mapper *m);
 void map_dropout(struct mapper *m);
+void map_optional_has(struct mapper *m);
+void map_optional_get(struct mapper *m);
 
 /* ops_binary.c */
 void map_binary(struct mapper *m);
@@ -118,6 +121,26 @@ void map_one_hot(struct mapper *m);
 void map_compress(struct mapper *m);
 void map_non_zero(struct mapper *m);
 void map_reverse_sequence(struct mapper *m);
+
+/* ops_vision.c */
+void map_grid_sample(struct mapper *m);
+void map_affine_grid(struct mapper *m);
+void map_deform_conv(struct mapper *m);
+void map_col2im(struct mapper *m);
+void map_center_crop_pad(struct mapper *m);
+
+/* ops_boxes.c */
+void map_roi_align(struct mapper *m);
+void map_max_roi_pool(struct mapper *m);
+void map_nms(struct mapper *m);
+
+/* ops_signal.c */
+void map_dft(struct mapper *m);
+void map_stft(struct mapper *m);
+void map_mel_weight_matrix(struct mapper *m);
+
+/* ops_unique.c */
+void map_unique(struct mapper *m);
 
 /* ops_const.c */
 void map_constant(struct mapper *m);

@@ -4,8 +4,9 @@
  *
  * Operands are taken from the left, two at a time. Of the two, indices that nobody needs any more
  * are summed away; those that only one has and that are needed become rows or columns, those that
- * both have become the batch if needed and the inner dimension if not. A repeated index of one
- * operand (a diagonal) is refused.
+ * both have become the batch if needed and the inner dimension if not. Before that, an index that
+ * one operand has twice becomes the diagonal of those two dimensions, and a dimension of 1 that
+ * stands against a larger one is dropped.
  */
 #include "engine/import/ops.h"
 
@@ -36,8 +37,6 @@ static void term_add(struct mapper *m, struct term *term, char label)
 {
     if (term->n == TERM_MAX)
         map_refuse(m, "a term of more than %d indices", TERM_MAX);
-    else if (has(term, label))
-        map_refuse(m, "an index twice in one term");
     else
         term->labels[term->n++] = label;
 }
@@ -98,6 +97,9 @@ static void read_equation(struct mapper *m, struct span text, struct equation *e
         return;
     if (read_term(m, text, at + 2, e->dots, &e->out) != text.size)
         map_invalid(m, "attribute 'equation' goes on behind its result");
+    for (uint32_t i = 1; i < e->out.n; i++)
+        if (memchr(e->out.labels, e->out.labels[i], i))
+            map_invalid(m, "an index twice in the result");
 }
 
 /* Without an arrow: the ellipsis, then every index that occurs once, in alphabetical order. */
@@ -108,7 +110,8 @@ static void implied_output(struct mapper *m, struct equation *e)
     for (int label = 'A'; label <= 'z'; label++) {
         uint32_t count = 0;
         for (uint32_t i = 0; i < e->n; i++)
-            count += has(&e->terms[i], (char)label);
+            for (uint32_t k = 0; k < e->terms[i].n; k++)
+                count += e->terms[i].labels[k] == label;
         if (count == 1)
             term_add(m, &e->out, (char)label);
     }
@@ -137,6 +140,48 @@ static uint32_t sum_away(struct mapper *m, const struct equation *e, uint32_t ne
     }
     *term = kept;
     return axes.n ? emit_reduce(m, IR_REDUCE_SUM, x, &axes, false) : x;
+}
+
+/* Takes the diagonal of two dimensions; they go to the end, as one. */
+static uint32_t diagonal(struct mapper *m, uint32_t x, struct term *term, uint32_t a, uint32_t b)
+{
+    struct shape shape = *map_shape(m, x), flat = {.rank = 0};
+    struct term left = {.n = 0};
+    int64_t perm[TERM_MAX], n = shape.dim[a], end;
+    if (shape.dim[b] != n || n < 1 || n > INT32_MAX) {
+        map_invalid(m, "an index of size %lld and %lld", (long long)n, (long long)shape.dim[b]);
+        return x;
+    }
+    for (uint32_t i = 0; i < term->n; i++) {
+        if (i == a || i == b)
+            continue;
+        flat.dim[left.n] = shape.dim[i];
+        perm[left.n] = i;
+        left.labels[left.n++] = term->labels[i];
+    }
+    perm[left.n] = a;
+    perm[left.n + 1] = b;
+    end = n * n;
+    flat.dim[left.n] = end;
+    flat.rank = left.n + 1;
+    left.labels[left.n++] = term->labels[a];
+    x = emit_reshape(m, emit_transpose(m, x, term->n, perm), &flat);
+    *term = left;
+    return emit_strided(m, x, flat.rank - 1, n + 1);
+}
+
+/* Operand i, with each of its indices once. */
+static uint32_t operand(struct mapper *m, struct equation *e, uint32_t i)
+{
+    struct term *term = &e->terms[i];
+    uint32_t x = map_in(m, i);
+    for (uint32_t a = 0; a < term->n && !map_failed(m); a++)
+        for (uint32_t b = a + 1; b < term->n && !map_failed(m); b++)
+            if (term->labels[a] == term->labels[b]) {
+                x = diagonal(m, x, term, a, b);
+                a = b = 0; /* others have moved */
+            }
+    return x;
 }
 
 /* Puts the indices of x into the order of `to`, which has the same ones. */
@@ -170,7 +215,7 @@ static void note_sizes(struct mapper *m, uint32_t x, const struct term *term, st
         int64_t *size = &sizes->of[(unsigned char)term->labels[i]];
         int64_t dim = map_shape(m, x)->dim[i];
         if (*size >= 0 && *size != dim)
-            map_refuse(m, "an index of size %lld and %lld", (long long)*size, (long long)dim);
+            map_invalid(m, "an index of size %lld and %lld", (long long)*size, (long long)dim);
         *size = dim;
     }
 }
@@ -196,6 +241,23 @@ static uint32_t as_matrix(struct mapper *m, uint32_t x, const struct term *term,
     return emit_reshape(m, permuted(m, x, term, &order), &shape);
 }
 
+/* Drops dimensions of 1 from x where `other` has a larger one under the same index. */
+static uint32_t without_ones(struct mapper *m, uint32_t x, struct term *term, uint32_t other,
+                             const struct term *others)
+{
+    struct shape shape = *map_shape(m, x), kept = {.rank = 0};
+    struct term left = {.n = 0};
+    for (uint32_t i = 0; i < term->n && !map_failed(m); i++) {
+        const char *at = memchr(others->labels, term->labels[i], others->n);
+        if (at && shape.dim[i] == 1 && map_shape(m, other)->dim[at - others->labels] != 1)
+            continue;
+        kept.dim[kept.rank++] = shape.dim[i];
+        left.labels[left.n++] = term->labels[i];
+    }
+    *term = left;
+    return emit_reshape(m, x, &kept);
+}
+
 /* Multiplies two operands and sums over what nobody needs afterwards. */
 static uint32_t contract(struct mapper *m, const struct equation *e, uint32_t next, uint32_t a,
                          struct term *left, uint32_t b, struct term right)
@@ -204,6 +266,10 @@ static uint32_t contract(struct mapper *m, const struct equation *e, uint32_t ne
     struct sizes sizes;
     struct shape shape = {.rank = 0};
     memset(&sizes, -1, sizeof(sizes));
+    const struct term both = *left;
+    uint32_t whole = a;
+    a = without_ones(m, a, left, b, &right);
+    b = without_ones(m, b, &right, whole, &both);
     a = sum_away(m, e, next, a, left, &right);
     b = sum_away(m, e, next, b, &right, left);
     note_sizes(m, a, left, &sizes);
@@ -247,10 +313,13 @@ void map_einsum(struct mapper *m)
         return;
     if (!e.has_out)
         implied_output(m, &e);
-    uint32_t y = map_in(m, 0);
+    uint32_t operands[MAX_TERMS];
+    for (uint32_t i = 0; i < e.n; i++)
+        operands[i] = operand(m, &e, i);
+    uint32_t y = operands[0];
     struct term term = e.terms[0];
     for (uint32_t i = 1; i < e.n && !map_failed(m); i++)
-        y = contract(m, &e, i + 1, y, &term, map_in(m, i), e.terms[i]);
+        y = contract(m, &e, i + 1, y, &term, operands[i], e.terms[i]);
     y = sum_away(m, &e, e.n, y, &term, NULL);
     if (!map_failed(m) && term.n != e.out.n)
         map_invalid(m, "its result has an index that no operand has");

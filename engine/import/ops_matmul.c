@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MatMul and Gemm. */
+/* MatMul, Gemm, Det. */
 #include "engine/import/ops.h"
 
 uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank)
@@ -91,4 +91,10 @@ void map_gemm(struct mapper *m)
             map_invalid(m, "C does not broadcast to the product");
     }
     map_out(m, 0, y);
+}
+
+void map_det(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0);
+    map_out(m, 0, emit_end(m, emit_begin(m, IR_OP_DET, 1, &x)));
 }

@@ -21,6 +21,28 @@ static float pool_order(struct mapper *m)
     return (float)map_attr_int(m, "p", 2);
 }
 
+static uint32_t with_number(struct mapper *m, enum ir_binary func, uint32_t x, int64_t value)
+{
+    return emit_binary(m, func, x, emit_int_list(m, 1, &value));
+}
+
+/* Positions in the whole of x, counted with the first spatial dim fastest within each plane. */
+static uint32_t column_major(struct mapper *m, uint32_t x, uint32_t indices)
+{
+    struct shape in = *map_shape(m, x);
+    int64_t plane = map_product(m, &in, 2, in.rank), row = plane, column = 1;
+    uint32_t within = with_number(m, IR_BINARY_MOD, indices, plane);
+    uint32_t sum = emit_binary(m, IR_BINARY_SUB, indices, within);
+    for (uint32_t d = 2; d < in.rank && !map_failed(m); d++) {
+        row /= in.dim[d];
+        uint32_t at =
+            with_number(m, IR_BINARY_MOD, with_number(m, IR_BINARY_DIV, within, row), in.dim[d]);
+        sum = emit_binary(m, IR_BINARY_ADD, sum, with_number(m, IR_BINARY_MUL, at, column));
+        column *= in.dim[d];
+    }
+    return sum;
+}
+
 void map_pool(struct mapper *m)
 {
     struct window w;
@@ -28,8 +50,6 @@ void map_pool(struct mapper *m)
     bool indices = map_out_used(m, 1);
     window_read(m, x, IR_NONE, &w);
     window_auto_pad(m, x, &w);
-    if (indices && map_attr_int(m, "storage_order", 0))
-        map_refuse(m, "indices in column-major order");
     uint32_t node = begin_pool(m, x, &w);
     emit_int(m, node, IR_ATTR_CEIL_MODE, map_attr_int(m, "ceil_mode", 0) != 0);
     if (m->row->func == IR_POOL_AVERAGE)
@@ -38,8 +58,11 @@ void map_pool(struct mapper *m)
         emit_float(m, node, IR_ATTR_ALPHA, pool_order(m));
     emit_end_all(m, node, indices ? 2 : 1, outputs);
     map_out(m, 0, outputs[0]);
-    if (indices)
-        map_out(m, 1, outputs[1]);
+    if (!indices)
+        return;
+    bool columns = map_attr_int(m, "storage_order", 0) != 0 &&
+                   map_product(m, map_shape(m, x), 2, map_shape(m, x)->rank) > 0;
+    map_out(m, 1, columns ? column_major(m, x, outputs[1]) : outputs[1]);
 }
 
 /* One window over everything. */
@@ -60,13 +83,38 @@ void map_global_pool(struct mapper *m)
     map_out(m, 0, emit_end(m, node));
 }
 
+/* Zeros behind each dimension up to the output shape that operand 2 asks for. As in the published
+ * cases indices are places in the shape that the window gives, whatever comes behind it. */
+static uint32_t stretched(struct mapper *m, uint32_t y)
+{
+    struct ints sizes;
+    struct shape shape = *map_shape(m, y);
+    int64_t pads[2 * SHAPE_MAX_RANK] = {0};
+    if (map_in_opt(m, 2) == IR_NONE || !map_known_ints(m, map_in(m, 2), &sizes))
+        return y;
+    if (sizes.n != shape.rank)
+        map_invalid(m, "an output shape of %u values, expected %u", sizes.n, shape.rank);
+    bool same = true;
+    for (uint32_t d = 0; d < shape.rank && !map_failed(m); d++) {
+        if (sizes.v[d] < shape.dim[d] || sizes.v[d] > INT32_MAX)
+            map_refuse(m, "an output shape smaller than the one its window gives");
+        pads[shape.rank + d] = sizes.v[d] - shape.dim[d];
+        same = same && !pads[shape.rank + d];
+    }
+    if (same)
+        return y;
+    uint32_t node = emit_begin(m, IR_OP_PAD, 1, &y);
+    emit_ints(m, node, IR_ATTR_PADS, 2 * shape.rank, pads);
+    emit_int(m, node, IR_ATTR_MODE, IR_PAD_CONSTANT);
+    return emit_end(m, node);
+}
+
 /* Scatters the values to the places (in the flat output) that MaxPool's indices name. */
 void map_max_unpool(struct mapper *m)
 {
     struct window w;
-    struct ints sizes;
     size_t n;
-    uint32_t x = map_in(m, 0), indices = map_in(m, 1), wanted = map_in_opt(m, 2);
+    uint32_t x = map_in(m, 0), indices = map_in(m, 1);
     struct shape out = *map_shape(m, x);
     window_read(m, x, IR_NONE, &w);
     for (uint32_t i = 0; i < w.n && !map_failed(m); i++) {
@@ -74,12 +122,6 @@ void map_max_unpool(struct mapper *m)
             map_invalid(m, "dimension %u of its input is %lld", 2 + i, (long long)out.dim[2 + i]);
         out.dim[2 + i] =
             (out.dim[2 + i] - 1) * w.strides[i] + w.kernel[i] - w.pads[i] - w.pads[w.n + i];
-    }
-    if (wanted != IR_NONE && map_known_ints(m, wanted, &sizes)) {
-        for (uint32_t d = 0; d < out.rank; d++) {
-            if (sizes.n != out.rank || sizes.v[d] != out.dim[d])
-                map_refuse(m, "an output shape other than the one its window gives");
-        }
     }
     if (!shape_elements(&out, &n))
         map_invalid(m, "its window and pads leave no output");
@@ -90,5 +132,5 @@ void map_max_unpool(struct mapper *m)
     const uint32_t inputs[] = {zeros, emit_flat(m, indices), emit_flat(m, x)};
     uint32_t node = emit_begin(m, IR_OP_SCATTER_ELEMENTS, 3, inputs);
     emit_int(m, node, IR_ATTR_AXIS, 0);
-    map_out(m, 0, emit_reshape(m, emit_end(m, node), &out));
+    map_out(m, 0, stretched(m, emit_reshape(m, emit_end(m, node), &out)));
 }

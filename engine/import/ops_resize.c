@@ -89,17 +89,6 @@ static void target_from_scales(struct mapper *m, const struct shape *in, const s
     }
 }
 
-static int64_t named(struct mapper *m, const char *attr, const char *const *names, uint32_t n,
-                     const char *fallback)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (names[i] && map_attr_is(m, attr, names[i], fallback))
-            return i;
-    }
-    map_refuse(m, "this value of attribute '%s'", attr);
-    return 0;
-}
-
 static const char *const modes[] = {
     [IR_RESIZE_NEAREST] = "nearest", [IR_RESIZE_LINEAR] = "linear", [IR_RESIZE_CUBIC] = "cubic"};
 static const char *const coords[] = {
@@ -108,6 +97,7 @@ static const char *const coords[] = {
     [IR_COORD_ALIGN_CORNERS] = "align_corners",
     [IR_COORD_ASYMMETRIC] = "asymmetric",
     [IR_COORD_TF_CROP] = "tf_crop_and_resize",
+    [IR_COORD_HALF_PIXEL_SYMMETRIC] = "half_pixel_symmetric",
 };
 static const char *const roundings[] = {
     [IR_NEAREST_ROUND_PREFER_FLOOR] = "round_prefer_floor",
@@ -120,7 +110,7 @@ static int64_t resize_mode(struct mapper *m)
 {
     if (map_attr_is(m, "mode", "bilinear", "nearest")) /* Upsample-1 and its like */
         return IR_RESIZE_LINEAR;
-    return named(m, "mode", modes, ARRAY_LEN(modes), "nearest");
+    return map_attr_named(m, "mode", modes, ARRAY_LEN(modes), "nearest");
 }
 
 static uint32_t begin_resize(struct mapper *m, uint32_t x, const struct target *t)
@@ -179,21 +169,20 @@ void map_resize(struct mapper *m)
     resize_axes(m, in.rank, &axes);
     if (!map_failed(m) && (scales == IR_NONE) == (sizes == IR_NONE))
         map_invalid(m, "it needs scales or sizes, and not both");
-    if (map_attr_int(m, "antialias", 0))
-        map_refuse(m, "with antialias");
     if (scales != IR_NONE)
         target_from_scales(m, &in, &axes, scales, &t);
     else
         target_from_sizes(m, &in, &axes, sizes, &t);
-    int64_t coord =
-        named(m, "coordinate_transformation_mode", coords, ARRAY_LEN(coords), "half_pixel");
+    int64_t coord = map_attr_named(m, "coordinate_transformation_mode", coords, ARRAY_LEN(coords),
+                                   "half_pixel");
     int64_t nearest =
-        named(m, "nearest_mode", roundings, ARRAY_LEN(roundings), "round_prefer_floor");
+        map_attr_named(m, "nearest_mode", roundings, ARRAY_LEN(roundings), "round_prefer_floor");
     uint32_t node = begin_resize(m, x, &t);
     emit_int(m, node, IR_ATTR_COORD, coord);
     emit_int(m, node, IR_ATTR_NEAREST, nearest);
     emit_float(m, node, IR_ATTR_CUBIC_A, map_attr_float(m, "cubic_coeff_a", -0.75f));
     emit_int(m, node, IR_ATTR_EXCLUDE_OUTSIDE, map_attr_int(m, "exclude_outside", 0) != 0);
+    emit_int(m, node, IR_ATTR_ANTIALIAS, map_attr_int(m, "antialias", 0) != 0);
     emit_float(m, node, IR_ATTR_VALUE, map_attr_float(m, "extrapolation_value", 0));
     if (coord == IR_COORD_TF_CROP)
         resize_roi(m, node, in.rank, &axes);

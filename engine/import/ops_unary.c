@@ -150,3 +150,14 @@ void map_dropout(struct mapper *m)
         map_out(m, 1, emit_expand(m, one, &shape));
     }
 }
+
+/* There are no optional values here: an operand is there or it is not. */
+void map_optional_has(struct mapper *m)
+{
+    map_out(m, 0, emit_scalar(m, DTYPE_BOOL, map_in_opt(m, 0) != IR_NONE));
+}
+
+void map_optional_get(struct mapper *m)
+{
+    map_out(m, 0, map_in(m, 0));
+}

@@ -70,7 +70,8 @@ static const struct op_row rows[IR_OP_COUNT_] = {
     [IR_OP_RESIZE] = {infer_resize, 1, 1, 0, 1, EPILOGUE,
                       BIT(IR_ATTR_SHAPE) | BIT(IR_ATTR_SCALES) | BIT(IR_ATTR_MODE) |
                           BIT(IR_ATTR_COORD) | BIT(IR_ATTR_NEAREST) | BIT(IR_ATTR_CUBIC_A) |
-                          BIT(IR_ATTR_EXCLUDE_OUTSIDE) | BIT(IR_ATTR_VALUE) | BIT(IR_ATTR_ROI)},
+                          BIT(IR_ATTR_EXCLUDE_OUTSIDE) | BIT(IR_ATTR_VALUE) | BIT(IR_ATTR_ROI) |
+                          BIT(IR_ATTR_ANTIALIAS)},
     [IR_OP_TILE] = {infer_tile, 1, 1, 0, 1, 0, BIT(IR_ATTR_REPEATS)},
     [IR_OP_CUMSUM] = {infer_cumsum, 1, 1, 0, 1, 0,
                       BIT(IR_ATTR_AXIS) | BIT(IR_ATTR_EXCLUSIVE) | BIT(IR_ATTR_REVERSE)},
@@ -91,6 +92,14 @@ static const struct op_row rows[IR_OP_COUNT_] = {
                          BIT(IR_ATTR_FUNC) | BIT(IR_ATTR_FUNCS) | BIT(IR_ATTR_ALPHAS) |
                              BIT(IR_ATTR_BETAS) | BIT(IR_ATTR_REVERSE) | BIT(IR_ATTR_CLIP) |
                              BIT(IR_ATTR_LINEAR) | BIT(IR_ATTR_COUPLED)},
+    [IR_OP_SAMPLE] = {infer_sample, 2, 2, 0, 1, 0,
+                      BIT(IR_ATTR_MODE) | BIT(IR_ATTR_BORDER) | BIT(IR_ATTR_COORD)},
+    [IR_OP_ROI_POOL] = {infer_roi_pool, 3, 3, 0, 1, 0,
+                        BIT(IR_ATTR_SHAPE) | BIT(IR_ATTR_FUNC) | BIT(IR_ATTR_ALPHA) |
+                            BIT(IR_ATTR_SIZE) | BIT(IR_ATTR_COORD)},
+    [IR_OP_NMS] = {infer_nms, 2, 2, 0, 1, 0,
+                   BIT(IR_ATTR_K) | BIT(IR_ATTR_ALPHA) | BIT(IR_ATTR_BETA) | BIT(IR_ATTR_MODE)},
+    [IR_OP_DET] = {infer_det, 1, 1, 0, 1, 0, 0},
 };
 
 /* Keys whose values are floats, and keys that have a list of values: the others have one integer.

@@ -113,6 +113,11 @@ enum status infer_scatter_nd(const struct infer *in, struct ir_type *out, uint32
 enum status infer_one_hot(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 enum status infer_topk(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 
+enum status infer_sample(const struct infer *in, struct ir_type *out, uint32_t *n_out);
+enum status infer_roi_pool(const struct infer *in, struct ir_type *out, uint32_t *n_out);
+enum status infer_nms(const struct infer *in, struct ir_type *out, uint32_t *n_out);
+enum status infer_det(const struct infer *in, struct ir_type *out, uint32_t *n_out);
+
 /* Shared by infer and verify. */
 bool ir_op_has_epilogue(enum ir_op op);
 uint32_t ir_op_min_outputs(enum ir_op op);

@@ -176,15 +176,20 @@ enum status infer_resize(const struct infer *in, struct ir_type *out, uint32_t *
 {
     const struct ir_tensor *x = infer_input(in, 0);
     uint32_t rank = x->shape.rank;
-    int64_t mode, coord, nearest, exclude;
+    int64_t mode, coord, nearest, exclude, antialias;
     INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
     infer_like_first(in, out, n_out);
     INFER_TRY(infer_ints_needed(in, IR_ATTR_SHAPE, rank, 0, IR_MAX_DIM, out->shape.dim));
     INFER_TRY(check_floats(in, IR_ATTR_SCALES, rank, true));
     INFER_TRY(infer_int(in, IR_ATTR_MODE, 0, IR_RESIZE_CUBIC, IR_RESIZE_NEAREST, &mode));
-    INFER_TRY(infer_int(in, IR_ATTR_COORD, 0, IR_COORD_TF_CROP, IR_COORD_HALF_PIXEL, &coord));
+    INFER_TRY(infer_int(in, IR_ATTR_COORD, 0, IR_COORD_HALF_PIXEL_SYMMETRIC, IR_COORD_HALF_PIXEL,
+                        &coord));
     INFER_TRY(infer_int(in, IR_ATTR_NEAREST, 0, IR_NEAREST_CEIL, 0, &nearest));
     INFER_TRY(infer_int(in, IR_ATTR_EXCLUDE_OUTSIDE, 0, 1, 0, &exclude));
+    INFER_TRY(infer_int(in, IR_ATTR_ANTIALIAS, 0, mode != IR_RESIZE_NEAREST, 0, &antialias));
+    for (uint32_t i = 0; i < rank && antialias; i++)
+        if (ir_attr(in->node, IR_ATTR_SCALES)->f[i] < 1.0F / INFER_WINDOW_MAX)
+            return infer_fail(in, "attribute scales[%u] is too small for antialias", i);
     if (coord == IR_COORD_TF_CROP)
         INFER_TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
     else if (ir_attr(in->node, IR_ATTR_ROI))

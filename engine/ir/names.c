@@ -44,6 +44,10 @@ static const char *const op_names[IR_OP_COUNT_] = {
     [IR_OP_REFORMAT] = "reformat",
     [IR_OP_ATTENTION] = "attention",
     [IR_OP_RECURRENT] = "recurrent",
+    [IR_OP_SAMPLE] = "sample",
+    [IR_OP_ROI_POOL] = "roi_pool",
+    [IR_OP_NMS] = "nms",
+    [IR_OP_DET] = "det",
 };
 
 static const char *const attr_names[IR_ATTR_COUNT_] = {
@@ -100,6 +104,8 @@ static const char *const attr_names[IR_ATTR_COUNT_] = {
     [IR_ATTR_CLIP] = "clip",
     [IR_ATTR_LINEAR] = "linear",
     [IR_ATTR_COUPLED] = "coupled",
+    [IR_ATTR_BORDER] = "border",
+    [IR_ATTR_ANTIALIAS] = "antialias",
 };
 
 static const char *const unary_names[IR_UNARY_COUNT_] = {

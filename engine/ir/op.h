@@ -39,7 +39,8 @@
  * MODE(ir_pad) VALUE=0 GATHER      X, indices      AXIS; negative indices count from the end EXPAND
  * X               SHAPE (the full output shape) RESIZE      X               SHAPE (full output
  * shape) SCALES (one float per dim) MODE(ir_resize) COORD(ir_coord) NEAREST(ir_nearest)
- * CUBIC_A=-0.75 EXCLUDE_OUTSIDE=0 VALUE=0 ROI (2*rank floats, only for ir_coord TF_CROP) TILE X
+ * CUBIC_A=-0.75 EXCLUDE_OUTSIDE=0 VALUE=0 ROI (2*rank floats, only for ir_coord TF_CROP)
+ * ANTIALIAS=0 (1: the filter widens where the output shrinks; not for nearest) TILE X
  * REPEATS CUMSUM      X               AXIS EXCLUSIVE=0 REVERSE=0 TOPK        X -> values,
  * indices(int64)       AXIS K LARGEST=1 SORTED=1 GATHER_ELEMENTS X, indices  AXIS GATHER_ND   X,
  * indices      BATCH_DIMS=0 SCATTER_ELEMENTS X, indices, updates   AXIS  FUNC(0 set, 1 add, 2 mul,
@@ -61,6 +62,18 @@
  *             walks from there to step 0. CLIP: what gates' functions are given lies in
  *             [-CLIP, CLIP]; k of an LSTM takes c' as it is, as in onnxruntime.
  *             A FUNC of TANH is ALPHA tanh(BETA x) here.
+ * SAMPLE      X[N,C,s..], grid[N,o..,r]   MODE(ir_resize)=linear BORDER(ir_border)=zeros
+ *             COORD(ir_sample)=half pixel. Y[N,C,o..]: X read at real coordinates, where r is the
+ *             number of X's spatial dims; element k of a coordinate is for spatial dim r-1-k.
+ *             CUBIC for r <= 3; its kernel has a = -0.75.
+ * ROI_POOL    X[N,C,H,W], rois[R,4] (x1, y1, x2, y2), batch[R]   SHAPE (h, w) FUNC(ir_roi)=average
+ *             ALPHA=1 (what rois are multiplied with) SIZE=0 (samples of a bin along each dim; 0:
+ *             as many as its size) COORD=0 (1: half a pixel to the left, and no least size)
+ *             Y[R,C,h,w]. A batch index outside of 0..N-1 is an error.
+ * NMS         boxes[B,N,4], scores[B,C,N] -> int64 [B*C*min(K,N),3]   K ALPHA (most overlap)
+ *             BETA? (scores at most that are not looked at) MODE=0 (corners; 1: centre and size)
+ *             The selected ones (batch, class, box) as ONNX orders them, then rows of -1.
+ * DET         X[..,n,n] -> [..]
  */
 #ifndef INFERD_ENGINE_IR_OP_H
 #define INFERD_ENGINE_IR_OP_H
@@ -104,6 +117,10 @@ enum ir_op {
     IR_OP_REFORMAT = 33,
     IR_OP_ATTENTION = 34,
     IR_OP_RECURRENT = 35,
+    IR_OP_SAMPLE = 36,
+    IR_OP_ROI_POOL = 37,
+    IR_OP_NMS = 38,
+    IR_OP_DET = 39,
     IR_OP_COUNT_
 };
 
@@ -163,6 +180,8 @@ enum ir_attr_key {
     IR_ATTR_CLIP = 51,              /* [f] */
     IR_ATTR_LINEAR = 52,            /* [i] */
     IR_ATTR_COUPLED = 53,           /* [i] */
+    IR_ATTR_BORDER = 54,            /* [i] */
+    IR_ATTR_ANTIALIAS = 55,         /* [i] */
     IR_ATTR_COUNT_
 };
 
@@ -266,6 +285,7 @@ enum ir_coord {
     IR_COORD_ALIGN_CORNERS = 2,
     IR_COORD_ASYMMETRIC = 3,
     IR_COORD_TF_CROP = 4,
+    IR_COORD_HALF_PIXEL_SYMMETRIC = 5,
 };
 enum ir_nearest {
     IR_NEAREST_ROUND_PREFER_FLOOR = 0,
@@ -289,6 +309,18 @@ enum ir_recurrent {
     IR_RECURRENT_GRU = 2,
     IR_RECURRENT_COUNT_
 };
+/* What SAMPLE finds outside of its input. */
+enum ir_border { IR_BORDER_ZEROS = 0, IR_BORDER_EDGE = 1, IR_BORDER_REFLECT = 2 };
+/* What a coordinate of SAMPLE counts: -1..1 from border to border of the outer pixels, or from
+ * centre to centre of them; or pixels, the first one's centre being 0. */
+enum ir_sample {
+    IR_SAMPLE_HALF_PIXEL = 0,
+    IR_SAMPLE_ALIGN_CORNERS = 1,
+    IR_SAMPLE_PIXELS = 2,
+};
+/* How ROI_POOL makes one value of a bin: samples between pixels, or whole pixels (MAX_QUANTISED).
+ * MAX is ONNX's: of the four weighted pixels around each sample, not of their sum. */
+enum ir_roi { IR_ROI_AVERAGE = 0, IR_ROI_MAX = 1, IR_ROI_MAX_QUANTISED = 2 };
 
 /* "conv", "matmul", ...; "?" outside the table. Static storage. */
 const char *ir_op_name(enum ir_op op);

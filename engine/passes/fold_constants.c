@@ -34,7 +34,8 @@ static bool is_constant_node(const struct ir_graph *g, const struct ir_node *nod
 static bool is_costly(const struct ir_node *node)
 {
     return node->op == IR_OP_CONV || node->op == IR_OP_DECONV || node->op == IR_OP_POOL ||
-           node->op == IR_OP_LRN || node->op == IR_OP_RESIZE;
+           node->op == IR_OP_LRN || node->op == IR_OP_RESIZE || node->op == IR_OP_ROI_POOL ||
+           node->op == IR_OP_NMS || node->op == IR_OP_DET;
 }
 
 static bool is_output_identity(const struct ir_graph *g, const struct ir_node *node)

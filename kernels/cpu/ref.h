@@ -310,7 +310,8 @@ enum ref_coord {
     REF_COORD_PYTORCH_HALF_PIXEL,
     REF_COORD_ALIGN_CORNERS,
     REF_COORD_ASYMMETRIC,
-    REF_COORD_TF_CROP
+    REF_COORD_TF_CROP,
+    REF_COORD_HALF_PIXEL_SYMMETRIC
 };
 enum ref_nearest {
     REF_NEAREST_PREFER_FLOOR,
@@ -323,12 +324,57 @@ struct ref_resize {
     enum ref_coord coord;
     enum ref_nearest nearest;
     bool exclude_outside;
+    bool antialias; /* not for nearest: the filter is as wide as what an output pixel stands for */
     double cubic_a;
     double value; /* outside of the crop */
     double scales[SHAPE_MAX_RANK];
     double roi_start[SHAPE_MAX_RANK], roi_end[SHAPE_MAX_RANK]; /* REF_COORD_TF_CROP only */
 };
+/* `scratch` has ref_resize_scratch() bytes, aligned to 8; NULL if that is 0. */
+size_t ref_resize_scratch(const struct ref_resize *how, uint32_t rank);
 void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
-                const struct tensor_view *y);
+                const struct tensor_view *y, void *scratch);
+
+/* --- images --- */
+
+enum ref_border { REF_BORDER_ZEROS, REF_BORDER_EDGE, REF_BORDER_REFLECT };
+enum ref_sample_coord { REF_SAMPLE_HALF_PIXEL, REF_SAMPLE_ALIGN_CORNERS, REF_SAMPLE_PIXELS };
+struct ref_sample {
+    enum ref_resize_mode mode;
+    enum ref_border border;
+    enum ref_sample_coord coord;
+};
+/* x[N,C,s..], grid[N,o..,r], y[N,C,o..]; r spatial dims, coordinates in reverse order of them. */
+void ref_sample(const struct ref_sample *how, const struct tensor_view *x,
+                const struct tensor_view *grid, const struct tensor_view *y);
+
+enum ref_roi { REF_ROI_AVERAGE, REF_ROI_MAX, REF_ROI_MAX_QUANTISED };
+struct ref_roi_pool {
+    enum ref_roi func;
+    bool half_pixel;
+    int64_t samples; /* 0: by the size of a bin */
+    double scale;
+};
+/* x[N,C,H,W], rois[R,4], batch[R], y[R,C,h,w]. INVALID_ARGUMENT for an image that is not there. */
+enum status ref_roi_pool(const struct ref_roi_pool *how, const struct tensor_view *x,
+                         const struct tensor_view *rois, const struct tensor_view *batch,
+                         const struct tensor_view *y, struct error *err);
+
+struct ref_nms {
+    int64_t most; /* boxes of a class */
+    double overlap;
+    double least; /* scores must be above it, if has_least */
+    bool has_least;
+    bool centre; /* boxes are x, y, width, height; else two opposite corners */
+};
+/* boxes[B,N,4], scores[B,C,N], y int64 [rows,3]. `scratch` has ref_nms_scratch(N) bytes, aligned
+ * to 8. */
+size_t ref_nms_scratch(int64_t boxes);
+void ref_nms(const struct ref_nms *how, const struct tensor_view *boxes,
+             const struct tensor_view *scores, const struct tensor_view *y, void *scratch);
+
+/* x[..,n,n], y[..]. `scratch` has ref_det_scratch(n) bytes, aligned to 8. */
+size_t ref_det_scratch(int64_t n);
+void ref_det(const struct tensor_view *x, const struct tensor_view *y, void *scratch);
 
 #endif

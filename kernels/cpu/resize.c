@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Interpolation of any rank: each output element sums over the grid of taps that its dims' weights
- * span (1 tap a dim for nearest, 2 for linear, 4 for cubic). Dims that keep their size have one
- * tap.
+ * span (1 tap a dim for nearest, 2 for linear, 4 for cubic, and with antialias as many more as the
+ * dim shrinks). Dims that keep their size have one tap.
  */
 #include <math.h>
 
@@ -17,9 +17,14 @@ enum { TAPS_MAX = 4 };
 /* What one dim contributes to one output position. */
 struct taps {
     int64_t n;
+    int64_t *at;
+    double *weight;
+    bool outside; /* REF_COORD_TF_CROP: beyond the input */
+};
+
+struct room {
     int64_t at[TAPS_MAX];
     double weight[TAPS_MAX];
-    bool outside; /* REF_COORD_TF_CROP: beyond the input */
 };
 
 /* A scale that misses out / in by its own rounding only is out / in: ties are decided by it. */
@@ -36,6 +41,10 @@ static double source(const struct ref_resize *how, uint32_t d, int64_t i, int64_
     switch (how->coord) {
     case REF_COORD_HALF_PIXEL:
         return (at + 0.5) / scale - 0.5;
+    case REF_COORD_HALF_PIXEL_SYMMETRIC: { /* the centres of both lie on each other */
+        double n = (double)in, off = n / 2 * (1 - (double)out / (how->scales[d] * n));
+        return off + (at + 0.5) / scale - 0.5;
+    }
     case REF_COORD_PYTORCH_HALF_PIXEL:
         return out > 1 ? (at + 0.5) / scale - 0.5 : 0;
     case REF_COORD_ALIGN_CORNERS: /* of an output of scale * in, which need not be whole */
@@ -81,42 +90,53 @@ static double cubic(double a, double t)
     return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
 }
 
-static void cubic_taps(const struct ref_resize *how, double at, int64_t in, struct taps *taps)
+/* Taps behind one another from `first` on, weighted by their distance from `at` under a filter that
+ * is 1/scale as wide as usual. What is outside takes the edge's value, or no part. */
+static void filter_taps(const struct ref_resize *how, double at, double first, double scale,
+                        int64_t in, struct taps *taps)
 {
-    double base = floor(at), sum = 0;
-    taps->n = 4;
-    for (int64_t k = 0; k < 4; k++) {
-        double p = base - 1 + (double)k;
+    double sum = 0;
+    for (int64_t k = 0; k < taps->n; k++) {
+        double p = first + (double)k, t = scale * (at - p);
         bool inside = p >= 0 && p <= (double)(in - 1);
+        double weight =
+            how->mode == REF_RESIZE_CUBIC ? cubic(how->cubic_a, t) : fmax(1 - fabs(t), 0);
         taps->at[k] = clamp(p, in);
-        taps->weight[k] = !inside && how->exclude_outside ? 0 : cubic(how->cubic_a, at - p);
+        taps->weight[k] = !inside && how->exclude_outside ? 0 : weight;
         sum += taps->weight[k];
     }
-    for (int64_t k = 0; k < 4 && how->exclude_outside && sum != 0; k++)
+    for (int64_t k = 0; k < taps->n && (how->exclude_outside || scale < 1) && sum != 0; k++)
         taps->weight[k] /= sum;
+}
+
+/* Taps on either side of a position. */
+static int64_t reach(const struct ref_resize *how, double scale)
+{
+    int64_t one = how->mode == REF_RESIZE_CUBIC ? 2 : 1;
+    return how->antialias && scale < 1 ? (int64_t)ceil((double)one / scale) : one;
 }
 
 static void taps_of(const struct ref_resize *how, uint32_t d, int64_t i, int64_t in, int64_t out,
                     struct taps *taps)
 {
-    *taps = (struct taps){.n = 1, .at = {i}, .weight = {1}};
+    taps->n = 1;
+    taps->at[0] = i;
+    taps->weight[0] = 1;
+    taps->outside = false;
     if (in == out && how->scales[d] == 1 && how->coord != REF_COORD_TF_CROP)
         return;
-    double at = source(how, d, i, in, out);
+    double at = source(how, d, i, in, out), scale = 1;
     if (how->coord == REF_COORD_TF_CROP)
         taps->outside = at < 0 || at > (double)(in - 1);
     if (how->mode == REF_RESIZE_NEAREST) {
         taps->at[0] = clamp(nearest(how->nearest, at), in);
-    } else if (how->mode == REF_RESIZE_CUBIC) {
-        cubic_taps(how, at, in, taps);
-    } else {
-        double low = floor(at);
-        taps->n = 2;
-        taps->at[0] = clamp(low, in);
-        taps->at[1] = clamp(low + 1, in);
-        taps->weight[1] = at - low;
-        taps->weight[0] = 1 - taps->weight[1];
+        return;
     }
+    if (how->antialias)
+        scale = fmin(exact_scale(how->scales[d], in, out), 1);
+    int64_t side = reach(how, scale);
+    taps->n = 2 * side;
+    filter_taps(how, at, floor(at) - (double)side + 1, scale, in, taps);
 }
 
 static double sum_taps(const struct tensor_view *x, const int64_t *strides,
@@ -139,15 +159,46 @@ static double sum_taps(const struct tensor_view *x, const int64_t *strides,
     return sum;
 }
 
+/* The scale that counts is the exact one, which is larger by a millionth at most. */
+static int64_t most_taps(const struct ref_resize *how, uint32_t d)
+{
+    return 2 * reach(how, how->scales[d] * (1 - 2e-6)) + 2;
+}
+
+size_t ref_resize_scratch(const struct ref_resize *how, uint32_t rank)
+{
+    size_t taps = 0;
+    for (uint32_t d = 0; d < rank && how->antialias; d++)
+        taps += (size_t)most_taps(how, d);
+    return taps * (sizeof(int64_t) + sizeof(double));
+}
+
+static void give_room(const struct ref_resize *how, uint32_t rank, void *scratch,
+                      struct room *rooms, struct taps *taps)
+{
+    char *at = scratch;
+    for (uint32_t d = 0; d < rank; d++) {
+        taps[d] = (struct taps){.at = rooms[d].at, .weight = rooms[d].weight};
+        if (!how->antialias)
+            continue;
+        size_t n = (size_t)most_taps(how, d);
+        taps[d].at = (int64_t *)(void *)at;
+        taps[d].weight = (double *)(void *)(at + n * sizeof(int64_t));
+        at += n * (sizeof(int64_t) + sizeof(double));
+    }
+}
+
 void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
-                const struct tensor_view *y)
+                const struct tensor_view *y, void *scratch)
 {
     uint32_t rank = x->shape.rank;
     int64_t strides[SHAPE_MAX_RANK], o[SHAPE_MAX_RANK] = {0}, to = 0;
+    struct room rooms[SHAPE_MAX_RANK];
     struct taps taps[SHAPE_MAX_RANK];
     if (ref_extent(&y->shape, 0, rank) == 0)
         return;
     shape_strides(&x->shape, strides);
+    give_room(how, rank, scratch, rooms, taps);
     for (uint32_t d = 0; d < rank; d++)
         taps_of(how, d, 0, x->shape.dim[d], y->shape.dim[d], &taps[d]);
     bool more;

@@ -288,10 +288,10 @@ static void test_resize_nearest(void **state UNUSED)
     struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_ASYMMETRIC, 2, 2);
     how.nearest = REF_NEAREST_FLOOR;
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 2, 2), vy = POISONED(DTYPE_F32, y, 1, 1, 4, 4);
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}, 16, 0);
     how.nearest = REF_NEAREST_CEIL;
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 2, 2, 2, 3, 4, 4, 4, 3, 4, 4, 4, 3, 4, 4, 4}, 16, 0);
 }
 
@@ -302,10 +302,10 @@ static void test_resize_nearest_prefers(void **state UNUSED)
     struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL, 1, 0.5);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 4), vy = POISONED(DTYPE_F32, y, 1, 1, 1, 2);
     how.nearest = REF_NEAREST_PREFER_FLOOR; /* at 0.5 and 2.5 */
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 3}, 2, 0);
     how.nearest = REF_NEAREST_PREFER_CEIL;
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){2, 4}, 2, 0);
 }
 
@@ -314,11 +314,11 @@ static void test_resize_linear(void **state UNUSED)
     float x[4] = {1, 2, 3, 4}, y[16];
     struct ref_resize how = resize_of(REF_RESIZE_LINEAR, REF_COORD_HALF_PIXEL, 1, 2);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 2, 2), vy = POISONED(DTYPE_F32, y, 1, 1, 2, 4);
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 1.25f, 1.75f, 2, 3, 3.25f, 3.75f, 4}, 8, 1e-6);
     how = resize_of(REF_RESIZE_LINEAR, REF_COORD_ALIGN_CORNERS, 2, 2);
     vy = POISONED(DTYPE_F32, y, 1, 1, 4, 4);
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     for (int i = 0; i < 16; i++) {
         float v = 1 + (float)(i % 4) / 3 + 2 * (float)(i / 4) / 3;
         assert_floats(y + i, &v, 1, 1e-6);
@@ -336,7 +336,7 @@ static void test_resize_cubic(void **state UNUSED)
     how.cubic_a = -0.5; /* for which lines are exact */
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, IN);
     struct tensor_view vy = POISONED(DTYPE_F32, y, 1, 1, 1, OUT);
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     for (int i = 4; i < OUT - 5; i++) {
         float v = ((float)i + 0.5f) / 2.5f - 0.5f;
         assert_floats(y + i, &v, 1, 1e-5);
@@ -347,7 +347,7 @@ static void test_resize_cubic(void **state UNUSED)
         how.exclude_outside = exclude;
         how.cubic_a = -0.75;
         vy = POISONED(DTYPE_F32, y, 1, 1, 1, OUT);
-        ref_resize(&how, &vx, &vy);
+        ref_resize(&how, &vx, &vy, NULL);
         for (int i = 0; i < OUT; i++)
             assert_floats(y + i, (const float[]){3}, 1, 1e-6);
     }
@@ -363,8 +363,47 @@ static void test_resize_crop(void **state UNUSED)
     how.roi_start[3] = 0.5; /* from 2 to 6: the last one is outside */
     how.roi_end[3] = 1.5;
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 5), vy = POISONED(DTYPE_F32, y, 1, 1, 1, 3);
-    ref_resize(&how, &vx, &vy);
+    ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){2, 4, -7}, 3, 1e-6);
+}
+
+/* Half the size: each output pixel is a weighted mean of what it covers and a little more. */
+static void test_resize_antialias(void **state UNUSED)
+{
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    uint64_t scratch[128];
+    struct ref_resize how = resize_of(REF_RESIZE_LINEAR, REF_COORD_HALF_PIXEL, 1, 0.5);
+    how.antialias = true;
+    struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 8),
+                       vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 4);
+    assert_true(ref_resize_scratch(&how, 4) <= sizeof(scratch));
+    ref_resize(&how, &vx, &vy, scratch);
+    /* taps at 1/4, 3/4, 3/4, 1/4 of half their weight; the first one lies outside */
+    assert_floats(ys, (float[]){1.625F, 3.5F, 5.5F, 7.375F}, 4, 1e-6);
+    how.exclude_outside = true;
+    ref_resize(&how, &vx, &vy, scratch);
+    assert_floats(
+        ys,
+        (float[]){(0.75F + 1.5F + 0.75F) / 1.75F, 3.5F, 5.5F, 9 - (0.75F + 1.5F + 0.75F) / 1.75F},
+        4, 1e-6);
+    how.mode = REF_RESIZE_CUBIC; /* a constant stays one, whatever the factor */
+    for (int i = 0; i < 8; i++)
+        x[i] = 3;
+    how.scales[3] = 3.0 / 8;
+    vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 3);
+    ref_resize(&how, &vx, &vy, scratch);
+    assert_floats(ys, (float[]){3, 3, 3}, 3, 1e-6);
+}
+
+/* 5 pixels at a scale of 0.5 are 2.5: two are cut out of their middle. */
+static void test_resize_symmetric(void **state UNUSED)
+{
+    float x[5] = {1, 2, 3, 4, 5};
+    struct ref_resize how = resize_of(REF_RESIZE_LINEAR, REF_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.5);
+    struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 5),
+                       vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 2);
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, (float[]){2, 4}, 2, 1e-6);
 }
 
 int main(void)
@@ -382,6 +421,8 @@ int main(void)
         cmocka_unit_test(test_resize_linear),
         cmocka_unit_test(test_resize_cubic),
         cmocka_unit_test(test_resize_crop),
+        cmocka_unit_test(test_resize_antialias),
+        cmocka_unit_test(test_resize_symmetric),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

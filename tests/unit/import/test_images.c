@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the importer refuses of operators for images, boxes and signals, and what it makes of a
+ * NonMaxSuppression; a line a case. Values are the business of tests/ops and tests/zoo.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "tests/unit/import/wire.h"
+
+/* Operands: "x1,3,8" is an FP32 input of that shape, "b2" an INT64 one, "c5,6" an INT64 constant
+ * with those values, "s3" one number, "-" none. Attributes: "mode=linear pads=1,1 inverse:1", where
+ * ':' is one integer and '=' a list if it starts with a digit. */
+struct refusal {
+    const char *op;
+    int64_t opset;
+    const char *operands, *attrs;
+    const char *says;
+};
+
+static const struct refusal refusals[] = {
+    {"GridSample", 16, "x1,2,4,4 x1,3,3,2", "mode=linear", "attribute 'mode'"},
+    {"GridSample", 20, "x1,2,4,4 x1,3,3,2", "padding_mode=wrap", "attribute 'padding_mode'"},
+    {"GridSample", 20, "x1,2,4,4 x1,3,3,3", "", "do not fit together"},
+    {"GridSample", 20, "x1,2,4,4 x2,3,3,2", "", "do not fit together"},
+    {"GridSample", 20, "x1,2,4,4", "", "1 inputs"},
+    {"GridSample", 20, "b1,2,4,4 x1,3,3,2", "", "INT64"},
+    {"AffineGrid", 20, "x2,2,3 c2,3,4", "", "does not fit"},
+    {"AffineGrid", 20, "x2,2,3 c3,1,4,4", "", "does not fit"},
+    {"AffineGrid", 20, "x2,2,3 c2,1,-4,4", "", "a size of -4"},
+    {"AffineGrid", 20, "x2,2,3 c2,1,2000000000,2000000000", "", "AffineGrid"},
+    {"AffineGrid", 20, "x2,2,3 b4", "", "must be known"},
+    {"RoiAlign", 16, "x1,2,8,8 x3,4 b2", "", "not [3]"},
+    {"RoiAlign", 16, "x1,2,8,8 x3,5 b3", "", "do not fit"},
+    {"RoiAlign", 16, "x1,2,8,8 x3,4 b3", "output_height:0", "shape[0] is 0"},
+    {"RoiAlign", 16, "x1,2,8,8 x3,4 b3", "sampling_ratio:-1", "size[0] is -1"},
+    {"RoiAlign", 16, "x1,2,8,8 x3,4 b3", "mode=min", "attribute 'mode'"},
+    {"MaxRoiPool", 13, "x1,2,8,8 x3,4", "pooled_shape=2,2", "rows of five"},
+    {"MaxRoiPool", 13, "x1,2,8,8 x3,5", "", "pooled_shape"},
+    {"NonMaxSuppression", 11, "x1,9,4 x1,2,8 s3", "", "do not fit"},
+    {"NonMaxSuppression", 11, "x1,9,5 x1,2,9 s3", "", "do not fit"},
+    {"NonMaxSuppression", 11, "x1,9,4 x1,2,9 b1", "", "must be known"},
+    {"NonMaxSuppression", 11, "x1,9,4 x1,2,9 s3 x1", "", "must be known"},
+    {"NonMaxSuppression", 11, "x1,9,4 x1,2,9 c3,4", "", "2 elements"},
+    {"DeformConv", 19, "x1,4,8,8 x6,2,3,3 x1,18,6,6", "", "do not fit its input"},
+    {"DeformConv", 19, "x1,4,8,8 x6,4,3,3 x1,18,6,5", "", "does not fit the window"},
+    {"DeformConv", 19, "x1,4,8,8 x6,4,3,3 x1,16,6,6", "", "DeformConv"},
+    {"DeformConv", 19, "x1,4,8,8 x6,4,3,3 x1,18,6,6", "offset_group:3", "do not fit its input"},
+    {"DeformConv", 19, "x1,4,8,8 x6,4,3,3 x1,18,6,6", "group:0", "do not fit its input"},
+    {"Col2Im", 18, "x1,5,4 c5,5 c1,5", "", "4 columns of 5, expected 5"},
+    {"Col2Im", 18, "x1,5,5 c5,5 c1,6", "", "larger than the image"},
+    {"Col2Im", 18, "x1,5,5 c5,5 c5", "", "an image of 2 and blocks of 1"},
+    {"Col2Im", 18, "x1,5,5 c5,5 c1,5", "strides=0,1", "'strides'"},
+    {"Col2Im", 18, "x1,5,5 c5,5 c1,5", "pads=1,1", "'pads' has 2"},
+    {"Col2Im", 18, "x1,5,5 c5,5 c1,9999", "", "in blocks of 9999"},
+    {"CenterCropPad", 18, "x4,5 c3", "", "1 sizes for 2"},
+    {"CenterCropPad", 18, "x4,5 c3,-1", "", "a size of -1"},
+    {"CenterCropPad", 18, "x4,5 c3", "axes=2", "axis 2"},
+    {"Det", 11, "x3,4", "", "not square"},
+    {"DFT", 17, "x2,8,3", "", "expected 1 or 2"},
+    {"DFT", 17, "x2,8,1", "axis:2", "axis 2"},
+    {"DFT", 17, "x2,8,1 s0", "", "length 0"},
+    {"DFT", 17, "x2,8,1 s99999999", "", "99999999 points"},
+    {"DFT", 20, "x2,20000,1", "", "20000 points"},
+    {"DFT", 20, "x2,8,1 - b1", "", "must be known"},
+    {"STFT", 17, "x1,64,1 s8", "", "neither a window nor a frame length"},
+    {"STFT", 17, "x1,64,1 s8 x16 s8", "", "a window of 16 for frames of 8"},
+    {"STFT", 17, "x1,64,1 s0 x16", "", "every 0"},
+    {"STFT", 17, "x1,8,1 s4 x16", "", "frames of 16"},
+    {"STFT", 17, "x64,1 s8 x16", "", "rank 2"},
+    {"MelWeightMatrix", 17, "s8 s64 s0 s0 s100", "", "at a rate of 0"},
+    {"MelWeightMatrix", 17, "s8 s64 s8000 s100 s0", "", "from 100 to 0 hertz"},
+    {"MelWeightMatrix", 17, "s4000000 s4000000 s8000 s0 s100", "", "4000000 bands"},
+    {"Unique", 11, "x4", "", "must be known"},
+    {"Unique", 11, "c1,2,1", "axis:1", "axis 1"},
+    {"MaxUnpool", 11, "x1,1,2,2 b1,1,2,2 c1,1,3,4", "kernel_shape=2,2 strides=2,2", "smaller"},
+    {"Einsum", 12, "x2,3", "equation=ii->i", "size 2 and 3"},
+    {"Einsum", 12, "x2,3 x2,3", "equation=ij,jk->ik", "size 3 and 2"},
+    {"Einsum", 12, "x2,2", "equation=ij->ii", "twice in the result"},
+    {"OptionalGetElement", 18, "-", "", "0 inputs"},
+};
+
+struct built {
+    struct wire graph, model;
+    char names[64];
+};
+
+static uint32_t numbers(const char **at, int64_t *out)
+{
+    uint32_t n = 0;
+    for (char *end; n < 8; *at = end + 1) {
+        out[n++] = strtoll(*at, &end, 10);
+        if (*end != ',') {
+            *at = end;
+            break;
+        }
+    }
+    return n;
+}
+
+static void add_operands(struct built *b, const char *at)
+{
+    for (uint32_t i = 0; *at; i++) {
+        char name[4] = {*at, (char)('0' + i), 0}, kind = *at++;
+        int64_t v[8];
+        uint32_t n = kind == '-' ? 0 : numbers(&at, v);
+        const int64_t dims[1] = {n};
+        strcat(b->names, b->names[0] ? " " : "");
+        strcat(b->names, kind == '-' ? "-" : name);
+        if (kind == 'x' || kind == 'b')
+            wire_input(&b->graph, name, kind == 'x' ? 1 : 7, n, v);
+        else if (kind != '-')
+            wire_constant(&b->graph, name, 7, kind == 'c', dims, v, n * sizeof(*v));
+        at += *at == ' ';
+    }
+}
+
+static void add_attrs(struct wire *attrs, const char *at)
+{
+    while (*at) {
+        char name[64] = "", text[64] = "";
+        int64_t v[8];
+        size_t n = strcspn(at, "=:");
+        memcpy(name, at, n);
+        char kind = at[n];
+        at += n + 1;
+        if (kind == ':') {
+            numbers(&at, v);
+            wire_attr_int(attrs, name, v[0]);
+        } else if (*at >= '0' && *at <= '9') {
+            n = numbers(&at, v);
+            wire_attr_ints(attrs, name, (uint32_t)n, v);
+        } else {
+            n = strcspn(at, " ");
+            memcpy(text, at, n);
+            wire_attr_text(attrs, name, text);
+            at += n;
+        }
+        at += *at == ' ';
+    }
+}
+
+static enum status import(struct built *b, const struct refusal *c,
+                          const struct onnx_options *options, struct ir_graph **graph,
+                          struct error *err)
+{
+    struct wire attrs = {.n = 0};
+    struct onnx_model *opened = NULL;
+    *b = (struct built){.names = ""};
+    add_operands(b, c->operands);
+    add_attrs(&attrs, c->attrs);
+    wire_node(&b->graph, c->op, b->names, "y", &attrs);
+    wire_output(&b->graph, "y");
+    wire_model(&b->model, &b->graph, c->opset);
+    assert_int_equal(onnx_open_memory(b->model.data, b->model.n, &opened, err), STATUS_OK);
+    enum status status = onnx_import(opened, options, graph, err);
+    onnx_close(opened);
+    return status;
+}
+
+static void r14_what_does_not_fit_is_refused(void **state UNUSED)
+{
+    const struct onnx_options options = {.batch = 1};
+    static struct built b;
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+        struct error err;
+        struct ir_graph *graph = NULL;
+        enum status status = import(&b, &refusals[i], &options, &graph, &err);
+        if (!status || !strstr(err.text, refusals[i].says) || !strstr(err.text, refusals[i].op))
+            fail_msg("%s (%s) %s: %s, not '%s'", refusals[i].op, refusals[i].operands,
+                     refusals[i].attrs, status ? err.text : "accepted", refusals[i].says);
+    }
+}
+
+static void hear(void *user, enum log_level level, const char *text)
+{
+    if (level == LOG_WARNING)
+        strncat(user, text, 255);
+}
+
+/* As many rows as can be selected, and whoever builds the plan is told. */
+static void computed_boxes_have_a_bounded_output(void **state UNUSED)
+{
+    static const struct {
+        const char *operands;
+        int64_t rows;
+    } cases[] = {{"x2,9,4 x2,3,9 s4", 24},
+                 {"x1,9,4 x1,3,9 s100", 27},
+                 {"x1,9,4 x1,3,9 s-1", 0},
+                 {"x1,9,4 x1,3,9", 0}};
+    static struct built b;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char heard[256] = "", want[32];
+        const struct log_sink log = {.write = hear, .user = heard, .level = LOG_WARNING};
+        const struct onnx_options options = {.batch = 1, .log = &log};
+        const struct refusal c = {"NonMaxSuppression", 11, cases[i].operands, "", NULL};
+        struct ir_graph *graph = NULL;
+        struct error err;
+        if (import(&b, &c, &options, &graph, &err))
+            fail_msg("%s", err.text);
+        const struct shape *y = &ir_tensor(graph, graph->outputs[0])->shape;
+        assert_int_equal(y->dim[0], cases[i].rows);
+        assert_int_equal(y->dim[1], 3);
+        snprintf(want, sizeof(want), "has %lld rows", (long long)cases[i].rows);
+        if (!strstr(heard, want))
+            fail_msg("'%s' does not say '%s'", heard, want);
+        ir_graph_free(graph);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(r14_what_does_not_fit_is_refused),
+        cmocka_unit_test(computed_boxes_have_a_bounded_output),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
