@@ -49,7 +49,11 @@ static const char introduction[] =
 static void add(char *text, const char *separator, const char *what)
 {
     size_t at = strlen(text);
-    snprintf(text + at, TEXT_MAX - at, "%s%s", at ? separator : "", what);
+    int length = snprintf(text + at, TEXT_MAX - at, "%s%s", at ? separator : "", what);
+    if (length < 0 || (size_t)length >= TEXT_MAX - at) {
+        fprintf(stderr, "describe_ops: a cell of over %d characters: %s\n", TEXT_MAX, text);
+        exit(1);
+    }
 }
 
 /* --- element types --- */
