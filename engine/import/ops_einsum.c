@@ -313,7 +313,7 @@ void map_einsum(struct mapper *m)
         return;
     if (!e.has_out)
         implied_output(m, &e);
-    uint32_t operands[MAX_TERMS];
+    uint32_t operands[MAX_TERMS] = {0};
     for (uint32_t i = 0; i < e.n; i++)
         operands[i] = operand(m, &e, i);
     uint32_t y = operands[0];
