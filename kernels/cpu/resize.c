@@ -14,12 +14,17 @@
 
 enum { TAPS_MAX = 4 };
 
+struct ratio {
+    double out, in;
+};
+
 /* What one dim contributes to one output position. */
 struct taps {
     int64_t n;
     int64_t *at;
     double *weight;
-    bool outside; /* REF_COORD_TF_CROP: beyond the input */
+    bool outside;       /* REF_COORD_TF_CROP: beyond the input */
+    struct ratio scale; /* of the dim, all positions have it */
 };
 
 struct room {
@@ -27,30 +32,44 @@ struct room {
     double weight[TAPS_MAX];
 };
 
-/* A scale that misses out / in by its own rounding only is out / in: ties are decided by it. */
-static double exact_scale(double scale, int64_t in, int64_t out)
+/*
+ * A scale that misses out / in by its own rounding only is out / in: ties are decided by it. Dims
+ * whose ratio is kept share the scale of the one that decided it, and only there is it out / in.
+ */
+static struct ratio exact_scale(const struct ref_resize *how, uint32_t d, const struct shape *x,
+                                const struct shape *y)
 {
-    double given = scale * (double)in, size = (double)out;
-    return fabs(given - size) <= 1e-6 * size ? size / (double)in : scale;
+    for (uint32_t i = 0; i < x->rank; i++) {
+        uint32_t of = (d + i) % x->rank; /* itself first */
+        double in = (double)x->dim[of], out = (double)y->dim[of];
+        if (how->scales[of] == how->scales[d] && fabs(how->scales[d] * in - out) <= 1e-6 * out)
+            return (struct ratio){out, in};
+    }
+    return (struct ratio){how->scales[d], 1};
+}
+
+/* n / scale, exact if it can be: what is half way, or whole, must stay so. */
+static double shrink(double n, struct ratio scale)
+{
+    return n * scale.in / scale.out;
 }
 
 /* The position in x that output position i of dim d stands for. */
-static double source(const struct ref_resize *how, uint32_t d, int64_t i, int64_t in, int64_t out)
+static double source(const struct ref_resize *how, uint32_t d, struct ratio scale, int64_t i,
+                     int64_t in, int64_t out)
 {
-    double scale = exact_scale(how->scales[d], in, out), at = (double)i;
+    double at = (double)i;
     switch (how->coord) {
     case REF_COORD_HALF_PIXEL:
-        return (at + 0.5) / scale - 0.5;
-    case REF_COORD_HALF_PIXEL_SYMMETRIC: { /* the centres of both lie on each other */
-        double n = (double)in, off = n / 2 * (1 - (double)out / (how->scales[d] * n));
-        return off + (at + 0.5) / scale - 0.5;
-    }
+        return shrink(at + 0.5, scale) - 0.5;
+    case REF_COORD_HALF_PIXEL_SYMMETRIC: /* the centres of both lie on each other */
+        return ((double)in - shrink((double)out, scale)) / 2 + shrink(at + 0.5, scale) - 0.5;
     case REF_COORD_PYTORCH_HALF_PIXEL:
-        return out > 1 ? (at + 0.5) / scale - 0.5 : 0;
+        return out > 1 ? shrink(at + 0.5, scale) - 0.5 : 0;
     case REF_COORD_ALIGN_CORNERS: /* of an output of scale * in, which need not be whole */
-        return out > 1 ? at * (double)(in - 1) / (scale * (double)in - 1) : 0;
+        return out > 1 ? at * (double)(in - 1) / (scale.out * (double)in / scale.in - 1) : 0;
     case REF_COORD_ASYMMETRIC:
-        return at / scale;
+        return shrink(at, scale);
     case REF_COORD_TF_CROP: {
         double first = how->roi_start[d], last = how->roi_end[d], n = (double)(in - 1);
         return out > 1 ? first * n + at * (last - first) * n / (double)(out - 1)
@@ -125,7 +144,7 @@ static void taps_of(const struct ref_resize *how, uint32_t d, int64_t i, int64_t
     taps->outside = false;
     if (in == out && how->scales[d] == 1 && how->coord != REF_COORD_TF_CROP)
         return;
-    double at = source(how, d, i, in, out), scale = 1;
+    double at = source(how, d, taps->scale, i, in, out), scale = 1;
     if (how->coord == REF_COORD_TF_CROP)
         taps->outside = at < 0 || at > (double)(in - 1);
     if (how->mode == REF_RESIZE_NEAREST) {
@@ -133,7 +152,7 @@ static void taps_of(const struct ref_resize *how, uint32_t d, int64_t i, int64_t
         return;
     }
     if (how->antialias)
-        scale = fmin(exact_scale(how->scales[d], in, out), 1);
+        scale = fmin(taps->scale.out / taps->scale.in, 1);
     int64_t side = reach(how, scale);
     taps->n = 2 * side;
     filter_taps(how, at, floor(at) - (double)side + 1, scale, in, taps);
@@ -173,12 +192,13 @@ size_t ref_resize_scratch(const struct ref_resize *how, uint32_t rank)
     return taps * (sizeof(int64_t) + sizeof(double));
 }
 
-static void give_room(const struct ref_resize *how, uint32_t rank, void *scratch,
-                      struct room *rooms, struct taps *taps)
+static void taps_init(const struct ref_resize *how, const struct shape *x, const struct shape *y,
+                      void *scratch, struct room *rooms, struct taps *taps)
 {
     char *at = scratch;
-    for (uint32_t d = 0; d < rank; d++) {
-        taps[d] = (struct taps){.at = rooms[d].at, .weight = rooms[d].weight};
+    for (uint32_t d = 0; d < x->rank; d++) {
+        taps[d] = (struct taps){
+            .at = rooms[d].at, .weight = rooms[d].weight, .scale = exact_scale(how, d, x, y)};
         if (!how->antialias)
             continue;
         size_t n = (size_t)most_taps(how, d);
@@ -198,7 +218,7 @@ void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
     if (ref_extent(&y->shape, 0, rank) == 0)
         return;
     shape_strides(&x->shape, strides);
-    give_room(how, rank, scratch, rooms, taps);
+    taps_init(how, &x->shape, &y->shape, scratch, rooms, taps);
     for (uint32_t d = 0; d < rank; d++)
         taps_of(how, d, 0, x->shape.dim[d], y->shape.dim[d], &taps[d]);
     bool more;

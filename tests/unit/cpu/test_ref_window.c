@@ -406,6 +406,56 @@ static void test_resize_symmetric(void **state UNUSED)
     assert_floats(ys, (float[]){2, 4}, 2, 1e-6);
 }
 
+/* 0.9 is not a float: its rounding must not decide what is half way between two samples. */
+static void test_resize_symmetric_ties(void **state UNUSED)
+{
+    float x[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.9f);
+    struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 10),
+                       vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 9);
+    how.nearest = REF_NEAREST_PREFER_CEIL;
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, (float[]){0, 1, 2, 3, 5, 6, 7, 8, 9}, 9, 0);
+    how.nearest = REF_NEAREST_PREFER_FLOOR;
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, (float[]){0, 1, 2, 3, 4, 6, 7, 8, 9}, 9, 0);
+}
+
+/* What falls on a sample is that sample, rounded up or not: 10.5 * 10 / 14 - 0.5 is 7. */
+static void test_resize_whole_positions(void **state UNUSED)
+{
+    float x[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL, 1, 1.4f);
+    struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 10),
+                       vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 14);
+    how.nearest = REF_NEAREST_CEIL;
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, (float[]){0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 9}, 14, 0);
+    how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.5); /* 7 to 3.5 */
+    how.nearest = REF_NEAREST_CEIL;
+    vx = VIEW(DTYPE_F32, x, 1, 1, 1, 7);
+    vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 3);
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, (float[]){1, 3, 5}, 3, 0);
+}
+
+/* 12 x 11 to 10 x 9 at a scale of 10 / 12 for both: the third of the 9 is half way, at 2.5. */
+static void test_resize_kept_ratio_ties(void **state UNUSED)
+{
+    float scale = (float)(10.0 / 12);
+    const int rows[10] = {0, 1, 2, 4, 5, 6, 7, 8, 10, 11},
+              columns[9] = {0, 1, 2, 4, 5, 6, 7, 8, 10};
+    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL, scale, scale);
+    struct tensor_view vx = VIEW(DTYPE_F32, xs, 1, 1, 12, 11),
+                       vy = POISONED(DTYPE_F32, ys, 1, 1, 10, 9);
+    for (int i = 0; i < 12 * 11; i++)
+        xs[i] = (float)i;
+    for (int i = 0; i < 10 * 9; i++)
+        want[i] = (float)(rows[i / 9] * 11 + columns[i % 9]);
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, want, 10 * 9, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +473,9 @@ int main(void)
         cmocka_unit_test(test_resize_crop),
         cmocka_unit_test(test_resize_antialias),
         cmocka_unit_test(test_resize_symmetric),
+        cmocka_unit_test(test_resize_symmetric_ties),
+        cmocka_unit_test(test_resize_whole_positions),
+        cmocka_unit_test(test_resize_kept_ratio_ties),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
