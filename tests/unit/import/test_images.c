@@ -11,18 +11,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "base/compiler.h"
-#include "tests/unit/import/wire.h"
-
-/* Operands: "x1,3,8" is an FP32 input of that shape, "b2" an INT64 one, "c5,6" an INT64 constant
- * with those values, "s3" one number, "-" none. Attributes: "mode=linear pads=1,1 inverse:1", where
- * ':' is one integer and '=' a list if it starts with a digit. */
-struct refusal {
-    const char *op;
-    int64_t opset;
-    const char *operands, *attrs;
-    const char *says;
-};
+#include "tests/unit/import/cases.h"
 
 static const struct refusal refusals[] = {
     {"GridSample", 16, "x1,2,4,4 x1,3,3,2", "mode=linear", "attribute 'mode'"},
@@ -86,96 +75,9 @@ static const struct refusal refusals[] = {
     {"OptionalGetElement", 18, "-", "", "0 inputs"},
 };
 
-struct built {
-    struct wire graph, model;
-    char names[64];
-};
-
-static uint32_t numbers(const char **at, int64_t *out)
-{
-    uint32_t n = 0;
-    for (char *end; n < 8; *at = end + 1) {
-        out[n++] = strtoll(*at, &end, 10);
-        if (*end != ',') {
-            *at = end;
-            break;
-        }
-    }
-    return n;
-}
-
-static void add_operands(struct built *b, const char *at)
-{
-    for (uint32_t i = 0; *at; i++) {
-        char name[4] = {*at, (char)('0' + i), 0}, kind = *at++;
-        int64_t v[8];
-        uint32_t n = kind == '-' ? 0 : numbers(&at, v);
-        const int64_t dims[1] = {n};
-        strcat(b->names, b->names[0] ? " " : "");
-        strcat(b->names, kind == '-' ? "-" : name);
-        if (kind == 'x' || kind == 'b')
-            wire_input(&b->graph, name, kind == 'x' ? 1 : 7, n, v);
-        else if (kind != '-')
-            wire_constant(&b->graph, name, 7, kind == 'c', dims, v, n * sizeof(*v));
-        at += *at == ' ';
-    }
-}
-
-static void add_attrs(struct wire *attrs, const char *at)
-{
-    while (*at) {
-        char name[64] = "", text[64] = "";
-        int64_t v[8];
-        size_t n = strcspn(at, "=:");
-        memcpy(name, at, n);
-        char kind = at[n];
-        at += n + 1;
-        if (kind == ':') {
-            numbers(&at, v);
-            wire_attr_int(attrs, name, v[0]);
-        } else if (*at >= '0' && *at <= '9') {
-            n = numbers(&at, v);
-            wire_attr_ints(attrs, name, (uint32_t)n, v);
-        } else {
-            n = strcspn(at, " ");
-            memcpy(text, at, n);
-            wire_attr_text(attrs, name, text);
-            at += n;
-        }
-        at += *at == ' ';
-    }
-}
-
-static enum status import(struct built *b, const struct refusal *c,
-                          const struct onnx_options *options, struct ir_graph **graph,
-                          struct error *err)
-{
-    struct wire attrs = {.n = 0};
-    struct onnx_model *opened = NULL;
-    *b = (struct built){.names = ""};
-    add_operands(b, c->operands);
-    add_attrs(&attrs, c->attrs);
-    wire_node(&b->graph, c->op, b->names, "y", &attrs);
-    wire_output(&b->graph, "y");
-    wire_model(&b->model, &b->graph, c->opset);
-    assert_int_equal(onnx_open_memory(b->model.data, b->model.n, &opened, err), STATUS_OK);
-    enum status status = onnx_import(opened, options, graph, err);
-    onnx_close(opened);
-    return status;
-}
-
 static void r14_what_does_not_fit_is_refused(void **state UNUSED)
 {
-    const struct onnx_options options = {.batch = 1};
-    static struct built b;
-    for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
-        struct error err;
-        struct ir_graph *graph = NULL;
-        enum status status = import(&b, &refusals[i], &options, &graph, &err);
-        if (!status || !strstr(err.text, refusals[i].says) || !strstr(err.text, refusals[i].op))
-            fail_msg("%s (%s) %s: %s, not '%s'", refusals[i].op, refusals[i].operands,
-                     refusals[i].attrs, status ? err.text : "accepted", refusals[i].says);
-    }
+    case_refuse_all(refusals, ARRAY_LEN(refusals));
 }
 
 static void hear(void *user, enum log_level level, const char *text)
@@ -202,7 +104,7 @@ static void computed_boxes_have_a_bounded_output(void **state UNUSED)
         const struct refusal c = {"NonMaxSuppression", 11, cases[i].operands, "", NULL};
         struct ir_graph *graph = NULL;
         struct error err;
-        if (import(&b, &c, &options, &graph, &err))
+        if (case_import(&b, &c, &options, &graph, &err))
             fail_msg("%s", err.text);
         const struct shape *y = &ir_tensor(graph, graph->outputs[0])->shape;
         assert_int_equal(y->dim[0], cases[i].rows);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "engine/import/tensor.h"
 #include "tests/unit/import/wire.h"
 
 /* Through a file, as every reader of test data goes. */
@@ -183,6 +185,71 @@ static void external_data_needs_a_model(void **state)
     assert_refused(&w, STATUS_INVALID_ARGUMENT, "external");
 }
 
+/* Zeros, ones, the ends of each format and what is no number. */
+static void floats_of_eight_bits(void **state)
+{
+    (void)state;
+    static const struct {
+        int type;
+        uint8_t bits;
+        float value;
+    } cases[] = {
+        {ONNX_FLOAT8E4M3FN, 0, 0},           {ONNX_FLOAT8E4M3FN, 0x38, 1},
+        {ONNX_FLOAT8E4M3FN, 0xb9, -1.125f},  {ONNX_FLOAT8E4M3FN, 0x7e, 448},
+        {ONNX_FLOAT8E4M3FN, 0x7f, NAN},      {ONNX_FLOAT8E4M3FN, 1, 0x1p-9f},
+        {ONNX_FLOAT8E4M3FN, 0x80, -0.0f},    {ONNX_FLOAT8E4M3FNUZ, 0x40, 1},
+        {ONNX_FLOAT8E4M3FNUZ, 0x80, NAN},    {ONNX_FLOAT8E4M3FNUZ, 0x7f, 240},
+        {ONNX_FLOAT8E4M3FNUZ, 1, 0x1p-10f},  {ONNX_FLOAT8E5M2, 0x3c, 1},
+        {ONNX_FLOAT8E5M2, 0x7b, 57344},      {ONNX_FLOAT8E5M2, 0x7c, INFINITY},
+        {ONNX_FLOAT8E5M2, 0xfc, -INFINITY},  {ONNX_FLOAT8E5M2, 0x7d, NAN},
+        {ONNX_FLOAT8E5M2, 1, 0x1p-16f},      {ONNX_FLOAT8E5M2FNUZ, 0x40, 1},
+        {ONNX_FLOAT8E5M2FNUZ, 0x7f, 57344},  {ONNX_FLOAT8E5M2FNUZ, 0x80, NAN},
+        {ONNX_FLOAT8E5M2FNUZ, 0xff, -57344}, {ONNX_FLOAT8E5M2FNUZ, 1, 0x1p-17f},
+    };
+    struct arena *arena = arena_new(1 << 16);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct onnx_tensor t = {
+            .name = "t", .type = cases[i].type, .raw = {&cases[i].bits, 1}};
+        enum dtype dtype;
+        const void *data;
+        struct error err;
+        assert_int_equal(tensor_unpack(NULL, arena, &t, &dtype, &data, &err), STATUS_OK);
+        assert_int_equal(dtype, DTYPE_F32);
+        float got = *(const float *)data, want = cases[i].value;
+        if (isnan(want) ? !isnan(got) : got != want || signbit(got) != signbit(want))
+            fail_msg("type %d, 0x%02x: %g, not %g", cases[i].type, cases[i].bits, (double)got,
+                     (double)want);
+    }
+    arena_free(arena);
+}
+
+static void integers_of_four_bits(void **state)
+{
+    (void)state;
+    static const uint8_t bits[] = {0x12, 0x8f, 0x07};
+    static const int8_t with_sign[] = {2, 1, -1, -8, 7}, without[] = {2, 1, 15, 8, 7};
+    struct onnx_tensor t = {.name = "t", .shape = {.rank = 1, .dim = {5}}, .raw = {bits, 3}};
+    struct arena *arena = arena_new(1 << 16);
+    enum dtype dtype;
+    const void *data;
+    struct error err;
+    t.type = ONNX_INT4;
+    assert_int_equal(tensor_unpack(NULL, arena, &t, &dtype, &data, &err), STATUS_OK);
+    assert_int_equal(dtype, DTYPE_I8);
+    assert_memory_equal(data, with_sign, sizeof(with_sign));
+    t.type = ONNX_UINT4;
+    assert_int_equal(tensor_unpack(NULL, arena, &t, &dtype, &data, &err), STATUS_OK);
+    assert_int_equal(dtype, DTYPE_U8);
+    assert_memory_equal(data, without, sizeof(without));
+    t.shape.dim[0] = 7;
+    assert_int_equal(tensor_unpack(NULL, arena, &t, &dtype, &data, &err), STATUS_INVALID_ARGUMENT);
+    t.shape = (struct shape){.rank = 2, .dim = {INT64_MAX, 4}};
+    assert_int_equal(tensor_unpack(NULL, arena, &t, &dtype, &data, &err), STATUS_INVALID_ARGUMENT);
+    t.shape = (struct shape){.rank = 1, .dim = {INT64_MAX}};
+    assert_int_equal(tensor_unpack(NULL, arena, &t, &dtype, &data, &err), STATUS_INVALID_ARGUMENT);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +262,8 @@ int main(void)
         cmocka_unit_test(r3_shapes_that_overflow),
         cmocka_unit_test(types_without_a_counterpart),
         cmocka_unit_test(external_data_needs_a_model),
+        cmocka_unit_test(floats_of_eight_bits),
+        cmocka_unit_test(integers_of_four_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
