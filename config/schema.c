@@ -27,8 +27,9 @@
 /* A sequence whose struct raw_list is `member` of `owner`. */
 #define LIST_FIELD(name, owner, member, most)                                                      \
     {                                                                                              \
-        .key = (name), .data_offset = offsetof(struct owner, member.items),                        \
-        .count_offset = offsetof(struct owner, member.items_count),                                \
+        .key = (name),                                                                             \
+        .data_offset = offsetof(struct owner, member) + offsetof(struct raw_list, items),          \
+        .count_offset = offsetof(struct owner, member) + offsetof(struct raw_list, items_count),   \
         .count_size = sizeof(uint32_t),                                                            \
         .value = {CYAML_VALUE_SEQUENCE(OPTIONAL, char *, &text_schema, 0, most)},                  \
     }
@@ -92,14 +93,17 @@ struct complaint {
     char where[128];
 };
 
+#define SEQUENCE_STEP "  in sequence entry '"
+
 /* The backtrace goes from the innermost place outwards: each step is put in front. */
 static void place_add(struct complaint *complaint, const char *text)
 {
     char step[80], whole[sizeof(complaint->where) + sizeof(step)];
     char field[64];
-    unsigned entry;
-    if (sscanf(text, "  in sequence entry '%u'", &entry) == 1 && entry > 0)
-        snprintf(step, sizeof(step), "[%u]", entry - 1);
+    size_t skip = sizeof(SEQUENCE_STEP) - 1;
+    unsigned long entry = strncmp(text, SEQUENCE_STEP, skip) ? 0 : strtoul(text + skip, NULL, 10);
+    if (entry > 0)
+        snprintf(step, sizeof(step), "[%lu]", entry - 1);
     else if (sscanf(text, "  in mapping field '%63[^']'", field) == 1)
         snprintf(step, sizeof(step), "%s", field);
     else

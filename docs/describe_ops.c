@@ -183,7 +183,7 @@ int main(void)
     uint32_t n = 0, distinct = 0;
     for (const struct map_op *row; n < OPS_MAX && (row = map_op_at(n)); n++)
         rows[n] = row;
-    qsort(rows, n, sizeof(*rows), by_name);
+    qsort(rows, n, sizeof(struct map_op *), by_name);
     for (uint32_t i = 0; i < n; i++)
         distinct += !i || strcmp(rows[i]->op, rows[i - 1]->op) != 0;
     fputs(introduction, stdout);

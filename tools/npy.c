@@ -220,7 +220,9 @@ static size_t make_header(const struct tensor_view *tensor, char out[512])
     size_t total = ((size_t)n + 10 + 1 + 63) / 64 * 64, len = total - 10;
     memset(out + 10 + n, ' ', len - (size_t)n - 1);
     out[total - 1] = '\n';
-    memcpy(out, MAGIC "\x01\x00", 8);
+    memcpy(out, MAGIC, MAGIC_LEN); /* NOLINT: bytes, whose end is no zero */
+    out[6] = 1;
+    out[7] = 0;
     out[8] = (char)(len & 0xff);
     out[9] = (char)(len >> 8);
     return total;

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s ADDRESS MODEL N INPUT ELEMENTS\n", argv[0]);
         return 2;
     }
-    size_t elements = (size_t)atol(argv[5]);
+    size_t elements = strtoul(argv[5], NULL, 10);
     float *data = calloc(elements, sizeof(*data));
     if (!data)
         abort();
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
                                   .data = data,
                                   .size = elements * sizeof(*data)};
     struct run run = {.request = {.model = argv[2], .n_inputs = 1, .inputs = &input},
-                      .to_send = atol(argv[3])};
+                      .to_send = strtol(argv[3], NULL, 10)};
     run.to_come = run.to_send;
 
     uv_loop_init(&loop);

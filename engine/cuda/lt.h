@@ -43,7 +43,7 @@
     X(cublasLtMatmulAlgoConfigGetAttribute)
 
 struct lt_api {
-#define LT_MEMBER(name) __typeof__(&name) name;
+#define LT_MEMBER(name) __typeof__(&name) name; /* NOLINT: a name takes no () */
     LT_FUNCTIONS(LT_MEMBER)
 #undef LT_MEMBER
     cublasLtHandle_t handle; /* NULL without a device; may be used by all threads */

@@ -388,14 +388,14 @@ void rw_become(struct rewrite *rw, uint32_t node, enum ir_op op, uint32_t n_inpu
         sweep(rw, drop_use(rw, old[i], 0));
 }
 
-void rw_absorb(struct rewrite *rw, uint32_t node, uint32_t last)
+void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node)
 {
     if (rw->status != STATUS_OK)
         return;
-    uint32_t own = rw_output(rw, node), out = rw_output(rw, last);
-    rw_set_name(rw, node, ir_node(rw->graph, node)->name, ir_node(rw->graph, last)->name);
-    ir_node_set_output(rw->graph, node, 0, out);
-    rw_remove(rw, last);
+    uint32_t own = rw_output(rw, host), out = rw_output(rw, node);
+    rw_set_name(rw, host, ir_node(rw->graph, host)->name, ir_node(rw->graph, node)->name);
+    ir_node_set_output(rw->graph, host, 0, out);
+    rw_remove(rw, node);
     rw->forward[own] = out; /* nobody is left who reads it */
 }
 

@@ -83,9 +83,9 @@ void rw_remove(struct rewrite *rw, uint32_t node);
 void rw_become(struct rewrite *rw, uint32_t node, enum ir_op op, uint32_t n_inputs,
                const uint32_t *inputs);
 
-/* `node` makes the first output of `last`, its only reader, in place of its own; `last` goes, and
- * the name of `node` becomes "node + last". */
-void rw_absorb(struct rewrite *rw, uint32_t node, uint32_t last);
+/* `host` makes the first output of `node`, its only reader, in place of its own; `node` goes, and
+ * the name of `host` becomes "host + node". */
+void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node);
 
 void rw_set_input(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t tensor);
 void rw_add_input(struct rewrite *rw, uint32_t node, uint32_t tensor);

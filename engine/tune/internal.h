@@ -9,6 +9,7 @@
 
 #include <xxhash.h>
 
+#include "engine/tune/solve.h"
 #include "engine/tune/tune.h"
 
 /* --- keys (key.c) --- */
@@ -29,7 +30,7 @@ int tune_key_compare(const struct tune_key *a, const struct tune_key *b);
 
 /* --- the cache (cache.c) --- */
 
-#define TUNE_NEVER (UINT64_MAX / 4) /* the time of what cannot be used; as SOLVE_NEVER */
+#define TUNE_NEVER SOLVE_NEVER /* the time of what cannot be used, which is never chosen */
 
 bool tune_cache_get(const struct tune_cache *cache, const struct tune_key *key, uint64_t *ns);
 /* False: no memory. */

@@ -149,8 +149,8 @@ static enum status price(struct tuner *t, uint32_t tensor, struct solve_tensor *
     mark(&from, &s->from, t->solve_nodes);
     for (uint32_t u = 0; u < s->n_uses; u++)
         mark(&to, &s->uses[u], t->solve_nodes);
-    for (uint8_t a = 0; a < SOLVE_FORMATS; a++)
-        for (uint8_t b = 0; b < SOLVE_FORMATS; b++) {
+    for (unsigned a = 0; a < SOLVE_FORMATS; a++)
+        for (unsigned b = 0; b < SOLVE_FORMATS; b++) {
             struct tune_entry *e;
             s->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
             if (a == b || !(from >> a & 1) || !(to >> b & 1))
@@ -348,7 +348,7 @@ static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
     t->memory = arena_new(0);
     if (!t->memory)
         return no_memory(err);
-    t->entries = arena_array(t->memory, nodes, sizeof(*t->entries));
+    t->entries = arena_array(t->memory, nodes, sizeof(struct tune_entry *));
     t->nodes = arena_array(t->memory, nodes, sizeof(*t->nodes));
     t->solve_nodes = arena_array(t->memory, nodes, sizeof(*t->solve_nodes));
     t->tensors = arena_array(t->memory, (size_t)t->graph->n_tensors + 1, sizeof(*t->tensors));

@@ -30,7 +30,7 @@ struct between {
 
 /* Samples first..last-1 of a bin are within the image. */
 struct span {
-    double first, last;
+    int64_t first, last;
 };
 
 static double rounded(enum dtype dtype, double value)
@@ -53,9 +53,9 @@ static struct side side_of(const struct ref_roi_pool *how, enum dtype dtype, dou
     return side;
 }
 
-static double sample_at(const struct side *side, int64_t bin, double i)
+static double sample_at(const struct side *side, int64_t bin, int64_t i)
 {
-    return side->start + (double)bin * side->bin + (i + 0.5) * side->bin / side->samples;
+    return side->start + (double)bin * side->bin + ((double)i + 0.5) * side->bin / side->samples;
 }
 
 static bool is_inside(const struct side *side, double at)
@@ -66,15 +66,15 @@ static bool is_inside(const struct side *side, double at)
 /* Which samples of a bin to visit; those left out are outside of the image. */
 static struct span visible(const struct side *side, int64_t bin)
 {
-    struct span all = {0, side->samples > 0 ? side->samples : 0};
+    double all = side->samples > 0 ? side->samples : 0;
     double step = side->bin / side->samples, start = side->start + (double)bin * side->bin;
     if (!(step > 0) || !isfinite(start))
-        return isfinite(start) && all.last <= 256 ? all : (struct span){0, 0};
+        return (struct span){0, isfinite(start) && all <= 256 ? (int64_t)all : 0};
     double first = floor((-1 - start) / step) - 2;
     double last = ceil(((double)side->size - start) / step) + 2;
-    if (fabs(first) > COUNT_MAX || fabs(last) > COUNT_MAX)
+    if (!(fabs(first) <= COUNT_MAX && fabs(last) <= COUNT_MAX))
         return (struct span){0, 0};
-    return (struct span){fmax(first, 0), fmin(last, all.last)};
+    return (struct span){(int64_t)fmax(first, 0), (int64_t)fmin(last, all)};
 }
 
 static struct between between(const struct side *side, double at)
@@ -112,9 +112,9 @@ static double aligned_bin(const struct ref_roi_pool *how, const struct tensor_vi
 {
     struct total total = {.most = -INFINITY};
     struct span rows = visible(&sides[0], bin[0]), columns = visible(&sides[1], bin[1]);
-    for (double iy = rows.first; iy < rows.last; iy++) {
+    for (int64_t iy = rows.first; iy < rows.last; iy++) {
         double at_y = sample_at(&sides[0], bin[0], iy);
-        for (double ix = columns.first; is_inside(&sides[0], at_y) && ix < columns.last; ix++) {
+        for (int64_t ix = columns.first; is_inside(&sides[0], at_y) && ix < columns.last; ix++) {
             double at_x = sample_at(&sides[1], bin[1], ix);
             if (is_inside(&sides[1], at_x))
                 add_sample(&total, x, plane, between(&sides[0], at_y), between(&sides[1], at_x));
