@@ -380,6 +380,7 @@ static enum status wait_to_read(struct inferd_client *c, uint64_t until_ns, stru
 static enum status failed(const struct inferd_client *c, struct error *err)
 {
     *err = c->failure;
+    assert(err->status != STATUS_OK);
     if (err->status == STATUS_DEADLINE_EXCEEDED)
         err->status = STATUS_UNAVAILABLE;
     return err->status;

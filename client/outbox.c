@@ -2,6 +2,7 @@
 /* The send queue; see outbox.h. */
 #include "client/outbox.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ static enum status reserve(struct outbox *out, size_t bytes, uint32_t pieces, st
 
 static void copy(struct outbox *out, const struct iovec *piece)
 {
+    assert(out->pieces); /* reserve() has made room */
     memcpy(out->bytes + out->used, piece->iov_base, piece->iov_len);
     struct outbox_piece *last = out->n ? &out->pieces[out->n - 1] : NULL;
     if (last && !last->ref && out->first < out->n)

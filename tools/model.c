@@ -217,7 +217,7 @@ static bool default_cache(char *out, size_t size)
         return false;
     if (n < 0 || (size_t)n >= sizeof(folder) - 16 || (mkdir(folder, 0755) && errno != EEXIST))
         return false;
-    strcat(folder, "/inferd");
+    memcpy(folder + n, "/inferd", sizeof("/inferd"));
     if (mkdir(folder, 0755) && errno != EEXIST)
         return false;
     return snprintf(out, size, "%s/timing.cache", folder) < (int)size;
@@ -274,7 +274,7 @@ static enum status load_cache(struct setup *s, const struct model_args *args, st
     if (!path && default_cache(s->cache_path, sizeof(s->cache_path)))
         path = s->cache_path;
     else if (path && strlen(path) < sizeof(s->cache_path))
-        strcpy(s->cache_path, path);
+        memcpy(s->cache_path, path, strlen(path) + 1);
     else if (path)
         return error_set(err, STATUS_INVALID_ARGUMENT, "--timing-cache: the path is too long");
     if (!path || !*path)

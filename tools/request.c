@@ -91,7 +91,7 @@ static enum status make_random(const struct inferd_metadata_tensor *m, struct re
     if (!t.data)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for input '%.64s'", m->name);
     tensor_random(t.data, n, t.dtype, &seed);
-    strcpy(data->names[i], m->name);
+    memcpy(data->names[i], m->name, strlen(m->name) + 1);
     data->tensors[i] = t;
     data->n++;
     return STATUS_OK;

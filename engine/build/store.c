@@ -41,7 +41,7 @@ void build_store_unref(struct build_store *store)
         return;
     HASH_ITER(hh, store->table, e, next)
     {
-        HASH_DEL(store->table, e);
+        HASH_DEL(store->table, e); /* NOLINT: the analyser loses uthash's list */
         free(e->data);
         free(e);
     }

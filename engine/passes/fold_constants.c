@@ -88,7 +88,7 @@ static void use_constant(struct rewrite *rw, uint32_t output, uint32_t constant)
 static void visit(struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    uint32_t ids[IR_MAX_OUTPUTS], outputs[IR_MAX_OUTPUTS], n_outputs = n->n_outputs;
+    uint32_t ids[IR_MAX_OUTPUTS] = {0}, outputs[IR_MAX_OUTPUTS], n_outputs = n->n_outputs;
     uint64_t in_bytes, out_bytes = 0;
     if (!is_constant_node(rw->graph, n, &in_bytes) || is_output_identity(rw->graph, n))
         return;

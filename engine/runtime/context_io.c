@@ -5,6 +5,7 @@
  * call: large spans straight from where they are, runs of small ones from the context's staging,
  * where they are packed first, because a copy of its own costs more than the processor's.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -79,6 +80,7 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index, ui
         bool small = packed && span->size <= ENGINE_PACK_MAX;
         if (!span->size)
             continue;
+        assert(span->data);
         add_copy(c, to + at, small ? memcpy(packed + at, span->data, span->size) : span->data,
                  span->size, small);
         at += span->size;
@@ -95,9 +97,11 @@ static void gather_on_host(const struct context *ctx, const struct profile *p, u
 {
     char *to = ctx->base[SIDE_HOST] + p->in_offset[index];
     for (uint32_t i = 0; i < input->n_spans; i++) {
-        if (input->spans[i].size)
-            memcpy(to, input->spans[i].data, input->spans[i].size);
-        to += input->spans[i].size;
+        const struct engine_span *span = &input->spans[i];
+        assert(span->data || !span->size);
+        if (span->size)
+            memcpy(to, span->data, span->size);
+        to += span->size;
     }
     memset(to, 0, (p->info->batch - batch) * ctx->engine->info.inputs[index].instance_bytes);
 }

@@ -101,7 +101,7 @@ static bool parse_clause(const char *text, struct fault_script *script)
     if (!strncmp(text, "on=", 3)) {
         if (!text[3] || strlen(text + 3) >= sizeof(script->backend))
             return false;
-        strcpy(script->backend, text + 3);
+        memcpy(script->backend, text + 3, strlen(text + 3) + 1);
         return true;
     }
     if (!strcmp(text, "apart"))

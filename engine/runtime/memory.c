@@ -63,12 +63,12 @@ void memory_track_stop(struct device *device)
     device->tracker = NULL;
     HASH_ITER(hh, t->held, h, next_held)
     {
-        HASH_DEL(t->held, h);
+        HASH_DEL(t->held, h); /* NOLINT: the analyser loses uthash's list */
         free(h);
     }
     HASH_ITER(hh, t->tags, s, next_sum)
     {
-        HASH_DEL(t->tags, s);
+        HASH_DEL(t->tags, s); /* NOLINT: the same */
         free(s);
     }
     pthread_mutex_destroy(&t->lock);
