@@ -98,6 +98,7 @@ static const char *const coords[] = {
     [IR_COORD_ASYMMETRIC] = "asymmetric",
     [IR_COORD_TF_CROP] = "tf_crop_and_resize",
     [IR_COORD_HALF_PIXEL_SYMMETRIC] = "half_pixel_symmetric",
+    [IR_COORD_TF_HALF_PIXEL_NN] = "tf_half_pixel_for_nn", /* the last: gone from opset 13 on */
 };
 static const char *const roundings[] = {
     [IR_NEAREST_ROUND_PREFER_FLOOR] = "round_prefer_floor",
@@ -173,8 +174,9 @@ void map_resize(struct mapper *m)
         target_from_scales(m, &in, &axes, scales, &t);
     else
         target_from_sizes(m, &in, &axes, sizes, &t);
-    int64_t coord = map_attr_named(m, "coordinate_transformation_mode", coords, ARRAY_LEN(coords),
-                                   "half_pixel");
+    uint32_t known = ARRAY_LEN(coords) - (m->opset >= 13);
+    int64_t coord =
+        map_attr_named(m, "coordinate_transformation_mode", coords, known, "half_pixel");
     int64_t nearest =
         map_attr_named(m, "nearest_mode", roundings, ARRAY_LEN(roundings), "round_prefer_floor");
     uint32_t node = begin_resize(m, x, &t);

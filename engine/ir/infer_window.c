@@ -182,8 +182,8 @@ enum status infer_resize(const struct infer *in, struct ir_type *out, uint32_t *
     INFER_TRY(infer_ints_needed(in, IR_ATTR_SHAPE, rank, 0, IR_MAX_DIM, out->shape.dim));
     INFER_TRY(check_floats(in, IR_ATTR_SCALES, rank, true));
     INFER_TRY(infer_int(in, IR_ATTR_MODE, 0, IR_RESIZE_CUBIC, IR_RESIZE_NEAREST, &mode));
-    INFER_TRY(infer_int(in, IR_ATTR_COORD, 0, IR_COORD_HALF_PIXEL_SYMMETRIC, IR_COORD_HALF_PIXEL,
-                        &coord));
+    INFER_TRY(
+        infer_int(in, IR_ATTR_COORD, 0, IR_COORD_TF_HALF_PIXEL_NN, IR_COORD_HALF_PIXEL, &coord));
     INFER_TRY(infer_int(in, IR_ATTR_NEAREST, 0, IR_NEAREST_CEIL, 0, &nearest));
     INFER_TRY(infer_int(in, IR_ATTR_EXCLUDE_OUTSIDE, 0, 1, 0, &exclude));
     INFER_TRY(infer_int(in, IR_ATTR_ANTIALIAS, 0, mode != IR_RESIZE_NEAREST, 0, &antialias));

@@ -286,6 +286,7 @@ enum ir_coord {
     IR_COORD_ASYMMETRIC = 3,
     IR_COORD_TF_CROP = 4,
     IR_COORD_HALF_PIXEL_SYMMETRIC = 5,
+    IR_COORD_TF_HALF_PIXEL_NN = 6,
 };
 enum ir_nearest {
     IR_NEAREST_ROUND_PREFER_FLOOR = 0,

@@ -70,6 +70,8 @@ static double source(const struct ref_resize *how, uint32_t d, struct ratio scal
         return out > 1 ? at * (double)(in - 1) / (scale.out * (double)in / scale.in - 1) : 0;
     case REF_COORD_ASYMMETRIC:
         return shrink(at, scale);
+    case REF_COORD_TF_HALF_PIXEL_NN:
+        return shrink(at + 0.5, scale);
     case REF_COORD_TF_CROP: {
         double first = how->roi_start[d], last = how->roi_end[d], n = (double)(in - 1);
         return out > 1 ? first * n + at * (last - first) * n / (double)(out - 1)

@@ -116,6 +116,9 @@ UNSUPPORTED = {
     "this value of attribute":
         model("Resize", [image, "", "scales"], {"coordinate_transformation_mode": "odd"},
               held=[scales]),
+    "attribute 'coordinate_transformation_mode'":
+        model("Resize", [image, "", "scales"], held=[scales], opset=13,
+              attrs={"coordinate_transformation_mode": "tf_half_pixel_for_nn"}),
     "attribute 'mode' is none of constant, reflect, edge, wrap":
         model("Pad", [x, "pads"], {"mode": "odd"}, held=[pads]),
     "with the value 16777217, which fp32 does not hold":

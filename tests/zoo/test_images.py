@@ -156,6 +156,15 @@ def resize(b, rng):
         b.node("Resize", x, "", b.constant(scales, np.float32), **more)
 
 
+def resize_half_pixel(b, rng):
+    """The way of opsets 11 and 12 alone."""
+    shape = [1, small(rng, 1, 3), small(rng, 4, 12), small(rng, 4, 12)]
+    sizes = [1, shape[1], small(rng, 2, 20), small(rng, 2, 20)]
+    b.node("Resize", b.data(*shape), b.constant([], np.float32), b.constant([], np.float32),
+           b.constant(sizes), mode="nearest", nearest_mode="floor",
+           coordinate_transformation_mode="tf_half_pixel_for_nn")
+
+
 def resize_crop(b, rng):
     shape = [1, small(rng, 1, 3), small(rng, 4, 12), small(rng, 4, 12)]
     # onnxruntime does not crop a dimension that keeps its size: none does here.
@@ -276,7 +285,7 @@ BUNDLES = [
     (13, [resize, resize_crop, non_max_suppression]),
     (19, [resize, resize_ratio, resize_antialias]),
     (18, [col2im, center_crop_pad, det, max_pool_columns, einsum]), (17, [dft, stft, mel]),
-    (20, [dft, unique]),
+    (20, [dft, unique]), (11, [resize_half_pixel]),
 ]
 
 

@@ -439,6 +439,21 @@ static void test_resize_whole_positions(void **state UNUSED)
     assert_floats(ys, (float[]){1, 3, 5}, 3, 0);
 }
 
+/* The half pixel is not taken off again: the place of the pixel's centre, rounded down. */
+static void test_resize_tf_half_pixel(void **state UNUSED)
+{
+    float x[5] = {0, 1, 2, 3, 4};
+    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_TF_HALF_PIXEL_NN, 1, 0.6f);
+    struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 5),
+                       vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 3);
+    how.nearest = REF_NEAREST_FLOOR; /* 0.83, 2.5, 4.17 */
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, (float[]){0, 2, 4}, 3, 0);
+    how.nearest = REF_NEAREST_CEIL;
+    ref_resize(&how, &vx, &vy, NULL);
+    assert_floats(ys, (float[]){1, 3, 4}, 3, 0);
+}
+
 /* 12 x 11 to 10 x 9 at a scale of 10 / 12 for both: the third of the 9 is half way, at 2.5. */
 static void test_resize_kept_ratio_ties(void **state UNUSED)
 {
@@ -475,6 +490,7 @@ int main(void)
         cmocka_unit_test(test_resize_symmetric),
         cmocka_unit_test(test_resize_symmetric_ties),
         cmocka_unit_test(test_resize_whole_positions),
+        cmocka_unit_test(test_resize_tf_half_pixel),
         cmocka_unit_test(test_resize_kept_ratio_ties),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
