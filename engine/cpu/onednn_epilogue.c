@@ -100,7 +100,7 @@ static enum status append_binary(const struct subject *s, const struct output_vi
     const struct ir_tensor *operand = subject_in(s, step->input);
     if (!operand || !binary_of(step->func, &kind) || step->input >= TACTIC_PORTS_MAX)
         return STATUS_UNIMPLEMENTED;
-    int64_t dims[SHAPE_MAX_RANK];
+    int64_t dims[SHAPE_MAX_RANK] = {0};
     const struct ir_tensor *out = subject_out(s, 0);
     if (!operand_dims(view, &out->shape, &operand->shape, dims))
         return STATUS_UNIMPLEMENTED;

@@ -129,8 +129,8 @@ static enum status make_rows(const struct subject *s, const struct product *p, s
 static bool operand_desc(const struct shape *shape, uint32_t rank, bool swap, int64_t *dims,
                          dnnl_memory_desc_t *md)
 {
-    int64_t strides[SHAPE_MAX_RANK], step = 1;
-    if (!dims_padded(shape, rank, dims))
+    int64_t strides[SHAPE_MAX_RANK] = {0}, step = 1;
+    if (rank < 2 || !dims_padded(shape, rank, dims))
         return false;
     for (uint32_t i = rank; i-- > 0;) {
         strides[i] = step;

@@ -175,7 +175,7 @@ void map_shared_add(struct mapper *m, const struct onnx_tensor *tensor, uint32_t
         *bytes = (struct bytes){.from = tensor};
         HASH_ADD_PTR(m->shared, from, bytes);
     }
-    if (!bytes || bytes->tensor == IR_NONE) {
+    if (!bytes || !HASH_ADDED(bytes)) {
         free(bytes);
         map_exhausted(m);
         return;

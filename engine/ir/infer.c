@@ -350,7 +350,7 @@ enum status ir_infer_apply(struct ir_graph *graph, uint32_t node, const char *co
                            uint32_t n_names, struct error *err)
 {
     struct ir_type types[IR_MAX_OUTPUTS];
-    uint32_t n;
+    uint32_t n = 0;
     INFER_TRY(ir_infer_node(graph, ir_node(graph, node), types, &n, err));
     struct infer in = {graph, ir_node(graph, node), 0, err};
     uint32_t wanted = MAX(n_names, ir_op_min_outputs(in.node->op));

@@ -82,7 +82,7 @@ static enum status check_groups(const struct infer *in, int64_t group, int64_t c
 enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
-    struct window w;
+    struct window w = {0};
     int64_t group;
     enum dtype sums;
     INFER_TRY(infer_product(in, CLASS_FLOAT, &sums));
@@ -104,7 +104,7 @@ enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_
 enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
-    struct window w;
+    struct window w = {0};
     int64_t group, extra[SPATIAL_MAX];
     INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
     INFER_TRY(infer_same_dtype(in, 1));
@@ -138,7 +138,7 @@ enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *
 enum status infer_pool(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0);
-    struct window w;
+    struct window w = {0};
     int64_t func, include, ceil;
     INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, IR_POOL_MAX, IR_POOL_LP, &func));
     INFER_TRY(infer_class(in, 0, func == IR_POOL_MAX ? CLASS_NUMBER : CLASS_FLOAT));

@@ -70,7 +70,7 @@ static void put_u64(uint8_t *to, uint64_t v)
 static struct entry *find(const struct tune_cache *cache, const struct tune_key *key)
 {
     struct entry *e = NULL;
-    HASH_FIND(hh, cache->entries, key, sizeof(*key), e);
+    HASH_FIND(hh, cache->entries, key, sizeof(*key), e); /* NOLINT: hashes bytes that are set */
     return e;
 }
 
@@ -125,7 +125,7 @@ bool tune_cache_put(struct tune_cache *cache, const struct tune_key *key, uint64
 static struct code *find_code(const struct tune_cache *cache, const struct tune_key *key)
 {
     struct code *c = NULL;
-    HASH_FIND(hh, cache->codes, key, sizeof(*key), c);
+    HASH_FIND(hh, cache->codes, key, sizeof(*key), c); /* NOLINT: the same */
     return c;
 }
 
@@ -190,13 +190,13 @@ void tune_cache_free(struct tune_cache *cache)
     struct code *c, *after;
     HASH_ITER(hh, cache->codes, c, after)
     {
-        HASH_DEL(cache->codes, c);
+        HASH_DEL(cache->codes, c); /* NOLINT: the analyser loses uthash's list */
         free(c->data);
         free(c);
     }
     HASH_ITER(hh, cache->entries, e, next)
     {
-        HASH_DEL(cache->entries, e);
+        HASH_DEL(cache->entries, e); /* NOLINT: the same */
         free(e);
     }
     free(cache);
@@ -351,7 +351,7 @@ static uint64_t choose_codes(struct tune_cache *cache, uint32_t *n)
     {
         uint64_t bytes = ENTRY + padded(c->size);
         if (!c->used && used + bytes > CODES_MAX_BYTES) {
-            HASH_DEL(cache->codes, c);
+            HASH_DEL(cache->codes, c); /* NOLINT: the analyser loses uthash's list */
             free(c->data);
             free(c);
             continue;

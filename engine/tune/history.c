@@ -39,7 +39,7 @@ void tune_history_free(struct tune_history *h)
         return;
     HASH_ITER(hh, h->records, r, next)
     {
-        HASH_DEL(h->records, r);
+        HASH_DEL(h->records, r); /* NOLINT: the analyser loses uthash's list */
         free(r);
     }
     free(h);
@@ -65,7 +65,7 @@ static struct record *find(const struct tune_history *h, const struct tune_entry
 {
     struct tune_key key = key_of(e, tactic);
     struct record *r = NULL;
-    HASH_FIND(hh, h->records, &key, sizeof(key), r);
+    HASH_FIND(hh, h->records, &key, sizeof(key), r); /* NOLINT: hashes bytes that are set */
     return r;
 }
 

@@ -86,12 +86,12 @@ static enum status sample_launches(struct tune_bench *b, struct backend_op *op, 
                                    bool once, uint64_t *out, struct error *err)
 {
     struct work work = {.op = op, .repeats = 1};
-    uint64_t least, second = UINT64_MAX, ns, begun = clock_now_ns();
+    uint64_t least = 1, second = UINT64_MAX, ns = 0, begun = clock_now_ns();
     enum status st = run(b, &work, &least, err); /* the first one warms up, but bounds it too */
     for (uint32_t i = 0; !once && i < SAMPLES_MAX && !st; i++) {
         if (best_ns && least / HOPELESS_FACTOR > best_ns)
             break;
-        work.repeats = (uint32_t)MIN(MAX(SAMPLE_NS / least, 1), REPEATS_MAX);
+        work.repeats = (uint32_t)MIN(MAX(SAMPLE_NS / MAX(least, 1), 1), REPEATS_MAX);
         st = run(b, &work, &ns, err);
         second = MIN(second, MAX(least, ns));
         least = MIN(least, ns);
@@ -142,7 +142,7 @@ static enum status sample_captured(struct tune_bench *b, struct backend_op *op, 
                                    uint64_t *out, struct error *err)
 {
     struct work work = {.op = op, .repeats = 1};
-    uint64_t ns;
+    uint64_t ns = 0;
     enum status st = run(b, &work, &ns, err); /* loads what is loaded lazily */
     if (!st)
         st = run(b, &work, &ns, err);

@@ -25,7 +25,7 @@ static struct place place_of(enum ref_layout layout, int64_t channels, int64_t s
     if (block == 0)
         block = pad ? (channels + pad - 1) / pad * pad : channels;
     int64_t blocks = block ? (channels + block - 1) / block : 0;
-    struct place p = {.block = block, .blocks = blocks, .by_n = blocks * block * spatial};
+    struct place p = {.block = MAX(block, 1), .blocks = blocks, .by_n = blocks * block * spatial};
     p.by_block = block * spatial;
     p.by_c = layout == REF_PLAIN ? spatial : 1;
     p.by_s = layout == REF_PLAIN ? 1 : block;

@@ -161,8 +161,8 @@ class Supervised(unittest.TestCase):
                                {"device": "fault", "workers": 2, "max_batch": 1}, env=env)
             try:
                 with s.client() as probe, s.client() as client:
-                    for _ in range(12):
-                        client.start(wire.INFER, BODY)
+                    # at once, so that all have been read when the device is lost
+                    client.send(b"".join(wire.request(i, wire.INFER, BODY) for i in range(1, 13)))
                     replies = [client.receive() for _ in range(12)]
                     begin = time.monotonic()
                     self.assertLessEqual({r.status for r in replies}, {wire.OK, wire.UNAVAILABLE})
