@@ -219,7 +219,7 @@ static const struct rule_case cases[] = {
     {IR_OP_RESIZE, "FP32[4]", "shape=8 scales=2f mode=3", REFUSED("mode")},
     {IR_OP_RESIZE, "FP32[0]", "shape=8 scales=2f", REFUSED("empty")},
     {IR_OP_RESIZE, "FP32[9]", "shape=3 scales=0.33f mode=2 coord=5 antialias=1", "FP32[3]", NULL},
-    {IR_OP_RESIZE, "FP32[9]", "shape=3 scales=0.33f coord=6", REFUSED("coord[0]")},
+    {IR_OP_RESIZE, "FP32[9]", "shape=3 scales=0.33f coord=7", REFUSED("coord[0]")},
     {IR_OP_RESIZE, "FP32[9]", "shape=3 scales=0.33f antialias=1", REFUSED("antialias[0]")},
     {IR_OP_RESIZE, "FP32[9]", "shape=3 scales=1e-7f mode=1 antialias=1", REFUSED("too small")},
     /* indexing */

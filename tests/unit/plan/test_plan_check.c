@@ -125,8 +125,8 @@ static void bend_binding(struct plan *plan, struct plan_binding *b)
 {
     const char *was = b->name;
     static const char *const names[] = {"", "a b", "\x80",
-                                        "12345678901234567890123456789012345678901234567890"
-                                        "123456789012345"};
+                                        ("12345678901234567890123456789012345678901234567890"
+                                         "123456789012345")};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         b->name = names[i];
         look(plan);
