@@ -496,6 +496,13 @@ static uint32_t idle_worker(const struct batcher *batcher)
 
 /* ---- the step ---- */
 
+/* When a full batch that starts now will have ended, for all one can tell. */
+static uint64_t full_end_ns(const struct batcher_model *model, uint64_t now_ns)
+{
+    struct pace_time own = pace_batch(&model->pace, model->config.max_batch);
+    return time_add(now_ns, time_add(own.mean_ns, own.deviation_ns * 2));
+}
+
 /* Forms the batch of the model whose turn it is, if any may go. */
 static void form(struct batcher *batcher, uint64_t now_ns, uint32_t worker,
                  struct batcher_decision *out)
@@ -504,7 +511,7 @@ static void form(struct batcher *batcher, uint64_t now_ns, uint32_t worker,
         struct batcher_model *model = CONTAINER_OF(batcher->turn, struct batcher_model, turn);
         struct group *group = group_of(model->ready);
         struct batcher_item *expired = NULL;
-        if (group_expire(group, &model->config, now_ns, &expired)) {
+        if (group_expire(group, &model->config, now_ns, full_end_ns(model, now_ns), &expired)) {
             /* What made it ready may have gone with them: look again. */
             model->expired += release(model, expired);
             DL_CONCAT(out->expired, expired);

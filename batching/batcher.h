@@ -24,6 +24,11 @@
  *     is answered too late. A quarter of the wait and four deviations of its own batch are kept in
  *     reserve. Its own batch counts only if others of its model wait, or run on the last worker: so
  *     a pace that was wrong is measured again.
+ *   - At its dequeue an item also counts as expired if a full batch would end (its mean time and
+ *     two deviations from now) after the deadline, and at least max_batch instances of its shape
+ *     key wait besides: its place goes to one that makes it. Else, after a moment in which nothing
+ *     ran, each request of a first-in-first-out queue is taken right before its deadline and
+ *     answered right after it, until the whole queue is gone.
  *   - Within a model, of the shape keys that may go now, the one whose first request has the best
  *     priority goes first, then the one whose first request is the oldest.
  *   - Among models the one whose head (the first request of its next batch) has waited longest
@@ -88,7 +93,7 @@ struct batcher_decision {
     uint32_t worker;             /* who runs it; no longer idle */
     uint32_t instances;
     struct batcher_item *batch;   /* linked by ->next, in order; NULL if model is NULL */
-    struct batcher_item *expired; /* linked by ->next; their deadlines have passed */
+    struct batcher_item *expired; /* linked by ->next; too late for their deadlines */
     uint64_t wake_ns;             /* call batcher_step again by then; BATCHER_NEVER: no need */
 };
 

@@ -113,14 +113,22 @@ static void walk_count(struct walk *walk, const struct batcher_item *item)
     walk->instances += item->instances;
 }
 
+/* It would be answered too late, in a place that another one can have. */
+static bool is_in_vain(const struct group *group, const struct batcher_model_config *config,
+                       const struct batcher_item *item, uint64_t end_ns)
+{
+    return item->deadline_ns < end_ns &&
+           group->instances >= (uint64_t)config->max_batch + item->instances;
+}
+
 uint32_t group_expire(struct group *group, const struct batcher_model_config *config,
-                      uint64_t now_ns, struct batcher_item **expired)
+                      uint64_t now_ns, uint64_t end_ns, struct batcher_item **expired)
 {
     uint32_t count = 0;
     struct walk walk = walk_start(group, config);
     for (struct batcher_item *item; (item = walk_peek(&walk, group)) != NULL;) {
         walk.next = item->next;
-        if (item->deadline_ns <= now_ns) {
+        if (item->deadline_ns <= now_ns || is_in_vain(group, config, item, end_ns)) {
             group_pull(group, item, config);
             DL_APPEND(*expired, item);
             count++;

@@ -68,10 +68,11 @@ uint64_t group_oldest(const struct group *group);
 /* When it may go: 0 for at once (but for the drain, which its model knows). Not empty. */
 uint64_t group_due(const struct group *group, const struct batcher_model_config *config);
 
-/* Takes out what has expired of those that the next batch would look at, onto `*expired` (utlist
- * DL), and returns how many. */
+/* Takes out what has expired of those that the next batch would look at, and what will before
+ * `end_ns`, when that batch ends, while it leaves max_batch instances; onto `*expired` (utlist DL).
+ * Returns how many. */
 uint32_t group_expire(struct group *group, const struct batcher_model_config *config,
-                      uint64_t now_ns, struct batcher_item **expired);
+                      uint64_t now_ns, uint64_t end_ns, struct batcher_item **expired);
 
 /* Takes out the next batch, onto `*batch` (utlist DL), and returns its instances. Not empty. */
 uint32_t group_take(struct group *group, const struct batcher_model_config *config,

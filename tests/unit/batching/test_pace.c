@@ -194,6 +194,48 @@ static void a_burst_meets_the_queue_that_it_makes(void **state)
     assert_int_equal(taken, 3 * MAX_BATCH); /* two batches, a quarter of their time, and its own */
 }
 
+/* What nobody foresaw took long; of those that now have to hurry only some can make it. */
+static void r19_who_would_be_late_gives_his_place_to_one_who_would_not(void **state)
+{
+    struct fixture *f = *state;
+    struct batcher_decision d;
+    struct batcher_item *items[2 * MAX_BATCH];
+    load(f, f->model, 0, 0);
+    for (uint32_t i = 0; i < 2 * MAX_BATCH; i++)
+        items[i] = submit_to(f, f->model, 0, 600 + i / 5 * 100, 1); /* 5 until 600, 5 until 700 */
+    batcher_worker_ran(f->batcher, 0, MAX_BATCH, TOOK);
+    batcher_worker_idle(f->batcher, 0);
+    batcher_step(f->batcher, 550, &d); /* a batch would end at 650 */
+    assert_int_equal(d.instances, MAX_BATCH);
+    for (uint32_t i = 0; i < MAX_BATCH; i++, d.batch = d.batch->next)
+        assert_ptr_equal(d.batch, items[5 + i]);
+    for (uint32_t i = 0; i < 5; i++, d.expired = d.expired->next)
+        assert_ptr_equal(d.expired, items[i]);
+    assert_null(d.expired);
+    struct batcher_model_stats stats;
+    batcher_model_stats(f->model, &stats);
+    assert_int_equal(stats.expired, 5);
+    assert_int_equal(stats.queued_items, 3);
+}
+
+/* The pace may be wrong, and a place that nobody else wants costs nothing. */
+static void r19_a_place_that_is_free_is_not_given_away(void **state)
+{
+    struct fixture *f = *state;
+    struct batcher_decision d;
+    load(f, f->model, 0, 0);
+    for (uint32_t i = 0; i < MAX_BATCH + 2; i++)
+        submit_to(f, f->model, 0, i < 5 ? 600 : 900, 1);
+    batcher_worker_ran(f->batcher, 0, MAX_BATCH, TOOK);
+    batcher_worker_idle(f->batcher, 0);
+    batcher_step(f->batcher, 550, &d);
+    assert_int_equal(d.instances, MAX_BATCH); /* three of the five, and five others */
+    uint32_t late = 0;
+    for (; d.batch; d.batch = d.batch->next)
+        late += d.batch->deadline_ns == 600;
+    assert_int_equal(late, 3);
+}
+
 static void an_unknown_pace_refuses_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -276,6 +318,8 @@ int main(void)
         CASE(the_time_a_batch_has_run_counts),
         CASE(r19_an_idle_worker_gives_every_request_its_chance),
         CASE(a_burst_meets_the_queue_that_it_makes),
+        CASE(r19_who_would_be_late_gives_his_place_to_one_who_would_not),
+        CASE(r19_a_place_that_is_free_is_not_given_away),
         CASE(an_unknown_pace_refuses_nobody),
         CASE(better_priorities_do_not_wait_for_worse),
         CASE(several_workers_share_the_queue),
