@@ -9,6 +9,7 @@
  */
 #include "engine/cuda/lt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,8 +115,9 @@ void lt_tactic_fill(const struct lt_kind *kind, const struct lt_api *api,
 {
     char detail[TACTIC_NAME_MAX];
     lt_algo_name(api, p, &blob->algo, detail, sizeof(detail) - sizeof(" + map"));
+    size_t used = strlen(detail);
     if (blob->taken < p->steps.n)
-        strcat(detail, " + map");
+        snprintf(detail + used, sizeof(detail) - used, " + map");
     cuda_tactic(out, kind->family, 0, node, dtype, kind->layout, detail);
     set_ports(kind, graph, node, p, (enum lt_order)blob->order, out);
     out->blob_size = sizeof(*blob);

@@ -391,7 +391,7 @@ static const struct map_op ops[] = {
     {"OptionalHasElement", "", 15, LAST, map_optional_has, 0, IO(0, 1, 1), ANY, 0,
      NULL, "tensors only"},
     {"Range", "", 11, LAST, map_range, 0, IO(3, 3, 1), T(I16) | INDICES | T(F32) | T(F64), 0,
-     NULL, "its inputs are known when the plan is built; 2^24 values at most"},
+     NULL, "its inputs are known when the plan is built; 2^20 values at most"},
     {"Shape", "", 1, LAST, map_shape_of, 0, IO(1, 1, 1), ANY, 0, "end:i start:i", NULL},
     {"Size", "", 1, LAST, map_size_of, 0, IO(1, 1, 1), ANY, 0, NULL, NULL},
 };

@@ -259,11 +259,33 @@ static uint32_t emit_requantised(struct mapper *m, uint32_t acc, const struct re
     return emit_quantised(m, scaled, zero, map_dtype(m, by->zero));
 }
 
+/* Zero points are read as numbers of their operands' types. */
+static void check_zero(struct mapper *m, uint32_t operand, uint32_t zero)
+{
+    if (zero != IR_NONE && map_dtype(m, zero) != map_dtype(m, operand))
+        map_invalid(m, "its zero point is %s, its operand %s", dtype_name(map_dtype(m, zero)),
+                    dtype_name(map_dtype(m, operand)));
+}
+
+/* A known one is read element by element, without a look at its shape. */
+static void check_bias(struct mapper *m, uint32_t bias, uint32_t weights)
+{
+    const struct shape *shape = map_shape(m, bias);
+    int64_t channels = map_shape(m, weights)->dim[0];
+    char text[SHAPE_TEXT_MAX];
+    if (bias != IR_NONE &&
+        (map_dtype(m, bias) != DTYPE_I32 || shape->rank != 1 || shape->dim[0] != channels))
+        map_invalid(m, "its bias is %s %s, expected INT32 [%lld]", dtype_name(map_dtype(m, bias)),
+                    shape_format(shape, text), (long long)channels);
+}
+
 /* The sums of a product; INT32, or FP64 where they are computed in that. */
 static uint32_t emit_product(struct mapper *m, uint32_t a, uint32_t a_zero, uint32_t b,
                              uint32_t b_zero)
 {
     uint32_t acc, rank_a = map_shape(m, a)->rank, rank_b = map_shape(m, b)->rank;
+    check_zero(m, a, a_zero);
+    check_zero(m, b, b_zero);
     if (emit_byte_matmul(m, a, a_zero, b, b_zero, &acc))
         return acc;
     a = emit_shifted(m, a, a_zero, rank_a >= 2 ? rank_a - 2 : 0, DTYPE_F64);
@@ -275,6 +297,9 @@ static uint32_t emit_convolution(struct mapper *m, uint32_t x, uint32_t x_zero, 
                                  uint32_t w_zero, uint32_t bias)
 {
     uint32_t acc;
+    check_zero(m, x, x_zero);
+    check_zero(m, weights, w_zero);
+    check_bias(m, bias, weights);
     if (emit_byte_conv(m, x, x_zero, weights, w_zero, bias, &acc))
         return acc;
     x = emit_shifted(m, x, x_zero, 1, DTYPE_F64);

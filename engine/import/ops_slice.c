@@ -49,11 +49,12 @@ void map_split(struct mapper *m)
     if (sizes.n != m->node->n_outputs)
         map_invalid(m, "%u sizes for %u outputs", sizes.n, m->node->n_outputs);
     for (uint32_t i = 0; i < sizes.n && !map_failed(m); i++) {
-        if (sizes.v[i] < 0 || sizes.v[i] > dim - at)
+        if (sizes.v[i] < 0 || sizes.v[i] > dim - at) {
             map_invalid(m, "part %u of size %lld goes beyond %lld", i, (long long)sizes.v[i],
                         (long long)dim);
-        else
-            map_out(m, i, emit_slice(m, x, axis, at, at + sizes.v[i]));
+            return;
+        }
+        map_out(m, i, emit_slice(m, x, axis, at, at + sizes.v[i]));
         at += sizes.v[i];
     }
     if (!map_failed(m) && at != dim)

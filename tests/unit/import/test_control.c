@@ -15,7 +15,7 @@
 #include "engine/import/model.h"
 #include "tests/unit/import/wire.h"
 
-enum { FLOAT = 1, INT64 = 7, BOOL = 9, OPSET = 16 };
+enum { FLOAT = 1, INT32 = 6, INT64 = 7, BOOL = 9, OPSET = 16 };
 
 static const int64_t pair[] = {2, 3}, one_more[] = {3, 3};
 
@@ -167,6 +167,82 @@ static void what_may_fail_does_not_run_unasked(void **state)
     assert_refused(&g, STATUS_UNIMPLEMENTED, "'If_0/else/Gather_1' may fail");
 }
 
+/* A value that is given decides after all, either way. */
+static void a_value_takes_one_of_the_branches(void **state)
+{
+    (void)state;
+    struct wire then = branch("Neg", "x"), other = {.n = 0};
+    wire_node(&other, "ArgMax", "x", "i", NULL);
+    wire_node(&other, "Gather", "x i", "o", NULL);
+    wire_output(&other, "o");
+    struct wire g = if_of("c", &then, &other);
+    for (uint8_t yes = 0; yes < 2; yes++) {
+        const struct onnx_value values[] = {{"c", {DTYPE_BOOL, {.rank = 0}, &yes}}};
+        struct result r = import_with(&g, (struct onnx_options){.values = values, .n_values = 1});
+        assert_imported(&r);
+        assert_int_equal(r.graph->n_inputs, 1);
+        assert_int_equal(ir_tensor(r.graph, r.graph->outputs[0])->producer != IR_NONE, 1);
+        const struct ir_tensor *y = ir_tensor(r.graph, r.graph->outputs[0]);
+        assert_int_equal(ir_node(r.graph, y->producer)->op, yes ? IR_OP_UNARY : IR_OP_GATHER);
+        ir_graph_free(r.graph);
+    }
+}
+
+/* Indices that are constants were checked already; what both branches give is not chosen from. */
+static void what_cannot_fail_may_run_unasked(void **state)
+{
+    (void)state;
+    static const int64_t index[] = {0, 1};
+    struct wire gather = {.n = 0}, other = branch("Neg", "x"), same = branch("Identity", "x");
+    wire_constant(&gather, "i", INT64, 1, pair, index, sizeof(index));
+    wire_node(&gather, "Gather", "x i", "o", NULL);
+    wire_output(&gather, "o");
+    struct wire g = if_of("c", &gather, &other), alike = if_of("c", &same, &same);
+    struct result r = import(&g);
+    assert_imported(&r);
+    assert_int_equal(count(r.graph, IR_OP_SELECT), 1);
+    assert_int_equal(count(r.graph, IR_OP_GATHER), 1);
+    ir_graph_free(r.graph);
+    r = import(&alike);
+    assert_imported(&r);
+    assert_int_equal(count(r.graph, IR_OP_SELECT), 0);
+    assert_int_equal(r.graph->n_nodes, 1);
+    ir_graph_free(r.graph);
+}
+
+/* Lengths that only requests know decide where a recurrent layer reads. */
+static void recurrent_layers_may_fail_too(void **state)
+{
+    (void)state;
+    static const float w[1 * 4 * 3];
+    static const int64_t w_dims[] = {1, 4, 3}, r_dims[] = {1, 4, 4}, x_dims[] = {2, 1, 3},
+                         one[] = {1};
+    static const float r_values[1 * 4 * 4];
+    for (int given = 0; given < 2; given++) {
+        struct wire then = {.n = 0}, g = {.n = 0}, attrs = {.n = 0}, hidden = {.n = 0};
+        wire_attr_int(&hidden, "hidden_size", 4);
+        wire_constant(&then, "w", FLOAT, 3, w_dims, w, sizeof(w));
+        wire_constant(&then, "r", FLOAT, 3, r_dims, r_values, sizeof(r_values));
+        wire_node(&then, "RNN", given ? "x w r - l" : "x w r", "o", &hidden);
+        wire_output(&then, "o");
+        attr_graph(&attrs, "then_branch", &then);
+        attr_graph(&attrs, "else_branch", &then);
+        wire_input(&g, "x", FLOAT, 3, x_dims);
+        wire_input(&g, "l", INT32, 1, one);
+        wire_input(&g, "c", BOOL, 0, NULL);
+        wire_node(&g, "If", "c", "y", &attrs);
+        wire_output(&g, "y");
+        if (given) {
+            assert_refused(&g, STATUS_UNIMPLEMENTED, "'If_0/then/RNN_0");
+            continue;
+        }
+        struct result r = import(&g);
+        assert_imported(&r);
+        assert_int_equal(count(r.graph, IR_OP_SELECT), 1);
+        ir_graph_free(r.graph);
+    }
+}
+
 static void branches_must_be_there(void **state)
 {
     (void)state;
@@ -187,6 +263,10 @@ static void branches_must_be_there(void **state)
     wire_node(&g, "If", "c", "y", &attrs);
     wire_output(&g, "y");
     assert_refused(&g, STATUS_INVALID_ARGUMENT, "'c' is not one BOOL");
+    wire_input(&empty, "v", FLOAT, 2, pair); /* a branch takes nothing: it sees what is around it */
+    wire_output(&empty, "v");
+    none = if_of("t", &empty, &then);
+    assert_refused(&none, STATUS_INVALID_ARGUMENT, "then_branch has 1 inputs and 1 outputs");
 }
 
 /* --- loops --- */
@@ -327,6 +407,99 @@ static void bodies_must_fit(void **state)
     assert_refused(&g, STATUS_UNIMPLEMENTED, "iterations give 't' different types or shapes");
 }
 
+/* Condition "b" is two BOOLs; the body misses a state, or an output that the node names. */
+static void r14_loops_are_measured(void **state)
+{
+    (void)state;
+    static const int64_t seventeen = 17;
+    static const uint8_t both[] = {1, 1};
+    struct wire body = body_of("Add", "c"), g = {.n = 0}, attrs = {.n = 0}, short_body = {.n = 0};
+    attr_graph(&attrs, "body", &body);
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_constant(&g, "b", BOOL, 1, pair, both, sizeof(both));
+    wire_constant(&g, "n", INT64, 0, NULL, &seventeen, sizeof(seventeen));
+    wire_node(&g, "Loop", "n b x", "y z", &attrs);
+    wire_output(&g, "y");
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "'b' is not one BOOL");
+    g.n = 0;
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_constant(&g, "n", INT64, 0, NULL, &seventeen, sizeof(seventeen));
+    wire_node(&g, "Loop", "n - x", "y z w", &attrs);
+    wire_output(&g, "y");
+    assert_refused(&g, STATUS_INVALID_ARGUMENT, "3 outputs for a body of 3 inputs and 3 outputs");
+    wire_input(&short_body, "i", INT64, 0, NULL);
+    wire_input(&short_body, "c", BOOL, 0, NULL);
+    wire_input(&short_body, "s", FLOAT, 2, pair);
+    wire_output(&short_body, "c");
+    struct wire loop = loop_of("five t x", &short_body);
+    assert_refused(&loop, STATUS_INVALID_ARGUMENT, "for a body of 3 inputs and 1 outputs");
+}
+
+/* What a loop of no iterations would keep is only declared: of a rank, a type and sizes. */
+static void r14_what_is_declared_may_be_wrong(void **state)
+{
+    (void)state;
+    static const int64_t open[] = {2, -1}, deep[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static const struct {
+        int type;
+        uint32_t rank;
+        const int64_t *dims;
+    } rows[] = {{FLOAT, 2, open}, {FLOAT, 8, deep}, {99, 2, pair}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct wire body = {.n = 0};
+        wire_input(&body, "i", INT64, 0, NULL);
+        wire_input(&body, "c", BOOL, 0, NULL);
+        wire_input(&body, "s", FLOAT, 2, pair);
+        wire_output(&body, "c");
+        wire_output(&body, "s");
+        wire_value(&body, 12, "s", rows[i].type, rows[i].rank, rows[i].dims);
+        struct wire g = loop_of("zero t x", &body);
+        assert_refused(&g, STATUS_UNIMPLEMENTED, "the shape of 's' is not declared");
+    }
+}
+
+/* Stacking adds a dimension to tensors that have as many as there can be. */
+static void r14_stacks_have_a_rank(void **state)
+{
+    (void)state;
+    static const int64_t deep[] = {1, 1, 1, 1, 1, 1, 1, 1}, five = 5;
+    struct wire body = {.n = 0}, g = {.n = 0}, attrs = {.n = 0};
+    wire_input(&body, "i", INT64, 0, NULL);
+    wire_input(&body, "c", BOOL, 0, NULL);
+    wire_node(&body, "Neg", "x", "o", NULL);
+    wire_output(&body, "c");
+    wire_output(&body, "o");
+    attr_graph(&attrs, "body", &body);
+    wire_input(&g, "x", FLOAT, 8, deep);
+    wire_constant(&g, "n", INT64, 0, NULL, &five, sizeof(five));
+    wire_node(&g, "Loop", "n", "y", &attrs);
+    wire_output(&g, "y");
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "outputs of rank 9");
+}
+
+/* 257 parts: one more than a node can have as inputs, so the last is a part of its own. */
+static void one_part_more_than_a_node_takes(void **state)
+{
+    (void)state;
+    static const int64_t many = IR_MAX_INPUTS + 1;
+    struct wire body = {.n = 0}, g = {.n = 0}, attrs = {.n = 0};
+    wire_input(&body, "i", INT64, 0, NULL);
+    wire_input(&body, "c", BOOL, 0, NULL);
+    wire_node(&body, "Neg", "x", "o", NULL);
+    wire_output(&body, "c");
+    wire_output(&body, "o");
+    attr_graph(&attrs, "body", &body);
+    wire_input(&g, "x", FLOAT, 2, pair);
+    wire_constant(&g, "n", INT64, 0, NULL, &many, sizeof(many));
+    wire_node(&g, "Loop", "n", "y", &attrs);
+    wire_output(&g, "y");
+    struct result r = import(&g);
+    assert_imported(&r);
+    assert_int_equal(count(r.graph, IR_OP_CONCAT), 2);
+    assert_int_equal(ir_tensor(r.graph, r.graph->outputs[0])->shape.dim[0], many);
+    ir_graph_free(r.graph);
+}
+
 /* A thousand times a thousand nodes, of a few bytes. */
 static void r14_nodes_are_counted_over_all_loops(void **state)
 {
@@ -425,6 +598,44 @@ static void scans_are_unrolled(void **state)
     assert_refused(&g, STATUS_INVALID_ARGUMENT, "'scan_output_axes' has 2 values, expected 1");
 }
 
+/* Backward, along another axis, and too long. */
+static void scans_have_directions_and_an_end(void **state)
+{
+    (void)state;
+    struct wire body = {.n = 0}, attrs = {.n = 0}, short_body = {.n = 0}, few = {.n = 0};
+    static const int64_t one[] = {1}, long_dims[] = {1025, 3};
+    wire_input(&body, "u", FLOAT, 1, pair);
+    wire_node(&body, "Neg", "u", "w", NULL);
+    wire_output(&body, "w");
+    attr_graph(&attrs, "body", &body);
+    wire_attr_int(&attrs, "num_scan_inputs", 1);
+    struct wire g = {.n = 0}, forward = {.n = 0}, fits = {.n = 0};
+    wire_input(&g, "x", FLOAT, 2, long_dims);
+    wire_node(&g, "Scan", "x", "z", &attrs);
+    wire_output(&g, "z");
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "1025 iterations, the limit is 1024");
+    wire_attr_ints(&attrs, "scan_input_directions", 1, one);
+    wire_attr_ints(&attrs, "scan_output_directions", 1, one);
+    wire_attr_ints(&attrs, "scan_output_axes", 1, one);
+    wire_input(&forward, "x", FLOAT, 2, pair);
+    wire_node(&forward, "Scan", "x", "z", &attrs);
+    wire_output(&forward, "z");
+    struct result r = import(&forward);
+    assert_imported(&r);
+    assert_true(
+        shape_equal(&ir_tensor(r.graph, r.graph->outputs[0])->shape, &(struct shape){2, {3, 2}}));
+    /* what is read last is what stands first */
+    assert_int_equal(ir_attr_at(ir_node(r.graph, 0), IR_ATTR_STARTS, 0, -1), 1);
+    ir_graph_free(r.graph);
+    wire_input(&short_body, "u", FLOAT, 1, pair);
+    attr_graph(&few, "body", &short_body);
+    wire_attr_int(&few, "num_scan_inputs", 1);
+    wire_input(&fits, "x", FLOAT, 2, pair);
+    wire_node(&fits, "Scan", "x", "z", &few);
+    wire_output(&fits, "z");
+    assert_refused(&fits, STATUS_INVALID_ARGUMENT, "for a body of 1 inputs and 0 outputs");
+}
+
 /* --- depth --- */
 
 /* If within If; the innermost is a Neg. */
@@ -495,6 +706,14 @@ int main(void)
         cmocka_unit_test(r14_iterations_share_constants),
         cmocka_unit_test(scans_are_unrolled),
         cmocka_unit_test(r5_graphs_in_graphs_have_a_limit),
+        cmocka_unit_test(a_value_takes_one_of_the_branches),
+        cmocka_unit_test(what_cannot_fail_may_run_unasked),
+        cmocka_unit_test(recurrent_layers_may_fail_too),
+        cmocka_unit_test(r14_loops_are_measured),
+        cmocka_unit_test(r14_what_is_declared_may_be_wrong),
+        cmocka_unit_test(r14_stacks_have_a_rank),
+        cmocka_unit_test(one_part_more_than_a_node_takes),
+        cmocka_unit_test(scans_have_directions_and_an_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,13 +135,19 @@ static void r14_external_sizes_must_fit(void **state)
     struct wire beyond = model_with("w.bin", "12", "24"), far = model_with("w.bin", "4000", NULL),
                 huge = model_with("w.bin", "18446744073709551615", "24"),
                 wide = model_with("w.bin", "99999999999999999999", "24"),
-                other = model_with("w.bin", "0", "20"), word = model_with("w.bin", "-8", "24");
+                other = model_with("w.bin", "0", "20"), word = model_with("w.bin", "-8", "24"),
+                none = model_with("w.bin", "", "24"),
+                past = model_with("w.bin", "18446744073709551616", "24"),
+                digits = model_with("w.bin", "000000000000000000008", "24");
     assert_refused(*state, &beyond, "beyond its end");
     assert_refused(*state, &far, "beyond its end");
     assert_refused(*state, &huge, "beyond its end");
     assert_refused(*state, &wide, "not a number");
     assert_refused(*state, &other, "24 bytes");
     assert_refused(*state, &word, "not a number");
+    assert_refused(*state, &none, "not a number");
+    assert_refused(*state, &past, "not a number");
+    assert_refused(*state, &digits, "not a number");
 }
 
 static void r13_external_data_stays_beside_the_model(void **state)
@@ -170,6 +176,68 @@ static void r13_a_model_in_memory_has_no_folder(void **state)
     onnx_close(opened);
 }
 
+/* y = ((x + w0) + w1) ..: as many tensors, each in the file that `location` gives it. */
+static struct wire model_of(uint32_t n, const char *location)
+{
+    struct wire graph = {.n = 0}, model;
+    char in[16] = "x", operands[32], out[16], name[16], file[32];
+    wire_input(&graph, "x", 1, 2, pair);
+    for (uint32_t i = 0; i < n; i++) {
+        struct wire tensor = {.n = 0};
+        snprintf(name, sizeof(name), "w%u", i);
+        snprintf(file, sizeof(file), "%s%u", location, i);
+        wire_tensor(&tensor, name, 1, 2, pair, NULL, 0);
+        wire_int(&tensor, 14, 1);
+        entry(&tensor, "location", strcmp(location, "w.bin") ? file : location);
+        wire_message(&graph, 5, &tensor);
+        snprintf(operands, sizeof(operands), "%s %s", in, name);
+        snprintf(out, sizeof(out), i + 1 == n ? "y" : "t%u", i);
+        wire_node(&graph, "Add", operands, out, NULL);
+        strcpy(in, out);
+    }
+    wire_output(&graph, "y");
+    wire_model(&model, &graph, 13);
+    return model;
+}
+
+static void tensors_share_a_file(void **state)
+{
+    struct wire model = model_of(3, "w.bin");
+    struct ir_graph *graph;
+    struct error err;
+    if (import(*state, &model, &graph, &err))
+        fail_msg("%s", err.text);
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, ir_node(graph, i)->inputs[1]);
+        assert_memory_equal(t->data, weights, 6 * sizeof(*weights));
+        assert_ptr_equal(t->data, ir_tensor(graph, ir_node(graph, 0)->inputs[1])->data);
+    }
+    ir_graph_free(graph);
+}
+
+/* Each is held open as long as the model is. */
+static void r14_files_are_counted(void **state)
+{
+    enum { LIMIT = 64 };
+    char name[16], path[128];
+    struct place *p = *state;
+    struct wire most = model_of(LIMIT, "f"), more = model_of(LIMIT + 1, "f");
+    struct ir_graph *graph;
+    struct error err;
+    for (int i = 0; i <= LIMIT; i++) {
+        snprintf(name, sizeof(name), "f%d", i);
+        write_bytes(p, name, weights, sizeof(weights));
+    }
+    if (import(p, &most, &graph, &err))
+        fail_msg("%s", err.text);
+    ir_graph_free(graph);
+    assert_refused(p, &more, "more than 64 files");
+    for (int i = 0; i <= LIMIT; i++) {
+        snprintf(path, sizeof(path), "%s/f%d", p->folder, i);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +245,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(r14_external_sizes_must_fit, setup, teardown),
         cmocka_unit_test_setup_teardown(r13_external_data_stays_beside_the_model, setup, teardown),
         cmocka_unit_test_setup_teardown(r13_a_model_in_memory_has_no_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(tensors_share_a_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(r14_files_are_counted, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,8 @@ static int setup(void **state)
     write_file(in(p, "secret"), "secret");
     write_file(in(p, "model/w.bin"), "weights");
     write_file(in(p, "model/empty"), "");
+    write_file(in(p, "model/.w"), "hidden");
+    write_file(in(p, "model/..w"), "twice");
     write_file(in(p, "model/data/w.bin"), "more");
     assert_int_equal(symlink("../secret", in(p, "model/link")), 0);
     assert_int_equal(symlink("w.bin", in(p, "model/inner_link")), 0);
@@ -63,9 +65,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     static const char *const made[] = {
-        "model/hard",  "model/fifo",       "model/up",   "model/inner_link", "model/link",
-        "model/empty", "model/data/w.bin", "model/data", "model/w.bin",      "model",
-        "secret"};
+        "model/.w",         "model/..w",  "model/hard",  "model/fifo",       "model/up",
+        "model/inner_link", "model/link", "model/empty", "model/data/w.bin", "model/data",
+        "model/w.bin",      "model",      "secret"};
     struct place *p = *state;
     close(p->folder);
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
@@ -102,6 +104,8 @@ static void files_beside_the_model_are_mapped(void **state)
     assert_holds(*state, "w.bin", "weights");
     assert_holds(*state, "data/w.bin", "more");
     assert_holds(*state, "empty", "");
+    assert_holds(*state, ".w", "hidden"); /* names like any other */
+    assert_holds(*state, "..w", "twice");
 }
 
 static void r13_paths_stay_below_the_model(void **state)
@@ -120,6 +124,10 @@ static void r13_paths_stay_below_the_model(void **state)
     assert_refused(p, "data//w.bin");
     assert_refused(p, "./w.bin");
     assert_refused(p, "no_such_file");
+    char large[2048];
+    memset(large, 'a', sizeof(large) - 1);
+    large[sizeof(large) - 1] = 0;
+    assert_refused(p, large);
 }
 
 static void r13_links_are_refused(void **state)
@@ -155,13 +163,34 @@ static void a_model_file_is_mapped_with_its_folder(void **state)
     file_unmap(&map);
     file_unmap(&beside);
     close(folder);
-    assert_int_equal(file_map_open(in(p, "model/w.bin"), 6, &map, NULL, &err),
-                     STATUS_OUT_OF_RANGE);
+    assert_int_equal(file_map_open(in(p, "model/w.bin"), 6, &map, NULL, &err), STATUS_OUT_OF_RANGE);
     assert_int_equal(file_map_open(in(p, "model/empty"), 100, &map, NULL, &err),
                      STATUS_INVALID_ARGUMENT);
     assert_int_equal(file_map_open(in(p, "model/fifo"), 100, &map, NULL, &err),
                      STATUS_INVALID_ARGUMENT);
     assert_int_equal(file_map_open(in(p, "nothing"), 100, &map, NULL, &err), STATUS_NOT_FOUND);
+}
+
+/* A name without a folder is one in the working directory. */
+static void r13_a_plain_name_is_in_the_working_directory(void **state)
+{
+    struct place *p = *state;
+    struct file_map map, beside;
+    struct error err;
+    int folder = -1, back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_true(back >= 0);
+    assert_int_equal(fchdir(p->folder), 0);
+    enum status status = file_map_open("w.bin", 100, &map, &folder, &err);
+    assert_int_equal(fchdir(back), 0);
+    close(back);
+    if (status)
+        fail_msg("%s", err.text);
+    assert_int_equal(map.size, 7);
+    assert_int_equal(file_map_open_beside(folder, "data/w.bin", &beside, &err), STATUS_OK);
+    assert_int_equal(beside.size, 4);
+    file_unmap(&map);
+    file_unmap(&beside);
+    close(folder);
 }
 
 int main(void)
@@ -173,6 +202,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(r13_only_regular_files, setup, teardown),
         cmocka_unit_test_setup_teardown(r15_an_address_is_a_name_like_any_other, setup, teardown),
         cmocka_unit_test_setup_teardown(a_model_file_is_mapped_with_its_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(r13_a_plain_name_is_in_the_working_directory, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

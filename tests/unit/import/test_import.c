@@ -534,6 +534,154 @@ static void weights_stay_in_the_file(void **state)
     ir_graph_free(graph);
 }
 
+/* "ai.onnx" is another name of "", of a file's opset as of a node's domain. */
+static void the_default_domain_has_two_names(void **state)
+{
+    (void)state;
+    struct wire graph = {.n = 0}, node = {.n = 0}, set = {.n = 0}, model = {.n = 0};
+    struct onnx_model *opened = NULL;
+    struct ir_graph *made = NULL;
+    const struct onnx_options options = {.batch = 1};
+    struct error err;
+    wire_input(&graph, "x", 1, 2, pair);
+    wire_text(&node, 1, "x");
+    wire_text(&node, 2, "y");
+    wire_text(&node, 4, "Gelu"); /* from opset 20 on */
+    wire_text(&node, 7, "ai.onnx");
+    wire_message(&graph, 1, &node);
+    wire_output(&graph, "y");
+    wire_int(&model, 1, 8);
+    wire_message(&model, 7, &graph);
+    wire_text(&set, 1, "ai.onnx");
+    wire_int(&set, 2, 20);
+    wire_message(&model, 8, &set);
+    assert_int_equal(onnx_open_memory(model.data, model.n, &opened, &err), STATUS_OK);
+    if (onnx_import(opened, &options, &made, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(ir_node(made, 0)->op, IR_OP_UNARY);
+    ir_graph_free(made);
+    onnx_close(opened);
+}
+
+static void r4_outputs_are_counted(void **state)
+{
+    (void)state;
+    struct wire g = {.n = 0};
+    wire_input(&g, "x", 1, 2, pair);
+    for (int i = 0; i <= IR_MAX_IO; i++) {
+        const char name[] = {'y', (char)('0' + i), 0};
+        wire_node(&g, "Neg", "x", name, NULL);
+        wire_output(&g, name);
+    }
+    struct result r = import(&g, 13);
+    assert_says(&r, STATUS_UNIMPLEMENTED, "more than 64 outputs");
+    release(&r);
+}
+
+/* Neither a value nor a batch: of a dimension with a name, and of one below 0. */
+static void open_dimensions_need_a_value(void **state)
+{
+    (void)state;
+    struct wire g = relu_of(2, symbolic), negative = {.n = 0}, dim = {.n = 0}, shape = {.n = 0},
+                tensor = {.n = 0}, outer = {.n = 0}, value = {.n = 0};
+    struct result r = import_with(&g, 13, (struct onnx_options){.batch = 0});
+    assert_says(&r, STATUS_INVALID_ARGUMENT, "dimension 0 ('n') needs a value");
+    release(&r);
+    wire_int(&dim, 1, 2);
+    wire_message(&shape, 1, &dim);
+    dim.n = 0;
+    wire_int(&dim, 1, -1);
+    wire_message(&shape, 1, &dim);
+    wire_int(&tensor, 1, 1);
+    wire_message(&tensor, 2, &shape);
+    wire_message(&outer, 1, &tensor);
+    wire_text(&value, 1, "x");
+    wire_message(&value, 2, &outer);
+    wire_message(&negative, 11, &value);
+    wire_node(&negative, "Relu", "x", "y", NULL);
+    wire_output(&negative, "y");
+    r = import(&negative, 13);
+    assert_says(&r, STATUS_INVALID_ARGUMENT, "dimension 1 needs a value");
+    release(&r);
+}
+
+static void r14_lists_have_a_length(void **state)
+{
+    (void)state;
+    static const int64_t zeros[300];
+    struct wire g = {.n = 0}, attrs = {.n = 0}, concat = {.n = 0}, axis = {.n = 0};
+    char names[1024] = "";
+    wire_attr_ints(&attrs, "axes", 257, zeros);
+    wire_input(&g, "x", 1, 2, pair);
+    wire_node(&g, "Squeeze", "x", "y", &attrs);
+    wire_output(&g, "y");
+    struct result r = import(&g, 11);
+    assert_says(&r, STATUS_UNIMPLEMENTED, "attribute 'axes' has 257 values, the limit is 256");
+    release(&r);
+    for (int i = 0; i < 257; i++)
+        strcat(names, "x ");
+    wire_attr_int(&axis, "axis", 0);
+    wire_input(&concat, "x", 1, 2, pair);
+    wire_node(&concat, "Concat", names, "y", &axis);
+    wire_output(&concat, "y");
+    struct wire model;
+    struct onnx_model *opened = NULL;
+    struct error err = {.text = ""};
+    wire_model(&model, &concat, 13);
+    assert_int_equal(onnx_open_memory(model.data, model.n, &opened, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "too many of a field"));
+    assert_null(opened);
+}
+
+static void r14_models_have_a_size(void **state)
+{
+    (void)state;
+    static const uint8_t byte = 0;
+    struct onnx_model *opened = NULL;
+    struct error err = {.text = ""};
+    assert_int_equal(onnx_open_memory(&byte, 0, &opened, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "a model of 0 bytes"));
+    /* not looked into */
+    assert_int_equal(onnx_open_memory(&byte, ((size_t)1 << 31) + 1, &opened, &err),
+                     STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "a model of 2147483649 bytes"));
+    assert_null(opened);
+}
+
+/* What fills a shape may be of any type. */
+static void constants_of_shape_have_any_type(void **state)
+{
+    (void)state;
+    static const struct {
+        int type;
+        size_t size;
+        uint8_t one[8];
+        enum dtype dtype;
+    } rows[] = {
+        {16, 2, {0x80, 0x3f}, DTYPE_BF16}, {10, 2, {0, 0x3c}, DTYPE_F16},
+        {13, 8, {1}, DTYPE_U64},           {11, 8, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, DTYPE_F64},
+        {9, 1, {1}, DTYPE_BOOL},
+    };
+    const int64_t one[] = {1}, two[] = {2};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct wire g = {.n = 0}, tensor = {.n = 0}, attr = {.n = 0}, attrs = {.n = 0};
+        wire_tensor(&tensor, "", rows[i].type, 1, one, rows[i].one, rows[i].size);
+        wire_text(&attr, 1, "value");
+        wire_message(&attr, 5, &tensor);
+        wire_int(&attr, 20, 4);
+        wire_message(&attrs, 5, &attr);
+        wire_constant(&g, "s", 7, 1, one, two, sizeof(two[0]));
+        wire_node(&g, "ConstantOfShape", "s", "y", &attrs);
+        wire_output(&g, "y");
+        struct result r = import(&g, 13);
+        assert_imported(&r);
+        const struct ir_tensor *y = ir_tensor(r.graph, r.graph->outputs[0]);
+        assert_int_equal(y->dtype, rows[i].dtype);
+        assert_int_equal(y->shape.dim[0], 2);
+        release(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -559,6 +707,12 @@ int main(void)
         cmocka_unit_test(r14_small_files_get_little_memory),
         cmocka_unit_test(gemm_keeps_its_bias_where_it_is_one),
         cmocka_unit_test(weights_stay_in_the_file),
+        cmocka_unit_test(the_default_domain_has_two_names),
+        cmocka_unit_test(r4_outputs_are_counted),
+        cmocka_unit_test(open_dimensions_need_a_value),
+        cmocka_unit_test(r14_lists_have_a_length),
+        cmocka_unit_test(r14_models_have_a_size),
+        cmocka_unit_test(constants_of_shape_have_any_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

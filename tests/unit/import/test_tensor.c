@@ -250,6 +250,22 @@ static void integers_of_four_bits(void **state)
     arena_free(arena);
 }
 
+static void a_name_need_not_be_asked_for(void **state)
+{
+    (void)state;
+    const float values[] = {1.5f, -2, 3};
+    struct wire w = {.n = 0};
+    struct tensor_view view;
+    struct error err;
+    wire_tensor(&w, "t", 1, 1, three, values, sizeof(values));
+    if (read_back(&w, &view, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_memory_equal(view.data, values, sizeof(values));
+    free(view.data);
+    assert_int_equal(onnx_tensor_read("/no/such/file.pb", &view, NULL, &err), STATUS_NOT_FOUND);
+    assert_non_null(strstr(err.text, "/no/such/file.pb"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +280,7 @@ int main(void)
         cmocka_unit_test(external_data_needs_a_model),
         cmocka_unit_test(floats_of_eight_bits),
         cmocka_unit_test(integers_of_four_bits),
+        cmocka_unit_test(a_name_need_not_be_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
