@@ -353,6 +353,39 @@ static void r34_header_fields_with_a_fitting_digest(void **state)
     }
 }
 
+/* The device's line fills its field: nothing may read on behind it. */
+static void r34_a_device_line_has_an_end(void **state)
+{
+    struct image *image = *state;
+    struct error err;
+    memset(image->data + offsetof(struct plan_header, device), 'a', PLAN_DEVICE_MAX);
+    seal(image);
+    assert_int_equal(read_image(image, image->size, &err), STATUS_DATA_LOSS);
+    assert_non_null(strstr(err.text, "bad header"));
+}
+
+/* Sections that begin where they must, and end behind the file. */
+static void r34_sections_lie_in_the_file(void **state)
+{
+    struct image *image = *state;
+    struct error err;
+    struct plan_header was, h;
+    memcpy(&was, image->data, sizeof(was));
+    for (int i = 0; i < 3; i++) {
+        h = was;
+        if (i == 0)
+            h.structure_size = PLAN_MAX_STRUCTURE;
+        else if (i == 1)
+            h.weights_size = image->size;
+        else
+            h.code_size = image->size;
+        memcpy(image->data, &h, sizeof(h));
+        seal(image);
+        assert_int_equal(read_image(image, image->size, &err), STATUS_DATA_LOSS);
+        assert_non_null(strstr(err.text, "its lengths do not add up"));
+    }
+}
+
 static void another_version_says_so(void **state)
 {
     struct image *image = *state;
@@ -381,6 +414,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(r34_mutated_fields_never_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(r34_header_fields_with_a_fitting_digest, setup, teardown),
+        cmocka_unit_test_setup_teardown(r34_a_device_line_has_an_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(r34_sections_lie_in_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(another_version_says_so, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

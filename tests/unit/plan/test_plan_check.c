@@ -6,11 +6,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/build/build.h"
 #include "engine/plan/format.h"
 #include "tests/unit/plan/sample.h"
 
@@ -210,6 +212,96 @@ static void r34_constants_stay_in_their_section(void **state)
     plan_free(plan);
 }
 
+/* x -> abs -> reformat -> abs -> reformat -> y: with one channel the two layouts are the same
+ * bytes, so that reformats are aliases. For one batch size. */
+static struct plan *reformat_plan(void)
+{
+    static const struct tactic tactic = {
+        .backend = "cpu", .name = "made up", .n_in = 1, .n_out = 1};
+    static const char *const names[] = {"a", "b", "c", "y"};
+    const struct shape shape = {.rank = 4, .dim = {1, 1, 4, 4}};
+    struct plan *plan = plan_new();
+    struct error err;
+    assert_non_null(plan);
+    struct ir_graph *g = plan->profiles[0].graph = ir_graph_new();
+    assert_non_null(g);
+    plan->n_profiles = plan->n_inputs = plan->n_outputs = 1;
+    plan->profiles[0].batch = 1;
+    plan->name = g->name = "reformats";
+    plan->inputs[0] = (struct plan_binding){"x", DTYPE_F32, shape};
+    plan->outputs[0] = (struct plan_binding){"y", DTYPE_F32, shape};
+    uint32_t t = ir_tensor_add(g, "x", DTYPE_F32, &shape);
+    g->n_inputs = g->n_outputs = 1;
+    g->inputs[0] = t;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t node = ir_node_add(g, i % 2 ? IR_OP_REFORMAT : IR_OP_UNARY, names[i], 1, &t);
+        assert_int_not_equal(node, IR_NONE);
+        assert_true(i % 2 || ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_UNARY_ABS));
+        assert_int_equal(ir_infer_apply(g, node, &names[i], 1, &err), STATUS_OK);
+        ir_node(g, node)->tactic = &tactic;
+        ir_node(g, node)->time_ns = UINT64_MAX / 2;
+        t = ir_node(g, node)->outputs[0];
+        if (i == 1 || i == 2)
+            ir_tensor(g, t)->layout = IR_LAYOUT_CHANNELS_LAST;
+    }
+    g->outputs[0] = t;
+    if (build_place(g, &plan->profiles[0].tensor_bytes, &err) || plan_check(plan, &err))
+        fail_msg("%s", err.text);
+    return plan;
+}
+
+static void r34_a_reformat_may_be_an_alias(void **state)
+{
+    (void)state;
+    struct plan *plan = reformat_plan();
+    struct ir_graph *g = plan->profiles[0].graph;
+    struct ir_tensor *b = ir_tensor(g, ir_node(g, 1)->outputs[0]);
+    struct error err;
+    assert_true(plan_node_is_alias(g, ir_node(g, 1)));
+    assert_true(plan_node_is_alias(g, ir_node(g, 3)));
+    b->layout = IR_LAYOUT_BLOCKED_8; /* not the same bytes */
+    assert_int_not_equal(plan_check(plan, &err), STATUS_OK);
+    b->layout = IR_LAYOUT_CHANNELS_LAST;
+    n_tried = n_refused = 0;
+    bend_tensor(plan, b);
+    if (n_refused < n_tried * 9 / 10)
+        fail_msg("%u of %u were refused", n_refused, n_tried);
+    assert_int_equal(plan_check(plan, &err), STATUS_OK);
+    plan_free(plan);
+}
+
+/* A plan for one batch size has one profile, for one instance. */
+static void r34_a_plan_without_batches_has_one_profile(void **state)
+{
+    (void)state;
+    struct plan *plan = reformat_plan();
+    struct error err;
+    plan->profiles[0].batch = 2;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    assert_non_null(strstr(err.text, "profiles that do not rise in batch"));
+    plan->profiles[0].batch = 1;
+    plan->inputs[0].shape.dim[0] = 2;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    assert_non_null(strstr(err.text, "unlike its binding"));
+    plan->inputs[0].shape.dim[0] = 1;
+    assert_int_equal(plan_check(plan, &err), STATUS_OK);
+    plan_free(plan);
+}
+
+/* Times are what the file says: their sum stays where numbers end. */
+static void r34_times_may_be_anything(void **state)
+{
+    (void)state;
+    struct plan *plan = reformat_plan();
+    struct ir_graph *g = plan->profiles[0].graph;
+    ir_node(g, 0)->time_ns = UINT64_MAX;
+    ir_node(g, 2)->time_ns = 1;
+    assert_true(plan_profile_time(&plan->profiles[0]) == UINT64_MAX);
+    ir_node(g, 0)->time_ns = 7;
+    assert_true(plan_profile_time(&plan->profiles[0]) == 8);
+    plan_free(plan);
+}
+
 static void write_file(const char *path, const void *data, size_t size)
 {
     FILE *f = fopen(path, "wb");
@@ -247,12 +339,33 @@ static void files_that_are_no_plans(void **state)
     unlink(path);
 }
 
+static void a_descriptor_that_is_no_plan(void **state)
+{
+    (void)state;
+    struct plan *plan = NULL;
+    struct error err;
+    int folder = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(folder >= 0);
+    assert_int_not_equal(plan_read_fd(folder, "the folder", &plan, &err), STATUS_OK);
+    assert_non_null(strstr(err.text, "the folder"));
+    close(folder);
+    int empty = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    assert_true(empty >= 0);
+    assert_int_not_equal(plan_read_fd(empty, "nothing", &plan, &err), STATUS_OK);
+    close(empty);
+    assert_null(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r34_no_field_is_believed),
         cmocka_unit_test(r34_constants_stay_in_their_section),
+        cmocka_unit_test(r34_a_reformat_may_be_an_alias),
+        cmocka_unit_test(r34_a_plan_without_batches_has_one_profile),
+        cmocka_unit_test(r34_times_may_be_anything),
         cmocka_unit_test(files_that_are_no_plans),
+        cmocka_unit_test(a_descriptor_that_is_no_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
