@@ -2,8 +2,9 @@
 /*
  * The way of requests between event loops, the batcher and workers, as a model for spin: two
  * loops, the batcher under its lock, two workers, a stack of completions for each loop. Requests
- * arrive, are cancelled, expire, lose their connection, are answered for while they hang, and the
- * server drains at any moment. What is checked, over all interleavings:
+ * arrive, are refused for want of room or time, are cancelled, expire, lose their connection, fail
+ * with others in a batch that is run again in parts, are answered for while they hang; the device
+ * is lost; and the server drains at any moment. What is checked, over all interleavings:
  *
  *   - each request that was admitted comes back to its loop exactly once, and is answered exactly
  *     once unless its connection has gone: none lost, none double
@@ -12,9 +13,16 @@
  *   - the memory of a request is given back once, and not while it still lies on the stack of
  *     payloads that have been read
  *
- * Sets of requests are bit masks: order among them plays no part in this. The lock is an atomic
- * block: that nothing else touches what it guards is ThreadSanitizer's to say. Time is choice: what
- * may have elapsed may or may not have. A worker has one output buffer, so that it soon lacks one.
+ * And with clients that send for ever (AGAIN), if each thread that can go on does so at some time
+ * (weak fairness):
+ *
+ *   - each request is answered at some time, and a drain that has begun ends (`live`)
+ *
+ * Sets of requests are bit masks. Order among them plays no part in the first four; for the last
+ * they are of one priority, which go in their order: a lower one may starve.
+ * The lock is an atomic block: that nothing else touches what it guards is ThreadSanitizer's to say.
+ * Time is choice: what may have elapsed may or may not have. A worker has one output buffer, so that
+ * it soon lacks one. Of a device's loss the end by _exit is left out, and of a batch the results.
  * Each step names the function that it stands for; who changes one changes the other.
  *
  * -DBUG_... plants a mistake, which must be found (check_model.py):
@@ -27,30 +35,46 @@
  *   BUG_REFS        what expires between the parts of a split batch still holds the batch
  *   BUG_FREE        loops are freed while a worker may still be about to wake one
  *   BUG_ABANDON     who answers for a hanging request leaves it with its connection
+ *   BUG_REFUSE      what is refused at its submission is queued all the same
+ *   BUG_LOSS        when the device is lost, what still waits is answered but stays queued
+ *   BUG_SIGNAL      a worker is not woken for a batch while another one runs
+ *   BUG_YOUNGEST    whoever came last goes first
+ *   BUG_STOP        workers are woken for their end before they can see that it has come
  */
 
 #define LOOPS     2
 #define WORKERS   2
 #define REQUESTS  3
+#ifndef MAX_BATCH
 #define MAX_BATCH 2
+#endif
+#ifndef LIMIT
+#define LIMIT 3 /* requests in the queue: 3 is no limit */
+#endif
 #ifndef IDLE
 #define IDLE 3 /* the workers that take part */
 #endif
 #ifndef SENT
 #define SENT 7 /* the requests that there are */
 #endif
+#ifndef AGAIN
+#define AGAIN 0 /* those whose clients send them again, for ever */
+#endif
 #define OF(l)     ((l) == 0 -> 3 : 4) /* two requests on loop 0, one on loop 1 */
 #define BIT(i)    (1 << (i))
 #define COUNT(m)  (((m) & 1) + (((m) >> 1) & 1) + (((m) >> 2) & 1))
 #ifndef MORTAL
-#define MORTAL 2 /* those that have a deadline */
+#define MORTAL 0 /* those that have a deadline */
 #endif
 #ifndef RESTLESS
-#define RESTLESS 5 /* those that are cancelled, if any */
+#define RESTLESS 0 /* those that are cancelled, if any */
 #endif
 
 /* The batcher, under the lock (struct dispatch, struct batcher). */
 byte queue;               /* waits */
+#if AGAIN
+byte before[REQUESTS];    /* of those: came before this one */
+#endif
 byte idle = IDLE, starved; /* workers */
 bool batcher_draining;
 bool armed;               /* the timerfd */
@@ -68,18 +92,19 @@ byte workers_left = WORKERS;
 /* Loops, what other threads see of them. */
 byte completions[LOOPS], spent[LOOPS];
 bool async[LOOPS]; /* uv_async_t: sent and not yet taken */
-bool told_drain[LOOPS], told_stop[LOOPS];
+bool told_drain[LOOPS], told_stop[LOOPS], told_fail[LOOPS];
 byte told_abandon[LOOPS];
 bool noted[LOOPS], pending[LOOPS];
 byte loops_left = LOOPS;
 
-bool draining; /* struct shared */
-bool freed;    /* the loops are */
+bool draining, lost; /* struct shared */
+bool freed;          /* the loops are */
+bool ended;          /* everything has */
 
 /* What the model knows and the program does not. */
 byte fresh = SENT; /* not yet sent by its client */
 byte passed;      /* deadlines that are over */
-byte running;     /* in a worker's hands */
+byte running;     /* of batches in workers' hands */
 byte admitted, answered, returned; /* by and to their loops */
 byte barred; /* must not run any more */
 byte gone;        /* its connection is closed */
@@ -100,6 +125,15 @@ inline give(l, set)
     returned = returned | (set);
     mine = mine & ~(set)
 }
+
+/* Who is left out of a batch: any, for priorities; where it matters, whoever came last. */
+#if !AGAIN
+#define LAST(i) (set & BIT(i))
+#elif defined(BUG_YOUNGEST)
+#define LAST(i) ((set & BIT(i)) && !(set & before[i]))
+#else
+#define LAST(i) ((set & BIT(i)) && !(set & ~BIT(i) & ~before[i]))
+#endif
 
 /* dispatch_decide, batcher_step, batch_form; under the lock. `force`: the oldest is due. */
 inline decide(force)
@@ -124,19 +158,24 @@ inline decide(force)
             break
         :: else ->
             due = false;
-            expired = expired | (queue & passed); /* group_expire */
-            barred = barred | (queue & passed);
-            queue = queue & ~passed;
+            set = queue & passed; /* group_expire */
+            if
+            :: true
+            :: COUNT(queue) > MAX_BATCH -> set = set | (queue & MORTAL) /* is_in_vain */
+            fi;
+            expired = expired | set;
+            barred = barred | set;
+            queue = queue & ~set;
             if
             :: queue == 0 -> skip
-            :: else -> /* group_take: any MAX_BATCH of them, for priorities */
+            :: else -> /* group_take */
                 set = queue;
-                if
-                :: COUNT(queue) <= MAX_BATCH -> skip
-                :: COUNT(queue) > MAX_BATCH -> set = queue & ~1
-                :: COUNT(queue) > MAX_BATCH -> set = queue & ~2
-                :: COUNT(queue) > MAX_BATCH -> set = queue & ~4
-                fi;
+                do
+                :: COUNT(set) <= MAX_BATCH -> break
+                :: COUNT(set) > MAX_BATCH && LAST(0) -> set = set & ~1
+                :: COUNT(set) > MAX_BATCH && LAST(1) -> set = set & ~2
+                :: COUNT(set) > MAX_BATCH && LAST(2) -> set = set & ~4
+                od;
                 queue = queue & ~set;
                 if
                 :: idle & 1 -> job[0] = set; idle = idle & ~1
@@ -145,6 +184,11 @@ inline decide(force)
             fi
         fi
     od;
+#if AGAIN
+    before[0] = before[0] & (queue & 1 -> queue : 0);
+    before[1] = before[1] & (queue & 2 -> queue : 0);
+    before[2] = before[2] & (queue & 4 -> queue : 0);
+#endif
     set = 0; due = false
 }
 
@@ -177,7 +221,14 @@ inline hand(w)
     if
     :: job[w] ->
         atomic { assert(slot[w] == 0); slot[w] = job[w]; job[w] = 0 };
+#ifdef BUG_SIGNAL
+        if
+        :: running
+        :: else -> wake[w]++
+        fi
+#else
         wake[w]++
+#endif
     :: else
     fi
 }
@@ -198,10 +249,27 @@ inline carry_out()
 
 /* ---- workers ---- */
 
+/* One request of a batch that is run again in parts: part_cut, part_expire, part_run */
+inline part(one)
+{
+    if
+    :: (one) & passed -> barred = barred | (one); late = late | (one)
+    :: !((one) & passed) -> tell(one)
+    :: !((one) & passed) /* it was to blame */
+    fi
+}
+
+/* payloads_spent, loop_spent: nobody is woken */
+inline tell(set)
+{
+    spent[0] = spent[0] | ((set) & OF(0));
+    spent[1] = spent[1] | ((set) & OF(1))
+}
+
 /* serve of pool.c; it has said before that it is idle */
 proctype Worker(byte w)
 {
-    byte mine, ran, set, expired;
+    byte mine, ran, late, set, expired;
     byte job[WORKERS];
     bool stop, due;
     do
@@ -218,35 +286,39 @@ proctype Worker(byte w)
                 assert(refs[w] == 0 && in_batch[w] == 0);
                 refs[w] = COUNT(ran);
                 in_batch[w] = ran;
-                running = running | ran
+                running = running | mine
             :: else
             fi
         };
         if
         :: mine ->
-            atomic { /* dispatch_batch_run */
-                if
-                :: true
-                :: COUNT(ran) > 1 && (ran & passed) -> /* split_run, part_expire, expired_drop */
-                    set = ran & passed;
-                    barred = barred | set;
+            if
+            :: ran -> /* dispatch_batch_run */
+                atomic { tell(ran); ran = 0 }
+#ifdef SPLIT
+            :: COUNT(ran) > 1 -> /* split_run, in order; time passes meanwhile */
+                atomic {
+                    set = ran & -ran;
+                    part(set);
                     ran = ran & ~set;
-                    in_batch[w] = ran;
-#ifndef BUG_REFS
-                    refs[w] = COUNT(ran);
-#endif
-                    running = running & ~set;
                     set = 0
-                fi;
-                /* payloads_spent, loop_spent: nobody is woken */
-                spent[0] = spent[0] | (ran & OF(0));
-                spent[1] = spent[1] | (ran & OF(1));
-                ran = 0
-            };
+                };
+                atomic {
+                    part(ran);
+                    ran = 0;
+                    in_batch[w] = in_batch[w] & ~late; /* expired_drop */
+#ifndef BUG_REFS
+                    refs[w] = refs[w] - COUNT(late);
+#endif
+                    late = 0
+                }
+#endif
+            :: !ran
+            fi;
             atomic { /* worker_idle of dispatch_worker.c */
                 running = running & ~mine;
                 if
-                :: refs[w] == 0 -> idle = idle | BIT(w) /* all had expired: its batch is free */
+                :: refs[w] == 0 -> idle = idle | BIT(w) /* all had expired: its buffer is free */
                 :: else -> starved = starved | BIT(w)
                 fi;
                 decide(false)
@@ -311,24 +383,45 @@ inline release()
     carry_out()
 }
 
-/* on_turn_end of loop.c */
-inline turn_end()
+/* batcher_submit, one after the other: the queue is full, or too long for a deadline */
+inline admit()
+{
+    do
+    :: submit == 0 -> break
+    :: submit ->
+        one = submit & -submit;
+        submit = submit & ~one;
+        if
+        :: batcher_draining || COUNT(queue) >= LIMIT -> back = back | one
+        :: !batcher_draining && (one & MORTAL) && (queue || idle != IDLE) -> back = back | one
+        :: !batcher_draining && COUNT(queue) < LIMIT ->
+#if AGAIN
+            before[one >> 1] = queue; /* 1, 2, 4: at 0, 1, 2 */
+#endif
+            queue = queue | one
+        fi
+    od;
+    one = 0;
+    barred = barred | back;
+#ifdef BUG_REFUSE
+    queue = queue | back;
+#endif
+    results(back);
+    back = 0
+}
+
+/* turn_work of loop.c */
+inline turn_work()
 {
     atomic {
         spent[l] = 0; /* spent_take */
-        turn = false;
-        more = false;
         if
         :: submit -> /* submit_all, dispatch_submit */
             set = submit & ~waits; /* cancelled meanwhile, or its connection has gone */
             give(l, set);
             submit = submit & waits;
-            if
-            :: batcher_draining -> barred = barred | submit; results(submit)
-            :: else -> queue = queue | submit
-            fi;
-            submit = 0;
             set = 0;
+            admit();
             decide(false)
         :: else
         fi
@@ -337,28 +430,47 @@ inline turn_end()
     if
     :: held -> release()
     :: else
-    fi;
-#ifdef BUG_DRAIN
-    pending[l] = (queue & OF(l)) != 0
-#else
-    pending[l] = mine != 0
-#endif
+    fi
 }
+
+/* completions_take: of its stack, and what lies there is answered */
+inline take()
+{
+    got = completions[l];
+    completions[l] = 0;
+    spent[l] = 0;
+    results(got);
+    got = 0
+}
+
+/* Of an endless client the next request, once the last one is over. */
+#if AGAIN
+#define READY_AGAIN (AGAIN & answered & returned)
+#else
+#define READY_AGAIN 0
+#endif
+#define READY ((fresh | READY_AGAIN) & OF(l))
+/* A turn that has another event. With endless clients what wakes a loop goes first: libuv passes
+ * over nobody, and that is all that fairness knows of what one thread does next. */
+#if AGAIN
+#define EVENT (more || (!turn && !async[l]))
+#else
+#define EVENT (more || !turn)
+#endif
 
 proctype Loop(byte l)
 {
     byte mine, waits, submit, held; /* in flight; have a connection that waits; loop.h's lists */
-    byte got, set, expired, back, i;
+    byte got, set, one, expired, back, i;
     byte job[WORKERS];
+#ifdef BREATHE
+    bool breathed;
+#endif
     bool turn, more, due, cut, tried; /* `more`: another event in the same turn */
     do
     :: atomic { async[l] && !turn -> async[l] = false; turn = true; more = true }; /* on_wake */
-        /* completions_take */
-        atomic { got = completions[l]; completions[l] = 0 };
         atomic {
-            spent[l] = 0;
-            results(got);
-            got = 0;
+            take();
             /* loop_messages_take */
             if
             :: told_abandon[l] -> /* abandon: answered for, and no longer its connection's */
@@ -372,32 +484,51 @@ proctype Loop(byte l)
             :: else
             fi;
             if
+            :: told_fail[l] -> /* fail, dispatch_cancel_all */
+                told_fail[l] = false;
+                set = waits & queue;
+                answer(set);
+                barred = barred | set;
+#ifndef BUG_LOSS
+                queue = queue & ~set;
+#endif
+                waits = waits & ~set;
+                give(l, set);
+                set = 0
+            :: else
+            fi;
+            if
             :: told_drain[l] -> told_drain[l] = false; pending[l] = true; noted[l] = true /* obey */
             :: else
+            fi;
+            if
+            :: told_stop[l] -> break
+            :: else
             fi
-        };
-        if
-        :: told_stop[l] -> break
-        :: else
-        fi
-    :: atomic { (fresh & OF(l)) && (more || !turn) -> /* infer of intake.c: one, or both at once */
+        }
+    :: atomic { READY && EVENT -> /* infer of intake.c: one, or both at once */
             more = false;
-            set = fresh & OF(l);
+            set = READY;
             if
             :: true
             :: COUNT(set) > 1 -> set = 1
             :: COUNT(set) > 1 -> set = 2
             fi;
             fresh = fresh & ~set;
+#if AGAIN
+            answered = answered & ~set; /* of its last round */
+            returned = returned & ~set;
+            barred = barred & ~set;
+#endif
             admitted = admitted | set;
             if
-            :: draining -> answer(set); barred = barred | set; returned = returned | set
+            :: draining || lost -> answer(set); barred = barred | set; returned = returned | set
             :: else -> mine = mine | set; waits = waits | set; submit = submit | set
             fi;
             set = 0;
             turn = true
         }
-    :: atomic { !tried && (waits & RESTLESS) && (more || !turn) -> /* cancel of intake.c, dispatch_cancel */
+    :: atomic { !tried && (waits & RESTLESS) && EVENT -> /* cancel of intake.c, dispatch_cancel */
             set = waits & RESTLESS;
             tried = true;
             turn = true;
@@ -416,8 +547,8 @@ proctype Loop(byte l)
             fi;
             set = 0
         }
-#ifndef NO_CUT
-    :: atomic { l == 0 && !cut && mine && (more || !turn) -> /* connection_close, dispatch_cancel_all */
+#ifdef CUT
+    :: atomic { l == 0 && !cut && mine && EVENT -> /* connection_close, dispatch_cancel_all */
             cut = true;
             turn = true;
             more = false;
@@ -431,13 +562,25 @@ proctype Loop(byte l)
             set = 0
         }
 #endif
-    :: atomic { l == 0 && armed && !turn -> /* server_on_batch_timer, dispatch_timer */
+    :: atomic { l == 0 && armed && !turn && EVENT -> /* server_on_batch_timer, dispatch_timer */
             armed = false;
             turn = true;
             decide(true)
         };
         carry_out()
-    :: turn -> turn_end()
+#ifdef BREATHE
+    :: atomic { turn && submit && !breathed -> breathed = true; take() }; /* loop_breathe */
+        turn_work()
+#endif
+    :: turn -> /* on_turn_end */
+        turn = false;
+        more = false;
+        turn_work();
+#ifdef BUG_DRAIN
+        pending[l] = (queue & OF(l)) != 0
+#else
+        pending[l] = mine != 0
+#endif
     od;
     assert(mine == 0 && held == 0 && submit == 0); /* loop_stop: nobody is left */
     loops_left--
@@ -445,7 +588,8 @@ proctype Loop(byte l)
 
 /* ---- beside them ---- */
 
-/* A deadline passes at some time, or does not. */
+/* Deadlines pass at some time, or do not. */
+#if MORTAL
 proctype Clock()
 {
     if
@@ -453,8 +597,10 @@ proctype Clock()
     :: true
     fi
 }
+#endif
 
 /* stuck_abandon of server_watch.c, dispatch_stuck, loop_abandon: at some time, or never */
+#ifdef WATCH
 proctype Watch()
 {
     byte stuck;
@@ -472,8 +618,9 @@ proctype Watch()
     fi;
     watched = true
 }
+#endif
 
-/* server_drain, on_step, server_stop */
+/* server_device_lost, server_drain, on_step, server_stop: the main thread's */
 proctype Server()
 {
     byte set, expired;
@@ -483,7 +630,25 @@ proctype Server()
     timeout; /* nothing else can happen: then nobody waits */
     assert(((admitted & ~(answered | gone)) | (admitted & ~returned)) == 0);
 #endif
-    atomic { watched -> draining = true }; /* both are the main thread's */
+#if AGAIN
+    if
+#ifndef ENDLESS
+    :: true
+#endif
+    :: goto serves /* for ever */
+    fi;
+#endif
+    watched;
+#ifdef LOSS
+    if
+    :: atomic { running -> lost = true; batcher_draining = true; decide(false) }; /* dispatch_fail */
+        carry_out();
+        atomic { told_fail[0] = true; send(0) }; /* order_all: LOOP_FAIL_QUEUED */
+        atomic { told_fail[1] = true; send(1) }
+    :: true
+    fi;
+#endif
+    draining = true;
     atomic { told_drain[0] = true; send(0) }; /* order_all: LOOP_DRAIN */
     atomic { told_drain[1] = true; send(1) };
     atomic { noted[0] && noted[1] -> batcher_draining = true; decide(false) }; /* dispatch_drain */
@@ -498,14 +663,31 @@ proctype Server()
     !call[0] && !call[1];
 #endif
     freed = true;
+#ifdef BUG_STOP
+    wake[0]++;
+    wake[1]++;
+    pool_stopped = true;
+#else
     pool_stopped = true; /* pool_free */
     wake[0]++;
     wake[1]++;
+#endif
     workers_left == 0;
     assert(refs[0] == 0 && refs[1] == 0);
     assert(returned == admitted);
-    assert((admitted & ~(answered | gone)) == 0)
+    assert((admitted & ~(answered | gone)) == 0);
+serves:
+    ended = true
 }
+
+#define WAITS (admitted & ~(answered | gone))
+#ifdef LIVE
+ltl live
+{
+    ([]<> ((WAITS & 1) == 0)) && ([]<> ((WAITS & 2) == 0)) && ([]<> ((WAITS & 4) == 0)) &&
+    ([]<> (!draining || ended))
+}
+#endif
 
 init
 {
@@ -517,7 +699,7 @@ init
 #if MORTAL
         run Clock();
 #endif
-#ifndef NO_WATCH
+#ifdef WATCH
         run Watch();
 #else
         watched = true;
