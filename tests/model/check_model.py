@@ -21,9 +21,9 @@ SECONDS = 600  # for one search, on a machine that does other things too
 # What is searched through from end to end; all at once for three requests is beyond any machine.
 # QUIET: the drain begins when nothing else can happen, else at any moment. IDLE: the workers, 3 are
 # both. SENT: which requests there are, 1 and 2 on loop 0 and 4 on loop 1; MORTAL: those with a
-# deadline; RESTLESS: those that are cancelled; LIMIT: how many may wait. SPLIT: batches may fail for
-# one of their requests; CUT: loop 0's connection may close; WATCH: who looks for hangs; LOSS: the
-# device may be lost; BREATHE: turns may be long.
+# deadline; RESTLESS: those that are cancelled; LIMIT: how many may wait. SPLIT: batches may fail
+# for one of their requests; CUT: loop 0's connection may close; WATCH: who looks for hangs; LOSS:
+# the device may be lost; BREATHE: turns may be long.
 ONE_WITH_ALL = ["SENT=1", "RESTLESS=1", "MORTAL=1", "CUT", "WATCH"]
 SEARCHES = {
     "one request, all that may happen to it": ONE_WITH_ALL,
