@@ -29,6 +29,13 @@ def typed():
     return wire.request(3, wire.INFER, message((1, "m"), (5, a), (5, n)))
 
 
+def parameters():
+    values = [(1, True), (2, 1000), (3, "text"), (5, 1000)]
+    entries = [(4, message((1, "k"), (2, message(first, second))))
+               for first in values for second in values]
+    return wire.request(3, wire.INFER, message((1, "m"), *entries))
+
+
 SEEDS = {
     "infer": infer([A, N]),
     "infer_options": infer([N, A], version="1", outputs=["sum"], request_id="id"),
@@ -48,6 +55,7 @@ SEEDS = {
     "wrong_wire_type": wire.frame(b"\x08\x01\x20\x05"),
     "broken": wire.frame(b"\x08\x05\x52\x02\x0a\xff"),
     "cut": infer([A, N])[:-3],
+    "parameters": parameters(),
 }
 
 if __name__ == "__main__":

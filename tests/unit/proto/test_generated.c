@@ -10,6 +10,20 @@
 
 #include "inferd.pb.h"
 
+static bool has_callbacks(const pb_msgdesc_t *message)
+{
+    static uint64_t place[4096];
+    pb_field_iter_t at;
+    if (!message || !pb_field_iter_begin(&at, message, place))
+        return false;
+    do {
+        if (PB_ATYPE(at.type) == PB_ATYPE_CALLBACK ||
+            (PB_LTYPE_IS_SUBMSG(at.type) && has_callbacks(at.submsg_desc)))
+            return true;
+    } while (pb_field_iter_next(&at));
+    return false;
+}
+
 /* A pointer field is memory that nanopb allocates as the sender wishes. */
 static unsigned fields_check(const pb_msgdesc_t *message, int depth)
 {
@@ -24,6 +38,12 @@ static unsigned fields_check(const pb_msgdesc_t *message, int depth)
             assert_true(pb_field_iter_next(&at));
         if (PB_ATYPE(at.type) == PB_ATYPE_POINTER)
             fail_msg("field %u is a pointer", (unsigned)at.tag);
+        /* As a member of a union its function is whatever bytes another member left there. */
+        if (PB_HTYPE(at.type) == PB_HTYPE_ONEOF && PB_ATYPE(at.type) == PB_ATYPE_CALLBACK)
+            fail_msg("field %u is a callback in a oneof", (unsigned)at.tag);
+        if (PB_HTYPE(at.type) == PB_HTYPE_ONEOF && has_callbacks(at.submsg_desc) &&
+            PB_LTYPE(at.type) != PB_LTYPE_SUBMSG_W_CB)
+            fail_msg("field %u has callbacks, and nobody is told when it begins", (unsigned)at.tag);
         n++;
         if (PB_LTYPE_IS_SUBMSG(at.type))
             n += fields_check(at.submsg_desc, depth + 1);
@@ -31,7 +51,7 @@ static unsigned fields_check(const pb_msgdesc_t *message, int depth)
     return n;
 }
 
-static void r7_no_pointer_fields(void **state)
+static void r7_no_pointers_and_no_callbacks_in_unions(void **state)
 {
     (void)state;
     assert_in_range(fields_check(inferd_Request_fields, 0), 50, 10000);
@@ -40,6 +60,6 @@ static void r7_no_pointer_fields(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(r7_no_pointer_fields)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(r7_no_pointers_and_no_callbacks_in_unions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -321,6 +321,41 @@ static void r11_shared_memory_is_refused(void **state)
     free(w);
 }
 
+/* The choices of a parameter's value, one after the other: the last counts, and what the first one
+ * was is no address that the second one calls. */
+static void r1_a_parameter_of_two_values_is_one_of_the_last(void **state)
+{
+    (void)state;
+    struct wire *value = wire_new(), *entry = wire_new(), *infer = wire_new(), *w = wire_new();
+    for (uint32_t first = 1; first <= 5; first++) {
+        value->len = entry->len = infer->len = w->len = 0;
+        if (first == 3) {
+            put_text(value, 3, "text");
+        } else if (first == 4) {
+            put_varint(value, 4 << 3 | 1); /* a double */
+            put_varint(value, 1000);
+            memset(value->at + value->len, 0, 6);
+            value->len += 6;
+        } else {
+            put_uint(value, first, first == 1 ? 1 : 1000);
+        }
+        put_text(value, 3, "of two");
+        put_text(entry, 1, "sequence_id");
+        put_wire(entry, 2, value);
+        put_text(infer, 1, "m");
+        put_wire(infer, 4, entry);
+        put_wire(w, 10, infer);
+        struct error err;
+        if (decode(w, &err) != STATUS_OK)
+            fail_msg("first choice %u: %s", first, err.text);
+        assert_int_equal(request.model.len, 1);
+    }
+    free(value);
+    free(entry);
+    free(infer);
+    free(w);
+}
+
 static void r4_counts_are_capped(void **state)
 {
     (void)state;
@@ -717,6 +752,7 @@ int main(void)
         cmocka_unit_test(random_damage_is_survived),
         cmocka_unit_test(r5_recursion_fits_a_small_stack),
         cmocka_unit_test(r11_shared_memory_is_refused),
+        cmocka_unit_test(r1_a_parameter_of_two_values_is_one_of_the_last),
         cmocka_unit_test(the_encoder_refuses_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
