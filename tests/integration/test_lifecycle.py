@@ -92,10 +92,11 @@ class Lifecycle(unittest.TestCase):
     def test_r24_sigterm_under_load(self):
         for _ in range(3):
             with harness.Server(models(), {"workers": 2, "io_threads": 2}) as s:
-                outcomes = []
+                outcomes, connected = [], []
 
                 def load():
                     with s.client() as client:
+                        connected.append(client)
                         try:
                             while True:
                                 sent = [client.start(wire.INFER, copy_body()) for _ in range(20)]
@@ -105,7 +106,7 @@ class Lifecycle(unittest.TestCase):
                             pass
 
                 threads = [harness.Background(load) for _ in range(4)]
-                harness.until(lambda: len(outcomes) > 200)
+                harness.until(lambda: len(connected) == 4 and len(outcomes) > 200)
                 s.signal(signal.SIGTERM)
                 self.assertEqual(s.wait(), 0)
                 for t in threads:
