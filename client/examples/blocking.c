@@ -27,8 +27,10 @@ static int make_input(const struct inferd_metadata_tensor *m, struct inferd_tens
         out->dim[i] = m->dim[i] < 0 ? 1 : m->dim[i];
     out->size = elements(out) * inferd_dtype_size(out->dtype);
     float *data = calloc(1, out->size ? out->size : 1);
-    if (!data || !out->name)
+    if (!data || !out->name) {
+        free(data);
         return -1;
+    }
     for (size_t i = 0; out->dtype == INFERD_FP32 && i < elements(out); i++)
         data[i] = (float)(i % 16);
     out->data = data;
