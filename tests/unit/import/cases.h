@@ -106,15 +106,6 @@ static inline void case_operands(struct built *b, const char *at)
     }
 }
 
-static inline void case_attr_float(struct wire *attrs, const char *name, float value)
-{
-    struct wire attr = {.n = 0};
-    wire_text(&attr, 1, name);
-    wire_float(&attr, 2, value);
-    wire_int(&attr, 20, 1);
-    wire_message(attrs, 5, &attr);
-}
-
 static inline void case_attrs(struct wire *attrs, const char *at)
 {
     while (*at) {
@@ -129,7 +120,7 @@ static inline void case_attrs(struct wire *attrs, const char *at)
             wire_attr_int(attrs, name, v[0]);
         } else if (kind == '~') {
             char *end;
-            case_attr_float(attrs, name, strtof(at, &end));
+            wire_attr_float(attrs, name, strtof(at, &end));
             at = end;
         } else if ((*at >= '0' && *at <= '9') || *at == '-') {
             n = case_numbers(&at, v);
@@ -168,6 +159,32 @@ static inline enum status case_import(struct built *b, const struct refusal *c,
     enum status status = onnx_import(opened, options, graph, err);
     onnx_close(opened);
     return status;
+}
+
+/* Each must become a graph that `describe` calls what the line says. */
+static inline void case_become_all(const struct refusal *cases, size_t n,
+                                   void (*describe)(const struct ir_graph *, char *text,
+                                                    size_t size))
+{
+    const struct onnx_options options = {.batch = 1};
+    static struct built b;
+    uint32_t wrong = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct ir_graph *graph = NULL;
+        struct error err;
+        char text[ERROR_TEXT_MAX] = "";
+        if (case_import(&b, &cases[i], &options, &graph, &err) || ir_verify(graph, &err))
+            snprintf(text, sizeof(text), "%s", err.text);
+        else
+            describe(graph, text, sizeof(text));
+        ir_graph_free(graph);
+        if (!strcmp(text, cases[i].says))
+            continue;
+        wrong++;
+        print_error("%s (%s) %s: %s, not %s\n", cases[i].op, cases[i].operands, cases[i].attrs,
+                    text, cases[i].says);
+    }
+    assert_int_equal(wrong, 0);
 }
 
 /* Each must be refused with its op and what the line says. */

@@ -239,24 +239,7 @@ static const struct refusal made[] = {
 
 static void products_of_bytes(void **state UNUSED)
 {
-    const struct onnx_options options = {.batch = 1};
-    static struct built b;
-    uint32_t wrong = 0;
-    for (size_t i = 0; i < ARRAY_LEN(made); i++) {
-        struct ir_graph *graph = NULL;
-        struct error err;
-        char text[256];
-        if (case_import(&b, &made[i], &options, &graph, &err))
-            fail_msg("%s (%s): %s", made[i].op, made[i].operands, err.text);
-        assert_int_equal(ir_verify(graph, &err), STATUS_OK);
-        nodes_text(graph, text, sizeof(text));
-        if (strcmp(text, made[i].says)) {
-            print_error("%s (%s): %s, not %s\n", made[i].op, made[i].operands, text, made[i].says);
-            wrong++;
-        }
-        ir_graph_free(graph);
-    }
-    assert_int_equal(wrong, 0);
+    case_become_all(made, ARRAY_LEN(made), nodes_text);
 }
 
 int main(void)

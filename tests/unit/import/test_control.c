@@ -458,11 +458,9 @@ static void r14_what_is_declared_may_be_wrong(void **state)
     }
 }
 
-/* Stacking adds a dimension to tensors that have as many as there can be. */
-static void r14_stacks_have_a_rank(void **state)
+/* `n` times the negative of an input, stacked. */
+static struct wire stack_of(int64_t n, uint32_t rank, const int64_t *dims)
 {
-    (void)state;
-    static const int64_t deep[] = {1, 1, 1, 1, 1, 1, 1, 1}, five = 5;
     struct wire body = {.n = 0}, g = {.n = 0}, attrs = {.n = 0};
     wire_input(&body, "i", INT64, 0, NULL);
     wire_input(&body, "c", BOOL, 0, NULL);
@@ -470,10 +468,19 @@ static void r14_stacks_have_a_rank(void **state)
     wire_output(&body, "c");
     wire_output(&body, "o");
     attr_graph(&attrs, "body", &body);
-    wire_input(&g, "x", FLOAT, 8, deep);
-    wire_constant(&g, "n", INT64, 0, NULL, &five, sizeof(five));
+    wire_input(&g, "x", FLOAT, rank, dims);
+    wire_constant(&g, "n", INT64, 0, NULL, &n, sizeof(n));
     wire_node(&g, "Loop", "n", "y", &attrs);
     wire_output(&g, "y");
+    return g;
+}
+
+/* Stacking adds a dimension to tensors that have as many as there can be. */
+static void r14_stacks_have_a_rank(void **state)
+{
+    (void)state;
+    static const int64_t deep[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    struct wire g = stack_of(5, 8, deep);
     assert_refused(&g, STATUS_UNIMPLEMENTED, "outputs of rank 9");
 }
 
@@ -482,17 +489,7 @@ static void one_part_more_than_a_node_takes(void **state)
 {
     (void)state;
     static const int64_t many = IR_MAX_INPUTS + 1;
-    struct wire body = {.n = 0}, g = {.n = 0}, attrs = {.n = 0};
-    wire_input(&body, "i", INT64, 0, NULL);
-    wire_input(&body, "c", BOOL, 0, NULL);
-    wire_node(&body, "Neg", "x", "o", NULL);
-    wire_output(&body, "c");
-    wire_output(&body, "o");
-    attr_graph(&attrs, "body", &body);
-    wire_input(&g, "x", FLOAT, 2, pair);
-    wire_constant(&g, "n", INT64, 0, NULL, &many, sizeof(many));
-    wire_node(&g, "Loop", "n", "y", &attrs);
-    wire_output(&g, "y");
+    struct wire g = stack_of(many, 2, pair);
     struct result r = import(&g);
     assert_imported(&r);
     assert_int_equal(count(r.graph, IR_OP_CONCAT), 2);

@@ -101,25 +101,7 @@ static void graph_text(const struct ir_graph *graph, char *text, size_t size)
 
 static void odd_nodes_become_what_they_mean(void **state UNUSED)
 {
-    const struct onnx_options options = {.batch = 1};
-    static struct built b;
-    uint32_t wrong = 0;
-    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-        struct ir_graph *graph = NULL;
-        struct error err;
-        char text[ERROR_TEXT_MAX] = "";
-        if (case_import(&b, &odd[i], &options, &graph, &err) || ir_verify(graph, &err))
-            snprintf(text, sizeof(text), "%s", err.text);
-        else
-            graph_text(graph, text, sizeof(text));
-        ir_graph_free(graph);
-        if (!strcmp(text, odd[i].says))
-            continue;
-        print_error("%s (%s) %s: %s, not %s\n", odd[i].op, odd[i].operands, odd[i].attrs, text,
-                    odd[i].says);
-        wrong++;
-    }
-    assert_int_equal(wrong, 0);
+    case_become_all(odd, ARRAY_LEN(odd), graph_text);
 }
 
 int main(void)

@@ -151,6 +151,15 @@ static inline void wire_attr_int(struct wire *attrs, const char *name, int64_t v
     wire_message(attrs, 5, &attr);
 }
 
+static inline void wire_attr_float(struct wire *attrs, const char *name, float value)
+{
+    struct wire attr = {.n = 0};
+    wire_text(&attr, 1, name);
+    wire_float(&attr, 2, value);
+    wire_int(&attr, 20, 1);
+    wire_message(attrs, 5, &attr);
+}
+
 static inline void wire_attr_text(struct wire *attrs, const char *name, const char *value)
 {
     struct wire attr = {.n = 0};
