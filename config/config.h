@@ -54,7 +54,12 @@ struct config_limits {
     uint32_t frame_timeout_ms;          /* 30 s */
     uint32_t idle_timeout_ms;           /* 300 s */
     uint32_t connection_requests;       /* requests in flight of one connection; 1024 */
-    uint32_t receive_rate;              /* least bytes/s while a large frame comes in; 65536 */
+    uint32_t receive_rate;              /* least bytes/s of large frames and replies; 65536 */
+    /* Of one address, or one user at a unix socket. 0: half of the total, and for this machine's
+     * own no limit (daemon/peer.h). */
+    uint32_t address_connections;
+    uint32_t address_requests; /* in flight; 0: no limit */
+    uint64_t address_inflight_bytes;
 };
 
 struct config {

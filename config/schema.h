@@ -73,6 +73,9 @@ enum {
     X(frame_timeout_ms, U32, 1, HOUR_MS)                                                           \
     X(idle_timeout_ms, U32, 1, 24 * HOUR_MS)                                                       \
     X(connection_requests, U32, 1, 1 << 20)                                                        \
+    X(address_connections, U32, 0, 1 << 20)                                                        \
+    X(address_requests, U32, 0, 1 << 30)                                                           \
+    X(address_inflight_bytes, BYTES, 0, TERABYTE)                                                  \
     X(receive_rate, U32, 0, 1 << 30)
 
 /* The keys that are lists or sections. */

@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections, see connection.h. A connection that is closed stays in memory until libuv has let go
- * of its handle, at the end of the turn; until then `closing` says that it is dead.
+ * Connections, see connection.h: accounts, reading, and the host's side of a session.
+ *
+ * Nothing here closes a connection at once: a function that finds it beyond help says that it dies,
+ * and the end of the turn closes it. So whoever holds a connection within a turn holds a live one.
  */
 #include "daemon/connection.h"
 
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "daemon/intake.h"
+#include "daemon/exchange.h"
 #include "daemon/loop.h"
 
 enum {
-    RATE_GRACE_MS = 2000,  /* before a sender's rate is looked at */
-    RATE_FROM = 64 * 1024, /* of frames that hold this much */
-    LINGER_MS = 1000,      /* for a peer to read why it is disconnected */
+    READ_MOST = 256 * 1024, /* at once, into a session's own place */
+    KEEPALIVE_S = 60,       /* of silence, before TCP asks whether the peer is still there */
+    KEEPALIVE_EVERY_S = 15,
+    KEEPALIVE_TIMES = 4,
 };
 
 static struct connection *connection_of(struct session_host *host)
@@ -24,172 +33,113 @@ static struct connection *connection_of(struct session_host *host)
     return CONTAINER_OF(host, struct connection, host);
 }
 
-/* ---- accounts ---- */
+/* ---- stopping and going on ---- */
+
+void connection_stop(struct connection *c, uint32_t why)
+{
+    if (!c->stops)
+        counter_add(&c->loop->counters, COUNTER_READS_PAUSED, 1);
+    c->stops |= why;
+}
+
+void connection_resume(struct connection *c, uint32_t why)
+{
+    if (!(c->stops & why))
+        return;
+    c->stops &= ~why;
+    if (c->stops)
+        return;
+    counter_add(&c->loop->counters, COUNTER_READS_RESUMED, 1);
+    if (c->phase <= CONNECTION_HALF)
+        loop_ready(c->loop, c, false); /* its turn looks at the session and at the socket */
+}
 
 static bool above(const struct connection *c, uint64_t share)
 {
     const struct config_limits *limits = &c->loop->table->limits;
+    uint64_t requests = (uint64_t)c->n_inflight + c->n_replies;
     return c->charged >= limits->connection_inflight_bytes / share ||
-           c->n_inflight >= MAX(limits->connection_requests / share, UINT64_C(1));
-}
-
-static bool stopped(const struct connection *c)
-{
-    return c->closing || c->ending || c->over || c->starved;
+           requests >= MAX(limits->connection_requests / share, UINT64_C(1));
 }
 
 /* Only with something in flight, whose end lets it go on: a single frame may be as large as the
- * cap.
- */
-static void check_caps(struct connection *c)
+ * cap. */
+static void cap_check(struct connection *c)
 {
-    if (!c->over && c->n_inflight && above(c, 1)) {
-        c->over = true;
-        counter_add(&c->loop->counters, COUNTER_READS_PAUSED, 1);
-    }
+    if (!(c->stops & STOP_CAP) && c->n_inflight + c->n_replies && above(c, 1))
+        connection_stop(c, STOP_CAP);
 }
 
-struct slab *connection_slab_take(struct connection *c, size_t size, bool force)
+/* Less is charged to it: reading goes on if that is what it waited for. */
+void connection_cap_ease(struct connection *c)
 {
-    struct slab *slab = slabs_take(c->loop->slabs, size, force);
-    if (slab) {
-        c->charged += slab->charge;
-        check_caps(c);
-    } else if (!c->starved) {
-        c->starved = true;
-        counter_add(&c->loop->counters, COUNTER_READS_PAUSED, 1);
-    }
-    return slab;
+    if (c->stops & STOP_CAP && (!(c->n_inflight + c->n_replies) || !above(c, 2)))
+        connection_resume(c, STOP_CAP);
+}
+
+/* ---- accounts ---- */
+
+static void charge_drop(struct connection *c, const struct slab *slab)
+{
+    if (!slab)
+        return;
+    c->charged -= slab->charge;
+    peer_bytes_out(c->peer, slab->charge);
+}
+
+static bool charge_add(struct connection *c, size_t charge)
+{
+    const struct config_limits *limits = &c->loop->table->limits;
+    if (c->peer &&
+        !peer_bytes_in(c->peer, charge,
+                       peer_most(c->peer, limits->address_inflight_bytes, limits->inflight_bytes)))
+        return false;
+    c->charged += charge;
+    cap_check(c);
+    return true;
+}
+
+struct slab *connection_slab_take(struct connection *c, size_t size)
+{
+    struct slab *slab = slabs_take(c->loop->slabs, size, SLAB_REQUEST);
+    if (slab && charge_add(c, slab->charge))
+        return slab;
+    slabs_give(c->loop->slabs, slab);
+    connection_stop(c, STOP_MEMORY);
+    loop_wait_memory(c->loop, c, size);
+    return NULL;
 }
 
 void connection_slab_give(struct connection *c, struct slab *slab)
 {
-    if (slab)
-        c->charged -= slab->charge;
+    charge_drop(c, slab);
     slabs_give(c->loop->slabs, slab);
 }
 
 void connection_inflight_in(struct connection *c, struct inflight *i)
 {
+    struct inflight **bucket = loop_bucket(c->loop, c->id, i->id);
     i->connection = c->id;
     i->prev_of_connection = NULL;
     i->next_of_connection = c->inflight;
     if (c->inflight)
         c->inflight->prev_of_connection = i;
     c->inflight = i;
+    i->at_of_id = bucket;
+    i->next_of_id = *bucket;
+    if (*bucket)
+        (*bucket)->at_of_id = &i->next_of_id;
+    *bucket = i;
     c->n_inflight++;
-    check_caps(c);
+    cap_check(c);
 }
 
-/* ---- reading ---- */
-
-static void read_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+struct inflight *connection_inflight_find(const struct connection *c, uint64_t id)
 {
-    (void)suggested;
-    struct connection *c = handle->data;
-    void *at = NULL;
-    size_t size = 0;
-    if (!c->lingering)
-        c->ops->buffer(c->session, &at, &size);
-    if (size)
-        *buf = uv_buf_init(at, (unsigned)MIN(size, (size_t)1 << 30));
-    else
-        *buf = uv_buf_init((char *)c->loop->staging, LOOP_STAGING);
-}
-
-static void read_update(struct connection *c);
-
-static void read_done(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf);
-
-bool connection_watch(const struct connection *c)
-{
-    uv_os_fd_t fd;
-    return uv_fileno(&c->io.handle, &fd) == 0 && loop_watch(&c->loop->uv, fd);
-}
-
-static bool read_start(struct connection *c)
-{
-    return uv_read_start(&c->io.stream, read_alloc, read_done) == 0 && connection_watch(c);
-}
-
-static void read_done(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
-{
-    struct connection *c = stream->data;
-    if (c->lingering) {
-        if (n < 0)
-            connection_close(c);
-        return;
-    }
-    if (n > 0) {
-        counter_add(&c->loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
-        c->loop->now_ns = clock_now_ns();
-        c->active_ms = uv_now(&c->loop->uv);
-        c->ops->input(c->session, buf->base, (size_t)n);
-    } else if (n == UV_EOF) {
-        c->eof = true;
-    } else if (n < 0) {
-        connection_close(c);
-    }
-    read_update(c);
-    loop_breathe(c->loop);
-}
-
-/* The replies to everything that was asked have gone, and there will be no more. */
-static bool finished(const struct connection *c)
-{
-    bool asked = c->eof && !c->over && !c->starved; /* else the session keeps more requests */
-    return (asked || c->ending) && !c->n_inflight && !c->out && !c->backlog;
-}
-
-/* Closing a socket with unread bytes resets it, and the peer might never see why: so first only our
- * side is closed, and what still comes is thrown away, for a while. */
-static void linger(struct connection *c)
-{
-    c->lingering = true;
-    c->active_ms = uv_now(&c->loop->uv);
-    if (uv_shutdown(&c->shutdown, &c->io.stream, NULL) != 0 || (!c->reading && !read_start(c)))
-        connection_close(c);
-    c->reading = true;
-}
-
-void connection_finish(struct connection *c)
-{
-    if (c->closing || c->lingering || !finished(c))
-        return;
-    if (c->ending && !c->eof)
-        linger(c);
-    else
-        connection_close(c);
-}
-
-static void read_update(struct connection *c)
-{
-    if (c->closing || c->lingering || !c->session)
-        return;
-    bool wanted = !c->eof && !stopped(c);
-    if (wanted && !c->reading && !(c->reading = read_start(c))) {
-        connection_close(c); /* it could neither be read nor be closed by its peer */
-        return;
-    }
-    if (!wanted && c->reading)
-        c->reading = uv_read_stop(&c->io.stream) != 0;
-    if (c->starved && !c->in_starved) {
-        c->in_starved = true;
-        c->next_starved = c->loop->starved;
-        c->loop->starved = c;
-    }
-    if (!c->in_dirty) /* else the end of the turn looks at it */
-        connection_finish(c);
-}
-
-/* Goes on with what the session kept, then with the socket. */
-static void read_resume(struct connection *c)
-{
-    counter_add(&c->loop->counters, COUNTER_READS_RESUMED, 1);
-    c->loop->now_ns = clock_now_ns();
-    c->state = (struct session_state){0}; /* the pause was not the peer's */
-    c->ops->resume(c->session);
-    read_update(c);
+    struct inflight *i = *loop_bucket(c->loop, c->id, id);
+    while (i && (i->id != id || i->connection != c->id))
+        i = i->next_of_id;
+    return i;
 }
 
 void connection_inflight_orphan(struct connection *c, struct inflight *i)
@@ -200,39 +150,181 @@ void connection_inflight_orphan(struct connection *c, struct inflight *i)
         c->inflight = i->next_of_connection;
     if (i->next_of_connection)
         i->next_of_connection->prev_of_connection = i->prev_of_connection;
+    *i->at_of_id = i->next_of_id;
+    if (i->next_of_id)
+        i->next_of_id->at_of_id = i->at_of_id;
     i->connection = 0;
     c->n_inflight--;
-    c->charged -= i->slab ? i->slab->charge : 0;
-}
-
-/* Less is charged to it: reading goes on if that is what it waited for. */
-static void check_resume(struct connection *c)
-{
-    if (c->over && (!c->n_inflight || !above(c, 2))) {
-        c->over = false;
-        if (!stopped(c))
-            read_resume(c);
-    }
+    charge_drop(c, i->slab);
+    peer_requests_out(c->peer);
 }
 
 void connection_inflight_out(struct connection *c, struct inflight *i)
 {
     connection_inflight_orphan(c, i);
     slabs_give(c->loop->slabs, STEAL(i->slab));
-    check_resume(c);
+    c->served_ms = uv_now(&c->loop->uv);
+    connection_cap_ease(c);
+    connection_dirty(c);
 }
 
 void connection_payload_spent(struct connection *c, struct inflight *i)
 {
     connection_slab_give(c, STEAL(i->slab));
-    check_resume(c);
+    connection_cap_ease(c);
 }
 
-void connection_unstarve(struct connection *c)
+/* ---- what is watched ---- */
+
+static int events_wanted(const struct connection *c)
 {
-    c->in_starved = c->starved = false;
-    if (!stopped(c))
-        read_resume(c);
+    int events = c->backlog ? UV_WRITABLE : 0;
+    if (c->phase == CONNECTION_LINGERING || (c->phase == CONNECTION_OPEN && !c->stops))
+        events |= UV_READABLE;
+    else if (c->phase == CONNECTION_OPEN && !c->left)
+        events |= UV_DISCONNECT;
+    /* Urgent data, which nobody sends: so it is told of nothing but an error or a reset. */
+    return events ? events : UV_PRIORITIZED;
+}
+
+/* Urgent data is no part of any protocol here. And what a peer that reads nothing leaves behind is
+ * only known once both directions are closed: a half-closed one still waits for its replies. */
+static void peer_left(struct connection *c, int events)
+{
+    struct pollfd now = {.fd = c->fd};
+    if (poll(&now, 1, 0) < 0 || now.revents || !(events & UV_DISCONNECT))
+        connection_die(c);
+    c->left = true;
+}
+
+/* Reads what comes for nobody, until the peer closes too. */
+static void drop_input(struct connection *c)
+{
+    ssize_t n = recv(c->fd, c->loop->staging, LOOP_STAGING, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        connection_die(c);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct connection *c = poll->data;
+    if (c->phase >= CONNECTION_DYING)
+        return;
+    if (status < 0) { /* an error on the socket: it was reset */
+        connection_die(c);
+        return;
+    }
+    if (events & UV_WRITABLE)
+        connection_writable(c);
+    if (events & (UV_DISCONNECT | UV_PRIORITIZED) && c->phase < CONNECTION_DYING)
+        peer_left(c, events);
+    if (events & UV_READABLE && c->phase == CONNECTION_LINGERING)
+        drop_input(c);
+    else if (events & UV_READABLE && c->phase == CONNECTION_OPEN)
+        loop_ready(c->loop, c, false);
+    connection_watch(c);
+}
+
+void connection_watch(struct connection *c)
+{
+    if (c->phase >= CONNECTION_DYING)
+        return;
+    int wanted = events_wanted(c);
+    if (wanted == c->events)
+        return;
+    c->events = wanted;
+    if (uv_poll_start(&c->poll, wanted, on_poll) != 0 || !loop_watch(&c->loop->uv, c->fd))
+        connection_die(c); /* it could neither be read nor be seen to leave */
+}
+
+/* ---- reading ---- */
+
+enum got { GOT_ALL, GOT_MORE };
+
+/* Reads once. GOT_MORE: there may be more. */
+static enum got read_once(struct connection *c)
+{
+    struct loop *loop = c->loop;
+    void *at = NULL;
+    size_t size = 0;
+    c->ops->buffer(c->session, &at, &size);
+    size = MIN(size, (size_t)READ_MOST);
+    if (!size) {
+        at = loop->staging;
+        size = LOOP_STAGING;
+        if (!loop_aside(loop)) /* what is left of it would have no place */
+            size = MIN(size, c->ops->wants(c->session));
+    }
+    ssize_t n = recv(c->fd, at, size, 0);
+    if (n < 0 && errno == EINTR)
+        return GOT_MORE;
+    if (n < 0) {
+        if (errno != EAGAIN)
+            connection_die(c);
+        return GOT_ALL;
+    }
+    if (n == 0) {
+        c->phase = CONNECTION_HALF;
+        return GOT_ALL;
+    }
+    counter_add(&loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
+    c->came_bytes += (uint64_t)n;
+    loop->now_ns = clock_now_ns();
+    c->active_ms = uv_now(&loop->uv);
+    c->ops->input(c->session, at, (size_t)n);
+    loop_breathe(loop);
+    return (size_t)n < size ? GOT_ALL : GOT_MORE;
+}
+
+void connection_turn(struct connection *c)
+{
+    enum got got = GOT_ALL;
+    c->loop->now_ns = clock_now_ns();
+    if (c->unpack && connection_takes(c))
+        exchange_unpack_go_on(c);
+    if (!c->unpack && connection_takes(c) && c->ops->waiting(c->session))
+        c->ops->resume(c->session);
+    while (c->phase == CONNECTION_OPEN && !c->stops && !c->unpack && !c->ops->waiting(c->session)) {
+        got = read_once(c);
+        if (got == GOT_ALL || loop_slice_over(c->loop))
+            break;
+    }
+    if (connection_takes(c) && (got == GOT_MORE || c->unpack || c->ops->waiting(c->session)))
+        loop_ready(c->loop, c, true);
+    connection_watch(c);
+    connection_dirty(c); /* so that the end of the turn looks whether it is finished */
+}
+
+/* ---- the end ---- */
+
+/* The replies to everything that was asked have gone, and there will be no more. */
+static bool finished(const struct connection *c)
+{
+    bool asked = c->phase == CONNECTION_HALF && !c->stops && !c->unpack && c->queue == QUEUE_NONE &&
+                 !c->ops->waiting(c->session);
+    return (asked || c->phase == CONNECTION_ENDING) && !c->n_inflight && !c->out && !c->backlog &&
+           !(c->ops->unsent && c->ops->unsent(c->session));
+}
+
+/* Closing a socket with unread bytes resets it, and the peer might never see why: so first only our
+ * side is closed, and what still comes is thrown away, for a while. */
+static void linger(struct connection *c)
+{
+    c->phase = CONNECTION_LINGERING;
+    c->active_ms = uv_now(&c->loop->uv);
+    if (shutdown(c->fd, SHUT_WR) != 0)
+        connection_die(c);
+    connection_watch(c);
+}
+
+void connection_finish(struct connection *c)
+{
+    if (c->phase >= CONNECTION_LINGERING || !finished(c))
+        return;
+    if (c->phase == CONNECTION_ENDING)
+        linger(c);
+    else
+        connection_die(c);
 }
 
 /* ---- the host of a session ---- */
@@ -242,27 +334,20 @@ static void host_request(struct session_host *host, const struct request *reques
 {
     struct connection *c = connection_of(host);
     counter_add(&c->loop->counters, COUNTER_FRAMES, 1);
-    intake_request(c, request, frame);
+    exchange_request(c, request, frame);
 }
 
 static void host_malformed(struct session_host *host, uint64_t id, const struct error *err)
 {
     struct connection *c = connection_of(host);
-    struct counters *counters = &c->loop->counters;
-    uint64_t retry_us = 0;
-    counter_add(counters, COUNTER_FRAMES, 1);
-    if (err->status == STATUS_RESOURCE_EXHAUSTED) {
-        counter_add(counters, COUNTER_FRAMES_REFUSED, 1);
-        retry_us = INTAKE_RETRY_US;
-    } else {
-        counter_add(counters, COUNTER_REQUESTS_INVALID, 1);
-    }
-    connection_reply_error(c, id, err->status, err->text, retry_us);
+    counter_add(&c->loop->counters, COUNTER_FRAMES, 1);
+    exchange_malformed(c, id, err);
 }
 
 static bool host_paused(struct session_host *host)
 {
-    return stopped(connection_of(host));
+    struct connection *c = connection_of(host);
+    return !connection_takes(c) || c->unpack || loop_slice_over(c->loop);
 }
 
 static void *host_head(struct session_host *host)
@@ -275,14 +360,39 @@ static void host_write(struct session_host *host, const struct iovec *iov, uint3
     connection_write(connection_of(host), iov, n);
 }
 
-static struct slab *host_slab_take(struct session_host *host, size_t size, bool force)
+static struct slab *host_slab_take(struct session_host *host, size_t size)
 {
-    return connection_slab_take(connection_of(host), size, force);
+    return connection_slab_take(connection_of(host), size);
+}
+
+/* A small rest gets a slab of its size; else, or if there is no room, the one set aside. */
+static struct slab *host_slab_left(struct session_host *host, size_t size)
+{
+    struct connection *c = connection_of(host);
+    struct loop *loop = c->loop;
+    struct slab *slab =
+        size <= LOOP_STAGING / 4 ? slabs_take(loop->slabs, size, SLAB_REQUEST) : NULL;
+    if (!slab && loop->aside) {
+        slab = STEAL(loop->aside);
+        slabs_claim(loop->slabs, slab);
+    } else if (!slab) {
+        return NULL;
+    }
+    c->charged += slab->charge;
+    if (c->peer)
+        atomic_fetch_add_explicit(&c->peer->bytes, slab->charge, memory_order_relaxed);
+    return slab;
 }
 
 static void host_slab_give(struct session_host *host, struct slab *slab)
 {
     connection_slab_give(connection_of(host), slab);
+}
+
+static size_t host_queued(struct session_host *host)
+{
+    int queued = 0;
+    return ioctl(connection_of(host)->fd, FIONREAD, &queued) == 0 ? (size_t)MAX(queued, 0) : 0;
 }
 
 static struct request *host_scratch(struct session_host *host)
@@ -298,10 +408,10 @@ static size_t host_frame_limit(struct session_host *host)
 static void host_end(struct session_host *host, enum session_end why)
 {
     struct connection *c = connection_of(host);
-    if (why == SESSION_TOO_LARGE)
-        counter_add(&c->loop->counters, COUNTER_FRAMES_TOO_LARGE, 1);
-    c->ending = true;
-    connection_dirty(c); /* so that the end of the turn looks at it */
+    exchange_session_end(c, why);
+    if (c->phase < CONNECTION_ENDING)
+        c->phase = CONNECTION_ENDING;
+    connection_dirty(c);
 }
 
 static const struct session_host_ops host_ops = {
@@ -311,7 +421,9 @@ static const struct session_host_ops host_ops = {
     .head = host_head,
     .write = host_write,
     .slab_take = host_slab_take,
+    .slab_left = host_slab_left,
     .slab_give = host_slab_give,
+    .queued = host_queued,
     .scratch = host_scratch,
     .frame_limit = host_frame_limit,
     .end = host_end,
@@ -319,153 +431,93 @@ static const struct session_host_ops host_ops = {
 
 void connection_reply(struct connection *c, const struct response *response)
 {
-    if (!c->closing)
-        c->ops->reply(c->session, response);
-}
-
-void connection_reply_error(struct connection *c, uint64_t id, enum status status, const char *text,
-                            uint64_t retry_after_us)
-{
-    struct response *r = &c->loop->response;
-    r->id = id;
-    r->status = status;
-    r->message = message_text_of(text);
-    r->retry_after_us = retry_after_us;
-    r->timing = (struct response_timing){0};
-    r->kind = REQUEST_NONE;
-    r->n_outputs = 0;
-    r->body = (struct message_text){0};
-    connection_reply(c, r);
-}
-
-/* ---- timeouts ---- */
-
-static void timed_out(struct connection *c, enum counter which)
-{
-    counter_add(&c->loop->counters, which, 1);
-    connection_close(c);
-}
-
-/* A reader that takes nothing. */
-static bool tick_write(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
-{
-    if (!c->backlog)
-        return false;
-    size_t left = connection_unread(c);
-    if (left != c->write_left) {
-        c->write_left = left;
-        c->write_ms = now_ms;
-    }
-    if (now_ms - c->write_ms <= limits->frame_timeout_ms)
-        return false;
-    timed_out(c, COUNTER_TIMEOUT_WRITE);
-    return true;
-}
-
-static void tick_read(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
-{
-    struct session_state state;
-    c->ops->state(c->session, &state);
-    if (stopped(c) || state.wait != c->state.wait || state.message != c->state.message) {
-        c->state = state;
-        c->message_ms = now_ms;
-        c->message_begin = state.received;
+    if (c->phase >= CONNECTION_LINGERING)
         return;
-    }
-    uint64_t age_ms = now_ms - c->message_ms;
-    size_t came = state.received - MIN(c->message_begin, state.received);
-    if (state.wait == SESSION_WAIT_HEAD && age_ms > limits->header_timeout_ms)
-        timed_out(c, COUNTER_TIMEOUT_HEADER);
-    else if (state.wait == SESSION_WAIT_BODY && age_ms > limits->frame_timeout_ms)
-        timed_out(c, COUNTER_TIMEOUT_FRAME);
-    else if (state.wait == SESSION_WAIT_BODY && state.received >= RATE_FROM &&
-             age_ms >= RATE_GRACE_MS && came * 1000 < age_ms * limits->receive_rate)
-        timed_out(c, COUNTER_SLOW_SENDERS);
-    else if (state.wait == SESSION_WAIT_NOTHING && !c->n_inflight && !c->backlog &&
-             now_ms - c->active_ms > limits->idle_timeout_ms)
-        timed_out(c, COUNTER_TIMEOUT_IDLE);
-}
-
-void connection_tick(struct connection *c, uint64_t now_ms)
-{
-    const struct config_limits *limits = &c->loop->table->limits;
-    if (c->lingering && now_ms - c->active_ms > LINGER_MS)
-        connection_close(c);
-    if (!c->closing && !c->lingering && !tick_write(c, now_ms, limits))
-        tick_read(c, now_ms, limits);
+    c->n_replies++;
+    c->served_ms = uv_now(&c->loop->uv);
+    c->ops->reply(c->session, response);
+    cap_check(c);
 }
 
 /* ---- life ---- */
 
-/* libuv has let go: no callback comes any more, and no function of the session is being run. */
+void connection_die(struct connection *c)
+{
+    if (c->phase >= CONNECTION_DYING)
+        return;
+    c->phase = CONNECTION_DYING;
+    if (!c->in_dying) {
+        c->in_dying = true;
+        c->next_dying = c->loop->dying;
+        c->loop->dying = c;
+    }
+}
+
+/* libuv has let go: no callback comes any more. */
 static void closed(uv_handle_t *handle)
 {
     struct connection *c = handle->data;
+    close(c->fd);
     c->ops->destroy(c->session);
     connection_backlog_drop(c);
-    loop_connection_gone(c->loop, c);
+    if (c->id)
+        loop_connection_gone(c->loop, c);
+    loop_connection_uncount(c->loop);
+    peer_leave(c->peer);
     free(c);
 }
 
 void connection_close(struct connection *c)
 {
-    if (c->closing)
+    if (c->phase == CONNECTION_CLOSED)
         return;
-    c->closing = true;
-    /* What is queued is taken back; what runs comes back to nobody; what has not been submitted
-     * yet the loop drops. */
-    dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
-    while (c->inflight) {
-        struct inflight *i = c->inflight;
-        connection_inflight_orphan(c, i);
-        if (i->cancelled) {
-            counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
-            loop_inflight_give(c->loop, i);
-        }
-    }
-    uv_close(&c->io.handle, closed);
+    c->phase = CONNECTION_CLOSED;
+    exchange_forget(c);
+    uv_close((uv_handle_t *)&c->poll, closed);
 }
 
-static int socket_open(struct connection *c, int fd, bool tcp)
+static void socket_options(int fd, bool tcp)
 {
-    int r;
-    if (!tcp) {
-        r = uv_pipe_init(&c->loop->uv, &c->io.pipe, 0);
-        return r ? r : uv_pipe_open(&c->io.pipe, fd);
-    }
-    r = uv_tcp_init(&c->loop->uv, &c->io.tcp);
-    if (r == 0)
-        r = uv_tcp_open(&c->io.tcp, fd);
-    if (r == 0)
-        uv_tcp_nodelay(&c->io.tcp, 1); /* replies are written whole */
-    return r;
+    const struct {
+        int level, name, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1}, /* replies are written whole */
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TIMES},
+    };
+    for (size_t i = 0; tcp && i < ARRAY_LEN(options); i++)
+        setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                   sizeof(options[i].value)); /* without them it works too */
 }
 
-bool connection_open(struct loop *loop, int fd, bool tcp, const struct session_ops *ops)
+void connection_open(struct loop *loop, const struct arrival *arrival)
 {
     struct connection *c = calloc(1, sizeof(*c));
+    if (!c || uv_poll_init(&loop->uv, &c->poll, arrival->fd) != 0) {
+        free(c);
+        c = NULL;
+    }
     if (!c) {
-        close(fd);
-        return false;
+        close(arrival->fd);
+        peer_leave(arrival->peer);
+        loop_connection_uncount(loop);
+        return;
     }
     c->host.ops = &host_ops;
     c->loop = loop;
-    c->ops = ops;
-    c->session = ops->create(&c->host);
-    c->active_ms = uv_now(&loop->uv);
+    c->fd = arrival->fd;
+    c->peer = arrival->peer;
+    c->ops = arrival->protocol;
+    c->poll.data = c;
+    c->active_ms = c->served_ms = c->tick_ms = uv_now(&loop->uv);
+    c->session = c->ops->create(&c->host);
     if (!c->session || !loop_connection_came(loop, c)) {
-        ops->destroy(c->session);
-        close(fd);
-        free(c);
-        return false;
+        c->phase = CONNECTION_CLOSED;
+        uv_close((uv_handle_t *)&c->poll, closed);
+        return;
     }
-    int r = socket_open(c, fd, tcp);
-    c->io.handle.data = c;
-    if (r == 0) {
-        read_update(c);
-    } else {
-        close(fd);
-        connection_close(c);
-    }
-    return true;
+    socket_options(c->fd, arrival->tcp);
+    connection_watch(c);
 }

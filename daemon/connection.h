@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection: the socket's side of a session. Reads into the session's place or the loop's
- * staging buffer; gathers what is to be written and writes it once a turn; keeps the accounts
- * (bytes and requests in flight, R20; what the peer has not taken yet, R22) and the timeouts (R21).
+ * A connection: the socket's side of a session. It reads into the session's place or the loop's
+ * staging buffer, gathers what is to be written and writes it once a turn, and keeps the accounts:
+ * bytes and requests in flight (R20), what the peer has not taken yet (R22), and time (R21).
+ *
+ * A connection that may not read, for whatever reason, stays watched: for the peer's leaving by the
+ * loop's poll, for the time limits by the loop's tick. Each reason to stop says what ends it:
+ *
+ *   STOP_CAP      too much of it is in flight: until half of that has been answered
+ *   STOP_UNREAD   its peer does not read: until half of what waits has been taken
+ *   STOP_MEMORY   the budget had no room: until there is what it needed, in the order in which
+ *                 connections came to wait, and for at most LOOP_MEMORY_WAIT_MS; then it tries
+ * again
  *
  * It belongs to its loop's thread. Others refer to it by id: it may be gone before they answer.
  */
@@ -12,76 +21,130 @@
 #include <uv.h>
 
 #include "daemon/dispatch.h"
+#include "daemon/peer.h"
 #include "daemon/session.h"
 
 struct loop;
 struct loop_pieces;
+struct exchange_unpack;
+
+/* The phases of a life, in their order; some are passed over. */
+enum connection_phase {
+    CONNECTION_OPEN,      /* takes requests */
+    CONNECTION_HALF,      /* the peer sends no more; what it asked is still answered */
+    CONNECTION_ENDING,    /* the session gave up: the connection ends when all is written */
+    CONNECTION_LINGERING, /* all is written; what the peer still sends is thrown away, for a while
+                           */
+    CONNECTION_DYING,     /* is closed at the end of the turn; until then replies are dropped */
+    CONNECTION_CLOSED,    /* closed; in memory until libuv has let go of its handle */
+};
+
+enum { STOP_CAP = 1, STOP_UNREAD = 2, STOP_MEMORY = 4 };
+
+/* On which of the loop's queues a connection is. */
+enum connection_queue { QUEUE_NONE, QUEUE_FRESH, QUEUE_BUSY };
 
 struct connection {
     struct session_host host;
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } io;
+    uv_poll_t poll;
+    int fd;
+    int events; /* what `poll` watches for */
     struct loop *loop;
     uint64_t id;
+    struct peer *peer; /* NULL: unknown */
     const struct session_ops *ops;
     struct session *session;
 
-    bool reading;
-    bool eof;       /* the peer sends no more; what it asked is still answered */
-    bool ending;    /* the session gave up: close when all is written */
-    bool lingering; /* that is done; the peer may still be sending */
-    bool closing;   /* nothing of it may be used but by the loop's lists */
-    bool over;      /* at a cap: nothing is read until it is at half */
-    bool starved;   /* there was no budget for it: nothing is read until that is at half */
-    bool in_starved, in_dirty; /* the loop's lists */
-    struct connection *next_starved, *next_dirty;
+    enum connection_phase phase;
+    uint32_t stops; /* STOP_... bits; 0: it reads */
+    bool left;      /* the peer was seen to send no more while nothing is read */
 
-    struct inflight *inflight; /* by next_of_connection, the latest first */
-    uint32_t n_inflight;
-    uint64_t charged; /* bytes of slabs that came in */
+    /* The loop's queues. */
+    enum connection_queue queue;
+    struct connection *prev_ready, *next_ready;
+    struct connection *prev_waiting, *next_waiting; /* for memory */
+    size_t need;                                    /* so much of it */
+    uint64_t waiting_ms;                            /* since */
+    bool in_waiting, in_dirty, in_dying;
+    struct connection *next_dirty, *next_dying;
+
+    struct inflight *inflight;      /* by next_of_connection, the latest first */
+    uint32_t n_inflight;            /* inferences that have not been answered */
+    uint32_t n_replies;             /* replies begun that the kernel has not taken */
+    uint64_t charged;               /* bytes of slabs that came in */
+    struct exchange_unpack *unpack; /* a request whose typed contents are being unpacked */
 
     struct loop_pieces *out;             /* NULL: nothing to write this turn */
     struct slab *backlog, *backlog_last; /* copies of what the socket did not take */
     size_t backlog_bytes;
-    uv_write_t write;
-    uv_shutdown_t shutdown;
-    bool writing;
+    uint64_t came_bytes; /* since there was no backlog last */
 
     /* Milliseconds of the loop's clock. */
     uint64_t active_ms;   /* last byte in, last reply out */
-    uint64_t message_ms;  /* when `state` was first seen */
+    uint64_t served_ms;   /* the last request that was answered; else when it was opened */
+    uint64_t tick_ms;     /* the last tick */
+    uint64_t message_ms;  /* when `state` was first seen, but for times in which nothing was read */
     size_t message_begin; /* and how much had come by then */
     struct session_state state;
-    uint64_t write_ms; /* when the backlog last shrank */
-    size_t write_left; /* to this */
+    uint64_t write_ms;      /* when the peer was last seen to take something of the backlog */
+    size_t write_left;      /* and what was left then */
+    uint64_t backlog_ms;    /* when the backlog began */
+    uint64_t backlog_taken; /* bytes of it that have gone since */
 };
 
-/* Takes over the descriptor. False (and it is closed): no memory. */
-bool connection_open(struct loop *loop, int fd, bool tcp, const struct session_ops *ops) MUST_USE;
-/* At once; what was not written is lost, what is queued for it is taken back. */
+/* What a connection is made of. */
+struct arrival {
+    int fd;
+    bool tcp;
+    const struct session_ops *protocol;
+    struct peer *peer; /* may be NULL */
+};
+
+/* Takes over what came; it is closed and uncounted if there is no memory. */
+void connection_open(struct loop *loop, const struct arrival *arrival);
+/* It is closed at the end of the turn: what was not written is lost. From anywhere. */
+void connection_die(struct connection *c);
+/* The end of the turn does so: what is queued for it is taken back. */
 void connection_close(struct connection *c);
+
+/* One turn, see loop.h: goes on with what the session kept, then with the socket, for about
+ * LOOP_SLICE_NS. */
+void connection_turn(struct connection *c);
+
+/* It may take requests now. */
+static inline bool connection_takes(const struct connection *c)
+{
+    return c->phase <= CONNECTION_HALF && !c->stops;
+}
 
 /* Books a request in and out: its reply has been written. After `out` reading may go on. */
 void connection_inflight_in(struct connection *c, struct inflight *inflight);
 void connection_inflight_out(struct connection *c, struct inflight *inflight);
 /* Out, but a worker may still be reading its payload: that stays with the request. */
 void connection_inflight_orphan(struct connection *c, struct inflight *inflight);
+/* The latest request of that id which is in flight; NULL: none. */
+struct inflight *connection_inflight_find(const struct connection *c, uint64_t id);
 
 /* Sends a response through its session. */
 void connection_reply(struct connection *c, const struct response *response);
-/* The same for a request that was answered at once with an error. */
-void connection_reply_error(struct connection *c, uint64_t id, enum status status, const char *text,
-                            uint64_t retry_after_us);
 
-/* Slabs that are charged to this connection too. */
-struct slab *connection_slab_take(struct connection *c, size_t size, bool force);
+/* Slabs that are charged to this connection and its peer too. NULL: no memory; reading stops. */
+struct slab *connection_slab_take(struct connection *c, size_t size);
 void connection_slab_give(struct connection *c, struct slab *slab);
 /* The request's payload is no longer needed, though it is still running. */
 void connection_payload_spent(struct connection *c, struct inflight *inflight);
+
+/* A reason to stop reading; and its end. */
+void connection_stop(struct connection *c, uint32_t why);
+void connection_resume(struct connection *c, uint32_t why);
+/* Less of it is in flight: reading goes on if that is what it waited for. */
+void connection_cap_ease(struct connection *c);
+/* Watches for what its state asks for; dies if that cannot be watched. */
+void connection_watch(struct connection *c);
+/* Ends it if all is done: the peer sends no more, and everything has been answered. */
+void connection_finish(struct connection *c);
+
+/* --- connection_write.c --- */
 
 /* Takes pieces to be written this turn; the first one begins at loop_head. They must stay until
  * they are flushed. */
@@ -90,16 +153,14 @@ void connection_write(struct connection *c, const struct iovec *iov, uint32_t n)
 void connection_dirty(struct connection *c);
 /* Writes the pieces: at the end of the turn, or when there is no room for more. */
 void connection_flush(struct connection *c);
-/* Closes it if all is done: the peer sends no more, and everything has been answered. */
-void connection_finish(struct connection *c);
+/* The socket takes more of the backlog. */
+void connection_writable(struct connection *c);
 /* Bytes the peer has not taken yet, those in the kernel too. Only with a backlog. */
-/* Of a handle that was just started, see loop_watch. */
-bool connection_watch(const struct connection *c);
 size_t connection_unread(const struct connection *c);
 void connection_backlog_drop(struct connection *c);
-/* The budget is at half: reads again. */
-void connection_unstarve(struct connection *c);
-/* Looks at the timeouts. */
+
+/* --- connection_time.c --- */
+
 void connection_tick(struct connection *c, uint64_t now_ms);
 
 #endif

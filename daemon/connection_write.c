@@ -2,162 +2,197 @@
 /*
  * What a connection writes. Pieces are gathered during a turn of the loop and offered to the socket
  * together; what it does not take is copied to the backlog, charged and bounded (R22), so that no
- * reply's memory waits for a slow reader.
+ * reply's memory waits for a slow reader. A peer that leaves more than UNREAD_STOP bytes unread
+ * gets no more work done until it has read half of them.
  */
+#include <errno.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include "daemon/connection.h"
 #include "daemon/loop.h"
 
-enum { BACKLOG_SLAB = 16 * 1024 /* the least that is kept at a time */ };
+enum {
+    BACKLOG_SLAB = 16 * 1024, /* the least that is kept at a time */
+    UNREAD_STOP = 256 * 1024,
+    UNREAD_TIMES = 8,
+    WRITE_AT_ONCE = 16,   /* slabs of the backlog offered to the socket in one turn */
+    FLUSH_FROM = 1 << 20, /* bytes that do not wait for the turn's end: a copy of them takes time */
+};
 
 /* A slab of the backlog holds this. */
 struct backlog {
-    size_t used;
+    size_t sent, used;
     uint8_t bytes[];
 };
 
-static struct backlog *backlog_of(struct slab *slab)
+static struct backlog *backlog_of(const struct slab *slab)
 {
-    return (struct backlog *)(void *)slab->data;
+    return (struct backlog *)(uintptr_t)slab->data;
 }
 
-static void backlog_write(struct connection *c);
-
-static void backlog_written(uv_write_t *write, int status)
+static void backlog_count(struct connection *c, size_t came, size_t went)
 {
-    struct connection *c = write->data;
-    c->writing = false;
-    if (c->closing)
-        return;
-    if (status < 0) {
-        connection_close(c);
-        return;
+    c->backlog_bytes += came - went;
+    c->backlog_taken += went;
+    atomic_fetch_add_explicit(&c->loop->backlog_bytes, came - went, memory_order_relaxed);
+}
+
+static uint64_t unread_most(const struct connection *c)
+{
+    return UNREAD_STOP + UNREAD_TIMES * c->came_bytes;
+}
+
+/* ---- what the socket takes ---- */
+
+/* Returns how many bytes were taken; the connection dies if there was an error. */
+static size_t offer(struct connection *c, const struct iovec *iov, uint32_t n)
+{
+    const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = n};
+    ssize_t sent;
+    do
+        sent = sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0) {
+        counter_add(&c->loop->counters, COUNTER_BYTES_OUT, (uint64_t)sent);
+        return (size_t)sent;
     }
+    if (errno != EAGAIN && errno != ENOBUFS)
+        connection_die(c);
+    return 0;
+}
+
+/* Everything has been taken by the kernel. */
+static void all_written(struct connection *c)
+{
+    c->n_replies = 0;
+    c->came_bytes = 0;
+    if (c->stops & STOP_CAP)
+        connection_cap_ease(c);
+}
+
+static void backlog_pop(struct connection *c)
+{
     struct slab *slab = c->backlog;
-    size_t size = backlog_of(slab)->used;
     c->backlog = slab->next;
-    c->backlog_bytes -= size;
-    counter_add(&c->loop->counters, COUNTER_BYTES_OUT, size);
     slabs_give(c->loop->slabs, slab);
-    if (c->backlog) {
-        backlog_write(c);
-        return;
-    }
-    c->loop->n_backlogs--;
-    connection_finish(c);
 }
 
-static void backlog_write(struct connection *c)
+void connection_writable(struct connection *c)
 {
-    struct backlog *b = backlog_of(c->backlog);
-    uv_buf_t buf = uv_buf_init((char *)b->bytes, (unsigned)b->used);
-    c->write.data = c;
-    c->writing =
-        uv_write(&c->write, &c->io.stream, &buf, 1, backlog_written) == 0 && connection_watch(c);
-    if (!c->writing)
-        connection_close(c);
+    for (uint32_t k = 0; k < WRITE_AT_ONCE && c->backlog; k++) {
+        struct backlog *b = backlog_of(c->backlog);
+        const struct iovec iov = {b->bytes + b->sent, b->used - b->sent};
+        size_t sent = offer(c, &iov, 1);
+        b->sent += sent;
+        backlog_count(c, 0, sent);
+        if (sent < iov.iov_len)
+            break;
+        backlog_pop(c);
+    }
+    if (c->phase >= CONNECTION_DYING)
+        return;
+    if (!c->backlog) {
+        c->loop->n_backlogs--;
+        c->active_ms = uv_now(&c->loop->uv);
+        all_written(c);
+        connection_dirty(c); /* it may be finished */
+    }
+    if (c->backlog_bytes <= unread_most(c) / 2)
+        connection_resume(c, STOP_UNREAD);
 }
+
+/* ---- what it does not take ---- */
 
 static size_t backlog_room(const struct slab *slab)
 {
-    size_t used = backlog_of((struct slab *)(uintptr_t)slab)->used;
-    return MIN(slab->size - sizeof(struct backlog), (size_t)1 << 30) - used;
+    return slab->size - sizeof(struct backlog) - backlog_of(slab)->used;
+}
+
+static struct slab *backlog_push(struct connection *c, size_t size)
+{
+    struct slab *slab = slabs_take(c->loop->slabs, size + sizeof(struct backlog), SLAB_REPLY);
+    if (!slab)
+        return NULL;
+    backlog_of(slab)->sent = backlog_of(slab)->used = 0;
+    if (c->backlog)
+        c->backlog_last->next = slab;
+    else
+        c->backlog = slab;
+    c->backlog_last = slab;
+    return slab;
 }
 
 /* Copies what the socket did not take, so that nobody waits for this peer. */
-static bool backlog_add(struct connection *c, const uv_buf_t *buf, size_t skip)
+static bool backlog_add(struct connection *c, const uint8_t *from, size_t left)
 {
-    const uint8_t *from = (const uint8_t *)buf->base + skip;
-    size_t left = buf->len - skip;
-    c->backlog_bytes += left;
     while (left) {
         struct slab *last = c->backlog ? c->backlog_last : NULL;
-        /* The first one is being written: its length is settled. */
-        if (!last || (last == c->backlog && c->writing) || !backlog_room(last)) {
-            size_t want = MIN(MAX(left, (size_t)BACKLOG_SLAB), (size_t)1 << 30);
-            struct slab *slab = slabs_take(c->loop->slabs, want + sizeof(struct backlog), false);
-            if (!slab)
-                return false;
-            backlog_of(slab)->used = 0;
-            if (last)
-                last->next = slab;
-            else
-                c->backlog = slab;
-            c->backlog_last = last = slab;
-        }
+        if ((!last || !backlog_room(last)) &&
+            !(last = backlog_push(c, MIN(MAX(left, (size_t)BACKLOG_SLAB), (size_t)SLAB_LARGE))))
+            return false;
         struct backlog *b = backlog_of(last);
         size_t n = MIN(left, backlog_room(last));
         memcpy(b->bytes + b->used, from, n);
         b->used += n;
+        backlog_count(c, n, 0);
         from += n;
         left -= n;
     }
     return true;
 }
 
-/* The rest of the pieces, of which the first `written` bytes have gone. */
-static bool backlog_take(struct connection *c, const uv_buf_t *v, uint32_t n, size_t written)
+/* The rest of the pieces, of which the first `written` bytes have gone. False: too much. */
+static bool backlog_take(struct connection *c, const struct iovec *v, uint32_t n, size_t written)
 {
-    bool first = !c->backlog;
-    for (uint32_t i = 0; i < n; i++) {
-        size_t skip = MIN(written, v[i].len);
+    bool first = !c->backlog, room = true;
+    for (uint32_t i = 0; i < n && room; i++) {
+        size_t skip = MIN(written, v[i].iov_len);
         written -= skip;
-        if (skip < v[i].len && !backlog_add(c, &v[i], skip))
-            return false;
+        if (skip < v[i].iov_len)
+            room = backlog_add(c, (const uint8_t *)v[i].iov_base + skip, v[i].iov_len - skip);
     }
     if (first && c->backlog) {
         c->loop->n_backlogs++;
-        c->write_ms = uv_now(&c->loop->uv);
+        c->write_ms = c->backlog_ms = uv_now(&c->loop->uv);
         c->write_left = c->backlog_bytes;
+        c->backlog_taken = 0;
     }
-    return c->backlog_bytes <= c->loop->table->limits.output_bytes;
+    if (c->backlog_bytes > unread_most(c))
+        connection_stop(c, STOP_UNREAD);
+    return room && c->backlog_bytes <= c->loop->table->limits.output_bytes;
 }
 
-static void pieces_write(struct connection *c, const uv_buf_t *v, uint32_t n, size_t bytes)
+/* ---- pieces ---- */
+
+static void pieces_write(struct connection *c, struct loop_pieces *out)
 {
-    int written = 0;
-    if (!c->backlog) {
-        written = uv_try_write(&c->io.stream, v, n);
-        if (written == UV_EAGAIN) {
-            written = 0;
-        } else if (written < 0) {
-            connection_close(c);
-            return;
-        }
-        counter_add(&c->loop->counters, COUNTER_BYTES_OUT, (uint64_t)written);
-    }
-    if ((size_t)written == bytes)
-        return;
-    if (!backlog_take(c, v, n, (size_t)written)) {
+    size_t written = c->backlog ? 0 : offer(c, out->v, out->n);
+    if (c->phase < CONNECTION_DYING && written == out->bytes) {
+        all_written(c);
+    } else if (c->phase < CONNECTION_DYING && !backlog_take(c, out->v, out->n, written)) {
         counter_add(&c->loop->counters, COUNTER_OUTPUT_LIMIT, 1);
-        connection_close(c);
-    } else if (!c->writing) {
-        backlog_write(c);
+        connection_die(c);
     }
-}
-
-static void pieces_give(struct connection *c)
-{
-    if (!c->out)
-        return;
-    c->out->next = c->loop->free_pieces;
-    c->loop->free_pieces = c->out;
-    c->out = NULL;
+    out->n = 0;
+    out->bytes = 0;
 }
 
 void connection_flush(struct connection *c)
 {
-    struct loop_pieces *out = c->out;
-    if (out && !c->closing) {
+    struct loop_pieces *out = STEAL(c->out);
+    if (!out)
+        return;
+    if (c->phase < CONNECTION_DYING) {
         if (out->n)
-            pieces_write(c, out->v, out->n, out->bytes);
+            pieces_write(c, out);
         c->active_ms = uv_now(&c->loop->uv);
     }
-    pieces_give(c);
+    out->next = c->loop->free_pieces;
+    c->loop->free_pieces = out;
 }
 
 static struct loop_pieces *pieces_take(struct loop *loop)
@@ -174,7 +209,7 @@ static struct loop_pieces *pieces_take(struct loop *loop)
 
 void connection_dirty(struct connection *c)
 {
-    if (c->in_dirty)
+    if (c->in_dirty || c->phase >= CONNECTION_DYING)
         return;
     c->in_dirty = true;
     c->next_dirty = c->loop->dirty;
@@ -191,32 +226,28 @@ void connection_write(struct connection *c, const struct iovec *iov, uint32_t n)
             head += iov[i].iov_len;
     }
     loop_head_used(loop, head);
-    for (uint32_t i = 0; i < n && !c->closing; i++) {
-        if (c->out && c->out->n == LOOP_PIECES) {
-            pieces_write(c, c->out->v, c->out->n, c->out->bytes);
-            c->out->n = 0;
-            c->out->bytes = 0;
-        }
+    for (uint32_t i = 0; i < n && c->phase < CONNECTION_DYING; i++) {
+        if (c->out && c->out->n == LOOP_PIECES)
+            pieces_write(c, c->out);
         if (!c->out && !(c->out = pieces_take(loop))) {
-            connection_close(c); /* a reply that cannot be sent */
+            connection_die(c); /* a reply that cannot be sent */
             return;
         }
         connection_dirty(c);
-        c->out->v[c->out->n++] = uv_buf_init(iov[i].iov_base, (unsigned)iov[i].iov_len);
+        c->out->v[c->out->n++] = iov[i];
         c->out->bytes += iov[i].iov_len;
     }
+    if (c->out && c->out->bytes >= FLUSH_FROM && c->phase < CONNECTION_DYING)
+        pieces_write(c, c->out);
 }
 
-/* What the peer has not taken yet, what the kernel holds of it included: a socket with a large
- * buffer becomes writable only now and then, while its reader goes on reading. */
+/* A socket with a large buffer becomes writable only now and then, while its reader goes on
+ * reading: so what the kernel holds counts. */
 size_t connection_unread(const struct connection *c)
 {
-    uv_os_fd_t fd;
     int queued = 0;
-    size_t left = uv_stream_get_write_queue_size(&c->io.stream);
-    for (struct slab *slab = c->backlog->next; slab; slab = slab->next)
-        left += backlog_of(slab)->used;
-    if (uv_fileno(&c->io.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &queued) == 0)
+    size_t left = c->backlog_bytes;
+    if (ioctl(c->fd, SIOCOUTQ, &queued) == 0)
         left += (size_t)MAX(queued, 0);
     return left;
 }
@@ -225,9 +256,7 @@ void connection_backlog_drop(struct connection *c)
 {
     if (c->backlog)
         c->loop->n_backlogs--;
-    while (c->backlog) {
-        struct slab *slab = c->backlog;
-        c->backlog = slab->next;
-        slabs_give(c->loop->slabs, slab);
-    }
+    while (c->backlog)
+        backlog_pop(c);
+    backlog_count(c, 0, c->backlog_bytes);
 }

@@ -13,11 +13,14 @@
     X(CONNECTIONS_ACCEPTED, "connections_accepted")                                                \
     X(ACCEPT_PAUSED, "accept_paused") /* at the limit of connections */                            \
     X(ACCEPT_NO_DESCRIPTOR, "accept_no_descriptor")                                                \
+    X(REFUSED_ADDRESS, "refused_address_connections") /* at the limit of its address */            \
+    X(EVICTED, "connections_evicted")                 /* the idlest, when there was no place */    \
     X(BYTES_IN, "bytes_in")                                                                        \
     X(BYTES_OUT, "bytes_out")                                                                      \
     X(FRAMES, "frames")                                                                            \
     X(FRAMES_TOO_LARGE, "frames_too_large")                                                        \
     X(FRAMES_REFUSED, "frames_refused") /* no memory within the budget */                          \
+    X(FOREIGN, "foreign_protocol")      /* HTTP, HTTP/2 or TLS came */                             \
     X(REQUESTS, "requests")             /* inferences asked for */                                 \
     X(REQUESTS_OK, "requests_ok")                                                                  \
     X(REQUESTS_INVALID, "requests_invalid")                                                        \
@@ -25,6 +28,7 @@
     X(REJECTED_QUEUE, "rejected_queue")             /* the model's queue was full */               \
     X(REJECTED_DEADLINE, "rejected_deadline")       /* the queue was too long for it */            \
     X(REJECTED_MEMORY, "rejected_memory")           /* the in-flight budget was used up */         \
+    X(REJECTED_ADDRESS, "rejected_address")         /* too many requests of its address */         \
     X(REJECTED_UNAVAILABLE, "rejected_unavailable") /* draining, loading, device lost */           \
     X(EXPIRED, "expired_before_run")                                                               \
     X(CANCELLED, "cancelled")                                                                      \

@@ -7,7 +7,7 @@
 #include "daemon/describe.h"
 
 #include "base/clock.h"
-#include "daemon/intake.h"
+#include "daemon/exchange.h"
 #include "daemon/loop.h"
 #include "proto/body.h"
 
@@ -15,16 +15,8 @@ enum { ARENA_LIMIT = 64 << 20 };
 
 static void yes_or_no(struct connection *c, const struct request *request, bool yes)
 {
-    struct response *r = &c->loop->response;
-    r->id = request->id;
-    r->status = STATUS_OK;
-    r->message = (struct message_text){0};
-    r->retry_after_us = 0;
-    r->timing = (struct response_timing){0};
-    r->kind = request->kind;
+    struct response *r = exchange_begin(c, request->id, request->kind);
     r->yes = yes;
-    r->n_outputs = 0;
-    r->body = (struct message_text){0};
     connection_reply(c, r);
 }
 
@@ -33,16 +25,9 @@ static void body_send(struct connection *c, const struct request *request, enum 
                       struct message_text body, const struct error *err, struct arena *arena)
 {
     if (status != STATUS_OK) {
-        connection_reply_error(c, request->id, status, err->text, 0);
+        exchange_error(c, request->id, status, err->text, 0);
     } else {
-        struct response *r = &c->loop->response;
-        r->id = request->id;
-        r->status = STATUS_OK;
-        r->message = (struct message_text){0};
-        r->retry_after_us = 0;
-        r->timing = (struct response_timing){0};
-        r->kind = request->kind;
-        r->n_outputs = 0;
+        struct response *r = exchange_begin(c, request->id, request->kind);
         r->body = body;
         connection_reply(c, r);
         connection_flush(c); /* the body is in the arena */
@@ -77,7 +62,7 @@ static const struct table_entry *entry_find(struct connection *c, const struct r
               MESSAGE_TEXT(request->model), request->version.len ? " version '" : "",
               MESSAGE_TEXT(request->version), request->version.len ? "'" : "");
     counter_add(&c->loop->counters, COUNTER_REQUESTS_NOT_FOUND, 1);
-    connection_reply_error(c, request->id, err.status, err.text, 0);
+    exchange_error(c, request->id, err.status, err.text, 0);
     return NULL;
 }
 

@@ -13,12 +13,14 @@
 #include <unistd.h>
 
 #include "base/address.h"
+#include "daemon/peer.h"
 #include "daemon/loop.h"
 
 enum {
     ACCEPT_AT_ONCE = 64, /* then the loop serves its connections first */
     BACKLOG = 4096,
-    PAUSE_MS = 100,
+    PAUSE_MS = 100,     /* for want of descriptors or memory */
+    FULL_PAUSE_MS = 10, /* until there may be a place for one more connection */
     FIRST_FD = 3,
 };
 
@@ -27,7 +29,9 @@ struct listener {
     uv_poll_t poll;
     int fd;
     bool tcp, polling;
-    bool made; /* the unix socket's file is ours to remove */
+    bool made;        /* the unix socket's file is ours to remove, */
+    struct stat file; /* while it is this one */
+    const struct session_ops *protocol;
     struct address address;
 };
 
@@ -35,7 +39,8 @@ struct listeners {
     struct shared *shared;
     uv_loop_t *uv;
     uv_timer_t pause; /* runs while accepting pauses */
-    int spare;        /* a descriptor to give up when there are no more; -1: it is given up */
+    struct peers *peers;
+    int spare; /* a descriptor to give up when there are no more; -1: it is given up */
     bool started, stopped;
     uint32_t n;
     struct listener items[];
@@ -61,6 +66,17 @@ static bool at_limit(const struct shared *shared)
 
 static bool watch(struct listeners *all, bool on);
 
+/* Asks the fullest loop to close its idlest connection. */
+static void evict(struct shared *shared)
+{
+    struct loop *fullest = shared->loops[0];
+    for (uint32_t i = 1; i < shared->n_loops; i++)
+        if (atomic_load_explicit(&shared->loops[i]->load, memory_order_relaxed) >
+            atomic_load_explicit(&fullest->load, memory_order_relaxed))
+            fullest = shared->loops[i];
+    loop_order_try(fullest, LOOP_EVICT);
+}
+
 static void spare_open(struct listeners *all)
 {
     if (all->spare < 0)
@@ -71,14 +87,18 @@ static void pause_over(uv_timer_t *timer)
 {
     struct listeners *all = timer->data;
     spare_open(all);
-    if (at_limit(all->shared) || !watch(all, true))
+    if (at_limit(all->shared)) {
+        evict(all->shared);
+        uv_timer_start(timer, pause_over, FULL_PAUSE_MS, 0);
+    } else if (!watch(all, true)) {
         uv_timer_start(timer, pause_over, PAUSE_MS, 0);
+    }
 }
 
-static void accept_pause(struct listeners *all)
+static void accept_pause(struct listeners *all, uint64_t ms)
 {
     watch(all, false);
-    uv_timer_start(&all->pause, pause_over, PAUSE_MS, 0);
+    uv_timer_start(&all->pause, pause_over, ms, 0);
 }
 
 /* No descriptor is left: the peer learns of it by a closed connection. */
@@ -94,7 +114,27 @@ static void accept_starved(struct listeners *all, struct listener *l)
         spare_open(all);
     }
     log_write(&all->shared->log, LOG_WARNING, "no descriptors left: accepting pauses");
-    accept_pause(all);
+    accept_pause(all, PAUSE_MS);
+}
+
+/* Deals a connection to a loop, if its address may have one more. */
+static void deal(struct listener *l, int fd)
+{
+    struct shared *shared = l->all->shared;
+    struct peer *peer = peers_meet(l->all->peers, fd);
+    uint64_t most = atomic_load_explicit(&shared->address_connections, memory_order_relaxed);
+    uint32_t all = atomic_load_explicit(&shared->max_connections, memory_order_relaxed);
+    if (peer && peer_connections(peer) > peer_most(peer, most, all)) {
+        counter_add(&shared->counters, COUNTER_REFUSED_ADDRESS, 1);
+        peer_leave(peer);
+        close(fd);
+        return;
+    }
+    struct loop *loop = emptiest(shared);
+    atomic_fetch_add_explicit(&shared->connections, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&loop->load, 1, memory_order_relaxed);
+    const struct arrival arrival = {fd, l->tcp, l->protocol, peer};
+    loop_adopt(loop, &arrival);
 }
 
 /* False: not now. */
@@ -103,15 +143,13 @@ static bool accept_one(struct listeners *all, struct listener *l)
     struct shared *shared = all->shared;
     if (at_limit(shared)) {
         counter_add(&shared->counters, COUNTER_ACCEPT_PAUSED, 1);
-        accept_pause(all);
+        evict(shared);
+        accept_pause(all, FULL_PAUSE_MS);
         return false;
     }
     int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) {
-        struct loop *loop = emptiest(shared);
-        atomic_fetch_add_explicit(&shared->connections, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&loop->load, 1, memory_order_relaxed);
-        loop_adopt(loop, fd, l->tcp);
+        deal(l, fd);
         return true;
     }
     int why = errno;
@@ -169,6 +207,11 @@ static void stale_remove(const struct sockaddr_un *address, socklen_t length)
     close(fd);
 }
 
+static const char *unix_path(const struct listener *l)
+{
+    return ((const struct sockaddr_un *)(const void *)&l->address.storage)->sun_path;
+}
+
 static enum status socket_bind(struct listener *l, const char *text, struct error *err)
 {
     enum status s = address_parse(text, &l->address, err);
@@ -189,7 +232,7 @@ static enum status socket_bind(struct listener *l, const char *text, struct erro
         setsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
     if (bind(l->fd, address, l->address.length) != 0)
         return error_errno(err, errno, "bind to %s", text);
-    l->made = !l->tcp;
+    l->made = !l->tcp && lstat(unix_path(l), &l->file) == 0;
     if (listen(l->fd, BACKLOG) != 0)
         return error_errno(err, errno, "listen on %s", text);
     return STATUS_OK;
@@ -233,8 +276,11 @@ static void listener_close(struct listener *l)
     if (l->poll.data)
         uv_close((uv_handle_t *)&l->poll, NULL);
     l->poll.data = NULL;
-    if (l->made)
-        unlink(((const struct sockaddr_un *)(const void *)&l->address.storage)->sun_path);
+    /* Another process may have put a newer one in its place. */
+    struct stat now;
+    if (l->made && lstat(unix_path(l), &now) == 0 && now.st_ino == l->file.st_ino &&
+        now.st_dev == l->file.st_dev)
+        unlink(unix_path(l));
     l->made = false;
     if (l->fd >= 0)
         close(l->fd);
@@ -251,13 +297,17 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
     all->shared = shared;
     all->uv = uv;
     all->spare = -1;
+    all->peers = peers_new();
     uv_timer_init(uv, &all->pause);
     all->pause.data = all;
     enum status s = STATUS_OK;
+    if (!all->peers)
+        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for listeners");
     while (all->n < n && s == STATUS_OK) {
         struct listener *l = &all->items[all->n];
         l->all = all;
         l->fd = -1;
+        l->protocol = &session_framed;
         s = n_fds ? socket_take(l, FIRST_FD + (int)all->n, err)
                   : socket_bind(l, config->framed[all->n], err);
         all->n++;
@@ -300,5 +350,7 @@ void listeners_stop(struct listeners *all)
 
 void listeners_free(struct listeners *all)
 {
+    if (all)
+        peers_free(all->peers);
     free(all);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Listening sockets: bound from the configuration, or taken over from the service manager. They
- * are watched by the first loop, and connections are dealt to the loop that has the fewest.
+ * are watched by the control thread, and connections are dealt to the loop that has the fewest. A
+ * listener knows the protocol that is spoken to it.
  *
  * accept(2) is called here rather than by libuv, so that a shortage can be met (R23): without a
  * descriptor a spare one is given up to take a connection and close it, so that its peer learns of
- * it at once, and accepting pauses for a while. At the limit of connections it pauses until one
- * closes; the others wait in the kernel's backlog.
+ * it at once, and accepting pauses for a while. At the limit of connections the idlest one is
+ * closed, and accepting pauses until there is a place; the others wait in the kernel's backlog. Who
+ * has as many connections as its address may have (daemon/peer.h) is closed at once.
  */
 #ifndef INFERD_DAEMON_LISTENER_H
 #define INFERD_DAEMON_LISTENER_H
@@ -19,7 +21,7 @@
 struct listeners;
 
 /* Binds what is configured, or takes `n_fds` descriptors from 3 on instead. Nothing is accepted
- * yet. Errors name the address. `uv` is the first loop's. */
+ * yet. Errors name the address. `uv` is the control thread's loop. */
 enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *config,
                           uint32_t n_fds, struct listeners **out, struct error *err);
 /* Begins to accept, and writes "ready ADDRESS" for each to stderr. */

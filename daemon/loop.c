@@ -15,11 +15,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
-#include "daemon/intake.h"
+#include "daemon/loop_internal.h"
 
 enum { TICK_MS = 1000, TICK_LEAST_MS = 20, TRIM_TICKS = 10 };
 
@@ -52,27 +54,6 @@ bool loop_pending(const struct loop *loop)
 {
     return !atomic_load_explicit(&loop->drain_noted, memory_order_acquire) ||
            atomic_load_explicit(&loop->pending, memory_order_acquire) != 0;
-}
-
-/* ---- memory of a turn ---- */
-
-static void flush_all(struct loop *loop)
-{
-    for (struct connection *c = loop->dirty; c; c = c->next_dirty)
-        connection_flush(c);
-    loop->heads_used = 0;
-}
-
-uint8_t *loop_head(struct loop *loop)
-{
-    if (LOOP_HEADS - loop->heads_used < MESSAGE_HEAD_MAX)
-        flush_all(loop);
-    return loop->heads + loop->heads_used;
-}
-
-void loop_head_used(struct loop *loop, size_t size)
-{
-    loop->heads_used += size;
 }
 
 /* ---- descriptors ---- */
@@ -129,48 +110,10 @@ void loop_submit(struct loop *loop, struct inflight *i)
     loop->n_gathered++;
 }
 
-/* Answers a chain that came back. The replies point into the batches' outputs until the flush. */
-static void results(struct loop *loop, struct inflight *first)
+struct inflight **loop_bucket(struct loop *loop, uint64_t connection, uint64_t id)
 {
-    for (struct inflight *i = first, *next; i; i = next) {
-        next = i->next;
-        intake_result(loop, i);
-        i->next = loop->held;
-        loop->held = i;
-    }
-}
-
-static void submit_all(struct loop *loop)
-{
-    struct inflight *first = NULL, **tail = &first;
-    for (struct inflight *i = loop->submit_first, *next; i; i = next) {
-        next = i->next;
-        i->next = NULL;
-        if (!i->connection) { /* cancelled, or its connection has gone */
-            loop_inflight_give(loop, i);
-            continue;
-        }
-        *tail = i;
-        tail = &i->next;
-    }
-    loop->submit_first = NULL;
-    loop->submit_tail = &loop->submit_first;
-    loop->n_gathered = 0;
-    if (first)
-        results(loop, dispatch_submit(loop->shared->dispatch, first));
-}
-
-static void held_release(struct loop *loop)
-{
-    struct batch *done = NULL;
-    while (loop->held) {
-        struct inflight *i = loop->held;
-        loop->held = i->next;
-        dispatch_release(i, &done);
-        loop_inflight_give(loop, i);
-    }
-    if (done)
-        dispatch_recycle(loop->shared->dispatch, done);
+    uint64_t key[] = {connection, id};
+    return &loop->by_id[XXH3_64bits_withSeed(key, sizeof(key), loop->seed) % LOOP_IDS];
 }
 
 /* ---- connections ---- */
@@ -181,7 +124,7 @@ struct connection *loop_connection(const struct loop *loop, uint64_t id)
     if (!id || slot >= loop->n_slots || loop->slots[slot].generation != generation)
         return NULL;
     struct connection *c = loop->slots[slot].connection;
-    return c && !c->closing ? c : NULL;
+    return c && c->phase < CONNECTION_CLOSED ? c : NULL;
 }
 
 static bool slots_grow(struct loop *loop)
@@ -217,105 +160,37 @@ void loop_connection_uncount(struct loop *loop)
 
 void loop_connection_gone(struct loop *loop, struct connection *c)
 {
-    for (struct connection **at = &loop->starved; *at; at = &(*at)->next_starved)
-        if (*at == c) {
-            *at = c->next_starved;
-            break;
-        }
     struct loop_slot *slot = &loop->slots[(uint32_t)c->id];
     slot->connection = NULL;
     slot->generation += slot->generation == UINT32_MAX ? 2 : 1; /* an id is never 0 */
     slot->next_free = loop->free_slot;
     loop->free_slot = (uint32_t)c->id;
     loop->n_connections--;
-    loop_connection_uncount(loop);
-}
-
-/* Gives back payloads that the device has a copy of. */
-static void spent_take(struct loop *loop)
-{
-    struct inflight *i = atomic_exchange_explicit(&loop->spent, NULL, memory_order_acquire);
-    for (struct inflight *next; i; i = next) {
-        struct connection *c = loop_connection(loop, i->connection);
-        next = i->next_spent;
-        if (c)
-            connection_payload_spent(c, i);
-        else
-            slabs_give(loop->slabs, STEAL(i->slab));
-    }
-}
-
-static void completions_take(struct loop *loop)
-{
-    /* Chains lie on the stack latest first; within a chain the order is that of the batch. Replies
-     * may go in any order, so no more is made of it. */
-    struct inflight *first =
-        atomic_exchange_explicit(&loop->completions, NULL, memory_order_acquire);
-    /* A worker tells of a spent payload before it completes the request: so of those now completed,
-     * none is told of later, when it may be another one's. */
-    spent_take(loop);
-    results(loop, first);
-}
-
-static void on_wake(uv_async_t *async)
-{
-    struct loop *loop = async->data;
-    completions_take(loop);
-    loop_messages_take(loop);
 }
 
 /* ---- the turn ---- */
 
-/* The budget is at half: those who wait for it go on, until it is used up again. */
-static void unstarve(struct loop *loop)
+/* It only wakes the loop: the turn's end takes what came. */
+static void on_wake(uv_async_t *async)
 {
-    struct budget *budget = &loop->shared->budget;
-    uint64_t half = atomic_load_explicit(&budget->limit, memory_order_relaxed) / 2;
-    struct connection *waiting = loop->starved;
-    loop->starved = NULL;
-    while (waiting) {
-        struct connection *c = waiting;
-        waiting = c->next_starved;
-        if (budget_used(budget) <= half && !c->closing) {
-            connection_unstarve(c);
-        } else {
-            c->next_starved = loop->starved;
-            loop->starved = c;
-        }
-    }
+    loop_messages_take(async->data);
 }
 
-static void turn_work(struct loop *loop)
+/* Only there so that the poll does not block. */
+static void on_again(uv_idle_t *idle)
 {
-    spent_take(loop);
-    if (loop->starved)
-        unstarve(loop);
-    while (loop->submit_first) /* a refusal may let a connection go on, with more requests */
-        submit_all(loop);
-    while (loop->dirty) {
-        struct connection *c = loop->dirty;
-        loop->dirty = c->next_dirty;
-        c->in_dirty = false;
-        connection_flush(c);
-        connection_finish(c);
-    }
-    loop->heads_used = 0;
-    if (loop->held)
-        held_release(loop);
-}
-
-void loop_breathe(struct loop *loop)
-{
-    if (loop->n_gathered < LOOP_GATHERED)
-        return;
-    completions_take(loop);
-    turn_work(loop);
+    (void)idle;
 }
 
 static void on_turn_end(uv_check_t *check)
 {
     struct loop *loop = check->data;
-    turn_work(loop);
+    loop_turn(loop);
+    bool again = loop->results || loop->fresh || loop->busy;
+    if (again && !loop->stopping)
+        uv_idle_start(&loop->again, on_again);
+    else
+        uv_idle_stop(&loop->again);
     atomic_store_explicit(&loop->pending, (uint64_t)loop->n_inflight + loop->n_backlogs,
                           memory_order_release);
 }
@@ -325,7 +200,7 @@ static uint64_t tick_ms(const struct loop *loop)
     const struct config_limits *limits = &loop->table->limits;
     uint64_t least =
         MIN(MIN(limits->header_timeout_ms, limits->frame_timeout_ms), limits->idle_timeout_ms);
-    if (loop->starved)
+    if (loop->waiting)
         return TICK_LEAST_MS;
     return MAX(MIN(least / 4, (uint64_t)TICK_MS), (uint64_t)TICK_LEAST_MS);
 }
@@ -342,11 +217,17 @@ static void on_tick(uv_timer_t *timer)
     uv_timer_start(timer, on_tick, tick_ms(loop), 0);
 }
 
+void loop_tick_soon(struct loop *loop)
+{
+    if (!loop->stopping)
+        uv_timer_start(&loop->tick, on_tick, TICK_LEAST_MS, 0);
+}
+
 /* ---- life ---- */
 
 /* Watches the highest descriptor there can be, once, so that the table of watchers has its final
  * size. */
-static enum status watchers_grow(struct loop *loop, struct error *err)
+enum status loop_watchers_grow(uv_loop_t *uv, struct error *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -359,11 +240,11 @@ static enum status watchers_grow(struct loop *loop, struct error *err)
     if (high < 0)
         return errno == EINVAL || errno == EMFILE ? STATUS_OK : error_errno(err, errno, "dup");
     uv_poll_t poll;
-    int r = uv_poll_init(&loop->uv, &poll, high);
+    int r = uv_poll_init(uv, &poll, high);
     if (r == 0) {
         r = uv_poll_start(&poll, UV_READABLE, NULL);
         uv_close((uv_handle_t *)&poll, NULL);
-        uv_run(&loop->uv, UV_RUN_NOWAIT);
+        uv_run(uv, UV_RUN_NOWAIT);
     }
     close(high);
     return r == 0 ? STATUS_OK : error_set(err, STATUS_INTERNAL, "uv_poll: %s", uv_strerror(r));
@@ -391,9 +272,8 @@ static void slab_release(void *user, void *memory, size_t size)
         engine_buffer_free(user, memory);
 }
 
-/* Pinned memory is kept up to the budget: giving it back may wait for the device, which nobody who
- * serves can do. */
-static size_t slabs_kept(const struct loop *loop)
+/* Pinned memory is kept as far as the budget goes: giving it back may wait for the device. */
+static size_t keep_most(const struct loop *loop)
 {
     return engine_device_apart(loop->shared->device) ? SIZE_MAX : (size_t)LOOP_SLABS_KEPT;
 }
@@ -404,8 +284,9 @@ static enum status handles_init(struct loop *loop, struct error *err)
     if (r != 0)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "uv_async_init: %s", uv_strerror(r));
     uv_check_init(&loop->uv, &loop->turn_end);
+    uv_idle_init(&loop->uv, &loop->again);
     uv_timer_init(&loop->uv, &loop->tick);
-    loop->wake.data = loop->turn_end.data = loop->tick.data = loop;
+    loop->wake.data = loop->turn_end.data = loop->again.data = loop->tick.data = loop;
     uv_check_start(&loop->turn_end, on_turn_end);
     uv_timer_start(&loop->tick, on_tick, tick_ms(loop), 0);
     return STATUS_OK;
@@ -425,15 +306,18 @@ enum status loop_new(struct shared *shared, uint32_t index, struct table *table,
     loop->shared = shared;
     loop->index = index;
     loop->submit_tail = &loop->submit_first;
+    loop->results_tail = &loop->results;
+    if (getrandom(&loop->seed, sizeof(loop->seed), GRND_NONBLOCK) < 0)
+        loop->seed = (uintptr_t)loop;
     loop->table = table_ref(table);
     const struct slab_memory memory = {slab_alloc, slab_release, shared->device};
-    loop->slabs = slabs_new(&memory, &shared->budget, slabs_kept(loop));
+    loop->slabs = slabs_new(&memory, &shared->budget, keep_most(loop));
     loop->heads = malloc(LOOP_HEADS);
     enum status s = STATUS_OK;
     if (!loop->slabs || !loop->heads)
         s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a loop");
     if (s == STATUS_OK)
-        s = watchers_grow(loop, err);
+        s = loop_watchers_grow(&loop->uv, err);
     if (s == STATUS_OK)
         s = handles_init(loop, err);
     if (s == STATUS_OK)
@@ -459,9 +343,11 @@ void loop_free(struct loop *loop)
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
     /* What came too late for a loop that has stopped. */
-    completions_take(loop);
+    loop_results_take(loop);
+    loop_results_answer(loop, UINT64_MAX);
     loop_messages_take(loop);
-    held_release(loop);
+    loop_held_release(loop);
+    loop_aside_drop(loop);
     while (loop->free_pieces) {
         struct loop_pieces *p = loop->free_pieces;
         loop->free_pieces = p->next;
@@ -474,6 +360,8 @@ void loop_free(struct loop *loop)
     }
     table_unref(loop->table);
     slabs_free(loop->slabs);
+    for (uint32_t i = 0; i < SNAPSHOTS; i++)
+        free(loop->snapshots[i].data);
     free(loop->slots);
     free(loop->heads);
     free(loop);
@@ -484,12 +372,14 @@ void loop_stop(struct loop *loop)
     if (loop->stopping)
         return;
     loop->stopping = true;
-    flush_all(loop);
+    loop_flush(loop);
     for (uint32_t i = 0; i < loop->n_slots; i++)
         if (loop->slots[i].connection)
-            connection_close(loop->slots[i].connection);
+            connection_die(loop->slots[i].connection);
+    loop_turn(loop); /* closes them */
     uv_close((uv_handle_t *)&loop->tick, NULL);
     uv_close((uv_handle_t *)&loop->turn_end, NULL);
+    uv_close((uv_handle_t *)&loop->again, NULL);
     uv_close((uv_handle_t *)&loop->wake, NULL);
 }
 

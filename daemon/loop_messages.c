@@ -6,16 +6,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/intake.h"
+#include "daemon/exchange.h"
 #include "daemon/loop.h"
+
+enum { EVICT_FROM_MS = 1000 };
 
 enum message_kind { MESSAGE_ADOPT, MESSAGE_TABLE, MESSAGE_ORDER, MESSAGE_ABANDON };
 
 struct loop_message {
     struct loop_message *next;
     enum message_kind kind;
-    int fd;
-    bool tcp;
+    struct arrival arrival;
     struct table *table;
     uv_sem_t *done;
     enum loop_order order;
@@ -42,13 +43,18 @@ static bool message_send(struct loop *loop, const struct loop_message *what,
     return true;
 }
 
-void loop_adopt(struct loop *loop, int fd, bool tcp)
+static void arrival_drop(struct loop *loop, const struct arrival *arrival)
 {
-    const struct loop_message m = {.kind = MESSAGE_ADOPT, .fd = fd, .tcp = tcp};
-    if (!message_send(loop, &m, NULL)) {
-        close(fd);
-        loop_connection_uncount(loop);
-    }
+    close(arrival->fd);
+    peer_leave(arrival->peer);
+    loop_connection_uncount(loop);
+}
+
+void loop_adopt(struct loop *loop, const struct arrival *arrival)
+{
+    const struct loop_message m = {.kind = MESSAGE_ADOPT, .arrival = *arrival};
+    if (!message_send(loop, &m, NULL))
+        arrival_drop(loop, arrival);
 }
 
 enum status loop_set_table(struct loop *loop, struct table *table, uv_sem_t *done)
@@ -60,10 +66,15 @@ enum status loop_set_table(struct loop *loop, struct table *table, uv_sem_t *don
     return STATUS_RESOURCE_EXHAUSTED;
 }
 
-void loop_order(struct loop *loop, enum loop_order order)
+bool loop_order_try(struct loop *loop, enum loop_order order)
 {
     const struct loop_message m = {.kind = MESSAGE_ORDER, .order = order};
-    while (!message_send(loop, &m, NULL))
+    return message_send(loop, &m, NULL);
+}
+
+void loop_order(struct loop *loop, enum loop_order order)
+{
+    while (!loop_order_try(loop, order))
         usleep(1000); /* an order must arrive; memory comes back as the loop works on */
 }
 
@@ -75,79 +86,92 @@ void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n)
 
 /* ---- on the loop's thread ---- */
 
-static void adopt(struct loop *loop, int fd, bool tcp)
+static void adopt(struct loop *loop, const struct arrival *arrival)
 {
     counter_add(&loop->counters, COUNTER_CONNECTIONS_ACCEPTED, 1);
-    if (loop->stopping)
-        close(fd);
-    else if (connection_open(loop, fd, tcp, &session_framed))
-        return;
-    loop_connection_uncount(loop);
+    if (!loop->stopping)
+        connection_open(loop, arrival);
+    else
+        arrival_drop(loop, arrival);
 }
 
-static void fail_one(struct connection *c, struct inflight *i, const char *text)
+/* Each live connection in turn. */
+static struct connection *next_of(const struct loop *loop, uint32_t *slot)
 {
-    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
-    connection_reply_error(c, i->id, STATUS_UNAVAILABLE, text, INTAKE_RETRY_LATER_US);
-}
-
-/* Those that wait are taken back; if `all`, those that run are answered and then come back to
- * nobody. */
-static void fail(struct connection *c, bool all)
-{
-    bool lost = atomic_load_explicit(&c->loop->shared->lost, memory_order_relaxed);
-    const char *not_executed = lost ? "the device was lost; the request was not executed"
-                                    : "the server is shutting down; the request was not executed";
-    const char *may_have = lost ? "the device was lost; the request may have been executed"
-                                : "the server is shutting down; the request may have been executed";
-    dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
-    for (struct inflight *i = c->inflight, *next; i && !c->closing; i = next) {
-        next = i->next_of_connection;
-        if (i->cancelled) {
-            fail_one(c, i, not_executed);
-            connection_inflight_out(c, i);
-            loop_inflight_give(c->loop, i);
-        } else if (all && i->submitted) {
-            fail_one(c, i, may_have);
-            connection_inflight_orphan(c, i);
+    for (; *slot < loop->n_slots; ++*slot) {
+        struct connection *c = loop->slots[*slot].connection;
+        if (c && c->phase < CONNECTION_DYING) {
+            ++*slot;
+            return c;
         }
     }
+    return NULL;
 }
 
-static void abandon(struct connection *c, const struct loop_message *m)
+/* The connection that was last of use, by a reply, before all others; who has something in flight
+ * is none, nor one that has hardly come. */
+static void evict(struct loop *loop)
 {
-    for (struct inflight *i = c->inflight, *next; i && !c->closing; i = next) {
-        next = i->next_of_connection;
-        for (size_t k = 0; k < m->n; k++)
-            if (m->serials[k] == i->serial) {
-                fail_one(c, i, "a worker hangs; the request may have been executed");
-                connection_inflight_orphan(c, i);
-                break;
-            }
-    }
+    uint64_t now_ms = uv_now(&loop->uv);
+    struct connection *idlest = NULL, *c;
+    for (uint32_t slot = 0; (c = next_of(loop, &slot));)
+        if (!c->n_inflight && !c->backlog && now_ms - c->served_ms >= EVICT_FROM_MS &&
+            (!idlest || c->served_ms < idlest->served_ms))
+            idlest = c;
+    if (!idlest)
+        return;
+    counter_add(&loop->counters, COUNTER_EVICTED, 1);
+    connection_die(idlest);
+}
+
+static void drain(struct loop *loop)
+{
+    struct connection *c;
+    for (uint32_t slot = 0; (c = next_of(loop, &slot));)
+        if (c->ops->drain)
+            c->ops->drain(c->session);
+    atomic_store_explicit(&loop->pending, 1, memory_order_relaxed); /* until the turn ends */
+    atomic_store_explicit(&loop->drain_noted, true, memory_order_release);
+}
+
+static void fail(struct loop *loop, bool all)
+{
+    struct connection *c;
+    for (uint32_t slot = 0; (c = next_of(loop, &slot));)
+        exchange_fail(c, all);
+}
+
+static void abandon(struct loop *loop, const struct loop_message *m)
+{
+    struct connection *c;
+    for (uint32_t slot = 0; (c = next_of(loop, &slot));)
+        exchange_abandon(c, m->serials, m->n);
 }
 
 static void obey(struct loop *loop, enum loop_order order)
 {
-    if (order == LOOP_STOP) {
+    switch (order) {
+    case LOOP_DRAIN:
+        drain(loop);
+        break;
+    case LOOP_FAIL_QUEUED:
+    case LOOP_FAIL_ALL:
+        fail(loop, order == LOOP_FAIL_ALL);
+        break;
+    case LOOP_EVICT:
+        evict(loop);
+        break;
+    case LOOP_STOP:
         loop_stop(loop);
-        return;
+        break;
     }
-    if (order == LOOP_DRAIN) {
-        atomic_store_explicit(&loop->pending, 1, memory_order_relaxed); /* until the turn ends */
-        atomic_store_explicit(&loop->drain_noted, true, memory_order_release);
-        return;
-    }
-    for (uint32_t i = 0; i < loop->n_slots; i++)
-        if (loop->slots[i].connection && !loop->slots[i].connection->closing)
-            fail(loop->slots[i].connection, order == LOOP_FAIL_ALL);
 }
 
 static void message_handle(struct loop *loop, struct loop_message *m)
 {
     switch (m->kind) {
     case MESSAGE_ADOPT:
-        adopt(loop, m->fd, m->tcp);
+        adopt(loop, &m->arrival);
         break;
     case MESSAGE_TABLE:
         table_unref(loop->table);
@@ -158,9 +182,7 @@ static void message_handle(struct loop *loop, struct loop_message *m)
         obey(loop, m->order);
         break;
     case MESSAGE_ABANDON:
-        for (uint32_t i = 0; i < loop->n_slots; i++)
-            if (loop->slots[i].connection && !loop->slots[i].connection->closing)
-                abandon(loop->slots[i].connection, m);
+        abandon(loop, m);
         break;
     }
     free(m);

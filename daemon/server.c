@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server, see server.h. The main thread runs the first loop; what concerns the whole process
- * (signals, listeners, the batcher's timer, the watchdog) is watched there.
+ * The server, see server.h. The main thread has a loop of its own for what concerns the whole
+ * process: signals, listeners, the batcher's timer, the watchdog. Peers are served by other threads
+ * (daemon/loop.h), so none of that ever waits for one.
  *
  *   starting   models are loaded; nothing is accepted
  *   serving
@@ -107,9 +108,18 @@ static enum status loops_start(struct server *s, uint32_t n, struct table *table
         status = loop_new(&s->shared, i, table, &s->shared.loops[i], err);
         s->shared.n_loops += status == STATUS_OK;
     }
-    for (uint32_t i = 1; i < n && status == STATUS_OK; i++)
+    for (uint32_t i = 0; i < n && status == STATUS_OK; i++)
         status = loop_start(s->shared.loops[i], err);
     return status;
+}
+
+static enum status control_start(struct server *s, struct error *err)
+{
+    int r = uv_loop_init(&s->control);
+    if (r != 0)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "uv_loop_init: %s", uv_strerror(r));
+    s->has_control = true;
+    return loop_watchers_grow(&s->control, err);
 }
 
 static enum status handles_start(struct server *s, struct error *err)
@@ -162,7 +172,9 @@ static enum status server_start(struct server *s, struct config *config, struct 
 {
     struct models_ops ops = server_models_ops;
     ops.user = s;
-    enum status status = device_start(s, config, err);
+    enum status status = control_start(s, err);
+    if (status == STATUS_OK)
+        status = device_start(s, config, err);
     if (status == STATUS_OK)
         status = dispatch_start(s, config, err);
     if (status == STATUS_OK)
@@ -185,13 +197,17 @@ static void server_stop(struct server *s)
     server_handles_close(s);
     listeners_stop(s->listeners);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
-        if (i > 0) {
+        if (s->shared.loops[i]->started) {
             loop_order(s->shared.loops[i], LOOP_STOP);
             loop_join(s->shared.loops[i]);
         }
     dispatch_settle(s->shared.dispatch);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         loop_free(s->shared.loops[i]);
+    if (s->has_control) {
+        uv_run(&s->control, UV_RUN_DEFAULT); /* lets go of handles that were closed */
+        uv_loop_close(&s->control);
+    }
     listeners_free(s->listeners);
     models_free(s->models);
     dispatch_free(s->shared.dispatch);

@@ -35,6 +35,8 @@ struct server {
     uint32_t most_connections; /* that there are descriptors for; set before all else */
 
     /* The main thread's. */
+    uv_loop_t control;
+    bool has_control;
     enum phase phase;
     bool handles, hung, drain_sent;
     int exit_code;
@@ -48,6 +50,7 @@ struct server {
 
     /* Relaxed: plain numbers that a reload may change. */
     _Atomic uint64_t hang_ns, drain_ms;
+    _Atomic uint32_t versions; /* of models in the present table */
 
     pthread_mutex_t lock; /* guards what other threads have to tell */
     struct {
@@ -58,10 +61,10 @@ struct server {
     } told;
 };
 
-/* The first loop, the main thread's. */
+/* The main thread's loop, which no peer's bytes reach. */
 static inline uv_loop_t *server_loop(struct server *s)
 {
-    return &s->shared.loops[0]->uv;
+    return &s->control;
 }
 
 /* --- server_drain.c --- */

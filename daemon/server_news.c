@@ -12,7 +12,7 @@ static void first_done(struct server *s, uint32_t loaded, const struct error *er
 {
     if (s->phase != PHASE_STARTING)
         return;
-    bool none = !s->shared.loops[0]->table->n; /* the pass has published its table */
+    bool none = !atomic_load_explicit(&s->versions, memory_order_relaxed);
     if (!err && none)
         log_write(&s->shared.log, LOG_WARNING,
                   "no models: name some in the configuration, or put them into the repository, and "
@@ -95,14 +95,16 @@ void server_settings_apply(struct server *s, const struct config *config)
 {
     atomic_store_explicit(&s->hang_ns, config->hang_timeout_ms * NS_PER_MS, memory_order_relaxed);
     atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
-    /* A single frame always finds room: its slab may be a quarter larger than it is, and what it
-     * was kept in before is there for a moment longer. */
-    uint64_t one_frame =
-        config->limits.frame_bytes + config->limits.frame_bytes / 4 + SERVER_FRAME_EXTRA;
+    /* A single frame always finds room. Its slab may be a quarter larger than the frame is; while
+     * it grows, the one before is there too; and large slabs leave a share of the budget alone. */
+    uint64_t frame = config->limits.frame_bytes, two = 2 * (frame + frame / 4);
+    uint64_t one_frame = two + two / (SLAB_SMALL_SHARE - 1) + SERVER_FRAME_EXTRA;
     atomic_store_explicit(&s->shared.budget.limit, MAX(config->limits.inflight_bytes, one_frame),
                           memory_order_relaxed);
     atomic_store_explicit(&s->shared.max_connections,
                           MIN(config->limits.connections, s->most_connections),
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->shared.address_connections, config->limits.address_connections,
                           memory_order_relaxed);
 }
 
@@ -111,6 +113,7 @@ static void publish(void *user, struct table *table, const struct config *config
     struct server *s = user;
     uv_sem_t done;
     server_settings_apply(s, config);
+    atomic_store_explicit(&s->versions, table->n, memory_order_relaxed);
     uv_sem_init(&done, 0);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         while (loop_set_table(s->shared.loops[i], table, &done) != STATUS_OK)

@@ -6,6 +6,9 @@
  *
  * The framed protocol (session_framed.c) is the first; others join as further tables.
  *
+ * What came is decoded where it was read. What cannot be used at once stays with the session, in
+ * slabs of the host; a host that is `paused` gets no more requests until session_ops.resume.
+ *
  * Threads: a session, its host and all they hold belong to one loop's thread.
  */
 #ifndef INFERD_DAEMON_SESSION_H
@@ -22,6 +25,7 @@ struct session;
 /* Why a session cannot go on; the host closes once what was written has gone out. */
 enum session_end {
     SESSION_TOO_LARGE, /* a length beyond the limit: the stream cannot be followed */
+    SESSION_FOREIGN,   /* the same, and it is the beginning of another protocol */
     SESSION_NO_MEMORY, /* not even for the bytes already here */
 };
 
@@ -38,15 +42,21 @@ struct session_host_ops {
     void (*request)(struct session_host *host, const struct request *request, struct slab *frame);
     /* A message that is no request; `id` is 0 if it had none. Answered at once through reply. */
     void (*malformed)(struct session_host *host, uint64_t id, const struct error *err);
-    /* No more requests now (R20): keep what follows until session_ops.resume. */
+    /* No more requests now, because of a limit (R20) or because others have their turn: keep what
+     * follows until session_ops.resume. */
     bool (*paused)(struct session_host *host);
     /* MESSAGE_HEAD_MAX bytes to encode into; then `write` what is to go out, of which the first
      * piece begins there. Both the head and the pieces must stay until they are flushed. */
     void *(*head)(struct session_host *host);
     void (*write)(struct session_host *host, const struct iovec *iov, uint32_t n);
-    /* NULL: no memory, or none within the budget, which `force` may exceed. */
-    struct slab *(*slab_take)(struct session_host *host, size_t size, bool force);
+    /* NULL: no memory, or none within the budget. */
+    struct slab *(*slab_take)(struct session_host *host, size_t size);
+    /* For what is left of the bytes that `input` was given, which would be lost: there is always
+     * one, because it was set aside before they were read. Once an input. NULL: no memory. */
+    struct slab *(*slab_left)(struct session_host *host, size_t size);
     void (*slab_give)(struct session_host *host, struct slab *slab);
+    /* Bytes that have come for this session and have not been read. */
+    size_t (*queued)(struct session_host *host);
     /* The scratch that requests are decoded into; one for the loop. */
     struct request *(*scratch)(struct session_host *host);
     /* The largest message that is accepted, now. */
@@ -73,15 +83,25 @@ struct session_ops {
     struct session *(*create)(struct session_host *host);
     void (*destroy)(struct session *session); /* NULL is fine */
     /* A place for the peer's next bytes, if the session has one: large payloads are read there
-     * directly. Else `*size` is 0 and any buffer will do. */
+     * directly, and input is given nothing else. Else `*size` is 0 and any buffer will do. */
     void (*buffer)(struct session *session, void **at, size_t *size);
-    /* Bytes came, in the place that `buffer` gave or elsewhere. All are taken. */
+    /* Bytes to the end of what has begun, at least 1. A host that has nothing set aside for
+     * leftovers reads no more than that, and there will be none. */
+    size_t (*wants)(const struct session *session);
+    /* Bytes came, in the place that `buffer` gave or elsewhere. All are taken. Not while paused. */
     void (*input)(struct session *session, const void *data, size_t size);
-    /* Goes on with what was kept while the host was paused. */
+    /* Whether messages were kept because the host was paused; resume goes on with them. */
+    bool (*waiting)(const struct session *session);
     void (*resume)(struct session *session);
     /* Encodes a response and writes it. */
     void (*reply)(struct session *session, const struct response *response);
     void (*state)(const struct session *session, struct session_state *out);
+    /* The server is about to go: no new requests will be admitted. NULL: the protocol has no word
+     * for it. */
+    void (*drain)(struct session *session);
+    /* Bytes of replies that the session itself still keeps, in slabs of the host: the connection
+     * stays until they are written. NULL: never any. */
+    size_t (*unsent)(const struct session *session);
 };
 
 extern const struct session_ops session_framed;

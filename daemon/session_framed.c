@@ -3,9 +3,9 @@
  * The framed protocol: a 4-byte length, a message; see docs/protocol.md.
  *
  * Frames are decoded where they were read if they are whole. What is not whole is kept in a slab
- * that grows with what has really come (R1): to 4, 16, 64 KiB, and only then to the frame's length;
- * from there on the connection reads straight into it. Such a large frame's slab is handed over
- * with the request, so its payload is never copied.
+ * that grows with what has come (R1): never to more than twice the bytes that are here or wait in
+ * the socket. From 4 bytes on the connection reads straight into it. The slab of a large frame is
+ * handed over with the request, so its payload is not copied again.
  *
  * A frame that finds no budget is answered RESOURCE_EXHAUSTED and its bytes are thrown away as they
  * come. A length beyond the limit ends the session: nothing says where the next frame begins.
@@ -21,9 +21,13 @@ enum { FIRST_SLAB = 4 * 1024, LARGE_FRAME = 64 * 1024 };
 
 struct session {
     struct session_host *host;
+    /* The beginning of a frame of which nothing but that has come; nothing else is kept then. */
+    uint8_t head[FRAME_HEAD_BYTES];
+    size_t n_head;
     struct slab *kept; /* bytes not yet used; NULL: none */
     size_t at, have;   /* they are [at, have) of kept */
-    size_t need;       /* of the frame at `at`, head included; 0: not known yet */
+    size_t need;       /* of the frame at `at`, head included; 0: not looked at yet */
+    bool held;         /* kept may have whole frames: the host was paused */
     size_t discard;    /* bytes of a refused frame still to come, */
     size_t refused;    /* of so many */
     uint64_t message;
@@ -82,26 +86,49 @@ static void message_take(struct session *s, const void *message, size_t size, st
     s->host->ops->malformed(s->host, request->id, &err);
 }
 
-static void too_large(struct session *s, size_t size)
+/* What clients of other protocols begin with. */
+static const char *foreign_protocol(const uint8_t *head)
 {
-    struct error err;
-    error_set(&err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %zu", size,
-              s->host->ops->frame_limit(s->host));
-    s->host->ops->malformed(s->host, 0, &err);
-    end(s, SESSION_TOO_LARGE);
+    static const struct {
+        const char *begin; /* up to four bytes */
+        const char *name;
+    } known[] = {
+        {"GET ", "HTTP"},    {"POST", "HTTP"}, {"PUT ", "HTTP"},
+        {"HEAD", "HTTP"},    {"DELE", "HTTP"}, {"OPTI", "HTTP"},
+        {"PATC", "HTTP"},    {"CONN", "HTTP"}, {"PRI ", "HTTP/2, as gRPC does"},
+        {"\x16\x03", "TLS"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (memcmp(head, known[i].begin, strlen(known[i].begin)) == 0)
+            return known[i].name;
+    return NULL;
 }
 
-/* Answers a frame for which there is no memory, of which `have` bytes are here. */
-static void frame_refuse(struct session *s, const uint8_t *frame, size_t have, size_t need)
+static void too_large(struct session *s, const uint8_t *head, size_t size)
 {
     struct error err;
-    uint64_t id = 0;
-    if (have > FRAME_HEAD_BYTES)
-        id = request_id_find(frame + FRAME_HEAD_BYTES, have - FRAME_HEAD_BYTES);
-    error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory for a frame of %zu bytes now", need);
+    const char *foreign = s->message == 0 ? foreign_protocol(head) : NULL;
+    if (foreign)
+        error_set(&err, STATUS_INVALID_ARGUMENT,
+                  "these bytes are %s; this port takes frames of a length and a message", foreign);
+    else
+        error_set(&err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %zu", size,
+                  s->host->ops->frame_limit(s->host));
+    s->host->ops->malformed(s->host, 0, &err);
+    end(s, foreign ? SESSION_FOREIGN : SESSION_TOO_LARGE);
+}
+
+/* Answers a frame for which there is no memory; `data` are the `have` bytes of its message that are
+ * here, of `size`. */
+static void frame_refuse(struct session *s, const uint8_t *data, size_t have, size_t size)
+{
+    struct error err;
+    uint64_t id = request_id_find(data, have);
+    error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory for a frame of %zu bytes now",
+              FRAME_HEAD_BYTES + size);
     s->message++;
-    s->discard = need - have;
-    s->refused = need;
+    s->discard = size - have;
+    s->refused = size;
     s->host->ops->malformed(s->host, id, &err);
 }
 
@@ -116,7 +143,7 @@ static size_t frames_take(struct session *s, const uint8_t *data, size_t size, s
         enum frame_state state =
             frame_peek(data + used, size - used, s->host->ops->frame_limit(s->host), &message);
         if (state == FRAME_TOO_LARGE) {
-            too_large(s, message);
+            too_large(s, data + used, message);
             break;
         }
         if (state == FRAME_PARTIAL) {
@@ -129,65 +156,80 @@ static size_t frames_take(struct session *s, const uint8_t *data, size_t size, s
     return used;
 }
 
-/* The slab that `have` bytes of a frame of `need` bytes deserve. */
-static size_t kept_size(size_t have, size_t need)
+/* ---- what is kept ---- */
+
+static bool paused(const struct session *s)
 {
-    if (have >= LARGE_FRAME)
-        return MAX(have, need);
-    size_t size = FIRST_SLAB;
-    while (size <= have)
-        size *= 4;
-    return need ? MAX(have, MIN(size, need)) : size;
+    return s->host->ops->paused(s->host);
 }
 
-/* Keeps data[0..size), the beginning of a frame or frames that came while paused. */
-static void keep(struct session *s, const uint8_t *data, size_t size, size_t need)
+static void kept_forget(struct session *s)
 {
-    /* What came behind a pause is not the frame's fault: it is kept even beyond the budget. */
-    bool unknown = need == 0;
-    struct slab *slab = s->host->ops->slab_take(s->host, kept_size(size, need), unknown);
-    if (!slab) {
-        if (unknown)
-            end(s, SESSION_NO_MEMORY);
-        else
-            frame_refuse(s, data, size, need);
-        return;
-    }
-    memcpy(slab->data, data, size);
-    s->kept = slab;
-    s->at = 0;
-    s->have = size;
-    s->need = need;
+    s->kept = NULL;
+    s->at = s->have = s->need = 0;
+    s->held = false;
 }
 
 static void kept_drop(struct session *s)
 {
     s->host->ops->slab_give(s->host, s->kept);
-    s->kept = NULL;
-    s->at = s->have = s->need = 0;
+    kept_forget(s);
 }
 
-/* Room for more of the frame that is being kept. */
-static void kept_grow(struct session *s)
+/* The size of the slab that `have` bytes of a frame of `need` bytes deserve: what is here and waits
+ * in the socket has come; beyond that it is believed as much again. */
+static size_t kept_size(const struct session *s, size_t have, size_t need)
 {
-    struct slab *old = s->kept;
-    size_t want = kept_size(s->have, s->need);
-    if (s->have < old->size && want <= old->size)
-        return;
-    struct slab *slab = s->host->ops->slab_take(s->host, want, false);
-    if (slab) {
-        memcpy(slab->data, old->data, s->have);
-        s->kept = slab;
-        s->host->ops->slab_give(s->host, old);
+    size_t came = have + s->host->ops->queued(s->host);
+    return MIN(need, MAX(MAX(2 * have, came), (size_t)FIRST_SLAB));
+}
+
+/* Keeps the beginning of a frame: its head, and `size` bytes of its message. */
+static void frame_begin(struct session *s, const uint8_t *head, const uint8_t *data, size_t size)
+{
+    size_t message = frame_head_read(head), have = FRAME_HEAD_BYTES + size;
+    size_t need = FRAME_HEAD_BYTES + message;
+    struct slab *slab = s->host->ops->slab_take(s->host, kept_size(s, have, need));
+    if (!slab) {
+        frame_refuse(s, data, size, message);
         return;
     }
+    memcpy(slab->data, head, FRAME_HEAD_BYTES);
+    memcpy(slab->data + FRAME_HEAD_BYTES, data, size);
+    s->kept = slab;
+    s->have = have;
+    s->need = need;
+}
+
+/* Puts the frame that is kept into a slab of another size. False: there is no memory. */
+static bool kept_move(struct session *s, size_t size)
+{
+    struct slab *old = s->kept;
+    struct slab *slab = s->host->ops->slab_take(s->host, size);
+    if (!slab)
+        return false;
+    memcpy(slab->data, old->data, s->have);
+    s->kept = slab;
+    s->host->ops->slab_give(s->host, old);
+    return true;
+}
+
+/* Room for more of the frame that is being kept. And less, if it lies in a place that leftovers
+ * were given. */
+static void kept_fit(struct session *s)
+{
+    size_t want = kept_size(s, s->have, s->need);
+    if (s->have < MIN(s->need, s->kept->size)) {
+        if (want < s->kept->size / 2)
+            kept_move(s, want); /* if not, it stays where it is */
+        return;
+    }
+    if (s->have == s->need || kept_move(s, want))
+        return;
+    struct slab *old = s->kept;
     size_t have = s->have, need = s->need;
-    s->kept = NULL;
-    s->at = s->have = s->need = 0;
-    if (need)
-        frame_refuse(s, old->data, have, need);
-    else
-        end(s, SESSION_NO_MEMORY);
+    kept_forget(s);
+    frame_refuse(s, old->data + FRAME_HEAD_BYTES, have - FRAME_HEAD_BYTES, need - FRAME_HEAD_BYTES);
     s->host->ops->slab_give(s->host, old);
 }
 
@@ -196,39 +238,62 @@ static void kept_hand_over(struct session *s)
 {
     struct slab *frame = s->kept;
     size_t size = s->need - FRAME_HEAD_BYTES;
-    s->kept = NULL;
-    s->at = s->have = s->need = 0;
+    kept_forget(s);
     message_take(s, frame->data + FRAME_HEAD_BYTES, size, frame);
+}
+
+/* The bytes behind the last whole frame: a head, or part of it, stays in the session. */
+static void rest_keep(struct session *s, const uint8_t *data, size_t size)
+{
+    if (size > FRAME_HEAD_BYTES) {
+        frame_begin(s, data, data + FRAME_HEAD_BYTES, size - FRAME_HEAD_BYTES);
+        return;
+    }
+    memcpy(s->head, data, size);
+    s->n_head = size;
 }
 
 /* Uses what is kept, as far as the host lets it; then makes room for what is missing. */
 static void kept_use(struct session *s)
 {
+    if (s->at == 0 && s->have < s->need) {
+        kept_fit(s);
+        return;
+    }
+    s->held = paused(s);
+    if (s->held)
+        return;
     if (s->at == 0 && s->need > LARGE_FRAME && s->have == s->need) {
-        if (!s->host->ops->paused(s->host))
-            kept_hand_over(s);
+        kept_hand_over(s);
         return;
     }
     size_t need;
     s->at += frames_take(s, s->kept->data + s->at, s->have - s->at, &need);
-    if (s->ended || s->at == s->have) {
+    size_t left = s->have - s->at;
+    if (s->ended || left == 0) {
         kept_drop(s);
         return;
     }
-    if (s->host->ops->paused(s->host))
+    s->held = paused(s);
+    if (s->held)
         return;
-    memmove(s->kept->data, s->kept->data + s->at, s->have - s->at);
-    s->have -= s->at;
+    if (left <= FRAME_HEAD_BYTES) {
+        rest_keep(s, s->kept->data + s->at, left);
+        kept_drop(s);
+        return;
+    }
+    if (s->at)
+        memmove(s->kept->data, s->kept->data + s->at, left);
+    s->have = left;
     s->at = 0;
     s->need = need;
-    kept_grow(s);
+    kept_fit(s);
 }
 
-/* Where the frame being kept goes on. Not beyond its end: what follows belongs elsewhere. While the
- * head is not complete, that is the head's end. */
+/* Where the frame being kept goes on. Not beyond its end: what follows belongs elsewhere. */
 static size_t kept_room(const struct session *s)
 {
-    return (s->need ? MIN(s->need, s->kept->size) : (size_t)FRAME_HEAD_BYTES) - s->have;
+    return MIN(s->need, s->kept->size) - s->have;
 }
 
 /* Adds to what is kept; returns how much was taken. */
@@ -241,79 +306,124 @@ static size_t kept_add(struct session *s, const uint8_t *data, size_t size)
     return n;
 }
 
-/* Adds what came behind the request at which the host paused. */
-static void kept_append(struct session *s, const uint8_t *data, size_t size)
+/* Keeps all that follows the request at which the host paused. */
+static void left_keep(struct session *s, const uint8_t *data, size_t size)
 {
-    struct slab *old = s->kept;
-    size_t have = s->have - s->at;
-    struct slab *slab = s->host->ops->slab_take(s->host, have + size, true);
+    struct slab *slab = s->host->ops->slab_left(s->host, size);
     if (!slab) {
         end(s, SESSION_NO_MEMORY);
         return;
     }
-    memcpy(slab->data, old->data + s->at, have);
-    memcpy(slab->data + have, data, size);
-    s->host->ops->slab_give(s->host, old);
+    memcpy(slab->data, data, size);
     s->kept = slab;
     s->at = s->need = 0;
-    s->have = have + size;
+    s->have = size;
+    s->held = true;
 }
 
-static void framed_resume(struct session *s)
+/* ---- input ---- */
+
+/* Goes on with a frame of which only (part of) the head had come; returns how much was taken. */
+static size_t head_add(struct session *s, const uint8_t *data, size_t size)
 {
-    if (s->kept && !s->ended)
-        kept_use(s);
+    size_t used = MIN(size, FRAME_HEAD_BYTES - s->n_head), message;
+    memcpy(s->head + s->n_head, data, used);
+    s->n_head += used;
+    if (s->n_head < FRAME_HEAD_BYTES)
+        return used;
+    enum frame_state state =
+        frame_peek(s->head, FRAME_HEAD_BYTES, s->host->ops->frame_limit(s->host), &message);
+    if (state == FRAME_TOO_LARGE) {
+        too_large(s, s->head, message);
+    } else if (size - used >= message) {
+        s->n_head = 0;
+        message_take(s, data + used, message, NULL);
+        used += message;
+    } else if (size > used) {
+        s->n_head = 0;
+        frame_begin(s, s->head, data + used, size - used);
+        used = size;
+    }
+    return used;
+}
+
+static size_t discard_take(struct session *s, size_t size)
+{
+    size_t n = MIN(size, s->discard);
+    s->discard -= n;
+    return n;
 }
 
 static void framed_input(struct session *s, const void *data, size_t size)
 {
     const uint8_t *from = data;
-    if (s->at) /* kept when the host was paused */
-        framed_resume(s);
     while (size && !s->ended) {
-        if (s->kept && s->host->ops->paused(s->host)) {
-            kept_append(s, from, size);
-            return;
-        }
+        size_t n, need;
         if (s->discard) {
-            size_t n = MIN(size, s->discard);
-            s->discard -= n;
-            from += n;
-            size -= n;
+            n = discard_take(s, size);
         } else if (s->kept) {
-            size_t n = kept_add(s, from, size);
-            from += n;
-            size -= n;
+            assert(!s->held); /* nothing is read for a session that waits */
+            n = kept_add(s, from, size);
             kept_use(s);
-        } else {
-            size_t need;
-            size_t n = frames_take(s, from, size, &need);
-            if (n < size && !s->ended)
-                keep(s, from + n, size - n, need);
+        } else if (paused(s)) {
+            left_keep(s, from, size);
             return;
+        } else if (s->n_head) {
+            n = head_add(s, from, size);
+        } else {
+            n = frames_take(s, from, size, &need);
+            if (n < size && !s->ended && !paused(s)) {
+                rest_keep(s, from + n, size - n);
+                return;
+            }
         }
+        from += n;
+        size -= n;
     }
+}
+
+static void framed_resume(struct session *s)
+{
+    if (s->held && !s->ended)
+        kept_use(s);
+}
+
+static bool framed_waiting(const struct session *s)
+{
+    return s->held && !s->ended;
 }
 
 static void framed_buffer(struct session *s, void **at, size_t *size)
 {
     *size = 0;
-    if (s->kept && !s->at && !s->ended) {
+    if (s->kept && !s->held && !s->ended) {
         *at = s->kept->data + s->have;
         *size = kept_room(s);
     }
 }
 
+static size_t framed_wants(const struct session *s)
+{
+    if (s->discard)
+        return s->discard;
+    if (s->kept)
+        return kept_room(s);
+    size_t message = s->n_head == FRAME_HEAD_BYTES ? frame_head_read(s->head) : 0;
+    return message ? message : MAX(FRAME_HEAD_BYTES - s->n_head, (size_t)1);
+}
+
 static void framed_state(const struct session *s, struct session_state *out)
 {
     out->message = s->message;
-    out->received = s->have - s->at;
+    out->received = s->kept ? s->have - s->at : s->n_head;
     out->wait = SESSION_WAIT_NOTHING;
     if (s->discard) {
         out->wait = SESSION_WAIT_BODY;
         out->received = s->refused - s->discard;
-    } else if (s->kept) {
-        out->wait = s->need ? SESSION_WAIT_BODY : SESSION_WAIT_HEAD;
+    } else if (s->kept || s->n_head == FRAME_HEAD_BYTES) {
+        out->wait = SESSION_WAIT_BODY;
+    } else if (s->n_head) {
+        out->wait = SESSION_WAIT_HEAD;
     }
 }
 
@@ -322,7 +432,9 @@ const struct session_ops session_framed = {
     .create = framed_create,
     .destroy = framed_destroy,
     .buffer = framed_buffer,
+    .wants = framed_wants,
     .input = framed_input,
+    .waiting = framed_waiting,
     .resume = framed_resume,
     .reply = framed_reply,
     .state = framed_state,

@@ -13,26 +13,46 @@ struct slabs {
     struct slab_memory memory;
     struct budget *budget;
     size_t keep, kept; /* bytes */
+    uint32_t heeded;   /* the pressure that was last given way to */
     struct {
         struct slab *free;
         uint32_t n, low; /* free now; the least since the last trim */
     } class[CLASSES];
 };
 
-bool budget_take(struct budget *budget, uint64_t bytes)
+/* ---- the budget ---- */
+
+static uint64_t limit_of(const struct budget *budget)
 {
-    uint64_t limit = atomic_load_explicit(&budget->limit, memory_order_relaxed);
-    uint64_t used = atomic_fetch_add_explicit(&budget->used, bytes, memory_order_relaxed);
-    if (used <= limit && bytes <= limit - used)
+    return atomic_load_explicit(&budget->limit, memory_order_relaxed);
+}
+
+/* Adds to one of the sums; false, and nothing added: it would go beyond `most`. */
+static bool sum_add(_Atomic uint64_t *sum, uint64_t bytes, uint64_t most)
+{
+    uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
+    if (before <= most && bytes <= most - before)
         return true;
-    budget_give(budget, bytes);
+    atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
     return false;
 }
 
-void budget_give(struct budget *budget, uint64_t bytes)
+static void sum_sub(_Atomic uint64_t *sum, uint64_t bytes)
 {
-    atomic_fetch_sub_explicit(&budget->used, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
 }
+
+/* What slabs of that charge and use may take together with all others. */
+static uint64_t share(const struct budget *budget, size_t charge, enum slab_use use)
+{
+    uint64_t limit = limit_of(budget);
+    bool large = charge > SLAB_LARGE + SLAB_LARGE / 4;
+    if (use == SLAB_REPLY)
+        return limit;
+    return limit - limit / (large ? SLAB_SMALL_SHARE : SLAB_REPLY_SHARE);
+}
+
+/* ---- classes ---- */
 
 static uint32_t class_of(size_t total)
 {
@@ -50,18 +70,12 @@ static size_t class_size(uint32_t class)
     return (size_t)(5 + (class - 1) % 4) << (MIN_SHIFT - 2 + (class - 1) / 4);
 }
 
-struct slabs *slabs_new(const struct slab_memory *memory, struct budget *budget, size_t keep)
+size_t slab_charge(size_t size)
 {
-    struct slabs *slabs = calloc(1, sizeof(*slabs));
-    if (slabs) {
-        slabs->memory = *memory;
-        slabs->budget = budget;
-        slabs->keep = keep;
-    }
-    return slabs;
+    return class_size(class_of(size + sizeof(struct slab)));
 }
 
-/* Takes a free slab of the class out. */
+/* Takes a free slab of the class out: it is held, and nobody's. */
 static struct slab *pop(struct slabs *slabs, uint32_t class)
 {
     struct slab *slab = slabs->class[class].free;
@@ -74,29 +88,85 @@ static struct slab *pop(struct slabs *slabs, uint32_t class)
     return slab;
 }
 
+static void release(struct slabs *slabs, struct slab *slab)
+{
+    size_t charge = slab->charge;
+    slabs->memory.release(slabs->memory.user, slab, charge);
+    sum_sub(&slabs->budget->held, charge);
+}
+
+/* Lets kept slabs go, the largest first, until `held` has room for `bytes` more. */
+static void evict(struct slabs *slabs, uint64_t bytes)
+{
+    uint64_t limit = limit_of(slabs->budget);
+    for (uint32_t class = CLASSES; class -- > 0 && slabs->kept;)
+        while (budget_held(slabs->budget) + bytes > limit) {
+            struct slab *slab = pop(slabs, class);
+            if (!slab)
+                break;
+            release(slabs, slab);
+        }
+}
+
+/* Memory that the system has to give. NULL: no room, or no memory. */
+static struct slab *fresh(struct slabs *slabs, size_t charge)
+{
+    struct budget *budget = slabs->budget;
+    uint64_t limit = limit_of(budget);
+    if (!sum_add(&budget->held, charge, limit)) {
+        evict(slabs, charge);
+        if (!sum_add(&budget->held, charge, limit)) {
+            if (budget_held(budget) > budget_used(budget))
+                atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
+            return NULL;
+        }
+    }
+    struct slab *slab = slabs->memory.alloc(slabs->memory.user, charge);
+    if (!slab)
+        sum_sub(&budget->held, charge);
+    return slab;
+}
+
+/* ---- the interface ---- */
+
+struct slabs *slabs_new(const struct slab_memory *memory, struct budget *budget, size_t keep)
+{
+    struct slabs *slabs = calloc(1, sizeof(*slabs));
+    if (slabs) {
+        slabs->memory = *memory;
+        slabs->budget = budget;
+        slabs->keep = keep;
+    }
+    return slabs;
+}
+
+static void drop_all(struct slabs *slabs)
+{
+    for (uint32_t class = 0; class < CLASSES && slabs->kept; class ++)
+        for (struct slab *slab; (slab = pop(slabs, class));)
+            release(slabs, slab);
+}
+
 void slabs_free(struct slabs *slabs)
 {
     if (!slabs)
         return;
-    for (uint32_t class = 0; class < CLASSES; class ++)
-        for (struct slab *slab; (slab = pop(slabs, class));)
-            slabs->memory.release(slabs->memory.user, slab, slab->charge);
+    drop_all(slabs);
     free(slabs);
 }
 
-struct slab *slabs_take(struct slabs *slabs, size_t size, bool force)
+struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use)
 {
     if (size > ((size_t)1 << MAX_SHIFT) - sizeof(struct slab))
         return NULL;
     uint32_t class = class_of(size + sizeof(struct slab));
     size_t charge = class_size(class);
-    if (force)
-        atomic_fetch_add_explicit(&slabs->budget->used, charge, memory_order_relaxed);
-    else if (!budget_take(slabs->budget, charge))
+    struct budget *budget = slabs->budget;
+    if (!sum_add(&budget->used, charge, share(budget, charge, use)))
         return NULL;
     struct slab *slab = pop(slabs, class);
-    if (!slab && !(slab = slabs->memory.alloc(slabs->memory.user, charge))) {
-        budget_give(slabs->budget, charge);
+    if (!slab && !(slab = fresh(slabs, charge))) {
+        sum_sub(&budget->used, charge);
         return NULL;
     }
     slab->next = NULL;
@@ -106,13 +176,30 @@ struct slab *slabs_take(struct slabs *slabs, size_t size, bool force)
     return slab;
 }
 
+bool slabs_room(const struct slabs *slabs, size_t size)
+{
+    size_t charge = slab_charge(size);
+    uint64_t most = share(slabs->budget, charge, SLAB_REQUEST), used = budget_used(slabs->budget);
+    return used <= most && charge <= most - used;
+}
+
+void slabs_set_aside(struct slabs *slabs, const struct slab *slab)
+{
+    sum_sub(&slabs->budget->used, slab->charge);
+}
+
+void slabs_claim(struct slabs *slabs, const struct slab *slab)
+{
+    atomic_fetch_add_explicit(&slabs->budget->used, slab->charge, memory_order_relaxed);
+}
+
 void slabs_give(struct slabs *slabs, struct slab *slab)
 {
     if (!slab)
         return;
-    budget_give(slabs->budget, slab->charge);
+    sum_sub(&slabs->budget->used, slab->charge);
     if (slab->charge > slabs->keep - slabs->kept) {
-        slabs->memory.release(slabs->memory.user, slab, slab->charge);
+        release(slabs, slab);
         return;
     }
     slab->next = slabs->class[slab->class].free;
@@ -121,13 +208,28 @@ void slabs_give(struct slabs *slabs, struct slab *slab)
     slabs->kept += slab->charge;
 }
 
+size_t slabs_kept(const struct slabs *slabs)
+{
+    return slabs->kept;
+}
+
 void slabs_trim(struct slabs *slabs)
 {
     for (uint32_t class = 0; class < CLASSES; class ++) {
-        for (uint32_t n = slabs->class[class].low; n > 0; n--) {
-            struct slab *slab = pop(slabs, class);
-            slabs->memory.release(slabs->memory.user, slab, slab->charge);
-        }
+        for (uint32_t n = slabs->class[class].low; n > 0; n--)
+            release(slabs, pop(slabs, class));
         slabs->class[class].low = slabs->class[class].n;
     }
+}
+
+bool slabs_heed(struct slabs *slabs)
+{
+    uint32_t pressure = atomic_load_explicit(&slabs->budget->pressure, memory_order_relaxed);
+    bool asked = pressure != slabs->heeded;
+    slabs->heeded = pressure;
+    if (asked)
+        drop_all(slabs);
+    else if (budget_held(slabs->budget) > limit_of(slabs->budget))
+        evict(slabs, 0);
+    return asked;
 }

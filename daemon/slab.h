@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory for what peers send and what they have not taken yet: slabs of a few size classes, each
- * charged to the budget of all loops for as long as somebody holds it.
+ * charged to the budget of all loops.
+ *
+ * The budget bounds memory, not only what is in use: slabs that were given back and are kept for
+ * the next taker count as well, used + kept <= limit at any moment. Who finds no room first gives
+ * back what his own loop keeps, of whatever class, and if others keep something, asks them to.
+ *
+ * Not everybody may use all of it. Slabs of large frames leave an eighth of the budget alone, so
+ * that a few of them on their way never keep small requests out; and all that comes in leaves a
+ * sixteenth to replies, which have nowhere else to go.
  *
  * Each loop has its own `slabs`, used on its thread only; the budget is shared. Slabs given back
- * are kept for the next taker, because getting pinned memory is slow; those that nobody needed
- * between two trims go back.
+ * are kept because getting pinned memory is slow; those that nobody needed between two trims go
+ * back.
  */
 #ifndef INFERD_DAEMON_SLAB_H
 #define INFERD_DAEMON_SLAB_H
@@ -17,20 +25,33 @@
 
 #include "base/compiler.h"
 
-/* Bytes that all connections together may hold. Relaxed: a sum; it guards no other data. */
+/* Bytes of all connections together. Relaxed: sums; they guard no other data. */
 struct budget {
-    _Atomic uint64_t used, limit;
+    _Atomic uint64_t limit;
+    _Atomic uint64_t used; /* by somebody */
+    _Atomic uint64_t held; /* used, or kept for later: taken from the system */
+    /* Rises when somebody found no room although others keep slabs: they let them go (slabs_heed).
+     */
+    _Atomic uint32_t pressure;
 };
 
-/* False if it would go beyond the limit; nothing is taken then. */
-bool budget_take(struct budget *budget, uint64_t bytes) MUST_USE;
-void budget_give(struct budget *budget, uint64_t bytes);
 static inline uint64_t budget_used(const struct budget *budget)
 {
     return atomic_load_explicit(&budget->used, memory_order_relaxed);
 }
+static inline uint64_t budget_held(const struct budget *budget)
+{
+    return atomic_load_explicit(&budget->held, memory_order_relaxed);
+}
 
-enum { SLAB_ALIGN = 64 };
+enum {
+    SLAB_ALIGN = 64,
+    SLAB_LARGE = 64 * 1024, /* slabs beyond this size are large */
+    SLAB_SMALL_SHARE = 8,   /* large ones leave one part in so many of the budget alone, */
+    SLAB_REPLY_SHARE = 16,  /* and small ones one in so many */
+};
+
+enum slab_use { SLAB_REQUEST, SLAB_REPLY };
 
 struct slab {
     struct slab *next; /* the holder's, to chain slabs */
@@ -49,16 +70,30 @@ struct slab_memory {
 
 struct slabs;
 
-/* `keep`: the most bytes kept for later. NULL: no memory. */
+/* `keep`: the most bytes kept for later, the budget apart. NULL: no memory. */
 struct slabs *slabs_new(const struct slab_memory *memory, struct budget *budget, size_t keep);
 void slabs_free(struct slabs *slabs); /* all slabs must have been given back */
 
-/* At least `size` usable bytes. NULL: beyond the budget, or no memory. `force` charges the budget
- * beyond its limit: for what is already here and would be lost. */
-struct slab *slabs_take(struct slabs *slabs, size_t size, bool force) MUST_USE;
+/* At least `size` usable bytes. NULL: beyond the budget, or no memory. */
+struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use) MUST_USE;
 void slabs_give(struct slabs *slabs, struct slab *slab); /* NULL is fine */
 
+/* Sets a slab aside: it stays held, so that there is memory when it is needed, but is nobody's. Who
+ * needs it claims it, which never fails; then it is in use like any other. */
+void slabs_set_aside(struct slabs *slabs, const struct slab *slab);
+void slabs_claim(struct slabs *slabs, const struct slab *slab);
+
+/* What the budget is charged for a slab of `size` usable bytes. */
+size_t slab_charge(size_t size);
+/* Whether the budget has room for a request's slab now, but for what other loops keep. */
+bool slabs_room(const struct slabs *slabs, size_t size);
+
+/* Bytes kept for later. */
+size_t slabs_kept(const struct slabs *slabs);
 /* Gives back what was not needed since the last trim. Call it now and then. */
 void slabs_trim(struct slabs *slabs);
+/* Gives back all that is kept if somebody asked for it since the last call (true), and what is
+ * beyond the budget if that has become smaller. Call it once a turn. */
+bool slabs_heed(struct slabs *slabs);
 
 #endif

@@ -45,6 +45,7 @@ struct host {
     struct budget budget;
     uint32_t most; /* requests before it pauses */
     bool ended, starved;
+    size_t queued; /* bytes that have come and are not read */
     uint32_t n_waiting;
     struct waiting waiting[PENDING];
     uint64_t asked, answered, hash;
@@ -153,12 +154,28 @@ static void on_write(struct session_host *base, const struct iovec *iov, uint32_
     free(frame);
 }
 
-static struct slab *on_slab_take(struct session_host *base, size_t size, bool force)
+static struct slab *on_slab_take(struct session_host *base, size_t size)
 {
     struct host *h = host_of(base);
-    struct slab *slab = slabs_take(h->slabs, size, force);
+    struct slab *slab = slabs_take(h->slabs, size, SLAB_REQUEST);
     h->starved |= !slab;
     return slab;
+}
+
+/* As from memory that was set aside: whatever the budget says. */
+static struct slab *on_slab_left(struct session_host *base, size_t size)
+{
+    struct host *h = host_of(base);
+    must(size <= STAGING);
+    uint64_t limit = atomic_exchange(&h->budget.limit, UINT64_C(1) << 40);
+    struct slab *slab = slabs_take(h->slabs, size, SLAB_REQUEST);
+    atomic_store(&h->budget.limit, limit);
+    return slab;
+}
+
+static size_t on_queued(struct session_host *base)
+{
+    return host_of(base)->queued;
 }
 
 static void on_slab_give(struct session_host *base, struct slab *slab)
@@ -190,6 +207,8 @@ static const struct session_host_ops ops = {
     .head = on_head,
     .write = on_write,
     .slab_take = on_slab_take,
+    .slab_left = on_slab_left,
+    .queued = on_queued,
     .slab_give = on_slab_give,
     .scratch = on_scratch,
     .frame_limit = on_frame_limit,
@@ -275,9 +294,11 @@ static uint64_t run(const uint8_t *data, size_t size, uint8_t cut, uint32_t most
     uint32_t seed = cut;
     for (size_t at = 0; at < size && !h->ended;) {
         size_t n = sizes[cut < 9 ? cut : (seed = seed * 1664525 + 1013904223) >> 16 & 7];
-        at += piece(h, data + at, n < size - at ? n : size - at);
-        /* What came before a pause is forced in; beyond that memory follows the bytes. */
-        must(budget_used(&h->budget) <= 8 * 1024 + 6 * at + STAGING);
+        n = n < size - at ? n : size - at;
+        h->queued = cut % 2 ? size - at - n : 0; /* what a socket would hold, or nothing */
+        at += piece(h, data + at, n);
+        /* What is left at a pause has a place of its own; beyond that memory follows the bytes. */
+        must(budget_used(&h->budget) <= 8 * 1024 + 3 * (at + h->queued) + 2 * STAGING);
         if (on_paused(&h->base) || at == size)
             settle(h);
         struct session_state state;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -115,7 +116,9 @@ static int peer_open(void)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     atomic_fetch_add(&shared.connections, 1);
     atomic_fetch_add(&shared.loops[0]->load, 1);
-    loop_adopt(shared.loops[0], ends[1], false);
+    const struct arrival arrival = {.fd = ends[1], .protocol = &session_framed};
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    loop_adopt(shared.loops[0], &arrival);
     return ends[0];
 }
 

@@ -20,7 +20,8 @@ struct host {
     struct session *session;
     bool paused;
     uint32_t pause_after; /* requests; 0: never */
-    uint32_t n, n_malformed, n_frames, n_end;
+    uint32_t n, n_malformed, n_frames, n_end, n_left;
+    size_t queued; /* what the socket is said to hold */
     uint64_t ids[MOST];
     uint64_t malformed_id;
     enum status malformed_status;
@@ -75,9 +76,25 @@ static void on_write(struct session_host *base, const struct iovec *iov, uint32_
     }
 }
 
-static struct slab *on_take(struct session_host *base, size_t size, bool force)
+static struct slab *on_take(struct session_host *base, size_t size)
 {
-    return slabs_take(host_of(base)->slabs, size, force);
+    return slabs_take(host_of(base)->slabs, size, SLAB_REQUEST);
+}
+
+/* As from memory that was set aside: whatever the budget says. */
+static struct slab *on_left(struct session_host *base, size_t size)
+{
+    struct host *h = host_of(base);
+    uint64_t limit = atomic_exchange(&h->budget.limit, UINT64_C(1) << 40);
+    struct slab *slab = slabs_take(h->slabs, size, SLAB_REQUEST);
+    atomic_store(&h->budget.limit, limit);
+    h->n_left++;
+    return slab;
+}
+
+static size_t on_queued(struct session_host *base)
+{
+    return host_of(base)->queued;
 }
 
 static void on_give(struct session_host *base, struct slab *slab)
@@ -109,6 +126,8 @@ static const struct session_host_ops ops = {
     .head = on_head,
     .write = on_write,
     .slab_take = on_take,
+    .slab_left = on_left,
+    .queued = on_queued,
     .slab_give = on_give,
     .scratch = on_scratch,
     .frame_limit = on_limit,
@@ -217,32 +236,99 @@ static void a_frame_may_come_byte_by_byte(void **state)
     assert_int_equal(budget_used(&host.budget), 0);
 }
 
+/* Feeds as a connection does: into the session's place if it has one. */
+static void feed_in_place(const uint8_t *data, size_t size)
+{
+    while (size) {
+        void *to;
+        size_t room;
+        session_framed.buffer(host.session, &to, &room);
+        size_t n = room ? MIN(room, size) : size;
+        if (room)
+            memcpy(to, data, n);
+        session_framed.input(host.session, room ? to : data, n);
+        data += n;
+        size -= n;
+    }
+}
+
 static void r1_memory_follows_the_bytes(void **state)
 {
     (void)state;
     static uint8_t data[LIMIT + 16];
     size_t n = frame_put(data, 1, LIMIT);
-    static const struct {
-        size_t came, most;
-    } steps[] = {{4, 5 << 10}, {4000, 5 << 10}, {20000, 80 << 10}, {65000, 80 << 10}};
-    size_t at = 0;
-    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-        while (at < steps[i].came)
-            feed(data + at++, 1);
-        assert_true(budget_used(&host.budget) <= steps[i].most);
+    feed_in_place(data, 4);
+    assert_int_equal(budget_used(&host.budget), 0); /* an announced length costs nothing */
+    for (size_t at = 4; at < n; at += MIN((size_t)1000, n - at)) {
+        feed_in_place(data + at, MIN((size_t)1000, n - at));
+        size_t came = MIN(at + 1000, n);
+        if (came < n) /* twice, and what the size class adds */
+            assert_true(budget_used(&host.budget) <= 2 * came * 5 / 4 + 6000);
     }
-    feed(data + at, 1000);
-    assert_true(budget_used(&host.budget) >= LIMIT); /* 64 KiB have come: now it is believed */
-    at += 1000;
+    assert_int_equal(host.n, 1);
+    assert_int_equal(host.n_frames, 1); /* handed over as it is */
+    assert_memory_equal(host.frames[0]->data, data, n);
+}
+
+static void r1_what_waits_in_the_socket_has_come(void **state)
+{
+    (void)state;
+    static uint8_t data[LIMIT + 16];
+    size_t n = frame_put(data, 1, LIMIT);
+    host.queued = n - 100000;
+    feed(data, 100000);
     void *to;
     size_t room;
     session_framed.buffer(host.session, &to, &room);
-    assert_int_equal(room, n - at); /* the rest is read in place, and nothing beyond it */
-    memcpy(to, data + at, room);
+    assert_int_equal(room, n - 100000); /* the rest is read in place, and nothing beyond it */
+    memcpy(to, data + 100000, room);
     session_framed.input(host.session, to, room);
     assert_int_equal(host.n, 1);
-    assert_int_equal(host.n_frames, 1); /* and handed over as it is */
     assert_memory_equal(host.frames[0]->data, data, n);
+}
+
+/* Who reads no more than is wanted never has leftovers, however often the host pauses. */
+static void what_is_wanted_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    static uint8_t data[200000];
+    size_t n = 0, at = 0;
+    for (uint8_t id = 1; id <= 12; id++)
+        n += frame_put(data + n, id, id == 7 ? 70000 : 50);
+    host.pause_after = 2;
+    while (at < n) {
+        size_t wanted = MIN(session_framed.wants(host.session), (size_t)30000);
+        assert_true(wanted > 0 && wanted <= n - at);
+        feed_in_place(data + at, wanted);
+        at += wanted;
+        if (host.paused) {
+            assert_false(session_framed.waiting(host.session));
+            host.paused = false;
+        }
+    }
+    assert_int_equal(host.n, 12);
+    assert_int_equal(host.n_left, 0);
+}
+
+static void other_protocols_are_recognised(void **state)
+{
+    (void)state;
+    static const char *const begins[] = {"GET / HTTP/1.1\r\n", "PRI * HTTP/2.0\r\n",
+                                         "\x16\x03\x01\x02 hello"};
+    for (size_t i = 0; i < ARRAY_LEN(begins); i++) {
+        session_framed.destroy(host.session);
+        host.session = session_framed.create(&host.base);
+        feed((const uint8_t *)begins[i], strlen(begins[i]));
+        assert_int_equal(host.n_end, i + 1);
+        assert_int_equal(host.end, SESSION_FOREIGN);
+    }
+    session_framed.destroy(host.session);
+    host.session = session_framed.create(&host.base);
+    uint8_t data[64];
+    size_t n = frame_put(data, 1, 4); /* not after a frame */
+    memcpy(data + n, "GET ", 4);
+    feed(data, n + 4);
+    assert_int_equal(host.end, SESSION_TOO_LARGE);
 }
 
 static void a_small_frame_behind_a_large_one(void **state)
@@ -358,6 +444,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(whole_frames_need_no_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_frame_may_come_byte_by_byte, setup, teardown),
         cmocka_unit_test_setup_teardown(r1_memory_follows_the_bytes, setup, teardown),
+        cmocka_unit_test_setup_teardown(r1_what_waits_in_the_socket_has_come, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_wanted_leaves_nothing_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_protocols_are_recognised, setup, teardown),
         cmocka_unit_test_setup_teardown(a_small_frame_behind_a_large_one, setup, teardown),
         cmocka_unit_test_setup_teardown(r1_a_length_beyond_the_limit_ends_it, setup, teardown),
         cmocka_unit_test_setup_teardown(r20_what_follows_a_pause_is_kept, setup, teardown),

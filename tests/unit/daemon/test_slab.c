@@ -43,6 +43,8 @@ static int setup(void **state)
     heap = (struct heap){0};
     const struct slab_memory memory = {heap_alloc, heap_release, &heap};
     atomic_store(&budget.used, 0);
+    atomic_store(&budget.held, 0);
+    atomic_store(&budget.pressure, 0);
     atomic_store(&budget.limit, 1 << 20);
     slabs = slabs_new(&memory, &budget, 1 << 18);
     return slabs ? 0 : -1;
@@ -60,7 +62,7 @@ static void sizes_fit_and_waste_little(void **state)
     (void)state;
     atomic_store(&budget.limit, UINT64_MAX / 2);
     for (size_t size = 1; size < ((size_t)1 << 26); size += size / 7 + 1) {
-        struct slab *slab = slabs_take(slabs, size, false);
+        struct slab *slab = slabs_take(slabs, size, SLAB_REQUEST);
         assert_non_null(slab);
         assert_true(slab->size >= size);
         assert_int_equal((uintptr_t)slab->data % SLAB_ALIGN, 0);
@@ -72,9 +74,9 @@ static void sizes_fit_and_waste_little(void **state)
         slabs_give(slabs, slab);
         assert_int_equal(budget_used(&budget), 0);
     }
-    assert_null(slabs_take(slabs, SIZE_MAX, false));
-    assert_null(slabs_take(slabs, SIZE_MAX - 64, false));
-    assert_null(slabs_take(slabs, (size_t)1 << 34, false));
+    assert_null(slabs_take(slabs, SIZE_MAX, SLAB_REQUEST));
+    assert_null(slabs_take(slabs, SIZE_MAX - 64, SLAB_REQUEST));
+    assert_null(slabs_take(slabs, (size_t)1 << 34, SLAB_REQUEST));
     slabs_give(slabs, NULL);
 }
 
@@ -83,18 +85,13 @@ static void the_budget_holds(void **state)
     (void)state;
     struct slab *taken[2000];
     uint32_t n = 0;
-    while (n < 2000 && (taken[n] = slabs_take(slabs, 4000, false)))
+    while (n < 2000 && (taken[n] = slabs_take(slabs, 4000, SLAB_REQUEST)))
         n++;
     assert_true(n > 150 && n < 300);
     assert_true(budget_used(&budget) <= 1 << 20);
-    assert_null(slabs_take(slabs, 100000, false));
-    struct slab *forced = slabs_take(slabs, 4000, true);
-    assert_non_null(forced);
-    slabs_give(slabs, forced);
+    assert_null(slabs_take(slabs, 100000, SLAB_REQUEST));
     while (n)
         slabs_give(slabs, taken[--n]);
-    assert_int_equal(budget_used(&budget), 0);
-    assert_false(budget_take(&budget, UINT64_MAX));
     assert_int_equal(budget_used(&budget), 0);
 }
 
@@ -102,22 +99,23 @@ static void slabs_are_used_again(void **state)
 {
     (void)state;
     for (int i = 0; i < 100; i++)
-        slabs_give(slabs, slabs_take(slabs, 5000, false));
+        slabs_give(slabs, slabs_take(slabs, 5000, SLAB_REQUEST));
     assert_int_equal(heap.allocs, 1);
     /* What is beyond `keep` goes back at once. */
-    slabs_give(slabs, slabs_take(slabs, 300000, false));
+    slabs_give(slabs, slabs_take(slabs, 300000, SLAB_REQUEST));
     assert_int_equal(heap.live, 1);
 }
 
 static void a_trim_gives_back_what_lay_idle(void **state)
 {
     (void)state;
-    struct slab *a = slabs_take(slabs, 5000, false), *b = slabs_take(slabs, 5000, false);
+    struct slab *a = slabs_take(slabs, 5000, SLAB_REQUEST),
+                *b = slabs_take(slabs, 5000, SLAB_REQUEST);
     slabs_give(slabs, a);
     slabs_give(slabs, b);
     slabs_trim(slabs); /* both were in use since the last one */
     assert_int_equal(heap.live, 2);
-    slabs_give(slabs, slabs_take(slabs, 5000, false));
+    slabs_give(slabs, slabs_take(slabs, 5000, SLAB_REQUEST));
     slabs_trim(slabs); /* one was enough */
     assert_int_equal(heap.live, 1);
     slabs_trim(slabs);
@@ -128,8 +126,91 @@ static void no_memory_charges_nothing(void **state)
 {
     (void)state;
     heap.empty = true;
-    assert_null(slabs_take(slabs, 5000, false));
-    assert_null(slabs_take(slabs, 5000, true));
+    assert_null(slabs_take(slabs, 5000, SLAB_REQUEST));
+    assert_int_equal(budget_used(&budget), 0);
+    assert_int_equal(budget_held(&budget), 0);
+}
+
+/* Peers choose the sizes: what one class keeps makes room for another. */
+static void r1_kept_and_used_stay_within_the_budget(void **state)
+{
+    (void)state;
+    slabs_free(slabs);
+    const struct slab_memory memory = {heap_alloc, heap_release, &heap};
+    slabs = slabs_new(&memory, &budget, SIZE_MAX); /* as for a device apart: all is kept */
+    for (size_t size = 700 << 10; size > 1000; size -= size / 9) {
+        struct slab *slab = slabs_take(slabs, size, SLAB_REQUEST);
+        assert_non_null(slab);
+        assert_true(budget_held(&budget) <= 1 << 20);
+        slabs_give(slabs, slab);
+        assert_true(budget_held(&budget) <= 1 << 20);
+        assert_int_equal(slabs_kept(slabs), budget_held(&budget));
+    }
+    assert_int_equal(budget_used(&budget), 0);
+    assert_true(slabs_kept(slabs) > 1 << 18);
+}
+
+static void what_others_keep_is_asked_for(void **state)
+{
+    (void)state;
+    const struct slab_memory memory = {heap_alloc, heap_release, &heap};
+    struct slabs *other = slabs_new(&memory, &budget, SIZE_MAX);
+    slabs_give(other, slabs_take(other, 800 << 10, SLAB_REQUEST));
+    assert_int_equal(budget_used(&budget), 0);
+    assert_false(slabs_heed(other));
+    assert_null(
+        slabs_take(slabs, 700 << 10, SLAB_REQUEST)); /* no room while the other one keeps that */
+    assert_int_equal(budget_used(&budget), 0);
+    assert_true(slabs_heed(other));
+    assert_int_equal(slabs_kept(other), 0);
+    struct slab *slab = slabs_take(slabs, 700 << 10, SLAB_REQUEST);
+    assert_non_null(slab);
+    slabs_give(slabs, slab);
+    slabs_free(other);
+}
+
+static void large_ones_leave_a_share_alone(void **state)
+{
+    (void)state;
+    struct slab *large[64], *small[200];
+    uint32_t n = 0, m = 0;
+    while (n < 64 && (large[n] = slabs_take(slabs, 100 << 10, SLAB_REQUEST)))
+        n++;
+    assert_true(n > 5);
+    assert_true(budget_used(&budget) <= (1 << 20) - (1 << 20) / SLAB_SMALL_SHARE);
+    assert_false(slabs_room(slabs, 100 << 10));
+    while (m < 200 && (small[m] = slabs_take(slabs, 4000, SLAB_REQUEST)))
+        m++;
+    assert_true(m >= 10);
+    struct slab *reply = slabs_take(slabs, 40000, SLAB_REPLY); /* has a share of its own */
+    assert_non_null(reply);
+    slabs_give(slabs, reply);
+    while (n)
+        slabs_give(slabs, large[--n]);
+    while (m)
+        slabs_give(slabs, small[--m]);
+}
+
+static void a_budget_that_shrinks_lets_go_of_what_is_kept(void **state)
+{
+    (void)state;
+    slabs_give(slabs, slabs_take(slabs, 100 << 10, SLAB_REQUEST));
+    assert_true(budget_held(&budget) > 100 << 10);
+    atomic_store(&budget.limit, 50 << 10);
+    slabs_heed(slabs);
+    assert_int_equal(budget_held(&budget), 0);
+}
+
+static void what_is_set_aside_is_nobody_s_until_it_is_claimed(void **state)
+{
+    (void)state;
+    struct slab *slab = slabs_take(slabs, 1000, SLAB_REQUEST);
+    slabs_set_aside(slabs, slab);
+    assert_int_equal(budget_used(&budget), 0);
+    assert_int_equal(budget_held(&budget), slab->charge);
+    slabs_claim(slabs, slab);
+    assert_int_equal(budget_used(&budget), slab->charge);
+    slabs_give(slabs, slab);
     assert_int_equal(budget_used(&budget), 0);
 }
 
@@ -141,6 +222,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(slabs_are_used_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_trim_gives_back_what_lay_idle, setup, teardown),
         cmocka_unit_test_setup_teardown(no_memory_charges_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(r1_kept_and_used_stay_within_the_budget, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_others_keep_is_asked_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(large_ones_leave_a_share_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_budget_that_shrinks_lets_go_of_what_is_kept, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_is_set_aside_is_nobody_s_until_it_is_claimed, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The time limits of a connection (R21), looked at every tick. A pause is not the peer's: while a
+ * connection is stopped, the time of the message that is coming in does not run. Every reason to
+ * stop has a bound of its own: requests in flight end, memory is waited for LOOP_MEMORY_WAIT_MS,
+ * and a backlog has the limits of tick_write.
+ */
+#include "daemon/connection.h"
+#include "daemon/loop.h"
+
+enum {
+    RATE_GRACE_MS = 2000,  /* before a sender's rate is looked at */
+    RATE_FROM = 64 * 1024, /* of frames that hold this much */
+    LINGER_MS = 1000,      /* for a peer to read why it is disconnected */
+};
+
+static void timed_out(struct connection *c, enum counter which)
+{
+    counter_add(&c->loop->counters, which, 1);
+    connection_die(c);
+}
+
+/* A reader that takes nothing, or next to nothing. */
+static void tick_write(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
+{
+    if (!c->backlog)
+        return;
+    size_t left = connection_unread(c);
+    if (left != c->write_left) {
+        c->write_left = left;
+        c->write_ms = now_ms;
+    }
+    uint64_t age_ms = now_ms - c->backlog_ms;
+    bool slow = age_ms > limits->frame_timeout_ms &&
+                c->backlog_taken * 1000 < age_ms * limits->receive_rate;
+    if (slow || now_ms - c->write_ms > limits->frame_timeout_ms)
+        timed_out(c, COUNTER_TIMEOUT_WRITE);
+}
+
+static void tick_read(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
+{
+    struct session_state state;
+    c->ops->state(c->session, &state);
+    if (state.wait != c->state.wait || state.message != c->state.message) {
+        c->state = state;
+        c->message_ms = now_ms;
+        c->message_begin = state.received;
+        return;
+    }
+    if (c->stops)
+        c->message_ms += MIN(now_ms - c->tick_ms, now_ms - c->message_ms);
+    uint64_t age_ms = now_ms - c->message_ms;
+    size_t came = state.received - MIN(c->message_begin, state.received);
+    if (state.wait == SESSION_WAIT_HEAD && age_ms > limits->header_timeout_ms)
+        timed_out(c, COUNTER_TIMEOUT_HEADER);
+    else if (state.wait == SESSION_WAIT_BODY && age_ms > limits->frame_timeout_ms)
+        timed_out(c, COUNTER_TIMEOUT_FRAME);
+    else if (state.wait == SESSION_WAIT_BODY && state.received >= RATE_FROM &&
+             age_ms >= RATE_GRACE_MS && came * 1000 < age_ms * limits->receive_rate)
+        timed_out(c, COUNTER_SLOW_SENDERS);
+    else if (state.wait == SESSION_WAIT_NOTHING && !c->n_inflight && !c->backlog &&
+             now_ms - c->active_ms > limits->idle_timeout_ms)
+        timed_out(c, COUNTER_TIMEOUT_IDLE);
+}
+
+void connection_tick(struct connection *c, uint64_t now_ms)
+{
+    const struct config_limits *limits = &c->loop->table->limits;
+    if (c->phase == CONNECTION_LINGERING && now_ms - c->active_ms > LINGER_MS)
+        connection_die(c);
+    if (c->phase < CONNECTION_LINGERING)
+        tick_write(c, now_ms, limits);
+    if (c->phase < CONNECTION_LINGERING)
+        tick_read(c, now_ms, limits);
+    c->tick_ms = now_ms;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Replies, results and failures; see exchange.h. */
+#include "daemon/exchange.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "daemon/describe.h"
+#include "daemon/loop.h"
+
+enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter */
+
+/* ---- replies ---- */
+
+struct response *exchange_begin(struct connection *c, uint64_t id, enum request_kind kind)
+{
+    struct response *r = &c->loop->response;
+    r->id = id;
+    r->status = STATUS_OK;
+    r->message = r->model = r->version = r->infer_id = r->body = (struct message_text){0};
+    r->retry_after_us = 0;
+    r->timing = (struct response_timing){0};
+    r->kind = kind;
+    r->yes = false;
+    r->n_outputs = 0;
+    return r;
+}
+
+void exchange_error(struct connection *c, uint64_t id, enum status status, const char *text,
+                    uint64_t retry_after_us)
+{
+    struct response *r = exchange_begin(c, id, REQUEST_NONE);
+    r->status = status;
+    r->message = message_text_of(text);
+    r->retry_after_us = retry_after_us;
+    connection_reply(c, r);
+}
+
+void exchange_malformed(struct connection *c, uint64_t id, const struct error *err)
+{
+    bool memory = err->status == STATUS_RESOURCE_EXHAUSTED;
+    counter_add(&c->loop->counters, memory ? COUNTER_FRAMES_REFUSED : COUNTER_REQUESTS_INVALID, 1);
+    exchange_error(c, id, err->status, err->text, memory ? EXCHANGE_RETRY_US : 0);
+}
+
+void exchange_session_end(struct connection *c, enum session_end why)
+{
+    struct shared *shared = c->loop->shared;
+    if (why == SESSION_TOO_LARGE)
+        counter_add(&c->loop->counters, COUNTER_FRAMES_TOO_LARGE, 1);
+    if (why != SESSION_FOREIGN)
+        return;
+    counter_add(&c->loop->counters, COUNTER_FOREIGN, 1);
+    /* Peers may not fill the log. */
+    uint64_t now_ns = clock_now_ns();
+    uint64_t before = atomic_load_explicit(&shared->foreign_ns, memory_order_relaxed);
+    if (before && now_ns - before < SAY_AGAIN_S * NS_PER_S)
+        return;
+    if (atomic_compare_exchange_strong_explicit(&shared->foreign_ns, &before, now_ns,
+                                                memory_order_relaxed, memory_order_relaxed))
+        log_write(&shared->log, LOG_WARNING,
+                  "a client speaks HTTP, HTTP/2 (gRPC) or TLS to the port of the framed protocol, "
+                  "and was disconnected; the counter foreign_protocol tells how often");
+}
+
+/* ---- requests ---- */
+
+static void cancel(struct connection *c, const struct request *r)
+{
+    struct inflight *i = connection_inflight_find(c, r->target);
+    uint64_t id = r->id;
+    bool found = i != NULL;
+    bool submitted = found && i->submitted;
+    if (submitted)
+        found = dispatch_cancel(c->loop->shared->dispatch, i);
+    if (found) {
+        counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
+        exchange_error(c, i->id, STATUS_CANCELLED, "cancelled by the client", 0);
+        connection_inflight_out(c, i); /* what was not submitted the loop drops */
+        if (submitted)
+            loop_inflight_give(c->loop, i);
+    }
+    struct response *out = exchange_begin(c, id, REQUEST_CANCEL);
+    out->yes = found;
+    connection_reply(c, out);
+}
+
+static const struct {
+    enum request_kind kind;
+    void (*answer)(struct connection *c, const struct request *request);
+} answers[] = {
+    {REQUEST_SERVER_LIVE, describe_server_live},
+    {REQUEST_SERVER_READY, describe_server_ready},
+    {REQUEST_MODEL_READY, describe_model_ready},
+    {REQUEST_SERVER_METADATA, describe_server_metadata},
+    {REQUEST_MODEL_METADATA, describe_model_metadata},
+    {REQUEST_STATISTICS, describe_statistics},
+    {REQUEST_REPOSITORY_INDEX, describe_repository_index},
+    {REQUEST_CANCEL, cancel},
+    {REQUEST_SERVER_STATUS, describe_server_status},
+};
+
+void exchange_request(struct connection *c, const struct request *request, struct slab *frame)
+{
+    if (request->kind == REQUEST_INFER)
+        exchange_infer(c, request, &frame);
+    for (size_t k = 0; k < ARRAY_LEN(answers); k++)
+        if (answers[k].kind == request->kind)
+            answers[k].answer(c, request);
+    connection_slab_give(c, frame);
+}
+
+/* ---- results ---- */
+
+static void outputs_fill(struct response *r, const struct inflight *i)
+{
+    const struct engine_info *info = i->model->info;
+    r->n_outputs = i->n_outputs;
+    for (uint32_t k = 0; k < i->n_outputs; k++) {
+        const struct engine_binding *b = &info->outputs[i->output[k]];
+        struct message_tensor *t = &r->outputs[k];
+        const uint8_t *base = i->batch->output;
+        t->name = message_text_of(b->name);
+        t->dtype = b->dtype;
+        t->shape = b->shape;
+        t->size = b->instance_bytes;
+        if (info->batched) {
+            t->shape.dim[0] = i->item.instances;
+            t->size *= i->item.instances;
+        }
+        t->data = base + i->batch->profile->out_offset[i->output[k]] + i->first * b->instance_bytes;
+    }
+}
+
+static void result_reply(struct connection *c, const struct inflight *i)
+{
+    struct response *r = exchange_begin(c, i->id, REQUEST_INFER);
+    const struct engine_times *times = &i->batch->times;
+    r->timing = (struct response_timing){i->queue_ns, times->input_ns, times->compute_ns,
+                                         times->output_ns, i->batch->instances};
+    r->model = message_text_of(i->model->name);
+    r->version = message_text_of(i->model->version);
+    r->infer_id = (struct message_text){i->infer_id, i->infer_id_len};
+    outputs_fill(r, i);
+    connection_reply(c, r);
+}
+
+/* Texts of failures that have none of their own. */
+static void failure_reply(struct connection *c, const struct inflight *i)
+{
+    struct counters *counters = &c->loop->counters;
+    const char *text = i->batch ? i->why : "the request was refused";
+    uint64_t retry_us = 0;
+    char buffer[160];
+    if (i->batch) {
+        counter_add(counters, COUNTER_FAILED, 1);
+        retry_us = i->status == STATUS_UNAVAILABLE ? EXCHANGE_RETRY_LATER_US : 0;
+    } else if (i->status == STATUS_DEADLINE_EXCEEDED) { /* counted where it was found */
+        text = "the deadline passed before the request could run";
+    } else if (i->status == STATUS_RESOURCE_EXHAUSTED && i->item.late_ns) {
+        counter_add(counters, COUNTER_REJECTED_DEADLINE, 1);
+        snprintf(buffer, sizeof(buffer),
+                 "the queue of model '%s' is too long for the request's deadline", i->model->name);
+        text = buffer;
+        retry_us = MAX((uint64_t)EXCHANGE_RETRY_US, i->item.late_ns / NS_PER_US);
+    } else if (i->status == STATUS_RESOURCE_EXHAUSTED) {
+        counter_add(counters, COUNTER_REJECTED_QUEUE, 1);
+        snprintf(buffer, sizeof(buffer), "the queue of model '%s' is full", i->model->name);
+        text = buffer;
+        retry_us = EXCHANGE_RETRY_US;
+    } else if (i->status == STATUS_UNAVAILABLE) {
+        counter_add(counters, COUNTER_REJECTED_UNAVAILABLE, 1);
+        text = "the server is shutting down";
+        retry_us = EXCHANGE_RETRY_LATER_US;
+    }
+    exchange_error(c, i->id, i->status, text, retry_us);
+}
+
+void exchange_result(struct loop *loop, struct inflight *i)
+{
+    struct connection *c = loop_connection(loop, i->connection);
+    if (!c) {
+        counter_add(&loop->counters, COUNTER_REPLIES_DROPPED, 1);
+        slabs_give(loop->slabs, STEAL(i->slab));
+        return;
+    }
+    connection_payload_spent(c, i); /* now: the reply may need the room */
+    if (c->phase == CONNECTION_DYING) {
+        counter_add(&loop->counters, COUNTER_REPLIES_DROPPED, 1);
+    } else if (i->status == STATUS_OK) {
+        counter_add(&loop->counters, COUNTER_REQUESTS_OK, 1);
+        result_reply(c, i);
+    } else {
+        failure_reply(c, i);
+    }
+    connection_inflight_out(c, i);
+}
+
+/* ---- taking back ---- */
+
+void exchange_forget(struct connection *c)
+{
+    exchange_unpack_drop(c);
+    dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
+    while (c->inflight) {
+        struct inflight *i = c->inflight;
+        connection_inflight_orphan(c, i);
+        if (i->cancelled) {
+            counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
+            loop_inflight_give(c->loop, i);
+        }
+    }
+}
+
+static void fail_one(struct connection *c, const struct inflight *i, const char *text)
+{
+    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
+    exchange_error(c, i->id, STATUS_UNAVAILABLE, text, EXCHANGE_RETRY_LATER_US);
+}
+
+void exchange_fail(struct connection *c, bool all)
+{
+    bool lost = atomic_load_explicit(&c->loop->shared->lost, memory_order_relaxed);
+    const char *not_executed = lost ? "the device was lost; the request was not executed"
+                                    : "the server is shutting down; the request was not executed";
+    const char *may_have = lost ? "the device was lost; the request may have been executed"
+                                : "the server is shutting down; the request may have been executed";
+    dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
+    for (struct inflight *i = c->inflight, *next; i; i = next) {
+        next = i->next_of_connection;
+        if (i->cancelled) {
+            fail_one(c, i, not_executed);
+            connection_inflight_out(c, i);
+            loop_inflight_give(c->loop, i);
+        } else if (all && i->submitted) {
+            fail_one(c, i, may_have);
+            connection_inflight_orphan(c, i);
+        }
+    }
+    connection_dirty(c);
+}
+
+void exchange_abandon(struct connection *c, const uint64_t *serials, size_t n)
+{
+    for (struct inflight *i = c->inflight, *next; i; i = next) {
+        next = i->next_of_connection;
+        for (size_t k = 0; k < n; k++)
+            if (serials[k] == i->serial) {
+                fail_one(c, i, "a worker hangs; the request may have been executed");
+                connection_inflight_orphan(c, i);
+                break;
+            }
+    }
+    connection_cap_ease(c);
+    connection_dirty(c);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests in, results out; see intake.h. Small payloads are copied from the staging buffer into a
+ * slab, each aligned, so that a lone request can be read in place; those of a large frame stay in
+ * the slab they were read into.
+ */
+#include "daemon/exchange.h"
+
+#include "base/clock.h"
+#include "daemon/admission.h"
+#include "daemon/loop.h"
+
+/* ---- inference ---- */
+
+/* The entry, if it is ready; else the request has been answered with the reason. */
+static const struct table_entry *model_find(struct connection *c, const struct request *r)
+{
+    struct loop *loop = c->loop;
+    const struct table_entry *entry = table_find(loop->table, r->model, r->version);
+    struct error err;
+    if (!entry) {
+        if (r->version.len)
+            error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s' version '%.*s'",
+                      MESSAGE_TEXT(r->model), MESSAGE_TEXT(r->version));
+        else
+            error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s'", MESSAGE_TEXT(r->model));
+        counter_add(&loop->counters, COUNTER_REQUESTS_NOT_FOUND, 1);
+        exchange_error(c, r->id, err.status, err.text, 0);
+        return NULL;
+    }
+    if (entry->state == MODEL_READY)
+        return entry;
+    error_set(&err, STATUS_UNAVAILABLE, "model '%s' version '%s' is %s%s%s", entry->name,
+              entry->version, model_state_name(entry->state), *entry->reason ? ": " : "",
+              entry->reason);
+    counter_add(&loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
+    exchange_error(c, r->id, err.status, err.text, EXCHANGE_RETRY_LATER_US);
+    return NULL;
+}
+
+/* Puts the payloads where the workers will read them. */
+static enum status payload_place(struct connection *c, const struct request *r,
+                                 const struct model *model, const struct admission *a,
+                                 struct inflight *i, struct slab **frame, struct error *err)
+{
+    const struct engine_info *info = model->info;
+    bool typed = false;
+    for (uint32_t k = 0; k < r->n_inputs; k++)
+        typed |= r->inputs[k].typed;
+    if (*frame && !typed) {
+        i->slab = STEAL(*frame);
+        for (uint32_t k = 0; k < info->n_inputs; k++)
+            i->spans[k] =
+                (struct engine_span){r->inputs[a->input[k]].data, r->inputs[a->input[k]].size};
+        return STATUS_OK;
+    }
+    i->slab = connection_slab_take(c, a->payload_bytes);
+    if (!i->slab)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs now");
+    uint8_t *to = i->slab->data;
+    for (uint32_t k = 0; k < info->n_inputs; k++) {
+        const struct message_tensor *t = &r->inputs[a->input[k]];
+        size_t size = t->size;
+        if (t->typed) {
+            if (!shape_bytes(&t->shape, t->dtype, &size))
+                return error_set(err, STATUS_INVALID_ARGUMENT, "input too large");
+            enum status s = message_unpack(t, to, size, err);
+            if (s != STATUS_OK)
+                return s;
+        } else if (size) {
+            memcpy(to, t->data, size);
+        }
+        i->spans[k] = (struct engine_span){to, size};
+        to += (size + ADMISSION_ALIGN - 1) & ~(size_t)(ADMISSION_ALIGN - 1);
+    }
+    return STATUS_OK;
+}
+
+static uint64_t deadline_of(const struct loop *loop, const struct request *r)
+{
+    uint64_t timeout_ns = loop->table->default_timeout_ns;
+    if (r->timeout_us && __builtin_mul_overflow(r->timeout_us, NS_PER_US, &timeout_ns))
+        return BATCHER_NEVER;
+    uint64_t deadline_ns;
+    if (!timeout_ns || __builtin_add_overflow(loop->now_ns, timeout_ns, &deadline_ns))
+        return BATCHER_NEVER;
+    return deadline_ns;
+}
+
+static void inflight_fill(struct inflight *i, const struct connection *c, const struct request *r,
+                          struct model *model, const struct admission *a)
+{
+    i->item.instances = a->instances;
+    i->item.priority = r->priority;
+    i->item.shape_key = a->shape_key;
+    i->item.deadline_ns = deadline_of(c->loop, r);
+    i->id = r->id;
+    i->model = model_ref(model);
+    i->n_outputs = a->n_outputs;
+    memcpy(i->output, a->output, a->n_outputs);
+    i->infer_id_len = (uint32_t)r->infer_id.len;
+    if (i->infer_id_len)
+        memcpy(i->infer_id, r->infer_id.data, i->infer_id_len);
+}
+
+/* An inference that is refused before it was queued. */
+static void refuse(struct connection *c, const struct request *r, const struct error *err)
+{
+    bool memory = err->status == STATUS_RESOURCE_EXHAUSTED;
+    counter_add(&c->loop->counters, memory ? COUNTER_REJECTED_MEMORY : COUNTER_REQUESTS_INVALID, 1);
+    exchange_error(c, r->id, err->status, err->text, memory ? EXCHANGE_RETRY_US : 0);
+}
+
+/* A peer may not have more in flight than its address is allowed. */
+static bool address_takes(struct connection *c, const struct request *r)
+{
+    if (!c->peer)
+        return true;
+    struct error err;
+    uint64_t most = peer_most(c->peer, c->loop->table->limits.address_requests, UINT64_MAX);
+    if (peer_requests_in(c->peer, most))
+        return true;
+    error_set(&err, STATUS_RESOURCE_EXHAUSTED, "%llu requests of this address are in flight",
+              (unsigned long long)most);
+    counter_add(&c->loop->counters, COUNTER_REJECTED_ADDRESS, 1);
+    exchange_error(c, r->id, err.status, err.text, EXCHANGE_RETRY_US);
+    return false;
+}
+
+static bool serving(struct connection *c, const struct request *r)
+{
+    const struct shared *shared = c->loop->shared;
+    const char *why = NULL;
+    if (atomic_load_explicit(&shared->lost, memory_order_relaxed))
+        why = "the device was lost; the request was not executed";
+    else if (atomic_load_explicit(&shared->draining, memory_order_relaxed))
+        why = "the server is shutting down";
+    if (!why)
+        return true;
+    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
+    exchange_error(c, r->id, STATUS_UNAVAILABLE, why, EXCHANGE_RETRY_LATER_US);
+    return false;
+}
+
+void exchange_infer(struct connection *c, const struct request *r, struct slab **frame)
+{
+    struct loop *loop = c->loop;
+    struct error err;
+    counter_add(&loop->counters, COUNTER_REQUESTS, 1);
+    const struct table_entry *entry = serving(c, r) ? model_find(c, r) : NULL;
+    if (!entry)
+        return;
+    struct model *model = entry->model;
+    struct admission admission;
+    enum status s = admission_check(model->info, model->max_batch, r, &admission, &err);
+    if (s == STATUS_OK && r->priority >= BATCHER_PRIORITIES)
+        s = error_set(&err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
+                      r->priority, BATCHER_PRIORITIES - 1);
+    struct inflight *i = s == STATUS_OK ? loop_inflight_take(loop) : NULL;
+    if (s == STATUS_OK && !i)
+        s = error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory for a request now");
+    if (s == STATUS_OK)
+        s = payload_place(c, r, model, &admission, i, frame, &err);
+    if (s != STATUS_OK)
+        refuse(c, r, &err);
+    if (s == STATUS_OK && address_takes(c, r)) {
+        inflight_fill(i, c, r, model, &admission);
+        connection_inflight_in(c, i);
+        loop_submit(loop, i);
+    } else if (i) {
+        connection_slab_give(c, STEAL(i->slab));
+        loop_inflight_give(loop, i);
+    }
+}
+
+void exchange_unpack_go_on(struct connection *c)
+{
+    exchange_unpack_drop(c);
+}
+
+void exchange_unpack_drop(struct connection *c)
+{
+    c->unpack = NULL;
+}
