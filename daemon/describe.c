@@ -3,8 +3,15 @@
  * Descriptions, see describe.h. Each is built in an arena that is gone when the function returns:
  * its bytes are copied to the loop's heads if they fit there, else they go through the connection's
  * backlog like any reply that the socket does not take at once.
+ *
+ * What describes the whole server costs more the more models there are, and takes the dispatcher's
+ * lock. A loop spends at most one part in SHARE of its time on that: who asks more often gets what
+ * was said a moment ago.
  */
 #include "daemon/describe.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "daemon/exchange.h"
@@ -12,6 +19,8 @@
 #include "proto/body.h"
 
 enum { ARENA_LIMIT = 64 << 20 };
+enum { SHARE = 20 };
+#define BURST_NS (200 * NS_PER_MS) /* of the loop's time whose share may be spent at once */
 
 static void yes_or_no(struct connection *c, const struct request *request, bool yes)
 {
@@ -33,6 +42,58 @@ static void body_send(struct connection *c, const struct request *request, enum 
         connection_flush(c); /* the body is in the arena */
     }
     arena_free(arena);
+}
+
+/* Builds a body in the arena. */
+typedef enum status describe_fn(struct loop *loop, const struct request *request,
+                                struct arena *arena, struct message_text *wire, struct error *err);
+
+static void describe(struct connection *c, const struct request *request, describe_fn *build)
+{
+    struct arena *arena = arena_new(ARENA_LIMIT);
+    struct message_text wire = {0};
+    struct error err = {.text = "no memory"};
+    enum status s = arena ? build(c->loop, request, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
+    body_send(c, request, s, wire, &err, arena);
+}
+
+/* ---- the whole server ---- */
+
+static void snapshot_keep(struct loop_snapshot *snapshot, struct message_text wire)
+{
+    snapshot->size = 0;
+    if (wire.len > snapshot->capacity) {
+        free(snapshot->data);
+        snapshot->data = malloc(wire.len);
+        snapshot->capacity = snapshot->data ? wire.len : 0;
+    }
+    if (wire.len > snapshot->capacity)
+        return; /* no memory: it is built anew the next time */
+    memcpy(snapshot->data, wire.data, wire.len);
+    snapshot->size = wire.len;
+}
+
+static void describe_all(struct connection *c, const struct request *request, uint32_t which,
+                         describe_fn *build)
+{
+    struct loop *loop = c->loop;
+    struct loop_snapshot *snapshot = &loop->snapshots[which];
+    uint64_t begin_ns = clock_now_ns();
+    if (snapshot->size && loop->describe_ns > begin_ns) {
+        const struct message_text kept = {(const char *)snapshot->data, snapshot->size};
+        body_send(c, request, STATUS_OK, kept, NULL, NULL);
+        return;
+    }
+    struct arena *arena = arena_new(ARENA_LIMIT);
+    struct message_text wire = {0};
+    struct error err = {.text = "no memory"};
+    enum status s = arena ? build(loop, request, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
+    if (s == STATUS_OK)
+        snapshot_keep(snapshot, wire);
+    uint64_t end_ns = clock_now_ns();
+    loop->describe_ns =
+        MAX(loop->describe_ns, end_ns - MIN(end_ns, BURST_NS)) + SHARE * (end_ns - begin_ns);
+    body_send(c, request, s, wire, &err, arena);
 }
 
 static bool server_ready(const struct shared *shared)
@@ -73,17 +134,21 @@ void describe_model_ready(struct connection *c, const struct request *request)
         yes_or_no(c, request, entry->state == MODEL_READY && server_ready(c->loop->shared));
 }
 
-void describe_server_metadata(struct connection *c, const struct request *request)
+static enum status server_metadata(struct loop *loop, const struct request *request,
+                                   struct arena *arena, struct message_text *wire,
+                                   struct error *err)
 {
+    (void)loop;
+    (void)request;
     static const char *const extensions[] = {"statistics", "model_repository"};
     const struct body_server_metadata body = {"inferd", INFERD_VERSION, ARRAY_LEN(extensions),
                                               extensions};
-    struct arena *arena = arena_new(ARENA_LIMIT);
-    struct message_text wire = {0};
-    struct error err = {.text = "no memory"};
-    enum status s =
-        arena ? body_server_metadata_encode(&body, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
-    body_send(c, request, s, wire, &err, arena);
+    return body_server_metadata_encode(&body, arena, wire, err);
+}
+
+void describe_server_metadata(struct connection *c, const struct request *request)
+{
+    describe(c, request, server_metadata);
 }
 
 static const struct body_tensor *tensors(struct arena *arena, const struct engine_binding *bindings,
@@ -96,9 +161,11 @@ static const struct body_tensor *tensors(struct arena *arena, const struct engin
     return out;
 }
 
-static enum status model_metadata(const struct table *table, const struct table_entry *entry,
+static enum status model_metadata(struct loop *loop, const struct request *request,
                                   struct arena *arena, struct message_text *wire, struct error *err)
 {
+    const struct table *table = loop->table;
+    const struct table_entry *entry = table_find(table, request->model, request->version);
     const char **versions = arena_array(arena, table->n, sizeof(*versions));
     struct body_model_metadata body = {
         .name = entry->name, .platform = "inferd_plan", .versions = versions};
@@ -121,15 +188,8 @@ static enum status model_metadata(const struct table *table, const struct table_
 
 void describe_model_metadata(struct connection *c, const struct request *request)
 {
-    const struct table_entry *entry = entry_find(c, request);
-    if (!entry)
-        return;
-    struct arena *arena = arena_new(ARENA_LIMIT);
-    struct message_text wire = {0};
-    struct error err = {.text = "no memory"};
-    enum status s = arena ? model_metadata(c->loop->table, entry, arena, &wire, &err)
-                          : STATUS_RESOURCE_EXHAUSTED;
-    body_send(c, request, s, wire, &err, arena);
+    if (entry_find(c, request))
+        describe(c, request, model_metadata);
 }
 
 /* ---- statistics ---- */
@@ -181,16 +241,17 @@ static bool statistics_fill(const struct table_entry *entry, struct arena *arena
     return batches_fill(entry->model, arena, out);
 }
 
-static enum status statistics(const struct table *table, const struct request *request,
-                              struct arena *arena, struct message_text *wire, struct error *err)
+static enum status statistics(struct loop *loop, const struct request *request, struct arena *arena,
+                              struct message_text *wire, struct error *err)
 {
+    const struct table *table = loop->table;
     struct body_model_statistics *models = arena_array(arena, table->n, sizeof(*models));
     struct body_statistics body = {.models = models};
     for (uint32_t i = 0; models && i < table->n; i++) {
         const struct table_entry *e = &table->entries[i];
         bool wanted =
             !request->model.len || message_text_equal(request->model, message_text_of(e->name));
-        if (request->version.len &&
+        if (request->model.len && request->version.len &&
             !message_text_equal(request->version, message_text_of(e->version)))
             wanted = false;
         if (!wanted || !e->model)
@@ -205,35 +266,34 @@ static enum status statistics(const struct table *table, const struct request *r
 
 void describe_statistics(struct connection *c, const struct request *request)
 {
-    if (request->model.len && !entry_find(c, request))
-        return;
-    struct arena *arena = arena_new(ARENA_LIMIT);
-    struct message_text wire = {0};
-    struct error err = {.text = "no memory"};
-    enum status s =
-        arena ? statistics(c->loop->table, request, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
-    body_send(c, request, s, wire, &err, arena);
+    if (!request->model.len)
+        describe_all(c, request, SNAPSHOT_STATISTICS, statistics);
+    else if (entry_find(c, request))
+        describe(c, request, statistics);
+}
+
+static enum status repository_index(struct loop *loop, const struct request *request,
+                                    struct arena *arena, struct message_text *wire,
+                                    struct error *err)
+{
+    const struct table *table = loop->table;
+    struct body_index_entry *models = arena_array(arena, table->n, sizeof(*models));
+    struct body_index body = {.models = models};
+    if (!models)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+    for (uint32_t i = 0; i < table->n; i++) {
+        const struct table_entry *e = &table->entries[i];
+        if (!request->ready_only || e->state == MODEL_READY)
+            models[body.n_models++] = (struct body_index_entry){
+                e->name, e->version, model_state_name(e->state), e->reason};
+    }
+    return body_index_encode(&body, arena, wire, err);
 }
 
 void describe_repository_index(struct connection *c, const struct request *request)
 {
-    const struct table *table = c->loop->table;
-    struct arena *arena = arena_new(ARENA_LIMIT);
-    struct message_text wire = {0};
-    struct error err = {.text = "no memory"};
-    enum status s = STATUS_RESOURCE_EXHAUSTED;
-    struct body_index_entry *models = arena ? arena_array(arena, table->n, sizeof(*models)) : NULL;
-    if (models) {
-        struct body_index body = {.models = models};
-        for (uint32_t i = 0; i < table->n; i++) {
-            const struct table_entry *e = &table->entries[i];
-            if (!request->ready_only || e->state == MODEL_READY)
-                models[body.n_models++] = (struct body_index_entry){
-                    e->name, e->version, model_state_name(e->state), e->reason};
-        }
-        s = body_index_encode(&body, arena, &wire, &err);
-    }
-    body_send(c, request, s, wire, &err, arena);
+    describe_all(c, request, request->ready_only ? SNAPSHOT_INDEX_READY : SNAPSHOT_INDEX,
+                 repository_index);
 }
 
 /* ---- status ---- */
@@ -275,9 +335,10 @@ static void counters_fill(const struct shared *shared, struct body_counter *out)
     }
 }
 
-static enum status server_status(struct loop *loop, struct arena *arena, struct message_text *wire,
-                                 struct error *err)
+static enum status server_status(struct loop *loop, const struct request *request,
+                                 struct arena *arena, struct message_text *wire, struct error *err)
 {
+    (void)request;
     struct shared *shared = loop->shared;
     const struct table *table = loop->table;
     struct body_status_model *models = arena_array(arena, table->n, sizeof(*models));
@@ -309,9 +370,5 @@ static enum status server_status(struct loop *loop, struct arena *arena, struct 
 
 void describe_server_status(struct connection *c, const struct request *request)
 {
-    struct arena *arena = arena_new(ARENA_LIMIT);
-    struct message_text wire = {0};
-    struct error err = {.text = "no memory"};
-    enum status s = arena ? server_status(c->loop, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
-    body_send(c, request, s, wire, &err, arena);
+    describe_all(c, request, SNAPSHOT_STATUS, server_status);
 }

@@ -60,7 +60,13 @@ struct loop_snapshot {
     uint8_t *data;
     size_t size, capacity;
 };
-enum { SNAPSHOT_STATUS, SNAPSHOT_STATISTICS, SNAPSHOT_INDEX, SNAPSHOTS };
+enum {
+    SNAPSHOT_STATUS,
+    SNAPSHOT_STATISTICS,
+    SNAPSHOT_INDEX,
+    SNAPSHOT_INDEX_READY,
+    SNAPSHOTS,
+};
 
 struct loop_message; /* loop_messages.c */
 
