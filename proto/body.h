@@ -97,8 +97,12 @@ enum status body_index_encode(const struct body_index *body, struct arena *arena
 enum status body_server_status_encode(const struct body_server_status *body, struct arena *arena,
                                       struct message_text *out, struct error *err);
 
+/* Fields of a body, in all: what 1,024 models need that ran batches of 370 different sizes each. */
+enum { BODY_MAX_FIELDS = 4 * 1024 * 1024 };
+
 /* Decoders: what `out` points to lies in the arena, which bounds it (give it a limit).
- * INVALID_ARGUMENT: malformed; RESOURCE_EXHAUSTED: the arena is full. */
+ * INVALID_ARGUMENT: malformed, or more than BODY_MAX_FIELDS; RESOURCE_EXHAUSTED: the arena is full.
+ */
 enum status body_server_metadata_decode(struct message_text wire, struct arena *arena,
                                         struct body_server_metadata *out, struct error *err);
 enum status body_model_metadata_decode(struct message_text wire, struct arena *arena,

@@ -7,6 +7,7 @@
 
 #include "inferd.pb.h"
 #include "proto/body.h"
+#include "proto/walk.h"
 
 /* The arena, and whether it was full: nanopb only says that a callback failed. */
 struct decoding {
@@ -200,8 +201,12 @@ static bool counter_get(pb_istream_t *stream, struct decoding *d, void *item)
 }
 
 static enum status message_decode(struct decoding *d, struct message_text wire,
-                                  const pb_msgdesc_t *fields, void *message, struct error *err)
+                                  const struct proto_walk *within, const pb_msgdesc_t *fields,
+                                  void *message, struct error *err)
 {
+    enum status s = proto_walk_check(within, wire, BODY_MAX_FIELDS, "description", err);
+    if (s != STATUS_OK)
+        return s;
     pb_istream_t stream = pb_istream_from_buffer((const pb_byte_t *)wire.data, wire.len);
     if (pb_decode(&stream, fields, message))
         return STATUS_OK;
@@ -220,7 +225,8 @@ enum status body_server_metadata_decode(struct message_text wire, struct arena *
     inference_ServerMetadataResponse m = {.name = string_get(&name),
                                           .version = string_get(&version),
                                           .extensions = list_get(&extensions)};
-    enum status s = message_decode(&d, wire, inference_ServerMetadataResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_server_metadata,
+                                   inference_ServerMetadataResponse_fields, &m, err);
     if (s != STATUS_OK)
         return s;
     body.n_extensions = extensions.n;
@@ -243,7 +249,8 @@ enum status body_model_metadata_decode(struct message_text wire, struct arena *a
                                          .platform = string_get(&platform),
                                          .inputs = list_get(&inputs),
                                          .outputs = list_get(&outputs)};
-    enum status s = message_decode(&d, wire, inference_ModelMetadataResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_model_metadata,
+                                   inference_ModelMetadataResponse_fields, &m, err);
     if (s != STATUS_OK)
         return s;
     body.n_versions = versions.n;
@@ -262,7 +269,8 @@ enum status body_statistics_decode(struct message_text wire, struct arena *arena
     struct decoding d = {.arena = arena};
     struct list models = {.d = &d, .stride = sizeof(*out->models), .get = statistics_get};
     inference_ModelStatisticsResponse m = {.model_stats = list_get(&models)};
-    enum status s = message_decode(&d, wire, inference_ModelStatisticsResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_statistics,
+                                   inference_ModelStatisticsResponse_fields, &m, err);
     if (s == STATUS_OK)
         *out = (struct body_statistics){models.n, (const void *)models.items};
     return s;
@@ -274,7 +282,8 @@ enum status body_index_decode(struct message_text wire, struct arena *arena, str
     struct decoding d = {.arena = arena};
     struct list models = {.d = &d, .stride = sizeof(*out->models), .get = index_get};
     inference_RepositoryIndexResponse m = {.models = list_get(&models)};
-    enum status s = message_decode(&d, wire, inference_RepositoryIndexResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_index,
+                                   inference_RepositoryIndexResponse_fields, &m, err);
     if (s == STATUS_OK)
         *out = (struct body_index){models.n, (const void *)models.items};
     return s;
@@ -292,7 +301,8 @@ enum status body_server_status_decode(struct message_text wire, struct arena *ar
                                      .device = string_get(&device),
                                      .models = list_get(&models),
                                      .counters = list_get(&counters)};
-    enum status s = message_decode(&d, wire, inferd_ServerStatusResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_server_status,
+                                   inferd_ServerStatusResponse_fields, &m, err);
     if (s != STATUS_OK)
         return s;
     body.uptime_s = m.uptime_s;
