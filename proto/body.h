@@ -73,15 +73,22 @@ struct body_counter {
     uint64_t value;
 };
 
+/* Where the server's bytes are: a row a place. */
+struct body_memory {
+    const char *name;
+    uint64_t bytes, limit; /* limit 0: none */
+};
+
 struct body_server_status {
     const char *version, *device;
     uint64_t uptime_s;
     bool ready;
     uint32_t workers, workers_busy, connections;
     uint64_t inflight_bytes, inflight_requests;
-    uint32_t n_models, n_counters;
+    uint32_t n_models, n_counters, n_memory;
     const struct body_status_model *models;
     const struct body_counter *counters;
+    const struct body_memory *memory;
 };
 
 /* Encoders: the message lies in the arena. RESOURCE_EXHAUSTED: no memory. */

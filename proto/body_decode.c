@@ -200,6 +200,18 @@ static bool counter_get(pb_istream_t *stream, struct decoding *d, void *item)
     return true;
 }
 
+static bool memory_get(pb_istream_t *stream, struct decoding *d, void *item)
+{
+    struct body_memory *b = item;
+    struct string name = {d, &b->name};
+    inferd_ServerStatusResponse_Memory m = {.name = string_get(&name)};
+    if (!pb_decode(stream, inferd_ServerStatusResponse_Memory_fields, &m))
+        return false;
+    b->bytes = m.bytes;
+    b->limit = m.limit;
+    return true;
+}
+
 static enum status message_decode(struct decoding *d, struct message_text wire,
                                   const struct proto_walk *within, const pb_msgdesc_t *fields,
                                   void *message, struct error *err)
@@ -297,10 +309,12 @@ enum status body_server_status_decode(struct message_text wire, struct arena *ar
     struct string version = {&d, &body.version}, device = {&d, &body.device};
     struct list models = {.d = &d, .stride = sizeof(*body.models), .get = status_model_get};
     struct list counters = {.d = &d, .stride = sizeof(*body.counters), .get = counter_get};
+    struct list memory = {.d = &d, .stride = sizeof(*body.memory), .get = memory_get};
     inferd_ServerStatusResponse m = {.version = string_get(&version),
                                      .device = string_get(&device),
                                      .models = list_get(&models),
-                                     .counters = list_get(&counters)};
+                                     .counters = list_get(&counters),
+                                     .memory = list_get(&memory)};
     enum status s = message_decode(&d, wire, &proto_walk_server_status,
                                    inferd_ServerStatusResponse_fields, &m, err);
     if (s != STATUS_OK)
@@ -316,6 +330,8 @@ enum status body_server_status_decode(struct message_text wire, struct arena *ar
     body.models = (const void *)models.items;
     body.n_counters = counters.n;
     body.counters = (const void *)counters.items;
+    body.n_memory = memory.n;
+    body.memory = (const void *)memory.items;
     *out = body;
     return STATUS_OK;
 }

@@ -83,7 +83,8 @@ const struct proto_walk proto_walk_index = {
 
 const struct proto_walk proto_walk_server_status = {
     .of = {[inferd_ServerStatusResponse_models_tag] = &leaf,
-           [inferd_ServerStatusResponse_counters_tag] = &leaf}};
+           [inferd_ServerStatusResponse_counters_tag] = &leaf,
+           [inferd_ServerStatusResponse_memory_tag] = &leaf}};
 
 /* ---- counting ---- */
 

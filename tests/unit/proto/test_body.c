@@ -134,6 +134,7 @@ static void server_status(void **state)
         models[i] = (struct body_status_model){.name = "m", .version = "1", .requests = i};
     for (uint32_t i = 0; i < 100; i++)
         counters[i] = (struct body_counter){"c", i * i};
+    const struct body_memory memory[] = {{"host", 1ull << 33, 1ull << 40}, {"pinned", 7, 0}};
     struct body_server_status in = {.version = "0.1",
                                     .device = "cpu",
                                     .uptime_s = 5,
@@ -146,7 +147,9 @@ static void server_status(void **state)
                                     .n_models = 20,
                                     .n_counters = 100,
                                     .models = models,
-                                    .counters = counters},
+                                    .counters = counters,
+                                    .n_memory = 2,
+                                    .memory = memory},
                               out;
     ok(body_server_status_encode(&in, arena, &wire, &err));
     ok(body_server_status_decode(wire, arena, &out, &err));
@@ -158,6 +161,13 @@ static void server_status(void **state)
         assert_int_equal(out.models[i].requests, i);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(out.counters[i].value, i * i);
+
+    assert_int_equal(out.n_memory, 2);
+    assert_string_equal(out.memory[0].name, "host");
+    assert_int_equal(out.memory[0].bytes, 1ull << 33);
+    assert_int_equal(out.memory[0].limit, 1ull << 40);
+    assert_string_equal(out.memory[1].name, "pinned");
+    assert_int_equal(out.memory[1].limit, 0);
 
     struct arena *small = arena_new(256);
     assert_int_equal(body_server_status_decode(wire, small, &out, &err), STATUS_RESOURCE_EXHAUSTED);

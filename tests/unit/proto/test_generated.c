@@ -121,7 +121,7 @@ static void r4_the_tables_follow_the_schema(void **state)
         {inference_ModelMetadataResponse_fields, &proto_walk_model_metadata, 2},
         {inference_ModelStatisticsResponse_fields, &proto_walk_statistics, 14},
         {inference_RepositoryIndexResponse_fields, &proto_walk_index, 1},
-        {inferd_ServerStatusResponse_fields, &proto_walk_server_status, 2},
+        {inferd_ServerStatusResponse_fields, &proto_walk_server_status, 3},
     };
     for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
         assert_int_equal(walk_compare(tables[i].message, tables[i].walk), tables[i].messages);
