@@ -6,6 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
+/* Long enough that what is cut here lies beyond what the text has room for. */
+enum { RAW_MAX = ERROR_TEXT_MAX + 4 };
+
 static const char *const names[STATUS_COUNT_] = {
     "OK",
     "CANCELLED",
@@ -31,20 +36,31 @@ const char *status_name(enum status status)
     return (unsigned)status < STATUS_COUNT_ ? names[status] : "UNKNOWN";
 }
 
-/* Copies `in` to `out`, each control byte as \xNN; never splits an escape. */
+/* C0, DEL, and C1 (U+0080 to U+009F), which terminals take for commands as well. */
+static bool control(const unsigned char *at, size_t len)
+{
+    return (len == 1 && (at[0] < 0x20 || at[0] == 0x7f)) ||
+           (len == 2 && at[0] == 0xc2 && at[1] < 0xa0);
+}
+
+/* Copies `in` to `out`, each byte of a control character and each byte that is not UTF-8 as \xNN;
+ * never splits a character or an escape. */
 static void escape(char *out, size_t size, const char *in)
 {
-    size_t n = 0;
-    for (; *in; in++) {
-        unsigned char c = (unsigned char)*in;
-        if (c >= 0x20 && c != 0x7f) {
-            if (n + 1 >= size)
+    size_t n = 0, len, left = strlen(in);
+    for (; left; in += len, left -= len) {
+        const unsigned char *at = (const unsigned char *)in;
+        len = utf8_char(in, left);
+        if (len && !control(at, len)) {
+            if (n + len >= size)
                 break;
-            out[n++] = *in;
+            memcpy(out + n, in, len);
+            n += len;
         } else {
+            len = 1; /* the second byte of a C1 character is then no UTF-8 */
             if (n + 4 >= size)
                 break;
-            snprintf(out + n, 5, "\\x%02x", c);
+            snprintf(out + n, 5, "\\x%02x", at[0]);
             n += 4;
         }
     }
@@ -54,7 +70,7 @@ static void escape(char *out, size_t size, const char *in)
 enum status error_setv(struct error *err, enum status status, const char *fmt, va_list args)
 {
     if (err) {
-        char raw[ERROR_TEXT_MAX];
+        char raw[RAW_MAX];
         vsnprintf(raw, sizeof(raw), fmt, args);
         err->status = status;
         err->scope = ERROR_REQUEST;
@@ -106,7 +122,7 @@ static enum status status_of_errno(int errnum)
 
 enum status error_errno(struct error *err, int errnum, const char *fmt, ...)
 {
-    char what[ERROR_TEXT_MAX];
+    char what[RAW_MAX];
     const char *reason = strerrordesc_np(errnum); /* static storage, unlike strerror */
     va_list args;
     va_start(args, fmt);
@@ -121,8 +137,8 @@ void error_prefix(struct error *err, const char *fmt, ...)
 {
     if (!err)
         return;
-    char head[ERROR_TEXT_MAX];
-    char whole[2 * ERROR_TEXT_MAX + 4];
+    char head[RAW_MAX];
+    char whole[2 * RAW_MAX];
     va_list args;
     va_start(args, fmt);
     vsnprintf(head, sizeof(head), fmt, args);

@@ -42,15 +42,15 @@ enum { ERROR_TEXT_MAX = 512 };
 struct error {
     enum status status;
     enum error_scope scope;
-    char text[ERROR_TEXT_MAX]; /* one line; always terminated; control bytes are escaped */
+    char text[ERROR_TEXT_MAX]; /* one line of UTF-8; always terminated */
 };
 
 /* "INVALID_ARGUMENT" and so on; "UNKNOWN" for a number outside the table. Static storage. */
 const char *status_name(enum status status);
 
 /* Fills `err` (if not NULL) with scope ERROR_REQUEST and returns `status`. A text that is too long
- * is cut; control bytes are written as \xNN, so that a text made from a peer's bytes is one line.
- */
+ * is cut, not within a character. Control characters and bytes that are not UTF-8 are written as
+ * \xNN, so that a text made from a peer's bytes is one line that any protobuf library takes. */
 enum status error_set(struct error *err, enum status status, const char *fmt, ...) PRINTF(3, 4);
 enum status error_setv(struct error *err, enum status status, const char *fmt, va_list args)
     PRINTF(3, 0);

@@ -237,6 +237,12 @@ struct inferd_counter {
     uint64_t value;
 };
 
+/* Where the server's bytes are: a row a place. */
+struct inferd_memory {
+    const char *name;
+    uint64_t bytes, limit; /* limit 0: none */
+};
+
 struct inferd_status_page {
     const char *version, *device;
     uint64_t uptime_s;
@@ -246,6 +252,8 @@ struct inferd_status_page {
     uint32_t n_models, n_counters;
     const struct inferd_status_model *models;
     const struct inferd_counter *counters;
+    uint32_t n_memory; /* 0: a server that does not say */
+    const struct inferd_memory *memory;
 };
 
 struct inferd_response {

@@ -144,12 +144,15 @@ static enum status describe_status(struct reply *reply, struct error *err)
         return status;
     struct inferd_status_model *models = arena_array(reply->arena, b.n_models, sizeof(*models));
     struct inferd_counter *counters = arena_array(reply->arena, b.n_counters, sizeof(*counters));
-    if (!models || !counters)
+    struct inferd_memory *memory = arena_array(reply->arena, b.n_memory, sizeof(*memory));
+    if (!models || !counters || !memory)
         return no_memory(err);
     for (uint32_t i = 0; i < b.n_models; i++)
         models[i] = status_model(&b.models[i]);
     for (uint32_t i = 0; i < b.n_counters; i++)
         counters[i] = (struct inferd_counter){b.counters[i].name, b.counters[i].value};
+    for (uint32_t i = 0; i < b.n_memory; i++)
+        memory[i] = (struct inferd_memory){b.memory[i].name, b.memory[i].bytes, b.memory[i].limit};
     reply->body.status_page = (struct inferd_status_page){.version = b.version,
                                                           .device = b.device,
                                                           .uptime_s = b.uptime_s,
@@ -162,7 +165,9 @@ static enum status describe_status(struct reply *reply, struct error *err)
                                                           .n_models = b.n_models,
                                                           .n_counters = b.n_counters,
                                                           .models = models,
-                                                          .counters = counters};
+                                                          .counters = counters,
+                                                          .n_memory = b.n_memory,
+                                                          .memory = memory};
     reply->response.status_page = &reply->body.status_page;
     return STATUS_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "inferd.pb.h"
 #include "proto/body.h"
+#include "proto/walk.h"
 
 /* The arena, and whether it was full: nanopb only says that a callback failed. */
 struct decoding {
@@ -199,9 +200,25 @@ static bool counter_get(pb_istream_t *stream, struct decoding *d, void *item)
     return true;
 }
 
-static enum status message_decode(struct decoding *d, struct message_text wire,
-                                  const pb_msgdesc_t *fields, void *message, struct error *err)
+static bool memory_get(pb_istream_t *stream, struct decoding *d, void *item)
 {
+    struct body_memory *b = item;
+    struct string name = {d, &b->name};
+    inferd_ServerStatusResponse_Memory m = {.name = string_get(&name)};
+    if (!pb_decode(stream, inferd_ServerStatusResponse_Memory_fields, &m))
+        return false;
+    b->bytes = m.bytes;
+    b->limit = m.limit;
+    return true;
+}
+
+static enum status message_decode(struct decoding *d, struct message_text wire,
+                                  const struct proto_walk *within, const pb_msgdesc_t *fields,
+                                  void *message, struct error *err)
+{
+    enum status s = proto_walk_check(within, wire, BODY_MAX_FIELDS, "description", err);
+    if (s != STATUS_OK)
+        return s;
     pb_istream_t stream = pb_istream_from_buffer((const pb_byte_t *)wire.data, wire.len);
     if (pb_decode(&stream, fields, message))
         return STATUS_OK;
@@ -220,7 +237,8 @@ enum status body_server_metadata_decode(struct message_text wire, struct arena *
     inference_ServerMetadataResponse m = {.name = string_get(&name),
                                           .version = string_get(&version),
                                           .extensions = list_get(&extensions)};
-    enum status s = message_decode(&d, wire, inference_ServerMetadataResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_server_metadata,
+                                   inference_ServerMetadataResponse_fields, &m, err);
     if (s != STATUS_OK)
         return s;
     body.n_extensions = extensions.n;
@@ -243,7 +261,8 @@ enum status body_model_metadata_decode(struct message_text wire, struct arena *a
                                          .platform = string_get(&platform),
                                          .inputs = list_get(&inputs),
                                          .outputs = list_get(&outputs)};
-    enum status s = message_decode(&d, wire, inference_ModelMetadataResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_model_metadata,
+                                   inference_ModelMetadataResponse_fields, &m, err);
     if (s != STATUS_OK)
         return s;
     body.n_versions = versions.n;
@@ -262,7 +281,8 @@ enum status body_statistics_decode(struct message_text wire, struct arena *arena
     struct decoding d = {.arena = arena};
     struct list models = {.d = &d, .stride = sizeof(*out->models), .get = statistics_get};
     inference_ModelStatisticsResponse m = {.model_stats = list_get(&models)};
-    enum status s = message_decode(&d, wire, inference_ModelStatisticsResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_statistics,
+                                   inference_ModelStatisticsResponse_fields, &m, err);
     if (s == STATUS_OK)
         *out = (struct body_statistics){models.n, (const void *)models.items};
     return s;
@@ -274,7 +294,8 @@ enum status body_index_decode(struct message_text wire, struct arena *arena, str
     struct decoding d = {.arena = arena};
     struct list models = {.d = &d, .stride = sizeof(*out->models), .get = index_get};
     inference_RepositoryIndexResponse m = {.models = list_get(&models)};
-    enum status s = message_decode(&d, wire, inference_RepositoryIndexResponse_fields, &m, err);
+    enum status s = message_decode(&d, wire, &proto_walk_index,
+                                   inference_RepositoryIndexResponse_fields, &m, err);
     if (s == STATUS_OK)
         *out = (struct body_index){models.n, (const void *)models.items};
     return s;
@@ -288,11 +309,14 @@ enum status body_server_status_decode(struct message_text wire, struct arena *ar
     struct string version = {&d, &body.version}, device = {&d, &body.device};
     struct list models = {.d = &d, .stride = sizeof(*body.models), .get = status_model_get};
     struct list counters = {.d = &d, .stride = sizeof(*body.counters), .get = counter_get};
+    struct list memory = {.d = &d, .stride = sizeof(*body.memory), .get = memory_get};
     inferd_ServerStatusResponse m = {.version = string_get(&version),
                                      .device = string_get(&device),
                                      .models = list_get(&models),
-                                     .counters = list_get(&counters)};
-    enum status s = message_decode(&d, wire, inferd_ServerStatusResponse_fields, &m, err);
+                                     .counters = list_get(&counters),
+                                     .memory = list_get(&memory)};
+    enum status s = message_decode(&d, wire, &proto_walk_server_status,
+                                   inferd_ServerStatusResponse_fields, &m, err);
     if (s != STATUS_OK)
         return s;
     body.uptime_s = m.uptime_s;
@@ -306,6 +330,8 @@ enum status body_server_status_decode(struct message_text wire, struct arena *ar
     body.models = (const void *)models.items;
     body.n_counters = counters.n;
     body.counters = (const void *)counters.items;
+    body.n_memory = memory.n;
+    body.memory = (const void *)memory.items;
     *out = body;
     return STATUS_OK;
 }

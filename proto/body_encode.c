@@ -159,6 +159,14 @@ static bool counter_put(pb_ostream_t *stream, const void *item)
     return pb_encode_submessage(stream, inferd_ServerStatusResponse_Counter_fields, &m);
 }
 
+static bool memory_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_memory *b = item;
+    inferd_ServerStatusResponse_Memory m = {
+        .name = string_put(b->name), .bytes = b->bytes, .limit = b->limit};
+    return pb_encode_submessage(stream, inferd_ServerStatusResponse_Memory_fields, &m);
+}
+
 static enum status message_encode(const pb_msgdesc_t *fields, const void *message,
                                   struct arena *arena, struct message_text *out, struct error *err)
 {
@@ -221,6 +229,7 @@ enum status body_server_status_encode(const struct body_server_status *body, str
 {
     struct list models = {body->models, body->n_models, sizeof(*body->models), status_model_put};
     struct list counters = {body->counters, body->n_counters, sizeof(*body->counters), counter_put};
+    struct list memory = {body->memory, body->n_memory, sizeof(*body->memory), memory_put};
     inferd_ServerStatusResponse m = {.version = string_put(body->version),
                                      .device = string_put(body->device),
                                      .uptime_s = body->uptime_s,
@@ -231,6 +240,7 @@ enum status body_server_status_encode(const struct body_server_status *body, str
                                      .inflight_bytes = body->inflight_bytes,
                                      .inflight_requests = body->inflight_requests,
                                      .models = list_put(&models),
-                                     .counters = list_put(&counters)};
+                                     .counters = list_put(&counters),
+                                     .memory = list_put(&memory)};
     return message_encode(inferd_ServerStatusResponse_fields, &m, arena, out, err);
 }

@@ -17,12 +17,18 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/shape.h"
+#include "base/utf8.h"
 
 enum {
     MESSAGE_MAX_TENSORS = 64, /* inputs of a request, outputs of a response */
     MESSAGE_MAX_NAME = 64,    /* bytes of a model's, a version's, a tensor's name */
     MESSAGE_MAX_ID = 128,     /* bytes of ModelInferRequest.id, which is echoed */
     MESSAGE_MAX_TOKEN = 1024,
+    MESSAGE_MAX_PARAMETERS = 64, /* entries of all maps of a request */
+
+    /* Fields of a message and of all messages within it, known or not, but for typed contents.
+     * With every other cap used up, an encoder that packs numbers writes about 720. */
+    MESSAGE_MAX_FIELDS = 1024,
 
     /* A frame without its payloads is never larger than this. */
     MESSAGE_HEAD_MAX = 20 * 1024,
@@ -47,7 +53,8 @@ static inline bool message_text_equal(struct message_text a, struct message_text
 }
 
 /* "%.*s" with MESSAGE_TEXT(t): cut at 80 bytes, so that an error text has room for the reason. */
-#define MESSAGE_TEXT(t) (int)MIN((t).len, (size_t)80), (t).data ? (t).data : ""
+#define MESSAGE_TEXT(t)                                                                            \
+    (int)((t).data ? utf8_cut((t).data, (t).len, 80) : 0), (t).data ? (t).data : ""
 
 /* A tensor as it is sent or was received. */
 struct message_tensor {
@@ -69,11 +76,40 @@ bool message_name_ok(struct message_text name);
 bool message_tensor_name_ok(struct message_text name);
 
 /*
- * Writes a typed tensor's elements to `to` as raw bytes: `size` bytes, which is what its shape and
- * dtype take. INVALID_ARGUMENT if the contents are damaged, of another type (FP32 goes into
- * fp32_contents; INT8 and INT16 into int_contents; FP16 and BF16 have no typed form), out of the
- * dtype's range or not exactly as many.
+ * A typed tensor's elements being written as raw bytes, a slice at a time. Plain data: `at`, `end`,
+ * `chunk_end` and `name` are places in the frame, `to` is one in the caller's memory; both must
+ * stay until it is done. It may be dropped at any time.
  */
+struct message_unpacking {
+    const struct message_unpack_row *row;
+    struct message_text name;
+    const uint8_t *at, *end;  /* the contents not read yet */
+    const uint8_t *chunk_end; /* `at` is within elements until there, or before a field if there */
+    unsigned char *to;
+    size_t left;    /* elements */
+    uint32_t empty; /* fields without an element so far */
+};
+
+/*
+ * Begins to write to `to`: `size` bytes, which is what the tensor's shape and dtype take.
+ * INVALID_ARGUMENT: the dtype has no typed form (FP16 and BF16). The tensor itself is not needed
+ * any more.
+ */
+enum status message_unpack_begin(struct message_unpacking *u, const struct message_tensor *tensor,
+                                 void *to, size_t size, struct error *err);
+
+/*
+ * Decodes `bytes` more of the encoded contents, at most a field's head and an element more than
+ * that; at least one element and at most MESSAGE_MAX_FIELDS fields without one. *done: all is there
+ * and right. INVALID_ARGUMENT, after which there is no next step, if the contents are damaged, of
+ * another type (FP32 goes into fp32_contents; INT8 and INT16 into int_contents), out of the dtype's
+ * range, not exactly as many as the shape needs, or have more than MESSAGE_MAX_FIELDS fields
+ * without an element.
+ */
+enum status message_unpack_step(struct message_unpacking *u, size_t bytes, bool *done,
+                                struct error *err);
+
+/* Both in one go. */
 enum status message_unpack(const struct message_tensor *tensor, void *to, size_t size,
                            struct error *err);
 

@@ -3,6 +3,7 @@
 #include "inferd.pb.h"
 #include "proto/request.h"
 #include "proto/tensor.h"
+#include "proto/wire.h"
 
 _Static_assert(REQUEST_INFER == inferd_Request_infer_tag, "kinds are field numbers");
 _Static_assert(REQUEST_SERVER_LIVE == inferd_Request_server_live_tag, "kinds are field numbers");
@@ -20,6 +21,7 @@ struct decoding {
     struct request *out;
     struct proto_raw raw;
     struct proto_text token, traceparent, model, version, infer_id;
+    uint32_t n_parameters; /* of the request, its inputs and its outputs */
 };
 
 /*
@@ -31,25 +33,27 @@ static bool parameter_decode(pb_istream_t *stream, const pb_field_t *field, void
 {
     (void)field;
     static const char prefix[] = "shared_memory_";
-    struct proto_decoder *decoder = *arg;
+    struct decoding *d = *arg;
     struct message_text key = {0};
-    struct proto_text text = {decoder, &key};
+    struct proto_text text = {&d->decoder, &key};
+    if (d->n_parameters++ == MESSAGE_MAX_PARAMETERS)
+        return proto_refuse(&d->decoder, "more than %d parameters", MESSAGE_MAX_PARAMETERS);
     /* the entries of the three maps are alike: key = 1, value = 2 */
     inference_ModelInferRequest_ParametersEntry m = {
         .key = {.funcs.decode = proto_text_decode, .arg = &text}};
     if (!pb_decode(stream, inference_ModelInferRequest_ParametersEntry_fields, &m))
         return false;
     if (key.len >= sizeof(prefix) - 1 && !memcmp(key.data, prefix, sizeof(prefix) - 1))
-        return proto_refuse(decoder,
+        return proto_refuse(&d->decoder,
                             "parameter '%.*s': no shared memory is offered; expected the tensor's "
                             "contents in the request, and outputs in the reply",
                             MESSAGE_TEXT(key));
     return true;
 }
 
-static pb_callback_t parameter_callback(struct proto_decoder *decoder)
+static pb_callback_t parameter_callback(struct decoding *d)
 {
-    return (pb_callback_t){.funcs.decode = parameter_decode, .arg = decoder};
+    return (pb_callback_t){.funcs.decode = parameter_decode, .arg = d};
 }
 
 static bool input_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
@@ -59,11 +63,11 @@ static bool input_decode(pb_istream_t *stream, const pb_field_t *field, void **a
     if (d->out->n_inputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d inputs", MESSAGE_MAX_TENSORS);
     struct proto_tensor tensor;
-    inference_ModelInferRequest_InferInputTensor m = {.parameters =
-                                                          parameter_callback(&d->decoder)};
+    inference_ModelInferRequest_InferInputTensor m = {.parameters = parameter_callback(d)};
     proto_tensor_bind(&tensor, &d->decoder, &d->out->inputs[d->out->n_inputs++], &m.name,
                       &m.datatype, &m.shape, &m.contents);
-    return pb_decode(stream, inference_ModelInferRequest_InferInputTensor_fields, &m);
+    return pb_decode_ex(stream, inference_ModelInferRequest_InferInputTensor_fields, &m,
+                        PB_DECODE_NOINIT);
 }
 
 static bool output_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
@@ -77,7 +81,7 @@ static bool output_decode(pb_istream_t *stream, const pb_field_t *field, void **
     struct proto_text name = {&d->decoder, out};
     inference_ModelInferRequest_InferRequestedOutputTensor m = {
         .name = {.funcs.decode = proto_text_decode, .arg = &name},
-        .parameters = parameter_callback(&d->decoder)};
+        .parameters = parameter_callback(d)};
     return pb_decode(stream, inference_ModelInferRequest_InferRequestedOutputTensor_fields, &m);
 }
 
@@ -91,7 +95,7 @@ static void infer_bind(struct decoding *d, inference_ModelInferRequest *m)
     m->model_name = text_callback(&d->model);
     m->model_version = text_callback(&d->version);
     m->id = text_callback(&d->infer_id);
-    m->parameters = parameter_callback(&d->decoder);
+    m->parameters = parameter_callback(d);
     m->inputs = (pb_callback_t){.funcs.decode = input_decode, .arg = d};
     m->outputs = (pb_callback_t){.funcs.decode = output_decode, .arg = d};
     m->raw_input_contents = (pb_callback_t){.funcs.decode = proto_raw_decode, .arg = &d->raw};
@@ -131,21 +135,26 @@ _Static_assert(sizeof(inference_ModelReadyRequest) == sizeof(inference_ModelMeta
 /* A pass over the top level alone. */
 uint64_t request_id_find(const void *message, size_t size)
 {
-    pb_istream_t stream = pb_istream_from_buffer(message, size);
-    uint64_t id = 0, value;
-    pb_wire_type_t type;
-    uint32_t tag;
-    bool eof;
-    while (pb_decode_tag(&stream, &type, &tag, &eof)) {
-        if (tag == inferd_Request_id_tag && type == PB_WT_VARINT) {
-            if (!pb_decode_varint(&stream, &value))
-                break;
-            id = value;
-        } else if (!pb_skip_field(&stream, type)) {
-            break;
-        }
-    }
+    struct wire w = wire_of(message, size);
+    struct wire_field field;
+    uint64_t id = 0;
+    for (int n = 0; n < MESSAGE_MAX_FIELDS && wire_next(&w, &field); n++)
+        if (field.number == inferd_Request_id_tag && field.type == WIRE_VARINT)
+            wire_varint(&field.value, &id);
     return id;
+}
+
+/* A request without a body that this server knows. What newer clients ask for comes as a member of
+ * the oneof, which is a message, with a number beyond those of the fields above it. */
+static enum status no_body(const void *message, size_t size, struct error *err)
+{
+    struct wire w = wire_of(message, size);
+    struct wire_field field;
+    for (int n = 0; n < MESSAGE_MAX_FIELDS && wire_next(&w, &field); n++)
+        if (field.number >= inferd_Request_infer_tag && field.type == WIRE_BYTES)
+            return error_set(err, STATUS_UNIMPLEMENTED,
+                             "this server does not know the body of field %u", field.number);
+    return error_set(err, STATUS_INVALID_ARGUMENT, "the request has no body");
 }
 
 static enum status texts_check(const struct request *r, struct error *err)
@@ -156,6 +165,9 @@ static enum status texts_check(const struct request *r, struct error *err)
     if (r->infer_id.len > MESSAGE_MAX_ID)
         return error_set(err, STATUS_INVALID_ARGUMENT, "the id is longer than %d bytes",
                          MESSAGE_MAX_ID);
+    if (r->infer_id.len && !utf8_ok(r->infer_id.data, r->infer_id.len))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "the id '%.*s' is not UTF-8",
+                         MESSAGE_TEXT(r->infer_id));
     if (r->model.len && !message_name_ok(r->model))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "'%.*s' is no model name: 1 to %d of [A-Za-z0-9._-], no leading dot",
@@ -187,10 +199,8 @@ static enum status outputs_check(const struct request *r, struct error *err)
 static enum status request_check(struct request *r, const struct proto_raw *raw, struct error *err)
 {
     enum status s = texts_check(r, err);
-    if (s != STATUS_OK || (r->kind != REQUEST_INFER && r->kind != REQUEST_NONE))
+    if (s != STATUS_OK || r->kind != REQUEST_INFER)
         return s;
-    if (r->kind == REQUEST_NONE)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "the request has no body that is served");
     if (!r->model.len)
         return error_set(err, STATUS_INVALID_ARGUMENT, "the request names no model");
     s = outputs_check(r, err);
@@ -216,6 +226,7 @@ enum status request_decode(const void *message, size_t size, struct request *out
     d.out = out;
     d.raw.decoder = &d.decoder;
     d.raw.n = 0;
+    d.n_parameters = 0;
     d.token = (struct proto_text){&d.decoder, &out->token};
     d.traceparent = (struct proto_text){&d.decoder, &out->traceparent};
     d.model = (struct proto_text){&d.decoder, &out->model};
@@ -225,7 +236,8 @@ enum status request_decode(const void *message, size_t size, struct request *out
                         .traceparent = text_callback(&d.traceparent),
                         .cb_body = {.funcs.decode = body_begin, .arg = &d}};
 
-    enum status s = proto_decode(&d.decoder, message, size, inferd_Request_fields, &m, "request");
+    enum status s = proto_decode(&d.decoder, message, size, &proto_walk_request,
+                                 inferd_Request_fields, &m, "request");
     if (s != STATUS_OK) {
         out->id = request_id_find(message, size);
         return s;
@@ -237,5 +249,7 @@ enum status request_decode(const void *message, size_t size, struct request *out
         out->ready_only = m.body.repository_index.ready;
     if (out->kind == REQUEST_CANCEL)
         out->target = m.body.cancel.target;
+    if (out->kind == REQUEST_NONE)
+        return no_body(message, size, err);
     return request_check(out, &d.raw, err);
 }

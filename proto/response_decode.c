@@ -84,7 +84,8 @@ enum status response_decode(const void *message, size_t size, struct response *o
     inferd_Response m = {.message = text_callback(&d.message),
                          .cb_body = {.funcs.decode = body_begin, .arg = &d}};
 
-    enum status s = proto_decode(&d.decoder, message, size, inferd_Response_fields, &m, "response");
+    enum status s = proto_decode(&d.decoder, message, size, &proto_walk_response,
+                                 inferd_Response_fields, &m, "response");
     if (s != STATUS_OK)
         return s;
     out->id = m.id;

@@ -159,13 +159,18 @@ enum status proto_tensors_finish(struct message_tensor *tensors, uint32_t n,
 }
 
 enum status proto_decode(struct proto_decoder *decoder, const void *frame, size_t size,
-                         const pb_msgdesc_t *fields, void *message, const char *what)
+                         const struct proto_walk *within, const pb_msgdesc_t *fields, void *message,
+                         const char *what)
 {
+    const struct message_text wire = {frame, size};
+    enum status s = proto_walk_check(within, wire, MESSAGE_MAX_FIELDS, what, decoder->err);
+    if (s != STATUS_OK)
+        return s;
     decoder->begin = frame;
     decoder->end = decoder->begin + size;
     decoder->failed = false;
     pb_istream_t stream = pb_istream_from_buffer(frame, size);
-    if (pb_decode(&stream, fields, message))
+    if (pb_decode_ex(&stream, fields, message, PB_DECODE_NOINIT))
         return STATUS_OK;
     proto_refuse(decoder, "malformed %s: %s", what, PB_GET_ERROR(&stream));
     return STATUS_INVALID_ARGUMENT;

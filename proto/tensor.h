@@ -5,7 +5,7 @@
 
 #include <pb_decode.h>
 
-#include "proto/message.h"
+#include "proto/walk.h"
 
 /*
  * One frame being decoded. nanopb hands a field of a wrong wire type to a callback as a small
@@ -53,8 +53,10 @@ bool proto_raw_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
 enum status proto_tensors_finish(struct message_tensor *tensors, uint32_t n,
                                  const struct proto_raw *raw, const char *what, struct error *err);
 
-/* Decodes a whole frame; on failure the reason is in `decoder->err`, and the status is returned. */
+/* Decodes a whole frame of at most MESSAGE_MAX_FIELDS fields, in it and in the messages of
+ * `within`; on failure the reason is in `decoder->err`, and the status is returned. */
 enum status proto_decode(struct proto_decoder *decoder, const void *frame, size_t size,
-                         const pb_msgdesc_t *fields, void *message, const char *what);
+                         const struct proto_walk *within, const pb_msgdesc_t *fields, void *message,
+                         const char *what);
 
 #endif

@@ -67,6 +67,30 @@ static void print_model(const struct inferd_status_model *m, const struct seen *
         printf("  %s\n", m->reason);
 }
 
+/* "1.5 GiB" */
+static const char *amount(uint64_t bytes, char *to, size_t size)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < ARRAY_LEN(units); unit++)
+        value /= 1024;
+    snprintf(to, size, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return to;
+}
+
+static void print_memory(const struct inferd_status_page *s)
+{
+    char bytes[32], limit[32];
+    if (s->n_memory)
+        printf("\n%-24s %11s %11s\n", "memory", "bytes", "limit");
+    for (uint32_t i = 0; i < s->n_memory; i++) {
+        const struct inferd_memory *m = &s->memory[i];
+        printf("%-24.40s %11s %11s\n", m->name, amount(m->bytes, bytes, sizeof(bytes)),
+               m->limit ? amount(m->limit, limit, sizeof(limit)) : "-");
+    }
+}
+
 static void print_text(const struct inferd_status_page *s, const struct seen *before, uint64_t now)
 {
     printf("inferd %s on %s, up %" PRIu64 " s, %s\n", s->version, s->device, s->uptime_s,
@@ -78,6 +102,7 @@ static void print_text(const struct inferd_status_page *s, const struct seen *be
            "requests", "failures", "queued", "batch", "queue us", "comp. us");
     for (uint32_t i = 0; i < s->n_models; i++)
         print_model(&s->models[i], before, i, now);
+    print_memory(s);
     bool any = false;
     for (uint32_t i = 0; i < s->n_counters; i++) {
         if (s->counters[i].value == 0)
@@ -132,6 +157,15 @@ static void print_json(const struct inferd_status_page *s)
     json_object(&j, "counters");
     for (uint32_t i = 0; i < s->n_counters; i++)
         json_uint(&j, s->counters[i].name, s->counters[i].value);
+    json_end(&j);
+    json_list(&j, "memory");
+    for (uint32_t i = 0; i < s->n_memory; i++) {
+        json_object(&j, NULL);
+        json_text(&j, "name", s->memory[i].name);
+        json_uint(&j, "bytes", s->memory[i].bytes);
+        json_uint(&j, "limit", s->memory[i].limit);
+        json_end(&j);
+    }
     json_end(&j);
     json_end(&j);
 }

@@ -36,6 +36,8 @@ static void read_all(const struct inferd_response *r)
         read_bytes(r->index->models[i].state, strlen(r->index->models[i].state));
     for (uint32_t i = 0; r->status_page && i < r->status_page->n_models; i++)
         read_bytes(r->status_page->models[i].reason, strlen(r->status_page->models[i].reason));
+    for (uint32_t i = 0; r->status_page && i < r->status_page->n_memory; i++)
+        read_bytes(r->status_page->memory[i].name, strlen(r->status_page->memory[i].name));
     for (uint32_t i = 0; r->server && i < r->server->n_extensions; i++)
         read_bytes(r->server->extensions[i], strlen(r->server->extensions[i]));
 }

@@ -17,6 +17,7 @@ EXPECTED = ["bin/inferd", "bin/inferctl", "include/inferd/client.h", "inferd/inf
             "lib/systemd/system/inferd.service", "lib/systemd/system/inferd.socket",
             "share/inferd/inferd-cuda.conf",
             "man/man1/inferctl.1", "man/man5/inferd.yaml.5", "man/man8/inferd.8",
+            "share/inferd/proto/inferd.proto", "share/inferd/proto/inference.proto",
             "pkgconfig/inferd-client.pc", "doc/inferd/operations.md"]
 
 
@@ -44,6 +45,14 @@ class Install(unittest.TestCase):
     def test_everything_is_there(self):
         for end in EXPECTED:
             self.find(end)
+
+    def test_the_schema_compiles(self):
+        """With nothing beside it: a client of another language needs these two files."""
+        folder = self.find("share/inferd/proto/inferd.proto").parent
+        done = subprocess.run(["protoc", f"-I{folder}", "--descriptor_set_out=/dev/null",
+                               "inferd.proto", "inference.proto"], capture_output=True, text=True,
+                              timeout=30, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_programs_run(self):
         for program in ("bin/inferd", "bin/inferctl"):

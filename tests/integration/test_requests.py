@@ -211,6 +211,18 @@ class Requests(unittest.TestCase):
         self.assertTrue(reply.message.isprintable(), reply.message)
         self.assertNotIn("/", self.client.infer("nothing", []).message)
 
+    def test_r10_replies_are_utf8(self):
+        """A reply is decoded strictly, as protobuf libraries do it."""
+        for bad in (b"\xff", b"caf\xc3", b"\xed\xa0\x80"):
+            for fields in ([(1, bad)], [(1, "copy"), (2, bad)], [(1, "copy"), (3, bad)],
+                           [(1, "copy"), (6, message((1, bad)))],
+                           [(1, "copy"), (5, message((1, bad))), (7, b"")],
+                           [(1, "copy"), (5, message((1, "x"), (2, bad))), (7, b"")]):
+                self.refused(self.client.call(wire.INFER, message(*fields)),
+                             wire.INVALID_ARGUMENT, "\\x")
+        reply = self.client.infer("copy", [copy_input()], request_id="caf\u00e9")
+        self.assertEqual((reply.status, wire.text(reply.body, 3)), (wire.OK, "caf\u00e9"))
+
     # --- what is no request ---
 
     def test_a_message_that_is_no_request(self):
@@ -237,6 +249,18 @@ class Requests(unittest.TestCase):
                      "8 dimensions")
         self.refused(self.client.infer("copy", [copy_input(name="x" * 65)]), wire.INVALID_ARGUMENT,
                      "64")
+
+    def test_r4_fields(self):
+        """What is legal but made of nothing but fields is refused, and still has its id."""
+        many = 4 << 20
+        for kind, body in ((wire.INFER, b"\x22\x00" * many), (wire.INFER, b"\x48\x00" * many),
+                           (wire.INFER, b"\x0a\x01m" * many), (wire.LIVE, b"\x48\x00" * many)):
+            self.refused(self.client.call(kind, body), wire.INVALID_ARGUMENT, "1024 fields")
+        self.refused(self.client.call(wire.INFER, b"\x22\x00" * 65), wire.INVALID_ARGUMENT,
+                     "64 parameters")
+        typed = message((1, "x"), (2, "FP32"), (3, 1), (3, 4), (5, b"\x32\x00" * many))
+        self.refused(self.client.call(wire.INFER, message((1, "copy"), (5, typed))),
+                     wire.INVALID_ARGUMENT, "1024 fields without an element")
 
     # --- descriptions ---
 
@@ -307,7 +331,8 @@ class Requests(unittest.TestCase):
         before = self.client.call(wire.INDEX).body
         for kind in range(20, 64):
             self.refused(self.client.call(kind, message((1, "copy"), (2, "copy"))),
-                         wire.INVALID_ARGUMENT, "no body that is served")
+                         wire.UNIMPLEMENTED, f"the body of field {kind}")
+        self.refused(self.client.call(9, b""), wire.INVALID_ARGUMENT, "no body")
         self.assertEqual(self.client.call(wire.INDEX).body, before)
 
     def test_cancel_of_what_is_unknown(self):

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 static void r10_control_bytes_are_escaped(void **state)
 {
@@ -20,6 +21,58 @@ static void r10_control_bytes_are_escaped(void **state)
     assert_int_equal(err.status, STATUS_NOT_FOUND);
     error_prefix(&err, "node %s", "x");
     assert_string_equal(err.text, "node x: model \"a\\x0ab\\x1b\" (3)");
+}
+
+/* Whatever a peer sends is quoted in replies, whose texts must be UTF-8 for any protobuf library.
+ */
+static void r10_texts_are_utf8(void **state)
+{
+    (void)state;
+    struct error err;
+    error_set(&err, STATUS_NOT_FOUND, "model '%s'",
+              "\xc3\xa9\xff\xc3(\xe2\x82\xac\xed\xa0\x80\xc2\x9b");
+    assert_string_equal(err.text,
+                        "model '\xc3\xa9\\xff\\xc3(\xe2\x82\xac\\xed\\xa0\\x80\\xc2\\x9b'");
+    uint64_t seed = 1;
+    for (int round = 0; round < 20000; round++) {
+        char text[700];
+        for (size_t i = 0; i < sizeof(text) - 1; i++) {
+            seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+            text[i] = (char)((seed >> 40) | (seed >> 62 ? 0x80 : 1));
+        }
+        text[seed % sizeof(text)] = 0;
+        text[sizeof(text) - 1] = 0;
+        error_set(&err, STATUS_INTERNAL, "%s", text);
+        assert_true(utf8_ok(err.text, strlen(err.text)));
+        error_prefix(&err, "%.*s", (int)(seed >> 55), text);
+        assert_true(utf8_ok(err.text, strlen(err.text)));
+    }
+}
+
+/* At each length before the cut: two, three and four bytes are either all there or none. */
+static void a_cut_is_not_within_a_character(void **state)
+{
+    (void)state;
+    static const char *const characters[] = {"\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t before = ERROR_TEXT_MAX - 8; before < ERROR_TEXT_MAX + 2; before++) {
+            char text[ERROR_TEXT_MAX + 32];
+            struct error err, other;
+            size_t len = strlen(characters[i]);
+            memset(text, 'a', before);
+            strcpy(text + before, characters[i]);
+            error_set(&err, STATUS_INTERNAL, "%s", text);
+            size_t fits = before + len < ERROR_TEXT_MAX ? before + len : before;
+            assert_int_equal(strlen(err.text), fits < ERROR_TEXT_MAX ? fits : ERROR_TEXT_MAX - 1);
+            assert_memory_equal(err.text, text, strlen(err.text));
+            error_errno(&err, ENOENT, "%s", text);
+            assert_true(utf8_ok(err.text, strlen(err.text)));
+            assert_null(strchr(err.text, '\\'));
+            error_set(&other, STATUS_INTERNAL, "x");
+            error_prefix(&other, "%s", text);
+            assert_true(utf8_ok(other.text, strlen(other.text)));
+            assert_null(strchr(other.text, '\\'));
+        }
 }
 
 static void long_texts_are_cut(void **state)
@@ -50,6 +103,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r10_control_bytes_are_escaped),
+        cmocka_unit_test(r10_texts_are_utf8),
+        cmocka_unit_test(a_cut_is_not_within_a_character),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(errno_gives_the_code),
     };

@@ -204,6 +204,8 @@ static void describe(struct session *s, const struct request *q)
     static const struct body_index index = {1, &entry};
     static const struct body_server_metadata server = {"fake", "0.0", 1, extensions};
     static const struct body_counter counter = {"rejected", 4};
+    static const struct body_memory memory[] = {
+        {"requests", 3ull << 30 >> 1, 1ull << 40}, {"replies", 1023, 0}, {"plans", 1024, 2048}};
     static const struct body_status_model status_model = {
         .name = "echo", .version = "2", .state = "READY", .reason = "", .requests = 9};
     static const struct body_server_status status = {.version = "0.0",
@@ -214,7 +216,9 @@ static void describe(struct session *s, const struct request *q)
                                                      .n_models = 1,
                                                      .n_counters = 1,
                                                      .models = &status_model,
-                                                     .counters = &counter};
+                                                     .counters = &counter,
+                                                     .n_memory = 3,
+                                                     .memory = memory};
     struct arena *arena = arena_new(0);
     struct response *r = clear(s, q->id);
     enum status failed = STATUS_OK;

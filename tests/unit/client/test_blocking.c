@@ -156,6 +156,11 @@ static void the_server_describes_itself(void **state)
     assert_int_equal(r->status_page->models[0].requests, 9);
     assert_string_equal(r->status_page->counters[0].name, "rejected");
     assert_int_equal(r->status_page->counters[0].value, 4);
+    assert_int_equal(r->status_page->n_memory, 3);
+    assert_string_equal(r->status_page->memory[1].name, "replies");
+    assert_int_equal(r->status_page->memory[1].bytes, 1023);
+    assert_int_equal(r->status_page->memory[1].limit, 0);
+    assert_int_equal(r->status_page->memory[2].limit, 2048);
 
     q.kind = INFERD_INDEX;
     assert_int_equal(inferd_client_call(f->client, &q, &r, NULL), INFERD_OK);

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
+
 #include "proto/body.h"
 
 static struct arena *arena;
@@ -132,6 +134,7 @@ static void server_status(void **state)
         models[i] = (struct body_status_model){.name = "m", .version = "1", .requests = i};
     for (uint32_t i = 0; i < 100; i++)
         counters[i] = (struct body_counter){"c", i * i};
+    const struct body_memory memory[] = {{"host", 1ull << 33, 1ull << 40}, {"pinned", 7, 0}};
     struct body_server_status in = {.version = "0.1",
                                     .device = "cpu",
                                     .uptime_s = 5,
@@ -144,7 +147,9 @@ static void server_status(void **state)
                                     .n_models = 20,
                                     .n_counters = 100,
                                     .models = models,
-                                    .counters = counters},
+                                    .counters = counters,
+                                    .n_memory = 2,
+                                    .memory = memory},
                               out;
     ok(body_server_status_encode(&in, arena, &wire, &err));
     ok(body_server_status_decode(wire, arena, &out, &err));
@@ -157,10 +162,81 @@ static void server_status(void **state)
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(out.counters[i].value, i * i);
 
+    assert_int_equal(out.n_memory, 2);
+    assert_string_equal(out.memory[0].name, "host");
+    assert_int_equal(out.memory[0].bytes, 1ull << 33);
+    assert_int_equal(out.memory[0].limit, 1ull << 40);
+    assert_string_equal(out.memory[1].name, "pinned");
+    assert_int_equal(out.memory[1].limit, 0);
+
     struct arena *small = arena_new(256);
     assert_int_equal(body_server_status_decode(wire, small, &out, &err), STATUS_RESOURCE_EXHAUSTED);
     assert_int_equal(body_server_status_encode(&in, small, &wire, &err), STATUS_RESOURCE_EXHAUSTED);
     arena_free(small);
+}
+
+/* The largest that a server has: 1,024 models, each with batches of many sizes. */
+static void r4_the_largest_bodies_are_taken(void **state)
+{
+    (void)state;
+    enum { MODELS = 1024, SIZES = 128 };
+    struct arena *large = arena_new(256u << 20);
+    struct body_batch_statistics *batches = arena_array(large, SIZES, sizeof(*batches));
+    struct body_model_statistics *models = arena_array(large, MODELS, sizeof(*models));
+    const struct body_duration d = {1ull << 60, UINT64_MAX};
+    for (uint32_t i = 0; i < SIZES; i++)
+        batches[i] = (struct body_batch_statistics){i + 1, d, d, d};
+    for (uint32_t i = 0; i < MODELS; i++)
+        models[i] = (struct body_model_statistics){.name = "m",
+                                                   .version = "1",
+                                                   .last_inference = 1,
+                                                   .inference_count = 1,
+                                                   .execution_count = 1,
+                                                   .success = {1, 1},
+                                                   .n_batches = SIZES,
+                                                   .batches = batches};
+    struct body_statistics in = {MODELS, models}, out;
+    ok(body_statistics_encode(&in, large, &wire, &err));
+    assert_in_range(wire.len, 2 * BODY_MAX_FIELDS + 1, SIZE_MAX); /* so that they are counted */
+    ok(body_statistics_decode(wire, large, &out, &err));
+    assert_int_equal(out.n_models, MODELS);
+    assert_int_equal(out.models[MODELS - 1].n_batches, SIZES);
+
+    struct body_status_model *status = arena_array(large, MODELS, sizeof(*status));
+    for (uint32_t i = 0; i < MODELS; i++)
+        status[i] =
+            (struct body_status_model){"m", "1", "READY", "", 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    struct body_server_status page = {.n_models = MODELS, .models = status}, read;
+    ok(body_server_status_encode(&page, large, &wire, &err));
+    ok(body_server_status_decode(wire, large, &read, &err));
+    assert_int_equal(read.n_models, MODELS);
+    arena_free(large);
+}
+
+/* And no more: what a server sends of which nothing is kept has an end as well. */
+static void r4_fields_are_counted(void **state)
+{
+    (void)state;
+    const size_t size = 2 * (BODY_MAX_FIELDS + 1);
+    char *bytes = malloc(size);
+    for (size_t i = 0; i < size; i += 2)
+        memcpy(bytes + i, "\x78\x00", 2);
+    struct body_server_metadata server;
+    struct body_model_metadata model;
+    struct body_statistics statistics;
+    struct body_index index;
+    struct body_server_status status;
+    for (size_t more = 0; more < 2; more++) {
+        const struct message_text text = {bytes, size - 2 + 2 * more};
+        const enum status s = more ? STATUS_INVALID_ARGUMENT : STATUS_OK;
+        assert_int_equal(body_server_metadata_decode(text, arena, &server, &err), s);
+        assert_int_equal(body_model_metadata_decode(text, arena, &model, &err), s);
+        assert_int_equal(body_statistics_decode(text, arena, &statistics, &err), s);
+        assert_int_equal(body_index_decode(text, arena, &index, &err), s);
+        assert_int_equal(body_server_status_decode(text, arena, &status, &err), s);
+    }
+    assert_non_null(strstr(err.text, "more than 4194304 fields in a description"));
+    free(bytes);
 }
 
 static void damage_is_refused(void **state)
@@ -217,6 +293,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(statistics, setup, teardown),
         cmocka_unit_test_setup_teardown(index_of_the_repository, setup, teardown),
         cmocka_unit_test_setup_teardown(server_status, setup, teardown),
+        cmocka_unit_test_setup_teardown(r4_the_largest_bodies_are_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(r4_fields_are_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(damage_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(no_memory_is_said_on_both_sides, setup, teardown),
     };

@@ -98,6 +98,11 @@ static void an_error(void **state)
     frame = round_trip();
     assert_int_equal(got.message.len, ERROR_TEXT_MAX);
     free(frame);
+
+    memcpy(text + ERROR_TEXT_MAX - 1, "\xc3\xa9", 2); /* not within a character */
+    frame = round_trip();
+    assert_int_equal(got.message.len, ERROR_TEXT_MAX - 1);
+    free(frame);
 }
 
 static void yes_and_no(void **state)

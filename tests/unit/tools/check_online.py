@@ -69,7 +69,12 @@ def check_status():
     check(status["ready"] is True and status["workers"] == 2, status)
     check(status["models"][0]["name"] == "echo" and status["models"][0]["requests"] == 9, status)
     check(status["counters"] == {"rejected": 4}, status)
+    check(status["memory"][:2] == [{"name": "requests", "bytes": 3 << 29, "limit": 1 << 40},
+                                   {"name": "replies", "bytes": 1023, "limit": 0}], status)
     text = inferctl("status", "ADDRESS").stdout
+    rows = [line.split() for line in text.partition("\nmemory")[2].splitlines()]
+    check(rows[:4] == [["bytes", "limit"], ["requests", "1.5", "GiB", "1.0", "TiB"],
+                       ["replies", "1023", "B", "-"], ["plans", "1.0", "KiB", "2.0", "KiB"]], text)
     check("ready" in text and "rejected 4" in text, text)
     text = inferctl("status", "ADDRESS", "--watch", "--count", "3", "--interval", "0.01").stdout
     check(len(re.findall("^inferd ", text, re.M)) == 3, text)
