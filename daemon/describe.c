@@ -335,6 +335,36 @@ static void counters_fill(const struct shared *shared, struct body_counter *out)
     }
 }
 
+enum { MEMORY_ROWS = 7 };
+
+/* Where each byte is that grows with peers, models and workers. */
+static uint32_t memory_fill(struct loop *loop, struct body_memory out[MEMORY_ROWS])
+{
+    struct shared *shared = loop->shared;
+    uint64_t used = budget_used(&shared->budget), held = budget_held(&shared->budget);
+    uint64_t limit = atomic_load_explicit(&shared->budget.limit, memory_order_relaxed);
+    uint64_t unread = 0, weights = 0, arena = 0;
+    for (uint32_t i = 0; i < shared->n_loops; i++)
+        unread += atomic_load_explicit(&shared->loops[i]->backlog_bytes, memory_order_relaxed);
+    for (uint32_t i = 0; i < loop->table->n; i++) {
+        const struct model *model = loop->table->entries[i].model;
+        weights += model ? model->info->weight_bytes : 0;
+        for (uint32_t p = 0; model && p < model->info->n_profiles; p++)
+            arena = MAX(arena, (uint64_t)model->info->profiles[p].arena_bytes);
+    }
+    const struct body_memory rows[MEMORY_ROWS] = {
+        {"requests and replies", used, limit},
+        {"of these, replies not read", unread, 0},
+        {"kept for the next ones", held - MIN(held, used), limit},
+        {"event loops", shared->n_loops * (sizeof(struct loop) + LOOP_HEADS), 0},
+        {"output buffers", dispatch_output_bytes(shared->dispatch), 0},
+        {"arenas", arena * dispatch_workers(shared->dispatch), 0},
+        {"weights", weights, 0},
+    };
+    memcpy(out, rows, sizeof(rows));
+    return MEMORY_ROWS;
+}
+
 static enum status server_status(struct loop *loop, const struct request *request,
                                  struct arena *arena, struct message_text *wire, struct error *err)
 {
@@ -348,7 +378,10 @@ static enum status server_status(struct loop *loop, const struct request *reques
     for (uint32_t i = 0; i < table->n; i++)
         status_model(shared, &table->entries[i], &models[i]);
     counters_fill(shared, counters);
+    struct body_memory memory[MEMORY_ROWS];
     struct body_server_status body = {
+        .n_memory = memory_fill(loop, memory),
+        .memory = memory,
         .version = INFERD_VERSION,
         .device = shared->device_name,
         .uptime_s = (clock_now_ns() - shared->started_ns) / NS_PER_S,

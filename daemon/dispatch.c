@@ -292,12 +292,18 @@ uint32_t dispatch_workers_busy(const struct dispatch *d)
     return busy;
 }
 
-uint64_t dispatch_jobs_done(const struct dispatch *d)
+uint64_t dispatch_output_bytes(struct dispatch *d)
 {
-    uint64_t done = 0;
-    for (uint32_t i = 0; i < d->config.workers; i++)
-        done += pool_jobs_done(d->pool, i);
-    return done;
+    uint64_t bytes = 0;
+    pthread_mutex_lock(&d->lock);
+    for (uint32_t w = 0; w < d->config.workers; w++) {
+        const struct dispatch_worker *worker = &d->workers[w];
+        for (uint32_t i = 0; i < DISPATCH_OUTPUTS; i++)
+            bytes += worker->batches[i].output_size;
+        bytes += (uint64_t)worker->n_spare * worker->output_size;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return bytes;
 }
 
 /* ---- life ---- */

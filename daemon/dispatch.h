@@ -154,8 +154,9 @@ void dispatch_model_stats(struct dispatch *dispatch, const struct model *model,
                           struct batcher_model_stats *out);
 uint32_t dispatch_workers(const struct dispatch *dispatch);
 uint32_t dispatch_workers_busy(const struct dispatch *dispatch);
-/* Jobs finished by all workers. */
-uint64_t dispatch_jobs_done(const struct dispatch *dispatch);
+
+/* Bytes of all workers' output buffers. */
+uint64_t dispatch_output_bytes(struct dispatch *dispatch);
 
 /*
  * R30: a batch hangs that has run longer than `floor_ns` and longer than ten times the p99 of its

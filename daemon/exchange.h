@@ -5,6 +5,7 @@
  *
  *   exchange.c        replies, results, failures, cancels; which function answers which request
  *   exchange_infer.c  an inference is checked against its model and submitted
+ *   exchange_unpack.c typed contents of large requests, in slices
  *   describe.c        everything else is answered on the spot
  *
  * Every reply is begun by exchange_begin.
@@ -48,7 +49,11 @@ void exchange_error(struct connection *c, uint64_t id, enum status status, const
 
 /* --- exchange_infer.c --- */
 
+/* `*frame` is taken if the payload stays there. */
 void exchange_infer(struct connection *c, const struct request *request, struct slab **frame);
+
+/* --- exchange_unpack.c --- */
+
 /* Typed contents of a large frame are unpacked in slices, one a turn; until then the connection
  * takes no further request. */
 void exchange_unpack_go_on(struct connection *c);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests in, results out; see intake.h. Small payloads are copied from the staging buffer into a
- * slab, each aligned, so that a lone request can be read in place; those of a large frame stay in
- * the slab they were read into.
+ * Inferences, see exchange.h. Small payloads are copied from the staging buffer into a slab, each
+ * aligned, so that a lone request can be read in place; those of a large frame stay in the slab
+ * they were read into. Typed contents are unpacked into a slab: those of a large frame in slices
+ * (exchange_unpack.c), for they can be millions of elements.
  */
 #include "daemon/exchange.h"
 
 #include "base/clock.h"
 #include "daemon/admission.h"
+#include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
 
 /* ---- inference ---- */
@@ -38,27 +40,20 @@ static const struct table_entry *model_find(struct connection *c, const struct r
     return NULL;
 }
 
-/* Puts the payloads where the workers will read them. */
-static enum status payload_place(struct connection *c, const struct request *r,
-                                 const struct model *model, const struct admission *a,
-                                 struct inflight *i, struct slab **frame, struct error *err)
+static bool is_typed(const struct request *r)
 {
-    const struct engine_info *info = model->info;
     bool typed = false;
     for (uint32_t k = 0; k < r->n_inputs; k++)
         typed |= r->inputs[k].typed;
-    if (*frame && !typed) {
-        i->slab = STEAL(*frame);
-        for (uint32_t k = 0; k < info->n_inputs; k++)
-            i->spans[k] =
-                (struct engine_span){r->inputs[a->input[k]].data, r->inputs[a->input[k]].size};
-        return STATUS_OK;
-    }
-    i->slab = connection_slab_take(c, a->payload_bytes);
-    if (!i->slab)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs now");
+    return typed;
+}
+
+/* Copies or unpacks the payloads into a slab, one behind the other. */
+static enum status payload_copy(const struct request *r, const struct model *model,
+                                const struct admission *a, struct inflight *i, struct error *err)
+{
     uint8_t *to = i->slab->data;
-    for (uint32_t k = 0; k < info->n_inputs; k++) {
+    for (uint32_t k = 0; k < model->info->n_inputs; k++) {
         const struct message_tensor *t = &r->inputs[a->input[k]];
         size_t size = t->size;
         if (t->typed) {
@@ -74,6 +69,26 @@ static enum status payload_place(struct connection *c, const struct request *r,
         to += (size + ADMISSION_ALIGN - 1) & ~(size_t)(ADMISSION_ALIGN - 1);
     }
     return STATUS_OK;
+}
+
+/* Puts the payloads where the workers will read them. `*frame` is taken if they stay there; typed
+ * contents of a frame of its own are left to be unpacked. */
+static enum status payload_place(struct connection *c, const struct request *r,
+                                 const struct model *model, const struct admission *a,
+                                 struct inflight *i, struct slab **frame, struct error *err)
+{
+    bool typed = is_typed(r);
+    if (*frame && !typed) {
+        i->slab = STEAL(*frame);
+        for (uint32_t k = 0; k < model->info->n_inputs; k++)
+            i->spans[k] =
+                (struct engine_span){r->inputs[a->input[k]].data, r->inputs[a->input[k]].size};
+        return STATUS_OK;
+    }
+    i->slab = connection_slab_take(c, a->payload_bytes);
+    if (!i->slab)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs now");
+    return *frame ? STATUS_OK : payload_copy(r, model, a, i, err);
 }
 
 static uint64_t deadline_of(const struct loop *loop, const struct request *r)
@@ -103,28 +118,37 @@ static void inflight_fill(struct inflight *i, const struct connection *c, const 
         memcpy(i->infer_id, r->infer_id.data, i->infer_id_len);
 }
 
-/* An inference that is refused before it was queued. */
-static void refuse(struct connection *c, const struct request *r, const struct error *err)
+void exchange_refuse(struct connection *c, uint64_t id, const struct error *err)
 {
     bool memory = err->status == STATUS_RESOURCE_EXHAUSTED;
     counter_add(&c->loop->counters, memory ? COUNTER_REJECTED_MEMORY : COUNTER_REQUESTS_INVALID, 1);
-    exchange_error(c, r->id, err->status, err->text, memory ? EXCHANGE_RETRY_US : 0);
+    exchange_error(c, id, err->status, err->text, memory ? EXCHANGE_RETRY_US : 0);
+}
+
+void exchange_submit(struct connection *c, struct inflight *i)
+{
+    connection_inflight_in(c, i);
+    loop_submit(c->loop, i);
+}
+
+void exchange_drop(struct connection *c, struct inflight *i)
+{
+    connection_slab_give(c, STEAL(i->slab));
+    loop_inflight_give(c->loop, i);
 }
 
 /* A peer may not have more in flight than its address is allowed. */
-static bool address_takes(struct connection *c, const struct request *r)
+static enum status address_check(struct connection *c, struct error *err)
 {
     if (!c->peer)
-        return true;
-    struct error err;
+        return STATUS_OK;
     uint64_t most = peer_most(c->peer, c->loop->table->limits.address_requests, UINT64_MAX);
     if (peer_requests_in(c->peer, most))
-        return true;
-    error_set(&err, STATUS_RESOURCE_EXHAUSTED, "%llu requests of this address are in flight",
-              (unsigned long long)most);
+        return STATUS_OK;
     counter_add(&c->loop->counters, COUNTER_REJECTED_ADDRESS, 1);
-    exchange_error(c, r->id, err.status, err.text, EXCHANGE_RETRY_US);
-    return false;
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                     "%llu requests of this address are in flight, which is its limit",
+                     (unsigned long long)most);
 }
 
 static bool serving(struct connection *c, const struct request *r)
@@ -142,43 +166,49 @@ static bool serving(struct connection *c, const struct request *r)
     return false;
 }
 
+/* Fits the request to its model, and makes of it what can be submitted. */
+static enum status prepare(struct connection *c, const struct request *r, struct model *model,
+                           struct slab **frame, struct inflight **out, struct error *err)
+{
+    struct admission admission;
+    enum status s = admission_check(model->info, model->max_batch, r, &admission, err);
+    if (s != STATUS_OK)
+        return s;
+    if (r->priority >= BATCHER_PRIORITIES)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
+                         r->priority, BATCHER_PRIORITIES - 1);
+    struct inflight *i = loop_inflight_take(c->loop);
+    if (!i)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a request now");
+    s = payload_place(c, r, model, &admission, i, frame, err);
+    if (s == STATUS_OK) {
+        inflight_fill(i, c, r, model, &admission);
+        if (*frame)
+            s = exchange_unpack_begin(c, r, admission.input, i, frame, err);
+    }
+    if (s == STATUS_OK)
+        s = address_check(c, err);
+    if (s != STATUS_OK) {
+        exchange_unpack_cancel(c, i);
+        exchange_drop(c, i);
+        return s;
+    }
+    *out = i;
+    return STATUS_OK;
+}
+
 void exchange_infer(struct connection *c, const struct request *r, struct slab **frame)
 {
-    struct loop *loop = c->loop;
     struct error err;
-    counter_add(&loop->counters, COUNTER_REQUESTS, 1);
+    counter_add(&c->loop->counters, COUNTER_REQUESTS, 1);
     const struct table_entry *entry = serving(c, r) ? model_find(c, r) : NULL;
     if (!entry)
         return;
-    struct model *model = entry->model;
-    struct admission admission;
-    enum status s = admission_check(model->info, model->max_batch, r, &admission, &err);
-    if (s == STATUS_OK && r->priority >= BATCHER_PRIORITIES)
-        s = error_set(&err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
-                      r->priority, BATCHER_PRIORITIES - 1);
-    struct inflight *i = s == STATUS_OK ? loop_inflight_take(loop) : NULL;
-    if (s == STATUS_OK && !i)
-        s = error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory for a request now");
-    if (s == STATUS_OK)
-        s = payload_place(c, r, model, &admission, i, frame, &err);
-    if (s != STATUS_OK)
-        refuse(c, r, &err);
-    if (s == STATUS_OK && address_takes(c, r)) {
-        inflight_fill(i, c, r, model, &admission);
-        connection_inflight_in(c, i);
-        loop_submit(loop, i);
-    } else if (i) {
-        connection_slab_give(c, STEAL(i->slab));
-        loop_inflight_give(loop, i);
-    }
-}
-
-void exchange_unpack_go_on(struct connection *c)
-{
-    exchange_unpack_drop(c);
-}
-
-void exchange_unpack_drop(struct connection *c)
-{
-    c->unpack = NULL;
+    struct inflight *i;
+    if (prepare(c, r, entry->model, frame, &i, &err) != STATUS_OK)
+        exchange_refuse(c, r->id, &err);
+    else if (c->unpack)
+        exchange_unpack_go_on(c);
+    else
+        exchange_submit(c, i);
 }

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Typed contents of a large frame. They can be tens of millions of elements, each an integer of
+ * variable length, and would keep a loop busy for most of a second: so they are unpacked a slice of
+ * the loop's time at a time. The frame stays until then, the connection takes no other request, and
+ * the time that this takes counts as part of the request's.
+ */
+#include <stdlib.h>
+
+#include "daemon/admission.h"
+#include "daemon/exchange_internal.h"
+#include "daemon/loop.h"
+
+enum { STEP = 16 * 1024 /* bytes of contents between two looks at the clock */ };
+
+struct exchange_unpack {
+    struct inflight *request;
+    struct slab *frame;
+    uint32_t k, n; /* the input that is unpacked; of so many */
+    bool begun;    /* with input k */
+    struct message_unpacking now;
+    struct message_tensor inputs[]; /* in the model's order; they point into the frame */
+};
+
+static void unpack_free(struct connection *c)
+{
+    struct exchange_unpack *u = STEAL(c->unpack);
+    connection_slab_give(c, u->frame);
+    free(u);
+}
+
+void exchange_unpack_cancel(struct connection *c, const struct inflight *i)
+{
+    if (c->unpack && c->unpack->request == i)
+        unpack_free(c);
+}
+
+void exchange_unpack_drop(struct connection *c)
+{
+    if (!c->unpack)
+        return;
+    struct inflight *i = c->unpack->request;
+    unpack_free(c);
+    peer_requests_out(c->peer);
+    exchange_drop(c, i);
+}
+
+enum status exchange_unpack_begin(struct connection *c, const struct request *r,
+                                  const uint8_t *input, struct inflight *i, struct slab **frame,
+                                  struct error *err)
+{
+    uint32_t n = i->model->info->n_inputs;
+    struct exchange_unpack *u = calloc(1, sizeof(*u) + n * sizeof(u->inputs[0]));
+    if (!u)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs now");
+    uint8_t *to = i->slab->data;
+    for (uint32_t k = 0; k < n; k++) {
+        size_t size = 0;
+        u->inputs[k] = r->inputs[input[k]];
+        if (!shape_bytes(&u->inputs[k].shape, u->inputs[k].dtype, &size)) {
+            free(u);
+            return error_set(err, STATUS_INVALID_ARGUMENT, "input too large");
+        }
+        i->spans[k] = (struct engine_span){to, size};
+        to += (size + ADMISSION_ALIGN - 1) & ~(size_t)(ADMISSION_ALIGN - 1);
+    }
+    u->request = i;
+    u->n = n;
+    u->frame = STEAL(*frame);
+    c->unpack = u;
+    return STATUS_OK;
+}
+
+/* One step; *done: all inputs are there. */
+static enum status unpack_step(struct exchange_unpack *u, bool *done, struct error *err)
+{
+    enum status s = STATUS_OK;
+    bool input_done = false;
+    const struct engine_span *span = &u->request->spans[u->k];
+    *done = u->k == u->n;
+    if (*done)
+        return s;
+    if (!u->begun)
+        s = message_unpack_begin(&u->now, &u->inputs[u->k], (void *)(uintptr_t)span->data,
+                                 span->size, err);
+    u->begun = true;
+    if (s == STATUS_OK)
+        s = message_unpack_step(&u->now, STEP, &input_done, err);
+    if (input_done) {
+        u->begun = false;
+        u->k++;
+        *done = u->k == u->n;
+    }
+    return s;
+}
+
+void exchange_unpack_go_on(struct connection *c)
+{
+    struct error err;
+    enum status s = STATUS_OK;
+    bool done = false;
+    while (s == STATUS_OK && !done) {
+        s = unpack_step(c->unpack, &done, &err);
+        if (s == STATUS_OK && !done && loop_slice_over(c->loop))
+            return;
+    }
+    struct inflight *i = c->unpack->request;
+    if (s == STATUS_OK) {
+        unpack_free(c);
+        exchange_submit(c, i);
+    } else {
+        uint64_t id = i->id;
+        exchange_unpack_drop(c);
+        exchange_refuse(c, id, &err);
+    }
+}
