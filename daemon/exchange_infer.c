@@ -204,7 +204,7 @@ void exchange_infer(struct connection *c, const struct request *r, struct slab *
     const struct table_entry *entry = serving(c, r) ? model_find(c, r) : NULL;
     if (!entry)
         return;
-    struct inflight *i;
+    struct inflight *i = NULL;
     if (prepare(c, r, entry->model, frame, &i, &err) != STATUS_OK)
         exchange_refuse(c, r->id, &err);
     else if (c->unpack)
