@@ -56,6 +56,11 @@ SEEDS = {
     "broken": wire.frame(b"\x08\x05\x52\x02\x0a\xff"),
     "cut": infer([A, N])[:-3],
     "parameters": parameters(),
+    "unknown_body": wire.request(3, 20, message((1, "m"))) + wire.request(4, 9, b""),
+    "many_fields": wire.request(3, wire.INFER, b"\x48\x00" * 1200) + infer([A, N]),
+    "many_parameters": wire.request(3, wire.INFER, message((1, "m"), *[(4, b"")] * 65)),
+    "padded": wire.request(3, wire.INFER, message((1, "m"), (99, bytes(2100)), (5, b"\x0a\x01a"))),
+    "not_utf8": wire.request(3, wire.INFER, message((1, b"\xff"), (3, b"\xc3"))),
 }
 
 if __name__ == "__main__":

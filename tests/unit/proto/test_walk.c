@@ -14,6 +14,7 @@
 
 #include "proto/request.h"
 #include "proto/response.h"
+#include "proto/walk.h"
 
 /* A frame of which only the first page group is there. */
 enum { FRAME = 64 << 20, READABLE = 64 * 1024 };
@@ -272,6 +273,41 @@ static void r4_the_largest_request_has_fewer(void **state)
     assert_true(message_text_equal(request.infer_id, sent.infer_id));
 }
 
+/* What is counted is refused or taken as what is too small for it: a request behind padding is the
+ * same request, whatever is damaged in it. */
+static void counting_changes_no_verdict(void **state)
+{
+    (void)state;
+    static const char good[] = "\x08\x2a\x10\x05\x22\x01t\x52\x31\x0a\x01m\x12\x01\x31\x1a\x02id"
+                               "\x22\x0a\x0a\x01k\x12\x05\x1a\x03txt"
+                               "\x2a\x11\x0a\x01x\x12\x05UINT8\x1a\x01\x01\x22\x02\x12\x00"
+                               "\x32\x03\x0a\x01y\x3a\x01v";
+    const size_t len = sizeof(good) - 1;
+    uint8_t message[sizeof(good)];
+    uint64_t seed = 1;
+    uint32_t taken = 0;
+    /* one unknown field that makes it too large not to be looked at */
+    const size_t padding =
+        fields_put(0, 1, "\x4a\x80\x10", 3) + (size_t)MESSAGE_MAX_FIELDS * PROTO_WALK_BYTES_MIN;
+    for (int round = 0; round < 50000; round++) {
+        memcpy(message, good, len);
+        for (int k = round ? 2 : 0; k > 0; k--) {
+            seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+            message[(seed >> 33) % len] = (uint8_t)(seed >> 25);
+        }
+        memcpy(frame + padding, message, len);
+        struct error err = {0}, other = {0};
+        enum status s = request_decode(message, len, &request, &err);
+        const uint64_t id = request.id;
+        enum status t = request_decode(frame, padding + len, &request, &other);
+        if (s != t)
+            fail_msg("'%s', but counted '%s'", err.text, other.text);
+        assert_int_equal(request.id, id);
+        taken += s == STATUS_OK;
+    }
+    assert_in_range(taken, 1000, 49000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +316,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(r4_1024_fields_are_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(r4_the_id_is_among_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(r4_a_request_has_64_parameters, setup, teardown),
+        cmocka_unit_test_setup_teardown(counting_changes_no_verdict, setup, teardown),
         cmocka_unit_test_setup_teardown(r4_the_largest_request_has_fewer, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
