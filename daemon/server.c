@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "daemon/device.h"
 #include "daemon/log.h"
 #include "daemon/server_internal.h"
 #include "engine/backend.h"
@@ -67,26 +68,13 @@ static void descriptors_raise(struct server *s, const struct config *config)
     }
 }
 
-/* The configured number, else the first plan's that is named; 0: all cores. */
-static uint32_t thread_count(const struct config *config)
-{
-    uint32_t threads = config->threads;
-    for (uint32_t i = 0; i < config->models_count && threads == 0; i++)
-        engine_plan_threads(config->models[i].path, &threads, NULL); /* its loader reports */
-    return threads;
-}
-
 static enum status device_start(struct server *s, const struct config *config, struct error *err)
 {
-    const struct device_options options = {
-        .threads = thread_count(config),
-        .reference_only = getenv("INFERD_REFERENCE_KERNELS") != NULL,
-        .script = getenv("INFERD_FAULT_SCRIPT"), /* of the device `fault` alone */
-        .log = &s->shared.log,
-    };
-    s->shared.reference = options.reference_only;
     snprintf(s->shared.device_name, sizeof(s->shared.device_name), "%s", config->device);
-    return engine_device_open(config->device, &options, &s->shared.device, err);
+    enum status status = device_configured_open(config, &s->shared.log, &s->shared.device, err);
+    if (status == STATUS_OK)
+        s->shared.reference = s->shared.device->reference_only;
+    return status;
 }
 
 /* Two for a device with memory of its own: one computes while the other copies. */
