@@ -189,6 +189,9 @@ enum status config_check_report(const struct config *config, struct report *repo
         return status;
     if (!config->device || !is_device(config->device))
         return report_set(report, "", "device", config->device, "cpu, cuda, cuda:N or fault");
+    if (!config->readiness ||
+        (strcmp(config->readiness, "strict") != 0 && strcmp(config->readiness, "any") != 0))
+        return report_set(report, "", "readiness", config->readiness, "strict or any");
     if (!config->log_level || !is_log_level(config->log_level))
         return report_set(report, "", "log_level", config->log_level,
                           "error, warning, info or verbose");

@@ -91,7 +91,7 @@ void server_drain(struct server *s, int exit_code, uint64_t within_ms)
     s->phase = PHASE_DRAINING;
     s->exit_code = exit_code;
     s->phase_end_ms = end_ms;
-    atomic_store_explicit(&s->shared.ready, false, memory_order_relaxed);
+    server_ready_update(s);
     atomic_store_explicit(&s->shared.draining, true, memory_order_relaxed);
     notify_send(&s->notify, "STOPPING=1");
     listeners_stop(s->listeners);
@@ -104,7 +104,7 @@ void server_device_lost(struct server *s, const char *why)
 {
     if (atomic_exchange_explicit(&s->shared.lost, true, memory_order_relaxed))
         return;
-    atomic_store_explicit(&s->shared.ready, false, memory_order_relaxed);
+    server_ready_update(s);
     counter_add(&s->shared.counters, COUNTER_DEVICE_LOST, 1);
     log_write(&s->shared.log, LOG_ERROR, "device lost: %s", why);
     notify_send(&s->notify, "STATUS=device lost");

@@ -201,6 +201,75 @@ class Lifecycle(unittest.TestCase):
         manager.wait("READY=1")
         s.stop()
 
+    # --- readiness ---
+
+    def broken(self):
+        path = harness.folder() / "broken-beside.plan"
+        path.write_bytes(b"this is no plan" * 100)
+        return path
+
+    def exit_of_status(self, server):
+        return subprocess.run([harness.INFERCTL, "status", server.address], timeout=30,
+                              capture_output=True, check=False).returncode
+
+    def test_not_ready_while_a_named_model_is_missing(self):
+        manager = Manager()
+        named = dict(models(), broken=self.broken(), gone=harness.folder() / "not-there.plan")
+        with harness.Server(named, env={"NOTIFY_SOCKET": manager.name}) as s, s.client() as client:
+            # the process is up and serves what there is
+            manager.wait("READY=1\nSTATUS=not ready: 2 of 3 named models are missing; serving 1 ")
+            self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+            self.assertEqual(client.call(wire.MODEL_READY, message((1, "copy"))).body, {1: [1]})
+            # but it is not complete
+            self.assertEqual(client.call(wire.READY).body, {})
+            self.assertEqual(self.exit_of_status(s), 1)
+            for name in ("broken", "gone"):
+                self.assertIn(f"not ready: model '{name}' version '1' is missing", s.log())
+            self.assertNotIn("model 'copy' version '1' is missing", s.log())
+            # one of them comes, then the other is no longer asked for
+            s.models["broken"] = harness.plan("twice")
+            s.write_config()
+            s.signal(signal.SIGHUP)
+            manager.wait("STATUS=not ready: 1 of 3 named models is missing; serving 2 ")
+            self.assertEqual(client.call(wire.READY).body, {})
+            del s.models["gone"]
+            s.write_config()
+            s.signal(signal.SIGHUP)
+            manager.wait("READY=1\nSTATUS=serving 2 model versions")
+            self.assertEqual(client.call(wire.READY).body, {1: [1]})
+            self.assertEqual(self.exit_of_status(s), 0)
+
+    def test_a_reload_that_fails_leaves_readiness_as_it_was(self):
+        with harness.Server(dict(models(), broken=self.broken())) as s, s.client() as client:
+            s.config_path.write_text("nonsense: 1\n")
+            s.signal(signal.SIGHUP)
+            s.wait_log("reload failed")
+            self.assertEqual(client.call(wire.READY).body, {})
+
+    def test_ready_with_any_model(self):
+        named = dict(models(), broken=self.broken())
+        with harness.Server(named, {"readiness": "any"}) as s, s.client() as client:
+            self.assertEqual(client.call(wire.READY).body, {1: [1]})
+            self.assertEqual(self.exit_of_status(s), 0)
+            self.assertNotIn("is missing", s.log())
+            s.config["readiness"] = "strict"
+            s.write_config()
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            harness.until(lambda: client.call(wire.READY).body == {})
+
+    def test_a_hang_that_ends_does_not_complete_a_server(self):
+        env = {"INFERD_FAULT_SCRIPT": "on=cpu;launch#1:delay=800ms"}
+        named = dict(models(), broken=self.broken())
+        s = harness.Server(named, {"device": "fault", "hang_timeout_ms": 500}, env=env)
+        with s, s.client() as client, s.client() as other:
+            other.start(wire.INFER, copy_body())
+            s.wait_log("a worker hangs")
+            self.assertEqual(client.call(wire.READY).body, {})
+            s.wait_log("no worker hangs any more")
+            self.assertEqual(client.call(wire.READY).body, {})
+            self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
+
     def test_a_device_that_cannot_be_opened_is_one_line(self):
         done = subprocess.run([harness.INFERD, "--device", "cuda:99", "--listen", "127.0.0.1:0"],
                               capture_output=True, text=True, timeout=30, check=False)

@@ -86,6 +86,11 @@ static void devices_and_levels(void **state)
         check(config, "device: expected");
     }
     set(&config->device, "cpu");
+    set(&config->readiness, "any");
+    check(config, NULL);
+    set(&config->readiness, "lax");
+    check(config, "readiness: expected strict or any, got \"lax\"");
+    set(&config->readiness, "strict");
     set(&config->log_level, "debug");
     check(config, "log_level: expected error, warning, info or verbose, got \"debug\"");
     config_free(config);
