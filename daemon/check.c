@@ -17,6 +17,7 @@
 #include "daemon/admission.h"
 #include "daemon/counters.h"
 #include "daemon/device.h"
+#include "daemon/listen_names.h"
 #include "daemon/models.h"
 #include "daemon/repository.h"
 #include "engine/backend.h"
@@ -90,17 +91,23 @@ static void tcp_check(struct check *c, const char *text, const struct address *a
         close(fd);
 }
 
-static void addresses_check(struct check *c)
+static void address_check(struct check *c, char *text)
 {
-    for (uint32_t i = 0; i < c->config->listen.framed_count; i++) {
-        const char *text = c->config->listen.framed[i];
+    const struct config_listen one = {.framed = &text, .framed_count = 1};
+    struct config_listen listen;
+    struct error err;
+    if (listen_names_resolve(&one, &listen, &err) != STATUS_OK) {
+        fail(c, "%s", err.text);
+        return;
+    }
+    for (uint32_t i = 0; i < listen.framed_count; i++) {
         struct address address;
-        struct error err;
-        if (address_parse(text, &address, &err) != STATUS_OK)
+        if (address_parse(listen.framed[i], &address, &err) != STATUS_OK)
             fail(c, "%s", err.text);
         else
-            (address_is_unix(&address) ? unix_check : tcp_check)(c, text, &address);
+            (address_is_unix(&address) ? unix_check : tcp_check)(c, listen.framed[i], &address);
     }
+    listen_names_free(&listen);
 }
 
 /* ---- device and cache ---- */
@@ -267,7 +274,8 @@ int check_run(const struct config *config)
 {
     struct check c = {.config = config, .log = {.level = LOG_WARNING, .write = log_line}};
     signals_release();
-    addresses_check(&c);
+    for (uint32_t i = 0; i < config->listen.framed_count; i++)
+        address_check(&c, config->listen.framed[i]);
     device_check(&c);
     models_check(&c);
     plan_cache_free(c.cache);

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "daemon/device.h"
+#include "daemon/listen_names.h"
 #include "daemon/log.h"
 #include "daemon/server_internal.h"
 #include "engine/backend.h"
@@ -145,6 +146,18 @@ static enum status dispatch_start(struct server *s, const struct config *config,
     return dispatch_new(&dispatch, &s->shared.dispatch, err);
 }
 
+/* A service manager's sockets take the place of what is configured. */
+static enum status listeners_open(struct server *s, const struct config *config, struct error *err)
+{
+    struct config_listen listen = {0};
+    uint32_t n_fds = notify_listen_fds();
+    enum status status = n_fds ? STATUS_OK : listen_names_resolve(&config->listen, &listen, err);
+    if (status == STATUS_OK)
+        status = listeners_new(&s->shared, server_loop(s), &listen, n_fds, &s->listeners, err);
+    listen_names_free(&listen);
+    return status;
+}
+
 static enum status server_start(struct server *s, struct config *config, struct table *table,
                                 struct error *err)
 {
@@ -158,8 +171,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     if (status == STATUS_OK)
         status = handles_start(s, err);
     if (status == STATUS_OK)
-        status = listeners_new(&s->shared, server_loop(s), &config->listen, notify_listen_fds(),
-                               &s->listeners, err);
+        status = listeners_open(s, config, err);
     if (status == STATUS_OK)
         status = models_new(&s->shared, STEAL(s->config), table, &ops, &s->models, err);
     if (status == STATUS_OK)

@@ -387,6 +387,42 @@ class Lifecycle(unittest.TestCase):
             self.assertIn("bind to", other.log())
         self.assertFalse(os.path.exists(path))
 
+    def test_r17_a_name_is_looked_up_once_at_the_start(self):
+        config = {"listen": {"framed": ["localhost:0"]}}
+        with harness.Server(models(), config) as s:
+            hosts = [a.rsplit(":", 1)[0] for a in s.addresses]
+            self.assertIn("127.0.0.1", hosts)
+            self.assertLessEqual(set(hosts), {"127.0.0.1", "[::1]"})
+            port = s.addresses[0].rsplit(":", 1)[1]
+            for address in (*s.addresses, f"localhost:{port}"):
+                done = subprocess.run([harness.INFERCTL, "status", address], timeout=30,
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            # a reload does not ask: what cannot be found would fail it, or the way to it take time
+            s.config["listen"]["framed"].append("no-such-" + 64 * "x" + ":1")
+            s.write_config()
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            self.assertIn("takes a restart to change: listen", s.log())
+
+    def test_a_client_tries_all_addresses_of_a_name(self):
+        with harness.Server(models(), {"listen": {"framed": ["[::1]:0"]}}) as s:
+            port = s.address.rsplit(":", 1)[1]  # 127.0.0.1, which comes first, refuses
+            done = subprocess.run([harness.INFERCTL, "load", f"localhost:{port}", "--model", "copy",
+                                   "--seconds", "0.2"], timeout=30, capture_output=True, text=True,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_name_that_nobody_knows(self):
+        name = "no-such-" + 64 * "x" + ":1"  # a label too long to be asked for
+        s = harness.Server(models(), {"listen": {"framed": [name]}}, wait=False)
+        self.assertEqual(s.wait(), 1)
+        self.assertIn(f'address "{name[:80]}"', s.log())
+        done = subprocess.run([harness.INFERCTL, "status", name], timeout=30, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no-such-", done.stderr)
+
     def test_an_address_in_use(self):
         with harness.Server(models()) as s:
             other = harness.Server(models(), {"listen": {"framed": [s.address]}}, wait=False)
