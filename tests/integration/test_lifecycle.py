@@ -274,7 +274,7 @@ class Lifecycle(unittest.TestCase):
         done = subprocess.run([harness.INFERD, "--device", "cuda:99", "--listen", "127.0.0.1:0"],
                               capture_output=True, text=True, timeout=30, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertRegex(done.stderr, r"\Ainferd: error: [^\n]*(CUDA|cuda)[^\n]*\n\Z")
+        self.assertRegex(done.stderr, r"\A\S+ inferd: error: [^\n]*(CUDA|cuda)[^\n]*\n\Z")
 
     def test_r39_watchdog(self):
         manager = Manager()
