@@ -41,6 +41,7 @@ struct server {
     int exit_code;
     uint64_t phase_end_ms; /* of draining and last words */
     uint64_t hang_exit_ns;
+    uint64_t stop_ns; /* when the signal to stop came */
     uint64_t loop_beats[DISPATCH_MAX_LOOPS], loop_beat_ms[DISPATCH_MAX_LOOPS];
     uv_signal_t term, interrupt, hangup;
     uv_async_t news;
