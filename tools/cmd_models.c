@@ -54,6 +54,26 @@ static void entries_deinit(struct entries *entries)
     free(entries->list);
 }
 
+enum { SUGGESTED = 5 };
+
+/* The index is what this peer may see, so its names can be told. */
+static enum status no_such_model(const struct inferd_index *index, const char *model,
+                                 struct error *err)
+{
+    char names[SUGGESTED * 70] = "", *at = names;
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < index->n_models && told < SUGGESTED; i++) {
+        const char *name = index->models[i].name;
+        if (i > 0 && strcmp(name, index->models[i - 1].name) == 0)
+            continue; /* another version; they come in order */
+        at +=
+            snprintf(at, (size_t)(names + sizeof(names) - at), "%s'%.64s'", told ? ", " : "", name);
+        told++;
+    }
+    return error_set(err, STATUS_NOT_FOUND, "there is no model '%.64s'%s%s", model,
+                     told ? "; there are " : "", names);
+}
+
 static enum status index_take(const struct inferd_index *index, const char *model,
                               struct entries *out, struct error *err)
 {
@@ -73,7 +93,7 @@ static enum status index_take(const struct inferd_index *index, const char *mode
             return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the index");
     }
     if (model && out->n == 0)
-        return error_set(err, STATUS_NOT_FOUND, "there is no model '%.64s'", model);
+        return no_such_model(index, model, err);
     return STATUS_OK;
 }
 

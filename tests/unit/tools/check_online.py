@@ -75,7 +75,8 @@ def check_models():
     model = json.loads(inferctl("models", "ADDRESS", "--model", "echo", "--json").stdout)
     check(len(model["models"]) == 1 and model["models"][0]["inputs"][0]["name"] == "x", model)
     done = inferctl("models", "ADDRESS", "--model", "ech", code=1)
-    check(done.stderr == "inferctl models: there is no model 'ech'\n", done.stderr)
+    check(done.stderr == "inferctl models: there is no model 'ech'; there are 'echo'\n",
+          done.stderr)
     inferctl("models", code=2)
 
 
