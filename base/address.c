@@ -67,9 +67,7 @@ enum status address_parse(const char *text, struct address *out, struct error *e
         memcpy(host, text + v6, len);
     if (port < 0 || len >= sizeof(host) || !parse_host(host, v6, port, out))
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "address \"%.80s\": expected NUMERIC-ADDRESS:PORT, [NUMERIC-IPV6]:PORT or "
-                         "unix:/PATH",
-                         text);
+                         "address \"%.80s\": expected IPV4:PORT, [IPV6]:PORT or unix:/PATH", text);
     return STATUS_OK;
 }
 

@@ -2,8 +2,8 @@
 /*
  * Socket addresses as text: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock".
  *
- * Hosts are numeric (R17): a name would have to be looked up, which blocks, asks a third party, and
- * may give another answer each time. Parsing only: no socket is made here.
+ * Hosts are numbers here: those with names are base/resolve.h's. Parsing only: no socket is made,
+ * and nobody is asked.
  */
 #ifndef INFERD_BASE_ADDRESS_H
 #define INFERD_BASE_ADDRESS_H

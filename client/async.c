@@ -7,6 +7,9 @@
  * outbox gathers. So nothing is allocated for a request, and many that are sent in one round cost
  * one write.
  *
+ * A name is looked up by libuv's threads, and its addresses are tried one after the other, each on
+ * a socket of its own: the handle is closed and made anew.
+ *
  * The stream's position tells whether a request has left: `queued` counts bytes put into outboxes,
  * `written` bytes the socket took.
  */
@@ -15,8 +18,8 @@
 
 #include <uv.h>
 
-#include "base/address.h"
 #include "base/clock.h"
+#include "base/resolve.h"
 #include "client/client.h"
 #include "client/encoder.h"
 #include "client/flight.h"
@@ -40,8 +43,12 @@ struct inferd_async {
     uv_timer_t timer; /* the earliest deadline, at first that of the connection */
     uv_connect_t connect;
     uv_write_t write;
-    uint32_t handles; /* not yet closed */
+    uv_getaddrinfo_t lookup;
+    struct resolved addresses;
+    uint32_t next_address; /* to try */
+    uint32_t handles;      /* not yet closed; a lookup under way is one */
     enum phase phase;
+    bool looking; /* `lookup` is under way */
     bool writing; /* `write` is under way, of outbox[sending] */
     int sending;  /* which outbox is written; the other gathers */
     struct outbox outbox[2];
@@ -370,13 +377,74 @@ void inferd_async_close(struct inferd_async *a, inferd_closed closed, void *user
     close_handle(&a->socket.handle);
     close_handle((uv_handle_t *)&a->flush);
     close_handle((uv_handle_t *)&a->timer);
+    if (a->looking)
+        uv_cancel((uv_req_t *)&a->lookup); /* if no thread has begun with it */
     answer_all(a, STATUS_CANCELLED, "the connection was closed");
+}
+
+static void on_connect(uv_connect_t *request, int code);
+
+/* Tries the next address; what fails at once gives way to the one behind it. */
+static int connect_next(struct inferd_async *a)
+{
+    const struct address *address = &a->addresses.items[a->next_address++];
+    uv_tcp_nodelay(&a->socket.tcp, 1);
+    return uv_tcp_connect(&a->connect, &a->socket.tcp, address_sockaddr(address), on_connect);
+}
+
+static void on_refused_closed(uv_handle_t *handle);
+
+/* True: another address is tried, on a new socket. */
+static bool connect_again(struct inferd_async *a)
+{
+    if (a->next_address >= a->addresses.n)
+        return false;
+    uv_close(&a->socket.handle, on_refused_closed);
+    return true;
+}
+
+static void on_refused_closed(uv_handle_t *handle)
+{
+    struct inferd_async *a = handle->data;
+    if (a->phase != CONNECTING) {
+        on_handle_closed(handle);
+        return;
+    }
+    uv_tcp_init(handle->loop, &a->socket.tcp);
+    a->socket.handle.data = a;
+    int code = connect_next(a);
+    if (code && !connect_again(a))
+        fail_uv(a, "connect", code);
+}
+
+static void on_lookup(uv_getaddrinfo_t *request, int code, struct addrinfo *list)
+{
+    struct inferd_async *a = request->data;
+    a->handles--;
+    a->looking = false;
+    if (a->phase == CONNECTING) {
+        resolve_take(list, &a->addresses);
+        if (!code && a->addresses.n == 0)
+            code = UV_EAI_NONAME;
+        const char *what = "look-up of the host's name";
+        if (!code) {
+            what = "connect";
+            code = connect_next(a);
+        }
+        if (code && !connect_again(a))
+            fail_uv(a, what, code);
+    } else if (a->handles == 0 && a->phase == CLOSING) {
+        async_free(a);
+    }
+    uv_freeaddrinfo(list);
 }
 
 static void on_connect(uv_connect_t *request, int code)
 {
     struct inferd_async *a = request->data;
     if (a->phase != CONNECTING)
+        return;
+    if (code && connect_again(a))
         return;
     if (code) {
         fail_uv(a, "connect", code);
@@ -397,10 +465,11 @@ static void on_connect(uv_connect_t *request, int code)
 
 /* Starts to connect. The handles are initialised one by one, so that a failure closes just those.
  */
-static int start(struct inferd_async *a, uv_loop_t *loop, const struct address *address)
+static int start(struct inferd_async *a, uv_loop_t *loop, const struct resolve_name *name)
 {
-    const struct sockaddr_un *sun = (const struct sockaddr_un *)&address->storage;
-    bool is_unix = address_is_unix(address);
+    const struct address *first = &a->addresses.items[0];
+    const struct addrinfo hints = resolve_hints();
+    bool is_unix = a->addresses.n > 0 && address_is_unix(first);
     int code = is_unix ? uv_pipe_init(loop, &a->socket.pipe, 0) : uv_tcp_init(loop, &a->socket.tcp);
     if (code)
         return code;
@@ -408,15 +477,22 @@ static int start(struct inferd_async *a, uv_loop_t *loop, const struct address *
     uv_timer_init(loop, &a->timer);
     a->handles = 3;
     a->socket.handle.data = a->flush.data = a->timer.data = a;
-    a->connect.data = a->write.data = a;
+    a->connect.data = a->write.data = a->lookup.data = a;
     if (is_unix) {
+        const struct sockaddr_un *sun = (const struct sockaddr_un *)(const void *)&first->storage;
+        a->next_address = 1;
         uv_pipe_connect(&a->connect, &a->socket.pipe, sun->sun_path, on_connect);
+    } else if (a->addresses.n > 0) {
+        code = connect_next(a);
+        if (code && connect_again(a))
+            code = 0;
     } else {
-        uv_tcp_nodelay(&a->socket.tcp, 1);
-        code = uv_tcp_connect(&a->connect, &a->socket.tcp, address_sockaddr(address), on_connect);
-        if (code)
-            return code;
+        code = uv_getaddrinfo(loop, &a->lookup, on_lookup, name->host, name->port, &hints);
+        a->looking = code == 0;
+        a->handles += a->looking;
     }
+    if (code)
+        return code;
     uv_prepare_start(&a->flush, on_prepare);
     uv_unref((uv_handle_t *)&a->flush); /* the socket keeps the loop alive, as long as it lives */
     set_timer(a, a->connect_by_ns);
@@ -427,13 +503,15 @@ static enum status open_async(uv_loop_t *loop, const char *text,
                               const struct inferd_options *options, struct inferd_async **out,
                               struct error *err)
 {
-    struct address address;
-    enum status status = address_parse(text, &address, err);
-    if (status)
-        return status;
+    struct resolve_name name;
     struct inferd_async *a = calloc(1, sizeof(*a));
     if (!a)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a connection");
+    enum status status = resolve_text(text, &a->addresses, &name, err);
+    if (status) {
+        free(a);
+        return status;
+    }
     a->options = options_fill(options);
     a->timer_ns = FLIGHT_NEVER;
     a->connect_by_ns = clock_now_ns() + a->options.connect_timeout_ms * NS_PER_MS;
@@ -443,7 +521,7 @@ static enum status open_async(uv_loop_t *loop, const char *text,
         free(a);
         return status;
     }
-    int code = start(a, loop, &address);
+    int code = start(a, loop, &name);
     if (code) {
         status = error_set(err, STATUS_UNAVAILABLE, "%.150s: %s", text, uv_strerror(code));
         if (a->handles > 0)

@@ -17,8 +17,8 @@
 
 #include <utlist.h>
 
-#include "base/address.h"
 #include "base/clock.h"
+#include "base/resolve.h"
 #include "client/client.h"
 #include "client/encoder.h"
 #include "client/flight.h"
@@ -121,11 +121,24 @@ static enum status connect_to(const struct address *address, uint64_t until_ns, 
     return STATUS_OK;
 }
 
+/* One after the other until one accepts; the error is the last one's. */
+static enum status connect_first(const struct resolved *addresses, uint64_t until_ns, int *out,
+                                 struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < addresses->n; i++) {
+        status = connect_to(&addresses->items[i], until_ns, out, err);
+        if (status == STATUS_OK || status == STATUS_DEADLINE_EXCEEDED)
+            break;
+    }
+    return status;
+}
+
 static enum status open_client(const char *text, const struct inferd_options *options,
                                struct inferd_client **out, struct error *err)
 {
-    struct address address;
-    enum status status = address_parse(text, &address, err);
+    struct resolved addresses;
+    enum status status = resolve_wait(text, &addresses, err);
     if (status)
         return status;
     struct inferd_client *c = calloc(1, sizeof(*c));
@@ -137,7 +150,7 @@ static enum status open_client(const char *text, const struct inferd_options *op
     status = flight_init(&c->flight, c->options.max_in_flight, err);
     if (!status) {
         uint64_t until = clock_now_ns() + c->options.connect_timeout_ms * NS_PER_MS;
-        status = connect_to(&address, until, &c->fd, err);
+        status = connect_first(&addresses, until, &c->fd, err);
         if (status)
             error_prefix(err, "%.150s", text);
     }

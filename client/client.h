@@ -289,7 +289,10 @@ struct inferd_options {
 };
 
 /*
- * Addresses: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock"; hosts are numeric.
+ * Addresses: "127.0.0.1:8003", "[::1]:8003", "localhost:8003", "serving.example.org:8003",
+ * "unix:/run/inferd/inferd.sock". The addresses of a name are tried in order. The blocking client
+ * waits for the system's resolver, whatever connect_timeout_ms says; the asynchronous one has it
+ * asked by a thread of libuv's, and may only be done closing when that has its answer.
  *
  * Out-parameters are untouched on failure; `err` may be NULL.
  */

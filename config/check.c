@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the ranges of single keys cannot say: addresses, names, devices, and keys that must fit
- * together. Addresses are numeric: nothing is ever looked up (R17).
+ * together. Hosts may have names, but nothing is looked up here (R17): a configuration is checked
+ * at each reload.
  */
 #include "config/schema.h"
 
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/address.h"
+#include "base/resolve.h"
 
 static bool is_name(const char *text)
 {
@@ -53,12 +54,13 @@ static bool is_log_level(const char *text)
 static enum status check_listen(const struct config_listen *listen, struct report *report)
 {
     for (uint32_t i = 0; i < listen->framed_count; i++) {
-        struct address address;
+        struct resolved addresses;
+        struct resolve_name name;
         char key[32];
         snprintf(key, sizeof(key), "framed[%" PRIu32 "]", i);
-        if (address_parse(listen->framed[i], &address, NULL) != STATUS_OK)
+        if (resolve_text(listen->framed[i], &addresses, &name, NULL) != STATUS_OK)
             return report_set(report, "listen.", key, listen->framed[i],
-                              "NUMERIC-ADDRESS:PORT, [NUMERIC-IPV6]:PORT or unix:/PATH");
+                              "HOST:PORT, [IPV6]:PORT or unix:/PATH");
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(listen->framed[i], listen->framed[k]) == 0 &&
                 !ends_with(listen->framed[i], ":0"))
@@ -189,6 +191,9 @@ enum status config_check_report(const struct config *config, struct report *repo
         return status;
     if (!config->device || !is_device(config->device))
         return report_set(report, "", "device", config->device, "cpu, cuda, cuda:N or fault");
+    if (!config->readiness ||
+        (strcmp(config->readiness, "strict") != 0 && strcmp(config->readiness, "any") != 0))
+        return report_set(report, "", "readiness", config->readiness, "strict or any");
     if (!config->log_level || !is_log_level(config->log_level))
         return report_set(report, "", "log_level", config->log_level,
                           "error, warning, info or verbose");

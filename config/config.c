@@ -67,11 +67,12 @@ struct config *config_new(void)
         .drain_timeout_ms = 30000,
         .build_timeout_s = 600,
         .hang_timeout_ms = 30000,
+        .readiness = strdup("strict"),
         .log_level = strdup("info"),
         .limits = default_limits,
         .listen = {.framed = copy_texts(framed, 1), .framed_count = 1},
     };
-    if (!config->device || !config->log_level || !config->listen.framed) {
+    if (!config->device || !config->readiness || !config->log_level || !config->listen.framed) {
         config->listen.framed_count = config->listen.framed ? 1 : 0;
         config_free(config);
         return NULL;
@@ -105,6 +106,7 @@ void config_free(struct config *config)
     free_texts(config->listen.framed, config->listen.framed_count);
     free(config->device);
     free(config->repository);
+    free(config->readiness);
     free(config->cache);
     free(config->log_level);
     free(config);

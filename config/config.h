@@ -75,6 +75,7 @@ struct config {
     uint32_t build_timeout_s;    /* for a child inferctl build; 600 */
     uint32_t hang_timeout_ms;    /* a batch running longer means a stuck worker; 30 s */
     char *repository;            /* <repo>/<model>/<version>/model.{onnx,plan}; NULL */
+    char *readiness;             /* strict: not ready while a named model is missing; any */
     char *cache;                 /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
     char *log_level;             /* error, warning, info, verbose */
     struct config_model *models;

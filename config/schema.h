@@ -47,6 +47,7 @@ enum {
     X(build_timeout_s, U32, 1, 24 * HOUR_S)                                                        \
     X(hang_timeout_ms, U32, 10, HOUR_MS)                                                           \
     X(repository, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
+    X(readiness, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)
 

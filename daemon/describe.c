@@ -96,11 +96,21 @@ static void describe_all(struct connection *c, const struct request *request, ui
     body_send(c, request, s, wire, &err, arena);
 }
 
+static bool going_on(const struct shared *shared)
+{
+    return !atomic_load_explicit(&shared->draining, memory_order_relaxed) &&
+           !atomic_load_explicit(&shared->lost, memory_order_relaxed);
+}
+
 static bool server_ready(const struct shared *shared)
 {
-    return atomic_load_explicit(&shared->ready, memory_order_relaxed) &&
-           !atomic_load_explicit(&shared->draining, memory_order_relaxed) &&
-           !atomic_load_explicit(&shared->lost, memory_order_relaxed);
+    return atomic_load_explicit(&shared->ready, memory_order_relaxed) && going_on(shared);
+}
+
+static bool model_ready(const struct shared *shared, const struct table_entry *entry)
+{
+    return entry->state == MODEL_READY && going_on(shared) &&
+           atomic_load_explicit(&shared->healthy, memory_order_relaxed);
 }
 
 void describe_server_live(struct connection *c, const struct request *request)
@@ -131,7 +141,7 @@ void describe_model_ready(struct connection *c, const struct request *request)
 {
     const struct table_entry *entry = entry_find(c, request);
     if (entry)
-        yes_or_no(c, request, entry->state == MODEL_READY && server_ready(c->loop->shared));
+        yes_or_no(c, request, model_ready(c->loop->shared, entry));
 }
 
 static enum status server_metadata(struct loop *loop, const struct request *request,

@@ -16,35 +16,15 @@
 #include <sys/prctl.h>
 
 #include "base/restart.h"
+#include "daemon/check.h"
 #include "daemon/last_words.h"
 #include "daemon/options.h"
-#include "daemon/repository.h"
 #include "daemon/server.h"
 
 /* Blocks of this size and more have mappings of their own, which go back when they are freed. Left
  * to itself glibc raises the size with every such block, up to 32 MiB; frames and replies then lie
  * in heaps of the threads, of which a small block at the end keeps all. */
 enum { MAPPED_BYTES = 128 << 10 };
-
-/* --check-config: also that the files of the models can be opened. */
-static int models_check(const struct config *config)
-{
-    struct wanted_list list;
-    struct error err;
-    if (repository_list(config, NULL, &list, &err) != STATUS_OK) {
-        fprintf(stderr, "inferd: %s\n", err.text);
-        return EXIT_FAILURE;
-    }
-    int result = EXIT_SUCCESS;
-    for (uint32_t i = 0; i < list.n; i++)
-        if (list.items[i].fd < 0) {
-            fprintf(stderr, "inferd: model '%s' version '%s': %s\n", list.items[i].name,
-                    list.items[i].version, list.items[i].err.text);
-            result = EXIT_FAILURE;
-        }
-    repository_list_deinit(&list);
-    return result;
-}
 
 int main(int argc, char **argv)
 {
@@ -70,7 +50,7 @@ int main(int argc, char **argv)
     if (options_configure(&options, &config, &err) != STATUS_OK) {
         fprintf(stderr, "inferd: %s\n", err.text);
     } else if (options.check) {
-        result = models_check(config);
+        result = check_run(config);
         config_free(config);
     } else {
         result = server_run(&options, config);

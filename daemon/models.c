@@ -34,16 +34,17 @@ struct models {
 
 /* ---- one version ---- */
 
-static enum status engine_open(struct models *m, const struct config *config,
-                               const struct wanted *w, struct engine **out, struct error *err)
+enum status models_engine_open(struct device *device, struct plan_cache *cache,
+                               const struct config *config, const struct wanted *w,
+                               struct engine **out, struct error *err)
 {
     if (w->fd < 0)
         return error_set(err, w->err.status, "%s", w->err.text);
     if (w->onnx)
-        return plan_cache_load(m->cache, w, config->build_timeout_s, out, err);
+        return plan_cache_load(cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
-    return engine_load_fd(m->shared->device, w->fd, slash ? slash + 1 : w->path, out, err);
+    return engine_load_fd(device, w->fd, slash ? slash + 1 : w->path, out, err);
 }
 
 static enum status version_load(struct models *m, const struct config *config,
@@ -52,7 +53,7 @@ static enum status version_load(struct models *m, const struct config *config,
     uint64_t start_ns = clock_now_ns();
     struct engine *engine;
     struct model *model;
-    enum status s = engine_open(m, config, w, &engine, err);
+    enum status s = models_engine_open(m->shared->device, m->cache, config, w, &engine, err);
     if (s == STATUS_OK) {
         struct config_model named = w->config;
         named.name = w->name;

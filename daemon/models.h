@@ -11,6 +11,7 @@
 #define INFERD_DAEMON_MODELS_H
 
 #include "config/config.h"
+#include "daemon/plan_cache.h"
 #include "daemon/shared.h"
 
 struct models;
@@ -43,5 +44,11 @@ void models_stop(struct models *models);
 /* Waits for the end; lets its table go and unloads every model. The loops must be gone: they could
  * not take a table any more. NULL is fine. */
 void models_free(struct models *models);
+
+/* The engine of one version, from its plan or, by way of the cache, its ONNX file: what the thread
+ * does for each, and what a check of the configuration tries. */
+enum status models_engine_open(struct device *device, struct plan_cache *cache,
+                               const struct config *config, const struct wanted *wanted,
+                               struct engine **out, struct error *err);
 
 #endif

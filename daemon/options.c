@@ -18,7 +18,9 @@ static const char usage[] =
     "a repository: a folder with MODEL/VERSION/model.onnx or model.plan.\n"
     "\n"
     "  --config FILE       configuration; the options below override it\n"
-    "  --check-config      check configuration and models, and exit\n"
+    "  --check-config      try what a start would do, also beside a running inferd: device, "
+    "addresses\n"
+    "                      and every model; say what was found, and exit\n"
     "  --listen ADDRESS    127.0.0.1:8003, [::1]:8003 or unix:/PATH; port 0 takes a free one; may "
     "be\n"
     "                      given more than once\n"
@@ -27,7 +29,8 @@ static const char usage[] =
     "  --max-batch N       the most instances in one batch; 0: what the plan was built for\n"
     "  --workers N         batches at the same time; 0: as many as fill the cores, or two\n"
     "                      on a GPU\n"
-    "  --version, --help\n";
+    "  -V, -v, --version   show the version\n"
+    "  -h, --help          show this\n";
 
 enum { OPT_CONFIG = 256, OPT_CHECK, OPT_LISTEN, OPT_DEVICE, OPT_DELAY, OPT_BATCH, OPT_WORKERS };
 
@@ -93,8 +96,8 @@ enum options_result options_parse(int argc, char **argv, struct options *out)
         return OPTIONS_FAILED;
     }
     enum options_result result = OPTIONS_RUN;
-    for (int c; result == OPTIONS_RUN && (c = getopt_long(argc, argv, "hV", table, NULL)) != -1;) {
-        if (c == 'h' || c == 'V') {
+    for (int c; result == OPTIONS_RUN && (c = getopt_long(argc, argv, "hVv", table, NULL)) != -1;) {
+        if (c == 'h' || c == 'V' || c == 'v') {
             printf("%s", c == 'h' ? usage : "inferd " INFERD_VERSION "\n");
             result = OPTIONS_DONE;
         } else if (!option_take(&o, c)) {

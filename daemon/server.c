@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "daemon/device.h"
+#include "daemon/listen_names.h"
 #include "daemon/log.h"
 #include "daemon/server_internal.h"
 #include "engine/backend.h"
@@ -68,26 +70,13 @@ static void descriptors_raise(struct server *s, const struct config *config)
     }
 }
 
-/* The configured number, else the first plan's that is named; 0: all cores. */
-static uint32_t thread_count(const struct config *config)
-{
-    uint32_t threads = config->threads;
-    for (uint32_t i = 0; i < config->models_count && threads == 0; i++)
-        engine_plan_threads(config->models[i].path, &threads, NULL); /* its loader reports */
-    return threads;
-}
-
 static enum status device_start(struct server *s, const struct config *config, struct error *err)
 {
-    const struct device_options options = {
-        .threads = thread_count(config),
-        .reference_only = getenv("INFERD_REFERENCE_KERNELS") != NULL,
-        .script = getenv("INFERD_FAULT_SCRIPT"), /* of the device `fault` alone */
-        .log = &s->shared.log,
-    };
-    s->shared.reference = options.reference_only;
     snprintf(s->shared.device_name, sizeof(s->shared.device_name), "%s", config->device);
-    return engine_device_open(config->device, &options, &s->shared.device, err);
+    enum status status = device_configured_open(config, &s->shared.log, &s->shared.device, err);
+    if (status == STATUS_OK)
+        s->shared.reference = s->shared.device->reference_only;
+    return status;
 }
 
 /* Two for a device with memory of its own: one computes while the other copies. */
@@ -167,6 +156,18 @@ static enum status dispatch_start(struct server *s, const struct config *config,
     return dispatch_new(&dispatch, &s->shared.dispatch, err);
 }
 
+/* A service manager's sockets take the place of what is configured. */
+static enum status listeners_open(struct server *s, const struct config *config, struct error *err)
+{
+    struct config_listen listen = {0};
+    uint32_t n_fds = notify_listen_fds();
+    enum status status = n_fds ? STATUS_OK : listen_names_resolve(&config->listen, &listen, err);
+    if (status == STATUS_OK)
+        status = listeners_new(&s->shared, server_loop(s), &listen, n_fds, &s->listeners, err);
+    listen_names_free(&listen);
+    return status;
+}
+
 static enum status server_start(struct server *s, struct config *config, struct table *table,
                                 struct error *err)
 {
@@ -182,8 +183,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     if (status == STATUS_OK)
         status = handles_start(s, err);
     if (status == STATUS_OK)
-        status = listeners_new(&s->shared, server_loop(s), &config->listen, notify_listen_fds(),
-                               &s->listeners, err);
+        status = listeners_open(s, config, err);
     if (status == STATUS_OK)
         status = models_new(&s->shared, STEAL(s->config), table, &ops, &s->models, err);
     if (status == STATUS_OK)

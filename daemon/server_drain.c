@@ -14,6 +14,7 @@
 enum {
     DRAIN_STEP_MS = 5,
     LAST_WORDS_MS = 100, /* for answers at a deadline to go out */
+    AGAIN_MS = 1000,     /* a signal to stop is meant once, however often it comes within */
 };
 
 void server_handles_close(struct server *s)
@@ -91,7 +92,7 @@ void server_drain(struct server *s, int exit_code, uint64_t within_ms)
     s->phase = PHASE_DRAINING;
     s->exit_code = exit_code;
     s->phase_end_ms = end_ms;
-    atomic_store_explicit(&s->shared.ready, false, memory_order_relaxed);
+    server_ready_update(s);
     atomic_store_explicit(&s->shared.draining, true, memory_order_relaxed);
     notify_send(&s->notify, "STOPPING=1");
     listeners_stop(s->listeners);
@@ -104,7 +105,7 @@ void server_device_lost(struct server *s, const char *why)
 {
     if (atomic_exchange_explicit(&s->shared.lost, true, memory_order_relaxed))
         return;
-    atomic_store_explicit(&s->shared.ready, false, memory_order_relaxed);
+    server_ready_update(s);
     counter_add(&s->shared.counters, COUNTER_DEVICE_LOST, 1);
     log_write(&s->shared.log, LOG_ERROR, "device lost: %s", why);
     notify_send(&s->notify, "STATUS=device lost");
@@ -118,6 +119,11 @@ void server_device_lost(struct server *s, const char *why)
 void server_on_stop_signal(uv_signal_t *signal, int number)
 {
     struct server *s = signal->data;
+    uint64_t now_ns = clock_now_ns();
+    /* timeout(1) signals its child and then the child's group; a terminal and a shell do so too. */
+    if (s->stop_ns && now_ns - s->stop_ns < AGAIN_MS * NS_PER_MS)
+        return;
+    s->stop_ns = now_ns;
     if (s->phase >= PHASE_DRAINING) {
         log_write(&s->shared.log, LOG_WARNING, "signal %d again: ending at once", number);
         _exit(EXIT_FAILURE);

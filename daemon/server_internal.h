@@ -17,6 +17,7 @@
 #include "daemon/models.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
+#include "daemon/readiness.h"
 
 enum {
     SERVER_LOST_MS = 800, /* from a loss or a failed start to the end (R29) */
@@ -42,6 +43,7 @@ struct server {
     int exit_code;
     uint64_t phase_end_ms; /* of draining and last words */
     uint64_t hang_exit_ns;
+    uint64_t stop_ns; /* when the signal to stop came */
     uint64_t loop_beats[DISPATCH_MAX_LOOPS], loop_beat_ms[DISPATCH_MAX_LOOPS];
     uv_signal_t term, interrupt, hangup;
     uv_async_t news;
@@ -57,7 +59,8 @@ struct server {
         bool first, reload, ended, lost;
         uint32_t loaded;
         bool failed;
-        struct error err; /* of first or reload, if failed; of lost */
+        struct error err;               /* of first or reload, if failed; of lost */
+        struct readiness_models models; /* of the table that is in use */
     } told;
 };
 
@@ -84,6 +87,9 @@ void server_worker_lost(void *user, const struct error *err);
 void server_retire(void *user, struct model *model);
 void server_deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
 void server_spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
+/* Sets shared.ready and .healthy to what all reasons together make of them; after each change of
+ * one. The main thread. */
+void server_ready_update(struct server *s);
 /* What of a configuration can change while serving, beside the table. */
 void server_settings_apply(struct server *s, const struct config *config);
 

@@ -8,6 +8,37 @@
 #include "base/clock.h"
 #include "daemon/server_internal.h"
 
+static struct readiness_models models_told(struct server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct readiness_models models = s->told.models;
+    pthread_mutex_unlock(&s->lock);
+    return models;
+}
+
+void server_ready_update(struct server *s)
+{
+    struct readiness now = {
+        .serving = s->phase == PHASE_SERVING,
+        .hung = s->hung,
+        .lost = atomic_load_explicit(&s->shared.lost, memory_order_relaxed),
+        .models = models_told(s),
+    };
+    atomic_store_explicit(&s->shared.ready, readiness_decide(&now), memory_order_relaxed);
+    now.models = (struct readiness_models){0};
+    atomic_store_explicit(&s->shared.healthy, readiness_decide(&now), memory_order_relaxed);
+}
+
+/* The service manager hears READY=1 also while models are missing: the process is up and serves
+ * the others, and a start that is never reported would be killed. STATUS= tells the difference. */
+static void manager_tell(struct server *s, const char *before, uint32_t loaded)
+{
+    char text[READINESS_TEXT];
+    struct readiness_models models = models_told(s);
+    notify_send(&s->notify, "READY=1\nSTATUS=%s%s", before,
+                readiness_format(&models, loaded, text));
+}
+
 static void first_done(struct server *s, uint32_t loaded, const struct error *err)
 {
     if (s->phase != PHASE_STARTING)
@@ -23,9 +54,9 @@ static void first_done(struct server *s, uint32_t loaded, const struct error *er
         return;
     }
     s->phase = PHASE_SERVING;
-    atomic_store_explicit(&s->shared.ready, true, memory_order_relaxed);
+    server_ready_update(s);
     listeners_start(s->listeners);
-    notify_send(&s->notify, "READY=1\nSTATUS=serving %u model versions", loaded);
+    manager_tell(s, "", loaded);
 }
 
 static void reload_done(struct server *s, uint32_t loaded, const struct error *err)
@@ -35,8 +66,8 @@ static void reload_done(struct server *s, uint32_t loaded, const struct error *e
                   err->text);
     else
         log_write(&s->shared.log, LOG_INFO, "reloaded: %u model versions", loaded);
-    notify_send(&s->notify, "READY=1\nSTATUS=%sserving %u model versions",
-                err ? "the last reload failed; " : "", loaded);
+    server_ready_update(s);
+    manager_tell(s, err ? "the last reload failed; " : "", loaded);
 }
 
 void server_on_news(uv_async_t *async)
@@ -112,6 +143,10 @@ static void publish(void *user, struct table *table, const struct config *config
 {
     struct server *s = user;
     uv_sem_t done;
+    struct readiness_models models = readiness_count(config, table, &s->shared.log);
+    pthread_mutex_lock(&s->lock);
+    s->told.models = models;
+    pthread_mutex_unlock(&s->lock);
     server_settings_apply(s, config);
     atomic_store_explicit(&s->versions, table->n, memory_order_relaxed);
     uv_sem_init(&done, 0);

@@ -56,9 +56,10 @@ static void hang_check(struct server *s, uint64_t now_ns)
     } else if (!hung && s->hung) {
         log_write(&s->shared.log, LOG_WARNING, "no worker hangs any more");
     }
-    if (hung != s->hung && s->phase == PHASE_SERVING)
-        atomic_store_explicit(&s->shared.ready, !hung, memory_order_relaxed);
+    bool changed = hung != s->hung;
     s->hung = hung;
+    if (changed)
+        server_ready_update(s);
     if (hung)
         stuck_abandon(s, now_ns, floor_ns);
     if (hung && engine_device_apart(s->shared.device))

@@ -25,6 +25,7 @@ struct shared {
     uint64_t started_ns;
     /* Relaxed: each is a fact of its own, and a reader may hear of it a moment later. */
     _Atomic bool ready, draining, lost;
+    _Atomic bool healthy; /* ready but for models that are missing */
     _Atomic uint32_t connections, max_connections, address_connections;
     _Atomic uint64_t foreign_ns; /* when the log was last told of another protocol; 0: never */
 };

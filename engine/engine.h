@@ -80,6 +80,10 @@ void engine_buffer_free(struct device *device, void *buffer);
  * checks. DATA_LOSS: not a plan. */
 enum status engine_plan_threads(const char *path, uint32_t *threads, struct error *err);
 
+/* Reads and checks a plan as engine_load_fd does, without a device. Of that only the kind is
+ * compared: whether the plan is one for `spec` at all. */
+enum status engine_plan_check_fd(int fd, const char *name, const char *spec, struct error *err);
+
 /* Reads, checks and maps a plan, and uploads its weights. Errors say why a plan was refused:
  * DATA_LOSS damaged, FAILED_PRECONDITION made for another device, library or format version. */
 enum status engine_load(struct device *device, const char *path, struct engine **out,

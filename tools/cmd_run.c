@@ -156,6 +156,17 @@ static enum status check_shape(struct run *r, uint32_t index, const struct tenso
     return STATUS_OK;
 }
 
+static enum status no_such_input(const struct run *r, const char *name, struct error *err)
+{
+    char names[200] = "", *at = names;
+    for (uint32_t i = 0; i < info(r)->n_inputs && at < names + sizeof(names) - 1; i++)
+        at += snprintf(at, (size_t)(names + sizeof(names) - at), "%s'%s'", i ? ", " : "",
+                       info(r)->inputs[i].name);
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "--input '%s': the model has no such input; it has %s", name,
+                     *names ? names : "none");
+}
+
 static enum status load_inputs(struct run *r, struct error *err)
 {
     for (uint32_t i = 0; i < r->args->inputs.n; i++) {
@@ -166,10 +177,10 @@ static enum status load_inputs(struct run *r, struct error *err)
         if (!args_split(r->args->inputs.list[i], name, sizeof(name), &path))
             return error_set(err, STATUS_INVALID_ARGUMENT, "--input '%s': the form is NAME=FILE",
                              r->args->inputs.list[i]);
-        if (!find_binding(info(r)->inputs, info(r)->n_inputs, name, &index) || r->in[index].data)
-            return error_set(err, STATUS_INVALID_ARGUMENT,
-                             "--input '%s': the model has no such input, or it is given twice",
-                             name);
+        if (!find_binding(info(r)->inputs, info(r)->n_inputs, name, &index))
+            return no_such_input(r, name, err);
+        if (r->in[index].data)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "--input '%s' is given twice", name);
         enum status status = tensor_read(path, &t, err);
         if (status)
             return status;

@@ -21,6 +21,7 @@ static const struct {
     {"bench", command_bench, "measure a model or plan without a daemon"},
     {"infer", command_infer, "send one inference to a daemon"},
     {"load", command_load, "measure a daemon under load"},
+    {"models", command_models, "show a daemon's models, their inputs and outputs"},
     {"status", command_status, "show what a daemon does"},
 };
 
@@ -39,14 +40,19 @@ static int help(FILE *to)
     return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
 
+static bool is_one_of(const char *text, const char *a, const char *b, const char *c)
+{
+    return !strcmp(text, a) || !strcmp(text, b) || !strcmp(text, c);
+}
+
 int main(int argc, char **argv)
 {
     restart_for_openmp(argv);
     if (argc < 2)
         return help(stderr);
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+    if (is_one_of(argv[1], "--help", "-h", "help"))
         return help(stdout);
-    if (!strcmp(argv[1], "--version")) {
+    if (is_one_of(argv[1], "--version", "-V", "version")) {
         printf("inferctl %s\n", INFERD_VERSION);
         return EXIT_OK;
     }

@@ -89,8 +89,7 @@ static enum status parse_precision(const struct model_args *args, enum precision
         return STATUS_OK;
     }
     return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "precision '%s': known are fp32, tf32, fp16, bf16, int8, fp8",
-                     args->precision);
+                     "precision '%s': known are fp32, tf32, fp16, bf16", args->precision);
 }
 
 static enum status parse_dims(const struct model_args *args, char names[ARG_LIST_MAX][64],

@@ -38,7 +38,7 @@ struct model_args {
          "N",       "CPU: threads of one stream (default: one a core)"},                           \
         {"precision", 0,                                                                           \
          ARG_TEXT,    MODEL_ARG(type, member, precision),                                          \
-         "P",         "lowest allowed: fp32 (default), tf32, fp16, bf16, int8, fp8"},              \
+         "P",         "lowest allowed: fp32 (default), tf32, fp16, bf16"},                         \
         {"dim",     0,                                                                             \
          ARG_TEXTS, MODEL_ARG(type, member, dims),                                                 \
          "NAME=N",  "value of another symbolic dimension"},                                        \

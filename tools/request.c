@@ -2,6 +2,7 @@
 /* Inputs for requests; see request.h. */
 #include "tools/request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,26 @@ static enum status make_random(const struct inferd_metadata_tensor *m, struct re
     return STATUS_OK;
 }
 
+static bool has_input(const struct inferd_metadata *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->n_inputs; i++)
+        if (strcmp(m->inputs[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static enum status no_such_input(const struct inferd_metadata *m, const char *name,
+                                 struct error *err)
+{
+    char names[200] = "", *at = names;
+    for (uint32_t i = 0; i < m->n_inputs && at < names + sizeof(names) - 1; i++)
+        at += snprintf(at, (size_t)(names + sizeof(names) - at), "%s'%s'", i ? ", " : "",
+                       m->inputs[i].name);
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "--input '%s': the model has no such input; it has %s", name,
+                     *names ? names : "none");
+}
+
 static bool is_batched(const struct inferd_metadata *m)
 {
     for (uint32_t i = 0; i < m->n_inputs; i++) {
@@ -133,6 +154,9 @@ static enum status fill(struct inferd_client *client, const struct request_args 
         status = read_file(args->inputs.list[i], data, err);
     if (status)
         return status;
+    for (uint32_t i = 0; i < data->n; i++)
+        if (!has_input(m, data->names[i]))
+            return no_such_input(m, data->names[i], err);
     data->batched = is_batched(m);
     status = count_instances(data, instances, err);
     for (uint32_t i = 0; i < m->n_inputs && !status; i++) {

@@ -3,6 +3,7 @@
  * The walk over the file's graph: inputs with their symbols bound, initializers, nodes in their
  * order (a file that is not sorted is refused), outputs.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,6 +74,17 @@ static void bound_shape(struct mapper *m, const struct onnx_value_info *input, u
         map_invalid(m, "the value given for input '%s' has another type or shape", input->name);
 }
 
+static void value_missing(struct mapper *m, const struct onnx_value_info *input, uint32_t d)
+{
+    const char *param = input->dims[d].param;
+    if (param)
+        map_invalid(m, "input '%s': dimension %u ('%s') needs a value: --dim %s=N", input->name, d,
+                    param, param);
+    else
+        map_invalid(m, "input '%s': dimension %u needs a value, and has no name to give it by",
+                    input->name, d);
+}
+
 static void input_shape(struct mapper *m, const struct onnx_value_info *input, uint32_t bound,
                         struct shape *out)
 {
@@ -89,10 +101,7 @@ static void input_shape(struct mapper *m, const struct onnx_value_info *input, u
     for (uint32_t d = 0; d < input->rank && bound == IR_NONE && !map_failed(m); d++) {
         out->dim[d] = axis_value(m, input, d);
         if (out->dim[d] < 0)
-            map_invalid(m, "input '%s': dimension %u%s%s%s needs a value", input->name, d,
-                        input->dims[d].param ? " ('" : "",
-                        input->dims[d].param ? input->dims[d].param : "",
-                        input->dims[d].param ? "')" : "");
+            value_missing(m, input, d);
     }
 }
 
@@ -114,6 +123,50 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
     m->bound[graph->n_inputs] = bound;
     graph->inputs[graph->n_inputs++] = tensor;
     map_value_add(m, input->name, tensor);
+}
+
+/* "'N', 'L'": the names that a value can be given to. */
+static void dims_list(const struct onnx_model *model, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "none");
+    bool any = false;
+    for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
+        const struct onnx_value_info *input = &model->graph.inputs[i];
+        for (uint32_t d = 0; d < input->rank; d++) {
+            char quoted[72];
+            const char *param = input->dims[d].param;
+            if (!param || onnx_axis_is_fixed(&input->dims[d]) ||
+                onnx_is_initializer(model, input->name))
+                continue;
+            snprintf(quoted, sizeof(quoted), "'%.64s'", param);
+            if (any && strstr(out, quoted))
+                continue;
+            used = any ? used : 0;
+            if (used + strlen(quoted) + 3 > size)
+                return;
+            used += (size_t)snprintf(out + used, size - used, "%s%s", any ? ", " : "", quoted);
+            any = true;
+        }
+    }
+}
+
+/* A value for a dimension that no input has is a mistyped name. */
+static void dims_check(struct mapper *m)
+{
+    for (uint32_t k = 0; k < m->options->n_dims && !map_failed(m); k++) {
+        const char *name = m->options->dims[k].name;
+        bool found = false;
+        for (uint32_t i = 0; i < m->model->graph.n_inputs && !found; i++) {
+            const struct onnx_value_info *input = &m->model->graph.inputs[i];
+            for (uint32_t d = 0; d < input->rank && !found; d++)
+                found = input->dims[d].param && !strcmp(input->dims[d].param, name);
+        }
+        char names[200];
+        dims_list(m->model, names, sizeof(names));
+        if (!found)
+            map_invalid(m, "--dim %.64s: no input has such a dimension; those with names: %s", name,
+                        names);
+    }
 }
 
 /* In old files every initializer is listed as an input, too. */
@@ -345,6 +398,7 @@ static void import_graph(struct mapper *m)
     for (const struct onnx_graph *g = graph; g && !map_failed(m); g = g->next)
         collect_uses(m, g);
     import_initializers(m, graph);
+    dims_check(m);
     import_inputs(m);
     import_nodes(m, graph);
     if (!map_failed(m) && !graph->n_outputs)

@@ -78,6 +78,22 @@ enum status engine_plan_threads(const char *path, uint32_t *threads, struct erro
     return STATUS_OK;
 }
 
+enum status engine_plan_check_fd(int fd, const char *name, const char *spec, struct error *err)
+{
+    struct plan *plan;
+    enum status status = plan_read_fd(fd, name, &plan, err);
+    if (status)
+        return status;
+    size_t n = strcspn(spec, ":");
+    bool fits = strncmp(plan->device, spec, n) == 0 && plan->device[n] == ';';
+    if (!fits && strcmp(spec, "fault") != 0) /* what that wraps is known once it is open */
+        status = error_set(err, STATUS_FAILED_PRECONDITION,
+                           "the plan was built for '%s', not for %s: build it again", plan->device,
+                           spec);
+    plan_free(plan);
+    return status;
+}
+
 /* --- description --- */
 
 static void *take(struct engine *engine, size_t count, size_t size)

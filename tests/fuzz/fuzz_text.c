@@ -8,14 +8,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/address.h"
 #include "base/dtype.h"
+#include "base/resolve.h"
 #include "engine/runtime/fault_script.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Nobody is asked here: a name is only told from an address. */
+static void read_host(const char *text)
+{
+    struct resolved addresses;
+    struct resolve_name name;
+    struct error err;
+    if (resolve_text(text, &addresses, &name, &err) != STATUS_OK)
+        return;
+    if (addresses.n > 2)
+        abort();
+    if (addresses.n == 0 && (strlen(name.host) + 1 + strlen(name.port) != strlen(text) ||
+                             name.host[strspn(name.host, "abcdefghijklmnopqrstuvwxyz"
+                                                         "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                         "0123456789-._")]))
+        abort();
+}
+
 static void read_address(const char *text)
 {
+    read_host(text);
     struct address first, second;
     char spelled[ADDRESS_TEXT_MAX];
     struct error err;

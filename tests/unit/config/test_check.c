@@ -32,15 +32,19 @@ static void check(const struct config *config, const char *expected)
         fail_msg("wanted \"%s\", got %s \"%s\"", expected, status_name(status), err.text);
 }
 
-static void r17_addresses_are_numeric(void **state)
+static void r17_addresses_are_checked_without_asking(void **state)
 {
     (void)state;
-    static const char *const right[] = {"127.0.0.1:8003", "0.0.0.0:0", "[::1]:65535", "[::]:1",
-                                        "unix:/x.sock"};
+    static const char *const right[] = {"127.0.0.1:8003",   "0.0.0.0:0",    "[::1]:65535",
+                                        "[::]:1",           "unix:/x.sock", "localhost:8003",
+                                        "no-such.invalid:1"}; /* found out at the start */
     static const char *const wrong[] = {"",
                                         ":8003",
-                                        "localhost:8003",
                                         "127.0.0.1",
+                                        "localhost",
+                                        "local host:80",
+                                        "localhost:65536",
+                                        "1.2.3.4.5:80",
                                         "127.0.0.1:",
                                         "127.0.0.1:65536",
                                         "127.0.0.1:-1",
@@ -61,7 +65,7 @@ static void r17_addresses_are_numeric(void **state)
     }
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         set(&config->listen.framed[0], wrong[i]);
-        check(config, "listen.framed[0]: expected NUMERIC-ADDRESS:PORT");
+        check(config, "listen.framed[0]: expected HOST:PORT");
     }
     char path[200] = "unix:/";
     memset(path + 6, 'a', sizeof(path) - 7);
@@ -86,6 +90,11 @@ static void devices_and_levels(void **state)
         check(config, "device: expected");
     }
     set(&config->device, "cpu");
+    set(&config->readiness, "any");
+    check(config, NULL);
+    set(&config->readiness, "lax");
+    check(config, "readiness: expected strict or any, got \"lax\"");
+    set(&config->readiness, "strict");
     set(&config->log_level, "debug");
     check(config, "log_level: expected error, warning, info or verbose, got \"debug\"");
     config_free(config);
@@ -215,7 +224,7 @@ static void one_repository(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(r17_addresses_are_numeric),
+        cmocka_unit_test(r17_addresses_are_checked_without_asking),
         cmocka_unit_test(devices_and_levels),
         cmocka_unit_test(values_set_by_the_command_line_have_ranges_too),
         cmocka_unit_test(byte_limits_fit_into_one_another),

@@ -58,6 +58,8 @@ class Offline(unittest.TestCase):
 
     def test_usage(self):
         self.run_it("--help")
+        self.assertEqual(self.run_it("help"), self.run_it("--help"))
+        self.assertEqual(self.run_it("version"), self.run_it("--version"))
         self.run_it("build", "--help")
         self.assertIn("no command", self.run_it("nothing", code=2))
         self.assertIn("required", self.run_it("build", self.digits, code=2))

@@ -62,6 +62,22 @@ def check_infer(folder):
     inferctl("infer", "nowhere", "--model", "echo", code=1)
     inferctl("infer", "ADDRESS", "--model", "echo", "--input", "x=/nonexistent.npy", code=1)
     inferctl("infer", "ADDRESS", "--model", "echo", "--input", "x", code=1)
+    done = inferctl("infer", "ADDRESS", "--model", "echo", "--input", f"image={folder}/x.npy",
+                    code=1)
+    check("no such input; it has 'x', 'mask'" in done.stderr, done.stderr)
+
+
+def check_models():
+    text = inferctl("models", "ADDRESS").stdout.splitlines()
+    check(text[0] == "echo version 2 READY", text)
+    check(text[1].split()[:3] == ["input", "x", "FP32"], text)
+    check([line.split()[0] for line in text[1:]] == ["input"] * 2 + ["output"], text)
+    model = json.loads(inferctl("models", "ADDRESS", "--model", "echo", "--json").stdout)
+    check(len(model["models"]) == 1 and model["models"][0]["inputs"][0]["name"] == "x", model)
+    done = inferctl("models", "ADDRESS", "--model", "ech", code=1)
+    check(done.stderr == "inferctl models: there is no model 'ech'; there are 'echo'\n",
+          done.stderr)
+    inferctl("models", code=2)
 
 
 def check_status():
@@ -133,6 +149,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         check_infer(folder)
+        check_models()
         check_status()
         check_load(folder)
         check_usage()

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The check of a configuration, see check.h. */
+#include "daemon/check.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/address.h"
+#include "daemon/admission.h"
+#include "daemon/counters.h"
+#include "daemon/device.h"
+#include "daemon/listen_names.h"
+#include "daemon/models.h"
+#include "daemon/repository.h"
+#include "engine/backend.h"
+
+struct check {
+    const struct config *config;
+    struct log_sink log; /* warnings of what is tried */
+    struct counters counters;
+    struct device *device; /* NULL: it cannot be opened */
+    struct lane *lane;
+    struct plan_cache *cache;
+    _Atomic bool stop; /* of builds; a signal ends the process instead */
+    uint32_t failures, models, models_good;
+};
+
+/* ---- what is said ---- */
+
+static void log_line(void *user, enum log_level level, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "inferd: %s%s\n", level == LOG_ERROR ? "" : "warning: ", line);
+}
+
+PRINTF(2, 3) static void fail(struct check *c, const char *fmt, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    fflush(stdout); /* in the order in which things were found */
+    log_write(&c->log, LOG_ERROR, "%s", line);
+    c->failures++;
+}
+
+/* ---- addresses ---- */
+
+static void unix_check(struct check *c, const char *text, const struct address *address)
+{
+    const struct sockaddr_un *sun = (const struct sockaddr_un *)(const void *)&address->storage;
+    char folder[sizeof(sun->sun_path)];
+    struct stat st;
+    snprintf(folder, sizeof(folder), "%s", sun->sun_path);
+    char *slash = strrchr(folder, '/');
+    slash[slash == folder] = '\0'; /* "/" stays itself */
+    if (stat(folder, &st) != 0)
+        fail(c, "address %s: %s: %s", text, folder, strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        fail(c, "address %s: %s is no folder", text, folder);
+    else
+        printf("address %s: its folder is there; the socket is left alone\n", text);
+}
+
+/* As the listener binds. One in use is no failure: it may be the daemon's that this is about. */
+static void tcp_check(struct check *c, const char *text, const struct address *address)
+{
+    const struct sockaddr *sa = address_sockaddr(address);
+    int on = 1, fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (sa->sa_family == AF_INET6)
+            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    }
+    if (fd >= 0 && bind(fd, sa, address->length) == 0)
+        printf("address %s: ok\n", text);
+    else if (fd >= 0 && errno == EADDRINUSE)
+        printf("address %s: in use, by an inferd that runs or by something else\n", text);
+    else
+        fail(c, "address %s: %s", text, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
+static void address_check(struct check *c, char *text)
+{
+    const struct config_listen one = {.framed = &text, .framed_count = 1};
+    struct config_listen listen;
+    struct error err;
+    if (listen_names_resolve(&one, &listen, &err) != STATUS_OK) {
+        fail(c, "%s", err.text);
+        return;
+    }
+    for (uint32_t i = 0; i < listen.framed_count; i++) {
+        struct address address;
+        if (address_parse(listen.framed[i], &address, &err) != STATUS_OK)
+            fail(c, "%s", err.text);
+        else
+            (address_is_unix(&address) ? unix_check : tcp_check)(c, listen.framed[i], &address);
+    }
+    listen_names_free(&listen);
+}
+
+/* ---- device and cache ---- */
+
+static void device_check(struct check *c)
+{
+    struct error err;
+    enum status s = device_configured_open(c->config, &c->log, &c->device, &err);
+    if (s == STATUS_OK)
+        s = lane_new(c->device, &c->lane, &err);
+    const struct plan_cache_config cache = {.folder = c->config->cache,
+                                            .device = c->device,
+                                            .device_spec = c->config->device,
+                                            .reference = c->device && c->device->reference_only,
+                                            .log = &c->log,
+                                            .counters = &c->counters,
+                                            .stop = &c->stop};
+    if (s == STATUS_OK)
+        s = plan_cache_new(&cache, &c->cache, &err);
+    if (s == STATUS_OK) {
+        char fingerprint[FINGERPRINT_MAX] = "";
+        c->device->backend->device_fingerprint(c->device, fingerprint);
+        printf("device %s: %s, ok\n", c->config->device, fingerprint);
+        return;
+    }
+    fail(c, "device %s: %s", c->config->device, err.text);
+    lane_free(c->lane);
+    engine_device_close(c->device);
+    c->lane = NULL;
+    c->device = NULL;
+}
+
+/* ---- models ---- */
+
+static void size_format(size_t bytes, char out[32])
+{
+    if (bytes < 1000)
+        snprintf(out, 32, "%zu bytes of weights", bytes);
+    else if (bytes < 1000000)
+        snprintf(out, 32, "%.1f kB of weights", (double)bytes / 1e3);
+    else
+        snprintf(out, 32, "%.1f MB of weights", (double)bytes / 1e6);
+}
+
+/* A context is made, as each worker makes one: only a backend understands tactics. */
+static enum status engine_try(struct check *c, const struct wanted *w, struct engine *engine,
+                              const char *kind, struct error *err)
+{
+    const struct engine_info *info = engine_describe(engine);
+    struct context *context = NULL;
+    enum status s = admission_model_check(info, err);
+    if (s == STATUS_OK)
+        s = context_new(engine, c->lane, &context, err);
+    context_free(context);
+    if (s != STATUS_OK)
+        return s;
+    char size[32];
+    size_format(info->weight_bytes, size);
+    printf("model '%s' version '%s': %s, %u profile%s, %s, ok\n", w->name, w->version, kind,
+           info->n_profiles, info->n_profiles == 1 ? "" : "s", size);
+    return STATUS_OK;
+}
+
+/* Without a device a plan is read and checked all the same; only whether it fits stays open. */
+static enum status file_try(const struct check *c, const struct wanted *w, struct error *err)
+{
+    if (w->fd < 0)
+        return error_set(err, w->err.status, "%s", w->err.text);
+    if (!w->onnx) {
+        const char *slash = strrchr(w->path, '/');
+        enum status s =
+            engine_plan_check_fd(w->fd, slash ? slash + 1 : w->path, c->config->device, err);
+        if (s != STATUS_OK)
+            return s;
+    }
+    printf("model '%s' version '%s': %s, not tried without the device\n", w->name, w->version,
+           w->onnx ? "ONNX file" : "plan, whole");
+    return STATUS_OK;
+}
+
+static void model_check(struct check *c, const struct wanted *w)
+{
+    struct error err;
+    struct engine *engine = NULL;
+    uint64_t built = counter_get(&c->counters, COUNTER_PLANS_BUILT);
+    enum status s = !c->device
+                        ? file_try(c, w, &err)
+                        : models_engine_open(c->device, c->cache, c->config, w, &engine, &err);
+    built = counter_get(&c->counters, COUNTER_PLANS_BUILT) - built;
+    if (engine)
+        s = engine_try(c, w, engine,
+                       !w->onnx ? "plan"
+                       : built  ? "ONNX file, its plan built now"
+                                : "ONNX file, its plan from the cache",
+                       &err);
+    if (engine)
+        engine_unref(engine);
+    if (s != STATUS_OK)
+        fail(c, "model '%s' version '%s' (%s): %s", w->name, w->version, w->source.path, err.text);
+    c->models++;
+    c->models_good += s == STATUS_OK;
+    fflush(stdout); /* a build takes a while */
+}
+
+/* All the models of a part of the configuration. False: there is no list. */
+static bool part_check(struct check *c, const struct config *part)
+{
+    struct wanted_list list;
+    struct error err;
+    /* In silence at first: a folder that is no repository would be warned of entry by entry. */
+    if (repository_list(part, NULL, &list, &err) != STATUS_OK) {
+        fail(c, "%s", err.text);
+        return false;
+    }
+    bool empty = part->repository && list.n == 0;
+    if (!empty && part->repository) {
+        repository_list_deinit(&list);
+        if (repository_list(part, &c->log, &list, &err) != STATUS_OK) {
+            fail(c, "%s", err.text);
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < list.n; i++)
+        model_check(c, &list.items[i]);
+    repository_list_deinit(&list);
+    if (empty)
+        fail(c, "repository %s holds no model: expected %s/MODEL/VERSION/model.plan or model.onnx",
+             part->repository, part->repository);
+    return true;
+}
+
+/* Those named and the repository's each on their own: what is wrong with the list of the one does
+ * not keep the other from being tried. */
+static void models_check(struct check *c)
+{
+    struct config named = *c->config, found = *c->config;
+    named.repository = NULL;
+    found.models_count = 0;
+    bool listed = part_check(c, &named);
+    if (found.repository)
+        listed &= part_check(c, &found);
+    struct wanted_list list;
+    struct error err;
+    if (listed && repository_list(c->config, NULL, &list, &err) != STATUS_OK)
+        fail(c, "%s", err.text); /* the same name in both */
+    else if (listed)
+        repository_list_deinit(&list);
+}
+
+/* ---- the whole ---- */
+
+/* main has held them for the server's sake; here they end the process, and a build with it. */
+static void signals_release(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+int check_run(const struct config *config)
+{
+    struct check c = {.config = config, .log = {.level = LOG_WARNING, .write = log_line}};
+    signals_release();
+    for (uint32_t i = 0; i < config->listen.framed_count; i++)
+        address_check(&c, config->listen.framed[i]);
+    device_check(&c);
+    models_check(&c);
+    plan_cache_free(c.cache);
+    lane_free(c.lane);
+    engine_device_close(c.device);
+    if (c.failures)
+        printf("not in order: %u error%s; %u of %u models can be served\n", c.failures,
+               c.failures == 1 ? "" : "s", c.device ? c.models_good : 0, c.models);
+    else if (c.models == 0)
+        printf("in order, but no models are configured\n");
+    else
+        printf("in order: %u model%s can be served\n", c.models, c.models == 1 ? "" : "s");
+    return c.failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}

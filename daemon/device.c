@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The configured device, see device.h. */
+#include "daemon/device.h"
+
+#include <stdlib.h>
+
+#include "engine/backend.h"
+
+/* The configured number, else the first plan's that is named; 0: all cores. */
+static uint32_t thread_count(const struct config *config)
+{
+    uint32_t threads = config->threads;
+    for (uint32_t i = 0; i < config->models_count && threads == 0; i++)
+        engine_plan_threads(config->models[i].path, &threads, NULL); /* its loader reports */
+    return threads;
+}
+
+enum status device_configured_open(const struct config *config, const struct log_sink *log,
+                                   struct device **out, struct error *err)
+{
+    const struct device_options options = {
+        .threads = thread_count(config),
+        .reference_only = getenv("INFERD_REFERENCE_KERNELS") != NULL,
+        .script = getenv("INFERD_FAULT_SCRIPT"), /* of the device `fault` alone */
+        .log = log,
+    };
+    return engine_device_open(config->device, &options, out, err);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names to listen on, see listen_names.h. */
+#include "daemon/listen_names.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/resolve.h"
+
+/* Whether the kernel knows the address as one of this machine's: with a port that is never taken.
+ */
+static bool is_here(const struct address *address)
+{
+    struct address free_port = *address;
+    if (address->storage.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)(void *)&free_port.storage)->sin6_port = 0;
+    else
+        ((struct sockaddr_in *)(void *)&free_port.storage)->sin_port = 0;
+    int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno != EAFNOSUPPORT;
+    bool here =
+        bind(fd, address_sockaddr(&free_port), address->length) == 0 || errno != EADDRNOTAVAIL;
+    close(fd);
+    return here;
+}
+
+/* Drops those that are not here, but for the first if none is: to bind it says what is wrong. */
+static void keep_here(struct resolved *list)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (is_here(&list->items[i]))
+            list->items[n++] = list->items[i];
+    list->n = n ? n : 1;
+}
+
+static enum status no_memory(struct error *err)
+{
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for addresses");
+}
+
+static enum status add(struct config_listen *out, const char *text, struct error *err)
+{
+    for (uint32_t i = 0; i < out->framed_count; i++) /* "localhost:1" beside "127.0.0.1:1" */
+        if (strcmp(out->framed[i], text) == 0 && strcmp(strrchr(text, ':'), ":0") != 0)
+            return STATUS_OK;
+    char *copy = strdup(text);
+    if (!copy)
+        return no_memory(err);
+    out->framed[out->framed_count++] = copy;
+    return STATUS_OK;
+}
+
+static enum status entry_resolve(const char *text, struct config_listen *out, struct error *err)
+{
+    struct resolved list;
+    struct resolve_name name;
+    char number[ADDRESS_TEXT_MAX];
+    enum status s = resolve_text(text, &list, &name, err);
+    if (s == STATUS_OK && list.n == 1) /* spelled as it was */
+        return add(out, text, err);
+    if (s == STATUS_OK)
+        s = resolve_wait(text, &list, err);
+    if (s != STATUS_OK)
+        return s;
+    keep_here(&list);
+    for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
+        s = add(out, address_format(&list.items[i], number), err);
+    return s;
+}
+
+enum status listen_names_resolve(const struct config_listen *config, struct config_listen *out,
+                                 struct error *err)
+{
+    struct config_listen list = *config;
+    list.framed_count = 0;
+    list.framed = calloc((size_t)config->framed_count * RESOLVE_MOST + 1, sizeof(*list.framed));
+    if (!list.framed)
+        return no_memory(err);
+    enum status s = STATUS_OK;
+    for (uint32_t i = 0; i < config->framed_count && s == STATUS_OK; i++)
+        s = entry_resolve(config->framed[i], &list, err);
+    if (s == STATUS_OK)
+        *out = list;
+    else
+        listen_names_free(&list);
+    return s;
+}
+
+void listen_names_free(struct config_listen *resolved)
+{
+    for (uint32_t i = 0; i < resolved->framed_count; i++)
+        free(resolved->framed[i]);
+    free(resolved->framed);
+    resolved->framed = NULL;
+    resolved->framed_count = 0;
+}
