@@ -139,7 +139,7 @@ static void infer(struct connection *c, const struct request *r, struct slab **f
         return;
     struct model *model = entry->model;
     struct admission admission;
-    enum status s = admission_check(model->info, model->max_batch, r, &admission, &err);
+    enum status s = admission_check(model->info, model->max_instances, r, &admission, &err);
     if (s == STATUS_OK && r->priority >= BATCHER_PRIORITIES)
         s = error_set(&err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
                       r->priority, BATCHER_PRIORITIES - 1);
