@@ -12,6 +12,7 @@
 #include "daemon/admission.h"
 #include "daemon/dispatch.h"
 #include "daemon/dispatch_internal.h"
+#include "daemon/fits.h"
 
 /* ---- output buffers ---- */
 
@@ -137,11 +138,17 @@ enum status dispatch_model_configure(struct dispatch *d, struct model *model,
                                      const struct config *server, const struct config_model *config,
                                      struct error *err)
 {
-    if (max_batch_of(model->info, server, config) != model->max_batch)
+    uint32_t max_instances = 0;
+    enum status s = fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
+                               &max_instances, err);
+    if (s != STATUS_OK)
+        return s;
+    if (max_batch_of(model->info, server, config) != model->max_batch ||
+        max_instances != model->max_instances)
         return error_set(err, STATUS_FAILED_PRECONDITION, "another max_batch needs another load");
     struct batcher_model_config queue = queue_config(model, server, config);
     pthread_mutex_lock(&d->lock);
-    enum status s = batcher_model_configure(model->queue, &queue, err);
+    s = batcher_model_configure(model->queue, &queue, err);
     pthread_mutex_unlock(&d->lock);
     return s;
 }
@@ -183,6 +190,9 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
     model->name = strdup(config->name);
     model->version = strdup(version);
     enum status s = admission_model_check(model->info, err);
+    if (s == STATUS_OK)
+        s = fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
+                       &model->max_instances, err);
     if (s == STATUS_OK && (!model->name || !model->version || !model_arrays(d, model)))
         s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
     if (s == STATUS_OK) {
@@ -193,11 +203,17 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
             (void)closed;
         }
     }
-    if (s == STATUS_OK)
-        *out = model;
-    else
+    if (s != STATUS_OK) {
         model_destroy(d, model);
-    return s;
+        return s;
+    }
+    if (model->max_instances < model->max_batch)
+        log_write(d->config.log, LOG_WARNING,
+                  "model '%s' version '%s': a request carries at most %u instances, a batch %u: "
+                  "the outputs of more do not fit limits.output_bytes",
+                  model->name, model->version, model->max_instances, model->max_batch);
+    *out = model;
+    return STATUS_OK;
 }
 
 void dispatch_model_retire(struct dispatch *d, struct model *model)

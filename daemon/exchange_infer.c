@@ -171,7 +171,7 @@ static enum status prepare(struct connection *c, const struct request *r, struct
                            struct slab **frame, struct inflight **out, struct error *err)
 {
     struct admission admission;
-    enum status s = admission_check(model->info, model->max_batch, r, &admission, err);
+    enum status s = admission_check(model->info, model->max_instances, r, &admission, err);
     if (s != STATUS_OK)
         return s;
     if (r->priority >= BATCHER_PRIORITIES)

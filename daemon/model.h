@@ -60,6 +60,7 @@ struct model {
     const struct engine_info *info;
     uint32_t max_batch;            /* of the plan, or less as configured */
     uint32_t max_items;            /* requests in one batch, at most */
+    uint32_t max_instances;        /* of one request: what limits leave of max_batch (fits.h) */
     _Atomic uint64_t max_delay_ns; /* for the status only; the batcher has its own */
     struct dispatch *dispatch;
     struct batcher_model *queue; /* under the dispatcher's lock */

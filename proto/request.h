@@ -64,8 +64,8 @@ uint64_t request_id_find(const void *message, size_t size);
  * Encodes a frame, its 4-byte head included, for the client's side. `request` is filled as the
  * decoder fills it; of the tensors, name, dtype, shape, data and size are sent. The encoded parts
  * go to `head` (MESSAGE_HEAD_MAX bytes), payloads stay where they are: `iov` gets at most
- * MESSAGE_MAX_IOV pieces. INVALID_ARGUMENT: more than the caps allow; RESOURCE_EXHAUSTED: a frame
- * of 4 GiB or more.
+ * MESSAGE_MAX_IOV pieces. INVALID_ARGUMENT: more than the caps allow; INTERNAL: a frame of 4 GiB or
+ * more.
  */
 enum status request_encode(const struct request *request, void *head, struct iovec *iov,
                            uint32_t *n_iov, struct error *err);

@@ -88,7 +88,7 @@ enum status proto_writer_put_tensors(struct proto_writer *w, uint32_t tag,
     for (uint32_t i = 0; i < n; i++) {
         size_t head = varint_size((uint64_t)raw_tag << 3) + varint_size(tensors[i].size);
         if (tensors[i].size > UINT32_MAX)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "a frame holds less than 4 GiB");
+            return error_set(err, STATUS_INTERNAL, "a frame holds less than 4 GiB");
         payloads += head + tensors[i].size;
         heads += head;
     }
@@ -114,7 +114,7 @@ enum status proto_writer_finish(struct proto_writer *w, uint32_t *n_iov, struct 
     piece_end(w);
     size_t size = w->total - FRAME_HEAD_BYTES;
     if (size > UINT32_MAX)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "a frame holds less than 4 GiB");
+        return error_set(err, STATUS_INTERNAL, "a frame holds less than 4 GiB");
     frame_head_write(w->head, (uint32_t)size);
     *n_iov = w->n_iov;
     return STATUS_OK;

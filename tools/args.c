@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
+
 bool args_u32(const char *text, uint32_t *out)
 {
     if (!*text || strspn(text, "0123456789") != strlen(text) || strlen(text) > 10)
@@ -27,6 +29,25 @@ bool args_f64(const char *text, double *out)
         return false;
     *out = v;
     return true;
+}
+
+bool args_bytes(const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        unsigned shift;
+    } units[] = {{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 18)
+        return false;
+    uint64_t v = strtoull(text, NULL, 10);
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        if (strcmp(text + digits, units[i].name) != 0 || v > UINT64_MAX >> units[i].shift)
+            continue;
+        *out = v << units[i].shift;
+        return true;
+    }
+    return false;
 }
 
 bool args_split(const char *text, char *name, size_t name_size, const char **value)
@@ -76,6 +97,8 @@ static bool store(const struct arg *arg, const char *value, void *into)
         return args_u32(value, field);
     case ARG_F64:
         return args_f64(value, field);
+    case ARG_BYTES:
+        return args_bytes(value, field);
     case ARG_TEXTS:
         texts = field;
         if (texts->n == ARG_LIST_MAX)

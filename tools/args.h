@@ -24,6 +24,7 @@ enum arg_kind {
     ARG_TEXT,  /* const char * */
     ARG_U32,   /* uint32_t */
     ARG_F64,   /* double >= 0 */
+    ARG_BYTES, /* uint64_t: "100", "64KiB", "64MiB", "2GiB" */
     ARG_TEXTS, /* struct arg_texts; may be given several times */
     ARG_U32S,  /* struct arg_u32s: "1,2,4" */
 };
@@ -67,5 +68,6 @@ bool args_split(const char *text, char *name, size_t name_size, const char **val
 /* A whole number in decimal, or a number; false if there is anything else. */
 bool args_u32(const char *text, uint32_t *out);
 bool args_f64(const char *text, double *out);
+bool args_bytes(const char *text, uint64_t *out); /* with KiB, MiB or GiB behind it, or nothing */
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/machine.h"
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
 #include "engine/runtime/memory.h"
@@ -250,6 +251,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .dims = s->dims,
         .n_dims = args->dims.n,
         .inputs = s->served.list,
+        .max_bytes = args->max_bytes ? args->max_bytes : machine_memory(),
         .no_timing = args->no_tune,
         .log = log,
         .progress = show_progress,

@@ -22,6 +22,7 @@ struct model_args {
     struct arg_texts dims;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
     uint32_t threads;
+    uint64_t max_bytes; /* 0: the machine's memory */
     bool no_tune, reference_only;
     bool track_memory; /* from the opening of the device on; no option of its own */
     uint32_t verbose;  /* 1: info, 2: everything */
@@ -51,6 +52,9 @@ struct model_args {
         {"input-bias", 0,                                                                          \
          ARG_TEXTS,    MODEL_ARG(type, member, input_biases),                                      \
          "NAME=B,..",  "plus B; one, or one a channel"},                                           \
+        {"max-bytes", 0,                                                                           \
+         ARG_BYTES,   MODEL_ARG(type, member, max_bytes),                                          \
+         "N[MiB]",    "memory a profile may need (default: the machine's)"},                       \
         {"timing-cache", 0,                                                                        \
          ARG_TEXT,       MODEL_ARG(type, member, timing_cache),                                    \
          "FILE",         "known times (default: in the user's cache; '': none)"},                  \

@@ -26,6 +26,7 @@ struct builder {
     struct plan *plan;
     uint32_t batch; /* being built */
     bool told;      /* what is fused: once, for it is the same in all profiles */
+    bool beyond;    /* the profile needs more than max_bytes */
 };
 
 static enum status out_of_memory(struct error *err)
@@ -159,6 +160,28 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     return STATUS_OK;
 }
 
+static enum status bounds_check(struct builder *b, const struct ir_graph *graph, struct error *err)
+{
+    enum status status = build_bounds_check(graph, b->options->max_bytes, err);
+    b->beyond = status == STATUS_FAILED_PRECONDITION;
+    if (b->beyond)
+        error_prefix(err, "batch %u", b->batch);
+    return status;
+}
+
+/* Workspaces, reformats and what placing wastes come on top of what was known before. */
+static enum status arena_check(struct builder *b, const struct ir_graph *graph, struct error *err)
+{
+    uint64_t arena = graph->n_segments ? graph->segments[0].arena_bytes : 0;
+    uint64_t most = b->options->max_bytes;
+    if (!most || arena <= most)
+        return STATUS_OK;
+    b->beyond = true;
+    return error_set(err, STATUS_FAILED_PRECONDITION,
+                     "batch %u: needs an arena of %.1f MiB; at most %.1f MiB are allowed", b->batch,
+                     (double)arena / (1 << 20), (double)most / (1 << 20));
+}
+
 static enum status build_profile(struct builder *b, uint32_t batch, struct plan_profile *out,
                                  struct error *err)
 {
@@ -187,9 +210,13 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     enum status status = build_graph(b->model, &import, batch, true, &graph, err);
     if (status)
         return status;
-    status = tune_graph(graph, &tune, &report, err);
+    status = bounds_check(b, graph, err); /* before tensors are made to try layers with */
+    if (!status)
+        status = tune_graph(graph, &tune, &report, err);
     if (!status)
         status = build_place(graph, &tensor_bytes, err);
+    if (!status)
+        status = arena_check(b, graph, err);
     if (status) {
         ir_graph_free(graph);
         return status;
@@ -207,16 +234,27 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     return STATUS_OK;
 }
 
-/* The smallest and the largest first: they show what need not be tried between. */
+/* The smallest and the largest first: they show what need not be tried between. Of the default
+ * sizes, which nobody asked for, those are left out that need too much memory. */
 static enum status build_profiles(struct builder *b, const uint32_t *batches, uint32_t n,
                                   struct error *err)
 {
     struct plan_profile made[PLAN_MAX_PROFILES] = {0};
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < n && !status; i++) {
-        uint32_t at = i == 0 ? 0 : i == 1 ? n - 1 : i - 1;
-        status = build_profile(b, batches[at], &made[at], err);
+    struct error why;
+    enum status status = build_profile(b, batches[0], &made[0], err);
+    for (bool again = n > 1; again && !status;) {
+        status = build_profile(b, batches[n - 1], &made[n - 1], &why);
+        again = status && b->beyond && !b->options->batches;
+        if (again) {
+            log_write(b->options->log, LOG_WARNING, "left out: %s", why.text);
+            status = STATUS_OK;
+            again = --n > 1;
+        } else if (status && err) {
+            *err = why;
+        }
     }
+    for (uint32_t i = 1; i + 1 < n && !status; i++)
+        status = build_profile(b, batches[i], &made[i], err);
     for (uint32_t i = 0; i < n && !status; i++)
         b->plan->profiles[b->plan->n_profiles++] = made[i];
     for (uint32_t i = 0; i < n && status; i++)

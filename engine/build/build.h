@@ -35,6 +35,7 @@ struct build_options {
     uint32_t n_values;
     const struct build_input *inputs; /* those that are served as another type */
     uint32_t n_inputs;
+    uint64_t max_bytes;         /* of memory that a profile may need; 0: any number */
     bool no_timing;             /* untimed choices from heuristics, or from the cache */
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */
@@ -44,7 +45,8 @@ struct build_options {
 };
 
 /* UNIMPLEMENTED: something in the model is not supported; the text says what. INVALID_ARGUMENT: the
- * options do not fit the model, or the model is wrong. */
+ * options do not fit the model, or the model is wrong. FAILED_PRECONDITION: a profile needs more
+ * than max_bytes; if the batch sizes are the default ones, those that do are left out. */
 enum status build_plan(struct onnx_model *model, const struct build_options *options,
                        struct plan **out, struct error *err);
 
@@ -61,6 +63,10 @@ const char *precision_name(enum precision precision);
  * is what the arena would take without sharing.
  */
 enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err);
+
+/* FAILED_PRECONDITION if the graph, tuned or not, needs more memory than `max_bytes` (0: any
+ * number) whatever is done about it; the error says for what. Linear time. */
+enum status build_bounds_check(const struct ir_graph *graph, uint64_t max_bytes, struct error *err);
 
 /*
  * A store of constants, each kept once. build_store_graph copies a graph without anything that

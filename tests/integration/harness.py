@@ -73,6 +73,13 @@ def copy_model(width, dims=None):
                  [value("y", FLOAT, dims)])
 
 
+def expand_model(n):
+    """x [N, 1] -> y [N, n]."""
+    return model([node("Expand", ["x", "n"], ["y"])], [value("x", FLOAT, ["N", 1])],
+                 [value("y", FLOAT, ["N", n])],
+                 [constant("n", INT64, [2], struct.pack("<2q", 1, n))])
+
+
 MODELS = {
     "copy": lambda: copy_model(4),
     "wide": lambda: copy_model(1 << 18),  # 1 MiB an instance
@@ -89,6 +96,10 @@ MODELS = {
         [node("Gather", ["table", "n"], ["y"])], [value("n", INT64, ["N", 1])],
         [value("y", FLOAT, ["N", 1, 2])],
         [constant("table", FLOAT, [4, 2], struct.pack("<8f", *range(8)))]),
+    # each number of x handed on `n` times: an answer that is larger than its request
+    "blown_up": lambda: expand_model(100 << 18),  # 100 MiB an instance
+    "huge": lambda: expand_model(5 << 28),  # 5 GiB
+    "grown": lambda: expand_model(3 << 18),  # 3 MiB
     # the same names as `copy`, another result
     "twice": lambda: model([node("Add", ["x", "x"], ["y"])], [value("x", FLOAT, ["N", 4])],
                            [value("y", FLOAT, ["N", 4])]),

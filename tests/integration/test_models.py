@@ -6,6 +6,7 @@
 """
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -351,6 +352,62 @@ class Models(unittest.TestCase):
             c.send(struct.pack(">I", 1025))
             self.assertEqual(c.receive().status, wire.INVALID_ARGUMENT)
             self.assertTrue(c.closed())
+
+    # --- what cannot be served ---
+
+    def memory(self, server):
+        """The most that the process has held, in MiB."""
+        status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="utf-8")
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) >> 10
+
+    def test_models_whose_answers_cannot_be_sent_are_refused(self):
+        batch = {"batches": [1]}
+        with harness.Server({"m": harness.plan("copy"),
+                             "huge": dict(batch, path=str(harness.onnx("huge"))),
+                             "blown": dict(batch, path=str(harness.onnx("blown_up")))}) as s, \
+                s.client() as c:
+            # The builder says it where there is less memory than that.
+            self.assertRegex(s.log(), "output 'y' takes 5.0 GiB for one instance; limits.output_"
+                                      "bytes is 64.0 MiB|needs 5120.0 MiB of memory")
+            self.assertIn("output 'y' takes 100.0 MiB for one instance; limits.output_bytes is "
+                          "64.0 MiB", s.log())
+            for name in ("huge", "blown"):
+                self.assertEqual(states(c)[name, "1"][0], "UNAVAILABLE")
+                reply = c.infer(name, [("x", "FP32", [1, 1], b"1234")])
+                self.assertEqual(reply.status, wire.UNAVAILABLE)
+            self.assertEqual(infer(c), "copy")
+            self.assertLess(self.memory(s), 512)
+
+    def test_a_request_carries_what_an_answer_can(self):
+        with harness.Server({"m": harness.plan("grown", "1,8")},
+                            {"limits": {"output_bytes": 10 << 20}}) as s, s.client() as c:
+            self.assertIn("a request carries at most 3 instances, a batch 8", s.log())
+            for n in (1, 3):
+                reply = c.infer("m", [("x", "FP32", [n, 1], struct.pack(f"<{n}f", *range(n)))])
+                self.assertEqual(reply.status, wire.OK)
+                self.assertEqual(len(reply.outputs()["y"][2]), n * 3 << 20)
+            reply = c.infer("m", [("x", "FP32", [4, 1], bytes(16))])
+            self.assertEqual((reply.status, reply.message),
+                             (wire.INVALID_ARGUMENT,
+                              "input 'x': 4 instances; this model takes 1 to 3"))
+
+    def test_r25_a_reload_to_limits_that_a_model_does_not_fit_is_refused(self):
+        with harness.Server({"m": harness.plan("copy"), "w": harness.plan("grown", "1")}) as s, \
+                s.client() as c:
+            for limits, says in (
+                    ({"output_bytes": 2 << 20}, "output 'y' takes 3.0 MiB for one instance; "
+                                                "limits.output_bytes is 2.0 MiB"),
+                    ({"model_bytes": 4 << 20}, "limits.model_bytes is 4.0 MiB")):
+                s.config["limits"] = limits
+                s.write_config()
+                self.reload(s, good=False)
+                self.assertIn(says, s.log())
+                reply = c.infer("w", [("x", "FP32", [1, 1], bytes(4))])
+                self.assertEqual((reply.status, infer(c)), (wire.OK, "copy"))
+            s.config["limits"] = {"output_bytes": 4 << 20}
+            s.write_config()
+            self.reload(s)
+            self.assertEqual(s.log().count("loaded in"), 2)
 
     def test_a_reload_names_what_takes_a_restart(self):
         with harness.Server({"m": harness.plan("copy")}) as s, s.client() as c:

@@ -273,6 +273,75 @@ static void the_same_cache_gives_the_same_plan(void **state)
     unlink(b);
 }
 
+/* x [N, 1] expanded to [N, 2^18] and summed up: a MiB for each instance. */
+static void write_large(struct wire *out)
+{
+    struct wire graph = {.n = 0}, attrs = {.n = 0};
+    static const int64_t any[] = {-1, 1}, two[] = {2}, to[] = {1, 1 << 18}, axis[] = {1};
+    wire_input(&graph, "x", 1, 2, any);
+    wire_constant(&graph, "to", 7, 1, two, to, sizeof(to));
+    wire_node(&graph, "Expand", "x to", "large", NULL);
+    wire_attr_ints(&attrs, "axes", 1, axis);
+    wire_node(&graph, "ReduceSum", "large", "y", &attrs);
+    wire_output(&graph, "y");
+    wire_model(out, &graph, 11);
+}
+
+static enum status build_large(const struct fixture *f, const uint32_t *batches, uint32_t n,
+                               uint64_t max_bytes, struct heard *heard, struct plan **plan,
+                               struct error *err)
+{
+    struct onnx_model *model;
+    struct wire bytes;
+    struct build_options options = options_of(f);
+    struct log_sink log = {.level = LOG_WARNING, .write = hear, .user = heard};
+    memset(heard, 0, sizeof(*heard));
+    options.batches = batches;
+    options.n_batches = n;
+    options.max_bytes = max_bytes;
+    options.log = &log;
+    write_large(&bytes);
+    if (onnx_open_memory(bytes.data, bytes.n, &model, err))
+        fail_msg("%s", err->text);
+    enum status status = build_plan(model, &options, plan, err);
+    onnx_close(model);
+    return status;
+}
+
+static void what_needs_too_much_memory_is_refused(void **state)
+{
+    static const uint32_t batches[] = {1, 8};
+    struct heard heard;
+    struct plan *plan = NULL;
+    struct error err;
+    const uint64_t mib = 1 << 20;
+    assert_int_equal(build_large(*state, NULL, 0, mib, &heard, &plan, &err),
+                     STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "batch 1: needs 1.0 MiB of memory: constants 0.0"));
+    assert_non_null(strstr(err.text, "at most 1.0 MiB are allowed"));
+    /* Sizes that were asked for are built or refused. */
+    assert_int_equal(build_large(*state, batches, 2, 4 * mib, &heard, &plan, &err),
+                     STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "batch 8: needs 8.0 MiB"));
+    assert_int_equal(build_large(*state, batches, 2, 9 * mib, &heard, &plan, &err), STATUS_OK);
+    plan_free(plan);
+    assert_int_equal(build_large(*state, batches, 2, 0, &heard, &plan, &err), STATUS_OK);
+    plan_free(plan);
+}
+
+static void default_batches_that_need_too_much_are_left_out(void **state)
+{
+    struct heard heard;
+    struct plan *plan = NULL;
+    struct error err;
+    if (build_large(*state, NULL, 0, (uint64_t)5 << 20, &heard, &plan, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(plan->n_profiles, 3);
+    assert_int_equal(plan->profiles[2].batch, 4);
+    assert_non_null(strstr(heard.text, "left out: batch 8"));
+    plan_free(plan);
+}
+
 static void constants_are_kept_once(void **state)
 {
     const struct fixture *f = *state;
@@ -302,6 +371,8 @@ int main(void)
         cmocka_unit_test(a_model_that_cannot_take_two_makes_it_unbatched),
         cmocka_unit_test(names_become_such_that_clients_can_write_them),
         cmocka_unit_test(the_same_cache_gives_the_same_plan),
+        cmocka_unit_test(what_needs_too_much_memory_is_refused),
+        cmocka_unit_test(default_batches_that_need_too_much_are_left_out),
         cmocka_unit_test(constants_are_kept_once),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -15,6 +15,7 @@ struct mine {
     const char *text;
     uint32_t number, level;
     double real;
+    uint64_t bytes;
     struct arg_texts texts;
     struct arg_u32s list;
 };
@@ -25,6 +26,7 @@ static const struct arg options[] = {
     {"number", 0, ARG_U32, offsetof(struct mine, number), "N", "a number"},
     {"level", 'v', ARG_COUNT, offsetof(struct mine, level), NULL, "counts"},
     {"real", 0, ARG_F64, offsetof(struct mine, real), "R", "a real number"},
+    {"bytes", 0, ARG_BYTES, offsetof(struct mine, bytes), "N", "a size"},
     {"texts", 0, ARG_TEXTS, offsetof(struct mine, texts), "T", "texts"},
     {"list", 0, ARG_U32S, offsetof(struct mine, list), "1,2", "numbers"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
@@ -79,6 +81,7 @@ static void mistakes_are_usage_errors(void **state)
         "a --text",   "a --number",  "a --number x",   "a --number -1", "a --number 4294967296",
         "a --real x", "a --real -1", "a --real nan",   "a --list 1,",   "a --list 1,,2",
         "a --list x", "a --list ,1", "a --number 1.5", "a --tex y",     "a -fv",
+        "a --bytes",  "a --bytes x", "a --bytes MiB",  "a --bytes 1MB", "a --bytes 18446744073GiB",
     };
     struct mine m;
     struct arg_texts p;
@@ -87,6 +90,21 @@ static void mistakes_are_usage_errors(void **state)
         if (parse(lines[i], &m, &p) != EXIT_USAGE)
             fail_msg("'%s' was accepted", lines[i]);
     assert_int_equal(parse("a --help", &m, &p), EXIT_OK);
+}
+
+static void sizes_have_units(void **state)
+{
+    struct mine m;
+    struct arg_texts p;
+    (void)state;
+    assert_int_equal(parse("a --bytes 100", &m, &p), -1);
+    assert_int_equal(m.bytes, 100);
+    assert_int_equal(parse("a --bytes 3KiB", &m, &p), -1);
+    assert_int_equal(m.bytes, 3 << 10);
+    assert_int_equal(parse("a --bytes 64MiB", &m, &p), -1);
+    assert_int_equal(m.bytes, 64 << 20);
+    assert_int_equal(parse("a --bytes 17179869183GiB", &m, &p), -1);
+    assert_true(m.bytes == UINT64_C(17179869183) << 30);
 }
 
 static void lists_are_bounded(void **state)
@@ -120,9 +138,8 @@ static void names_and_values_are_split(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_read),
-        cmocka_unit_test(mistakes_are_usage_errors),
-        cmocka_unit_test(lists_are_bounded),
+        cmocka_unit_test(every_kind_is_read),         cmocka_unit_test(mistakes_are_usage_errors),
+        cmocka_unit_test(sizes_have_units),           cmocka_unit_test(lists_are_bounded),
         cmocka_unit_test(names_and_values_are_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much memory a graph needs at least, before any of it is taken: a file of a hundred bytes can
+ * ask for a tensor of a terabyte. Counted are all constants, the graph's inputs and outputs, and
+ * what is alive at the worst node; an arena is never smaller than that. Every tensor has at most
+ * IR_MAX_TENSOR_BYTES and a graph at most IR_MAX_TENSORS of them, so that sums fit 64 bits.
+ */
+#include <stdlib.h>
+
+#include "engine/build/build.h"
+
+struct sums {
+    uint64_t constants, ends, alive;
+    uint32_t worst; /* the node at which so much is alive */
+};
+
+/* The node behind which nobody reads the tensor any more. */
+static void find_last_uses(const struct ir_graph *g, uint32_t *last)
+{
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        last[i] = ir_tensor(g, i)->producer;
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        for (uint32_t k = 0; k < ir_node(g, i)->n_inputs; k++)
+            if (ir_node(g, i)->inputs[k] != IR_NONE)
+                last[ir_node(g, i)->inputs[k]] = i;
+}
+
+/* A reshape renames the bytes of its input: they are not there twice. */
+static uint64_t made_bytes(const struct ir_graph *g, uint32_t tensor)
+{
+    const struct ir_tensor *t = ir_tensor(g, tensor);
+    if (t->producer == IR_NONE || ir_node(g, t->producer)->op == IR_OP_RESHAPE)
+        return 0;
+    return t->bytes;
+}
+
+static void add_alive(const struct ir_graph *g, const uint32_t *last, struct sums *sums)
+{
+    uint64_t now = 0;
+    for (uint32_t i = 0; i < g->n_nodes; i++) {
+        const struct ir_node *n = ir_node(g, i);
+        if (n->op == IR_OP_NONE)
+            continue;
+        for (uint32_t k = 0; k < n->n_outputs; k++)
+            now += made_bytes(g, n->outputs[k]);
+        if (now > sums->alive) {
+            sums->alive = now;
+            sums->worst = i;
+        }
+        for (uint32_t k = 0; k < n->n_inputs; k++) {
+            bool again = false; /* an operand may stand there twice */
+            for (uint32_t j = 0; j < k && !again; j++)
+                again = n->inputs[j] == n->inputs[k];
+            if (!again && n->inputs[k] != IR_NONE && last[n->inputs[k]] == i)
+                now -= made_bytes(g, n->inputs[k]);
+        }
+        for (uint32_t k = 0; k < n->n_outputs; k++)
+            if (last[n->outputs[k]] == i)
+                now -= made_bytes(g, n->outputs[k]);
+    }
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+enum status build_bounds_check(const struct ir_graph *graph, uint64_t max_bytes, struct error *err)
+{
+    struct sums sums = {0};
+    uint32_t *last = calloc((size_t)graph->n_tensors + 1, sizeof(*last));
+    if (!last)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        if (ir_tensor_is_constant(ir_tensor(graph, i)))
+            sums.constants += ir_tensor(graph, i)->bytes;
+    for (uint32_t i = 0; i < graph->n_inputs; i++)
+        sums.ends += ir_tensor(graph, graph->inputs[i])->bytes;
+    find_last_uses(graph, last);
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        last[graph->outputs[i]] = graph->n_nodes; /* alive to the end */
+    add_alive(graph, last, &sums);
+    free(last);
+    uint64_t needs = sums.constants + sums.ends + sums.alive;
+    if (!max_bytes || needs <= max_bytes)
+        return STATUS_OK;
+    return error_set(
+        err, STATUS_FAILED_PRECONDITION,
+        "needs %.1f MiB of memory: constants %.1f, inputs %.1f, tensors alive at layer "
+        "'%s' (%s) %.1f; at most %.1f MiB are allowed",
+        mib(needs), mib(sums.constants), mib(sums.ends),
+        graph->n_nodes ? ir_node(graph, sums.worst)->name : "",
+        graph->n_nodes ? ir_op_name(ir_node(graph, sums.worst)->op) : "", mib(sums.alive),
+        mib(max_bytes));
+}
