@@ -88,6 +88,7 @@ static void wake_waiting(struct loop *loop)
         if (!room && now_ms - c->waiting_ms < LOOP_MEMORY_WAIT_MS)
             return;
         woken += room ? c->need : 0;
+        c->in_vain = !room;
         loop_unwait(loop, c);
         connection_resume(c, STOP_MEMORY);
     }
