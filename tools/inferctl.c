@@ -22,6 +22,7 @@ static const struct {
     {"infer", command_infer, "send one inference to a daemon"},
     {"load", command_load, "measure a daemon under load"},
     {"status", command_status, "show what a daemon does"},
+    {"token", command_token, "make a token for a daemon's clients"},
 };
 
 int command_failed(const char *command, const struct error *err)
