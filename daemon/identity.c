@@ -27,7 +27,8 @@ struct identity {
     uid_t user;
     gid_t group;
     uint32_t n_models;
-    char **models; /* the snapshot's own */
+    char **models;         /* the snapshot's own */
+    _Atomic uint32_t told; /* rights whose refusal is in the log; relaxed: it guards nothing */
 };
 
 struct token_entry {
@@ -382,6 +383,18 @@ bool identity_may(const struct identity *identity, enum right right, struct mess
 bool identity_has_rights(const struct identity *identity)
 {
     return identity->rights != 0;
+}
+
+bool identities_refusal_is_news(struct identities *all, const struct identity *identity,
+                                enum right right)
+{
+    struct identity *mine = &all->local;
+    if (identity == &all->anonymous)
+        mine = &all->anonymous;
+    else if (identity != &all->local)
+        mine = &all->items[identity - all->items];
+    uint32_t before = atomic_fetch_or_explicit(&mine->told, RIGHT_BIT(right), memory_order_relaxed);
+    return !(before & RIGHT_BIT(right));
 }
 
 uint32_t identity_priority(const struct identity *identity, uint32_t asked)

@@ -63,6 +63,10 @@ const char *identity_name(const struct identity *identity);
 bool identity_may(const struct identity *identity, enum right right, struct message_text model);
 /* It has some right. Who has none gets little memory and time to show a token (caller.h). */
 bool identity_has_rights(const struct identity *identity);
+/* Whether this is the first refusal of that right to it in this snapshot, and takes note: so that a
+ * log has a line for each, and no more however often it happens. Any thread. */
+bool identities_refusal_is_news(struct identities *identities, const struct identity *identity,
+                                enum right right);
 /* The priority of its request that asks for `asked`: that, or the best it may have. */
 uint32_t identity_priority(const struct identity *identity, uint32_t asked);
 

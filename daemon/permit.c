@@ -80,6 +80,17 @@ enum status permit_request(struct caller *caller, struct identities *now, int fd
     return STATUS_OK;
 }
 
+bool permit_refusal_is_news(const struct caller *caller, struct identities *now,
+                            const struct request *request, enum status status)
+{
+    const struct row *row = row_of(request->kind);
+    bool of_all = row->scope == SCOPE_ALL && !request->model.len;
+    const struct identity *who = identities_anonymous(now);
+    if (status == STATUS_PERMISSION_DENIED) /* it was just identified */
+        who = request->token.len ? caller->by_token : caller->silent;
+    return identities_refusal_is_news(now, who, of_all ? RIGHT_STATUS : row->right);
+}
+
 enum status permit_large(struct caller *caller, struct identities *now, int fd, const void *message,
                          size_t size, struct error *err)
 {

@@ -17,6 +17,10 @@
 enum status permit_request(struct caller *caller, struct identities *now, int fd,
                            const struct request *request, const struct identity **out,
                            struct error *err);
+/* After a refusal with `status`: whether nobody was refused this before under that name, since the
+ * last reload. The log gets a line then; the counters count all. */
+bool permit_refusal_is_news(const struct caller *caller, struct identities *now,
+                            const struct request *request, enum status status);
 
 /*
  * A message that is larger than CALLER_FRAME_MOST begins on a connection that caller_is_stranger:

@@ -144,6 +144,31 @@ static void texts_do_not_tell_models_apart(void **state)
     assert_string_equal(err.text, "the token is not known");
 }
 
+static void a_refusal_is_news_once(void **state)
+{
+    (void)state;
+    static struct request request;
+    const struct identity *who;
+    struct caller caller = {0};
+    enum status s;
+    for (int peer = NOBODY; peer <= TEAM; peer++)
+        for (int again = 0; again < 2; again++) {
+            request.kind = REQUEST_SERVER_STATUS;
+            request.token = message_text_of(tokens[peer]);
+            s = permit_request(&caller, all, -1, &request, &who, NULL);
+            assert_int_equal(permit_refusal_is_news(&caller, all, &request, s), !again);
+            request.kind = REQUEST_INFER;
+            request.model = message_text_of("other");
+            s = permit_request(&caller, all, -1, &request, &who, NULL);
+            assert_int_equal(permit_refusal_is_news(&caller, all, &request, s), !again);
+        }
+    request.token = message_text_of(tokens[WRONG]); /* whom nobody knows is anonymous here */
+    s = permit_request(&caller, all, -1, &request, &who, NULL);
+    assert_int_equal(s, STATUS_UNAUTHENTICATED);
+    assert_false(permit_refusal_is_news(&caller, all, &request, s));
+    caller_deinit(&caller);
+}
+
 /* Field 4, behind an id. */
 static size_t message_make(uint8_t *out, const char *token)
 {
@@ -189,6 +214,7 @@ int main(void)
         cmocka_unit_test(r16_who_may_ask_what),
         cmocka_unit_test(every_kind_has_a_row),
         cmocka_unit_test(texts_do_not_tell_models_apart),
+        cmocka_unit_test(a_refusal_is_news_once),
         cmocka_unit_test(a_large_message_shows_its_token_first),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
