@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "daemon/exchange.h"
 #include "daemon/loop.h"
+#include "daemon/permit.h"
 
 enum {
     READ_MOST = 256 * 1024, /* at once, into a session's own place */
@@ -400,9 +401,27 @@ static struct request *host_scratch(struct session_host *host)
     return &connection_of(host)->loop->request;
 }
 
+bool connection_is_stranger(struct connection *c)
+{
+    return caller_is_stranger(&c->caller, c->loop->table->identities, c->fd);
+}
+
 static size_t host_frame_limit(struct session_host *host)
 {
-    return connection_of(host)->loop->table->limits.frame_bytes;
+    struct connection *c = connection_of(host);
+    uint64_t limit = c->loop->table->limits.frame_bytes;
+    return connection_is_stranger(c) ? MIN(limit, (uint64_t)CALLER_FRAME_MOST) : limit;
+}
+
+static enum status host_introduce(struct session_host *host, const void *message, size_t size,
+                                  size_t whole, struct error *err)
+{
+    struct connection *c = connection_of(host);
+    const struct table *table = c->loop->table;
+    if (whole > table->limits.frame_bytes)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %zu",
+                         whole, (size_t)table->limits.frame_bytes);
+    return permit_large(&c->caller, table->identities, c->fd, message, size, err);
 }
 
 static void host_end(struct session_host *host, enum session_end why)
@@ -426,6 +445,7 @@ static const struct session_host_ops host_ops = {
     .queued = host_queued,
     .scratch = host_scratch,
     .frame_limit = host_frame_limit,
+    .introduce = host_introduce,
     .end = host_end,
 };
 
@@ -459,6 +479,7 @@ static void closed(uv_handle_t *handle)
     struct connection *c = handle->data;
     close(c->fd);
     c->ops->destroy(c->session);
+    caller_deinit(&c->caller);
     connection_backlog_drop(c);
     if (c->id)
         loop_connection_gone(c->loop, c);

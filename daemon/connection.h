@@ -20,6 +20,7 @@
 
 #include <uv.h>
 
+#include "daemon/caller.h"
 #include "daemon/dispatch.h"
 #include "daemon/peer.h"
 #include "daemon/session.h"
@@ -51,7 +52,9 @@ struct connection {
     int events; /* what `poll` watches for */
     struct loop *loop;
     uint64_t id;
-    struct peer *peer; /* NULL: unknown */
+    struct peer *peer; /* its address; NULL: unknown */
+    struct caller caller;
+    uint64_t stranger_ms; /* since when the small limits hold for it; 0: they do not */
     const struct session_ops *ops;
     struct session *session;
 
@@ -124,6 +127,9 @@ void connection_inflight_out(struct connection *c, struct inflight *inflight);
 void connection_inflight_orphan(struct connection *c, struct inflight *inflight);
 /* The latest request of that id which is in flight; NULL: none. */
 struct inflight *connection_inflight_find(const struct connection *c, uint64_t id);
+
+/* The small limits hold for it: it has shown nothing that gives it a right. */
+bool connection_is_stranger(struct connection *c);
 
 /* Sends a response through its session. */
 void connection_reply(struct connection *c, const struct response *response);

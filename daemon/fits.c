@@ -12,6 +12,7 @@
 #include "base/machine.h"
 #include "daemon/dispatch.h"
 #include "proto/message.h"
+#include "daemon/slab.h"
 
 enum {
     SIZE_TEXT = 24,
@@ -71,8 +72,8 @@ static struct bound reply_bound(const struct config_limits *limits)
     struct bound bound = {UINT32_MAX, "a frame"};
     if (limits->output_bytes < bound.most)
         bound = (struct bound){limits->output_bytes, "limits.output_bytes"};
-    if (limits->inflight_bytes < bound.most)
-        bound = (struct bound){limits->inflight_bytes, "limits.inflight_bytes"};
+    if (budget_limit(limits) < bound.most)
+        bound = (struct bound){budget_limit(limits), "limits.inflight_bytes"};
     return bound;
 }
 

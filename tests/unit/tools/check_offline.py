@@ -4,6 +4,7 @@
 
 Exit codes, texts, files and JSON keys that scripts rely on. Needs nothing but Python.
 """
+import hashlib
 import json
 import os
 import pathlib
@@ -251,6 +252,46 @@ class Offline(unittest.TestCase):
         self.assertIn("injected", self.run_it(*at, "launch#2:fail", code=1))
         self.assertIn("fault script", self.run_it(*at, "launch:sing", code=1))
         self.run_it(*at, "wait:delay=1ms")
+
+    def test_token(self):
+        token, line = self.run_it("token", "team-a").splitlines()
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        self.assertRegex(token, r"^[A-Za-z0-9_-]{43}$")
+        self.assertEqual(line, f"team-a sha256:{digest}")
+        self.assertNotEqual(self.run_it("token", "team-a").splitlines()[0], token)
+        line = self.run_it("token", "b.1", "--rights", "infer,status").splitlines()[1]
+        self.assertRegex(line, r"^b\.1 sha256:[0-9a-f]{64} infer status$")
+
+    def test_token_in_a_file(self):
+        file = self.dir / "token"
+        line = self.run_it("token", "a", "--output", file)
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        token = file.read_text()
+        self.assertEqual(line, f"a sha256:{hashlib.sha256(token.strip().encode()).hexdigest()}\n")
+        self.run_it("token", "a", "-o", file, code=1)  # never over another one
+        self.assertEqual(file.read_text(), token)
+
+    def test_token_refused(self):
+        self.run_it("token", code=2)
+        self.run_it("token", "a", "b", code=2)
+        for wrong in ("", ".a", "a/b", "a b", "x" * 65):
+            self.assertIn("expected a name", self.run_it("token", wrong, code=1))
+        for wrong in ("", "all", "infer,", "infer status"):
+            self.assertIn("--rights: expected some of infer, describe, status, admin",
+                          self.run_it("token", "a", "--rights", wrong, code=1))
+
+    def test_token_file_for_requests(self):
+        file = self.dir / "token"
+        for command in (("infer", "unix:/nowhere", "--model", "m"), ("status", "unix:/nowhere"),
+                        ("load", "unix:/nowhere", "--model", "m")):
+            for text in ("", "short\n", "a" * 129, "a" * 31 + " b"):
+                file.write_text(text)
+                self.assertIn("expected a token of 32 to 128 printable characters",
+                              self.run_it(*command, "--token-file", file, code=1))
+            file.write_text("a" * 43 + "\r\nmore\n")
+            self.assertIn("/nowhere", self.run_it(*command, "--token-file", file, code=1))
+            self.assertIn("nosuch", self.run_it(*command, "--token-file", "nosuch", code=1))
+            self.run_it(*command, "--token-file", file, "--token", "x", code=2)
 
 
 if __name__ == "__main__":
