@@ -53,8 +53,7 @@ static inline bool message_text_equal(struct message_text a, struct message_text
 }
 
 /* "%.*s" with MESSAGE_TEXT(t): cut at 80 bytes, so that an error text has room for the reason. */
-#define MESSAGE_TEXT(t)                                                                            \
-    (int)((t).data ? utf8_cut((t).data, (t).len, 80) : 0), (t).data ? (t).data : ""
+#define MESSAGE_TEXT(t) (int)utf8_cut((t).data, (t).len, 80), (t).data ? (t).data : ""
 
 /* A tensor as it is sent or was received. */
 struct message_tensor {
