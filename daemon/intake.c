@@ -157,6 +157,7 @@ static void infer(struct connection *c, const struct request *r, struct slab **f
         return;
     }
     inflight_fill(i, loop, r, model, &admission);
+    i->item.flow = c->id ^ (uint64_t)loop->index << 26; /* each loop numbers its own */
     connection_inflight_in(c, i);
     loop_submit(loop, i);
 }
