@@ -109,7 +109,9 @@ int dispatch_timer_fd(const struct dispatch *dispatch);
 void dispatch_timer(struct dispatch *dispatch);
 
 /* Submits a chain in its order. Those refused come back as a chain, with their status set:
- * RESOURCE_EXHAUSTED (the queue is full), UNAVAILABLE (draining). */
+ * RESOURCE_EXHAUSTED (the queue is full), UNAVAILABLE (draining). Those that were queued before,
+ * and are pushed out by these, are delivered with RESOURCE_EXHAUSTED and without a batch, to
+ * whatever loop they are of; one of this very chain too. */
 struct inflight *dispatch_submit(struct dispatch *dispatch, struct inflight *first);
 
 /* Takes a request back. True: it was still queued and is the caller's again; false: it will be

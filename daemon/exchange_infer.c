@@ -102,6 +102,12 @@ static uint64_t deadline_of(const struct loop *loop, const struct request *r)
     return deadline_ns;
 }
 
+/* A number of its own among the connections of all loops: ids are the loops' own. */
+static uint64_t flow_of(const struct connection *c)
+{
+    return c->id ^ (uint64_t)c->loop->index << 26;
+}
+
 static void inflight_fill(struct inflight *i, const struct connection *c, const struct request *r,
                           const struct identity *who, struct model *model,
                           const struct admission *a)
@@ -109,6 +115,7 @@ static void inflight_fill(struct inflight *i, const struct connection *c, const 
     i->item.instances = a->instances;
     i->item.priority = identity_priority(who, r->priority);
     i->item.shape_key = a->shape_key;
+    i->item.flow = flow_of(c);
     i->item.deadline_ns = deadline_of(c->loop, r);
     i->id = r->id;
     i->model = model_ref(model);
