@@ -46,6 +46,19 @@ static int models_check(const struct config *config)
     return result;
 }
 
+/* While it serves, the process is closed to others of its account, a build child among them: they
+ * cannot open its memory, its environment or its descriptors in /proc, nor trace it. The price:
+ * debuggers and profilers, and whoever lists /proc/PID/fd, need root. Cores are left all the same
+ * (last_words.h). At the end it is opened again for leak checkers, which trace it from a process
+ * that is a copy of it. */
+static int serve(const struct options *options, struct config *config)
+{
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    int result = server_run(options, config);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    return result;
+}
+
 int main(int argc, char **argv)
 {
     server_signals_hold();
@@ -73,7 +86,7 @@ int main(int argc, char **argv)
         result = models_check(config);
         config_free(config);
     } else {
-        result = server_run(&options, config);
+        result = serve(&options, config);
     }
     options_deinit(&options);
     return result;

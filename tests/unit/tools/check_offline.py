@@ -7,6 +7,7 @@ Exit codes, texts, files and JSON keys that scripts rely on. Needs nothing but P
 import json
 import os
 import pathlib
+import resource
 import signal
 import struct
 import subprocess
@@ -70,14 +71,18 @@ class Offline(unittest.TestCase):
         self.assertRegex(out, r"precision fp32 \(FP32 \d+ layers")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
 
-    def build_of_descriptors(self, model, *args):
+    def build_of_descriptors(self, model, *args, limit=None):
         """(exit status, stderr, plan) of a build as the daemon's child does it."""
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
         with open(model, "rb") as source, tempfile.TemporaryFile() as plan:
             done = subprocess.run(
                 [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
                  "--threads", "1", "--no-tune", "--timing-cache", "", *args],
                 pass_fds=(source.fileno(), plan.fileno()), capture_output=True, text=True,
-                timeout=100, check=False)
+                timeout=100, check=False, preexec_fn=small_files if limit else None)
             plan.seek(0)
             return done.returncode, done.stderr, plan.read()
 
@@ -93,6 +98,8 @@ class Offline(unittest.TestCase):
         code, said, _ = self.build_of_descriptors(bad)
         self.assertEqual(code, 64 + 3, said)  # INVALID_ARGUMENT, by its gRPC number
         self.assertIn("m.onnx", said)
+        code, said, _ = self.build_of_descriptors(self.digits, limit=5000)
+        self.assertEqual(code, 64 + 8, said)  # RESOURCE_EXHAUSTED, as for a full disk
         with open(self.digits, "rb") as source, open("/dev/null", "wb") as sink:
             done = subprocess.run(
                 [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{sink.fileno()}"],
