@@ -190,6 +190,7 @@ static enum status build(const struct plan_cache *cache, const struct wanted *w,
         .inputs = w->config.inputs,
         .n_inputs = w->config.inputs_count,
         .timeout_s = timeout_s,
+        .memory_bytes = cache->config.build_memory_bytes,
         .log = cache->config.log,
         .stop = cache->config.stop,
     };
