@@ -154,15 +154,13 @@ enum status child_run(const struct child_build *build, int program, char *const 
     if (!c || !envp) {
         error_set(err, s, "no memory for a child");
     } else {
-        *c = (struct child_confinement){
+        c->given = (struct child_given){
             .program = program,
             .model = build->model_fd,
             .plan = build->plan_fd,
             .folder = build->folder,
             .device = strcmp(build->device, "cpu") != 0,
             .limits = limits_of(build),
-            .null = -1,
-            .rules = -1,
         };
         s = child_confinement_init(c, err);
         if (s == STATUS_OK)

@@ -123,9 +123,23 @@ void child_args_deinit(struct child_args *a)
 static bool is_inherited(const char *entry)
 {
     static const char *const prefixes[] = {
-        "LD_LIBRARY_PATH=", "LANG=",   "LC_",     "TZ=",    "OMP_STACK", "GLIBC_",
-        "MALLOC_",          "DNNL_",   "ONEDNN_", "CUDA_",  "CUDNN_",    "CUBLAS",
-        "NVIDIA_",          "INFERD_", "ASAN_",   "UBSAN_", "TSAN_",
+        "LD_LIBRARY_PATH=",
+        "LANG=",
+        "LC_",
+        "TZ=",
+        "OMP_STACK",
+        "GLIBC_",
+        "MALLOC_",
+        "DNNL_",
+        "ONEDNN_",
+        "CUDA_",
+        "CUDNN_",
+        "CUBLAS",
+        "NVIDIA_",
+        "INFERD_MODULE_DIR=",
+        "ASAN_",
+        "UBSAN_",
+        "TSAN_",
     };
     for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
         if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)

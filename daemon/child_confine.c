@@ -12,6 +12,7 @@
 #include <linux/close_range.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -30,30 +31,47 @@ enum {
     CAPABILITIES = 64
 };
 
+static int reopen(int fd, int flags)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, flags | O_CLOEXEC);
+}
+
 enum status child_confinement_init(struct child_confinement *c, struct error *err)
 {
+    const struct child_given *given = &c->given;
+    c->rules = c->folder = c->model = -1;
     c->null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (c->null < 0)
         return error_errno(err, errno, "/dev/null");
-    c->rules = child_landlock_new(c->program, c->folder, c->device);
-    child_filter_init(&c->filter, c->device, CHILD_PROGRAM_AT);
+    c->model = reopen(given->model, O_RDONLY);
+    if (c->model < 0)
+        return error_errno(err, errno, "the model, once more");
+    if (given->folder >= 0) {
+        c->folder = reopen(given->folder, O_PATH | O_DIRECTORY);
+        if (c->folder < 0)
+            return error_errno(err, errno, "the model's folder, once more");
+    }
+    c->rules = child_landlock_new(given->program, c->folder, given->device);
+    child_filter_init(&c->filter, given->device, CHILD_PROGRAM_AT);
     return STATUS_OK;
 }
 
 void child_confinement_deinit(struct child_confinement *c)
 {
-    if (c->null >= 0)
-        close(c->null);
-    if (c->rules >= 0)
-        close(c->rules);
+    const int all[] = {c->model, c->folder, c->null, c->rules};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i] >= 0)
+            close(all[i]);
 }
 
 /* Each at its number; the program and the rules are closed when the program is executed, and so is
  * whatever else the daemon has open. */
 static bool descriptors_place(const struct child_confinement *c, int out)
 {
-    const int from[PLACES] = {c->null, out,       out,        c->model,
-                              c->plan, c->folder, c->program, c->rules};
+    const int from[PLACES] = {c->null,          out,     out, c->model, c->given.plan, c->folder,
+                              c->given.program, c->rules};
     int kept[PLACES];
     for (int i = 0; i < PLACES; i++) /* none of them may lie where another one belongs */
         kept[i] = from[i] < 0 ? -1 : fcntl(from[i], F_DUPFD_CLOEXEC, PLACES);
@@ -104,12 +122,12 @@ static void limit_set(int which, uint64_t value)
 static void limits_set(const struct child_confinement *c)
 {
     limit_set(RLIMIT_CORE, 0);
-    limit_set(RLIMIT_NOFILE, c->device ? DEVICE_FILES_MAX : FILES_MAX);
+    limit_set(RLIMIT_NOFILE, c->given.device ? DEVICE_FILES_MAX : FILES_MAX);
     limit_set(RLIMIT_NPROC, TASKS_MAX);
-    limit_set(RLIMIT_FSIZE, c->limits.file_bytes);
-    limit_set(RLIMIT_CPU, c->limits.cpu_s);
+    limit_set(RLIMIT_FSIZE, c->given.limits.file_bytes);
+    limit_set(RLIMIT_CPU, c->given.limits.cpu_s);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they map terabytes */
-    limit_set(RLIMIT_DATA, c->limits.memory_bytes);
+    limit_set(RLIMIT_DATA, c->given.limits.memory_bytes);
 #endif
     setpriority(PRIO_PROCESS, 0, NICE);
 }
@@ -137,7 +155,7 @@ static bool restrict_self(struct child_confinement *c)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return false;
-    if (c->rules >= 0 && !child_landlock_enter(RULES_AT, c->device))
+    if (c->rules >= 0 && !child_landlock_enter(RULES_AT, c->given.device))
         return false;
     return child_filter_enter(&c->filter, getpid());
 }

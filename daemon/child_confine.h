@@ -30,15 +30,22 @@ struct child_limits {
     uint64_t cpu_s, memory_bytes, file_bytes;
 };
 
-struct child_confinement {
-    int program, model, plan, folder; /* the caller's; folder may be -1 */
+struct child_given {
+    int program, model, plan, folder; /* folder may be -1 */
     bool device;                      /* its driver needs more than building on the CPU does */
     struct child_limits limits;
+};
+
+struct child_confinement {
+    struct child_given given; /* the descriptors are the caller's */
+    /* Opened anew, to read only: the place in a file and its flags are shared by all who have it by
+     * one opening. */
+    int model, folder;
     int null, rules; /* rules is -1 without Landlock */
     struct child_filter filter;
 };
 
-/* The fields of the first two lines are filled in already. */
+/* `given` is filled in already. */
 enum status child_confinement_init(struct child_confinement *c, struct error *err);
 void child_confinement_deinit(struct child_confinement *c);
 

@@ -112,6 +112,14 @@ static long if_absent(long result)
     return result;
 }
 
+/* What a descriptor for reading is not good for. */
+static long if_not_open_for(long result)
+{
+    if (result < 0)
+        errno = errno == EBADF || errno == EINVAL ? EPERM : EBADMSG;
+    return result;
+}
+
 /* ---- the parent ---- */
 
 static long vm_call(long number, pid_t of)
@@ -353,6 +361,8 @@ static void try_files(void)
     TRY(0, "lock the model", fcntl(MODEL, F_SETLK, &whole));
     TRY(0, "lease the model", fcntl(MODEL, F_SETLEASE, F_RDLCK));
     TRY(0, "watch the folder", fcntl(FOLDER, F_NOTIFY, DN_MODIFY));
+    TRY(0, "write the model", if_not_open_for(write(MODEL, "x", 1)));
+    TRY(0, "cut the model off", if_not_open_for(ftruncate(MODEL, 0)));
     TRY(HOST, "fallocate", fallocate(PLAN, 0, 0, 1L << 40));
     TRY(0, "share ranges", ioctl(PLAN, _IOW(0x94, 9, int), MODEL));
     TRY(0, "copy_file_range", copy_file_range(MODEL, NULL, PLAN, NULL, 1, 0));
@@ -481,6 +491,7 @@ static void need_what_building_needs(void)
     NEED("its end", pthread_join(thread, NULL) == 0 && ran);
     NEED("generated code", generated_code());
     NEED("reading the model", pread(MODEL, word, 4, 0) == 4);
+    NEED("seeking in the model", lseek(MODEL, 3, SEEK_SET) == 3);
     NEED("writing the plan", write(PLAN, "plan", 4) == 4 && fsync(PLAN) == 0);
     NEED("external data", openat(FOLDER, "file", O_RDONLY | O_NOFOLLOW) >= 0);
     NEED("libraries", open("/usr/lib", O_RDONLY) >= 0);
@@ -493,7 +504,7 @@ static void need_what_building_needs(void)
     NEED("no capability in effect",
          status_has("CapEff:\t0000000000000000") || status_has("CapEff:\t0000000000000004"));
     NEED("the first place for the OOM killer", first_for_oom());
-    NEED("settings of libraries", getenv("INFERD_PROBE"));
+    NEED("settings of libraries", getenv("DNNL_PROBE") && !getenv("HOME"));
 }
 
 /* ---- misbehaviour ---- */

@@ -78,13 +78,13 @@ static int setup(void **state)
     file_make(p->outside, "file", "data");
     file_make(p->inside, "m.onnx", "model");
     snprintf(path, sizeof(path), "%s/m.onnx", p->inside);
-    p->model = open(path, O_RDONLY);
+    p->model = open(path, O_RDWR); /* more than the child gets */
     p->plan = open(p->outside, O_TMPFILE | O_RDWR, 0600);
     p->folder = open(p->inside, O_RDONLY | O_DIRECTORY);
     p->program = open(PROBE, O_PATH); /* PROBE: from meson.build; all of these are inheritable */
     assert_true(p->model >= 0 && p->plan >= 0 && p->folder >= 0 && p->program >= 0);
     setenv("SECRET_OF_THE_DAEMON", "x", 1);
-    setenv("INFERD_PROBE", "x", 1);
+    setenv("DNNL_PROBE", "x", 1);
     p->log = (struct log_sink){.level = LOG_VERBOSE, .write = hear};
     p->build = (struct child_build){.model_fd = p->model,
                                     .name = "m.onnx",
@@ -205,6 +205,7 @@ static void what_building_needs_works(void **state)
         fail_msg("%s", err.text);
     assert_int_equal(pread(p->plan, plan, 4, 0), 4);
     assert_string_equal(plan, "plan");
+    assert_int_equal(lseek(p->model, 0, SEEK_CUR), 0); /* the child's place is its own */
     p->build.device = "cuda";
     if (run(p, &err, "works", "") != STATUS_OK)
         fail_msg("cuda: %s", err.text);
