@@ -37,7 +37,7 @@ enum { X32_BIT = 0x40000000 };
 
 struct rule {
     int number;
-    enum { ALWAYS, MASKED, OWN_PID, PROGRAM, ABSENT } when;
+    enum { ALWAYS, MASKED, OWN_PID, OWN_OR_LATER, PROGRAM, ABSENT } when;
     unsigned arg;         /* the one that is looked at: its low half, for these calls all of it */
     uint32_t mask, value; /* MASKED: (argument & mask) == value */
 };
@@ -210,7 +210,9 @@ static const struct rule device_rules[] = {
     ANY(get_mempolicy),
     ANY(set_mempolicy),
     ONLY(sched_setaffinity, 0, 0),
-    SELF(sched_setaffinity, 0),
+    /* Of its threads, which are younger than it, as the daemon's are not; their numbers are all
+     * that can be looked at. */
+    {SYS_sched_setaffinity, OWN_OR_LATER, 0, 0, 0},
     ANY(sched_get_priority_max),
     ANY(sched_get_priority_min),
     ANY(ppoll),
@@ -285,6 +287,13 @@ static void put_condition(struct child_filter *f, const struct rule *rule, int p
         put_argument(f, rule->arg);
         f->pids[f->n_pids++] = f->len;
         put_equal(f, 0);
+        break;
+    case OWN_OR_LATER:
+        assert(f->n_pids < CHILD_FILTER_PIDS_MAX);
+        put_argument(f, rule->arg);
+        f->pids[f->n_pids++] = f->len;
+        put(f, BPF_JMP | BPF_JGE | BPF_K, 0, 0, 1);
+        put_return(f, SECCOMP_RET_ALLOW);
         break;
     case PROGRAM: /* the descriptor itself, not what a path leads to from there */
         put_argument(f, 4);

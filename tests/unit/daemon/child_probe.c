@@ -139,7 +139,7 @@ static void try_the_parent(void)
     TRY(HARMLESS, "write its memory", open(of_parent("mem"), O_RDWR));
     TRY(HARMLESS | FILES, "read its environment", open(of_parent("environ"), O_RDONLY));
     TRY(HARMLESS | FILES, "see its descriptors", open(of_parent("fd"), O_RDONLY));
-    TRY(HARMLESS | FILES, "take a descriptor of it", open(of_parent("fd/2"), O_RDONLY));
+    TRY(FILES, "take a descriptor of it", open(of_parent("fd/2"), O_RDONLY));
     TRY(HARMLESS | FILES, "work in its folder", open(of_parent("cwd/."), O_RDONLY));
     TRY(HARMLESS, "spare it from the OOM killer", open(of_parent("oom_score_adj"), O_WRONLY));
     TRY(0, "ptrace attach", ptrace(PTRACE_ATTACH, parent, NULL, NULL));
@@ -500,7 +500,7 @@ static void need_what_building_needs(void)
     NEED("no new privileges", status_has("NoNewPrivs:\t1"));
     NEED("a filter", status_has("Seccomp:\t2"));
     NEED("no capability but for reading",
-         status_has("CapBnd:\t0000000000000000") || status_has("CapBnd:\t0000000000000004"));
+         status_has("CapPrm:\t0000000000000000") || status_has("CapPrm:\t0000000000000004"));
     NEED("no capability in effect",
          status_has("CapEff:\t0000000000000000") || status_has("CapEff:\t0000000000000004"));
     NEED("the first place for the OOM killer", first_for_oom());

@@ -147,6 +147,13 @@ static unsigned count_of(const char *word)
     return n;
 }
 
+static void show_lines_without(const char *word)
+{
+    for (char *line = strtok(said.text, "\n"); line; line = strtok(NULL, "\n"))
+        if (!strstr(line, word))
+            print_error("%s\n", line);
+}
+
 /* All attempts of that kind are refused. */
 static void assert_refused(struct place *p, const char *kind)
 {
@@ -161,9 +168,7 @@ static void assert_refused(struct place *p, const char *kind)
     assert_int_equal(sscanf(total, "%u", &n), 1);
     assert_in_range(n, TRIES_MIN, 1000);
     if (count_of(": refused\n") != n) {
-        for (char *line = strtok(said.text, "\n"); line; line = strtok(NULL, "\n"))
-            if (!strstr(line, ": refused"))
-                print_error("%s\n", line);
+        show_lines_without(": refused");
         fail_msg("not all of %u attempts were refused: those above", n);
     }
     if (strstr(said.text, "skipped"))
@@ -230,8 +235,10 @@ static void the_attempts_are_real(void **state)
     close(out[0]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    if (count_of(": DONE\n") < 30 || count_of(": refused") || count_of(": came to"))
-        fail_msg("not all of this was done:\n%s", said.text);
+    if (count_of(": DONE\n") < 30 || count_of(": refused") || count_of(": came to")) {
+        show_lines_without(": DONE");
+        fail_msg("what is above was not done, or too little was");
+    }
 }
 
 static void another_architectures_call_ends_it(void **state)

@@ -4,6 +4,7 @@
 
 Exit codes, texts, files and JSON keys that scripts rely on. Needs nothing but Python.
 """
+import fcntl
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.dom.minidom
 
@@ -91,6 +93,31 @@ class Offline(unittest.TestCase):
         code, said, plan = self.build_of_descriptors(self.digits)
         self.assertEqual((code, said), (0, ""))
         self.assertEqual(plan, self.plan.read_bytes())
+
+    def test_a_build_of_descriptors_executes_nothing(self):
+        """It has given that up, by a filter of its own, before it says its first word."""
+        out, end = os.pipe()
+        os.write(end, b"x" * fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096))  # it waits to speak
+        with open(self.digits, "rb") as source, tempfile.TemporaryFile() as plan:
+            process = subprocess.Popen(
+                [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
+                 "-v", "--threads", "1", "--no-tune", "--timing-cache", ""],
+                pass_fds=(source.fileno(), plan.fileno()), stdout=subprocess.DEVNULL, stderr=end,
+                env=dict(os.environ, OMP_WAIT_POLICY="passive", LSAN_OPTIONS="detect_leaks=0"))
+        os.close(end)
+        try:
+            filtered, begin = "", time.monotonic()
+            while "Seccomp:\t2" not in filtered and time.monotonic() - begin < 20:
+                filtered = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+                time.sleep(0.01)
+            self.assertIn("Seccomp:\t2", filtered)
+            self.assertIn("NoNewPrivs:\t1", filtered)
+            with os.fdopen(out, "rb") as said:
+                self.assertGreater(len(said.read()), 4096)
+            self.assertEqual(process.wait(60), 0)
+        finally:
+            process.kill()
+            process.wait()
 
     def test_a_failed_build_of_descriptors_says_its_status(self):
         bad = self.dir / "bad.onnx"
