@@ -43,11 +43,15 @@ static void line_end(struct child_watch *w, struct lines *l)
 static void lines_add(struct child_watch *w, struct lines *l, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '\n' || c == '\r')
+        char c = text[i];
+        if (c == '\n' || c == '\r') {
             line_end(w, l);
-        else if (l->len + 1 < sizeof(l->line))
-            l->line[l->len++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+            continue;
+        }
+        if ((unsigned char)c < 0x20 || c == 0x7f)
+            c = '?';
+        if (l->len + 1 < sizeof(l->line))
+            l->line[l->len++] = c;
     }
 }
 

@@ -37,7 +37,7 @@ int posix_memalign(void **out, size_t align, size_t size)
 /* It comes once more, and then does what it does to a process that is not closed. */
 static void on_fatal(int number)
 {
-    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* NOLINT: a system call and no more */
     signal(number, SIG_DFL);
     raise(number);
 }
