@@ -8,6 +8,7 @@ PROBE is tests/unit/daemon/child_probe.c; what it tries is told there.
 """
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -21,6 +22,7 @@ import harness
 
 PROBE = os.path.abspath(sys.argv[3])
 CORE = 1 << 20
+NOBODY = 65534
 
 
 class BuildChild(unittest.TestCase):
@@ -75,12 +77,28 @@ class Daemon(unittest.TestCase):
     """It is closed to other processes of its account, and leaves a core all the same if it may."""
 
     def test_nobody_sees_into_it(self):
-        with harness.Server({"m": harness.plan("copy")}) as s:
-            owner = os.stat(f"/proc/{s.process.pid}/mem").st_uid
-            self.assertEqual(owner, 0)
-            if os.geteuid() != 0:
-                with self.assertRaises(PermissionError):
-                    open(f"/proc/{s.process.pid}/mem", "rb")
+        """Its folder in /proc belongs to root, whoever it is; here it is somebody else."""
+        with tempfile.TemporaryDirectory() as place:
+            os.chmod(place, 0o755)
+            plan = shutil.copy(harness.plan("copy"), place)
+            os.chmod(plan, 0o644)
+            program = shutil.copy(harness.INFERD, place)
+            account = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            quiet = {"ASAN_OPTIONS": "detect_leaks=0", "INFERD_REFERENCE_KERNELS": "1"}
+            with open(f"{place}/log", "w+", encoding="utf-8") as log:
+                process = subprocess.Popen(
+                    [program, "--listen", "127.0.0.1:0", f"m={plan}"], cwd=place, stdout=log,
+                    stderr=log, env=dict(os.environ, **quiet, CACHE_DIRECTORY=f"{place}/none"),
+                    **(account if os.geteuid() == 0 else {}))
+                try:
+                    harness.until(lambda: "ready " in pathlib.Path(place, "log").read_text())
+                    uid = re.search(r"(?m)^Uid:\s+(\d+)",
+                                    pathlib.Path(f"/proc/{process.pid}/status").read_text())
+                    self.assertNotEqual(uid[1], "0")
+                    self.assertEqual(os.stat(f"/proc/{process.pid}/mem").st_uid, 0)
+                finally:
+                    process.terminate()
+                    process.wait(30)
 
     def ended_by(self, number, core):
         """How a server ended that got that signal, as waitpid tells it; and its log."""
