@@ -119,6 +119,10 @@ class Units(unittest.TestCase):
         self.assertRegex(text, r"(?m)^SocketMode=0660$")
         self.assertRegex(text, r"(?m)^IPAddressDeny=any$")
 
+    def test_a_build_child_may_give_up_files(self):
+        self.assertRegex(SERVICE.read_text(), r"(?m)^SystemCallFilter=(?=.*landlock_create_ruleset)"
+                         r"(?=.*landlock_add_rule)(?=.*landlock_restrict_self)")
+
     def test_r40_no_memory_deny_write_execute(self):
         self.assertNotRegex(SERVICE.read_text(), r"(?m)^MemoryDenyWriteExecute=")
 
