@@ -29,6 +29,8 @@ struct config_identity {
     char *user;        /* name or number; NULL: any */
     char *group;       /* likewise; with both, both must fit */
     uint32_t priority; /* the best that its requests get; 0 is the first */
+    uint32_t requests; /* of its in flight at a time, over all its connections; 0: no limit */
+    uint64_t bytes;    /* likewise, of their inputs */
     uint32_t rights;   /* a mask of RIGHT_BIT */
     char **models;     /* names, with `*` for any characters */
     uint32_t models_count;

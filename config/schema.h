@@ -63,7 +63,9 @@ enum {
     X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
     X(user, TEXT, 1, CONFIG_NAME_MAX)                                                              \
     X(group, TEXT, 1, CONFIG_NAME_MAX)                                                             \
-    X(priority, U32, 0, CONFIG_PRIORITY_MOST)
+    X(priority, U32, 0, CONFIG_PRIORITY_MOST)                                                      \
+    X(requests, U32, 0, 1 << 20)                                                                   \
+    X(bytes, BYTES, 0, TERABYTE)
 
 #define CONFIG_MODEL_FIELDS(X)                                                                     \
     X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \

@@ -271,7 +271,7 @@ static void identities_check(struct check *c)
 {
     struct identities *identities = NULL;
     struct error err;
-    if (identities_new(c->config, &identities, &err) != STATUS_OK)
+    if (identities_new(c->config, NULL, &identities, &err) != STATUS_OK)
         fail(c, "%s", err.text);
     identities_unref(identities);
 }

@@ -159,6 +159,17 @@ static enum status address_check(struct connection *c, struct error *err)
                      (unsigned long long)most);
 }
 
+/* Nor may an identity. What it has is given back with the request. */
+static enum status identity_check(struct connection *c, const struct identity *who, uint64_t bytes,
+                                  struct inflight *i, struct error *err)
+{
+    enum status s = identity_charge(who, bytes, &i->use, err);
+    i->use_bytes = bytes;
+    if (s != STATUS_OK)
+        counter_add(&c->loop->counters, COUNTER_REJECTED_IDENTITY, 1);
+    return s;
+}
+
 static bool serving(struct connection *c, const struct request *r)
 {
     const struct shared *shared = c->loop->shared;
@@ -189,7 +200,9 @@ static enum status prepare(struct connection *c, const struct request *r,
     struct inflight *i = loop_inflight_take(c->loop);
     if (!i)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a request now");
-    s = payload_place(c, r, model, &admission, i, frame, err);
+    s = identity_check(c, who, admission.payload_bytes, i, err);
+    if (s == STATUS_OK)
+        s = payload_place(c, r, model, &admission, i, frame, err);
     if (s == STATUS_OK) {
         inflight_fill(i, c, r, who, model, &admission);
         if (*frame)

@@ -23,6 +23,8 @@ enum { OVERFLOW_ID = 65534, LOOKUP_BYTES = 1 << 16 };
 struct identity {
     char name[TOKEN_NAME_MOST + 1];
     uint32_t rights, priority;
+    uint64_t requests, bytes; /* limits; 0: none */
+    struct identity_use *use; /* if there are limits; a reference */
     bool all_models, has_user, has_group;
     uid_t user;
     gid_t group;
@@ -130,16 +132,40 @@ static enum status no_memory(struct error *err)
     return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for identities");
 }
 
-static enum status identity_make(const struct config_identity *from, struct identity *out,
+/* Of the same name in the snapshot before. */
+static struct identity_use *use_before(const struct identities *before, const char *name)
+{
+    if (before && strcmp(name, CONFIG_ANONYMOUS) == 0)
+        return before->anonymous.use;
+    for (uint32_t i = 0; before && i < before->n_configured; i++)
+        if (strcmp(before->items[i].name, name) == 0)
+            return before->items[i].use;
+    return NULL;
+}
+
+static enum status limits_make(const struct config_identity *from, const struct identities *before,
+                               struct identity *out, struct error *err)
+{
+    out->requests = from->requests;
+    out->bytes = from->bytes;
+    if (!from->requests && !from->bytes)
+        return STATUS_OK;
+    struct identity_use *use = use_before(before, from->name);
+    out->use = use ? identity_use_ref(use) : identity_use_new();
+    return out->use ? STATUS_OK : no_memory(err);
+}
+
+static enum status identity_make(const struct config_identity *from,
+                                 const struct identities *before, struct identity *out,
                                  struct error *err)
 {
-    enum status status = STATUS_OK;
+    enum status status = limits_make(from, before, out, err);
     snprintf(out->name, sizeof(out->name), "%s", from->name);
     out->rights = from->rights;
     out->priority = from->priority;
     out->has_user = from->user != NULL;
     out->has_group = from->group != NULL;
-    if (from->user)
+    if (from->user && status == STATUS_OK)
         status = id_find("user", from->name, from->user, find_user, &out->user, err);
     if (from->group && status == STATUS_OK)
         status = id_find("group", from->name, from->group, find_group, &out->group, err);
@@ -158,15 +184,15 @@ static enum status identity_make(const struct config_identity *from, struct iden
     return STATUS_OK;
 }
 
-static enum status configured_make(struct identities *all, const struct config *config,
-                                   struct error *err)
+static enum status configured_make(struct identities *all, const struct identities *before,
+                                   const struct config *config, struct error *err)
 {
     enum status status = STATUS_OK;
     for (uint32_t i = 0; i < config->identities_count && status == STATUS_OK; i++) {
         const struct config_identity *from = &config->identities[i];
         bool nobody = strcmp(from->name, CONFIG_ANONYMOUS) == 0;
         struct identity *to = nobody ? &all->anonymous : &all->items[all->n++];
-        status = identity_make(from, to, err);
+        status = identity_make(from, before, to, err);
         all->by_peer |= to->has_user || to->has_group;
     }
     all->n_configured = all->n;
@@ -238,6 +264,7 @@ static void identity_deinit(struct identity *identity)
     for (uint32_t i = 0; i < identity->n_models; i++)
         free(identity->models[i]);
     free(identity->models);
+    identity_use_unref(identity->use);
 }
 
 static void identities_free(struct identities *all)
@@ -250,7 +277,8 @@ static void identities_free(struct identities *all)
     free(all);
 }
 
-enum status identities_new(const struct config *config, struct identities **out, struct error *err)
+enum status identities_new(const struct config *config, const struct identities *before,
+                           struct identities **out, struct error *err)
 {
     struct token_list list = {0};
     enum status status = config->tokens ? token_list_read(config->tokens, &list, err) : STATUS_OK;
@@ -271,7 +299,7 @@ enum status identities_new(const struct config *config, struct identities **out,
     if (!all->items || !all->tokens)
         status = no_memory(err);
     if (status == STATUS_OK)
-        status = configured_make(all, config, err);
+        status = configured_make(all, before, config, err);
     if (status == STATUS_OK && config->tokens)
         status = tokens_make(all, config, &list, err);
     token_list_deinit(&list);
@@ -396,6 +424,17 @@ bool identities_refusal_is_news(struct identities *all, const struct identity *i
         mine = &all->items[identity - all->items];
     uint32_t before = atomic_fetch_or_explicit(&mine->told, RIGHT_BIT(right), memory_order_relaxed);
     return !(before & RIGHT_BIT(right));
+}
+
+enum status identity_charge(const struct identity *identity, uint64_t size,
+                            struct identity_use **out, struct error *err)
+{
+    if (identity->use &&
+        !identity_use_take(identity->use, identity->requests, identity->bytes, size))
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                         "'%s' has as much in flight as it may have", identity->name);
+    *out = identity->use;
+    return STATUS_OK;
 }
 
 uint32_t identity_priority(const struct identity *identity, uint32_t asked)

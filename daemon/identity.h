@@ -22,6 +22,7 @@
 #include "base/right.h"
 #include "base/token.h"
 #include "config/config.h"
+#include "daemon/identity_use.h"
 #include "proto/message.h"
 
 struct identity;
@@ -39,8 +40,11 @@ struct credentials {
     gid_t groups[CREDENTIAL_GROUPS_MOST];
 };
 
-/* Reads the token file and looks up users and groups, so not on a loop's thread. One reference. */
-enum status identities_new(const struct config *config, struct identities **out, struct error *err);
+/* Reads the token file and looks up users and groups, so not on a loop's thread. One reference.
+ * `before` is the snapshot that this one follows, NULL for the first: names that stay go on with
+ * what they have in flight. */
+enum status identities_new(const struct config *config, const struct identities *before,
+                           struct identities **out, struct error *err);
 struct identities *identities_ref(struct identities *identities);
 void identities_unref(struct identities *identities); /* NULL is fine */
 
@@ -69,5 +73,10 @@ bool identities_refusal_is_news(struct identities *identities, const struct iden
                                 enum right right);
 /* The priority of its request that asks for `asked`: that, or the best it may have. */
 uint32_t identity_priority(const struct identity *identity, uint32_t asked);
+/* Books an inference with `size` bytes of inputs. RESOURCE_EXHAUSTED: its limits are reached, for a
+ * while. *out is to be given back with identity_use_give(*out, size) when the request has been
+ * answered; NULL if the identity has no limits. */
+enum status identity_charge(const struct identity *identity, uint64_t size,
+                            struct identity_use **out, struct error *err);
 
 #endif

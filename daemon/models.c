@@ -138,7 +138,7 @@ static enum status table_make(struct models *m, const struct config *config, str
     if (!table)
         s = no_memory(err);
     if (s == STATUS_OK)
-        s = identities_new(config, &table->identities, err);
+        s = identities_new(config, m->table->identities, &table->identities, err);
     for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
         s = atomic_load_explicit(&m->stop, memory_order_relaxed)
                 ? error_set(err, STATUS_CANCELLED, "the server is shutting down")

@@ -26,7 +26,7 @@ static const struct arg options[] = {
      "stop after so many looks (default: never)"},
     {"json", 0, ARG_FLAG, offsetof(struct status_args, json), NULL,
      "one JSON object (each time, with --watch)"},
-    TOKEN_ARGS(struct status_args, token),
+    TOKEN_ARGS(offsetof(struct status_args, token)),
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 

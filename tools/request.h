@@ -36,7 +36,7 @@ struct request_args {
          ARG_U32,      REQUEST_ARG(type, member, timeout_ms),                                      \
          "MS",         "deadline of a request (default: the server's)"},                           \
         {"priority", 0, ARG_U32, REQUEST_ARG(type, member, priority), "P", "0 (first) to 3"},      \
-        TOKEN_ARGS(type, member.token)
+        TOKEN_ARGS(REQUEST_ARG(type, member, token))
 
 struct request_data {
     bool batched;       /* the first dimension of every input counts instances */

@@ -15,13 +15,13 @@ struct token_args {
     char text[TOKEN_MOST + 1]; /* what came from the file */
 };
 
-/* Rows for a command's option table. */
-#define TOKEN_ARGS(type, member)                                                                   \
+/* Rows for a command's option table; `at`: where its struct token_args is. */
+#define TOKEN_ARGS(at)                                                                             \
     {"token-file", 0,                                                                              \
-     ARG_TEXT,     offsetof(type, member) + offsetof(struct token_args, file),                     \
+     ARG_TEXT,     (at) + offsetof(struct token_args, file),                                       \
      "FILE",       "its first line is sent (default: $INFERD_TOKEN_FILE)"},                        \
     {                                                                                              \
-        "token", 0, ARG_TEXT, offsetof(type, member) + offsetof(struct token_args, token), "TEXT", \
+        "token", 0, ARG_TEXT, (at) + offsetof(struct token_args, token), "TEXT",                   \
             "this is sent; ps shows it to everybody"                                               \
     }
 

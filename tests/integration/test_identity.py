@@ -7,6 +7,7 @@
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import struct
@@ -189,6 +190,53 @@ class Identity(unittest.TestCase):
         self.assertEqual(s.wait(), 1)
         self.assertIn("$CREDENTIALS_DIRECTORY, which is not set", s.log())
 
+    def test_limits_of_one_do_not_concern_others(self):
+        a, line_a = make_token("a")
+        b, line_b = make_token("b")
+        rights = {"models": ["copy"], "rights": ["infer", "status"]}
+        config = {"device": "fault", "max_batch": 1, "tokens": self.tokens(line_a, line_b),
+                  "identities": [dict(rights, name="a", requests=2), dict(rights, name="b")]}
+        env = {"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=700ms"}
+        body = wire.infer_body("copy", [("x", "FP32", [1, 4], X4)])
+        with self.server(config, env=env) as s, s.client() as first, s.client() as second, \
+                s.client() as other:
+            for client in (first, second):  # one limit for all connections of the name
+                client.start(wire.INFER, body, token=a)
+            harness.until(lambda: wire.one(other.call(wire.STATUS, token=b).body, 9, 0) == 2)
+            reply = second.call(wire.INFER, body, token=a)
+            self.assertEqual((reply.status, reply.message),
+                             (wire.RESOURCE_EXHAUSTED, "'a' has as much in flight as it may have"))
+            self.assertGreater(reply.retry_after_us, 0)
+            self.assertEqual(other.call(wire.INFER, body, token=b).status, wire.OK)
+            for client in (first, second):
+                self.assertEqual(client.receive().status, wire.OK)
+            self.assertEqual(first.call(wire.INFER, body, token=a).status, wire.OK)
+            self.assertEqual(other.counters(b)["rejected_identity"], 1)
+
+    def test_a_priority_that_one_may_not_have(self):
+        a, line_a = make_token("a")
+        b, line_b = make_token("b")
+        rights = {"models": ["copy"], "rights": ["infer", "status"]}
+        config = {"device": "fault", "max_batch": 1, "tokens": self.tokens(line_a, line_b),
+                  "identities": [dict(rights, name="a", priority=2), dict(rights, name="b")]}
+        env = {"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=500ms"}
+        body = wire.infer_body("copy", [("x", "FP32", [1, 4], X4)])
+        with self.server(config, env=env) as s, s.client() as running, s.client() as low, \
+                s.client() as high, s.client() as probe:
+            def in_flight(n):
+                harness.until(
+                    lambda: wire.one(probe.call(wire.STATUS, token=b).body, 9, 0) == n)
+            running.start(wire.INFER, body, token=b)
+            in_flight(1)
+            low.start(wire.INFER, body, token=a, priority=0)  # it gets 2
+            in_flight(2)
+            high.start(wire.INFER, body, token=b, priority=1)
+            in_flight(3)
+            self.assertEqual(high.receive().status, wire.OK)
+            self.assertEqual(select.select([low.socket], [], [], 0)[0], [])
+            self.assertEqual(low.receive().status, wire.OK)
+            self.assertEqual(running.receive().status, wire.OK)
+
     # --- strangers ---
 
     def test_a_large_message_needs_its_token_first(self):
@@ -229,9 +277,9 @@ class Identity(unittest.TestCase):
 
     # --- unix sockets ---
 
-    def unix(self, config, mode=0o666):
+    def unix(self, config, mode=0o666, **options):
         path = self.folder / "socket"
-        s = self.server(dict(config, listen={"framed": [f"unix:{path}"]}))
+        s = self.server(dict(config, listen={"framed": [f"unix:{path}"]}), **options)
         path.chmod(mode)
         return s
 
@@ -274,6 +322,20 @@ class Identity(unittest.TestCase):
                                                                wire.UNAUTHENTICATED)):
                 self.assertEqual(as_somebody(uid, gid, groups, s.address, status), [expected],
                                  (uid, gid, groups))
+
+    @unittest.skipIf(os.geteuid() != 0 or subprocess.run(["unshare", "-Ur", "true"], check=False,
+                                                         capture_output=True).returncode,
+                     "takes the rights of root and user namespaces")
+    def test_strangers_of_a_user_namespace_are_nobody(self):
+        rows = [{"name": "mapped", "user": "root", "rights": ["status"]},
+                {"name": "user", "user": "23456", "rights": ["status"]}]
+        with self.unix({"identities": rows}, prefix=["unshare", "-Ur"]) as s:
+            status = (wire.STATUS, b"")
+            self.assertEqual(as_somebody(0, 0, [], s.address, status), [wire.OK])
+            self.assertEqual(as_somebody(23456, 1, [], s.address, status), [wire.UNAUTHENTICATED])
+        s = self.server({"identities": [dict(rows[1], user="nobody")]}, wait=False)
+        self.assertEqual(s.wait(), 1)
+        self.assertIn("stands for everybody who has no number here", s.log())
 
     # --- addresses ---
 

@@ -56,7 +56,7 @@ static struct identities *make(unsigned which, const char *rows)
     struct error err = {0};
     snprintf(text, sizeof(text), which ? "tokens: %s\n%s" : "# %s\n%s", path, rows);
     if (config_parse("t", text, strlen(text), &config, &err) ||
-        identities_new(config, &all, &err) != STATUS_OK)
+        identities_new(config, NULL, &all, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     config_free(config);
     return all;

@@ -76,7 +76,7 @@ static struct identities *make(const char *text)
     struct identities *all = NULL;
     struct error err = {0};
     struct config *config = configure(text);
-    if (identities_new(config, &all, &err) != STATUS_OK)
+    if (identities_new(config, NULL, &all, &err) != STATUS_OK)
         fail_msg("%s", err.text);
     config_free(config);
     return all;
@@ -87,7 +87,7 @@ static void refuse(const char *text, const char *expected)
     struct identities *all = NULL;
     struct error err = {0};
     struct config *config = configure(text);
-    enum status status = identities_new(config, &all, &err);
+    enum status status = identities_new(config, NULL, &all, &err);
     if (status == STATUS_OK || all)
         fail_msg("taken: %s", text);
     if (!strstr(err.text, expected))
@@ -333,6 +333,70 @@ static void users_and_groups_that_are_nobody(void **state)
     refuse("identities: [{name: a, user: 4294967295, rights: [status]}]", "expected a user");
 }
 
+static enum status charge(const struct identities *all, size_t which, uint64_t size,
+                          struct identity_use **out)
+{
+    struct error err = {0};
+    enum status s = identity_charge(of_token(all, which), size, out, &err);
+    if (s != STATUS_OK)
+        assert_string_equal(err.text, "'team-a' has as much in flight as it may have");
+    return s;
+}
+
+#define LIMITED(limits)                                                                            \
+    "tokens: TOKENS\n"                                                                             \
+    "identities:\n"                                                                                \
+    "- {name: team-a, rights: [status], " limits "}\n"                                             \
+    "- {name: team-b, rights: [status]}\n"
+
+static void limits_of_what_is_in_flight(void **state)
+{
+    (void)state;
+    tokens_write(" infer");
+    struct identities *all = make(LIMITED("requests: 3, bytes: 1KiB"));
+    struct identity_use *a, *b, *none = (void *)path;
+    assert_int_equal(charge(all, 2, 1 << 30, &none), STATUS_OK); /* team-b has no limits */
+    assert_null(none);
+    identity_use_give(none, 1 << 30);
+    assert_int_equal(charge(all, 0, 5000, &a), STATUS_OK); /* one alone, however large */
+    assert_int_equal(charge(all, 1, 1, &b), STATUS_RESOURCE_EXHAUSTED); /* the other token too */
+    identity_use_give(a, 5000);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(charge(all, 0, 100, &a), STATUS_OK);
+    assert_int_equal(charge(all, 0, 100, &b), STATUS_RESOURCE_EXHAUSTED);
+    identity_use_give(a, 100);
+    assert_int_equal(charge(all, 0, 825, &b), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(charge(all, 0, 824, &b), STATUS_OK);
+    identity_use_give(b, 824);
+    identity_use_give(a, 100);
+    identity_use_give(a, 100);
+    identities_unref(all);
+}
+
+static void limits_outlive_a_reload(void **state)
+{
+    (void)state;
+    tokens_write(" infer");
+    struct error err = {0};
+    struct identities *first = make(LIMITED("requests: 2")), *second = NULL, *third = NULL;
+    struct config *config = configure(LIMITED("requests: 1"));
+    struct identity_use *one, *two, *more;
+    assert_int_equal(charge(first, 0, 7, &one), STATUS_OK);
+    assert_int_equal(charge(first, 0, 7, &two), STATUS_OK);
+    assert_int_equal(identities_new(config, first, &second, &err), STATUS_OK);
+    identities_unref(first);
+    assert_int_equal(charge(second, 0, 7, &more), STATUS_RESOURCE_EXHAUSTED);
+    identity_use_give(one, 7);
+    assert_int_equal(charge(second, 0, 7, &more), STATUS_RESOURCE_EXHAUSTED); /* it is 1 now */
+    config_free(config);
+    config = configure(ROWS); /* no limits any more, and one request still in flight */
+    assert_int_equal(identities_new(config, second, &third, &err), STATUS_OK);
+    identities_unref(second);
+    identities_unref(third);
+    identity_use_give(two, 7);
+    config_free(config);
+}
+
 static void anonymous_has_what_its_entry_says(void **state)
 {
     (void)state;
@@ -359,6 +423,8 @@ int main(void)
         cmocka_unit_test(peers_by_user_and_group),
         cmocka_unit_test(without_such_entries_the_mode_decides),
         cmocka_unit_test(users_and_groups_that_are_nobody),
+        cmocka_unit_test(limits_of_what_is_in_flight),
+        cmocka_unit_test(limits_outlive_a_reload),
         cmocka_unit_test(anonymous_has_what_its_entry_says),
     };
     return cmocka_run_group_tests(tests, files_make, files_remove);

@@ -74,7 +74,7 @@ static int setup_device(bool apart)
                             &err) != STATUS_OK)
         return -1;
     struct table *table = table_new(config, 1);
-    if (!table || identities_new(config, &table->identities, &err) != STATUS_OK ||
+    if (!table || identities_new(config, NULL, &table->identities, &err) != STATUS_OK ||
         !table_add(table, name, "1", MODEL_READY, NULL, model))
         return -1;
     enum status s = loop_new(&shared, 0, table, &shared.loops[0], &err);

@@ -25,7 +25,8 @@ static struct identities *make(const char *text)
     struct config *config = NULL;
     struct identities *made = NULL;
     struct error err = {0};
-    if (config_parse("t", text, strlen(text), &config, &err) || identities_new(config, &made, &err))
+    if (config_parse("t", text, strlen(text), &config, &err) ||
+        identities_new(config, NULL, &made, &err))
         fail_msg("%s", err.text);
     config_free(config);
     return made;
