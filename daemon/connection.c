@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "daemon/intake.h"
 #include "daemon/loop.h"
+#include "daemon/permit.h"
 
 enum {
     RATE_GRACE_MS = 2000,  /* before a sender's rate is looked at */
@@ -235,6 +236,39 @@ void connection_unstarve(struct connection *c)
         read_resume(c);
 }
 
+/* ---- who the peer is ---- */
+
+static int connection_fd(const struct connection *c)
+{
+    uv_os_fd_t fd;
+    return uv_fileno(&c->io.handle, &fd) == 0 ? fd : -1;
+}
+
+const struct identity *connection_permit(struct connection *c, const struct request *request)
+{
+    struct identities *identities = c->loop->table->identities;
+    const struct identity *who = NULL;
+    struct error err;
+    enum status s = permit_request(&c->caller, identities, connection_fd(c), request, &who, &err);
+    if (c->caller.refused >= CALLER_REFUSED_MOST && !c->ending) {
+        c->ending = true; /* it hears of this one yet */
+        connection_dirty(c);
+    }
+    if (s == STATUS_OK)
+        return who;
+    if (s != STATUS_RESOURCE_EXHAUSTED) {
+        counter_add(&c->loop->counters,
+                    s == STATUS_UNAUTHENTICATED ? COUNTER_REFUSED_UNAUTHENTICATED
+                                                : COUNTER_REFUSED_PERMISSION,
+                    1);
+        if (permit_refusal_is_news(&c->caller, identities, request, s))
+            log_write(&c->loop->shared->log, LOG_WARNING, "refused: %s", err.text);
+    }
+    connection_reply_error(c, request->id, s, err.text,
+                           s == STATUS_RESOURCE_EXHAUSTED ? INTAKE_RETRY_US : 0);
+    return NULL;
+}
+
 /* ---- the host of a session ---- */
 
 static void host_request(struct session_host *host, const struct request *request,
@@ -254,7 +288,7 @@ static void host_malformed(struct session_host *host, uint64_t id, const struct 
     if (err->status == STATUS_RESOURCE_EXHAUSTED) {
         counter_add(counters, COUNTER_FRAMES_REFUSED, 1);
         retry_us = INTAKE_RETRY_US;
-    } else {
+    } else if (err->status != STATUS_UNAUTHENTICATED) { /* else counted where the session ends */
         counter_add(counters, COUNTER_REQUESTS_INVALID, 1);
     }
     connection_reply_error(c, id, err->status, err->text, retry_us);
@@ -292,7 +326,22 @@ static struct request *host_scratch(struct session_host *host)
 
 static size_t host_frame_limit(struct session_host *host)
 {
-    return connection_of(host)->loop->table->limits.frame_bytes;
+    struct connection *c = connection_of(host);
+    const struct table *table = c->loop->table;
+    bool stranger = caller_is_stranger(&c->caller, table->identities, connection_fd(c));
+    return stranger ? MIN(table->limits.frame_bytes, (uint64_t)CALLER_FRAME_MOST)
+                    : table->limits.frame_bytes;
+}
+
+static enum status host_introduce(struct session_host *host, const void *message, size_t size,
+                                  size_t whole, struct error *err)
+{
+    struct connection *c = connection_of(host);
+    const struct table *table = c->loop->table;
+    if (whole > table->limits.frame_bytes)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %zu",
+                         whole, (size_t)table->limits.frame_bytes);
+    return permit_large(&c->caller, table->identities, connection_fd(c), message, size, err);
 }
 
 static void host_end(struct session_host *host, enum session_end why)
@@ -300,6 +349,8 @@ static void host_end(struct session_host *host, enum session_end why)
     struct connection *c = connection_of(host);
     if (why == SESSION_TOO_LARGE)
         counter_add(&c->loop->counters, COUNTER_FRAMES_TOO_LARGE, 1);
+    if (why == SESSION_STRANGER)
+        counter_add(&c->loop->counters, COUNTER_REFUSED_UNAUTHENTICATED, 1);
     c->ending = true;
     connection_dirty(c); /* so that the end of the turn looks at it */
 }
@@ -314,6 +365,7 @@ static const struct session_host_ops host_ops = {
     .slab_give = host_slab_give,
     .scratch = host_scratch,
     .frame_limit = host_frame_limit,
+    .introduce = host_introduce,
     .end = host_end,
 };
 
@@ -386,12 +438,27 @@ static void tick_read(struct connection *c, uint64_t now_ms, const struct config
         timed_out(c, COUNTER_TIMEOUT_IDLE);
 }
 
+/* Who has shown nothing that gives it a right has a short time. */
+static bool tick_stranger(struct connection *c, uint64_t now_ms)
+{
+    if (!caller_is_stranger(&c->caller, c->loop->table->identities, connection_fd(c))) {
+        c->stranger_ms = 0;
+        return false;
+    }
+    if (!c->stranger_ms)
+        c->stranger_ms = now_ms;
+    if (now_ms - c->stranger_ms <= CALLER_WAIT_MS)
+        return false;
+    timed_out(c, COUNTER_TIMEOUT_TOKEN);
+    return true;
+}
+
 void connection_tick(struct connection *c, uint64_t now_ms)
 {
     const struct config_limits *limits = &c->loop->table->limits;
     if (c->lingering && now_ms - c->active_ms > LINGER_MS)
         connection_close(c);
-    if (!c->closing && !c->lingering && !tick_write(c, now_ms, limits))
+    if (!c->closing && !c->lingering && !tick_stranger(c, now_ms) && !tick_write(c, now_ms, limits))
         tick_read(c, now_ms, limits);
 }
 
@@ -402,6 +469,7 @@ static void closed(uv_handle_t *handle)
 {
     struct connection *c = handle->data;
     c->ops->destroy(c->session);
+    caller_deinit(&c->caller);
     connection_backlog_drop(c);
     loop_connection_gone(c->loop, c);
     free(c);

@@ -11,6 +11,7 @@
 
 #include <uv.h>
 
+#include "daemon/caller.h"
 #include "daemon/dispatch.h"
 #include "daemon/session.h"
 
@@ -44,6 +45,9 @@ struct connection {
     uint32_t n_inflight;
     uint64_t charged; /* bytes of slabs that came in */
 
+    struct caller caller;
+    uint64_t stranger_ms; /* since when the small limits hold for it; 0: they do not */
+
     struct loop_pieces *out;             /* NULL: nothing to write this turn */
     struct slab *backlog, *backlog_last; /* copies of what the socket did not take */
     size_t backlog_bytes;
@@ -71,6 +75,8 @@ void connection_inflight_out(struct connection *c, struct inflight *inflight);
 /* Out, but a worker may still be reading its payload: that stays with the request. */
 void connection_inflight_orphan(struct connection *c, struct inflight *inflight);
 
+/* Who asks (its priority is identity_priority's); NULL: it has been answered that it may not. */
+const struct identity *connection_permit(struct connection *c, const struct request *request);
 /* Sends a response through its session. */
 void connection_reply(struct connection *c, const struct response *response);
 /* The same for a request that was answered at once with an error. */

@@ -45,6 +45,8 @@ struct inflight {
     bool submitted;
     struct slab *slab; /* the payloads; NULL: already given back */
     struct model *model;
+    struct identity_use *use; /* of who asked, with `use_bytes`; NULL: it has no limits */
+    uint64_t use_bytes;
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for */

@@ -91,10 +91,11 @@ static uint64_t deadline_of(const struct loop *loop, const struct request *r)
 }
 
 static void inflight_fill(struct inflight *i, const struct loop *loop, const struct request *r,
-                          struct model *model, const struct admission *a)
+                          const struct identity *who, struct model *model,
+                          const struct admission *a)
 {
     i->item.instances = a->instances;
-    i->item.priority = r->priority;
+    i->item.priority = identity_priority(who, r->priority);
     i->item.shape_key = a->shape_key;
     i->item.deadline_ns = deadline_of(loop, r);
     i->id = r->id;
@@ -114,6 +115,16 @@ static void refuse(struct connection *c, const struct request *r, const struct e
     connection_reply_error(c, r->id, err->status, err->text, memory ? INTAKE_RETRY_US : 0);
 }
 
+static enum status charge(struct connection *c, const struct identity *who, uint64_t bytes,
+                          struct inflight *i, struct error *err)
+{
+    enum status s = identity_charge(who, bytes, &i->use, err);
+    i->use_bytes = bytes;
+    if (s != STATUS_OK)
+        counter_add(&c->loop->counters, COUNTER_REJECTED_IDENTITY, 1);
+    return s;
+}
+
 static bool serving(struct connection *c, const struct request *r)
 {
     const struct shared *shared = c->loop->shared;
@@ -129,7 +140,8 @@ static bool serving(struct connection *c, const struct request *r)
     return false;
 }
 
-static void infer(struct connection *c, const struct request *r, struct slab **frame)
+static void infer(struct connection *c, const struct request *r, const struct identity *who,
+                  struct slab **frame)
 {
     struct loop *loop = c->loop;
     struct error err;
@@ -147,6 +159,8 @@ static void infer(struct connection *c, const struct request *r, struct slab **f
     if (s == STATUS_OK && !i)
         s = error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory for a request now");
     if (s == STATUS_OK)
+        s = charge(c, who, admission.payload_bytes, i, &err);
+    if (s == STATUS_OK)
         s = payload_place(c, r, model, &admission, i, frame, &err);
     if (s != STATUS_OK) {
         if (i) {
@@ -156,7 +170,7 @@ static void infer(struct connection *c, const struct request *r, struct slab **f
         refuse(c, r, &err);
         return;
     }
-    inflight_fill(i, loop, r, model, &admission);
+    inflight_fill(i, loop, r, who, model, &admission);
     connection_inflight_in(c, i);
     loop_submit(loop, i);
 }
@@ -202,9 +216,10 @@ static const struct {
 
 void intake_request(struct connection *c, const struct request *request, struct slab *frame)
 {
-    if (request->kind == REQUEST_INFER)
-        infer(c, request, &frame);
-    for (size_t k = 0; k < ARRAY_LEN(answers); k++)
+    const struct identity *who = connection_permit(c, request);
+    if (who && request->kind == REQUEST_INFER)
+        infer(c, request, who, &frame);
+    for (size_t k = 0; who && k < ARRAY_LEN(answers); k++)
         if (answers[k].kind == request->kind)
             answers[k].answer(c, request);
     connection_slab_give(c, frame);

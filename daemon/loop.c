@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "daemon/identity_use.h"
 #include "daemon/intake.h"
 
 enum { TICK_MS = 1000, TICK_LEAST_MS = 20, TRIM_TICKS = 10 };
@@ -108,6 +109,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
     i->loop = loop->index;
     i->submitted = i->cancelled = false;
     i->slab = NULL;
+    i->use = NULL;
     i->model = NULL;
     i->batch = NULL;
     return i;
@@ -116,6 +118,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
 void loop_inflight_give(struct loop *loop, struct inflight *i)
 {
     slabs_give(loop->slabs, i->slab);
+    identity_use_give(i->use, i->use_bytes);
     model_unref(i->model);
     i->next = loop->free_inflight;
     loop->free_inflight = i;

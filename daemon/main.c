@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 
 #include "base/restart.h"
+#include "daemon/identity.h"
 #include "daemon/last_words.h"
 #include "daemon/options.h"
 #include "daemon/repository.h"
@@ -26,7 +27,7 @@
  * in heaps of the threads, of which a small block at the end keeps all. */
 enum { MAPPED_BYTES = 128 << 10 };
 
-/* --check-config: also that the files of the models can be opened. */
+/* --check-config: also that the files of the models and the tokens can be opened. */
 static int models_check(const struct config *config)
 {
     struct wanted_list list;
@@ -43,6 +44,12 @@ static int models_check(const struct config *config)
             result = EXIT_FAILURE;
         }
     repository_list_deinit(&list);
+    struct identities *identities = NULL;
+    if (identities_new(config, NULL, &identities, &err) != STATUS_OK) {
+        fprintf(stderr, "inferd: %s\n", err.text);
+        result = EXIT_FAILURE;
+    }
+    identities_unref(identities);
     return result;
 }
 

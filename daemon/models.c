@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "daemon/identity.h"
 #include "daemon/plan_cache.h"
 #include "daemon/repository.h"
 
@@ -135,6 +136,8 @@ static enum status table_make(struct models *m, const struct config *config, str
     struct table *table = table_new(config, list.n);
     if (!table)
         s = no_memory(err);
+    if (s == STATUS_OK)
+        s = identities_new(config, m->table->identities, &table->identities, err);
     for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
         s = atomic_load_explicit(&m->stop, memory_order_relaxed)
                 ? error_set(err, STATUS_CANCELLED, "the server is shutting down")

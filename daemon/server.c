@@ -170,7 +170,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     if (status == STATUS_OK)
         status = handles_start(s, err);
     if (status == STATUS_OK)
-        status = listeners_new(&s->shared, server_loop(s), &config->listen, notify_listen_fds(),
+        status = listeners_new(&s->shared, server_loop(s), config, notify_listen_fds(),
                                &s->listeners, err);
     if (status == STATUS_OK)
         status = models_new(&s->shared, STEAL(s->config), table, &ops, &s->models, err);

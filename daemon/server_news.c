@@ -88,7 +88,16 @@ void server_worker_lost(void *user, const struct error *err)
 static enum status configure(void *user, struct config **out, struct error *err)
 {
     struct server *s = user;
-    return options_configure(s->options, out, err);
+    struct config *config;
+    enum status status = options_configure(s->options, &config, err);
+    if (status != STATUS_OK)
+        return status;
+    status = listeners_check(s->listeners, config, err);
+    if (status == STATUS_OK)
+        *out = config;
+    else
+        config_free(config);
+    return status;
 }
 
 void server_settings_apply(struct server *s, const struct config *config)

@@ -82,13 +82,29 @@ static void message_take(struct session *s, const void *message, size_t size, st
     s->host->ops->malformed(s->host, request->id, &err);
 }
 
-static void too_large(struct session *s, size_t size)
+static void too_large(struct session *s, const uint8_t *message, size_t have,
+                      const struct error *err)
+{
+    bool stranger = err->status == STATUS_UNAUTHENTICATED;
+    uint64_t id = stranger ? request_id_find(message, have) : 0;
+    s->host->ops->malformed(s->host, id, err);
+    end(s, stranger ? SESSION_STRANGER : SESSION_TOO_LARGE);
+}
+
+/* A frame beyond the limit begins at data[0..have): true if it may be read on. */
+static bool large_begin(struct session *s, const uint8_t *data, size_t have, size_t message,
+                        enum frame_state *state)
 {
     struct error err;
-    error_set(&err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %zu", size,
-              s->host->ops->frame_limit(s->host));
-    s->host->ops->malformed(s->host, 0, &err);
-    end(s, SESSION_TOO_LARGE);
+    *state = FRAME_PARTIAL;
+    enum status status = s->host->ops->introduce(s->host, data + FRAME_HEAD_BYTES,
+                                                 have - FRAME_HEAD_BYTES, message, &err);
+    if (status == STATUS_OK && have - FRAME_HEAD_BYTES >= message)
+        *state = FRAME_COMPLETE;
+    if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
+        return true;
+    too_large(s, data + FRAME_HEAD_BYTES, have - FRAME_HEAD_BYTES, &err);
+    return false;
 }
 
 /* Answers a frame for which there is no memory, of which `have` bytes are here. */
@@ -115,10 +131,8 @@ static size_t frames_take(struct session *s, const uint8_t *data, size_t size, s
         size_t message;
         enum frame_state state =
             frame_peek(data + used, size - used, s->host->ops->frame_limit(s->host), &message);
-        if (state == FRAME_TOO_LARGE) {
-            too_large(s, message);
+        if (state == FRAME_TOO_LARGE && !large_begin(s, data + used, size - used, message, &state))
             break;
-        }
         if (state == FRAME_PARTIAL) {
             *need = size - used < FRAME_HEAD_BYTES ? 0 : FRAME_HEAD_BYTES + message;
             break;

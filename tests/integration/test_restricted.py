@@ -47,10 +47,10 @@ class Restricted(unittest.TestCase):
         done = subprocess.run(self.restricted("/usr/bin/python3", "-c", probe), check=False)
         self.assertEqual(done.returncode, 7)
 
-    def infer(self, address):
+    def infer(self, address, *more):
         digits.split(pathlib.Path(ROOT, "models"), self.root)
         done = subprocess.run([INFERCTL, "infer", address, "--model", "digits", "--input",
-                               f"image={self.root}/000.npy", "--output", self.root / "out"],
+                               f"image={self.root}/000.npy", "--output", self.root / "out", *more],
                               capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual((done.stderr, done.returncode), ("", 0))
         _, labels = digits.npy_read(pathlib.Path(ROOT, "models/digits_test_labels.npy"), "|u1")
@@ -67,6 +67,27 @@ class Restricted(unittest.TestCase):
         command = self.restricted(self.root / "inferd", f"digits={plan}")
         with serving.inferd(*command, env=QUIET) as address:
             self.infer(address)
+
+    def test_a_token_is_asked_for(self):
+        token = self.root / "app.token"
+        line = subprocess.run([INFERCTL, "token", "app", "--rights", "infer,describe", "--output",
+                               token], check=True, capture_output=True, timeout=60).stdout
+        credentials = self.root / "credentials"
+        credentials.mkdir()
+        (credentials / "inferd.tokens").write_bytes(line)
+        (credentials / "inferd.tokens").chmod(0o444)  # the account is another one than here
+        config = self.root / "inferd.yaml"
+        config.write_text("tokens: inferd.tokens\n")
+        command = self.restricted(self.root / "inferd", "--config", config,
+                                  f"digits={self.root}/digits.onnx")
+        env = dict(QUIET, CACHE_DIRECTORY=str(self.root / "cache"),
+                   CREDENTIALS_DIRECTORY=str(credentials))
+        with serving.inferd(*command, env=env) as address:
+            self.infer(address, "--token-file", token)
+            done = subprocess.run([INFERCTL, "infer", address, "--model", "digits"],
+                                  capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("a token is needed for this", done.stderr)
 
     def test_r40_a_model_is_built_and_served(self):
         command = self.restricted(self.root / "inferd", f"digits={self.root}/digits.onnx")
