@@ -111,7 +111,7 @@ static void tally(struct batcher_model *model)
         firsts += model->flows.level[p].first_instances;
     now.all_ns = queue_ns(model, model->instances);
     if (firsts != model->tallied_firsts)
-        now.firsts_ns = queue_ns(model, firsts);
+        now.firsts_ns = firsts == model->instances ? now.all_ns : queue_ns(model, firsts);
     model->tallied_firsts = firsts;
     all->all_ns += now.all_ns - model->work.all_ns; /* may wrap on the way */
     all->firsts_ns += now.firsts_ns - model->work.firsts_ns;
