@@ -38,8 +38,9 @@ struct batcher_model {
     uint32_t running; /* batches */
     struct pace pace;
     struct work work;
-    struct group *groups; /* uthash by key */
-    struct group *idle;   /* utlist DL of the empty ones, the longest first */
+    uint64_t tallied_firsts; /* instances that work.firsts_ns is for */
+    struct group *groups;    /* uthash by key */
+    struct group *idle;      /* utlist DL of the empty ones, the longest first */
     struct heap_node *ready[BATCHER_PRIORITIES]; /* of groups */
     uint32_t passed[BATCHER_PRIORITIES]; /* batches since the first of this priority could go */
     struct heap_node turn;               /* in batcher->turn while a group is ready */
@@ -101,18 +102,27 @@ static uint64_t queue_ns(const struct batcher_model *model, uint64_t instances)
     return MIN(pace_queue_ns(&model->pace, instances, NULL), UINT64_MAX / MOST);
 }
 
-/* After the queue or the pace of the model changed. */
+/* After the queue of the model changed. */
 static void tally(struct batcher_model *model)
 {
-    struct work now, *all = &model->batcher->work;
+    struct work now = model->work, *all = &model->batcher->work;
     uint64_t firsts = 0;
     for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++)
         firsts += model->flows.level[p].first_instances;
     now.all_ns = queue_ns(model, model->instances);
-    now.firsts_ns = firsts == model->instances ? now.all_ns : queue_ns(model, firsts);
+    if (firsts != model->tallied_firsts)
+        now.firsts_ns = firsts == model->instances ? now.all_ns : queue_ns(model, firsts);
+    model->tallied_firsts = firsts;
     all->all_ns += now.all_ns - model->work.all_ns; /* may wrap on the way */
     all->firsts_ns += now.firsts_ns - model->work.firsts_ns;
     model->work = now;
+}
+
+/* After its pace changed. */
+static void tally_anew(struct batcher_model *model)
+{
+    model->tallied_firsts = UINT64_MAX;
+    tally(model);
 }
 
 /* What other models run before an item of that flow and priority: the first request of each of
@@ -332,7 +342,7 @@ enum status batcher_model_configure(struct batcher_model *model,
     if (config->max_batch != model->config.max_batch)
         pace_limit(&model->pace, config->max_batch);
     model->config = *config;
-    tally(model);
+    tally_anew(model);
     place_all(model);
     return STATUS_OK;
 }
@@ -582,7 +592,7 @@ void batcher_worker_ran(struct batcher *batcher, uint32_t worker, uint32_t insta
     model->running--;
     if (instances > 0)
         pace_ran(&model->pace, instances, ran_ns);
-    tally(model);
+    tally_anew(model);
 }
 
 /* The idle worker of the lowest number, so that few stay warm under a light load; or

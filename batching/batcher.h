@@ -59,10 +59,11 @@
  * Costs: a submit, a cancel and a step take a constant number of list operations and O(log n) heap
  * operations over the models, shape keys and flows that have something queued; so does each item
  * that leaves, but if all waiting ones came in the order of their turns: then it is list operations
- * alone. A submit with a deadline looks at each worker. Memory: one small record for each distinct
- * shape key that waits at the same time, kept for reuse: the most that ever waited at once, never
- * more than the queue's limit. So too for flows, but a record is kept for one that has nothing
- * queued until the queue's limit is reached: it knows what the flow has had.
+ * alone. To find who has most queued, when the queue is full, is O(log n) for each item that has
+ * left since. A submit with a deadline looks at each worker. Memory: one small record for each
+ * distinct shape key that waits at the same time, kept for reuse: the most that ever waited at
+ * once, never more than the queue's limit. So too for flows, but a record is kept for one that has
+ * nothing queued until the queue's limit is reached: it knows what the flow has had.
  *
  * Time that goes backwards (callers on several threads read their clocks before they take the lock)
  * counts as standing still.

@@ -147,7 +147,7 @@ static void put_back(struct group *group, struct batcher_item *batch)
 {
     while (batch) {
         struct batcher_item *last = batch->prev;
-        DL_DELETE(batch, last);
+        DL_DELETE(batch, last); /* NOLINT: the analyser loses utlist's ring */
         DL_PREPEND(group->line[last->priority].run, last);
     }
 }

@@ -3,7 +3,8 @@
  * Where a request meets a batch, a batch meets a worker, and a result goes back to its loop.
  *
  *   loops     make `struct inflight`s, submit them, and get each one back exactly once: as refused
- *             by dispatch_submit, through dispatch_cancel, or through `deliver` with its result;
+ *             by dispatch_submit, through dispatch_cancel, or through `deliver` with its result
+ *             or why there is none: it expired, or others had a better right to its place;
  *   batcher   decides, under the one lock there is on the way of a request;
  *   workers   (threads of the pool) run batches, each with a stream (lane) and a context a model.
  *

@@ -14,6 +14,7 @@
 enum { REQUESTS = 1000000, ITEMS = 65536, WORKERS = 2, GAP_NS = 10000, RUN_NS = 50000 };
 
 static uint64_t batches;
+static uint32_t ran[WORKERS];      /* instances of the last batch */
 static struct batcher_item *spare; /* linked by ->next: what was used last is used next */
 
 static void spare_add(struct batcher_item *list)
@@ -31,12 +32,14 @@ static void step_all(struct batcher *batcher, uint64_t now, uint64_t back[WORKER
     struct batcher_decision d;
     for (uint32_t w = 0; w < WORKERS; w++) {
         if (back[w] && back[w] <= now) {
+            batcher_worker_ran(batcher, w, ran[w], RUN_NS);
             batcher_worker_idle(batcher, w);
             back[w] = 0;
         }
     }
     for (batcher_step(batcher, now, &d); d.model; batcher_step(batcher, now, &d)) {
         spare_add(d.batch);
+        ran[d.worker] = d.instances;
         back[d.worker] = now + RUN_NS;
         batches++;
     }
