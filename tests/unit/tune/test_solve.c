@@ -227,6 +227,46 @@ static void a_reformat_is_shared(void **state)
     assert_int_equal(solve_cost(&p, choice), 10 * 2 + 7);
 }
 
+/* Two tensors that 30,000 nodes read, each of which feeds the next one: what looks at all readers
+ * or at all nodes for each node does not come to an end here. */
+static void time_does_not_grow_with_readers(void **state)
+{
+    enum { READERS = 30000 };
+    static const uint64_t cost[2] = {10, 11};
+    static const uint8_t layouts[2] = {IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST};
+    uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
+    struct solve_node *nodes = calloc(READERS + 2, sizeof(*nodes));
+    struct solve_tensor *tensors = calloc(READERS + 2, sizeof(*tensors));
+    struct solve_end *uses = calloc(READERS * 3, sizeof(*uses));
+    uint32_t *choice = calloc(READERS + 2, sizeof(*choice));
+    (void)state;
+    assert_true(nodes && tensors && uses && choice);
+    all_cost(reformat, 5);
+    for (uint32_t i = 0; i < READERS + 2; i++) {
+        bool hub = i >= READERS;
+        nodes[i] = (struct solve_node){2, cost};
+        tensors[i] =
+            (struct solve_tensor){.from = {i, layouts},
+                                  .n_uses = hub ? READERS : i + 1 < READERS,
+                                  .uses = hub ? uses + READERS * (i - READERS + 1) : uses + i,
+                                  .reformat = (const uint64_t(*)[SOLVE_FORMATS])reformat};
+        uses[i % READERS] = (struct solve_end){i % READERS + 1, layouts};
+        for (uint32_t k = 0; hub && k < READERS; k++)
+            uses[READERS * (i - READERS + 1) + k] = (struct solve_end){k, layouts};
+    }
+    struct solve_problem p = {READERS + 2, READERS + 2, nodes, tensors};
+    for (uint32_t limit = 0; limit < 2; limit++) { /* 1: no table is small enough */
+        bool exact = limit;
+        assert_int_equal(solve(&p, limit, choice, &exact, NULL), STATUS_OK);
+        assert_int_equal(exact, !limit);
+        assert_int_equal(solve_cost(&p, choice), 10 * (READERS + 2));
+    }
+    free(nodes);
+    free(tensors);
+    free(uses);
+    free(choice);
+}
+
 static void what_cannot_be_is_said(void **state)
 {
     (void)state;
@@ -252,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_widely_read_tensor_does_not_tie_all_layers_together),
         cmocka_unit_test(a_reformat_is_paid_for),
         cmocka_unit_test(a_reformat_is_shared),
+        cmocka_unit_test(time_does_not_grow_with_readers),
         cmocka_unit_test(what_cannot_be_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
