@@ -19,6 +19,7 @@ enum {
     /* Of a reply without its outputs: numbers, times, lengths, and around each output's name. */
     REPLY_ROOM = 256,
     OUTPUT_ROOM = 64 + 10 * SHAPE_MAX_RANK,
+    OUTPUT_BUFFERS = DISPATCH_OUTPUTS + 1, /* the last one lies behind the arena */
 };
 
 /* "5.0 GiB"; what is below a KiB as it is. */
@@ -149,7 +150,7 @@ static struct share worker_share(const struct engine_info *info)
         share.arena = MAX(share.arena, info->profiles[p].arena_bytes);
         share.inputs = MAX(share.inputs, inputs);
     }
-    share.outputs = times(info->out_bytes_max, DISPATCH_OUTPUTS);
+    share.outputs = times(info->out_bytes_max, OUTPUT_BUFFERS);
     return share;
 }
 
@@ -168,9 +169,8 @@ static enum status memory_check(const struct engine_info *info, const struct con
                      "the model needs %s: weights %s, and for each of %u workers an arena of %s, "
                      "inputs of %s, %d output buffers of %s; limits.model_bytes is %s",
                      size_text(needs, all), size_text(info->weight_bytes, weights), workers,
-                     size_text(share.arena, arena), size_text(share.inputs, inputs),
-                     DISPATCH_OUTPUTS, size_text(info->out_bytes_max, outputs),
-                     size_text(limit, most));
+                     size_text(share.arena, arena), size_text(share.inputs, inputs), OUTPUT_BUFFERS,
+                     size_text(info->out_bytes_max, outputs), size_text(limit, most));
 }
 
 enum status fits_check(const struct engine_info *info, const struct config_limits *limits,
