@@ -139,7 +139,6 @@ static bool is_inherited(const char *entry)
         "INFERD_MODULE_DIR=",
         "ASAN_",
         "UBSAN_",
-        "TSAN_",
     };
     for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
         if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)

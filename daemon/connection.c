@@ -58,7 +58,7 @@ void connection_resume(struct connection *c, uint32_t why)
 static bool above(const struct connection *c, uint64_t share)
 {
     const struct config_limits *limits = &c->loop->table->limits;
-    uint64_t requests = (uint64_t)c->n_inflight + c->n_replies;
+    uint64_t requests = (uint64_t)c->n_inflight + c->n_told;
     return c->charged >= limits->connection_inflight_bytes / share ||
            requests >= MAX(limits->connection_requests / share, UINT64_C(1));
 }
@@ -67,14 +67,14 @@ static bool above(const struct connection *c, uint64_t share)
  * cap. */
 static void cap_check(struct connection *c)
 {
-    if (!(c->stops & STOP_CAP) && c->n_inflight + c->n_replies && above(c, 1))
+    if (!(c->stops & STOP_CAP) && c->n_inflight + c->n_told && above(c, 1))
         connection_stop(c, STOP_CAP);
 }
 
 /* Less is charged to it: reading goes on if that is what it waited for. */
 void connection_cap_ease(struct connection *c)
 {
-    if (c->stops & STOP_CAP && (!(c->n_inflight + c->n_replies) || !above(c, 2)))
+    if (c->stops & STOP_CAP && (!(c->n_inflight + c->n_told) || !above(c, 2)))
         connection_resume(c, STOP_CAP);
 }
 
@@ -269,7 +269,6 @@ static enum got read_once(struct connection *c)
         return GOT_ALL;
     }
     counter_add(&loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
-    c->came_bytes += (uint64_t)n;
     loop->now_ns = clock_now_ns();
     c->active_ms = uv_now(&loop->uv);
     c->ops->input(c->session, at, (size_t)n);
@@ -453,9 +452,13 @@ void connection_reply(struct connection *c, const struct response *response)
 {
     if (c->phase >= CONNECTION_LINGERING)
         return;
-    c->n_replies++;
+    /* What is told about the server is booked until it has gone; inferences are booked in and out.
+     */
+    c->telling = response->kind != REQUEST_INFER && response->kind != REQUEST_NONE;
+    c->n_told += c->telling;
     c->served_ms = uv_now(&c->loop->uv);
     c->ops->reply(c->session, response);
+    c->telling = false;
     cap_check(c);
 }
 

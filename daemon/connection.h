@@ -71,16 +71,17 @@ struct connection {
     bool in_waiting, in_dirty, in_dying;
     struct connection *next_dirty, *next_dying;
 
-    struct inflight *inflight;      /* by next_of_connection, the latest first */
-    uint32_t n_inflight;            /* inferences that have not been answered */
-    uint32_t n_replies;             /* replies begun that the kernel has not taken */
-    uint64_t charged;               /* bytes of slabs that came in */
+    struct inflight *inflight; /* by next_of_connection, the latest first */
+    uint32_t n_inflight;       /* inferences that have not been answered */
+    uint32_t n_told;           /* replies to anything else that the kernel has not taken yet, */
+    size_t told_bytes;         /* and their bytes */
+    bool telling;              /* one is being written */
+    uint64_t charged;          /* bytes of slabs that came in */
     struct exchange_unpack *unpack; /* a request whose typed contents are being unpacked */
 
     struct loop_pieces *out;             /* NULL: nothing to write this turn */
     struct slab *backlog, *backlog_last; /* copies of what the socket did not take */
     size_t backlog_bytes;
-    uint64_t came_bytes; /* since there was no backlog last */
 
     /* Milliseconds of the loop's clock. */
     uint64_t active_ms;   /* last byte in, last reply out */

@@ -138,7 +138,7 @@ class Lifecycle(unittest.TestCase):
 
     def drained_after(self, *waits):
         """The exit code and the answer to a request that takes a while, if signals come so."""
-        env = dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu;launch:delay=1500ms")
+        env = dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu;launch:delay=4000ms")
         s = harness.Server(models(), {"device": "fault"}, env=env)
         try:
             with s.client() as client:
