@@ -200,9 +200,9 @@ static void model_check(struct check *c, const struct wanted *w)
     struct error err;
     struct engine *engine = NULL;
     uint64_t built = counter_get(&c->counters, COUNTER_PLANS_BUILT);
-    enum status s = !c->device
-                        ? file_try(c, w, &err)
-                        : models_engine_open(c->device, c->cache, c->config, w, &engine, &err);
+    const struct models_source source = {c->device, c->cache, &c->stop};
+    enum status s =
+        c->device ? models_engine_open(&source, c->config, w, &engine, &err) : file_try(c, w, &err);
     built = counter_get(&c->counters, COUNTER_PLANS_BUILT) - built;
     if (engine)
         s = engine_try(c, w, engine,

@@ -35,26 +35,26 @@ struct models {
 
 /* ---- one version ---- */
 
-enum status models_engine_open(struct device *device, struct plan_cache *cache,
-                               const struct config *config, const struct wanted *w,
-                               struct engine **out, struct error *err)
+enum status models_engine_open(const struct models_source *source, const struct config *config,
+                               const struct wanted *w, struct engine **out, struct error *err)
 {
     if (w->fd < 0)
         return error_set(err, w->err.status, "%s", w->err.text);
     if (w->onnx)
-        return plan_cache_load(cache, w, config->build_timeout_s, out, err);
+        return plan_cache_load(source->cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
-    return engine_load_fd(device, w->fd, slash ? slash + 1 : w->path, out, err);
+    return engine_load_fd(source->device, w->fd, slash ? slash + 1 : w->path, out, err);
 }
 
 static enum status version_load(struct models *m, const struct config *config,
                                 const struct wanted *w, struct model **out, struct error *err)
 {
     uint64_t start_ns = clock_now_ns();
+    const struct models_source source = {m->shared->device, m->cache, &m->stop};
     struct engine *engine;
     struct model *model;
-    enum status s = models_engine_open(m->shared->device, m->cache, config, w, &engine, err);
+    enum status s = models_engine_open(&source, config, w, &engine, err);
     if (s == STATUS_OK) {
         struct config_model named = w->config;
         named.name = w->name;
