@@ -102,3 +102,21 @@ bool address_is_unix(const struct address *address)
 {
     return address->storage.ss_family == AF_UNIX;
 }
+
+bool address_is_local(const struct address *address)
+{
+    const struct sockaddr_in *sin = (const struct sockaddr_in *)&address->storage;
+    const struct sockaddr_in6 *sin6 = (const struct sockaddr_in6 *)&address->storage;
+    switch (address->storage.ss_family) {
+    case AF_UNIX:
+        return true;
+    case AF_INET:
+        return ntohl(sin->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    case AF_INET6:
+        return IN6_IS_ADDR_LOOPBACK(&sin6->sin6_addr) ||
+               (IN6_IS_ADDR_V4MAPPED(&sin6->sin6_addr) &&
+                sin6->sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
+    default:
+        return false;
+    }
+}

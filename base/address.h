@@ -28,6 +28,8 @@ enum status address_parse(const char *text, struct address *out, struct error *e
 const char *address_format(const struct address *address, char out[ADDRESS_TEXT_MAX]);
 
 bool address_is_unix(const struct address *address);
+/* Nobody outside of this machine reaches it: a unix socket, 127.0.0.0/8, ::1. */
+bool address_is_local(const struct address *address);
 
 static inline const struct sockaddr *address_sockaddr(const struct address *address)
 {

@@ -43,15 +43,21 @@ size_t utf8_char(const char *text, size_t len)
     return 0;
 }
 
+size_t utf8_prefix(const char *text, size_t len, size_t max)
+{
+    size_t at = 0;
+    while (at < len) {
+        size_t n = utf8_char(text + at, len - at);
+        if (!n || n > max - at)
+            break;
+        at += n;
+    }
+    return at;
+}
+
 bool utf8_ok(const char *text, size_t len)
 {
-    size_t n;
-    for (size_t at = 0; at < len; at += n) {
-        n = utf8_char(text + at, len - at);
-        if (!n)
-            return false;
-    }
-    return true;
+    return utf8_prefix(text, len, len) == len;
 }
 
 size_t utf8_cut(const char *text, size_t len, size_t max)

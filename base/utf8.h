@@ -16,6 +16,9 @@ size_t utf8_char(const char *text, size_t len);
 /* Whether all of text[0..len) is UTF-8; an empty text is. */
 bool utf8_ok(const char *text, size_t len);
 
+/* Bytes of the whole characters that text[0..len) begins with, at most `max`. */
+size_t utf8_prefix(const char *text, size_t len, size_t max);
+
 /* The most bytes of text[0..len), at most `max`, that do not end within a character. Bytes that are
  * no UTF-8 are cut anywhere. */
 size_t utf8_cut(const char *text, size_t len, size_t max);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The batcher's decision, see batcher.h for the rules and group.h for one shape key's queue.
+ * The batcher's decision, see batcher.h for the rules, group.h for one shape key's queue and flow.h
+ * for whose turn it is.
  *
  * Three kinds of heap make a step independent of how many models there are:
  *   waiting   of the batcher: groups that wait for company, by the time at which they may go;
- *   ready     of each model: groups that may go, by (priority, arrival) of their heads;
+ *   ready     of each model and priority: groups that may go, by the turns of their first;
  *   turn      of the batcher: models with a ready group, by the time their heads were due.
  * A step moves what has come due from `waiting` to `ready` and takes the root of `turn`.
  */
@@ -17,25 +18,33 @@
 #include <utlist.h>
 
 #include "base/compiler.h"
+#include "batching/flow.h"
 #include "batching/group.h"
 #include "batching/pace.h"
 
 enum { IDLE_WORDS = BATCHER_MAX_WORKERS / 64 };
+
+/* What is queued will take, on one worker. */
+struct work {
+    uint64_t all_ns, firsts_ns; /* of them the first request of each flow */
+};
 
 struct batcher_model {
     struct batcher *batcher;
     struct batcher_model_config config;
     bool draining;
     uint32_t items, instances;
-    uint32_t waiting[BATCHER_PRIORITIES]; /* instances */
-    uint32_t running;                     /* batches */
+    struct flows flows;
+    uint32_t running; /* batches */
     struct pace pace;
-    uint64_t backlog_ns;         /* what its queue will take on one worker */
-    struct group *groups;        /* uthash by key */
-    struct group *idle;          /* utlist DL of the empty ones, the longest unused first */
-    struct heap_node *ready;     /* of groups */
-    struct heap_node turn;       /* in batcher->turn while `ready` is not empty */
-    struct heap_node *turn_head; /* the `ready` it was placed for; NULL: not in batcher->turn */
+    struct work work;
+    uint64_t tallied_firsts; /* instances that work.firsts_ns is for */
+    struct group *groups;    /* uthash by key */
+    struct group *idle;      /* utlist DL of the empty ones, the longest first */
+    struct heap_node *ready[BATCHER_PRIORITIES]; /* of groups */
+    uint32_t passed[BATCHER_PRIORITIES]; /* batches since the first of this priority could go */
+    struct heap_node turn;               /* in batcher->turn while a group is ready */
+    bool placed;                         /* it is there */
     struct batcher_model *prev, *next;
     uint64_t batches, batched_instances, expired, refused, hopeless;
 };
@@ -45,7 +54,7 @@ struct batcher {
     uint64_t busy[IDLE_WORDS];                       /* so for those that have a batch */
     struct batcher_model *runs[BATCHER_MAX_WORKERS]; /* of the batch; NULL: it has ended */
     uint64_t busy_until_ns[BATCHER_MAX_WORKERS];     /* as far as one can tell */
-    uint64_t backlog_ns;                             /* the sum of the models' */
+    struct work work;                                /* the sum of the models' */
     uint64_t now_ns;                                 /* the latest seen */
     bool draining;
     struct heap_node *waiting; /* of groups */
@@ -53,9 +62,14 @@ struct batcher {
     struct batcher_model *models;
 };
 
-static struct group *group_of(struct heap_node *node)
+static struct group *waiting_group(struct heap_node *node)
 {
-    return CONTAINER_OF(node, struct group, node);
+    return CONTAINER_OF(node, struct group, waiting);
+}
+
+static struct group *ready_group(const struct batcher_model *model, uint32_t priority)
+{
+    return CONTAINER_OF(model->ready[priority], struct group, ready[priority]);
 }
 
 struct batcher *batcher_new(void)
@@ -81,14 +95,48 @@ static uint64_t advance(struct batcher *batcher, uint64_t now_ns)
 
 /* ---- how long it takes ---- */
 
-/* After the queue or the pace of the model changed. Saturates: what will take for ever. */
-static void tally(struct batcher_model *model)
+/* So many instances on one worker. Saturates: what will take for ever. */
+static uint64_t queue_ns(const struct batcher_model *model, uint64_t instances)
 {
     enum { MOST = 1 << 16 }; /* models whose sum stays in range */
-    uint64_t now = pace_queue_ns(&model->pace, model->instances, NULL);
-    now = MIN(now, UINT64_MAX / MOST);
-    model->batcher->backlog_ns += now - model->backlog_ns; /* may wrap on the way */
-    model->backlog_ns = now;
+    return MIN(pace_queue_ns(&model->pace, instances, NULL), UINT64_MAX / MOST);
+}
+
+/* After the queue of the model changed. */
+static void tally(struct batcher_model *model)
+{
+    struct work now = model->work, *all = &model->batcher->work;
+    uint64_t firsts = 0;
+    for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++)
+        firsts += model->flows.level[p].first_instances;
+    now.all_ns = queue_ns(model, model->instances);
+    if (firsts != model->tallied_firsts)
+        now.firsts_ns = firsts == model->instances ? now.all_ns : queue_ns(model, firsts);
+    model->tallied_firsts = firsts;
+    all->all_ns += now.all_ns - model->work.all_ns; /* may wrap on the way */
+    all->firsts_ns += now.firsts_ns - model->work.firsts_ns;
+    model->work = now;
+}
+
+/* After its pace changed. */
+static void tally_anew(struct batcher_model *model)
+{
+    model->tallied_firsts = UINT64_MAX;
+    tally(model);
+}
+
+/* What other models run before an item of that flow and priority: the first request of each of
+ * their flows, and once more for each that goes before it of its own. */
+static uint64_t others_ns(const struct batcher_model *model, const struct flow *flow,
+                          uint32_t priority)
+{
+    const struct work *all = &model->batcher->work, *own = &model->work;
+    uint64_t rounds = 1, ns;
+    if (flow)
+        rounds += flow_items_before(flow, priority);
+    if (__builtin_mul_overflow(all->firsts_ns - own->firsts_ns, rounds, &ns))
+        return all->all_ns - own->all_ns;
+    return MIN(ns, all->all_ns - own->all_ns);
 }
 
 /* How many workers are idle; how many there are; what the busy ones still have to do. */
@@ -121,16 +169,14 @@ static uint64_t wait_ns(struct hands hands, uint64_t ahead_ns)
 
 /* By how much a new item would miss its deadline, for all one can tell; 0: it has a chance. */
 static uint64_t late_ns(const struct batcher_model *model, const struct batcher_item *item,
-                        uint64_t now_ns)
+                        const struct flow *flow, uint64_t now_ns)
 {
     const struct batcher *batcher = model->batcher;
     if (item->deadline_ns == BATCHER_NEVER)
         return 0;
     uint32_t rest;
-    uint64_t before = 0;
-    for (uint32_t p = 0; p <= item->priority; p++)
-        before += model->waiting[p];
-    uint64_t ahead_ns = time_add(batcher->backlog_ns - model->backlog_ns,
+    uint64_t before = flow_ahead(&model->flows, flow, item->priority);
+    uint64_t ahead_ns = time_add(others_ns(model, flow, item->priority),
                                  pace_queue_ns(&model->pace, before, &rest));
     struct hands hands = look_at_workers(batcher, now_ns);
     uint64_t left_ns = wait_ns(hands, ahead_ns);
@@ -146,39 +192,61 @@ static uint64_t late_ns(const struct batcher_model *model, const struct batcher_
 
 /* ---- places ---- */
 
-/* Puts the model where its best ready group belongs among the others. */
+/* Which priority leads the next batch: the best, or a worse one that has been passed over as often
+ * as may be. BATCHER_PRIORITIES: nothing is ready. */
+static uint32_t model_lead(const struct batcher_model *model)
+{
+    uint32_t lead = 0;
+    while (lead < BATCHER_PRIORITIES && !model->ready[lead])
+        lead++;
+    for (uint32_t p = lead + 1; p < BATCHER_PRIORITIES; p++)
+        if (model->ready[p] && model->passed[p] >= BATCHER_SHARE - 1)
+            return p;
+    return lead;
+}
+
+/* Puts the model where its next batch belongs among the others'. */
 static void place_model(struct batcher_model *model)
 {
     struct batcher *batcher = model->batcher;
-    if (model->turn_head)
+    uint32_t lead = model_lead(model);
+    if (model->placed)
         heap_remove(&batcher->turn, &model->turn);
-    model->turn_head = model->ready;
-    if (!model->ready)
+    model->placed = lead < BATCHER_PRIORITIES;
+    if (!model->placed)
         return;
-    uint64_t arrival_ns = group_head(group_of(model->ready))->arrival_ns;
-    heap_insert(&batcher->turn, &model->turn, time_add(arrival_ns, model->config.max_delay_ns),
-                arrival_ns);
+    uint64_t front_ns = group_first(ready_group(model, lead), lead)->front_ns;
+    heap_insert(&batcher->turn, &model->turn, time_add(front_ns, model->config.max_delay_ns),
+                front_ns);
 }
 
 static void unplace(struct group *group)
 {
+    struct batcher_model *model = group->model;
     switch (group->place) {
     case GROUP_IDLE:
-        DL_DELETE(group->model->idle, group);
+        DL_DELETE(model->idle, group);
         break;
     case GROUP_WAITING:
-        heap_remove(&group->model->batcher->waiting, &group->node);
+        heap_remove(&model->batcher->waiting, &group->waiting);
         break;
     case GROUP_READY:
-        heap_remove(&group->model->ready, &group->node);
+        for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++)
+            if (group->has[p])
+                heap_remove(&model->ready[p], &group->ready[p]);
         break;
     }
 }
 
 static void make_ready(struct group *group)
 {
-    const struct batcher_item *head = group_head(group);
-    heap_insert(&group->model->ready, &group->node, head->priority, head->arrival_ns);
+    for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++) {
+        const struct batcher_item *first = group_first(group, p);
+        group->has[p] = first != NULL;
+        if (first)
+            heap_insert(&group->model->ready[p], &group->ready[p], first->turn.key,
+                        first->turn.tie);
+    }
     group->place = GROUP_READY;
 }
 
@@ -186,7 +254,6 @@ static void make_ready(struct group *group)
 static void place(struct group *group)
 {
     struct batcher_model *model = group->model;
-    bool was_ready = group->place == GROUP_READY;
     unplace(group);
     if (group->items == 0) {
         DL_APPEND(model->idle, group);
@@ -196,12 +263,12 @@ static void place(struct group *group)
         if (due_ns == 0) {
             make_ready(group);
         } else {
-            heap_insert(&model->batcher->waiting, &group->node, due_ns, 0);
+            heap_insert(&model->batcher->waiting, &group->waiting, due_ns, 0);
             group->place = GROUP_WAITING;
         }
     }
-    if (was_ready || group->place == GROUP_READY)
-        place_model(model);
+    if (model->placed || group->place == GROUP_READY)
+        place_model(model); /* also since another one may be the first of its flow now */
 }
 
 static void place_all(struct batcher_model *model)
@@ -218,7 +285,7 @@ static void place_all(struct batcher_model *model)
 static void ripen(struct batcher *batcher, uint64_t now_ns)
 {
     while (batcher->waiting && batcher->waiting->key <= now_ns) {
-        struct group *group = group_of(batcher->waiting);
+        struct group *group = waiting_group(batcher->waiting);
         unplace(group);
         make_ready(group);
         place_model(group->model);
@@ -275,7 +342,7 @@ enum status batcher_model_configure(struct batcher_model *model,
     if (config->max_batch != model->config.max_batch)
         pace_limit(&model->pace, config->max_batch);
     model->config = *config;
-    tally(model);
+    tally_anew(model);
     place_all(model);
     return STATUS_OK;
 }
@@ -295,6 +362,7 @@ void batcher_model_remove(struct batcher_model *model)
         HASH_DEL(model->groups, group); /* NOLINT: the analyser loses uthash's list */
         free(group);
     }
+    flows_deinit(&model->flows);
     for (uint32_t i = 0; i < BATCHER_MAX_WORKERS && model->running > 0; i++)
         if (model->batcher->runs[i] == model)
             model->batcher->runs[i] = NULL;
@@ -367,61 +435,105 @@ static struct group *group_make(struct batcher_model *model, uint64_t key)
     return group;
 }
 
-enum status batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
-                           struct error *err)
+/* What an item can be refused for, whoever waits. */
+static enum status check_item(const struct batcher_model *model, const struct batcher_item *item,
+                              struct error *err)
 {
-    const struct batcher_model_config *config = &model->config;
-    now_ns = advance(model->batcher, now_ns);
-    item->late_ns = 0;
-    if (item->instances == 0 || item->instances > config->max_batch)
+    if (item->instances == 0 || item->instances > model->config.max_batch)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%u instances; this model takes 1 to %u",
-                         item->instances, config->max_batch);
+                         item->instances, model->config.max_batch);
     if (item->priority >= BATCHER_PRIORITIES)
         return error_set(err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
                          item->priority, BATCHER_PRIORITIES - 1);
-    if (model->draining) {
-        model->refused++;
-        return error_set(err, STATUS_UNAVAILABLE, "the model is being drained");
-    }
-    if (model->items >= config->queue_limit) {
-        model->refused++;
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "the model's queue of %u requests is full",
-                         config->queue_limit);
-    }
-    item->late_ns = late_ns(model, item, now_ns);
-    if (item->late_ns) {
-        model->refused++;
-        model->hopeless++;
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
-                         "the model's queue is too long for the request's deadline");
-    }
-    struct group *group = group_find(model, item->shape_key);
-    if (!group && !(group = group_make(model, item->shape_key))) {
-        model->refused++;
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for another input shape");
-    }
-    item->arrival_ns = now_ns;
-    item->model = model;
-    group_push(group, item, config);
-    model->items++;
-    model->instances += item->instances;
-    model->waiting[item->priority] += item->instances;
-    tally(model);
-    /* Behind others of its priority in a group that is ready anyway it changes no order. */
-    if (group->place != GROUP_READY || group->queue[item->priority] == item)
-        place(group);
     return STATUS_OK;
 }
 
-/* The items of a list that left the queue are nobody's. */
-static uint32_t release(struct batcher_model *model, struct batcher_item *list)
+/* Refuses the item, or says who has to make room for it. Sets its late_ns. */
+static enum status admit(struct batcher_model *model, struct batcher_item *item,
+                         const struct flow *flow, uint64_t now_ns, struct batcher_item **victim,
+                         struct error *err)
+{
+    uint32_t limit = model->config.queue_limit;
+    if (model->draining)
+        return error_set(err, STATUS_UNAVAILABLE, "the model is being drained");
+    if (model->items >= limit) {
+        *victim = flow_victim(&model->flows, flow, item->priority, limit);
+        if (!*victim)
+            return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                             "the model's queue of %u requests is full", limit);
+    }
+    item->late_ns = late_ns(model, item, flow, now_ns);
+    if (!item->late_ns)
+        return STATUS_OK;
+    model->hopeless++;
+    return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                     "the model's queue is too long for the request's deadline");
+}
+
+/* The records for its shape and its flow; NULL in either: no memory. */
+struct records {
+    struct group *group;
+    struct flow *flow;
+};
+
+static void enqueue(struct batcher_model *model, struct batcher_item *item, struct records to,
+                    uint64_t now_ns)
+{
+    item->arrival_ns = now_ns;
+    item->model = model;
+    flow_push(&model->flows, to.flow, item);
+    group_push(to.group, item, &model->config);
+    model->items++;
+    model->instances += item->instances;
+    tally(model);
+    /* Behind others of its priority in a group that is ready anyway it changes no order. */
+    if (to.group->place != GROUP_READY || group_first(to.group, item->priority) == item)
+        place(to.group);
+}
+
+enum status batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
+                           struct batcher_item **evicted, struct error *err)
+{
+    struct records to = {.flow = flow_find(&model->flows, item->flow)};
+    struct batcher_item *victim = NULL;
+    now_ns = advance(model->batcher, now_ns);
+    item->late_ns = 0;
+    enum status s = check_item(model, item, err);
+    if (s != STATUS_OK)
+        return s;
+    s = admit(model, item, to.flow, now_ns, &victim, err);
+    if (s != STATUS_OK) {
+        model->refused++;
+        return s;
+    }
+    to.group = group_find(model, item->shape_key);
+    if (!to.group)
+        to.group = group_make(model, item->shape_key);
+    if (to.group && !to.flow)
+        to.flow = flow_make(&model->flows, item->flow, model->config.queue_limit);
+    if (!to.group || !to.flow) {
+        model->refused++;
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for another %s",
+                         to.group ? "client" : "input shape");
+    }
+    if (victim) {
+        batcher_cancel(victim);
+        model->refused++;
+    }
+    enqueue(model, item, to, now_ns);
+    *evicted = victim;
+    return STATUS_OK;
+}
+
+/* The items of a list that left the queue, into a batch or not, are nobody's. */
+static uint32_t release(struct batcher_model *model, struct batcher_item *list, bool served)
 {
     uint32_t count = 0;
     for (struct batcher_item *item = list; item; item = item->next) {
+        flow_pull(&model->flows, item, served, model->batcher->now_ns);
         item->model = NULL;
         model->items--;
         model->instances -= item->instances;
-        model->waiting[item->priority] -= item->instances;
         count++;
     }
     tally(model);
@@ -436,7 +548,7 @@ bool batcher_cancel(struct batcher_item *item)
     struct group *group = group_find(model, item->shape_key);
     group_pull(group, item, &model->config);
     item->next = item->prev = NULL;
-    release(model, item);
+    release(model, item, false);
     place(group);
     return true;
 }
@@ -480,7 +592,7 @@ void batcher_worker_ran(struct batcher *batcher, uint32_t worker, uint32_t insta
     model->running--;
     if (instances > 0)
         pace_ran(&model->pace, instances, ran_ns);
-    tally(model);
+    tally_anew(model);
 }
 
 /* The idle worker of the lowest number, so that few stay warm under a light load; or
@@ -503,31 +615,71 @@ static uint64_t full_end_ns(const struct batcher_model *model, uint64_t now_ns)
     return time_add(now_ns, time_add(own.mean_ns, own.deviation_ns * 2));
 }
 
+/* Who is first of each worse priority, and so could go. */
+struct firsts {
+    const struct batcher_item *item[BATCHER_PRIORITIES];
+};
+
+static struct firsts look_at_firsts(const struct batcher_model *model)
+{
+    struct firsts firsts = {{NULL}};
+    for (uint32_t p = 1; p < BATCHER_PRIORITIES; p++)
+        if (model->ready[p])
+            firsts.item[p] = group_first(ready_group(model, p), p);
+    return firsts;
+}
+
+/* A batch was formed. True: a priority that was passed over has a right to the next one. */
+static bool count_passed(struct batcher_model *model, const struct firsts *firsts)
+{
+    bool due = false;
+    for (uint32_t p = 1; p < BATCHER_PRIORITIES; p++) {
+        const struct batcher_item *first = firsts->item[p];
+        if (first && first->model)
+            due |= ++model->passed[p] >= BATCHER_SHARE - 1;
+        else if (first || model->flows.level[p].flows == 0)
+            model->passed[p] = 0;
+    }
+    return due;
+}
+
+/* What a worker is to run now. */
+static void give(struct batcher_model *model, uint32_t worker, uint64_t now_ns,
+                 struct batcher_decision *out)
+{
+    bool enough = model->instances >= model->config.max_batch;
+    out->model = model;
+    out->worker = worker;
+    release(model, out->batch, true);
+    model->batches++;
+    model->batched_instances += out->instances;
+    if (enough)
+        pace_formed(&model->pace, out->instances);
+    worker_runs(model->batcher, worker, model, out->instances, now_ns);
+}
+
 /* Forms the batch of the model whose turn it is, if any may go. */
 static void form(struct batcher *batcher, uint64_t now_ns, uint32_t worker,
                  struct batcher_decision *out)
 {
     while (batcher->turn && !out->model) {
         struct batcher_model *model = CONTAINER_OF(batcher->turn, struct batcher_model, turn);
-        struct group *group = group_of(model->ready);
+        uint32_t lead = model_lead(model);
+        struct group *group = ready_group(model, lead);
+        struct firsts firsts = look_at_firsts(model);
         struct batcher_item *expired = NULL;
-        if (group_expire(group, &model->config, now_ns, full_end_ns(model, now_ns), &expired)) {
+        out->instances = group_take(group, &model->config, lead, now_ns, full_end_ns(model, now_ns),
+                                    &out->batch, &expired);
+        if (expired) {
             /* What made it ready may have gone with them: look again. */
-            model->expired += release(model, expired);
+            model->expired += release(model, expired, false);
             DL_CONCAT(out->expired, expired);
         } else {
-            out->model = model;
-            out->worker = worker;
-            bool enough = model->instances >= model->config.max_batch;
-            out->instances = group_take(group, &model->config, &out->batch);
-            release(model, out->batch);
-            model->batches++;
-            model->batched_instances += out->instances;
-            if (enough)
-                pace_formed(&model->pace, out->instances);
-            worker_runs(batcher, worker, model, out->instances, now_ns);
+            give(model, worker, now_ns, out);
         }
         place(group);
+        if (out->model && count_passed(model, &firsts))
+            place_model(model);
         ripen(batcher, now_ns);
     }
 }

@@ -4,6 +4,8 @@
 
 #include <utlist.h>
 
+#include "base/compiler.h"
+
 /* It would expire while it waits for company, so it does not wait. */
 static bool is_urgent(const struct batcher_item *item, const struct batcher_model_config *config)
 {
@@ -11,51 +13,95 @@ static bool is_urgent(const struct batcher_item *item, const struct batcher_mode
            item->deadline_ns <= time_add(item->arrival_ns, config->max_delay_ns);
 }
 
-void group_push(struct group *group, struct batcher_item *item,
-                const struct batcher_model_config *config)
+/* ---- lines ---- */
+
+static struct batcher_item *stray_of(struct heap_node *node)
 {
-    DL_APPEND(group->queue[item->priority], item);
+    return CONTAINER_OF(node, struct batcher_item, turn);
+}
+
+static bool earlier(const struct batcher_item *a, const struct batcher_item *b)
+{
+    return a->turn.key != b->turn.key ? a->turn.key < b->turn.key : a->turn.tie < b->turn.tie;
+}
+
+static void line_push(struct line *line, struct batcher_item *item)
+{
+    if (!line->run || earlier(line->run->prev, item)) {
+        DL_APPEND(line->run, item);
+    } else {
+        item->prev = NULL;
+        heap_insert(&line->strays, &item->turn, item->turn.key, item->turn.tie);
+    }
+}
+
+static void line_pull(struct line *line, struct batcher_item *item)
+{
+    if (item->prev)
+        DL_DELETE(line->run, item);
+    else
+        heap_remove(&line->strays, &item->turn);
+}
+
+static struct batcher_item *line_first(const struct line *line)
+{
+    struct batcher_item *stray = line->strays ? stray_of(line->strays) : NULL;
+    return stray && (!line->run || earlier(stray, line->run)) ? stray : line->run;
+}
+
+/* ---- all of them ---- */
+
+static void enter(struct group *group, struct batcher_item *item,
+                  const struct batcher_model_config *config)
+{
+    DL_APPEND2(group->oldest, item, older, newer);
     group->items++;
     group->instances += item->instances;
     group->urgent += is_urgent(item, config);
 }
 
-void group_pull(struct group *group, struct batcher_item *item,
-                const struct batcher_model_config *config)
+static void leave(struct group *group, struct batcher_item *item,
+                  const struct batcher_model_config *config)
 {
-    DL_DELETE(group->queue[item->priority], item);
+    DL_DELETE2(group->oldest, item, older, newer);
     group->items--;
     group->instances -= item->instances;
     group->urgent -= is_urgent(item, config);
 }
 
-void group_recount(struct group *group, const struct batcher_model_config *config)
+void group_push(struct group *group, struct batcher_item *item,
+                const struct batcher_model_config *config)
 {
-    group->urgent = 0;
-    for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++) {
-        const struct batcher_item *item;
-        DL_FOREACH(group->queue[p], item)
-        group->urgent += is_urgent(item, config);
-    }
+    line_push(&group->line[item->priority], item);
+    enter(group, item, config);
 }
 
-const struct batcher_item *group_head(const struct group *group)
+void group_pull(struct group *group, struct batcher_item *item,
+                const struct batcher_model_config *config)
 {
-    uint32_t p = 0;
-    while (!group->queue[p])
-        p++;
-    return group->queue[p];
+    line_pull(&group->line[item->priority], item);
+    leave(group, item, config);
+}
+
+void group_recount(struct group *group, const struct batcher_model_config *config)
+{
+    const struct batcher_item *item;
+    group->urgent = 0;
+    DL_FOREACH2(group->oldest, item, newer)
+    group->urgent += is_urgent(item, config);
+}
+
+struct batcher_item *group_first(const struct group *group, uint32_t priority)
+{
+    return line_first(&group->line[priority]);
 }
 
 uint64_t group_oldest(const struct group *group)
 {
-    uint64_t oldest = BATCHER_NEVER;
-    for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++) {
-        if (group->queue[p] && group->queue[p]->arrival_ns < oldest)
-            oldest = group->queue[p]->arrival_ns;
-    }
-    return oldest;
+    return group->oldest ? group->oldest->arrival_ns : BATCHER_NEVER;
 }
+
+/* ---- when, and how many ---- */
 
 /* The largest size worth running at once that has been reached; 0 if none has. */
 static uint32_t reached(const struct group *group, const struct batcher_model_config *config)
@@ -77,40 +123,15 @@ uint64_t group_due(const struct group *group, const struct batcher_model_config 
     return time_add(group_oldest(group), config->max_delay_ns);
 }
 
-/* Walks the items of a batch in their order. */
-struct walk {
-    uint32_t limit, items, instances;
-    uint32_t priority;
-    struct batcher_item *next;
-};
+/* ---- a batch ---- */
 
-static struct walk walk_start(const struct group *group, const struct batcher_model_config *config)
+/* Who would be the next of a batch, before it is known whether it fits; NULL: nobody. */
+static struct batcher_item *next_of(const struct group *group, uint32_t lead, bool led)
 {
-    uint32_t limit = reached(group, config);
-    return (struct walk){.limit = limit ? limit : config->max_batch, .next = group->queue[0]};
-}
-
-/* The next candidate, before it is known whether it fits; NULL at the end or once full. */
-static struct batcher_item *walk_peek(struct walk *walk, const struct group *group)
-{
-    if (walk->items > 0 && (walk->instances >= walk->limit || walk->items >= BATCHER_MAX_ITEMS))
-        return NULL;
-    while (!walk->next && walk->priority + 1 < BATCHER_PRIORITIES)
-        walk->next = group->queue[++walk->priority];
-    return walk->next;
-}
-
-/* The first always fits: admitted under a larger limit, or larger than the preferred size that
- * others made up, it runs alone. */
-static bool walk_fits(const struct walk *walk, const struct batcher_item *item)
-{
-    return walk->items == 0 || item->instances <= walk->limit - walk->instances;
-}
-
-static void walk_count(struct walk *walk, const struct batcher_item *item)
-{
-    walk->items++;
-    walk->instances += item->instances;
+    struct batcher_item *item = led ? NULL : line_first(&group->line[lead]);
+    for (uint32_t p = 0; !item && p < BATCHER_PRIORITIES; p++)
+        item = line_first(&group->line[p]);
+    return item;
 }
 
 /* It would be answered too late, in a place that another one can have. */
@@ -121,37 +142,48 @@ static bool is_in_vain(const struct group *group, const struct batcher_model_con
            group->instances >= (uint64_t)config->max_batch + item->instances;
 }
 
-uint32_t group_expire(struct group *group, const struct batcher_model_config *config,
-                      uint64_t now_ns, uint64_t end_ns, struct batcher_item **expired)
+/* Back to where they were taken from: before all others. */
+static void put_back(struct group *group, struct batcher_item *batch)
 {
-    uint32_t count = 0;
-    struct walk walk = walk_start(group, config);
-    for (struct batcher_item *item; (item = walk_peek(&walk, group)) != NULL;) {
-        walk.next = item->next;
-        if (item->deadline_ns <= now_ns || is_in_vain(group, config, item, end_ns)) {
-            group_pull(group, item, config);
-            DL_APPEND(*expired, item);
-            count++;
-        } else if (walk_fits(&walk, item)) {
-            walk_count(&walk, item);
-        } else {
-            break;
-        }
+    while (batch) {
+        struct batcher_item *last = batch->prev;
+        DL_DELETE(batch, last); /* NOLINT: the analyser loses utlist's ring */
+        DL_PREPEND(group->line[last->priority].run, last);
     }
-    return count;
 }
 
-uint32_t group_take(struct group *group, const struct batcher_model_config *config,
-                    struct batcher_item **batch)
+uint32_t group_take(struct group *group, const struct batcher_model_config *config, uint32_t lead,
+                    uint64_t now_ns, uint64_t end_ns, struct batcher_item **batch,
+                    struct batcher_item **expired)
 {
-    struct walk walk = walk_start(group, config);
-    for (struct batcher_item *item; (item = walk_peek(&walk, group)) != NULL;) {
-        if (!walk_fits(&walk, item))
+    uint32_t limit = reached(group, config), items = 0, instances = 0;
+    struct batcher_item *item, *taken = NULL;
+    limit = limit ? limit : config->max_batch;
+    while (items == 0 || (instances < limit && items < BATCHER_MAX_ITEMS)) {
+        item = next_of(group, lead, items > 0);
+        if (!item)
             break;
-        walk.next = item->next;
-        walk_count(&walk, item);
-        group_pull(group, item, config);
-        DL_APPEND(*batch, item);
+        bool late = item->deadline_ns <= now_ns || is_in_vain(group, config, item, end_ns);
+        /* The first always fits: admitted under a larger limit, or larger than the preferred size
+         * that others made up, it runs alone. */
+        if (!late && items > 0 && item->instances > limit - instances)
+            break;
+        line_pull(&group->line[item->priority], item);
+        if (late) {
+            leave(group, item, config);
+            DL_APPEND(*expired, item);
+        } else {
+            DL_APPEND(taken, item);
+            instances += item->instances;
+            items++;
+        }
     }
-    return walk.instances;
+    if (*expired) {
+        put_back(group, taken);
+        return 0;
+    }
+    DL_FOREACH(taken, item)
+    leave(group, item, config);
+    *batch = taken;
+    return instances;
 }

@@ -35,9 +35,11 @@ void pace_formed(struct pace *pace, uint32_t instances)
 void pace_ran(struct pace *pace, uint32_t instances, uint64_t ran_ns)
 {
     assert(instances > 0);
-    struct pace_time *time = &pace->class[class_of(instances)];
-    ran_ns = MIN(MAX(ran_ns, UINT64_C(1)), UINT64_MAX / 4); /* 0 would be "never seen" */
-    if (!time->mean_ns) {
+    uint32_t class = class_of(instances);
+    struct pace_time *time = &pace->class[class];
+    ran_ns = MIN(MAX(ran_ns, UINT64_C(1)), UINT64_MAX / 4);
+    if (!(pace->seen >> class & 1)) {
+        pace->seen |= UINT64_C(1) << class;
         *time = (struct pace_time){ran_ns, ran_ns / 4};
         return;
     }
@@ -48,21 +50,17 @@ void pace_ran(struct pace *pace, uint32_t instances, uint64_t ran_ns)
 
 struct pace_time pace_batch(const struct pace *pace, uint32_t instances)
 {
-    uint32_t class = class_of(instances);
-    for (uint32_t i = class + 1; i-- > 0;)
-        if (pace->class[i].mean_ns)
-            return pace->class[i];
-    for (uint32_t i = class + 1; i < PACE_CLASSES; i++)
-        if (pace->class[i].mean_ns)
-            return pace->class[i];
-    return (struct pace_time){0, 0};
+    uint64_t smaller = pace->seen & ((UINT64_C(2) << class_of(instances)) - 1);
+    if (!pace->seen)
+        return (struct pace_time){0, 0};
+    return pace->class[smaller ? 63 - __builtin_clzll(smaller) : __builtin_ctzll(pace->seen)];
 }
 
 uint64_t pace_queue_ns(const struct pace *pace, uint64_t instances, uint32_t *rest)
 {
     uint64_t waiting = instances * FILL_ONE;
-    uint64_t full = waiting / pace->fill_256;
-    uint32_t left = (uint32_t)(waiting % pace->fill_256 / FILL_ONE);
+    uint64_t full = waiting < pace->fill_256 ? 0 : waiting / pace->fill_256;
+    uint32_t left = (uint32_t)((waiting - full * pace->fill_256) / FILL_ONE);
     uint64_t ns = 0, sum;
     if (full) {
         uint64_t each = pace_batch(pace, (pace->fill_256 + FILL_ONE - 1) / FILL_ONE).mean_ns;

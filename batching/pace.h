@@ -20,8 +20,9 @@ struct pace_time {
 };
 
 struct pace {
-    uint32_t fill_256;                    /* instances of a batch when enough wait, in 256ths */
-    struct pace_time class[PACE_CLASSES]; /* mean 0: never seen */
+    uint32_t fill_256; /* instances of a batch when enough wait, in 256ths */
+    uint64_t seen;     /* a bit for each class */
+    struct pace_time class[PACE_CLASSES];
 };
 
 /* Keeps the times: they are of sizes that may still come. */

@@ -55,8 +55,10 @@
  * ----------------------------------------------------------------------------------------
  *
  * Codes are gRPC's. INFERD_UNAVAILABLE and INFERD_RESOURCE_EXHAUSTED can be tried again, after
- * `retry_after_us` if that is not 0. If a connection is lost, requests in flight get UNAVAILABLE:
- * they may have been executed. A connection that failed stays so; close it and open another.
+ * `retry_after_us` if that is not 0. INFERD_UNAUTHENTICATED says that the server wants a token that
+ * it knows, INFERD_PERMISSION_DENIED that the token's owner may not do this. If a connection is
+ * lost, requests in flight get UNAVAILABLE: they may have been executed. A connection that failed
+ * stays so; close it and open another.
  *
  * -- Threads
  * ---------------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ struct inferd_request {
     const char *const *outputs;
     uint64_t timeout_us; /* 0: the server's default */
     uint32_t priority;   /* 0 (first) to 3 */
-    const char *token;
+    const char *token;   /* if the server asks for one: sent with this request, whatever its kind */
     const char *traceparent; /* W3C Trace Context */
 };
 

@@ -25,7 +25,7 @@ static void reset(struct reply *reply)
 static const char *keep(struct reply *reply, struct message_text text, size_t max)
 {
     size_t room = sizeof(reply->text) - reply->text_used;
-    size_t len = MIN(text.len, max);
+    size_t len = text.data ? utf8_cut(text.data, text.len, max) : 0;
     if (len + 1 > room || len == 0)
         return "";
     char *copy = reply->text + reply->text_used;

@@ -13,7 +13,7 @@
 
 #include "base/resolve.h"
 
-static bool is_name(const char *text)
+bool config_name_ok(const char *text)
 {
     static const char allowed[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -49,6 +49,19 @@ static bool is_log_level(const char *text)
         if (strcmp(text, levels[i]) == 0)
             return true;
     return false;
+}
+
+enum status config_listen_check(const struct config *config, const struct address *address,
+                                struct error *err)
+{
+    char text[ADDRESS_TEXT_MAX];
+    if (address_is_local(address) || config->tokens || config->listen.insecure)
+        return STATUS_OK;
+    return error_set(
+        err, STATUS_INVALID_ARGUMENT,
+        "listen: %s is reachable by others and no tokens are configured; set `tokens`, "
+        "or `listen.insecure: true` (--insecure) to insist",
+        address_format(address, text));
 }
 
 static enum status check_listen(const struct config_listen *listen, struct report *report)
@@ -88,10 +101,10 @@ static enum status check_rising(const uint32_t *list, uint32_t count, const char
 static enum status check_model_text(const struct config_model *model, const char *section,
                                     struct report *report)
 {
-    if (!model->name || !is_name(model->name))
+    if (!model->name || !config_name_ok(model->name))
         return report_set(report, section, "name", model->name,
                           "1 to %d of A-Z a-z 0-9 . _ - and no leading dot", CONFIG_NAME_MAX);
-    if (!model->version || !is_name(model->version))
+    if (!model->version || !config_name_ok(model->version))
         return report_set(report, section, "version", model->version,
                           "1 to %d of A-Z a-z 0-9 . _ - and no leading dot", CONFIG_NAME_MAX);
     if (!model->path || !is_model_file(model->path))
@@ -201,6 +214,8 @@ enum status config_check_report(const struct config *config, struct report *repo
     for (uint32_t i = 0; i < config->models_count && status == STATUS_OK; i++)
         status = check_model(config, i, report);
     if (status == STATUS_OK)
+        status = config_identities_check(config, report);
+    if (status == STATUS_OK)
         status = check_limits(&config->limits, report);
     return status;
 }
@@ -208,7 +223,16 @@ enum status config_check_report(const struct config *config, struct report *repo
 enum status config_check(const struct config *config, struct error *err)
 {
     struct report report = {.err = err};
-    return config_check_report(config, &report);
+    enum status status = config_check_report(config, &report);
+    for (uint32_t i = 0; i < config->listen.framed_count && status == STATUS_OK; i++) {
+        /* What a name stands for is looked at when it has been looked up. */
+        struct resolved addresses;
+        struct resolve_name name;
+        status = resolve_text(config->listen.framed[i], &addresses, &name, err);
+        for (uint32_t k = 0; status == STATUS_OK && k < addresses.n; k++)
+            status = config_listen_check(config, &addresses.items[k], err);
+    }
+    return status;
 }
 
 static enum status append_model(struct config *config, char *name, char *path, char *version)
@@ -246,7 +270,7 @@ enum status config_model_argument(struct config *config, const char *argument, s
         char name[CONFIG_NAME_MAX + 2];
         size_t len = (size_t)(equals - argument);
         snprintf(name, sizeof(name), "%.*s", (int)MIN(len, sizeof(name) - 1), argument);
-        if (!is_name(name))
+        if (!config_name_ok(name))
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "model \"%s\": expected NAME=FILE with a name of 1 to %d of "
                              "A-Z a-z 0-9 . _ - and no leading dot",

@@ -32,21 +32,20 @@ static const struct config_limits default_limits = {
     .receive_rate = 65536,
 };
 
-static void free_texts(char **items, uint32_t count)
+void config_texts_free(char **items, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         free(items[i]);
     free(items);
 }
 
-/* Copies; NULL entries do not occur. NULL: no memory. */
-static char **copy_texts(char *const *items, uint32_t count)
+char **config_texts_copy(char *const *items, uint32_t count)
 {
     char **copy = calloc(count, sizeof(*copy));
     for (uint32_t i = 0; copy && i < count; i++) {
         copy[i] = strdup(items[i]);
         if (!copy[i]) {
-            free_texts(copy, i);
+            config_texts_free(copy, i);
             return NULL;
         }
     }
@@ -70,7 +69,7 @@ struct config *config_new(void)
         .readiness = strdup("strict"),
         .log_level = strdup("info"),
         .limits = default_limits,
-        .listen = {.framed = copy_texts(framed, 1), .framed_count = 1},
+        .listen = {.framed = config_texts_copy(framed, 1), .framed_count = 1},
     };
     if (!config->device || !config->readiness || !config->log_level || !config->listen.framed) {
         config->listen.framed_count = config->listen.framed ? 1 : 0;
@@ -103,24 +102,28 @@ void config_free(struct config *config)
     for (uint32_t i = 0; i < config->models_count; i++)
         deinit_model(&config->models[i]);
     free(config->models);
-    free_texts(config->listen.framed, config->listen.framed_count);
+    config_texts_free(config->listen.framed, config->listen.framed_count);
     free(config->device);
     free(config->repository);
     free(config->readiness);
     free(config->cache);
+    free(config->tokens);
+    config_identities_deinit(config);
     free(config->log_level);
     free(config);
 }
 
-static enum status read_listen(const struct raw_list *raw, struct config_listen *listen,
+static enum status read_listen(const struct raw_config *whole, struct config_listen *listen,
                                struct report *report)
 {
-    if (!raw->items)
-        return STATUS_OK;
-    char **framed = copy_texts(raw->items, raw->items_count);
+    const struct raw_list *raw = &whole->framed;
+    enum status status = fields_read(config_listen_fields, "listen.", whole, listen, report);
+    if (status != STATUS_OK || !raw->items)
+        return status;
+    char **framed = config_texts_copy(raw->items, raw->items_count);
     if (!framed)
         return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
-    free_texts(listen->framed, listen->framed_count);
+    config_texts_free(listen->framed, listen->framed_count);
     listen->framed = framed;
     listen->framed_count = raw->items_count;
     return STATUS_OK;
@@ -194,9 +197,11 @@ static enum status read_all(const struct raw_config *raw, struct config *config,
 {
     enum status status = fields_read(config_server_fields, "", raw, config, report);
     if (status == STATUS_OK)
-        status = read_listen(&raw->framed, &config->listen, report);
+        status = read_listen(raw, &config->listen, report);
     if (status == STATUS_OK)
         status = read_models(raw, config, report);
+    if (status == STATUS_OK)
+        status = config_identities_read(raw, config, report);
     if (status == STATUS_OK)
         status = fields_read(config_limit_fields, "limits.", &raw->limits, &config->limits, report);
     if (status == STATUS_OK)

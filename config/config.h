@@ -11,11 +11,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/address.h"
 #include "base/error.h"
 
 struct config_listen {
     char **framed; /* "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock" */
     uint32_t framed_count;
+    bool insecure; /* beyond loopback without tokens, because the operator insists */
+};
+
+#define CONFIG_ANONYMOUS "anonymous"
+
+/* Who may do what. A peer is an entry by the token it sends, or by the user and group that the
+ * kernel says it runs as at the other end of a unix socket. */
+struct config_identity {
+    char *name;        /* as in the token file; CONFIG_ANONYMOUS: who has shown nothing */
+    char *user;        /* name or number; NULL: any */
+    char *group;       /* likewise; with both, both must fit */
+    uint32_t priority; /* the best that its requests get; 0 is the first */
+    uint32_t requests; /* of its in flight at a time, over all its connections; 0: no limit */
+    uint64_t bytes;    /* likewise, of their inputs */
+    uint32_t rights;   /* a mask of RIGHT_BIT */
+    char **models;     /* names, with `*` for any characters */
+    uint32_t models_count;
 };
 
 /* An input of an .onnx that clients send as another type: value = scale * sent + bias. */
@@ -74,13 +92,17 @@ struct config {
     uint32_t default_timeout_ms; /* deadline of requests that bring none; 0: none */
     uint32_t drain_timeout_ms;   /* 30 s */
     uint32_t build_timeout_s;    /* for a child inferctl build; 600 */
+    uint64_t build_memory_bytes; /* for the same; 0: three quarters of the machine's */
     uint32_t hang_timeout_ms;    /* a batch running longer means a stuck worker; 30 s */
     char *repository;            /* <repo>/<model>/<version>/model.{onnx,plan}; NULL */
     char *readiness;             /* strict: not ready while a named model is missing; any */
     char *cache;                 /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
+    char *tokens;                /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
     char *log_level;             /* error, warning, info, verbose */
     struct config_model *models;
     uint32_t models_count;
+    struct config_identity *identities;
+    uint32_t identities_count;
     struct config_limits limits;
 };
 
@@ -94,9 +116,16 @@ enum status config_read(const char *path, struct config **out, struct error *err
 enum status config_parse(const char *name, const void *data, size_t size, struct config **out,
                          struct error *err);
 
-/* Ranges and consistency beyond the schema; also for a configuration changed by the command line.
- */
+/* Ranges and consistency beyond the schema, for a configuration that the command line has changed;
+ * and who can reach the addresses, which is not asked of a file alone: the command line may set
+ * others. */
 enum status config_check(const struct config *config, struct error *err);
+
+/* An address that others reach takes tokens, or the operator's word. Part of config_check for the
+ * addresses configured; sockets that were handed over, or opened before a reload, are asked for
+ * one by one. */
+enum status config_listen_check(const struct config *config, const struct address *address,
+                                struct error *err);
 
 /* Which settings differ that a running server cannot change: "device, workers", for a person. Empty
  * if none does; cut if it does not fit. */

@@ -18,6 +18,10 @@
     {#member, FIELD_##kind, offsetof(raw_owner, member), offsetof(owner, member), least, most},
 #define SERVER_FIELD(member, kind, least, most)                                                    \
     FIELD(struct config, struct raw_config, member, kind, least, most)
+#define LISTEN_FIELD(member, kind, least, most)                                                    \
+    FIELD(struct config_listen, struct raw_config, member, kind, least, most)
+#define IDENTITY_FIELD(member, kind, least, most)                                                  \
+    FIELD(struct config_identity, struct raw_identity, member, kind, least, most)
 #define MODEL_FIELD(member, kind, least, most)                                                     \
     FIELD(struct config_model, struct raw_model, member, kind, least, most)
 #define INPUT_FIELD(member, kind, least, most)                                                     \
@@ -26,6 +30,8 @@
     FIELD(struct config_limits, struct raw_limits, member, kind, least, most)
 
 const struct field config_server_fields[] = {CONFIG_SERVER_FIELDS(SERVER_FIELD){0}};
+const struct field config_listen_fields[] = {CONFIG_LISTEN_FIELDS(LISTEN_FIELD){0}};
+const struct field config_identity_fields[] = {CONFIG_IDENTITY_FIELDS(IDENTITY_FIELD){0}};
 const struct field config_model_fields[] = {CONFIG_MODEL_FIELDS(MODEL_FIELD){0}};
 const struct field config_input_fields[] = {CONFIG_INPUT_FIELDS(INPUT_FIELD){0}};
 const struct field config_limit_fields[] = {CONFIG_LIMIT_FIELDS(LIMIT_FIELD){0}};
@@ -76,9 +82,24 @@ static bool parse_number(const char *text, bool is_bytes, int64_t *out)
     return true;
 }
 
+/* YAML 1.2's two words; no more, or "listen.insecure: no" would be a question of versions. */
+static bool parse_bool(const char *text, int64_t *out)
+{
+    *out = strcmp(text, "true") == 0;
+    return *out || strcmp(text, "false") == 0;
+}
+
+static bool parse_value(const struct field *field, const char *text, int64_t *out)
+{
+    return field->kind == FIELD_BOOL ? parse_bool(text, out)
+                                     : parse_number(text, field->kind == FIELD_BYTES, out);
+}
+
 static enum status refuse_number(const struct field *field, const char *section, const char *got,
                                  struct report *report)
 {
+    if (field->kind == FIELD_BOOL)
+        return report_set(report, section, field->key, got, "true or false");
     return report_set(report, section, field->key, got, "%s from %" PRId64 " to %" PRId64 "%s",
                       field->kind == FIELD_BYTES ? "a size" : "a whole number", field->least,
                       field->most,
@@ -99,6 +120,8 @@ static int64_t number_get(const struct field *field, const void *slot)
 {
     uint64_t wide;
     switch (field->kind) {
+    case FIELD_BOOL:
+        return *(const bool *)slot;
     case FIELD_U32:
         return *(const uint32_t *)slot;
     case FIELD_I64:
@@ -116,6 +139,9 @@ static int64_t number_get(const struct field *field, const void *slot)
 static void number_put(const struct field *field, void *slot, int64_t n)
 {
     switch (field->kind) {
+    case FIELD_BOOL:
+        *(bool *)slot = n != 0;
+        break;
     case FIELD_U32:
         *(uint32_t *)slot = (uint32_t)n;
         break;
@@ -159,7 +185,7 @@ enum status fields_read(const struct field *fields, const char *section, const v
             if (status != STATUS_OK)
                 return status;
         } else {
-            if (!parse_number(text, f->kind == FIELD_BYTES, &n) || n < f->least || n > f->most)
+            if (!parse_value(f, text, &n) || n < f->least || n > f->most)
                 return refuse_number(f, section, text, report);
             number_put(f, slot, n);
         }

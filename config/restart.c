@@ -35,6 +35,7 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"workers", running->workers == wanted->workers},
         {"threads", running->threads == wanted->threads},
         {"io_threads", running->io_threads == wanted->io_threads},
+        {"build_memory_bytes", running->build_memory_bytes == wanted->build_memory_bytes},
         {"cache", same_text(running->cache, wanted->cache)},
         {"log_level", same_text(running->log_level, wanted->log_level)},
         /* fewer is fine: descriptors are there for what was asked for at the start */

@@ -19,10 +19,11 @@
 
 #define TEXT_FIELD(owner, member)                                                                  \
     CYAML_FIELD_STRING_PTR(#member, OPTIONAL, struct owner, member, 0, CONFIG_TEXT_MAX),
-#define SERVER_SCHEMA(member, kind, least, most) TEXT_FIELD(raw_config, member)
-#define MODEL_SCHEMA(member, kind, least, most)  TEXT_FIELD(raw_model, member)
-#define INPUT_SCHEMA(member, kind, least, most)  TEXT_FIELD(raw_input, member)
-#define LIMIT_SCHEMA(member, kind, least, most)  TEXT_FIELD(raw_limits, member)
+#define SERVER_SCHEMA(member, kind, least, most)   TEXT_FIELD(raw_config, member)
+#define IDENTITY_SCHEMA(member, kind, least, most) TEXT_FIELD(raw_identity, member)
+#define MODEL_SCHEMA(member, kind, least, most)    TEXT_FIELD(raw_model, member)
+#define INPUT_SCHEMA(member, kind, least, most)    TEXT_FIELD(raw_input, member)
+#define LIMIT_SCHEMA(member, kind, least, most)    TEXT_FIELD(raw_limits, member)
 
 /* A sequence whose struct raw_list is `member` of `owner`. */
 #define LIST_FIELD(name, owner, member, most)                                                      \
@@ -59,12 +60,23 @@ static const cyaml_schema_field_t model_schema_fields[] = {
 static const cyaml_schema_value_t model_schema = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct raw_model, model_schema_fields)};
 
+static const cyaml_schema_field_t identity_schema_fields[] = {
+    CONFIG_IDENTITY_FIELDS(IDENTITY_SCHEMA) /**/
+    LIST_FIELD("models", raw_identity, models, CONFIG_PATTERNS_MAX),
+    LIST_FIELD("rights", raw_identity, rights, CONFIG_RIGHTS_MAX),
+    CYAML_FIELD_END,
+};
+
+static const cyaml_schema_value_t identity_schema = {
+    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct raw_identity, identity_schema_fields)};
+
 static const cyaml_schema_field_t limits_schema_fields[] = {
     CONFIG_LIMIT_FIELDS(LIMIT_SCHEMA) /**/
     CYAML_FIELD_END,
 };
 
 static const cyaml_schema_field_t listen_schema_fields[] = {
+    CONFIG_LISTEN_FIELDS(SERVER_SCHEMA) /**/
     LIST_FIELD("framed", raw_config, framed, CONFIG_LISTEN_MAX),
     CYAML_FIELD_END,
 };
@@ -72,13 +84,15 @@ static const cyaml_schema_field_t listen_schema_fields[] = {
 static const cyaml_schema_field_t server_schema_fields[] = {
     CONFIG_SERVER_FIELDS(SERVER_SCHEMA) /**/
     {
-        .key = "listen", /* its list lies in struct raw_config itself */
+        .key = "listen", /* its keys lie in struct raw_config itself */
         .data_offset = 0,
         .value = {CYAML_VALUE_MAPPING(CYAML_FLAG_OPTIONAL, struct raw_config,
                                       listen_schema_fields)},
     },
     CYAML_FIELD_SEQUENCE("models", OPTIONAL, struct raw_config, models, &model_schema, 0,
                          CONFIG_MODELS_MAX),
+    CYAML_FIELD_SEQUENCE("identities", OPTIONAL, struct raw_config, identities, &identity_schema, 0,
+                         CONFIG_IDENTITIES_MAX),
     CYAML_FIELD_MAPPING("limits", CYAML_FLAG_OPTIONAL, struct raw_config, limits,
                         limits_schema_fields),
     CYAML_FIELD_END,

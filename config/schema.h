@@ -28,6 +28,10 @@ enum {
     CONFIG_INPUTS_MAX = 64,
     CONFIG_NUMBERS_MAX = 4096, /* of one scale or bias */
     CONFIG_BATCH_MOST = 65536,
+    CONFIG_IDENTITIES_MAX = 1024,
+    CONFIG_PATTERNS_MAX = 32,
+    CONFIG_RIGHTS_MAX = 16,
+    CONFIG_PRIORITY_MOST = 3,
 };
 
 #define HOUR_MS   3600000
@@ -45,11 +49,23 @@ enum {
     X(default_timeout_ms, U32, 0, HOUR_MS)                                                         \
     X(drain_timeout_ms, U32, 0, HOUR_MS)                                                           \
     X(build_timeout_s, U32, 1, 24 * HOUR_S)                                                        \
+    X(build_memory_bytes, BYTES, 0, 64 * TERABYTE)                                                 \
     X(hang_timeout_ms, U32, 10, HOUR_MS)                                                           \
     X(repository, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
     X(readiness, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
+    X(tokens, TEXT, 1, CONFIG_TEXT_MAX)                                                            \
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)
+
+#define CONFIG_LISTEN_FIELDS(X) X(insecure, BOOL, 0, 1)
+
+#define CONFIG_IDENTITY_FIELDS(X)                                                                  \
+    X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
+    X(user, TEXT, 1, CONFIG_NAME_MAX)                                                              \
+    X(group, TEXT, 1, CONFIG_NAME_MAX)                                                             \
+    X(priority, U32, 0, CONFIG_PRIORITY_MOST)                                                      \
+    X(requests, U32, 0, 1 << 20)                                                                   \
+    X(bytes, BYTES, 0, TERABYTE)
 
 #define CONFIG_MODEL_FIELDS(X)                                                                     \
     X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
@@ -85,6 +101,8 @@ enum {
     X(listen)                                                                                      \
     X(framed)                                                                                      \
     X(models)                                                                                      \
+    X(identities)                                                                                  \
+    X(rights)                                                                                      \
     X(preferred)                                                                                   \
     X(batches)                                                                                     \
     X(inputs)                                                                                      \
@@ -92,7 +110,7 @@ enum {
     X(bias)                                                                                        \
     X(limits)
 
-enum field_kind { FIELD_TEXT, FIELD_U32, FIELD_U64, FIELD_I64, FIELD_BYTES };
+enum field_kind { FIELD_TEXT, FIELD_BOOL, FIELD_U32, FIELD_U64, FIELD_I64, FIELD_BYTES };
 
 /* One scalar: where its text lies in the struct as read, and its value in struct config. */
 struct field {
@@ -123,13 +141,21 @@ struct raw_model {
     uint32_t inputs_count;
 };
 
+struct raw_identity {
+    CONFIG_IDENTITY_FIELDS(CONFIG_RAW_MEMBER)
+    struct raw_list models, rights;
+};
+
 struct raw_limits {
     CONFIG_LIMIT_FIELDS(CONFIG_RAW_MEMBER)
 };
 
 struct raw_config {
     CONFIG_SERVER_FIELDS(CONFIG_RAW_MEMBER)
+    CONFIG_LISTEN_FIELDS(CONFIG_RAW_MEMBER)
     struct raw_list framed;
+    struct raw_identity *identities;
+    uint32_t identities_count;
     struct raw_model *models;
     uint32_t models_count;
     struct raw_limits limits;
@@ -137,6 +163,8 @@ struct raw_config {
 
 /* End with a NULL key. */
 extern const struct field config_server_fields[];
+extern const struct field config_listen_fields[];
+extern const struct field config_identity_fields[];
 extern const struct field config_model_fields[];
 extern const struct field config_input_fields[];
 extern const struct field config_limit_fields[];
@@ -177,5 +205,18 @@ enum status field_read_floats(const struct raw_list *raw, const char *section, c
 
 /* config_check, with the place. */
 enum status config_check_report(const struct config *config, struct report *report);
+
+/* The section `identities` (identities.c): from the file, what is wrong with it, and its end. */
+enum status config_identities_read(const struct raw_config *raw, struct config *config,
+                                   struct report *report);
+enum status config_identities_check(const struct config *config, struct report *report);
+void config_identities_deinit(struct config *config);
+
+/* Copies `count` texts, none of which is NULL. NULL: no memory. And frees them. */
+char **config_texts_copy(char *const *items, uint32_t count);
+void config_texts_free(char **items, uint32_t count);
+
+/* [A-Za-z0-9._-]{1,64}, no leading dot: models, versions, identities. */
+bool config_name_ok(const char *text);
 
 #endif

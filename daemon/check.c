@@ -17,6 +17,8 @@
 #include "daemon/admission.h"
 #include "daemon/counters.h"
 #include "daemon/device.h"
+#include "daemon/fits.h"
+#include "daemon/identity.h"
 #include "daemon/listen_names.h"
 #include "daemon/models.h"
 #include "daemon/repository.h"
@@ -102,7 +104,8 @@ static void address_check(struct check *c, char *text)
     }
     for (uint32_t i = 0; i < listen.framed_count; i++) {
         struct address address;
-        if (address_parse(listen.framed[i], &address, &err) != STATUS_OK)
+        if (address_parse(listen.framed[i], &address, &err) != STATUS_OK ||
+            config_listen_check(c->config, &address, &err) != STATUS_OK)
             fail(c, "%s", err.text);
         else
             (address_is_unix(&address) ? unix_check : tcp_check)(c, listen.framed[i], &address);
@@ -158,7 +161,11 @@ static enum status engine_try(struct check *c, const struct wanted *w, struct en
 {
     const struct engine_info *info = engine_describe(engine);
     struct context *context = NULL;
+    uint32_t max_instances;
     enum status s = admission_model_check(info, err);
+    if (s == STATUS_OK)
+        s = fits_check(info, &c->config->limits, MAX(c->config->workers, 1u), info->max_batch,
+                       &max_instances, err);
     if (s == STATUS_OK)
         s = context_new(engine, c->lane, &context, err);
     context_free(context);
@@ -193,9 +200,9 @@ static void model_check(struct check *c, const struct wanted *w)
     struct error err;
     struct engine *engine = NULL;
     uint64_t built = counter_get(&c->counters, COUNTER_PLANS_BUILT);
-    enum status s = !c->device
-                        ? file_try(c, w, &err)
-                        : models_engine_open(c->device, c->cache, c->config, w, &engine, &err);
+    const struct models_source source = {c->device, c->cache, &c->stop};
+    enum status s =
+        c->device ? models_engine_open(&source, c->config, w, &engine, &err) : file_try(c, w, &err);
     built = counter_get(&c->counters, COUNTER_PLANS_BUILT) - built;
     if (engine)
         s = engine_try(c, w, engine,
@@ -259,6 +266,16 @@ static void models_check(struct check *c)
 
 /* ---- the whole ---- */
 
+/* The token file is read, and users and groups are looked up. */
+static void identities_check(struct check *c)
+{
+    struct identities *identities = NULL;
+    struct error err;
+    if (identities_new(c->config, NULL, &identities, &err) != STATUS_OK)
+        fail(c, "%s", err.text);
+    identities_unref(identities);
+}
+
 /* main has held them for the server's sake; here they end the process, and a build with it. */
 static void signals_release(void)
 {
@@ -276,6 +293,7 @@ int check_run(const struct config *config)
     signals_release();
     for (uint32_t i = 0; i < config->listen.framed_count; i++)
         address_check(&c, config->listen.framed[i]);
+    identities_check(&c);
     device_check(&c);
     models_check(&c);
     plan_cache_free(c.cache);

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "daemon/exchange.h"
 #include "daemon/loop.h"
+#include "daemon/permit.h"
 
 enum {
     READ_MOST = 256 * 1024, /* at once, into a session's own place */
@@ -57,7 +58,7 @@ void connection_resume(struct connection *c, uint32_t why)
 static bool above(const struct connection *c, uint64_t share)
 {
     const struct config_limits *limits = &c->loop->table->limits;
-    uint64_t requests = (uint64_t)c->n_inflight + c->n_replies;
+    uint64_t requests = (uint64_t)c->n_inflight + c->n_told;
     return c->charged >= limits->connection_inflight_bytes / share ||
            requests >= MAX(limits->connection_requests / share, UINT64_C(1));
 }
@@ -66,14 +67,14 @@ static bool above(const struct connection *c, uint64_t share)
  * cap. */
 static void cap_check(struct connection *c)
 {
-    if (!(c->stops & STOP_CAP) && c->n_inflight + c->n_replies && above(c, 1))
+    if (!(c->stops & STOP_CAP) && c->n_inflight + c->n_told && above(c, 1))
         connection_stop(c, STOP_CAP);
 }
 
 /* Less is charged to it: reading goes on if that is what it waited for. */
 void connection_cap_ease(struct connection *c)
 {
-    if (c->stops & STOP_CAP && (!(c->n_inflight + c->n_replies) || !above(c, 2)))
+    if (c->stops & STOP_CAP && (!(c->n_inflight + c->n_told) || !above(c, 2)))
         connection_resume(c, STOP_CAP);
 }
 
@@ -271,7 +272,6 @@ static enum got read_once(struct connection *c)
         return GOT_ALL;
     }
     counter_add(&loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
-    c->came_bytes += (uint64_t)n;
     loop->now_ns = clock_now_ns();
     c->active_ms = uv_now(&loop->uv);
     c->ops->input(c->session, at, (size_t)n);
@@ -407,9 +407,27 @@ static struct request *host_scratch(struct session_host *host)
     return &connection_of(host)->loop->request;
 }
 
+bool connection_is_stranger(struct connection *c)
+{
+    return caller_is_stranger(&c->caller, c->loop->table->identities, c->fd);
+}
+
 static size_t host_frame_limit(struct session_host *host)
 {
-    return connection_of(host)->loop->table->limits.frame_bytes;
+    struct connection *c = connection_of(host);
+    uint64_t limit = c->loop->table->limits.frame_bytes;
+    return connection_is_stranger(c) ? MIN(limit, (uint64_t)CALLER_FRAME_MOST) : limit;
+}
+
+static enum status host_introduce(struct session_host *host, const void *message, size_t size,
+                                  size_t whole, struct error *err)
+{
+    struct connection *c = connection_of(host);
+    const struct table *table = c->loop->table;
+    if (whole > table->limits.frame_bytes)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %zu",
+                         whole, (size_t)table->limits.frame_bytes);
+    return permit_large(&c->caller, table->identities, c->fd, message, size, err);
 }
 
 static void host_end(struct session_host *host, enum session_end why)
@@ -433,6 +451,7 @@ static const struct session_host_ops host_ops = {
     .queued = host_queued,
     .scratch = host_scratch,
     .frame_limit = host_frame_limit,
+    .introduce = host_introduce,
     .end = host_end,
 };
 
@@ -440,9 +459,13 @@ void connection_reply(struct connection *c, const struct response *response)
 {
     if (c->phase >= CONNECTION_LINGERING)
         return;
-    c->n_replies++;
+    /* What is told about the server is booked until it has gone; inferences are booked in and out.
+     */
+    c->telling = response->kind != REQUEST_INFER && response->kind != REQUEST_NONE;
+    c->n_told += c->telling;
     c->served_ms = uv_now(&c->loop->uv);
     c->ops->reply(c->session, response);
+    c->telling = false;
     cap_check(c);
 }
 
@@ -466,6 +489,7 @@ static void closed(uv_handle_t *handle)
     struct connection *c = handle->data;
     close(c->fd);
     c->ops->destroy(c->session);
+    caller_deinit(&c->caller);
     connection_backlog_drop(c);
     if (c->id)
         loop_connection_gone(c->loop, c);

@@ -20,6 +20,7 @@
 
 #include <uv.h>
 
+#include "daemon/caller.h"
 #include "daemon/dispatch.h"
 #include "daemon/peer.h"
 #include "daemon/session.h"
@@ -51,7 +52,9 @@ struct connection {
     int events; /* what `poll` watches for */
     struct loop *loop;
     uint64_t id;
-    struct peer *peer; /* NULL: unknown */
+    struct peer *peer; /* its address; NULL: unknown */
+    struct caller caller;
+    uint64_t stranger_ms; /* since when the small limits hold for it; 0: they do not */
     const struct session_ops *ops;
     struct session *session;
 
@@ -69,16 +72,17 @@ struct connection {
     bool in_waiting, in_dirty, in_dying;
     struct connection *next_dirty, *next_dying;
 
-    struct inflight *inflight;      /* by next_of_connection, the latest first */
-    uint32_t n_inflight;            /* inferences that have not been answered */
-    uint32_t n_replies;             /* replies begun that the kernel has not taken */
-    uint64_t charged;               /* bytes of slabs that came in */
+    struct inflight *inflight; /* by next_of_connection, the latest first */
+    uint32_t n_inflight;       /* inferences that have not been answered */
+    uint32_t n_told;           /* replies to anything else that the kernel has not taken yet, */
+    size_t told_bytes;         /* and their bytes */
+    bool telling;              /* one is being written */
+    uint64_t charged;          /* bytes of slabs that came in */
     struct exchange_unpack *unpack; /* a request whose typed contents are being unpacked */
 
     struct loop_pieces *out;             /* NULL: nothing to write this turn */
     struct slab *backlog, *backlog_last; /* copies of what the socket did not take */
     size_t backlog_bytes;
-    uint64_t came_bytes; /* since there was no backlog last */
 
     /* Milliseconds of the loop's clock. */
     uint64_t active_ms;   /* last byte in, last reply out */
@@ -125,6 +129,9 @@ void connection_inflight_out(struct connection *c, struct inflight *inflight);
 void connection_inflight_orphan(struct connection *c, struct inflight *inflight);
 /* The latest request of that id which is in flight; NULL: none. */
 struct inflight *connection_inflight_find(const struct connection *c, uint64_t id);
+
+/* The small limits hold for it: it has shown nothing that gives it a right. */
+bool connection_is_stranger(struct connection *c);
 
 /* Sends a response through its session. */
 void connection_reply(struct connection *c, const struct response *response);

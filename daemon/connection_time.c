@@ -63,11 +63,26 @@ static void tick_read(struct connection *c, uint64_t now_ms, const struct config
         timed_out(c, COUNTER_TIMEOUT_IDLE);
 }
 
+/* Who has shown nothing that gives it a right has a short time. */
+static void tick_stranger(struct connection *c, uint64_t now_ms)
+{
+    if (!connection_is_stranger(c)) {
+        c->stranger_ms = 0;
+        return;
+    }
+    if (!c->stranger_ms)
+        c->stranger_ms = now_ms;
+    if (now_ms - c->stranger_ms > CALLER_WAIT_MS)
+        timed_out(c, COUNTER_TIMEOUT_TOKEN);
+}
+
 void connection_tick(struct connection *c, uint64_t now_ms)
 {
     const struct config_limits *limits = &c->loop->table->limits;
     if (c->phase == CONNECTION_LINGERING && now_ms - c->active_ms > LINGER_MS)
         connection_die(c);
+    if (c->phase < CONNECTION_LINGERING)
+        tick_stranger(c, now_ms);
     if (c->phase < CONNECTION_LINGERING)
         tick_write(c, now_ms, limits);
     if (c->phase < CONNECTION_LINGERING)

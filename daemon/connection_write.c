@@ -2,8 +2,12 @@
 /*
  * What a connection writes. Pieces are gathered during a turn of the loop and offered to the socket
  * together; what it does not take is copied to the backlog, charged and bounded (R22), so that no
- * reply's memory waits for a slow reader. A peer that leaves more than UNREAD_STOP bytes unread
- * gets no more work done until it has read half of them.
+ * reply's memory waits for a slow reader.
+ *
+ * A peer that leaves too much unread gets no more work done until it has read half of that. Of
+ * descriptions, which cost next to nothing to ask for, that is UNREAD_STOP bytes. Of results it is
+ * half of what would disconnect it: who sends many large requests before it reads its first reply
+ * must not find that nobody reads either.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -18,7 +22,6 @@
 enum {
     BACKLOG_SLAB = 16 * 1024, /* the least that is kept at a time */
     UNREAD_STOP = 256 * 1024,
-    UNREAD_TIMES = 8,
     WRITE_AT_ONCE = 16,   /* slabs of the backlog offered to the socket in one turn */
     FLUSH_FROM = 1 << 20, /* bytes that do not wait for the turn's end: a copy of them takes time */
 };
@@ -41,9 +44,12 @@ static void backlog_count(struct connection *c, size_t came, size_t went)
     atomic_fetch_add_explicit(&c->loop->backlog_bytes, came - went, memory_order_relaxed);
 }
 
-static uint64_t unread_most(const struct connection *c)
+/* More than one part in `share` of what may be unread. */
+static bool unread_beyond(const struct connection *c, uint64_t share)
 {
-    return UNREAD_STOP + UNREAD_TIMES * c->came_bytes;
+    uint64_t most = c->loop->table->limits.output_bytes / 2;
+    return c->backlog && (c->told_bytes > UNREAD_STOP / share ||
+                          c->backlog_bytes > MAX(most, (uint64_t)UNREAD_STOP) / share);
 }
 
 /* ---- what the socket takes ---- */
@@ -68,10 +74,9 @@ static size_t offer(struct connection *c, const struct iovec *iov, uint32_t n)
 /* Everything has been taken by the kernel. */
 static void all_written(struct connection *c)
 {
-    c->n_replies = 0;
-    c->came_bytes = 0;
-    if (c->stops & STOP_CAP)
-        connection_cap_ease(c);
+    c->n_told = 0;
+    c->told_bytes = 0;
+    connection_cap_ease(c);
 }
 
 static void backlog_pop(struct connection *c)
@@ -101,7 +106,7 @@ void connection_writable(struct connection *c)
         all_written(c);
         connection_dirty(c); /* it may be finished */
     }
-    if (c->backlog_bytes <= unread_most(c) / 2)
+    if (!unread_beyond(c, 2))
         connection_resume(c, STOP_UNREAD);
 }
 
@@ -161,7 +166,7 @@ static bool backlog_take(struct connection *c, const struct iovec *v, uint32_t n
         c->write_left = c->backlog_bytes;
         c->backlog_taken = 0;
     }
-    if (c->backlog_bytes > unread_most(c))
+    if (unread_beyond(c, 1))
         connection_stop(c, STOP_UNREAD);
     return room && c->backlog_bytes <= c->loop->table->limits.output_bytes;
 }
@@ -236,6 +241,7 @@ void connection_write(struct connection *c, const struct iovec *iov, uint32_t n)
         connection_dirty(c);
         c->out->v[c->out->n++] = iov[i];
         c->out->bytes += iov[i].iov_len;
+        c->told_bytes += c->telling ? iov[i].iov_len : 0;
     }
     if (c->out && c->out->bytes >= FLUSH_FROM && c->phase < CONNECTION_DYING)
         pieces_write(c, c->out);

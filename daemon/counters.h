@@ -25,6 +25,9 @@
     X(REQUESTS_OK, "requests_ok")                                                                  \
     X(REQUESTS_INVALID, "requests_invalid")                                                        \
     X(REQUESTS_NOT_FOUND, "requests_not_found")                                                    \
+    X(REFUSED_UNAUTHENTICATED, "refused_unauthenticated") /* no token that is known */             \
+    X(REFUSED_PERMISSION, "refused_permission")           /* who asks has no right to it */        \
+    X(REJECTED_IDENTITY, "rejected_identity")             /* it has too much in flight */          \
     X(REJECTED_QUEUE, "rejected_queue")             /* the model's queue was full */               \
     X(REJECTED_DEADLINE, "rejected_deadline")       /* the queue was too long for it */            \
     X(REJECTED_MEMORY, "rejected_memory")           /* the in-flight budget was used up */         \
@@ -37,6 +40,7 @@
     X(REPLIES_DROPPED, "replies_dropped") /* the connection was gone */                            \
     X(READS_PAUSED, "reads_paused")                                                                \
     X(READS_RESUMED, "reads_resumed")                                                              \
+    X(TIMEOUT_TOKEN, "timeouts_token") /* strangers who showed no token in time */                 \
     X(TIMEOUT_HEADER, "timeouts_header")                                                           \
     X(TIMEOUT_FRAME, "timeouts_frame")                                                             \
     X(TIMEOUT_IDLE, "timeouts_idle")                                                               \

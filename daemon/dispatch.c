@@ -90,19 +90,21 @@ void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decide
         timer_arm(d, decision.wake_ns);
 }
 
-static void expired_deliver(struct dispatch *d, struct batcher_item *expired)
+/* What left the queue for another reason than a batch goes back to its loops. */
+static void unrun_deliver(struct dispatch *d, struct batcher_item *list, enum status status)
 {
     struct dispatch_chains chains = {.used = 0};
     uint64_t n = 0;
-    for (struct batcher_item *item = expired, *next; item; item = next) {
+    for (struct batcher_item *item = list, *next; item; item = next) {
         next = item->next;
         struct inflight *i = dispatch_inflight_of(item);
-        i->status = STATUS_DEADLINE_EXCEEDED;
+        i->status = status;
         i->batch = NULL;
         dispatch_chains_add(&chains, i);
         n++;
     }
-    counter_add(d->config.counters, COUNTER_EXPIRED, n);
+    if (status == STATUS_DEADLINE_EXCEEDED) /* loops count what is refused */
+        counter_add(d->config.counters, COUNTER_EXPIRED, n);
     dispatch_chains_deliver(d, &chains);
 }
 
@@ -111,7 +113,7 @@ void dispatch_carry_out(struct dispatch *d, const struct dispatch_decided *decid
     for (uint32_t i = 0; i < decided->n_jobs; i++)
         pool_give(d->pool, decided->jobs[i]->worker, decided->jobs[i]);
     if (decided->expired)
-        expired_deliver(d, decided->expired);
+        unrun_deliver(d, decided->expired, STATUS_DEADLINE_EXCEEDED);
 }
 
 /* ---- loops ---- */
@@ -119,6 +121,7 @@ void dispatch_carry_out(struct dispatch *d, const struct dispatch_decided *decid
 struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
 {
     struct inflight *refused = NULL, **tail = &refused;
+    struct batcher_item *evicted = NULL;
     struct dispatch_decided decided;
     pthread_mutex_lock(&d->lock);
     uint64_t now_ns = clock_now_ns();
@@ -127,7 +130,12 @@ struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
         i->submitted = true;
         i->cancelled = false;
         i->batch = NULL;
-        i->status = batcher_submit(i->model->queue, &i->item, now_ns, NULL);
+        struct batcher_item *out = NULL;
+        i->status = batcher_submit(i->model->queue, &i->item, now_ns, &out, NULL);
+        if (out) {
+            out->next = evicted;
+            evicted = out;
+        }
         if (i->status != STATUS_OK) {
             i->submitted = false;
             i->next = NULL;
@@ -138,6 +146,8 @@ struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
     dispatch_decide(d, now_ns, &decided);
     pthread_mutex_unlock(&d->lock);
     dispatch_carry_out(d, &decided);
+    if (evicted)
+        unrun_deliver(d, evicted, STATUS_RESOURCE_EXHAUSTED);
     return refused;
 }
 

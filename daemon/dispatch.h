@@ -3,7 +3,8 @@
  * Where a request meets a batch, a batch meets a worker, and a result goes back to its loop.
  *
  *   loops     make `struct inflight`s, submit them, and get each one back exactly once: as refused
- *             by dispatch_submit, through dispatch_cancel, or through `deliver` with its result;
+ *             by dispatch_submit, through dispatch_cancel, or through `deliver` with its result
+ *             or why there is none: it expired, or others had a better right to its place;
  *   batcher   decides, under the one lock there is on the way of a request;
  *   workers   (threads of the pool) run batches, each with a stream (lane) and a context a model.
  *
@@ -46,6 +47,8 @@ struct inflight {
     bool submitted;
     struct slab *slab; /* the payloads; NULL: already given back */
     struct model *model;
+    struct identity_use *use; /* of who asked, with `use_bytes`; NULL: it has no limits */
+    uint64_t use_bytes;
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for */
@@ -109,7 +112,9 @@ int dispatch_timer_fd(const struct dispatch *dispatch);
 void dispatch_timer(struct dispatch *dispatch);
 
 /* Submits a chain in its order. Those refused come back as a chain, with their status set:
- * RESOURCE_EXHAUSTED (the queue is full), UNAVAILABLE (draining). */
+ * RESOURCE_EXHAUSTED (the queue is full), UNAVAILABLE (draining). Those that were queued before,
+ * and are pushed out by these, are delivered with RESOURCE_EXHAUSTED and without a batch, to
+ * whatever loop they are of; one of this very chain too. */
 struct inflight *dispatch_submit(struct dispatch *dispatch, struct inflight *first);
 
 /* Takes a request back. True: it was still queued and is the caller's again; false: it will be

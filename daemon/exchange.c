@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "daemon/describe.h"
 #include "daemon/loop.h"
+#include "daemon/permit.h"
 
 enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter */
 
@@ -39,7 +40,9 @@ void exchange_error(struct connection *c, uint64_t id, enum status status, const
 void exchange_malformed(struct connection *c, uint64_t id, const struct error *err)
 {
     bool memory = err->status == STATUS_RESOURCE_EXHAUSTED;
-    counter_add(&c->loop->counters, memory ? COUNTER_FRAMES_REFUSED : COUNTER_REQUESTS_INVALID, 1);
+    if (err->status != STATUS_UNAUTHENTICATED) /* else it is counted where the session ends */
+        counter_add(&c->loop->counters, memory ? COUNTER_FRAMES_REFUSED : COUNTER_REQUESTS_INVALID,
+                    1);
     exchange_error(c, id, err->status, err->text, memory ? EXCHANGE_RETRY_US : 0);
 }
 
@@ -48,6 +51,8 @@ void exchange_session_end(struct connection *c, enum session_end why)
     struct shared *shared = c->loop->shared;
     if (why == SESSION_TOO_LARGE)
         counter_add(&c->loop->counters, COUNTER_FRAMES_TOO_LARGE, 1);
+    if (why == SESSION_STRANGER)
+        counter_add(&c->loop->counters, COUNTER_REFUSED_UNAUTHENTICATED, 1);
     if (why != SESSION_FOREIGN)
         return;
     counter_add(&c->loop->counters, COUNTER_FOREIGN, 1);
@@ -64,6 +69,30 @@ void exchange_session_end(struct connection *c, enum session_end why)
 }
 
 /* ---- requests ---- */
+
+/* Who asks; NULL: it has been answered that it may not. */
+static const struct identity *permit(struct connection *c, const struct request *request)
+{
+    struct identities *identities = c->loop->table->identities;
+    const struct identity *who = NULL;
+    struct error err;
+    enum status s = permit_request(&c->caller, identities, c->fd, request, &who, &err);
+    if (c->caller.refused >= CALLER_REFUSED_MOST && c->phase < CONNECTION_ENDING)
+        c->phase = CONNECTION_ENDING; /* it hears of this one yet */
+    if (s == STATUS_OK)
+        return who;
+    if (s != STATUS_RESOURCE_EXHAUSTED) {
+        counter_add(&c->loop->counters,
+                    s == STATUS_UNAUTHENTICATED ? COUNTER_REFUSED_UNAUTHENTICATED
+                                                : COUNTER_REFUSED_PERMISSION,
+                    1);
+        if (permit_refusal_is_news(&c->caller, identities, request, s))
+            log_write(&c->loop->shared->log, LOG_WARNING, "refused: %s", err.text);
+    }
+    exchange_error(c, request->id, s, err.text,
+                   s == STATUS_RESOURCE_EXHAUSTED ? EXCHANGE_RETRY_US : 0);
+    return NULL;
+}
 
 static void cancel(struct connection *c, const struct request *r)
 {
@@ -102,9 +131,10 @@ static const struct {
 
 void exchange_request(struct connection *c, const struct request *request, struct slab *frame)
 {
-    if (request->kind == REQUEST_INFER)
-        exchange_infer(c, request, &frame);
-    for (size_t k = 0; k < ARRAY_LEN(answers); k++)
+    const struct identity *who = permit(c, request);
+    if (who && request->kind == REQUEST_INFER)
+        exchange_infer(c, request, who, &frame);
+    for (size_t k = 0; who && k < ARRAY_LEN(answers); k++)
         if (answers[k].kind == request->kind)
             answers[k].answer(c, request);
     connection_slab_give(c, frame);

@@ -50,7 +50,8 @@ void exchange_error(struct connection *c, uint64_t id, enum status status, const
 /* --- exchange_infer.c --- */
 
 /* `*frame` is taken if the payload stays there. */
-void exchange_infer(struct connection *c, const struct request *request, struct slab **frame);
+void exchange_infer(struct connection *c, const struct request *request, const struct identity *who,
+                    struct slab **frame);
 
 /* --- exchange_unpack.c --- */
 

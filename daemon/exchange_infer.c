@@ -102,12 +102,20 @@ static uint64_t deadline_of(const struct loop *loop, const struct request *r)
     return deadline_ns;
 }
 
+/* A number of its own among the connections of all loops: ids are the loops' own. */
+static uint64_t flow_of(const struct connection *c)
+{
+    return c->id ^ (uint64_t)c->loop->index << 26;
+}
+
 static void inflight_fill(struct inflight *i, const struct connection *c, const struct request *r,
-                          struct model *model, const struct admission *a)
+                          const struct identity *who, struct model *model,
+                          const struct admission *a)
 {
     i->item.instances = a->instances;
-    i->item.priority = r->priority;
+    i->item.priority = identity_priority(who, r->priority);
     i->item.shape_key = a->shape_key;
+    i->item.flow = flow_of(c);
     i->item.deadline_ns = deadline_of(c->loop, r);
     i->id = r->id;
     i->model = model_ref(model);
@@ -151,6 +159,17 @@ static enum status address_check(struct connection *c, struct error *err)
                      (unsigned long long)most);
 }
 
+/* Nor may an identity. What it has is given back with the request. */
+static enum status identity_check(struct connection *c, const struct identity *who, uint64_t bytes,
+                                  struct inflight *i, struct error *err)
+{
+    enum status s = identity_charge(who, bytes, &i->use, err);
+    i->use_bytes = bytes;
+    if (s != STATUS_OK)
+        counter_add(&c->loop->counters, COUNTER_REJECTED_IDENTITY, 1);
+    return s;
+}
+
 static bool serving(struct connection *c, const struct request *r)
 {
     const struct shared *shared = c->loop->shared;
@@ -167,8 +186,9 @@ static bool serving(struct connection *c, const struct request *r)
 }
 
 /* Fits the request to its model, and makes of it what can be submitted. */
-static enum status prepare(struct connection *c, const struct request *r, struct model *model,
-                           struct slab **frame, struct inflight **out, struct error *err)
+static enum status prepare(struct connection *c, const struct request *r,
+                           const struct identity *who, struct model *model, struct slab **frame,
+                           struct inflight **out, struct error *err)
 {
     struct admission admission;
     enum status s = admission_check(model->info, model->max_instances, r, &admission, err);
@@ -180,9 +200,11 @@ static enum status prepare(struct connection *c, const struct request *r, struct
     struct inflight *i = loop_inflight_take(c->loop);
     if (!i)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a request now");
-    s = payload_place(c, r, model, &admission, i, frame, err);
+    s = identity_check(c, who, admission.payload_bytes, i, err);
+    if (s == STATUS_OK)
+        s = payload_place(c, r, model, &admission, i, frame, err);
     if (s == STATUS_OK) {
-        inflight_fill(i, c, r, model, &admission);
+        inflight_fill(i, c, r, who, model, &admission);
         if (*frame)
             s = exchange_unpack_begin(c, r, admission.input, i, frame, err);
     }
@@ -197,7 +219,8 @@ static enum status prepare(struct connection *c, const struct request *r, struct
     return STATUS_OK;
 }
 
-void exchange_infer(struct connection *c, const struct request *r, struct slab **frame)
+void exchange_infer(struct connection *c, const struct request *r, const struct identity *who,
+                    struct slab **frame)
 {
     struct error err;
     counter_add(&c->loop->counters, COUNTER_REQUESTS, 1);
@@ -205,7 +228,7 @@ void exchange_infer(struct connection *c, const struct request *r, struct slab *
     if (!entry)
         return;
     struct inflight *i = NULL;
-    if (prepare(c, r, entry->model, frame, &i, &err) != STATUS_OK)
+    if (prepare(c, r, who, entry->model, frame, &i, &err) != STATUS_OK)
         exchange_refuse(c, r->id, &err);
     else if (c->unpack)
         exchange_unpack_go_on(c);

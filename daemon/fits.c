@@ -12,12 +12,14 @@
 #include "base/machine.h"
 #include "daemon/dispatch.h"
 #include "proto/message.h"
+#include "daemon/slab.h"
 
 enum {
     SIZE_TEXT = 24,
     /* Of a reply without its outputs: numbers, times, lengths, and around each output's name. */
     REPLY_ROOM = 256,
     OUTPUT_ROOM = 64 + 10 * SHAPE_MAX_RANK,
+    OUTPUT_BUFFERS = DISPATCH_OUTPUTS + 1, /* the last one lies behind the arena */
 };
 
 /* "5.0 GiB"; what is below a KiB as it is. */
@@ -71,8 +73,8 @@ static struct bound reply_bound(const struct config_limits *limits)
     struct bound bound = {UINT32_MAX, "a frame"};
     if (limits->output_bytes < bound.most)
         bound = (struct bound){limits->output_bytes, "limits.output_bytes"};
-    if (limits->inflight_bytes < bound.most)
-        bound = (struct bound){limits->inflight_bytes, "limits.inflight_bytes"};
+    if (budget_limit(limits) < bound.most)
+        bound = (struct bound){budget_limit(limits), "limits.inflight_bytes"};
     return bound;
 }
 
@@ -148,7 +150,7 @@ static struct share worker_share(const struct engine_info *info)
         share.arena = MAX(share.arena, info->profiles[p].arena_bytes);
         share.inputs = MAX(share.inputs, inputs);
     }
-    share.outputs = times(info->out_bytes_max, DISPATCH_OUTPUTS);
+    share.outputs = times(info->out_bytes_max, OUTPUT_BUFFERS);
     return share;
 }
 
@@ -167,9 +169,8 @@ static enum status memory_check(const struct engine_info *info, const struct con
                      "the model needs %s: weights %s, and for each of %u workers an arena of %s, "
                      "inputs of %s, %d output buffers of %s; limits.model_bytes is %s",
                      size_text(needs, all), size_text(info->weight_bytes, weights), workers,
-                     size_text(share.arena, arena), size_text(share.inputs, inputs),
-                     DISPATCH_OUTPUTS, size_text(info->out_bytes_max, outputs),
-                     size_text(limit, most));
+                     size_text(share.arena, arena), size_text(share.inputs, inputs), OUTPUT_BUFFERS,
+                     size_text(info->out_bytes_max, outputs), size_text(limit, most));
 }
 
 enum status fits_check(const struct engine_info *info, const struct config_limits *limits,

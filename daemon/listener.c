@@ -287,10 +287,19 @@ static void listener_close(struct listener *l)
     l->fd = -1;
 }
 
-enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *config,
+enum status listeners_check(const struct listeners *all, const struct config *config,
+                            struct error *err)
+{
+    enum status s = STATUS_OK;
+    for (uint32_t i = 0; i < all->n && s == STATUS_OK; i++)
+        s = config_listen_check(config, &all->items[i].address, err);
+    return s;
+}
+
+enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *listen,
                           uint32_t n_fds, struct listeners **out, struct error *err)
 {
-    uint32_t n = n_fds ? n_fds : config->framed_count;
+    uint32_t n = n_fds ? n_fds : listen->framed_count;
     struct listeners *all = calloc(1, sizeof(*all) + n * sizeof(all->items[0]));
     if (!all)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for listeners");
@@ -309,7 +318,7 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
         l->fd = -1;
         l->protocol = &session_framed;
         s = n_fds ? socket_take(l, FIRST_FD + (int)all->n, err)
-                  : socket_bind(l, config->framed[all->n], err);
+                  : socket_bind(l, listen->framed[all->n], err);
         all->n++;
         if (s == STATUS_OK)
             s = watch_init(l, err);

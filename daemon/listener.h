@@ -22,8 +22,12 @@ struct listeners;
 
 /* Binds what is configured, or takes `n_fds` descriptors from 3 on instead. Nothing is accepted
  * yet. Errors name the address. `uv` is the control thread's loop. */
-enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *config,
+enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *listen,
                           uint32_t n_fds, struct listeners **out, struct error *err);
+/* Whether sockets that are open may be so with this configuration (config_listen_check): a reload
+ * that takes the tokens away must not open what others reach. Any thread. */
+enum status listeners_check(const struct listeners *listeners, const struct config *config,
+                            struct error *err);
 /* Begins to accept, and writes "ready ADDRESS" for each to stderr. */
 void listeners_start(struct listeners *listeners);
 /* Closes everything; idempotent. Unix sockets that were made here are removed. */

@@ -21,6 +21,7 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "daemon/identity_use.h"
 #include "daemon/loop_internal.h"
 
 enum { TICK_MS = 1000, TICK_LEAST_MS = 20, TRIM_TICKS = 10 };
@@ -89,6 +90,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
     i->loop = loop->index;
     i->submitted = i->cancelled = false;
     i->slab = NULL;
+    i->use = NULL;
     i->model = NULL;
     i->batch = NULL;
     return i;
@@ -97,6 +99,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
 void loop_inflight_give(struct loop *loop, struct inflight *i)
 {
     slabs_give(loop->slabs, i->slab);
+    identity_use_give(i->use, i->use_bytes);
     model_unref(i->model);
     i->next = loop->free_inflight;
     loop->free_inflight = i;

@@ -18,6 +18,7 @@
 #include "proto/message.h"
 
 struct dispatch;
+struct identities;
 
 /* Sums since the version was loaded. Relaxed: numbers for people. */
 struct model_batch_stats {
@@ -83,7 +84,8 @@ struct table_entry {
 struct table {
     _Atomic uint32_t refs; /* as in struct model */
     struct config_limits limits;
-    uint64_t default_timeout_ns; /* 0: none */
+    uint64_t default_timeout_ns;   /* 0: none */
+    struct identities *identities; /* a reference; set before the table is used */
     uint32_t n;
     struct table_entry *entries; /* by name, then by rising version */
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "daemon/identity.h"
 #include "daemon/plan_cache.h"
 #include "daemon/repository.h"
 
@@ -34,26 +35,26 @@ struct models {
 
 /* ---- one version ---- */
 
-enum status models_engine_open(struct device *device, struct plan_cache *cache,
-                               const struct config *config, const struct wanted *w,
-                               struct engine **out, struct error *err)
+enum status models_engine_open(const struct models_source *source, const struct config *config,
+                               const struct wanted *w, struct engine **out, struct error *err)
 {
     if (w->fd < 0)
         return error_set(err, w->err.status, "%s", w->err.text);
     if (w->onnx)
-        return plan_cache_load(cache, w, config->build_timeout_s, out, err);
+        return plan_cache_load(source->cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
-    return engine_load_fd(device, w->fd, slash ? slash + 1 : w->path, out, err);
+    return engine_load_fd(source->device, w->fd, slash ? slash + 1 : w->path, out, err);
 }
 
 static enum status version_load(struct models *m, const struct config *config,
                                 const struct wanted *w, struct model **out, struct error *err)
 {
     uint64_t start_ns = clock_now_ns();
+    const struct models_source source = {m->shared->device, m->cache, &m->stop};
     struct engine *engine;
     struct model *model;
-    enum status s = models_engine_open(m->shared->device, m->cache, config, w, &engine, err);
+    enum status s = models_engine_open(&source, config, w, &engine, err);
     if (s == STATUS_OK) {
         struct config_model named = w->config;
         named.name = w->name;
@@ -136,6 +137,8 @@ static enum status table_make(struct models *m, const struct config *config, str
     struct table *table = table_new(config, list.n);
     if (!table)
         s = no_memory(err);
+    if (s == STATUS_OK)
+        s = identities_new(config, m->table->identities, &table->identities, err);
     for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
         s = atomic_load_explicit(&m->stop, memory_order_relaxed)
                 ? error_set(err, STATUS_CANCELLED, "the server is shutting down")
@@ -328,6 +331,7 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
                                             .device = shared->device,
                                             .device_spec = shared->device_name,
                                             .reference = shared->reference,
+                                            .build_memory_bytes = config->build_memory_bytes,
                                             .log = &shared->log,
                                             .counters = &shared->counters,
                                             .stop = &m->stop};

@@ -45,10 +45,16 @@ void models_stop(struct models *models);
  * not take a table any more. NULL is fine. */
 void models_free(struct models *models);
 
+/* Where engines are loaded from and to. */
+struct models_source {
+    struct device *device;
+    struct plan_cache *cache;
+    const _Atomic bool *stop; /* ends it early */
+};
+
 /* The engine of one version, from its plan or, by way of the cache, its ONNX file: what the thread
  * does for each, and what a check of the configuration tries. */
-enum status models_engine_open(struct device *device, struct plan_cache *cache,
-                               const struct config *config, const struct wanted *wanted,
-                               struct engine **out, struct error *err);
+enum status models_engine_open(const struct models_source *source, const struct config *config,
+                               const struct wanted *wanted, struct engine **out, struct error *err);
 
 #endif

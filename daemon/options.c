@@ -24,6 +24,8 @@ static const char usage[] =
     "  --listen ADDRESS    127.0.0.1:8003, [::1]:8003 or unix:/PATH; port 0 takes a free one; may "
     "be\n"
     "                      given more than once\n"
+    "  --insecure          listen beyond loopback without tokens: everybody there may do "
+    "everything\n"
     "  --device DEVICE     cpu, cuda or cuda:N\n"
     "  --max-delay-us T    how long a request may wait for company while a worker is idle\n"
     "  --max-batch N       the most instances in one batch; 0: what the plan was built for\n"
@@ -32,12 +34,22 @@ static const char usage[] =
     "  -V, -v, --version   show the version\n"
     "  -h, --help          show this\n";
 
-enum { OPT_CONFIG = 256, OPT_CHECK, OPT_LISTEN, OPT_DEVICE, OPT_DELAY, OPT_BATCH, OPT_WORKERS };
+enum {
+    OPT_CONFIG = 256,
+    OPT_CHECK,
+    OPT_LISTEN,
+    OPT_INSECURE,
+    OPT_DEVICE,
+    OPT_DELAY,
+    OPT_BATCH,
+    OPT_WORKERS
+};
 
 static const struct option table[] = {
     {"config", required_argument, NULL, OPT_CONFIG},
     {"check-config", no_argument, NULL, OPT_CHECK},
     {"listen", required_argument, NULL, OPT_LISTEN},
+    {"insecure", no_argument, NULL, OPT_INSECURE},
     {"device", required_argument, NULL, OPT_DEVICE},
     {"max-delay-us", required_argument, NULL, OPT_DELAY},
     {"max-batch", required_argument, NULL, OPT_BATCH},
@@ -71,6 +83,8 @@ static bool option_take(struct options *o, int which)
     case OPT_LISTEN:
         o->listen[o->n_listen++] = optarg;
         return true;
+    case OPT_INSECURE:
+        return o->insecure = true;
     case OPT_DEVICE:
         o->device = optarg;
         return true;
@@ -161,6 +175,8 @@ static enum status models_set(const struct options *o, struct config *config, st
 
 static enum status options_apply(const struct options *o, struct config *config, struct error *err)
 {
+    if (o->insecure)
+        config->listen.insecure = true;
     if (o->max_delay_us >= 0)
         config->max_delay_us = (uint64_t)o->max_delay_us;
     if (o->max_batch >= 0)

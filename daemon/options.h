@@ -12,7 +12,7 @@ struct options {
     const char *config_file;                  /* NULL: defaults */
     const char *device;                       /* NULL: the file's */
     int64_t max_delay_us, max_batch, workers; /* -1: the file's */
-    bool check;
+    bool check, insecure;
     uint32_t n_listen, n_models;
     char **listen, **models; /* arguments; the arrays are the options' own */
 };

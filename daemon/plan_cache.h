@@ -23,7 +23,8 @@ struct plan_cache_config {
     const char *folder; /* NULL: $CACHE_DIRECTORY, else ~/.cache/inferd */
     struct device *device;
     const char *device_spec;
-    bool reference; /* the device has plain kernels only */
+    bool reference;              /* the device has plain kernels only */
+    uint64_t build_memory_bytes; /* 0: three quarters of the machine's */
     const struct log_sink *log;
     struct counters *counters;
     const _Atomic bool *stop; /* ends a build early */

@@ -164,6 +164,8 @@ static enum status listeners_open(struct server *s, const struct config *config,
     enum status status = n_fds ? STATUS_OK : listen_names_resolve(&config->listen, &listen, err);
     if (status == STATUS_OK)
         status = listeners_new(&s->shared, server_loop(s), &listen, n_fds, &s->listeners, err);
+    if (status == STATUS_OK)
+        status = listeners_check(s->listeners, config, err);
     listen_names_free(&listen);
     return status;
 }

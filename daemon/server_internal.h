@@ -21,7 +21,6 @@
 
 enum {
     SERVER_LOST_MS = 800, /* from a loss or a failed start to the end (R29) */
-    SERVER_FRAME_EXTRA = 256 * 1024,
 };
 
 enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DRAINING, PHASE_LAST_WORDS };

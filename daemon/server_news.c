@@ -119,18 +119,23 @@ void server_worker_lost(void *user, const struct error *err)
 static enum status configure(void *user, struct config **out, struct error *err)
 {
     struct server *s = user;
-    return options_configure(s->options, out, err);
+    struct config *config;
+    enum status status = options_configure(s->options, &config, err);
+    if (status != STATUS_OK)
+        return status;
+    status = listeners_check(s->listeners, config, err);
+    if (status == STATUS_OK)
+        *out = config;
+    else
+        config_free(config);
+    return status;
 }
 
 void server_settings_apply(struct server *s, const struct config *config)
 {
     atomic_store_explicit(&s->hang_ns, config->hang_timeout_ms * NS_PER_MS, memory_order_relaxed);
     atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
-    /* A single frame always finds room. Its slab may be a quarter larger than the frame is; while
-     * it grows, the one before is there too; and large slabs leave a share of the budget alone. */
-    uint64_t frame = config->limits.frame_bytes, two = 2 * (frame + frame / 4);
-    uint64_t one_frame = two + two / (SLAB_SMALL_SHARE - 1) + SERVER_FRAME_EXTRA;
-    atomic_store_explicit(&s->shared.budget.limit, MAX(config->limits.inflight_bytes, one_frame),
+    atomic_store_explicit(&s->shared.budget.limit, budget_limit(&config->limits),
                           memory_order_relaxed);
     atomic_store_explicit(&s->shared.max_connections,
                           MIN(config->limits.connections, s->most_connections),

@@ -26,6 +26,7 @@ struct session;
 enum session_end {
     SESSION_TOO_LARGE, /* a length beyond the limit: the stream cannot be followed */
     SESSION_FOREIGN,   /* the same, and it is the beginning of another protocol */
+    SESSION_STRANGER,  /* the same, for who has shown no token */
     SESSION_NO_MEMORY, /* not even for the bytes already here */
 };
 
@@ -62,6 +63,10 @@ struct session_host_ops {
     struct request *(*scratch)(struct session_host *host);
     /* The largest message that is accepted, now. */
     size_t (*frame_limit)(struct session_host *host);
+    /* A message of `whole` bytes, which is more, begins with these `size` bytes: OK if the limit is
+     * another one now, UNAVAILABLE if more bytes may make it so, else why not. */
+    enum status (*introduce)(struct session_host *host, const void *message, size_t size,
+                             size_t whole, struct error *err);
     void (*end)(struct session_host *host, enum session_end why);
 };
 

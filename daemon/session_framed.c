@@ -104,18 +104,32 @@ static const char *foreign_protocol(const uint8_t *head)
     return NULL;
 }
 
-static void too_large(struct session *s, const uint8_t *head, size_t size)
+static void too_large(struct session *s, const uint8_t *head, const uint8_t *message, size_t have,
+                      const struct error *why)
 {
-    struct error err;
+    struct error err = *why;
     const char *foreign = s->message == 0 ? foreign_protocol(head) : NULL;
+    bool stranger = !foreign && err.status == STATUS_UNAUTHENTICATED;
     if (foreign)
         error_set(&err, STATUS_INVALID_ARGUMENT,
                   "these bytes are %s; this port takes frames of a length and a message", foreign);
-    else
-        error_set(&err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %zu", size,
-                  s->host->ops->frame_limit(s->host));
-    s->host->ops->malformed(s->host, 0, &err);
-    end(s, foreign ? SESSION_FOREIGN : SESSION_TOO_LARGE);
+    s->host->ops->malformed(s->host, stranger ? request_id_find(message, have) : 0, &err);
+    end(s, foreign ? SESSION_FOREIGN : stranger ? SESSION_STRANGER : SESSION_TOO_LARGE);
+}
+
+/* A frame of `whole` bytes of message begins: false, and the session has ended, if it may not be
+ * read on. What is beyond the limit may be so only until it has shown whose it is. */
+static bool length_allowed(struct session *s, const uint8_t *head, const uint8_t *message,
+                           size_t have, size_t whole)
+{
+    struct error err;
+    if (whole <= s->host->ops->frame_limit(s->host))
+        return true;
+    enum status status = s->host->ops->introduce(s->host, message, have, whole, &err);
+    if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
+        return true;
+    too_large(s, head, message, have, &err);
+    return false;
 }
 
 /* Answers a frame for which there is no memory; `data` are the `have` bytes of its message that are
@@ -140,12 +154,12 @@ static size_t frames_take(struct session *s, const uint8_t *data, size_t size, s
     *need = 0;
     while (!s->ended && !s->host->ops->paused(s->host)) {
         size_t message;
-        enum frame_state state =
-            frame_peek(data + used, size - used, s->host->ops->frame_limit(s->host), &message);
-        if (state == FRAME_TOO_LARGE) {
-            too_large(s, data + used, message);
+        enum frame_state state = frame_peek(data + used, size - used, UINT32_MAX, &message);
+        const uint8_t *head = data + used;
+        if (size - used >= FRAME_HEAD_BYTES &&
+            !length_allowed(s, head, head + FRAME_HEAD_BYTES, size - used - FRAME_HEAD_BYTES,
+                            message))
             break;
-        }
         if (state == FRAME_PARTIAL) {
             *need = size - used < FRAME_HEAD_BYTES ? 0 : FRAME_HEAD_BYTES + message;
             break;
@@ -257,7 +271,12 @@ static void rest_keep(struct session *s, const uint8_t *data, size_t size)
 static void kept_use(struct session *s)
 {
     if (s->at == 0 && s->have < s->need) {
-        kept_fit(s);
+        const uint8_t *head = s->kept->data;
+        if (length_allowed(s, head, head + FRAME_HEAD_BYTES, s->have - FRAME_HEAD_BYTES,
+                           s->need - FRAME_HEAD_BYTES))
+            kept_fit(s);
+        else
+            kept_drop(s);
         return;
     }
     s->held = paused(s);
@@ -331,11 +350,10 @@ static size_t head_add(struct session *s, const uint8_t *data, size_t size)
     s->n_head += used;
     if (s->n_head < FRAME_HEAD_BYTES)
         return used;
-    enum frame_state state =
-        frame_peek(s->head, FRAME_HEAD_BYTES, s->host->ops->frame_limit(s->host), &message);
-    if (state == FRAME_TOO_LARGE) {
-        too_large(s, s->head, message);
-    } else if (size - used >= message) {
+    message = frame_head_read(s->head);
+    if (!length_allowed(s, s->head, data + used, size - used, message))
+        return used;
+    if (size - used >= message) {
         s->n_head = 0;
         message_take(s, data + used, message, NULL);
         used += message;

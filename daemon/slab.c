@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+enum { BUDGET_EXTRA = 256 * 1024 }; /* so that the smallest budget has room for leftovers */
 enum { MIN_SHIFT = 10, MAX_SHIFT = 34, CLASSES = (MAX_SHIFT - MIN_SHIFT) * 4 + 1 };
 
 struct slabs {
@@ -25,6 +26,12 @@ struct slabs {
 static uint64_t limit_of(const struct budget *budget)
 {
     return atomic_load_explicit(&budget->limit, memory_order_relaxed);
+}
+
+uint64_t budget_limit(const struct config_limits *limits)
+{
+    uint64_t two = 2 * (limits->frame_bytes + limits->frame_bytes / 4);
+    return MAX(limits->inflight_bytes, two + two / (SLAB_SMALL_SHARE - 1) + BUDGET_EXTRA);
 }
 
 /* Adds to one of the sums; false, and nothing added: it would go beyond `most`. */

@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "config/config.h"
 
 /* Bytes of all connections together. Relaxed: sums; they guard no other data. */
 struct budget {
@@ -50,6 +51,11 @@ enum {
     SLAB_SMALL_SHARE = 8,   /* large ones leave one part in so many of the budget alone, */
     SLAB_REPLY_SHARE = 16,  /* and small ones one in so many */
 };
+
+/* What limits.inflight_bytes is taken as: with less a single frame would not always find room. Its
+ * slab may be a quarter larger than the frame is; while it grows, the one before is there too; and
+ * large slabs leave a share of the budget alone. */
+uint64_t budget_limit(const struct config_limits *limits);
 
 enum slab_use { SLAB_REQUEST, SLAB_REPLY };
 

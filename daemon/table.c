@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "daemon/dispatch.h"
+#include "daemon/identity.h"
 #include "daemon/model.h"
 
 const char *model_state_name(enum model_state state)
@@ -58,6 +59,7 @@ void table_unref(struct table *table)
         free(table->entries[i].version);
         model_unref(table->entries[i].model);
     }
+    identities_unref(table->identities);
     free(table->entries);
     free(table);
 }

@@ -2,7 +2,7 @@
 /*
  * The bodies of responses that describe the server: plain structs, encoded by the server and
  * decoded by the client. They are rare and small, so they are built in an arena; inference never
- * comes here. Texts are terminated strings; NULL is written as "".
+ * comes here. Texts are terminated strings; NULL is written as "", and what is no UTF-8 is cut off.
  */
 #ifndef INFERD_PROTO_BODY_H
 #define INFERD_PROTO_BODY_H

@@ -30,13 +30,19 @@ static pb_callback_t list_put(struct list *list)
     return (pb_callback_t){.funcs.encode = list_encode, .arg = list};
 }
 
+/* As far as it is UTF-8, which a reader of strings may insist on. */
+static bool text_encode(pb_ostream_t *stream, const char *text)
+{
+    size_t len = strlen(text);
+    return pb_encode_string(stream, (const pb_byte_t *)text, utf8_prefix(text, len, len));
+}
+
 static bool string_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
 {
     const char *text = *arg;
     if (!text || !*text)
         return true;
-    return pb_encode_tag_for_field(stream, field) &&
-           pb_encode_string(stream, (const pb_byte_t *)text, strlen(text));
+    return pb_encode_tag_for_field(stream, field) && text_encode(stream, text);
 }
 
 static pb_callback_t string_put(const char *text)
@@ -48,7 +54,7 @@ static pb_callback_t string_put(const char *text)
 static bool name_put(pb_ostream_t *stream, const void *item)
 {
     const char *const *text = item;
-    return pb_encode_string(stream, (const pb_byte_t *)*text, strlen(*text));
+    return text_encode(stream, *text);
 }
 
 static bool shape_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)

@@ -53,8 +53,7 @@ static inline bool message_text_equal(struct message_text a, struct message_text
 }
 
 /* "%.*s" with MESSAGE_TEXT(t): cut at 80 bytes, so that an error text has room for the reason. */
-#define MESSAGE_TEXT(t)                                                                            \
-    (int)((t).data ? utf8_cut((t).data, (t).len, 80) : 0), (t).data ? (t).data : ""
+#define MESSAGE_TEXT(t) (int)utf8_cut((t).data, (t).len, 80), (t).data ? (t).data : ""
 
 /* A tensor as it is sent or was received. */
 struct message_tensor {
@@ -99,12 +98,12 @@ enum status message_unpack_begin(struct message_unpacking *u, const struct messa
                                  void *to, size_t size, struct error *err);
 
 /*
- * Decodes `bytes` more of the encoded contents, at most a field's head and an element more than
- * that; at least one element and at most MESSAGE_MAX_FIELDS fields without one. *done: all is there
- * and right. INVALID_ARGUMENT, after which there is no next step, if the contents are damaged, of
- * another type (FP32 goes into fp32_contents; INT8 and INT16 into int_contents), out of the dtype's
- * range, not exactly as many as the shape needs, or have more than MESSAGE_MAX_FIELDS fields
- * without an element.
+ * Decodes about `bytes` more of the encoded contents: at most a field's head and an element beyond
+ * them, but at least one element. Fields without one are stepped over, which costs the same
+ * whatever their size, and at most MESSAGE_MAX_FIELDS of them are. *done: all is there and right.
+ * INVALID_ARGUMENT, after which there is no next step: the contents are damaged, of another type
+ * (FP32 goes into fp32_contents; INT8 and INT16 into int_contents), out of the dtype's range, not
+ * exactly as many as the shape needs, or have more fields without an element.
  */
 enum status message_unpack_step(struct message_unpacking *u, size_t bytes, bool *done,
                                 struct error *err);

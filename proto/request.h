@@ -61,6 +61,18 @@ enum status request_decode(const void *message, size_t size, struct request *out
 uint64_t request_id_find(const void *message, size_t size);
 
 /*
+ * The token of a message of which only the first `size` bytes are there, so that who sends it is
+ * known before it is kept. Encoders write fields by their numbers, and so the token before the
+ * body; where one stands elsewhere it is not found. Bounded: 16 fields, 2 KiB.
+ */
+enum request_token {
+    REQUEST_TOKEN_FOUND, /* *out lies in the message, and is not empty */
+    REQUEST_TOKEN_MORE,  /* not in these bytes, but perhaps in the next ones */
+    REQUEST_TOKEN_NONE,
+};
+enum request_token request_token_find(const void *message, size_t size, struct message_text *out);
+
+/*
  * Encodes a frame, its 4-byte head included, for the client's side. `request` is filled as the
  * decoder fills it; of the tensors, name, dtype, shape, data and size are sent. The encoded parts
  * go to `head` (MESSAGE_HEAD_MAX bytes), payloads stay where they are: `iov` gets at most

@@ -39,7 +39,7 @@ struct response {
  * Encodes a frame, its 4-byte head included, for the server's side. Encoded parts go to `head`
  * (MESSAGE_HEAD_MAX bytes); outputs' payloads and `body` stay where they are: `iov` gets at most
  * MESSAGE_MAX_IOV pieces. Every output has one entry in raw_output_contents. An error text is cut
- * at ERROR_TEXT_MAX bytes. INTERNAL: a frame of 4 GiB or more.
+ * at ERROR_TEXT_MAX bytes, or where it is no UTF-8 any more. INTERNAL: a frame of 4 GiB or more.
  */
 enum status response_encode(const struct response *response, void *head, struct iovec *iov,
                             uint32_t *n_iov, struct error *err);

@@ -50,7 +50,8 @@ enum status response_encode(const struct response *response, void *head, struct 
     struct proto_writer w;
     proto_writer_init(&w, head, iov);
     struct message_text message = response->message;
-    message.len = utf8_cut(message.data, message.len, ERROR_TEXT_MAX);
+    /* Whoever cut the text before may have done so within a character; strings are UTF-8. */
+    message.len = utf8_prefix(message.data, message.len, ERROR_TEXT_MAX);
     inferd_Response m = {.message = proto_text_put(&message)};
     prefix_fill(&m, response);
     enum status s = proto_writer_put(&w, inferd_Response_fields, &m, err);

@@ -126,6 +126,19 @@ static enum status name_check(const struct message_tensor *tensors, uint32_t i, 
     return STATUS_OK;
 }
 
+/* Contents are counted when they are unpacked. Before that, whether they can be as many at all,
+ * with a byte for each: else a few bytes would have memory taken for a shape of any size. */
+static enum status contents_check(const struct message_tensor *tensor, size_t bytes,
+                                  const char *what, struct error *err)
+{
+    size_t n = bytes / dtype_size(tensor->dtype);
+    if (n <= tensor->contents.len)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "%s '%.*s': of its %zu elements at least %zu are missing", what,
+                     MESSAGE_TEXT(tensor->name), n, n - tensor->contents.len);
+}
+
 static enum status size_check(const struct message_tensor *tensor, const char *what,
                               struct error *err)
 {
@@ -137,7 +150,9 @@ static enum status size_check(const struct message_tensor *tensor, const char *w
     if (!shape_bytes(&tensor->shape, tensor->dtype, &bytes))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%.*s': %s is not a shape", what,
                          MESSAGE_TEXT(tensor->name), shape_format(&tensor->shape, text));
-    if (tensor->typed || tensor->size == bytes)
+    if (tensor->typed)
+        return contents_check(tensor, bytes, what, err);
+    if (tensor->size == bytes)
         return STATUS_OK;
     return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%.*s': %s of %s takes %zu bytes, %zu came",
                      what, MESSAGE_TEXT(tensor->name), dtype_name(tensor->dtype),

@@ -89,7 +89,7 @@ static enum status chunk_begin(struct message_unpacking *u, struct error *err)
 {
     const struct message_unpack_row *row = u->row;
     struct wire w = {.at = u->at, .end = u->end};
-    struct wire_field field;
+    struct wire_field field = {0};
     if (!wire_next(&w, &field))
         return malformed(u, "no whole field of a known wire type", err);
     if (field.number > inference_InferTensorContents_bytes_contents_tag) {

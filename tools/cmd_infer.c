@@ -116,6 +116,8 @@ int command_infer(int argc, char **argv)
     struct arg_texts addresses;
     struct error err;
     int rc = args_parse(&spec, argc, argv, &args, &addresses);
+    if (rc < 0)
+        rc = token_args_check(&args.request.token, &spec);
     if (rc >= 0)
         return rc;
     if (!args.request.model) {
@@ -124,7 +126,9 @@ int command_infer(int argc, char **argv)
     }
     struct inferd_client *client = NULL;
     struct request_data data = {0};
-    enum status status = request_connect(addresses.list[0], &client, &err);
+    enum status status = token_args_load(&args.request.token, &err);
+    if (!status)
+        status = request_connect(addresses.list[0], &client, &err);
     if (!status)
         status = request_data_open(client, &args.request, args.batch, &data, &err);
     if (!status)

@@ -304,6 +304,8 @@ int command_load(int argc, char **argv)
     int rc = args_parse(&spec, argc, argv, &args, &addresses);
     if (rc < 0)
         rc = check_args(&args, &range);
+    if (rc < 0)
+        rc = token_args_check(&args.request.token, &spec);
     if (rc >= 0)
         return rc;
     struct test t = {.args = &args, .range = range};
@@ -314,7 +316,9 @@ int command_load(int argc, char **argv)
     t.plan.window_s = args.seconds / LOAD_WINDOWS;
     t.plan.warm_up_s = args.warm_up >= 0 ? args.warm_up : MIN(1.0, args.seconds / 5);
     t.plan.max_windows = args.max_windows ? args.max_windows : 2 * LOAD_WINDOWS;
-    enum status status = run(&t, &err);
+    enum status status = token_args_load(&args.request.token, &err);
+    if (!status)
+        status = run(&t, &err);
     for (uint32_t i = 0; i < VARIANTS_MAX; i++)
         inferd_prepared_free(t.requests[i]);
     request_data_close(&t.data);

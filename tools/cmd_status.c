@@ -14,7 +14,7 @@ struct status_args {
     bool watch, json;
     double interval;
     uint32_t count;
-    const char *token;
+    struct token_args token;
 };
 
 static const struct arg options[] = {
@@ -26,7 +26,7 @@ static const struct arg options[] = {
      "stop after so many looks (default: never)"},
     {"json", 0, ARG_FLAG, offsetof(struct status_args, json), NULL,
      "one JSON object (each time, with --watch)"},
-    {"token", 0, ARG_TEXT, offsetof(struct status_args, token), "TEXT", "sent with the request"},
+    TOKEN_ARGS(offsetof(struct status_args, token)),
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -183,7 +183,7 @@ static enum status look(const struct status_args *args, struct inferd_client *cl
 {
     const struct inferd_response *r;
     struct inferd_error from;
-    struct inferd_request q = {.kind = INFERD_STATUS, .token = args->token};
+    struct inferd_request q = {.kind = INFERD_STATUS, .token = args->token.token};
     if (inferd_client_call(client, &q, &r, &from))
         return request_error(&from, err);
     uint64_t now = clock_now_ns();
@@ -208,12 +208,16 @@ int command_status(int argc, char **argv)
     struct arg_texts addresses;
     struct error err;
     int rc = args_parse(&spec, argc, argv, &args, &addresses);
+    if (rc < 0)
+        rc = token_args_check(&args.token, &spec);
     if (rc >= 0)
         return rc;
     struct inferd_client *client = NULL;
     struct seen seen = {0};
     bool ready = false;
-    enum status status = request_connect(addresses.list[0], &client, &err);
+    enum status status = token_args_load(&args.token, &err);
+    if (!status)
+        status = request_connect(addresses.list[0], &client, &err);
     uint64_t next = clock_now_ns();
     for (uint32_t i = 0; !status; i++) {
         status = look(&args, client, &seen, &ready, &err);

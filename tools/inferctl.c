@@ -23,6 +23,7 @@ static const struct {
     {"load", command_load, "measure a daemon under load"},
     {"models", command_models, "show a daemon's models, their inputs and outputs"},
     {"status", command_status, "show what a daemon does"},
+    {"token", command_token, "make a token for a daemon's clients"},
 };
 
 int command_failed(const char *command, const struct error *err)

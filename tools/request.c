@@ -37,7 +37,7 @@ static enum status metadata_of(struct inferd_client *client, const struct reques
     struct inferd_request q = {.kind = INFERD_MODEL_METADATA,
                                .model = args->model,
                                .version = args->version,
-                               .token = args->token};
+                               .token = args->token.token};
     if (inferd_client_call(client, &q, &response, &from))
         return request_error(&from, err);
     *out = response->metadata;
@@ -224,7 +224,7 @@ struct inferd_request request_slice(const struct request_data *data,
     }
     return (struct inferd_request){.model = args->model,
                                    .version = args->version,
-                                   .token = args->token,
+                                   .token = args->token.token,
                                    .n_inputs = data->n,
                                    .inputs = tensors,
                                    .timeout_us = (uint64_t)args->timeout_ms * 1000,

@@ -10,12 +10,14 @@
 #include "base/shape.h"
 #include "client/client.h"
 #include "tools/args.h"
+#include "tools/token.h"
 
 enum { REQUEST_NAME_MAX = 65 };
 
 /* Where and to which model; rows for a command's option table. */
 struct request_args {
-    const char *model, *version, *token;
+    const char *model, *version;
+    struct token_args token;
     struct arg_texts inputs;
     uint32_t timeout_ms, priority;
 };
@@ -34,9 +36,7 @@ struct request_args {
          ARG_U32,      REQUEST_ARG(type, member, timeout_ms),                                      \
          "MS",         "deadline of a request (default: the server's)"},                           \
         {"priority", 0, ARG_U32, REQUEST_ARG(type, member, priority), "P", "0 (first) to 3"},      \
-    {                                                                                              \
-        "token", 0, ARG_TEXT, REQUEST_ARG(type, member, token), "TEXT", "sent with each request"   \
-    }
+        TOKEN_ARGS(REQUEST_ARG(type, member, token))
 
 struct request_data {
     bool batched;       /* the first dimension of every input counts instances */

@@ -4,6 +4,8 @@
  *
  *   cc blocking.c $(pkg-config --cflags --libs inferd-client)
  *   ./a.out 127.0.0.1:8003 digits
+ *
+ * A server that asks for a token gets the first line of the file that INFERD_TOKEN_FILE names.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,12 +51,27 @@ static void print_output(const struct inferd_tensor *t)
     printf("%s\n", n > 10 ? " ..." : "");
 }
 
+/* NULL: none is to be sent. */
+static const char *read_token(void)
+{
+    static char token[256];
+    const char *path = getenv("INFERD_TOKEN_FILE");
+    FILE *f = path ? fopen(path, "re") : NULL;
+    if (path && (!f || !fgets(token, sizeof(token), f)))
+        perror(path);
+    if (f)
+        fclose(f);
+    token[strcspn(token, "\r\n")] = '\0';
+    return *token ? token : NULL;
+}
+
 static enum inferd_status infer(struct inferd_client *client, const char *model,
                                 struct inferd_error *err)
 {
+    const char *token = read_token(); /* goes with every request */
     struct inferd_tensor inputs[INFERD_MAX_TENSORS];
     const struct inferd_response *response;
-    struct inferd_request request = {.kind = INFERD_MODEL_METADATA, .model = model};
+    struct inferd_request request = {.kind = INFERD_MODEL_METADATA, .model = model, .token = token};
     enum inferd_status status = inferd_client_call(client, &request, &response, err);
     if (status)
         return status;
@@ -65,7 +82,7 @@ static enum inferd_status infer(struct inferd_client *client, const char *model,
             abort();
     }
     request = (struct inferd_request){
-        .model = model, .n_inputs = n, .inputs = inputs, .timeout_us = 5000000};
+        .model = model, .token = token, .n_inputs = n, .inputs = inputs, .timeout_us = 5000000};
     status = inferd_client_call(client, &request, &response, err);
     for (uint32_t i = 0; i < response->n_outputs && !status; i++)
         print_output(&response->outputs[i]);

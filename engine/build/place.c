@@ -1,29 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory planning. A tensor needs its bytes from the node that writes it to the last that reads it,
- * a workspace during its node. Largest first, each takes the tightest gap among those placed before
- * it whose lifetimes meet its own ("greedy by size" in Pisarchyk and Lee, "Efficient Memory
- * Management for Deep Neural Net Inference", 2020); ties go by index, so the result is always the
- * same.
+ * a workspace during its node; pack.c finds room for them.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "engine/build/build.h"
-
-struct block {
-    uint64_t *offset; /* where the answer goes */
-    uint64_t size;    /* a multiple of BACKEND_ALIGN */
-    uint32_t first, last;
-    uint32_t index;
-};
+#include "engine/build/pack.h"
 
 struct planner {
     struct ir_graph *graph;
     uint32_t *last_use; /* of a root */
-    struct block *blocks;
-    const struct block **placed; /* scratch: those alive together with the one being placed */
+    struct pack_block *blocks;
     uint32_t n_blocks;
     uint64_t sum;
 };
@@ -124,7 +114,7 @@ static bool add_block(struct planner *p, uint64_t *offset, uint64_t bytes, uint3
         return false;
     p->sum = sum;
     if (size) {
-        p->blocks[p->n_blocks] = (struct block){offset, size, first, last, p->n_blocks};
+        p->blocks[p->n_blocks] = (struct pack_block){offset, size, first, last, p->n_blocks};
         p->n_blocks++;
     }
     return true;
@@ -148,54 +138,26 @@ static bool collect_blocks(struct planner *p)
     return ok;
 }
 
-static int by_size(const void *a, const void *b)
+/* Readers of plans follow so many at one time, and no more (plan/check.c). */
+static enum status too_many(uint32_t alive, struct error *err)
 {
-    const struct block *x = a, *y = b;
-    if (x->size != y->size)
-        return x->size < y->size ? 1 : -1;
-    return x->index < y->index ? -1 : x->index > y->index;
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "%u tensors are needed at the same time; a plan holds %d", alive,
+                     PLAN_MAX_LIVE);
 }
 
-static int by_offset(const void *a, const void *b)
+static enum status place_blocks(struct planner *p, struct error *err)
 {
-    const struct block *const *x = a, *const *y = b;
-    if (*(*x)->offset != *(*y)->offset)
-        return *(*x)->offset < *(*y)->offset ? -1 : 1;
-    return 0;
-}
-
-/* The tightest gap between the blocks before `n` that are alive together with it. */
-static uint64_t find_gap(struct planner *p, uint32_t n)
-{
-    const struct block *b = &p->blocks[n];
-    uint32_t alive = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (p->blocks[i].first <= b->last && b->first <= p->blocks[i].last)
-            p->placed[alive++] = &p->blocks[i];
-    qsort(p->placed, alive, sizeof(const struct block *), by_offset);
-    uint64_t end = 0, best = UINT64_MAX, best_size = UINT64_MAX;
-    for (uint32_t i = 0; i < alive; i++) {
-        uint64_t begin = *p->placed[i]->offset;
-        if (begin > end && begin - end >= b->size && begin - end < best_size) {
-            best = end;
-            best_size = begin - end;
-        }
-        end = MAX(end, begin + p->placed[i]->size);
-    }
-    return best != UINT64_MAX ? best : end;
-}
-
-static void place_blocks(struct planner *p)
-{
+    struct pack_load load;
     uint64_t arena = 0;
-    qsort(p->blocks, p->n_blocks, sizeof(struct block), by_size);
-    for (uint32_t i = 0; i < p->n_blocks; i++) {
-        uint64_t offset = find_gap(p, i);
-        *p->blocks[i].offset = offset;
-        arena = MAX(arena, offset + p->blocks[i].size);
-    }
+    bool ok = pack_measure(p->blocks, p->n_blocks, p->graph->n_nodes, &load);
+    if (ok && load.alive > PLAN_MAX_LIVE)
+        return too_many(load.alive, err);
+    if (!ok || !pack_blocks(p->blocks, p->n_blocks, &load, &arena))
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
     for (uint32_t i = 0; i < p->graph->n_segments; i++)
         p->graph->segments[i].arena_bytes = arena;
+    return STATUS_OK;
 }
 
 /* Aliases lie where their roots lie. */
@@ -222,21 +184,20 @@ enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct e
     place_outside_arena(graph);
     p.last_use = calloc(n, sizeof(*p.last_use));
     p.blocks = calloc(n, sizeof(*p.blocks));
-    p.placed = calloc(n, sizeof(const struct block *));
-    if (p.last_use && p.blocks && p.placed) {
+    if (p.last_use && p.blocks) {
         find_last_uses(&p);
-        if (collect_blocks(&p)) {
-            place_blocks(&p);
+        if (!collect_blocks(&p))
+            status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: tensors are too large");
+        if (!status)
+            status = place_blocks(&p, err);
+        if (!status) {
             place_aliases(graph);
             *tensor_bytes = p.sum;
-        } else {
-            status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: tensors are too large");
         }
     } else {
         status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
     }
     free(p.last_use);
     free(p.blocks);
-    free(p.placed);
     return status;
 }

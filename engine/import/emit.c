@@ -74,22 +74,6 @@ static bool is_costly(const struct mapper *m, const struct ir_node *node)
     }
 }
 
-/* Bytes that computing the node touches. */
-static uint64_t work_of(const struct mapper *m, const struct ir_node *node)
-{
-    uint64_t in = 0, out = 0;
-    for (uint32_t i = 0; i < node->n_inputs; i++)
-        in += node->inputs[i] == IR_NONE ? 0 : ir_tensor(m->graph, node->inputs[i])->bytes;
-    for (uint32_t i = 0; i < node->n_outputs; i++)
-        out += ir_tensor(m->graph, node->outputs[i])->bytes;
-    if (node->op == IR_OP_MATMUL) { /* each element of the output reads a row and a column */
-        const struct shape *a = &ir_tensor(m->graph, node->inputs[0])->shape;
-        bool swapped = ir_attr_int(node, IR_ATTR_TRANS_A, 0) != 0;
-        out *= (uint64_t)a->dim[a->rank - (swapped ? 2 : 1)];
-    }
-    return in + out;
-}
-
 static bool is_foldable(const struct mapper *m, const struct ir_node *node, bool wanted)
 {
     size_t limit = wanted ? FOLD_WANTED_BYTES : FOLD_EAGER_BYTES, bytes = 0;
@@ -108,7 +92,7 @@ static bool is_foldable(const struct mapper *m, const struct ir_node *node, bool
             return false;
         bytes += t->bytes;
     }
-    return bytes <= m->fold_budget && work_of(m, node) <= m->fold_work;
+    return bytes <= m->fold_budget && ir_node_work(m->graph, node) <= m->fold_work;
 }
 
 /* Kernels read elements as such; constants may lie anywhere in the file. */
@@ -153,7 +137,7 @@ void emit_fold(struct mapper *m, uint32_t node, bool wanted)
     const struct ir_node *n = ir_node(m->graph, node);
     if (map_failed(m) || !is_foldable(m, n, wanted))
         return;
-    m->fold_work -= work_of(m, n);
+    m->fold_work -= ir_node_work(m->graph, n);
     struct arena *scratch = arena_new(0);
     if (!scratch || !fold_operands(m, scratch, n, inputs, outputs)) {
         arena_free(scratch);

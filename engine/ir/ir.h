@@ -208,6 +208,10 @@ void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, f
 /* Adds an input to a node's list and returns its index there, or IR_NONE. */
 uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tensor);
 
+/* Bytes that computing the node touches, roughly, where that follows from the sizes of inputs and
+ * outputs; UINT64_MAX: more than can be counted. Not for convolutions and their like. */
+uint64_t ir_node_work(const struct ir_graph *graph, const struct ir_node *node);
+
 /* Number of inputs that are the op's own: those before the first epilogue operand. */
 uint32_t ir_node_own_inputs(const struct ir_node *node);
 

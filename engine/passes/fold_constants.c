@@ -4,12 +4,16 @@
  *
  * Not folded is what would blow the plan up: an output much larger than what it was made from (a
  * constant expanded to a large shape costs less as a node), or more constants altogether than a
- * multiple of those that there are. A graph output stays the output of a node: an
+ * multiple of those that there are, or work that a file of a few bytes could ask for without end:
+ * what is left is computed when the model runs. A graph output stays the output of a node: an
  * identity of the constant.
  */
 #include "engine/passes/table.h"
 
 #include "engine/passes/rewrite.h"
+
+/* Bytes that may be touched for one graph, in all rounds of passes together. */
+#define WORK_MAX (UINT64_C(1) << 33)
 
 /* An output may always have this many bytes, and twice as many as the inputs together. */
 enum { SMALL_BYTES = 1 << 20 };
@@ -35,7 +39,7 @@ static bool is_costly(const struct ir_node *node)
 {
     return node->op == IR_OP_CONV || node->op == IR_OP_DECONV || node->op == IR_OP_POOL ||
            node->op == IR_OP_LRN || node->op == IR_OP_RESIZE || node->op == IR_OP_ROI_POOL ||
-           node->op == IR_OP_NMS || node->op == IR_OP_DET;
+           node->op == IR_OP_NMS || node->op == IR_OP_DET || node->op == IR_OP_RECURRENT;
 }
 
 static bool is_output_identity(const struct ir_graph *g, const struct ir_node *node)
@@ -96,11 +100,14 @@ static void visit(struct rewrite *rw, uint32_t node)
         outputs[i] = n->outputs[i];
         out_bytes += ir_tensor(rw->graph, outputs[i])->bytes;
     }
-    if (is_costly(n) || out_bytes > MAX(SMALL_BYTES, 2 * in_bytes) || out_bytes > rw->room) {
+    uint64_t work = n->op == IR_OP_RESHAPE ? 0 : ir_node_work(rw->graph, n);
+    if (is_costly(n) || out_bytes > MAX(SMALL_BYTES, 2 * in_bytes) || out_bytes > rw->room ||
+        work > WORK_MAX - rw->ctx->fold_work) {
         rw_near_miss(rw, "%s (%s) is not folded: %llu bytes from %llu", n->name, ir_op_name(n->op),
                      (unsigned long long)out_bytes, (unsigned long long)in_bytes);
         return;
     }
+    rw->ctx->fold_work += work;
     if (!compute(rw, node, ids))
         return;
     rw->room -= out_bytes;

@@ -14,6 +14,7 @@ struct pass_context {
     bool attention;                /* the backend has kernels for IR_OP_ATTENTION */
     bool merge;                    /* siblings that read the same input are worth merging for it */
     uint32_t rewrites;             /* counted up by every rewrite */
+    uint64_t fold_work;            /* bytes touched by constant folding so far */
 };
 
 struct pass {

@@ -131,6 +131,26 @@ static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint
     return false;
 }
 
+/* Everybody who follows a chain of aliases does so again and again: the importer's passes leave
+ * none of more than a few. */
+static enum status check_chains(const struct ir_graph *graph, struct error *err)
+{
+    uint16_t *length = calloc((size_t)graph->n_tensors + 1, sizeof(*length));
+    enum status status = STATUS_OK;
+    if (!length)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+    for (uint32_t i = 0; i < graph->n_nodes && !status; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        if (!plan_node_is_alias(graph, node))
+            continue;
+        length[node->outputs[0]] = (uint16_t)(length[node->inputs[0]] + 1);
+        if (length[node->outputs[0]] > PLAN_MAX_ALIASES)
+            status = bad(err, "too long a chain of aliases", node->name);
+    }
+    free(length);
+    return status;
+}
+
 static enum status check_tensors(const struct plan *plan, const struct ir_graph *graph,
                                  struct error *err)
 {
@@ -141,6 +161,9 @@ static enum status check_tensors(const struct plan *plan, const struct ir_graph 
         if (t->alias_of != IR_NONE && !alias_ok(graph, t))
             return bad(err, "a bad alias", t->name);
     }
+    enum status status = check_chains(graph, err);
+    if (status)
+        return status;
     for (uint32_t i = 0; i < graph->n_tensors; i++) {
         const struct ir_tensor *t = ir_tensor(graph, i);
         uint64_t bytes = t->bytes;

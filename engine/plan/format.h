@@ -28,7 +28,6 @@ enum {
     PLAN_ENDIAN = 0x01020304,
     PLAN_PAGE = 4096,
     PLAN_MAX_STRUCTURE = 64 << 20,
-    PLAN_MAX_LIVE = 8192, /* tensors alive at once in one graph */
 };
 
 struct plan_header {

@@ -30,6 +30,8 @@
 enum {
     PLAN_MAX_PROFILES = 64,
     PLAN_MAX_SEGMENTS = 256,
+    PLAN_MAX_ALIASES = 1024, /* of aliases of aliases, in a row */
+    PLAN_MAX_LIVE = 8192,    /* tensors and workspaces alive at once in one graph */
     PLAN_MAX_BATCH = 65536,
     PLAN_NAME_MAX = 64, /* of a binding: [A-Za-z0-9._/:-], 1..64 bytes (R4) */
     PLAN_DIGEST_MAX = 33,

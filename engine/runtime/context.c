@@ -38,7 +38,9 @@ enum status context_new_with(struct engine *engine, struct lane *lane,
     ctx->backend = lane->device->backend;
     ctx->options = *options;
     ctx->half_step = CONTEXT_NO_STEP;
-    enum status status = context_make_ready(ctx, err);
+    enum status status = engine_padding(engine, err);
+    if (!status)
+        status = context_make_ready(ctx, err);
     if (status) {
         context_free(ctx);
         return status;

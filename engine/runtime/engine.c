@@ -227,20 +227,28 @@ static size_t largest_instance(const struct engine *engine)
     return size;
 }
 
-/* Host memory: weights where they are mapped, and zeros only if anything is ever padded. */
-static enum status fill_host(struct engine *engine, struct error *err)
+/* Weights where they are mapped. */
+static void fill_host(struct engine *engine)
 {
-    const struct plan *plan = engine->plan;
+    engine->weights = engine->plan->weights;
+    memory_note(engine->device, MEMORY_DEVICE, engine, "weights", engine->plan->weight_bytes);
+}
+
+enum status engine_padding(struct engine *engine, struct error *err)
+{
+    const struct backend *backend = engine->device->backend;
     size_t size = largest_instance(engine);
-    engine->weights = plan->weights;
-    memory_note(engine->device, MEMORY_DEVICE, engine, "weights", plan->weight_bytes);
-    if ((engine->info.max_batch == 1 && !engine->device->backend->capture_begin) || size == 0)
+    enum status status = STATUS_OK;
+    if (!backend->host_memory || (engine->info.max_batch == 1 && !backend->capture_begin) || !size)
         return STATUS_OK;
-    engine->zeros_kind = MEMORY_PINNED;
-    enum status status =
-        memory_alloc(engine->device, MEMORY_PINNED, size, "padding", &engine->zeros, err);
-    if (!status)
-        memset(engine->zeros, 0, size);
+    pthread_mutex_lock(&engine->lock);
+    if (!engine->zeros) {
+        engine->zeros_kind = MEMORY_PINNED;
+        status = memory_alloc(engine->device, MEMORY_PINNED, size, "padding", &engine->zeros, err);
+        if (!status)
+            memset(engine->zeros, 0, size);
+    }
+    pthread_mutex_unlock(&engine->lock);
     return status;
 }
 
@@ -304,8 +312,10 @@ static enum status load(struct device *device, struct plan *plan, const char *na
     enum status status = check_device(engine, err);
     if (!status)
         status = describe(engine, err);
-    if (!status)
-        status = device->backend->host_memory ? fill_host(engine, err) : fill_device(engine, err);
+    if (!status && device->backend->host_memory)
+        fill_host(engine);
+    else if (!status)
+        status = fill_device(engine, err);
     if (status) {
         error_prefix(err, "%s", name);
         engine_free(engine);

@@ -29,12 +29,17 @@ struct engine {
     void *uploaded;      /* MEMORY_DEVICE, or NULL */
     void *zeros;         /* device address: an instance of the largest input, to pad batches with */
     enum memory_kind zeros_kind;
-    pthread_mutex_t lock; /* guards `compiled`, and is held while one thread compiles for all */
+    pthread_mutex_t lock; /* guards `compiled`, the making of `zeros`, and is held while one thread
+                             compiles for all */
     bool *compiled;       /* one a profile */
     struct engine_info info;
     struct engine_profile *profiles;
     struct profile_layout *layouts;
 };
+
+/* In host memory zeros are made with the first context: until then it may turn out that the plan is
+ * too large to be served, and nothing has been taken for it. */
+enum status engine_padding(struct engine *engine, struct error *err);
 
 /* One thread's. */
 struct lane {

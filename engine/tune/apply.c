@@ -10,13 +10,29 @@
  */
 #include <string.h>
 
+#include <xxhash.h>
+
+#define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
+
 #include "base/compiler.h"
+#include "base/hash.h"
 #include "engine/tune/internal.h"
 #include "kernels/cpu/ref.h"
+
+/* A tensor in another format, which `made` is. */
+struct reformatted {
+    struct {
+        uint32_t tensor, layout, dtype;
+    } key;
+    uint32_t made;
+    UT_hash_handle hh;
+};
 
 struct apply {
     struct ir_graph *graph;
     struct tune_table *table;
+    struct arena *memory;            /* of the reformats */
+    struct reformatted *reformatted; /* hash table: the first of each */
 };
 
 static enum status no_memory(struct error *err)
@@ -79,6 +95,29 @@ static enum status reformat_tactic(struct apply *a, uint32_t node, uint32_t from
     return set_tactic(a, node, &e->options[0], err);
 }
 
+/* An earlier reformat of the tensor to this format; IR_NONE: there is none. */
+static uint32_t find_reformat(const struct apply *a, uint32_t tensor, enum ir_layout layout,
+                              enum dtype dtype)
+{
+    const struct reformatted probe = {.key = {tensor, layout, dtype}};
+    struct reformatted *r;
+    HASH_FIND(hh, a->reformatted, &probe.key, sizeof(probe.key), r);
+    return r ? r->made : IR_NONE;
+}
+
+static bool note_reformat(struct apply *a, uint32_t from, uint32_t to)
+{
+    const struct ir_tensor *y = ir_tensor(a->graph, to);
+    if (find_reformat(a, from, y->layout, y->dtype) != IR_NONE)
+        return true;
+    struct reformatted *r = arena_alloc(a->memory, sizeof(*r));
+    if (!r)
+        return false;
+    *r = (struct reformatted){.key = {from, y->layout, y->dtype}, .made = to};
+    HASH_ADD(hh, a->reformatted, key, sizeof(r->key), r);
+    return HASH_ADDED(r);
+}
+
 /* A node that brings `from` into `to`, which has its format already. */
 static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, struct error *err)
 {
@@ -88,25 +127,11 @@ static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, str
     if (node == IR_NONE || (t.dtype != ir_tensor(a->graph, from)->dtype &&
                             !ir_attr_set_int(a->graph, node, IR_ATTR_TO, t.dtype)))
         return no_memory(err);
-    if (ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE)
+    if (ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE ||
+        !note_reformat(a, from, to))
         return no_memory(err);
     ir_node_set_output(a->graph, node, 0, to); /* the one just added drops out */
     return rename ? STATUS_OK : reformat_tactic(a, node, from, to, err);
-}
-
-/* An earlier reformat of the tensor to this format; IR_NONE: there is none. */
-static uint32_t find_reformat(const struct apply *a, uint32_t tensor, enum ir_layout layout,
-                              enum dtype dtype)
-{
-    for (uint32_t i = 0; i < a->graph->n_nodes; i++) {
-        const struct ir_node *node = ir_node(a->graph, i);
-        if (node->op != IR_OP_REFORMAT || node->inputs[0] != tensor)
-            continue;
-        const struct ir_tensor *y = ir_tensor(a->graph, node->outputs[0]);
-        if (y->layout == layout && y->dtype == dtype)
-            return node->outputs[0];
-    }
-    return IR_NONE;
 }
 
 /* One step: the tensor itself, an earlier reformat, or a new one. */
@@ -322,9 +347,9 @@ static enum status set_workspaces(struct apply *a, struct error *err)
 enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
                        struct tune_entry *const *entries, const uint32_t *choice, struct error *err)
 {
-    struct apply a = {graph, table};
+    struct apply a = {.graph = graph, .table = table, .memory = arena_new(0)};
     uint32_t n_nodes = graph->n_nodes; /* those that were tuned; reformats come behind */
-    enum status st = STATUS_OK;
+    enum status st = a.memory ? STATUS_OK : no_memory(err);
     for (uint32_t i = 0; i < n_nodes && !st; i++)
         if (entries[i])
             st = set_tactic(&a, i, &entries[i]->options[choice[i]], err);
@@ -334,6 +359,8 @@ enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
     for (uint32_t i = 0; i < n_nodes && !st; i++)
         if (entries[i])
             st = set_inputs(&a, entries[i], i, err);
+    HASH_CLEAR(hh, a.reformatted);
+    arena_free(a.memory);
     if (!st)
         st = ir_graph_compact(graph, err);
     if (!st)

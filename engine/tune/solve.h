@@ -34,7 +34,7 @@ struct solve_tensor {
     struct solve_end from;
     uint32_t n_uses;
     const struct solve_end *uses;
-    uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS]; /* [from][to] */
+    const uint64_t (*reformat)[SOLVE_FORMATS]; /* [from][to] */
 };
 
 struct solve_problem {

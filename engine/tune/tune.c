@@ -10,11 +10,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
+#define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
+
 #include "base/compiler.h"
+#include "base/hash.h"
 #include "engine/tune/internal.h"
 #include "engine/tune/solve.h"
 
 enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27, ROUNDS_MAX = 16 };
+
+/* What bringing tensors of one type and shape from some formats into others costs. */
+struct prices {
+    struct {
+        struct shape shape;
+        uint32_t dtype, layout;
+        uint32_t from, to; /* sets of formats */
+    } key;
+    uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
+    UT_hash_handle hh;
+};
+
+/* Who reads which tensor: those of tensor i are readers[first[i] .. first[i + 1]). */
+struct reader {
+    uint32_t node, input;
+};
 
 struct tuner {
     struct ir_graph *graph;
@@ -27,9 +48,12 @@ struct tuner {
         uint32_t n;
         uint32_t *option; /* into the entry's options: the fastest of each set of formats */
     } * nodes;
+    uint32_t *first_reader;
+    struct reader *readers;
     struct solve_node *solve_nodes;
     struct solve_tensor *tensors;
     uint32_t n_tensors;
+    struct prices *prices; /* hash table; in `memory` */
 };
 
 static const uint8_t plain_end[1] = {0}; /* plain, as the graph has it */
@@ -141,50 +165,77 @@ static void mark(uint32_t *set, const struct solve_end *end, const struct solve_
         *set |= 1U << end->format[k];
 }
 
-/* Times the reformats that could be wanted between a tensor's ends. */
-static enum status price(struct tuner *t, uint32_t tensor, struct solve_tensor *s,
-                         struct error *err)
+/* The sets of formats that a tensor's ends may want. */
+static void mark_ends(const struct tuner *t, const struct solve_tensor *s, uint32_t *from,
+                      uint32_t *to)
 {
-    uint32_t from = 0, to = 0;
-    mark(&from, &s->from, t->solve_nodes);
+    mark(from, &s->from, t->solve_nodes);
     for (uint32_t u = 0; u < s->n_uses; u++)
-        mark(&to, &s->uses[u], t->solve_nodes);
+        mark(to, &s->uses[u], t->solve_nodes);
+}
+
+/* Times the reformats that could be wanted between a tensor's ends. */
+static enum status fill_prices(struct tuner *t, const struct ir_tensor *x, struct prices *p,
+                               struct error *err)
+{
     for (unsigned a = 0; a < SOLVE_FORMATS; a++)
         for (unsigned b = 0; b < SOLVE_FORMATS; b++) {
             struct tune_entry *e;
-            s->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
-            if (a == b || !(from >> a & 1) || !(to >> b & 1))
+            p->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
+            if (a == b || !(p->key.from >> a & 1) || !(p->key.to >> b & 1))
                 continue;
-            enum status st = tune_table_reformat(t->table, ir_tensor(t->graph, tensor),
-                                                 tune_format_of(a), tune_format_of(b), &e, err);
+            enum status st = tune_table_reformat(t->table, x, tune_format_of((uint8_t)a),
+                                                 tune_format_of((uint8_t)b), &e, err);
             if (st)
                 return st;
             if (e->n > 0)
-                s->reformat[a][b] = MIN(e->options[0].ns, SOLVE_NEVER);
+                p->reformat[a][b] = MIN(e->options[0].ns, SOLVE_NEVER);
         }
+    return STATUS_OK;
+}
+
+static enum status price(struct tuner *t, uint32_t tensor, uint32_t from, uint32_t to,
+                         struct solve_tensor *s, struct error *err)
+{
+    const struct ir_tensor *x = ir_tensor(t->graph, tensor);
+    struct prices *p, *known;
+    if (!(p = arena_alloc(t->memory, sizeof(*p))))
+        return no_memory(err);
+    memset(p, 0, sizeof(*p));
+    p->key.shape.rank = x->shape.rank;
+    memcpy(p->key.shape.dim, x->shape.dim, x->shape.rank * sizeof(x->shape.dim[0]));
+    p->key.dtype = x->dtype;
+    p->key.layout = x->layout;
+    p->key.from = from;
+    p->key.to = to;
+    HASH_FIND(hh, t->prices, &p->key, sizeof(p->key), known);
+    if (!known) {
+        enum status st = fill_prices(t, x, p, err);
+        if (st)
+            return st;
+        HASH_ADD(hh, t->prices, key, sizeof(p->key), p);
+        if (!HASH_ADDED(p))
+            return no_memory(err);
+        known = p;
+    }
+    s->reformat = (const uint64_t(*)[SOLVE_FORMATS])known->reformat;
     return STATUS_OK;
 }
 
 static bool find_uses(struct tuner *t, uint32_t tensor, struct solve_tensor *s)
 {
-    const struct ir_graph *g = t->graph;
-    bool output = ir_tensor_is_output(g, tensor);
-    uint32_t n = output;
-    for (uint32_t i = 0; i < g->n_nodes; i++)
-        for (uint32_t k = 0; t->entries[i] && k < ir_node(g, i)->n_inputs; k++)
-            n += ir_node(g, i)->inputs[k] == tensor;
-    struct solve_end *uses = arena_array(t->memory, n, sizeof(*uses));
+    uint32_t begin = t->first_reader[tensor], end = t->first_reader[tensor + 1];
+    bool output = ir_tensor_is_output(t->graph, tensor);
+    struct solve_end *uses = arena_array(t->memory, end - begin + output, sizeof(*uses));
     if (!uses)
         return false;
     s->uses = uses;
-    for (uint32_t i = 0; i < g->n_nodes; i++)
-        for (uint32_t k = 0; t->entries[i] && k < ir_node(g, i)->n_inputs; k++) {
-            if (ir_node(g, i)->inputs[k] != tensor)
-                continue;
-            uses[s->n_uses] = (struct solve_end){i, formats_of(t, i, false, k)};
-            if (!uses[s->n_uses++].format)
-                return false;
-        }
+    for (uint32_t i = begin; i < end; i++) {
+        const struct reader *r = &t->readers[i];
+        uses[s->n_uses] = (struct solve_end){r->node, formats_of(t, r->node, false, r->input)};
+        if (!uses[s->n_uses++].format)
+            return false;
+    }
     if (output)
         uses[s->n_uses++] = (struct solve_end){IR_NONE, plain_end};
     return true;
@@ -194,6 +245,7 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
 {
     const struct ir_tensor *x = ir_tensor(t->graph, tensor);
     struct solve_tensor s = {.from = {IR_NONE, plain_end}};
+    uint32_t from = 0, to = 0;
     if (ir_tensor_is_constant(x))
         return STATUS_OK;
     for (uint32_t i = 0; x->producer != IR_NONE && i < IR_MAX_OUTPUTS; i++)
@@ -202,9 +254,10 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
             s.from = (struct solve_end){x->producer, formats_of(t, x->producer, true, i)};
     if (!s.from.format || !find_uses(t, tensor, &s))
         return no_memory(err);
-    if (s.n_uses == 0)
-        return STATUS_OK;
-    enum status st = price(t, tensor, &s, err);
+    mark_ends(t, &s, &from, &to);
+    if ((from | to) == 0 || ((from | to) & ((from | to) - 1)) == 0 || s.n_uses == 0)
+        return STATUS_OK; /* one format at all ends: nothing to decide, nothing to pay */
+    enum status st = price(t, tensor, from, to, &s, err);
     if (!st)
         t->tensors[t->n_tensors++] = s;
     return st;
@@ -223,6 +276,7 @@ static enum status state_problem(struct tuner *t, struct error *err)
 {
     static const uint64_t nothing[1] = {0};
     t->n_tensors = 0;
+    HASH_CLEAR(hh, t->prices); /* times may have changed */
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         t->solve_nodes[i] = (struct solve_node){1, nothing};
         if (t->entries[i] && !sort_options(t, i))
@@ -342,6 +396,33 @@ static uint64_t pool_bytes(const struct ir_graph *graph)
     return rounded;
 }
 
+/* Counted, summed up, and put where the sums say. */
+static bool find_readers(struct tuner *t)
+{
+    const struct ir_graph *g = t->graph;
+    size_t n_edges = 0, n = (size_t)g->n_tensors + 2;
+    uint32_t *next = arena_array(t->memory, n, sizeof(*next));
+    t->first_reader = arena_array(t->memory, n, sizeof(*t->first_reader));
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        n_edges += ir_node(g, i)->n_inputs;
+    t->readers = arena_array(t->memory, n_edges + 1, sizeof(*t->readers));
+    if (!next || !t->first_reader || !t->readers)
+        return false;
+    memset(t->first_reader, 0, n * sizeof(*t->first_reader));
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        for (uint32_t k = 0; ir_node(g, i)->op != IR_OP_NONE && k < ir_node(g, i)->n_inputs; k++)
+            if (ir_node(g, i)->inputs[k] != IR_NONE)
+                t->first_reader[ir_node(g, i)->inputs[k] + 1]++;
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        t->first_reader[i + 1] += t->first_reader[i];
+    memcpy(next, t->first_reader, n * sizeof(*next));
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        for (uint32_t k = 0; ir_node(g, i)->op != IR_OP_NONE && k < ir_node(g, i)->n_inputs; k++)
+            if (ir_node(g, i)->inputs[k] != IR_NONE)
+                t->readers[next[ir_node(g, i)->inputs[k]]++] = (struct reader){i, k};
+    return true;
+}
+
 static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
 {
     size_t nodes = (size_t)t->graph->n_nodes + 1;
@@ -353,7 +434,7 @@ static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
     t->solve_nodes = arena_array(t->memory, nodes, sizeof(*t->solve_nodes));
     t->tensors = arena_array(t->memory, (size_t)t->graph->n_tensors + 1, sizeof(*t->tensors));
     *choice = arena_array(t->memory, nodes, sizeof(**choice));
-    if (!t->entries || !t->nodes || !t->solve_nodes || !t->tensors || !*choice)
+    if (!t->entries || !t->nodes || !t->solve_nodes || !t->tensors || !*choice || !find_readers(t))
         return no_memory(err);
     return tune_table_new(t->options, pool_bytes(t->graph), t->report, &t->table, err);
 }
@@ -375,6 +456,7 @@ enum status tune_graph(struct ir_graph *graph, const struct tune_options *option
         tell_host(&t);
         st = tune_apply(graph, t.table, t.entries, choice, err);
     }
+    HASH_CLEAR(hh, t.prices);
     tune_table_free(t.table);
     if (options->device->backend->compile_drop)
         options->device->backend->compile_drop(options->device);

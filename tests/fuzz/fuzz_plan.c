@@ -1,18 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a plan. The first byte chooses: 0, the rest is a whole file as it is; 1, two bytes
- * are the lengths of the weight and of the code section in units of 64 bytes (10 and 6 bits) and
- * the rest is a structure section, around which a header with the right lengths and digest is put,
- * so that the decoder and the checks behind it are reached. A plan that is accepted must satisfy
- * the checks a second time.
+ * Any bytes as a plan. The first byte chooses: 0, the rest is a whole file as it is; 1 or 2, two
+ * bytes are the lengths of the weight and of the code section in units of 64 bytes (10 and 6 bits)
+ * and the rest is a structure section, around which a header with the right lengths and digest is
+ * put, so that the decoder and the checks behind it are reached. Weights are zeros for 1, numbers
+ * for 2. A plan that is accepted must satisfy the checks a second time; then it is loaded on the
+ * CPU and run (run_plan.c). Half of what the fuzzer makes are structures changed at a field, with
+ * the lengths around it right (bend_fields.c).
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/plan/format.h"
+#include "tests/fuzz/bend_fields.h"
+#include "tests/fuzz/run_plan.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
+__attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
+
+enum { WHOLE_FILE = 0, ZEROS = 1, NUMBERS = 2, HEAD = 3 };
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
+{
+    if (size > HEAD && data[0] != WHOLE_FILE && seed % 2) {
+        size_t made = bend_fields(data + HEAD, size - HEAD, max_size - HEAD, seed);
+        if (made)
+            return HEAD + made;
+    }
+    return LLVMFuzzerMutate ? LLVMFuzzerMutate(data, size, max_size) : size;
+}
 
 static void read_plan(const void *data, size_t size)
 {
@@ -24,10 +43,20 @@ static void read_plan(const void *data, size_t size)
         abort();
     for (uint32_t i = 0; i < plan->n_profiles; i++)
         (void)plan_profile_time(&plan->profiles[i]);
+    run_plan(data, size, plan);
     plan_free(plan);
 }
 
-static void read_structure(const uint8_t *data, size_t size, size_t weights, size_t code)
+/* Small floats of either sign, of every width. */
+static void fill_weights(uint8_t *to, size_t size)
+{
+    static const uint8_t pattern[] = {0, 0, 0x80, 0x3e, 0, 0, 0x40, 0xbe, 0, 0, 0xc0, 0x3f};
+    for (size_t i = 0; i < size; i++)
+        to[i] = pattern[i % sizeof(pattern)];
+}
+
+static void read_structure(const uint8_t *data, size_t size, size_t weights, size_t code,
+                           bool numbers)
 {
     struct plan_header h = {.version = PLAN_VERSION, .endian = PLAN_ENDIAN};
     memcpy(h.magic, PLAN_MAGIC, sizeof(h.magic));
@@ -46,6 +75,8 @@ static void read_structure(const uint8_t *data, size_t size, size_t weights, siz
         return;
     memset(file, 0, h.file_size);
     memcpy(file + sizeof(h), data, size);
+    if (numbers)
+        fill_weights(file + h.weights_offset, weights);
     plan_digest(&h, XXH3_128bits(file + sizeof(h), h.file_size - sizeof(h)), h.digest);
     memcpy(file, &h, sizeof(h));
     read_plan(file, h.file_size);
@@ -54,10 +85,11 @@ static void read_structure(const uint8_t *data, size_t size, size_t weights, siz
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size >= 3 && data[0] == 1) {
-        read_structure(data + 3, size - 3, 64 * (size_t)data[1] + 64 * 256 * (size_t)(data[2] & 3),
-                       64 * (size_t)(data[2] >> 2));
-    } else if (size >= 1 && data[0] == 0) {
+    if (size >= HEAD && (data[0] == ZEROS || data[0] == NUMBERS)) {
+        read_structure(data + HEAD, size - HEAD,
+                       64 * (size_t)data[1] + 64 * 256 * (size_t)(data[2] & 3),
+                       64 * (size_t)(data[2] >> 2), data[0] == NUMBERS);
+    } else if (size >= 1 && data[0] == WHOLE_FILE) {
         uint8_t *file = aligned_alloc(64, (size + 63) / 64 * 64);
         if (!file)
             return 0;

@@ -194,6 +194,16 @@ static size_t on_frame_limit(struct session_host *base)
     return LIMIT;
 }
 
+static enum status on_introduce(struct session_host *base, const void *message, size_t size,
+                                size_t whole, struct error *err)
+{
+    (void)base;
+    (void)message;
+    (void)size;
+    return error_set(err, STATUS_INVALID_ARGUMENT, "a frame of %zu bytes; the limit is %d", whole,
+                     LIMIT);
+}
+
 static void on_end(struct session_host *base, enum session_end why)
 {
     (void)why;
@@ -212,6 +222,7 @@ static const struct session_host_ops ops = {
     .slab_give = on_slab_give,
     .scratch = on_scratch,
     .frame_limit = on_frame_limit,
+    .introduce = on_introduce,
     .end = on_end,
 };
 

@@ -174,7 +174,7 @@ class Life:
             raise Broken("it crashes or leaks")
         if code not in (0, 1):
             raise Broken(f"exit code {code}")
-        if code and not re.search(r"(?m)^(inferd|libgomp): .", log):
+        if code and not re.search(r"(?m)^(\S+ inferd|inferd|libgomp): .", log):
             raise Broken("it ends without a word")
         return code
 

@@ -94,7 +94,7 @@ class CheckConfig(unittest.TestCase):
         (root / "broken" / "1").mkdir(parents=True)
         (root / "broken" / "1" / "model.plan").write_bytes(b"this is no plan" * 50)
         done = self.check(f"copy={harness.plan('copy')}", "gone=/nowhere/gone.plan",
-                          f"text={corrupt('several.onnx', b'text' * 50)}", root,
+                          f"text={corrupt('several.onnx', b'text' * 50)}", root, "--insecure",
                           listen="203.0.113.1:8003", code=1)
         for text in ("address 203.0.113.1:8003: ", "model 'gone' ", "model 'text' ",
                      "model 'broken' ", "model 'copy' version '1' is there twice"):

@@ -138,7 +138,7 @@ class Lifecycle(unittest.TestCase):
 
     def drained_after(self, *waits):
         """The exit code and the answer to a request that takes a while, if signals come so."""
-        env = dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu;launch:delay=1500ms")
+        env = dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu;launch:delay=4000ms")
         s = harness.Server(models(), {"device": "fault"}, env=env)
         try:
             with s.client() as client:
@@ -185,22 +185,6 @@ class Lifecycle(unittest.TestCase):
         with harness.Server(models()) as s:
             s.signal(signal.SIGINT)
             self.assertEqual(s.wait(), 0)
-
-    def test_sigterm_while_a_plan_is_built(self):
-        slow = harness.folder() / "inferctl-that-hangs"
-        slow.mkdir(exist_ok=True)
-        os.path.exists(slow / "inferd") or os.link(harness.INFERD, slow / "inferd")
-        (slow / "inferctl").write_text("#!/bin/sh\nexec sleep 100\n")
-        (slow / "inferctl").chmod(0o755)
-        real, harness.INFERD = harness.INFERD, str(slow / "inferd")
-        try:
-            s = harness.Server({"copy": harness.onnx("copy")}, wait=False)
-        finally:
-            harness.INFERD = real
-        s.wait_log("building a plan")
-        begin = time.monotonic()
-        s.stop()
-        self.assertLess(time.monotonic() - begin, 5)
 
     # --- the service manager ---
 

@@ -380,7 +380,10 @@ class Slow(unittest.TestCase):
                 self.assertEqual(other.counters()["slow_senders"], 1)
 
     def test_r22_a_client_that_never_reads(self):
-        limits = {"output_bytes": 3 << 20, "connection_inflight_bytes": 64 << 20}
+        """It is given no more work to do, and goes when that is all it can be given, or at the cap,
+        whichever its replies reach first."""
+        limits = {"output_bytes": 3 << 20, "connection_inflight_bytes": 64 << 20,
+                  "frame_timeout_ms": 2000}
         with server(limits, models=("copy", "wide")) as s, s.client() as client:
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
 
@@ -393,7 +396,11 @@ class Slow(unittest.TestCase):
 
             flooder = harness.Background(flood)
             with s.client() as other:
-                harness.until(lambda: other.counters()["closed_at_output_limit"] == 1, 30)
+                def closed():
+                    counters = other.counters()
+                    return counters["closed_at_output_limit"] + counters["timeouts_write"] == 1
+
+                harness.until(closed, 30)
                 self.assertEqual(other.call(wire.INFER, copy_body()).status, wire.OK)
                 # what it held is given back: only this connection, and nothing in flight
                 harness.until(lambda: [wire.one(other.call(wire.STATUS).body, tag, 0)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """R40: loading and inference work under what the systemd unit forbids.
 
-    test_restricted.py INFERD INFERCTL UNIT ROOT
+    test_restricted.py INFERD INFERCTL UNIT ROOT PROBE
 """
+import ctypes
 import os
 import pathlib
 import shutil
@@ -14,7 +15,7 @@ import unittest
 
 import serving
 
-INFERD, INFERCTL, UNIT, ROOT = map(os.path.abspath, sys.argv[1:5])
+INFERD, INFERCTL, UNIT, ROOT, PROBE = map(os.path.abspath, sys.argv[1:6])
 RESTRICT = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "restrict.py")]
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 sys.dont_write_bytecode = True
@@ -22,6 +23,10 @@ import digits  # noqa: E402
 
 # LeakSanitizer traces its own process at the end, which the unit forbids
 QUIET = {"ASAN_OPTIONS": "detect_leaks=0"}
+
+
+def has_landlock():
+    return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 1  # its version
 
 
 class Restricted(unittest.TestCase):
@@ -47,10 +52,10 @@ class Restricted(unittest.TestCase):
         done = subprocess.run(self.restricted("/usr/bin/python3", "-c", probe), check=False)
         self.assertEqual(done.returncode, 7)
 
-    def infer(self, address):
+    def infer(self, address, *more):
         digits.split(pathlib.Path(ROOT, "models"), self.root)
         done = subprocess.run([INFERCTL, "infer", address, "--model", "digits", "--input",
-                               f"image={self.root}/000.npy", "--output", self.root / "out"],
+                               f"image={self.root}/000.npy", "--output", self.root / "out", *more],
                               capture_output=True, text=True, check=False, timeout=60)
         self.assertEqual((done.stderr, done.returncode), ("", 0))
         _, labels = digits.npy_read(pathlib.Path(ROOT, "models/digits_test_labels.npy"), "|u1")
@@ -68,12 +73,48 @@ class Restricted(unittest.TestCase):
         with serving.inferd(*command, env=QUIET) as address:
             self.infer(address)
 
+    def test_a_token_is_asked_for(self):
+        token = self.root / "app.token"
+        line = subprocess.run([INFERCTL, "token", "app", "--rights", "infer,describe", "--output",
+                               token], check=True, capture_output=True, timeout=60).stdout
+        credentials = self.root / "credentials"
+        credentials.mkdir()
+        (credentials / "inferd.tokens").write_bytes(line)
+        (credentials / "inferd.tokens").chmod(0o444)  # the account is another one than here
+        config = self.root / "inferd.yaml"
+        config.write_text("tokens: inferd.tokens\n")
+        command = self.restricted(self.root / "inferd", "--config", config,
+                                  f"digits={self.root}/digits.onnx")
+        env = dict(QUIET, CACHE_DIRECTORY=str(self.root / "cache"),
+                   CREDENTIALS_DIRECTORY=str(credentials))
+        with serving.inferd(*command, env=env) as address:
+            self.infer(address, "--token-file", token)
+            done = subprocess.run([INFERCTL, "infer", address, "--model", "digits"],
+                                  capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("a token is needed for this", done.stderr)
+
     def test_r40_a_model_is_built_and_served(self):
         command = self.restricted(self.root / "inferd", f"digits={self.root}/digits.onnx")
         env = dict(QUIET, CACHE_DIRECTORY=str(self.root / "cache"))
         with serving.inferd(*command, env=env) as address:
             self.infer(address)
         self.assertTrue(list((self.root / "cache").glob("*.plan")))
+
+    def test_the_build_child_is_confined_under_the_unit(self):
+        """The unit's filter lets it: with all that the kernel has, files included."""
+        shutil.copy(PROBE, self.root / "inferctl")
+        (self.root / "tries.onnx").write_text("tries\n")
+        env = dict(os.environ, **QUIET, CACHE_DIRECTORY=str(self.root / "cache"))
+        config = self.root / "inferd.yaml"
+        config.write_text("log_level: verbose\n")
+        done = subprocess.run(
+            self.restricted(self.root / "inferd", "--config", config, "--listen", "127.0.0.1:0",
+                            f"m={self.root}/tries.onnx"),
+            env=env, capture_output=True, text=True, timeout=60, check=False)
+        self.assertIn("build: kill the parent: refused", done.stderr)
+        self.assertNotIn(": DONE", done.stderr)
+        self.assertEqual(has_landlock(), "Landlock is not to be had" not in done.stderr)
 
 
 if __name__ == "__main__":

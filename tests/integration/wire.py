@@ -8,6 +8,7 @@ STATISTICS, INDEX, CANCEL, STATUS = 16, 17, 18, 19
 
 OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND = 0, 1, 3, 4, 5
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 8, 12, 13, 14
+PERMISSION_DENIED, UNAUTHENTICATED = 7, 16
 
 
 def varint(n):
@@ -100,8 +101,9 @@ def infer_body(model, inputs, version="", outputs=(), request_id="", raw=True):
     return message(*(p for p in parts if p[1] != ""))
 
 
-def request(request_id, kind, body=b"", timeout_us=0, priority=0):
-    return frame(message((1, request_id), (2, timeout_us), (3, priority), (kind, body)))
+def request(request_id, kind, body=b"", timeout_us=0, priority=0, token=""):
+    return frame(message((1, request_id), (2, timeout_us), (3, priority),
+                         *([(4, token)] if token else []), (kind, body)))
 
 
 class Reply:
@@ -204,10 +206,10 @@ class Client:
         assert reply.id == wanted, (reply.id, wanted, reply.message)
         return reply
 
-    def infer(self, model, inputs, timeout_us=0, priority=0, **options):
+    def infer(self, model, inputs, timeout_us=0, priority=0, token="", **options):
         return self.call(INFER, infer_body(model, inputs, **options), timeout_us=timeout_us,
-                         priority=priority)
+                         priority=priority, token=token)
 
-    def counters(self):
-        body = self.call(STATUS).body
+    def counters(self, token=""):
+        body = self.call(STATUS, token=token).body
         return {text(c, 1): one(c, 2, 0) for c in map(decode, body.get(11, []))}

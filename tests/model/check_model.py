@@ -21,7 +21,8 @@ SECONDS = 600  # for one search, on a machine that does other things too
 # What is searched through from end to end; all at once for three requests is beyond any machine.
 # QUIET: the drain begins when nothing else can happen, else at any moment. IDLE: the workers, 3 are
 # both. SENT: which requests there are, 1 and 2 on loop 0 and 4 on loop 1; MORTAL: those with a
-# deadline; RESTLESS: those that are cancelled; LIMIT: how many may wait. SPLIT: batches may fail
+# deadline; RESTLESS: those that are cancelled; LIMIT: how many may wait; EVICT: a full queue may
+# make room for another request. SPLIT: batches may fail
 # for one of their requests; CUT: loop 0's connection may close; WATCH: who looks for hangs; LOSS:
 # the device may be lost; BREATHE: turns may be long.
 ONE_WITH_ALL = ["SENT=1", "RESTLESS=1", "MORTAL=1", "CUT", "WATCH"]
@@ -31,6 +32,12 @@ SEARCHES = {
     "three, idle before the drain": ["SENT=7", "QUIET"],
     "three, refused, expiring, cancelled, and a split":
         ["SENT=7", "IDLE=1", "QUIET", "SPLIT", "MORTAL=2", "RESTLESS=5", "LIMIT=2"],
+    "three, one pushes another one out": ["SENT=7", "IDLE=1", "EVICT=1", "LIMIT=1"],
+    "three, pushed out, expiring, cancelled":
+        ["SENT=7", "IDLE=1", "QUIET", "EVICT=1", "MORTAL=1", "RESTLESS=6", "LIMIT=1"],
+    "three, pushed out, and of a connection that is cut":
+        ["SENT=7", "IDLE=1", "QUIET", "EVICT=1", "LIMIT=1", "CUT"],
+    "two, pushed out, and the device is lost": ["SENT=5", "IDLE=1", "EVICT=1", "LIMIT=1", "LOSS"],
     "three, of which a connection is cut, and hangs": ["SENT=7", "IDLE=1", "QUIET", "CUT", "WATCH"],
     "two loops, a cancel": ["SENT=5", "RESTLESS=1"],
     "two of a connection that is cut": ["SENT=3", "CUT"],
@@ -74,6 +81,8 @@ BUGS = {
     "BUG_FREE": ["SENT=1"],
     "BUG_ABANDON": ["SENT=1", "WATCH"],
     "BUG_REFUSE": ["SENT=7", "IDLE=1", "QUIET", "LIMIT=1"],
+    "BUG_EVICT": ["SENT=7", "IDLE=1", "QUIET", "EVICT=1", "LIMIT=1"],
+    "BUG_STAY": ["SENT=7", "IDLE=1", "QUIET", "EVICT=1", "LIMIT=1"],
     "BUG_LOSS": ["SENT=3", "IDLE=1", "LOSS"],
 }
 LIVE_BUGS = {

@@ -2,13 +2,13 @@
 /*
  * The way of requests between event loops, the batcher and workers, as a model for spin: two
  * loops, the batcher under its lock, two workers, a stack of completions for each loop. Requests
- * arrive, are refused for want of room or time, are cancelled, expire, lose their connection, fail
- * with others in a batch that is run again in parts, are answered for while they hang; the device
+ * arrive, are refused for want of room or time, are pushed out of a full queue by others, are
+ * cancelled, expire, lose their connection, fail with others in a batch that is run again in parts, are answered for while they hang; the device
  * is lost; and the server drains at any moment. What is checked, over all interleavings:
  *
  *   - each request that was admitted comes back to its loop exactly once, and is answered exactly
  *     once unless its connection has gone: none lost, none double
- *   - nothing runs that was cancelled, refused or expired before
+ *   - nothing runs that was cancelled, refused, pushed out or expired before
  *   - while all is quiet nobody waits; the drain comes to an end, and all threads with it
  *   - the memory of a request is given back once, and not while it still lies on the stack of
  *     payloads that have been read
@@ -19,7 +19,7 @@
  *   - each request is answered at some time, and a drain that has begun ends (`live`)
  *
  * Sets of requests are bit masks. Order among them plays no part in the first four; for the last
- * they are of one priority, which go in their order: a lower one may starve.
+ * they are of one flow and priority, which go in their order: turns are test_batcher_model's.
  * The lock is an atomic block: that nothing else touches what it guards is ThreadSanitizer's to say.
  * Time is choice: what may have elapsed may or may not have. A worker has one output buffer, so that
  * it soon lacks one. Of a device's loss the end by _exit is left out, and of a batch the results.
@@ -36,6 +36,8 @@
  *   BUG_FREE        loops are freed while a worker may still be about to wake one
  *   BUG_ABANDON     who answers for a hanging request leaves it with its connection
  *   BUG_REFUSE      what is refused at its submission is queued all the same
+ *   BUG_EVICT       what is pushed out goes to the loop that pushed it
+ *   BUG_STAY        what is pushed out is told so, and stays queued
  *   BUG_LOSS        when the device is lost, what still waits is answered but stays queued
  *   BUG_SIGNAL      a worker is not woken for a batch while another one runs
  *   BUG_YOUNGEST    whoever came last goes first
@@ -50,6 +52,9 @@
 #endif
 #ifndef LIMIT
 #define LIMIT 3 /* requests in the queue: 3 is no limit */
+#endif
+#ifndef EVICT
+#define EVICT 0 /* 1: a full queue may make room */
 #endif
 #ifndef IDLE
 #define IDLE 3 /* the workers that take part */
@@ -233,7 +238,7 @@ inline hand(w)
     fi
 }
 
-/* dispatch_carry_out, expired_deliver */
+/* dispatch_carry_out, unrun_deliver */
 inline carry_out()
 {
     if
@@ -383,6 +388,22 @@ inline release()
     carry_out()
 }
 
+/* flow_victim: any one that is queued makes room; flows and priorities are left out */
+inline push_out()
+{
+    if
+    :: queue & 1 -> set = 1
+    :: queue & 2 -> set = 2
+    :: queue & 4 -> set = 4
+    fi;
+#ifndef BUG_STAY
+    queue = queue & ~set;
+#endif
+    pushed = pushed | set;
+    barred = barred | set;
+    set = 0
+}
+
 /* batcher_submit, one after the other: the queue is full, or too long for a deadline */
 inline admit()
 {
@@ -394,7 +415,13 @@ inline admit()
         if
         :: batcher_draining || COUNT(queue) >= LIMIT -> back = back | one
         :: !batcher_draining && (one & MORTAL) && (queue || idle != IDLE) -> back = back | one
-        :: !batcher_draining && COUNT(queue) < LIMIT ->
+        :: !batcher_draining && (COUNT(queue) < LIMIT || EVICT) ->
+#if EVICT
+            if
+            :: COUNT(queue) >= LIMIT -> push_out()
+            :: else
+            fi;
+#endif
 #if AGAIN
             before[one >> 1] = queue; /* 1, 2, 4: at 0, 1, 2 */
 #endif
@@ -427,6 +454,20 @@ inline turn_work()
         fi
     };
     carry_out();
+#if EVICT
+    if
+    :: pushed -> /* unrun_deliver */
+#ifdef BUG_EVICT
+        completions[l] = completions[l] | pushed;
+        send(l);
+#else
+        deliver(0, pushed);
+        deliver(1, pushed);
+#endif
+        pushed = 0
+    :: else
+    fi;
+#endif
     if
     :: held -> release()
     :: else
@@ -462,6 +503,9 @@ proctype Loop(byte l)
 {
     byte mine, waits, submit, held; /* in flight; have a connection that waits; loop.h's lists */
     byte got, set, one, expired, back, i;
+#if EVICT
+    byte pushed; /* out of the queue, and not yet on its way */
+#endif
     byte job[WORKERS];
 #ifdef BREATHE
     bool breathed;

@@ -26,6 +26,30 @@ static void good_ones_come_back_as_they_were(void **state)
     }
 }
 
+static void r16_what_others_reach(void **state)
+{
+    (void)state;
+    static const char *const local[] = {"127.0.0.1:1", "127.255.3.4:0", "[::1]:8003",
+                                        "[::ffff:127.0.0.1]:1", "unix:/run/x.sock"};
+    static const char *const open[] = {
+        "0.0.0.0:1",         "[::]:1",      "10.1.2.3:1",          "128.0.0.1:1",
+        "126.255.255.255:1", "[fe80::1]:1", "[::ffff:10.0.0.1]:1", "[::127.0.0.1]:1",
+        "[::ffff:0.0.0.0]:1"};
+    struct address a;
+    for (size_t i = 0; i < ARRAY_LEN(local); i++) {
+        assert_int_equal(address_parse(local[i], &a, NULL), STATUS_OK);
+        if (!address_is_local(&a))
+            fail_msg("%s is local", local[i]);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(open); i++) {
+        assert_int_equal(address_parse(open[i], &a, NULL), STATUS_OK);
+        if (address_is_local(&a))
+            fail_msg("%s is not local", open[i]);
+    }
+    a = (struct address){.storage.ss_family = AF_UNSPEC};
+    assert_false(address_is_local(&a));
+}
+
 static void names_and_nonsense_are_refused(void **state)
 {
     (void)state;
@@ -78,6 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_ones_come_back_as_they_were),
         cmocka_unit_test(names_and_nonsense_are_refused),
+        cmocka_unit_test(r16_what_others_reach),
         cmocka_unit_test(a_path_has_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,6 +70,12 @@ static void a_text_is_cut_between_characters(void **state)
     for (size_t max = 0; max < ARRAY_LEN(cuts); max++)
         if (utf8_cut(text, sizeof(text) - 1, max) != cuts[max])
             fail_msg("%zu: %zu", max, utf8_cut(text, sizeof(text) - 1, max));
+    for (size_t max = 0; max < ARRAY_LEN(cuts); max++)
+        assert_int_equal(utf8_prefix(text, sizeof(text) - 1, max), cuts[max]);
+    assert_int_equal(utf8_prefix("ab\xff"
+                                 "cd",
+                                 5, 5),
+                     2);
     assert_true(utf8_ok("", 0));
     assert_true(utf8_ok(text, sizeof(text) - 1));
     assert_false(utf8_ok(text, 2));

@@ -22,14 +22,19 @@
 enum {
     SEQUENCES = 120000,
     EVENTS = 40,
+    LONG = 256, /* one sequence in so many is */
+    LONG_EVENTS = 500,
     MODELS = 3,
     WORKERS = 3,
     KEYS = 3,
-    ITEMS = 64,   /* of one sequence */
+    FLOWS = 4,
+    ITEMS = 320,  /* of one sequence */
     LONGEST = 20, /* no batch takes so long */
+    UNIT = 4096,  /* of the clocks, for an instance */
+    SHARE = 16,   /* of batches and places, for worse priorities */
 };
 
-enum fate { UNUSED_YET, QUEUED, RAN, EXPIRED, CANCELLED, REFUSED };
+enum fate { UNUSED_YET, QUEUED, RAN, EXPIRED, CANCELLED, REFUSED, EVICTED };
 
 struct world {
     struct batcher *batcher;
@@ -41,14 +46,23 @@ struct world {
     uint64_t now;            /* the latest the batcher has seen */
     uint32_t used;
     struct batcher_item item[ITEMS];
-    uint32_t of[ITEMS]; /* the model's index */
+    uint32_t of[ITEMS];    /* the model's index */
+    uint64_t start[ITEMS]; /* its turn */
+    uint64_t front[ITEMS]; /* since when it is the first of its flow */
+    uint64_t clock[MODELS][BATCHER_PRIORITIES];
+    uint64_t served[MODELS][BATCHER_PRIORITIES][FLOWS]; /* where what ran ended */
+    uint32_t passed[MODELS][BATCHER_PRIORITIES];        /* batches, over who was first */
     enum fate fate[ITEMS];
     uint32_t answers[ITEMS];
-    uint64_t ran[MODELS], expired[MODELS];
+    uint64_t ran[MODELS], expired[MODELS], refused[MODELS];
     uint64_t early; /* of the expired, before their deadlines */
+    bool is_long;   /* and asks one model mostly */
 };
 
-static uint64_t seed, rng, n_early;
+static uint64_t seed, rng;
+static struct {
+    uint64_t early, evicted, evicted_better, overtakes, leads; /* how often a rule was looked at */
+} seen;
 
 static uint32_t roll(uint32_t n) /* 0..n-1 */
 {
@@ -126,33 +140,110 @@ static bool may_go(const struct world *w, uint32_t m, uint64_t key)
     return total_of(w, m, key) > 0 && due_of(w, m, key) <= w->now;
 }
 
-/* Before: a better priority, else an earlier arrival; equals in the order of submission. */
+/* ---- flows ---- */
+
+static bool same_lane(const struct world *w, uint32_t a, uint32_t b)
+{
+    return w->of[a] == w->of[b] && w->item[a].priority == w->item[b].priority &&
+           w->item[a].flow == w->item[b].flow;
+}
+
+/* The first and the last queued of the item's flow, model and priority; ITEMS: none. */
+static uint32_t lane_first(const struct world *w, uint32_t i)
+{
+    for (uint32_t o = 0; o < w->used; o++) {
+        if (w->fate[o] == QUEUED && same_lane(w, i, o))
+            return o;
+    }
+    return ITEMS;
+}
+
+static uint32_t lane_last(const struct world *w, uint32_t i)
+{
+    for (uint32_t o = w->used; o-- > 0;) {
+        if (w->fate[o] == QUEUED && same_lane(w, i, o))
+            return o;
+    }
+    return ITEMS;
+}
+
+static uint64_t end_of(const struct world *w, uint32_t i)
+{
+    return w->start[i] + (uint64_t)w->item[i].instances * UNIT;
+}
+
+/* A request starts where the one before it ends, but not before the clock. */
+static void start(struct world *w, uint32_t i)
+{
+    uint32_t m = w->of[i], p = w->item[i].priority, last = lane_last(w, i);
+    uint64_t end = last < ITEMS ? end_of(w, last) : w->served[m][p][w->item[i].flow];
+    w->start[i] = MAX(end, w->clock[m][p]);
+    w->front[i] = w->now;
+}
+
+/* It still counts among those that wait. */
+static void serve(struct world *w, uint32_t i)
+{
+    uint32_t m = w->of[i], p = w->item[i].priority, flows = 0;
+    for (uint32_t o = 0; o < w->used; o++) {
+        bool here = w->fate[o] == QUEUED && w->of[o] == m && w->item[o].priority == p;
+        flows += here && lane_first(w, o) == o;
+    }
+    uint64_t *served = &w->served[m][p][w->item[i].flow];
+    *served = MAX(*served, end_of(w, i));
+    uint64_t each = ((uint64_t)w->item[i].instances * UNIT + flows - 1) / flows;
+    w->clock[m][p] = MAX(w->clock[m][p], w->start[i]) + each;
+}
+
+/* ---- turns ---- */
+
+/* Before: a better priority, else an earlier start; equals in the order of submission. */
 static bool before(const struct world *w, uint32_t a, uint32_t b)
 {
     if (w->item[a].priority != w->item[b].priority)
         return w->item[a].priority < w->item[b].priority;
-    return w->item[a].arrival_ns < w->item[b].arrival_ns ||
-           (w->item[a].arrival_ns == w->item[b].arrival_ns && a < b);
+    return w->start[a] < w->start[b] || (w->start[a] == w->start[b] && a < b);
 }
 
-static uint32_t head_of(const struct world *w, uint32_t m, uint64_t key)
+/* Who is first of a priority in the keys that may go. */
+static uint32_t first_of(const struct world *w, uint32_t m, uint32_t p)
 {
-    uint32_t head = ITEMS;
-    for (uint32_t i = 0; i < w->used; i++) {
-        if (waits(w, i, m, key) && (head == ITEMS || before(w, i, head)))
-            head = i;
+    uint32_t first = ITEMS;
+    for (uint64_t k = 0; k < KEYS; k++) {
+        if (!may_go(w, m, k))
+            continue;
+        for (uint32_t i = 0; i < w->used; i++) {
+            if (waits(w, i, m, k) && w->item[i].priority == p &&
+                (first == ITEMS || before(w, i, first)))
+                first = i;
+        }
     }
-    return head;
+    return first;
 }
 
-/* The batch of that key, in order; returns how many items. */
-static uint32_t batch_of(const struct world *w, uint32_t m, uint64_t key, uint32_t out[ITEMS])
+/* Who leads the model's next batch: the best, or a worse one passed over too often. */
+static uint32_t lead_of(const struct world *w, uint32_t m)
+{
+    uint32_t lead = ITEMS;
+    for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++) {
+        uint32_t first = first_of(w, m, p);
+        if (first < ITEMS && p > 0 && lead < ITEMS && w->passed[m][p] >= SHARE - 1)
+            return first;
+        if (lead == ITEMS)
+            lead = first;
+    }
+    return lead;
+}
+
+/* The batch with that one at its head, in order; returns how many items. */
+static uint32_t batch_of(const struct world *w, uint32_t lead, uint32_t out[ITEMS])
 {
     bool taken[ITEMS] = {0}, reached;
-    uint32_t n = 0, instances = 0, cut = cut_of(w, m, total_of(w, m, key), &reached);
+    uint32_t m = w->of[lead], n = 0, instances = 0, best = lead;
+    uint64_t key = w->item[lead].shape_key;
+    uint32_t cut = cut_of(w, m, total_of(w, m, key), &reached);
     for (;;) {
-        uint32_t best = ITEMS;
-        for (uint32_t i = 0; i < w->used; i++) {
+        for (uint32_t i = 0; i < w->used && n > 0; i++) {
             if (waits(w, i, m, key) && !taken[i] && (best == ITEMS || before(w, i, best)))
                 best = i;
         }
@@ -161,7 +252,61 @@ static uint32_t batch_of(const struct world *w, uint32_t m, uint64_t key, uint32
         taken[best] = true;
         instances += w->item[best].instances;
         out[n++] = best;
+        best = ITEMS;
     }
+}
+
+/* ---- places ---- */
+
+/* Requests of the flow in that model, of priority p and worse. */
+static uint32_t places_of(const struct world *w, uint32_t m, uint64_t flow, uint32_t p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->used; i++)
+        n += w->fate[i] == QUEUED && w->of[i] == m && w->item[i].flow == flow &&
+             w->item[i].priority >= p;
+    return n;
+}
+
+/* May `i` take the place of `o`, with priorities from p on compared? */
+static bool may_push(const struct world *w, uint32_t i, uint32_t o, uint32_t p)
+{
+    uint32_t m = w->of[i], theirs = places_of(w, m, w->item[o].flow, p);
+    if (w->fate[o] != QUEUED || w->of[o] != m || theirs < places_of(w, m, w->item[i].flow, p) + 2)
+        return false;
+    for (uint64_t f = 0; f < FLOWS; f++) {
+        if (places_of(w, m, f, p) > theirs)
+            return false;
+    }
+    for (uint32_t k = 0; k < w->used; k++) { /* the newest of the worst */
+        if (w->fate[k] == QUEUED && w->of[k] == m && w->item[k].flow == w->item[o].flow &&
+            (w->item[k].priority > w->item[o].priority ||
+             (w->item[k].priority == w->item[o].priority && k > o)))
+            return false;
+    }
+    return true;
+}
+
+static bool may_push_any(const struct world *w, uint32_t i, uint32_t p)
+{
+    for (uint32_t o = 0; o < w->used; o++) {
+        if (may_push(w, i, o, p))
+            return true;
+    }
+    return false;
+}
+
+/* From which priority on places are compared; BATCHER_PRIORITIES: it finds no place. */
+static uint32_t push_level(const struct world *w, uint32_t i)
+{
+    uint32_t m = w->of[i], p = w->item[i].priority, all = 0;
+    if (may_push_any(w, i, p))
+        return p;
+    for (uint64_t f = 0; f < FLOWS; f++)
+        all += places_of(w, m, f, p);
+    if (all < MAX(w->config[m].queue_limit / SHARE, 1U) && may_push_any(w, i, 0))
+        return 0;
+    return BATCHER_PRIORITIES;
 }
 
 static bool any_idle(const struct world *w)
@@ -185,8 +330,12 @@ static void answer(struct world *w, uint32_t i, enum fate fate)
 {
     CHECK(w->fate[i] == QUEUED, "item %u: answered in state %d", i, (int)w->fate[i]);
     CHECK(w->item[i].model == NULL, "item %u: left but still has a model", i);
+    bool first = lane_first(w, i) == i;
     w->fate[i] = fate;
     w->answers[i]++;
+    uint32_t next = lane_first(w, i);
+    if (first && next < ITEMS)
+        w->front[next] = w->now;
 }
 
 static void judge_expired(struct world *w, const struct batcher_decision *d)
@@ -207,42 +356,51 @@ static void judge_expired(struct world *w, const struct batcher_decision *d)
     }
 }
 
-/* No model, and no key of the same model, had the better right. */
-static void judge_turn(const struct world *w, uint32_t m, uint64_t key)
+static uint64_t turn_of(const struct world *w, uint32_t lead)
 {
-    uint32_t head = head_of(w, m, key);
-    uint64_t due = saturate(w->item[head].arrival_ns, w->config[m].max_delay_ns);
-    for (uint64_t k = 0; k < KEYS; k++) {
-        if (!may_go(w, m, k))
-            continue;
-        const struct batcher_item *a = &w->item[head], *b = &w->item[head_of(w, m, k)];
-        CHECK(a->priority < b->priority ||
-                  (a->priority == b->priority && a->arrival_ns <= b->arrival_ns),
-              "key %u went before key %u", (unsigned)key, (unsigned)k);
-    }
+    return saturate(w->front[lead], w->config[w->of[lead]].max_delay_ns);
+}
+
+/* No model had the better right. */
+static void judge_turn(const struct world *w, uint32_t lead)
+{
     for (uint32_t o = 0; o < MODELS; o++) {
-        uint32_t best = ITEMS;
-        for (uint64_t k = 0; k < KEYS; k++) {
-            uint32_t h = may_go(w, o, k) ? head_of(w, o, k) : ITEMS;
-            if (h != ITEMS && (best == ITEMS || before(w, h, best)))
-                best = h;
-        }
-        if (best != ITEMS)
-            CHECK(due <= saturate(w->item[best].arrival_ns, w->config[o].max_delay_ns),
-                  "model %u went before model %u", m, o);
+        uint32_t other = lead_of(w, o);
+        if (other < ITEMS)
+            CHECK(turn_of(w, lead) <= turn_of(w, other), "model %u went before model %u",
+                  w->of[lead], o);
+    }
+}
+
+/* A batch was formed: `first` were those of each priority who could go. */
+static void count_passed(struct world *w, uint32_t m, const uint32_t first[BATCHER_PRIORITIES])
+{
+    for (uint32_t p = 1; p < BATCHER_PRIORITIES; p++) {
+        uint32_t waiting = 0;
+        for (uint32_t i = 0; i < w->used; i++)
+            waiting += w->fate[i] == QUEUED && w->of[i] == m && w->item[i].priority == p;
+        if (first[p] < ITEMS && w->fate[first[p]] == QUEUED)
+            w->passed[m][p]++;
+        else if (first[p] < ITEMS || waiting == 0)
+            w->passed[m][p] = 0;
     }
 }
 
 static void judge_batch(struct world *w, const struct batcher_decision *d)
 {
-    uint32_t want[ITEMS], n = 0, instances = 0, first = index_of(w, d->batch);
-    uint32_t m = w->of[first];
-    uint64_t key = d->batch->shape_key;
+    uint32_t want[ITEMS], first[BATCHER_PRIORITIES], n = 0, instances = 0;
+    uint32_t m = w->of[index_of(w, d->batch)], lead = lead_of(w, m);
     CHECK(d->model == w->model[m], "a batch of another model");
     CHECK(d->worker < WORKERS && w->idle[d->worker], "worker %u is not idle", d->worker);
-    CHECK(may_go(w, m, key), "model %u, key %u should wait for company", m, (unsigned)key);
-    judge_turn(w, m, key);
-    uint32_t n_want = batch_of(w, m, key, want);
+    CHECK(may_go(w, m, d->batch->shape_key), "model %u, key %u should wait for company", m,
+          (unsigned)d->batch->shape_key);
+    CHECK(lead < ITEMS, "nobody of model %u could go", m);
+    for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++)
+        first[p] = first_of(w, m, p);
+    for (uint32_t p = 0; p < w->item[lead].priority; p++)
+        seen.leads += first[p] < ITEMS;
+    judge_turn(w, lead);
+    uint32_t n_want = batch_of(w, lead, want);
     for (const struct batcher_item *item = d->batch; item; item = item->next) {
         uint32_t i = index_of(w, item);
         CHECK(n < n_want && want[n] == i, "place %u: item %u", n, i);
@@ -254,8 +412,12 @@ static void judge_batch(struct world *w, const struct batcher_decision *d)
     CHECK(instances == d->instances, "%u counted, %u said", instances, d->instances);
     CHECK(n == 1 || instances <= w->config[m].max_batch, "%u instances, at most %u", instances,
           w->config[m].max_batch);
-    for (uint32_t k = 0; k < n; k++)
+    for (uint32_t k = 0; k < n; k++) {
+        seen.overtakes += k > 0 && want[k] < want[k - 1];
+        serve(w, want[k]);
         answer(w, want[k], RAN);
+    }
+    count_passed(w, m, first);
     w->ran[m] += instances;
     w->idle[d->worker] = false;
     w->batch[d->worker] = instances;
@@ -309,27 +471,47 @@ static uint32_t queued(const struct world *w, uint32_t m)
     return n;
 }
 
+/* `level`: see push_level, when the queue was full. */
+static void judge_evicted(struct world *w, uint32_t i, const struct batcher_item *evicted,
+                          uint32_t level)
+{
+    uint32_t o = index_of(w, evicted);
+    CHECK(level < BATCHER_PRIORITIES, "item %u was pushed out of a queue with room", o);
+    CHECK(may_push(w, i, o, level), "item %u had no right to the place of item %u", i, o);
+    seen.evicted++;
+    seen.evicted_better += w->item[o].priority < w->item[i].priority;
+    answer(w, o, EVICTED);
+    w->refused[w->of[o]]++;
+}
+
+static struct batcher_item random_item(const struct world *w, uint32_t m, uint64_t now)
+{
+    return (struct batcher_item){.instances = 1 + (roll(2) ? 0 : roll(w->config[m].max_batch + 1)),
+                                 .priority = roll(3) ? 1 : roll(BATCHER_PRIORITIES + 1),
+                                 .flow = roll(2) ? 0 : roll(FLOWS),
+                                 .shape_key = roll(2) ? 0 : roll(KEYS),
+                                 .deadline_ns = roll(4) ? BATCHER_NEVER : now + roll(30)};
+}
+
 static void event_submit(struct world *w, uint64_t now)
 {
-    uint32_t i = w->used, m = roll(MODELS);
+    uint32_t i = w->used, m = w->is_long && roll(16) ? 0 : roll(MODELS);
+    uint32_t level = BATCHER_PRIORITIES;
     if (i == ITEMS)
         return;
-    struct batcher_item *item = &w->item[i];
-    *item = (struct batcher_item){.instances = 1 + (roll(2) ? 0 : roll(w->config[m].max_batch + 1)),
-                                  .priority = roll(3) ? 1 : roll(BATCHER_PRIORITIES + 1),
-                                  .shape_key = roll(2) ? 0 : roll(KEYS),
-                                  .deadline_ns = roll(4) ? BATCHER_NEVER : now + roll(30)};
+    struct batcher_item *item = &w->item[i], *evicted = NULL;
+    *item = random_item(w, m, now);
+    w->of[i] = m;
     enum status want = STATUS_OK;
     if (item->instances > w->config[m].max_batch || item->priority >= BATCHER_PRIORITIES)
         want = STATUS_INVALID_ARGUMENT;
     else if (w->draining[m])
         want = STATUS_UNAVAILABLE;
-    else if (queued(w, m) >= w->config[m].queue_limit)
+    else if (queued(w, m) >= w->config[m].queue_limit &&
+             (level = push_level(w, i)) == BATCHER_PRIORITIES)
         want = STATUS_RESOURCE_EXHAUSTED;
-    w->used++;
-    w->of[i] = m;
     w->now = MAX(w->now, now);
-    enum status got = batcher_submit(w->model[m], item, now, NULL);
+    enum status got = batcher_submit(w->model[m], item, now, &evicted, NULL);
     if (item->late_ns) { /* how late it would be is tested elsewhere; here, that it may be so */
         CHECK(item->deadline_ns != BATCHER_NEVER && want == STATUS_OK &&
                   (!any_idle(w) || queued(w, 0) + queued(w, 1) + queued(w, 2) > 0),
@@ -337,6 +519,14 @@ static void event_submit(struct world *w, uint64_t now)
         want = STATUS_RESOURCE_EXHAUSTED;
     }
     CHECK(got == want, "submit says %s, not %s", status_name(got), status_name(want));
+    CHECK((evicted != NULL) == (!got && level < BATCHER_PRIORITIES), "item %u pushes out %p", i,
+          (void *)evicted);
+    if (evicted)
+        judge_evicted(w, i, evicted, level);
+    w->used++;
+    w->refused[m] += got == STATUS_UNAVAILABLE || got == STATUS_RESOURCE_EXHAUSTED;
+    if (!got)
+        start(w, i);
     w->fate[i] = got ? REFUSED : QUEUED;
     CHECK((item->model != NULL) == !got, "item %u: model %p after %s", i, (void *)item->model,
           status_name(got));
@@ -425,8 +615,9 @@ static void check_stats(const struct world *w, bool end)
         batcher_model_stats(w->model[m], &stats);
         CHECK(stats.queued_items == queued(w, m), "%u queued, not %u", stats.queued_items,
               queued(w, m));
-        CHECK(stats.instances == w->ran[m] && stats.expired == w->expired[m], "counts of model %u",
-              m);
+        CHECK(stats.instances == w->ran[m] && stats.expired == w->expired[m] &&
+                  stats.refused == w->refused[m],
+              "counts of model %u", m);
         CHECK(!end || (stats.queued_instances == 0 && stats.oldest_arrival_ns == BATCHER_NEVER),
               "model %u is not empty", m);
     }
@@ -438,6 +629,7 @@ static void run_sequence(uint64_t number)
     struct world *w = &world;
     memset(w, 0, sizeof(*w));
     seed = number;
+    w->is_long = number % LONG == LONG - 1;
     rng = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);
     w->batcher = batcher_new();
     assert_non_null(w->batcher);
@@ -445,7 +637,7 @@ static void run_sequence(uint64_t number)
         w->config[m] = random_config();
         assert_int_equal(batcher_model_add(w->batcher, &w->config[m], &w->model[m], NULL), 0);
     }
-    for (uint32_t e = 0; e < EVENTS; e++)
+    for (int e = w->is_long ? LONG_EVENTS : EVENTS; e > 0; e--)
         random_event(w);
     check_stats(w, false);
 
@@ -463,7 +655,7 @@ static void run_sequence(uint64_t number)
     for (uint32_t i = 0; i < w->used; i++)
         CHECK(w->fate[i] == REFUSED ? w->answers[i] == 0 : w->answers[i] == 1,
               "item %u: %u answers", i, w->answers[i]);
-    n_early += w->early;
+    seen.early += w->early;
     batcher_free(w->batcher);
 }
 
@@ -474,8 +666,13 @@ static void random_sequences_obey_the_rules(void **state)
     (void)state;
     for (uint64_t i = 0; i < n_sequences; i++)
         run_sequence(first_sequence + i);
-    if (n_sequences == SEQUENCES) /* the rule was looked at */
-        assert_in_range(n_early, 100, UINT64_MAX);
+    if (n_sequences < SEQUENCES)
+        return;
+    assert_in_range(seen.early, 100, UINT64_MAX); /* the rules were looked at */
+    assert_in_range(seen.evicted, 100, UINT64_MAX);
+    assert_in_range(seen.evicted_better, 100, UINT64_MAX);
+    assert_in_range(seen.overtakes, 100, UINT64_MAX);
+    assert_in_range(seen.leads, 100, UINT64_MAX);
 }
 
 int main(int argc, char **argv)

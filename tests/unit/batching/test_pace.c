@@ -87,6 +87,8 @@ struct fixture {
     struct batcher_model *model;
     struct batcher_item items[N_ITEMS];
     uint32_t used;
+    uint64_t flow;      /* of the next items */
+    bool each_its_flow; /* and not that one */
 };
 
 static int setup(void **state)
@@ -117,7 +119,9 @@ static struct batcher_item *submit_to(struct fixture *f, struct batcher_model *m
     assert_in_range(f->used, 0, N_ITEMS - 1);
     struct batcher_item *item = &f->items[f->used++];
     *item = (struct batcher_item){.instances = 1, .deadline_ns = deadline, .priority = priority};
-    enum status status = batcher_submit(model, item, now, NULL);
+    item->flow = f->each_its_flow ? f->used : f->flow;
+    struct batcher_item *evicted;
+    enum status status = batcher_submit(model, item, now, &evicted, NULL);
     assert_int_equal(status, item->late_ns ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK);
     assert_int_equal(item->model == NULL, item->late_ns > 0);
     return item;
@@ -265,10 +269,54 @@ static void several_workers_share_the_queue(void **state)
     assert_int_equal(late(f, 0, 500, 1), 500 + 500 / 4 + 100 - 500);
 }
 
+static void a_backlog_of_another_flow_is_not_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    load(f, f->model, 0, 4 * MAX_BATCH);
+    assert_int_equal(late(f, 0, 500, 1), 500 + 500 / 4 + 100 - 500);
+    f->flow = 1; /* what runs, and the batch that it goes into itself */
+    assert_int_equal(late(f, 0, 200, 1), 100 + 100 / 4 + 100 - 200);
+    assert_int_equal(late(f, 0, 225, 1), 0);
+    for (uint32_t i = 0; i < MAX_BATCH; i++) /* 9 of its own, and as many of the other's */
+        submit_to(f, f->model, 0, BATCHER_NEVER, 1);
+    assert_int_equal(late(f, 0, 400, 1), 300 + 300 / 4 + 100 - 400);
+    f->flow = 2;
+    assert_int_equal(late(f, 0, 225, 1), 0);
+    f->flow = 0; /* all 32 of its own, and the 9 of flow 1 */
+    assert_int_equal(late(f, 0, 600, 1), 600 + 600 / 4 + 100 - 600);
+}
+
+static void many_flows_are_waited_for_one_by_one(void **state)
+{
+    struct fixture *f = *state;
+    load(f, f->model, 0, 0);
+    f->each_its_flow = true;
+    for (uint32_t i = 0; i < 2 * MAX_BATCH; i++)
+        submit_to(f, f->model, 0, BATCHER_NEVER, 1);
+    assert_int_equal(late(f, 0, 200, 1), 300 + 300 / 4 + 100 - 200); /* as if they were one */
+}
+
+static void a_backlog_of_another_model_is_not_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    struct batcher_model *other;
+    const struct batcher_model_config config = {.max_batch = MAX_BATCH, .queue_limit = N_ITEMS};
+    assert_int_equal(batcher_model_add(f->batcher, &config, &other, NULL), STATUS_OK);
+    load(f, other, 0, 8 * MAX_BATCH);
+    f->flow = 1; /* one batch runs, and one may go before it */
+    assert_int_equal(late(f, 0, 200, 0), 200 + 200 / 4 - 200);
+    assert_int_equal(late(f, 0, 250, 0), 0);
+    assert_int_equal(late(f, 0, 350, 0), 300 + 300 / 4 - 350); /* behind one of its own */
+    while (f->used)
+        batcher_cancel(&f->items[--f->used]);
+    batcher_model_remove(other);
+}
+
 static void other_models_queues_are_waited_for(void **state)
 {
     struct fixture *f = *state;
     struct batcher_model *other;
+    f->each_its_flow = true;
     const struct batcher_model_config config = {.max_batch = MAX_BATCH, .queue_limit = N_ITEMS};
     assert_int_equal(batcher_model_add(f->batcher, &config, &other, NULL), STATUS_OK);
     load(f, other, 0, 2 * MAX_BATCH);
@@ -323,6 +371,9 @@ int main(void)
         CASE(an_unknown_pace_refuses_nobody),
         CASE(better_priorities_do_not_wait_for_worse),
         CASE(several_workers_share_the_queue),
+        CASE(a_backlog_of_another_flow_is_not_waited_for),
+        CASE(many_flows_are_waited_for_one_by_one),
+        CASE(a_backlog_of_another_model_is_not_waited_for),
         CASE(other_models_queues_are_waited_for),
         CASE(a_wrong_pace_is_measured_again),
     };

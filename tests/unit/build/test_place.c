@@ -197,11 +197,41 @@ static void an_overlap_is_noticed(void **state)
     assert_int_equal(noticed, moved);
 }
 
+/* Whoever looks for the bytes of an alias follows the chain: 1,024 times at most. */
+static void long_chains_of_aliases_are_refused(void **state)
+{
+    (void)state;
+    for (uint32_t length = PLAN_MAX_ALIASES; length <= PLAN_MAX_ALIASES + 1; length++) {
+        struct error err;
+        struct plan *plan = plan_new();
+        struct ir_graph *g = ir_graph_new();
+        struct shape shape = {.rank = 2, .dim = {2, 3}};
+        static const struct tactic tactic = {.backend = "cpu", .n_in = 1, .n_out = 1};
+        assert_true(plan && g);
+        uint32_t x = ir_tensor_add(g, "x", DTYPE_F32, &shape);
+        g->inputs[g->n_inputs++] = x;
+        x = add(g, IR_OP_UNARY, 1, &x, "first");
+        for (uint32_t i = 0; i < length; i++)
+            x = add(g, IR_OP_RESHAPE, 1, &x, "reshape");
+        g->outputs[g->n_outputs++] = add(g, IR_OP_UNARY, 1, &x, "last");
+        ir_node(g, 0)->tactic = ir_node(g, g->n_nodes - 1)->tactic = &tactic;
+        plan->n_profiles = 1;
+        plan->profiles[0] = (struct plan_profile){.batch = 1, .graph = g};
+        assert_int_equal(build_place(g, &plan->profiles[0].tensor_bytes, &err), STATUS_OK);
+        bind(plan, plan->inputs, &plan->n_inputs, g->inputs, g->n_inputs);
+        bind(plan, plan->outputs, &plan->n_outputs, g->outputs, g->n_outputs);
+        assert_int_equal(plan_check(plan, &err),
+                         length > PLAN_MAX_ALIASES ? STATUS_DATA_LOSS : STATUS_OK);
+        plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_graphs_are_placed_well),
         cmocka_unit_test(an_overlap_is_noticed),
+        cmocka_unit_test(long_chains_of_aliases_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,7 @@ static void r17_addresses_are_checked_without_asking(void **state)
                                         "unix:relative.sock",
                                         "http://127.0.0.1:80"};
     struct config *config = config_new();
+    config->listen.insecure = true;
     for (size_t i = 0; i < ARRAY_LEN(right); i++) {
         set(&config->listen.framed[0], right[i]);
         check(config, NULL);
@@ -72,6 +73,30 @@ static void r17_addresses_are_checked_without_asking(void **state)
     path[sizeof(path) - 1] = '\0';
     set(&config->listen.framed[0], path);
     check(config, "listen.framed[0]");
+    config_free(config);
+}
+
+static void r16_beyond_loopback_there_are_tokens_or_the_operator_insists(void **state)
+{
+    (void)state;
+    static const char *const open[] = {"0.0.0.0:0", "[::]:1", "192.0.2.1:8003", "[2001:db8::1]:1"};
+    struct config *config = config_new();
+    for (size_t i = 0; i < ARRAY_LEN(open); i++) {
+        struct address address;
+        set(&config->listen.framed[0], open[i]);
+        check(config, open[i]);
+        check(config, "is reachable by others and no tokens are configured; set `tokens`, or "
+                      "`listen.insecure: true` (--insecure) to insist");
+        assert_int_equal(address_parse(open[i], &address, NULL), STATUS_OK);
+        assert_int_equal(config_listen_check(config, &address, NULL), STATUS_INVALID_ARGUMENT);
+        config->listen.insecure = true;
+        check(config, NULL);
+        config->listen.insecure = false;
+        set(&config->tokens, "/etc/inferd/tokens");
+        check(config, NULL);
+        free(config->tokens);
+        config->tokens = NULL;
+    }
     config_free(config);
 }
 
@@ -225,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r17_addresses_are_checked_without_asking),
+        cmocka_unit_test(r16_beyond_loopback_there_are_tokens_or_the_operator_insists),
         cmocka_unit_test(devices_and_levels),
         cmocka_unit_test(values_set_by_the_command_line_have_ranges_too),
         cmocka_unit_test(byte_limits_fit_into_one_another),

@@ -49,7 +49,7 @@ static void assert_fields(const struct field *fields, const void *a, const void 
 {
     for (const struct field *f = fields; f->key; f++) {
         const char *left = (const char *)a + f->value, *right = (const char *)b + f->value;
-        size_t size = f->kind == FIELD_U32 ? 4 : 8;
+        size_t size = f->kind == FIELD_BOOL ? 1 : f->kind == FIELD_U32 ? 4 : 8;
         if (f->kind == FIELD_TEXT)
             assert_text(*(char *const *)(const void *)left, *(char *const *)(const void *)right);
         else if (memcmp(left, right, size) != 0)
@@ -66,6 +66,9 @@ static void reference_file_is_exactly_the_defaults(void **state)
         fail_msg("%s", err.text);
     assert_fields(config_server_fields, file, defaults);
     assert_fields(config_limit_fields, &file->limits, &defaults->limits);
+    assert_fields(config_listen_fields, &file->listen, &defaults->listen);
+    assert_int_equal(file->identities_count, 0);
+    assert_int_equal(defaults->identities_count, 0);
     assert_int_equal(file->listen.framed_count, 1);
     assert_int_equal(defaults->listen.framed_count, 1);
     assert_string_equal(file->listen.framed[0], defaults->listen.framed[0]);
@@ -110,6 +113,8 @@ static void reference_file_names_every_key(void **state)
     CONFIG_MODEL_FIELDS(DOCUMENTED)
     CONFIG_INPUT_FIELDS(DOCUMENTED)
     CONFIG_LIMIT_FIELDS(DOCUMENTED)
+    CONFIG_LISTEN_FIELDS(DOCUMENTED)
+    CONFIG_IDENTITY_FIELDS(DOCUMENTED)
     CONFIG_OTHER_KEYS(DOCUMENTED_KEY)
 }
 

@@ -30,6 +30,7 @@ struct loop {
     uint8_t out[REQUESTS];           /* 1: with the dispatcher */
     _Atomic uint8_t spent[REQUESTS]; /* its payload has been read */
     uint64_t counts[STATUS_COUNT_], cancelled;
+    uint64_t pushed_out; /* of those counted */
 };
 
 static struct dispatch *dispatch;
@@ -148,6 +149,7 @@ static struct inflight *fill(struct loop *loop, uint32_t k, uint64_t value, uint
     *i = (struct inflight){.loop = loop->index, .serial = k, .id = k, .model = model};
     i->item.instances = 1;
     i->item.deadline_ns = deadline_ns;
+    i->item.flow = loop->index;
     loop->values[k] = value;
     i->spans[0] = (struct engine_span){&loop->values[k], 8};
     loop->out[k] = 1;
@@ -181,6 +183,10 @@ static uint32_t collect(struct loop *loop, struct batch **done)
     for (struct inflight *i = atomic_exchange(&loop->arrived, NULL), *next; i; i = next, n++) {
         next = i->next;
         returned(loop, i);
+        if (i->status == STATUS_RESOURCE_EXHAUSTED) {
+            assert_null(i->batch);
+            loop->pushed_out++;
+        }
         dispatch_release(i, done);
     }
     return n;
@@ -254,6 +260,7 @@ static void *hammer(void *arg)
             if (!loop->out[k] && dice % 8 == 0) {
                 uint64_t deadline = dice % 64 == 8 ? clock_now_ns() + dice % 5000 : BATCHER_NEVER;
                 struct inflight *i = fill(loop, k, seed, deadline);
+                i->item.flow += k % 8 < 2 ? LOOPS : 0; /* two a loop, one asks more */
                 i->next = first;
                 first = i;
             } else if (loop->out[k] && dice % 64 == 1 &&
@@ -290,6 +297,7 @@ static void hammer_all(void)
     _Atomic bool stop = false;
     struct error err;
     config->max_delay_us = 100;
+    model_config.queue_limit = 24;
     assert_int_equal(dispatch_model_configure(dispatch, model, config, &model_config, &err),
                      STATUS_OK);
     atomic_store(&toy.fail_every, 17);
@@ -302,12 +310,13 @@ static void hammer_all(void)
         usleep(2000);
         model_drop(other);
     }
-    uint64_t counts[STATUS_COUNT_] = {0}, cancelled = 0;
+    uint64_t counts[STATUS_COUNT_] = {0}, cancelled = 0, pushed_out = 0;
     for (uint32_t i = 0; i < LOOPS; i++) {
         pthread_join(threads[i], NULL);
         for (int s = 0; s < STATUS_COUNT_; s++)
             counts[s] += loops[i].counts[s];
         cancelled += loops[i].cancelled;
+        pushed_out += loops[i].pushed_out;
     }
     atomic_store(&stop, true);
     pthread_join(timer, NULL);
@@ -317,6 +326,10 @@ static void hammer_all(void)
     assert_true(counter_get(&counters, COUNTER_BATCHES_SPLIT) > 10);
     assert_true(counts[STATUS_DEADLINE_EXCEEDED] > 0);
     assert_true(cancelled > 0);
+    assert_true(pushed_out > 10);
+    struct batcher_model_stats stats;
+    dispatch_model_stats(dispatch, model, &stats);
+    assert_int_equal(stats.refused, counts[STATUS_RESOURCE_EXHAUSTED]);
     assert_int_equal(counts[STATUS_DEADLINE_EXCEEDED], counter_get(&counters, COUNTER_EXPIRED));
     assert_int_equal(atomic_load(&model->stats.ok), counts[STATUS_OK]);
     assert_int_equal(atomic_load(&model->stats.failed),
@@ -378,6 +391,64 @@ static void r18_a_full_queue(void **state)
     assert_int_equal(loops[0].counts[STATUS_RESOURCE_EXHAUSTED], 7);
     collect_all(&loops[0]);
     assert_int_equal(loops[0].counts[STATUS_OK], 5);
+}
+
+/* Two loops: what one has queued is pushed out by what the other one asks. */
+static void r12_what_is_pushed_out_comes_back_to_its_own_loop(void **state)
+{
+    (void)state;
+    struct error err;
+    model_config.queue_limit = 4;
+    assert_int_equal(dispatch_model_configure(dispatch, model, config, &model_config, &err),
+                     STATUS_OK);
+    atomic_store(&toy.delay_ns, 200 * NS_PER_MS);
+    for (uint32_t k = 0; k < 6; k++) { /* two run, four wait */
+        submit(&loops[0], fill(&loops[0], k, k, BATCHER_NEVER));
+        usleep(k < 2 ? 5000 : 0);
+    }
+    struct inflight *first = NULL;
+    for (uint32_t k = 0; k < 3; k++) { /* two find a place, and the third has no more right to it */
+        struct inflight *i = fill(&loops[1], k, k, BATCHER_NEVER);
+        i->next = first;
+        first = i;
+    }
+    submit(&loops[1], first);
+    assert_int_equal(loops[1].counts[STATUS_RESOURCE_EXHAUSTED], 1);
+    assert_int_equal(loops[1].pushed_out, 0);
+    struct batch *done = NULL;
+    assert_int_equal(collect(&loops[0], &done), 2); /* at once */
+    assert_null(done);
+    assert_int_equal(loops[0].pushed_out, 2);
+    assert_int_equal(loops[0].out[4] + loops[0].out[5], 0); /* the newest */
+    assert_false(dispatch_cancel(dispatch, &loops[0].items[5]));
+    collect_all(&loops[0]);
+    collect_all(&loops[1]);
+    assert_int_equal(loops[0].counts[STATUS_OK], 4);
+    assert_int_equal(loops[1].counts[STATUS_OK], 2);
+}
+
+/* Of one chain, as two connections of a loop may make it. */
+static void what_is_pushed_out_by_its_own_chain(void **state)
+{
+    (void)state;
+    struct error err;
+    struct inflight *all[8];
+    model_config.queue_limit = 4;
+    assert_int_equal(dispatch_model_configure(dispatch, model, config, &model_config, &err),
+                     STATUS_OK);
+    for (uint32_t k = 0; k < 8; k++) { /* four of each flow */
+        all[k] = fill(&loops[0], k, k, BATCHER_NEVER);
+        all[k]->item.flow = k / 4;
+        if (k > 0)
+            all[k - 1]->next = all[k];
+    }
+    submit(&loops[0], all[0]);
+    assert_int_equal(loops[0].counts[STATUS_RESOURCE_EXHAUSTED], 2); /* 6 and 7 */
+    collect_all(&loops[0]);
+    assert_int_equal(loops[0].pushed_out, 2); /* 2 and 3 */
+    assert_int_equal(all[2]->status, STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(all[3]->status, STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(loops[0].counts[STATUS_OK], 4);
 }
 
 static void r19_deadlines_right_before_the_launch(void **state)
@@ -612,6 +683,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_worker_without_a_free_buffer_is_not_idle, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(r18_a_full_queue, setup, teardown),
+        cmocka_unit_test_setup_teardown(r12_what_is_pushed_out_comes_back_to_its_own_loop, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_is_pushed_out_by_its_own_chain, setup, teardown),
         cmocka_unit_test_setup_teardown(r19_deadlines_right_before_the_launch, setup, teardown),
         cmocka_unit_test_setup_teardown(r29_after_the_loss_nothing_runs, setup, teardown),
         cmocka_unit_test_setup_teardown(r28_the_guilty_alone, setup, teardown),

@@ -119,13 +119,13 @@ static void memory_is_counted_for_each_worker(void **state)
     info.weight_bytes = 100 * MIB;
     profile.arena_bytes = 50 * MIB;
     input.instance_bytes = 1 * MIB; /* 8 of them in a profile */
-    info.out_bytes_max = 20 * MIB;  /* four buffers */
-    limits.model_bytes = (100 + 2 * (50 + 8 + 80)) * (uint64_t)MIB;
+    info.out_bytes_max = 20 * MIB;  /* five buffers */
+    limits.model_bytes = (100 + 2 * (50 + 8 + 100)) * (uint64_t)MIB;
     assert_int_equal(instances(), BATCH);
     limits.model_bytes--;
-    refused("the model needs 376.0 MiB: weights 100.0 MiB, and for each of 2 workers an arena of "
-            "50.0 MiB, inputs of 8.0 MiB, 4 output buffers of 20.0 MiB; limits.model_bytes is "
-            "376.0 MiB");
+    refused("the model needs 416.0 MiB: weights 100.0 MiB, and for each of 2 workers an arena of "
+            "50.0 MiB, inputs of 8.0 MiB, 5 output buffers of 20.0 MiB; limits.model_bytes is "
+            "416.0 MiB");
     profile.arena_bytes = SIZE_MAX - 1; /* sums that wrap are too large */
     assert_int_equal(fits_check(&info, &limits, WORKERS, BATCH, &(uint32_t){0}, &err),
                      STATUS_FAILED_PRECONDITION);

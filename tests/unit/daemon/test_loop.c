@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/identity.h"
 #include "daemon/loop.h"
 #include "proto/frame.h"
 #include "tests/unit/daemon/toy_engine.h"
@@ -73,7 +74,8 @@ static int setup_device(bool apart)
                             &err) != STATUS_OK)
         return -1;
     struct table *table = table_new(config, 1);
-    if (!table || !table_add(table, name, "1", MODEL_READY, NULL, model))
+    if (!table || identities_new(config, NULL, &table->identities, &err) != STATUS_OK ||
+        !table_add(table, name, "1", MODEL_READY, NULL, model))
         return -1;
     enum status s = loop_new(&shared, 0, table, &shared.loops[0], &err);
     table_unref(table);

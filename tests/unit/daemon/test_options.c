@@ -57,6 +57,22 @@ static void options_override_the_defaults(void **state)
     options_deinit(&options);
 }
 
+static void r16_insecure_is_said_on_the_command_line(void **state)
+{
+    (void)state;
+    struct config *config;
+    struct error err = {0};
+    assert_int_equal(PARSE("--listen", "0.0.0.0:0"), OPTIONS_RUN);
+    assert_int_equal(options_configure(&options, &config, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "listen: 0.0.0.0:0 is reachable by others"));
+    options_deinit(&options);
+    assert_int_equal(PARSE("--listen", "0.0.0.0:0", "--insecure"), OPTIONS_RUN);
+    assert_int_equal(options_configure(&options, &config, &err), STATUS_OK);
+    assert_true(config->listen.insecure);
+    config_free(config);
+    options_deinit(&options);
+}
+
 static void without_options_the_defaults_hold(void **state)
 {
     (void)state;
@@ -82,7 +98,7 @@ static void what_is_wrong_is_refused(void **state)
     assert_int_equal(PARSE("--max-delay-us", ""), OPTIONS_WRONG);
 
     static const char *const bad[][2] = {{"--workers", "100000"},
-                                         {"--listen", "localhost:80"},
+                                         {"--listen", "localhost"}, /* no port */
                                          {"--config", "/nowhere/inferd.yaml"},
                                          {"--max-delay-us", "4000000000"},
                                          {"--max-batch=1", "m=/tmp/m.txt"},
@@ -102,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_override_the_defaults),
+        cmocka_unit_test(r16_insecure_is_said_on_the_command_line),
         cmocka_unit_test(without_options_the_defaults_hold),
         cmocka_unit_test(what_is_wrong_is_refused),
     };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes the seeds of fuzz_plan: make_plan_seeds FOLDER. Run by hand when the format changes.
+ * Writes the seeds of fuzz_plan: make_plan_seeds FOLDER [PLAN]... Run by hand when the format
+ * changes. The structures of plans given are seeds, too, each called after its file; their weights
+ * are not kept.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +24,33 @@ static int put(const char *folder, const char *name, const void *head, size_t he
     return fclose(f);
 }
 
+/* The structure of a plan's file, as numbers (2) of as many weights. */
+static int put_structure(const char *folder, const char *plan)
+{
+    struct error err;
+    struct file_map map;
+    const char *slash = strrchr(plan, '/');
+    if (file_map_path(plan, 0, &map, &err))
+        return 1;
+    const struct plan_header *h = map.data;
+    uint64_t weights = (h->weights_size + 63) / 64, code = (h->code_size + 63) / 64;
+    const unsigned char units[3] = {2, (unsigned char)weights,
+                                    (unsigned char)(weights >> 8 | code << 2)};
+    int rc = weights >> 10 || code >> 6;
+    if (!rc)
+        rc = put(folder, slash ? slash + 1 : plan, units, 3,
+                 (const unsigned char *)map.data + h->structure_offset, h->structure_size);
+    file_unmap(&map);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     char path[] = "/tmp/inferd-seed-XXXXXX";
     struct error err;
     struct file_map map;
     struct plan *plan = sample_plan();
-    if (argc != 2 || !plan || mkstemp(path) < 0 || plan_write(path, plan, &err) ||
+    if (argc < 2 || !plan || mkstemp(path) < 0 || plan_write(path, plan, &err) ||
         file_map_path(path, 0, &map, &err))
         return EXIT_FAILURE;
     const struct plan_header *h = map.data;
@@ -38,6 +60,8 @@ int main(int argc, char **argv)
     int rc = put(argv[1], "file", "", 1, bytes, map.size);
     rc |= put(argv[1], "structure", units, 3, bytes + h->structure_offset, h->structure_size);
     rc |= put(argv[1], "header", "", 1, bytes, sizeof(*h));
+    for (int i = 2; i < argc; i++)
+        rc |= put_structure(argv[1], argv[i]);
     file_unmap(&map);
     plan_free(plan);
     remove(path);

@@ -36,13 +36,14 @@ static void ok(enum status s)
 static void server_metadata(void **state)
 {
     (void)state;
-    const char *const extensions[] = {"statistics", "model_repository"};
+    const char *const extensions[] = {"statistics\xe2\x82", "model_repository"}; /* a cut one */
     struct body_server_metadata in = {"inferd", "1.2", 2, extensions}, out;
     ok(body_server_metadata_encode(&in, arena, &wire, &err));
     ok(body_server_metadata_decode(wire, arena, &out, &err));
     assert_string_equal(out.name, "inferd");
     assert_string_equal(out.version, "1.2");
     assert_int_equal(out.n_extensions, 2);
+    assert_string_equal(out.extensions[0], "statistics");
     assert_string_equal(out.extensions[1], "model_repository");
 }
 

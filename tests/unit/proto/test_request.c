@@ -226,6 +226,24 @@ static void a_typed_input_is_kept_for_later(void **state)
     assert_true(request.inputs[0].typed);
     assert_int_equal(request.inputs[0].contents.len, 6);
 
+    /* a shape that these contents cannot fill is refused before memory is taken for it */
+    const char *const datatypes[] = {"FP32", "FP64", "UINT8", "INT64", "BF16"};
+    for (size_t i = 0; i < ARRAY_LEN(datatypes); i++)
+        for (uint64_t more = 0; more < 2; more++) {
+            input->len = infer->len = w->len = 0;
+            put_text(input, 1, "x");
+            put_text(input, 2, datatypes[i]);
+            put_uint(input, 3, 8 + more);
+            put_bytes(input, 5, "abcdefgh", 8);
+            put_text(infer, 1, "m");
+            put_wire(infer, 5, input);
+            put_wire(w, 10, infer);
+            if (more)
+                refused(w, "input 'x': of its 9 elements at least 1 are missing");
+            else if (decode(w, &err) != STATUS_OK)
+                fail_msg("%s: %s", datatypes[i], err.text);
+        }
+
     put_bytes(infer, 7, "abcd", 4);
     w->len = 0;
     put_wire(w, 10, infer);

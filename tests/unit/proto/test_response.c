@@ -103,6 +103,10 @@ static void an_error(void **state)
     frame = round_trip();
     assert_int_equal(got.message.len, ERROR_TEXT_MAX - 1);
     free(frame);
+    sent.message = message_text_of("cut within caf\xc3");
+    frame = round_trip();
+    assert_true(message_text_equal(got.message, message_text_of("cut within caf")));
+    free(frame);
 }
 
 static void yes_and_no(void **state)

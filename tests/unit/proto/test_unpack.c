@@ -355,6 +355,23 @@ static void r4_contents_are_bounded_in_number(void **state)
         assert_int_equal(u.left, HERE - step * 500);
     }
     assert_false(done);
+    /* nor does it take all of a packed chunk, whose elements are copied or read one by one */
+    static const struct {
+        enum dtype dtype;
+        uint8_t head;
+        int elements; /* of 1,000 bytes */
+    } packed[] = {{DTYPE_I64, 0x1a, 1000}, {DTYPE_F32, 0x32, 250}, {DTYPE_F64, 0x3a, 125}};
+    for (size_t i = 0; i < ARRAY_LEN(packed); i++) {
+        size_t width = dtype_size(packed[i].dtype), n = 32 << 20;
+        wire[0] = (char)packed[i].head;
+        memcpy(wire + 1, "\x80\x80\x80\x10", 4); /* 32 MiB */
+        tensor.dtype = packed[i].dtype;
+        assert_int_equal(message_unpack_begin(&u, &tensor, to, n * width, &err), STATUS_OK);
+        for (int step = 1; step <= 32; step++) {
+            assert_int_equal(message_unpack_step(&u, 1000, &done, &err), STATUS_OK);
+            assert_in_range(n - u.left, (step - 1) * packed[i].elements, step * packed[i].elements);
+        }
+    }
     free(to);
     assert_int_equal(munmap(wire, WHOLE), 0);
 }

@@ -102,6 +102,27 @@ class Units(unittest.TestCase):
             self.assertIn(line, lines)
         self.assertRegex(SERVICE.read_text(), r"(?m)^WatchdogSec=\d+$")
 
+    def test_a_machine_without_tokens_starts(self):
+        """LoadCredential= of a path that is not there is fatal but for a default."""
+        text = SERVICE.read_text()
+        self.assertEqual(re.findall(r"(?m)^LoadCredential=(.*)$", text),
+                         ["inferd.tokens:/etc/inferd/tokens"])
+        self.assertRegex(text, r"(?m)^SetCredential=inferd\.tokens:#")  # a comment: no tokens
+
+    def test_users_can_be_told_apart(self):
+        self.assertNotRegex(SERVICE.read_text(), r"(?m)^PrivateUsers=")
+
+    def test_r16_the_sockets_are_of_this_machine(self):
+        text = SOCKET.read_text()
+        self.assertEqual(re.findall(r"(?m)^ListenStream=(.*)$", text),
+                         ["127.0.0.1:8003", "/run/inferd.sock"])
+        self.assertRegex(text, r"(?m)^SocketMode=0660$")
+        self.assertRegex(text, r"(?m)^IPAddressDeny=any$")
+
+    def test_a_build_child_may_give_up_files(self):
+        self.assertRegex(SERVICE.read_text(), r"(?m)^SystemCallFilter=(?=.*landlock_create_ruleset)"
+                         r"(?=.*landlock_add_rule)(?=.*landlock_restrict_self)")
+
     def test_r40_no_memory_deny_write_execute(self):
         self.assertNotRegex(SERVICE.read_text(), r"(?m)^MemoryDenyWriteExecute=")
 

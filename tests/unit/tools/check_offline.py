@@ -4,14 +4,18 @@
 
 Exit codes, texts, files and JSON keys that scripts rely on. Needs nothing but Python.
 """
+import fcntl
+import hashlib
 import json
 import os
 import pathlib
+import resource
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.dom.minidom
 
@@ -71,6 +75,67 @@ class Offline(unittest.TestCase):
         self.assertIn("2 profiles", out)
         self.assertRegex(out, r"precision fp32 \(FP32 \d+ layers")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
+
+    def build_of_descriptors(self, model, *args, limit=None):
+        """(exit status, stderr, plan) of a build as the daemon's child does it."""
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+        with open(model, "rb") as source, tempfile.TemporaryFile() as plan:
+            done = subprocess.run(
+                [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
+                 "--threads", "1", "--no-tune", "--timing-cache", "", *args],
+                pass_fds=(source.fileno(), plan.fileno()), capture_output=True, text=True,
+                timeout=100, check=False, preexec_fn=small_files if limit else None)
+            plan.seek(0)
+            return done.returncode, done.stderr, plan.read()
+
+    def test_a_build_of_descriptors(self):
+        self.build()
+        code, said, plan = self.build_of_descriptors(self.digits)
+        self.assertEqual((code, said), (0, ""))
+        self.assertEqual(plan, self.plan.read_bytes())
+
+    def test_a_build_of_descriptors_executes_nothing(self):
+        """It has given that up, by a filter of its own, before it says its first word."""
+        out, end = os.pipe()
+        os.write(end, b"x" * fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096))  # it waits to speak
+        with open(self.digits, "rb") as source, tempfile.TemporaryFile() as plan:
+            process = subprocess.Popen(
+                [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
+                 "-v", "--threads", "1", "--no-tune", "--timing-cache", ""],
+                pass_fds=(source.fileno(), plan.fileno()), stdout=subprocess.DEVNULL, stderr=end,
+                env=dict(os.environ, OMP_WAIT_POLICY="passive", LSAN_OPTIONS="detect_leaks=0"))
+        os.close(end)
+        try:
+            filtered, begin = "", time.monotonic()
+            while "Seccomp:\t2" not in filtered and time.monotonic() - begin < 20:
+                filtered = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+                time.sleep(0.01)
+            self.assertIn("Seccomp:\t2", filtered)
+            self.assertIn("NoNewPrivs:\t1", filtered)
+            with os.fdopen(out, "rb") as said:
+                self.assertGreater(len(said.read()), 4096)
+            self.assertEqual(process.wait(60), 0)
+        finally:
+            process.kill()
+            process.wait()
+
+    def test_a_failed_build_of_descriptors_says_its_status(self):
+        bad = self.dir / "bad.onnx"
+        bad.write_bytes(b"\xff" * 100)
+        code, said, _ = self.build_of_descriptors(bad)
+        self.assertEqual(code, 64 + 3, said)  # INVALID_ARGUMENT, by its gRPC number
+        self.assertIn("m.onnx", said)
+        code, said, _ = self.build_of_descriptors(self.digits, limit=5000)
+        self.assertEqual(code, 64 + 8, said)  # RESOURCE_EXHAUSTED, as for a full disk
+        with open(self.digits, "rb") as source, open("/dev/null", "wb") as sink:
+            done = subprocess.run(
+                [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{sink.fileno()}"],
+                pass_fds=(source.fileno(), sink.fileno()), capture_output=True, timeout=100,
+                check=False)
+        self.assertEqual(done.returncode, 64 + 3, done.stderr)
 
     def test_a_failed_build_leaves_the_old_plan(self):
         self.plan.write_text("old")
@@ -251,6 +316,46 @@ class Offline(unittest.TestCase):
         self.assertIn("injected", self.run_it(*at, "launch#2:fail", code=1))
         self.assertIn("fault script", self.run_it(*at, "launch:sing", code=1))
         self.run_it(*at, "wait:delay=1ms")
+
+    def test_token(self):
+        token, line = self.run_it("token", "team-a").splitlines()
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        self.assertRegex(token, r"^[A-Za-z0-9_-]{43}$")
+        self.assertEqual(line, f"team-a sha256:{digest}")
+        self.assertNotEqual(self.run_it("token", "team-a").splitlines()[0], token)
+        line = self.run_it("token", "b.1", "--rights", "infer,status").splitlines()[1]
+        self.assertRegex(line, r"^b\.1 sha256:[0-9a-f]{64} infer status$")
+
+    def test_token_in_a_file(self):
+        file = self.dir / "token"
+        line = self.run_it("token", "a", "--output", file)
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        token = file.read_text()
+        self.assertEqual(line, f"a sha256:{hashlib.sha256(token.strip().encode()).hexdigest()}\n")
+        self.run_it("token", "a", "-o", file, code=1)  # never over another one
+        self.assertEqual(file.read_text(), token)
+
+    def test_token_refused(self):
+        self.run_it("token", code=2)
+        self.run_it("token", "a", "b", code=2)
+        for wrong in ("", ".a", "a/b", "a b", "x" * 65):
+            self.assertIn("expected a name", self.run_it("token", wrong, code=1))
+        for wrong in ("", "all", "infer,", "infer status"):
+            self.assertIn("--rights: expected some of infer, describe, status, admin",
+                          self.run_it("token", "a", "--rights", wrong, code=1))
+
+    def test_token_file_for_requests(self):
+        file = self.dir / "token"
+        for command in (("infer", "unix:/nowhere", "--model", "m"), ("status", "unix:/nowhere"),
+                        ("load", "unix:/nowhere", "--model", "m")):
+            for text in ("", "short\n", "a" * 129, "a" * 31 + " b"):
+                file.write_text(text)
+                self.assertIn("expected a token of 32 to 128 printable characters",
+                              self.run_it(*command, "--token-file", file, code=1))
+            file.write_text("a" * 43 + "\r\nmore\n")
+            self.assertIn("/nowhere", self.run_it(*command, "--token-file", file, code=1))
+            self.assertIn("nosuch", self.run_it(*command, "--token-file", "nosuch", code=1))
+            self.run_it(*command, "--token-file", file, "--token", "x", code=2)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ struct problem {
     struct solve_tensor tensors[TENSORS_MAX];
     uint64_t cost[NODES_MAX][OPTIONS_MAX];
     uint8_t layouts[TENSORS_MAX][USES_MAX + 1][OPTIONS_MAX];
+    uint64_t reformat[TENSORS_MAX][SOLVE_FORMATS][SOLVE_FORMATS];
     struct solve_end uses[TENSORS_MAX][USES_MAX];
 };
 
@@ -28,6 +29,13 @@ static struct solve_end some_end(struct problem *p, uint32_t tensor, uint32_t sl
     for (int k = 0; k < OPTIONS_MAX; k++)
         p->layouts[tensor][slot][k] = (uint8_t)net_between(seed, 0, SOLVE_FORMATS - 1);
     return (struct solve_end){node, p->layouts[tensor][slot]};
+}
+
+static void all_cost(uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS], uint64_t price)
+{
+    for (int a = 0; a < SOLVE_FORMATS; a++)
+        for (int b = 0; b < SOLVE_FORMATS; b++)
+            reformat[a][b] = a == b ? 0 : price;
 }
 
 /* A network: each tensor is made by a node, or given, and read by some later ones. */
@@ -54,9 +62,10 @@ static void random_problem(struct problem *p, uint64_t seed)
         }
         for (int a = 0; a < SOLVE_FORMATS; a++)
             for (int b = 0; b < SOLVE_FORMATS; b++)
-                s->reformat[a][b] = a == b                        ? 0
-                                    : net_random(&seed) % 16 == 0 ? SOLVE_NEVER
-                                                                  : net_random(&seed) % 60;
+                p->reformat[t][a][b] = a == b                        ? 0
+                                       : net_random(&seed) % 16 == 0 ? SOLVE_NEVER
+                                                                     : net_random(&seed) % 60;
+        s->reformat = (const uint64_t(*)[SOLVE_FORMATS])p->reformat[t];
     }
 }
 
@@ -156,10 +165,10 @@ static void a_widely_read_tensor_does_not_tie_all_layers_together(void **state)
         }
         mask_uses[l] = (struct solve_end){first + 3, formats[first + 3]};
     }
+    static uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
+    all_cost(reformat, 5);
     for (uint32_t t = 0; t <= NODES; t++)
-        for (int a = 0; a < SOLVE_FORMATS; a++)
-            for (int b = 0; b < SOLVE_FORMATS; b++)
-                tensors[t].reformat[a][b] = a == b ? 0 : 5;
+        tensors[t].reformat = (const uint64_t(*)[SOLVE_FORMATS])reformat;
     tensors[NODES - 1] = (struct solve_tensor){.from = {IR_NONE, plain}};
     tensors[NODES].from = (struct solve_end){IR_NONE, plain};
     tensors[NODES].n_uses = LAYERS;
@@ -185,10 +194,10 @@ static void a_reformat_is_paid_for(void **state)
     struct solve_problem p = {3, 2, nodes, tensors};
     uint32_t choice[3];
     for (uint64_t price = 0; price <= 2; price++) {
+        uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
+        all_cost(reformat, price);
         for (int t = 0; t < 2; t++)
-            for (int a = 0; a < SOLVE_FORMATS; a++)
-                for (int b = 0; b < SOLVE_FORMATS; b++)
-                    tensors[t].reformat[a][b] = a == b ? 0 : price;
+            tensors[t].reformat = (const uint64_t(*)[SOLVE_FORMATS])reformat;
         assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
         assert_int_equal(solve_cost(&p, choice), price < 1 ? 30 : 32);
     }
@@ -206,7 +215,9 @@ static void a_reformat_is_shared(void **state)
     struct solve_node nodes[3] = {{2, cost}, {2, cost}, {2, cost}};
     struct solve_end uses[3] = {{0, layouts}, {1, layouts}, {2, layouts}};
     struct solve_tensor tensor = {.from = {IR_NONE, plain}, .n_uses = 3, .uses = uses};
-    tensor.reformat[IR_LAYOUT_PLAIN][IR_LAYOUT_CHANNELS_LAST] = 8;
+    static uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
+    reformat[IR_LAYOUT_PLAIN][IR_LAYOUT_CHANNELS_LAST] = 8;
+    tensor.reformat = (const uint64_t(*)[SOLVE_FORMATS])reformat;
     struct solve_problem p = {3, 1, nodes, &tensor};
     uint32_t choice[3];
     assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
@@ -214,6 +225,46 @@ static void a_reformat_is_shared(void **state)
     tensor.n_uses = 2; /* two of them would not earn it back */
     assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
     assert_int_equal(solve_cost(&p, choice), 10 * 2 + 7);
+}
+
+/* Two tensors that 30,000 nodes read, each of which feeds the next one: what looks at all readers
+ * or at all nodes for each node does not come to an end here. */
+static void time_does_not_grow_with_readers(void **state)
+{
+    enum { READERS = 30000 };
+    static const uint64_t cost[2] = {10, 11};
+    static const uint8_t layouts[2] = {IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST};
+    uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
+    struct solve_node *nodes = calloc(READERS + 2, sizeof(*nodes));
+    struct solve_tensor *tensors = calloc(READERS + 2, sizeof(*tensors));
+    struct solve_end *uses = calloc(READERS * 3, sizeof(*uses));
+    uint32_t *choice = calloc(READERS + 2, sizeof(*choice));
+    (void)state;
+    assert_true(nodes && tensors && uses && choice);
+    all_cost(reformat, 5);
+    for (uint32_t i = 0; i < READERS + 2; i++) {
+        bool hub = i >= READERS;
+        nodes[i] = (struct solve_node){2, cost};
+        tensors[i] =
+            (struct solve_tensor){.from = {i, layouts},
+                                  .n_uses = hub ? READERS : i + 1 < READERS,
+                                  .uses = hub ? uses + READERS * (i - READERS + 1) : uses + i,
+                                  .reformat = (const uint64_t(*)[SOLVE_FORMATS])reformat};
+        uses[i % READERS] = (struct solve_end){i % READERS + 1, layouts};
+        for (uint32_t k = 0; hub && k < READERS; k++)
+            uses[READERS * (i - READERS + 1) + k] = (struct solve_end){k, layouts};
+    }
+    struct solve_problem p = {READERS + 2, READERS + 2, nodes, tensors};
+    for (uint32_t limit = 0; limit < 2; limit++) { /* 1: no table is small enough */
+        bool exact = limit;
+        assert_int_equal(solve(&p, limit, choice, &exact, NULL), STATUS_OK);
+        assert_int_equal(exact, !limit);
+        assert_int_equal(solve_cost(&p, choice), 10 * (READERS + 2));
+    }
+    free(nodes);
+    free(tensors);
+    free(uses);
+    free(choice);
 }
 
 static void what_cannot_be_is_said(void **state)
@@ -224,7 +275,9 @@ static void what_cannot_be_is_said(void **state)
     struct solve_node node = {1, cost};
     struct solve_end use = {0, blocked};
     struct solve_tensor tensor = {.from = {IR_NONE, plain}, .n_uses = 1, .uses = &use};
-    tensor.reformat[IR_LAYOUT_PLAIN][IR_LAYOUT_BLOCKED_8] = SOLVE_NEVER;
+    static uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
+    reformat[IR_LAYOUT_PLAIN][IR_LAYOUT_BLOCKED_8] = SOLVE_NEVER;
+    tensor.reformat = (const uint64_t(*)[SOLVE_FORMATS])reformat;
     struct solve_problem p = {1, 1, &node, &tensor};
     uint32_t choice[1];
     assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
@@ -239,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_widely_read_tensor_does_not_tie_all_layers_together),
         cmocka_unit_test(a_reformat_is_paid_for),
         cmocka_unit_test(a_reformat_is_shared),
+        cmocka_unit_test(time_does_not_grow_with_readers),
         cmocka_unit_test(what_cannot_be_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What requests take; see permit.h.
+ *
+ * server_live and server_ready take nothing: load balancers ask them, and their answers tell of no
+ * model. Nor does a cancel, which reaches requests of its own connection alone. Everything else
+ * takes a right, also to hear that there is no such model.
+ */
+#include "daemon/permit.h"
+
+enum scope {
+    SCOPE_FREE,   /* takes no right */
+    SCOPE_SERVER, /* no model is named */
+    SCOPE_MODEL,  /* the right, and this model */
+    SCOPE_ALL,    /* a model may be named; without one it is about all, which takes STATUS */
+};
+
+struct row {
+    enum request_kind kind;
+    enum scope scope;
+    enum right right;
+    const char *what;
+};
+
+static const struct row rows[] = {
+    {REQUEST_SERVER_LIVE, SCOPE_FREE, RIGHT_DESCRIBE, ""},
+    {REQUEST_SERVER_READY, SCOPE_FREE, RIGHT_DESCRIBE, ""},
+    {REQUEST_CANCEL, SCOPE_FREE, RIGHT_INFER, ""},
+    {REQUEST_INFER, SCOPE_MODEL, RIGHT_INFER, "inferences"},
+    {REQUEST_MODEL_READY, SCOPE_MODEL, RIGHT_DESCRIBE, "the readiness"},
+    {REQUEST_SERVER_METADATA, SCOPE_SERVER, RIGHT_DESCRIBE, "the server's metadata"},
+    {REQUEST_MODEL_METADATA, SCOPE_MODEL, RIGHT_DESCRIBE, "the metadata"},
+    {REQUEST_STATISTICS, SCOPE_ALL, RIGHT_DESCRIBE, "the statistics"},
+    {REQUEST_REPOSITORY_INDEX, SCOPE_SERVER, RIGHT_STATUS, "the index of models"},
+    {REQUEST_SERVER_STATUS, SCOPE_SERVER, RIGHT_STATUS, "the server's status"},
+};
+
+/* Of a kind that nobody has thought about here. */
+static const struct row unknown = {REQUEST_NONE, SCOPE_SERVER, RIGHT_ADMIN, "this"};
+
+static const struct row *row_of(enum request_kind kind)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].kind == kind)
+            return &rows[i];
+    return &unknown;
+}
+
+static enum status refuse(const struct identities *now, const struct identity *who,
+                          const char *what, struct message_text model, struct error *err)
+{
+    const char *of = model.len ? " of model '" : "", *end = model.len ? "'" : "";
+    if (identities_required(now) && who == identities_anonymous(now))
+        return error_set(err, STATUS_UNAUTHENTICATED, "%s%s%.*s%s: a token is needed for this",
+                         what, of, MESSAGE_TEXT(model), end);
+    return error_set(err, STATUS_PERMISSION_DENIED, "%s%s%.*s%s: '%s' has no right to this", what,
+                     of, MESSAGE_TEXT(model), end, identity_name(who));
+}
+
+enum status permit_request(struct caller *caller, struct identities *now, int fd,
+                           const struct request *request, const struct identity **out,
+                           struct error *err)
+{
+    const struct row *row = row_of(request->kind);
+    const struct identity *who = identities_anonymous(now);
+    struct message_text model = {0};
+    enum status status = caller_identify(caller, now, fd, request->token, &who, err);
+    if (row->scope == SCOPE_FREE) { /* also with a token that is not known: a probe's may be old */
+        *out = who;
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK)
+        return status;
+    if (row->scope != SCOPE_SERVER)
+        model = request->model;
+    bool of_all = row->scope == SCOPE_ALL && !model.len;
+    if (!identity_may(who, of_all ? RIGHT_STATUS : row->right, model))
+        return refuse(now, who, row->what, model, err);
+    *out = who;
+    return STATUS_OK;
+}
+
+bool permit_refusal_is_news(const struct caller *caller, struct identities *now,
+                            const struct request *request, enum status status)
+{
+    const struct row *row = row_of(request->kind);
+    bool of_all = row->scope == SCOPE_ALL && !request->model.len;
+    const struct identity *who = identities_anonymous(now);
+    if (status == STATUS_PERMISSION_DENIED) /* it was just identified */
+        who = request->token.len ? caller->by_token : caller->silent;
+    return identities_refusal_is_news(now, who, of_all ? RIGHT_STATUS : row->right);
+}
+
+enum status permit_large(struct caller *caller, struct identities *now, int fd, const void *message,
+                         size_t size, struct error *err)
+{
+    const struct identity *who;
+    struct message_text token = {0};
+    enum request_token found = request_token_find(message, size, &token);
+    if (found == REQUEST_TOKEN_MORE)
+        return error_set(err, STATUS_UNAVAILABLE, "the token has not come yet");
+    if (found == REQUEST_TOKEN_FOUND) {
+        enum status status = caller_identify(caller, now, fd, token, &who, err);
+        if (status != STATUS_OK)
+            return status;
+    }
+    if (!caller_is_stranger(caller, now, fd))
+        return STATUS_OK;
+    return error_set(err, STATUS_UNAUTHENTICATED,
+                     "a message of more than %d bytes from a peer that has shown no token; it "
+                     "stands before the body",
+                     CALLER_FRAME_MOST);
+}

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Connections that flood a model beside one that asks now and then: turns, places, priorities.
+
+    test_fair.py INFERD INFERCTL
+"""
+import contextlib
+import socket
+import struct
+import time
+import unittest
+
+import harness
+import wire
+
+DELAY = 0.05  # of a batch
+FULL = 8      # instances
+
+
+def copy_body(instances=1):
+    return wire.infer_body("copy", [("x", "FP32", [instances, 4],
+                                     struct.pack(f"<{4 * instances}f", *range(4 * instances)))])
+
+
+def slow(**config):
+    return harness.Server({"copy": harness.plan("copy"), "other": harness.plan("copy")},
+                          dict(config, device="fault", workers=1),
+                          env={"INFERD_FAULT_SCRIPT": f"on=cpu;launch:delay={DELAY * 1000:.0f}ms"})
+
+
+class Flood:
+    """A connection with `depth` requests in flight, whatever becomes of them."""
+
+    def __init__(self, server, depth=64, instances=FULL, **options):
+        self.client, self.body, self.options = server.client(), copy_body(instances), options
+        self.replies, self.ended = [], False
+        for _ in range(depth):
+            self.client.start(wire.INFER, self.body, **options)
+        self.thread = harness.Background(self.run)
+
+    def run(self):
+        try:
+            while True:
+                self.replies.append(self.client.receive().status)
+                if self.replies[-1] != wire.OK:
+                    time.sleep(0.001)
+                self.client.start(wire.INFER, self.body, **self.options)
+        except (EOFError, OSError):
+            if not self.ended:
+                raise
+
+    def end(self):
+        self.ended = True
+        self.client.socket.shutdown(socket.SHUT_RDWR)  # what is left is dropped
+        self.thread.finish()
+        self.client.socket.close()
+
+
+class Fair(unittest.TestCase):
+    def latencies(self, server, count=10, body=None, **options):
+        """Of one request after the other, in batches."""
+        times = []
+        with server.client() as client:
+            for _ in range(count):
+                begin = time.monotonic()
+                self.assertEqual(client.call(wire.INFER, body or copy_body(), **options).status,
+                                 wire.OK)
+                times.append((time.monotonic() - begin) / DELAY)
+        return times
+
+    @contextlib.contextmanager
+    def flooded(self, s, n=1, **options):
+        with contextlib.ExitStack() as stack:
+            floods = [Flood(s, **options) for _ in range(n)]
+            for flood in floods:
+                stack.callback(flood.end)
+            with s.client() as probe:  # a full batch runs, and the queue is long
+                harness.until(lambda: wire.one(probe.call(wire.STATUS).body, 9, 0) >= 30)
+            yield floods
+
+    def test_r18_a_flood_delays_others_by_a_few_batches(self):
+        with slow() as s, self.flooded(s) as floods:
+            times = self.latencies(s)
+            self.assertLess(max(times), 8, times)  # the one that runs, one of the flood, its own
+            self.assertGreater(len(floods[0].replies), 10)
+
+    def test_r18_several_floods_take_a_batch_each(self):
+        with slow() as s, self.flooded(s, n=4):
+            times = self.latencies(s)
+            self.assertLess(max(times), 12, times)
+
+    def test_r18_a_full_queue_has_a_place_for_others(self):
+        with slow(limits={"queue_requests": 32}) as s, self.flooded(s, n=2) as floods:
+            times = self.latencies(s)
+            self.assertLess(max(times), 10, times)
+            with s.client() as client:
+                self.assertGreater(client.counters()["rejected_queue"], 0)
+            self.assertIn(wire.RESOURCE_EXHAUSTED, sum((f.replies for f in floods), []))
+
+    def test_r18_a_better_priority_starves_nobody(self):
+        with slow(limits={"queue_requests": 32}) as s, self.flooded(s, n=2, priority=0):
+            times = self.latencies(s, count=2, priority=3)
+            self.assertLess(max(times), 24, times)  # one batch of 16 is led by a lower one
+
+    def test_r18_a_deadline_behind_a_flood_is_no_reason_to_refuse(self):
+        with slow() as s:
+            self.latencies(s, count=8)  # from these it knows what a batch takes
+            with self.flooded(s):
+                self.latencies(s, timeout_us=int(12 * DELAY * 1e6))
+
+    def test_r18_a_flood_of_one_model_does_not_close_the_other(self):
+        with slow() as s, self.flooded(s):
+            body = wire.infer_body("other", [("x", "FP32", [1, 4], struct.pack("<4f", *range(4)))])
+            times = self.latencies(s, body=body)
+            self.assertLess(max(times), 8, times)
+
+
+if __name__ == "__main__":
+    harness.main()

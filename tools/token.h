@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The token of the commands that talk to a daemon: the first line of a file, whose name comes from
+ * the command line or the environment, or a text on the command line, which everybody on the
+ * machine can read there.
+ */
+#ifndef INFERD_TOOLS_TOKEN_H
+#define INFERD_TOOLS_TOKEN_H
+
+#include "base/token.h"
+#include "tools/args.h"
+
+struct token_args {
+    const char *token, *file;
+    char text[TOKEN_MOST + 1]; /* what came from the file */
+};
+
+/* Rows for a command's option table; `at`: where its struct token_args is. */
+#define TOKEN_ARGS(at)                                                                             \
+    {"token-file", 0,                                                                              \
+     ARG_TEXT,     (at) + offsetof(struct token_args, file),                                       \
+     "FILE",       "its first line is sent (default: $INFERD_TOKEN_FILE)"},                        \
+    {                                                                                              \
+        "token", 0, ARG_TEXT, (at) + offsetof(struct token_args, token), "TEXT",                   \
+            "this is sent; ps shows it to everybody"                                               \
+    }
+
+/* After args_parse: -1, or EXIT_USAGE after a complaint. */
+int token_args_check(const struct token_args *args, const struct args *spec);
+
+/* Sets `token` from the file, if one is named; NULL: there is no token. */
+enum status token_args_load(struct token_args *args, struct error *err);
+
+#endif
