@@ -14,13 +14,11 @@
 
 #include "base/clock.h"
 #include "daemon/dispatch_internal.h"
+#include "daemon/identity.h"
 #include "tests/unit/daemon/toy_engine.h"
 #include "tests/unit/daemon/virtual_clock.h"
 
-enum {
-    DESCRIPTORS = 400,
-    EXTRA = 256 * 1024, /* SERVER_FRAME_EXTRA, see daemon/server_news.c */
-};
+enum { DESCRIPTORS = 400 };
 /* A look at the clock takes this: a slice is ten looks, so that slices and turns do end. */
 #define LOOK_NS (100 * NS_PER_US)
 /* Far from now, so that no timer of the system goes off by itself. */
@@ -77,7 +75,10 @@ static void on_retire(void *user, struct model *model)
 static struct table *table_make(struct played *p)
 {
     struct table *table = table_new(p->config, PLAYED_MODELS);
-    assert(table);
+    struct error err;
+    enum status s =
+        identities_new(p->config, p->table ? p->table->identities : NULL, &table->identities, &err);
+    PLAYED_HOLDS(p, s == STATUS_OK, "%s", err.text);
     for (uint32_t i = 0; i < PLAYED_MODELS; i++) {
         bool added = table_add(table, played_shapes[i].name, "1", MODEL_READY, NULL,
                                model_ref(p->models[i]));
@@ -88,12 +89,9 @@ static struct table *table_make(struct played *p)
     return table;
 }
 
-/* As server_settings_apply. */
 static void budget_set(struct played *p)
 {
-    uint64_t frame = p->config->limits.frame_bytes, two = 2 * (frame + frame / 4);
-    uint64_t limit = two + two / (SLAB_SMALL_SHARE - 1) + EXTRA;
-    limit = MAX(limit, p->config->limits.inflight_bytes);
+    uint64_t frame = p->config->limits.frame_bytes, limit = budget_limit(&p->config->limits);
     p->held_most = MAX(limit, budget_held(&p->shared.budget));
     atomic_store(&p->shared.budget.limit, limit);
     p->frame_least = MIN(p->frame_least, frame);
@@ -284,8 +282,9 @@ void played_limits(struct played *p, const struct config_limits *limits)
     uv_sem_t done;
     p->config->limits = *limits;
     budget_set(p);
-    table_unref(p->table);
+    struct table *before = p->table;
     p->table = table_make(p);
+    table_unref(before);
     uv_sem_init(&done, 0);
     enum status s = loop_set_table(p->loop, p->table, &done);
     PLAYED_HOLDS(p, s == STATUS_OK, "no memory");

@@ -26,7 +26,7 @@ static void check_stops(const struct played *p, const struct connection *c)
     HOLDS(p, !!(c->stops & STOP_MEMORY) == c->in_waiting,
           "a connection stopped for memory does not wait for it, or the other way round: %x",
           c->stops);
-    HOLDS(p, !(c->stops & STOP_CAP) || c->n_inflight + c->n_replies,
+    HOLDS(p, !(c->stops & STOP_CAP) || c->n_inflight + c->n_told,
           "stopped at its cap, with nothing in flight");
     HOLDS(p, !(c->stops & STOP_UNREAD) || c->backlog, "stopped for a backlog that is not there");
     if (c->phase == CONNECTION_OPEN && !c->stops && c->queue == QUEUE_NONE)
@@ -49,8 +49,7 @@ static void check_goes_on(const struct played *p, const struct connection *c)
           "a connection that ended stays");
     HOLDS(p, c->phase < CONNECTION_DYING, "a connection in phase %d after the turn", (int)c->phase);
     HOLDS(p, !c->out && !c->in_dirty, "something is left to be written after the turn");
-    HOLDS(p, !c->n_replies || c->backlog, "%u replies are on their way, without a backlog",
-          c->n_replies);
+    HOLDS(p, !c->n_told || c->backlog, "%u replies are on their way, without a backlog", c->n_told);
 }
 
 static void add_requests(const struct played *p, const struct connection *c, struct sums *sums)
@@ -229,7 +228,7 @@ void played_show(const struct played *p)
         fprintf(stderr,
                 "connection %u: phase %d, stops %x, queue %d, %u in flight, %u replies, %llu "
                 "charged, backlog %zu, session %s%d, received %zu, active %llu, write %llu\n",
-                i, (int)c->phase, c->stops, (int)c->queue, c->n_inflight, c->n_replies,
+                i, (int)c->phase, c->stops, (int)c->queue, c->n_inflight, c->n_told,
                 LLU(c->charged), c->backlog_bytes, c->ops->waiting(c->session) ? "waits " : "",
                 (int)state.wait, state.received, LLU(c->active_ms), LLU(c->write_ms));
     }
