@@ -62,6 +62,23 @@ static void add_requests(const struct played *p, const struct connection *c, str
     sums->unpacking += c->unpack != NULL;
 }
 
+/* R1: what a session keeps follows what has come, not what was announced; and a place that was
+ * given to leftovers. */
+static void check_kept(const struct played *p, const struct connection *c)
+{
+    struct session_state state;
+    uint64_t kept = c->charged;
+    int queued = 0;
+    for (const struct inflight *i = c->inflight; i; i = i->next_of_connection)
+        kept -= i->slab ? i->slab->charge : 0;
+    c->ops->state(c->session, &state);
+    ioctl(c->fd, FIONREAD, &queued);
+    uint64_t came = state.received + (uint64_t)MAX(queued, 0);
+    if (!c->unpack)
+        HOLDS(p, kept <= 3 * came + slab_charge(LOOP_STAGING),
+              "%llu bytes are kept of a message of which %llu have come", LLU(kept), LLU(came));
+}
+
 static void add_backlog(const struct played *p, const struct connection *c, struct sums *sums)
 {
     struct backlog {
@@ -89,6 +106,7 @@ static void check_connections(const struct played *p, struct sums *sums)
             continue;
         check_stops(p, c);
         check_goes_on(p, c);
+        check_kept(p, c);
         add_requests(p, c, sums);
         add_backlog(p, c, sums);
         sums->connections++;
