@@ -10,9 +10,9 @@ import pathlib
  BATCHES, ORDER, LIMITS) = 0, 3, 4, 6, 9, 12, 14, 16, 17, 20, 22, 23, 25, 26, 28, 30, 31
 TURNS = 32  # added to an event: so many turns follow
 UNIX, TCP = 3, 0
-APART, DELAY, CLOSED = 1, 2, 4
+APART, DELAY, CLOSED, TWO = 1, 2, 4, 32  # a device of its own; batches wait; none ends; two loops
 ALL_LEAVE, ONE_STAYS, ALL_IDLE, ALL_READ = 0, 8, 16, 24
-ALL, HALF = 4, 1  # of what a peer has to send; first bytes: 3 * (row of `first`)
+ALL, HALF, ALL_BUT_ONE = 4, 1, 2  # of what a peer has to send; first bytes: 3 * (row of `first`)
 
 STARVED = [BATCHES, 1, *[CROWD + TURNS, 15] * 3]  # nothing ends, the budget is full
 LARGE = [CONNECT, UNIX | 192, *sum(([WIDE + TURNS, peer, 15, 24] for peer in range(4)), [])]
@@ -26,6 +26,12 @@ SEEDS = {
     "starved_read": [4, ALL_READ, *STARVED, READ_ALL + TURNS, BATCHES, 0],
     "large_held": [0, ONE_STAYS, *LARGE, *STARVED, TIME, 7, TIME, 7],
     "large_held_apart": [3, ALL_IDLE | APART, *LARGE, LEAVE_MANY, 1, *LARGE, TIME, 9],
+    "two_loops": [4, ALL_LEAVE | APART | TWO, *LARGE, TIME, 6, LEAVE_MANY + TURNS, 3, *LARGE],
+    "two_loops_starved": [1, ALL_IDLE | CLOSED | TWO, *STARVED, LEAVE_MANY + TURNS, 0, *STARVED],
+    # peers with even numbers are the first loop's; it keeps what the second one then needs
+    "kept_by_another": [4, ALL_LEAVE | APART | TWO, CONNECT, UNIX | 192, CONNECT, UNIX | 192,
+                        *sum(([WIDE + 3 * TURNS, peer, 15, ALL_BUT_ONE, MORE + 3 * TURNS, peer, 2,
+                               MORE + 3 * TURNS, peer, 2] for peer in (0, 2, 4, 6)), [])],
     "slow_reader": [2, ALL_IDLE, CONNECT, UNIX, TALL + TURNS, 0, 255, TIME, 6, READ, 0, 200],
     "reset_in_flight": [0, ALL_LEAVE | CLOSED, CONNECT, TCP | 64, MANY + TURNS, 0, 60, ALL,
                         LEAVE, 0, 1, LEAVE, 1, 1, BATCHES, 0],

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,10 @@
 #include "tests/unit/daemon/toy_engine.h"
 #include "tests/unit/daemon/virtual_clock.h"
 
-enum { DESCRIPTORS = 400 };
+enum {
+    DESCRIPTORS = 400,
+    FRAMES_A_TURN = 220, /* a turn is 40 looks at the clock and a slice of 10; a look is 4 frames */
+};
 /* A look at the clock takes this: a slice is ten looks, so that slices and turns do end. */
 #define LOOK_NS (100 * NS_PER_US)
 /* Far from now, so that no timer of the system goes off by itself. */
@@ -39,8 +43,7 @@ void played_fail(const struct played *p, const char *format, ...)
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
-    if (p->loop)
-        played_show(p);
+    played_show(p);
     abort();
 }
 
@@ -48,14 +51,12 @@ void played_fail(const struct played *p, const char *format, ...)
 
 static void on_deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
-    (void)loop;
-    loop_complete(((struct played *)user)->loop, first, last);
+    loop_complete(((struct played *)user)->shared.loops[loop], first, last);
 }
 
 static void on_spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
-    (void)loop;
-    loop_spent(((struct played *)user)->loop, first, last);
+    loop_spent(((struct played *)user)->shared.loops[loop], first, last);
 }
 
 static void on_lost(void *user, const struct error *err)
@@ -134,7 +135,8 @@ static void descriptors_limit(void)
     }
 }
 
-struct played *played_new(const struct config_limits *limits, bool apart, uint32_t max_delay_us)
+struct played *played_new(const struct config_limits *limits, uint32_t n_loops, bool apart,
+                          uint32_t max_delay_us)
 {
     struct played *p = calloc(1, sizeof(*p));
     struct error err;
@@ -164,10 +166,11 @@ struct played *played_new(const struct config_limits *limits, bool apart, uint32
     atomic_store(&toy.apart, apart); /* from here: workers of such a device look for jobs in time */
     models_load(p);
     p->table = table_make(p);
-    s = loop_new(&p->shared, 0, p->table, &p->loop, &err);
-    PLAYED_HOLDS(p, s == STATUS_OK, "%s", err.text);
-    p->shared.loops[0] = p->loop;
-    p->shared.n_loops = 1;
+    for (; p->shared.n_loops < n_loops; p->shared.n_loops++) {
+        uint32_t i = p->shared.n_loops;
+        s = loop_new(&p->shared, i, p->table, &p->shared.loops[i], &err);
+        PLAYED_HOLDS(p, s == STATUS_OK, "%s", err.text);
+    }
     listener_open(p);
     for (uint32_t i = 0; i < PLAYED_PEERS; i++)
         p->peers[i].fd = -1;
@@ -178,15 +181,18 @@ struct played *played_new(const struct config_limits *limits, bool apart, uint32
 void played_free(struct played *p)
 {
     toy_gate_open();
-    loop_order(p->loop, LOOP_STOP);
-    for (int i = 0; i < 4; i++)
-        uv_run(&p->loop->uv, UV_RUN_NOWAIT);
+    for (uint32_t i = 0; i < p->shared.n_loops; i++) {
+        loop_order(p->shared.loops[i], LOOP_STOP);
+        for (int k = 0; k < 4; k++)
+            uv_run(&p->shared.loops[i]->uv, UV_RUN_NOWAIT);
+    }
     for (uint32_t i = 0; i < PLAYED_PEERS; i++)
         played_peer_free(&p->peers[i]);
     played_settle(p);
     dispatch_settle(p->shared.dispatch);
     PLAYED_HOLDS(p, !atomic_load(&p->shared.connections), "connections are left after the stop");
-    loop_free(p->loop);
+    for (uint32_t i = 0; i < p->shared.n_loops; i++)
+        loop_free(p->shared.loops[i]);
     table_unref(p->table);
     for (uint32_t i = 0; i < PLAYED_MODELS; i++)
         model_unref(p->models[i]);
@@ -237,12 +243,44 @@ void played_settle(struct played *p)
 
 /* ---- turns and time ---- */
 
+uint64_t played_count(const struct played *p, enum counter which)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->shared.n_loops; i++)
+        n += counter_get(&p->shared.loops[i]->counters, which);
+    return n;
+}
+
+/* A loop that has nothing to do sleeps. What a turn began to watch, the next run's poll does. */
+static bool is_due(struct played *p, struct loop *loop)
+{
+    struct pollfd poll_fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
+    uv_update_time(&loop->uv);
+    bool woken = uv_backend_timeout(&loop->uv) == 0 || poll(&poll_fd, 1, 0) > 0;
+    bool due = woken || !p->asleep[loop->index];
+    p->asleep[loop->index] = !woken;
+    return due;
+}
+
+/* Whatever has come: what is not worked off in a turn waits for the next one. */
+static void loop_turn_one(struct played *p, struct loop *loop)
+{
+    if (!is_due(p, loop))
+        return;
+    uint64_t before = counter_get(&loop->counters, COUNTER_FRAMES);
+    virtual_clock_look_takes(LOOK_NS);
+    uv_run(&loop->uv, UV_RUN_NOWAIT);
+    virtual_clock_look_takes(0);
+    uint64_t frames = counter_get(&loop->counters, COUNTER_FRAMES) - before;
+    PLAYED_HOLDS(p, frames <= FRAMES_A_TURN, "%llu frames in one turn", (unsigned long long)frames);
+}
+
 void played_turn(struct played *p)
 {
-    virtual_clock_look_takes(LOOK_NS);
-    uv_run(&p->loop->uv, UV_RUN_NOWAIT);
-    virtual_clock_look_takes(0);
-    played_settle(p);
+    for (uint32_t i = 0; i < p->shared.n_loops; i++) {
+        loop_turn_one(p, p->shared.loops[i]);
+        played_settle(p);
+    }
     played_check(p);
 }
 
@@ -255,14 +293,19 @@ void played_turns(struct played *p, uint32_t n)
 /* How long nothing happens by itself. */
 static uint64_t quiet_ns(struct played *p, uint64_t now_ns)
 {
-    uv_update_time(&p->loop->uv);
-    int next_ms = uv_backend_timeout(&p->loop->uv); /* 0: there is work for a turn right now */
-    if (atomic_load(&p->loop->completions) || next_ms < 0)
-        return 0;
+    uint64_t quiet = UINT64_MAX;
+    for (uint32_t i = 0; i < p->shared.n_loops; i++) {
+        struct loop *loop = p->shared.loops[i];
+        uv_update_time(&loop->uv);
+        int next_ms = uv_backend_timeout(&loop->uv); /* 0: there is work for a turn right now */
+        if (atomic_load(&loop->completions) || next_ms < 0)
+            return 0;
+        quiet = MIN(quiet, (uint64_t)next_ms * NS_PER_MS);
+    }
     pthread_mutex_lock(&p->shared.dispatch->lock);
     uint64_t armed_ns = p->shared.dispatch->armed_ns;
     pthread_mutex_unlock(&p->shared.dispatch->lock);
-    return MIN((uint64_t)next_ms * NS_PER_MS, armed_ns - MIN(now_ns, armed_ns));
+    return MIN(quiet, armed_ns - MIN(now_ns, armed_ns));
 }
 
 void played_pass_ms(struct played *p, uint64_t ms)
@@ -286,9 +329,12 @@ void played_limits(struct played *p, const struct config_limits *limits)
     p->table = table_make(p);
     table_unref(before);
     uv_sem_init(&done, 0);
-    enum status s = loop_set_table(p->loop, p->table, &done);
-    PLAYED_HOLDS(p, s == STATUS_OK, "no memory");
+    for (uint32_t i = 0; i < p->shared.n_loops; i++) {
+        enum status s = loop_set_table(p->shared.loops[i], p->table, &done);
+        PLAYED_HOLDS(p, s == STATUS_OK, "no memory");
+    }
     played_turn(p);
-    PLAYED_HOLDS(p, uv_sem_trywait(&done) == 0, "the loop did not take the table");
+    for (uint32_t i = 0; i < p->shared.n_loops; i++)
+        PLAYED_HOLDS(p, uv_sem_trywait(&done) == 0, "a loop did not take the table");
     uv_sem_destroy(&done);
 }

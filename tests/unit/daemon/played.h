@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A real event loop that a script plays with: connects, sends, reads, leaves, batches that end,
- * time that goes by, orders and new limits, as bytes say (played_script.c). Everything is the
- * daemon's own (loop, connections, session, slabs, exchange, dispatcher) but the engine, which is
- * the toy, and the clock, which is virtual. Sockets are real.
+ * One or two real event loops that a script plays with: connects, sends, reads, leaves, batches
+ * that end, time that goes by, orders and new limits, as bytes say (played_script.c). Everything is
+ * the daemon's own (loop, connections, session, slabs, exchange, dispatcher) but the engine, which
+ * is the toy, and the clock, which is virtual. Sockets are real.
  *
- * The loop runs on the caller's thread, a turn at a time. The toy's worker has a thread of its own,
- * but moves only between two turns, and is waited for: so a script always plays the same.
+ * The loops run on the caller's thread, in turn, a turn at a time. The toy's worker has a thread of
+ * its own, but moves only between two turns, and is waited for: so a script always plays the same.
  *
  *   played.c         the world: loop, dispatcher, models, turns, time
  *   played_peer.c    peers: what they send, what they must be answered
@@ -25,6 +25,7 @@
 
 enum {
     PLAYED_PEERS = 40,
+    PLAYED_LOOPS = 2,
     PLAYED_BATCH = 16,         /* instances a request, at most */
     PLAYED_ADDRESSES = 3,      /* 127.0.0.1 and on; and the user at the unix sockets */
     PLAYED_OUT_MOST = 4 << 20, /* bytes that a peer has yet to send, at most */
@@ -84,7 +85,8 @@ struct played {
     struct table *table;
     struct model *models[PLAYED_MODELS]; /* references */
     struct model *retired;
-    struct loop *loop;
+    uint32_t dealt; /* connections, to loops */
+    bool asleep[PLAYED_LOOPS];
     struct peers *records;
     int listener; /* of TCP */
     uint16_t port;
@@ -103,11 +105,13 @@ struct played {
 
 /* --- played.c --- */
 
-/* `limits`, of config, and whether the toy is apart and collects batches. */
-struct played *played_new(const struct config_limits *limits, bool apart, uint32_t max_delay_us);
+/* The limits, of config; whether the toy is apart; how long batches are collected. */
+struct played *played_new(const struct config_limits *limits, uint32_t n_loops, bool apart,
+                          uint32_t max_delay_us);
 void played_free(struct played *p);
 
-/* One turn of the loop; then the worker is waited for, and everything checked. */
+/* One turn of each loop that has something to do; then the worker is waited for, and everything
+ * checked. */
 void played_turn(struct played *p);
 void played_turns(struct played *p, uint32_t n);
 /* Time goes by: turns at each timer that is due. */
@@ -116,6 +120,9 @@ void played_pass_ms(struct played *p, uint64_t ms);
 void played_limits(struct played *p, const struct config_limits *limits);
 /* Waits until the worker has nothing to do, or stands at the toy's gate. */
 void played_settle(struct played *p);
+
+/* Over all loops. */
+uint64_t played_count(const struct played *p, enum counter which);
 
 /* Ends the process. */
 void played_fail(const struct played *p, const char *format, ...)

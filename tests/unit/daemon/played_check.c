@@ -13,6 +13,7 @@
 struct sums {
     uint64_t charged, backlog_bytes, backlog_charge;
     uint32_t connections, requests, unpacking, backlogs, waiting, fresh, busy;
+    uint32_t inflight; /* what its loop has, those too that nobody waits for any more */
 };
 
 #define HOLDS  PLAYED_HOLDS
@@ -96,10 +97,9 @@ static void add_backlog(const struct played *p, const struct connection *c, stru
     sums->backlogs += c->backlog != NULL;
 }
 
-static void check_connections(const struct played *p, struct sums *sums)
+static void check_connections(const struct played *p, const struct loop *loop, struct sums *sums)
 {
-    const struct loop *loop = p->loop;
-    *sums = (struct sums){0};
+    *sums = (struct sums){.inflight = loop->n_inflight};
     for (uint32_t i = 0; i < loop->n_slots; i++) {
         const struct connection *c = loop->slots[i].connection;
         if (!c)
@@ -119,20 +119,21 @@ static void check_connections(const struct played *p, struct sums *sums)
 
 /* ---- the loop's queues ---- */
 
-static uint32_t length(const struct played *p, const struct connection *first, bool waiting)
+static uint32_t length(const struct played *p, const struct loop *loop,
+                       const struct connection *first, bool waiting)
 {
     uint32_t n = 0;
     for (const struct connection *c = first; c; c = waiting ? c->next_waiting : c->next_ready)
-        HOLDS(p, n++ < PLAYED_PEERS + 8, "a queue without an end");
+        HOLDS(p, n++ < loop->n_connections, "a queue without an end");
     return n;
 }
 
-static void check_queues(const struct played *p, const struct sums *sums)
+static void check_queues(const struct played *p, const struct loop *loop, const struct sums *sums)
 {
-    const struct loop *loop = p->loop;
-    HOLDS(p, length(p, loop->fresh, false) == sums->fresh, "the queue of those that were idle");
-    HOLDS(p, length(p, loop->busy, false) == sums->busy, "the queue of those that are busy");
-    HOLDS(p, length(p, loop->waiting, true) == sums->waiting, "the queue for memory");
+    HOLDS(p, length(p, loop, loop->fresh, false) == sums->fresh,
+          "the queue of those that were idle");
+    HOLDS(p, length(p, loop, loop->busy, false) == sums->busy, "the queue of those that are busy");
+    HOLDS(p, length(p, loop, loop->waiting, true) == sums->waiting, "the queue for memory");
     HOLDS(p, !loop->dirty && !loop->dying && !loop->held && !loop->submit_first,
           "a turn ended too early");
     HOLDS(p, loop->n_backlogs == sums->backlogs, "%u backlogs, not %u", sums->backlogs,
@@ -140,10 +141,14 @@ static void check_queues(const struct played *p, const struct sums *sums)
     uint64_t unread = atomic_load(&loop->backlog_bytes);
     HOLDS(p, unread == sums->backlog_bytes, "backlogs of %llu bytes, not of %llu",
           LLU(sums->backlog_bytes), LLU(unread));
-    uint32_t all = atomic_load(&p->shared.connections);
     HOLDS(p,
-          all == sums->connections && loop->n_connections == all && atomic_load(&loop->load) == all,
-          "%u connections, not %u", sums->connections, all);
+          loop->n_connections == sums->connections && atomic_load(&loop->load) == sums->connections,
+          "%u connections, not %u", sums->connections, loop->n_connections);
+    const struct counters *counters = &loop->counters;
+    HOLDS(p,
+          counter_get(counters, COUNTER_READS_PAUSED) >=
+              counter_get(counters, COUNTER_READS_RESUMED),
+          "reading was resumed more often than stopped");
 }
 
 /* ---- memory ---- */
@@ -154,9 +159,12 @@ static void check_memory(struct played *p, const struct sums *sums)
     const struct budget *budget = &p->shared.budget;
     uint64_t used = budget_used(budget), held = budget_held(budget);
     uint64_t limit = atomic_load(&budget->limit), owned = sums->charged + sums->backlog_charge;
-    uint32_t left_behind = p->loop->n_inflight - sums->requests - sums->unpacking;
-    HOLDS(p, left_behind <= p->loop->n_inflight, "%u requests, and %u of connections",
-          p->loop->n_inflight, sums->requests + sums->unpacking);
+    uint32_t left_behind = sums->inflight - sums->requests - sums->unpacking;
+    HOLDS(p, left_behind <= sums->inflight, "%u requests, and %u of connections", sums->inflight,
+          sums->requests + sums->unpacking);
+    uint32_t connections = atomic_load(&p->shared.connections);
+    HOLDS(p, connections == sums->connections, "%u connections, not %u", sums->connections,
+          connections);
     HOLDS(p, used >= owned, "%llu bytes used, and %llu by connections", LLU(used), LLU(owned));
     HOLDS(p, used == owned || left_behind, "%llu bytes used, and only %llu by connections",
           LLU(used), LLU(owned));
@@ -172,83 +180,100 @@ static void check_memory(struct played *p, const struct sums *sums)
 
 /* ---- addresses ---- */
 
-static void check_records(const struct played *p)
+/* What the connections of an address have, over all loops. */
+static void check_record(const struct played *p, const struct peer *peer)
 {
-    const struct loop *loop = p->loop;
-    for (uint32_t i = 0; i < loop->n_slots; i++) {
-        const struct connection *one = loop->slots[i].connection;
-        uint64_t bytes = 0, requests = 0, connections = 0;
-        for (uint32_t k = 0; one && k < loop->n_slots; k++) {
-            const struct connection *c = loop->slots[k].connection;
-            if (!c || c->peer != one->peer)
+    uint64_t bytes = 0, requests = 0, connections = 0;
+    for (uint32_t l = 0; l < p->shared.n_loops; l++)
+        for (uint32_t i = 0; i < p->shared.loops[l]->n_slots; i++) {
+            const struct connection *c = p->shared.loops[l]->slots[i].connection;
+            if (!c || c->peer != peer)
                 continue;
             bytes += c->charged;
             requests += c->n_inflight + (c->unpack != NULL);
             connections++;
         }
-        if (!one || !one->peer)
-            continue;
-        HOLDS(p, atomic_load(&one->peer->bytes) == bytes, "an address has %llu bytes, not %llu",
-              LLU(bytes), LLU(atomic_load(&one->peer->bytes)));
-        HOLDS(p, atomic_load(&one->peer->requests) == requests,
-              "an address has %llu requests, not %u", LLU(requests),
-              atomic_load(&one->peer->requests));
-        HOLDS(p, atomic_load(&one->peer->connections) == connections,
-              "an address has %llu connections", LLU(connections));
+    HOLDS(p, atomic_load(&peer->bytes) == bytes, "an address has %llu bytes, not %llu", LLU(bytes),
+          LLU(atomic_load(&peer->bytes)));
+    HOLDS(p, atomic_load(&peer->requests) == requests, "an address has %llu requests, not %u",
+          LLU(requests), atomic_load(&peer->requests));
+    HOLDS(p, atomic_load(&peer->connections) == connections, "an address has %llu connections",
+          LLU(connections));
+}
+
+static void check_records(const struct played *p, const struct loop *loop)
+{
+    const struct peer *last = NULL;
+    for (uint32_t i = 0; i < loop->n_slots; i++) {
+        const struct connection *c = loop->slots[i].connection;
+        if (c && c->peer && c->peer != last)
+            check_record(p, last = c->peer);
     }
 }
 
-/* ---- both ---- */
+/* ---- all of it ---- */
 
 void played_check(struct played *p)
 {
-    struct sums sums;
-    check_connections(p, &sums);
-    check_queues(p, &sums);
-    check_memory(p, &sums);
-    check_records(p);
-    const struct counters *counters = &p->loop->counters;
-    HOLDS(p,
-          counter_get(counters, COUNTER_READS_PAUSED) >=
-              counter_get(counters, COUNTER_READS_RESUMED),
-          "reading was resumed more often than stopped");
+    struct sums all = {0}, sums;
+    for (uint32_t i = 0; i < p->shared.n_loops; i++) {
+        const struct loop *loop = p->shared.loops[i];
+        check_connections(p, loop, &sums);
+        check_queues(p, loop, &sums);
+        check_records(p, loop);
+        all.charged += sums.charged;
+        all.backlog_charge += sums.backlog_charge;
+        all.connections += sums.connections;
+        all.requests += sums.requests;
+        all.unpacking += sums.unpacking;
+        all.inflight += sums.inflight;
+    }
+    check_memory(p, &all);
 }
 
 void played_check_empty(struct played *p)
 {
-    const struct loop *loop = p->loop;
-    HOLDS(p, !loop->n_connections, "%u connections are left", loop->n_connections);
-    HOLDS(p, !loop->n_inflight, "%u requests are left", loop->n_inflight);
+    for (uint32_t i = 0; i < p->shared.n_loops; i++) {
+        const struct loop *loop = p->shared.loops[i];
+        HOLDS(p, !loop->n_connections, "%u connections are left", loop->n_connections);
+        HOLDS(p, !loop->n_inflight, "%u requests are left", loop->n_inflight);
+        HOLDS(p, !loop->results && !loop->fresh && !loop->busy && !loop->waiting,
+              "something is left on a queue");
+        for (uint32_t k = 0; k < LOOP_IDS; k++)
+            HOLDS(p, !loop->by_id[k], "a request is left among the ids");
+    }
     HOLDS(p, !budget_used(&p->shared.budget), "%llu bytes of the budget are used",
           LLU(budget_used(&p->shared.budget)));
-    HOLDS(p, !loop->results && !loop->fresh && !loop->busy && !loop->waiting,
-          "something is left on a queue");
-    for (uint32_t i = 0; i < LOOP_IDS; i++)
-        HOLDS(p, !loop->by_id[i], "a request is left among the ids");
     uint32_t descriptors = played_descriptors();
     HOLDS(p, descriptors == p->descriptors, "%u descriptors, and %u before", descriptors,
           p->descriptors);
 }
 
+static void show_connection(const struct connection *c)
+{
+    struct session_state state;
+    c->ops->state(c->session, &state);
+    fprintf(stderr,
+            "connection %u of loop %u: phase %d, stops %x, queue %d, %u in flight, %u told, %llu "
+            "charged, backlog %zu, session %s%d, received %zu, active %llu, write %llu\n",
+            (uint32_t)c->id, c->loop->index, (int)c->phase, c->stops, (int)c->queue, c->n_inflight,
+            c->n_told, LLU(c->charged), c->backlog_bytes,
+            c->ops->waiting(c->session) ? "waits " : "", (int)state.wait, state.received,
+            LLU(c->active_ms), LLU(c->write_ms));
+}
+
 void played_show(const struct played *p)
 {
-    const struct loop *loop = p->loop;
     const struct budget *budget = &p->shared.budget;
-    fprintf(stderr, "budget: %llu used, %llu held, limit %llu; %u requests; time %llu ms\n",
-            LLU(budget_used(budget)), LLU(budget_held(budget)), LLU(atomic_load(&budget->limit)),
-            loop->n_inflight, LLU(uv_now(&loop->uv)));
-    for (uint32_t i = 0; i < loop->n_slots; i++) {
-        const struct connection *c = loop->slots[i].connection;
-        struct session_state state;
-        if (!c)
-            continue;
-        c->ops->state(c->session, &state);
-        fprintf(stderr,
-                "connection %u: phase %d, stops %x, queue %d, %u in flight, %u replies, %llu "
-                "charged, backlog %zu, session %s%d, received %zu, active %llu, write %llu\n",
-                i, (int)c->phase, c->stops, (int)c->queue, c->n_inflight, c->n_told,
-                LLU(c->charged), c->backlog_bytes, c->ops->waiting(c->session) ? "waits " : "",
-                (int)state.wait, state.received, LLU(c->active_ms), LLU(c->write_ms));
+    fprintf(stderr, "budget: %llu used, %llu held, limit %llu\n", LLU(budget_used(budget)),
+            LLU(budget_held(budget)), LLU(atomic_load(&budget->limit)));
+    for (uint32_t l = 0; l < p->shared.n_loops; l++) {
+        const struct loop *loop = p->shared.loops[l];
+        fprintf(stderr, "loop %u: %u requests, %zu bytes kept, %llu ms\n", l, loop->n_inflight,
+                slabs_kept(loop->slabs), LLU(uv_now(&loop->uv)));
+        for (uint32_t i = 0; i < loop->n_slots; i++)
+            if (loop->slots[i].connection)
+                show_connection(loop->slots[i].connection);
     }
 }
 

@@ -57,12 +57,13 @@ struct played_peer *played_connect(struct played *p, uint32_t address)
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     *peer = (struct played_peer){.fd = ends[0], .tcp = tcp, .next_id = 1};
     atomic_fetch_add(&p->shared.connections, 1);
-    atomic_fetch_add(&p->loop->load, 1);
+    struct loop *loop = p->shared.loops[p->dealt++ % p->shared.n_loops];
+    atomic_fetch_add(&loop->load, 1);
     const struct arrival arrival = {.fd = ends[1],
                                     .tcp = tcp,
                                     .protocol = &session_framed,
                                     .peer = peers_meet(p->records, ends[1])};
-    loop_adopt(p->loop, &arrival);
+    loop_adopt(loop, &arrival);
     return peer;
 }
 

@@ -18,10 +18,10 @@
 
 enum {
     EVENTS = 400,
-    FRAMES_A_TURN = 400, /* a turn is 40 looks at the clock and a slice or two; see below */
-    SLACK_MS = 2500,     /* lingering, the loop's ticks, waiting for memory */
-    QUIET_MS = 300,      /* in which some request is taken, if any is left */
-    RETRIES = 400,       /* half milliseconds for the kernel to tell of what peers did */
+    SLACK_MS = 2500,  /* lingering, the loop's ticks, waiting for memory */
+    QUIET_MS = 300,   /* in which some request is taken, if any is left */
+    FRAME_ROOM = 200, /* of a frame, around its numbers */
+    RETRIES = 400,    /* half milliseconds for the kernel to tell of what peers did */
 };
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
@@ -292,28 +292,35 @@ static void batches(struct played *p, struct script *s)
     played_settle(p);
 }
 
+static void order_all(struct played *p, enum loop_order what)
+{
+    for (uint32_t i = 0; i < p->shared.n_loops; i++)
+        loop_order(p->shared.loops[i], what);
+}
+
 static void order(struct played *p, struct script *s)
 {
     uint32_t b = byte(s);
+    struct loop *loop = p->shared.loops[b % p->shared.n_loops];
     uint64_t serials[4];
     if (b < 100) {
-        loop_order(p->loop, LOOP_EVICT);
+        loop_order(loop, LOOP_EVICT);
         p->evicted = true;
     } else if (b < 120) {
         atomic_store(&p->shared.draining, true);
         p->draining = true;
         dispatch_drain(p->shared.dispatch);
-        loop_order(p->loop, LOOP_DRAIN);
+        order_all(p, LOOP_DRAIN);
     } else if (b < 150) {
-        loop_order(p->loop, LOOP_FAIL_QUEUED);
+        order_all(p, LOOP_FAIL_QUEUED);
         p->failed_queued = true;
     } else if (b < 170) {
-        loop_order(p->loop, LOOP_FAIL_ALL);
+        order_all(p, LOOP_FAIL_ALL);
         p->failed_all = true;
     } else {
         for (uint32_t i = 0; i < ARRAY_LEN(serials); i++)
-            serials[i] = p->loop->next_serial - byte(s) % 16;
-        loop_abandon(p->loop, serials, ARRAY_LEN(serials));
+            serials[i] = loop->next_serial - byte(s) % 16;
+        loop_abandon(loop, serials, ARRAY_LEN(serials));
         p->failed_all = true;
     }
 }
@@ -363,10 +370,23 @@ static uint64_t longest_ms(const struct played *p)
     return MAX(MAX(l->header_timeout_ms, l->frame_timeout_ms), l->idle_timeout_ms);
 }
 
+static uint32_t connections(const struct played *p)
+{
+    return atomic_load(&p->shared.connections);
+}
+
+static bool busy(const struct played *p)
+{
+    bool requests = false;
+    for (uint32_t i = 0; i < p->shared.n_loops; i++)
+        requests |= p->shared.loops[i]->n_inflight > 0;
+    return requests || connections(p);
+}
+
 /* The kernel may take a moment to tell of what the last peers did. */
 static void await_empty(struct played *p)
 {
-    for (int i = 0; i < RETRIES && (p->loop->n_connections || p->loop->n_inflight); i++) {
+    for (int i = 0; i < RETRIES && busy(p); i++) {
         const struct timespec moment = {.tv_nsec = 500000};
         nanosleep(&moment, NULL);
         played_turn(p);
@@ -374,38 +394,43 @@ static void await_empty(struct played *p)
     played_check_empty(p);
 }
 
-/* A request of a peer that comes now. */
-static void serve_one(struct played *p, struct played_peer *peer, enum played_model model,
+/* A request of a peer that comes now. Returns whether it was served. */
+static bool serve_one(struct played *p, struct played_peer *peer, enum played_model model,
                       uint32_t instances)
 {
-    uint64_t ok = counter_get(&p->loop->counters, COUNTER_REQUESTS_OK);
-    uint64_t refused = counter_get(&p->loop->counters, COUNTER_REJECTED_UNAVAILABLE);
+    uint64_t ok = played_count(p, COUNTER_REQUESTS_OK);
+    uint64_t refused = played_count(p, COUNTER_REJECTED_UNAVAILABLE);
     if (!played_ask_infer(p, peer, model, instances, false, 0))
-        return; /* larger than a frame may be */
+        return true; /* larger than a frame may be */
     for (int i = 0; i < 40 && played_owed(peer) + (peer->out_sent < played_end(peer)); i++) {
         played_allow(peer, played_end(peer));
         played_pass_ms(p, 5);
         played_read(p, peer, SIZE_MAX);
     }
     PLAYED_HOLDS(p, !played_owed(peer) && !peer->closed, "a new request is not answered");
-    bool served = counter_get(&p->loop->counters, COUNTER_REQUESTS_OK) == ok + 1;
-    bool draining = counter_get(&p->loop->counters, COUNTER_REJECTED_UNAVAILABLE) == refused + 1;
-    PLAYED_HOLDS(p, p->draining ? draining : served, "a new request of %u instances is refused",
-                 instances);
+    bool served = played_count(p, COUNTER_REQUESTS_OK) == ok + 1;
+    bool draining = played_count(p, COUNTER_REJECTED_UNAVAILABLE) == refused + 1;
+    return p->draining ? draining : served;
 }
 
+/* Each loop serves a peer that comes now. */
 static void end_served(struct played *p)
 {
     const struct config_limits *l = &p->config->limits;
-    struct played_peer *peer = played_connect(p, p->n_events % 5);
-    PLAYED_HOLDS(p, peer, "no place for a new peer");
-    serve_one(p, peer, PLAYED_SMALL, 1);
-    /* the largest frame there may be, if its address may have as much */
-    uint32_t most = (uint32_t)(l->frame_bytes - 200) / (8 * 4096);
-    if (!l->address_inflight_bytes)
-        serve_one(p, peer, PLAYED_WIDE, MIN(most, (uint32_t)PLAYED_BATCH));
-    played_leave(peer, false);
-    played_turns(p, 2);
+    uint32_t most = (uint32_t)(l->frame_bytes - FRAME_ROOM) / (8 * played_shapes[PLAYED_WIDE].in);
+    most = MIN(most, (uint32_t)PLAYED_BATCH);
+    for (uint32_t i = 0; i < p->shared.n_loops; i++) {
+        struct played_peer *peer = played_connect(p, (p->n_events + i) % 5);
+        PLAYED_HOLDS(p, peer, "no place for a new peer");
+        PLAYED_HOLDS(p, serve_one(p, peer, PLAYED_SMALL, 1), "a new request is refused");
+        /* the largest frame there may be, if its address may have as much */
+        bool served = l->address_inflight_bytes || serve_one(p, peer, PLAYED_WIDE, most);
+        if (!served && p->shared.n_loops > 1) /* what the other loop keeps has been asked for */
+            served = serve_one(p, peer, PLAYED_WIDE, most);
+        PLAYED_HOLDS(p, served, "a new request of %u instances is refused", most);
+        played_leave(peer, false);
+        played_turns(p, 2);
+    }
     await_empty(p);
 }
 
@@ -437,9 +462,9 @@ static void end_one_stays(struct played *p)
         played_read(p, peer, SIZE_MAX);
     }
     played_turns(p, 3);
-    PLAYED_HOLDS(p, p->loop->n_connections <= 1 && !budget_used(&p->shared.budget),
+    PLAYED_HOLDS(p, connections(p) <= 1 && !budget_used(&p->shared.budget),
                  "%u connections and %llu bytes are left beside one peer that idles",
-                 p->loop->n_connections, (unsigned long long)budget_used(&p->shared.budget));
+                 connections(p), (unsigned long long)budget_used(&p->shared.budget));
     played_leave(peer, false);
     played_turns(p, 3);
     await_empty(p);
@@ -452,9 +477,9 @@ static void work_off(struct played *p)
     for (uint32_t i = 0; i < PLAYED_PEERS; i++)
         owed = MAX(owed, played_owed(&p->peers[i]));
     do {
-        before = counter_get(&p->loop->counters, COUNTER_FRAMES);
+        before = played_count(p, COUNTER_FRAMES);
         played_pass_ms(p, QUIET_MS);
-        frames = counter_get(&p->loop->counters, COUNTER_FRAMES);
+        frames = played_count(p, COUNTER_FRAMES);
         passed_ms += QUIET_MS;
         PLAYED_HOLDS(p, passed_ms <= 10 * owed + SLACK_MS,
                      "%llu requests are not worked off in %llu ms", (unsigned long long)owed,
@@ -466,9 +491,8 @@ static void end_all_idle(struct played *p)
 {
     work_off(p);
     played_pass_ms(p, longest_ms(p) + SLACK_MS);
-    PLAYED_HOLDS(p, !p->loop->n_connections,
-                 "%u peers that do nothing are left after the longest time limit",
-                 p->loop->n_connections);
+    PLAYED_HOLDS(p, !connections(p),
+                 "%u peers that do nothing are left after the longest time limit", connections(p));
     for (uint32_t i = 0; i < PLAYED_PEERS; i++)
         played_leave(&p->peers[i], false);
     await_empty(p);
@@ -482,7 +506,7 @@ static uint64_t reasons_to_close(const struct played *p)
         COUNTER_EVICTED,        COUNTER_FRAMES_TOO_LARGE, COUNTER_FOREIGN};
     uint64_t n = 0;
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
-        n += counter_get(&p->loop->counters, reasons[i]);
+        n += played_count(p, reasons[i]);
     return n;
 }
 
@@ -521,7 +545,8 @@ void played_run(const uint8_t *data, size_t size)
                                                     end_all_read};
     struct script s = {data, data + size};
     uint32_t which = byte(&s), how = byte(&s);
-    struct played *p = played_new(&limits[which % ARRAY_LEN(limits)], how & 1, how & 2 ? 2000 : 0);
+    struct played *p = played_new(&limits[which % ARRAY_LEN(limits)], 1 + (how >> 5) % 2, how & 1,
+                                  how & 2 ? 2000 : 0);
     if (how & 4)
         toy_gate_close();
     while (s.at < s.end && p->n_events < EVENTS)
