@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file_read.h"
 #include "daemon/plan_cache.h"
 #include "daemon/repository.h"
 
@@ -43,7 +44,8 @@ static enum status engine_open(struct models *m, const struct config *config,
         return plan_cache_load(m->cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
-    return engine_load_fd(m->shared->device, w->fd, slash ? slash + 1 : w->path, out, err);
+    const struct file_guard guard = {.stop = &m->stop};
+    return engine_load_fd(m->shared->device, w->fd, slash ? slash + 1 : w->path, &guard, out, err);
 }
 
 static enum status version_load(struct models *m, const struct config *config,
@@ -65,6 +67,7 @@ static enum status version_load(struct models *m, const struct config *config,
                   w->version, w->source.path, err->text);
         return s;
     }
+    engine_settle(model->engine); /* every worker has its context */
     model->source = w->source;
     model->source.path = strdup(w->source.path);
     log_write(&m->shared->log, LOG_INFO, "model '%s' version '%s' loaded in %llu ms", w->name,
