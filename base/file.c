@@ -146,7 +146,7 @@ void file_unmap(struct file_map *map)
 }
 
 struct file_writer {
-    int dir, fd;
+    int dir, fd; /* dir is -1 if the file was opened by somebody else */
     bool committed;
     char *path; /* as given, for error texts */
     char *name; /* within dir */
@@ -239,6 +239,34 @@ fail:
     return status;
 }
 
+enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
+                               struct error *err)
+{
+    enum status status = check_regular(fd, name, false, err);
+    if (status)
+        return status;
+    struct file_writer *w = calloc(1, sizeof(*w));
+    if (!w || !(w->path = strdup(name))) {
+        free(w);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", name);
+    }
+    w->dir = -1;
+    w->committed = true; /* there is no name to remove */
+    w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (w->fd < 0 || ftruncate(w->fd, 0) < 0 || lseek(w->fd, 0, SEEK_SET) < 0) {
+        status = error_errno(err, errno, "%s", name);
+        file_writer_free(w);
+        return status;
+    }
+    *out = w;
+    return STATUS_OK;
+}
+
+int file_writer_fd(const struct file_writer *w)
+{
+    return w->fd;
+}
+
 enum status file_writer_put(struct file_writer *w, const void *data, size_t size, struct error *err)
 {
     const char *p = data;
@@ -258,6 +286,8 @@ enum status file_writer_commit(struct file_writer *w, struct error *err)
 {
     if (fsync(w->fd) < 0)
         return error_errno(err, errno, "%s: fsync", w->path);
+    if (w->dir < 0)
+        return STATUS_OK;
     if (renameat(w->dir, w->temporary, w->dir, w->name) < 0)
         return error_errno(err, errno, "%s: rename", w->path);
     w->committed = true;

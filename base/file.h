@@ -12,6 +12,9 @@
  * target, are fsync-ed, take the target's name, and the folder is fsync-ed. The temporary's name is
  * fixed (".NAME.inferd-tmp") and its writer holds a flock on it, so there is one writer per target
  * (R35), and what a killed writer left behind is known by its free lock (R36).
+ *
+ * A writer of a descriptor writes into a file that somebody else has opened, and has no name to
+ * give it: who opened the file decides what becomes of it.
  */
 #ifndef INFERD_BASE_FILE_H
 #define INFERD_BASE_FILE_H
@@ -52,9 +55,16 @@ struct file_writer;
  * `wait`, else fails with UNAVAILABLE. */
 enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
                             struct error *err);
+/* Writes to the regular file `fd`, from its begin; what it holds is cut off. Takes no ownership.
+ * `name` is for the error text. */
+enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
+                               struct error *err);
+/* The descriptor that is written to; the writer's. */
+int file_writer_fd(const struct file_writer *writer);
 enum status file_writer_put(struct file_writer *writer, const void *data, size_t size,
                             struct error *err);
-/* fsync, rename, fsync of the folder. After a failure the old target is untouched. */
+/* fsync, rename, fsync of the folder. After a failure the old target is untouched. A writer of a
+ * descriptor only does the first. */
 enum status file_writer_commit(struct file_writer *writer, struct error *err);
 void file_writer_free(struct file_writer *writer); /* discards what was not committed */
 

@@ -34,8 +34,12 @@ enum {
     LINE_MAX_ = 512,
     POLL_MS = 100,
     FAILED_EXEC = 127,
+    HANDED = 64, /* and the status: the exit status of inferctl (tools/handed.h) */
     CHILD_NICE = 10
 };
+
+/* Where the child finds them. */
+enum { MODEL_AT = 3, PLAN_AT = 4, FOLDER_AT = 5 };
 
 /* ---- in the child ---- */
 
@@ -104,6 +108,21 @@ static void confine(const struct child_build *build)
         _exit(FAILED_EXEC);
 }
 
+/* The child has what it was given under fixed numbers: 0 to 2, and those of argv. */
+static bool descriptors_place(const struct child_build *build, int out)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int from[] = {null, out, out, build->model_fd, build->plan_fd, build->folder};
+    int kept[ARRAY_LEN(from)];
+    for (int i = 0; i < (int)ARRAY_LEN(from); i++) /* none of them may be at another one's number */
+        kept[i] = from[i] < 0 ? -1 : fcntl(from[i], F_DUPFD_CLOEXEC, FOLDER_AT + 1);
+    for (int i = 0; i < (int)ARRAY_LEN(from); i++)
+        if (from[i] < 0 ? i != FOLDER_AT : dup2(kept[i], i) < 0)
+            return false;
+    int first = build->folder < 0 ? FOLDER_AT : FOLDER_AT + 1;
+    return syscall(SYS_close_range, (unsigned)first, ~0U, CLOSE_RANGE_CLOEXEC) == 0;
+}
+
 static void child_run(const struct child_build *build, pid_t parent, int out, char *const *paths,
                       char *const *argv, char *const *envp)
 {
@@ -114,11 +133,8 @@ static void child_run(const struct child_build *build, pid_t parent, int out, ch
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpgid(0, 0); /* a terminal's ^C is for the daemon, which ends its children itself */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int null = open("/dev/null", O_RDONLY);
-    if (getppid() != parent || null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 ||
-        dup2(out, 2) < 0 || (build->folder >= 0 && fchdir(build->folder) != 0))
+    if (getppid() != parent || !descriptors_place(build, out))
         _exit(FAILED_EXEC);
-    syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
     confine(build);
     for (; *paths; paths++)
         execve(*paths, argv, envp);
@@ -130,7 +146,7 @@ static void child_run(const struct child_build *build, pid_t parent, int out, ch
 struct arguments {
     char **argv;  /* ARGS_MAX and those of the inputs */
     char **texts; /* what was made for inputs; NULL at the end */
-    char threads[16], batches[512];
+    char model[288], plan[16], threads[16], batches[512];
     char beside[4096];  /* inferctl in the folder of this program */
     char sibling[4096]; /* and in a build tree */
     char *paths[5];
@@ -214,8 +230,14 @@ static bool arguments_fill(struct arguments *a, const struct child_build *build)
     a->texts = calloc(1 + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*a->texts));
     if (!a->argv || !a->texts)
         return false;
-    const char *const fixed[] = {"inferctl", "build",       build->model, "-o",       build->plan,
-                                 "--device", build->device, "--no-tune",  "--threads"};
+    snprintf(a->plan, sizeof(a->plan), "fd:%d", PLAN_AT);
+    if (build->folder >= 0)
+        snprintf(a->model, sizeof(a->model), "fd:%d,%d:%s", MODEL_AT, FOLDER_AT, build->name);
+    else
+        snprintf(a->model, sizeof(a->model), "fd:%d:%s", MODEL_AT, build->name);
+    const char *const fixed[] = {"inferctl",       "build",    a->model,      "-o",
+                                 a->plan,          "--device", build->device, "--no-tune",
+                                 "--timing-cache", "",         "--threads"};
     for (; n < ARRAY_LEN(fixed); n++)
         a->argv[n] = (char *)(uintptr_t)fixed[n];
     snprintf(a->threads, sizeof(a->threads), "%u", build->threads);
@@ -317,6 +339,20 @@ static enum status child_watch(const struct child_build *build, pid_t pid, int i
     }
 }
 
+/* What a child can know of; everything else is the daemon's to say. */
+static enum status status_of_child(int claimed)
+{
+    static const bool known[STATUS_COUNT_] = {
+        [STATUS_INVALID_ARGUMENT] = true,    [STATUS_NOT_FOUND] = true,
+        [STATUS_PERMISSION_DENIED] = true,   [STATUS_RESOURCE_EXHAUSTED] = true,
+        [STATUS_FAILED_PRECONDITION] = true, [STATUS_OUT_OF_RANGE] = true,
+        [STATUS_UNIMPLEMENTED] = true,       [STATUS_UNAVAILABLE] = true,
+        [STATUS_DATA_LOSS] = true,
+    };
+    bool ok = claimed > 0 && claimed < STATUS_COUNT_ && known[claimed];
+    return ok ? (enum status)claimed : STATUS_INTERNAL;
+}
+
 static enum status child_result(int how, const struct lines *lines, struct error *err)
 {
     if (WIFEXITED(how) && WEXITSTATUS(how) == 0)
@@ -326,7 +362,8 @@ static enum status child_result(int how, const struct lines *lines, struct error
                          WTERMSIG(how), lines->last);
     if (WEXITSTATUS(how) == FAILED_EXEC)
         return error_set(err, STATUS_INTERNAL, "inferctl could not be started");
-    return error_set(err, STATUS_INVALID_ARGUMENT, "%s",
+    int status = WEXITSTATUS(how) - HANDED;
+    return error_set(err, status_of_child(status), "%s",
                      *lines->last ? lines->last : "inferctl build failed without a word");
 }
 

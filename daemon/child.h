@@ -18,9 +18,10 @@
 #include "config/config.h"
 
 struct child_build {
-    const char *model;  /* the file, as seen from `folder` */
-    int folder;         /* where the child works; -1: where the daemon does */
-    const char *plan;   /* what to write; absolute */
+    int model_fd;       /* the model, open for reading */
+    const char *name;   /* of the model's file, for messages */
+    int folder;         /* what the model's external data lie in; -1: it has none */
+    int plan_fd;        /* an empty file, open for writing: the plan */
     const char *device; /* "cpu" */
     uint32_t threads;
     bool reference;          /* plain kernels only */
@@ -33,7 +34,9 @@ struct child_build {
     const _Atomic bool *stop;   /* ends the child early */
 };
 
-/* Runs it to its end. Errors carry the child's last line. DEADLINE_EXCEEDED: it took too long. */
+/* Runs it to its end; the descriptors stay the caller's. Errors have the child's own status and its
+ * last line (RESOURCE_EXHAUSTED: no memory, or no room for the plan). DEADLINE_EXCEEDED: it took
+ * too long. CANCELLED: it was stopped. */
 enum status child_build(const struct child_build *build, struct error *err);
 
 #endif

@@ -169,10 +169,17 @@ static enum status key_make(const struct plan_cache *cache, const struct wanted 
 static enum status build(const struct plan_cache *cache, const struct wanted *w, uint32_t timeout_s,
                          const char *plan, struct error *err)
 {
+    struct file_writer *writer;
+    enum status s = file_writer_new(plan, true, &writer, err);
+    if (s != STATUS_OK)
+        return s;
+    int folder = model_folder(w);
+    const char *slash = strrchr(w->path, '/');
     const struct child_build child = {
-        .model = w->path,
-        .folder = w->folder,
-        .plan = plan,
+        .model_fd = w->fd,
+        .name = slash ? slash + 1 : w->path,
+        .folder = folder,
+        .plan_fd = file_writer_fd(writer),
         /* Faults are for those who serve. */
         .device =
             strncmp(cache->config.device_spec, "fault", 5) == 0 ? "cpu" : cache->config.device_spec,
@@ -188,9 +195,14 @@ static enum status build(const struct plan_cache *cache, const struct wanted *w,
     };
     log_write(cache->config.log, LOG_INFO, "model '%s' version '%s': building a plan from %s",
               w->name, w->version, w->source.path);
-    enum status s = child_build(&child, err);
+    s = child_build(&child, err);
+    if (s == STATUS_OK)
+        s = file_writer_commit(writer, err);
     if (s == STATUS_OK)
         counter_add(cache->config.counters, COUNTER_PLANS_BUILT, 1);
+    if (folder >= 0)
+        close(folder);
+    file_writer_free(writer);
     return s;
 }
 
@@ -263,8 +275,7 @@ enum status plan_cache_load(struct plan_cache *cache, const struct wanted *w, ui
             s = engine_load(cache->config.device, plan, out, err);
     }
     close(lock);
-    if (s != STATUS_OK &&
-        (strstr(err->text, strerror(ENOSPC)) || strstr(err->text, strerror(EDQUOT)))) {
+    if (s == STATUS_RESOURCE_EXHAUSTED) { /* a full disk, say: memory may have room */
         log_write(cache->config.log, LOG_WARNING, "plan cache %s: %s", cache->folder, err->text);
         s = load_uncached(cache, w, timeout_s, out, err);
     }

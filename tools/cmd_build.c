@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "tools/handed.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
 #include "tools/types.h"
@@ -65,7 +66,10 @@ static enum status build(const struct build_args *args, const char *from, struct
     struct file_writer *writer = NULL;
     struct plan *plan = NULL;
     uint64_t begin = clock_now_ns();
-    enum status status = file_writer_new(args->output, true, &writer, err);
+    struct handed handed;
+    enum status status = handed_parse(args->output, &handed)
+                             ? file_writer_new_fd(handed.fd, "the plan", &writer, err)
+                             : file_writer_new(args->output, true, &writer, err);
     if (!status)
         status = model_device_open(&args->model, NULL, &log, &device, err);
     if (!status)
@@ -92,5 +96,10 @@ int command_build(int argc, char **argv)
         fprintf(stderr, "inferctl build: -o FILE is required\n");
         return EXIT_USAGE;
     }
-    return build(&args, files.list[0], &err) ? command_failed("build", &err) : EXIT_OK;
+    struct handed handed;
+    enum status status = build(&args, files.list[0], &err);
+    if (!status)
+        return EXIT_OK;
+    int failed = command_failed("build", &err);
+    return handed_parse(args.output, &handed) ? EXIT_HANDED + (int)status : failed;
 }

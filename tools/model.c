@@ -14,6 +14,7 @@
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
 #include "engine/runtime/memory.h"
+#include "tools/handed.h"
 
 bool model_is_plan(const char *path)
 {
@@ -282,6 +283,14 @@ static enum status load_cache(struct setup *s, const struct model_args *args, st
     return tune_cache_load(path, s->options.device, s->options.log, &s->options.cache, err);
 }
 
+static enum status open_onnx(const char *path, struct onnx_model **out, struct error *err)
+{
+    struct handed handed;
+    if (handed_parse(path, &handed))
+        return onnx_open_fd(handed.fd, handed.folder, handed.name, out, err);
+    return onnx_open(path, out, err);
+}
+
 enum status model_build(const char *path, const struct model_args *args, struct device *device,
                         const struct log_sink *log, const struct arg_u32s *batches,
                         struct plan **out, struct error *err)
@@ -300,7 +309,7 @@ enum status model_build(const char *path, const struct model_args *args, struct 
         setup.options.batches = batches->list;
         setup.options.n_batches = batches->n;
     }
-    status = onnx_open(path, &model, err);
+    status = open_onnx(path, &model, err);
     if (!status) {
         status = build_plan(model, &setup.options, out, err);
         onnx_close(model);

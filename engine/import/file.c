@@ -26,15 +26,31 @@ static int open_parent(const char *path)
     return open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
+enum status file_map_open_fd(int fd, const char *name, size_t limit, struct file_map *out,
+                             struct error *err)
+{
+    struct file_map map;
+    enum status status = file_map_fd(fd, name, limit, &map, err);
+    if (status)
+        return status;
+    if (!map.size)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: the file is empty", name);
+    *out = map;
+    return STATUS_OK;
+}
+
 enum status file_map_open(const char *path, size_t limit, struct file_map *out, int *folder,
                           struct error *err)
 {
     struct file_map map;
-    enum status status = file_map_path(path, limit, &map, err);
+    int fd;
+    enum status status = file_open(path, &fd, err);
     if (status)
         return status;
-    if (!map.size)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: the file is empty", path);
+    status = file_map_open_fd(fd, path, limit, &map, err);
+    close(fd);
+    if (status)
+        return status;
     if (folder) {
         int parent = open_parent(path);
         if (parent < 0) {

@@ -18,6 +18,10 @@
 enum status file_map_open(const char *path, size_t limit, struct file_map *out, int *folder,
                           struct error *err);
 
+/* The same of a file that is open already; `name` is for error texts. */
+enum status file_map_open_fd(int fd, const char *name, size_t limit, struct file_map *out,
+                             struct error *err);
+
 /* The same for `location`, a relative path of plain names that stays below `folder`: see
  * file_open_beneath. An empty file is fine. */
 enum status file_map_open_beside(int folder, const char *location, struct file_map *out,

@@ -2,6 +2,8 @@
 /* Opening and closing a model; the file of a tensor. */
 #include "engine/import/model.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -96,24 +98,44 @@ enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **
     return status;
 }
 
+/* The file is mapped; takes the model over if that is all right. */
+static enum status open_mapped(struct onnx_model **model, const char *name, struct onnx_model **out,
+                               struct error *err)
+{
+    (*model)->bytes = (struct span){(*model)->file.data, (*model)->file.size};
+    enum status status = decode_model(*model, err);
+    if (!status)
+        status = index_initializers(*model, err);
+    if (status) {
+        error_prefix(err, "%s", name);
+        return status;
+    }
+    *out = STEAL(*model);
+    return STATUS_OK;
+}
+
 enum status onnx_open(const char *path, struct onnx_model **out, struct error *err)
 {
     struct onnx_model *model CLEANUP(model_cleanup) = model_new();
     if (!model)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
     enum status status = file_map_open(path, file_limit, &model->file, &model->folder, err);
+    return status ? status : open_mapped(&model, path, out, err);
+}
+
+enum status onnx_open_fd(int fd, int folder, const char *name, struct onnx_model **out,
+                         struct error *err)
+{
+    struct onnx_model *model CLEANUP(model_cleanup) = model_new();
+    if (!model)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+    enum status status = file_map_open_fd(fd, name, file_limit, &model->file, err);
     if (status)
         return status;
-    model->bytes = (struct span){model->file.data, model->file.size};
-    status = decode_model(model, err);
-    if (!status)
-        status = index_initializers(model, err);
-    if (status) {
-        error_prefix(err, "%s", path);
-        return status;
-    }
-    *out = STEAL(model);
-    return STATUS_OK;
+    model->folder = folder < 0 ? -1 : fcntl(folder, F_DUPFD_CLOEXEC, 0);
+    if (folder >= 0 && model->folder < 0)
+        return error_errno(err, errno, "%s: its folder", name);
+    return open_mapped(&model, name, out, err);
 }
 
 const void *onnx_bytes(const struct onnx_model *model, size_t *size)

@@ -57,6 +57,10 @@ struct onnx_options {
 struct onnx_model;
 
 enum status onnx_open(const char *path, struct onnx_model **out, struct error *err);
+/* The same of an open file; its external data lie below `folder`, -1: it may have none. Takes no
+ * ownership of the descriptors; `name` is for error texts. */
+enum status onnx_open_fd(int fd, int folder, const char *name, struct onnx_model **out,
+                         struct error *err);
 enum status onnx_open_memory(
     const void *data, size_t size, struct onnx_model **out,
     struct error *err); /* no external data; bytes must outlive the model */

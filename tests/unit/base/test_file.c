@@ -174,6 +174,30 @@ static void r33_failed_write_discards(void **state)
     assert_int_equal(entries(box), 1);
 }
 
+static void a_writer_of_a_descriptor_writes_there(void **state)
+{
+    struct box *box = *state;
+    struct file_writer *w;
+    struct error err;
+    put(at(box, "given"), "what was there before");
+    int fd = open(at(box, "given"), O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(file_writer_new_fd(fd, "given", &w, &err), STATUS_OK);
+    assert_int_equal(file_writer_put(w, "new", 3, &err), STATUS_OK);
+    assert_int_equal(file_writer_commit(w, &err), STATUS_OK);
+    file_writer_free(w);
+    assert_content(at(box, "given"), "new");
+    assert_int_equal(entries(box), 1);
+    close(fd);
+    fd = open("/dev/null", O_RDWR);
+    assert_int_equal(file_writer_new_fd(fd, "null", &w, &err), STATUS_INVALID_ARGUMENT);
+    close(fd);
+    fd = open(at(box, "given"), O_RDONLY);
+    assert_int_not_equal(file_writer_new_fd(fd, "given", &w, &err), STATUS_OK);
+    close(fd);
+    assert_content(at(box, "given"), "new");
+}
+
 static void r35_one_writer(void **state)
 {
     struct box *box = *state;
@@ -232,6 +256,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(r13_beneath_stays_beneath, setup, teardown),
         cmocka_unit_test_setup_teardown(r33_replaces_atomically, setup, teardown),
         cmocka_unit_test_setup_teardown(r33_failed_write_discards, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_writer_of_a_descriptor_writes_there, setup, teardown),
         cmocka_unit_test_setup_teardown(r35_one_writer, setup, teardown),
         cmocka_unit_test_setup_teardown(r36_orphans_are_swept_or_reused, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses_bad_targets, setup, teardown),

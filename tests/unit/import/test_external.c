@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -176,6 +177,32 @@ static void r13_a_model_in_memory_has_no_folder(void **state)
     onnx_close(opened);
 }
 
+static void r13_an_open_model_has_the_folder_it_is_given(void **state)
+{
+    struct wire model = model_with("w.bin", NULL, NULL);
+    const struct place *p = *state;
+    struct onnx_model *opened;
+    struct ir_graph *graph = NULL;
+    struct error err;
+    const struct onnx_options options = {.batch = 1};
+    char path[128];
+    assert_weights(p, &model, weights);
+    snprintf(path, sizeof(path), "%s/model.onnx", p->folder);
+    int fd = open(path, O_RDONLY), folder = open(p->folder, O_PATH | O_DIRECTORY);
+    assert_true(fd >= 0 && folder >= 0);
+    assert_int_equal(onnx_open_fd(fd, folder, "m.onnx", &opened, &err), STATUS_OK);
+    assert_int_equal(onnx_import(opened, &options, &graph, &err), STATUS_OK);
+    onnx_close(opened);
+    ir_graph_free(graph);
+    graph = NULL;
+    assert_int_equal(onnx_open_fd(fd, -1, "m.onnx", &opened, &err), STATUS_OK);
+    assert_int_equal(onnx_import(opened, &options, &graph, &err), STATUS_INVALID_ARGUMENT);
+    assert_null(graph);
+    onnx_close(opened);
+    assert_int_equal(close(folder), 0); /* both are still the caller's */
+    assert_int_equal(close(fd), 0);
+}
+
 /* y = ((x + w0) + w1) ..: as many tensors, each in the file that `location` gives it. */
 static struct wire model_of(uint32_t n, const char *location)
 {
@@ -244,6 +271,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(weights_are_found_beside_the_model, setup, teardown),
         cmocka_unit_test_setup_teardown(r14_external_sizes_must_fit, setup, teardown),
         cmocka_unit_test_setup_teardown(r13_external_data_stays_beside_the_model, setup, teardown),
+        cmocka_unit_test_setup_teardown(r13_an_open_model_has_the_folder_it_is_given, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(r13_a_model_in_memory_has_no_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(tensors_share_a_file, setup, teardown),
         cmocka_unit_test_setup_teardown(r14_files_are_counted, setup, teardown),

@@ -70,6 +70,36 @@ class Offline(unittest.TestCase):
         self.assertRegex(out, r"precision fp32 \(FP32 \d+ layers")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
 
+    def build_of_descriptors(self, model, *args):
+        """(exit status, stderr, plan) of a build as the daemon's child does it."""
+        with open(model, "rb") as source, tempfile.TemporaryFile() as plan:
+            done = subprocess.run(
+                [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
+                 "--threads", "1", "--no-tune", "--timing-cache", "", *args],
+                pass_fds=(source.fileno(), plan.fileno()), capture_output=True, text=True,
+                timeout=100, check=False)
+            plan.seek(0)
+            return done.returncode, done.stderr, plan.read()
+
+    def test_a_build_of_descriptors(self):
+        self.build()
+        code, said, plan = self.build_of_descriptors(self.digits)
+        self.assertEqual((code, said), (0, ""))
+        self.assertEqual(plan, self.plan.read_bytes())
+
+    def test_a_failed_build_of_descriptors_says_its_status(self):
+        bad = self.dir / "bad.onnx"
+        bad.write_bytes(b"\xff" * 100)
+        code, said, _ = self.build_of_descriptors(bad)
+        self.assertEqual(code, 64 + 3, said)  # INVALID_ARGUMENT, by its gRPC number
+        self.assertIn("m.onnx", said)
+        with open(self.digits, "rb") as source, open("/dev/null", "wb") as sink:
+            done = subprocess.run(
+                [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{sink.fileno()}"],
+                pass_fds=(source.fileno(), sink.fileno()), capture_output=True, timeout=100,
+                check=False)
+        self.assertEqual(done.returncode, 64 + 3, done.stderr)
+
     def test_a_failed_build_leaves_the_old_plan(self):
         self.plan.write_text("old")
         broken = self.dir / "broken.onnx"
