@@ -22,6 +22,7 @@ static const struct {
     {"infer", command_infer, "send one inference to a daemon"},
     {"load", command_load, "measure a daemon under load"},
     {"status", command_status, "show what a daemon does"},
+    {"sign", command_sign, "sign plans and models for daemons that ask for it"},
 };
 
 int command_failed(const char *command, const struct error *err)
