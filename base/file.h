@@ -55,6 +55,9 @@ struct file_writer;
  * `wait`, else fails with UNAVAILABLE. */
 enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
                             struct error *err);
+/* The same for a plain name in the folder `dir`, which stays the caller's. */
+enum status file_writer_new_in(int dir, const char *name, bool wait, struct file_writer **out,
+                               struct error *err);
 /* Writes to the regular file `fd`, from its begin; what it holds is cut off. Takes no ownership.
  * `name` is for the error text. */
 enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
@@ -68,7 +71,7 @@ enum status file_writer_put(struct file_writer *writer, const void *data, size_t
 enum status file_writer_commit(struct file_writer *writer, struct error *err);
 void file_writer_free(struct file_writer *writer); /* discards what was not committed */
 
-/* Removes temporaries in a folder whose writers are gone; returns how many. Best effort. */
-uint32_t file_sweep(const char *folder);
+/* Removes temporaries in the folder `dir` whose writers are gone; returns how many. Best effort. */
+uint32_t file_sweep(int dir);
 
 #endif

@@ -67,6 +67,7 @@ struct config *config_new(void)
         .drain_timeout_ms = 30000,
         .build_timeout_s = 600,
         .hang_timeout_ms = 30000,
+        .cache_bytes = 16 * 1024 * MIB,
         .log_level = strdup("info"),
         .limits = default_limits,
         .listen = {.framed = copy_texts(framed, 1), .framed_count = 1},
@@ -106,6 +107,7 @@ void config_free(struct config *config)
     free(config->device);
     free(config->repository);
     free(config->cache);
+    free(config->plan_keys);
     free(config->log_level);
     free(config);
 }

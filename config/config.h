@@ -71,6 +71,8 @@ struct config {
     uint32_t hang_timeout_ms;    /* a batch running longer means a stuck worker; 30 s */
     char *repository;            /* <repo>/<model>/<version>/model.{onnx,plan}; NULL */
     char *cache;                 /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
+    uint64_t cache_bytes;        /* what is kept there; 16 GiB; 0: no limit */
+    char *plan_keys;             /* PEM file of who may sign models and plans; NULL: all go */
     char *log_level;             /* error, warning, info, verbose */
     struct config_model *models;
     uint32_t models_count;

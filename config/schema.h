@@ -48,6 +48,8 @@ enum {
     X(hang_timeout_ms, U32, 10, HOUR_MS)                                                           \
     X(repository, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
+    X(cache_bytes, BYTES, 0, TERABYTE)                                                             \
+    X(plan_keys, TEXT, 1, CONFIG_TEXT_MAX)                                                         \
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)
 
 #define CONFIG_MODEL_FIELDS(X)                                                                     \

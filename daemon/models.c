@@ -16,6 +16,7 @@
 struct models {
     struct shared *shared;
     struct models_ops ops;
+    struct trust *trust; /* NULL: files need no signature */
     struct plan_cache *cache;
     pthread_t thread;
 
@@ -35,6 +36,17 @@ struct models {
 
 /* ---- one version ---- */
 
+struct accepting {
+    const struct trust *trust;
+    const struct wanted *w;
+};
+
+static enum status accept_signed(void *user, const uint8_t digest[DIGEST_BYTES], struct error *err)
+{
+    const struct accepting *who = user;
+    return trust_check(who->trust, who->w, digest, err);
+}
+
 static enum status engine_open(struct models *m, const struct config *config,
                                const struct wanted *w, struct engine **out, struct error *err)
 {
@@ -44,7 +56,8 @@ static enum status engine_open(struct models *m, const struct config *config,
         return plan_cache_load(m->cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
-    const struct file_guard guard = {.stop = &m->stop};
+    struct accepting who = {m->trust, w};
+    const struct file_guard guard = {&m->stop, m->trust ? accept_signed : NULL, &who};
     return engine_load_fd(m->shared->device, w->fd, slash ? slash + 1 : w->path, &guard, out, err);
 }
 
@@ -52,7 +65,7 @@ static enum status version_load(struct models *m, const struct config *config,
                                 const struct wanted *w, struct model **out, struct error *err)
 {
     uint64_t start_ns = clock_now_ns();
-    struct engine *engine;
+    struct engine *engine = NULL;
     struct model *model;
     enum status s = engine_open(m, config, w, &engine, err);
     if (s == STATUS_OK) {
@@ -62,6 +75,7 @@ static enum status version_load(struct models *m, const struct config *config,
                                 err);
     }
     if (s != STATUS_OK) {
+        plan_cache_release(m->cache, engine);
         counter_add(&m->shared->counters, COUNTER_LOADS_FAILED, 1);
         log_write(&m->shared->log, LOG_ERROR, "model '%s' version '%s' (%s): %s", w->name,
                   w->version, w->source.path, err->text);
@@ -235,6 +249,7 @@ static void retired_unload(struct models *m, struct model *list)
         list = model->next;
         log_write(&m->shared->log, LOG_INFO, "model '%s' version '%s' unloaded", model->name,
                   model->version);
+        plan_cache_release(m->cache, model->engine);
         dispatch_model_unload(m->shared->dispatch, model);
     }
 }
@@ -296,6 +311,7 @@ void models_retire(struct models *m, struct model *model)
 static void models_destroy(struct models *m)
 {
     plan_cache_free(m->cache);
+    trust_free(m->trust);
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->wake);
     config_keep(m, NULL);
@@ -326,14 +342,18 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
     m->config = m->first = config;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
+    enum status s = config->plan_keys ? trust_new(config->plan_keys, &m->trust, err) : STATUS_OK;
     const struct plan_cache_config cache = {.folder = config->cache,
+                                            .limit = config->cache_bytes,
                                             .device = shared->device,
                                             .device_spec = shared->device_name,
                                             .reference = shared->reference,
                                             .log = &shared->log,
                                             .counters = &shared->counters,
+                                            .trust = m->trust,
                                             .stop = &m->stop};
-    enum status s = plan_cache_new(&cache, &m->cache, err);
+    if (s == STATUS_OK)
+        s = plan_cache_new(&cache, &m->cache, err);
     if (s == STATUS_OK)
         s = thread_start(m, err);
     if (s != STATUS_OK) {
