@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HELPERS_MAX = 3, PIECES_EACH = 4, WORD_MAX = 64, HUGE_PAGE = 2 << 20 };
+enum { HELPERS_MAX = 7, PIECES_EACH = 4, WORD_MAX = 64, HUGE_PAGE = 2 << 20 };
 
 static const char digest_prefix[] = "inferd file v1";
 

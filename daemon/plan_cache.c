@@ -282,7 +282,7 @@ static enum status build(struct loading *l, int plan, struct engine **out, struc
     const struct file_guard guard = {.stop = l->cache->config.stop};
     uint8_t now[DIGEST_BYTES];
     struct engine *engine = NULL;
-    int model;
+    int model = -1;
     enum status s = model_copy(l, &model, err);
     if (s != STATUS_OK)
         return s;

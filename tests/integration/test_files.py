@@ -8,6 +8,7 @@ dies of it. What the plan cache keeps, for whom, and for how long.
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -208,6 +209,22 @@ class Changes(Files):
             with harness.Server({"m": plan, "ok": harness.plan("copy")}) as s, s.client() as c:
                 self.assertEqual(infer(c, "ok"), "copy")
                 self.assertEqual(row(c).status, wire.UNAVAILABLE)
+
+    def test_weights_are_in_memory_once(self):
+        """Where they were read to, or on a device with memory of its own: not in both."""
+        mib = 64
+        plan = self.build(table(3, mib), "large")
+
+        def private(script):
+            env = dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu" + script)
+            with harness.Server({"m": plan}, {"device": "fault"}, env=env) as s, s.client() as c:
+                self.assertEqual((row(c), row(c, 999999)), (3, 3))
+                status = pathlib.Path(f"/proc/{s.process.pid}/status").read_text()
+                return int(re.search(r"RssAnon:\s*(\d+) kB", status)[1]) >> 10
+
+        here, apart = private(""), private(";apart")
+        self.assertGreater(here, mib)
+        self.assertLess(abs(apart - here), mib // 2)
 
     def test_r31_sizes_are_looked_at_before_bytes(self):
         """400 GiB that are not there: neither read nor given memory."""
