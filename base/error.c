@@ -90,6 +90,7 @@ static enum status status_of_errno(int errnum)
     case ENOMEM:
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
     case EMFILE:
     case ENFILE:
         return STATUS_RESOURCE_EXHAUSTED;

@@ -35,6 +35,7 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"workers", running->workers == wanted->workers},
         {"threads", running->threads == wanted->threads},
         {"io_threads", running->io_threads == wanted->io_threads},
+        {"build_memory_bytes", running->build_memory_bytes == wanted->build_memory_bytes},
         {"cache", same_text(running->cache, wanted->cache)},
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},

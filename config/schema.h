@@ -45,6 +45,7 @@ enum {
     X(default_timeout_ms, U32, 0, HOUR_MS)                                                         \
     X(drain_timeout_ms, U32, 0, HOUR_MS)                                                           \
     X(build_timeout_s, U32, 1, 24 * HOUR_S)                                                        \
+    X(build_memory_bytes, BYTES, 0, 64 * TERABYTE)                                                 \
     X(hang_timeout_ms, U32, 10, HOUR_MS)                                                           \
     X(repository, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `inferctl build` as a child: the daemon links no importer. An ONNX file is input that nobody has
- * checked, so the child has no network and no way into other processes (seccomp; for a device it
- * has the local sockets that drivers use), no new rights, bounded CPU time, file size and
- * descriptors, and dies with the daemon. What it leaves is not trusted either: the plan reader
- * checks every field.
+ * checked, so the child is held as if the file had taken it over (child_confine.h): it has the
+ * model and an empty file for the plan as open descriptors, may make the system calls that building
+ * takes and read what libraries and the model's folder hold, and has no way to other processes, to
+ * the network or to any other file. Its time, memory and output are bounded, and it dies with the
+ * daemon (child_watch.h). What it leaves is not trusted either: the plan reader checks every field.
  */
 #ifndef INFERD_DAEMON_CHILD_H
 #define INFERD_DAEMON_CHILD_H
@@ -30,6 +31,7 @@ struct child_build {
     const struct config_input *inputs; /* served as other types; may be none */
     uint32_t n_inputs;
     uint32_t timeout_s;
+    uint64_t memory_bytes;      /* 0: three quarters of the machine's */
     const struct log_sink *log; /* its lines, as verbose */
     const _Atomic bool *stop;   /* ends the child early */
 };
@@ -38,5 +40,10 @@ struct child_build {
  * last line (RESOURCE_EXHAUSTED: no memory, or no room for the plan). DEADLINE_EXCEEDED: it took
  * too long. CANCELLED: it was stopped. */
 enum status child_build(const struct child_build *build, struct error *err);
+
+/* The same of another program, open as a descriptor, with a command line of its own: what a hostile
+ * model could try, a test's program tries. */
+enum status child_run(const struct child_build *build, int program, char *const *argv,
+                      struct error *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles SIGABRT, see last_words.h; only what is safe in a signal handler is called there. */
+/* Handles the signals that end a process, see last_words.h; only what is safe in a signal handler
+ * is called there. */
 #include "daemon/last_words.h"
 
 #include <dlfcn.h>
@@ -9,8 +10,11 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/compiler.h"
 
 enum { OBJECT_MAX = 64 * 1024 /* oneDNN's are a few KiB at most */ };
 
@@ -30,6 +34,14 @@ int posix_memalign(void **out, size_t align, size_t size)
     return memory ? 0 : ENOMEM;
 }
 
+/* It comes once more, and then does what it does to a process that is not closed. */
+static void on_fatal(int number)
+{
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* NOLINT: a system call and no more */
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 static void on_abort(int number)
 {
     static const char line[] = "inferd: error: a library called abort(): out of memory, or a "
@@ -40,10 +52,16 @@ static void on_abort(int number)
     getrlimit(RLIMIT_CORE, &core); /* NOLINT: in glibc a system call and no more */
     if (core.rlim_cur == 0)
         _exit(EXIT_FAILURE);
-    signal(number, SIG_DFL); /* abort() raises it once more */
+    on_fatal(number);
 }
 
+/* In a build with a sanitizer the others are the sanitizer's. */
 void last_words_install(void)
 {
     signal(SIGABRT, on_abort);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGQUIT};
+    for (size_t i = 0; i < ARRAY_LEN(fatal); i++)
+        signal(fatal[i], on_fatal);
+#endif
 }

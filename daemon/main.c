@@ -11,6 +11,7 @@
  * keeps the CPU to plain kernels, which sanitizers see through.
  */
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -46,6 +47,16 @@ static int models_check(const struct config *config)
     return result;
 }
 
+/* The process is closed to others of its account, a build child among them: they cannot open its
+ * memory, its environment or its descriptors in /proc, nor trace it. The price: debuggers and
+ * profilers, and whoever lists /proc/PID/fd, need root. Cores are left all the same (last_words.h).
+ * At its end it is opened again for leak checkers, which trace it from a process that is a copy of
+ * it. */
+static void close_to_others(bool closed)
+{
+    prctl(PR_SET_DUMPABLE, closed ? 0 : 1, 0, 0, 0);
+}
+
 int main(int argc, char **argv)
 {
     server_signals_hold();
@@ -64,6 +75,7 @@ int main(int argc, char **argv)
     case OPTIONS_RUN:
         break;
     }
+    close_to_others(true);
     struct config *config;
     struct error err;
     int result = EXIT_FAILURE;
@@ -76,5 +88,6 @@ int main(int argc, char **argv)
         result = server_run(&options, config);
     }
     options_deinit(&options);
+    close_to_others(false);
     return result;
 }

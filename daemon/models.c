@@ -348,6 +348,7 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
                                             .device = shared->device,
                                             .device_spec = shared->device_name,
                                             .reference = shared->reference,
+                                            .build_memory_bytes = config->build_memory_bytes,
                                             .log = &shared->log,
                                             .counters = &shared->counters,
                                             .trust = m->trust,

@@ -245,7 +245,7 @@ static enum status model_copy(const struct loading *l, int *out, struct error *e
     return STATUS_OK;
 }
 
-static enum status child_run(struct loading *l, int model, int plan, struct error *err)
+static enum status plan_make(struct loading *l, int model, int plan, struct error *err)
 {
     const struct plan_cache_config *config = &l->cache->config;
     const struct wanted *w = l->w;
@@ -264,6 +264,7 @@ static enum status child_run(struct loading *l, int model, int plan, struct erro
         .inputs = w->config.inputs,
         .n_inputs = w->config.inputs_count,
         .timeout_s = l->timeout_s,
+        .memory_bytes = config->build_memory_bytes,
         .log = config->log,
         .stop = config->stop,
     };
@@ -286,7 +287,7 @@ static enum status build(struct loading *l, int plan, struct engine **out, struc
     enum status s = model_copy(l, &model, err);
     if (s != STATUS_OK)
         return s;
-    s = child_run(l, model, plan, err);
+    s = plan_make(l, model, plan, err);
     close(model);
     if (s == STATUS_OK && l->external) {
         s = external_state(l->external, l->folder, now, err);

@@ -97,9 +97,12 @@ int command_build(int argc, char **argv)
         return EXIT_USAGE;
     }
     struct handed handed;
-    enum status status = build(&args, files.list[0], &err);
+    bool is_handed = handed_parse(args.output, &handed);
+    enum status status = is_handed && !handed_seal()
+                             ? error_set(&err, STATUS_INTERNAL, "seccomp is not to be had")
+                             : build(&args, files.list[0], &err);
     if (!status)
         return EXIT_OK;
     int failed = command_failed("build", &err);
-    return handed_parse(args.output, &handed) ? EXIT_HANDED + (int)status : failed;
+    return is_handed ? EXIT_HANDED + (int)status : failed;
 }

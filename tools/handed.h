@@ -25,6 +25,10 @@ struct handed {
  * with (base/error.h), so that nobody has to guess a cause from a text. */
 enum { EXIT_HANDED = 64 };
 
+/* First thing of such a build: from here on the process executes nothing. False: the kernel has no
+ * way to hold it to that. */
+bool handed_seal(void);
+
 /* False: the text is a path. */
 bool handed_parse(const char *text, struct handed *out);
 

@@ -291,41 +291,6 @@ class Models(unittest.TestCase):
         with harness.Server({"m": harness.onnx("twice")}, {"cache": str(cache)}):
             self.assertFalse(orphan.exists())
 
-    def test_a_build_that_takes_too_long(self):
-        folder = harness.folder() / "slow-build"
-        folder.mkdir()
-        os.link(harness.INFERD, folder / "inferd")
-        (folder / "inferctl").write_text("#!/bin/sh\nsleep 100\n")
-        (folder / "inferctl").chmod(0o755)
-        real, harness.INFERD = harness.INFERD, str(folder / "inferd")
-        try:
-            s = harness.Server({"m": harness.onnx("copy")}, {"build_timeout_s": 1}, wait=False)
-        finally:
-            harness.INFERD = real
-        self.assertEqual(s.wait(), 1)
-        self.assertIn("build_timeout_s", s.log())
-
-    def test_the_build_child_has_no_network(self):
-        folder = harness.folder() / "network"
-        folder.mkdir()
-        os.link(harness.INFERD, folder / "inferd")
-        (folder / "inferctl").write_text(
-            "#!/usr/bin/python3\nimport socket\n"
-            "for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):\n"
-            "    try:\n        socket.socket(family)\n        print('a socket')\n"
-            "    except PermissionError:\n        print('refused', int(family))\n"
-            "print('last words')\nraise SystemExit(3)\n")
-        (folder / "inferctl").chmod(0o755)
-        real, harness.INFERD = harness.INFERD, str(folder / "inferd")
-        try:
-            s = harness.Server({"m": harness.onnx("copy")}, {"log_level": "verbose"}, wait=False)
-        finally:
-            harness.INFERD = real
-        self.assertEqual(s.wait(), 1)
-        self.assertEqual(s.log().count("build: refused"), 3, s.log())
-        self.assertNotIn("a socket", s.log())
-        self.assertIn("last words", s.log())
-
     # --- reloads ---
 
     def test_reload_new_changed_and_removed(self):

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """R40: loading and inference work under what the systemd unit forbids.
 
-    test_restricted.py INFERD INFERCTL UNIT ROOT
+    test_restricted.py INFERD INFERCTL UNIT ROOT PROBE
 """
+import ctypes
 import os
 import pathlib
 import shutil
@@ -15,7 +16,7 @@ import unittest
 import serving
 from restrict import NOBODY
 
-INFERD, INFERCTL, UNIT, ROOT = map(os.path.abspath, sys.argv[1:5])
+INFERD, INFERCTL, UNIT, ROOT, PROBE = map(os.path.abspath, sys.argv[1:6])
 RESTRICT = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "restrict.py")]
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 sys.dont_write_bytecode = True
@@ -23,6 +24,10 @@ import digits  # noqa: E402
 
 # LeakSanitizer traces its own process at the end, which the unit forbids
 QUIET = {"ASAN_OPTIONS": "detect_leaks=0"}
+
+
+def has_landlock():
+    return ctypes.CDLL(None).syscall(444, None, 0, 1) >= 1  # its version
 
 
 class Restricted(unittest.TestCase):
@@ -76,6 +81,21 @@ class Restricted(unittest.TestCase):
         with serving.inferd(*command, env=env) as address:
             self.infer(address)
         self.assertTrue(list((self.root / "cache").glob("*.plan")))
+
+    def test_the_build_child_is_confined_under_the_unit(self):
+        """The unit's filter lets it: with all that the kernel has, files included."""
+        shutil.copy(PROBE, self.root / "inferctl")
+        (self.root / "tries.onnx").write_text("tries\n")
+        env = dict(os.environ, **QUIET, CACHE_DIRECTORY=str(self.root / "cache"))
+        config = self.root / "inferd.yaml"
+        config.write_text("log_level: verbose\n")
+        done = subprocess.run(
+            self.restricted(self.root / "inferd", "--config", config, "--listen", "127.0.0.1:0",
+                            f"m={self.root}/tries.onnx"),
+            env=env, capture_output=True, text=True, timeout=60, check=False)
+        self.assertIn("build: kill the parent: refused", done.stderr)
+        self.assertNotIn(": DONE", done.stderr)
+        self.assertEqual(has_landlock(), "Landlock is not to be had" not in done.stderr)
 
 
 if __name__ == "__main__":

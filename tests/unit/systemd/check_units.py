@@ -102,6 +102,10 @@ class Units(unittest.TestCase):
             self.assertIn(line, lines)
         self.assertRegex(SERVICE.read_text(), r"(?m)^WatchdogSec=\d+$")
 
+    def test_a_build_child_may_give_up_files(self):
+        self.assertRegex(SERVICE.read_text(), r"(?m)^SystemCallFilter=(?=.*landlock_create_ruleset)"
+                         r"(?=.*landlock_add_rule)(?=.*landlock_restrict_self)")
+
     def test_r40_no_memory_deny_write_execute(self):
         self.assertNotRegex(SERVICE.read_text(), r"(?m)^MemoryDenyWriteExecute=")
 

@@ -4,14 +4,17 @@
 
 Exit codes, texts, files and JSON keys that scripts rely on. Needs nothing but Python.
 """
+import fcntl
 import json
 import os
 import pathlib
+import resource
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.dom.minidom
 
@@ -70,14 +73,18 @@ class Offline(unittest.TestCase):
         self.assertRegex(out, r"precision fp32 \(FP32 \d+ layers")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
 
-    def build_of_descriptors(self, model, *args):
+    def build_of_descriptors(self, model, *args, limit=None):
         """(exit status, stderr, plan) of a build as the daemon's child does it."""
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
         with open(model, "rb") as source, tempfile.TemporaryFile() as plan:
             done = subprocess.run(
                 [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
                  "--threads", "1", "--no-tune", "--timing-cache", "", *args],
                 pass_fds=(source.fileno(), plan.fileno()), capture_output=True, text=True,
-                timeout=100, check=False)
+                timeout=100, check=False, preexec_fn=small_files if limit else None)
             plan.seek(0)
             return done.returncode, done.stderr, plan.read()
 
@@ -87,12 +94,39 @@ class Offline(unittest.TestCase):
         self.assertEqual((code, said), (0, ""))
         self.assertEqual(plan, self.plan.read_bytes())
 
+    def test_a_build_of_descriptors_executes_nothing(self):
+        """It has given that up, by a filter of its own, before it says its first word."""
+        out, end = os.pipe()
+        os.write(end, b"x" * fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096))  # it waits to speak
+        with open(self.digits, "rb") as source, tempfile.TemporaryFile() as plan:
+            process = subprocess.Popen(
+                [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
+                 "-v", "--threads", "1", "--no-tune", "--timing-cache", ""],
+                pass_fds=(source.fileno(), plan.fileno()), stdout=subprocess.DEVNULL, stderr=end,
+                env=dict(os.environ, OMP_WAIT_POLICY="passive", LSAN_OPTIONS="detect_leaks=0"))
+        os.close(end)
+        try:
+            filtered, begin = "", time.monotonic()
+            while "Seccomp:\t2" not in filtered and time.monotonic() - begin < 20:
+                filtered = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+                time.sleep(0.01)
+            self.assertIn("Seccomp:\t2", filtered)
+            self.assertIn("NoNewPrivs:\t1", filtered)
+            with os.fdopen(out, "rb") as said:
+                self.assertGreater(len(said.read()), 4096)
+            self.assertEqual(process.wait(60), 0)
+        finally:
+            process.kill()
+            process.wait()
+
     def test_a_failed_build_of_descriptors_says_its_status(self):
         bad = self.dir / "bad.onnx"
         bad.write_bytes(b"\xff" * 100)
         code, said, _ = self.build_of_descriptors(bad)
         self.assertEqual(code, 64 + 3, said)  # INVALID_ARGUMENT, by its gRPC number
         self.assertIn("m.onnx", said)
+        code, said, _ = self.build_of_descriptors(self.digits, limit=5000)
+        self.assertEqual(code, 64 + 8, said)  # RESOURCE_EXHAUSTED, as for a full disk
         with open(self.digits, "rb") as source, open("/dev/null", "wb") as sink:
             done = subprocess.run(
                 [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{sink.fileno()}"],

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See child_args.h. */
+#include "daemon/child_args.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "daemon/child_confine.h"
+
+enum { ARGS_MAX = 32, ARGS_OF_INPUT = 6 };
+
+/* "NAME=1,2,3" */
+static char *text_of_numbers(const char *name, const float *values, uint32_t n)
+{
+    size_t size = strlen(name) + 2 + (size_t)n * 24, used;
+    char *text = malloc(size);
+    if (!text)
+        return NULL;
+    used = (size_t)snprintf(text, size, "%s=", name);
+    for (uint32_t i = 0; i < n; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%.9g", i ? "," : "", (double)values[i]);
+    return text;
+}
+
+static char *text_of_type(const char *name, const char *type)
+{
+    size_t size = strlen(name) + strlen(type) + 2;
+    char *text = malloc(size);
+    if (text)
+        snprintf(text, size, "%s=%s", name, type);
+    return text;
+}
+
+/* Appends option and text at *n; false: there is no text, for want of memory. */
+static bool append(struct child_args *a, uint32_t *n, uint32_t *texts, char *option, char *text)
+{
+    if (!text)
+        return false;
+    a->texts[(*texts)++] = text;
+    a->argv[(*n)++] = option;
+    a->argv[(*n)++] = text;
+    return true;
+}
+
+static bool inputs_fill(struct child_args *a, const struct child_build *build, uint32_t *n)
+{
+    static char type[] = "--input-type", scale[] = "--input-scale", bias[] = "--input-bias";
+    uint32_t t = 0;
+    for (uint32_t i = 0; i < build->n_inputs; i++) {
+        const struct config_input *in = &build->inputs[i];
+        if ((in->type && !append(a, n, &t, type, text_of_type(in->name, in->type))) ||
+            (in->scale_count &&
+             !append(a, n, &t, scale, text_of_numbers(in->name, in->scale, in->scale_count))) ||
+            (in->bias_count &&
+             !append(a, n, &t, bias, text_of_numbers(in->name, in->bias, in->bias_count))))
+            return false;
+    }
+    return true;
+}
+
+static bool argv_fill(struct child_args *a, const struct child_build *build)
+{
+    uint32_t n = 0;
+    a->argv = calloc(ARGS_MAX + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*a->argv));
+    a->texts = calloc(1 + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*a->texts));
+    if (!a->argv || !a->texts)
+        return false;
+    snprintf(a->plan, sizeof(a->plan), "fd:%d", CHILD_PLAN_AT);
+    if (build->folder >= 0)
+        snprintf(a->model, sizeof(a->model), "fd:%d,%d:%s", CHILD_MODEL_AT, CHILD_FOLDER_AT,
+                 build->name);
+    else
+        snprintf(a->model, sizeof(a->model), "fd:%d:%s", CHILD_MODEL_AT, build->name);
+    const char *const fixed[] = {"inferctl",       "build",    a->model,      "-o",
+                                 a->plan,          "--device", build->device, "--no-tune",
+                                 "--timing-cache", "",         "--threads"};
+    for (; n < ARRAY_LEN(fixed); n++)
+        a->argv[n] = (char *)(uintptr_t)fixed[n];
+    snprintf(a->threads, sizeof(a->threads), "%u", build->threads);
+    a->argv[n++] = a->threads;
+    static char reference[] = "--reference-only", batch[] = "--batch";
+    if (build->reference)
+        a->argv[n++] = reference;
+    size_t used = 0;
+    for (uint32_t i = 0; i < build->n_batches && used + 12 < sizeof(a->batches); i++)
+        used += (size_t)snprintf(a->batches + used, sizeof(a->batches) - used, "%s%u", i ? "," : "",
+                                 build->batches[i]);
+    if (used) {
+        a->argv[n++] = batch;
+        a->argv[n++] = a->batches;
+    }
+    if (!inputs_fill(a, build, &n))
+        return false;
+    a->argv[n] = NULL;
+    return true;
+}
+
+bool child_args_init(struct child_args *a, const struct child_build *build)
+{
+    *a = (struct child_args){0};
+    if (argv_fill(a, build))
+        return true;
+    child_args_deinit(a);
+    return false;
+}
+
+void child_args_deinit(struct child_args *a)
+{
+    for (uint32_t i = 0; a->texts && a->texts[i]; i++)
+        free(a->texts[i]);
+    free(a->texts);
+    free(a->argv);
+    *a = (struct child_args){0};
+}
+
+/* OpenMP's variables that bind threads to cores are not among them: the daemon's own threads are on
+ * those. */
+static bool is_inherited(const char *entry)
+{
+    static const char *const prefixes[] = {
+        "LD_LIBRARY_PATH=",
+        "LANG=",
+        "LC_",
+        "TZ=",
+        "OMP_STACK",
+        "GLIBC_",
+        "MALLOC_",
+        "DNNL_",
+        "ONEDNN_",
+        "CUDA_",
+        "CUDNN_",
+        "CUBLAS",
+        "NVIDIA_",
+        "INFERD_MODULE_DIR=",
+        "ASAN_",
+        "UBSAN_",
+        "TSAN_",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
+        if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+char **child_environment_new(void)
+{
+    /* Threads that wait sleep, and inferctl need not start itself again for that; a driver keeps
+     * nothing in files; a leak check would trace the process. */
+    static const char *const own[] = {"OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=1000",
+                                      "CUDA_CACHE_DISABLE=1", "LSAN_OPTIONS=detect_leaks=0"};
+    size_t n = 0, used = 0;
+    while (environ && environ[n])
+        n++;
+    char **envp = calloc(n + ARRAY_LEN(own) + 1, sizeof(*envp));
+    if (!envp)
+        return NULL;
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        envp[used++] = (char *)(uintptr_t)own[i]; /* of two with one name the first counts */
+    for (size_t i = 0; i < n; i++)
+        if (is_inherited(environ[i]))
+            envp[used++] = environ[i];
+    return envp;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line and the environment of a build child. Of the daemon's environment it gets what
+ * libraries read their settings from, and nothing else: there may be secrets in it.
+ */
+#ifndef INFERD_DAEMON_CHILD_ARGS_H
+#define INFERD_DAEMON_CHILD_ARGS_H
+
+#include <stdbool.h>
+
+#include "daemon/child.h"
+
+struct child_args {
+    char **argv;  /* NULL at the end */
+    char **texts; /* what was made for inputs; NULL at the end */
+    char model[320], plan[16], threads[16], batches[512];
+};
+
+/* False: no memory. */
+bool child_args_init(struct child_args *args, const struct child_build *build);
+void child_args_deinit(struct child_args *args); /* {0} and the half-built are fine */
+
+/* One block, to be freed; the strings are the environment's own. NULL: no memory. */
+char **child_environment_new(void);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * See child_watch.h. The end of the child is waited for beside the end of its pipe: either may come
+ * long before the other. A process descriptor tells it at once; without one (an old kernel, a
+ * filter of system calls) it is asked for at each tick.
+ */
+#include "daemon/child_watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { TICK_MS = 100, LINES_LOGGED = 1000, DRAINED_MAX = 256 /* reads; a pipe holds less */ };
+
+struct lines {
+    char line[CHILD_LINE_MAX];
+    size_t len;
+    unsigned n;
+};
+
+static void line_end(struct child_watch *w, struct lines *l)
+{
+    l->line[l->len] = '\0';
+    if (l->len == 0)
+        return;
+    if (++l->n <= LINES_LOGGED)
+        log_write(w->log, LOG_VERBOSE, "build: %s", l->line);
+    else if (l->n == LINES_LOGGED + 1)
+        log_write(w->log, LOG_VERBOSE, "build: further lines are left out");
+    memcpy(w->last, l->line, l->len + 1);
+    l->len = 0;
+}
+
+static void lines_add(struct child_watch *w, struct lines *l, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (c == '\n' || c == '\r') {
+            line_end(w, l);
+            continue;
+        }
+        if ((unsigned char)c < 0x20 || c == 0x7f)
+            c = '?';
+        if (l->len + 1 < sizeof(l->line))
+            l->line[l->len++] = c;
+    }
+}
+
+/* False: there is nothing more to come. */
+static bool lines_read(struct child_watch *w, struct lines *l, int in)
+{
+    char text[1024];
+    ssize_t n = read(in, text, sizeof(text));
+    if (n > 0)
+        lines_add(w, l, text, (size_t)n);
+    return n > 0 || (n < 0 && errno == EINTR);
+}
+
+/* It is not reaped: its number stays its own, and that of its group. */
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid;
+}
+
+static enum status child_wait(struct child_watch *w, struct lines *l, pid_t pid, int in,
+                              int process, struct error *err)
+{
+    uint64_t end_ns = clock_now_ns() + w->timeout_s * NS_PER_S;
+    struct pollfd fds[] = {{.fd = in, .events = POLLIN}, {.fd = process, .events = POLLIN}};
+    while (!has_ended(pid)) {
+        if (atomic_load_explicit(w->stop, memory_order_relaxed)) /* a flag and no more */
+            return error_set(err, STATUS_CANCELLED, "the server is shutting down");
+        if (clock_now_ns() > end_ns)
+            return error_set(err, STATUS_DEADLINE_EXCEEDED,
+                             "building took longer than build_timeout_s, %u s", w->timeout_s);
+        if (poll(fds, 2, TICK_MS) > 0 && fds[0].revents && !lines_read(w, l, in))
+            fds[0].fd = -1; /* closed by a child that goes on */
+    }
+    return STATUS_OK;
+}
+
+enum status child_watch(struct child_watch *w, pid_t pid, int in, struct error *err)
+{
+    struct lines lines = {.len = 0};
+    w->last[0] = '\0';
+    w->how = SIGKILL;
+    int process = (int)syscall(SYS_pidfd_open, pid, 0);
+    enum status status = child_wait(w, &lines, pid, in, process, err);
+    kill(-pid, SIGKILL);
+    kill(pid, SIGKILL); /* it may not have got to the head of its group yet */
+    while (waitpid(pid, &w->how, 0) < 0 && errno == EINTR)
+        ;
+    /* What it said last is in the pipe; somebody else may still hold the other end. */
+    if (fcntl(in, F_SETFL, O_NONBLOCK) == 0)
+        for (int n = 0; n < DRAINED_MAX && lines_read(w, &lines, in); n++)
+            ;
+    line_end(w, &lines);
+    close(in);
+    if (process >= 0)
+        close(process);
+    return status;
+}
