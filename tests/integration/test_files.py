@@ -419,6 +419,47 @@ class Cache(Files):
         with self.server(config=config) as s:
             self.assertIn(f"{real} belongs to", s.log())
 
+    def test_external_data_that_change_between_key_and_build(self):
+        """The plan of the first build is thrown away; what is kept fits what lies there."""
+        data = self.folder / "weights.bin"
+        entry = wire.message((1, "location"), (2, "weights.bin"))
+        rows = wire.message((1, 4), (1, WIDE), (2, harness.FLOAT), (8, "table"), (13, entry),
+                            (14, 1))
+        self.model.write_bytes(harness.model(
+            [harness.node("Gather", ["table", "n"], ["y"])],
+            [harness.value("n", harness.INT64, ["N", 1])],
+            [harness.value("y", harness.FLOAT, ["N", 1, WIDE])], [rows]))
+
+        def serve(value, built, **options):
+            with self.server(**options) as s, s.client() as c:
+                self.assertEqual((row(c), c.counters()["plans_built"]), (value, built))
+
+        def put_data(value):
+            data.write_bytes(struct.pack("<f", value) * (4 * WIDE))
+
+        put_data(1)
+        serve(1, 1)
+        (key,) = self.kept()
+        (self.cache / key).unlink()
+        held = self.lock(key)
+        s = self.server(wait=False)
+        try:
+            self.waits(s, key)
+            put_data(2)
+            os.unlink(held.name)
+            held.close()
+            s.wait_ready()
+            with s.client() as c:
+                self.assertEqual((row(c), c.counters()["plans_built"]), (2, 2))
+            s.stop()
+        finally:
+            s.kill()
+        self.assertEqual(len(self.kept()), 1)
+        self.assertNotIn(key, self.kept())
+        serve(2, 0)
+        put_data(1)
+        serve(1, 1)
+
     # --- how much is kept ---
 
     def models(self, *names):
