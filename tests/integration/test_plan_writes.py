@@ -160,6 +160,8 @@ class PlanWrites(unittest.TestCase):
             with s.client() as client:
                 body = wire.infer_body("digits", [("image", "FP32", [1, 1, 8, 8], bytes(256))])
                 self.assertEqual(client.call(wire.INFER, body).status, wire.OK)
+            self.assertIn("No space left on device", s.log())  # and not: the folder is not used
+            self.assertEqual(s.log().count("building a plan from"), 2)
 
     # --- the daemon's cache ---
 
