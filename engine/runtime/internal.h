@@ -21,7 +21,7 @@ struct profile_layout {
 
 /* Immutable once loaded, but for `refs`, `settled` and `compiled`. */
 struct engine {
-    atomic_uint refs; /* relaxed to take one; release to drop, acquire before the end */
+    atomic_uint refs;    /* relaxed to take one; release to drop, acquire before the end */
     atomic_bool settled; /* relaxed: whoever settles has had all its contexts made */
     struct device *device;
     struct device *host; /* for CPU segments of a device with memory of its own; NULL: none */
