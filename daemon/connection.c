@@ -106,8 +106,11 @@ struct slab *connection_slab_take(struct connection *c, size_t size)
     if (slab && charge_add(c, slab->charge))
         return slab;
     slabs_give(c->loop->slabs, slab);
-    connection_stop(c, STOP_MEMORY);
-    loop_wait_memory(c->loop, c, size);
+    /* If its address has its share, no memory of others' is waited for. */
+    if (!slab && !c->in_vain) {
+        connection_stop(c, STOP_MEMORY);
+        loop_wait_memory(c->loop, c, size);
+    }
     return NULL;
 }
 
@@ -284,8 +287,10 @@ void connection_turn(struct connection *c)
         exchange_unpack_go_on(c);
     if (!c->unpack && connection_takes(c) && c->ops->waiting(c->session))
         c->ops->resume(c->session);
+    if (!c->ops->waiting(c->session))
+        c->in_vain = false;
     while (c->phase == CONNECTION_OPEN && !c->stops && !c->unpack && !c->ops->waiting(c->session)) {
-        got = read_once(c);
+        got = c->loop->slice_over ? GOT_MORE : read_once(c);
         if (got == GOT_ALL || loop_slice_over(c->loop))
             break;
     }
@@ -335,6 +340,7 @@ static void host_request(struct session_host *host, const struct request *reques
     struct connection *c = connection_of(host);
     counter_add(&c->loop->counters, COUNTER_FRAMES, 1);
     exchange_request(c, request, frame);
+    loop_slice_over(c->loop);
 }
 
 static void host_malformed(struct session_host *host, uint64_t id, const struct error *err)
@@ -342,12 +348,13 @@ static void host_malformed(struct session_host *host, uint64_t id, const struct 
     struct connection *c = connection_of(host);
     counter_add(&c->loop->counters, COUNTER_FRAMES, 1);
     exchange_malformed(c, id, err);
+    loop_slice_over(c->loop);
 }
 
 static bool host_paused(struct session_host *host)
 {
     struct connection *c = connection_of(host);
-    return !connection_takes(c) || c->unpack || loop_slice_over(c->loop);
+    return !connection_takes(c) || c->unpack || c->loop->slice_over;
 }
 
 static void *host_head(struct session_host *host)

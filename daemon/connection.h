@@ -10,8 +10,8 @@
  *   STOP_CAP      too much of it is in flight: until half of that has been answered
  *   STOP_UNREAD   its peer does not read: until half of what waits has been taken
  *   STOP_MEMORY   the budget had no room: until there is what it needed, in the order in which
- *                 connections came to wait, and for at most LOOP_MEMORY_WAIT_MS; then it tries
- * again
+ *                 connections came to wait, and for at most LOOP_MEMORY_WAIT_MS; then all that it
+ *                 keeps is answered, served or refused, before it may wait again
  *
  * It belongs to its loop's thread. Others refer to it by id: it may be gone before they answer.
  */
@@ -68,6 +68,7 @@ struct connection {
     struct connection *prev_waiting, *next_waiting; /* for memory */
     size_t need;                                    /* so much of it */
     uint64_t waiting_ms;                            /* since */
+    bool in_vain; /* it waited in vain: what is kept is refused now, and not waited with again */
     bool in_waiting, in_dirty, in_dying;
     struct connection *next_dirty, *next_dying;
 
@@ -135,7 +136,8 @@ bool connection_is_stranger(struct connection *c);
 /* Sends a response through its session. */
 void connection_reply(struct connection *c, const struct response *response);
 
-/* Slabs that are charged to this connection and its peer too. NULL: no memory; reading stops. */
+/* Slabs that are charged to this connection and its peer too. NULL: no memory, and reading stops;
+ * or its address has all that it may. */
 struct slab *connection_slab_take(struct connection *c, size_t size);
 void connection_slab_give(struct connection *c, struct slab *slab);
 /* The request's payload is no longer needed, though it is still running. */

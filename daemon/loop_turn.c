@@ -58,13 +58,24 @@ void loop_aside_drop(struct loop *loop)
     slabs_give(loop->slabs, slab);
 }
 
+/* Loops that keep something give it back in their next turn, which may be long in coming. */
+static void others_wake(const struct loop *loop)
+{
+    const struct shared *shared = loop->shared;
+    for (uint32_t i = 0; i < shared->n_loops; i++)
+        if (shared->loops[i] != loop)
+            uv_async_send(&shared->loops[i]->wake);
+}
+
 void loop_wait_memory(struct loop *loop, struct connection *c, size_t need)
 {
     loop_unwait(loop, c);
     c->need = need;
     c->waiting_ms = uv_now(&loop->uv);
-    if (!loop->waiting)
+    if (!loop->waiting) {
         loop_tick_soon(loop);
+        others_wake(loop);
+    }
     DL_APPEND2(loop->waiting, c, prev_waiting, next_waiting);
     c->in_waiting = true;
 }
@@ -88,6 +99,7 @@ static void wake_waiting(struct loop *loop)
         if (!room && now_ms - c->waiting_ms < LOOP_MEMORY_WAIT_MS)
             return;
         woken += room ? c->need : 0;
+        c->in_vain = !room;
         loop_unwait(loop, c);
         connection_resume(c, STOP_MEMORY);
     }

@@ -375,6 +375,7 @@ static size_t discard_take(struct session *s, size_t size)
 static void framed_input(struct session *s, const void *data, size_t size)
 {
     const uint8_t *from = data;
+    assert(!paused(s)); /* so a head that is kept is gone on with, before anything else is kept */
     while (size && !s->ended) {
         size_t n, need;
         if (s->discard) {

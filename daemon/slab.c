@@ -123,7 +123,8 @@ static struct slab *fresh(struct slabs *slabs, size_t charge)
     if (!sum_add(&budget->held, charge, limit)) {
         evict(slabs, charge);
         if (!sum_add(&budget->held, charge, limit)) {
-            if (budget_held(budget) > budget_used(budget))
+            if (budget_held(budget) + charge >
+                budget_used(budget)) /* which counts this one already */
                 atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
             return NULL;
         }
@@ -205,7 +206,9 @@ void slabs_give(struct slabs *slabs, struct slab *slab)
     if (!slab)
         return;
     sum_sub(&slabs->budget->used, slab->charge);
-    if (slab->charge > slabs->keep - slabs->kept) {
+    /* Other loops have no way to what is kept here: so it leaves them half of the budget. */
+    bool much = budget_held(slabs->budget) > limit_of(slabs->budget) / SLAB_KEPT_SHARE;
+    if (much || slab->charge > slabs->keep - slabs->kept) {
         release(slabs, slab);
         return;
     }

@@ -4,8 +4,9 @@
  * charged to the budget of all loops.
  *
  * The budget bounds memory, not only what is in use: slabs that were given back and are kept for
- * the next taker count as well, used + kept <= limit at any moment. Who finds no room first gives
- * back what his own loop keeps, of whatever class, and if others keep something, asks them to.
+ * the next taker count as well, used + kept <= limit at any moment. Nothing more is kept while that
+ * is above half of the limit. Who finds no room first gives back what his own loop keeps, of
+ * whatever class, and if others keep something, asks them to.
  *
  * Not everybody may use all of it. Slabs of large frames leave an eighth of the budget alone, so
  * that a few of them on their way never keep small requests out; and all that comes in leaves a
@@ -50,6 +51,7 @@ enum {
     SLAB_LARGE = 64 * 1024, /* slabs beyond this size are large */
     SLAB_SMALL_SHARE = 8,   /* large ones leave one part in so many of the budget alone, */
     SLAB_REPLY_SHARE = 16,  /* and small ones one in so many */
+    SLAB_KEPT_SHARE = 2,    /* what is kept must be within one part in so many, with what is used */
 };
 
 /* What limits.inflight_bytes is taken as: with less a single frame would not always find room. Its

@@ -150,12 +150,30 @@ static void r1_kept_and_used_stay_within_the_budget(void **state)
     assert_true(slabs_kept(slabs) > 1 << 18);
 }
 
+/* Who needs half of it finds that much at once, whoever keeps the other half. */
+static void what_is_kept_leaves_half_to_others(void **state)
+{
+    (void)state;
+    const struct slab_memory memory = {heap_alloc, heap_release, &heap};
+    struct slabs *other = slabs_new(&memory, &budget, SIZE_MAX);
+    struct slab *slab[9];
+    for (uint32_t i = 0; i < ARRAY_LEN(slab); i++)
+        assert_non_null(slab[i] = slabs_take(other, 90 << 10, SLAB_REQUEST));
+    for (uint32_t i = 0; i < ARRAY_LEN(slab); i++)
+        slabs_give(other, slab[i]);
+    assert_int_equal(budget_held(&budget), slabs_kept(other));
+    assert_in_range(slabs_kept(other), 1 << 18, 1 << 19);
+    assert_non_null(slab[0] = slabs_take(slabs, 400 << 10, SLAB_REQUEST));
+    slabs_give(slabs, slab[0]);
+    slabs_free(other);
+}
+
 static void what_others_keep_is_asked_for(void **state)
 {
     (void)state;
     const struct slab_memory memory = {heap_alloc, heap_release, &heap};
     struct slabs *other = slabs_new(&memory, &budget, SIZE_MAX);
-    slabs_give(other, slabs_take(other, 800 << 10, SLAB_REQUEST));
+    slabs_give(other, slabs_take(other, 400 << 10, SLAB_REQUEST));
     assert_int_equal(budget_used(&budget), 0);
     assert_false(slabs_heed(other));
     assert_null(
@@ -223,6 +241,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_trim_gives_back_what_lay_idle, setup, teardown),
         cmocka_unit_test_setup_teardown(no_memory_charges_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(r1_kept_and_used_stay_within_the_budget, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_kept_leaves_half_to_others, setup, teardown),
         cmocka_unit_test_setup_teardown(what_others_keep_is_asked_for, setup, teardown),
         cmocka_unit_test_setup_teardown(large_ones_leave_a_share_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(a_budget_that_shrinks_lets_go_of_what_is_kept, setup,

@@ -2,6 +2,7 @@
 #include "tests/unit/daemon/toy_engine.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@ struct engine {
     _Atomic int refs;
     struct engine_info info;
     struct engine_profile profile;
+    struct engine_binding input, output;
+    uint32_t in, out; /* numbers an instance */
     size_t out_offset;
 };
 
@@ -28,12 +31,16 @@ struct context {
     struct error err;
 };
 
-static const struct engine_binding input = {"x", DTYPE_U64, {2, {-1, 1}}, 8};
-static const struct engine_binding output = {"y", DTYPE_U64, {2, {-1, 1}}, 8};
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    bool closed, standing; /* a worker waits */
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
 
 void toy_reset(void)
 {
     memset(&toy, 0, sizeof(toy));
+    toy_gate_open();
     atomic_store(&toy.contexts_allowed, -1);
     atomic_store(&toy.buffers_allowed, -1);
 }
@@ -43,11 +50,65 @@ struct device *toy_device(void)
     return (struct device *)(void *)&toy; /* only ever handed through */
 }
 
-struct engine *toy_engine_new(size_t out_bytes)
+/* ---- the gate ---- */
+
+static void gate_set(bool closed)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.closed = closed;
+    gate.standing &= closed;
+    pthread_cond_broadcast(&gate.moved);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+void toy_gate_close(void)
+{
+    gate_set(true);
+}
+
+void toy_gate_open(void)
+{
+    gate_set(false);
+}
+
+bool toy_gate_pass(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    bool stood = gate.standing;
+    gate.standing = false;
+    pthread_cond_broadcast(&gate.moved);
+    pthread_mutex_unlock(&gate.lock);
+    return stood;
+}
+
+bool toy_gate_holds(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    bool holds = gate.standing;
+    pthread_mutex_unlock(&gate.lock);
+    return holds;
+}
+
+static void gate_stop(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.standing = gate.closed;
+    while (gate.standing)
+        pthread_cond_wait(&gate.moved, &gate.lock);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+/* ---- engines ---- */
+
+static struct engine *engine_make(uint32_t in, uint32_t out, size_t out_bytes)
 {
     struct engine *e = calloc(1, sizeof(*e));
     assert(e);
     atomic_store(&e->refs, 1);
+    e->in = in;
+    e->out = out;
+    e->input = (struct engine_binding){"x", DTYPE_U64, {2, {-1, in}}, 8 * (size_t)in};
+    e->output = (struct engine_binding){"y", DTYPE_U64, {2, {-1, out}}, 8 * (size_t)out};
     e->profile = (struct engine_profile){
         .batch = MAX_BATCH, .out_offset = &e->out_offset, .out_bytes = out_bytes};
     e->info = (struct engine_info){.name = "toy",
@@ -56,12 +117,22 @@ struct engine *toy_engine_new(size_t out_bytes)
                                    .n_inputs = 1,
                                    .n_outputs = 1,
                                    .n_profiles = 1,
-                                   .inputs = &input,
-                                   .outputs = &output,
+                                   .inputs = &e->input,
+                                   .outputs = &e->output,
                                    .profiles = &e->profile,
                                    .out_bytes_max = out_bytes};
     atomic_fetch_add(&toy.engines, 1);
     return e;
+}
+
+struct engine *toy_engine_new(size_t out_bytes)
+{
+    return engine_make(1, 1, out_bytes);
+}
+
+struct engine *toy_engine_shaped(uint32_t in, uint32_t out)
+{
+    return engine_make(in, out, 8 * (size_t)out * MAX_BATCH);
 }
 
 struct engine *engine_ref(struct engine *engine)
@@ -105,25 +176,35 @@ static bool allowed(_Atomic int *left)
     return false;
 }
 
+struct buffer {
+    size_t frames; /* its size, if it is for frames */
+    _Alignas(64) uint8_t bytes[];
+};
+
 enum status engine_buffer_alloc(struct device *device, size_t size, const char *tag, void **out,
                                 struct error *err)
 {
     assert(device == toy_device());
     if (!allowed(&toy.buffers_allowed))
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %s", tag);
-    void *memory = aligned_alloc(64, (size + 63) / 64 * 64);
-    assert(memory);
+    struct buffer *buffer = aligned_alloc(64, (sizeof(*buffer) + size + 63) / 64 * 64);
+    assert(buffer);
+    buffer->frames = strcmp(tag, "frames") == 0 ? size : 0;
+    atomic_fetch_add(&toy.frame_bytes, buffer->frames);
     atomic_fetch_add(&toy.buffers, 1);
-    *out = memory;
+    *out = buffer->bytes;
     return STATUS_OK;
 }
 
 void engine_buffer_free(struct device *device, void *buffer)
 {
     assert(device == toy_device());
-    if (buffer)
-        atomic_fetch_sub(&toy.buffers, 1);
-    free(buffer);
+    if (!buffer)
+        return;
+    struct buffer *b = CONTAINER_OF(buffer, struct buffer, bytes);
+    atomic_fetch_sub(&toy.frame_bytes, b->frames);
+    atomic_fetch_sub(&toy.buffers, 1);
+    free(b);
 }
 
 enum status lane_new(struct device *device, struct lane **out, struct error *err)
@@ -177,12 +258,25 @@ static enum status refusal(enum status status, struct error *err)
     return status;
 }
 
+/* One instance; false: it is poisoned. */
+static bool instance_run(const struct engine *e, const char *from, uint64_t *to, uint64_t *x)
+{
+    for (uint32_t k = 0; k < e->out; k++) {
+        memcpy(x, from + 8 * (size_t)(k % e->in), 8);
+        if (toy_is_poison(*x))
+            return false;
+        to[k] = *x + 1;
+    }
+    return true;
+}
+
 enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,
                             void *out, struct error *err)
 {
+    const struct engine *e = ctx->engine;
     int n = atomic_fetch_add(&toy.batches, 1) + 1;
     int fail_every = atomic_load(&toy.fail_every);
-    uint64_t *to = out, left = batch;
+    uint64_t *to = out, left = batch, x;
     if (n == atomic_load(&toy.lose_at)) {
         error_set(err, STATUS_INTERNAL, "the toy fell off the table");
         err->scope = ERROR_DEVICE;
@@ -190,22 +284,20 @@ enum status context_enqueue(struct context *ctx, uint32_t batch, const struct en
     }
     if (fail_every && n % fail_every == 0)
         return refusal(error_set(err, STATUS_INTERNAL, "the toy does not feel like it"), err);
+    if (atomic_load(&toy.apart))
+        gate_stop();
     for (uint32_t i = 0; i < inputs->n_spans; i++) {
-        size_t instances = inputs->spans[i].size / 8;
+        size_t instances = inputs->spans[i].size / (8 * (size_t)e->in);
+        const char *from = inputs->spans[i].data;
         assert(instances <= left);
-        for (size_t k = 0; k < instances; k++) {
-            uint64_t x;
-            memcpy(&x, (const char *)inputs->spans[i].data + 8 * k, 8);
-            if (toy_is_poison(x))
+        for (size_t k = 0; k < instances; k++, from += 8 * (size_t)e->in, to += e->out)
+            if (!instance_run(e, from, to, &x))
                 return refusal(error_set(err, STATUS_INVALID_ARGUMENT, "the toy spits out %llu",
                                          (unsigned long long)x),
                                err);
-            *to++ = x + 1;
-        }
         left -= instances;
     }
     assert(left == 0);
-    (void)ctx;
     return STATUS_OK;
 }
 
@@ -220,6 +312,7 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
 {
     (void)ctx;
     (void)err;
+    gate_stop();
     uint64_t delay_ns = atomic_load(&toy.delay_ns);
     if (delay_ns)
         clock_sleep_until(clock_now_ns() + delay_ns);
