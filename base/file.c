@@ -153,29 +153,21 @@ struct file_writer {
     char *temporary;
 };
 
-/* "a/b" -> dir "a", name "b". */
-static enum status split_path(struct file_writer *w, const char *path, struct error *err)
+static enum status take_name(struct file_writer *w, const char *path, const char *name,
+                             struct error *err)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
     size_t len = strlen(name);
-    if (!len || !strcmp(name, ".") || !strcmp(name, ".."))
+    if (!len || !strcmp(name, ".") || !strcmp(name, "..") || strchr(name, '/'))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: not a file name", path);
     w->path = strdup(path);
     w->name = strdup(name);
     w->temporary = malloc(len + sizeof("." TEMPORARY_SUFFIX));
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
-    if (!w->path || !w->name || !w->temporary || !folder) {
-        free(folder);
+    if (!w->path || !w->name || !w->temporary)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
-    }
     w->temporary[0] = '.';
     memcpy(w->temporary + 1, name, len);
     memcpy(w->temporary + 1 + len, TEMPORARY_SUFFIX, sizeof(TEMPORARY_SUFFIX));
-    w->dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int saved = errno;
-    free(folder);
-    return w->dir < 0 ? error_errno(err, saved, "%s", path) : STATUS_OK;
+    return STATUS_OK;
 }
 
 /* 1: locked and still the file of that name. 0: try again. -1: errno. */
@@ -203,15 +195,19 @@ static int lock_temporary(struct file_writer *w, bool wait)
     return 1;
 }
 
-enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
-                            struct error *err)
+/* `dir` is taken over; `path` is for error texts. */
+static enum status writer_new(int dir, const char *path, const char *name, bool wait,
+                              struct file_writer **out, struct error *err)
 {
     struct file_writer *w = calloc(1, sizeof(*w));
-    if (!w)
+    if (!w) {
+        close(dir);
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
-    w->dir = w->fd = -1;
+    }
+    w->dir = dir;
+    w->fd = -1;
     w->committed = true; /* nothing to remove yet */
-    enum status status = split_path(w, path, err);
+    enum status status = take_name(w, path, name, err);
     if (status)
         goto fail;
     int rc;
@@ -237,6 +233,30 @@ enum status file_writer_new(const char *path, bool wait, struct file_writer **ou
 fail:
     file_writer_free(w);
     return status;
+}
+
+/* "a/b" is "b" in the folder "a". */
+enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
+                            struct error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+    if (!folder)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), saved = errno;
+    free(folder);
+    if (dir < 0)
+        return error_errno(err, saved, "%s", path);
+    return writer_new(dir, path, slash ? slash + 1 : path, wait, out, err);
+}
+
+enum status file_writer_new_in(int dir, const char *name, bool wait, struct file_writer **out,
+                               struct error *err)
+{
+    int own = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+    if (own < 0)
+        return error_errno(err, errno, "%s", name);
+    return writer_new(own, name, name, wait, out, err);
 }
 
 enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
@@ -318,12 +338,16 @@ static bool is_temporary(const char *name)
     return name[0] == '.' && len > suffix + 1 && !strcmp(name + len - suffix, TEMPORARY_SUFFIX);
 }
 
-uint32_t file_sweep(const char *folder)
+uint32_t file_sweep(int dir)
 {
     uint32_t n = 0;
-    DIR *d = opendir(folder);
-    if (!d)
+    int own = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = own >= 0 ? fdopendir(own) : NULL;
+    if (!d) {
+        if (own >= 0)
+            close(own);
         return 0;
+    }
     for (const struct dirent *e; (e = readdir(d));) {
         if (!is_temporary(e->d_name))
             continue;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files: read by mapping, written by replacing.
+ * Files: opened, mapped, written by replacing. file_read.h reads them.
  *
- * Reading maps a regular file read-only. Anything else (folders, devices, pipes) is refused without
- * blocking on it. A path that came from a file or a peer goes through file_open_beneath, which
- * never leaves its folder and follows no symbolic link (R13).
+ * Only regular files are opened and mapped. Anything else (folders, devices, pipes) is refused
+ * without blocking on it. A mapping shows what others do to the file: cut short, it is a SIGBUS.
+ * That ends an inferctl or a build child, which concerns nobody else; the daemon maps no file. A
+ * path that came from a file or a peer goes through file_open_beneath, which never leaves its
+ * folder and follows no symbolic link (R13).
  *
  * Writing never shows a half-written file to anybody (R33): the bytes go to a temporary beside the
  * target, are fsync-ed, take the target's name, and the folder is fsync-ed. The temporary's name is
@@ -24,6 +26,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 
+/* A file's bytes: a mapping, or what file_load made. */
 struct file_map {
     const void *data; /* page-aligned; not NULL even if size is 0 */
     size_t size;
@@ -37,8 +40,9 @@ enum status file_open(const char *path, int *fd, struct error *err);
  * file with a second name elsewhere. */
 enum status file_open_beneath(int dir, const char *path, int *fd, struct error *err);
 
-/* Maps a whole file. More than `limit` bytes (0: no limit) are refused. The file must not be
- * changed in place while it is mapped; replacing it by rename is fine. */
+/* Maps a whole file, for programs that may die of what happens to it (see above). More than `limit`
+ * bytes (0: no limit) are refused. The file must not be changed in place while it is mapped;
+ * replacing it by rename is fine. */
 enum status file_map_path(const char *path, size_t limit, struct file_map *out, struct error *err);
 /* Takes no ownership of `fd`; `name` is for the error text. */
 enum status file_map_fd(int fd, const char *name, size_t limit, struct file_map *out,
@@ -51,6 +55,9 @@ struct file_writer;
  * `wait`, else fails with UNAVAILABLE. */
 enum status file_writer_new(const char *path, bool wait, struct file_writer **out,
                             struct error *err);
+/* The same for a plain name in the folder `dir`, which stays the caller's. */
+enum status file_writer_new_in(int dir, const char *name, bool wait, struct file_writer **out,
+                               struct error *err);
 /* Writes to the regular file `fd`, from its begin; what it holds is cut off. Takes no ownership.
  * `name` is for the error text. */
 enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
@@ -64,7 +71,7 @@ enum status file_writer_put(struct file_writer *writer, const void *data, size_t
 enum status file_writer_commit(struct file_writer *writer, struct error *err);
 void file_writer_free(struct file_writer *writer); /* discards what was not committed */
 
-/* Removes temporaries in a folder whose writers are gone; returns how many. Best effort. */
-uint32_t file_sweep(const char *folder);
+/* Removes temporaries in the folder `dir` whose writers are gone; returns how many. Best effort. */
+uint32_t file_sweep(int dir);
 
 #endif

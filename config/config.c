@@ -67,6 +67,7 @@ struct config *config_new(void)
         .build_timeout_s = 600,
         .hang_timeout_ms = 30000,
         .readiness = strdup("strict"),
+        .cache_bytes = 16 * 1024 * MIB,
         .log_level = strdup("info"),
         .limits = default_limits,
         .listen = {.framed = config_texts_copy(framed, 1), .framed_count = 1},
@@ -109,6 +110,7 @@ void config_free(struct config *config)
     free(config->cache);
     free(config->tokens);
     config_identities_deinit(config);
+    free(config->plan_keys);
     free(config->log_level);
     free(config);
 }

@@ -98,6 +98,8 @@ struct config {
     char *readiness;             /* strict: not ready while a named model is missing; any */
     char *cache;                 /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
     char *tokens;                /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
+    uint64_t cache_bytes;        /* what is kept there; 16 GiB; 0: no limit */
+    char *plan_keys;             /* PEM file of who may sign models and plans; NULL: all go */
     char *log_level;             /* error, warning, info, verbose */
     struct config_model *models;
     uint32_t models_count;

@@ -37,6 +37,8 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"io_threads", running->io_threads == wanted->io_threads},
         {"build_memory_bytes", running->build_memory_bytes == wanted->build_memory_bytes},
         {"cache", same_text(running->cache, wanted->cache)},
+        {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
+        {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},
         {"log_level", same_text(running->log_level, wanted->log_level)},
         /* fewer is fine: descriptors are there for what was asked for at the start */
         {"limits.connections", wanted->limits.connections <= running->limits.connections},

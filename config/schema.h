@@ -55,6 +55,8 @@ enum {
     X(readiness, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
     X(tokens, TEXT, 1, CONFIG_TEXT_MAX)                                                            \
+    X(cache_bytes, BYTES, 0, TERABYTE)                                                             \
+    X(plan_keys, TEXT, 1, CONFIG_TEXT_MAX)                                                         \
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)
 
 #define CONFIG_LISTEN_FIELDS(X) X(insecure, BOOL, 0, 1)

@@ -22,6 +22,7 @@
 #include "daemon/listen_names.h"
 #include "daemon/models.h"
 #include "daemon/repository.h"
+#include "daemon/trust.h"
 #include "engine/backend.h"
 
 struct check {
@@ -30,6 +31,7 @@ struct check {
     struct counters counters;
     struct device *device; /* NULL: it cannot be opened */
     struct lane *lane;
+    struct trust *trust; /* NULL: files need no signature */
     struct plan_cache *cache;
     _Atomic bool stop; /* of builds; a signal ends the process instead */
     uint32_t failures, models, models_good;
@@ -115,6 +117,14 @@ static void address_check(struct check *c, char *text)
 
 /* ---- device and cache ---- */
 
+/* Without the keys every file is refused, as the daemon would not start. */
+static void trust_open(struct check *c)
+{
+    struct error err;
+    if (c->config->plan_keys && trust_new(c->config->plan_keys, &c->trust, &err) != STATUS_OK)
+        fail(c, "%s", err.text);
+}
+
 static void device_check(struct check *c)
 {
     struct error err;
@@ -127,6 +137,9 @@ static void device_check(struct check *c)
                                             .reference = c->device && c->device->reference_only,
                                             .log = &c->log,
                                             .counters = &c->counters,
+                                            .trust = c->trust,
+                                            .limit = c->config->cache_bytes,
+                                            .build_memory_bytes = c->config->build_memory_bytes,
                                             .stop = &c->stop};
     if (s == STATUS_OK)
         s = plan_cache_new(&cache, &c->cache, &err);
@@ -200,7 +213,7 @@ static void model_check(struct check *c, const struct wanted *w)
     struct error err;
     struct engine *engine = NULL;
     uint64_t built = counter_get(&c->counters, COUNTER_PLANS_BUILT);
-    const struct models_source source = {c->device, c->cache, &c->stop};
+    const struct models_source source = {c->device, c->cache, c->trust, &c->stop};
     enum status s =
         c->device ? models_engine_open(&source, c->config, w, &engine, &err) : file_try(c, w, &err);
     built = counter_get(&c->counters, COUNTER_PLANS_BUILT) - built;
@@ -210,8 +223,10 @@ static void model_check(struct check *c, const struct wanted *w)
                        : built  ? "ONNX file, its plan built now"
                                 : "ONNX file, its plan from the cache",
                        &err);
-    if (engine)
+    if (engine) {
+        plan_cache_release(c->cache, engine);
         engine_unref(engine);
+    }
     if (s != STATUS_OK)
         fail(c, "model '%s' version '%s' (%s): %s", w->name, w->version, w->source.path, err.text);
     c->models++;
@@ -294,9 +309,11 @@ int check_run(const struct config *config)
     for (uint32_t i = 0; i < config->listen.framed_count; i++)
         address_check(&c, config->listen.framed[i]);
     identities_check(&c);
+    trust_open(&c);
     device_check(&c);
     models_check(&c);
     plan_cache_free(c.cache);
+    trust_free(c.trust);
     lane_free(c.lane);
     engine_device_close(c.device);
     if (c.failures)

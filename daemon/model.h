@@ -49,7 +49,7 @@ struct model_pace {
 /* Where a version came from; equal sources need no new load. */
 struct model_source {
     char *path;
-    uint64_t device, inode, size, mtime_ns;
+    uint64_t device, inode, size, mtime_ns, ctime_ns;
     uint64_t profiles; /* a digest of the batch sizes that are asked for */
 };
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file_read.h"
 #include "daemon/identity.h"
 #include "daemon/plan_cache.h"
 #include "daemon/repository.h"
@@ -16,6 +17,7 @@
 struct models {
     struct shared *shared;
     struct models_ops ops;
+    struct trust *trust; /* NULL: files need no signature */
     struct plan_cache *cache;
     pthread_t thread;
 
@@ -35,6 +37,17 @@ struct models {
 
 /* ---- one version ---- */
 
+struct accepting {
+    const struct trust *trust;
+    const struct wanted *w;
+};
+
+static enum status accept_signed(void *user, const uint8_t digest[DIGEST_BYTES], struct error *err)
+{
+    const struct accepting *who = user;
+    return trust_check(who->trust, who->w, digest, err);
+}
+
 enum status models_engine_open(const struct models_source *source, const struct config *config,
                                const struct wanted *w, struct engine **out, struct error *err)
 {
@@ -44,15 +57,17 @@ enum status models_engine_open(const struct models_source *source, const struct 
         return plan_cache_load(source->cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
-    return engine_load_fd(source->device, w->fd, slash ? slash + 1 : w->path, out, err);
+    struct accepting who = {source->trust, w};
+    const struct file_guard guard = {source->stop, source->trust ? accept_signed : NULL, &who};
+    return engine_load_fd(source->device, w->fd, slash ? slash + 1 : w->path, &guard, out, err);
 }
 
 static enum status version_load(struct models *m, const struct config *config,
                                 const struct wanted *w, struct model **out, struct error *err)
 {
     uint64_t start_ns = clock_now_ns();
-    const struct models_source source = {m->shared->device, m->cache, &m->stop};
-    struct engine *engine;
+    const struct models_source source = {m->shared->device, m->cache, m->trust, &m->stop};
+    struct engine *engine = NULL;
     struct model *model;
     enum status s = models_engine_open(&source, config, w, &engine, err);
     if (s == STATUS_OK) {
@@ -62,11 +77,13 @@ static enum status version_load(struct models *m, const struct config *config,
                                 err);
     }
     if (s != STATUS_OK) {
+        plan_cache_release(m->cache, engine);
         counter_add(&m->shared->counters, COUNTER_LOADS_FAILED, 1);
         log_write(&m->shared->log, LOG_ERROR, "model '%s' version '%s' (%s): %s", w->name,
                   w->version, w->source.path, err->text);
         return s;
     }
+    engine_settle(model->engine); /* every worker has its context */
     model->source = w->source;
     model->source.path = strdup(w->source.path);
     log_write(&m->shared->log, LOG_INFO, "model '%s' version '%s' loaded in %llu ms", w->name,
@@ -236,6 +253,7 @@ static void retired_unload(struct models *m, struct model *list)
         list = model->next;
         log_write(&m->shared->log, LOG_INFO, "model '%s' version '%s' unloaded", model->name,
                   model->version);
+        plan_cache_release(m->cache, model->engine);
         dispatch_model_unload(m->shared->dispatch, model);
     }
 }
@@ -297,6 +315,7 @@ void models_retire(struct models *m, struct model *model)
 static void models_destroy(struct models *m)
 {
     plan_cache_free(m->cache);
+    trust_free(m->trust);
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->wake);
     config_keep(m, NULL);
@@ -327,15 +346,19 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
     m->config = m->first = config;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
+    enum status s = config->plan_keys ? trust_new(config->plan_keys, &m->trust, err) : STATUS_OK;
     const struct plan_cache_config cache = {.folder = config->cache,
+                                            .limit = config->cache_bytes,
                                             .device = shared->device,
                                             .device_spec = shared->device_name,
                                             .reference = shared->reference,
                                             .build_memory_bytes = config->build_memory_bytes,
                                             .log = &shared->log,
                                             .counters = &shared->counters,
+                                            .trust = m->trust,
                                             .stop = &m->stop};
-    enum status s = plan_cache_new(&cache, &m->cache, err);
+    if (s == STATUS_OK)
+        s = plan_cache_new(&cache, &m->cache, err);
     if (s == STATUS_OK)
         s = thread_start(m, err);
     if (s != STATUS_OK) {

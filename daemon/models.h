@@ -49,6 +49,7 @@ void models_free(struct models *models);
 struct models_source {
     struct device *device;
     struct plan_cache *cache;
+    struct trust *trust;      /* NULL: files need no signature */
     const _Atomic bool *stop; /* ends it early */
 };
 

@@ -2,88 +2,102 @@
 /* Plans of ONNX files, see plan_cache.h. */
 #include "daemon/plan_cache.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-#include "base/file.h"
+#include "base/file_read.h"
 #include "daemon/child.h"
 #include "daemon/counters.h"
+#include "daemon/external.h"
+#include "daemon/plan_folder.h"
 #include "engine/backend.h"
 
-enum { PATH_MAX_ = 4096 };
+enum { KEY_MAX = MESSAGE_MAX_NAME + 1 + DIGEST_TEXT, ATTEMPTS = 2, COPY_BYTES = 16 << 20 };
+
+/* ONNX files are one protobuf message each, which is less than 2 GiB. */
+#define MODEL_MAX_BYTES (UINT64_C(1) << 31)
+
+/* A kept plan that is served: its descriptor keeps others from removing it. */
+struct in_use {
+    struct in_use *next;
+    const struct engine *engine;
+    int fd;
+};
 
 struct plan_cache {
     struct plan_cache_config config;
-    bool usable;
-    char folder[PATH_MAX_ - 256];
+    struct plan_folder *folder; /* NULL: there is none that can be used */
+    struct in_use *in_use;
 };
 
-/* ---- the folder ---- */
-
-static bool folder_find(const char *configured, char *out, size_t size)
-{
-    const char *from = configured ? configured : getenv("CACHE_DIRECTORY");
-    const char *home = getenv("HOME");
-    int len;
-    if (from && *from)
-        len = snprintf(out, size, "%.*s", (int)strcspn(from, ":"), from);
-    else if (home && home[0] == '/')
-        len = snprintf(out, size, "%s/.cache/inferd", home);
-    else
-        return false;
-    return len > 0 && (size_t)len < size;
-}
-
-/* mkdir -p, for us alone. */
-static bool folder_make(const char *path)
-{
-    char part[PATH_MAX_];
-    size_t len = strlen(path);
-    if (len >= sizeof(part))
-        return false;
-    memcpy(part, path, len + 1);
-    for (size_t i = 1; i <= len; i++) {
-        if (part[i] != '/' && part[i] != '\0')
-            continue;
-        char kept = part[i];
-        part[i] = '\0';
-        if (mkdir(part, 0700) != 0 && errno != EEXIST)
-            return false;
-        part[i] = kept;
-    }
-    return access(path, W_OK | X_OK) == 0;
-}
+/* One model on its way to an engine. */
+struct loading {
+    struct plan_cache *cache;
+    const struct wanted *w;
+    uint32_t timeout_s;
+    uint8_t model[DIGEST_BYTES];
+    struct external *external;           /* NULL: it has none */
+    int folder;                          /* that they lie in; else -1 */
+    uint8_t external_seen[DIGEST_BYTES]; /* how they were when the key was made */
+    char key[KEY_MAX];
+    bool no_room; /* the child had no room for the plan */
+};
 
 enum status plan_cache_new(const struct plan_cache_config *config, struct plan_cache **out,
                            struct error *err)
 {
     struct plan_cache *cache = calloc(1, sizeof(*cache));
+    struct error why;
     if (!cache)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan cache");
     cache->config = *config;
-    cache->usable = folder_find(config->folder, cache->folder, sizeof(cache->folder)) &&
-                    folder_make(cache->folder);
-    if (!cache->usable)
+    if (plan_folder_open(config->folder, config->limit, config->log, &cache->folder, &why) !=
+        STATUS_OK)
         log_write(config->log, LOG_WARNING,
-                  "plan cache %s cannot be written (%s): plans are built anew at each start",
-                  *cache->folder ? cache->folder : "(no folder)", strerror(errno));
-    else if (file_sweep(cache->folder) > 0)
-        log_write(config->log, LOG_INFO, "plan cache: removed what a killed build had left");
+                  "plan cache cannot be used: %s: plans are built anew at each start", why.text);
     *out = cache;
     return STATUS_OK;
 }
 
 void plan_cache_free(struct plan_cache *cache)
 {
+    if (!cache)
+        return;
+    while (cache->in_use)
+        plan_cache_release(cache, cache->in_use->engine);
+    plan_folder_close(cache->folder);
     free(cache);
+}
+
+void plan_cache_release(struct plan_cache *cache, const struct engine *engine)
+{
+    for (struct in_use **at = &cache->in_use; *at; at = &(*at)->next) {
+        struct in_use *gone = *at;
+        if (gone->engine != engine)
+            continue;
+        *at = gone->next;
+        close(gone->fd);
+        free(gone);
+        return;
+    }
+}
+
+/* Takes over `fd`. */
+static void in_use_add(struct plan_cache *cache, const struct engine *engine, int fd)
+{
+    struct in_use *use = calloc(1, sizeof(*use));
+    if (!use) {
+        close(fd); /* it may be removed then, and is built again */
+        return;
+    }
+    *use = (struct in_use){cache->in_use, engine, fd};
+    cache->in_use = use;
 }
 
 /* ---- names ---- */
@@ -92,193 +106,302 @@ void plan_cache_free(struct plan_cache *cache)
 static int model_folder(const struct wanted *w)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-    char path[PATH_MAX_];
     const char *slash = strrchr(w->path, '/');
-    int len = slash ? (int)(slash - w->path) + 1 : 0;
     if (w->folder >= 0 || !slash)
         return openat(w->folder >= 0 ? w->folder : AT_FDCWD, ".", flags);
-    if (snprintf(path, sizeof(path), "%.*s", len, w->path) >= (int)sizeof(path))
-        return -1;
-    return open(path, flags);
+    char *path = strndup(w->path, (size_t)(slash - w->path) + 1);
+    int fd = path ? open(path, flags) : -1;
+    free(path);
+    return fd;
 }
 
-/* Names, sizes and times of the files beside a model; the sum does not depend on their order. */
-static uint64_t files_beside(const struct wanted *w)
+static enum status key_format(struct loading *l, struct error *err)
 {
-    int fd = model_folder(w);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir && fd >= 0)
-        close(fd);
-    uint64_t sum = 0;
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        struct stat st;
-        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISREG(st.st_mode))
-            continue;
-        const int64_t seen[] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
-        sum += XXH3_64bits_withSeed(entry->d_name, strlen(entry->d_name),
-                                    XXH3_64bits(seen, sizeof(seen)));
-    }
-    if (dir)
-        closedir(dir);
-    return sum;
+    const struct plan_cache_config *config = &l->cache->config;
+    char fingerprint[FINGERPRINT_MAX] = "";
+    config->device->backend->device_fingerprint(config->device, fingerprint);
+    uint64_t inputs = wanted_inputs_digest(&l->w->config);
+    uint32_t batches = l->w->config.batches_count;
+    uint8_t key[DIGEST_BYTES];
+    char text[DIGEST_TEXT];
+    struct digest *d = digest_new();
+    if (!d)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a digest");
+    digest_add(d, INFERD_VERSION, sizeof(INFERD_VERSION));
+    digest_add(d, fingerprint, sizeof(fingerprint));
+    digest_add(d, &batches, sizeof(batches));
+    digest_add(d, l->w->config.batches, batches * sizeof(*l->w->config.batches));
+    digest_add(d, &inputs, sizeof(inputs));
+    digest_add(d, l->model, sizeof(l->model));
+    if (l->external)
+        digest_add(d, l->external_seen, sizeof(l->external_seen));
+    bool ok = digest_finish(d, key);
+    digest_free(d);
+    if (!ok)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a digest");
+    digest_text(key, text);
+    snprintf(l->key, sizeof(l->key), "%s-%s", l->w->name, text);
+    return STATUS_OK;
 }
 
-/* The plan depends on the model's bytes, on what it is built for, and on its external data. The
- * daemon does not read models: one that has the word by which a tensor names its file (onnx.proto3,
- * TensorProto.external_data) may have some, and then the files beside it count. */
-static enum status key_make(const struct plan_cache *cache, const struct wanted *w,
-                            char out[MESSAGE_MAX_NAME + 40], struct error *err)
+static enum status model_digest(const struct loading *l, int fd, uint8_t out[DIGEST_BYTES],
+                                bool *external, struct error *err)
 {
+    const struct file_guard guard = {.stop = l->cache->config.stop};
+    const struct file_read how = {.name = l->w->source.path,
+                                  .limit = MODEL_MAX_BYTES,
+                                  .guard = &guard,
+                                  .word = external ? EXTERNAL_WORD : NULL,
+                                  .found = external};
+    return file_digest(fd, &how, out, err);
+}
+
+static enum status changed(const struct loading *l, struct error *err)
+{
+    return error_set(err, STATUS_UNAVAILABLE, "%s: the file changed while it was built",
+                     l->w->source.path);
+}
+
+static enum status same_model(void *user, const uint8_t digest[DIGEST_BYTES], struct error *err)
+{
+    const struct loading *l = user;
+    return memcmp(digest, l->model, DIGEST_BYTES) == 0 ? STATUS_OK : changed(l, err);
+}
+
+/* The model has the word by which tensors name their files. */
+static enum status external_look(struct loading *l, struct error *err)
+{
+    const struct file_guard guard = {l->cache->config.stop, same_model, l};
+    const struct file_read how = {
+        .name = l->w->source.path, .limit = MODEL_MAX_BYTES, .guard = &guard};
     struct file_map map;
-    enum status s = file_map_fd(w->fd, w->source.path, 0, &map, err);
+    enum status s = file_load(l->w->fd, &how, &map, err);
     if (s != STATUS_OK)
         return s;
-    char fingerprint[FINGERPRINT_MAX] = "";
-    struct device *device = cache->config.device;
-    device->backend->device_fingerprint(device, fingerprint);
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) {
-        file_unmap(&map);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a digest");
-    }
-    XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, INFERD_VERSION, sizeof(INFERD_VERSION));
-    XXH3_128bits_update(state, fingerprint, sizeof(fingerprint));
-    XXH3_128bits_update(state, &w->config.batches_count, sizeof(w->config.batches_count));
-    if (w->config.batches_count)
-        XXH3_128bits_update(state, w->config.batches,
-                            w->config.batches_count * sizeof(w->config.batches[0]));
-    uint64_t inputs = wanted_inputs_digest(&w->config);
-    XXH3_128bits_update(state, &inputs, sizeof(inputs));
-    XXH3_128bits_update(state, map.data, map.size);
-    if (memmem(map.data, map.size, "location", strlen("location"))) {
-        uint64_t beside = files_beside(w);
-        XXH3_128bits_update(state, &beside, sizeof(beside));
-    }
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
+    s = external_find(map.data, map.size, &l->external, err);
     file_unmap(&map);
-    snprintf(out, MESSAGE_MAX_NAME + 40, "%s-%016llx%016llx", w->name,
-             (unsigned long long)hash.high64, (unsigned long long)hash.low64);
-    return STATUS_OK;
+    if (s != STATUS_OK || !l->external)
+        return s;
+    if (l->cache->config.trust)
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "plan_keys: a signature does not cover external data; build a plan of the "
+                         "model and sign that");
+    l->folder = model_folder(l->w);
+    if (l->folder < 0)
+        return error_errno(err, errno, "%s: its folder", l->w->source.path);
+    return external_state(l->external, l->folder, l->external_seen, err);
+}
+
+/* The plan depends on the model's bytes, on what it is built for, and on its external data. */
+static enum status key_make(struct loading *l, struct error *err)
+{
+    bool word = false;
+    enum status s = model_digest(l, l->w->fd, l->model, &word, err);
+    if (s == STATUS_OK)
+        s = trust_check(l->cache->config.trust, l->w, l->model, err);
+    if (s == STATUS_OK && word)
+        s = external_look(l, err);
+    return s == STATUS_OK ? key_format(l, err) : s;
 }
 
 /* ---- building ---- */
 
-static enum status build(const struct plan_cache *cache, const struct wanted *w, uint32_t timeout_s,
-                         const char *plan, struct error *err)
+static enum status copy_bytes(const struct loading *l, int to, struct error *err)
 {
-    struct file_writer *writer;
-    enum status s = file_writer_new(plan, true, &writer, err);
-    if (s != STATUS_OK)
+    for (;;) {
+        if (atomic_load_explicit(l->cache->config.stop, memory_order_relaxed)) /* as elsewhere */
+            return error_set(err, STATUS_CANCELLED, "the server is shutting down");
+        off_t at = lseek(to, 0, SEEK_CUR);
+        if (at > (off_t)MODEL_MAX_BYTES)
+            return changed(l, err); /* it grows and grows */
+        ssize_t n = sendfile(to, l->w->fd, &at, COPY_BYTES);
+        if (n == 0)
+            return STATUS_OK;
+        if (n < 0 && errno != EINTR)
+            return error_errno(err, errno, "%s: copying it to memory", l->w->source.path);
+    }
+}
+
+/* A copy of the model that nobody can change; it must be what the key was made of. */
+static enum status model_copy(const struct loading *l, int *out, struct error *err)
+{
+    uint8_t digest[DIGEST_BYTES];
+    int fd = memfd_create("model", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return error_errno(err, errno, "memfd_create");
+    enum status s = copy_bytes(l, fd, err);
+    if (s == STATUS_OK &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
+        s = error_errno(err, errno, "sealing a copy of the model");
+    if (s == STATUS_OK)
+        s = model_digest(l, fd, digest, NULL, err);
+    if (s == STATUS_OK && memcmp(digest, l->model, sizeof(digest)) != 0)
+        s = changed(l, err);
+    if (s != STATUS_OK) {
+        close(fd);
         return s;
-    int folder = model_folder(w);
+    }
+    *out = fd;
+    return STATUS_OK;
+}
+
+static enum status plan_make(struct loading *l, int model, int plan, struct error *err)
+{
+    const struct plan_cache_config *config = &l->cache->config;
+    const struct wanted *w = l->w;
     const char *slash = strrchr(w->path, '/');
     const struct child_build child = {
-        .model_fd = w->fd,
+        .model_fd = model,
         .name = slash ? slash + 1 : w->path,
-        .folder = folder,
-        .plan_fd = file_writer_fd(writer),
+        .folder = l->folder,
+        .plan_fd = plan,
         /* Faults are for those who serve. */
-        .device =
-            strncmp(cache->config.device_spec, "fault", 5) == 0 ? "cpu" : cache->config.device_spec,
-        .threads = cache->config.device->threads,
-        .reference = cache->config.reference,
+        .device = strncmp(config->device_spec, "fault", 5) == 0 ? "cpu" : config->device_spec,
+        .threads = config->device->threads,
+        .reference = config->reference,
         .batches = w->config.batches,
         .n_batches = w->config.batches_count,
         .inputs = w->config.inputs,
         .n_inputs = w->config.inputs_count,
-        .timeout_s = timeout_s,
-        .memory_bytes = cache->config.build_memory_bytes,
-        .log = cache->config.log,
-        .stop = cache->config.stop,
+        .timeout_s = l->timeout_s,
+        .memory_bytes = config->build_memory_bytes,
+        .log = config->log,
+        .stop = config->stop,
     };
-    log_write(cache->config.log, LOG_INFO, "model '%s' version '%s': building a plan from %s",
-              w->name, w->version, w->source.path);
-    s = child_build(&child, err);
+    log_write(config->log, LOG_INFO, "model '%s' version '%s': building a plan from %s", w->name,
+              w->version, w->source.path);
+    enum status s = child_build(&child, err);
+    l->no_room = s == STATUS_RESOURCE_EXHAUSTED;
     if (s == STATUS_OK)
-        s = file_writer_commit(writer, err);
-    if (s == STATUS_OK)
-        counter_add(cache->config.counters, COUNTER_PLANS_BUILT, 1);
-    if (folder >= 0)
-        close(folder);
-    file_writer_free(writer);
+        counter_add(config->counters, COUNTER_PLANS_BUILT, 1);
     return s;
 }
 
-/* Without a cache: the file is gone once it is mapped. */
-static enum status load_uncached(const struct plan_cache *cache, const struct wanted *w,
-                                 uint32_t timeout_s, struct engine **out, struct error *err)
+/* Into the empty file `plan`, and from there into an engine. */
+static enum status build(struct loading *l, int plan, struct engine **out, struct error *err)
 {
-    static const char *const places[] = {"/dev/shm", "/tmp"};
-    char folder[64], plan[96];
-    bool made = false;
-    for (size_t i = 0; i < ARRAY_LEN(places) && !made; i++) {
-        snprintf(folder, sizeof(folder), "%s/inferd-XXXXXX", places[i]);
-        made = mkdtemp(folder) != NULL;
+    const struct file_guard guard = {.stop = l->cache->config.stop};
+    uint8_t now[DIGEST_BYTES];
+    struct engine *engine = NULL;
+    int model = -1;
+    enum status s = model_copy(l, &model, err);
+    if (s != STATUS_OK)
+        return s;
+    s = plan_make(l, model, plan, err);
+    close(model);
+    if (s == STATUS_OK && l->external) {
+        s = external_state(l->external, l->folder, now, err);
+        if (s == STATUS_OK && memcmp(now, l->external_seen, sizeof(now)) != 0)
+            s = changed(l, err);
     }
-    if (!made)
-        return error_errno(err, errno, "no place for a plan");
-    snprintf(plan, sizeof(plan), "%s/model.plan", folder);
-    enum status s = build(cache, w, timeout_s, plan, err);
     if (s == STATUS_OK)
-        s = engine_load(cache->config.device, plan, out, err);
-    unlink(plan);
-    rmdir(folder);
+        s = engine_load_fd(l->cache->config.device, plan, "the plan that was built", &guard,
+                           &engine, err);
+    if (s == STATUS_OK)
+        *out = engine;
     return s;
 }
 
-/* Waits until nobody else builds this plan. -1: the folder cannot be written. */
-static int lock_take(const struct plan_cache *cache, const char *key)
+/* Without a cache: the plan has no name, and is gone once it is read. */
+static enum status load_uncached(struct loading *l, struct engine **out, struct error *err)
 {
-    char path[PATH_MAX_];
-    snprintf(path, sizeof(path), "%s/%s.lock", cache->folder, key);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0)
-        if (errno != EINTR) {
-            close(fd);
-            fd = -1;
-        }
-    return fd;
+    int plan = memfd_create("plan", MFD_CLOEXEC);
+    if (plan < 0)
+        return error_errno(err, errno, "memfd_create");
+    enum status s = build(l, plan, out, err);
+    close(plan);
+    return s;
 }
 
 /* A kept plan that is damaged or made for something else is as good as none. */
-static enum status load_kept(const struct plan_cache *cache, const struct wanted *w,
-                             const char *plan, struct engine **out, struct error *err)
+static enum status load_kept(const struct loading *l, struct engine **out, struct error *err)
 {
-    enum status s = engine_load(cache->config.device, plan, out, err);
-    if (s != STATUS_OK && s != STATUS_NOT_FOUND)
-        log_write(cache->config.log, LOG_WARNING, "model '%s' version '%s': the kept plan: %s",
-                  w->name, w->version, err->text);
+    const struct plan_cache_config *config = &l->cache->config;
+    const struct file_guard guard = {.stop = config->stop};
+    int fd;
+    enum status s = plan_folder_find(l->cache->folder, l->key, &fd, err);
+    if (s == STATUS_NOT_FOUND)
+        return s;
+    if (s == STATUS_OK) {
+        s = engine_load_fd(config->device, fd, l->key, &guard, out, err);
+        if (s == STATUS_OK)
+            in_use_add(l->cache, *out, fd);
+        else
+            close(fd);
+    }
+    if (s != STATUS_OK && s != STATUS_CANCELLED)
+        log_write(config->log, LOG_WARNING, "model '%s' version '%s': the kept plan: %s",
+                  l->w->name, l->w->version, err->text);
     return s;
+}
+
+/* The engine first: what does not load is not kept. Takes over the writer, whose lock would keep us
+ * from marking the plan as used. */
+static enum status build_kept(struct loading *l, struct file_writer *writer, struct engine **out,
+                              struct error *err)
+{
+    struct plan_cache *cache = l->cache;
+    struct error why;
+    int fd;
+    enum status s = build(l, file_writer_fd(writer), out, err);
+    enum status kept = s == STATUS_OK ? file_writer_commit(writer, &why) : s;
+    file_writer_free(writer);
+    if (s != STATUS_OK)
+        return s;
+    if (kept == STATUS_OK)
+        kept = plan_folder_find(cache->folder, l->key, &fd, &why);
+    if (kept == STATUS_OK)
+        in_use_add(cache, *out, fd);
+    else
+        log_write(cache->config.log, LOG_WARNING, "plan cache %s: the plan is not kept: %s",
+                  plan_folder_path(cache->folder), why.text);
+    plan_folder_trim(cache->folder);
+    return STATUS_OK;
+}
+
+/* Whether there is any use in building what was kept and could not be loaded. */
+static bool worth_building(enum status s)
+{
+    return s != STATUS_OK && s != STATUS_CANCELLED && s != STATUS_RESOURCE_EXHAUSTED;
+}
+
+static enum status load_cached(struct loading *l, struct engine **out, struct error *err)
+{
+    struct plan_cache *cache = l->cache;
+    struct file_writer *writer;
+    enum status s = load_kept(l, out, err);
+    if (!worth_building(s))
+        return s;
+    s = plan_folder_write(cache->folder, l->key, l->timeout_s, cache->config.stop, &writer, err);
+    if (s == STATUS_CANCELLED)
+        return s;
+    if (s == STATUS_OK) {
+        s = load_kept(l, out, err); /* somebody may have built it meanwhile */
+        if (worth_building(s))
+            s = build_kept(l, writer, out, err);
+        else
+            file_writer_free(writer);
+        if (!l->no_room)
+            return s;
+    }
+    /* The folder has no place for the plan, or another process does not come to an end with it. */
+    log_write(cache->config.log, LOG_WARNING, "plan cache %s: %s", plan_folder_path(cache->folder),
+              err->text);
+    return load_uncached(l, out, err);
 }
 
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *w, uint32_t timeout_s,
                             struct engine **out, struct error *err)
 {
-    char key[MESSAGE_MAX_NAME + 40], plan[PATH_MAX_];
-    enum status s = key_make(cache, w, key, err);
-    if (s != STATUS_OK)
-        return s;
-    if (!cache->usable)
-        return load_uncached(cache, w, timeout_s, out, err);
-    snprintf(plan, sizeof(plan), "%s/%s.plan", cache->folder, key);
-    if (load_kept(cache, w, plan, out, err) == STATUS_OK)
-        return STATUS_OK;
-    int lock = lock_take(cache, key);
-    if (lock < 0)
-        return load_uncached(cache, w, timeout_s, out, err);
-    s = load_kept(cache, w, plan, out, err); /* somebody may have built it meanwhile */
-    if (s != STATUS_OK) {
-        s = build(cache, w, timeout_s, plan, err);
+    enum status s = STATUS_UNAVAILABLE;
+    for (uint32_t i = 0; i < ATTEMPTS && s == STATUS_UNAVAILABLE; i++) {
+        struct loading l = {.cache = cache, .w = w, .timeout_s = timeout_s, .folder = -1};
+        s = key_make(&l, err);
         if (s == STATUS_OK)
-            s = engine_load(cache->config.device, plan, out, err);
-    }
-    close(lock);
-    if (s == STATUS_RESOURCE_EXHAUSTED) { /* a full disk, say: memory may have room */
-        log_write(cache->config.log, LOG_WARNING, "plan cache %s: %s", cache->folder, err->text);
-        s = load_uncached(cache, w, timeout_s, out, err);
+            s = cache->folder ? load_cached(&l, out, err) : load_uncached(&l, out, err);
+        external_free(l.external);
+        if (l.folder >= 0)
+            close(l.folder);
     }
     return s;
 }

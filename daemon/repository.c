@@ -26,7 +26,7 @@ static bool ends_with(const char *text, const char *end)
 bool model_source_equal(const struct model_source *a, const struct model_source *b)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size &&
-           a->mtime_ns == b->mtime_ns && a->profiles == b->profiles &&
+           a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && a->profiles == b->profiles &&
            strcmp(a->path, b->path) == 0;
 }
 
@@ -93,6 +93,7 @@ static void source_fill(struct wanted *w)
     w->source.inode = st.st_ino;
     w->source.size = (uint64_t)st.st_size;
     w->source.mtime_ns = (uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+    w->source.ctime_ns = (uint64_t)st.st_ctim.tv_sec * NS_PER_S + (uint64_t)st.st_ctim.tv_nsec;
 }
 
 static enum status no_memory(struct error *err)

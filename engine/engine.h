@@ -25,6 +25,7 @@
 
 struct device;
 struct device_options; /* engine/backend.h */
+struct file_guard;     /* base/file_read.h */
 struct engine;
 struct lane;
 struct context;
@@ -84,13 +85,19 @@ enum status engine_plan_threads(const char *path, uint32_t *threads, struct erro
  * compared: whether the plan is one for `spec` at all. */
 enum status engine_plan_check_fd(int fd, const char *name, const char *spec, struct error *err);
 
-/* Reads, checks and maps a plan, and uploads its weights. Errors say why a plan was refused:
- * DATA_LOSS damaged, FAILED_PRECONDITION made for another device, library or format version. */
+/* Reads and checks a plan, and uploads its weights. What becomes of the file later does not matter:
+ * the bytes are in memory of our own. Errors say why a plan was refused: DATA_LOSS damaged,
+ * FAILED_PRECONDITION made for another device, library or format version, UNAVAILABLE changed while
+ * it was read. */
 enum status engine_load(struct device *device, const char *path, struct engine **out,
                         struct error *err);
-/* The same of an open file, which stays the caller's; `name` stands for it in errors. */
-enum status engine_load_fd(struct device *device, int fd, const char *name, struct engine **out,
-                           struct error *err);
+/* The same of an open file, which stays the caller's; `name` stands for it in errors. `guard` may
+ * be NULL. */
+enum status engine_load_fd(struct device *device, int fd, const char *name,
+                           const struct file_guard *guard, struct engine **out, struct error *err);
+/* No more contexts will be made: what only their making needs is given back, which is the host's
+ * copy of weights that a device has uploaded. context_new fails from then on. */
+void engine_settle(struct engine *engine);
 struct engine *engine_ref(struct engine *engine);
 void engine_unref(struct engine *engine);
 const struct engine_info *engine_describe(const struct engine *engine);

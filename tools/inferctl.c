@@ -23,6 +23,7 @@ static const struct {
     {"load", command_load, "measure a daemon under load"},
     {"models", command_models, "show a daemon's models, their inputs and outputs"},
     {"status", command_status, "show what a daemon does"},
+    {"sign", command_sign, "sign plans and models for daemons that ask for it"},
     {"token", command_token, "make a token for a daemon's clients"},
 };
 

@@ -15,6 +15,7 @@ int command_infer(int argc, char **argv);
 int command_load(int argc, char **argv);
 int command_models(int argc, char **argv);
 int command_status(int argc, char **argv);
+int command_sign(int argc, char **argv);
 int command_token(int argc, char **argv);
 
 /* "inferctl COMMAND: text" on stderr; "unsupported" is among the words if that is the reason.

@@ -17,7 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__x86_64__)
+/* XXH3 as fast as the processor's widest registers allow, where xxhash.h is content with SSE2: a
+ * plan's digest then costs little beside reading it. */
+#include <xxh_x86dispatch.h>
+#else
 #include <xxhash.h>
+#endif
 
 #include "engine/plan/plan.h"
 

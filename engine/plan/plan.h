@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plan file: a model made ready for one device. A header (format.h), a structure section
- * (plan.proto) and a weight section that is used where it is mapped. All profiles share the
+ * (plan.proto) and a weight section that is used where it was read to. All profiles share the
  * weights: constants with the same bytes are stored once.
  *
  * In memory a profile is an ir_graph with everything filled in: tactics, layouts, places. The
@@ -23,7 +23,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file_read.h"
 #include "engine/backend.h"
 #include "engine/ir/ir.h"
 
@@ -70,11 +70,14 @@ struct plan {
 struct plan *plan_new(void);
 void plan_free(struct plan *plan); /* with its graphs; NULL is fine */
 
-/* Maps and checks a plan. DATA_LOSS: damaged; FAILED_PRECONDITION: another format version or byte
- * order; RESOURCE_EXHAUSTED: memory. */
+/* Reads a plan into memory that nobody else can change, and checks it. DATA_LOSS: damaged;
+ * FAILED_PRECONDITION: another format version or byte order; RESOURCE_EXHAUSTED: memory;
+ * UNAVAILABLE: the file changed while it was read. */
 enum status plan_read(const char *path, struct plan **out, struct error *err);
-/* The same of an open file, which stays the caller's; `name` stands for it in errors. */
-enum status plan_read_fd(int fd, const char *name, struct plan **out, struct error *err);
+/* The same of an open file, which stays the caller's; `name` stands for it in errors. `guard` may
+ * be NULL. */
+enum status plan_read_fd(int fd, const char *name, const struct file_guard *guard,
+                         struct plan **out, struct error *err);
 /* The device line of a plan's header alone; nothing else of the file is read or checked. */
 enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err);
 /* `data` is aligned to 64 and outlives the plan. */

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plan file -> struct plan: the header first, then the digest, only then the contents. */
+/*
+ * Plan file -> struct plan: the header first, then the digest, only then the contents. A file is
+ * read into memory of our own, with the digest made on the way; what else it says is looked at once
+ * all of it is there and the caller has accepted it.
+ */
+#include <errno.h>
 #include <string.h>
-
-#include <xxhash.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "engine/plan/format.h"
@@ -49,10 +54,9 @@ static bool sections_ok(const struct plan_header *h, size_t size)
            section_ok(h->code_offset, h->code_size, size) && h->code_offset + h->code_size == size;
 }
 
-static enum status check_header(const struct plan_header *h, const void *data, size_t size,
-                                struct error *err)
+/* What can be said without the rest of the file. */
+static enum status check_lengths(const struct plan_header *h, size_t size, struct error *err)
 {
-    uint8_t digest[16];
     if (memcmp(h->magic, PLAN_MAGIC, sizeof(h->magic)) != 0)
         return error_set(err, STATUS_DATA_LOSS, "not a plan file");
     if (h->endian != PLAN_ENDIAN)
@@ -64,7 +68,18 @@ static enum status check_header(const struct plan_header *h, const void *data, s
                          h->version, PLAN_VERSION);
     if (!sections_ok(h, size))
         return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: its lengths do not add up");
-    plan_digest(h, XXH3_128bits((const char *)data + sizeof(*h), size - sizeof(*h)), digest);
+    return STATUS_OK;
+}
+
+/* `rest` is the hash of all bytes behind the header. */
+static enum status check_header(const struct plan_header *h, size_t size, XXH128_hash_t rest,
+                                struct error *err)
+{
+    uint8_t digest[16];
+    enum status status = check_lengths(h, size, err);
+    if (status)
+        return status;
+    plan_digest(h, rest, digest);
     if (memcmp(digest, h->digest, sizeof(digest)) != 0)
         return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: its digest does not match");
     size_t len = strnlen(h->device, sizeof(h->device));
@@ -74,13 +89,18 @@ static enum status check_header(const struct plan_header *h, const void *data, s
     return STATUS_OK;
 }
 
-enum status plan_read_memory(const void *data, size_t size, struct plan **out, struct error *err)
+static enum status too_short(struct error *err)
+{
+    return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: too short");
+}
+
+/* There is a whole header. */
+static enum status read_hashed(const void *data, size_t size, XXH128_hash_t rest, struct plan **out,
+                               struct error *err)
 {
     struct plan_header h;
-    if (size < sizeof(h))
-        return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: too short");
     memcpy(&h, data, sizeof(h));
-    enum status status = check_header(&h, data, size, err);
+    enum status status = check_header(&h, size, rest, err);
     if (status)
         return status;
     struct plan *plan = plan_new();
@@ -107,48 +127,121 @@ enum status plan_read_memory(const void *data, size_t size, struct plan **out, s
     return STATUS_OK;
 }
 
-/* Takes over the map. */
-static enum status read_map(struct file_map *map, const char *name, struct plan **out,
-                            struct error *err)
+enum status plan_read_memory(const void *data, size_t size, struct plan **out, struct error *err)
 {
+    const size_t head = sizeof(struct plan_header);
+    if (size < head)
+        return too_short(err);
+    return read_hashed(data, size, XXH3_128bits((const char *)data + head, size - head), out, err);
+}
+
+/* --- files --- */
+
+static enum status header_read(int fd, struct plan_header *out, struct error *err)
+{
+    ssize_t n;
+    do
+        n = pread(fd, out, sizeof(*out), 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return error_errno(err, errno, "read");
+    return (size_t)n < sizeof(*out) ? too_short(err) : STATUS_OK;
+}
+
+/* Whether the file can be a plan at all, before memory of its size is taken. */
+static enum status first_look(int fd, struct error *err)
+{
+    struct plan_header h;
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return error_errno(err, errno, "stat");
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "not a regular file");
+    enum status status = header_read(fd, &h, err);
+    return status ? status : check_lengths(&h, (size_t)st.st_size, err);
+}
+
+struct hashing {
+    XXH3_state_t *state;
+    size_t header; /* what is still to come of it */
+};
+
+static void hash_piece(void *user, const void *data, size_t size)
+{
+    struct hashing *h = user;
+    size_t skip = MIN(size, h->header);
+    h->header -= skip;
+    XXH3_128bits_update(h->state, (const char *)data + skip, size - skip);
+}
+
+/* The bytes, and the hash of what is behind the header. */
+static enum status load(int fd, const char *name, const struct file_guard *guard,
+                        struct file_map *map, XXH128_hash_t *rest, struct error *err)
+{
+    struct hashing hashing = {XXH3_createState(), sizeof(struct plan_header)};
+    const struct file_read how = {
+        .name = name, .guard = guard, .piece = hash_piece, .user = &hashing};
+    if (!hashing.state || XXH3_128bits_reset(hashing.state) != XXH_OK) {
+        XXH3_freeState(hashing.state);
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for a digest", name);
+    }
+    enum status status = file_load(fd, &how, map, err);
+    if (!status)
+        *rest = XXH3_128bits_digest(hashing.state);
+    XXH3_freeState(hashing.state);
+    return status;
+}
+
+enum status plan_read_fd(int fd, const char *name, const struct file_guard *guard,
+                         struct plan **out, struct error *err)
+{
+    struct file_map map;
     struct plan *plan;
-    enum status status = plan_read_memory(map->data, map->size, &plan, err);
+    XXH128_hash_t rest;
+    enum status status = first_look(fd, err);
     if (status) {
         error_prefix(err, "%s", name);
-        file_unmap(map);
         return status;
     }
-    plan->map = *map;
+    status = load(fd, name, guard, &map, &rest, err);
+    if (status)
+        return status;
+    status = map.size < sizeof(struct plan_header)
+                 ? too_short(err)
+                 : read_hashed(map.data, map.size, rest, &plan, err);
+    if (status) {
+        error_prefix(err, "%s", name);
+        file_unmap(&map);
+        return status;
+    }
+    plan->map = map;
     *out = plan;
     return STATUS_OK;
 }
 
 enum status plan_read(const char *path, struct plan **out, struct error *err)
 {
-    struct file_map map;
-    enum status status = file_map_path(path, 0, &map, err);
-    return status ? status : read_map(&map, path, out, err);
-}
-
-enum status plan_read_fd(int fd, const char *name, struct plan **out, struct error *err)
-{
-    struct file_map map;
-    enum status status = file_map_fd(fd, name, 0, &map, err);
-    return status ? status : read_map(&map, name, out, err);
+    int fd;
+    enum status status = file_open(path, &fd, err);
+    if (status)
+        return status;
+    status = plan_read_fd(fd, path, NULL, out, err);
+    close(fd);
+    return status;
 }
 
 enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err)
 {
-    struct file_map map;
-    enum status status = file_map_path(path, 0, &map, err);
+    struct plan_header h;
+    int fd;
+    enum status status = file_open(path, &fd, err);
     if (status)
         return status;
-    const struct plan_header *h = map.data;
-    if (map.size < sizeof(*h) || memcmp(h->magic, PLAN_MAGIC, sizeof(h->magic)) != 0 ||
-        strnlen(h->device, sizeof(h->device)) == sizeof(h->device))
+    if (header_read(fd, &h, err) || memcmp(h.magic, PLAN_MAGIC, sizeof(h.magic)) != 0 ||
+        strnlen(h.device, sizeof(h.device)) == sizeof(h.device))
         status = error_set(err, STATUS_DATA_LOSS, "%s: not a plan file", path);
     else
-        memcpy(device, h->device, sizeof(h->device));
-    file_unmap(&map);
+        memcpy(device, h.device, sizeof(h.device));
+    close(fd);
     return status;
 }

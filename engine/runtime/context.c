@@ -25,6 +25,8 @@ enum status context_new_with(struct engine *engine, struct lane *lane,
 {
     if (engine->device != lane->device)
         return error_set(err, STATUS_INVALID_ARGUMENT, "context: engine and lane of two devices");
+    if (atomic_load_explicit(&engine->settled, memory_order_relaxed))
+        return error_set(err, STATUS_FAILED_PRECONDITION, "context: the engine has been settled");
     if (options->batch && !engine_profile_for(engine, options->batch))
         return error_set(err, STATUS_INVALID_ARGUMENT, "a batch of %u: the engine takes 1 to %u",
                          options->batch, engine->info.max_batch);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An engine: a plan that fits the device, its weights on it once, and its description. Weights are
- * used where they are mapped if the device reads host memory, else uploaded. A plan for a device
+ * used where they were read to if the device reads host memory, else uploaded. A plan for a device
  * with memory of its own may have CPU segments; the engine opens the CPU for them.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "engine/runtime/fault.h"
@@ -81,7 +83,7 @@ enum status engine_plan_threads(const char *path, uint32_t *threads, struct erro
 enum status engine_plan_check_fd(int fd, const char *name, const char *spec, struct error *err)
 {
     struct plan *plan;
-    enum status status = plan_read_fd(fd, name, &plan, err);
+    enum status status = plan_read_fd(fd, name, NULL, &plan, err);
     if (status)
         return status;
     size_t n = strcspn(spec, ":");
@@ -227,7 +229,7 @@ static size_t largest_instance(const struct engine *engine)
     return size;
 }
 
-/* Weights where they are mapped. */
+/* Weights where they lie. */
 static void fill_host(struct engine *engine)
 {
     engine->weights = engine->plan->weights;
@@ -333,12 +335,28 @@ enum status engine_load(struct device *device, const char *path, struct engine *
     return status ? status : load(device, plan, path, out, err);
 }
 
-enum status engine_load_fd(struct device *device, int fd, const char *name, struct engine **out,
-                           struct error *err)
+enum status engine_load_fd(struct device *device, int fd, const char *name,
+                           const struct file_guard *guard, struct engine **out, struct error *err)
 {
     struct plan *plan;
-    enum status status = plan_read_fd(fd, name, &plan, err);
+    enum status status = plan_read_fd(fd, name, guard, &plan, err);
     return status ? status : load(device, plan, name, out, err);
+}
+
+void engine_settle(struct engine *engine)
+{
+    const struct plan *plan = engine->plan;
+    if (atomic_exchange_explicit(&engine->settled, true, memory_order_relaxed))
+        return;
+    if (!engine->uploaded || engine->host || !plan->map.size)
+        return; /* the weights are used where they lie */
+    /* Whole pages. The addresses stay taken, and whoever looks there after all is told at once
+     * instead of reading zeros. */
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)plan->weights + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)plan->weights + plan->weight_bytes) / page * page;
+    if (begin < end && mprotect((void *)begin, end - begin, PROT_NONE) == 0)
+        madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 struct engine *engine_ref(struct engine *engine)

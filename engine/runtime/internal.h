@@ -19,13 +19,14 @@ struct profile_layout {
     size_t total;
 };
 
-/* Immutable once loaded, but for `refs` and `compiled`. */
+/* Immutable once loaded, but for `refs`, `settled` and `compiled`. */
 struct engine {
-    atomic_uint refs; /* relaxed to take one; release to drop, acquire before the end */
+    atomic_uint refs;    /* relaxed to take one; release to drop, acquire before the end */
+    atomic_bool settled; /* relaxed: whoever settles has had all its contexts made */
     struct device *device;
     struct device *host; /* for CPU segments of a device with memory of its own; NULL: none */
     struct plan *plan;
-    const void *weights; /* device address: the plan's mapping, or `uploaded` */
+    const void *weights; /* device address: the plan's bytes, or `uploaded` */
     void *uploaded;      /* MEMORY_DEVICE, or NULL */
     void *zeros;         /* device address: an instance of the largest input, to pad batches with */
     enum memory_kind zeros_kind;

@@ -236,18 +236,27 @@ class Models(unittest.TestCase):
 
     def test_external_data_beside_a_model_counts(self):
         folder = pathlib.Path(tempfile.mkdtemp(dir=harness.folder()))
-        model, data, cache = folder / "m.onnx", folder / "weights.bin", str(folder / "cache")
-        # ModelProto.doc_string (6) with the word that external data would bring
-        model.write_bytes(pathlib.Path(harness.onnx("twice")).read_bytes() + b"\x32\x08location")
-        data.write_bytes(b"old")
-        built = []
-        for content in (None, None, b"newer"):
-            if content:
-                data.write_bytes(content)
-            with harness.Server({"m": model}, {"cache": cache}) as s, s.client() as c:
-                self.assertEqual(infer(c), "twice")
-                built.append(c.counters()["plans_built"])
-        self.assertEqual(built, [1, 0, 1])
+        (folder / "sub").mkdir()
+        data = folder / "sub" / "weights.bin"
+        plain = pathlib.Path(harness.onnx("twice")).read_bytes()
+        entry = message((1, "location"), (2, "sub/weights.bin"))
+        # ModelProto.doc_string (6) with the bytes that external data would bring, and with the word
+        # alone, for which every file in the folder counts
+        for kind, text, changed in (("named", entry, data),
+                                    ("word", b"\x0a\x08location?", folder / "any.bin")):
+            model, cache = folder / f"{kind}.onnx", str(folder / f"cache-{kind}")
+            model.write_bytes(plain + message((6, text)))
+            changed.write_bytes(b"old")
+            built = []
+            for content in (None, None, b"newer"):
+                if content:
+                    changed.write_bytes(content)
+                if kind == "named":
+                    (folder / "unrelated").write_bytes(os.urandom(8))
+                with harness.Server({"m": model}, {"cache": cache}) as s, s.client() as c:
+                    self.assertEqual(infer(c), "twice")
+                    built.append(c.counters()["plans_built"])
+            self.assertEqual(built, [1, 0, 1], kind)
 
     def test_r35_two_servers_build_a_plan_once(self):
         cache = str(harness.folder() / "shared-cache")
@@ -273,7 +282,7 @@ class Models(unittest.TestCase):
             s = harness.Server({"m": harness.onnx("twice")}, {"cache": str(cache)})
             with s, s.client() as c:
                 self.assertEqual(infer(c), "twice")
-                self.assertIn("cannot be written", s.log())
+                self.assertIn("plan cache cannot be used", s.log())
 
     def test_r36_orphans_are_swept(self):
         cache = harness.folder() / "swept-cache"

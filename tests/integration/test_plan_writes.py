@@ -133,7 +133,7 @@ class PlanWrites(unittest.TestCase):
     def tmpfs(self, folder, size):
         """What runs a command with a small disk at `folder`, seen by that command alone."""
         prefix = ["unshare", "--mount", "sh", "-c",
-                  f'mount -t tmpfs -o size={size} none "$0" && exec "$@"', str(folder)]
+                  f'mount -t tmpfs -o size={size},mode=0700 none "$0" && exec "$@"', str(folder)]
         if os.geteuid() != 0 or subprocess.run([*prefix, "true"], capture_output=True,
                                                check=False).returncode != 0:
             self.skipTest("a small disk takes root and mount namespaces")
@@ -160,6 +160,8 @@ class PlanWrites(unittest.TestCase):
             with s.client() as client:
                 body = wire.infer_body("digits", [("image", "FP32", [1, 1, 8, 8], bytes(256))])
                 self.assertEqual(client.call(wire.INFER, body).status, wire.OK)
+            self.assertIn("No space left on device", s.log())  # and not: the folder is not used
+            self.assertEqual(s.log().count("building a plan from"), 2)
 
     # --- the daemon's cache ---
 

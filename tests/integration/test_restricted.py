@@ -14,6 +14,7 @@ import tempfile
 import unittest
 
 import serving
+from restrict import NOBODY
 
 INFERD, INFERCTL, UNIT, ROOT, PROBE = map(os.path.abspath, sys.argv[1:6])
 RESTRICT = [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "restrict.py")]
@@ -36,8 +37,9 @@ class Restricted(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         self.root.chmod(0o755)
-        (self.root / "cache").mkdir()
-        (self.root / "cache").chmod(0o777)
+        (self.root / "cache").mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(self.root / "cache", NOBODY, NOBODY)
         shutil.copy(os.path.join(ROOT, "models/digits.onnx"), self.root)
         for program in (INFERD, INFERCTL):
             shutil.copy(program, self.root)

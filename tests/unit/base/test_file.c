@@ -208,7 +208,7 @@ static void r35_one_writer(void **state)
     assert_int_equal(file_writer_new(path, false, &a, &err), STATUS_OK);
     assert_int_equal(file_writer_new(path, false, &b, &err), STATUS_UNAVAILABLE);
     assert_null(b);
-    assert_int_equal(file_sweep(box->dir), 0); /* a live writer's temporary stays */
+    assert_int_equal(file_sweep(box->fd), 0); /* a live writer's temporary stays */
     assert_int_equal(file_writer_put(a, "a", 1, &err), STATUS_OK);
     assert_int_equal(file_writer_commit(a, &err), STATUS_OK);
     file_writer_free(a);
@@ -232,7 +232,7 @@ static void r36_orphans_are_swept_or_reused(void **state)
     assert_int_equal(file_writer_commit(w, &err), STATUS_OK);
     file_writer_free(w);
     assert_content(path, "n");
-    assert_int_equal(file_sweep(box->dir), 1);
+    assert_int_equal(file_sweep(box->fd), 1);
     assert_int_equal(entries(box), 2);
 }
 

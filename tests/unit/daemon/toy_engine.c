@@ -342,9 +342,10 @@ enum status engine_load(struct device *device, const char *path, struct engine *
     return error_set(err, STATUS_UNIMPLEMENTED, "%s", path);
 }
 
-enum status engine_load_fd(struct device *device, int fd, const char *name, struct engine **out,
-                           struct error *err)
+enum status engine_load_fd(struct device *device, int fd, const char *name,
+                           const struct file_guard *guard, struct engine **out, struct error *err)
 {
     (void)fd;
+    (void)guard;
     return engine_load(device, name, out, err);
 }

@@ -346,12 +346,12 @@ static void a_descriptor_that_is_no_plan(void **state)
     struct error err;
     int folder = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(folder >= 0);
-    assert_int_not_equal(plan_read_fd(folder, "the folder", &plan, &err), STATUS_OK);
+    assert_int_not_equal(plan_read_fd(folder, "the folder", NULL, &plan, &err), STATUS_OK);
     assert_non_null(strstr(err.text, "the folder"));
     close(folder);
     int empty = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_true(empty >= 0);
-    assert_int_not_equal(plan_read_fd(empty, "nothing", &plan, &err), STATUS_OK);
+    assert_int_not_equal(plan_read_fd(empty, "nothing", NULL, &plan, &err), STATUS_OK);
     close(empty);
     assert_null(plan);
 }

@@ -207,6 +207,25 @@ static void delays_delay(void **state)
     victim_deinit(&v);
 }
 
+/* On a device with memory of its own, and on one without. */
+static void a_settled_engine_runs_but_makes_no_contexts(void **state)
+{
+    const struct world *w = *state;
+    static const char *const scripts[] = {"apart", "launch#99:oom"};
+    for (size_t i = 0; i < ARRAY_LEN(scripts); i++) {
+        struct victim v;
+        struct context *more = NULL;
+        struct error err;
+        assert_int_equal(victim_init(&v, w, scripts[i], &err), STATUS_OK);
+        engine_settle(v.engine);
+        engine_settle(v.engine);
+        assert_int_equal(victim_run(&v, w, &err), STATUS_OK);
+        assert_int_equal(context_new(v.engine, v.lane, &more, &err), STATUS_FAILED_PRECONDITION);
+        assert_null(more);
+        victim_deinit(&v);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +235,7 @@ int main(void)
         cmocka_unit_test(r28_a_lost_device_stays_lost),
         cmocka_unit_test(r31_out_of_memory_fails_only_that_load),
         cmocka_unit_test(delays_delay),
+        cmocka_unit_test(a_settled_engine_runs_but_makes_no_contexts),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
