@@ -37,9 +37,11 @@ enum { X32_BIT = 0x40000000 };
 
 struct rule {
     int number;
-    enum { ALWAYS, MASKED, OWN_PID, OWN_OR_LATER, PROGRAM, ABSENT } when;
-    unsigned arg;         /* the one that is looked at: its low half, for these calls all of it */
-    uint32_t mask, value; /* MASKED: (argument & mask) == value */
+    enum { ALWAYS, MASKED, OWN_PID, OWN_OR_LATER, PROGRAM, FAILS } when;
+    unsigned arg; /* the one that is looked at: its low half, for these calls all of it */
+    /* MASKED: (argument & mask) == value. FAILS: value is the error, which is what callers that
+     * can do without know; they give up for EPERM, as all else fails. */
+    uint32_t mask, value;
 };
 
 #define ANY(call)                                                                                  \
@@ -74,7 +76,7 @@ static const struct rule common_rules[] = {
     ANY(madvise),
     ANY(mincore),
     BITS(clone, 0, THREAD_FLAGS | CLONE_FORBIDDEN, THREAD_FLAGS),
-    {SYS_clone3, ABSENT, 0, 0, 0},
+    {SYS_clone3, FAILS, 0, 0, ENOSYS},
     ANY(set_tid_address),
     ANY(set_robust_list),
 #ifdef SYS_rseq
@@ -145,7 +147,7 @@ static const struct rule common_rules[] = {
     ANY(fsync),
     ANY(fdatasync),
     ANY(ftruncate),
-    {SYS_openat2, ABSENT, 0, 0, 0},
+    {SYS_openat2, FAILS, 0, 0, ENOSYS},
     /* neither owners, who may be sent signals, nor leases and locks on files of the daemon */
     ONLY(fcntl, 1, F_DUPFD),
     ONLY(fcntl, 1, F_DUPFD_CLOEXEC),
@@ -222,6 +224,14 @@ static const struct rule device_rules[] = {
     ANY(epoll_create1),
     ANY(epoll_ctl),
     ANY(epoll_pwait),
+    /* Asked whether MPS runs, the driver gives up if it hears anything but that nobody is there. */
+    {SYS_connect, FAILS, 0, 0, ECONNREFUSED},
+    {SYS_symlinkat, FAILS, 0, 0, EACCES},
+    {SYS_unlinkat, FAILS, 0, 0, ENOENT},
+#ifdef __x86_64__
+    {SYS_symlink, FAILS, 0, 0, EACCES},
+    {SYS_unlink, FAILS, 0, 0, ENOENT},
+#endif
     ONLY(socket, 0, AF_UNIX),
     ONLY(socketpair, 0, AF_UNIX),
     ANY(bind),
@@ -274,8 +284,8 @@ static void put_condition(struct child_filter *f, const struct rule *rule, int p
     case ALWAYS:
         put_return(f, SECCOMP_RET_ALLOW);
         return;
-    case ABSENT:
-        put_return(f, SECCOMP_RET_ERRNO | ENOSYS);
+    case FAILS:
+        put_return(f, SECCOMP_RET_ERRNO | rule->value);
         return;
     case MASKED:
         put_argument(f, rule->arg);

@@ -199,13 +199,17 @@ int child_landlock_new(int program, int folder, bool device)
 }
 
 /* A process's own folder has no name before the process is there. Drivers write the names of their
- * threads in it. */
+ * threads in it, and cut off what stood there. */
 bool child_landlock_enter(int rules, bool device)
 {
     int self = open("/proc/self", O_PATH | O_CLOEXEC);
     if (self >= 0) {
-        const struct beneath rule = {.allowed = READ | (device ? WRITE_FILE : 0), .parent = self};
-        syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &rule, 0);
+        const unsigned writes = device ? WRITE_FILE | TRUNCATE : 0;
+        struct beneath rule = {.allowed = READ | writes, .parent = self};
+        if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &rule, 0) != 0) {
+            rule.allowed &= ~(uint64_t)TRUNCATE; /* a kernel that does not know it allows it */
+            syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &rule, 0);
+        }
         close(self);
     }
     return syscall(SYS_landlock_restrict_self, rules, 0) == 0;

@@ -3,9 +3,9 @@
  * The framed protocol: a 4-byte length, a message; see docs/protocol.md.
  *
  * Frames are decoded where they were read if they are whole. What is not whole is kept in a slab
- * that grows with what has come (R1): never to more than twice the bytes that are here or wait in
- * the socket. From 4 bytes on the connection reads straight into it. The slab of a large frame is
- * handed over with the request, so its payload is not copied again.
+ * that grows with what has come (R1): never to more than four times the bytes that are here or wait
+ * in the socket, and twice beyond 128 KiB. From 4 bytes on the connection reads straight into it.
+ * The slab of a large frame is handed over with the request, so its payload is not copied again.
  *
  * A frame that finds no budget is answered RESOURCE_EXHAUSTED and its bytes are thrown away as they
  * come. A length beyond the limit ends the session: nothing says where the next frame begins.
@@ -17,7 +17,7 @@
 
 #include "proto/frame.h"
 
-enum { FIRST_SLAB = 4 * 1024, LARGE_FRAME = 64 * 1024 };
+enum { FIRST_SLAB = 4 * 1024, LARGE_FRAME = 64 * 1024, BELIEVED_FIRST = 128 * 1024 };
 
 struct session {
     struct session_host *host;
@@ -191,11 +191,13 @@ static void kept_drop(struct session *s)
 }
 
 /* The size of the slab that `have` bytes of a frame of `need` bytes deserve: what is here and waits
- * in the socket has come; beyond that it is believed as much again. */
+ * in the socket has come; beyond that it is believed as much again, and at first three times that,
+ * so that what a frame of some 100 KiB has brought is not moved. */
 static size_t kept_size(const struct session *s, size_t have, size_t need)
 {
     size_t came = have + s->host->ops->queued(s->host);
-    return MIN(need, MAX(MAX(2 * have, came), (size_t)FIRST_SLAB));
+    size_t believed = have * (have <= BELIEVED_FIRST ? 4 : 2);
+    return MIN(need, MAX(MAX(believed, came), (size_t)FIRST_SLAB));
 }
 
 /* Keeps the beginning of a frame: its head, and `size` bytes of its message. */

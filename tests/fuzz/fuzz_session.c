@@ -309,7 +309,7 @@ static uint64_t run(const uint8_t *data, size_t size, uint8_t cut, uint32_t most
         h->queued = cut % 2 ? size - at - n : 0; /* what a socket would hold, or nothing */
         at += piece(h, data + at, n);
         /* What is left at a pause has a place of its own; beyond that memory follows the bytes. */
-        must(budget_used(&h->budget) <= 8 * 1024 + 3 * (at + h->queued) + 2 * STAGING);
+        must(budget_used(&h->budget) <= 8 * 1024 + 5 * (at + h->queued) + 2 * STAGING);
         if (on_paused(&h->base) || at == size)
             settle(h);
         struct session_state state;

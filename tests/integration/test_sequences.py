@@ -389,7 +389,7 @@ class Sequences(unittest.TestCase):
             for peer in self.peers:
                 peer.send()
             harness.until(lambda: Status(s).used >= 12 * 68 * KIB)
-            self.assertLess(Status(s).used, 12 * 3 * 68 * KIB)
+            self.assertLess(Status(s).used, 12 * 5 * 68 * KIB)
 
 
 if __name__ == "__main__":
