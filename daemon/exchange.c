@@ -267,6 +267,7 @@ void exchange_fail(struct connection *c, bool all)
             connection_inflight_orphan(c, i);
         }
     }
+    connection_cap_ease(c);
     connection_dirty(c);
 }
 

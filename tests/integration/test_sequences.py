@@ -379,7 +379,7 @@ class Sequences(unittest.TestCase):
                 if data < 1 << 30:  # else it is a sanitizer's shadow
                     self.assertLess(vm_data(s) - data, 64 * MIB)
 
-    def test_what_has_come_is_charged_and_not_what_was_announced(self):
+    def test_r1_what_has_come_is_charged_and_not_what_was_announced(self):
         with server({"frame_bytes": 64 * MIB, "connection_inflight_bytes": 64 * MIB,
                      "inflight_bytes": 1024 * MIB, "frame_timeout_ms": 20000}) as s:
             for _ in range(12):

@@ -99,6 +99,7 @@ struct played {
     uint32_t descriptors; /* open before any peer came */
     uint32_t cut_off;     /* peers that the server closed while it owed them answers */
 
+    char refusal[160]; /* the last one that was read */
     const char *event; /* what is being played */
     uint32_t n_events;
 };

@@ -265,8 +265,9 @@ static void show_connection(const struct connection *c)
 void played_show(const struct played *p)
 {
     const struct budget *budget = &p->shared.budget;
-    fprintf(stderr, "budget: %llu used, %llu held, limit %llu\n", LLU(budget_used(budget)),
-            LLU(budget_held(budget)), LLU(atomic_load(&budget->limit)));
+    fprintf(stderr, "last refusal: %s\nbudget: %llu used, %llu held, limit %llu, pressure %u\n",
+            p->refusal, LLU(budget_used(budget)), LLU(budget_held(budget)),
+            LLU(atomic_load(&budget->limit)), atomic_load(&budget->pressure));
     for (uint32_t l = 0; l < p->shared.n_loops; l++) {
         const struct loop *loop = p->shared.loops[l];
         fprintf(stderr, "loop %u: %u requests, %zu bytes kept, %llu ms\n", l, loop->n_inflight,

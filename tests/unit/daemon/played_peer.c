@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -330,6 +331,10 @@ static bool may_say(const struct played *p, const struct played_ask *ask, enum s
 static void answer_take(struct played *p, struct played_peer *peer)
 {
     bool memory = response.status == STATUS_RESOURCE_EXHAUSTED;
+    if (response.status != STATUS_OK)
+        snprintf(p->refusal, sizeof(p->refusal), "peer %zu, request %llu: %d, %.*s",
+                 (size_t)(peer - p->peers), (unsigned long long)response.id, (int)response.status,
+                 MESSAGE_TEXT(response.message));
     struct played_ask *ask = NULL;
     for (uint32_t i = peer->first_open; i < peer->n_asks && !ask; i++)
         if (peer->asks[i].id == response.id && !peer->asks[i].answered)

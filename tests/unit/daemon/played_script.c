@@ -21,7 +21,7 @@ enum {
     SLACK_MS = 2500,  /* lingering, the loop's ticks, waiting for memory */
     QUIET_MS = 300,   /* in which some request is taken, if any is left */
     FRAME_ROOM = 200, /* of a frame, around its numbers */
-    RETRIES = 400,    /* half milliseconds for the kernel to tell of what peers did */
+    RETRIES = 4000,   /* of a moment each, for the kernel to tell of what peers did */
 };
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
@@ -383,12 +383,17 @@ static bool busy(const struct played *p)
     return requests || connections(p);
 }
 
-/* The kernel may take a moment to tell of what the last peers did. */
+/* Virtual time is none for the kernel, which may take a moment to tell of what peers did. */
+static void moment(void)
+{
+    const struct timespec real = {.tv_nsec = 50000};
+    nanosleep(&real, NULL);
+}
+
 static void await_empty(struct played *p)
 {
     for (int i = 0; i < RETRIES && busy(p); i++) {
-        const struct timespec moment = {.tv_nsec = 500000};
-        nanosleep(&moment, NULL);
+        moment();
         played_turn(p);
     }
     played_check_empty(p);
@@ -402,12 +407,16 @@ static bool serve_one(struct played *p, struct played_peer *peer, enum played_mo
     uint64_t refused = played_count(p, COUNTER_REJECTED_UNAVAILABLE);
     if (!played_ask_infer(p, peer, model, instances, false, 0))
         return true; /* larger than a frame may be */
-    for (int i = 0; i < 40 && played_owed(peer) + (peer->out_sent < played_end(peer)); i++) {
+    for (int i = 0; i < RETRIES && !peer->closed; i++) {
         played_allow(peer, played_end(peer));
-        played_pass_ms(p, 5);
+        played_pass_ms(p, i < 40 ? 5 : 0);
         played_read(p, peer, SIZE_MAX);
+        if (peer->out_sent == played_end(peer) && !played_owed(peer))
+            break;
+        moment();
     }
-    PLAYED_HOLDS(p, !played_owed(peer) && !peer->closed, "a new request is not answered");
+    PLAYED_HOLDS(p, peer->out_sent == played_end(peer) && !played_owed(peer) && !peer->closed,
+                 "a new request is not answered");
     bool served = played_count(p, COUNTER_REQUESTS_OK) == ok + 1;
     bool draining = played_count(p, COUNTER_REJECTED_UNAVAILABLE) == refused + 1;
     return p->draining ? draining : served;
@@ -470,7 +479,8 @@ static void end_one_stays(struct played *p)
     await_empty(p);
 }
 
-/* What was sent already is worked off first: of each peer a request in ten milliseconds. */
+/* What was sent already is worked off first: of each peer a request in ten milliseconds, once those
+ * that hold all the memory have been disconnected. */
 static void work_off(struct played *p)
 {
     uint64_t frames, before, owed = 0, passed_ms = 0;
@@ -478,10 +488,11 @@ static void work_off(struct played *p)
         owed = MAX(owed, played_owed(&p->peers[i]));
     do {
         before = played_count(p, COUNTER_FRAMES);
+        moment();
         played_pass_ms(p, QUIET_MS);
         frames = played_count(p, COUNTER_FRAMES);
         passed_ms += QUIET_MS;
-        PLAYED_HOLDS(p, passed_ms <= 10 * owed + SLACK_MS,
+        PLAYED_HOLDS(p, passed_ms <= 10 * owed + longest_ms(p) + SLACK_MS,
                      "%llu requests are not worked off in %llu ms", (unsigned long long)owed,
                      (unsigned long long)passed_ms);
     } while (frames != before);
@@ -522,8 +533,10 @@ static void end_all_read(struct played *p)
             moved |= played_read(p, peer, SIZE_MAX) || peer->out_sent != sent;
         }
         played_turn(p);
-        if (!moved)
+        if (!moved) {
+            moment();
             played_pass_ms(p, 50);
+        }
         passed_ms = moved ? 0 : passed_ms + 50;
     }
     for (uint32_t i = 0; i < PLAYED_PEERS; i++) {
