@@ -44,11 +44,10 @@ void caller_deinit(struct caller *caller)
 }
 
 /* A new snapshot: everything is asked again, for a token may be gone and a user may have rights. */
-static void snapshot_follow(struct caller *caller, struct identities *now, int fd)
+__attribute__((noinline)) static void snapshot_change(struct caller *caller, struct identities *now,
+                                                      int fd)
 {
-    struct credentials peer = {0};
-    if (caller->from == now)
-        return;
+    struct credentials peer = {0}; /* 4 KiB: not for every request */
     token_forget(caller);
     identities_unref(caller->from);
     caller->from = identities_ref(now);
@@ -57,6 +56,12 @@ static void snapshot_follow(struct caller *caller, struct identities *now, int f
         credentials_read(fd, &peer);
     caller->silent = identities_by_peer(now, &peer);
     caller->accepted = identity_has_rights(caller->silent);
+}
+
+static void snapshot_follow(struct caller *caller, struct identities *now, int fd)
+{
+    if (caller->from != now)
+        snapshot_change(caller, now, fd);
 }
 
 static bool token_is_last(const struct caller *caller, struct message_text token)
