@@ -110,7 +110,7 @@ void loop_submit(struct loop *loop, struct inflight *i)
 {
     *loop->submit_tail = i;
     loop->submit_tail = &i->next;
-    loop->n_gathered++;
+    loop->n_gathered += i->slab ? 1 + i->slab->charge / LOOP_GATHERED_BYTES : 1;
 }
 
 struct inflight **loop_bucket(struct loop *loop, uint64_t connection, uint64_t id)

@@ -34,7 +34,8 @@ enum {
     LOOP_SLABS_KEPT = 64 << 20, /* memory kept for the next frames, if it is not pinned */
     LOOP_PIECES = 64,           /* of a connection's output before it must be flushed */
     LOOP_INFLIGHT_CHUNK = 64,   /* requests allocated at a time */
-    LOOP_GATHERED = 128,        /* requests, before they are submitted in the middle of a turn */
+    LOOP_GATHERED = 128,        /* requests, before they are submitted in the middle of a turn; */
+    LOOP_GATHERED_BYTES = 8192, /* so many bytes of a slab of its own make one more */
     LOOP_IDS = 4096,            /* buckets of requests in flight, by id */
     LOOP_TURN_NS = 4000000,
     LOOP_SLICE_NS = 1000000,

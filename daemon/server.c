@@ -115,8 +115,11 @@ static enum status handles_start(struct server *s, struct error *err)
 {
     uv_loop_t *uv = server_loop(s);
     int r = uv_async_init(uv, &s->news, server_on_news);
-    if (r == 0)
+    if (r == 0) {
         r = uv_poll_init(uv, &s->batch_timer, dispatch_timer_fd(s->shared.dispatch));
+        if (r != 0)
+            uv_close((uv_handle_t *)&s->news, NULL);
+    }
     if (r != 0)
         return error_set(err, STATUS_INTERNAL, "libuv: %s", uv_strerror(r));
     uv_signal_init(uv, &s->term);

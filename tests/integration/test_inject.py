@@ -193,9 +193,10 @@ class Injection(unittest.TestCase):
         return most
 
     def test_the_judge_sees_a_killed_server(self):
-        number = syscall_numbers()["writev"]
+        number = syscall_numbers()["sendmsg"]
         hit = harness.folder() / "killed"
-        _, code, why, _, happened = Sweep({"copy": harness.plan("copy")}).run(
+        plans = {"copy": harness.plan("copy"), "slab": harness.plan("slab")}
+        _, code, why, _, happened = Sweep(plans).run(
             ("killed", {}, [SYSCALLS, "kill", str(hit), str(number), "3"], hit))
         self.assertEqual((code, why, happened), (None, "exit code -9", True))
 

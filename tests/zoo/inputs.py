@@ -16,6 +16,13 @@ def _image(seed, shape):
     return coarse[:, :, rows][:, :, :, columns] + bell(seed + 1, shape, 0.3)
 
 
+def dims(path, sequence=24):
+    """The options that bind what dimensions with names the file has beside the batch."""
+    graph = onnx.load(path, load_external_data=False).graph
+    names = {d.dim_param for value in graph.input for d in value.type.tensor_type.shape.dim}
+    return ["--dim", f"sequence={sequence}"] if "sequence" in names else []
+
+
 def make(path, batch, seed=1, sequence=24):
     """Input name -> array for the ONNX file, with symbolic dimensions bound."""
     model = onnx.load(path, load_external_data=False)

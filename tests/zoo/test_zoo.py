@@ -86,7 +86,7 @@ def check_plan(number, inferctl, program, folder):
     """Attention in a plan: written, read and run by the CPU's reference kernels."""
     path, plan = (os.path.join(folder, f"bert_tiny.{end}") for end in ("onnx", "plan"))
     feeds = inputs.make(path, 2)
-    subprocess.run([program, path, "--batch", "2", "--dim", "sequence=24", "--plan", plan],
+    subprocess.run([program, path, "--batch", "2", *inputs.dims(path), "--plan", plan],
                    check=True)
     told = subprocess.run([inferctl, "inspect", plan], capture_output=True, text=True, check=True)
     got, want = compare.ours(inferctl, plan, feeds, []), compare.theirs(path, feeds)
@@ -99,7 +99,7 @@ def check_fused(number, program, folder, row):
     name, make, batch, want = row
     path = os.path.join(folder, "fused.onnx")
     make().save(path)
-    done = subprocess.run([program, path, "--batch", str(batch), "--dim", "sequence=24"],
+    done = subprocess.run([program, path, "--batch", str(batch), *inputs.dims(path)],
                           capture_output=True, text=True, check=False)
     got = (done.stdout.splitlines() or [""])[0]
     return check(number, done.returncode == 0 and want in (None, got),
