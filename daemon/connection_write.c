@@ -83,6 +83,8 @@ static void backlog_pop(struct connection *c)
 {
     struct slab *slab = c->backlog;
     c->backlog = slab->next;
+    if (!c->backlog)
+        c->backlog_last = NULL;
     slabs_give(c->loop->slabs, slab);
 }
 
@@ -123,7 +125,7 @@ static struct slab *backlog_push(struct connection *c, size_t size)
     if (!slab)
         return NULL;
     backlog_of(slab)->sent = backlog_of(slab)->used = 0;
-    if (c->backlog)
+    if (c->backlog_last)
         c->backlog_last->next = slab;
     else
         c->backlog = slab;
@@ -135,7 +137,7 @@ static struct slab *backlog_push(struct connection *c, size_t size)
 static bool backlog_add(struct connection *c, const uint8_t *from, size_t left)
 {
     while (left) {
-        struct slab *last = c->backlog ? c->backlog_last : NULL;
+        struct slab *last = c->backlog_last;
         if ((!last || !backlog_room(last)) &&
             !(last = backlog_push(c, MIN(MAX(left, (size_t)BACKLOG_SLAB), (size_t)SLAB_LARGE))))
             return false;

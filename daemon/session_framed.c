@@ -132,17 +132,17 @@ static bool length_allowed(struct session *s, const uint8_t *head, const uint8_t
     return false;
 }
 
-/* Answers a frame for which there is no memory; `data` are the `have` bytes of its message that are
- * here, of `size`. */
-static void frame_refuse(struct session *s, const uint8_t *data, size_t have, size_t size)
+/* Answers a frame for which there is no memory; `data` are the `size` bytes of its message that are
+ * here, of `message`. */
+static void frame_refuse(struct session *s, const uint8_t *data, size_t size, size_t message)
 {
     struct error err;
-    uint64_t id = request_id_find(data, have);
+    uint64_t id = request_id_find(data, size);
     error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory for a frame of %zu bytes now",
-              FRAME_HEAD_BYTES + size);
+              FRAME_HEAD_BYTES + message);
     s->message++;
-    s->discard = size - have;
-    s->refused = size;
+    s->discard = message - size;
+    s->refused = message;
     s->host->ops->malformed(s->host, id, &err);
 }
 

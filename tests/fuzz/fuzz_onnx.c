@@ -46,13 +46,25 @@ static uint32_t values_for(const struct onnx_model *model, struct onnx_value *va
     return n;
 }
 
+/* A value for a dimension that no input has would end the import before it begins. */
+static bool has_dimension(const struct onnx_model *model, const char *name)
+{
+    for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
+        const struct onnx_value_info *input = &model->graph.inputs[i];
+        for (uint32_t d = 0; d < input->rank; d++)
+            if (input->dims[d].param && !strcmp(input->dims[d].param, name))
+                return true;
+    }
+    return false;
+}
+
 static void import(struct onnx_model *model, const struct onnx_value *values, uint32_t n_values)
 {
     const struct onnx_dim dims[] = {{"sequence", 3}};
     const struct onnx_options options = {
         .batch = 2,
         .dims = dims,
-        .n_dims = 1,
+        .n_dims = has_dimension(model, dims[0].name),
         .values = values,
         .n_values = n_values,
         .evaluator = {.eval = cpu_eval_node},
