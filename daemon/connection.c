@@ -386,8 +386,7 @@ static struct slab *host_slab_left(struct session_host *host, size_t size)
         return NULL;
     }
     c->charged += slab->charge;
-    if (c->peer)
-        atomic_fetch_add_explicit(&c->peer->bytes, slab->charge, memory_order_relaxed);
+    peer_bytes_force(c->peer, slab->charge);
     return slab;
 }
 

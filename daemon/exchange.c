@@ -129,14 +129,20 @@ static const struct {
     {REQUEST_SERVER_STATUS, describe_server_status},
 };
 
+static void describe_or_cancel(struct connection *c, const struct request *request)
+{
+    for (size_t k = 0; k < ARRAY_LEN(answers); k++)
+        if (answers[k].kind == request->kind)
+            answers[k].answer(c, request);
+}
+
 void exchange_request(struct connection *c, const struct request *request, struct slab *frame)
 {
     const struct identity *who = permit(c, request);
     if (who && request->kind == REQUEST_INFER)
         exchange_infer(c, request, who, &frame);
-    for (size_t k = 0; who && k < ARRAY_LEN(answers); k++)
-        if (answers[k].kind == request->kind)
-            answers[k].answer(c, request);
+    else if (who)
+        describe_or_cancel(c, request);
     connection_slab_give(c, frame);
 }
 

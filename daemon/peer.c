@@ -8,6 +8,8 @@
 #include <sys/random.h>
 #include <xxhash.h>
 
+#include "base/account.h"
+
 enum { BUCKETS = 1024, SWEEP_EVERY = 256 };
 enum { KIND_UNKNOWN, KIND_IPV4, KIND_IPV6, KIND_USER };
 
@@ -159,17 +161,17 @@ void peer_requests_out(struct peer *peer)
 
 bool peer_bytes_in(struct peer *peer, uint64_t n, uint64_t most)
 {
-    if (!peer)
-        return true;
-    uint64_t before = atomic_fetch_add_explicit(&peer->bytes, n, memory_order_relaxed);
-    if (before <= most && n <= most - before)
-        return true;
-    peer_bytes_out(peer, n);
-    return false;
+    return !peer || account_add(&peer->bytes, n, most);
+}
+
+void peer_bytes_force(struct peer *peer, uint64_t n)
+{
+    if (peer)
+        account_force(&peer->bytes, n);
 }
 
 void peer_bytes_out(struct peer *peer, uint64_t n)
 {
     if (peer)
-        atomic_fetch_sub_explicit(&peer->bytes, n, memory_order_relaxed);
+        account_sub(&peer->bytes, n);
 }

@@ -56,6 +56,7 @@ static inline uint32_t peer_connections(const struct peer *peer)
 bool peer_requests_in(struct peer *peer, uint64_t most) MUST_USE;
 void peer_requests_out(struct peer *peer);
 bool peer_bytes_in(struct peer *peer, uint64_t n, uint64_t most) MUST_USE;
+void peer_bytes_force(struct peer *peer, uint64_t n); /* what cannot be refused */
 void peer_bytes_out(struct peer *peer, uint64_t n);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "base/account.h"
+
 enum { BUDGET_EXTRA = 256 * 1024 }; /* so that the smallest budget has room for leftovers */
 enum { MIN_SHIFT = 10, MAX_SHIFT = 34, CLASSES = (MAX_SHIFT - MIN_SHIFT) * 4 + 1 };
 
@@ -32,21 +34,6 @@ uint64_t budget_limit(const struct config_limits *limits)
 {
     uint64_t two = 2 * (limits->frame_bytes + limits->frame_bytes / 4);
     return MAX(limits->inflight_bytes, two + two / (SLAB_SMALL_SHARE - 1) + BUDGET_EXTRA);
-}
-
-/* Adds to one of the sums; false, and nothing added: it would go beyond `most`. */
-static bool sum_add(_Atomic uint64_t *sum, uint64_t bytes, uint64_t most)
-{
-    uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
-    if (before <= most && bytes <= most - before)
-        return true;
-    atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
-    return false;
-}
-
-static void sum_sub(_Atomic uint64_t *sum, uint64_t bytes)
-{
-    atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
 }
 
 /* What slabs of that charge and use may take together with all others. */
@@ -82,6 +69,12 @@ size_t slab_charge(size_t size)
     return class_size(class_of(size + sizeof(struct slab)));
 }
 
+size_t slab_within(size_t charge)
+{
+    uint32_t above = class_of(charge + 1); /* the first class that is charged more */
+    return above ? class_size(above - 1) - sizeof(struct slab) : 0;
+}
+
 /* Takes a free slab of the class out: it is held, and nobody's. */
 static struct slab *pop(struct slabs *slabs, uint32_t class)
 {
@@ -99,7 +92,7 @@ static void release(struct slabs *slabs, struct slab *slab)
 {
     size_t charge = slab->charge;
     slabs->memory.release(slabs->memory.user, slab, charge);
-    sum_sub(&slabs->budget->held, charge);
+    account_sub(&slabs->budget->held, charge);
 }
 
 /* Lets kept slabs go, the largest first, until `held` has room for `bytes` more. */
@@ -120,9 +113,9 @@ static struct slab *fresh(struct slabs *slabs, size_t charge)
 {
     struct budget *budget = slabs->budget;
     uint64_t limit = limit_of(budget);
-    if (!sum_add(&budget->held, charge, limit)) {
+    if (!account_add(&budget->held, charge, limit)) {
         evict(slabs, charge);
-        if (!sum_add(&budget->held, charge, limit)) {
+        if (!account_add(&budget->held, charge, limit)) {
             if (budget_held(budget) + charge >
                 budget_used(budget)) /* which counts this one already */
                 atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
@@ -131,7 +124,7 @@ static struct slab *fresh(struct slabs *slabs, size_t charge)
     }
     struct slab *slab = slabs->memory.alloc(slabs->memory.user, charge);
     if (!slab)
-        sum_sub(&budget->held, charge);
+        account_sub(&budget->held, charge);
     return slab;
 }
 
@@ -170,11 +163,11 @@ struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use)
     uint32_t class = class_of(size + sizeof(struct slab));
     size_t charge = class_size(class);
     struct budget *budget = slabs->budget;
-    if (!sum_add(&budget->used, charge, share(budget, charge, use)))
+    if (!account_add(&budget->used, charge, share(budget, charge, use)))
         return NULL;
     struct slab *slab = pop(slabs, class);
     if (!slab && !(slab = fresh(slabs, charge))) {
-        sum_sub(&budget->used, charge);
+        account_sub(&budget->used, charge);
         return NULL;
     }
     slab->next = NULL;
@@ -193,19 +186,19 @@ bool slabs_room(const struct slabs *slabs, size_t size)
 
 void slabs_set_aside(struct slabs *slabs, const struct slab *slab)
 {
-    sum_sub(&slabs->budget->used, slab->charge);
+    account_sub(&slabs->budget->used, slab->charge);
 }
 
 void slabs_claim(struct slabs *slabs, const struct slab *slab)
 {
-    atomic_fetch_add_explicit(&slabs->budget->used, slab->charge, memory_order_relaxed);
+    account_force(&slabs->budget->used, slab->charge);
 }
 
 void slabs_give(struct slabs *slabs, struct slab *slab)
 {
     if (!slab)
         return;
-    sum_sub(&slabs->budget->used, slab->charge);
+    account_sub(&slabs->budget->used, slab->charge);
     /* Other loops have no way to what is kept here: so it leaves them half of the budget. */
     bool much = budget_held(slabs->budget) > limit_of(slabs->budget) / SLAB_KEPT_SHARE;
     if (much || slab->charge > slabs->keep - slabs->kept) {

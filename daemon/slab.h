@@ -93,6 +93,8 @@ void slabs_claim(struct slabs *slabs, const struct slab *slab);
 
 /* What the budget is charged for a slab of `size` usable bytes. */
 size_t slab_charge(size_t size);
+/* The most usable bytes of which no more than `charge` is charged; 0: there is no such slab. */
+size_t slab_within(size_t charge);
 /* Whether the budget has room for a request's slab now, but for what other loops keep. */
 bool slabs_room(const struct slabs *slabs, size_t size);
 

@@ -190,12 +190,17 @@ class Identity(unittest.TestCase):
         self.assertEqual(s.wait(), 1)
         self.assertIn("$CREDENTIALS_DIRECTORY, which is not set", s.log())
 
-    def test_limits_of_one_do_not_concern_others(self):
+    def two_names(self, **limits_of_a):
+        """The tokens of a and b, and a configuration in which a has limits."""
         a, line_a = make_token("a")
         b, line_b = make_token("b")
         rights = {"models": ["copy"], "rights": ["infer", "status"]}
-        config = {"device": "fault", "max_batch": 1, "tokens": self.tokens(line_a, line_b),
-                  "identities": [dict(rights, name="a", requests=2), dict(rights, name="b")]}
+        rows = [dict(rights, name="a", **limits_of_a), dict(rights, name="b")]
+        return a, b, {"device": "fault", "max_batch": 1, "identities": rows,
+                      "tokens": self.tokens(line_a, line_b)}
+
+    def test_limits_of_one_do_not_concern_others(self):
+        a, b, config = self.two_names(requests=2)
         env = {"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=700ms"}
         body = wire.infer_body("copy", [("x", "FP32", [1, 4], X4)])
         with self.server(config, env=env) as s, s.client() as first, s.client() as second, \
@@ -214,11 +219,7 @@ class Identity(unittest.TestCase):
             self.assertEqual(other.counters(b)["rejected_identity"], 1)
 
     def test_a_priority_that_one_may_not_have(self):
-        a, line_a = make_token("a")
-        b, line_b = make_token("b")
-        rights = {"models": ["copy"], "rights": ["infer", "status"]}
-        config = {"device": "fault", "max_batch": 1, "tokens": self.tokens(line_a, line_b),
-                  "identities": [dict(rights, name="a", priority=2), dict(rights, name="b")]}
+        a, b, config = self.two_names(priority=2)
         env = {"INFERD_FAULT_SCRIPT": "on=cpu;launch:delay=500ms"}
         body = wire.infer_body("copy", [("x", "FP32", [1, 4], X4)])
         with self.server(config, env=env) as s, s.client() as running, s.client() as low, \

@@ -139,25 +139,34 @@ static void write_model(struct wire *out, enum model which)
     wire_model(out, &graph, 11);
 }
 
-static void build_one(const struct fixture *f, enum model which, const uint32_t *batches,
-                      uint32_t n, struct heard *heard, enum status *status, struct plan **plan,
-                      struct error *err)
+static enum status build_bytes(const struct fixture *f, const struct wire *bytes,
+                               const uint32_t *batches, uint32_t n, uint64_t max_bytes,
+                               struct heard *heard, struct plan **plan, struct error *err)
 {
     struct onnx_model *model;
-    struct wire bytes;
     struct build_options options = options_of(f);
     struct log_sink log = {.level = LOG_WARNING, .write = hear, .user = heard};
     memset(heard, 0, sizeof(*heard));
     options.batches = batches;
     options.n_batches = n;
+    options.max_bytes = max_bytes;
     options.log = &log;
-    write_model(&bytes, which);
-    if (onnx_open_memory(bytes.data, bytes.n, &model, err))
+    if (onnx_open_memory(bytes->data, bytes->n, &model, err))
         fail_msg("%s", err->text);
-    *status = build_plan(model, &options, plan, err);
+    enum status status = build_plan(model, &options, plan, err);
+    onnx_close(model);
+    return status;
+}
+
+static void build_one(const struct fixture *f, enum model which, const uint32_t *batches,
+                      uint32_t n, struct heard *heard, enum status *status, struct plan **plan,
+                      struct error *err)
+{
+    struct wire bytes;
+    write_model(&bytes, which);
+    *status = build_bytes(f, &bytes, batches, n, 0, heard, plan, err);
     if (*status == STATUS_OK && plan_check(*plan, err))
         fail_msg("%s", err->text);
-    onnx_close(model);
 }
 
 static void a_fixed_batch_gives_one_profile(void **state)
@@ -291,21 +300,9 @@ static enum status build_large(const struct fixture *f, const uint32_t *batches,
                                uint64_t max_bytes, struct heard *heard, struct plan **plan,
                                struct error *err)
 {
-    struct onnx_model *model;
     struct wire bytes;
-    struct build_options options = options_of(f);
-    struct log_sink log = {.level = LOG_WARNING, .write = hear, .user = heard};
-    memset(heard, 0, sizeof(*heard));
-    options.batches = batches;
-    options.n_batches = n;
-    options.max_bytes = max_bytes;
-    options.log = &log;
     write_large(&bytes);
-    if (onnx_open_memory(bytes.data, bytes.n, &model, err))
-        fail_msg("%s", err->text);
-    enum status status = build_plan(model, &options, plan, err);
-    onnx_close(model);
-    return status;
+    return build_bytes(f, &bytes, batches, n, max_bytes, heard, plan, err);
 }
 
 static void what_needs_too_much_memory_is_refused(void **state)
