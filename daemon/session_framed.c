@@ -197,7 +197,8 @@ static size_t kept_size(const struct session *s, size_t have, size_t need)
 {
     size_t came = have + s->host->ops->queued(s->host);
     size_t believed = have * (have <= BELIEVED_FIRST ? 4 : 2);
-    return MIN(need, MAX(MAX(believed, came), (size_t)FIRST_SLAB));
+    size_t most = slab_within(4 * came); /* what a size class adds is charged as well */
+    return MIN(need, MAX(MIN(MAX(believed, came), most), (size_t)FIRST_SLAB));
 }
 
 /* Keeps the beginning of a frame: its head, and `size` bytes of its message. */

@@ -232,6 +232,17 @@ static void what_is_set_aside_is_nobody_s_until_it_is_claimed(void **state)
     assert_int_equal(budget_used(&budget), 0);
 }
 
+static void a_slab_within_a_charge_is_the_largest_one(void **state)
+{
+    (void)state;
+    assert_int_equal(slab_within(1023), 0);
+    for (size_t charge = 1024; charge < 1 << 20; charge += 501) {
+        size_t size = slab_within(charge);
+        assert_true(slab_charge(size) <= charge);
+        assert_true(slab_charge(size + 1) > charge);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +259,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(what_is_set_aside_is_nobody_s_until_it_is_claimed, setup,
                                         teardown),
+        cmocka_unit_test(a_slab_within_a_charge_is_the_largest_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
