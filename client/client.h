@@ -5,8 +5,7 @@
  * This header is the manual. Compile with `pkg-config --cflags --libs inferd-client`; include as
  * <inferd/client.h>. It needs no other header of ours; the async half needs libuv in your program.
  *
- * -- In short
- * --------------------------------------------------------------------------------------
+ * -- In short ------------------------------------------------------------------------------------
  *
  *     struct inferd_error err;
  *     struct inferd_client *client;
@@ -23,8 +22,7 @@
  *
  *     inferd_client_close(client);
  *
- * -- Two interfaces over one protocol
- * --------------------------------------------------------------
+ * -- Two interfaces over one protocol ------------------------------------------------------------
  *
  *   Blocking   inferd_client_*  one connection, one thread at a time. `call` sends and waits;
  *                               `send` and `receive` pipeline: send many, receive as they come.
@@ -33,8 +31,7 @@
  * Both take the same requests and give the same responses. A request names its kind: an inference
  * (the default), or a question about the server (INFERD_MODEL_METADATA, INFERD_STATUS, ...).
  *
- * -- Who owns what
- * ---------------------------------------------------------------------------------
+ * -- Who owns what -------------------------------------------------------------------------------
  *
  *   Requests    Read during the call that takes them, but for tensors' `data`, which is sent from
  *               where it lies: it must stay as it is until the call returns (blocking) or the
@@ -43,16 +40,14 @@
  *               connection (blocking), or until the callback returns (async). Copy what you keep.
  *               `data` of outputs has no particular alignment: memcpy from it.
  *
- * -- Time
- * ------------------------------------------------------------------------------------------
+ * -- Time ----------------------------------------------------------------------------------------
  *
  * `timeout_us` goes to the server: what it has not begun by then it answers with DEADLINE_EXCEEDED
  * and never runs. If no answer at all has come by that time plus the option `grace_ms`, the library
  * gives DEADLINE_EXCEEDED itself, and drops the answer should it come later. Without a timeout
  * requests wait as long as the connection lives.
  *
- * -- Errors
- * ----------------------------------------------------------------------------------------
+ * -- Errors --------------------------------------------------------------------------------------
  *
  * Codes are gRPC's. INFERD_UNAVAILABLE and INFERD_RESOURCE_EXHAUSTED can be tried again, after
  * `retry_after_us` if that is not 0. INFERD_UNAUTHENTICATED says that the server wants a token that
@@ -60,8 +55,7 @@
  * lost, requests in flight get UNAVAILABLE: they may have been executed. A connection that failed
  * stays so; close it and open another.
  *
- * -- Threads
- * ---------------------------------------------------------------------------------------
+ * -- Threads -------------------------------------------------------------------------------------
  *
  * A connection belongs to one thread at a time (async: the loop's). There is no global state.
  */

@@ -28,11 +28,11 @@
     X(REFUSED_UNAUTHENTICATED, "refused_unauthenticated") /* no token that is known */             \
     X(REFUSED_PERMISSION, "refused_permission")           /* who asks has no right to it */        \
     X(REJECTED_IDENTITY, "rejected_identity")             /* it has too much in flight */          \
-    X(REJECTED_QUEUE, "rejected_queue")             /* the model's queue was full */               \
-    X(REJECTED_DEADLINE, "rejected_deadline")       /* the queue was too long for it */            \
-    X(REJECTED_MEMORY, "rejected_memory")           /* the in-flight budget was used up */         \
-    X(REJECTED_ADDRESS, "rejected_address")         /* too many requests of its address */         \
-    X(REJECTED_UNAVAILABLE, "rejected_unavailable") /* draining, loading, device lost */           \
+    X(REJECTED_QUEUE, "rejected_queue")                   /* the model's queue was full */         \
+    X(REJECTED_DEADLINE, "rejected_deadline")             /* the queue was too long for it */      \
+    X(REJECTED_MEMORY, "rejected_memory")                 /* the in-flight budget was used up */   \
+    X(REJECTED_ADDRESS, "rejected_address")               /* too many requests of its address */   \
+    X(REJECTED_UNAVAILABLE, "rejected_unavailable")       /* draining, loading, device lost */     \
     X(EXPIRED, "expired_before_run")                                                               \
     X(CANCELLED, "cancelled")                                                                      \
     X(FAILED, "failed_in_run")                                                                     \

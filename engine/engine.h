@@ -2,11 +2,17 @@
 /*
  * What the daemon sees of the engine: open a device, load a plan, make a context, run a batch.
  *
- *   struct device *device;      struct engine *engine;      struct lane *lane;      struct context
- * *ctx; engine_device_open("cpu", &options, &device, &err); engine_load(device, "model.plan",
- * &engine, &err); lane_new(device, &lane, &err);                  // on the worker's thread
+ *   struct device *device;
+ *   struct engine *engine;
+ *   struct lane *lane;
+ *   struct context *ctx;
+ *
+ *   engine_device_open("cpu", &options, &device, &err);
+ *   engine_load(device, "model.plan", &engine, &err);
+ *   lane_new(device, &lane, &err);                              // on the worker's thread
  *   context_new(engine, lane, &ctx, &err);
- *   context_enqueue(ctx, batch, inputs, outputs, &err);  context_wait(ctx, &times, &err);
+ *   context_enqueue(ctx, batch, inputs, outputs, &err);
+ *   context_wait(ctx, &times, &err);
  *
  * Threads: devices and engines may be used by any thread at once; an engine is immutable and
  * reference-counted, its weights are shared by all contexts. A lane (a stream and an arena) and its

@@ -4,7 +4,7 @@
  *
  *   static const struct arg options[] = {
  *       {"output", 'o', ARG_TEXT, offsetof(struct mine, output), "FILE", "where the plan goes"},
- * ...
+ *       ...
  *
  * "--name VALUE", "--name=VALUE", "-n VALUE"; "--" ends options; "-h" and "--help" are everywhere.
  * What is wrong is said in one line on stderr. Exit codes: 0 success, 1 failure, 2 usage.

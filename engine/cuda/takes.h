@@ -12,19 +12,19 @@
 
 #include "engine/ir/op.h"
 
-enum cuda_family_id { /* the upper half of tactic.id; stored in plans: append, never renumber */
-                      CUDA_FAMILY_DNN_CONV = 1,
-                      CUDA_FAMILY_LT_MATMUL = 2,
-                      CUDA_FAMILY_LT_CONV = 3,
-                      CUDA_FAMILY_DNN_ATTENTION = 4,
-                      CUDA_FAMILY_OWN_MAP = 5,
-                      CUDA_FAMILY_OWN_MOVE = 6,
-                      CUDA_FAMILY_OWN_POOL = 7,
-                      CUDA_FAMILY_OWN_CONV =
-                          8, /* own_conv.c: depthwise, and the direct one for the rest */
-                      CUDA_FAMILY_OWN_ROWS = 9, /* own_rows.c: softmax, norms, reductions */
-                      CUDA_FAMILY_OWN_ATTENTION = 10,
-                      CUDA_FAMILY_COUNT_
+/* The upper half of tactic.id; stored in plans: append, never renumber. */
+enum cuda_family_id {
+    CUDA_FAMILY_DNN_CONV = 1,
+    CUDA_FAMILY_LT_MATMUL = 2,
+    CUDA_FAMILY_LT_CONV = 3,
+    CUDA_FAMILY_DNN_ATTENTION = 4,
+    CUDA_FAMILY_OWN_MAP = 5,
+    CUDA_FAMILY_OWN_MOVE = 6,
+    CUDA_FAMILY_OWN_POOL = 7,
+    CUDA_FAMILY_OWN_CONV = 8, /* own_conv.c: depthwise, and the direct one for the rest */
+    CUDA_FAMILY_OWN_ROWS = 9, /* own_rows.c: softmax, norms, reductions */
+    CUDA_FAMILY_OWN_ATTENTION = 10,
+    CUDA_FAMILY_COUNT_
 };
 
 /* A family in words: what runs it, and what of its ops it takes. */
