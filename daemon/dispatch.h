@@ -40,9 +40,9 @@ struct inflight {
 
     struct inflight *prev_of_connection, *next_of_connection;
     struct inflight **at_of_id, *next_of_id; /* of its bucket, see struct loop */
-    uint64_t connection; /* whose; 0: nobody waits any more */
-    uint64_t id;         /* the peer's number for it */
-    uint64_t serial;     /* the loop's number for it */
+    uint64_t connection;                     /* whose; 0: nobody waits any more */
+    uint64_t id;                             /* the peer's number for it */
+    uint64_t serial;                         /* the loop's number for it */
     uint32_t loop;
     bool submitted;
     struct slab *slab; /* the payloads; NULL: already given back */

@@ -54,7 +54,7 @@ struct kernel_epilogue {
 struct kernel_call {
     cudaStream_t stream;
     bool dry;
-    int32_t variant; /* 0: the launcher's own choice; else one of its variants, see each */
+    int32_t variant;         /* 0: the launcher's own choice; else one of its variants, see each */
     int32_t multiprocessors; /* of the device */
 };
 
@@ -98,7 +98,7 @@ cudaError_t kernel_pad(const struct kernel_call *call, const struct kernel_view 
 /* --- pool.cu --- */
 
 struct kernel_window {
-    int32_t spatial; /* 1..3 */
+    int32_t spatial;                                   /* 1..3 */
     int32_t kernel[3], stride[3], dilation[3], pad[3]; /* pad: begins */
     int32_t end[3]; /* padding behind: only an average that counts padding asks */
 };
@@ -144,8 +144,7 @@ cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool lo
 cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, float epsilon,
                               const struct kernel_view *x, const struct kernel_view *add,
                               const struct kernel_view *sum, const float *scale, const float *bias,
-                              const struct kernel_view *y,
-                              const struct kernel_epilogue *epilogue);
+                              const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 /* func: enum ir_reduce; y has x's rank with 1 at the reduced axes. Any strides; fast for the last
  * dims, and for the spatial dims of channels-last. */
 cudaError_t kernel_reduce(const struct kernel_call *call, int32_t func, const int32_t *axes,

@@ -250,7 +250,8 @@ static const struct rewrite_case cases[] = {
      "g BOOL[2] = binary \"less\" (f, x) func=less\n"
      "output b\n"
      "output d\n"
-     "output g\n", "by 7: its quotient is rounded"},
+     "output g\n",
+     "by 7: its quotient is rounded"},
     {"numbers that broadcast, integers, zero and infinity: not", "fold-scalars",
      "input x FP32[2]\n"
      "input n INT64[2]\n"
