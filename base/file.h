@@ -6,7 +6,7 @@
  * without blocking on it. A mapping shows what others do to the file: cut short, it is a SIGBUS.
  * That ends an inferctl or a build child, which concerns nobody else; the daemon maps no file. A
  * path that came from a file or a peer goes through file_open_beneath, which never leaves its
- * folder and follows no symbolic link (R13).
+ * folder and follows no symbolic link (R13 of docs/operations.md).
  *
  * Writing never shows a half-written file to anybody (R33): the bytes go to a temporary beside the
  * target, are fsync-ed, take the target's name, and the folder is fsync-ed. The temporary's name is

@@ -3,8 +3,9 @@
  * Addresses with a name for the host: "localhost:8003", "serving-2.example.org:8003".
  *
  * Only what an operator or user typed comes here: command line, configuration, the argument of a
- * client's open. Nothing that a peer, a model or a reload brings is ever looked up (R17): asking
- * blocks, tells a third party, and may be answered differently each time.
+ * client's open. Nothing that a peer, a model or a reload brings is ever looked up (R17 of
+ * docs/operations.md): asking blocks, tells a third party, and may be answered differently each
+ * time.
  *
  * "localhost" is this machine's two loopback addresses, whatever a resolver would say (RFC 6761,
  * section 6.3), and so needs none.

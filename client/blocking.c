@@ -26,7 +26,7 @@
 #include "client/options.h"
 #include "client/reply.h"
 
-/* An answer that `call` met while it waited for its own. */
+/* An answer that inferd_client_call met while it waited for its own. */
 struct stashed {
     struct stashed *prev, *next;
     size_t size;
@@ -291,7 +291,8 @@ static enum status told(struct inferd_client *c, const struct inferd_response *r
 
 /*
  * Takes the next message of the stream that answers something in flight into the reply; `*slot` is
- * NULL if none is complete. The slot is not given back yet: a `call` may put the answer aside.
+ * NULL if none is complete. The slot is not given back yet: inferd_client_call may put the answer
+ * aside.
  */
 static enum status next_answer(struct inferd_client *c, const void **message, size_t *size,
                                struct flight_slot **slot)

@@ -24,8 +24,8 @@
  *
  * -- Two interfaces over one protocol ------------------------------------------------------------
  *
- *   Blocking   inferd_client_*  one connection, one thread at a time. `call` sends and waits;
- *                               `send` and `receive` pipeline: send many, receive as they come.
+ *   Blocking   inferd_client_*  one connection, one thread at a time. "call" sends and waits;
+ *                               "send" and "receive" pipeline: send many, receive as they come.
  *   Async      inferd_async_*   one connection on your libuv loop; a callback for each request.
  *
  * Both take the same requests and give the same responses. A request names its kind: an inference
@@ -253,7 +253,7 @@ struct inferd_status_page {
 };
 
 struct inferd_response {
-    uint64_t id; /* what `send` gave */
+    uint64_t id; /* what inferd_client_send gave */
     enum inferd_kind kind;
     enum inferd_status status;
     const char *message;     /* the reason if status is not OK, else "" */
@@ -306,7 +306,7 @@ INFERD_API void inferd_client_close(struct inferd_client *client);
 /*
  * Sends and waits for the answer. A server's error is returned as one, with its message in `err`;
  * `*out` is then set too (if the server did answer), for its retry_after_us. May be mixed with send
- * and receive: answers to earlier sends that come meanwhile are kept for `receive`.
+ * and receive: answers to earlier sends that come meanwhile are kept for "receive".
  */
 INFERD_API enum inferd_status inferd_client_call(struct inferd_client *client,
                                                  const struct inferd_request *request,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the ranges of single keys cannot say: addresses, names, devices, and keys that must fit
- * together. Hosts may have names, but nothing is looked up here (R17): a configuration is checked
- * at each reload.
+ * together. Hosts may have names, but nothing is looked up here (R17 of docs/operations.md): a
+ * configuration is checked at each reload.
  */
 #include "config/schema.h"
 

@@ -2,7 +2,8 @@
 /*
  * A connection: the socket's side of a session. It reads into the session's place or the loop's
  * staging buffer, gathers what is to be written and writes it once a turn, and keeps the accounts:
- * bytes and requests in flight (R20), what the peer has not taken yet (R22), and time (R21).
+ * bytes and requests in flight (R20 of docs/operations.md), what the peer has not taken yet (R22),
+ * and time (R21).
  *
  * A connection that may not read, for whatever reason, stays watched: for the peer's leaving by the
  * loop's poll, for the time limits by the loop's tick. Each reason to stop says what ends it:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time limits of a connection (R21), looked at every tick. A pause is not the peer's: while a
- * connection is stopped, the time of the message that is coming in does not run. Every reason to
- * stop has a bound of its own: requests in flight end, memory is waited for LOOP_MEMORY_WAIT_MS,
- * and a backlog has the limits of tick_write.
+ * The time limits of a connection (R21 of docs/operations.md), looked at every tick. A pause is not
+ * the peer's: while a connection is stopped, the time of the message that is coming in does not
+ * run. Every reason to stop has a bound of its own: requests in flight end, memory is waited for
+ * LOOP_MEMORY_WAIT_MS, and a backlog has the limits of tick_write.
  */
 #include "daemon/connection.h"
 #include "daemon/loop.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a connection writes. Pieces are gathered during a turn of the loop and offered to the socket
- * together; what it does not take is copied to the backlog, charged and bounded (R22), so that no
- * reply's memory waits for a slow reader.
+ * together; what it does not take is copied to the backlog, charged and bounded (R22 of
+ * docs/operations.md), so that no reply's memory waits for a slow reader.
  *
  * A peer that leaves too much unread gets no more work done until it has read half of that. Of
  * descriptions, which cost next to nothing to ask for, that is UNREAD_STOP bytes. Of results it is

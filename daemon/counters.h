@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happened, counted (R27). Each thread that counts often has a set of its own, so that sets
- * do not share cache lines; `inferctl status` shows their sums under the names of this table.
+ * What happened, counted (R27 of docs/operations.md). Each thread that counts often has a set of
+ * its own, so that sets do not share cache lines; `inferctl status` shows their sums under the
+ * names of this table.
  */
 #ifndef INFERD_DAEMON_COUNTERS_H
 #define INFERD_DAEMON_COUNTERS_H

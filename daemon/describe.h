@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers about the server and its models, on a loop's thread. All are read-only (R16). */
+/* Answers about the server and its models, on a loop's thread. All are read-only (R16 of
+ * docs/operations.md). */
 #ifndef INFERD_DAEMON_DESCRIBE_H
 #define INFERD_DAEMON_DESCRIBE_H
 

@@ -94,7 +94,7 @@ struct dispatch_config {
     /* A worker's thread, before `deliver`: the payloads of a chain linked by ->next_spent, ending
      * at `last`, have been read. Not if the device reads them in place. */
     void (*spent)(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
-    /* A worker's thread: the device is lost (R28). Called once. */
+    /* A worker's thread: the device is lost (R28 of docs/operations.md). Called once. */
     void (*lost)(void *user, const struct error *err);
     /* Any thread: a model has no user left; dispatch_model_unload it, on a thread that may wait. */
     void (*retire)(void *user, struct model *model);

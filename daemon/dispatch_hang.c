@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long batches take, and which take too long (R30). The limit follows what a profile was seen
- * to do, so that a slow model needs no configured time of its own, and is worked out every hundred
- * batches: quantiles are not for every batch, under the lock.
+ * How long batches take, and which take too long (R30 of docs/operations.md). The limit follows
+ * what a profile was seen to do, so that a slow model needs no configured time of its own, and is
+ * worked out every hundred batches: quantiles are not for every batch, under the lock.
  */
 #include "base/clock.h"
 #include "daemon/dispatch.h"

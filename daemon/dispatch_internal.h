@@ -21,7 +21,7 @@ struct dispatch_worker {
     struct batch batches[DISPATCH_OUTPUTS];
 
     /* The worker's thread. */
-    struct batch *finished; /* between the end of a job and `idle` */
+    struct batch *finished; /* from the end of a job until dispatch_worker_idle */
     void *scratch;          /* where parts of a batch run to; NULL: never needed so far */
     size_t scratch_size;
 
@@ -82,8 +82,8 @@ void dispatch_batch_run(struct dispatch *dispatch, struct batch *batch, struct m
 
 /* Under the lock: a batch of this profile took so long. */
 void dispatch_pace_note(struct model *model, const struct engine_profile *profile, uint64_t run_ns);
-/* Under the lock: how long a batch of so many instances may take, beside the configured time (R30).
- */
+/* Under the lock: how long a batch of so many instances may take, beside the configured time
+ * (R30 of docs/operations.md). */
 uint64_t dispatch_pace_limit(const struct model *model, uint32_t instances);
 
 /* Under the lock: the worker has a free batch, and nothing to do. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Models in the dispatcher: loading makes a context on every worker's thread, between its batches,
- * and sees to it that every output buffer is large enough. What fails is undone (R31).
+ * and sees to it that every output buffer is large enough. What fails is undone (R31 of
+ * docs/operations.md).
  */
 #include <assert.h>
 #include <stdlib.h>

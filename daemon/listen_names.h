@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Names among the addresses to listen on. They are looked up once, at the start: a reload never
- * asks anybody, and a name that means something else by then takes a restart (R17).
+ * asks anybody, and a name that means something else by then takes a restart (R17 of
+ * docs/operations.md).
  */
 #ifndef INFERD_DAEMON_LISTEN_NAMES_H
 #define INFERD_DAEMON_LISTEN_NAMES_H

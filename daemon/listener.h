@@ -4,11 +4,12 @@
  * are watched by the control thread, and connections are dealt to the loop that has the fewest. A
  * listener knows the protocol that is spoken to it.
  *
- * accept(2) is called here rather than by libuv, so that a shortage can be met (R23): without a
- * descriptor a spare one is given up to take a connection and close it, so that its peer learns of
- * it at once, and accepting pauses for a while. At the limit of connections the idlest one is
- * closed, and accepting pauses until there is a place; the others wait in the kernel's backlog. Who
- * has as many connections as its address may have (daemon/peer.h) is closed at once.
+ * accept(2) is called here rather than by libuv, so that a shortage can be met (R23 of
+ * docs/operations.md): without a descriptor a spare one is given up to take a connection and close
+ * it, so that its peer learns of it at once, and accepting pauses for a while. At the limit of
+ * connections the idlest one is closed, and accepting pauses until there is a place; the others
+ * wait in the kernel's backlog. Who has as many connections as its address may have (daemon/peer.h)
+ * is closed at once.
  */
 #ifndef INFERD_DAEMON_LISTENER_H
 #define INFERD_DAEMON_LISTENER_H

@@ -3,7 +3,7 @@
  * Event loops, see loop.h.
  *
  * libuv 1.44 aborts when the table of its watchers cannot grow, so that table is made as large as
- * descriptors can get before the first connection comes (R37).
+ * descriptors can get before the first connection comes (R37 of docs/operations.md).
  */
 #include "daemon/loop.h"
 

@@ -86,7 +86,7 @@ struct loop {
     _Atomic(struct inflight *) completions;
     _Atomic(struct inflight *) spent; /* through next_spent */
     _Atomic(struct loop_message *) messages;
-    /* Relaxed: a sign of life for the watchdog (R39). */
+    /* Relaxed: a sign of life for the watchdog (R39 of docs/operations.md). */
     _Atomic uint64_t beats;
     /* Release by the loop at the end of a turn: what it did before is seen by who reads this. */
     _Atomic uint64_t pending;

@@ -7,7 +7,7 @@
  * main. Unless the operator chose how they wait, the program sets that and starts itself once more
  * (base/restart.h); the process stays the same for a service manager.
  *
- * For tests: INFERD_FAULT_SCRIPT is the script of the device `fault`, and INFERD_REFERENCE_KERNELS
+ * For tests: INFERD_FAULT_SCRIPT is the script of the device "fault", and INFERD_REFERENCE_KERNELS
  * keeps the CPU to plain kernels, which sanitizers see through.
  */
 #include <malloc.h>

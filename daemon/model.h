@@ -77,7 +77,7 @@ const char *model_state_name(enum model_state state);
 struct table_entry {
     char *name, *version;
     enum model_state state;
-    char reason[96];     /* if it is not ready; no paths (R10) */
+    char reason[96];     /* if it is not ready; no paths (R10 of docs/operations.md) */
     struct model *model; /* if it is ready; a reference */
 };
 

@@ -4,8 +4,9 @@
  * worker. It makes tables (daemon/model.h) out of configurations, and hands them out.
  *
  * The first configuration may have models that cannot be loaded: they are listed with the reason,
- * and the others are served. After that a configuration is taken as a whole or not at all (R25): if
- * anything that was served, or is new, cannot be loaded, everything stays as it is.
+ * and the others are served. After that a configuration is taken as a whole or not at all (R25 of
+ * docs/operations.md): if anything that was served, or is new, cannot be loaded, everything stays
+ * as it is.
  */
 #ifndef INFERD_DAEMON_MODELS_H
 #define INFERD_DAEMON_MODELS_H

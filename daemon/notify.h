@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The service manager's side: readiness and watchdog messages (sd_notify(3)) and handed-over
- * sockets (sd_listen_fds(3)), spoken directly: they are datagrams and environment variables (R38).
+ * sockets (sd_listen_fds(3)), spoken directly: they are datagrams and environment variables (R38 of
+ * docs/operations.md).
  */
 #ifndef INFERD_DAEMON_NOTIFY_H
 #define INFERD_DAEMON_NOTIFY_H

@@ -9,9 +9,9 @@
  * External data are not copied. If a file beside the model changes while it is built, the plan is
  * thrown away.
  *
- * One process builds a plan, others wait for it and then find it (R35). If the folder cannot be
- * used, or its disk is full, the plan is built in memory and served from there. What a killed build
- * left behind is swept at the start (R36).
+ * One process builds a plan, others wait for it and then find it (R35 of docs/operations.md). If
+ * the folder cannot be used, or its disk is full, the plan is built in memory and served from
+ * there. What a killed build left behind is swept at the start (R36).
  */
 #ifndef INFERD_DAEMON_PLAN_CACHE_H
 #define INFERD_DAEMON_PLAN_CACHE_H

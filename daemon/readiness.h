@@ -3,8 +3,8 @@
  * Whether the server calls itself ready, which is what a load balancer asks. All reasons against it
  * meet here, so that none of them can be forgotten when another one ends.
  *
- * The policy is about models that the configuration or the command line names: `strict`, the
- * default, is not ready while one of them is missing; `any` is ready with whatever could be loaded.
+ * The policy is about models that the configuration or the command line names: "strict", the
+ * default, is not ready while one of them is missing; "any" is ready with whatever could be loaded.
  * Whatever the policy says, the models that are there are served, and each has a readiness of its
  * own. A repository's models are not named: what lies there may come and go.
  */

@@ -180,7 +180,7 @@ static enum status version_add(const struct scan *scan, const char *name, const 
     return STATUS_OK;
 }
 
-/* Calls `each` for the sub-folders with proper names. `name` is NULL on the first level. */
+/* Calls entry_walk for the sub-folders with proper names. `name` is NULL on the first level. */
 static enum status folder_walk(const struct scan *scan, int fd, const char *name,
                                struct error *err);
 

@@ -2,7 +2,7 @@
 /*
  * Which versions of which models are to be served: those of the configuration, and those found in
  * the repository, <repository>/<model>/<version>/model.plan or model.onnx. Files below the
- * repository are opened without following symbolic links or leaving it (R13).
+ * repository are opened without following symbolic links or leaving it (R13 of docs/operations.md).
  */
 #ifndef INFERD_DAEMON_REPOSITORY_H
 #define INFERD_DAEMON_REPOSITORY_H

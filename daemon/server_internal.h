@@ -20,7 +20,7 @@
 #include "daemon/readiness.h"
 
 enum {
-    SERVER_LOST_MS = 800, /* from a loss or a failed start to the end (R29) */
+    SERVER_LOST_MS = 800, /* from a loss or a failed start to the end (R29 of docs/operations.md) */
 };
 
 enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DRAINING, PHASE_LAST_WORDS };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The main thread's eye on loops and workers (R30, R39): the watchdog is fed only while all of them
- * make progress, and a batch that hangs makes the server unready.
+ * The main thread's eye on loops and workers (R30, R39 of docs/operations.md): the watchdog is fed
+ * only while all of them make progress, and a batch that hangs makes the server unready.
  */
 #include <stdlib.h>
 

@@ -43,9 +43,10 @@ struct session_host_ops {
     void (*request)(struct session_host *host, const struct request *request, struct slab *frame);
     /* A message that is no request; `id` is 0 if it had none. Answered at once through reply. */
     void (*malformed)(struct session_host *host, uint64_t id, const struct error *err);
-    /* No more requests now, because of a limit (R20) or because others have their turn: keep what
-     * follows until session_ops.resume. It begins within `request`, `malformed` or a failed
-     * slab_take, and never between them: what comes to a host that is not paused is begun with. */
+    /* No more requests now, because of a limit (R20 of docs/operations.md) or because others have
+     * their turn: keep what follows until session_ops.resume. It begins within `request`,
+     * `malformed` or a failed slab_take, and never between them: what comes to a host that is not
+     * paused is begun with. */
     bool (*paused)(struct session_host *host);
     /* MESSAGE_HEAD_MAX bytes to encode into; then `write` what is to go out, of which the first
      * piece begins there. Both the head and the pieces must stay until they are flushed. */

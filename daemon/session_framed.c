@@ -3,9 +3,10 @@
  * The framed protocol: a 4-byte length, a message; see docs/protocol.md.
  *
  * Frames are decoded where they were read if they are whole. What is not whole is kept in a slab
- * that grows with what has come (R1): never to more than four times the bytes that are here or wait
- * in the socket, and twice beyond 128 KiB. From 4 bytes on the connection reads straight into it.
- * The slab of a large frame is handed over with the request, so its payload is not copied again.
+ * that grows with what has come (R1 of docs/operations.md): never to more than four times the bytes
+ * that are here or wait in the socket, and twice beyond 128 KiB. From 4 bytes on the connection
+ * reads straight into it. The slab of a large frame is handed over with the request, so its payload
+ * is not copied again.
  *
  * A frame that finds no budget is answered RESOURCE_EXHAUSTED and its bytes are thrown away as they
  * come. A length beyond the limit ends the session: nothing says where the next frame begins.

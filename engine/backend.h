@@ -11,7 +11,8 @@
  * one thread at a time. Tables are const and live for the whole process. Functions marked [opt] may
  * be NULL.
  *
- * Errors with scope ERROR_DEVICE mean that the device is lost for this process (R28, R29).
+ * Errors with scope ERROR_DEVICE mean that the device is lost for this process (R28, R29 of
+ * docs/operations.md).
  */
 #ifndef INFERD_ENGINE_BACKEND_H
 #define INFERD_ENGINE_BACKEND_H

@@ -6,7 +6,7 @@
  *
  * A worker has one slot and holds at most one job: pool_give is called only for a worker that is
  * idle, by the owner, who hears of idleness through `idle`. Progress is counted per worker, so that
- * a watchdog can tell a busy worker from a stuck one (R39, R30).
+ * a watchdog can tell a busy worker from a stuck one (R39, R30 of docs/operations.md).
  */
 #ifndef INFERD_POOL_POOL_H
 #define INFERD_POOL_POOL_H

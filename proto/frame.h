@@ -36,7 +36,7 @@ enum frame_state {
  * Looks at the `have` bytes at `data`, which start with a frame's head. COMPLETE: the message is
  * `*size` bytes at data + FRAME_HEAD_BYTES. PARTIAL: `*size` is the message's length, or 0 if the
  * head itself is not complete. TOO_LARGE: `*size` is the announced length. Allocates nothing: a
- * length is only a number (R1).
+ * length is only a number (R1 of docs/operations.md).
  */
 enum frame_state frame_peek(const void *data, size_t have, size_t limit, size_t *size);
 

@@ -67,7 +67,8 @@ struct message_tensor {
     struct message_text contents; /* that message, encoded */
 };
 
-/* [A-Za-z0-9._-]{1,64}, no leading dot: models and versions, which become file names (R13). */
+/* [A-Za-z0-9._-]{1,64}, no leading dot: models and versions, which become file names (R13 of
+ * docs/operations.md). */
 bool message_name_ok(struct message_text name);
 
 /* 1 to 64 printable ASCII characters without spaces: tensors. They are only ever compared with

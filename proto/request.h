@@ -46,12 +46,12 @@ struct request {
 
 /*
  * Decodes the message of one frame. The texts and payloads of `out` point into it. Fields may come
- * in any order; unknown ones are skipped, except groups (R6). Refused with INVALID_ARGUMENT and a
- * reason: what breaks a cap of message.h, duplicate names, payloads that do not have the size that
- * shape and dtype need, contents both typed and raw, an id to be echoed that is not UTF-8, no body,
- * two bodies. UNIMPLEMENTED: a body that is not in the schema. `out->id` is right even then if the
- * frame has a readable id among its first MESSAGE_MAX_FIELDS fields, else 0. Stack: below 8 KiB
- * (R5).
+ * in any order; unknown ones are skipped, except groups (R6 of docs/operations.md). Refused with
+ * INVALID_ARGUMENT and a reason: what breaks a cap of message.h, duplicate names, payloads that do
+ * not have the size that shape and dtype need, contents both typed and raw, an id to be echoed that
+ * is not UTF-8, no body, two bodies. UNIMPLEMENTED: a body that is not in the schema. `out->id` is
+ * right even then if the frame has a readable id among its first MESSAGE_MAX_FIELDS fields, else 0.
+ * Stack: below 8 KiB (R5).
  */
 enum status request_decode(const void *message, size_t size, struct request *out,
                            struct error *err);

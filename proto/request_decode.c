@@ -27,7 +27,7 @@ struct decoding {
 /*
  * Parameters are extensions, and one that is not known changes nothing, except these: who names a
  * region of shared memory expects bytes to be read from it or written to it, and would take what
- * happens to lie there for an answer. None is offered (R11).
+ * happens to lie there for an answer. None is offered (R11 of docs/operations.md).
  */
 static bool parameter_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {

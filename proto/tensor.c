@@ -2,8 +2,8 @@
 /*
  * Tensors in frames: where their bytes lie, and whether what they say of themselves fits together.
  * Refused: more than 64, more than 8 dimensions, negative dimensions, names too long, twice the
- * same, sizes that overflow, unknown datatypes, bytes that are not as many as the shape needs (R3,
- * R4).
+ * same, sizes that overflow, unknown datatypes, bytes that are not as many as the shape needs (R3
+ * of docs/operations.md, R4).
  */
 #include "proto/tensor.h"
 

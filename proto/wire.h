@@ -71,7 +71,7 @@ static inline bool wire_take(struct wire *w, uint64_t size, struct wire *value)
 }
 
 /* Steps over the next field; false: what is left is empty, or does not begin with a whole one.
- * Groups are no fields (R6). */
+ * Groups are no fields (R6 of docs/operations.md). */
 static inline bool wire_next(struct wire *w, struct wire_field *field)
 {
     uint64_t key, number;

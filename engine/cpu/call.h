@@ -9,7 +9,7 @@
 struct call {
     const struct ir_graph *graph;
     const struct ir_node *node;
-    const struct tensor_view *in; /* n_inputs; `data` NULL: absent */
+    const struct tensor_view *in; /* n_inputs; one whose data is NULL is absent */
     const struct tensor_view *out;
     void *scratch; /* call_scratch bytes */
     struct error *err;

@@ -93,7 +93,7 @@ static inline uint32_t cuda_tactic_id(enum cuda_family_id family, uint32_t varia
 }
 
 /* A CUDA call that failed: STATUS_RESOURCE_EXHAUSTED for memory, else INTERNAL; sticky errors get
- * scope ERROR_DEVICE (R28). `what`: "cudaMalloc of 12 bytes". */
+ * scope ERROR_DEVICE (R28 of docs/operations.md). `what`: "cudaMalloc of 12 bytes". */
 enum status cuda_error(struct error *err, cudaError_t code, const char *what);
 
 /* --- cublasLt (lt.c) --- */

@@ -113,7 +113,7 @@ uint32_t dnn_heuristic(struct dnn_build *b, uint32_t max, struct dnn_config *out
 
 /* " e41 tile3 cga2x1" */
 void dnn_config_text(const struct dnn_config *config, char *out, size_t size);
-/* To and from a tactic's blob: 2 + 2 n numbers of 4 bytes. `read` checks everything. */
+/* To and from a tactic's blob: 2 + 2 n numbers of 4 bytes. dnn_config_read checks everything. */
 enum { DNN_CONFIG_BYTES_MAX = 4 * (2 + 2 * DNN_KNOBS_MAX) };
 uint32_t dnn_config_write(const struct dnn_config *config, uint8_t *out);
 bool dnn_config_read(const uint8_t *blob, uint32_t size, struct dnn_config *out);

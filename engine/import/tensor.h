@@ -8,9 +8,9 @@
 
 /*
  * Gives dense, row-major bytes, in place in the file where they lie there as such (then maybe
- * unaligned), else from `arena`. Never NULL, not even for no elements. The size that dimensions
- * and type demand must be there exactly (R14), and is checked before anything is allocated.
- * `model` NULL: no external data.
+ * unaligned), else from `arena`. Never NULL, not even for no elements. The size that dimensions and
+ * type demand must be there exactly (R14 of docs/operations.md), and is checked before anything is
+ * allocated. `model` NULL: no external data.
  */
 enum status tensor_bytes(struct onnx_model *model, struct arena *arena,
                          const struct onnx_tensor *tensor, enum dtype *dtype, const void **data,

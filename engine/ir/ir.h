@@ -167,8 +167,8 @@ static inline struct ir_node *ir_node(const struct ir_graph *graph, uint32_t id)
     return &graph->nodes[id];
 }
 
-/* All `add` functions copy what they are given into the graph's arena (but not constant data) and
- * give IR_NONE when memory or a limit is exhausted. */
+/* All ir_..._add functions copy what they are given into the graph's arena (but not constant data)
+ * and give IR_NONE when memory or a limit is exhausted. */
 uint32_t ir_tensor_add(struct ir_graph *graph, const char *name, enum dtype dtype,
                        const struct shape *shape);
 

@@ -80,7 +80,8 @@ static bool find_rows(const struct rewrite *rw, uint32_t tensor, bool turned, bo
     return found;
 }
 
-/* The product that makes scores: [N,H,Sq,Sk], without a bias. `masked`: with one sum behind it. */
+/* The product that makes scores: [N,H,Sq,Sk], without a bias. `mask` is what one sum behind it
+ * adds, if there is one. */
 static uint32_t find_product(const struct rewrite *rw, uint32_t tensor, uint32_t *mask)
 {
     uint32_t node = ir_tensor(rw->graph, tensor)->producer;

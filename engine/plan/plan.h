@@ -33,7 +33,7 @@ enum {
     PLAN_MAX_ALIASES = 1024, /* of aliases of aliases, in a row */
     PLAN_MAX_LIVE = 8192,    /* tensors and workspaces alive at once in one graph */
     PLAN_MAX_BATCH = 65536,
-    PLAN_NAME_MAX = 64, /* of a binding: [A-Za-z0-9._/:-], 1..64 bytes (R4) */
+    PLAN_NAME_MAX = 64, /* of a binding: [A-Za-z0-9._/:-], 1..64 bytes (R4 of docs/operations.md) */
     PLAN_DIGEST_MAX = 33,
     PLAN_DEVICE_MAX = 2 * FINGERPRINT_MAX,
 };

@@ -13,7 +13,7 @@
 
 enum { ROWS = 8 }; /* queries at a time */
 
-/* Head `head` of batch `batch`; offsets and steps count elements. */
+/* One head of one sample; offsets and steps count elements. */
 struct head {
     const struct ref_attention *how;
     const struct tensor_view *q, *k, *v, *mask, *y;

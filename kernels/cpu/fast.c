@@ -380,7 +380,7 @@ enum { TILE_COLS = 4 * LANES };
 typedef float vec __attribute__((vector_size(sizeof(float) * LANES), aligned(4), may_alias));
 
 /* Sums are spelled one by one: compilers keep arrays of vectors in memory. Row r of a tile has four
- * of them; `m` is four vectors of the matrix. */
+ * of them; m0 to m3 are the four vectors of the matrix. */
 #define VEC_AT(p, i) (((vec *)(uintptr_t)(p))[i])
 #define ROW_LOAD(r, from)                                                                          \
     vec s##r##0 = VEC_AT(from, 0), s##r##1 = VEC_AT(from, 1), s##r##2 = VEC_AT(from, 2),           \

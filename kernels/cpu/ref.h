@@ -179,7 +179,7 @@ enum status ref_scatter_elements(uint32_t axis, enum ref_scatter func, const str
 enum status ref_scatter_nd(enum ref_scatter func, const struct tensor_view *x,
                            const struct tensor_view *indices, const struct tensor_view *updates,
                            const struct tensor_view *y, struct error *err);
-/* `values`: off, on. An index outside [-depth, depth) gives a row of `off` and is no error. */
+/* `values`: off, on. An index outside [-depth, depth) gives a row of "off" and is no error. */
 void ref_one_hot(uint32_t axis, const struct tensor_view *indices, const struct tensor_view *values,
                  const struct tensor_view *y);
 

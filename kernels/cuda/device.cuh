@@ -367,8 +367,8 @@ inline int64_t kernel_ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Blocks of a grid-stride loop: enough for `work` blocks' worth, at most `waves` full devices of
- * `resident` blocks a multiprocessor. */
+/* Blocks of a grid-stride loop: as many as there is `work` for, at most `resident` on each
+ * multiprocessor. */
 inline unsigned kernel_grid(const struct kernel_call *call, int64_t work, int resident)
 {
     int64_t most = (int64_t)(call->multiprocessors > 0 ? call->multiprocessors : 132) * resident;

@@ -5,8 +5,8 @@
  * The first byte decides how the rest is cut into pieces, the second what the host is like: how
  * much memory there is, how many requests it takes before it pauses. What must hold: each reply is
  * a frame that the client's decoder takes; each request is answered once; memory held is in
- * proportion to the bytes that came (R1) and all given back; and without a shortage of memory the
- * answers are the same however the stream was cut.
+ * proportion to the bytes that came (R1 of docs/operations.md) and all given back; and without a
+ * shortage of memory the answers are the same however the stream was cut.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@ struct sizes {
     int heads, queries, keys, dim, out_dim;
 };
 
-/* Row `row` of head `head`: of a tensor whose rows have `width` elements. */
+/* One row of one head, which begins `at` elements into it, of a tensor whose rows have `width`. */
 static const float *row_of(const float *data, int n, int rows, int row, int width, int at)
 {
     return data + ((ptrdiff_t)n * rows + row) * width + at;

@@ -125,7 +125,7 @@ static void listener_open(struct played *p)
     p->port = ntohs(any.sin_port);
 }
 
-/* The loop's table of watchers is as large as this (R37). */
+/* The loop's table of watchers is as large as this (R37 of docs/operations.md). */
 static void descriptors_limit(void)
 {
     struct rlimit limit;

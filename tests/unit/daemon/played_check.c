@@ -63,8 +63,8 @@ static void add_requests(const struct played *p, const struct connection *c, str
     sums->unpacking += c->unpack != NULL;
 }
 
-/* R1: what a session keeps follows what has come, not what was announced; and a place that was
- * given to leftovers. */
+/* R1 of docs/operations.md: what a session keeps follows what has come, not what was announced; and
+ * a place that was given to leftovers. */
 static void check_kept(const struct played *p, const struct connection *c)
 {
     struct session_state state;

@@ -101,7 +101,7 @@ static void slabs_are_used_again(void **state)
     for (int i = 0; i < 100; i++)
         slabs_give(slabs, slabs_take(slabs, 5000, SLAB_REQUEST));
     assert_int_equal(heap.allocs, 1);
-    /* What is beyond `keep` goes back at once. */
+    /* What is larger than slabs keep goes back at once. */
     slabs_give(slabs, slabs_take(slabs, 300000, SLAB_REQUEST));
     assert_int_equal(heap.live, 1);
 }

@@ -271,7 +271,8 @@ static void branches_must_be_there(void **state)
 
 /* --- loops --- */
 
-/* t = op (s, x), k = Neg (t); goes on while `cond` of (i, c): the name of one, or of a node. */
+/* t = op (s, x), k = Neg (t); the loop goes on while `goes_on` says so: the
+ * name of i or c, or a node of both. */
 static struct wire body_of(const char *op, const char *goes_on)
 {
     struct wire g = {.n = 0};

@@ -12,7 +12,7 @@
 
 #include "tests/unit/import/cases.h"
 
-/* `says`: the nodes in order, then the first output. */
+/* What is expected: the nodes in order, then the first output. */
 static const struct refusal odd[] = {
     /* opset 6 aligned operands by attributes */
     {"Add", 6, "x2,3 x3", "broadcast:1", "binary: FP32 [2,3]"},

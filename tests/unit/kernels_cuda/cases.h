@@ -42,7 +42,7 @@ void case_check(const struct case_tensor *got, const struct tensor_view *want, d
 /* Relative precision of a float type; 0 for others. */
 double case_precision(enum dtype dtype);
 
-/* A dense tensor of its own; free `data`. */
+/* A dense tensor of its own; its data are the caller's to free. */
 struct tensor_view case_dense(enum dtype dtype, const struct shape *shape);
 
 extern const struct kernel_call case_call;

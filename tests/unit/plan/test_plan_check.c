@@ -140,7 +140,8 @@ static void bend_binding(struct plan *plan, struct plan_binding *b)
         TRY_NUMBERS(b->shape.dim[d]);
 }
 
-/* Of every field that a file gives: R34 for the fields, whatever the bytes were. */
+/* Of every field that a file gives: R34 of docs/operations.md for the fields, whatever the bytes
+ * were. */
 static void r34_no_field_is_believed(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limits of what a plan's structure may hold, each gone beyond by one: R34 for the counts. */
+/* The limits of what a plan's structure may hold, each gone beyond by one: R34 of
+ * docs/operations.md for the counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

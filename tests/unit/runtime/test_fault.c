@@ -172,7 +172,8 @@ static void r28_a_lost_device_stays_lost(void **state)
     victim_deinit(&v);
 }
 
-/* R31: whatever allocation or preparation fails while loading, that load fails and nothing else. */
+/* R31 of docs/operations.md: whatever allocation or preparation fails while loading, that load
+ * fails and nothing else. */
 static void r31_out_of_memory_fails_only_that_load(void **state)
 {
     bool loaded = false;

@@ -26,7 +26,7 @@ void world_deinit(struct world *world);
 /* A device "fault" with this script, over the same kind of device. */
 struct device *world_fault(const char *script);
 
-/* Instances first..first+n-1 of output `index` in `buffer` are bit for bit what they must be. */
+/* Instances first..first+n-1 of the output in `buffer` are bit for bit what they must be. */
 void world_check(const struct world *world, const struct engine_profile *profile,
                  const char *buffer, uint32_t first, uint32_t n);
 
