@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Wire format -> records of model.h. Every length is checked, every count capped, groups and
- * duplicated single fields refused; no function here calls itself (R5, R6 of docs/operations.md).
- * */
+ * duplicated single fields refused; no function here calls itself (R5 and R6 of
+ * docs/operations.md). */
 #ifndef INFERD_ENGINE_IMPORT_DECODE_H
 #define INFERD_ENGINE_IMPORT_DECODE_H
 

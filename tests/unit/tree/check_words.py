@@ -6,7 +6,7 @@
     check_words.py --self    checks the rules themselves, on small trees that break them
 
 - A name in backticks exists in the file that speaks of it, so that a renamed parameter takes its
-  description along. What lives elsewhere is written without them, or qualified (`uv_run()` of libuv).
+  description along. What lives elsewhere is written without backticks.
 - R1 to R40 are the requirements listed in docs/operations.md; a file that cites one says so once.
 - The spelling is British, with -ise. Names that others gave (ONNX's `initializer`, CSS's `color`)
   stand in backticks or in code.
