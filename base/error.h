@@ -34,6 +34,15 @@ enum status {
     STATUS_COUNT_
 };
 
+/* Returns from the calling function with what `call` returns, unless that is STATUS_OK. What the
+ * function owns at that point must be in CLEANUP variables. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        enum status status_ = (call);                                                              \
+        if (status_)                                                                               \
+            return status_;                                                                        \
+    } while (0)
+
 /* How far a failure reaches: this request alone, this model, or the device and so the process. */
 enum error_scope { ERROR_REQUEST, ERROR_MODEL, ERROR_DEVICE };
 

@@ -244,7 +244,7 @@ enum status infer_product(const struct infer *in, enum infer_class of, enum dtyp
                    ? STATUS_OK
                    : infer_fail(in, "input 2 is %s, not INT32", dtype_name(bias->dtype));
     }
-    INFER_TRY(infer_class(in, 0, of));
+    TRY(infer_class(in, 0, of));
     return infer_same_dtype(in, 1);
 }
 
@@ -317,12 +317,12 @@ enum status ir_infer_node(const struct ir_graph *graph, const struct ir_node *no
     if ((uint32_t)node->op >= IR_OP_COUNT_ || !rows[node->op].rule)
         return infer_fail(&in, "no such op: %u", (unsigned)node->op);
     const struct op_row *row = &rows[node->op];
-    INFER_TRY(check_inputs(&in, row));
-    INFER_TRY(check_attrs(&in, row));
+    TRY(check_inputs(&in, row));
+    TRY(check_attrs(&in, row));
 
     struct ir_type types[IR_MAX_OUTPUTS];
     uint32_t n = 0;
-    INFER_TRY(row->rule(&in, types, &n));
+    TRY(row->rule(&in, types, &n));
     for (uint32_t i = 0; i < n; i++) {
         uint64_t bytes;
         char text[SHAPE_TEXT_MAX];
@@ -351,14 +351,14 @@ enum status ir_infer_apply(struct ir_graph *graph, uint32_t node, const char *co
 {
     struct ir_type types[IR_MAX_OUTPUTS];
     uint32_t n = 0;
-    INFER_TRY(ir_infer_node(graph, ir_node(graph, node), types, &n, err));
+    TRY(ir_infer_node(graph, ir_node(graph, node), types, &n, err));
     struct infer in = {graph, ir_node(graph, node), 0, err};
     uint32_t wanted = MAX(n_names, ir_op_min_outputs(in.node->op));
     if (wanted > n)
         return infer_fail(&in, "has at most %u outputs, not %u", n, wanted);
     for (uint32_t i = 0; i < wanted; i++) {
         if (i < in.node->n_outputs) {
-            INFER_TRY(check_output(&in, i, &types[i]));
+            TRY(check_output(&in, i, &types[i]));
             continue;
         }
         const char *name = i < n_names ? names[i] : NULL;

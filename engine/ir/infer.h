@@ -65,13 +65,6 @@ enum status infer_vector(const struct infer *in, uint32_t input, int64_t length)
 /* out[0] = the type of input 0. */
 void infer_like_first(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 
-#define INFER_TRY(call)                                                                            \
-    do {                                                                                           \
-        enum status status_ = (call);                                                              \
-        if (status_ != STATUS_OK)                                                                  \
-            return status_;                                                                        \
-    } while (0)
-
 /* The rules, by file. */
 enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_out);
 enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *n_out);

@@ -7,7 +7,7 @@
 static enum status flag(const struct infer *in, enum ir_attr_key key, int64_t fallback, bool *out)
 {
     int64_t value;
-    INFER_TRY(infer_int(in, key, 0, 1, fallback, &value));
+    TRY(infer_int(in, key, 0, 1, fallback, &value));
     *out = value;
     return STATUS_OK;
 }
@@ -26,9 +26,9 @@ enum status infer_matmul(const struct infer *in, struct ir_type *out, uint32_t *
     char as[SHAPE_TEXT_MAX], bs[SHAPE_TEXT_MAX];
     bool trans_a, trans_b;
     enum dtype sums;
-    INFER_TRY(infer_product(in, CLASS_NUMBER, &sums));
-    INFER_TRY(flag(in, IR_ATTR_TRANS_A, 0, &trans_a));
-    INFER_TRY(flag(in, IR_ATTR_TRANS_B, 0, &trans_b));
+    TRY(infer_product(in, CLASS_NUMBER, &sums));
+    TRY(flag(in, IR_ATTR_TRANS_A, 0, &trans_a));
+    TRY(flag(in, IR_ATTR_TRANS_B, 0, &trans_b));
     shape_format(&a->shape, as);
     shape_format(&b->shape, bs);
     if (a->shape.rank < 2 || b->shape.rank < 2)
@@ -40,7 +40,7 @@ enum status infer_matmul(const struct infer *in, struct ir_type *out, uint32_t *
     if (k != kb || !shape_broadcast(&la, &lb, &r))
         return infer_fail(in, "inputs %s%s and %s%s do not fit together", as,
                           trans_a ? " transposed" : "", bs, trans_b ? " transposed" : "");
-    INFER_TRY(infer_vector(in, 2, n));
+    TRY(infer_vector(in, 2, n));
     r.dim[r.rank++] = m;
     r.dim[r.rank++] = n;
     out[0] = (struct ir_type){sums, r};
@@ -74,8 +74,8 @@ static enum infer_class unary_class(int64_t func)
 enum status infer_unary(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     int64_t func;
-    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_UNARY_COUNT_ - 1, &func));
-    INFER_TRY(infer_class(in, 0, unary_class(func)));
+    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_UNARY_COUNT_ - 1, &func));
+    TRY(infer_class(in, 0, unary_class(func)));
     infer_like_first(in, out, n_out);
     if (func == IR_UNARY_IS_NAN || func == IR_UNARY_IS_INF)
         out->dtype = DTYPE_BOOL;
@@ -107,9 +107,9 @@ enum status infer_binary(const struct infer *in, struct ir_type *out, uint32_t *
     const struct ir_tensor *a = infer_input(in, 0), *b = infer_input(in, 1);
     char as[SHAPE_TEXT_MAX], bs[SHAPE_TEXT_MAX];
     int64_t func;
-    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_BINARY_COUNT_ - 1, &func));
-    INFER_TRY(infer_class(in, 0, binary_class(func)));
-    INFER_TRY(infer_same_dtype(in, 1));
+    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_BINARY_COUNT_ - 1, &func));
+    TRY(infer_class(in, 0, binary_class(func)));
+    TRY(infer_same_dtype(in, 1));
     if (!shape_broadcast(&a->shape, &b->shape, &out->shape))
         return infer_fail(in, "shapes %s and %s do not broadcast", shape_format(&a->shape, as),
                           shape_format(&b->shape, bs));
@@ -123,7 +123,7 @@ enum status infer_select(const struct infer *in, struct ir_type *out, uint32_t *
     const struct ir_tensor *cond = infer_input(in, 0), *x = infer_input(in, 1),
                            *y = infer_input(in, 2);
     struct shape both;
-    INFER_TRY(infer_class(in, 0, CLASS_BOOL));
+    TRY(infer_class(in, 0, CLASS_BOOL));
     if (x->dtype != y->dtype)
         return infer_fail(in, "chooses between %s and %s", dtype_name(x->dtype),
                           dtype_name(y->dtype));
@@ -142,7 +142,7 @@ enum status infer_select(const struct infer *in, struct ir_type *out, uint32_t *
 enum status infer_cast(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     int64_t to;
-    INFER_TRY(infer_int_needed(in, IR_ATTR_TO, DTYPE_BOOL, DTYPE_COUNT_ - 1, &to));
+    TRY(infer_int_needed(in, IR_ATTR_TO, DTYPE_BOOL, DTYPE_COUNT_ - 1, &to));
     infer_like_first(in, out, n_out);
     out->dtype = (enum dtype)to;
     return STATUS_OK;
@@ -153,9 +153,9 @@ enum status infer_cumsum(const struct infer *in, struct ir_type *out, uint32_t *
     int64_t axis;
     bool exclusive, reverse;
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
-    INFER_TRY(flag(in, IR_ATTR_EXCLUSIVE, 0, &exclusive));
+    TRY(infer_class(in, 0, CLASS_NUMBER));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
+    TRY(flag(in, IR_ATTR_EXCLUSIVE, 0, &exclusive));
     return flag(in, IR_ATTR_REVERSE, 0, &reverse);
 }
 
@@ -166,6 +166,6 @@ enum status infer_trilu(const struct infer *in, struct ir_type *out, uint32_t *n
     infer_like_first(in, out, n_out);
     if (out->shape.rank < 2)
         return infer_fail(in, "input has rank %u, but needs 2 at least", out->shape.rank);
-    INFER_TRY(flag(in, IR_ATTR_UPPER, 1, &upper));
+    TRY(flag(in, IR_ATTR_UPPER, 1, &upper));
     return infer_int(in, IR_ATTR_K, -IR_MAX_DIM, IR_MAX_DIM, 0, &k);
 }

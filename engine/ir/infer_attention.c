@@ -24,7 +24,7 @@ static enum status check_apart(const struct infer *in, int64_t heads)
     for (uint32_t i = 1; i <= 2; i++) {
         if (!infer_input(in, i))
             return infer_fail(in, "input %u is missing", i);
-        INFER_TRY(check_matrix(in, i, heads));
+        TRY(check_matrix(in, i, heads));
     }
     const struct shape *q = &infer_input(in, 0)->shape, *k = &infer_input(in, 1)->shape,
                        *v = &infer_input(in, 2)->shape;
@@ -50,22 +50,22 @@ static enum status check_mask(const struct infer *in, const struct shape *scores
 enum status infer_attention(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     int64_t heads, packed;
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
-    INFER_TRY(infer_same_dtype(in, 1));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_HEADS, 1, IR_MAX_DIM, &heads));
-    INFER_TRY(infer_int(in, IR_ATTR_PACKED, 0, 1, 0, &packed));
-    INFER_TRY(check_matrix(in, 0, packed ? 3 * heads : heads));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_same_dtype(in, 1));
+    TRY(infer_int_needed(in, IR_ATTR_HEADS, 1, IR_MAX_DIM, &heads));
+    TRY(infer_int(in, IR_ATTR_PACKED, 0, 1, 0, &packed));
+    TRY(check_matrix(in, 0, packed ? 3 * heads : heads));
     const struct shape *q = &infer_input(in, 0)->shape, *k = q, *v = q;
     if (packed) {
         if (infer_input(in, 1) || infer_input(in, 2))
             return infer_fail(in, "is packed, but has keys or values apart");
     } else {
-        INFER_TRY(check_apart(in, heads));
+        TRY(check_apart(in, heads));
         k = &infer_input(in, 1)->shape;
         v = &infer_input(in, 2)->shape;
     }
     const struct shape scores = {.rank = 4, .dim = {q->dim[0], heads, q->dim[1], k->dim[1]}};
-    INFER_TRY(check_mask(in, &scores));
+    TRY(check_mask(in, &scores));
     infer_like_first(in, out, n_out);
     out->shape.dim[2] = packed ? q->dim[2] / 3 : v->dim[2];
     return STATUS_OK;

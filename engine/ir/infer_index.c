@@ -27,12 +27,12 @@ enum status infer_gather(const struct infer *in, struct ir_type *out, uint32_t *
 {
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
     int64_t axis;
-    INFER_TRY(infer_class(in, 1, CLASS_INDEX));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->shape.rank - 1, &axis));
+    TRY(infer_class(in, 1, CLASS_INDEX));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->shape.rank - 1, &axis));
     out[0] = (struct ir_type){.dtype = x->dtype};
     *n_out = 1;
-    INFER_TRY(append(in, &out->shape, &x->shape, 0, (uint32_t)axis));
-    INFER_TRY(append(in, &out->shape, &index->shape, 0, index->shape.rank));
+    TRY(append(in, &out->shape, &x->shape, 0, (uint32_t)axis));
+    TRY(append(in, &out->shape, &index->shape, 0, index->shape.rank));
     return append(in, &out->shape, &x->shape, (uint32_t)axis + 1, x->shape.rank);
 }
 
@@ -41,8 +41,8 @@ static enum status check_elements(const struct infer *in, const struct shape *x,
                                   const struct shape *index)
 {
     int64_t axis;
-    INFER_TRY(infer_class(in, 1, CLASS_INDEX));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->rank - 1, &axis));
+    TRY(infer_class(in, 1, CLASS_INDEX));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->rank - 1, &axis));
     if (index->rank != x->rank)
         return does_not_fit(in, "indices", index, x);
     for (uint32_t i = 0; i < x->rank; i++)
@@ -54,7 +54,7 @@ static enum status check_elements(const struct infer *in, const struct shape *x,
 enum status infer_gather_elements(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
-    INFER_TRY(check_elements(in, &x->shape, &index->shape));
+    TRY(check_elements(in, &x->shape, &index->shape));
     out[0] = (struct ir_type){x->dtype, index->shape};
     *n_out = 1;
     return STATUS_OK;
@@ -64,7 +64,7 @@ enum status infer_gather_elements(const struct infer *in, struct ir_type *out, u
 static enum status tuple_size(const struct infer *in, const struct shape *x,
                               const struct shape *index, uint32_t batch, uint32_t *out)
 {
-    INFER_TRY(infer_class(in, 1, CLASS_INDEX));
+    TRY(infer_class(in, 1, CLASS_INDEX));
     if (index->rank < batch + 1 || x->rank < batch + 1)
         return does_not_fit(in, "indices", index, x);
     int64_t k = index->dim[index->rank - 1];
@@ -82,11 +82,11 @@ enum status infer_gather_nd(const struct infer *in, struct ir_type *out, uint32_
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
     int64_t batch;
     uint32_t k = 0;
-    INFER_TRY(infer_int(in, IR_ATTR_BATCH_DIMS, 0, SHAPE_MAX_RANK, 0, &batch));
-    INFER_TRY(tuple_size(in, &x->shape, &index->shape, (uint32_t)batch, &k));
+    TRY(infer_int(in, IR_ATTR_BATCH_DIMS, 0, SHAPE_MAX_RANK, 0, &batch));
+    TRY(tuple_size(in, &x->shape, &index->shape, (uint32_t)batch, &k));
     out[0] = (struct ir_type){.dtype = x->dtype};
     *n_out = 1;
-    INFER_TRY(append(in, &out->shape, &index->shape, 0, index->shape.rank - 1));
+    TRY(append(in, &out->shape, &index->shape, 0, index->shape.rank - 1));
     return append(in, &out->shape, &x->shape, (uint32_t)batch + k, x->shape.rank);
 }
 
@@ -95,9 +95,9 @@ static enum status check_updates(const struct infer *in, const struct shape *wan
     const struct ir_tensor *x = infer_input(in, 0), *updates = infer_input(in, 2);
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
     int64_t func;
-    INFER_TRY(infer_int(in, IR_ATTR_FUNC, 0, 4, 0, &func));
+    TRY(infer_int(in, IR_ATTR_FUNC, 0, 4, 0, &func));
     if (func)
-        INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
+        TRY(infer_class(in, 0, CLASS_NUMBER));
     if (updates->dtype != x->dtype || !shape_equal(&updates->shape, wanted))
         return infer_fail(in, "updates are %s %s, not %s %s", dtype_name(updates->dtype),
                           shape_format(&updates->shape, have), dtype_name(x->dtype),
@@ -108,8 +108,8 @@ static enum status check_updates(const struct infer *in, const struct shape *wan
 enum status infer_scatter_elements(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
-    INFER_TRY(check_elements(in, &x->shape, &index->shape));
-    INFER_TRY(check_updates(in, &index->shape));
+    TRY(check_elements(in, &x->shape, &index->shape));
+    TRY(check_updates(in, &index->shape));
     infer_like_first(in, out, n_out);
     return STATUS_OK;
 }
@@ -119,10 +119,10 @@ enum status infer_scatter_nd(const struct infer *in, struct ir_type *out, uint32
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
     struct shape wanted = {0};
     uint32_t k = 0;
-    INFER_TRY(tuple_size(in, &x->shape, &index->shape, 0, &k));
-    INFER_TRY(append(in, &wanted, &index->shape, 0, index->shape.rank - 1));
-    INFER_TRY(append(in, &wanted, &x->shape, k, x->shape.rank));
-    INFER_TRY(check_updates(in, &wanted));
+    TRY(tuple_size(in, &x->shape, &index->shape, 0, &k));
+    TRY(append(in, &wanted, &index->shape, 0, index->shape.rank - 1));
+    TRY(append(in, &wanted, &x->shape, k, x->shape.rank));
+    TRY(check_updates(in, &wanted));
     infer_like_first(in, out, n_out);
     return STATUS_OK;
 }
@@ -132,14 +132,14 @@ enum status infer_one_hot(const struct infer *in, struct ir_type *out, uint32_t 
     const struct ir_tensor *index = infer_input(in, 0), *values = infer_input(in, 1);
     struct shape depth = {.rank = 1};
     int64_t axis;
-    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
-    INFER_TRY(infer_vector(in, 1, 2));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, index->shape.rank, &axis));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_DEPTH, 0, IR_MAX_DIM, &depth.dim[0]));
+    TRY(infer_class(in, 0, CLASS_NUMBER));
+    TRY(infer_vector(in, 1, 2));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, index->shape.rank, &axis));
+    TRY(infer_int_needed(in, IR_ATTR_DEPTH, 0, IR_MAX_DIM, &depth.dim[0]));
     out[0] = (struct ir_type){.dtype = values->dtype};
     *n_out = 1;
-    INFER_TRY(append(in, &out->shape, &index->shape, 0, (uint32_t)axis));
-    INFER_TRY(append(in, &out->shape, &depth, 0, 1));
+    TRY(append(in, &out->shape, &index->shape, 0, (uint32_t)axis));
+    TRY(append(in, &out->shape, &depth, 0, 1));
     return append(in, &out->shape, &index->shape, (uint32_t)axis, index->shape.rank);
 }
 
@@ -147,11 +147,11 @@ enum status infer_topk(const struct infer *in, struct ir_type *out, uint32_t *n_
 {
     int64_t axis, k, flag;
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_K, 0, out->shape.dim[axis], &k));
-    INFER_TRY(infer_int(in, IR_ATTR_LARGEST, 0, 1, 1, &flag));
-    INFER_TRY(infer_int(in, IR_ATTR_SORTED, 0, 1, 1, &flag));
+    TRY(infer_class(in, 0, CLASS_NUMBER));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
+    TRY(infer_int_needed(in, IR_ATTR_K, 0, out->shape.dim[axis], &k));
+    TRY(infer_int(in, IR_ATTR_LARGEST, 0, 1, 1, &flag));
+    TRY(infer_int(in, IR_ATTR_SORTED, 0, 1, 1, &flag));
     out->shape.dim[axis] = k;
     out[1] = (struct ir_type){DTYPE_I64, out->shape};
     *n_out = 2;

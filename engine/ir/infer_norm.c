@@ -24,13 +24,12 @@ enum status infer_reduce(const struct infer *in, struct ir_type *out, uint32_t *
     const struct ir_attr *list = ir_attr(in->node, IR_ATTR_AXES);
     int64_t func, keep, axes[SHAPE_MAX_RANK];
     uint32_t mask = 0;
-    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_REDUCE_LOG_SUM_EXP, &func));
-    INFER_TRY(infer_int(in, IR_ATTR_KEEPDIMS, 0, 1, 1, &keep));
+    TRY(infer_class(in, 0, CLASS_NUMBER));
+    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_REDUCE_LOG_SUM_EXP, &func));
+    TRY(infer_int(in, IR_ATTR_KEEPDIMS, 0, 1, 1, &keep));
     if (!list || list->count > x->shape.rank)
         return infer_fail(in, "needs axes, %u at most", x->shape.rank);
-    INFER_TRY(
-        infer_ints_needed(in, IR_ATTR_AXES, list->count, 0, (int64_t)x->shape.rank - 1, axes));
+    TRY(infer_ints_needed(in, IR_ATTR_AXES, list->count, 0, (int64_t)x->shape.rank - 1, axes));
     for (uint32_t i = 0; i < list->count; i++) {
         if (i && axes[i] <= axes[i - 1])
             return infer_fail(in, "axes are not in rising order");
@@ -45,11 +44,11 @@ enum status infer_arg_reduce(const struct infer *in, struct ir_type *out, uint32
 {
     const struct ir_tensor *x = infer_input(in, 0);
     int64_t func, keep, axis, last;
-    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, 1, &func));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->shape.rank - 1, &axis));
-    INFER_TRY(infer_int(in, IR_ATTR_KEEPDIMS, 0, 1, 1, &keep));
-    INFER_TRY(infer_int(in, IR_ATTR_SELECT_LAST, 0, 1, 0, &last));
+    TRY(infer_class(in, 0, CLASS_NUMBER));
+    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, 1, &func));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->shape.rank - 1, &axis));
+    TRY(infer_int(in, IR_ATTR_KEEPDIMS, 0, 1, 1, &keep));
+    TRY(infer_int(in, IR_ATTR_SELECT_LAST, 0, 1, 0, &last));
     if (x->shape.dim[axis] == 0)
         return infer_fail(in, "dimension %" PRId64 " is empty", axis);
     out[0] = (struct ir_type){DTYPE_I64, reduced(&x->shape, 1u << axis, keep)};
@@ -61,8 +60,8 @@ enum status infer_softmax(const struct infer *in, struct ir_type *out, uint32_t 
 {
     int64_t axis, log;
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
     return infer_int(in, IR_ATTR_LOG, 0, 1, 0, &log);
 }
 
@@ -70,12 +69,12 @@ enum status infer_softmax(const struct infer *in, struct ir_type *out, uint32_t 
 static enum status per_channel(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
-    INFER_TRY(infer_same_dtype(in, 1));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_same_dtype(in, 1));
     if (out->shape.rank < 2)
         return infer_fail(in, "input has rank %u, but needs 2 at least", out->shape.rank);
     for (uint32_t i = 1; i < in->n_inputs; i++)
-        INFER_TRY(infer_vector(in, i, out->shape.dim[1]));
+        TRY(infer_vector(in, i, out->shape.dim[1]));
     return STATUS_OK;
 }
 
@@ -87,8 +86,8 @@ enum status infer_batch_norm(const struct infer *in, struct ir_type *out, uint32
 enum status infer_instance_norm(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     int64_t group;
-    INFER_TRY(per_channel(in, out, n_out));
-    INFER_TRY(infer_int(in, IR_ATTR_GROUP, 0, IR_MAX_DIM, 0, &group));
+    TRY(per_channel(in, out, n_out));
+    TRY(infer_int(in, IR_ATTR_GROUP, 0, IR_MAX_DIM, 0, &group));
     if (group && out->shape.dim[1] % group)
         return infer_fail(in, "%" PRId64 " groups do not divide %" PRId64 " channels", group,
                           out->shape.dim[1]);
@@ -99,9 +98,9 @@ enum status infer_layer_norm(const struct infer *in, struct ir_type *out, uint32
 {
     int64_t axis;
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
-    INFER_TRY(infer_same_dtype(in, 1));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_same_dtype(in, 1));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
     struct shape inner = {.rank = out->shape.rank - (uint32_t)axis}, r;
     for (uint32_t i = 0; i < inner.rank; i++)
         inner.dim[i] = out->shape.dim[i + (uint32_t)axis];
@@ -119,7 +118,7 @@ enum status infer_lrn(const struct infer *in, struct ir_type *out, uint32_t *n_o
 {
     int64_t size;
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
     if (out->shape.rank < 2)
         return infer_fail(in, "input has rank %u, but needs 2 at least", out->shape.rank);
     return infer_int_needed(in, IR_ATTR_SIZE, 1, INFER_WINDOW_MAX, &size);

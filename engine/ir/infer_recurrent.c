@@ -37,13 +37,13 @@ static enum status check_functions(const struct infer *in, int64_t cell)
 {
     uint32_t n = functions_of[cell];
     int64_t funcs[3];
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_FUNCS, n, 0, IR_UNARY_COUNT_ - 1, funcs));
+    TRY(infer_ints_needed(in, IR_ATTR_FUNCS, n, 0, IR_UNARY_COUNT_ - 1, funcs));
     for (uint32_t i = 0; i < n; i++)
         if (!is_cell_function(funcs[i]))
             return infer_fail(in, "funcs[%u] is %s, which no cell has", i,
                               ir_unary_name((enum ir_unary)funcs[i]));
-    INFER_TRY(check_floats(in, IR_ATTR_ALPHAS, n));
-    INFER_TRY(check_floats(in, IR_ATTR_BETAS, n));
+    TRY(check_floats(in, IR_ATTR_ALPHAS, n));
+    TRY(check_floats(in, IR_ATTR_BETAS, n));
     float clip = ir_attr_float(in->node, IR_ATTR_CLIP, 0);
     if (!isfinite(clip) || clip < 0)
         return infer_fail(in, "attribute clip is %g", (double)clip);
@@ -75,8 +75,8 @@ enum status infer_recurrent(const struct infer *in, struct ir_type *out, uint32_
 {
     int64_t cell, flag, linear;
     char text[SHAPE_TEXT_MAX];
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
-    INFER_TRY(infer_class(in, 2, CLASS_INDEX));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_class(in, 2, CLASS_INDEX));
     enum dtype dtype = infer_input(in, 0)->dtype;
     for (uint32_t i = 1; i < in->n_inputs; i++) {
         const struct ir_tensor *t = infer_input(in, i);
@@ -84,23 +84,23 @@ enum status infer_recurrent(const struct infer *in, struct ir_type *out, uint32_
             return infer_fail(in, "input %u is %s, not %s as the first one", i,
                               dtype_name(t->dtype), dtype_name(dtype));
     }
-    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_RECURRENT_COUNT_ - 1, &cell));
-    INFER_TRY(infer_int(in, IR_ATTR_REVERSE, 0, 1, 0, &flag));
-    INFER_TRY(infer_int(in, IR_ATTR_COUPLED, 0, 1, 0, &flag));
-    INFER_TRY(infer_int(in, IR_ATTR_LINEAR, 0, 1, 0, &linear));
-    INFER_TRY(check_functions(in, cell));
+    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_RECURRENT_COUNT_ - 1, &cell));
+    TRY(infer_int(in, IR_ATTR_REVERSE, 0, 1, 0, &flag));
+    TRY(infer_int(in, IR_ATTR_COUPLED, 0, 1, 0, &flag));
+    TRY(infer_int(in, IR_ATTR_LINEAR, 0, 1, 0, &linear));
+    TRY(check_functions(in, cell));
     const struct shape *x = &infer_input(in, 0)->shape;
     if (x->rank != 3 || x->dim[2] % gates_of[cell])
         return infer_fail(in, "input 0 is %s, not steps, sequences and %" PRId64 " gates",
                           shape_format(x, text), gates_of[cell]);
     int64_t steps = x->dim[0], n = x->dim[1], h = x->dim[2] / gates_of[cell];
-    INFER_TRY(check_extras(in, cell, linear));
-    INFER_TRY(check_matrix(in, 1, x->dim[2], h));
-    INFER_TRY(infer_vector(in, 2, n));
-    INFER_TRY(check_matrix(in, 3, n, h));
-    INFER_TRY(check_matrix(in, 4, n, h));
-    INFER_TRY(infer_vector(in, 5, 3 * h));
-    INFER_TRY(infer_vector(in, 6, h));
+    TRY(check_extras(in, cell, linear));
+    TRY(check_matrix(in, 1, x->dim[2], h));
+    TRY(infer_vector(in, 2, n));
+    TRY(check_matrix(in, 3, n, h));
+    TRY(check_matrix(in, 4, n, h));
+    TRY(infer_vector(in, 5, 3 * h));
+    TRY(infer_vector(in, 6, h));
     out[0] = (struct ir_type){dtype, {.rank = 3, .dim = {steps, n, h}}};
     out[1] = (struct ir_type){dtype, {.rank = 2, .dim = {n, h}}};
     out[2] = out[1];

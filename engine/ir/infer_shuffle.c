@@ -19,7 +19,7 @@ enum status infer_reshape(const struct infer *in, struct ir_type *out, uint32_t 
     const struct ir_tensor *x = infer_input(in, 0);
     size_t before, after;
     infer_like_first(in, out, n_out);
-    INFER_TRY(read_shape(in, &out->shape));
+    TRY(read_shape(in, &out->shape));
     if (!shape_elements(&x->shape, &before) || !shape_elements(&out->shape, &after) ||
         before != after) {
         char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
@@ -35,7 +35,7 @@ enum status infer_transpose(const struct infer *in, struct ir_type *out, uint32_
     uint32_t rank = x->shape.rank, seen = 0;
     int64_t perm[SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_PERM, rank, 0, (int64_t)rank - 1, perm));
+    TRY(infer_ints_needed(in, IR_ATTR_PERM, rank, 0, (int64_t)rank - 1, perm));
     for (uint32_t i = 0; i < rank; i++) {
         if (seen >> perm[i] & 1)
             return infer_fail(in, "perm names dimension %" PRId64 " twice", perm[i]);
@@ -49,8 +49,8 @@ enum status infer_concat(const struct infer *in, struct ir_type *out, uint32_t *
 {
     int64_t axis;
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_same_dtype(in, 1));
-    INFER_TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
+    TRY(infer_same_dtype(in, 1));
+    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
     for (uint32_t i = 1; i < in->n_inputs; i++) {
         const struct ir_tensor *t = infer_input(in, i);
         struct shape same = t->shape;
@@ -78,9 +78,9 @@ enum status infer_slice(const struct infer *in, struct ir_type *out, uint32_t *n
     int64_t starts[SHAPE_MAX_RANK], ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
     uint32_t rank = out->shape.rank;
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_STARTS, rank, INT64_MIN, INT64_MAX, starts));
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_ENDS, rank, INT64_MIN, INT64_MAX, ends));
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_STEPS, rank, INT64_MIN, INT64_MAX, steps));
+    TRY(infer_ints_needed(in, IR_ATTR_STARTS, rank, INT64_MIN, INT64_MAX, starts));
+    TRY(infer_ints_needed(in, IR_ATTR_ENDS, rank, INT64_MIN, INT64_MAX, ends));
+    TRY(infer_ints_needed(in, IR_ATTR_STEPS, rank, INT64_MIN, INT64_MAX, steps));
     for (uint32_t i = 0; i < rank; i++) {
         int64_t dim = out->shape.dim[i];
         if (!slice_ok(starts[i], ends[i], steps[i], dim))
@@ -100,8 +100,8 @@ enum status infer_pad(const struct infer *in, struct ir_type *out, uint32_t *n_o
     int64_t mode, pads[2 * SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
     uint32_t rank = out->shape.rank;
-    INFER_TRY(infer_int(in, IR_ATTR_MODE, 0, IR_PAD_WRAP, IR_PAD_CONSTANT, &mode));
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_PADS, 2 * rank, -IR_MAX_DIM, IR_MAX_DIM, pads));
+    TRY(infer_int(in, IR_ATTR_MODE, 0, IR_PAD_WRAP, IR_PAD_CONSTANT, &mode));
+    TRY(infer_ints_needed(in, IR_ATTR_PADS, 2 * rank, -IR_MAX_DIM, IR_MAX_DIM, pads));
     for (uint32_t i = 0; i < rank; i++) {
         int64_t dim = out->shape.dim[i], before = pads[i], after = pads[rank + i];
         /* Mirrored padding takes what lies beyond the edge element: one less than there is. The
@@ -123,7 +123,7 @@ enum status infer_expand(const struct infer *in, struct ir_type *out, uint32_t *
     const struct ir_tensor *x = infer_input(in, 0);
     struct shape wanted, r;
     infer_like_first(in, out, n_out);
-    INFER_TRY(read_shape(in, &wanted));
+    TRY(read_shape(in, &wanted));
     if (!shape_broadcast(&x->shape, &wanted, &r) || !shape_equal(&r, &wanted)) {
         char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
         return infer_fail(in, "%s does not broadcast to %s", shape_format(&x->shape, from),
@@ -137,7 +137,7 @@ enum status infer_tile(const struct infer *in, struct ir_type *out, uint32_t *n_
 {
     int64_t repeats[SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_REPEATS, out->shape.rank, 0, IR_MAX_DIM, repeats));
+    TRY(infer_ints_needed(in, IR_ATTR_REPEATS, out->shape.rank, 0, IR_MAX_DIM, repeats));
     for (uint32_t i = 0; i < out->shape.rank; i++)
         if (__builtin_mul_overflow(out->shape.dim[i], repeats[i], &out->shape.dim[i]))
             return infer_fail(in, "dimension %u overflows", i);
@@ -150,8 +150,8 @@ enum status infer_reformat(const struct infer *in, struct ir_type *out, uint32_t
     infer_like_first(in, out, n_out);
     if (!ir_attr(in->node, IR_ATTR_TO))
         return STATUS_OK;
-    INFER_TRY(infer_int_needed(in, IR_ATTR_TO, DTYPE_BOOL, DTYPE_COUNT_ - 1, &to));
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_int_needed(in, IR_ATTR_TO, DTYPE_BOOL, DTYPE_COUNT_ - 1, &to));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
     if (!dtype_is_float((enum dtype)to))
         return infer_fail(in, "attribute to is %s, not a float", dtype_name((enum dtype)to));
     out->dtype = (enum dtype)to;

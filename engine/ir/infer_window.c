@@ -26,8 +26,8 @@ static enum status read_window(const struct infer *in, uint32_t rank, struct win
     if (rank < 3)
         return infer_fail(in, "input has rank %u, but needs 3 at least", rank);
     w->n = rank - 2;
-    INFER_TRY(infer_ints(in, IR_ATTR_STRIDES, w->n, 1, INFER_WINDOW_MAX, 1, w->strides));
-    INFER_TRY(infer_ints(in, IR_ATTR_DILATIONS, w->n, 1, INFER_WINDOW_MAX, 1, w->dilations));
+    TRY(infer_ints(in, IR_ATTR_STRIDES, w->n, 1, INFER_WINDOW_MAX, 1, w->strides));
+    TRY(infer_ints(in, IR_ATTR_DILATIONS, w->n, 1, INFER_WINDOW_MAX, 1, w->dilations));
     return infer_ints(in, IR_ATTR_PADS, 2 * w->n, 0, INFER_WINDOW_MAX, 0, w->pads);
 }
 
@@ -85,19 +85,19 @@ enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_
     struct window w = {0};
     int64_t group;
     enum dtype sums;
-    INFER_TRY(infer_product(in, CLASS_FLOAT, &sums));
-    INFER_TRY(read_window(in, x->shape.rank, &w));
-    INFER_TRY(kernel_of_weights(in, x, weights, &w));
-    INFER_TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
+    TRY(infer_product(in, CLASS_FLOAT, &sums));
+    TRY(read_window(in, x->shape.rank, &w));
+    TRY(kernel_of_weights(in, x, weights, &w));
+    TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
     int64_t m = weights->shape.dim[0];
-    INFER_TRY(check_groups(in, group, x->shape.dim[1], weights->shape.dim[1], m));
-    INFER_TRY(infer_vector(in, 2, m));
+    TRY(check_groups(in, group, x->shape.dim[1], weights->shape.dim[1], m));
+    TRY(infer_vector(in, 2, m));
 
     infer_like_first(in, out, n_out);
     out->dtype = sums;
     out->shape.dim[1] = m;
     for (uint32_t i = 0; i < w.n; i++)
-        INFER_TRY(slide(in, &w, i, x->shape.dim[i + 2], false, &out->shape.dim[i + 2]));
+        TRY(slide(in, &w, i, x->shape.dim[i + 2], false, &out->shape.dim[i + 2]));
     return STATUS_OK;
 }
 
@@ -106,12 +106,12 @@ enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
     struct window w = {0};
     int64_t group, extra[SPATIAL_MAX];
-    INFER_TRY(infer_class(in, 0, CLASS_FLOAT));
-    INFER_TRY(infer_same_dtype(in, 1));
-    INFER_TRY(read_window(in, x->shape.rank, &w));
-    INFER_TRY(kernel_of_weights(in, x, weights, &w));
-    INFER_TRY(infer_ints(in, IR_ATTR_OUTPUT_PADDING, w.n, 0, INFER_WINDOW_MAX, 0, extra));
-    INFER_TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
+    TRY(infer_class(in, 0, CLASS_FLOAT));
+    TRY(infer_same_dtype(in, 1));
+    TRY(read_window(in, x->shape.rank, &w));
+    TRY(kernel_of_weights(in, x, weights, &w));
+    TRY(infer_ints(in, IR_ATTR_OUTPUT_PADDING, w.n, 0, INFER_WINDOW_MAX, 0, extra));
+    TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
     if (x->shape.dim[1] % group || weights->shape.dim[0] != x->shape.dim[1])
         return infer_fail(in,
                           "%" PRId64 " channels in %" PRId64
@@ -120,7 +120,7 @@ enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *
     int64_t m;
     if (__builtin_mul_overflow(weights->shape.dim[1], group, &m))
         return infer_fail(in, "has too many groups: %" PRId64, group);
-    INFER_TRY(infer_vector(in, 2, m));
+    TRY(infer_vector(in, 2, m));
 
     infer_like_first(in, out, n_out);
     out->shape.dim[1] = m;
@@ -140,18 +140,18 @@ enum status infer_pool(const struct infer *in, struct ir_type *out, uint32_t *n_
     const struct ir_tensor *x = infer_input(in, 0);
     struct window w = {0};
     int64_t func, include, ceil;
-    INFER_TRY(infer_int_needed(in, IR_ATTR_FUNC, IR_POOL_MAX, IR_POOL_LP, &func));
-    INFER_TRY(infer_class(in, 0, func == IR_POOL_MAX ? CLASS_NUMBER : CLASS_FLOAT));
-    INFER_TRY(read_window(in, x->shape.rank, &w));
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_KERNEL, w.n, 1, INFER_WINDOW_MAX, w.kernel));
-    INFER_TRY(infer_int(in, IR_ATTR_COUNT_INCLUDE_PAD, 0, 1, 0, &include));
-    INFER_TRY(infer_int(in, IR_ATTR_CEIL_MODE, 0, 1, 0, &ceil));
+    TRY(infer_int_needed(in, IR_ATTR_FUNC, IR_POOL_MAX, IR_POOL_LP, &func));
+    TRY(infer_class(in, 0, func == IR_POOL_MAX ? CLASS_NUMBER : CLASS_FLOAT));
+    TRY(read_window(in, x->shape.rank, &w));
+    TRY(infer_ints_needed(in, IR_ATTR_KERNEL, w.n, 1, INFER_WINDOW_MAX, w.kernel));
+    TRY(infer_int(in, IR_ATTR_COUNT_INCLUDE_PAD, 0, 1, 0, &include));
+    TRY(infer_int(in, IR_ATTR_CEIL_MODE, 0, 1, 0, &ceil));
     if (func == IR_POOL_LP && !(ir_attr_float(in->node, IR_ATTR_ALPHA, 2) > 0))
         return infer_fail(in, "attribute alpha (p) is not positive");
 
     infer_like_first(in, out, n_out);
     for (uint32_t i = 0; i < w.n; i++)
-        INFER_TRY(slide(in, &w, i, x->shape.dim[i + 2], ceil, &out->shape.dim[i + 2]));
+        TRY(slide(in, &w, i, x->shape.dim[i + 2], ceil, &out->shape.dim[i + 2]));
     if (func == IR_POOL_MAX) {
         out[1] = (struct ir_type){DTYPE_I64, out->shape};
         *n_out = 2;
@@ -177,23 +177,22 @@ enum status infer_resize(const struct infer *in, struct ir_type *out, uint32_t *
     const struct ir_tensor *x = infer_input(in, 0);
     uint32_t rank = x->shape.rank;
     int64_t mode, coord, nearest, exclude, antialias;
-    INFER_TRY(infer_class(in, 0, CLASS_NUMBER));
+    TRY(infer_class(in, 0, CLASS_NUMBER));
     infer_like_first(in, out, n_out);
-    INFER_TRY(infer_ints_needed(in, IR_ATTR_SHAPE, rank, 0, IR_MAX_DIM, out->shape.dim));
-    INFER_TRY(check_floats(in, IR_ATTR_SCALES, rank, true));
-    INFER_TRY(infer_int(in, IR_ATTR_MODE, 0, IR_RESIZE_CUBIC, IR_RESIZE_NEAREST, &mode));
-    INFER_TRY(
-        infer_int(in, IR_ATTR_COORD, 0, IR_COORD_TF_HALF_PIXEL_NN, IR_COORD_HALF_PIXEL, &coord));
-    INFER_TRY(infer_int(in, IR_ATTR_NEAREST, 0, IR_NEAREST_CEIL, 0, &nearest));
-    INFER_TRY(infer_int(in, IR_ATTR_EXCLUDE_OUTSIDE, 0, 1, 0, &exclude));
-    INFER_TRY(infer_int(in, IR_ATTR_ANTIALIAS, 0, mode != IR_RESIZE_NEAREST, 0, &antialias));
+    TRY(infer_ints_needed(in, IR_ATTR_SHAPE, rank, 0, IR_MAX_DIM, out->shape.dim));
+    TRY(check_floats(in, IR_ATTR_SCALES, rank, true));
+    TRY(infer_int(in, IR_ATTR_MODE, 0, IR_RESIZE_CUBIC, IR_RESIZE_NEAREST, &mode));
+    TRY(infer_int(in, IR_ATTR_COORD, 0, IR_COORD_TF_HALF_PIXEL_NN, IR_COORD_HALF_PIXEL, &coord));
+    TRY(infer_int(in, IR_ATTR_NEAREST, 0, IR_NEAREST_CEIL, 0, &nearest));
+    TRY(infer_int(in, IR_ATTR_EXCLUDE_OUTSIDE, 0, 1, 0, &exclude));
+    TRY(infer_int(in, IR_ATTR_ANTIALIAS, 0, mode != IR_RESIZE_NEAREST, 0, &antialias));
     for (uint32_t i = 0; i < rank && antialias; i++)
         if (ir_attr(in->node, IR_ATTR_SCALES)->f[i] < 1.0F / INFER_WINDOW_MAX)
             return infer_fail(in, "attribute scales[%u] is too small for antialias", i);
     if (coord == IR_COORD_TF_CROP)
-        INFER_TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
+        TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
     else if (ir_attr(in->node, IR_ATTR_ROI))
-        INFER_TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
+        TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
     for (uint32_t i = 0; i < rank; i++)
         if (x->shape.dim[i] == 0 && out->shape.dim[i] != 0)
             return infer_fail(in, "dimension %u is empty and cannot be stretched", i);

@@ -193,9 +193,9 @@ static enum status check_node(const struct ir_graph *g, uint32_t at, const uint8
         (node->n_inputs && !node->inputs) || (node->n_attrs && !node->attrs))
         return bad(err, "node %u has %u inputs, %u outputs, %u attributes, %u epilogue steps", at,
                    node->n_inputs, node->n_outputs, node->n_attrs, node->n_epilogue);
-    INFER_TRY(check_reads(g, at, ends, err));
-    INFER_TRY(ir_infer_node(g, node, types, &n_types, err));
-    INFER_TRY(check_epilogue(g, at, &types[0], err));
+    TRY(check_reads(g, at, ends, err));
+    TRY(ir_infer_node(g, node, types, &n_types, err));
+    TRY(check_epilogue(g, at, &types[0], err));
     return check_outputs(g, at, types, n_types, made, err);
 }
 
@@ -221,7 +221,7 @@ static enum status check_segments(const struct ir_graph *g, struct error *err)
 
 enum status ir_verify(const struct ir_graph *graph, struct error *err)
 {
-    INFER_TRY(check_counts(graph, err));
+    TRY(check_counts(graph, err));
     size_t n = MAX(graph->n_tensors, 1);
     uint8_t *aliases = calloc(n, 1), *ends = calloc(n, 1);
     uint32_t *made = calloc(n, sizeof(*made)); /* the node that listed the tensor as its output */

@@ -27,7 +27,7 @@ struct bed {
 };
 
 /* For checks: the reason is in bed->err. */
-#define TRY(call)                                                                                  \
+#define NEED(call)                                                                                 \
     do {                                                                                           \
         if (call)                                                                                  \
             return bed->err.text;                                                                  \
@@ -137,9 +137,9 @@ static const char *piecewise(struct bed *bed, unsigned char *host, unsigned char
     }
     fill(host, PIECES * piece, 3);
     memset(back, 0x55, PIECES * piece);
-    TRY(bed->b->copy(bed->stream, COPY_TO_DEVICE, there, PIECES, &bed->err));
-    TRY(bed->b->copy(bed->stream, COPY_TO_HOST, here, PIECES, &bed->err));
-    TRY(settle(bed));
+    NEED(bed->b->copy(bed->stream, COPY_TO_DEVICE, there, PIECES, &bed->err));
+    NEED(bed->b->copy(bed->stream, COPY_TO_HOST, here, PIECES, &bed->err));
+    NEED(settle(bed));
     for (size_t i = 0; i < PIECES * piece; i++)
         if (back[i] != (i / piece % 10 == 9 ? 0x55 : host[i]))
             return "other bytes came back";
@@ -177,10 +177,10 @@ static const char *more_memory_than_there_is(struct bed *bed)
         return "64 TiB were not refused as too much";
     if (bed->err.scope == ERROR_DEVICE)
         return "the device is said to be lost";
-    TRY(take(bed, MEMORY_DEVICE, 100, &memory));
+    NEED(take(bed, MEMORY_DEVICE, 100, &memory));
     give(bed, MEMORY_DEVICE, memory);
     memory = NULL;
-    TRY(take(bed, MEMORY_DEVICE, 0, &memory));
+    NEED(take(bed, MEMORY_DEVICE, 0, &memory));
     give(bed, MEMORY_DEVICE, memory);
     return NULL;
 }
@@ -191,16 +191,16 @@ static const char *growing(struct bed *bed, struct backend_arena *arena, unsigne
     unsigned char *base = bed->b->arena_base(arena);
     size_t before = 0;
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-        TRY(bed->b->arena_grow(arena, sizes[i], &bed->err));
+        NEED(bed->b->arena_grow(arena, sizes[i], &bed->err));
         if (bed->b->arena_base(arena) != base)
             return "the arena moved";
         memset(host, 0, sizes[i]);
-        TRY(move(bed, COPY_TO_HOST, host, base, before));
+        NEED(move(bed, COPY_TO_HOST, host, base, before));
         for (size_t k = 0; k < before; k++)
             if (host[k] != (unsigned char)(k * 7 + (k >> 8) * 13 + i - 1))
                 return "what was in the arena is gone";
         fill(host, sizes[i], (unsigned)i);
-        TRY(move(bed, COPY_TO_DEVICE, base, host, sizes[i]));
+        NEED(move(bed, COPY_TO_DEVICE, base, host, sizes[i]));
         before = sizes[i];
     }
     if (bed->b->arena_grow(arena, (size_t)128 * MIB + 1, &bed->err) != STATUS_RESOURCE_EXHAUSTED)
@@ -276,14 +276,14 @@ static enum status capture_loop(struct bed *bed, struct loop *loop, size_t size)
 
 static const char *replay(struct bed *bed, struct loop *loop, size_t size)
 {
-    TRY(capture_loop(bed, loop, size));
+    NEED(capture_loop(bed, loop, size));
     for (unsigned seed = 1; seed <= 3; seed++) {
         uint64_t ns = 0;
         fill(loop->from, size, seed);
         memset(loop->to, 0, size);
-        TRY(bed->b->graph_launch(loop->graph, bed->stream, &bed->err));
-        TRY(settle(bed));
-        TRY(bed->b->event_elapsed(loop->first, loop->last, &ns, &bed->err));
+        NEED(bed->b->graph_launch(loop->graph, bed->stream, &bed->err));
+        NEED(settle(bed));
+        NEED(bed->b->event_elapsed(loop->first, loop->last, &ns, &bed->err));
         if (memcmp(loop->from, loop->to, size) != 0)
             return "other bytes came back";
         if (ns == 0 || ns > 1000000000)
@@ -320,10 +320,10 @@ static const char *capture_of_nothing(struct bed *bed)
     struct backend_graph *graph = NULL;
     if (!bed->b->capture_begin)
         return NULL;
-    TRY(bed->b->capture_begin(bed->stream, &bed->err));
-    TRY(bed->b->capture_end(bed->stream, &graph, &bed->err));
-    TRY(bed->b->graph_launch(graph, bed->stream, &bed->err));
-    TRY(settle(bed));
+    NEED(bed->b->capture_begin(bed->stream, &bed->err));
+    NEED(bed->b->capture_end(bed->stream, &graph, &bed->err));
+    NEED(bed->b->graph_launch(graph, bed->stream, &bed->err));
+    NEED(settle(bed));
     bed->b->graph_free(graph);
     return NULL;
 }

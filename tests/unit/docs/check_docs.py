@@ -16,7 +16,8 @@ import unittest
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 MAN = ROOT / "docs" / "man"
 PAGES = sorted(MAN.glob("*.[1-8]"))
-MARKDOWN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models/README.md"]
+MARKDOWN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")),
+            ROOT / "models/README.md"]
 
 
 def plain(page):

@@ -61,6 +61,27 @@ SILENT = {"base", "kernels", "engine", "proto", "config", "batching", "pool", "c
 LEFT_OVERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 SOMEBODYS_PATH = re.compile(r"""(^|[\s"'`=(])/(home|root|work|Users)/""")
 
+# The idioms of CONTRIBUTING.md: what a file may not say, why, and the folders that are held to it.
+# A folder is added when it has been converted; everything below it is held to the idiom as well.
+STATUS = r"\b(?!STATUS_)\w+"
+IDIOMS = [
+    (r"\bgoto\b", "no goto: CLEANUP(fn) and STEAL, or an inner function",
+     "batching client daemon docs engine/build engine/cuda engine/import engine/passes engine/plan "
+     "engine/runtime engine/tune kernels pool proto tests tools"),
+    (r"\benum status\s+(?!(?:\w+_)?status\b)\w+\s*(?:[;,)]|=[^=])",
+     "an enum status is called status, or something_status",
+     "client config docs engine/build engine/import engine/passes engine/plan kernels tools"),
+    (r"\bif\s*\((?:[^;{}]*[^;{}\w])?![\w.>-]*status\b[^;{}]*\)\s*\w*status\s*=[^=]",
+     "no `if (!status) status = ...`: TRY(call)",
+     "base batching config docs engine/passes engine/tune kernels pool proto"),
+    (rf"{STATUS}\s*[!=]=\s*STATUS_OK\b|\bSTATUS_OK\s*[!=]=",
+     "`status` or `!status`, not a comparison with STATUS_OK",
+     "docs engine/build engine/plan engine/runtime kernels/cuda"),
+    (r"\b(?:strstr|strn?(?:case)?cmp|mem(?:cmp|mem))\s*\([^;?]*(?:->|\.)text\b",
+     "an error's text is for people: ask for its cause",
+     "base batching client config docs engine kernels pool proto"),
+]
+
 C_LIKE = {".c", ".h", ".cu", ".cuh"}
 WITH_LICENCE = C_LIKE | {".proto", ".options", ".py", ".build", ".yaml", ".service", ".socket",
                          ".sh", ".supp"}
@@ -160,6 +181,15 @@ def speech(path, lines):
             yield number, f"a library folder neither prints nor exits: {match.group().strip()}"
 
 
+def idioms(path, lines):
+    text = without_comments("\n".join(lines))
+    for pattern, why, folders in IDIOMS:
+        if not any(path.is_relative_to(folder) for folder in folders.split()):
+            continue
+        for match in re.finditer(pattern, text):
+            yield text.count("\n", 0, match.start()) + 1, why
+
+
 def words(path, lines):
     for number, line in enumerate(lines, 1):
         for rule in (LEFT_OVERS, SOMEBODYS_PATH):
@@ -180,6 +210,7 @@ def check_file(root, path):
         yield from guard(path, lines)
     if path.suffix in C_LIKE:
         yield from includes(root, path, lines)
+        yield from idioms(path, lines)
         if path.parts[0] in SILENT and "examples" not in path.parts:
             yield from speech(path, lines)
     yield from words(path, lines)
@@ -254,6 +285,36 @@ class RulesFire(unittest.TestCase):
         self.assertEqual(self.problems("base/a.c", self.C + "snprintf(a, 1, b);\n"), [])
         self.assert_only("printf(", self.problems("base/a.c", self.C + 'printf("");\n'))
         self.assert_only("exit(", self.problems("engine/ir/a.c", self.C + "exit(1);\n"))
+
+    def idiom(self, expected, *bodies):
+        for body in bodies:
+            self.assert_only(expected, self.problems(self.HELD, self.C + body + "\n"))
+
+    HELD = "docs/a.c"  # held to every idiom
+
+    def test_idioms(self):
+        self.assertEqual(self.problems(self.HELD, self.C + """
+/* goto, if (!status) status = x; */ enum status status = a(), read_status = b;
+if (status) x = strstr(line, "x"); enum status f(enum status status);
+if (!status) kept = status; if (status == STATUS_INTERNAL) assert_int_equal(status, STATUS_OK);
+char *goto_ = "goto"; if (!b.status && a) n++; y = strcmp(text, "a") ? err.text : z;
+"""), [])
+        self.idiom("no goto", "goto out;")
+        self.idiom("is called status", "enum status s = a();", "enum status ended;",
+                   "int f(enum status st);", "int f(enum status st, int a);")
+        self.idiom("TRY(call)", "if (!status)\n    status = a();",
+                   "if (n && !a->status) status = b;")
+        self.idiom("not a comparison", "if (status != STATUS_OK)", "x = STATUS_OK == s;",
+                   "return s->status == STATUS_OK;")
+        self.idiom("ask for its cause", 'strstr(err->text, "x")', "strncmp(a,\n err.text, 5)",
+                   'memcmp("x", e->text, 1)')
+        self.assertEqual(self.problems("tests/a.c", self.C + 'strstr(err.text, "x");\n'), [])
+
+    def test_idioms_name_folders(self):
+        root = pathlib.Path(__file__).parents[3]
+        for _, _, folders in IDIOMS:
+            for folder in folders.split():
+                self.assertTrue((root / folder).is_dir(), folder)
 
     def test_words(self):
         self.assert_only("left over", self.problems("docs/a.md", "TO" "DO: write\n"))
