@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "base/address.h"
 #include "base/compiler.h"
+#include "tests/test.h"
 
 static void good_ones_come_back_as_they_were(void **state)
 {

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "tests/test.h"
 
 static void r10_control_bytes_are_escaped(void **state)
 {

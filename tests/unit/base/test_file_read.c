@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading in pieces: all the bytes, in order, with their digest; and files that do not keep still.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file_read.h"
+#include "tests/test.h"
 
 enum { SIZES = 8 };
 static const size_t sizes[SIZES] = {0,

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory there is: the least limit of a tree of control groups made up for the test. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +9,7 @@
 
 #include "base/compiler.h"
 #include "base/machine.h"
+#include "tests/test.h"
 
 static char mount[] = "/tmp/test_machine.XXXXXX";
 static const char *const folders[] = {"", "/a", "/a/b", "/a/b/c"};

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/shape.h"
+#include "tests/test.h"
 
 static const struct shape big = {.rank = 3, .dim = {INT64_MAX, INT64_MAX, 2}};
 static const struct shape any = {.rank = 2, .dim = {-1, 3}};

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens, their hashes, and the names of rights. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "base/right.h"
 #include "base/token.h"
+#include "tests/test.h"
 
 static void tokens_are_new_each_time(void **state)
 {

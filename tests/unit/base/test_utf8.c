@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "base/compiler.h"
 #include "base/utf8.h"
+#include "tests/test.h"
 
 /* By the definition, in the other direction: the bytes of a code point. */
 static size_t put(char *to, uint32_t c)

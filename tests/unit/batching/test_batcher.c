@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each rule of batcher.h by itself, in virtual time. One unit of it is a millisecond. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "batching/batcher.h"
+#include "tests/test.h"
 
 enum { N_ITEMS = 2048, MAX_BATCH = 8, T = 10 };
 

@@ -6,18 +6,13 @@
  *
  * A failure prints the seed of its sequence; `test_batcher_model SEED` runs that one alone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "batching/batcher.h"
+#include "tests/test.h"
 
 enum {
     SEQUENCES = 120000,

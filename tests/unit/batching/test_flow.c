@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rules of batcher.h about who asks: turns, ageing, places; each by itself, in virtual time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 
 #include "base/compiler.h"
 #include "batching/batcher.h"
+#include "tests/test.h"
 
 enum { N_ITEMS = 4096, MAX_BATCH = 8, LIMIT = 64 };
 

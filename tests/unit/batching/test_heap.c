@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap against a scan of an array, under random inserts and removals from anywhere. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "batching/heap.h"
+#include "tests/test.h"
 
 enum { NODES = 300, ROUNDS = 200000 };
 

@@ -3,17 +3,12 @@
  * What batches are seen to take (pace.h), and the requests that are refused for it because they
  * would miss their deadlines (batcher.h). In virtual time.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 
 #include "base/compiler.h"
 #include "batching/batcher.h"
 #include "batching/pace.h"
+#include "tests/test.h"
 
 enum { MAX_BATCH = 8, TOOK = 100, N_ITEMS = 128 };
 

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a model file to a plan: batches, names, determinism, refusals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +8,7 @@
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
 #include "engine/engine.h"
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 struct fixture {

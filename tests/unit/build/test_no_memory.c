@@ -4,12 +4,6 @@
  * stage in turn. A stage then succeeds all the same, or says that there is no memory; nothing
  * leaks.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/plan/plan.h"
 #include "tests/inject/alloc.h"
+#include "tests/test.h"
 
 struct way {
     struct device *device;

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks in an arena: nothing alive overlaps, by size and by time, and neither takes too long. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "engine/build/pack.h"
+#include "tests/test.h"
 
 enum { STEPS = 200, BLOCKS = 300 };
 

@@ -3,16 +3,11 @@
  * Memory planning: on random graphs nothing overlaps what is alive (plan_check is the judge), and
  * the arena is never larger than all tensors together nor smaller than what is alive at once.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/build/build.h"
+#include "tests/test.h"
 
 static uint64_t rng(uint64_t *state)
 {

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inputs served as bytes and halves: the same answers as the float input's, and clear refusals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +8,7 @@
 #include "engine/build/served.h"
 #include "engine/cpu/eval.h"
 #include "engine/passes/pass.h"
+#include "tests/test.h"
 
 enum { N = 2, C = 3, SIDE = 9, INPUTS = N * C * SIDE * SIDE, OUTPUTS_MAX = N * 4 * SIDE * SIDE };
 

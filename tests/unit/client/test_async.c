@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The asynchronous client on a loop, against a server that behaves and misbehaves. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
-
 #include <uv.h>
 
 #include "base/compiler.h"
 #include "client/client.h"
+#include "tests/test.h"
 #include "tests/unit/client/fake_server.h"
 
 struct fixture {

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the encoder writes is what the server's decoder reads. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/encoder.h"
 #include "proto/frame.h"
+#include "tests/test.h"
 
 static uint8_t frame[1 << 20];
 

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "client/flight.h"
+#include "tests/test.h"
 
 static void a_late_id_finds_nothing(void **state)
 {

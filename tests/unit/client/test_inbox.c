@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/inbox.h"
 #include "proto/frame.h"
+#include "tests/test.h"
 
 enum { STREAM = 3 * 1024 * 1024 };
 

@@ -3,17 +3,12 @@
  * The load runner against a server whose answers are known (fake_server.h). The machine may be
  * busy: what is checked holds however slow it is.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "tests/test.h"
 #include "tests/unit/client/fake_server.h"
 #include "client/load/load_run.h"
 

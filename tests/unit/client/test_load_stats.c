@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 
 #include "client/load/load_stats.h"
+#include "tests/test.h"
 
 static struct inferd_response ok(uint32_t batch, uint64_t queue_ns)
 {

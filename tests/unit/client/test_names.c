@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients that are given a name. The resolver is this program's own: it answers what a test says,
  * when the test says. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
 #include <uv.h>
 
 #include "base/address.h"
 #include "client/client.h"
+#include "tests/test.h"
 #include "tests/unit/client/fake_server.h"
 
 enum { MOST = 6 };

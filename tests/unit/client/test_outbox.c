@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/outbox.h"
+#include "tests/test.h"
 
 enum { BIG = OUTBOX_COPY_MAX + 1, ROUNDS = 3000, SENT_MAX = 64 * 1024 * 1024 };
 

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The section `identities`: what it may say, and that a mistake opens nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/right.h"
 #include "config/config.h"
+#include "tests/test.h"
 
 static void refuse(const char *text, const char *expected)
 {

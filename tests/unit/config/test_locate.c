@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The line of a key: exact where the key is there, its section's where it is not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "config/schema.h"
+#include "tests/test.h"
 
 static const char text[] = "# one\n"
                            "workers: 1\n"

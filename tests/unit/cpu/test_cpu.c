@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU backend's table: device, arena, streams, events, and an op from candidate to result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "engine/backend.h"
+#include "tests/test.h"
 
 static struct device *open_device(uint32_t threads)
 {

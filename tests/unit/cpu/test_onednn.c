@@ -3,17 +3,12 @@
  * Cases that oneDNN's kernels get wrong and that therefore must not be offered: every candidate of
  * the node that is plain on all sides gives the reference kernel's answer.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "engine/backend.h"
+#include "tests/test.h"
 
 enum { ELEMENTS = 64 };
 

@@ -3,15 +3,9 @@
 #ifndef INFERD_TESTS_UNIT_CPU_VIEWS_H
 #define INFERD_TESTS_UNIT_CPU_VIEWS_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include "base/compiler.h"
 #include "base/shape.h"
+#include "tests/test.h"
 
 /* VIEW(DTYPE_F32, data, 2, 3): a tensor of shape [2,3]. */
 #define VIEW(type, memory, ...)                                                                    \

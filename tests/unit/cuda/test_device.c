@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that are not there, one that is only a description, and CUDA's codes as ours. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "engine/cuda/device.h"
 #include "engine/cuda/dry.h"
+#include "tests/test.h"
 
 static const char *properties; /* an H200's, a file */
 

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention through cuDNN, as far as it goes without a device: which nodes have candidates. The
  * kernels compile at run time, which needs a driver. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/dry.h"
 #include "engine/cuda/family.h"
+#include "tests/test.h"
 
 static struct device *device;
 static const char *properties;

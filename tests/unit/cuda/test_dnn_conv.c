@@ -4,19 +4,15 @@
  */
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/dry.h"
 #include "engine/cuda/family.h"
+#include "tests/test.h"
 
 enum { WEIGHTS_MAX = 512 * 512 * 9, CHANNELS_MAX = 2048, TACTICS_MAX = 256 };
 

@@ -4,23 +4,17 @@
  * counts, remembers what waits for what, and fails when it is told to. Its objects are allocated,
  * so that a sanitizer sees whoever uses one that is gone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/dnn.h"
+#include "tests/test.h"
 
 /* --- the runtime --- */
 
@@ -247,12 +241,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 }
 
 /* --- helpers --- */
-
-static void must(enum status status, const struct error *err)
-{
-    if (status)
-        fail_msg("%s: %s", status_name(status), err->text);
-}
 
 static void fail_call(unsigned after)
 {

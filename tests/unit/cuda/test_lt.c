@@ -5,16 +5,13 @@
  * packing, names, stored tactics.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/lt.h"
 #include "kernels/cpu/ref.h"
+#include "tests/test.h"
 
 enum { MOST = 4096 };
 

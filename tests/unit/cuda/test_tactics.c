@@ -5,19 +5,15 @@
  * still does, but nothing is read or written that is not there (the sanitizers tell).
  */
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "engine/cuda/device.h"
 #include "engine/cuda/dry.h"
 #include "engine/cuda/family.h"
 #include "tests/device/cases.h"
+#include "tests/test.h"
 
 static const char *properties; /* an H200's, a file */
 

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Views, broadcasting, epilogues, constants and tactics as families get them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/compiler.h"
 #include "engine/cuda/cuda.h"
+#include "tests/test.h"
 
 static struct ir_tensor tensor_of(enum dtype dtype, enum ir_layout layout, struct shape shape)
 {

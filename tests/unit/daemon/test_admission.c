@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "daemon/admission.h"
+#include "tests/test.h"
 
 static const struct engine_binding inputs[] = {
     {"a", DTYPE_F32, {3, {-1, 2, 3}}, 24},

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a connection remembers of its peer, over real sockets. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -17,6 +11,7 @@
 
 #include "base/compiler.h"
 #include "daemon/caller.h"
+#include "tests/test.h"
 
 static char token[2][TOKEN_TEXT + 1], unknown[TOKEN_TEXT + 1];
 static char path[] = "/tmp/test_caller_XXXXXX";

@@ -4,12 +4,6 @@
  * it (child_probe.c). Each attempt has to be refused; a process that nothing holds shows that the
  * attempts are real ones.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,6 +20,7 @@
 #include "base/compiler.h"
 #include "daemon/child.h"
 #include "daemon/child_watch.h"
+#include "tests/test.h"
 
 enum { SAID_MAX = 1 << 18, WAIT_S = 60, TRIES_MIN = 150, LINES_MAX = 1100 };
 

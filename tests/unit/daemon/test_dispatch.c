@@ -3,12 +3,6 @@
  * The dispatcher between made-up loops (threads of this test) and a made-up engine. Each request
  * must come back exactly once, with its own result, whatever happens around it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +12,7 @@
 #include "base/clock.h"
 #include "config/config.h"
 #include "daemon/dispatch.h"
+#include "tests/test.h"
 #include "tests/unit/daemon/toy_engine.h"
 
 enum { LOOPS = 3, REQUESTS = 64 };

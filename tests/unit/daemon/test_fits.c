@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which models can be served within the limits: each refusal names the tensor, the number, the key.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "base/machine.h"
 #include "daemon/fits.h"
+#include "tests/test.h"
 
 enum { MIB = 1 << 20, BATCH = 8, WORKERS = 2 };
 

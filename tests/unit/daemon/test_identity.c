@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who is who, and who may do what. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +9,7 @@
 
 #include "base/compiler.h"
 #include "daemon/identity.h"
+#include "tests/test.h"
 
 /* Tokens of these tests, and a file with their hashes. */
 static const char *const names[] = {"team-a", "team-a", "team-b", "free"};

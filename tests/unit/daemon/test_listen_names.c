@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The resolver is this program's own: nobody is asked. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -14,6 +8,7 @@
 
 #include "base/address.h"
 #include "daemon/listen_names.h"
+#include "tests/test.h"
 
 enum { MOST = 4 };
 

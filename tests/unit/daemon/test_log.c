@@ -1,10 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +9,7 @@
 
 #include "base/compiler.h"
 #include "daemon/log.h"
+#include "tests/test.h"
 
 /* What one line becomes on a stderr that is a file, with JOURNAL_STREAM as given. */
 static const char *line_of(const char *zone, const char *journal, bool own, const char *line)

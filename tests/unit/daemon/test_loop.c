@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An event loop in this process, over the made-up engine and socket pairs. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +10,7 @@
 #include "daemon/identity.h"
 #include "daemon/loop.h"
 #include "proto/frame.h"
+#include "tests/test.h"
 #include "tests/unit/daemon/toy_engine.h"
 
 static struct shared shared;

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "daemon/options.h"
+#include "tests/test.h"
 
 static struct options options;
 

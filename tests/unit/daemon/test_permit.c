@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every kind of request against every kind of peer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 
 #include "base/compiler.h"
 #include "daemon/permit.h"
+#include "tests/test.h"
 
 enum { NOBODY, TEAM, OPS, WRONG, PEERS };
 

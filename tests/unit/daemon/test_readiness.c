@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/readiness.h"
+#include "tests/test.h"
 
 /* Ready in one of all combinations; each reason alone is enough against it. */
 static void every_reason_counts(void **state)

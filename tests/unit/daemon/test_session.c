@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 
 #include "daemon/session.h"
 #include "proto/frame.h"
+#include "tests/test.h"
 
 enum { LIMIT = 1 << 20, MOST = 64 };
 

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file of token hashes: its lines, and whose file it may be. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +10,7 @@
 #include "base/compiler.h"
 #include "base/right.h"
 #include "daemon/token_file.h"
+#include "tests/test.h"
 
 #define HEX_63  "a7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 #define HASH(c) "sha256:" c HEX_63

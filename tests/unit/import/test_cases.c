@@ -3,13 +3,9 @@
  * What is refused of products, windows, norms and shapes, and which nodes are made of integers;
  * a line a case.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
+#include "tests/test.h"
 #include "tests/unit/import/cases.h"
 
 static const struct refusal refusals[] = {

@@ -4,15 +4,11 @@
  * and nodes. Values: tests/zoo/test_control.py.
  */
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
 #include "engine/import/model.h"
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 enum { FLOAT = 1, INT32 = 6, INT64 = 7, BOOL = 9, OPSET = 16 };

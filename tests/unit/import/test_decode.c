@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
-
 #include <pthread.h>
+#include <stdlib.h>
 
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 static const int64_t pair[] = {2, 3};

@@ -4,15 +4,11 @@
  * by hand. It is the shortest way to hold a mapping to its formula.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
 #include "engine/import/map.h"
+#include "tests/test.h"
 #include "tests/unit/import/cases.h"
 
 enum { MOST = 12 };

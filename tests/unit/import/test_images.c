@@ -3,14 +3,10 @@
  * What the importer refuses of operators for images, boxes and signals, and what it makes of a
  * NonMaxSuppression; a line a case. Values are the business of tests/ops and tests/zoo.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
+#include "tests/test.h"
 #include "tests/unit/import/cases.h"
 
 static const struct refusal refusals[] = {

@@ -3,13 +3,9 @@
  * What the importer makes of graphs, and what it refuses. Values are the business of tests/ops;
  * the evaluator here knows two ops, enough for shape arithmetic.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 static const int64_t pair[] = {2, 3}, image[] = {1, 3, 8, 8}, symbolic[] = {-1, 3},

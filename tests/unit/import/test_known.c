@@ -3,15 +3,11 @@
  * What is known when a plan is built through the values that the caller gives to inputs: how far
  * back the importer looks for them, and that a few bytes cannot make it look for long.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 enum { FLOAT = 1, INT64 = 7, OPSET = 16 };

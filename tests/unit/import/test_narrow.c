@@ -3,14 +3,10 @@
  * Constants of 4-bit integers and 8-bit floats in a model: who may read them, and what they are
  * then. Unpacking itself: test_tensor.c.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 enum { FLOAT = 1, BOOL = 9, FLOAT8 = 17, UINT4 = 21, INT4 = 22, OPSET = 21 };

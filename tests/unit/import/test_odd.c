@@ -3,13 +3,9 @@
  * Legal nodes that files rarely have, a line a case: which nodes of ours they become, and of what
  * type and shape the result is. Values: tests/ops, and test_folded.c where those have no case.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
+#include "tests/test.h"
 #include "tests/unit/import/cases.h"
 
 /* What is expected: the nodes in order, then the first output. */

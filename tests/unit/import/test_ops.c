@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of ops: each row is whole, and is found from its first opset to its last. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/import/ops.h"
+#include "tests/test.h"
 
 /* "axis:i axes:iI": names, and letters that check.c knows. */
 static bool attrs_are_well_formed(const char *attrs)

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What RNN, LSTM and GRU become, and what of them is refused. Values: tests/zoo/test_recurrent.py.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 static const int64_t x_dims[] = {5, 2, 3};

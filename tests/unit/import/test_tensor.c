@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
-
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "engine/import/tensor.h"
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 /* Through a file, as every reader of test data goes. */

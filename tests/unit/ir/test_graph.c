@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Building, editing and compacting graphs, and their text form. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/ir/ir.h"
 #include "kernels/cpu/ref.h"
+#include "tests/test.h"
 
 static const float zeros[1024];
 

@@ -3,15 +3,12 @@
  * Type and shape rules, by a table: a line gives an op, its inputs and attributes, and what must
  * come out (types of all outputs) or a part of the reason why it is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/ir/ir.h"
+#include "tests/test.h"
 
 /* Inputs are written "FP32[1,3,8,8] INT64[2] -", attributes "pads=1,1,1,1 alpha=0.5f". */
 struct rule_case {

@@ -3,14 +3,11 @@
  * The verifier on graphs as a damaged or malicious plan might give them: each rule is broken once
  * by hand, then many random fields of a good graph are overwritten.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/ir/ir.h"
+#include "tests/test.h"
 
 static const float zeros[256];
 

@@ -4,19 +4,15 @@
  * node, every candidate, its constants packed, the op prepared and launched, beside the reference.
  */
 #include <float.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "tests/device/layout.h"
 #include "tests/device/trial.h"
+#include "tests/test.h"
 
 enum { SEEDS = 5, TACTICS_MAX = 64 };
 

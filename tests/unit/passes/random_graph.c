@@ -6,13 +6,10 @@
  */
 #include "tests/unit/passes/random_graph.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
+#include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 
 enum { POOL_MAX = 64 };

@@ -3,13 +3,10 @@
  * Nodes are drawn at random, op, inputs and attributes, and kept if type inference accepts them.
  * Functions that jump are left out: a sum in another order may land on the other side of the jump.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
+#include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 #include "tests/unit/passes/random_graph.h"
 

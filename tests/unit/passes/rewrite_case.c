@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/passes/rewrite_case.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
 #include "engine/passes/pass.h"
+#include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 #include "tests/unit/passes/same.h"
 

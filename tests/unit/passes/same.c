@@ -2,14 +2,11 @@
 #include "tests/unit/passes/same.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
+#include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 
 static struct tensor_view allocate(const struct ir_tensor *t)

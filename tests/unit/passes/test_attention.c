@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention found by its parts, and the products before it that become one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
 #define FUSE "fuse-attention merge-shuffles no-ops"

@@ -4,17 +4,14 @@
  * epilogue that the passes gave it. Otherwise a convolution would fall to the reference kernels
  * because of the activation behind it.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/backend.h"
 #include "engine/cpu/eval.h"
 #include "engine/passes/pass.h"
+#include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 #include "tests/unit/passes/random_graph.h"
 

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fusions into the node before: bias, sums, activations, weights. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
 static const struct rewrite_case cases[] = {

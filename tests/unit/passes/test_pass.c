@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of passes and the loop over it: order, errors, memory, time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "engine/cpu/eval.h"
 #include "engine/passes/pass.h"
+#include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 #include "tests/unit/passes/random_graph.h"
 

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions found by their parts, as exporters write them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/compiler.h"
+#include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
 #define GELU  "fold-scalars fuse-gelu"

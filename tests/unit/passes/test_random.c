@@ -3,15 +3,12 @@
  * Every pass alone, and the whole table, on random graphs: what they compute stays the same.
  * A seed that fails is printed; the graph before and after as well.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
 #include "engine/passes/pass.h"
+#include "tests/test.h"
 #include "tests/unit/passes/random_graph.h"
 #include "tests/unit/passes/same.h"
 

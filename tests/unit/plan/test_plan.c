@@ -1,10 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 
 #include "engine/build/build.h"
 #include "engine/plan/format.h"
+#include "tests/test.h"
 #include "tests/unit/plan/sample.h"
 
 /* A sample plan as a file image; aligned, so that it can be read in place. */

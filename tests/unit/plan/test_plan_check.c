@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_check on a plan that is right but for one thing; and the files that plan_read refuses. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +8,7 @@
 
 #include "engine/build/build.h"
 #include "engine/plan/format.h"
+#include "tests/test.h"
 #include "tests/unit/plan/sample.h"
 
 static const uint64_t numbers[] = {0,          1,          2,  3,    4,         5,

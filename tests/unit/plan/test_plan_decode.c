@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The limits of what a plan's structure may hold, each gone beyond by one: R34 of
  * docs/operations.md for the counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/plan/format.h"
+#include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
 /* fields of plan.proto */

@@ -1,12 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pool with real threads; also run under ThreadSanitizer. Waits are on conditions, not times.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -15,6 +9,7 @@
 
 #include "base/clock.h"
 #include "pool/pool.h"
+#include "tests/test.h"
 
 enum { WORKERS = 4 };
 

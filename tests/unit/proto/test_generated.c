@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What nanopb was told to make of the messages that come from the network, and what is counted. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pb_common.h>
 
 #include "inferd.pb.h"
 #include "proto/walk.h"
+#include "tests/test.h"
 
 static bool has_callbacks(const pb_msgdesc_t *message)
 {

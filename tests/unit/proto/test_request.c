@@ -1,10 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,6 +6,7 @@
 
 #include "proto/frame.h"
 #include "proto/request.h"
+#include "tests/test.h"
 
 /* A test's stack is not the server's. */
 #pragma GCC diagnostic ignored "-Wframe-larger-than="

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 
 #include "proto/request.h"
+#include "tests/test.h"
 
 /* A test's stack is not the server's. */
 #pragma GCC diagnostic ignored "-Wframe-larger-than="

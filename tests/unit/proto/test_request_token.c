@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The token at the beginning of a request, of which the rest has not come. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "proto/frame.h"
 #include "proto/request.h"
+#include "tests/test.h"
 
 static const char token[] = "0123456789abcdef0123456789abcdef0123456789";
 

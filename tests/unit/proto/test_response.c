@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include "proto/frame.h"
 #include "proto/response.h"
+#include "tests/test.h"
 
 static struct response sent, got; /* large; one test at a time */
 static uint8_t head[MESSAGE_HEAD_MAX];

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Typed contents: right values, refused ones, and that slices of any size make no difference. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "proto/message.h"
+#include "tests/test.h"
 
 struct unpack_case {
     enum dtype dtype;

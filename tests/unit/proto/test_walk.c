@@ -3,18 +3,13 @@
  * Work for a message is bounded in number, whatever its bytes are. How many fields are looked at is
  * not measured by a clock: behind as many as are allowed lies memory that cannot be read.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <sys/mman.h>
 
 #include "proto/request.h"
 #include "proto/response.h"
 #include "proto/walk.h"
+#include "tests/test.h"
 
 /* A frame of which only the first page group is there. */
 enum { FRAME = 64 << 20, READABLE = 64 * 1024 };

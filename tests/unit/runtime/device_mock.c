@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See device_mock.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "tests/unit/runtime/device_mock.h"
 
 #include <pthread.h>
@@ -18,6 +12,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "engine/engine.h"
+#include "tests/test.h"
 
 enum {
     RANGES_MAX = 4096,

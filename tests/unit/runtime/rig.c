@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See rig.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "tests/unit/runtime/rig.h"
 
 #include <stdio.h>
@@ -15,6 +9,7 @@
 
 #include "base/clock.h"
 #include "engine/build/build.h"
+#include "tests/test.h"
 #include "tests/unit/plan/sample.h"
 #include "tests/unit/runtime/device_mock.h"
 

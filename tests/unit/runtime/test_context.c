@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/runtime/profiler.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/world.h"
 
 enum { INSTANCE = WORLD_IN * sizeof(float) };
@@ -22,12 +17,6 @@ struct fixture {
     char *buffer;
     size_t buffer_size;
 };
-
-static void must(enum status status, const struct error *err)
-{
-    if (status)
-        fail_msg("%s: %s", status_name(status), err->text);
-}
 
 static int setup(void **state)
 {

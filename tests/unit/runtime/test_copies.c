@@ -3,12 +3,6 @@
  * Which copies of a batch become one. Two inputs: instances of one are too large to be packed,
  * those of the other are packed into the context's staging.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +10,7 @@
 #include "engine/build/build.h"
 #include "engine/engine.h"
 #include "engine/plan/plan.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/device_mock.h"
 
 enum {
@@ -25,12 +20,6 @@ enum {
     LARGE_BYTES = LARGE * sizeof(float),
     SMALL_BYTES = SMALL * sizeof(float),
 };
-
-static void must(enum status status, const struct error *err)
-{
-    if (status)
-        fail_msg("%s: %s", status_name(status), err->text);
-}
 
 /* --- a plan --- */
 

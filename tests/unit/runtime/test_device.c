@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts on a device with memory of its own that captures: device_mock.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,24 +10,9 @@
 #include "engine/runtime/fault.h"
 #include "engine/runtime/memory.h"
 #include "engine/runtime/profiler.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/device_mock.h"
 #include "tests/unit/runtime/rig.h"
-
-static int setup(void **state)
-{
-    struct world *world = calloc(1, sizeof(*world));
-    assert_non_null(world);
-    world_init(world);
-    *state = world;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 /* --- tests --- */
 
@@ -430,5 +409,5 @@ int main(void)
         cmocka_unit_test(memory_is_counted_by_tag),
         cmocka_unit_test(plans_for_others_are_refused),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, world_setup, world_teardown);
 }

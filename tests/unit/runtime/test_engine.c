@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loading: what fits, what does not, and what of a damaged plan reaches a device. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +7,8 @@
 
 #include "engine/plan/format.h"
 #include "engine/runtime/memory.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/world.h"
-
-static int setup(void **state)
-{
-    struct world *world = calloc(1, sizeof(*world));
-    assert_non_null(world);
-    world_init(world);
-    *state = world;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static void devices_by_name(void **state)
 {
@@ -180,5 +159,5 @@ int main(void)
         cmocka_unit_test(memory_is_accounted_for),
         cmocka_unit_test(r34_altered_plans_run_or_are_refused),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, world_setup, world_teardown);
 }

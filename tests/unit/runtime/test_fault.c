@@ -1,35 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "engine/runtime/fault_script.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/world.h"
 
 enum { INSTANCE = WORLD_IN * sizeof(float) };
-
-static int setup(void **state)
-{
-    struct world *world = calloc(1, sizeof(*world));
-    assert_non_null(world);
-    world_init(world);
-    *state = world;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 static void scripts_are_read(void **state)
 {
@@ -238,5 +217,5 @@ int main(void)
         cmocka_unit_test(delays_delay),
         cmocka_unit_test(a_settled_engine_runs_but_makes_no_contexts),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, world_setup, world_teardown);
 }

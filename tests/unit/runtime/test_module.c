@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules that are not there, do not load, or are not ours: each is refused with its own reason. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "engine/backend.h"
 #include "engine/runtime/module.h"
+#include "tests/test.h"
 
 static const char *another_abi, *nothing; /* shared objects */
 

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running a batch allocates nothing. Linked with --wrap for the allocator's functions. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 
 #include "engine/runtime/profiler.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/world.h"
 
 enum { INSTANCE = WORLD_IN * sizeof(float) };

@@ -4,18 +4,13 @@
  * engines are loaded and dropped beside them. Runs on the reference kernels, so that it says
  * something under ThreadSanitizer too.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/runtime/memory.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/world.h"
 
 enum { THREADS = 8, BATCHES = 60, INSTANCE = WORLD_IN * sizeof(float) };

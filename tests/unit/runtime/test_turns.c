@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs that take turns: which are marked, and where; and that nobody waits for ever. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,26 +7,11 @@
 
 #include "base/clock.h"
 #include "engine/runtime/profiler.h"
+#include "tests/test.h"
 #include "tests/unit/runtime/device_mock.h"
 #include "tests/unit/runtime/rig.h"
 
 enum { PROFILES = 3, CAPTURES = 16 };
-
-static int setup(void **state)
-{
-    struct world *world = calloc(1, sizeof(*world));
-    assert_non_null(world);
-    world_init(world);
-    *state = world;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
 
 /* --- marks --- */
 
@@ -297,5 +276,5 @@ int main(void)
     marking.device_open = open_marking;
     plain.device_open = open_plain;
     plain.capture_half = NULL;
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, world_setup, world_teardown);
 }

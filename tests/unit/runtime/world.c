@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See world.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "tests/unit/runtime/world.h"
 
 #include <stdio.h>
@@ -15,6 +9,7 @@
 
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
+#include "tests/test.h"
 #include "tests/unit/plan/sample.h"
 
 static void add_profile(struct world *world, struct plan *plan, uint32_t batch)
@@ -118,4 +113,20 @@ void world_check(const struct world *world, const struct engine_profile *profile
                 fail_msg("output '%s', instance %u of %u in profile %u is wrong",
                          info->outputs[i].name, k, n, profile->batch);
     }
+}
+
+int world_setup(void **state)
+{
+    struct world *world = calloc(1, sizeof(*world));
+    assert_non_null(world);
+    world_init(world);
+    *state = world;
+    return 0;
+}
+
+int world_teardown(void **state)
+{
+    world_deinit(*state);
+    free(*state);
+    return 0;
 }

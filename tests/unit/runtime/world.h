@@ -22,6 +22,9 @@ struct world {
 /* Both assert that all goes well. */
 void world_init(struct world *world);
 void world_deinit(struct world *world);
+/* For a group of tests: the state is a world. */
+int world_setup(void **state);
+int world_teardown(void **state);
 
 /* A device "fault" with this script, over the same kind of device. */
 struct device *world_fault(const char *script);

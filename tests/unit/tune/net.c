@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/cpu/eval.h"
 #include "engine/engine.h"
+#include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
 uint32_t net_random(uint64_t *state)

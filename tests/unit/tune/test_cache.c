@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timing cache's file: round trip, merging, damage, other devices. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "engine/engine.h"
 #include "engine/tune/internal.h"
+#include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
 static struct device *device;

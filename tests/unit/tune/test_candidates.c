@@ -3,15 +3,11 @@
  * Every candidate of every kind of node, one at a time through the tuner (layouts, reformats,
  * packed constants and all), against the reference kernels.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
 /* fp32 with another order of summation; Winograd loses about one more digit. */

@@ -3,18 +3,14 @@
  * The tuner on a device with several float types, compiled tactics, captures and missing ops: a toy
  * whose clock the tests set (toy.h).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/engine.h"
 #include "engine/tune/internal.h"
+#include "tests/test.h"
 #include "tests/unit/tune/net.h"
 #include "tests/unit/tune/toy.h"
 

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The assignment problem against trying everything. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/tune/solve.h"
+#include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
 enum { NODES_MAX = 9, OPTIONS_MAX = 3, USES_MAX = 8, TENSORS_MAX = 12 };

@@ -3,15 +3,11 @@
  * Tactics as a damaged or hostile plan might bring them: preparing either refuses, or gives
  * something that runs within its buffers (whose ends are watched; the sanitizers watch the rest).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
 static struct device *device;

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole graphs through the tuner: answers, determinism, what comes from the cache, what is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #include "engine/engine.h"
+#include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
 static struct device *device;
