@@ -10,42 +10,6 @@
 #include "base/compiler.h"
 #include "kernels/cpu/ref.h"
 
-/* The kernels know nothing of the IR but number their functions alike. */
-#define SAME(ir, ref) _Static_assert((int)(ir) == (int)(ref), #ir)
-SAME(IR_UNARY_RELU, REF_RELU);
-SAME(IR_UNARY_SWISH, REF_SWISH);
-SAME(IR_UNARY_GELU, REF_GELU);
-SAME(IR_UNARY_LINEAR, REF_LINEAR);
-SAME(IR_UNARY_ERF, REF_ERF);
-SAME(IR_UNARY_NOT, REF_NOT);
-SAME(IR_UNARY_ATANH, REF_ATANH);
-SAME(IR_UNARY_BITWISE_NOT, REF_BITWISE_NOT);
-SAME(IR_UNARY_COUNT_, REF_UNARY_COUNT);
-SAME(IR_BINARY_POW, REF_POW);
-SAME(IR_BINARY_EQUAL, REF_EQUAL);
-SAME(IR_BINARY_XOR, REF_XOR);
-SAME(IR_BINARY_BITWISE_XOR, REF_BITWISE_XOR);
-SAME(IR_BINARY_COUNT_, REF_BINARY_COUNT);
-SAME(IR_REDUCE_PROD, REF_REDUCE_PROD);
-SAME(IR_REDUCE_LOG_SUM_EXP, REF_REDUCE_LOG_SUM_EXP);
-SAME(IR_POOL_MAX, REF_POOL_MAX);
-SAME(IR_POOL_LP, REF_POOL_LP);
-SAME(IR_PAD_WRAP, REF_PAD_WRAP);
-SAME(IR_RESIZE_CUBIC, REF_RESIZE_CUBIC);
-SAME(IR_COORD_TF_HALF_PIXEL_NN, REF_COORD_TF_HALF_PIXEL_NN);
-SAME(IR_NEAREST_CEIL, REF_NEAREST_CEIL);
-SAME(IR_RECURRENT_LSTM, REF_CELL_LSTM);
-SAME(IR_RECURRENT_GRU, REF_CELL_GRU);
-SAME(IR_BORDER_REFLECT, REF_BORDER_REFLECT);
-SAME(IR_SAMPLE_PIXELS, REF_SAMPLE_PIXELS);
-SAME(IR_ROI_MAX_QUANTISED, REF_ROI_MAX_QUANTISED);
-SAME(IR_LAYOUT_PLAIN, REF_PLAIN);
-SAME(IR_LAYOUT_CHANNELS_LAST, REF_CHANNELS_LAST);
-SAME(IR_LAYOUT_BLOCKED_8, REF_BLOCKED_8);
-SAME(IR_LAYOUT_BLOCKED_16, REF_BLOCKED_16);
-SAME(IR_LAYOUT_CHANNELS_LAST_4, REF_CHANNELS_LAST_4);
-SAME(IR_LAYOUT_CHANNELS_LAST_8, REF_CHANNELS_LAST_8);
-
 typedef enum status (*run)(const struct call *c);
 
 static int64_t int_of(const struct call *c, enum ir_attr_key key, int64_t fallback)
@@ -114,7 +78,7 @@ static enum status run_matmul(const struct call *c)
 static enum status run_pool(const struct call *c)
 {
     struct ref_pooling pool = {
-        .func = (enum ref_pool)int_of(c, IR_ATTR_FUNC, 0),
+        .func = (enum ir_pool)int_of(c, IR_ATTR_FUNC, 0),
         .count_include_pad = int_of(c, IR_ATTR_COUNT_INCLUDE_PAD, 0),
         .p = float_of(c, IR_ATTR_ALPHA, 2),
     };
@@ -128,7 +92,7 @@ static enum status run_pool(const struct call *c)
 static enum status run_reduce(const struct call *c)
 {
     const struct ir_attr *axes = ir_attr(c->node, IR_ATTR_AXES);
-    ref_reduce((enum ref_reduce)int_of(c, IR_ATTR_FUNC, 0), axes->i, axes->count, &c->in[0],
+    ref_reduce((enum ir_reduce)int_of(c, IR_ATTR_FUNC, 0), axes->i, axes->count, &c->in[0],
                &c->out[0]);
     return STATUS_OK;
 }
@@ -178,14 +142,14 @@ static enum status run_unary(const struct call *c)
 {
     float alpha, beta, gamma;
     ir_unary_constants(c->node, &alpha, &beta, &gamma);
-    ref_unary((enum ref_unary)int_of(c, IR_ATTR_FUNC, 0), (double)alpha, (double)beta,
-              (double)gamma, &c->in[0], &c->out[0]);
+    ref_unary((enum ir_unary)int_of(c, IR_ATTR_FUNC, 0), (double)alpha, (double)beta, (double)gamma,
+              &c->in[0], &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_binary(const struct call *c)
 {
-    ref_binary((enum ref_binary)int_of(c, IR_ATTR_FUNC, 0), float_of(c, IR_ATTR_ALPHA, 0) != 0,
+    ref_binary((enum ir_binary)int_of(c, IR_ATTR_FUNC, 0), float_of(c, IR_ATTR_ALPHA, 0) != 0,
                &c->in[0], &c->in[1], &c->out[0]);
     return STATUS_OK;
 }
@@ -228,7 +192,7 @@ static enum status run_slice(const struct call *c)
 
 static enum status run_pad(const struct call *c)
 {
-    ref_pad((enum ref_pad)int_of(c, IR_ATTR_MODE, 0), ints_of(c, IR_ATTR_PADS),
+    ref_pad((enum ir_pad)int_of(c, IR_ATTR_MODE, 0), ints_of(c, IR_ATTR_PADS),
             float_of(c, IR_ATTR_VALUE, 0), &c->in[0], &c->out[0]);
     return STATUS_OK;
 }
@@ -254,9 +218,9 @@ static enum status run_trilu(const struct call *c)
 static struct ref_resize read_resize(const struct ir_node *node, uint32_t rank)
 {
     struct ref_resize how = {
-        .mode = (enum ref_resize_mode)ir_attr_int(node, IR_ATTR_MODE, 0),
-        .coord = (enum ref_coord)ir_attr_int(node, IR_ATTR_COORD, 0),
-        .nearest = (enum ref_nearest)ir_attr_int(node, IR_ATTR_NEAREST, 0),
+        .mode = (enum ir_resize)ir_attr_int(node, IR_ATTR_MODE, 0),
+        .coord = (enum ir_coord)ir_attr_int(node, IR_ATTR_COORD, 0),
+        .nearest = (enum ir_nearest)ir_attr_int(node, IR_ATTR_NEAREST, 0),
         .exclude_outside = ir_attr_int(node, IR_ATTR_EXCLUDE_OUTSIDE, 0),
         .antialias = ir_attr_int(node, IR_ATTR_ANTIALIAS, 0),
         .cubic_a = (double)ir_attr_float(node, IR_ATTR_CUBIC_A, -0.75F),
@@ -310,13 +274,13 @@ static enum status run_gather_nd(const struct call *c)
 
 static enum status run_scatter_elements(const struct call *c)
 {
-    return ref_scatter_elements(axis_of(c), (enum ref_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0],
+    return ref_scatter_elements(axis_of(c), (enum ir_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0],
                                 &c->in[1], &c->in[2], &c->out[0], c->err);
 }
 
 static enum status run_scatter_nd(const struct call *c)
 {
-    return ref_scatter_nd((enum ref_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0], &c->in[1],
+    return ref_scatter_nd((enum ir_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0], &c->in[1],
                           &c->in[2], &c->out[0], c->err);
 }
 
@@ -328,8 +292,8 @@ static enum status run_one_hot(const struct call *c)
 
 static enum status run_reformat(const struct call *c)
 {
-    ref_reformat((enum ref_layout)ir_tensor(c->graph, c->node->inputs[0])->layout,
-                 (enum ref_layout)ir_tensor(c->graph, c->node->outputs[0])->layout, &c->in[0],
+    ref_reformat((enum ir_layout)ir_tensor(c->graph, c->node->inputs[0])->layout,
+                 (enum ir_layout)ir_tensor(c->graph, c->node->outputs[0])->layout, &c->in[0],
                  &c->out[0]);
     return STATUS_OK;
 }
@@ -352,7 +316,7 @@ static enum status run_recurrent(const struct call *c)
     const float *alphas = ir_attr(c->node, IR_ATTR_ALPHAS)->f;
     const float *betas = ir_attr(c->node, IR_ATTR_BETAS)->f;
     struct ref_recurrent how = {
-        .cell = (enum ref_cell)int_of(c, IR_ATTR_FUNC, 0),
+        .cell = (enum ir_recurrent)int_of(c, IR_ATTR_FUNC, 0),
         .clip = float_of(c, IR_ATTR_CLIP, 0),
         .reverse = int_of(c, IR_ATTR_REVERSE, 0),
         .linear = int_of(c, IR_ATTR_LINEAR, 0),
@@ -369,7 +333,7 @@ static enum status run_recurrent(const struct call *c)
         .c_last = c->node->n_outputs > 2 ? &c->out[2] : NULL,
     };
     for (uint32_t i = 0; i < funcs->count; i++) {
-        how.funcs[i] = (enum ref_unary)funcs->i[i];
+        how.funcs[i] = (enum ir_unary)funcs->i[i];
         how.alphas[i] = (double)alphas[i];
         how.betas[i] = (double)betas[i];
     }
@@ -379,9 +343,9 @@ static enum status run_recurrent(const struct call *c)
 static enum status run_sample(const struct call *c)
 {
     const struct ref_sample how = {
-        .mode = (enum ref_resize_mode)int_of(c, IR_ATTR_MODE, IR_RESIZE_LINEAR),
-        .border = (enum ref_border)int_of(c, IR_ATTR_BORDER, IR_BORDER_ZEROS),
-        .coord = (enum ref_sample_coord)int_of(c, IR_ATTR_COORD, IR_SAMPLE_HALF_PIXEL),
+        .mode = (enum ir_resize)int_of(c, IR_ATTR_MODE, IR_RESIZE_LINEAR),
+        .border = (enum ir_border)int_of(c, IR_ATTR_BORDER, IR_BORDER_ZEROS),
+        .coord = (enum ir_sample)int_of(c, IR_ATTR_COORD, IR_SAMPLE_HALF_PIXEL),
     };
     ref_sample(&how, &c->in[0], &c->in[1], &c->out[0]);
     return STATUS_OK;
@@ -390,7 +354,7 @@ static enum status run_sample(const struct call *c)
 static enum status run_roi_pool(const struct call *c)
 {
     const struct ref_roi_pool how = {
-        .func = (enum ref_roi)int_of(c, IR_ATTR_FUNC, IR_ROI_AVERAGE),
+        .func = (enum ir_roi)int_of(c, IR_ATTR_FUNC, IR_ROI_AVERAGE),
         .half_pixel = int_of(c, IR_ATTR_COORD, 0),
         .samples = int_of(c, IR_ATTR_SIZE, 0),
         .scale = float_of(c, IR_ATTR_ALPHA, 1),
@@ -476,7 +440,7 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
     case IR_OP_NMS:
         return ref_nms_scratch(x->dim[1]);
     case IR_OP_RECURRENT:
-        return ref_recurrent_scratch(x, (enum ref_cell)ir_attr_int(node, IR_ATTR_FUNC, 0));
+        return ref_recurrent_scratch(x, (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC, 0));
     case IR_OP_DET:
         return ref_det_scratch(x->dim[x->rank - 1]);
     default:
@@ -493,8 +457,8 @@ void call_epilogue(const struct ir_epilogue *step, const struct tensor_view *ope
                    const struct tensor_view *y)
 {
     if (step->kind == IR_EPILOGUE_UNARY)
-        ref_unary((enum ref_unary)step->func, (double)step->alpha, (double)step->beta,
+        ref_unary((enum ir_unary)step->func, (double)step->alpha, (double)step->beta,
                   (double)step->gamma, y, y);
     else
-        ref_binary((enum ref_binary)step->func, false, y, operand, y);
+        ref_binary((enum ir_binary)step->func, false, y, operand, y);
 }

@@ -23,7 +23,7 @@ struct native_step {
 
 /* A recurrent layer; steps count elements. */
 struct native_recurrent {
-    enum ref_cell cell;
+    enum ir_recurrent cell;
     struct native_step funcs[3]; /* of the cell */
     float clip;
     bool reverse, linear, coupled, has_c;

@@ -28,7 +28,7 @@ static void call(const struct run *r, uint32_t f, float *row, int64_t n)
 {
     const struct native_step *s = &r->l->funcs[f];
     if (r->l->clip > 0 && f < 2)
-        r->op->fast->unary[REF_CLIP](row, row, (size_t)n, -r->l->clip, r->l->clip);
+        r->op->fast->unary[IR_UNARY_CLIP](row, row, (size_t)n, -r->l->clip, r->l->clip);
     if (s->unary)
         s->unary(row, row, (size_t)n, s->alpha, s->beta);
 }
@@ -135,7 +135,7 @@ static void multiply(const struct run *r, const float *packed, int64_t at, int64
 static void run_step(const struct run *r, int64_t step)
 {
     const struct native_recurrent *l = r->l;
-    bool gru = l->cell == REF_CELL_GRU;
+    bool gru = l->cell == IR_RECURRENT_GRU;
     multiply(r, r->first, 0, l->once, step, r->h, NULL);
     if (gru && l->linear)
         multiply(r, r->second, l->once, l->hidden, step, r->h, r->bias);
@@ -149,7 +149,7 @@ static void run_step(const struct run *r, int64_t step)
             continue;
         if (gru)
             close_gru(r, n, r->x + (t * l->sequences + n) * l->width);
-        else if (l->cell == REF_CELL_LSTM)
+        else if (l->cell == IR_RECURRENT_LSTM)
             close_lstm(r, n);
         else {
             memcpy(r->h + n * l->hidden, r->sums + n * l->width, (size_t)l->hidden * sizeof(*r->h));
@@ -258,7 +258,8 @@ static bool take_functions(struct native_op *op, const struct ir_node *node)
     for (uint32_t i = 0; i < funcs->count; i++) {
         int64_t f = funcs->i[i];
         fast_unary row = op->fast->unary[f];
-        if ((!row && f != REF_IDENTITY) || (f == REF_TANH && (alphas[i] != 1 || betas[i] != 1)))
+        if ((!row && f != IR_UNARY_IDENTITY) ||
+            (f == IR_UNARY_TANH && (alphas[i] != 1 || betas[i] != 1)))
             return false;
         op->cell.funcs[i] = (struct native_step){.unary = row, alphas[i], betas[i]};
     }
@@ -283,7 +284,7 @@ bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
     bool lengths = node->n_inputs > 2 && node->inputs[2] != IR_NONE;
     if (!all_f32(graph, node) || node->n_outputs < 2 || !take_functions(op, node))
         return false;
-    l->cell = (enum ref_cell)ir_attr_int(node, IR_ATTR_FUNC, 0);
+    l->cell = (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC, 0);
     l->clip = ir_attr_float(node, IR_ATTR_CLIP, 0);
     l->reverse = ir_attr_int(node, IR_ATTR_REVERSE, 0);
     l->linear = ir_attr_int(node, IR_ATTR_LINEAR, 0);
@@ -292,7 +293,7 @@ bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
     l->sequences = x->dim[1];
     l->width = x->dim[2];
     l->hidden = matrix->shape.dim[1];
-    l->once = l->cell == REF_CELL_GRU ? 2 * l->hidden : l->width;
+    l->once = l->cell == IR_RECURRENT_GRU ? 2 * l->hidden : l->width;
     l->packed =
         fast_packed_floats(l->once, l->hidden) + fast_packed_floats(l->width - l->once, l->hidden);
     l->lengths = lengths ? ir_tensor(graph, node->inputs[2])->dtype : DTYPE_NONE;

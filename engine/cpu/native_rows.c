@@ -38,7 +38,7 @@ static uint32_t add_tensor(struct native_op *op, uint32_t *n, uint32_t input)
 
 static bool add_unary(struct native_op *op, uint32_t func, float alpha, float beta)
 {
-    if (func >= REF_UNARY_COUNT || !op->fast->unary[func])
+    if (func >= IR_UNARY_COUNT_ || !op->fast->unary[func])
         return false;
     op->steps[op->n_steps++] =
         (struct native_step){.unary = op->fast->unary[func], .alpha = alpha, .beta = beta};
@@ -47,7 +47,7 @@ static bool add_unary(struct native_op *op, uint32_t func, float alpha, float be
 
 static bool add_binary(struct native_op *op, uint32_t func, uint32_t operand)
 {
-    if (func >= REF_BINARY_COUNT || !op->fast->binary[func])
+    if (func >= IR_BINARY_COUNT_ || !op->fast->binary[func])
         return false;
     op->steps[op->n_steps++] =
         (struct native_step){.binary = op->fast->binary[func], .operand = operand};

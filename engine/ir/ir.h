@@ -38,23 +38,6 @@ enum {
     IR_MAX_IO = 64, /* inputs, and outputs, of a graph */
 };
 
-/*
- * How the elements of a tensor lie in memory. The shape is always the logical one (NCHW).
- * Blocked layouts store channels (dim 1) in blocks of 8 or 16 innermost, rounded up, the padding
- * zero. OPAQUE is a constant in a form that only its node's tactic reads; its size is `bytes`.
- * Stored in plan files.
- */
-enum ir_layout {
-    IR_LAYOUT_PLAIN = 0,         /* dense row-major */
-    IR_LAYOUT_CHANNELS_LAST = 1, /* N, spatial.., C */
-    IR_LAYOUT_BLOCKED_8 = 2,     /* N, C/8, spatial.., 8 */
-    IR_LAYOUT_BLOCKED_16 = 3,    /* N, C/16, spatial.., 16 */
-    IR_LAYOUT_OPAQUE = 4,
-    IR_LAYOUT_CHANNELS_LAST_4 = 5, /* as CHANNELS_LAST, C rounded up to a multiple of 4 */
-    IR_LAYOUT_CHANNELS_LAST_8 = 6, /* ... of 8; the padding is zero */
-    IR_LAYOUT_COUNT_
-};
-
 /* Where a tensor's bytes are when the graph runs; set by the builder. Stored in plan files. */
 enum ir_place {
     IR_PLACE_NONE = 0,

@@ -80,6 +80,8 @@
 
 #include <stdint.h>
 
+#include "base/op_enums.h"
+
 enum ir_op {
     IR_OP_NONE = 0,
     IR_OP_CONV = 1,
@@ -184,144 +186,6 @@ enum ir_attr_key {
     IR_ATTR_ANTIALIAS = 55,         /* [i] */
     IR_ATTR_COUNT_
 };
-
-enum ir_pool { IR_POOL_MAX = 0, IR_POOL_AVERAGE = 1, IR_POOL_LP = 2 };
-
-enum ir_reduce {
-    IR_REDUCE_SUM = 0,
-    IR_REDUCE_MEAN = 1,
-    IR_REDUCE_MAX = 2,
-    IR_REDUCE_MIN = 3,
-    IR_REDUCE_PROD = 4,
-    IR_REDUCE_L1 = 5,
-    IR_REDUCE_L2 = 6,
-    IR_REDUCE_SUM_SQUARE = 7,
-    IR_REDUCE_LOG_SUM = 8,
-    IR_REDUCE_LOG_SUM_EXP = 9,
-};
-
-/* a, b, g: ALPHA, BETA, GAMMA. */
-enum ir_unary {
-    IR_UNARY_IDENTITY = 0,
-    IR_UNARY_RELU = 1,
-    IR_UNARY_LEAKY_RELU = 2, /* a = 0.01 */
-    IR_UNARY_ELU = 3,        /* a = 1 */
-    IR_UNARY_SELU = 4,       /* a = 1.67326319, g = 1.05070102 */
-    IR_UNARY_CELU = 5,       /* a = 1 */
-    IR_UNARY_SIGMOID = 6,
-    IR_UNARY_HARD_SIGMOID = 7, /* a = 0.2, b = 0.5 */
-    IR_UNARY_HARD_SWISH = 8,   /* x * clip(x/6 + 0.5, 0, 1) */
-    IR_UNARY_SWISH = 9,        /* x * sigmoid(a x), a = 1 */
-    IR_UNARY_TANH = 10,
-    IR_UNARY_SOFTPLUS = 11,
-    IR_UNARY_SOFTSIGN = 12,
-    IR_UNARY_THRESHOLDED_RELU = 13, /* a = 1 */
-    IR_UNARY_GELU = 14,             /* exact: x/2 (1 + erf(x / sqrt 2)) */
-    IR_UNARY_GELU_TANH = 15,
-    IR_UNARY_MISH = 16,
-    IR_UNARY_CLIP = 17,   /* to [a, b]; a = lowest, b = highest of the type */
-    IR_UNARY_LINEAR = 18, /* a x + b; a = 1, b = 0 */
-    IR_UNARY_ABS = 19,
-    IR_UNARY_NEG = 20,
-    IR_UNARY_EXP = 21,
-    IR_UNARY_LOG = 22,
-    IR_UNARY_SQRT = 23,
-    IR_UNARY_RECIPROCAL = 24,
-    IR_UNARY_ERF = 25,
-    IR_UNARY_FLOOR = 26,
-    IR_UNARY_CEIL = 27,
-    IR_UNARY_ROUND = 28, /* half to even */
-    IR_UNARY_SIGN = 29,
-    IR_UNARY_NOT = 30, /* BOOL */
-    IR_UNARY_SIN = 31,
-    IR_UNARY_COS = 32,
-    IR_UNARY_TAN = 33,
-    IR_UNARY_ASIN = 34,
-    IR_UNARY_ACOS = 35,
-    IR_UNARY_ATAN = 36,
-    IR_UNARY_SINH = 37,
-    IR_UNARY_COSH = 38,
-    IR_UNARY_ASINH = 39,
-    IR_UNARY_ACOSH = 40,
-    IR_UNARY_ATANH = 41,
-    IR_UNARY_IS_NAN = 42, /* -> BOOL */
-    IR_UNARY_IS_INF = 43, /* -> BOOL; a = 1: detect negative, b = 1: detect positive */
-    IR_UNARY_SHRINK = 44, /* a = bias 0, b = lambd 0.5 */
-    IR_UNARY_BITWISE_NOT = 45,
-    IR_UNARY_COUNT_
-};
-
-enum ir_binary {
-    IR_BINARY_ADD = 0,
-    IR_BINARY_SUB = 1,
-    IR_BINARY_MUL = 2,
-    IR_BINARY_DIV = 3,
-    IR_BINARY_MAX = 4,
-    IR_BINARY_MIN = 5,
-    IR_BINARY_POW = 6,
-    IR_BINARY_PRELU = 7, /* a >= 0 ? a : a * b */
-    IR_BINARY_MOD = 8,
-    IR_BINARY_EQUAL = 9, /* from here on to XOR the output is BOOL */
-    IR_BINARY_LESS = 10,
-    IR_BINARY_LESS_EQUAL = 11,
-    IR_BINARY_GREATER = 12,
-    IR_BINARY_GREATER_EQUAL = 13,
-    IR_BINARY_AND = 14,
-    IR_BINARY_OR = 15,
-    IR_BINARY_XOR = 16,
-    IR_BINARY_SHIFT_LEFT = 17,
-    IR_BINARY_SHIFT_RIGHT = 18,
-    IR_BINARY_BITWISE_AND = 19,
-    IR_BINARY_BITWISE_OR = 20,
-    IR_BINARY_BITWISE_XOR = 21,
-    IR_BINARY_COUNT_
-};
-
-enum ir_pad { IR_PAD_CONSTANT = 0, IR_PAD_REFLECT = 1, IR_PAD_EDGE = 2, IR_PAD_WRAP = 3 };
-enum ir_resize { IR_RESIZE_NEAREST = 0, IR_RESIZE_LINEAR = 1, IR_RESIZE_CUBIC = 2 };
-enum ir_coord {
-    IR_COORD_HALF_PIXEL = 0,
-    IR_COORD_PYTORCH_HALF_PIXEL = 1,
-    IR_COORD_ALIGN_CORNERS = 2,
-    IR_COORD_ASYMMETRIC = 3,
-    IR_COORD_TF_CROP = 4,
-    IR_COORD_HALF_PIXEL_SYMMETRIC = 5,
-    IR_COORD_TF_HALF_PIXEL_NN = 6,
-};
-enum ir_nearest {
-    IR_NEAREST_ROUND_PREFER_FLOOR = 0,
-    IR_NEAREST_ROUND_PREFER_CEIL = 1,
-    IR_NEAREST_FLOOR = 2,
-    IR_NEAREST_CEIL = 3,
-};
-
-/*
- * Cells of RECURRENT; f g k are its FUNCS in their order, P the peephole's parts for i o f, * is
- * elementwise, h and c are those of the step before.
- *   RNN   h' = f(X + R h)
- *   LSTM  i = f(Xi + Ri h + Pi * c)   f = f(Xf + Rf h + Pf * c), or with COUPLED: 1 - i
- *         c' = f * c + i * g(Xc + Rc h)   o = f(Xo + Ro h + Po * c')   h' = o * k(c')
- *   GRU   z = f(Xz + Rz h)   r = f(Xr + Rr h)   h' = (1 - z) * t + z * h
- *         t = g(Xh + Rh (r * h)), or with LINEAR: g(Xh + r * (Rh h + bias))
- */
-enum ir_recurrent {
-    IR_RECURRENT_RNN = 0,
-    IR_RECURRENT_LSTM = 1,
-    IR_RECURRENT_GRU = 2,
-    IR_RECURRENT_COUNT_
-};
-/* What SAMPLE finds outside of its input. */
-enum ir_border { IR_BORDER_ZEROS = 0, IR_BORDER_EDGE = 1, IR_BORDER_REFLECT = 2 };
-/* What a coordinate of SAMPLE counts: -1..1 from border to border of the outer pixels, or from
- * centre to centre of them; or pixels, the first one's centre being 0. */
-enum ir_sample {
-    IR_SAMPLE_HALF_PIXEL = 0,
-    IR_SAMPLE_ALIGN_CORNERS = 1,
-    IR_SAMPLE_PIXELS = 2,
-};
-/* How ROI_POOL makes one value of a bin: samples between pixels, or whole pixels (MAX_QUANTISED).
- * MAX is ONNX's: of the four weighted pixels around each sample, not of their sum. */
-enum ir_roi { IR_ROI_AVERAGE = 0, IR_ROI_MAX = 1, IR_ROI_MAX_QUANTISED = 2 };
 
 /* "conv", "matmul", ...; "?" outside the table. Static storage. */
 const char *ir_op_name(enum ir_op op);

@@ -259,7 +259,7 @@ static enum status convert_constant(struct apply *a, uint32_t tensor, enum ir_la
     if (ir_layouts_agree(&t.shape, t.layout, layout))
         ref_cast(&from, &to);
     else
-        ref_reformat((enum ref_layout)t.layout, (enum ref_layout)layout, &from, &to);
+        ref_reformat((enum ir_layout)t.layout, (enum ir_layout)layout, &from, &to);
     return add_constant(a, tensor, layout, dtype, bytes, data, out, err);
 }
 

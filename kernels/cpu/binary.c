@@ -65,14 +65,14 @@ FLOAT(f_greater, a > b)
 FLOAT(f_greater_equal, a >= b)
 
 /* What is not here works on integers only. */
-static const float_row float_rows[REF_BINARY_COUNT] = {
-    [REF_ADD] = f_add,         [REF_SUB] = f_sub,
-    [REF_MUL] = f_mul,         [REF_DIV] = f_div,
-    [REF_MAX] = f_max,         [REF_MIN] = f_min,
-    [REF_POW] = f_pow,         [REF_PRELU] = f_prelu,
-    [REF_MOD] = f_mod,         [REF_EQUAL] = f_equal,
-    [REF_LESS] = f_less,       [REF_LESS_EQUAL] = f_less_equal,
-    [REF_GREATER] = f_greater, [REF_GREATER_EQUAL] = f_greater_equal,
+static const float_row float_rows[IR_BINARY_COUNT_] = {
+    [IR_BINARY_ADD] = f_add,         [IR_BINARY_SUB] = f_sub,
+    [IR_BINARY_MUL] = f_mul,         [IR_BINARY_DIV] = f_div,
+    [IR_BINARY_MAX] = f_max,         [IR_BINARY_MIN] = f_min,
+    [IR_BINARY_POW] = f_pow,         [IR_BINARY_PRELU] = f_prelu,
+    [IR_BINARY_MOD] = f_mod,         [IR_BINARY_EQUAL] = f_equal,
+    [IR_BINARY_LESS] = f_less,       [IR_BINARY_LESS_EQUAL] = f_less_equal,
+    [IR_BINARY_GREATER] = f_greater, [IR_BINARY_GREATER_EQUAL] = f_greater_equal,
 };
 
 static int64_t divide(int64_t a, int64_t b)
@@ -138,57 +138,57 @@ UNSIGNED(u_less_equal, a <= b)
 UNSIGNED(u_greater, a > b)
 UNSIGNED(u_greater_equal, a >= b)
 
-static const int_row int_rows[REF_BINARY_COUNT] = {
-    [REF_ADD] = i_add,
-    [REF_SUB] = i_sub,
-    [REF_MUL] = i_mul,
-    [REF_DIV] = i_div,
-    [REF_MAX] = i_max,
-    [REF_MIN] = i_min,
-    [REF_POW] = i_pow,
-    [REF_PRELU] = i_prelu,
-    [REF_MOD] = i_mod,
-    [REF_EQUAL] = i_equal,
-    [REF_LESS] = i_less,
-    [REF_LESS_EQUAL] = i_less_equal,
-    [REF_GREATER] = i_greater,
-    [REF_GREATER_EQUAL] = i_greater_equal,
-    [REF_AND] = i_and,
-    [REF_OR] = i_or,
-    [REF_XOR] = i_xor,
-    [REF_SHIFT_LEFT] = i_shift_left,
-    [REF_SHIFT_RIGHT] = i_shift_right,
-    [REF_BITWISE_AND] = i_bitwise_and,
-    [REF_BITWISE_OR] = i_bitwise_or,
-    [REF_BITWISE_XOR] = i_bitwise_xor,
+static const int_row int_rows[IR_BINARY_COUNT_] = {
+    [IR_BINARY_ADD] = i_add,
+    [IR_BINARY_SUB] = i_sub,
+    [IR_BINARY_MUL] = i_mul,
+    [IR_BINARY_DIV] = i_div,
+    [IR_BINARY_MAX] = i_max,
+    [IR_BINARY_MIN] = i_min,
+    [IR_BINARY_POW] = i_pow,
+    [IR_BINARY_PRELU] = i_prelu,
+    [IR_BINARY_MOD] = i_mod,
+    [IR_BINARY_EQUAL] = i_equal,
+    [IR_BINARY_LESS] = i_less,
+    [IR_BINARY_LESS_EQUAL] = i_less_equal,
+    [IR_BINARY_GREATER] = i_greater,
+    [IR_BINARY_GREATER_EQUAL] = i_greater_equal,
+    [IR_BINARY_AND] = i_and,
+    [IR_BINARY_OR] = i_or,
+    [IR_BINARY_XOR] = i_xor,
+    [IR_BINARY_SHIFT_LEFT] = i_shift_left,
+    [IR_BINARY_SHIFT_RIGHT] = i_shift_right,
+    [IR_BINARY_BITWISE_AND] = i_bitwise_and,
+    [IR_BINARY_BITWISE_OR] = i_bitwise_or,
+    [IR_BINARY_BITWISE_XOR] = i_bitwise_xor,
 };
 
 /* Where uint64 differs. */
-static const int_row u64_rows[REF_BINARY_COUNT] = {
-    [REF_DIV] = u_div,
-    [REF_MAX] = u_max,
-    [REF_MIN] = u_min,
-    [REF_PRELU] = u_prelu,
-    [REF_MOD] = u_mod,
-    [REF_LESS] = u_less,
-    [REF_LESS_EQUAL] = u_less_equal,
-    [REF_GREATER] = u_greater,
-    [REF_GREATER_EQUAL] = u_greater_equal,
+static const int_row u64_rows[IR_BINARY_COUNT_] = {
+    [IR_BINARY_DIV] = u_div,
+    [IR_BINARY_MAX] = u_max,
+    [IR_BINARY_MIN] = u_min,
+    [IR_BINARY_PRELU] = u_prelu,
+    [IR_BINARY_MOD] = u_mod,
+    [IR_BINARY_LESS] = u_less,
+    [IR_BINARY_LESS_EQUAL] = u_less_equal,
+    [IR_BINARY_GREATER] = u_greater,
+    [IR_BINARY_GREATER_EQUAL] = u_greater_equal,
 };
 
-static float_row float_row_for(enum ref_binary func, bool truncate)
+static float_row float_row_for(enum ir_binary func, bool truncate)
 {
-    return func == REF_MOD && truncate ? f_fmod : float_rows[func];
+    return func == IR_BINARY_MOD && truncate ? f_fmod : float_rows[func];
 }
 
-static int_row int_row_for(enum ref_binary func, bool truncate, enum dtype dtype)
+static int_row int_row_for(enum ir_binary func, bool truncate, enum dtype dtype)
 {
     if (dtype == DTYPE_U64 && u64_rows[func])
         return u64_rows[func];
-    return func == REF_MOD && truncate ? i_fmod : int_rows[func];
+    return func == IR_BINARY_MOD && truncate ? i_fmod : int_rows[func];
 }
 
-void ref_binary(enum ref_binary func, bool truncate, const struct tensor_view *a,
+void ref_binary(enum ir_binary func, bool truncate, const struct tensor_view *a,
                 const struct tensor_view *b, const struct tensor_view *y)
 {
     bool floats = (dtype_is_float(a->dtype) || dtype_is_float(b->dtype)) && float_rows[func];

@@ -23,8 +23,8 @@ typedef void (*fast_from)(const void *x, float *y, size_t n); /* numbers of a ty
 
 struct fast_kernels {
     const char *isa;                      /* "avx512" */
-    fast_unary unary[REF_UNARY_COUNT];    /* NULL: not here */
-    fast_binary binary[REF_BINARY_COUNT]; /* NULL: not here */
+    fast_unary unary[IR_UNARY_COUNT_];    /* NULL: not here */
+    fast_binary binary[IR_BINARY_COUNT_]; /* NULL: not here */
     void (*softmax)(const float *x, float *y, size_t n, bool log_of);
     /* bias may be NULL */
     void (*layer_norm)(const float *x, const float *scale, const float *bias, float epsilon,

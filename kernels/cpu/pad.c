@@ -8,16 +8,16 @@
 #include "kernels/cpu/walk.h"
 
 /* The input index that position i (which may lie outside of 0..n-1) repeats. n > 0. */
-static int64_t source(enum ref_pad mode, int64_t i, int64_t n)
+static int64_t source(enum ir_pad mode, int64_t i, int64_t n)
 {
-    if (mode == REF_PAD_WRAP)
+    if (mode == IR_PAD_WRAP)
         return ((i % n) + n) % n;
-    if (mode == REF_PAD_REFLECT) { /* there and back without repeating the ends */
+    if (mode == IR_PAD_REFLECT) { /* there and back without repeating the ends */
         int64_t period = n > 1 ? 2 * (n - 1) : 1;
         int64_t r = ((i % period) + period) % period;
         return r < n ? r : period - r;
     }
-    return i < 0 ? 0 : MIN(i, n - 1); /* REF_PAD_EDGE */
+    return i < 0 ? 0 : MIN(i, n - 1); /* IR_PAD_EDGE */
 }
 
 /* The part of y that repeats x is one box: everything is filled, then the box is copied. */
@@ -45,7 +45,7 @@ static void pad_constant(const int64_t *pads, const char *fill, const struct ten
                       (const char *)x->data + (size_t)from * size);
 }
 
-void ref_pad(enum ref_pad mode, const int64_t *pads, double value, const struct tensor_view *x,
+void ref_pad(enum ir_pad mode, const int64_t *pads, double value, const struct tensor_view *x,
              const struct tensor_view *y)
 {
     uint32_t rank = y->shape.rank;
@@ -54,7 +54,7 @@ void ref_pad(enum ref_pad mode, const int64_t *pads, double value, const struct 
         return;
     char fill[8];
     ref_write_f64(y->dtype, fill, 0, 1, 1, &value);
-    if (mode == REF_PAD_CONSTANT) {
+    if (mode == IR_PAD_CONSTANT) {
         pad_constant(pads, fill, x, y);
         return;
     }

@@ -21,9 +21,9 @@ static void see(const struct ref_pooling *pool, const struct tensor_view *x, int
                 struct seen *seen)
 {
     seen->count++;
-    if (pool->func == REF_POOL_AVERAGE) {
+    if (pool->func == IR_POOL_AVERAGE) {
         seen->sum += ref_get_f64(x->dtype, x->data, at);
-    } else if (pool->func == REF_POOL_LP) {
+    } else if (pool->func == IR_POOL_LP) {
         seen->sum += pow(fabs(ref_get_f64(x->dtype, x->data, at)), pool->p);
     } else if (dtype_is_float(x->dtype)) {
         double v = ref_get_f64(x->dtype, x->data, at);
@@ -76,9 +76,9 @@ static void store(const struct ref_pooling *pool, const struct tensor_view *y, i
                   const struct seen *seen, int64_t divisor)
 {
     double value = seen->sum;
-    if (pool->func == REF_POOL_AVERAGE)
+    if (pool->func == IR_POOL_AVERAGE)
         value = divisor ? value / (double)divisor : 0;
-    else if (pool->func == REF_POOL_LP)
+    else if (pool->func == IR_POOL_LP)
         value = pow(value, 1 / pool->p);
     else if (dtype_is_float(y->dtype))
         value = seen->best < 0 ? -INFINITY : seen->highest;

@@ -11,7 +11,8 @@
 #include "kernels/cpu/number.h"
 #include "kernels/cpu/ref.h"
 
-static const int64_t gates_of[] = {[REF_CELL_RNN] = 1, [REF_CELL_LSTM] = 4, [REF_CELL_GRU] = 3};
+static const int64_t gates_of[] = {
+    [IR_RECURRENT_RNN] = 1, [IR_RECURRENT_LSTM] = 4, [IR_RECURRENT_GRU] = 3};
 
 /* All in double: [sequences][hidden] but for what says otherwise. */
 struct state {
@@ -30,26 +31,26 @@ static double call(const struct state *s, uint32_t f, double x)
     if (clip > 0 && f < 2) /* the LSTM's third one takes the cell state as it is */
         x = x < -clip ? -clip : x > clip ? clip : x;
     switch (s->how->funcs[f]) {
-    case REF_RELU:
+    case IR_UNARY_RELU:
         return x < 0 ? 0 : x;
-    case REF_LEAKY_RELU:
+    case IR_UNARY_LEAKY_RELU:
         return x < 0 ? a * x : x;
-    case REF_ELU:
+    case IR_UNARY_ELU:
         return x < 0 ? a * expm1(x) : x;
-    case REF_SIGMOID:
+    case IR_UNARY_SIGMOID:
         return 1 / (1 + exp(-x));
-    case REF_TANH:
+    case IR_UNARY_TANH:
         return a * tanh(b * x);
-    case REF_THRESHOLDED_RELU:
+    case IR_UNARY_THRESHOLDED_RELU:
         return x > a ? x : 0;
-    case REF_HARD_SIGMOID:
+    case IR_UNARY_HARD_SIGMOID:
         x = a * x + b;
         return x < 0 ? 0 : x > 1 ? 1 : x;
-    case REF_SOFTPLUS:
+    case IR_UNARY_SOFTPLUS:
         return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
-    case REF_SOFTSIGN:
+    case IR_UNARY_SOFTSIGN:
         return x / (1 + fabs(x));
-    case REF_LINEAR:
+    case IR_UNARY_LINEAR:
         return a * x + b;
     default:
         return x;
@@ -85,7 +86,7 @@ static void begin_sums(const struct state *s, int64_t n, int64_t at)
     for (int64_t k = 0; k < width; k += REF_ROW)
         ref_read_f64(x->dtype, x->data, (at * s->sequences + n) * width + k, 1,
                      (size_t)MIN(width - k, REF_ROW), sums + k);
-    if (s->how->cell == REF_CELL_GRU && s->how->linear)
+    if (s->how->cell == IR_RECURRENT_GRU && s->how->linear)
         memcpy(sums + 2 * s->hidden, s->bias, (size_t)s->hidden * sizeof(*sums));
 }
 
@@ -145,7 +146,7 @@ static int64_t position(const struct state *s, int64_t n, int64_t step)
 static void run_step(const struct state *s, int64_t step)
 {
     int64_t size = s->hidden;
-    bool gru = s->how->cell == REF_CELL_GRU, again = gru && !s->how->linear;
+    bool gru = s->how->cell == IR_RECURRENT_GRU, again = gru && !s->how->linear;
     for (int64_t n = 0; n < s->sequences; n++)
         begin_sums(s, n, MIN(position(s, n, step), s->steps - 1));
     add_products(s, 0, again ? 2 * size : s->gates * size, s->h);
@@ -159,7 +160,7 @@ static void run_step(const struct state *s, int64_t step)
             continue;
         if (gru)
             close_gru(s, n, at);
-        else if (s->how->cell == REF_CELL_LSTM)
+        else if (s->how->cell == IR_RECURRENT_LSTM)
             step_lstm(s, n);
         else
             step_rnn(s, n);
@@ -206,7 +207,7 @@ static struct state state_of(const struct ref_recurrent *how, double *scratch)
     return s;
 }
 
-size_t ref_recurrent_scratch(const struct shape *x, enum ref_cell cell)
+size_t ref_recurrent_scratch(const struct shape *x, enum ir_recurrent cell)
 {
     int64_t n = x->dim[1], h = x->dim[2] / gates_of[cell];
     return (size_t)(n * h * (3 + gates_of[cell]) + 4 * h) * sizeof(double) +

@@ -97,54 +97,54 @@ static const struct {
     double initial;
     fold fold;
     double (*finish)(const struct sums *s);
-} rows[REF_REDUCE_COUNT] = {
-    [REF_REDUCE_SUM] = {0, fold_sum, finish_value},
-    [REF_REDUCE_MEAN] = {0, fold_sum, finish_mean},
-    [REF_REDUCE_MAX] = {-INFINITY, fold_max, finish_value},
-    [REF_REDUCE_MIN] = {INFINITY, fold_min, finish_value},
-    [REF_REDUCE_PROD] = {1, fold_prod, finish_value},
-    [REF_REDUCE_L1] = {0, fold_abs, finish_value},
-    [REF_REDUCE_L2] = {0, fold_square, finish_sqrt},
-    [REF_REDUCE_SUM_SQUARE] = {0, fold_square, finish_value},
-    [REF_REDUCE_LOG_SUM] = {0, fold_sum, finish_log},
-    [REF_REDUCE_LOG_SUM_EXP] = {0, fold_exp, finish_log_exp},
+} rows[IR_REDUCE_COUNT_] = {
+    [IR_REDUCE_SUM] = {0, fold_sum, finish_value},
+    [IR_REDUCE_MEAN] = {0, fold_sum, finish_mean},
+    [IR_REDUCE_MAX] = {-INFINITY, fold_max, finish_value},
+    [IR_REDUCE_MIN] = {INFINITY, fold_min, finish_value},
+    [IR_REDUCE_PROD] = {1, fold_prod, finish_value},
+    [IR_REDUCE_L1] = {0, fold_abs, finish_value},
+    [IR_REDUCE_L2] = {0, fold_square, finish_sqrt},
+    [IR_REDUCE_SUM_SQUARE] = {0, fold_square, finish_value},
+    [IR_REDUCE_LOG_SUM] = {0, fold_sum, finish_log},
+    [IR_REDUCE_LOG_SUM_EXP] = {0, fold_exp, finish_log_exp},
 };
 
 /* The same for integers, by one element; the others are computed in double. */
-static uint64_t fold_int(enum ref_reduce func, enum dtype dtype, uint64_t so_far, uint64_t x)
+static uint64_t fold_int(enum ir_reduce func, enum dtype dtype, uint64_t so_far, uint64_t x)
 {
     bool above = dtype == DTYPE_U64 ? x > so_far : (int64_t)x > (int64_t)so_far;
     switch (func) {
-    case REF_REDUCE_SUM:
+    case IR_REDUCE_SUM:
         return so_far + x;
-    case REF_REDUCE_PROD:
+    case IR_REDUCE_PROD:
         return so_far * x;
-    case REF_REDUCE_SUM_SQUARE:
+    case IR_REDUCE_SUM_SQUARE:
         return so_far + x * x;
-    case REF_REDUCE_L1:
+    case IR_REDUCE_L1:
         return so_far + (dtype_is_signed(dtype) && (int64_t)x < 0 ? 0 - x : x);
-    case REF_REDUCE_MAX:
+    case IR_REDUCE_MAX:
         return above ? x : so_far;
-    case REF_REDUCE_MIN:
+    case IR_REDUCE_MIN:
         return above ? so_far : x;
     default:
         return so_far;
     }
 }
 
-static bool in_int64(enum ref_reduce func, enum dtype dtype)
+static bool in_int64(enum ir_reduce func, enum dtype dtype)
 {
-    return !dtype_is_float(dtype) && func != REF_REDUCE_MEAN && func != REF_REDUCE_L2 &&
-           func != REF_REDUCE_LOG_SUM && func != REF_REDUCE_LOG_SUM_EXP;
+    return !dtype_is_float(dtype) && func != IR_REDUCE_MEAN && func != IR_REDUCE_L2 &&
+           func != IR_REDUCE_LOG_SUM && func != IR_REDUCE_LOG_SUM_EXP;
 }
 
 /* `inner` walks the reduced dims of x from `first` on. */
-static int64_t reduce_ints(enum ref_reduce func, const struct tensor_view *x, int64_t first,
+static int64_t reduce_ints(enum ir_reduce func, const struct tensor_view *x, int64_t first,
                            struct ref_walk *inner)
 {
-    uint64_t result = func == REF_REDUCE_PROD;
+    uint64_t result = func == IR_REDUCE_PROD;
     int64_t row[REF_ROW];
-    if (func == REF_REDUCE_MAX || func == REF_REDUCE_MIN)
+    if (func == IR_REDUCE_MAX || func == IR_REDUCE_MIN)
         result = (uint64_t)ref_get_i64(x->dtype, x->data, first);
     bool more = true;
     while (more) {
@@ -160,7 +160,7 @@ static int64_t reduce_ints(enum ref_reduce func, const struct tensor_view *x, in
     return (int64_t)result;
 }
 
-static double reduce_floats(enum ref_reduce func, const struct tensor_view *x, int64_t first,
+static double reduce_floats(enum ir_reduce func, const struct tensor_view *x, int64_t first,
                             struct ref_walk *inner)
 {
     struct sums sums = {.value = rows[func].initial, .highest = -INFINITY};
@@ -189,13 +189,13 @@ static int64_t extreme(enum dtype dtype, bool largest)
 }
 
 /* Every output of a reduction over no elements. */
-static void reduce_nothing(enum ref_reduce func, const struct tensor_view *y)
+static void reduce_nothing(enum ir_reduce func, const struct tensor_view *y)
 {
     struct sums none = {.value = rows[func].initial, .highest = -INFINITY};
     double value = rows[func].finish(&none);
     int64_t n = ref_extent(&y->shape, 0, y->shape.rank);
-    bool integer = !dtype_is_float(y->dtype) && (func == REF_REDUCE_MIN || func == REF_REDUCE_MAX);
-    int64_t bound = integer ? extreme(y->dtype, func == REF_REDUCE_MIN) : 0;
+    bool integer = !dtype_is_float(y->dtype) && (func == IR_REDUCE_MIN || func == IR_REDUCE_MAX);
+    int64_t bound = integer ? extreme(y->dtype, func == IR_REDUCE_MIN) : 0;
     for (int64_t i = 0; i < n; i++) {
         if (integer)
             ref_write_i64(y->dtype, y->data, i, 1, 1, &bound);
@@ -204,7 +204,7 @@ static void reduce_nothing(enum ref_reduce func, const struct tensor_view *y)
     }
 }
 
-void ref_reduce(enum ref_reduce func, const int64_t *axes, uint32_t n_axes,
+void ref_reduce(enum ir_reduce func, const int64_t *axes, uint32_t n_axes,
                 const struct tensor_view *x, const struct tensor_view *y)
 {
     struct shape kept = x->shape, reduced = x->shape;

@@ -20,96 +20,20 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/op_enums.h"
 #include "base/shape.h"
 
 /* --- elementwise --- */
 
-/* Numbered as the engine's IR (asserted where they meet). */
-enum ref_unary {
-    REF_IDENTITY,
-    REF_RELU,
-    REF_LEAKY_RELU,
-    REF_ELU,
-    REF_SELU,
-    REF_CELU,
-    REF_SIGMOID,
-    REF_HARD_SIGMOID,
-    REF_HARD_SWISH,
-    REF_SWISH,
-    REF_TANH,
-    REF_SOFTPLUS,
-    REF_SOFTSIGN,
-    REF_THRESHOLDED_RELU,
-    REF_GELU,
-    REF_GELU_TANH,
-    REF_MISH,
-    REF_CLIP,
-    REF_LINEAR,
-    REF_ABS,
-    REF_NEG,
-    REF_EXP,
-    REF_LOG,
-    REF_SQRT,
-    REF_RECIPROCAL,
-    REF_ERF,
-    REF_FLOOR,
-    REF_CEIL,
-    REF_ROUND,
-    REF_SIGN,
-    REF_NOT,
-    REF_SIN,
-    REF_COS,
-    REF_TAN,
-    REF_ASIN,
-    REF_ACOS,
-    REF_ATAN,
-    REF_SINH,
-    REF_COSH,
-    REF_ASINH,
-    REF_ACOSH,
-    REF_ATANH,
-    REF_IS_NAN,
-    REF_IS_INF,
-    REF_SHRINK,
-    REF_BITWISE_NOT,
-    REF_UNARY_COUNT
-};
-
-enum ref_binary {
-    REF_ADD,
-    REF_SUB,
-    REF_MUL,
-    REF_DIV,
-    REF_MAX,
-    REF_MIN,
-    REF_POW,
-    REF_PRELU,
-    REF_MOD,
-    REF_EQUAL,
-    REF_LESS,
-    REF_LESS_EQUAL,
-    REF_GREATER,
-    REF_GREATER_EQUAL,
-    REF_AND,
-    REF_OR,
-    REF_XOR,
-    REF_SHIFT_LEFT,
-    REF_SHIFT_RIGHT,
-    REF_BITWISE_AND,
-    REF_BITWISE_OR,
-    REF_BITWISE_XOR,
-    REF_BINARY_COUNT
-};
-
 /* y = func(x; alpha, beta, gamma), the constants as in the IR. x and y may be the same memory if
  * their types have the same size. */
-void ref_unary(enum ref_unary func, double alpha, double beta, double gamma,
+void ref_unary(enum ir_unary func, double alpha, double beta, double gamma,
                const struct tensor_view *x, const struct tensor_view *y);
 
 /* y = func(a, b), a and b broadcast to y's shape. a or b may be y's memory if it has y's type and
- * shape. Integer division truncates and gives 0 for x/0; REF_MOD has the divisor's sign, or with
+ * shape. Integer division truncates and gives 0 for x/0; MOD has the divisor's sign, or with
  * `truncate` the dividend's; shifts by the width or more give 0. */
-void ref_binary(enum ref_binary func, bool truncate, const struct tensor_view *a,
+void ref_binary(enum ir_binary func, bool truncate, const struct tensor_view *a,
                 const struct tensor_view *b, const struct tensor_view *y);
 
 /* y = cond ? a : b, all broadcast to y's shape. */
@@ -133,35 +57,15 @@ void ref_tile(const struct tensor_view *x, const struct tensor_view *y);
 /* Keeps the diagonal `k` and what is above (upper) or below it; zeroes the rest. */
 void ref_trilu(bool upper, int64_t k, const struct tensor_view *x, const struct tensor_view *y);
 
-enum ref_pad { REF_PAD_CONSTANT, REF_PAD_REFLECT, REF_PAD_EDGE, REF_PAD_WRAP };
 /* `pads`: begins, then ends; negative ones crop. */
-void ref_pad(enum ref_pad mode, const int64_t *pads, double value, const struct tensor_view *x,
+void ref_pad(enum ir_pad mode, const int64_t *pads, double value, const struct tensor_view *x,
              const struct tensor_view *y);
 
-/* How a tensor lies in memory; numbered as the engine's IR. Blocks of channels (dim 1) of 8 or 16
- * innermost, or channels-last with channels rounded up to 4 or 8; the padding is zero. */
-enum ref_layout {
-    REF_PLAIN = 0,
-    REF_CHANNELS_LAST = 1,
-    REF_BLOCKED_8 = 2,
-    REF_BLOCKED_16 = 3,
-    REF_CHANNELS_LAST_4 = 5,
-    REF_CHANNELS_LAST_8 = 6,
-    REF_LAYOUT_COUNT
-};
 /* x and y have the same logical shape; types may differ if both are floats. */
-void ref_reformat(enum ref_layout from, enum ref_layout to, const struct tensor_view *x,
+void ref_reformat(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
                   const struct tensor_view *y);
 
 /* --- indices: INVALID_ARGUMENT if one is out of range; y is then partly written --- */
-
-enum ref_scatter {
-    REF_SCATTER_SET,
-    REF_SCATTER_ADD,
-    REF_SCATTER_MUL,
-    REF_SCATTER_MAX,
-    REF_SCATTER_MIN
-};
 
 enum status ref_gather(uint32_t axis, const struct tensor_view *x,
                        const struct tensor_view *indices, const struct tensor_view *y,
@@ -172,11 +76,11 @@ enum status ref_gather_elements(uint32_t axis, const struct tensor_view *x,
 enum status ref_gather_nd(uint32_t batch_dims, const struct tensor_view *x,
                           const struct tensor_view *indices, const struct tensor_view *y,
                           struct error *err);
-enum status ref_scatter_elements(uint32_t axis, enum ref_scatter func, const struct tensor_view *x,
+enum status ref_scatter_elements(uint32_t axis, enum ir_scatter func, const struct tensor_view *x,
                                  const struct tensor_view *indices,
                                  const struct tensor_view *updates, const struct tensor_view *y,
                                  struct error *err);
-enum status ref_scatter_nd(enum ref_scatter func, const struct tensor_view *x,
+enum status ref_scatter_nd(enum ir_scatter func, const struct tensor_view *x,
                            const struct tensor_view *indices, const struct tensor_view *updates,
                            const struct tensor_view *y, struct error *err);
 /* `values`: off, on. An index outside [-depth, depth) gives a row of "off" and is no error. */
@@ -185,22 +89,8 @@ void ref_one_hot(uint32_t axis, const struct tensor_view *indices, const struct 
 
 /* --- reductions --- */
 
-enum ref_reduce {
-    REF_REDUCE_SUM,
-    REF_REDUCE_MEAN,
-    REF_REDUCE_MAX,
-    REF_REDUCE_MIN,
-    REF_REDUCE_PROD,
-    REF_REDUCE_L1,
-    REF_REDUCE_L2,
-    REF_REDUCE_SUM_SQUARE,
-    REF_REDUCE_LOG_SUM,
-    REF_REDUCE_LOG_SUM_EXP,
-    REF_REDUCE_COUNT
-};
-
 /* `axes`: `n_axes` of them; y has x's elements without those dims (or with 1 in their place). */
-void ref_reduce(enum ref_reduce func, const int64_t *axes, uint32_t n_axes,
+void ref_reduce(enum ir_reduce func, const int64_t *axes, uint32_t n_axes,
                 const struct tensor_view *x, const struct tensor_view *y);
 /* y is int64. A NaN wins, as in numpy. */
 void ref_arg_reduce(bool min, bool select_last, uint32_t axis, const struct tensor_view *x,
@@ -248,12 +138,9 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
 
 /* --- recurrent layers --- */
 
-/* Numbered as the engine's IR, whose op.h has the formulas. */
-enum ref_cell { REF_CELL_RNN, REF_CELL_LSTM, REF_CELL_GRU };
-
 struct ref_recurrent {
-    enum ref_cell cell;
-    enum ref_unary funcs[3];
+    enum ir_recurrent cell;
+    enum ir_unary funcs[3];
     double alphas[3], betas[3];
     double clip; /* 0: none */
     bool reverse, linear, coupled;
@@ -263,7 +150,7 @@ struct ref_recurrent {
 };
 /* INVALID_ARGUMENT: a length outside 0..S. `scratch` has ref_recurrent_scratch() bytes, aligned
  * to 8. */
-size_t ref_recurrent_scratch(const struct shape *x, enum ref_cell cell);
+size_t ref_recurrent_scratch(const struct shape *x, enum ir_recurrent cell);
 enum status ref_recurrent(const struct ref_recurrent *how, void *scratch, struct error *err);
 /* The length of sequence n: `steps` without lengths. */
 enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, int64_t steps,
@@ -292,9 +179,8 @@ void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_vi
                 const struct tensor_view *b, const struct tensor_view *bias,
                 const struct tensor_view *y);
 
-enum ref_pool { REF_POOL_MAX, REF_POOL_AVERAGE, REF_POOL_LP };
 struct ref_pooling {
-    enum ref_pool func;
+    enum ir_pool func;
     struct ref_window win;
     int64_t ends[SHAPE_MAX_RANK]; /* pads behind; counted where padding is */
     bool count_include_pad;
@@ -304,32 +190,16 @@ struct ref_pooling {
 void ref_pool(const struct ref_pooling *pool, const struct tensor_view *x,
               const struct tensor_view *y, const struct tensor_view *indices);
 
-enum ref_resize_mode { REF_RESIZE_NEAREST, REF_RESIZE_LINEAR, REF_RESIZE_CUBIC };
-enum ref_coord {
-    REF_COORD_HALF_PIXEL,
-    REF_COORD_PYTORCH_HALF_PIXEL,
-    REF_COORD_ALIGN_CORNERS,
-    REF_COORD_ASYMMETRIC,
-    REF_COORD_TF_CROP,
-    REF_COORD_HALF_PIXEL_SYMMETRIC,
-    REF_COORD_TF_HALF_PIXEL_NN
-};
-enum ref_nearest {
-    REF_NEAREST_PREFER_FLOOR,
-    REF_NEAREST_PREFER_CEIL,
-    REF_NEAREST_FLOOR,
-    REF_NEAREST_CEIL
-};
 struct ref_resize {
-    enum ref_resize_mode mode;
-    enum ref_coord coord;
-    enum ref_nearest nearest;
+    enum ir_resize mode;
+    enum ir_coord coord;
+    enum ir_nearest nearest;
     bool exclude_outside;
     bool antialias; /* not for nearest: the filter is as wide as what an output pixel stands for */
     double cubic_a;
     double value; /* outside of the crop */
     double scales[SHAPE_MAX_RANK];
-    double roi_start[SHAPE_MAX_RANK], roi_end[SHAPE_MAX_RANK]; /* REF_COORD_TF_CROP only */
+    double roi_start[SHAPE_MAX_RANK], roi_end[SHAPE_MAX_RANK]; /* IR_COORD_TF_CROP only */
 };
 /* `scratch` has ref_resize_scratch() bytes, aligned to 8; NULL if that is 0. */
 size_t ref_resize_scratch(const struct ref_resize *how, uint32_t rank);
@@ -338,20 +208,17 @@ void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
 
 /* --- images --- */
 
-enum ref_border { REF_BORDER_ZEROS, REF_BORDER_EDGE, REF_BORDER_REFLECT };
-enum ref_sample_coord { REF_SAMPLE_HALF_PIXEL, REF_SAMPLE_ALIGN_CORNERS, REF_SAMPLE_PIXELS };
 struct ref_sample {
-    enum ref_resize_mode mode;
-    enum ref_border border;
-    enum ref_sample_coord coord;
+    enum ir_resize mode;
+    enum ir_border border;
+    enum ir_sample coord;
 };
 /* x[N,C,s..], grid[N,o..,r], y[N,C,o..]; r spatial dims, coordinates in reverse order of them. */
 void ref_sample(const struct ref_sample *how, const struct tensor_view *x,
                 const struct tensor_view *grid, const struct tensor_view *y);
 
-enum ref_roi { REF_ROI_AVERAGE, REF_ROI_MAX, REF_ROI_MAX_QUANTISED };
 struct ref_roi_pool {
-    enum ref_roi func;
+    enum ir_roi func;
     bool half_pixel;
     int64_t samples; /* 0: by the size of a bin */
     double scale;

@@ -16,19 +16,20 @@ struct place {
     int64_t by_n, by_block, by_c, by_s; /* steps in elements */
 };
 
-static struct place place_of(enum ref_layout layout, int64_t channels, int64_t spatial)
+static struct place place_of(enum ir_layout layout, int64_t channels, int64_t spatial)
 {
-    static const int64_t blocked[REF_LAYOUT_COUNT] = {[REF_BLOCKED_8] = 8, [REF_BLOCKED_16] = 16};
-    static const int64_t padded[REF_LAYOUT_COUNT] = {
-        [REF_CHANNELS_LAST_4] = 4, [REF_CHANNELS_LAST_8] = 8};
+    static const int64_t blocked[IR_LAYOUT_COUNT_] = {
+        [IR_LAYOUT_BLOCKED_8] = 8, [IR_LAYOUT_BLOCKED_16] = 16};
+    static const int64_t padded[IR_LAYOUT_COUNT_] = {
+        [IR_LAYOUT_CHANNELS_LAST_4] = 4, [IR_LAYOUT_CHANNELS_LAST_8] = 8};
     int64_t pad = padded[layout], block = blocked[layout];
     if (block == 0)
         block = pad ? (channels + pad - 1) / pad * pad : channels;
     int64_t blocks = block ? (channels + block - 1) / block : 0;
     struct place p = {.block = MAX(block, 1), .blocks = blocks, .by_n = blocks * block * spatial};
     p.by_block = block * spatial;
-    p.by_c = layout == REF_PLAIN ? spatial : 1;
-    p.by_s = layout == REF_PLAIN ? 1 : block;
+    p.by_c = layout == IR_LAYOUT_PLAIN ? spatial : 1;
+    p.by_s = layout == IR_LAYOUT_PLAIN ? 1 : block;
     return p;
 }
 
@@ -63,7 +64,7 @@ static void clear_row(const struct tensor_view *y, int64_t to, int64_t step, int
         memset((char *)y->data + (to + s * step) * (int64_t)size, 0, size);
 }
 
-void ref_reformat(enum ref_layout from, enum ref_layout to, const struct tensor_view *x,
+void ref_reformat(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
                   const struct tensor_view *y)
 {
     int64_t batch = x->shape.rank ? x->shape.dim[0] : 1;

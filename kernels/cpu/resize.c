@@ -23,7 +23,7 @@ struct taps {
     int64_t n;
     int64_t *at;
     double *weight;
-    bool outside;       /* REF_COORD_TF_CROP: beyond the input */
+    bool outside;       /* IR_COORD_TF_CROP: beyond the input */
     struct ratio scale; /* of the dim, all positions have it */
 };
 
@@ -60,19 +60,19 @@ static double source(const struct ref_resize *how, uint32_t d, struct ratio scal
 {
     double at = (double)i;
     switch (how->coord) {
-    case REF_COORD_HALF_PIXEL:
+    case IR_COORD_HALF_PIXEL:
         return shrink(at + 0.5, scale) - 0.5;
-    case REF_COORD_HALF_PIXEL_SYMMETRIC: /* the centres of both lie on each other */
+    case IR_COORD_HALF_PIXEL_SYMMETRIC: /* the centres of both lie on each other */
         return ((double)in - shrink((double)out, scale)) / 2 + shrink(at + 0.5, scale) - 0.5;
-    case REF_COORD_PYTORCH_HALF_PIXEL:
+    case IR_COORD_PYTORCH_HALF_PIXEL:
         return out > 1 ? shrink(at + 0.5, scale) - 0.5 : 0;
-    case REF_COORD_ALIGN_CORNERS: /* of an output of scale * in, which need not be whole */
+    case IR_COORD_ALIGN_CORNERS: /* of an output of scale * in, which need not be whole */
         return out > 1 ? at * (double)(in - 1) / (scale.out * (double)in / scale.in - 1) : 0;
-    case REF_COORD_ASYMMETRIC:
+    case IR_COORD_ASYMMETRIC:
         return shrink(at, scale);
-    case REF_COORD_TF_HALF_PIXEL_NN:
+    case IR_COORD_TF_HALF_PIXEL_NN:
         return shrink(at + 0.5, scale);
-    case REF_COORD_TF_CROP: {
+    case IR_COORD_TF_CROP: {
         double first = how->roi_start[d], last = how->roi_end[d], n = (double)(in - 1);
         return out > 1 ? first * n + at * (last - first) * n / (double)(out - 1)
                        : 0.5 * (first + last) * n;
@@ -81,16 +81,16 @@ static double source(const struct ref_resize *how, uint32_t d, struct ratio scal
     return 0;
 }
 
-static double nearest(enum ref_nearest how, double at)
+static double nearest(enum ir_nearest how, double at)
 {
     switch (how) {
-    case REF_NEAREST_PREFER_FLOOR:
+    case IR_NEAREST_ROUND_PREFER_FLOOR:
         return ceil(at - 0.5);
-    case REF_NEAREST_PREFER_CEIL:
+    case IR_NEAREST_ROUND_PREFER_CEIL:
         return floor(at + 0.5);
-    case REF_NEAREST_FLOOR:
+    case IR_NEAREST_FLOOR:
         return floor(at);
-    case REF_NEAREST_CEIL:
+    case IR_NEAREST_CEIL:
         return ceil(at);
     }
     return at;
@@ -121,7 +121,7 @@ static void filter_taps(const struct ref_resize *how, double at, double first, d
         double p = first + (double)k, t = scale * (at - p);
         bool inside = p >= 0 && p <= (double)(in - 1);
         double weight =
-            how->mode == REF_RESIZE_CUBIC ? cubic(how->cubic_a, t) : fmax(1 - fabs(t), 0);
+            how->mode == IR_RESIZE_CUBIC ? cubic(how->cubic_a, t) : fmax(1 - fabs(t), 0);
         taps->at[k] = clamp(p, in);
         taps->weight[k] = !inside && how->exclude_outside ? 0 : weight;
         sum += taps->weight[k];
@@ -133,7 +133,7 @@ static void filter_taps(const struct ref_resize *how, double at, double first, d
 /* Taps on either side of a position. */
 static int64_t reach(const struct ref_resize *how, double scale)
 {
-    int64_t one = how->mode == REF_RESIZE_CUBIC ? 2 : 1;
+    int64_t one = how->mode == IR_RESIZE_CUBIC ? 2 : 1;
     return how->antialias && scale < 1 ? (int64_t)ceil((double)one / scale) : one;
 }
 
@@ -144,12 +144,12 @@ static void taps_of(const struct ref_resize *how, uint32_t d, int64_t i, int64_t
     taps->at[0] = i;
     taps->weight[0] = 1;
     taps->outside = false;
-    if (in == out && how->scales[d] == 1 && how->coord != REF_COORD_TF_CROP)
+    if (in == out && how->scales[d] == 1 && how->coord != IR_COORD_TF_CROP)
         return;
     double at = source(how, d, taps->scale, i, in, out), scale = 1;
-    if (how->coord == REF_COORD_TF_CROP)
+    if (how->coord == IR_COORD_TF_CROP)
         taps->outside = at < 0 || at > (double)(in - 1);
-    if (how->mode == REF_RESIZE_NEAREST) {
+    if (how->mode == IR_RESIZE_NEAREST) {
         taps->at[0] = clamp(nearest(how->nearest, at), in);
         return;
     }

@@ -121,7 +121,7 @@ static double aligned_bin(const struct ref_roi_pool *how, const struct tensor_vi
         }
     }
     double count = MAX(sides[0].samples, 0) * MAX(sides[1].samples, 0);
-    if (how->func == REF_ROI_AVERAGE)
+    if (how->func == IR_ROI_AVERAGE)
         return total.n > 0 ? total.sum / count : 0;
     return total.n > 0 && total.n >= count ? total.most : fmax(total.most, 0);
 }
@@ -171,7 +171,7 @@ static void pool_region(const struct ref_roi_pool *how, const struct tensor_view
         int64_t plane = (image * channels + c) * size, bin[2];
         for (bin[0] = 0; bin[0] < bins[0]; bin[0]++)
             for (bin[1] = 0; bin[1] < bins[1]; bin[1]++) {
-                double value = how->func == REF_ROI_MAX_QUANTISED
+                double value = how->func == IR_ROI_MAX_QUANTISED
                                    ? quantised_bin(x, plane, pixels, bin, bins)
                                    : aligned_bin(how, x, plane, sides, bin);
                 ref_write_f64(y->dtype, y->data, to++, 1, 1, &value);

@@ -32,11 +32,11 @@ struct taps {
 };
 
 /* From -1..1 to pixels of a dim of n. */
-static double in_pixels(enum ref_sample_coord coord, double at, int64_t n)
+static double in_pixels(enum ir_sample coord, double at, int64_t n)
 {
-    if (coord == REF_SAMPLE_HALF_PIXEL)
+    if (coord == IR_SAMPLE_HALF_PIXEL)
         return ((at + 1) * (double)n - 1) / 2;
-    return coord == REF_SAMPLE_ALIGN_CORNERS ? (at + 1) / 2 * (double)(n - 1) : at;
+    return coord == IR_SAMPLE_ALIGN_CORNERS ? (at + 1) / 2 * (double)(n - 1) : at;
 }
 
 /* Mirrors `at` at low and high until it lies between. */
@@ -49,10 +49,10 @@ static double reflect(double at, double low, double high)
 
 static double fold_in(const struct ref_sample *how, double at, int64_t n)
 {
-    double edge = how->coord == REF_SAMPLE_ALIGN_CORNERS ? 0 : -0.5, last = (double)(n - 1);
-    if (how->border == REF_BORDER_ZEROS || (at >= edge && at <= last - edge))
+    double edge = how->coord == IR_SAMPLE_ALIGN_CORNERS ? 0 : -0.5, last = (double)(n - 1);
+    if (how->border == IR_BORDER_ZEROS || (at >= edge && at <= last - edge))
         return at;
-    if (how->border == REF_BORDER_EDGE)
+    if (how->border == IR_BORDER_EDGE)
         return at < 0 ? 0 : at > last ? last : at;
     return reflect(at, edge, last - edge);
 }
@@ -63,7 +63,7 @@ static bool index_of(const struct ref_sample *how, double at, int64_t n, int64_t
     double inside = fold_in(how, at, n);
     bool there = inside >= 0 && inside <= (double)(n - 1);
     *out = there ? (int64_t)inside : inside > 0 ? n - 1 : 0;
-    return there || how->border != REF_BORDER_ZEROS;
+    return there || how->border != IR_BORDER_ZEROS;
 }
 
 static void cubic_weights(double t, double weight[4])
@@ -80,20 +80,20 @@ static void dim_taps(const struct ref_sample *how, double coordinate, int64_t n,
                      struct dim_taps *taps)
 {
     double at = in_pixels(how->coord, coordinate, n), first = 0;
-    if (how->mode == REF_RESIZE_NEAREST)
+    if (how->mode == IR_RESIZE_NEAREST)
         at = nearbyint(at);
     at = fold_in(how, at, n);
     double low = floor(at), t = at - low;
     *taps = (struct dim_taps){.n = 1, .weight = {1}};
     if (!isfinite(at)) {
-        taps->weight[0] = how->border != REF_BORDER_ZEROS;
+        taps->weight[0] = how->border != IR_BORDER_ZEROS;
         return;
     }
-    if (how->mode == REF_RESIZE_LINEAR) {
+    if (how->mode == IR_RESIZE_LINEAR) {
         taps->n = 2;
         taps->weight[0] = 1 - t;
         taps->weight[1] = t;
-    } else if (how->mode == REF_RESIZE_CUBIC) {
+    } else if (how->mode == IR_RESIZE_CUBIC) {
         taps->n = 4;
         first = -1;
         cubic_weights(t, taps->weight);

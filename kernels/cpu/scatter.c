@@ -7,28 +7,28 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/walk.h"
 
-static const enum ref_binary combine_with[] = {
-    [REF_SCATTER_ADD] = REF_ADD,
-    [REF_SCATTER_MUL] = REF_MUL,
-    [REF_SCATTER_MAX] = REF_MAX,
-    [REF_SCATTER_MIN] = REF_MIN,
+static const enum ir_binary combine_with[] = {
+    [IR_SCATTER_ADD] = IR_BINARY_ADD,
+    [IR_SCATTER_MUL] = IR_BINARY_MUL,
+    [IR_SCATTER_MAX] = IR_BINARY_MAX,
+    [IR_SCATTER_MIN] = IR_BINARY_MIN,
 };
 
 /* `n` elements at `from` of the updates go to `to` of y. */
-static void put(enum ref_scatter func, const struct tensor_view *y, int64_t to,
+static void put(enum ir_scatter func, const struct tensor_view *y, int64_t to,
                 const struct tensor_view *updates, int64_t from, int64_t n)
 {
     int64_t size = (int64_t)dtype_size(y->dtype);
     struct shape run = {.rank = 1, .dim = {n}};
     struct tensor_view target = {y->dtype, run, (char *)y->data + to * size};
     struct tensor_view update = {y->dtype, run, (char *)updates->data + from * size};
-    if (func == REF_SCATTER_SET)
+    if (func == IR_SCATTER_SET)
         ref_copy(&update, &target);
     else
         ref_binary(combine_with[func], false, &target, &update, &target);
 }
 
-enum status ref_scatter_elements(uint32_t axis, enum ref_scatter func, const struct tensor_view *x,
+enum status ref_scatter_elements(uint32_t axis, enum ir_scatter func, const struct tensor_view *x,
                                  const struct tensor_view *indices,
                                  const struct tensor_view *updates, const struct tensor_view *y,
                                  struct error *err)
@@ -51,7 +51,7 @@ enum status ref_scatter_elements(uint32_t axis, enum ref_scatter func, const str
     return STATUS_OK;
 }
 
-enum status ref_scatter_nd(enum ref_scatter func, const struct tensor_view *x,
+enum status ref_scatter_nd(enum ir_scatter func, const struct tensor_view *x,
                            const struct tensor_view *indices, const struct tensor_view *updates,
                            const struct tensor_view *y, struct error *err)
 {

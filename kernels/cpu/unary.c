@@ -100,53 +100,53 @@ FLOAT(f_is_nan, isnan(x) ? 1 : 0)
 FLOAT(f_is_inf, isinf(x) && (x < 0 ? a : b) != 0)
 FLOAT(f_shrink, shrink(x, a, b))
 
-static const float_row float_rows[REF_UNARY_COUNT] = {
-    [REF_IDENTITY] = f_identity,
-    [REF_RELU] = f_relu,
-    [REF_LEAKY_RELU] = f_leaky_relu,
-    [REF_ELU] = f_elu,
-    [REF_SELU] = f_selu,
-    [REF_CELU] = f_celu,
-    [REF_SIGMOID] = f_sigmoid,
-    [REF_HARD_SIGMOID] = f_hard_sigmoid,
-    [REF_HARD_SWISH] = f_hard_swish,
-    [REF_SWISH] = f_swish,
-    [REF_TANH] = f_tanh,
-    [REF_SOFTPLUS] = f_softplus,
-    [REF_SOFTSIGN] = f_softsign,
-    [REF_THRESHOLDED_RELU] = f_thresholded_relu,
-    [REF_GELU] = f_gelu,
-    [REF_GELU_TANH] = f_gelu_tanh,
-    [REF_MISH] = f_mish,
-    [REF_CLIP] = f_clip,
-    [REF_LINEAR] = f_linear,
-    [REF_ABS] = f_abs,
-    [REF_NEG] = f_neg,
-    [REF_EXP] = f_exp,
-    [REF_LOG] = f_log,
-    [REF_SQRT] = f_sqrt,
-    [REF_RECIPROCAL] = f_reciprocal,
-    [REF_ERF] = f_erf,
-    [REF_FLOOR] = f_floor,
-    [REF_CEIL] = f_ceil,
-    [REF_ROUND] = f_round,
-    [REF_SIGN] = f_sign,
-    [REF_NOT] = f_not,
-    [REF_SIN] = f_sin,
-    [REF_COS] = f_cos,
-    [REF_TAN] = f_tan,
-    [REF_ASIN] = f_asin,
-    [REF_ACOS] = f_acos,
-    [REF_ATAN] = f_atan,
-    [REF_SINH] = f_sinh,
-    [REF_COSH] = f_cosh,
-    [REF_ASINH] = f_asinh,
-    [REF_ACOSH] = f_acosh,
-    [REF_ATANH] = f_atanh,
-    [REF_IS_NAN] = f_is_nan,
-    [REF_IS_INF] = f_is_inf,
-    [REF_SHRINK] = f_shrink,
-    [REF_BITWISE_NOT] = f_identity, /* integers only */
+static const float_row float_rows[IR_UNARY_COUNT_] = {
+    [IR_UNARY_IDENTITY] = f_identity,
+    [IR_UNARY_RELU] = f_relu,
+    [IR_UNARY_LEAKY_RELU] = f_leaky_relu,
+    [IR_UNARY_ELU] = f_elu,
+    [IR_UNARY_SELU] = f_selu,
+    [IR_UNARY_CELU] = f_celu,
+    [IR_UNARY_SIGMOID] = f_sigmoid,
+    [IR_UNARY_HARD_SIGMOID] = f_hard_sigmoid,
+    [IR_UNARY_HARD_SWISH] = f_hard_swish,
+    [IR_UNARY_SWISH] = f_swish,
+    [IR_UNARY_TANH] = f_tanh,
+    [IR_UNARY_SOFTPLUS] = f_softplus,
+    [IR_UNARY_SOFTSIGN] = f_softsign,
+    [IR_UNARY_THRESHOLDED_RELU] = f_thresholded_relu,
+    [IR_UNARY_GELU] = f_gelu,
+    [IR_UNARY_GELU_TANH] = f_gelu_tanh,
+    [IR_UNARY_MISH] = f_mish,
+    [IR_UNARY_CLIP] = f_clip,
+    [IR_UNARY_LINEAR] = f_linear,
+    [IR_UNARY_ABS] = f_abs,
+    [IR_UNARY_NEG] = f_neg,
+    [IR_UNARY_EXP] = f_exp,
+    [IR_UNARY_LOG] = f_log,
+    [IR_UNARY_SQRT] = f_sqrt,
+    [IR_UNARY_RECIPROCAL] = f_reciprocal,
+    [IR_UNARY_ERF] = f_erf,
+    [IR_UNARY_FLOOR] = f_floor,
+    [IR_UNARY_CEIL] = f_ceil,
+    [IR_UNARY_ROUND] = f_round,
+    [IR_UNARY_SIGN] = f_sign,
+    [IR_UNARY_NOT] = f_not,
+    [IR_UNARY_SIN] = f_sin,
+    [IR_UNARY_COS] = f_cos,
+    [IR_UNARY_TAN] = f_tan,
+    [IR_UNARY_ASIN] = f_asin,
+    [IR_UNARY_ACOS] = f_acos,
+    [IR_UNARY_ATAN] = f_atan,
+    [IR_UNARY_SINH] = f_sinh,
+    [IR_UNARY_COSH] = f_cosh,
+    [IR_UNARY_ASINH] = f_asinh,
+    [IR_UNARY_ACOSH] = f_acosh,
+    [IR_UNARY_ATANH] = f_atanh,
+    [IR_UNARY_IS_NAN] = f_is_nan,
+    [IR_UNARY_IS_INF] = f_is_inf,
+    [IR_UNARY_SHRINK] = f_shrink,
+    [IR_UNARY_BITWISE_NOT] = f_identity, /* integers only */
 };
 
 /* The int64 nearest to a bound that was given as a float. */
@@ -173,18 +173,18 @@ INT(i_not, x == 0)
 INT(i_bitwise_not, ~x)
 
 /* What is not here is computed in double. */
-static const int_row int_rows[REF_UNARY_COUNT] = {
-    [REF_IDENTITY] = i_identity,
-    [REF_RELU] = i_relu,
-    [REF_CLIP] = i_clip,
-    [REF_ABS] = i_abs,
-    [REF_NEG] = i_neg,
-    [REF_SIGN] = i_sign,
-    [REF_FLOOR] = i_identity,
-    [REF_CEIL] = i_identity,
-    [REF_ROUND] = i_identity,
-    [REF_NOT] = i_not,
-    [REF_BITWISE_NOT] = i_bitwise_not,
+static const int_row int_rows[IR_UNARY_COUNT_] = {
+    [IR_UNARY_IDENTITY] = i_identity,
+    [IR_UNARY_RELU] = i_relu,
+    [IR_UNARY_CLIP] = i_clip,
+    [IR_UNARY_ABS] = i_abs,
+    [IR_UNARY_NEG] = i_neg,
+    [IR_UNARY_SIGN] = i_sign,
+    [IR_UNARY_FLOOR] = i_identity,
+    [IR_UNARY_CEIL] = i_identity,
+    [IR_UNARY_ROUND] = i_identity,
+    [IR_UNARY_NOT] = i_not,
+    [IR_UNARY_BITWISE_NOT] = i_bitwise_not,
 };
 
 /* uint64 in an int64 row looks negative from 2^63 on: these have answers of their own. */
@@ -200,25 +200,25 @@ static void u_clip(int64_t *row, size_t n, double a, double b)
     }
 }
 
-static int_row int_row_for(enum ref_unary func, enum dtype dtype)
+static int_row int_row_for(enum ir_unary func, enum dtype dtype)
 {
     if (dtype_is_float(dtype))
         return NULL;
-    if (dtype == DTYPE_U64 && (func == REF_RELU || func == REF_ABS))
+    if (dtype == DTYPE_U64 && (func == IR_UNARY_RELU || func == IR_UNARY_ABS))
         return i_identity;
-    if (dtype == DTYPE_U64 && func == REF_SIGN)
+    if (dtype == DTYPE_U64 && func == IR_UNARY_SIGN)
         return u_sign;
-    if (dtype == DTYPE_U64 && func == REF_CLIP)
+    if (dtype == DTYPE_U64 && func == IR_UNARY_CLIP)
         return u_clip;
     return int_rows[func];
 }
 
-void ref_unary(enum ref_unary func, double alpha, double beta, double gamma,
+void ref_unary(enum ir_unary func, double alpha, double beta, double gamma,
                const struct tensor_view *x, const struct tensor_view *y)
 {
     int64_t n = 0;
     size_t total;
-    if (func == REF_IDENTITY && x->dtype == y->dtype) { /* bit for bit */
+    if (func == IR_UNARY_IDENTITY && x->dtype == y->dtype) { /* bit for bit */
         ref_copy(x, y);
         return;
     }

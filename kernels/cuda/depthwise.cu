@@ -300,10 +300,11 @@ bool read_range(const struct kernel_epilogue *epilogue, struct geometry *g)
     g->high = INFINITY;
     if (!epilogue || epilogue->n == 0)
         return true;
-    if (epilogue->n != 1 || step->binary || (step->func != REF_RELU && step->func != REF_CLIP))
+    if (epilogue->n != 1 || step->binary ||
+        (step->func != IR_UNARY_RELU && step->func != IR_UNARY_CLIP))
         return false;
-    g->low = step->func == REF_RELU ? 0.0f : step->alpha;
-    g->high = step->func == REF_RELU ? INFINITY : step->beta;
+    g->low = step->func == IR_UNARY_RELU ? 0.0f : step->alpha;
+    g->high = step->func == IR_UNARY_RELU ? INFINITY : step->beta;
     return true;
 }
 

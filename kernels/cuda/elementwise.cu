@@ -119,7 +119,7 @@ static cudaError_t map_general(const struct kernel_call *call, const struct kern
     bool wide_int = x->dtype == DTYPE_I64 || x->dtype == DTYPE_U64 || x->dtype == DTYPE_I32 ||
                     x->dtype == DTYPE_U32;
     bool to_u64_float = x->dtype == DTYPE_U64 && y_float && y->dtype != DTYPE_F32;
-    int func = e.n ? e.step[0].func : REF_IDENTITY;
+    int func = e.n ? e.step[0].func : IR_UNARY_IDENTITY;
     if (ints && !to_u64_float &&
         (e.n == 0 || (e.n == 1 && !e.step[0].binary && number_int_unary_known(func) && !y_float)))
         return KERNEL_LAUNCH(map_int, blocks, MAP_THREADS, 0, call, x->data, y->data, t, w, func,
@@ -372,7 +372,8 @@ static __global__ void __launch_bounds__(MAP_THREADS)
         if constexpr (map_same<C, int64_t>::value)
             v[0] = number_int_binary(t.func, t.fmod, t.u64, va, vb);
         else
-            v[0] = t.func == REF_MOD && t.fmod ? math_fmod(va, vb) : math_binary(t.func, va, vb);
+            v[0] =
+                t.func == IR_BINARY_MOD && t.fmod ? math_fmod(va, vb) : math_binary(t.func, va, vb);
         if constexpr (map_same<C, float>::value)
             epilogue_apply<EPILOGUE_ANY, 1>(e, v, (uint32_t)at[0]);
         number_put<C>(t.y, y, at[0], v[0]);
@@ -391,7 +392,7 @@ template <class T> static cudaError_t binary_quick(const binary_job &j)
 {
     const int N = 16 / (int)sizeof(T);
     if (!walk_is_wide(&j.w, 0, N, j.y) || !walk_is_wide(&j.w, 1, N, j.a) ||
-        !walk_is_wide(&j.w, 2, N, j.b) || (j.types.func == REF_MOD && j.types.fmod))
+        !walk_is_wide(&j.w, 2, N, j.b) || (j.types.func == IR_BINARY_MOD && j.types.fmod))
         return cudaErrorNotSupported;
     walk<3> w = j.w;
     walk_widen(&w, N);
@@ -413,10 +414,10 @@ template <class C> static cudaError_t binary_general(const binary_job &j)
 /* Functions of floats; the others work on integers only. */
 static bool has_floats(int func)
 {
-    return func >= REF_ADD && func <= REF_GREATER_EQUAL;
+    return func >= IR_BINARY_ADD && func <= IR_BINARY_GREATER_EQUAL;
 }
 
-cudaError_t kernel_binary(const struct kernel_call *call, int32_t func, bool fmod,
+cudaError_t kernel_binary(const struct kernel_call *call, enum ir_binary func, bool fmod,
                           const struct kernel_view *a, const struct kernel_view *b,
                           const struct kernel_view *y, const struct kernel_epilogue *epilogue)
 {

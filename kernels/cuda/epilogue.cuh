@@ -186,10 +186,10 @@ inline bool epilogue_make(const struct kernel_epilogue *from, const struct kerne
             return false;
         epilogue_place_operand(&d, d.operand[s], to);
     }
-    int alone = out->n == 1 && !out->step[0].binary ? out->step[0].func : REF_IDENTITY;
-    out->mode = alone == REF_RELU   ? EPILOGUE_RELU
-                : alone == REF_GELU ? EPILOGUE_GELU
-                                    : EPILOGUE_ANY;
+    int alone = out->n == 1 && !out->step[0].binary ? out->step[0].func : IR_UNARY_IDENTITY;
+    out->mode = alone == IR_UNARY_RELU   ? EPILOGUE_RELU
+                : alone == IR_UNARY_GELU ? EPILOGUE_GELU
+                                         : EPILOGUE_ANY;
     return true;
 }
 

@@ -21,17 +21,18 @@
 
 #include <cuda_runtime_api.h>
 
+#include "base/dtype.h"
+#include "base/op_enums.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum { KERNEL_RANK_MAX = 8, KERNEL_STEPS_MAX = 8, KERNEL_CONCAT_MAX = 32 };
 
-/* Types by the numbers of base/dtype.h: BOOL 1, U8 2, U16 3, U32 4, U64 5, I8 6, I16 7, I32 8,
- * I64 9, F16 10, BF16 11, F32 12, F64 13. */
 struct kernel_view {
     void *data;
-    int32_t dtype;
+    int32_t dtype; /* enum dtype */
     int32_t rank;
     int64_t dim[KERNEL_RANK_MAX];
     int64_t stride[KERNEL_RANK_MAX]; /* 0: broadcast along that dim */
@@ -41,7 +42,7 @@ struct kernel_view {
  * of the output, with stride 0 where it broadcasts. */
 struct kernel_step {
     int32_t binary; /* 0: unary */
-    int32_t func;   /* enum ir_unary or enum ir_binary, by number */
+    int32_t func;   /* enum ir_unary or enum ir_binary */
     float alpha, beta, gamma;
     struct kernel_view operand;
 };
@@ -67,8 +68,8 @@ struct kernel_call {
 cudaError_t kernel_map(const struct kernel_call *call, const struct kernel_view *x,
                        const struct kernel_view *y, int64_t pad_channels,
                        const struct kernel_epilogue *epilogue);
-/* y = epilogue(func(a, b)); func is an enum ir_binary; comparisons store BOOL. `fmod`: for MOD. */
-cudaError_t kernel_binary(const struct kernel_call *call, int32_t func, bool fmod,
+/* y = epilogue(func(a, b)); comparisons store BOOL. `fmod`: for MOD. */
+cudaError_t kernel_binary(const struct kernel_call *call, enum ir_binary func, bool fmod,
                           const struct kernel_view *a, const struct kernel_view *b,
                           const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 cudaError_t kernel_select(const struct kernel_call *call, const struct kernel_view *cond,
@@ -112,8 +113,8 @@ enum {
     KERNEL_POOL_GENERAL = 4,
 };
 
-/* func: enum ir_pool (max, average). NaN wins in max, as in the reference. */
-cudaError_t kernel_pool(const struct kernel_call *call, int32_t func, bool count_include_pad,
+/* func: max or average. NaN wins in max, as in the reference. */
+cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func, bool count_include_pad,
                         const struct kernel_window *window, const struct kernel_view *x,
                         const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 
@@ -145,9 +146,9 @@ cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, floa
                               const struct kernel_view *x, const struct kernel_view *add,
                               const struct kernel_view *sum, const float *scale, const float *bias,
                               const struct kernel_view *y, const struct kernel_epilogue *epilogue);
-/* func: enum ir_reduce; y has x's rank with 1 at the reduced axes. Any strides; fast for the last
+/* y has x's rank with 1 at the reduced axes. Any strides; fast for the last
  * dims, and for the spatial dims of channels-last. */
-cudaError_t kernel_reduce(const struct kernel_call *call, int32_t func, const int32_t *axes,
+cudaError_t kernel_reduce(const struct kernel_call *call, enum ir_reduce func, const int32_t *axes,
                           int32_t n_axes, const struct kernel_view *x, const struct kernel_view *y,
                           const struct kernel_epilogue *epilogue);
 

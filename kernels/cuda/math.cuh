@@ -10,7 +10,7 @@
 #ifndef INFERD_KERNELS_CUDA_MATH_CUH
 #define INFERD_KERNELS_CUDA_MATH_CUH
 
-#include "kernels/cpu/ref.h"
+#include "base/op_enums.h"
 #include "kernels/cuda/device.cuh"
 
 /* libm by overloading, also where the emulator's <cmath> is all there is. */
@@ -109,84 +109,84 @@ template <class F> __device__ __forceinline__ F math_gelu_tanh(F x)
 
 /* The functions that kernels carry inline; false: math_unary_rare has it. */
 #define MATH_UNARY_COMMON(CASE)                                                                    \
-    CASE(REF_IDENTITY, x)                                                                          \
-    CASE(REF_RELU, x < 0 ? 0 : x)                                                                  \
-    CASE(REF_LEAKY_RELU, x < 0 ? a * x : x)                                                        \
-    CASE(REF_SIGMOID, math_sigmoid(x))                                                             \
-    CASE(REF_HARD_SIGMOID, math_clip<F>(a * x + b, 0, 1))                                          \
-    CASE(REF_HARD_SWISH, x *math_clip<F>(x * (F)(1.0 / 6) + (F)0.5, 0, 1))                         \
-    CASE(REF_SWISH, x *math_sigmoid(a *x))                                                         \
-    CASE(REF_TANH, math_tanh(x))                                                                   \
-    CASE(REF_GELU, math_gelu(x))                                                                   \
-    CASE(REF_CLIP, math_clip<F>(x, a, b))                                                          \
-    CASE(REF_LINEAR, a *x + b)                                                                     \
-    CASE(REF_EXP, math_exp(x))                                                                     \
-    CASE(REF_SQRT, math_sqrt(x))                                                                   \
-    CASE(REF_NEG, -x)                                                                              \
-    CASE(REF_ABS, math_fabs(x))
+    CASE(IR_UNARY_IDENTITY, x)                                                                     \
+    CASE(IR_UNARY_RELU, x < 0 ? 0 : x)                                                             \
+    CASE(IR_UNARY_LEAKY_RELU, x < 0 ? a * x : x)                                                   \
+    CASE(IR_UNARY_SIGMOID, math_sigmoid(x))                                                        \
+    CASE(IR_UNARY_HARD_SIGMOID, math_clip<F>(a * x + b, 0, 1))                                     \
+    CASE(IR_UNARY_HARD_SWISH, x *math_clip<F>(x * (F)(1.0 / 6) + (F)0.5, 0, 1))                    \
+    CASE(IR_UNARY_SWISH, x *math_sigmoid(a *x))                                                    \
+    CASE(IR_UNARY_TANH, math_tanh(x))                                                              \
+    CASE(IR_UNARY_GELU, math_gelu(x))                                                              \
+    CASE(IR_UNARY_CLIP, math_clip<F>(x, a, b))                                                     \
+    CASE(IR_UNARY_LINEAR, a *x + b)                                                                \
+    CASE(IR_UNARY_EXP, math_exp(x))                                                                \
+    CASE(IR_UNARY_SQRT, math_sqrt(x))                                                              \
+    CASE(IR_UNARY_NEG, -x)                                                                         \
+    CASE(IR_UNARY_ABS, math_fabs(x))
 
 template <class F> __device__ __noinline__ F math_unary_rare(int func, F x, F a, F b, F g)
 {
     switch (func) {
-    case REF_ELU:
+    case IR_UNARY_ELU:
         return x < 0 ? a * math_expm1(x) : x;
-    case REF_SELU:
+    case IR_UNARY_SELU:
         return g * (x < 0 ? a * math_expm1(x) : x);
-    case REF_CELU:
+    case IR_UNARY_CELU:
         return x < 0 ? a * math_expm1(x / a) : x;
-    case REF_SOFTPLUS:
+    case IR_UNARY_SOFTPLUS:
         return math_softplus(x);
-    case REF_SOFTSIGN:
+    case IR_UNARY_SOFTSIGN:
         return x / (1 + math_fabs(x));
-    case REF_THRESHOLDED_RELU:
+    case IR_UNARY_THRESHOLDED_RELU:
         return x > a || x != x ? x : 0;
-    case REF_GELU_TANH:
+    case IR_UNARY_GELU_TANH:
         return math_gelu_tanh(x);
-    case REF_MISH:
+    case IR_UNARY_MISH:
         return x * math_tanh(math_softplus(x));
-    case REF_LOG:
+    case IR_UNARY_LOG:
         return math_log(x);
-    case REF_RECIPROCAL:
+    case IR_UNARY_RECIPROCAL:
         return 1 / x;
-    case REF_ERF:
+    case IR_UNARY_ERF:
         return math_erf(x);
-    case REF_FLOOR:
+    case IR_UNARY_FLOOR:
         return math_floor(x);
-    case REF_CEIL:
+    case IR_UNARY_CEIL:
         return math_ceil(x);
-    case REF_ROUND:
+    case IR_UNARY_ROUND:
         return math_rint(x);
-    case REF_SIGN:
+    case IR_UNARY_SIGN:
         return x > 0 ? 1 : x < 0 ? -1 : x;
-    case REF_NOT:
+    case IR_UNARY_NOT:
         return x == 0;
-    case REF_SIN:
+    case IR_UNARY_SIN:
         return math_sin(x);
-    case REF_COS:
+    case IR_UNARY_COS:
         return math_cos(x);
-    case REF_TAN:
+    case IR_UNARY_TAN:
         return math_tan(x);
-    case REF_ASIN:
+    case IR_UNARY_ASIN:
         return math_asin(x);
-    case REF_ACOS:
+    case IR_UNARY_ACOS:
         return math_acos(x);
-    case REF_ATAN:
+    case IR_UNARY_ATAN:
         return math_atan(x);
-    case REF_SINH:
+    case IR_UNARY_SINH:
         return math_sinh(x);
-    case REF_COSH:
+    case IR_UNARY_COSH:
         return math_cosh(x);
-    case REF_ASINH:
+    case IR_UNARY_ASINH:
         return math_asinh(x);
-    case REF_ACOSH:
+    case IR_UNARY_ACOSH:
         return math_acosh(x);
-    case REF_ATANH:
+    case IR_UNARY_ATANH:
         return math_atanh(x);
-    case REF_IS_NAN:
+    case IR_UNARY_IS_NAN:
         return x != x;
-    case REF_IS_INF:
+    case IR_UNARY_IS_INF:
         return x == x && x - x != x - x && (x < 0 ? a : b) != 0;
-    case REF_SHRINK:
+    case IR_UNARY_SHRINK:
         return x < -b ? x + a : x > b ? x - a : x != x ? x : 0;
     default:
         return x;
@@ -245,15 +245,15 @@ __device__ __forceinline__ void math_unary_row(int func, F (&row)[N], float alph
                                                float gamma)
 {
     F a = alpha, b = beta;
-    if (func == REF_RELU) {
+    if (func == IR_UNARY_RELU) {
 #pragma unroll
         for (int i = 0; i < N; i++)
             row[i] = row[i] < 0 ? 0 : row[i];
-    } else if (func == REF_CLIP) {
+    } else if (func == IR_UNARY_CLIP) {
 #pragma unroll
         for (int i = 0; i < N; i++)
             row[i] = math_clip<F>(row[i], a, b);
-    } else if (func == REF_LINEAR) {
+    } else if (func == IR_UNARY_LINEAR) {
 #pragma unroll
         for (int i = 0; i < N; i++)
             row[i] = a * row[i] + b;
@@ -272,29 +272,29 @@ __device__ __forceinline__ void math_unary_row(int func, F (&row)[N], float alph
 template <class F> __device__ __noinline__ F math_binary_rare(int func, F a, F b)
 {
     switch (func) {
-    case REF_DIV:
+    case IR_BINARY_DIV:
         return a / b;
-    case REF_POW:
+    case IR_BINARY_POW:
         return math_pow(a, b);
-    case REF_MOD: {
+    case IR_BINARY_MOD: {
         F r = math_fmod(a, b);
         return r != 0 && (r < 0) != (b < 0) ? r + b : r;
     }
-    case REF_EQUAL:
+    case IR_BINARY_EQUAL:
         return a == b;
-    case REF_LESS:
+    case IR_BINARY_LESS:
         return a < b;
-    case REF_LESS_EQUAL:
+    case IR_BINARY_LESS_EQUAL:
         return a <= b;
-    case REF_GREATER:
+    case IR_BINARY_GREATER:
         return a > b;
-    case REF_GREATER_EQUAL:
+    case IR_BINARY_GREATER_EQUAL:
         return a >= b;
-    case REF_AND:
+    case IR_BINARY_AND:
         return a != 0 && b != 0;
-    case REF_OR:
+    case IR_BINARY_OR:
         return a != 0 || b != 0;
-    case REF_XOR:
+    case IR_BINARY_XOR:
         return (a != 0) != (b != 0);
     default:
         return a;
@@ -302,12 +302,12 @@ template <class F> __device__ __noinline__ F math_binary_rare(int func, F a, F b
 }
 
 #define MATH_BINARY_COMMON(CASE)                                                                   \
-    CASE(REF_ADD, a + b)                                                                           \
-    CASE(REF_SUB, a - b)                                                                           \
-    CASE(REF_MUL, a *b)                                                                            \
-    CASE(REF_MAX, a != a || a > b ? a : b)                                                         \
-    CASE(REF_MIN, a != a || a < b ? a : b)                                                         \
-    CASE(REF_PRELU, a < 0 ? a * b : a)
+    CASE(IR_BINARY_ADD, a + b)                                                                     \
+    CASE(IR_BINARY_SUB, a - b)                                                                     \
+    CASE(IR_BINARY_MUL, a *b)                                                                      \
+    CASE(IR_BINARY_MAX, a != a || a > b ? a : b)                                                   \
+    CASE(IR_BINARY_MIN, a != a || a < b ? a : b)                                                   \
+    CASE(IR_BINARY_PRELU, a < 0 ? a * b : a)
 
 /* Of the floats' binary functions; comparisons and logic give 0 or 1. MOD has the divisor's sign.
  */

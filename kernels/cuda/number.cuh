@@ -7,7 +7,7 @@
 #ifndef INFERD_KERNELS_CUDA_NUMBER_CUH
 #define INFERD_KERNELS_CUDA_NUMBER_CUH
 
-#include "kernels/cpu/ref.h"
+#include "base/op_enums.h"
 #include "kernels/cuda/device.cuh"
 
 __host__ __device__ inline bool number_is_float(int dtype)
@@ -120,17 +120,17 @@ template <> __device__ inline void number_put<int64_t>(int dtype, void *data, in
 inline bool number_int_unary_known(int func)
 {
     switch (func) {
-    case REF_IDENTITY:
-    case REF_RELU:
-    case REF_CLIP:
-    case REF_ABS:
-    case REF_NEG:
-    case REF_SIGN:
-    case REF_FLOOR:
-    case REF_CEIL:
-    case REF_ROUND:
-    case REF_NOT:
-    case REF_BITWISE_NOT:
+    case IR_UNARY_IDENTITY:
+    case IR_UNARY_RELU:
+    case IR_UNARY_CLIP:
+    case IR_UNARY_ABS:
+    case IR_UNARY_NEG:
+    case IR_UNARY_SIGN:
+    case IR_UNARY_FLOOR:
+    case IR_UNARY_CEIL:
+    case IR_UNARY_ROUND:
+    case IR_UNARY_NOT:
+    case IR_UNARY_BITWISE_NOT:
         return true;
     default:
         return false;
@@ -157,19 +157,19 @@ __device__ inline uint64_t number_clip_u64(uint64_t x, float a, float b)
 __device__ inline int64_t number_int_unary(int func, bool u64, int64_t x, float a, float b)
 {
     switch (func) {
-    case REF_RELU:
+    case IR_UNARY_RELU:
         return u64 || x > 0 ? x : 0;
-    case REF_CLIP:
+    case IR_UNARY_CLIP:
         return u64 ? (int64_t)number_clip_u64((uint64_t)x, a, b) : number_clip(x, a, b);
-    case REF_ABS:
+    case IR_UNARY_ABS:
         return u64 || x > 0 ? x : (int64_t)(0 - (uint64_t)x);
-    case REF_NEG:
+    case IR_UNARY_NEG:
         return (int64_t)(0 - (uint64_t)x);
-    case REF_SIGN:
+    case IR_UNARY_SIGN:
         return u64 ? x != 0 : (x > 0) - (x < 0);
-    case REF_NOT:
+    case IR_UNARY_NOT:
         return x == 0;
-    case REF_BITWISE_NOT:
+    case IR_UNARY_BITWISE_NOT:
         return ~x;
     default:
         return x;
@@ -198,31 +198,31 @@ __device__ inline int64_t number_int_mod(bool fmod, int64_t a, int64_t b)
 __device__ inline bool number_u64_binary(int func, uint64_t a, uint64_t b, int64_t *out)
 {
     switch (func) {
-    case REF_DIV:
+    case IR_BINARY_DIV:
         *out = (int64_t)(b ? a / b : 0);
         return true;
-    case REF_MAX:
+    case IR_BINARY_MAX:
         *out = (int64_t)(a > b ? a : b);
         return true;
-    case REF_MIN:
+    case IR_BINARY_MIN:
         *out = (int64_t)(a < b ? a : b);
         return true;
-    case REF_PRELU:
+    case IR_BINARY_PRELU:
         *out = (int64_t)a;
         return true;
-    case REF_MOD:
+    case IR_BINARY_MOD:
         *out = (int64_t)(b ? a % b : 0);
         return true;
-    case REF_LESS:
+    case IR_BINARY_LESS:
         *out = a < b;
         return true;
-    case REF_LESS_EQUAL:
+    case IR_BINARY_LESS_EQUAL:
         *out = a <= b;
         return true;
-    case REF_GREATER:
+    case IR_BINARY_GREATER:
         *out = a > b;
         return true;
-    case REF_GREATER_EQUAL:
+    case IR_BINARY_GREATER_EQUAL:
         *out = a >= b;
         return true;
     default:
@@ -237,49 +237,49 @@ __device__ inline int64_t number_int_binary(int func, bool fmod, bool u64, int64
     if (u64 && number_u64_binary(func, ua, ub, &out))
         return out;
     switch (func) {
-    case REF_ADD:
+    case IR_BINARY_ADD:
         return (int64_t)(ua + ub);
-    case REF_SUB:
+    case IR_BINARY_SUB:
         return (int64_t)(ua - ub);
-    case REF_MUL:
+    case IR_BINARY_MUL:
         return (int64_t)(ua * ub);
-    case REF_DIV:
+    case IR_BINARY_DIV:
         return b == 0 ? 0 : b == -1 ? (int64_t)(0 - ua) : a / b;
-    case REF_MAX:
+    case IR_BINARY_MAX:
         return a > b ? a : b;
-    case REF_MIN:
+    case IR_BINARY_MIN:
         return a < b ? a : b;
-    case REF_POW:
+    case IR_BINARY_POW:
         return number_int_pow(a, b);
-    case REF_PRELU:
+    case IR_BINARY_PRELU:
         return a < 0 ? (int64_t)(ua * ub) : a;
-    case REF_MOD:
+    case IR_BINARY_MOD:
         return number_int_mod(fmod, a, b);
-    case REF_EQUAL:
+    case IR_BINARY_EQUAL:
         return a == b;
-    case REF_LESS:
+    case IR_BINARY_LESS:
         return a < b;
-    case REF_LESS_EQUAL:
+    case IR_BINARY_LESS_EQUAL:
         return a <= b;
-    case REF_GREATER:
+    case IR_BINARY_GREATER:
         return a > b;
-    case REF_GREATER_EQUAL:
+    case IR_BINARY_GREATER_EQUAL:
         return a >= b;
-    case REF_AND:
+    case IR_BINARY_AND:
         return a && b;
-    case REF_OR:
+    case IR_BINARY_OR:
         return a || b;
-    case REF_XOR:
+    case IR_BINARY_XOR:
         return !a != !b;
-    case REF_SHIFT_LEFT:
+    case IR_BINARY_SHIFT_LEFT:
         return ub < 64 ? (int64_t)(ua << ub) : 0;
-    case REF_SHIFT_RIGHT:
+    case IR_BINARY_SHIFT_RIGHT:
         return ub < 64 ? (int64_t)(ua >> ub) : 0;
-    case REF_BITWISE_AND:
+    case IR_BINARY_BITWISE_AND:
         return a & b;
-    case REF_BITWISE_OR:
+    case IR_BINARY_BITWISE_OR:
         return a | b;
-    case REF_BITWISE_XOR:
+    case IR_BINARY_BITWISE_XOR:
         return a ^ b;
     default:
         return a;

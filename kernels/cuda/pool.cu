@@ -285,16 +285,16 @@ __global__ void __launch_bounds__(THREADS)
 
 /* --- launching --- */
 
-bool problem_make(int32_t func, bool count_pad, const struct kernel_window *w,
+bool problem_make(enum ir_pool func, bool count_pad, const struct kernel_window *w,
                   const struct kernel_view *x, const struct kernel_view *y, struct problem *p)
 {
     int absent = 3 - w->spatial;
     *p = problem();
     if (w->spatial < 1 || w->spatial > 3 || x->rank != w->spatial + 2 || y->rank != x->rank ||
         x->dtype != y->dtype || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1] ||
-        (func != REF_POOL_MAX && func != REF_POOL_AVERAGE))
+        (func != IR_POOL_MAX && func != IR_POOL_AVERAGE))
         return false;
-    p->average = func == REF_POOL_AVERAGE;
+    p->average = func == IR_POOL_AVERAGE;
     p->count_pad = count_pad;
     p->x = x->data;
     p->y = y->data;
@@ -419,7 +419,7 @@ cudaError_t launch_any(const struct kernel_call *call, const struct problem *p,
 
 } // namespace
 
-extern "C" cudaError_t kernel_pool(const struct kernel_call *call, int32_t func,
+extern "C" cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func,
                                    bool count_include_pad, const struct kernel_window *window,
                                    const struct kernel_view *x, const struct kernel_view *y,
                                    const struct kernel_epilogue *epilogue)

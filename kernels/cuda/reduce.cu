@@ -62,10 +62,10 @@ __device__ __forceinline__ uint32_t walk_y(const struct walk &w, uint32_t index)
 /* `highest` is for LOG_SUM_EXP: the maximum so far, to which `value` is relative. */
 __device__ __forceinline__ float initial_of(int func)
 {
-    return func == REF_REDUCE_MAX    ? -INFINITY
-           : func == REF_REDUCE_MIN  ? INFINITY
-           : func == REF_REDUCE_PROD ? 1.0f
-                                     : 0.0f;
+    return func == IR_REDUCE_MAX    ? -INFINITY
+           : func == IR_REDUCE_MIN  ? INFINITY
+           : func == IR_REDUCE_PROD ? 1.0f
+                                    : 0.0f;
 }
 
 __device__ __forceinline__ float shrink_of(float from, float to)
@@ -93,18 +93,18 @@ __device__ __forceinline__ void fold(int func, float (&value)[N], float (&highes
     }                                                                                              \
     break
     switch (func) {
-    case REF_REDUCE_MAX:
+    case IR_REDUCE_MAX:
         EACH(value[i] = reduce_max()(value[i], x[i]));
-    case REF_REDUCE_MIN:
+    case IR_REDUCE_MIN:
         EACH(value[i] = reduce_min()(value[i], x[i]));
-    case REF_REDUCE_PROD:
+    case IR_REDUCE_PROD:
         EACH(value[i] *= x[i]);
-    case REF_REDUCE_L1:
+    case IR_REDUCE_L1:
         EACH(value[i] += fabsf(x[i]));
-    case REF_REDUCE_L2:
-    case REF_REDUCE_SUM_SQUARE:
+    case IR_REDUCE_L2:
+    case IR_REDUCE_SUM_SQUARE:
         EACH(value[i] += x[i] * x[i]);
-    case REF_REDUCE_LOG_SUM_EXP:
+    case IR_REDUCE_LOG_SUM_EXP:
         EACH(fold_exp(value[i], highest[i], x[i]));
     default:
         EACH(value[i] += x[i]);
@@ -116,13 +116,13 @@ __device__ __forceinline__ void fold(int func, float (&value)[N], float (&highes
 __device__ __forceinline__ void combine(int func, float &value, float &highest, float value2,
                                         float highest2)
 {
-    if (func == REF_REDUCE_MAX) {
+    if (func == IR_REDUCE_MAX) {
         value = reduce_max()(value, value2);
-    } else if (func == REF_REDUCE_MIN) {
+    } else if (func == IR_REDUCE_MIN) {
         value = reduce_min()(value, value2);
-    } else if (func == REF_REDUCE_PROD) {
+    } else if (func == IR_REDUCE_PROD) {
         value *= value2;
-    } else if (func == REF_REDUCE_LOG_SUM_EXP) {
+    } else if (func == IR_REDUCE_LOG_SUM_EXP) {
         float most = highest > highest2 ? highest : highest2;
         value = value * shrink_of(highest, most) + value2 * shrink_of(highest2, most);
         highest = most;
@@ -134,13 +134,13 @@ __device__ __forceinline__ void combine(int func, float &value, float &highest, 
 __device__ __forceinline__ float finish(int func, float value, float highest, uint32_t count)
 {
     switch (func) {
-    case REF_REDUCE_MEAN:
+    case IR_REDUCE_MEAN:
         return value / (float)count;
-    case REF_REDUCE_L2:
+    case IR_REDUCE_L2:
         return sqrtf(value);
-    case REF_REDUCE_LOG_SUM:
+    case IR_REDUCE_LOG_SUM:
         return logf(value);
-    case REF_REDUCE_LOG_SUM_EXP:
+    case IR_REDUCE_LOG_SUM_EXP:
         return value != value ? value : isinf(highest) ? highest : highest + logf(value);
     default:
         return value;
@@ -367,8 +367,8 @@ cudaError_t launch(const struct kernel_call *call, const struct problem &p,
                          p, e);
 }
 
-bool problem_make(int32_t func, const int32_t *axes, int32_t n_axes, const struct kernel_view *x,
-                  const struct kernel_view *y, struct problem *p)
+bool problem_make(enum ir_reduce func, const int32_t *axes, int32_t n_axes,
+                  const struct kernel_view *x, const struct kernel_view *y, struct problem *p)
 {
     uint32_t reduced = 0;
     for (int i = 0; i < n_axes; i++) {
@@ -378,7 +378,7 @@ bool problem_make(int32_t func, const int32_t *axes, int32_t n_axes, const struc
     }
     *p = problem();
     int64_t outputs = 1, count = 1;
-    if (func < 0 || func >= REF_REDUCE_COUNT || x->rank != y->rank || x->dtype != y->dtype)
+    if (func >= IR_REDUCE_COUNT_ || x->rank != y->rank || x->dtype != y->dtype)
         return false;
     for (int d = 0; d < x->rank; d++) {
         bool is_reduced = reduced >> d & 1;
@@ -403,7 +403,7 @@ bool problem_make(int32_t func, const int32_t *axes, int32_t n_axes, const struc
 
 } // namespace
 
-extern "C" cudaError_t kernel_reduce(const struct kernel_call *call, int32_t func,
+extern "C" cudaError_t kernel_reduce(const struct kernel_call *call, enum ir_reduce func,
                                      const int32_t *axes, int32_t n_axes,
                                      const struct kernel_view *x, const struct kernel_view *y,
                                      const struct kernel_epilogue *epilogue)

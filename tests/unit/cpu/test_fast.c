@@ -38,30 +38,30 @@ static void fill_wide(float *out, size_t n, uint32_t seed)
 }
 
 struct unary_case {
-    enum ref_unary func;
+    enum ir_unary func;
     float a, b;
     double tolerance; /* relative to max(|want|, floor) */
     double floor;
 };
 
 static const struct unary_case unary_cases[] = {
-    {REF_RELU, 0, 0, 0, 0},
-    {REF_LEAKY_RELU, 0.1F, 0, 1e-7, 0},
-    {REF_SIGMOID, 0, 0, 4e-7, 1e-32},
-    {REF_HARD_SIGMOID, 0.2F, 0.5F, 1e-7, 0.5},
-    {REF_HARD_SWISH, 0, 0, 3e-7, 0.5},
-    {REF_SWISH, 1, 0, 4e-7, 1e-30},
-    {REF_TANH, 0, 0, 3e-7, 1e-37},
-    {REF_GELU, 0, 0, 3e-6, 1e-7},
-    {REF_GELU_TANH, 0, 0, 2e-6, 1e-2},
-    {REF_CLIP, -0.5F, 0.25F, 0, 0},
-    {REF_LINEAR, 2.5F, -0.75F, 3e-7, 1},
-    {REF_ABS, 0, 0, 0, 0},
-    {REF_NEG, 0, 0, 0, 0},
-    {REF_EXP, 0, 0, 3e-7, 1e-37},
-    {REF_SQRT, 0, 0, 1e-7, 0},
-    {REF_RECIPROCAL, 0, 0, 1e-7, 0},
-    {REF_ERF, 0, 0, 4e-7, 1e-37},
+    {IR_UNARY_RELU, 0, 0, 0, 0},
+    {IR_UNARY_LEAKY_RELU, 0.1F, 0, 1e-7, 0},
+    {IR_UNARY_SIGMOID, 0, 0, 4e-7, 1e-32},
+    {IR_UNARY_HARD_SIGMOID, 0.2F, 0.5F, 1e-7, 0.5},
+    {IR_UNARY_HARD_SWISH, 0, 0, 3e-7, 0.5},
+    {IR_UNARY_SWISH, 1, 0, 4e-7, 1e-30},
+    {IR_UNARY_TANH, 0, 0, 3e-7, 1e-37},
+    {IR_UNARY_GELU, 0, 0, 3e-6, 1e-7},
+    {IR_UNARY_GELU_TANH, 0, 0, 2e-6, 1e-2},
+    {IR_UNARY_CLIP, -0.5F, 0.25F, 0, 0},
+    {IR_UNARY_LINEAR, 2.5F, -0.75F, 3e-7, 1},
+    {IR_UNARY_ABS, 0, 0, 0, 0},
+    {IR_UNARY_NEG, 0, 0, 0, 0},
+    {IR_UNARY_EXP, 0, 0, 3e-7, 1e-37},
+    {IR_UNARY_SQRT, 0, 0, 1e-7, 0},
+    {IR_UNARY_RECIPROCAL, 0, 0, 1e-7, 0},
+    {IR_UNARY_ERF, 0, 0, 4e-7, 1e-37},
 };
 
 static void compare(const char *isa, int func, const float *x, const float *got,
@@ -97,7 +97,7 @@ static void test_unary(void **state UNUSED)
 static void test_every_unary_is_tested(void **state UNUSED)
 {
     size_t n = 0;
-    for (int f = 0; f < REF_UNARY_COUNT; f++)
+    for (int f = 0; f < IR_UNARY_COUNT_; f++)
         n += tables[0]->unary[f] != NULL;
     assert_int_equal(n, ARRAY_LEN(unary_cases));
 }
@@ -109,26 +109,26 @@ static void test_binary(void **state UNUSED)
     for (size_t i = 0; i < 40; i++) /* the special ones meet each other's neighbours */
         bs[i] = bs[(i + 1) % 22];
     for (size_t t = 0; t < n_tables; t++)
-        for (int f = 0; f < REF_BINARY_COUNT; f++) {
+        for (int f = 0; f < IR_BINARY_COUNT_; f++) {
             if (!tables[t]->binary[f])
                 continue;
             struct tensor_view a = VIEW(DTYPE_F32, xs, N), b = VIEW(DTYPE_F32, bs, N);
             struct tensor_view y = POISONED(DTYPE_F32, want, N);
-            ref_binary((enum ref_binary)f, false, &a, &b, &y);
+            ref_binary((enum ir_binary)f, false, &a, &b, &y);
             memset(ys, 0x7f, sizeof(ys));
             tables[t]->binary[f](xs, bs, ys, N);
-            compare(tables[t]->isa, f, xs, ys, want, N, f == REF_POW ? 2e-7 : 0, 1e-37);
+            compare(tables[t]->isa, f, xs, ys, want, N, f == IR_BINARY_POW ? 2e-7 : 0, 1e-37);
             memcpy(ys, bs, sizeof(ys));
             tables[t]->binary[f](xs, ys, ys, N);
-            compare(tables[t]->isa, f, xs, ys, want, N, f == REF_POW ? 2e-7 : 0, 1e-37);
+            compare(tables[t]->isa, f, xs, ys, want, N, f == IR_BINARY_POW ? 2e-7 : 0, 1e-37);
         }
     for (size_t i = 0; i < N; i++)
         bs[i] = 2;
     for (size_t t = 0; t < n_tables; t++) {
-        tables[t]->binary[REF_POW](xs, bs, ys, N);
+        tables[t]->binary[IR_BINARY_POW](xs, bs, ys, N);
         for (size_t i = 0; i < N; i++)
             want[i] = xs[i] * xs[i];
-        compare(tables[t]->isa, REF_POW, xs, ys, want, N, 0, 0);
+        compare(tables[t]->isa, IR_BINARY_POW, xs, ys, want, N, 0, 0);
     }
 }
 

@@ -69,10 +69,10 @@ static void test_scatter_refuses_indices(void **state UNUSED)
         struct tensor_view x = VIEW(DTYPE_I32, xs, 3, 3), y = POISONED(DTYPE_I32, ys, 3, 3);
         struct tensor_view indices = VIEW(DTYPE_I64, &index, 1, 1);
         struct tensor_view updates = VIEW(DTYPE_I32, update, 1, 1);
-        assert_int_equal(ref_scatter_elements(1, REF_SCATTER_SET, &x, &indices, &updates, &y, &err),
+        assert_int_equal(ref_scatter_elements(1, IR_SCATTER_SET, &x, &indices, &updates, &y, &err),
                          STATUS_INVALID_ARGUMENT);
         updates = VIEW(DTYPE_I32, update, 1, 3);
-        assert_int_equal(ref_scatter_nd(REF_SCATTER_ADD, &x, &indices, &updates, &y, &err),
+        assert_int_equal(ref_scatter_nd(IR_SCATTER_ADD, &x, &indices, &updates, &y, &err),
                          STATUS_INVALID_ARGUMENT);
         assert_memory_equal(xs, ys, 9 * sizeof(xs[0]));
     }
@@ -114,12 +114,12 @@ static void test_scatter_elements(void **state UNUSED)
                                         {1, 10, 3, 4, 20},
                                         {1, 2, 3, 4, 5}};
     struct error err;
-    for (int f = REF_SCATTER_SET; f <= REF_SCATTER_MIN; f++) {
+    for (int f = IR_SCATTER_SET; f <= IR_SCATTER_MIN; f++) {
         struct tensor_view x = VIEW(DTYPE_I32, xs, 1, 5), y = POISONED(DTYPE_I32, ys, 1, 5);
         struct tensor_view indices = VIEW(DTYPE_I64, index, 1, 2);
         struct tensor_view updates = VIEW(DTYPE_I32, update, 1, 2);
         assert_int_equal(
-            ref_scatter_elements(1, (enum ref_scatter)f, &x, &indices, &updates, &y, &err),
+            ref_scatter_elements(1, (enum ir_scatter)f, &x, &indices, &updates, &y, &err),
             STATUS_OK);
         assert_ints(&y, wants[f], 5);
     }
@@ -133,9 +133,9 @@ static void test_scatter_nd(void **state UNUSED)
     struct tensor_view x = VIEW(DTYPE_I32, xs, 3, 2), y = POISONED(DTYPE_I32, ys, 3, 2);
     struct tensor_view indices = VIEW(DTYPE_I64, index, 3, 1);
     struct tensor_view updates = VIEW(DTYPE_I32, update, 3, 2);
-    assert_int_equal(ref_scatter_nd(REF_SCATTER_SET, &x, &indices, &updates, &y, &err), STATUS_OK);
+    assert_int_equal(ref_scatter_nd(IR_SCATTER_SET, &x, &indices, &updates, &y, &err), STATUS_OK);
     assert_ints(&y, (const int64_t[]){30, 40, 3, 4, 50, 60}, 6); /* the last one wins */
-    assert_int_equal(ref_scatter_nd(REF_SCATTER_ADD, &x, &indices, &updates, &y, &err), STATUS_OK);
+    assert_int_equal(ref_scatter_nd(IR_SCATTER_ADD, &x, &indices, &updates, &y, &err), STATUS_OK);
     assert_ints(&y, (const int64_t[]){31, 42, 3, 4, 65, 86}, 6);
 }
 

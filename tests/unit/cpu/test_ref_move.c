@@ -145,13 +145,13 @@ static void test_trilu(void **state UNUSED)
 static void test_pad(void **state UNUSED)
 {
     static const struct {
-        enum ref_pad mode;
+        enum ir_pad mode;
         int64_t want[2 * 7];
     } cases[] = {
-        {REF_PAD_CONSTANT, {9, 9, 1, 2, 3, 9, 9, 9, 9, 4, 5, 6, 9, 9}},
-        {REF_PAD_REFLECT, {3, 2, 1, 2, 3, 2, 1, 6, 5, 4, 5, 6, 5, 4}},
-        {REF_PAD_EDGE, {1, 1, 1, 2, 3, 3, 3, 4, 4, 4, 5, 6, 6, 6}},
-        {REF_PAD_WRAP, {2, 3, 1, 2, 3, 1, 2, 5, 6, 4, 5, 6, 4, 5}},
+        {IR_PAD_CONSTANT, {9, 9, 1, 2, 3, 9, 9, 9, 9, 4, 5, 6, 9, 9}},
+        {IR_PAD_REFLECT, {3, 2, 1, 2, 3, 2, 1, 6, 5, 4, 5, 6, 5, 4}},
+        {IR_PAD_EDGE, {1, 1, 1, 2, 3, 3, 3, 4, 4, 4, 5, 6, 6, 6}},
+        {IR_PAD_WRAP, {2, 3, 1, 2, 3, 1, 2, 5, 6, 4, 5, 6, 4, 5}},
     };
     const int64_t pads[4] = {0, 2, 0, 2};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -161,37 +161,37 @@ static void test_pad(void **state UNUSED)
     }
     const int64_t crop[4] = {0, -1, -1, 1};
     struct tensor_view x = VIEW(DTYPE_I32, xs, 2, 3), y = POISONED(DTYPE_I32, ys, 1, 3);
-    ref_pad(REF_PAD_CONSTANT, crop, 7, &x, &y);
+    ref_pad(IR_PAD_CONSTANT, crop, 7, &x, &y);
     assert_ints(&y, (const int64_t[]){2, 3, 7}, 3);
     x = VIEW(DTYPE_I32, NULL, 0, 2); /* nothing to repeat: constants alone */
     y = POISONED(DTYPE_I32, ys, 1, 2);
-    ref_pad(REF_PAD_CONSTANT, (const int64_t[]){1, 0, 0, 0}, 7, &x, &y);
+    ref_pad(IR_PAD_CONSTANT, (const int64_t[]){1, 0, 0, 0}, 7, &x, &y);
     assert_ints(&y, (const int64_t[]){7, 7}, 2);
 }
 
 /* Where layout `layout` puts element (n, c, s), by definition. */
-static int64_t place(enum ref_layout layout, int64_t channels, int64_t spatial, int64_t n,
-                     int64_t c, int64_t s)
+static int64_t place(enum ir_layout layout, int64_t channels, int64_t spatial, int64_t n, int64_t c,
+                     int64_t s)
 {
-    int64_t b = layout == REF_BLOCKED_8 ? 8 : 16;
+    int64_t b = layout == IR_LAYOUT_BLOCKED_8 ? 8 : 16;
     int64_t blocks = (channels + b - 1) / b;
     switch (layout) {
-    case REF_PLAIN:
+    case IR_LAYOUT_PLAIN:
         return (n * channels + c) * spatial + s;
-    case REF_CHANNELS_LAST:
+    case IR_LAYOUT_CHANNELS_LAST:
         return (n * spatial + s) * channels + c;
-    case REF_CHANNELS_LAST_4:
+    case IR_LAYOUT_CHANNELS_LAST_4:
         return (n * spatial + s) * ((channels + 3) / 4 * 4) + c;
-    case REF_CHANNELS_LAST_8:
+    case IR_LAYOUT_CHANNELS_LAST_8:
         return (n * spatial + s) * ((channels + 7) / 8 * 8) + c;
     default:
         return ((n * blocks + c / b) * spatial + s) * b + c % b;
     }
 }
 
-static int64_t stored(enum ref_layout layout, int64_t channels)
+static int64_t stored(enum ir_layout layout, int64_t channels)
 {
-    static const int64_t multiples[REF_LAYOUT_COUNT] = {1, 1, 8, 16, 0, 4, 8};
+    static const int64_t multiples[IR_LAYOUT_COUNT_] = {1, 1, 8, 16, 0, 4, 8};
     int64_t b = multiples[layout];
     return (channels + b - 1) / b * b;
 }
@@ -201,9 +201,9 @@ static void test_reformat_between_all(void **state UNUSED)
     static int32_t middle[MOST];
     enum { IMAGES = 2, HEIGHT = 3, WIDTH = 2, AREA = HEIGHT * WIDTH };
     for (int64_t channels = 1; channels <= 33; channels += 4)
-        for (int from = REF_PLAIN; from < REF_LAYOUT_COUNT; from++)
-            for (int to = REF_PLAIN; to < REF_LAYOUT_COUNT; to++) {
-                enum ref_layout a = (enum ref_layout)from, b = (enum ref_layout)to;
+        for (int from = IR_LAYOUT_PLAIN; from < IR_LAYOUT_COUNT_; from++)
+            for (int to = IR_LAYOUT_PLAIN; to < IR_LAYOUT_COUNT_; to++) {
+                enum ir_layout a = (enum ir_layout)from, b = (enum ir_layout)to;
                 if (from == 4 || to == 4) /* opaque in the engine: no layout of the kernel */
                     continue;
                 struct tensor_view x = VIEW(DTYPE_I32, xs, IMAGES, channels, HEIGHT, WIDTH);
@@ -212,7 +212,7 @@ static void test_reformat_between_all(void **state UNUSED)
                 y.data = ys;
                 memset(middle, 0xff, sizeof(middle));
                 memset(ys, 0xff, sizeof(ys));
-                ref_reformat(REF_PLAIN, a, &x, &m);
+                ref_reformat(IR_LAYOUT_PLAIN, a, &x, &m);
                 ref_reformat(a, b, &m, &y);
                 for (int64_t n = 0; n < IMAGES; n++)
                     for (int64_t c = 0; c < stored(b, channels); c++)
@@ -245,12 +245,12 @@ static void test_reformat_to_another_type(void **state UNUSED)
         z.data = back;
         memset(low, 0xff, sizeof(low));
         memset(back, 0xff, sizeof(back));
-        ref_reformat(REF_PLAIN, REF_CHANNELS_LAST_8, &x, &y);
+        ref_reformat(IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST_8, &x, &y);
         for (int s = 0; s < AREA; s++)
             for (int c = CHANNELS; c < 8; c++)
                 assert_int_equal(low[8 * s + c], 0);
         assert_int_equal(low[8 * AREA], 0xffff);
-        ref_reformat(REF_CHANNELS_LAST_8, REF_PLAIN, &y, &z);
+        ref_reformat(IR_LAYOUT_CHANNELS_LAST_8, IR_LAYOUT_PLAIN, &y, &z);
         for (int i = 0; i < CHANNELS * AREA; i++)
             if (back[i] != plain[i])
                 fail_msg("%s: [%d] is %g, not %g", dtype_name(types[k]), i, (double)back[i],

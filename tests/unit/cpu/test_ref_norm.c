@@ -11,19 +11,19 @@
 static void test_reduce_functions(void **state UNUSED)
 {
     static const struct {
-        enum ref_reduce func;
+        enum ir_reduce func;
         float want[2];
     } cases[] = {
-        {REF_REDUCE_SUM, {-2, 15}},
-        {REF_REDUCE_MEAN, {-2.0f / 3, 5}},
-        {REF_REDUCE_MAX, {2, 6}},
-        {REF_REDUCE_MIN, {-5, 4}},
-        {REF_REDUCE_PROD, {-10, 120}},
-        {REF_REDUCE_L1, {8, 15}},
-        {REF_REDUCE_L2, {5.4772256f, 8.7749644f}},
-        {REF_REDUCE_SUM_SQUARE, {30, 77}},
-        {REF_REDUCE_LOG_SUM, {(float)NAN, 2.7080502f}},
-        {REF_REDUCE_LOG_SUM_EXP, {2.3139281f, 6.4076059f}},
+        {IR_REDUCE_SUM, {-2, 15}},
+        {IR_REDUCE_MEAN, {-2.0f / 3, 5}},
+        {IR_REDUCE_MAX, {2, 6}},
+        {IR_REDUCE_MIN, {-5, 4}},
+        {IR_REDUCE_PROD, {-10, 120}},
+        {IR_REDUCE_L1, {8, 15}},
+        {IR_REDUCE_L2, {5.4772256f, 8.7749644f}},
+        {IR_REDUCE_SUM_SQUARE, {30, 77}},
+        {IR_REDUCE_LOG_SUM, {(float)NAN, 2.7080502f}},
+        {IR_REDUCE_LOG_SUM_EXP, {2.3139281f, 6.4076059f}},
     };
     float x[6] = {1, 2, -5, 4, 5, 6}, y[2];
     const int64_t axis = 1;
@@ -65,7 +65,7 @@ static void test_reduce_every_set_of_axes(void **state UNUSED)
                     }
         struct tensor_view vx = VIEW(DTYPE_F32, x, A, B, C, D);
         struct tensor_view vy = POISONED(DTYPE_F64, y, kept[0], kept[1], kept[2], kept[3]);
-        ref_reduce(REF_REDUCE_SUM, axes, n, &vx, &vy);
+        ref_reduce(IR_REDUCE_SUM, axes, n, &vx, &vy);
         assert_doubles(y, want, (size_t)(kept[0] * kept[1] * kept[2] * kept[3]), 1e-12);
     }
 }
@@ -74,11 +74,11 @@ static void test_reduce_ints(void **state UNUSED)
 {
     int32_t x[4] = {7, -3, 2, INT32_MIN}, y[1];
     static const struct {
-        enum ref_reduce func;
+        enum ir_reduce func;
         int64_t want;
     } cases[] = {
-        {REF_REDUCE_SUM, -2147483642}, {REF_REDUCE_MAX, 7},           {REF_REDUCE_MIN, INT32_MIN},
-        {REF_REDUCE_PROD, 0},          {REF_REDUCE_MEAN, -536870910},
+        {IR_REDUCE_SUM, -2147483642}, {IR_REDUCE_MAX, 7},           {IR_REDUCE_MIN, INT32_MIN},
+        {IR_REDUCE_PROD, 0},          {IR_REDUCE_MEAN, -536870910},
     };
     const int64_t axis = 0;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -88,9 +88,9 @@ static void test_reduce_ints(void **state UNUSED)
     }
     uint8_t u[3] = {200, 100, 3}, v[1];
     struct tensor_view vu = VIEW(DTYPE_U8, u, 3), vv = POISONED(DTYPE_U8, v, 1);
-    ref_reduce(REF_REDUCE_MAX, &axis, 1, &vu, &vv);
+    ref_reduce(IR_REDUCE_MAX, &axis, 1, &vu, &vv);
     assert_ints(&vv, (const int64_t[]){200}, 1);
-    ref_reduce(REF_REDUCE_MIN, &axis, 1, &vu, &vv);
+    ref_reduce(IR_REDUCE_MIN, &axis, 1, &vu, &vv);
     assert_ints(&vv, (const int64_t[]){3}, 1);
 }
 
@@ -99,20 +99,20 @@ static void test_reduce_nothing_and_infinity(void **state UNUSED)
     const int64_t axis = 1;
     float y[2];
     struct tensor_view none = VIEW(DTYPE_F32, NULL, 2, 0), vy = POISONED(DTYPE_F32, y, 2);
-    ref_reduce(REF_REDUCE_SUM, &axis, 1, &none, &vy);
+    ref_reduce(IR_REDUCE_SUM, &axis, 1, &none, &vy);
     assert_floats(y, (const float[]){0, 0}, 2, 0);
-    ref_reduce(REF_REDUCE_PROD, &axis, 1, &none, &vy);
+    ref_reduce(IR_REDUCE_PROD, &axis, 1, &none, &vy);
     assert_floats(y, (const float[]){1, 1}, 2, 0);
-    ref_reduce(REF_REDUCE_MAX, &axis, 1, &none, &vy);
+    ref_reduce(IR_REDUCE_MAX, &axis, 1, &none, &vy);
     assert_floats(y, (const float[]){-INF, -INF}, 2, 0);
 
     float x[6] = {INF, 1, 2, -INF, -INF, -INF};
     struct tensor_view vx = VIEW(DTYPE_F32, x, 2, 3);
-    ref_reduce(REF_REDUCE_LOG_SUM_EXP, &axis, 1, &vx, &vy);
+    ref_reduce(IR_REDUCE_LOG_SUM_EXP, &axis, 1, &vx, &vy);
     assert_floats(y, (const float[]){INF, -INF}, 2, 0);
     float large[2] = {1000, 1000}; /* exp overflows */
     struct tensor_view vl = VIEW(DTYPE_F32, large, 1, 2), vone = POISONED(DTYPE_F32, y, 1);
-    ref_reduce(REF_REDUCE_LOG_SUM_EXP, &axis, 1, &vl, &vone);
+    ref_reduce(IR_REDUCE_LOG_SUM_EXP, &axis, 1, &vl, &vone);
     assert_floats(y, (const float[]){1000.6931f}, 1, 1e-6);
 }
 

@@ -17,7 +17,7 @@ static double scratch[ROOM];
 
 /* One case; NULL lengths: all steps. */
 struct layer {
-    enum ref_cell cell;
+    enum ir_recurrent cell;
     int64_t steps, batch, hidden;
     bool reverse, linear, coupled, states, peephole, bias;
     double clip;
@@ -106,9 +106,9 @@ static void expect_sequence(const struct layer *l, int64_t n)
             want_y[(i * l->batch + n) * l->hidden + j] = 0;
     for (int64_t i = 0; i < length; i++) {
         int64_t t = l->reverse ? length - 1 - i : i;
-        if (l->cell == REF_CELL_GRU)
+        if (l->cell == IR_RECURRENT_GRU)
             gru_step(l, t, n, h);
-        else if (l->cell == REF_CELL_LSTM)
+        else if (l->cell == IR_RECURRENT_LSTM)
             lstm_step(l, t, n, h, c);
         else
             rnn_step(l, t, n, h);
@@ -121,23 +121,23 @@ static void expect_sequence(const struct layer *l, int64_t n)
     }
 }
 
-static int64_t gates_of(enum ref_cell cell)
+static int64_t gates_of(enum ir_recurrent cell)
 {
-    return cell == REF_CELL_LSTM ? 4 : cell == REF_CELL_GRU ? 3 : 1;
+    return cell == IR_RECURRENT_LSTM ? 4 : cell == IR_RECURRENT_GRU ? 3 : 1;
 }
 
 static struct ref_recurrent functions_of(const struct layer *l)
 {
     struct ref_recurrent how = {.cell = l->cell,
-                                .funcs = {REF_SIGMOID, REF_TANH, REF_TANH},
+                                .funcs = {IR_UNARY_SIGMOID, IR_UNARY_TANH, IR_UNARY_TANH},
                                 .alphas = {1, 1, 1},
                                 .betas = {1, 1, 1},
                                 .clip = l->clip,
                                 .reverse = l->reverse,
                                 .linear = l->linear,
                                 .coupled = l->coupled};
-    if (l->cell == REF_CELL_RNN)
-        how.funcs[0] = REF_TANH;
+    if (l->cell == IR_RECURRENT_RNN)
+        how.funcs[0] = IR_UNARY_TANH;
     return how;
 }
 
@@ -152,7 +152,7 @@ static void check(struct layer l)
     struct tensor_view y = POISONED(DTYPE_F32, ys, l.steps, l.batch, l.hidden);
     struct tensor_view h = POISONED(DTYPE_F32, hs, l.batch, l.hidden);
     struct tensor_view c = POISONED(DTYPE_F32, cs, l.batch, l.hidden);
-    bool lstm = l.cell == REF_CELL_LSTM;
+    bool lstm = l.cell == IR_RECURRENT_LSTM;
     c0.data = c0s;
     for (int64_t n = 0; n < l.batch; n++)
         expect_sequence(&l, n);
@@ -186,65 +186,66 @@ static const int32_t uneven[BATCH] = {2, 5, 0};
 
 static void test_rnn(void **state UNUSED)
 {
-    CHECK(REF_CELL_RNN, STEPS, BATCH, HIDDEN, .clip = 0);
-    CHECK(REF_CELL_RNN, STEPS, BATCH, HIDDEN, .reverse = true, .states = true);
-    CHECK(REF_CELL_RNN, STEPS, BATCH, HIDDEN, .clip = 0.25, .lengths = uneven);
+    CHECK(IR_RECURRENT_RNN, STEPS, BATCH, HIDDEN, .clip = 0);
+    CHECK(IR_RECURRENT_RNN, STEPS, BATCH, HIDDEN, .reverse = true, .states = true);
+    CHECK(IR_RECURRENT_RNN, STEPS, BATCH, HIDDEN, .clip = 0.25, .lengths = uneven);
 }
 
 static void test_lstm(void **state UNUSED)
 {
-    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .clip = 0);
-    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .states = true, .peephole = true);
-    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .coupled = true, .clip = 0.5);
-    CHECK(REF_CELL_LSTM, STEPS, BATCH, HIDDEN, .reverse = true, .states = true, .lengths = uneven);
+    CHECK(IR_RECURRENT_LSTM, STEPS, BATCH, HIDDEN, .clip = 0);
+    CHECK(IR_RECURRENT_LSTM, STEPS, BATCH, HIDDEN, .states = true, .peephole = true);
+    CHECK(IR_RECURRENT_LSTM, STEPS, BATCH, HIDDEN, .coupled = true, .clip = 0.5);
+    CHECK(IR_RECURRENT_LSTM, STEPS, BATCH, HIDDEN, .reverse = true, .states = true,
+          .lengths = uneven);
 }
 
 static void test_gru(void **state UNUSED)
 {
-    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .clip = 0);
-    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .linear = true, .states = true);
-    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .linear = true, .bias = true, .reverse = true,
+    CHECK(IR_RECURRENT_GRU, STEPS, BATCH, HIDDEN, .clip = 0);
+    CHECK(IR_RECURRENT_GRU, STEPS, BATCH, HIDDEN, .linear = true, .states = true);
+    CHECK(IR_RECURRENT_GRU, STEPS, BATCH, HIDDEN, .linear = true, .bias = true, .reverse = true,
           .lengths = uneven);
-    CHECK(REF_CELL_GRU, STEPS, BATCH, HIDDEN, .clip = 0.25);
+    CHECK(IR_RECURRENT_GRU, STEPS, BATCH, HIDDEN, .clip = 0.25);
 }
 
 /* Rows longer than what is converted at a time; no step at all gives back the first state. */
 static void test_sizes(void **state UNUSED)
 {
-    CHECK(REF_CELL_GRU, 2, 2, LARGE - 1, .clip = 0);
-    CHECK(REF_CELL_LSTM, 1, 1, LARGE - 1, .states = true);
-    CHECK(REF_CELL_LSTM, 0, BATCH, HIDDEN, .states = true);
-    CHECK(REF_CELL_RNN, 1, 1, 1, .clip = 0);
+    CHECK(IR_RECURRENT_GRU, 2, 2, LARGE - 1, .clip = 0);
+    CHECK(IR_RECURRENT_LSTM, 1, 1, LARGE - 1, .states = true);
+    CHECK(IR_RECURRENT_LSTM, 0, BATCH, HIDDEN, .states = true);
+    CHECK(IR_RECURRENT_RNN, 1, 1, 1, .clip = 0);
 }
 
 /* Each function by one step of one unit: h' = f(x). */
 static void test_functions(void **state UNUSED)
 {
     static const struct {
-        enum ref_unary func;
+        enum ir_unary func;
         double alpha, beta, x, want;
     } rows[] = {
-        {REF_IDENTITY, 0, 0, -1.5, -1.5},
-        {REF_RELU, 0, 0, -1.5, 0},
-        {REF_RELU, 0, 0, 1.5, 1.5},
-        {REF_LEAKY_RELU, 0.25, 0, -2, -0.5},
-        {REF_ELU, 2, 0, -1, 2 * (0.36787944117144233 - 1)},
-        {REF_SIGMOID, 0, 0, 1, 0.73105857863000490},
-        {REF_TANH, 0.5, 2, 0.5, 0.5 * 0.76159415595576485},
-        {REF_THRESHOLDED_RELU, 1, 0, 0.5, 0},
-        {REF_THRESHOLDED_RELU, 1, 0, 1.5, 1.5},
-        {REF_HARD_SIGMOID, 0.5, 0.25, 1, 0.75},
-        {REF_HARD_SIGMOID, 0.5, 0.25, 9, 1},
-        {REF_SOFTPLUS, 0, 0, 0, 0.69314718055994531},
-        {REF_SOFTPLUS, 0, 0, 1000, 1000},
-        {REF_SOFTSIGN, 0, 0, -3, -0.75},
-        {REF_LINEAR, 2, 1, 3, 7},
+        {IR_UNARY_IDENTITY, 0, 0, -1.5, -1.5},
+        {IR_UNARY_RELU, 0, 0, -1.5, 0},
+        {IR_UNARY_RELU, 0, 0, 1.5, 1.5},
+        {IR_UNARY_LEAKY_RELU, 0.25, 0, -2, -0.5},
+        {IR_UNARY_ELU, 2, 0, -1, 2 * (0.36787944117144233 - 1)},
+        {IR_UNARY_SIGMOID, 0, 0, 1, 0.73105857863000490},
+        {IR_UNARY_TANH, 0.5, 2, 0.5, 0.5 * 0.76159415595576485},
+        {IR_UNARY_THRESHOLDED_RELU, 1, 0, 0.5, 0},
+        {IR_UNARY_THRESHOLDED_RELU, 1, 0, 1.5, 1.5},
+        {IR_UNARY_HARD_SIGMOID, 0.5, 0.25, 1, 0.75},
+        {IR_UNARY_HARD_SIGMOID, 0.5, 0.25, 9, 1},
+        {IR_UNARY_SOFTPLUS, 0, 0, 0, 0.69314718055994531},
+        {IR_UNARY_SOFTPLUS, 0, 0, 1000, 1000},
+        {IR_UNARY_SOFTSIGN, 0, 0, -3, -0.75},
+        {IR_UNARY_LINEAR, 2, 1, 3, 7},
     };
     double x, r = 0, y, h;
     struct tensor_view xv = VIEW(DTYPE_F64, &x, 1, 1, 1), rv = VIEW(DTYPE_F64, &r, 1, 1);
     struct tensor_view yv = VIEW(DTYPE_F64, &y, 1, 1, 1), hv = VIEW(DTYPE_F64, &h, 1, 1);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct ref_recurrent how = {.cell = REF_CELL_RNN,
+        struct ref_recurrent how = {.cell = IR_RECURRENT_RNN,
                                     .funcs = {rows[i].func},
                                     .alphas = {rows[i].alpha},
                                     .betas = {rows[i].beta},
@@ -266,8 +267,8 @@ static void test_wrong_lengths_are_refused(void **state UNUSED)
     struct tensor_view y = VIEW(DTYPE_F32, ys, 5, 2, 3), h = VIEW(DTYPE_F32, hs, 2, 3);
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         struct tensor_view lengths = VIEW(DTYPE_I32, (void *)(uintptr_t)wrong[i], 2);
-        struct ref_recurrent how = {.cell = REF_CELL_RNN,
-                                    .funcs = {REF_TANH},
+        struct ref_recurrent how = {.cell = IR_RECURRENT_RNN,
+                                    .funcs = {IR_UNARY_TANH},
                                     .x = &x,
                                     .r = &r,
                                     .lengths = &lengths,
@@ -289,8 +290,8 @@ static void test_half_precision(void **state UNUSED)
     r[0] = f32_to_f16(0.5F);
     struct tensor_view xv = VIEW(DTYPE_F16, x, 3, 1, 1), rv = VIEW(DTYPE_F16, r, 1, 1);
     struct tensor_view yv = VIEW(DTYPE_F16, y, 3, 1, 1), hv = VIEW(DTYPE_F16, h, 1, 1);
-    struct ref_recurrent how = {.cell = REF_CELL_RNN,
-                                .funcs = {REF_TANH},
+    struct ref_recurrent how = {.cell = IR_RECURRENT_RNN,
+                                .funcs = {IR_UNARY_TANH},
                                 .alphas = {1},
                                 .betas = {1},
                                 .x = &xv,

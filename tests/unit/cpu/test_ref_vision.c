@@ -40,22 +40,22 @@ static void sample_one(const struct ref_sample *how, float *image, int64_t h, in
 static void test_sample_places(void **state UNUSED)
 {
     float image[6] = {1, 2, 4, 8, 16, 32}; /* 2 rows of 3 */
-    struct ref_sample how = {REF_RESIZE_LINEAR, REF_BORDER_ZEROS, REF_SAMPLE_PIXELS};
+    struct ref_sample how = {IR_RESIZE_LINEAR, IR_BORDER_ZEROS, IR_SAMPLE_PIXELS};
     sample_one(&how, image, 2, 3, 2, 1, 32);
     sample_one(&how, image, 2, 3, 0.25F, 0, 1.25F);
     sample_one(&how, image, 2, 3, 0.5F, 0.5F, 6.75F);
     sample_one(&how, image, 2, 3, -0.25F, 0, 0.75F);
     sample_one(&how, image, 2, 3, 2.5F, 1, 16);
     sample_one(&how, image, 2, 3, 5, 0, 0);
-    how.border = REF_BORDER_EDGE;
+    how.border = IR_BORDER_EDGE;
     sample_one(&how, image, 2, 3, -7, 0, 1);
     sample_one(&how, image, 2, 3, 2.5F, 9, 32);
-    how.border = REF_BORDER_REFLECT; /* at -0.5 and 2.5, the borders of the outer pixels */
+    how.border = IR_BORDER_REFLECT; /* at -0.5 and 2.5, the borders of the outer pixels */
     sample_one(&how, image, 2, 3, -2, 0, 2);
     sample_one(&how, image, 2, 3, 3.75F, 0, 2.5F);
     sample_one(&how, image, 2, 3, 6, 0, 1);
     sample_one(&how, image, 2, 3, -9, 0, 4);
-    how.mode = REF_RESIZE_NEAREST; /* ties to even */
+    how.mode = IR_RESIZE_NEAREST; /* ties to even */
     sample_one(&how, image, 2, 3, 0.5F, 0, 1);
     sample_one(&how, image, 2, 3, 1.5F, 0.75F, 32);
 }
@@ -63,15 +63,15 @@ static void test_sample_places(void **state UNUSED)
 static void test_sample_coordinates(void **state UNUSED)
 {
     float image[4] = {1, 2, 3, 4};
-    struct ref_sample how = {REF_RESIZE_LINEAR, REF_BORDER_EDGE, REF_SAMPLE_HALF_PIXEL};
+    struct ref_sample how = {IR_RESIZE_LINEAR, IR_BORDER_EDGE, IR_SAMPLE_HALF_PIXEL};
     sample_one(&how, image, 1, 4, -0.75F, 0, 1);
     sample_one(&how, image, 1, 4, 0.5F, 0, 3.5F);
-    how.coord = REF_SAMPLE_ALIGN_CORNERS;
+    how.coord = IR_SAMPLE_ALIGN_CORNERS;
     sample_one(&how, image, 1, 4, -1, 0, 1);
     sample_one(&how, image, 1, 4, 0, 0, 2.5F);
-    how.border = REF_BORDER_REFLECT; /* at the centres of the outer pixels */
+    how.border = IR_BORDER_REFLECT; /* at the centres of the outer pixels */
     sample_one(&how, image, 1, 4, -5.0F / 3, 0, 2);
-    how.mode = REF_RESIZE_CUBIC; /* weights of -3/32, 19/32, 19/32, -3/32 */
+    how.mode = IR_RESIZE_CUBIC; /* weights of -3/32, 19/32, 19/32, -3/32 */
     sample_one(&how, image, 1, 4, 0, 0, 2.5F);
     image[3] = 20;
     sample_one(&how, image, 1, 4, 0, 0, 1);
@@ -83,18 +83,18 @@ static void r34_sample_takes_any_coordinate(void **state UNUSED)
     static const float strange[] = {NAN, INFINITY, -INFINITY, 1e30F, -1e30F, 3e9F, -0.5F, 0};
     float out[1];
     struct ref_sample how;
-    for (int mode = 0; mode <= REF_RESIZE_CUBIC; mode++)
-        for (int border = 0; border <= REF_BORDER_REFLECT; border++)
-            for (int coord = 0; coord <= REF_SAMPLE_PIXELS; coord++)
+    for (int mode = 0; mode <= IR_RESIZE_CUBIC; mode++)
+        for (int border = 0; border <= IR_BORDER_REFLECT; border++)
+            for (int coord = 0; coord <= IR_SAMPLE_PIXELS; coord++)
                 for (int i = 0; i < 64; i++) {
                     float at[2] = {strange[i / 8], strange[i % 8]}, image[3] = {5, 5, 5};
-                    how = (struct ref_sample){(enum ref_resize_mode)mode, (enum ref_border)border,
-                                              (enum ref_sample_coord)coord};
+                    how = (struct ref_sample){(enum ir_resize)mode, (enum ir_border)border,
+                                              (enum ir_sample)coord};
                     struct tensor_view vx = VIEW(DTYPE_F32, image, 1, 1, 1, 3);
                     struct tensor_view grid = VIEW(DTYPE_F32, at, 1, 1, 2);
                     struct tensor_view vy = POISONED(DTYPE_F32, out, 1, 1, 1);
                     ref_sample(&how, &vx, &grid, &vy);
-                    if (border != REF_BORDER_ZEROS && fabsf(out[0] - 5) > 1e-5F)
+                    if (border != IR_BORDER_ZEROS && fabsf(out[0] - 5) > 1e-5F)
                         fail_msg("%g at (%g, %g)", (double)out[0], (double)at[0], (double)at[1]);
                 }
 }
@@ -106,7 +106,7 @@ static void test_sample_volumes(void **state UNUSED)
     struct tensor_view vx = VIEW(DTYPE_F32, xs, N, C, D, H, W);
     struct tensor_view grid = VIEW(DTYPE_F32, ws, N, P / 2, 2, 3);
     struct tensor_view vy = POISONED(DTYPE_F32, ys, N, C, P / 2, 2);
-    struct ref_sample how = {REF_RESIZE_LINEAR, REF_BORDER_ZEROS, REF_SAMPLE_HALF_PIXEL};
+    struct ref_sample how = {IR_RESIZE_LINEAR, IR_BORDER_ZEROS, IR_SAMPLE_HALF_PIXEL};
     static const int64_t sizes[3] = {W, H, D};
     for (int64_t i = 0; i < N * P * 3; i++)
         ws[i] *= 1.2F;
@@ -143,7 +143,7 @@ static enum status pool(const struct ref_roi_pool *how, const float roi[4], int6
 /* On a ramp the mean of a bin's samples is the ramp at its centre. */
 static void test_roi_average(void **state UNUSED)
 {
-    struct ref_roi_pool how = {.func = REF_ROI_AVERAGE, .scale = 0.5};
+    struct ref_roi_pool how = {.func = IR_ROI_AVERAGE, .scale = 0.5};
     const float roi[4] = {2, 2, 10, 8};
     for (int64_t i = 0; i < 96; i++)
         xs[i] = (float)(i % 8 + 10 * (i / 8 % 6) + 100 * (i / 48));
@@ -164,7 +164,7 @@ static void test_roi_average(void **state UNUSED)
 
 static void test_roi_max(void **state UNUSED)
 {
-    struct ref_roi_pool how = {.func = REF_ROI_MAX_QUANTISED, .scale = 1};
+    struct ref_roi_pool how = {.func = IR_ROI_MAX_QUANTISED, .scale = 1};
     const float whole[4] = {0, 0, 7, 5}, corner[4] = {6, 4, 20, 20}, outside[4] = {9, 0, 12, 3};
     float most = xs[0];
     for (int i = 0; i < 48; i++) {
@@ -180,7 +180,7 @@ static void test_roi_max(void **state UNUSED)
     assert_floats(ys, &most, 1, 0);
     assert_int_equal(pool(&how, outside, 0, 1, 1), STATUS_OK);
     assert_floats(ys, (float[]){0}, 1, 0);
-    how.func = REF_ROI_MAX; /* one sample at a pixel's centre: that pixel */
+    how.func = IR_ROI_MAX; /* one sample at a pixel's centre: that pixel */
     how.samples = 1;
     assert_int_equal(pool(&how, (float[]){2.5F, 1.5F, 3.5F, 2.5F}, 0, 1, 1), STATUS_OK);
     assert_floats(ys, &xs[2 * 8 + 3], 1, 0);
@@ -192,11 +192,11 @@ static void r34_roi_takes_any_region(void **state UNUSED)
 {
     static const float strange[] = {NAN, INFINITY, -INFINITY, 1e30F, -1e30F, 1e9F, -1e9F, 3};
     struct ref_roi_pool how = {.scale = 1};
-    for (int func = 0; func <= REF_ROI_MAX_QUANTISED; func++)
+    for (int func = 0; func <= IR_ROI_MAX_QUANTISED; func++)
         for (int i = 0; i < 8 * 8 * 8 * 8; i++) {
             const float roi[4] = {strange[i % 8], strange[i / 8 % 8], strange[i / 64 % 8],
                                   strange[i / 512]};
-            how.func = (enum ref_roi)func;
+            how.func = (enum ir_roi)func;
             how.half_pixel = i % 3 == 0;
             how.samples = i % 5 == 0 ? 2 : 0;
             assert_int_equal(pool(&how, roi, i % 2, 2, 3), STATUS_OK);

@@ -205,7 +205,7 @@ static void test_pool(void **state UNUSED)
     };
     static int64_t index[2 * OH * OW];
     for (int kind = 0; kind < 4; kind++) { /* max, average, average with padding, Lp */
-        pool.func = kind == 0 ? REF_POOL_MAX : kind == 3 ? REF_POOL_LP : REF_POOL_AVERAGE;
+        pool.func = kind == 0 ? IR_POOL_MAX : kind == 3 ? IR_POOL_LP : IR_POOL_AVERAGE;
         pool.count_include_pad = kind == 2;
         int64_t best_at[2 * OH * OW];
         for (int o = 0; o < 2 * OH * OW; o++) {
@@ -241,7 +241,7 @@ static void test_pool(void **state UNUSED)
 static void test_pool_ceil_mode_counts_padding_only(void **state UNUSED)
 {
     struct ref_pooling pool = {
-        .func = REF_POOL_AVERAGE,
+        .func = IR_POOL_AVERAGE,
         .win = {.rank = 1, .kernel = {3}, .strides = {2}, .dilations = {1}, .pads = {1}},
         .ends = {1},
         .count_include_pad = true,
@@ -255,7 +255,7 @@ static void test_pool_ceil_mode_counts_padding_only(void **state UNUSED)
 static void test_pool_max_of_ints_and_nan(void **state UNUSED)
 {
     struct ref_pooling pool = {
-        .func = REF_POOL_MAX,
+        .func = IR_POOL_MAX,
         .win = {.rank = 1, .kernel = {2}, .strides = {2}, .dilations = {2}, .pads = {1}},
     };
     int8_t x[4] = {-100, -50, -128, -127}, y[2];
@@ -275,8 +275,7 @@ static void test_pool_max_of_ints_and_nan(void **state UNUSED)
 
 /* --- resize --- */
 
-static struct ref_resize resize_of(enum ref_resize_mode mode, enum ref_coord coord, double sy,
-                                   double sx)
+static struct ref_resize resize_of(enum ir_resize mode, enum ir_coord coord, double sy, double sx)
 {
     return (struct ref_resize){
         .mode = mode, .coord = coord, .cubic_a = -0.75, .scales = {1, 1, sy, sx}};
@@ -285,12 +284,12 @@ static struct ref_resize resize_of(enum ref_resize_mode mode, enum ref_coord coo
 static void test_resize_nearest(void **state UNUSED)
 {
     float x[4] = {1, 2, 3, 4}, y[16];
-    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_ASYMMETRIC, 2, 2);
-    how.nearest = REF_NEAREST_FLOOR;
+    struct ref_resize how = resize_of(IR_RESIZE_NEAREST, IR_COORD_ASYMMETRIC, 2, 2);
+    how.nearest = IR_NEAREST_FLOOR;
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 2, 2), vy = POISONED(DTYPE_F32, y, 1, 1, 4, 4);
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4}, 16, 0);
-    how.nearest = REF_NEAREST_CEIL;
+    how.nearest = IR_NEAREST_CEIL;
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 2, 2, 2, 3, 4, 4, 4, 3, 4, 4, 4, 3, 4, 4, 4}, 16, 0);
 }
@@ -299,12 +298,12 @@ static void test_resize_nearest(void **state UNUSED)
 static void test_resize_nearest_prefers(void **state UNUSED)
 {
     float x[4] = {1, 2, 3, 4}, y[2];
-    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL, 1, 0.5);
+    struct ref_resize how = resize_of(IR_RESIZE_NEAREST, IR_COORD_HALF_PIXEL, 1, 0.5);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 4), vy = POISONED(DTYPE_F32, y, 1, 1, 1, 2);
-    how.nearest = REF_NEAREST_PREFER_FLOOR; /* at 0.5 and 2.5 */
+    how.nearest = IR_NEAREST_ROUND_PREFER_FLOOR; /* at 0.5 and 2.5 */
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 3}, 2, 0);
-    how.nearest = REF_NEAREST_PREFER_CEIL;
+    how.nearest = IR_NEAREST_ROUND_PREFER_CEIL;
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){2, 4}, 2, 0);
 }
@@ -312,11 +311,11 @@ static void test_resize_nearest_prefers(void **state UNUSED)
 static void test_resize_linear(void **state UNUSED)
 {
     float x[4] = {1, 2, 3, 4}, y[16];
-    struct ref_resize how = resize_of(REF_RESIZE_LINEAR, REF_COORD_HALF_PIXEL, 1, 2);
+    struct ref_resize how = resize_of(IR_RESIZE_LINEAR, IR_COORD_HALF_PIXEL, 1, 2);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 2, 2), vy = POISONED(DTYPE_F32, y, 1, 1, 2, 4);
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(y, (const float[]){1, 1.25f, 1.75f, 2, 3, 3.25f, 3.75f, 4}, 8, 1e-6);
-    how = resize_of(REF_RESIZE_LINEAR, REF_COORD_ALIGN_CORNERS, 2, 2);
+    how = resize_of(IR_RESIZE_LINEAR, IR_COORD_ALIGN_CORNERS, 2, 2);
     vy = POISONED(DTYPE_F32, y, 1, 1, 4, 4);
     ref_resize(&how, &vx, &vy, NULL);
     for (int i = 0; i < 16; i++) {
@@ -332,7 +331,7 @@ static void test_resize_cubic(void **state UNUSED)
     float x[IN], y[OUT];
     for (int i = 0; i < IN; i++)
         x[i] = (float)i;
-    struct ref_resize how = resize_of(REF_RESIZE_CUBIC, REF_COORD_HALF_PIXEL, 1, 2.5);
+    struct ref_resize how = resize_of(IR_RESIZE_CUBIC, IR_COORD_HALF_PIXEL, 1, 2.5);
     how.cubic_a = -0.5; /* for which lines are exact */
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, IN);
     struct tensor_view vy = POISONED(DTYPE_F32, y, 1, 1, 1, OUT);
@@ -356,7 +355,7 @@ static void test_resize_cubic(void **state UNUSED)
 static void test_resize_crop(void **state UNUSED)
 {
     float x[5] = {0, 1, 2, 3, 4}, y[3];
-    struct ref_resize how = resize_of(REF_RESIZE_LINEAR, REF_COORD_TF_CROP, 1, 1);
+    struct ref_resize how = resize_of(IR_RESIZE_LINEAR, IR_COORD_TF_CROP, 1, 1);
     how.value = -7;
     for (int d = 0; d < 4; d++)
         how.roi_end[d] = 1;
@@ -372,7 +371,7 @@ static void test_resize_antialias(void **state UNUSED)
 {
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     uint64_t scratch[128];
-    struct ref_resize how = resize_of(REF_RESIZE_LINEAR, REF_COORD_HALF_PIXEL, 1, 0.5);
+    struct ref_resize how = resize_of(IR_RESIZE_LINEAR, IR_COORD_HALF_PIXEL, 1, 0.5);
     how.antialias = true;
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 8),
                        vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 4);
@@ -386,7 +385,7 @@ static void test_resize_antialias(void **state UNUSED)
         ys,
         (float[]){(0.75F + 1.5F + 0.75F) / 1.75F, 3.5F, 5.5F, 9 - (0.75F + 1.5F + 0.75F) / 1.75F},
         4, 1e-6);
-    how.mode = REF_RESIZE_CUBIC; /* a constant stays one, whatever the factor */
+    how.mode = IR_RESIZE_CUBIC; /* a constant stays one, whatever the factor */
     for (int i = 0; i < 8; i++)
         x[i] = 3;
     how.scales[3] = 3.0 / 8;
@@ -399,7 +398,7 @@ static void test_resize_antialias(void **state UNUSED)
 static void test_resize_symmetric(void **state UNUSED)
 {
     float x[5] = {1, 2, 3, 4, 5};
-    struct ref_resize how = resize_of(REF_RESIZE_LINEAR, REF_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.5);
+    struct ref_resize how = resize_of(IR_RESIZE_LINEAR, IR_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.5);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 5),
                        vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 2);
     ref_resize(&how, &vx, &vy, NULL);
@@ -410,13 +409,13 @@ static void test_resize_symmetric(void **state UNUSED)
 static void test_resize_symmetric_ties(void **state UNUSED)
 {
     float x[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.9f);
+    struct ref_resize how = resize_of(IR_RESIZE_NEAREST, IR_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.9f);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 10),
                        vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 9);
-    how.nearest = REF_NEAREST_PREFER_CEIL;
+    how.nearest = IR_NEAREST_ROUND_PREFER_CEIL;
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(ys, (float[]){0, 1, 2, 3, 5, 6, 7, 8, 9}, 9, 0);
-    how.nearest = REF_NEAREST_PREFER_FLOOR;
+    how.nearest = IR_NEAREST_ROUND_PREFER_FLOOR;
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(ys, (float[]){0, 1, 2, 3, 4, 6, 7, 8, 9}, 9, 0);
 }
@@ -425,14 +424,14 @@ static void test_resize_symmetric_ties(void **state UNUSED)
 static void test_resize_whole_positions(void **state UNUSED)
 {
     float x[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL, 1, 1.4f);
+    struct ref_resize how = resize_of(IR_RESIZE_NEAREST, IR_COORD_HALF_PIXEL, 1, 1.4f);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 10),
                        vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 14);
-    how.nearest = REF_NEAREST_CEIL;
+    how.nearest = IR_NEAREST_CEIL;
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(ys, (float[]){0, 1, 2, 2, 3, 4, 5, 5, 6, 7, 7, 8, 9, 9}, 14, 0);
-    how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.5); /* 7 to 3.5 */
-    how.nearest = REF_NEAREST_CEIL;
+    how = resize_of(IR_RESIZE_NEAREST, IR_COORD_HALF_PIXEL_SYMMETRIC, 1, 0.5); /* 7 to 3.5 */
+    how.nearest = IR_NEAREST_CEIL;
     vx = VIEW(DTYPE_F32, x, 1, 1, 1, 7);
     vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 3);
     ref_resize(&how, &vx, &vy, NULL);
@@ -443,13 +442,13 @@ static void test_resize_whole_positions(void **state UNUSED)
 static void test_resize_tf_half_pixel(void **state UNUSED)
 {
     float x[5] = {0, 1, 2, 3, 4};
-    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_TF_HALF_PIXEL_NN, 1, 0.6f);
+    struct ref_resize how = resize_of(IR_RESIZE_NEAREST, IR_COORD_TF_HALF_PIXEL_NN, 1, 0.6f);
     struct tensor_view vx = VIEW(DTYPE_F32, x, 1, 1, 1, 5),
                        vy = POISONED(DTYPE_F32, ys, 1, 1, 1, 3);
-    how.nearest = REF_NEAREST_FLOOR; /* 0.83, 2.5, 4.17 */
+    how.nearest = IR_NEAREST_FLOOR; /* 0.83, 2.5, 4.17 */
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(ys, (float[]){0, 2, 4}, 3, 0);
-    how.nearest = REF_NEAREST_CEIL;
+    how.nearest = IR_NEAREST_CEIL;
     ref_resize(&how, &vx, &vy, NULL);
     assert_floats(ys, (float[]){1, 3, 4}, 3, 0);
 }
@@ -460,7 +459,7 @@ static void test_resize_kept_ratio_ties(void **state UNUSED)
     float scale = (float)(10.0 / 12);
     const int rows[10] = {0, 1, 2, 4, 5, 6, 7, 8, 10, 11},
               columns[9] = {0, 1, 2, 4, 5, 6, 7, 8, 10};
-    struct ref_resize how = resize_of(REF_RESIZE_NEAREST, REF_COORD_HALF_PIXEL, scale, scale);
+    struct ref_resize how = resize_of(IR_RESIZE_NEAREST, IR_COORD_HALF_PIXEL, scale, scale);
     struct tensor_view vx = VIEW(DTYPE_F32, xs, 1, 1, 12, 11),
                        vy = POISONED(DTYPE_F32, ys, 1, 1, 10, 9);
     for (int i = 0; i < 12 * 11; i++)

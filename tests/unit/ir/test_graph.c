@@ -313,9 +313,9 @@ static void layouts_agree_as_bytes_do(void **state)
                     continue;
                 struct tensor_view p = {DTYPE_U16, shapes[k], plain}, to = p;
                 to.data = a;
-                ref_reformat(REF_PLAIN, (enum ref_layout)x, &p, &to);
+                ref_reformat(IR_LAYOUT_PLAIN, (enum ir_layout)x, &p, &to);
                 to.data = b;
-                ref_reformat(REF_PLAIN, (enum ref_layout)y, &p, &to);
+                ref_reformat(IR_LAYOUT_PLAIN, (enum ir_layout)y, &p, &to);
                 bool same = size_a == size_b && !memcmp(a, b, size_a);
                 if (same != ir_layouts_agree(&shapes[k], (enum ir_layout)x, (enum ir_layout)y))
                     fail_msg("shape %zu: %s and %s are %s", k, ir_layout_name((enum ir_layout)x),

@@ -93,13 +93,15 @@ static void set_epilogue(const struct conv_case *c, struct world *t)
     scale.data = t->scale.view.data;
     if (c->epilogue == RESIDUAL_RELU)
         e->step[e->n++] =
-            (struct kernel_step){.binary = 1, .func = REF_ADD, .operand = t->residual.view};
+            (struct kernel_step){.binary = 1, .func = IR_BINARY_ADD, .operand = t->residual.view};
     if (c->epilogue == SCALE)
-        e->step[e->n++] = (struct kernel_step){.binary = 1, .func = REF_MUL, .operand = scale};
+        e->step[e->n++] =
+            (struct kernel_step){.binary = 1, .func = IR_BINARY_MUL, .operand = scale};
     if (c->epilogue == RELU || c->epilogue == RESIDUAL_RELU)
-        e->step[e->n++] = (struct kernel_step){.func = REF_RELU};
+        e->step[e->n++] = (struct kernel_step){.func = IR_UNARY_RELU};
     if (c->epilogue == CLIP)
-        e->step[e->n++] = (struct kernel_step){.func = REF_CLIP, .alpha = -0.25F, .beta = 0.5F};
+        e->step[e->n++] =
+            (struct kernel_step){.func = IR_UNARY_CLIP, .alpha = -0.25F, .beta = 0.5F};
 }
 
 static void world_init(const struct conv_case *c, struct world *t)

@@ -29,8 +29,10 @@ struct steps {
 
 static void steps_draw(struct steps *s, const struct kernel_view *y, int32_t n)
 {
-    static const int unaries[] = {REF_RELU, REF_SIGMOID, REF_GELU, REF_CLIP, REF_LINEAR, REF_ELU};
-    static const int binaries[] = {REF_ADD, REF_MUL, REF_SUB, REF_MAX, REF_PRELU};
+    static const int unaries[] = {IR_UNARY_RELU, IR_UNARY_SIGMOID, IR_UNARY_GELU,
+                                  IR_UNARY_CLIP, IR_UNARY_LINEAR,  IR_UNARY_ELU};
+    static const int binaries[] = {IR_BINARY_ADD, IR_BINARY_MUL, IR_BINARY_SUB, IR_BINARY_MAX,
+                                   IR_BINARY_PRELU};
     *s = (struct steps){.e.n = n};
     for (int32_t i = 0; i < n; i++) {
         struct kernel_step *step = &s->e.step[i];
@@ -54,9 +56,9 @@ static void steps_apply(const struct steps *s, const struct tensor_view *v)
     for (int32_t i = 0, o = 0; i < s->e.n; i++) {
         const struct kernel_step *step = &s->e.step[i];
         if (step->binary)
-            ref_binary((enum ref_binary)step->func, false, v, &s->operand[o++].dense, v);
+            ref_binary((enum ir_binary)step->func, false, v, &s->operand[o++].dense, v);
         else
-            ref_unary((enum ref_unary)step->func, (double)step->alpha, (double)step->beta,
+            ref_unary((enum ir_unary)step->func, (double)step->alpha, (double)step->beta,
                       (double)step->gamma, v, v);
     }
 }
@@ -228,7 +230,7 @@ static void unary_check(int func, enum dtype x, enum dtype y)
         case_scatter(&tx);
     }
     struct tensor_view want = case_dense(y, &tx.dense.shape);
-    ref_unary((enum ref_unary)func, (double)a, (double)b, 1.25, &tx.dense, &want);
+    ref_unary((enum ir_unary)func, (double)a, (double)b, 1.25, &tx.dense, &want);
     struct kernel_epilogue e = {.n = 1,
                                 .step[0] = {.func = func, .alpha = a, .beta = b, .gamma = 1.25F}};
     assert_int_equal(kernel_map(&case_call, &tx.view, &ty.view, 0, &e), cudaSuccess);
@@ -242,21 +244,23 @@ static void test_unary_functions(void **state)
 {
     (void)state;
     case_seed(6);
-    for (int func = REF_IDENTITY; func < REF_UNARY_COUNT; func++) {
-        enum dtype out = func == REF_IS_NAN || func == REF_IS_INF ? DTYPE_BOOL : DTYPE_NONE;
-        if (func == REF_NOT || func == REF_BITWISE_NOT)
+    for (int func = IR_UNARY_IDENTITY; func < IR_UNARY_COUNT_; func++) {
+        enum dtype out =
+            func == IR_UNARY_IS_NAN || func == IR_UNARY_IS_INF ? DTYPE_BOOL : DTYPE_NONE;
+        if (func == IR_UNARY_NOT || func == IR_UNARY_BITWISE_NOT)
             continue;
         unary_check(func, DTYPE_F16, out ? out : DTYPE_F16);
         unary_check(func, DTYPE_BF16, out ? out : DTYPE_BF16);
         unary_check(func, DTYPE_F32, out ? out : DTYPE_F32);
         unary_check(func, DTYPE_F64, out ? out : DTYPE_F64);
     }
-    static const int ints[] = {REF_RELU, REF_CLIP,   REF_ABS,    REF_NEG,
-                               REF_SIGN, REF_LINEAR, REF_SHRINK, REF_BITWISE_NOT};
+    static const int ints[] = {IR_UNARY_RELU,   IR_UNARY_CLIP,       IR_UNARY_ABS,
+                               IR_UNARY_NEG,    IR_UNARY_SIGN,       IR_UNARY_LINEAR,
+                               IR_UNARY_SHRINK, IR_UNARY_BITWISE_NOT};
     for (int dtype = DTYPE_U8; dtype <= DTYPE_I64; dtype++)
         for (size_t i = 0; i < ARRAY_LEN(ints); i++)
             unary_check(ints[i], (enum dtype)dtype, (enum dtype)dtype);
-    unary_check(REF_NOT, DTYPE_BOOL, DTYPE_BOOL);
+    unary_check(IR_UNARY_NOT, DTYPE_BOOL, DTYPE_BOOL);
 }
 
 static void test_int64_is_exact(void **state)
@@ -265,7 +269,7 @@ static void test_int64_is_exact(void **state)
     int64_t x[] = {INT64_MAX, INT64_MIN, (INT64_C(1) << 53) + 1, -(INT64_C(1) << 53) - 1};
     int64_t y[4], want[] = {INT64_MAX, INT64_MIN, (INT64_C(1) << 53) + 1, (INT64_C(1) << 53) + 1};
     struct kernel_view vx = {x, DTYPE_I64, 1, {4}, {1}}, vy = {y, DTYPE_I64, 1, {4}, {1}};
-    struct kernel_epilogue e = {.n = 1, .step[0] = {.func = REF_ABS}};
+    struct kernel_epilogue e = {.n = 1, .step[0] = {.func = IR_UNARY_ABS}};
     assert_int_equal(kernel_map(&case_call, &vx, &vy, 0, &e), cudaSuccess);
     assert_memory_equal(y, want, sizeof(want));
 }
@@ -274,7 +278,7 @@ static void test_int64_is_exact(void **state)
 
 static void binary_check(int func, bool fmod, enum dtype in, int steps)
 {
-    bool truth = func >= REF_EQUAL && func <= REF_XOR;
+    bool truth = func >= IR_BINARY_EQUAL && func <= IR_BINARY_XOR;
     enum dtype out = truth ? DTYPE_BOOL : in;
     int64_t dims[4] = {1 + case_draw(3), 1 + case_draw(5), (int64_t[]){1, 4, 9}[case_draw(3)],
                        (int64_t[]){1, 8, 16, 13}[case_draw(4)]};
@@ -297,14 +301,14 @@ static void binary_check(int func, bool fmod, enum dtype in, int steps)
         struct tensor_view wb = case_dense(DTYPE_F32, &y.dense.shape);
         ref_cast(&a.dense, &wa);
         ref_cast(&b.dense, &wb);
-        ref_binary((enum ref_binary)func, fmod, &wa, &wb, &wide);
+        ref_binary((enum ir_binary)func, fmod, &wa, &wb, &wide);
         steps_apply(&s, &wide);
         ref_cast(&wide, &want);
         free(wide.data);
         free(wa.data);
         free(wb.data);
     } else {
-        ref_binary((enum ref_binary)func, fmod, &a.dense, &b.dense, &want);
+        ref_binary((enum ir_binary)func, fmod, &a.dense, &b.dense, &want);
     }
     assert_int_equal(kernel_binary(&case_call, func, fmod, &a.view, &b.view, &y.view, &s.e),
                      cudaSuccess);
@@ -323,16 +327,16 @@ static void test_binary_functions(void **state)
 {
     (void)state;
     case_seed(7);
-    for (int func = REF_ADD; func < REF_BINARY_COUNT; func++) {
-        bool logic = func == REF_AND || func == REF_OR || func == REF_XOR;
-        bool bits = func >= REF_SHIFT_LEFT;
+    for (int func = IR_BINARY_ADD; func < IR_BINARY_COUNT_; func++) {
+        bool logic = func == IR_BINARY_AND || func == IR_BINARY_OR || func == IR_BINARY_XOR;
+        bool bits = func >= IR_BINARY_SHIFT_LEFT;
         for (int dtype = DTYPE_BOOL; dtype < DTYPE_COUNT_; dtype++) {
             bool is_float = dtype_is_float((enum dtype)dtype);
             if (logic != (dtype == DTYPE_BOOL) || (bits && is_float))
                 continue;
             for (int i = 0; i < 6; i++)
                 binary_check(func, false, (enum dtype)dtype, 0);
-            if (func == REF_MOD)
+            if (func == IR_BINARY_MOD)
                 binary_check(func, true, (enum dtype)dtype, 0);
         }
     }
@@ -342,7 +346,7 @@ static void test_binary_epilogue(void **state)
 {
     (void)state;
     case_seed(8);
-    static const int funcs[] = {REF_ADD, REF_MUL, REF_SUB, REF_MAX};
+    static const int funcs[] = {IR_BINARY_ADD, IR_BINARY_MUL, IR_BINARY_SUB, IR_BINARY_MAX};
     for (int i = 0; i < 300; i++)
         binary_check(funcs[case_draw(4)], false, any_float(), 1 + (int)case_draw(3));
 }
@@ -379,12 +383,13 @@ static void test_empty_and_refused(void **state)
     (void)state;
     struct kernel_view x = {NULL, DTYPE_F32, 2, {0, 4}, {4, 1}};
     assert_int_equal(kernel_map(&case_call, &x, &x, 0, NULL), cudaSuccess);
-    assert_int_equal(kernel_binary(&case_call, REF_ADD, false, &x, &x, &x, NULL), cudaSuccess);
+    assert_int_equal(kernel_binary(&case_call, IR_BINARY_ADD, false, &x, &x, &x, NULL),
+                     cudaSuccess);
     struct kernel_view big = {NULL, DTYPE_F32, 2, {1 << 16, 1 << 16}, {1 << 16, 1}};
     assert_int_equal(kernel_map(&case_call, &big, &big, 0, NULL), cudaErrorNotSupported);
     struct kernel_view d = {NULL, DTYPE_F64, 1, {4}, {1}};
-    struct kernel_epilogue e = {.n = 1, .step[0] = {.func = REF_RELU}};
-    assert_int_equal(kernel_binary(&case_call, REF_ADD, false, &d, &d, &d, &e),
+    struct kernel_epilogue e = {.n = 1, .step[0] = {.func = IR_UNARY_RELU}};
+    assert_int_equal(kernel_binary(&case_call, IR_BINARY_ADD, false, &d, &d, &d, &e),
                      cudaErrorNotSupported);
 }
 

@@ -180,8 +180,10 @@ static void operand_free(struct operand *o)
 static void epilogue_case(int wide)
 {
     static const int orders[][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}, {1, 0, 2, 3}, {3, 2, 1, 0}};
-    static const int funcs[] = {REF_ADD, REF_MUL, REF_MAX, REF_SUB, REF_PRELU};
-    static const int unaries[] = {REF_RELU, REF_GELU, REF_CLIP, REF_SIGMOID, REF_ELU, REF_LINEAR};
+    static const int funcs[] = {IR_BINARY_ADD, IR_BINARY_MUL, IR_BINARY_MAX, IR_BINARY_SUB,
+                                IR_BINARY_PRELU};
+    static const int unaries[] = {IR_UNARY_RELU,    IR_UNARY_GELU, IR_UNARY_CLIP,
+                                  IR_UNARY_SIGMOID, IR_UNARY_ELU,  IR_UNARY_LINEAR};
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I32};
     struct kernel_view y = {.dtype = DTYPE_F32, .rank = 4};
     for (int d = 0; d < 4; d++)
@@ -214,10 +216,10 @@ static void epilogue_case(int wide)
             step->binary = 1;
             step->func = funcs[draw(5)];
             step->operand = o->view;
-            ref_binary((enum ref_binary)step->func, false, &w, &o->dense, &w);
+            ref_binary((enum ir_binary)step->func, false, &w, &o->dense, &w);
         } else {
             step->func = unaries[draw(6)];
-            ref_unary((enum ref_unary)step->func, 0.5, 2, 1, &w, &w);
+            ref_unary((enum ir_unary)step->func, 0.5, 2, 1, &w, &w);
         }
     }
     assert_int_equal(probe_epilogue(&y, wide, &e), cudaSuccess);
@@ -250,7 +252,7 @@ static void test_epilogue_refused(void **state)
     (void)state;
     struct kernel_view y = {
         .dtype = DTYPE_F32, .rank = 4, .dim = {2, 2, 2, 2}, .stride = {8, 4, 1, 1}};
-    struct kernel_epilogue e = {.n = 1, .step[0] = {.func = REF_RELU}};
+    struct kernel_epilogue e = {.n = 1, .step[0] = {.func = IR_UNARY_RELU}};
     assert_int_equal(probe_epilogue(&y, 1, &e), cudaErrorNotSupported); /* overlaps itself */
     y.stride[2] = 2;
     y.stride[0] = INT64_C(1) << 31;

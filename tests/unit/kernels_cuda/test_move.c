@@ -232,7 +232,7 @@ static void test_pad(void **state)
         struct case_tensor y = case_new(dtype, rank, wide, layout);
         struct tensor_view want = case_dense(dtype, &y.dense.shape);
         case_fill(&x);
-        ref_pad(REF_PAD_CONSTANT, pads, (double)value, &x.dense, &want);
+        ref_pad(IR_PAD_CONSTANT, pads, (double)value, &x.dense, &want);
         assert_int_equal(kernel_pad(&case_call, &x.view, pads, value, &y.view), cudaSuccess);
         case_check(&y, &want, 0);
         free(want.data);

@@ -52,7 +52,7 @@ static void check_case(const struct pool_case *c)
     int rank = c->spatial + 2;
     int64_t in[5] = {c->n, c->c}, out[5] = {c->n, c->c};
     struct kernel_window window = {.spatial = c->spatial};
-    struct ref_pooling ref = {.func = (enum ref_pool)c->func,
+    struct ref_pooling ref = {.func = (enum ir_pool)c->func,
                               .win = {.rank = (uint32_t)c->spatial},
                               .count_include_pad = c->count_pad};
     for (int d = 0; d < c->spatial; d++) {
@@ -75,7 +75,7 @@ static void check_case(const struct pool_case *c)
         array_store(&x);
     }
     ref_pool(&ref, &x.dense, &y.dense, NULL);
-    double tolerance = c->func == REF_POOL_MAX ? 0 : 1e-6;
+    double tolerance = c->func == IR_POOL_MAX ? 0 : 1e-6;
     for (int variant = 0; variant <= 5; variant++) {
         char what[240];
         case_text(c, variant, what, sizeof(what));
@@ -167,18 +167,19 @@ static void test_epilogue(void **state)
         operand.data = z.view.data;
         struct kernel_epilogue epilogue = {
             .n = 2,
-            .step = {{.binary = 1, .func = REF_ADD, .operand = operand}, {.func = REF_RELU}}};
+            .step = {{.binary = 1, .func = IR_BINARY_ADD, .operand = operand},
+                     {.func = IR_UNARY_RELU}}};
         struct ref_pooling ref = {
             .win = {.rank = 2, .kernel = {2, 2}, .strides = {2, 2}, .dilations = {1, 1}}};
         struct kernel_window window = {
             .spatial = 2, .kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}};
         ref_pool(&ref, &x.dense, &y.dense, NULL);
-        ref_binary(REF_ADD, false, &y.dense, &z.dense, &y.dense);
-        ref_unary(REF_RELU, 0, 0, 0, &y.dense, &y.dense);
+        ref_binary(IR_BINARY_ADD, false, &y.dense, &z.dense, &y.dense);
+        ref_unary(IR_UNARY_RELU, 0, 0, 0, &y.dense, &y.dense);
         struct kernel_call call = {0};
         array_poison(&y);
         assert_int_equal(
-            kernel_pool(&call, REF_POOL_MAX, false, &window, &x.view, &y.view, &epilogue),
+            kernel_pool(&call, IR_POOL_MAX, false, &window, &x.view, &y.view, &epilogue),
             cudaSuccess);
         array_check(&y, 1e-6, "epilogue");
         array_free(&x), array_free(&y), array_free(&z);

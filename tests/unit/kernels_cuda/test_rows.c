@@ -135,11 +135,11 @@ static void reduce_case(struct array *x, int func, const int32_t *axes, int n_ax
         dims[ref_axes[i] = axes[i]] = 1;
     struct array y = array_new((enum dtype)x->view.dtype, x->view.rank, dims, order, 1);
     struct kernel_call call = {0};
-    ref_reduce((enum ref_reduce)func, ref_axes, (uint32_t)n_axes, &x->dense, &y.dense);
+    ref_reduce((enum ir_reduce)func, ref_axes, (uint32_t)n_axes, &x->dense, &y.dense);
     array_poison(&y);
     assert_int_equal(kernel_reduce(&call, func, axes, n_axes, &x->view, &y.view, NULL),
                      cudaSuccess);
-    array_check(&y, func == REF_REDUCE_MAX || func == REF_REDUCE_MIN ? 0 : 2e-5, what);
+    array_check(&y, func == IR_REDUCE_MAX || func == IR_REDUCE_MIN ? 0 : 2e-5, what);
     array_free(&y);
 }
 
@@ -148,7 +148,7 @@ static void test_reduce(void **state)
     (void)state;
     for (int i = 0; i < 150; i++) {
         enum dtype dtype = dtypes[i % 3];
-        int func = i % REF_REDUCE_COUNT, rank = (int)draw(3, 5), n_axes = 0;
+        int func = i % IR_REDUCE_COUNT_, rank = (int)draw(3, 5), n_axes = 0;
         const int *order = draw(0, 1) ? array_channels_last(rank) : NULL;
         int64_t dims[5];
         int32_t axes[5];
@@ -159,7 +159,7 @@ static void test_reduce(void **state)
             if (pick >> d & 1)
                 axes[n_axes++] = d;
         struct array x = array_new(dtype, rank, dims, order, 1);
-        for (size_t k = 0; func == REF_REDUCE_LOG_SUM && k < array_count(&x); k++)
+        for (size_t k = 0; func == IR_REDUCE_LOG_SUM && k < array_count(&x); k++)
             array_values(&x)[k] = fabsf(array_values(&x)[k]) + 0.125f;
         array_store(&x);
         char what[160];
@@ -181,8 +181,8 @@ static void test_reduce_large(void **state)
         struct array image = ARRAY(dtypes[i], array_channels_last(4), 2, 264, 7, 7);
         struct array plain = ARRAY(dtypes[i], NULL, 2, 40, 7, 7);
         struct array tall = ARRAY(dtypes[i], NULL, 300, 24);
-        for (int func = 0; func < REF_REDUCE_COUNT; func++) {
-            if (func == REF_REDUCE_LOG_SUM)
+        for (int func = 0; func < IR_REDUCE_COUNT_; func++) {
+            if (func == IR_REDUCE_LOG_SUM)
                 continue;
             reduce_case(&rows, func, last, 1, NULL, "long rows");
             reduce_case(&odd, func, last, 1, NULL, "odd rows");
@@ -201,7 +201,7 @@ static void test_reduce_not_finite(void **state)
     (void)state;
     static const int32_t last[] = {1};
     for (int i = 0; i < 3; i++)
-        for (int func = 0; func < REF_REDUCE_COUNT; func++) {
+        for (int func = 0; func < IR_REDUCE_COUNT_; func++) {
             struct array x = ARRAY(dtypes[i], NULL, 5, 70);
             float *v = array_values(&x);
             v[3] = NAN;

@@ -412,7 +412,7 @@ static void *widen(const struct ir_tensor *t, const void *from)
     if (t->layout == IR_LAYOUT_PLAIN)
         ref_cast(&x, &y);
     else
-        ref_reformat((enum ref_layout)t->layout, REF_PLAIN, &x, &y);
+        ref_reformat((enum ir_layout)t->layout, IR_LAYOUT_PLAIN, &x, &y);
     return to;
 }
 
@@ -424,7 +424,7 @@ static void narrow(const struct ir_tensor *t, const void *from, void *to)
     if (t->layout == IR_LAYOUT_PLAIN)
         ref_cast(&x, &y);
     else
-        ref_reformat(REF_PLAIN, (enum ref_layout)t->layout, &x, &y);
+        ref_reformat(IR_LAYOUT_PLAIN, (enum ir_layout)t->layout, &x, &y);
 }
 
 static bool all_zero(const void *data, size_t size)
