@@ -123,23 +123,9 @@ void describe_server_ready(struct connection *c, const struct request *request)
     yes_or_no(c, request, server_ready(c->loop->shared));
 }
 
-static const struct table_entry *entry_find(struct connection *c, const struct request *request)
-{
-    const struct table_entry *entry = table_find(c->loop->table, request->model, request->version);
-    if (entry)
-        return entry;
-    struct error err;
-    error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s'%s%.*s%s",
-              MESSAGE_TEXT(request->model), request->version.len ? " version '" : "",
-              MESSAGE_TEXT(request->version), request->version.len ? "'" : "");
-    counter_add(&c->loop->counters, COUNTER_REQUESTS_NOT_FOUND, 1);
-    exchange_error(c, request->id, err.status, err.text, 0);
-    return NULL;
-}
-
 void describe_model_ready(struct connection *c, const struct request *request)
 {
-    const struct table_entry *entry = entry_find(c, request);
+    const struct table_entry *entry = exchange_model(c, request);
     if (entry)
         yes_or_no(c, request, model_ready(c->loop->shared, entry));
 }
@@ -198,7 +184,7 @@ static enum status model_metadata(struct loop *loop, const struct request *reque
 
 void describe_model_metadata(struct connection *c, const struct request *request)
 {
-    if (entry_find(c, request))
+    if (exchange_model(c, request))
         describe(c, request, model_metadata);
 }
 
@@ -278,7 +264,7 @@ void describe_statistics(struct connection *c, const struct request *request)
 {
     if (!request->model.len)
         describe_all(c, request, SNAPSHOT_STATISTICS, statistics);
-    else if (entry_find(c, request))
+    else if (exchange_model(c, request))
         describe(c, request, statistics);
 }
 

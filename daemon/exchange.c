@@ -3,8 +3,10 @@
 #include "daemon/exchange.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/names.h"
 #include "daemon/describe.h"
 #include "daemon/loop.h"
 #include "daemon/permit.h"
@@ -66,6 +68,46 @@ void exchange_session_end(struct connection *c, enum session_end why)
         log_write(&shared->log, LOG_WARNING,
                   "a client speaks HTTP, HTTP/2 (gRPC) or TLS to the port of the framed protocol, "
                   "and was disconnected; the counter foreign_protocol tells how often");
+}
+
+/* ---- models ---- */
+
+enum { COMPARED_MOST = 256 }; /* a name that was mistyped costs the loop no more than these */
+
+/* Names come in order, each with its versions. */
+static void names_gather(const struct connection *c, const struct request *request,
+                         struct names *names)
+{
+    const struct table *table = c->loop->table;
+    const char *before = "";
+    for (uint32_t i = 0; i < MIN(table->n, (uint32_t)COMPARED_MOST); i++) {
+        const char *name = table->entries[i].name;
+        if (strcmp(name, before) && permit_sees(&c->caller, table->identities, request, name))
+            names_add(names, name);
+        before = name;
+    }
+}
+
+const struct table_entry *exchange_model(struct connection *c, const struct request *request)
+{
+    const struct table_entry *entry = table_find(c->loop->table, request->model, request->version);
+    const struct message_text none = {0};
+    struct error err;
+    struct names names;
+    if (entry)
+        return entry;
+    if (table_find(c->loop->table, request->model, none)) {
+        error_set(&err, STATUS_NOT_FOUND, "model '%.*s' has no version '%.*s'",
+                  MESSAGE_TEXT(request->model), MESSAGE_TEXT(request->version));
+    } else {
+        names_init(&names, request->model.data, request->model.len);
+        names_gather(c, request, &names);
+        error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s'; there are %s",
+                  MESSAGE_TEXT(request->model), names_text(&names));
+    }
+    counter_add(&c->loop->counters, COUNTER_REQUESTS_NOT_FOUND, 1);
+    exchange_error(c, request->id, err.status, err.text, 0);
+    return NULL;
 }
 
 /* ---- requests ---- */

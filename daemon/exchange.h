@@ -43,6 +43,8 @@ void exchange_abandon(struct connection *c, const uint64_t *serials, size_t n);
 /* The response, in the loop's scratch, to a request of that id and kind: OK, and without anything
  * else. Then connection_reply. */
 struct response *exchange_begin(struct connection *c, uint64_t id, enum request_kind kind);
+/* The entry of the model that is asked for; NULL: the answer was that there is none. */
+const struct table_entry *exchange_model(struct connection *c, const struct request *request);
 /* A whole reply. */
 void exchange_error(struct connection *c, uint64_t id, enum status status, const char *text,
                     uint64_t retry_after_us);

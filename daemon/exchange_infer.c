@@ -17,25 +17,14 @@
 /* The entry, if it is ready; else the request has been answered with the reason. */
 static const struct table_entry *model_find(struct connection *c, const struct request *r)
 {
-    struct loop *loop = c->loop;
-    const struct table_entry *entry = table_find(loop->table, r->model, r->version);
+    const struct table_entry *entry = exchange_model(c, r);
     struct error err;
-    if (!entry) {
-        if (r->version.len)
-            error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s' version '%.*s'",
-                      MESSAGE_TEXT(r->model), MESSAGE_TEXT(r->version));
-        else
-            error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s'", MESSAGE_TEXT(r->model));
-        counter_add(&loop->counters, COUNTER_REQUESTS_NOT_FOUND, 1);
-        exchange_error(c, r->id, err.status, err.text, 0);
-        return NULL;
-    }
-    if (entry->state == MODEL_READY)
+    if (!entry || entry->state == MODEL_READY)
         return entry;
     error_set(&err, STATUS_UNAVAILABLE, "model '%s' version '%s' is %s%s%s", entry->name,
               entry->version, model_state_name(entry->state), *entry->reason ? ": " : "",
               entry->reason);
-    counter_add(&loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
+    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
     exchange_error(c, r->id, err.status, err.text, EXCHANGE_RETRY_LATER_US);
     return NULL;
 }

@@ -80,14 +80,29 @@ enum status permit_request(struct caller *caller, struct identities *now, int fd
     return STATUS_OK;
 }
 
+/* Who was just identified. */
+static const struct identity *asker(const struct caller *caller, const struct identities *now,
+                                    const struct request *request)
+{
+    bool by_token = request->token.len && identities_required(now);
+    return by_token ? caller->by_token : caller->silent;
+}
+
+bool permit_sees(const struct caller *caller, const struct identities *now,
+                 const struct request *request, const char *model)
+{
+    return identity_may(asker(caller, now, request), row_of(request->kind)->right,
+                        message_text_of(model));
+}
+
 bool permit_refusal_is_news(const struct caller *caller, struct identities *now,
                             const struct request *request, enum status status)
 {
     const struct row *row = row_of(request->kind);
     bool of_all = row->scope == SCOPE_ALL && !request->model.len;
     const struct identity *who = identities_anonymous(now);
-    if (status == STATUS_PERMISSION_DENIED) /* it was just identified */
-        who = request->token.len ? caller->by_token : caller->silent;
+    if (status == STATUS_PERMISSION_DENIED)
+        who = asker(caller, now, request);
     return identities_refusal_is_news(now, who, of_all ? RIGHT_STATUS : row->right);
 }
 

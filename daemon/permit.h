@@ -17,6 +17,10 @@
 enum status permit_request(struct caller *caller, struct identities *now, int fd,
                            const struct request *request, const struct identity **out,
                            struct error *err);
+/* Of a request that is permitted: it might have been about `model` as well, which may therefore be
+ * named to who asks. */
+bool permit_sees(const struct caller *caller, const struct identities *now,
+                 const struct request *request, const char *model);
 /* After a refusal with `status`: whether nobody was refused this before under that name, since the
  * last reload. The log gets a line then; the counters count all. */
 bool permit_refusal_is_news(const struct caller *caller, struct identities *now,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/names.h"
 
 bool args_u32(const char *text, uint32_t *out)
 {
@@ -111,10 +112,35 @@ static bool store(const struct arg *arg, const char *value, void *into)
     return false;
 }
 
-static void print_help(const struct args *args)
+/* What each kind takes: its size as a field, and in words what it expects. */
+static const struct {
+    size_t size;
+    const char *expected;
+} kinds[] = {
+    [ARG_FLAG] = {sizeof(bool), ""},
+    [ARG_COUNT] = {sizeof(uint32_t), ""},
+    [ARG_TEXT] = {sizeof(const char *), "a text"},
+    [ARG_U32] = {sizeof(uint32_t), "a whole number up to 4294967295"},
+    [ARG_F64] = {sizeof(double), "a number that is not negative"},
+    [ARG_BYTES] = {sizeof(uint64_t), "a size such as 512MiB or 2GiB"},
+    [ARG_TEXTS] = {sizeof(uint32_t), "at most 64 of these"},
+    [ARG_U32S] = {sizeof(uint32_t), "up to 64 whole numbers with commas between"},
+};
+
+const char *args_given(const struct arg *rows, const void *at)
 {
-    printf("usage: %s\n\n%s\n\n", args->usage, args->what);
-    for (const struct arg *a = args->options; a->name; a++) {
+    static const char nothing[sizeof(uint64_t)];
+    for (; rows->name; rows++)
+        if (memcmp((const char *)at + rows->offset, nothing, kinds[rows->kind].size) != 0)
+            return rows->name;
+    return NULL;
+}
+
+/* --- help and complaints --- */
+
+static void print_rows(const struct arg *rows)
+{
+    for (const struct arg *a = rows; a->name; a++) {
         char left[64];
         char letter[8] = "    ";
         if (a->letter)
@@ -123,7 +149,18 @@ static void print_help(const struct args *args)
                  a->meta ? a->meta : "");
         printf("%-34s  %s\n", left, a->help);
     }
-    printf("  -h, --help\n");
+}
+
+static void print_help(const struct args *args)
+{
+    printf("usage: %s\n\n%s\n\n", args->usage, args->what);
+    print_rows(args->options);
+    for (size_t i = 0; i < ARG_TABLES_MAX && args->shared[i].rows; i++) {
+        if (args->shared[i].head)
+            printf("\n%s\n", args->shared[i].head);
+        print_rows(args->shared[i].rows);
+    }
+    printf("\n  -h, --help\n");
 }
 
 static int complain(const struct args *args, const char *what, const char *which)
@@ -132,28 +169,60 @@ static int complain(const struct args *args, const char *what, const char *which
     return EXIT_USAGE;
 }
 
-/* The option of an argument that begins with '-'; *value is set to what follows '='. */
-static const struct arg *find(const struct args *args, const char *text, const char **value)
+static void add_names(struct names *names, const struct arg *rows)
+{
+    char name[64];
+    for (; rows->name; rows++) {
+        snprintf(name, sizeof(name), "--%s", rows->name);
+        names_add(names, name);
+    }
+}
+
+static int complain_unknown(const struct args *args, const char *text)
+{
+    struct names names;
+    names_init(&names, text, strcspn(text, "="));
+    add_names(&names, args->options);
+    for (size_t i = 0; i < ARG_TABLES_MAX && args->shared[i].rows; i++)
+        add_names(&names, args->shared[i].rows);
+    fprintf(stderr, "no such option '%s'%s; usage: %s\n", text, names_hint(&names), args->usage);
+    return EXIT_USAGE;
+}
+
+/* --- parsing --- */
+
+static const struct arg *find_in(const struct arg *rows, const char *text)
 {
     size_t len = strcspn(text, "=");
-    *value = NULL;
-    for (const struct arg *a = args->options; a->name; a++) {
+    for (const struct arg *a = rows; a->name; a++) {
         if (text[1] != '-' && a->letter && text[1] == a->letter && !text[2])
             return a;
-        if (text[1] == '-' && strlen(a->name) == len - 2 && !memcmp(a->name, text + 2, len - 2)) {
-            *value = text[len] ? text + len + 1 : NULL;
+        if (text[1] == '-' && strlen(a->name) == len - 2 && !memcmp(a->name, text + 2, len - 2))
             return a;
-        }
     }
     return NULL;
 }
 
+/* The option of an argument that begins with '-'; *at: the struct that it fills. */
+static const struct arg *find(const struct args *args, const char *text, size_t *at)
+{
+    *at = 0;
+    const struct arg *found = find_in(args->options, text);
+    for (size_t i = 0; !found && i < ARG_TABLES_MAX && args->shared[i].rows; i++) {
+        *at = args->shared[i].at;
+        found = find_in(args->shared[i].rows, text);
+    }
+    return found;
+}
+
 static int parse_option(const struct args *args, int argc, char **argv, int *i, void *into)
 {
-    const char *value, *text = argv[*i];
-    const struct arg *a = find(args, text, &value);
+    const char *text = argv[*i], *value = text[1] == '-' ? strchr(text, '=') : NULL;
+    size_t at;
+    const struct arg *a = find(args, text, &at);
+    value = value ? value + 1 : NULL;
     if (!a)
-        return complain(args, "no such option:", text);
+        return complain_unknown(args, text);
     bool takes_value = a->kind != ARG_FLAG && a->kind != ARG_COUNT;
     if (!takes_value && value)
         return complain(args, "this option takes no value:", text);
@@ -162,7 +231,11 @@ static int parse_option(const struct args *args, int argc, char **argv, int *i, 
             return complain(args, "a value is missing after", text);
         value = argv[++*i];
     }
-    return store(a, value, into) ? -1 : complain(args, "a bad value, or one too many, for", text);
+    if (store(a, value, (char *)into + at))
+        return -1;
+    fprintf(stderr, "--%s '%s': expected %s; usage: %s\n", a->name, value, kinds[a->kind].expected,
+            args->usage);
+    return EXIT_USAGE;
 }
 
 int args_parse(const struct args *args, int argc, char **argv, void *into,

@@ -7,6 +7,7 @@
  *       ...
  *
  * "--name VALUE", "--name=VALUE", "-n VALUE"; "--" ends options; "-h" and "--help" are everywhere.
+ * Options that several commands have are tables of their own, which a command's refers to.
  * What is wrong is said in one line on stderr. Exit codes: 0 success, 1 failure, 2 usage.
  */
 #ifndef INFERD_TOOLS_ARGS_H
@@ -50,17 +51,31 @@ struct arg {
     const char *help; /* one line */
 };
 
+/* Options that are not the command's alone: they fill a struct within the command's own. */
+struct arg_table {
+    const struct arg *rows;
+    size_t at;        /* of that struct */
+    const char *head; /* of their section in the help; NULL: with those before */
+};
+
+enum { ARG_TABLES_MAX = 4 };
+
 struct args {
     const char *usage; /* "inferctl build MODEL.onnx -o MODEL.plan [options]" */
     const char *what;  /* one line */
     const struct arg *options;
     uint32_t min_positional, max_positional;
+    struct arg_table shared[ARG_TABLES_MAX]; /* one without rows ends them */
 };
 
 /* Fills *into by the table and `positional` with what is left. argv[0] is the command's name.
  * Returns -1 to go on, or the exit code: EXIT_OK after help, EXIT_USAGE after a complaint. */
 int args_parse(const struct args *args, int argc, char **argv, void *into,
                struct arg_texts *positional);
+
+/* The first option of these rows whose value is not 0, NULL or false, so was given; NULL: none. For
+ * commands that have to say which option does not go with what they were asked for. */
+const char *args_given(const struct arg *rows, const void *at);
 
 /* "NAME=VALUE" in two; the name is copied. False if there is no '=' or the name does not fit. */
 bool args_split(const char *text, char *name, size_t name_size, const char **value);

@@ -37,7 +37,7 @@ static const struct arg options[] = {
     {"seconds", 's', ARG_F64, offsetof(struct bench_args, seconds), "S", "how long (default: 5)"},
     {"profile", 0, ARG_FLAG, offsetof(struct bench_args, profile), NULL,
      "also show the time of each layer"},
-    {"memory", 0, ARG_FLAG, MODEL_ARG(struct bench_args, model, track_memory), NULL,
+    {"memory", 0, ARG_FLAG, offsetof(struct bench_args, model.track_memory), NULL,
      "also show the memory taken, by tag"},
     {"input-copy", 0, ARG_TEXT, offsetof(struct bench_args, input_copy), "HOW",
      "pinned (default): inputs and outputs are copied; none: they stay on the device"},
@@ -46,7 +46,6 @@ static const struct arg options[] = {
     {"trace", 0, ARG_TEXT, offsetof(struct bench_args, trace), "FILE",
      "also write what happened when, for chrome://tracing or Perfetto"},
     {"json", 0, ARG_FLAG, offsetof(struct bench_args, json), NULL, "one JSON object"},
-    MODEL_ARGS(struct bench_args, model),
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -56,6 +55,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = MODEL_TABLES(struct bench_args, model),
 };
 
 enum { CONTEXTS_MAX = 256, WARM_UP = 3 };

@@ -20,7 +20,6 @@ static const struct arg options[] = {
     {"output", 'o', ARG_TEXT, offsetof(struct build_args, output), "FILE", "the plan (required)"},
     {"batch", 0, ARG_U32S, offsetof(struct build_args, batches), "1,2,4",
      "a profile for each of these (default: 1,2,4,8,16,32)"},
-    MODEL_ARGS(struct build_args, model),
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -30,6 +29,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = MODEL_TABLES(struct build_args, model),
 };
 
 /* Precision is an upper bound on speed: what the layers really compute on is said of the largest

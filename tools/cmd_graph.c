@@ -27,7 +27,10 @@ static const struct arg options[] = {
      "which profile (default: the first)"},
     {"fused", 0, ARG_FLAG, offsetof(struct graph_args, fused), NULL,
      "of a model: after the passes instead of before"},
-    MODEL_ARGS(struct graph_args, model),
+    {"device", 0, ARG_TEXT, offsetof(struct graph_args, model.device), "DEVICE",
+     "of a model: fused for cpu (default), cuda, cuda:N"},
+    {"verbose", 'v', ARG_COUNT, offsetof(struct graph_args, model.verbose), NULL,
+     "say what was fused; twice: and what was not, and why"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -37,6 +40,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = {{model_import_options, offsetof(struct graph_args, model), "Of a MODEL.onnx:"}},
 };
 
 enum { BOX_HEIGHT = 40, LEVEL_HEIGHT = 76, GAP = 24, LABEL_MAX = 34, CHAR_WIDTH = 7 };
@@ -258,7 +262,13 @@ static enum status write_svg(const struct ir_graph *graph, const char *path, str
 static enum status draw_plan(const struct graph_args *args, const char *path, struct error *err)
 {
     struct plan *plan;
-    enum status status = plan_read(path, &plan, err);
+    enum status status = model_args_check(&args->model, path, err);
+    if (!status && (args->fused || args->model.device))
+        status = error_set(err, STATUS_INVALID_ARGUMENT,
+                           "--%s is about models: a plan is drawn as it was built",
+                           args->fused ? "fused" : "device");
+    if (!status)
+        status = plan_read(path, &plan, err);
     if (status)
         return status;
     const struct ir_graph *graph = NULL;

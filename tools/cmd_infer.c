@@ -20,7 +20,6 @@ struct infer_args {
 };
 
 static const struct arg options[] = {
-    REQUEST_ARGS(struct infer_args, request),
     {"output", 'o', ARG_TEXT, offsetof(struct infer_args, output), "DIR",
      "write each output there as NAME.npy"},
     {"batch", 'b', ARG_U32, offsetof(struct infer_args, batch), "B",
@@ -35,6 +34,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = REQUEST_TABLES(struct infer_args, request),
 };
 
 /* A copy that may be read as numbers: received data has no alignment. */

@@ -31,7 +31,6 @@ struct load_args {
 #define FIELD(name) offsetof(struct load_args, name)
 
 static const struct arg options[] = {
-    REQUEST_ARGS(struct load_args, request),
     {"concurrency", 'c', ARG_TEXT, FIELD(concurrency), "A[:B[:STEP]]",
      "closed loop: clients that wait for their answers (default: 1)"},
     {"rate", 'r', ARG_F64, FIELD(rate), "R", "open loop: requests a second, answered or not"},
@@ -59,6 +58,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = REQUEST_TABLES(struct load_args, request),
 };
 
 struct range {

@@ -8,20 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/names.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
 #include "tools/request.h"
 
 struct models_args {
     bool json;
-    const char *model, *token;
+    const char *model;
+    struct token_args token;
 };
 
 static const struct arg options[] = {
     {"model", 'm', ARG_TEXT, offsetof(struct models_args, model), "M",
      "only this one (default: all)"},
     {"json", 0, ARG_FLAG, offsetof(struct models_args, json), NULL, "one JSON object"},
-    {"token", 0, ARG_TEXT, offsetof(struct models_args, token), "TEXT", "sent with each request"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -31,6 +32,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = {{token_options, offsetof(struct models_args, token), NULL}},
 };
 
 /* A copy of one row of the index: the response is gone with the next question. */
@@ -54,24 +56,17 @@ static void entries_deinit(struct entries *entries)
     free(entries->list);
 }
 
-enum { SUGGESTED = 5 };
-
-/* The index is what this peer may see, so its names can be told. */
+/* The index is what this peer may see, so its names can be told. They come in order. */
 static enum status no_such_model(const struct inferd_index *index, const char *model,
                                  struct error *err)
 {
-    char names[SUGGESTED * 70] = "", *at = names;
-    uint32_t told = 0;
-    for (uint32_t i = 0; i < index->n_models && told < SUGGESTED; i++) {
-        const char *name = index->models[i].name;
-        if (i > 0 && strcmp(name, index->models[i - 1].name) == 0)
-            continue; /* another version; they come in order */
-        at +=
-            snprintf(at, (size_t)(names + sizeof(names) - at), "%s'%.64s'", told ? ", " : "", name);
-        told++;
-    }
-    return error_set(err, STATUS_NOT_FOUND, "there is no model '%.64s'%s%s", model,
-                     told ? "; there are " : "", names);
+    struct names names;
+    names_init(&names, model, strlen(model));
+    for (uint32_t i = 0; i < index->n_models; i++)
+        if (i == 0 || strcmp(index->models[i].name, index->models[i - 1].name) != 0)
+            names_add(&names, index->models[i].name);
+    return error_set(err, STATUS_NOT_FOUND, "there is no model '%.64s'; there are %s", model,
+                     names_text(&names));
 }
 
 static enum status index_take(const struct inferd_index *index, const char *model,
@@ -102,7 +97,7 @@ static enum status index_ask(const struct models_args *args, struct inferd_clien
 {
     const struct inferd_response *r;
     struct inferd_error from;
-    struct inferd_request q = {.kind = INFERD_INDEX, .token = args->token};
+    struct inferd_request q = {.kind = INFERD_INDEX, .token = args->token.token};
     if (inferd_client_call(client, &q, &r, &from))
         return request_error(&from, err);
     return index_take(r->index, args->model, out, err);
@@ -118,7 +113,7 @@ static enum status metadata_ask(const struct models_args *args, struct inferd_cl
     struct inferd_request q = {.kind = INFERD_MODEL_METADATA,
                                .model = entry->name,
                                .version = entry->version,
-                               .token = args->token};
+                               .token = args->token.token};
     *out = NULL;
     if (strcmp(entry->state, "READY") != 0)
         return STATUS_OK;
@@ -217,11 +212,15 @@ int command_models(int argc, char **argv)
     struct arg_texts addresses;
     struct error err;
     int rc = args_parse(&spec, argc, argv, &args, &addresses);
+    if (rc < 0)
+        rc = token_args_check(&args.token, &spec);
     if (rc >= 0)
         return rc;
     struct inferd_client *client = NULL;
     struct entries entries = {0};
-    enum status status = request_connect(addresses.list[0], &client, &err);
+    enum status status = token_args_load(&args.token, &err);
+    if (!status)
+        status = request_connect(addresses.list[0], &client, &err);
     if (!status)
         status = index_ask(&args, client, &entries, &err);
     if (!status)

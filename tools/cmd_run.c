@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/names.h"
 #include "engine/import/onnx.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
@@ -36,7 +37,6 @@ static const struct arg options[] = {
     {"batch", 'b', ARG_U32, offsetof(struct run_args, batch), "B",
      "instances of random inputs; for a .onnx, the profile to build"},
     {"quiet", 'q', ARG_FLAG, offsetof(struct run_args, quiet), NULL, "do not show the outputs"},
-    MODEL_ARGS(struct run_args, model),
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -46,6 +46,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = MODEL_TABLES(struct run_args, model),
 };
 
 struct run {
@@ -156,15 +157,15 @@ static enum status check_shape(struct run *r, uint32_t index, const struct tenso
     return STATUS_OK;
 }
 
-static enum status no_such_input(const struct run *r, const char *name, struct error *err)
+static enum status no_such_binding(const char *option, const char *what, const char *name,
+                                   const struct engine_binding *list, uint32_t n, struct error *err)
 {
-    char names[200] = "", *at = names;
-    for (uint32_t i = 0; i < info(r)->n_inputs && at < names + sizeof(names) - 1; i++)
-        at += snprintf(at, (size_t)(names + sizeof(names) - at), "%s'%s'", i ? ", " : "",
-                       info(r)->inputs[i].name);
-    return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "--input '%s': the model has no such input; it has %s", name,
-                     *names ? names : "none");
+    struct names names;
+    names_init(&names, name, strlen(name));
+    for (uint32_t i = 0; i < n; i++)
+        names_add(&names, list[i].name);
+    return error_set(err, STATUS_INVALID_ARGUMENT, "--%s '%s': the model has no such %s; it has %s",
+                     option, name, what, names_text(&names));
 }
 
 static enum status load_inputs(struct run *r, struct error *err)
@@ -178,7 +179,7 @@ static enum status load_inputs(struct run *r, struct error *err)
             return error_set(err, STATUS_INVALID_ARGUMENT, "--input '%s': the form is NAME=FILE",
                              r->args->inputs.list[i]);
         if (!find_binding(info(r)->inputs, info(r)->n_inputs, name, &index))
-            return no_such_input(r, name, err);
+            return no_such_binding("input", "input", name, info(r)->inputs, info(r)->n_inputs, err);
         if (r->in[index].data)
             return error_set(err, STATUS_INVALID_ARGUMENT, "--input '%s' is given twice", name);
         enum status status = tensor_read(path, &t, err);
@@ -303,8 +304,7 @@ static enum status check_output(const struct run *r, const char *text, struct er
     if (!args_split(text, name, sizeof(name), &path))
         return error_set(err, STATUS_INVALID_ARGUMENT, "--check '%s': the form is NAME=FILE", text);
     if (!find_binding(info(r)->outputs, info(r)->n_outputs, name, &index))
-        return error_set(err, STATUS_INVALID_ARGUMENT, "--check: the model has no output '%s'",
-                         name);
+        return no_such_binding("check", "output", name, info(r)->outputs, info(r)->n_outputs, err);
     enum status status = tensor_read(path, &t, err);
     if (status)
         return status;

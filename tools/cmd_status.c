@@ -26,7 +26,6 @@ static const struct arg options[] = {
      "stop after so many looks (default: never)"},
     {"json", 0, ARG_FLAG, offsetof(struct status_args, json), NULL,
      "one JSON object (each time, with --watch)"},
-    TOKEN_ARGS(offsetof(struct status_args, token)),
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -36,6 +35,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
+    .shared = {{token_options, offsetof(struct status_args, token), NULL}},
 };
 
 /* Of the last look, for rates: models by their place, which is stable unless they change. */

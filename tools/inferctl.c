@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/names.h"
 #include "base/restart.h"
 #include "tools/args.h"
 
@@ -36,9 +37,10 @@ int command_failed(const char *command, const struct error *err)
 
 static int help(FILE *to)
 {
-    fprintf(to, "usage: inferctl COMMAND [arguments]; inferctl COMMAND --help says more\n\n");
+    fprintf(to, "usage: inferctl COMMAND [arguments]; inferctl help COMMAND says more\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+    fprintf(to, "\n  help, version\n");
     return to == stdout ? EXIT_OK : EXIT_USAGE;
 }
 
@@ -47,20 +49,36 @@ static bool is_one_of(const char *text, const char *a, const char *b, const char
     return !strcmp(text, a) || !strcmp(text, b) || !strcmp(text, c);
 }
 
+static int run_command(int argc, char **argv)
+{
+    struct names names;
+    names_init(&names, argv[0], strlen(argv[0]));
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (!strcmp(argv[0], commands[i].name))
+            return commands[i].run(argc, argv);
+        names_add(&names, commands[i].name);
+    }
+    fprintf(stderr, "inferctl: no command '%s'%s; inferctl help lists them\n", argv[0],
+            names_hint(&names));
+    return EXIT_USAGE;
+}
+
+static int help_of(char *command)
+{
+    char *argv[] = {command, (char[]){"--help"}, NULL};
+    return run_command(2, argv);
+}
+
 int main(int argc, char **argv)
 {
     restart_for_openmp(argv);
     if (argc < 2)
         return help(stderr);
     if (is_one_of(argv[1], "--help", "-h", "help"))
-        return help(stdout);
+        return argc > 2 ? help_of(argv[2]) : help(stdout);
     if (is_one_of(argv[1], "--version", "-V", "version")) {
         printf("inferctl %s\n", INFERD_VERSION);
         return EXIT_OK;
     }
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (!strcmp(argv[1], commands[i].name))
-            return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "inferctl: no command '%s'; inferctl --help lists them\n", argv[1]);
-    return EXIT_USAGE;
+    return run_command(argc - 1, argv + 1);
 }

@@ -17,6 +17,65 @@
 #include "engine/runtime/memory.h"
 #include "tools/handed.h"
 
+#define FIELD(name) offsetof(struct model_args, name)
+#define NO_MORE                                                                                    \
+    {                                                                                              \
+        NULL, 0, ARG_FLAG, 0, NULL, NULL                                                           \
+    }
+
+/* clang-format off */
+const struct arg model_device_options[] = {
+    {"device", 0, ARG_TEXT, FIELD(device), "DEVICE", "cpu (default), cuda, cuda:N"},
+    {"threads", 0, ARG_U32, FIELD(threads), "N",
+     "CPU: threads of one stream (default: one a core)"},
+    {"verbose", 'v', ARG_COUNT, FIELD(verbose), NULL,
+     "say what was fused; twice: and what was not, and why"},
+    NO_MORE,
+};
+
+const struct arg model_import_options[] = {
+    {"dim", 0, ARG_TEXTS, FIELD(dims), "NAME=N", "value of a symbolic dimension but the batch"},
+    {"input-type", 0, ARG_TEXTS, FIELD(input_types), "NAME=T",
+     "a float input that clients send as uint8 or fp16"},
+    {"input-scale", 0, ARG_TEXTS, FIELD(input_scales), "NAME=S,..",
+     "its value is S times what is sent; one S, or one a channel"},
+    {"input-bias", 0, ARG_TEXTS, FIELD(input_biases), "NAME=B,..",
+     "plus B; one, or one a channel"},
+    NO_MORE,
+};
+
+const struct arg model_tune_options[] = {
+    {"precision", 0, ARG_TEXT, FIELD(precision), "P",
+     "lowest allowed: fp32 (default), tf32, fp16, bf16"},
+    {"max-bytes", 0, ARG_BYTES, FIELD(max_bytes), "N[MiB]",
+     "memory a profile may need (default: the machine's)"},
+    {"timing-cache", 0, ARG_TEXT, FIELD(timing_cache), "FILE",
+     "known times (default: in the user's cache; '': none)"},
+    {"no-tune", 0, ARG_FLAG, FIELD(no_tune), NULL,
+     "time nothing: heuristics, or what the cache knows"},
+    NO_MORE,
+};
+
+const struct arg model_developer_options[] = {
+    {"reference-only", 0, ARG_FLAG, FIELD(reference_only), NULL,
+     "CPU: plain kernels only, to compare with"},
+    {"fault", 0, ARG_TEXT, FIELD(fault), "SCRIPT",
+     "device fault: what goes wrong (engine/runtime/fault.h)"},
+    NO_MORE,
+};
+/* clang-format on */
+
+enum status model_args_check(const struct model_args *args, const char *plan, struct error *err)
+{
+    const char *given = args_given(model_import_options, args);
+    given = given ? given : args_given(model_tune_options, args);
+    if (!given)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "--%s says how a model is built, and %.200s is a plan: build it again with it",
+                     given, plan);
+}
+
 bool model_is_plan(const char *path)
 {
     struct file_map map;
@@ -382,8 +441,9 @@ enum status model_open(struct model *model, const char *path, const struct model
 {
     *model = (struct model){.log = model_log(args)};
     bool plan = model_is_plan(path);
-    enum status status =
-        model_device_open(args, plan ? path : NULL, &model->log, &model->device, err);
+    enum status status = plan ? model_args_check(args, path, err) : STATUS_OK;
+    if (!status)
+        status = model_device_open(args, plan ? path : NULL, &model->log, &model->device, err);
     if (!status && args->track_memory)
         status = memory_track_start(model->device, err);
     if (!status)

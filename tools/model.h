@@ -28,52 +28,22 @@ struct model_args {
     uint32_t verbose;  /* 1: info, 2: everything */
 };
 
-/* Rows for a command's option table; `type` has a struct model_args called `member`. */
-#define MODEL_ARG(type, member, field) offsetof(type, member) + offsetof(struct model_args, field)
-#define MODEL_ARGS(type, member)                                                                   \
-    {"device", 0,                                                                                  \
-     ARG_TEXT, MODEL_ARG(type, member, device),                                                    \
-     "DEVICE", "cpu (default), cuda, cuda:N"},                                                     \
-        {"threads", 0,                                                                             \
-         ARG_U32,   MODEL_ARG(type, member, threads),                                              \
-         "N",       "CPU: threads of one stream (default: one a core)"},                           \
-        {"precision", 0,                                                                           \
-         ARG_TEXT,    MODEL_ARG(type, member, precision),                                          \
-         "P",         "lowest allowed: fp32 (default), tf32, fp16, bf16"},                         \
-        {"dim",     0,                                                                             \
-         ARG_TEXTS, MODEL_ARG(type, member, dims),                                                 \
-         "NAME=N",  "value of another symbolic dimension"},                                        \
-        {"input-type", 0,                                                                          \
-         ARG_TEXTS,    MODEL_ARG(type, member, input_types),                                       \
-         "NAME=T",     "a float input that clients send as uint8 or fp16"},                        \
-        {"input-scale", 0,                                                                         \
-         ARG_TEXTS,     MODEL_ARG(type, member, input_scales),                                     \
-         "NAME=S,..",   "its value is S times what is sent; one S, or one a channel"},             \
-        {"input-bias", 0,                                                                          \
-         ARG_TEXTS,    MODEL_ARG(type, member, input_biases),                                      \
-         "NAME=B,..",  "plus B; one, or one a channel"},                                           \
-        {"max-bytes", 0,                                                                           \
-         ARG_BYTES,   MODEL_ARG(type, member, max_bytes),                                          \
-         "N[MiB]",    "memory a profile may need (default: the machine's)"},                       \
-        {"timing-cache", 0,                                                                        \
-         ARG_TEXT,       MODEL_ARG(type, member, timing_cache),                                    \
-         "FILE",         "known times (default: in the user's cache; '': none)"},                  \
-        {"no-tune", 0,                                                                             \
-         ARG_FLAG,  MODEL_ARG(type, member, no_tune),                                              \
-         NULL,      "time nothing: heuristics, or what the cache knows"},                          \
-        {"reference-only",                                                                         \
-         0,                                                                                        \
-         ARG_FLAG,                                                                                 \
-         MODEL_ARG(type, member, reference_only),                                                  \
-         NULL,                                                                                     \
-         "CPU: plain kernels only, to compare with"},                                              \
-        {"fault",  0,                                                                              \
-         ARG_TEXT, MODEL_ARG(type, member, fault),                                                 \
-         "SCRIPT", "device fault: what goes wrong (engine/runtime/fault.h)"},                      \
-    {                                                                                              \
-        "verbose", 'v', ARG_COUNT, MODEL_ARG(type, member, verbose), NULL,                         \
-            "say what was fused; twice: and what was not, and why"                                 \
-    }
+/* Tables for commands that have a struct model_args. Those of import and tune say how a model is
+ * built: with a plan, where that is done, they are refused. */
+extern const struct arg model_device_options[], model_import_options[], model_tune_options[],
+    model_developer_options[];
+
+/* clang-format off */
+#define MODEL_TABLES(type, member) {                                                               \
+    {model_device_options, offsetof(type, member), NULL},                                          \
+    {model_import_options, offsetof(type, member), "How a MODEL.onnx is built:"},                  \
+    {model_tune_options, offsetof(type, member), NULL},                                            \
+    {model_developer_options, offsetof(type, member), "For tests of inferd itself:"},              \
+}
+/* clang-format on */
+
+/* INVALID_ARGUMENT: an option says how to build what is a plan already. */
+enum status model_args_check(const struct model_args *args, const char *plan, struct error *err);
 
 /* The file is a plan (by its first bytes). */
 bool model_is_plan(const char *path);

@@ -7,7 +7,21 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/names.h"
 #include "tools/tensor.h"
+
+#define FIELD(name) offsetof(struct request_args, name)
+
+const struct arg request_options[] = {
+    {"model", 'm', ARG_TEXT, FIELD(model), "M", "its name; required"},
+    {"version", 0, ARG_TEXT, FIELD(version), "V", "its version (default: the newest)"},
+    {"input", 'i', ARG_TEXTS, FIELD(inputs), "NAME=FILE",
+     ".npy or TensorProto (.pb); random if not given"},
+    {"timeout-ms", 0, ARG_U32, FIELD(timeout_ms), "MS",
+     "deadline of a request (default: the server's)"},
+    {"priority", 0, ARG_U32, FIELD(priority), "P", "0 (first) to 3"},
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
 
 enum status request_error(const struct inferd_error *from, struct error *err)
 {
@@ -98,24 +112,18 @@ static enum status make_random(const struct inferd_metadata_tensor *m, struct re
     return STATUS_OK;
 }
 
-static bool has_input(const struct inferd_metadata *m, const char *name)
+static enum status input_check(const struct inferd_metadata *m, const char *name, struct error *err)
 {
-    for (uint32_t i = 0; i < m->n_inputs; i++)
+    struct names names;
+    names_init(&names, name, strlen(name));
+    for (uint32_t i = 0; i < m->n_inputs; i++) {
         if (strcmp(m->inputs[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-static enum status no_such_input(const struct inferd_metadata *m, const char *name,
-                                 struct error *err)
-{
-    char names[200] = "", *at = names;
-    for (uint32_t i = 0; i < m->n_inputs && at < names + sizeof(names) - 1; i++)
-        at += snprintf(at, (size_t)(names + sizeof(names) - at), "%s'%s'", i ? ", " : "",
-                       m->inputs[i].name);
+            return STATUS_OK;
+        names_add(&names, m->inputs[i].name);
+    }
     return error_set(err, STATUS_INVALID_ARGUMENT,
                      "--input '%s': the model has no such input; it has %s", name,
-                     *names ? names : "none");
+                     names_text(&names));
 }
 
 static bool is_batched(const struct inferd_metadata *m)
@@ -152,11 +160,10 @@ static enum status fill(struct inferd_client *client, const struct request_args 
     enum status status = metadata_of(client, args, &m, err);
     for (uint32_t i = 0; i < args->inputs.n && !status; i++)
         status = read_file(args->inputs.list[i], data, err);
+    for (uint32_t i = 0; i < data->n && !status; i++)
+        status = input_check(m, data->names[i], err);
     if (status)
         return status;
-    for (uint32_t i = 0; i < data->n; i++)
-        if (!has_input(m, data->names[i]))
-            return no_such_input(m, data->names[i], err);
     data->batched = is_batched(m);
     status = count_instances(data, instances, err);
     for (uint32_t i = 0; i < m->n_inputs && !status; i++) {

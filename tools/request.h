@@ -14,7 +14,7 @@
 
 enum { REQUEST_NAME_MAX = 65 };
 
-/* Where and to which model; rows for a command's option table. */
+/* Where and to which model; tables for commands that have this struct. */
 struct request_args {
     const char *model, *version;
     struct token_args token;
@@ -22,21 +22,14 @@ struct request_args {
     uint32_t timeout_ms, priority;
 };
 
-#define REQUEST_ARG(type, member, field)                                                           \
-    offsetof(type, member) + offsetof(struct request_args, field)
-#define REQUEST_ARGS(type, member)                                                                 \
-    {"model", 'm', ARG_TEXT, REQUEST_ARG(type, member, model), "M", "its name; required"},         \
-        {"version", 0,                                                                             \
-         ARG_TEXT,  REQUEST_ARG(type, member, version),                                            \
-         "V",       "its version (default: the newest)"},                                          \
-        {"input",     'i',                                                                         \
-         ARG_TEXTS,   REQUEST_ARG(type, member, inputs),                                           \
-         "NAME=FILE", ".npy or TensorProto (.pb); random if not given"},                           \
-        {"timeout-ms", 0,                                                                          \
-         ARG_U32,      REQUEST_ARG(type, member, timeout_ms),                                      \
-         "MS",         "deadline of a request (default: the server's)"},                           \
-        {"priority", 0, ARG_U32, REQUEST_ARG(type, member, priority), "P", "0 (first) to 3"},      \
-        TOKEN_ARGS(REQUEST_ARG(type, member, token))
+extern const struct arg request_options[];
+
+/* clang-format off */
+#define REQUEST_TABLES(type, member) {                                                             \
+    {request_options, offsetof(type, member), NULL},                                               \
+    {token_options, offsetof(type, member.token), NULL},                                           \
+}
+/* clang-format on */
 
 struct request_data {
     bool batched;       /* the first dimension of every input counts instances */

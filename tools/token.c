@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct arg token_options[] = {
+    {"token-file", 0, ARG_TEXT, offsetof(struct token_args, file), "FILE",
+     "its first line is sent (default: $INFERD_TOKEN_FILE)"},
+    {"token", 0, ARG_TEXT, offsetof(struct token_args, token), "TEXT",
+     "this is sent; ps shows it to everybody"},
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
+
 int token_args_check(const struct token_args *args, const struct args *spec)
 {
     if (!args->token || !args->file)

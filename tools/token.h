@@ -15,15 +15,7 @@ struct token_args {
     char text[TOKEN_MOST + 1]; /* what came from the file */
 };
 
-/* Rows for a command's option table; `at`: where its struct token_args is. */
-#define TOKEN_ARGS(at)                                                                             \
-    {"token-file", 0,                                                                              \
-     ARG_TEXT,     (at) + offsetof(struct token_args, file),                                       \
-     "FILE",       "its first line is sent (default: $INFERD_TOKEN_FILE)"},                        \
-    {                                                                                              \
-        "token", 0, ARG_TEXT, (at) + offsetof(struct token_args, token), "TEXT",                   \
-            "this is sent; ps shows it to everybody"                                               \
-    }
+extern const struct arg token_options[]; /* for commands that have a struct token_args */
 
 /* After args_parse: -1, or EXIT_USAGE after a complaint. */
 int token_args_check(const struct token_args *args, const struct args *spec);

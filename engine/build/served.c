@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/names.h"
 
 static const struct {
     const char *name;
@@ -29,20 +30,19 @@ static enum status no_memory(struct error *err)
 static enum status find_input(const struct ir_graph *graph, const char *name, uint32_t *out,
                               struct error *err)
 {
-    char known[512] = "";
-    size_t len = 0;
+    struct names names;
+    names_init(&names, name, strlen(name));
     for (uint32_t i = 0; i < graph->n_inputs; i++) {
         const char *have = ir_tensor(graph, graph->inputs[i])->name;
+        names_add(&names, have);
         if (strcmp(have, name) == 0) {
             *out = i;
             return STATUS_OK;
         }
-        if (len < sizeof(known))
-            len +=
-                (size_t)snprintf(known + len, sizeof(known) - len, "%s'%s'", i ? ", " : "", have);
     }
-    return error_set(err, STATUS_INVALID_ARGUMENT, "served input '%s': the model has %s%s", name,
-                     *known ? "only " : "no inputs", known);
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "served input '%s': the model has no such input; it has %s", name,
+                     names_text(&names));
 }
 
 /* One number, or one for each of dimension 1, all finite. */

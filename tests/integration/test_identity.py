@@ -112,7 +112,13 @@ class Identity(unittest.TestCase):
             self.assertEqual((known.status, unknown.status),
                              (wire.PERMISSION_DENIED, wire.PERMISSION_DENIED))
             self.assertEqual(known.message.replace("twice", "nosuch"), unknown.message)
-            self.assertEqual(infer(client, "conosuch", self.team).status, wire.NOT_FOUND)
+            for kind, body in ((wire.INFER, wire.infer_body("cop", [])),
+                               (wire.MODEL_METADATA, message((1, "cop")))):
+                reply = client.call(kind, body, token=self.team)  # hears of its own models alone
+                self.assertEqual((reply.status, reply.message),
+                                 (wire.NOT_FOUND,
+                                  "there is no model 'cop'; there are 'copy' (did you mean "
+                                  "'copy'?)"))
             call = client.call
             self.assertEqual(call(wire.MODEL_METADATA, message((1, "copy")),
                                   token=self.team).status, wire.OK)

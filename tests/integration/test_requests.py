@@ -156,9 +156,12 @@ class Requests(unittest.TestCase):
     # --- what does not fit the model ---
 
     def test_wrong_model(self):
-        self.refused(self.client.infer("nothing", [copy_input()]), wire.NOT_FOUND, "'nothing'")
+        self.refused(self.client.infer("nothing", [copy_input()]), wire.NOT_FOUND,
+                     "there is no model 'nothing'; there are 'copy', 'fixed', 'pair', 'wide'")
+        self.refused(self.client.infer("fixd", [copy_input()]), wire.NOT_FOUND,
+                     "(did you mean 'fixed'?)")
         self.refused(self.client.infer("copy", [copy_input()], version="9"), wire.NOT_FOUND,
-                     "'copy' version '9'")
+                     "model 'copy' has no version '9'")
         self.refused(self.client.infer("../copy", [copy_input()]), wire.INVALID_ARGUMENT,
                      "no model name")
 

@@ -160,7 +160,7 @@ static void what_does_not_fit_is_refused(void **state)
     static const float bad[1] = {NAN};
     (void)state;
     refuse((struct build_input){"picture", DTYPE_U8, NULL, NULL, 0, 0}, DTYPE_F32,
-           "'picture': the model has only 'image'");
+           "'picture': the model has no such input; it has 'image'");
     refuse((struct build_input){"image", DTYPE_U8, NULL, NULL, 0, 0}, DTYPE_I64, "is INT64");
     refuse((struct build_input){"image", DTYPE_U8, scales, NULL, 2, 0}, DTYPE_F32,
            "2 numbers as scale");

@@ -65,10 +65,43 @@ class Offline(unittest.TestCase):
         self.assertEqual(self.run_it("help"), self.run_it("--help"))
         self.assertEqual(self.run_it("version"), self.run_it("--version"))
         self.run_it("build", "--help")
+        self.assertEqual(self.run_it("help", "build"), self.run_it("build", "--help"))
         self.assertIn("no command", self.run_it("nothing", code=2))
+        for wrong in (("bulid",), ("help", "buid"), ("build-", "x")):
+            self.assertIn("(did you mean 'build'?)", self.run_it(*wrong, code=2))
         self.assertIn("required", self.run_it("build", self.digits, code=2))
         self.assertIn("usage", self.run_it("build", code=2))
         self.run_it("bench", self.plan, "--contexts", 0, code=2)
+
+    def test_what_is_for_tests_stands_apart(self):
+        for command in ("build", "run", "bench"):
+            ours, _, tests = self.run_it(command, "--help").partition("For tests of inferd itself:")
+            for option in ("--reference-only", "--fault"):
+                self.assertNotIn(option, ours)
+                self.assertIn(option, tests)
+
+    def test_mistyped_options(self):
+        for text, near in (("--bathc", "--batch"), ("--prec=fp16", "--precision"),
+                           ("--Dim", "--dim"), ("--refrence-only", "--reference-only")):
+            said = self.run_it("build", self.digits, text, code=2)
+            self.assertIn(f"no such option '{text}' (did you mean '{near}'?)", said)
+        self.assertNotIn("mean", self.run_it("build", self.digits, "--colour", code=2))
+        self.assertIn("--threads 'two': expected a whole number",
+                      self.run_it("build", self.digits, "--threads", "two", code=2))
+
+    def test_options_that_do_nothing_to_a_plan(self):
+        self.build("--batch", "1")
+        given = (("--precision", "fp16"), ("--dim", "N=1"), ("--input-type", "image=uint8"),
+                 ("--input-scale", "image=2"), ("--input-bias", "image=2"), ("--no-tune",),
+                 ("--max-bytes", "1GiB"), ("--timing-cache", ""))
+        for option in given:
+            for command in ("run", "bench"):
+                said = self.run_it(command, self.plan, *option, code=1)
+                self.assertIn(f"{option[0]} says how a model is built", said)
+        for option in (("--dim", "N=1"), ("--fused",), ("--device", "cpu")):
+            self.assertIn(option[0], self.run_it("graph", self.plan, "-o", self.dir / "no.svg",
+                                                 *option, code=1))
+        self.assertFalse((self.dir / "no.svg").exists())
 
     def test_build_says_what_and_leaves_only_the_plan(self):
         out = self.build("--batch", "1,4")
@@ -226,7 +259,10 @@ class Offline(unittest.TestCase):
         self.assertIn("the model wants", self.run_it(*at, f"image={bad}", code=1))
         write_npy(bad, (1, 1, 8, 8), [0] * 64, "i", "<i4")
         self.assertIn("the model wants", self.run_it(*at, f"image={bad}", code=1))
-        self.run_it(*at, f"picture={bad}", code=1)
+        self.assertIn("it has 'image' (did you mean 'image'?)",
+                      self.run_it(*at, f"imgae={bad}", code=1))
+        self.assertIn("it has 'probabilities'\n",
+                      self.run_it(*at[:-1], "--check", f"y={bad}", code=1))
         self.run_it(*at, "image=/nowhere.npy", code=1)
         self.run_it(*at, "image", code=1)
 

@@ -75,7 +75,7 @@ def check_models():
     model = json.loads(inferctl("models", "ADDRESS", "--model", "echo", "--json").stdout)
     check(len(model["models"]) == 1 and model["models"][0]["inputs"][0]["name"] == "x", model)
     done = inferctl("models", "ADDRESS", "--model", "ech", code=1)
-    check(done.stderr == "inferctl models: there is no model 'ech'; there are 'echo'\n",
+    check("there is no model 'ech'; there are 'echo' (did you mean 'echo'?)\n" in done.stderr,
           done.stderr)
     inferctl("models", code=2)
 

@@ -27,19 +27,70 @@ static const struct arg options[] = {
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
-static const struct args spec = {"test", "a test", options, 1, 2};
+/* Options that other commands would have too. */
+struct others {
+    uint32_t before, extra;
+    const char *name;
+};
+
+struct whole {
+    struct mine mine;
+    struct others others;
+};
+
+static const struct arg shared[] = {
+    {"extra", 'e', ARG_U32, offsetof(struct others, extra), "N", "shared"},
+    {"name", 0, ARG_TEXT, offsetof(struct others, name), "T", "shared"},
+    {NULL, 0, ARG_FLAG, 0, NULL, NULL},
+};
+
+static const struct args spec = {
+    .usage = "test",
+    .what = "a test",
+    .options = options,
+    .min_positional = 1,
+    .max_positional = 2,
+    .shared = {{shared, offsetof(struct whole, others), "Others:"}},
+};
 
 /* Words separated by blanks, after the command's name. */
-static int parse(const char *line, struct mine *mine, struct arg_texts *positional)
+static int parse_whole(const char *line, struct whole *whole, struct arg_texts *positional)
 {
     static char text[512];
     char *argv[32] = {(char[]){"test"}};
     int argc = 1;
-    *mine = (struct mine){0};
+    *whole = (struct whole){0};
     strcpy(text, line);
     for (char *word = strtok(text, " "); word; word = strtok(NULL, " "))
         argv[argc++] = word;
-    return args_parse(&spec, argc, argv, mine, positional);
+    return args_parse(&spec, argc, argv, whole, positional);
+}
+
+static int parse(const char *line, struct mine *mine, struct arg_texts *positional)
+{
+    struct whole whole;
+    int rc = parse_whole(line, &whole, positional);
+    *mine = whole.mine;
+    return rc;
+}
+
+static void shared_options_fill_their_own_struct(void **state)
+{
+    struct whole w;
+    struct arg_texts p;
+    (void)state;
+    assert_int_equal(parse_whole("a --extra 3 -f", &w, &p), -1);
+    assert_int_equal(w.others.extra, 3);
+    assert_int_equal(w.others.before, 0);
+    assert_true(w.mine.flag);
+    assert_string_equal(args_given(shared, &w.others), "extra");
+    assert_int_equal(parse_whole("a --name= -e 0", &w, &p), -1);
+    assert_string_equal(args_given(shared, &w.others), "name");
+    assert_int_equal(parse_whole("a", &w, &p), -1);
+    assert_null(args_given(shared, &w.others));
+    assert_null(args_given(options, &w.mine));
+    assert_int_equal(parse_whole("a --texts x --texts y", &w, &p), -1);
+    assert_string_equal(args_given(options, &w.mine), "texts");
 }
 
 static void every_kind_is_read(void **state)
@@ -133,9 +184,12 @@ static void names_and_values_are_split(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_read),         cmocka_unit_test(mistakes_are_usage_errors),
-        cmocka_unit_test(sizes_have_units),           cmocka_unit_test(lists_are_bounded),
+        cmocka_unit_test(every_kind_is_read),
+        cmocka_unit_test(mistakes_are_usage_errors),
+        cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(lists_are_bounded),
         cmocka_unit_test(names_and_values_are_split),
+        cmocka_unit_test(shared_options_fill_their_own_struct),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
