@@ -8,7 +8,20 @@
 #define INFERD_BASE_HASH_H
 
 #define HASH_NONFATAL_OOM 1
+#include <stddef.h>
+#include <stdint.h>
+
 #include <uthash.h>
+
+/* For texts; its own default makes clang speak of fall-through. */
+static inline unsigned hash_fnv1a(const void *key, size_t len)
+{
+    const uint8_t *bytes = (const uint8_t *)key;
+    unsigned hash = 2166136261u;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ bytes[i]) * 16777619u;
+    return hash;
+}
 
 #define HASH_ADDED(item) ((item)->hh.tbl != NULL)
 

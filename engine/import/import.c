@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk over the file's graph: inputs with their symbols bound, initializers, nodes in their
- * order (a file that is not sorted is refused), outputs.
+ * The walk over the file's graph: inputs with their symbols bound, initializers, nodes (which
+ * order.c has put in order), outputs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -450,8 +450,8 @@ enum status onnx_import(struct onnx_model *model, const struct onnx_options *opt
         ir_graph_free(m.graph);
         return m.status;
     }
-    log_write(options->log, LOG_VERBOSE, "imported '%s': %u nodes became %u", m.graph->name,
-              model->graph.n_nodes, m.graph->n_nodes);
+    log_write(options->log, LOG_VERBOSE, "imported '%s': %u nodes%s became %u", m.graph->name,
+              model->graph.n_nodes, model->reordered ? ", put in order," : "", m.graph->n_nodes);
     if (options->steps)
         *options->steps = m.steps;
     *out = m.graph;

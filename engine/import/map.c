@@ -5,17 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static unsigned fnv1a(const void *key, size_t len)
-{
-    const uint8_t *bytes = key;
-    unsigned hash = 2166136261u;
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ bytes[i]) * 16777619u;
-    return hash;
-}
-
-/* Its own default makes clang speak of fall-through. */
-#define HASH_FUNCTION(key, len, hash) ((hash) = fnv1a((key), (len)))
+#define HASH_FUNCTION(key, len, hash) ((hash) = hash_fnv1a((key), (len)))
 #include "base/hash.h"
 
 struct value {

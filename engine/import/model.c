@@ -81,6 +81,13 @@ static enum status index_initializers(struct onnx_model *model, struct error *er
     return STATUS_OK;
 }
 
+static enum status read_model(struct onnx_model *model, struct error *err)
+{
+    TRY(decode_model(model, err));
+    TRY(index_initializers(model, err));
+    return onnx_model_sort(model, err);
+}
+
 enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **out,
                              struct error *err)
 {
@@ -90,12 +97,9 @@ enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **
     if (!size || size > file_limit)
         return error_set(err, STATUS_INVALID_ARGUMENT, "a model of %zu bytes", size);
     model->bytes = (struct span){data, size};
-    enum status status = decode_model(model, err);
-    if (!status)
-        status = index_initializers(model, err);
-    if (!status)
-        *out = STEAL(model);
-    return status;
+    TRY(read_model(model, err));
+    *out = STEAL(model);
+    return STATUS_OK;
 }
 
 /* The file is mapped; takes the model over if that is all right. */
@@ -103,9 +107,7 @@ static enum status open_mapped(struct onnx_model **model, const char *name, stru
                                struct error *err)
 {
     (*model)->bytes = (struct span){(*model)->file.data, (*model)->file.size};
-    enum status status = decode_model(*model, err);
-    if (!status)
-        status = index_initializers(*model, err);
+    enum status status = read_model(*model, err);
     if (status) {
         error_prefix(err, "%s", name);
         return status;

@@ -166,12 +166,15 @@ struct onnx_model {
     struct onnx_graph graph;
     struct onnx_graph *last;        /* of the list that begins with `graph` */
     const char **initializer_names; /* of `graph`, sorted */
+    bool reordered;                 /* its nodes, or those of a graph within, were not in order */
     /* Mapped when first asked for; one import at a time. */
     struct onnx_external external[ONNX_MAX_EXTERNAL_FILES];
 };
 
 struct onnx_model *onnx_model_ref(struct onnx_model *model);
 void onnx_model_unref(void *model); /* as ir_graph_hold wants it */
+/* Puts the nodes of all graphs into an order in which they may run (order.c). */
+enum status onnx_model_sort(struct onnx_model *model, struct error *err);
 bool onnx_is_initializer(const struct onnx_model *model, const char *name);
 
 #endif

@@ -1,79 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Brings a rewritten graph back into order: nodes in an order in which they may run, without holes.
- *
- * The order is the one of a depth-first walk that starts from the nodes as they stand and emits
- * what a node reads before the node: a graph that was in order stays as it was. Linear time; the
- * walk keeps its own stack, so that a chain of 2^18 nodes costs memory and not the thread's stack.
- * Refuses graphs with cycles and graphs that were already divided into segments.
+ * Linear time. Refuses graphs with cycles and graphs that were already divided into segments.
  */
 #include "engine/ir/ir.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum mark { UNSEEN, OPEN, DONE };
+#include "engine/ir/sort.h"
 
-struct walk {
-    uint32_t *stack;  /* nodes being visited */
-    uint32_t *cursor; /* for each node: the next input to look at */
-    uint8_t *marks;
-    uint32_t *order; /* the result: old node numbers */
-    uint32_t n_order;
-};
-
-static enum status walk_from(const struct ir_graph *graph, struct walk *w, uint32_t root,
-                             struct error *err)
+static uint32_t producer_of_input(const void *user, uint32_t index, uint32_t k)
 {
-    uint32_t depth = 0;
-    w->stack[depth++] = root;
-    w->marks[root] = OPEN;
-    while (depth) {
-        uint32_t at = w->stack[depth - 1];
-        const struct ir_node *node = ir_node(graph, at);
-        if (w->cursor[at] == node->n_inputs) {
-            w->marks[at] = DONE;
-            w->order[w->n_order++] = at;
-            depth--;
-            continue;
-        }
-        uint32_t tensor = node->inputs[w->cursor[at]++];
-        uint32_t from = tensor == IR_NONE ? IR_NONE : ir_tensor(graph, tensor)->producer;
-        if (from == IR_NONE || w->marks[from] == DONE)
-            continue;
-        if (w->marks[from] == OPEN)
-            return error_set(err, STATUS_INVALID_ARGUMENT, "graph has a cycle through node \"%s\"",
-                             node->name);
-        w->marks[from] = OPEN;
-        w->stack[depth++] = from;
-    }
-    return STATUS_OK;
+    const struct ir_graph *graph = user;
+    const struct ir_node *node = ir_node(graph, index);
+    if (node->op == IR_OP_NONE || k == node->n_inputs)
+        return SORT_END;
+    uint32_t from =
+        node->inputs[k] == IR_NONE ? IR_NONE : ir_tensor(graph, node->inputs[k])->producer;
+    return from == IR_NONE ? SORT_NONE : from;
 }
 
 static enum status sort_nodes(struct ir_graph *graph, uint32_t *order, uint32_t *n_order,
                               struct error *err)
 {
-    size_t n = MAX(graph->n_nodes, 1);
-    enum status status = STATUS_RESOURCE_EXHAUSTED;
-    struct walk w = {
-        .stack = calloc(n, sizeof(uint32_t)),
-        .cursor = calloc(n, sizeof(uint32_t)),
-        .marks = calloc(n, 1),
-        .order = order,
-    };
-    if (!w.stack || !w.cursor || !w.marks) {
-        error_set(err, status, "no memory to sort %u nodes", graph->n_nodes);
-        goto out;
-    }
-    status = STATUS_OK;
-    for (uint32_t i = 0; i < graph->n_nodes && status == STATUS_OK; i++)
-        if (ir_node(graph, i)->op != IR_OP_NONE && w.marks[i] == UNSEEN)
-            status = walk_from(graph, &w, i, err);
-    *n_order = w.n_order;
-out:
-    free(w.stack);
-    free(w.cursor);
-    free(w.marks);
+    uint32_t through = SORT_NONE;
+    enum status status =
+        sort_by_need(graph->n_nodes, producer_of_input, graph, order, &through, err);
+    if (through != SORT_NONE)
+        return error_set(err, status, "graph has a cycle through node \"%s\"",
+                         ir_node(graph, through)->name);
+    for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
+        if (ir_node(graph, order[i])->op != IR_OP_NONE)
+            order[(*n_order)++] = order[i];
     return status;
 }
 

@@ -8,7 +8,6 @@
  * always made by a node.
  */
 #include "engine/passes/constant.h"
-#include "engine/passes/table.h"
 
 #include <float.h>
 
@@ -125,5 +124,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(erase_noops)
 {
-    return rewrite_run(graph, ctx, "no-ops", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

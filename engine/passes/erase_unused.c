@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dead-layer elimination. The nodes are walked from the last to the first, so that what only a dead
  * node read is found dead when the walk comes to it. */
-#include "engine/passes/table.h"
+
+#include "engine/passes/pass.h"
 
 #include <stdlib.h>
 
@@ -17,7 +18,7 @@ enum status pass_erase_unused(struct ir_graph *graph, struct pass_context *ctx, 
 {
     uint8_t *read = calloc(MAX(graph->n_tensors, 1), 1);
     if (!read)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for dead-layers");
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for pass %s", ctx->pass->name);
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         read[graph->outputs[i]] = 1;
     for (uint32_t i = graph->n_nodes; i-- > 0;) {
@@ -26,8 +27,8 @@ enum status pass_erase_unused(struct ir_graph *graph, struct pass_context *ctx, 
             continue;
         if (!is_read(node, read)) {
             ctx->rewrites++;
-            log_write(ctx->log, LOG_INFO, "dead-layers: %s (%s) is read by nobody", node->name,
-                      ir_op_name(node->op));
+            log_write(ctx->log, LOG_INFO, "%s: %s (%s) is read by nobody", ctx->pass->name,
+                      node->name, ir_op_name(node->op));
             ir_node_remove(graph, i);
             continue;
         }

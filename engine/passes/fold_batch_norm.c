@@ -6,7 +6,6 @@
  * layers of DenseNet and its like), to which an activation may join.
  */
 #include "engine/passes/constant.h"
-#include "engine/passes/table.h"
 #include "engine/passes/weights.h"
 
 #include <math.h>
@@ -82,5 +81,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fold_batch_norm)
 {
-    return rewrite_run(graph, ctx, "fold-batch-norm", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

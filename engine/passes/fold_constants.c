@@ -8,7 +8,6 @@
  * what is left is computed when the model runs. A graph output stays the output of a node: an
  * identity of the constant.
  */
-#include "engine/passes/table.h"
 
 #include "engine/passes/rewrite.h"
 
@@ -122,5 +121,5 @@ enum status pass_fold_constants(struct ir_graph *graph, struct pass_context *ctx
 {
     if (!ctx->evaluator.eval)
         return STATUS_OK;
-    return rewrite_run(graph, ctx, "fold-constants", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -4,7 +4,6 @@
  * if the pooling counts padding (or has none yet, and counts it from now on).
  */
 #include "engine/passes/rewrite.h"
-#include "engine/passes/table.h"
 
 enum { PAD_LIMIT = 1 << 20 }; /* what type inference accepts */
 
@@ -67,5 +66,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fold_pad)
 {
-    return rewrite_run(graph, ctx, "fold-pad", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

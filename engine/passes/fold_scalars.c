@@ -12,7 +12,6 @@
  * alone where a step function reads the result.
  */
 #include "engine/passes/constant.h"
-#include "engine/passes/table.h"
 
 #include <float.h>
 #include <math.h>
@@ -180,5 +179,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fold_scalars)
 {
-    return rewrite_run(graph, ctx, "fold-scalars", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

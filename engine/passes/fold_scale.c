@@ -9,7 +9,6 @@
  * how an image's mean and deviation disappear.
  */
 #include "engine/passes/constant.h"
-#include "engine/passes/table.h"
 #include "engine/passes/weights.h"
 
 #include <math.h>
@@ -246,5 +245,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fold_scale)
 {
-    return rewrite_run(graph, ctx, "fold-scale", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

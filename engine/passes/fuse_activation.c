@@ -5,7 +5,6 @@
  * out stay nodes of their own.
  */
 #include "engine/passes/host.h"
-#include "engine/passes/table.h"
 
 /*
  * What an activation is made of, in kernel libraries: they generate one routine for each, and a
@@ -71,5 +70,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fuse_activation)
 {
-    return rewrite_run(graph, ctx, "fuse-activation", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

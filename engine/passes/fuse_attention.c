@@ -15,7 +15,6 @@
  * Vaswani et al., "Attention Is All You Need", 2017.
  */
 #include "engine/passes/match.h"
-#include "engine/passes/table.h"
 #include "engine/passes/view.h"
 
 /* Behind what is found; in the order of a view's dimensions. */
@@ -290,5 +289,5 @@ PASS(fuse_attention)
 {
     if (!ctx->attention)
         return STATUS_OK;
-    return rewrite_run(graph, ctx, "fuse-attention", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -4,7 +4,6 @@
  * matrix product before it; if there is a constant bias already, they are added.
  */
 #include "engine/passes/constant.h"
-#include "engine/passes/table.h"
 #include "engine/passes/weights.h"
 
 #include <stdlib.h>
@@ -73,5 +72,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fuse_bias)
 {
-    return rewrite_run(graph, ctx, "fuse-bias", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -7,7 +7,6 @@
  *   x clip(x + 3, 0, 6) / 6, x hard_sigmoid(x; 1/6, 1/2)     HARD_SWISH
  */
 #include "engine/passes/match.h"
-#include "engine/passes/table.h"
 
 static void become(struct rewrite *rw, struct match *m, uint32_t node, uint32_t x,
                    enum ir_unary func, struct unary_args args)
@@ -122,5 +121,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fuse_gates)
 {
-    return rewrite_run(graph, ctx, "fuse-gates", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

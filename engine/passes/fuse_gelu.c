@@ -11,7 +11,6 @@
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/match.h"
-#include "engine/passes/table.h"
 
 #define SQRT_HALF    0.70710678118654752
 #define SQRT_2_BY_PI 0.79788456080286536
@@ -163,5 +162,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fuse_gelu)
 {
-    return rewrite_run(graph, ctx, "fuse-gelu", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -10,7 +10,6 @@
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/match.h"
-#include "engine/passes/table.h"
 
 /* A mean over dimensions axis..rank-1, which keeps them. Gives its input. */
 static bool is_mean(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t *x,
@@ -173,5 +172,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fuse_layer_norm)
 {
-    return rewrite_run(graph, ctx, "fuse-layer-norm", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -5,10 +5,9 @@
  *   sum(|x|)  L1      sum(x * x)  SUM_SQUARE     sqrt(sum(x * x))  L2
  *   log(sum(x))  LOG_SUM      log(sum(exp(x)))  LOG_SUM_EXP
  *
- * and a transpose before a reduction, if what remains keeps its order (shuffle + reduce).
+ * and a reduction behind a transpose (shuffle + reduce), whether or not it keeps its dimensions.
  */
 #include "engine/passes/rewrite.h"
-#include "engine/passes/table.h"
 
 static bool is_reduce(const struct rewrite *rw, uint32_t node, enum ir_reduce func)
 {
@@ -70,37 +69,77 @@ static void visit_unary(struct rewrite *rw, uint32_t node)
     }
 }
 
+/* What a reduction behind a transpose is before it. */
+struct turned {
+    uint32_t n_axes, n_perm;
+    int64_t axes[SHAPE_MAX_RANK]; /* of the transpose's input */
+    int64_t perm[SHAPE_MAX_RANK]; /* what has to be done to the result */
+};
+
+static struct turned turn(const struct ir_attr *perm, const struct ir_attr *axes, bool keepdims)
+{
+    struct turned t = {0};
+    bool reduced[SHAPE_MAX_RANK] = {false};
+    int64_t place[SHAPE_MAX_RANK]; /* in the result, of each dimension of the transpose's input */
+    for (uint32_t i = 0; i < axes->count; i++)
+        reduced[perm->i[axes->i[i]]] = true;
+    for (uint32_t i = 0, n = 0; i < perm->count; i++) {
+        if (reduced[i])
+            t.axes[t.n_axes++] = i;
+        if (keepdims || !reduced[i])
+            place[i] = n++;
+    }
+    for (uint32_t i = 0; i < perm->count; i++)
+        if (keepdims || !reduced[perm->i[i]])
+            t.perm[t.n_perm++] = place[perm->i[i]];
+    /* Dimensions of one element may stand anywhere: those that stay are put in their order. */
+    for (uint32_t i = 0; keepdims && i < t.n_perm; i++)
+        for (uint32_t k = i + 1; reduced[t.perm[i]] && k < t.n_perm; k++)
+            if (reduced[t.perm[k]] && t.perm[k] < t.perm[i]) {
+                int64_t larger = t.perm[i];
+                t.perm[i] = t.perm[k];
+                t.perm[k] = larger;
+            }
+    return t;
+}
+
+static bool in_order(const struct turned *t)
+{
+    for (uint32_t i = 0; i < t->n_perm; i++)
+        if (t->perm[i] != i)
+            return false;
+    return true;
+}
+
+/* The reduction reads what the transpose reads; what is left of the transpose moves behind it,
+ * where there is less to move, and often nothing but dimensions of one element. */
 static void visit_transpose(struct rewrite *rw, uint32_t node)
 {
     uint32_t x = rw_input(rw, node, 0), first = rw_made_by(rw, x, IR_OP_TRANSPOSE);
     const struct ir_node *n = ir_node(rw->graph, node);
-    if (first == IR_NONE || rw_uses(rw, x) != 1 || ir_attr_int(n, IR_ATTR_KEEPDIMS, 1))
+    if (first == IR_NONE || rw_uses(rw, x) != 1)
         return;
-    const struct ir_attr *perm = ir_attr(ir_node(rw->graph, first), IR_ATTR_PERM);
-    const struct ir_attr *axes = ir_attr(n, IR_ATTR_AXES);
-    uint32_t mask = 0, count = axes->count;
-    int64_t last = -1, moved[SHAPE_MAX_RANK];
-    for (uint32_t i = 0; i < count; i++)
-        mask |= 1u << axes->i[i];
-    uint32_t from = 0;
-    for (uint32_t i = 0; i < perm->count; i++) {
-        if (mask >> i & 1) {
-            from |= 1u << perm->i[i];
-        } else if (perm->i[i] < last) {
-            rw_near_miss(rw, "%s: %s changes the order of what remains", n->name,
-                         ir_node(rw->graph, first)->name);
-            return;
-        } else {
-            last = perm->i[i];
-        }
+    bool keepdims = ir_attr_int(n, IR_ATTR_KEEPDIMS, 1);
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC, IR_REDUCE_SUM);
+    const char *name = n->name, *moved = ir_node(rw->graph, first)->name;
+    struct turned t =
+        turn(ir_attr(ir_node(rw->graph, first), IR_ATTR_PERM), ir_attr(n, IR_ATTR_AXES), keepdims);
+    uint32_t from = rw_input(rw, first, 0);
+    rw_done(rw, "%s + %s", moved, name);
+    if (in_order(&t)) {
+        rw_set_name(rw, node, moved, name);
+        rw_set_ints(rw, node, IR_ATTR_AXES, t.n_axes, t.axes);
+        rw_set_input(rw, node, 0, from);
+        return;
     }
-    for (uint32_t i = 0, j = 0; i < perm->count; i++)
-        if (from >> i & 1)
-            moved[j++] = i;
-    rw_done(rw, "%s + %s", ir_node(rw->graph, first)->name, n->name);
-    rw_set_name(rw, node, ir_node(rw->graph, first)->name, n->name);
-    rw_set_ints(rw, node, IR_ATTR_AXES, count, moved);
-    rw_set_input(rw, node, 0, rw_input(rw, first, 0));
+    uint32_t reduce = rw_add_node(rw, IR_OP_REDUCE, name, 1, &from);
+    rw_set_int(rw, reduce, IR_ATTR_FUNC, func);
+    rw_set_ints(rw, reduce, IR_ATTR_AXES, t.n_axes, t.axes);
+    rw_set_int(rw, reduce, IR_ATTR_KEEPDIMS, keepdims);
+    uint32_t y = rw_finish(rw, reduce);
+    rw_become(rw, node, IR_OP_TRANSPOSE, 1, &y);
+    rw_set_ints(rw, node, IR_ATTR_PERM, t.n_perm, t.perm);
+    rw_set_name(rw, node, moved, "");
 }
 
 static void visit(struct rewrite *rw, uint32_t node)
@@ -122,5 +161,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fuse_reduce)
 {
-    return rewrite_run(graph, ctx, "fuse-reduce", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

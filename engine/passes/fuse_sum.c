@@ -10,7 +10,6 @@
  * are sorted afterwards.
  */
 #include "engine/passes/host.h"
-#include "engine/passes/table.h"
 
 static bool commutes(int64_t func)
 {
@@ -84,5 +83,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(fuse_sum)
 {
-    return rewrite_run(graph, ctx, "fuse-sum", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -6,7 +6,6 @@
  * The first of the two may have other readers: the second one then reads past it.
  */
 #include "engine/passes/rewrite.h"
-#include "engine/passes/table.h"
 
 static void tell(struct rewrite *rw, uint32_t node, uint32_t first)
 {
@@ -54,7 +53,7 @@ static void transpose_to_reshape(struct rewrite *rw, uint32_t node)
     }
     struct shape to = ir_tensor(rw->graph, n->outputs[0])->shape;
     if (shape_equal(from, &to))
-        return; /* no-ops' matter */
+        return; /* the matter of erase_noops */
     rw_become(rw, node, IR_OP_RESHAPE, 1, &x);
     rw_set_ints(rw, node, IR_ATTR_SHAPE, to.rank, to.dim);
     rw_done(rw, "%s is a reshape", ir_node(rw->graph, node)->name);
@@ -119,5 +118,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(merge_shuffles)
 {
-    return rewrite_run(graph, ctx, "merge-shuffles", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -9,7 +9,6 @@
  * kernels are better filled that way.
  */
 #include "engine/passes/constant.h"
-#include "engine/passes/table.h"
 
 enum { Q, K, V, SIBLINGS };
 
@@ -189,5 +188,5 @@ PASS(merge_siblings)
 {
     if (!ctx->merge)
         return STATUS_OK;
-    return rewrite_run(graph, ctx, "merge-siblings", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -7,18 +7,32 @@
 #include "base/log.h"
 #include "engine/import/onnx.h"
 #include "engine/ir/ir.h"
+#include "engine/passes/table.h"
+
+#define PASS(name)                                                                                 \
+    enum status pass_##name(struct ir_graph *graph, struct pass_context *ctx, struct error *err)
+
+#define PASS_COUNT_ONE(name, what) +1
+enum { PASS_COUNT = 0 PASSES(PASS_COUNT_ONE) };
+
+struct pass_tally {
+    uint32_t rewrites;
+    int32_t removed; /* nodes; below zero: added */
+};
 
 struct pass_context {
     struct ir_evaluator evaluator; /* for constant folding */
     const struct log_sink *log;    /* info: each fusion; verbose: why a near miss was none */
     bool attention;                /* the backend has kernels for IR_OP_ATTENTION */
     bool merge;                    /* siblings that read the same input are worth merging for it */
+    const struct pass *pass;       /* the one that runs */
     uint32_t rewrites;             /* counted up by every rewrite */
     uint64_t fold_work;            /* bytes touched by constant folding so far */
+    struct pass_tally tally[PASS_COUNT];
 };
 
 struct pass {
-    const char *name; /* "fold-constants" */
+    const char *name; /* "fold_constants" */
     const char *what; /* one line for people */
     enum status (*run)(struct ir_graph *graph, struct pass_context *ctx, struct error *err);
 };
@@ -26,9 +40,14 @@ struct pass {
 /* In the order in which they run; ends with a row whose name is NULL. */
 extern const struct pass passes[];
 
-/* Runs the table, each pass followed by ir_graph_compact and ir_verify; the whole table again until
- * nothing changes (bounded). */
+/* Runs one pass, then ir_graph_compact and ir_verify. */
+enum status pass_run(const struct pass *pass, struct ir_graph *graph, struct pass_context *ctx,
+                     struct error *err);
+/* Runs the whole table until nothing changes (bounded). */
 enum status passes_run(struct ir_graph *graph, struct pass_context *ctx, struct error *err);
 const struct pass *pass_find(const char *name);
+
+#define PASS_DECLARE(name, what) PASS(name);
+PASSES(PASS_DECLARE)
 
 #endif

@@ -7,7 +7,6 @@
  * model's statistic.
  */
 #include "engine/passes/rewrite.h"
-#include "engine/passes/table.h"
 
 enum { KERNEL_LIMIT = 1 << 20 }; /* what type inference accepts */
 
@@ -61,5 +60,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(reduce_to_pool)
 {
-    return rewrite_run(graph, ctx, "reduce-to-pool", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

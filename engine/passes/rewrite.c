@@ -19,8 +19,8 @@ enum { NAME_MAX_LENGTH = 256, LINE_MAX_LENGTH = 640 };
 void rw_fail(struct rewrite *rw)
 {
     if (rw->status == STATUS_OK)
-        rw->status =
-            error_set(rw->err, STATUS_RESOURCE_EXHAUSTED, "no memory for pass %s", rw->name);
+        rw->status = error_set(rw->err, STATUS_RESOURCE_EXHAUSTED, "no memory for pass %s",
+                               rw->ctx->pass->name);
 }
 
 /* Room in the per-tensor arrays for the tensors that there are now. */
@@ -118,10 +118,10 @@ static uint64_t room_for_constants(const struct ir_graph *graph)
     return 2 * sum + (UINT64_C(64) << 20);
 }
 
-enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, const char *name,
-                        rewrite_visit visit, struct error *err)
+enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, rewrite_visit visit,
+                        struct error *err)
 {
-    struct rewrite rw = {.graph = graph, .ctx = ctx, .name = name, .err = err};
+    struct rewrite rw = {.graph = graph, .ctx = ctx, .err = err};
     rw.room = room_for_constants(graph);
     uint32_t n = graph->n_nodes;
     cover(&rw);
@@ -505,7 +505,7 @@ static void say(const struct rewrite *rw, enum log_level level, const char *fmt,
         return;
     char text[LINE_MAX_LENGTH];
     vsnprintf(text, sizeof(text), fmt, args);
-    log_write(log, level, "%s: %s", rw->name, text);
+    log_write(log, level, "%s: %s", rw->ctx->pass->name, text);
 }
 
 void rw_done(struct rewrite *rw, const char *fmt, ...)

@@ -19,7 +19,6 @@
 struct rewrite {
     struct ir_graph *graph;
     struct pass_context *ctx;
-    const char *name; /* the pass's, for the log */
     struct error *err;
     enum status status;
     /* For each tensor: */
@@ -35,8 +34,8 @@ struct rewrite {
 typedef void (*rewrite_visit)(struct rewrite *rw, uint32_t node);
 
 /* Calls `visit` for every node that is there when the walk comes to it; not for nodes it adds. */
-enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, const char *name,
-                        rewrite_visit visit, struct error *err);
+enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, rewrite_visit visit,
+                        struct error *err);
 
 /* --- questions --- */
 

@@ -4,7 +4,6 @@
  * keeps its shape. Exporters write such expands for masks and position tables.
  */
 #include "engine/passes/rewrite.h"
-#include "engine/passes/table.h"
 
 /* The shape of all inputs together, with `x` in the place of input `i`. */
 static bool broadcast_with(const struct rewrite *rw, uint32_t node, uint32_t i, uint32_t x,
@@ -43,5 +42,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(skip_expand)
 {
-    return rewrite_run(graph, ctx, "skip-expand", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -1,32 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The passes, one a file; see each file's top for what it does. Private to engine/passes. */
+/*
+ * The passes in the order in which they run: the name, which is that of the pass's file and of its
+ * function, and a line for people. See each file's top for what it does.
+ *
+ * The order matters where one pass prepares another: scalars become one canonical function before
+ * patterns are looked for; patterns become single nodes before they are fused into others;
+ * weights take scales before activations close a node. What a later pass uncovers for an earlier
+ * one is done in the next round.
+ */
 #ifndef INFERD_ENGINE_PASSES_TABLE_H
 #define INFERD_ENGINE_PASSES_TABLE_H
 
-#include "engine/passes/pass.h"
-
-#define PASS(name)                                                                                 \
-    enum status pass_##name(struct ir_graph *graph, struct pass_context *ctx, struct error *err)
-
-PASS(erase_unused);
-PASS(erase_noops);
-PASS(fold_constants);
-PASS(fold_scalars);
-PASS(merge_shuffles);
-PASS(skip_expand);
-PASS(transpose_matmul);
-PASS(fold_pad);
-PASS(reduce_to_pool);
-PASS(fuse_reduce);
-PASS(fuse_gelu);
-PASS(fuse_gates);
-PASS(fuse_layer_norm);
-PASS(fuse_attention);
-PASS(merge_siblings);
-PASS(fold_batch_norm);
-PASS(fold_scale);
-PASS(fuse_bias);
-PASS(fuse_sum);
-PASS(fuse_activation);
+#define PASSES(ROW)                                                                                \
+    ROW(erase_unused, "drops nodes whose results nobody reads")                                    \
+    ROW(fold_constants, "computes what depends on constants alone")                                \
+    ROW(erase_noops, "drops nodes that only hand on their input")                                  \
+    ROW(fold_scalars, "arithmetic with one number becomes y = a x + b")                            \
+    ROW(skip_expand, "elementwise operations broadcast by themselves")                             \
+    ROW(merge_shuffles, "reshapes, transposes and slices in a row become one")                     \
+    ROW(transpose_matmul, "a matrix product reads its operand transposed")                         \
+    ROW(fold_pad, "zero padding moves into the convolution behind it")                             \
+    ROW(fuse_reduce, "L1 and L2 norms, sums of squares, log-sums")                                 \
+    ROW(fuse_gelu, "GELU from its parts, exact and by tanh")                                       \
+    ROW(fuse_gates, "swish, hard swish, hard sigmoid, mish from their parts")                      \
+    ROW(fuse_layer_norm, "layer normalisation from its parts")                                     \
+    ROW(reduce_to_pool, "an average over all places becomes a pooling")                            \
+    ROW(fold_batch_norm, "batch normalisation moves into weights")                                 \
+    ROW(fold_scale, "a scale, uniform or per channel, moves into weights")                         \
+    ROW(fuse_attention, "attention from its parts, where a backend has it")                        \
+    ROW(fuse_bias, "a sum per channel becomes the bias")                                           \
+    ROW(merge_siblings, "products that read the same input become one")                            \
+    ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
+    ROW(fuse_activation, "activations join the node before them")
 
 #endif

@@ -8,7 +8,6 @@
  * attention: 0,2,3,1 becomes 0,2,1,3 and a flag).
  */
 #include "engine/passes/rewrite.h"
-#include "engine/passes/table.h"
 
 static bool is_identity(const int64_t *perm, uint32_t rank)
 {
@@ -63,5 +62,5 @@ static void visit(struct rewrite *rw, uint32_t node)
 
 PASS(transpose_matmul)
 {
-    return rewrite_run(graph, ctx, "transpose-matmul", visit, err);
+    return rewrite_run(graph, ctx, visit, err);
 }

@@ -81,19 +81,6 @@ struct selection {
     uint32_t *changed; /* by place in the table; may be NULL */
 };
 
-static enum status run_one(const struct pass *pass, struct ir_graph *graph,
-                           struct pass_context *ctx, struct error *err)
-{
-    enum status status = pass->run(graph, ctx, err);
-    if (!status)
-        status = ir_graph_compact(graph, err);
-    if (!status)
-        status = ir_verify(graph, err);
-    if (status)
-        error_prefix(err, "after pass %s", pass->name);
-    return status;
-}
-
 static enum status run_table(struct ir_graph *graph, const struct selection *s,
                              struct pass_context *ctx, struct error *err)
 {
@@ -103,7 +90,7 @@ static enum status run_table(struct ir_graph *graph, const struct selection *s,
             uint32_t then = ctx->rewrites;
             if (pass == s->without || (s->only && pass != s->only))
                 continue;
-            enum status status = run_one(pass, graph, ctx, err);
+            enum status status = pass_run(pass, graph, ctx, err);
             if (status)
                 return status;
             if (s->changed)

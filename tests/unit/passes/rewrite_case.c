@@ -34,9 +34,7 @@ static void run_pass(const char *name, struct ir_graph *g, struct pass_context *
             fail_msg("no pass %s", name);
             return;
         }
-        status = pass->run(g, ctx, &err);
-        if (status == STATUS_OK)
-            status = ir_graph_compact(g, &err);
+        status = pass_run(pass, g, ctx, &err);
     }
     if (status == STATUS_OK)
         status = ir_verify(g, &err);

@@ -4,7 +4,7 @@
 #include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
-#define FUSE "fuse-attention merge-shuffles no-ops"
+#define FUSE "fuse_attention merge_shuffles erase_noops"
 
 /* Heads split from three tensors of [2,5,12]. */
 #define SPLIT                                                                                      \
@@ -188,8 +188,8 @@ static const struct rewrite_case cases[] = {
            "y = reshape \"y\" (t) shape=2,5,12\n"
            "output y\n",
      NULL, NULL},
-    /* --- merge-siblings --- */
-    {"siblings: query, key and value, weights in both orders, one without a bias", "merge-siblings",
+    /* --- merge_siblings --- */
+    {"siblings: query, key and value, weights in both orders, one without a bias", "merge_siblings",
      "input x FP32[2,5,6]\n"
      "q = matmul \"q\" (x, wq FP32[6,12], bq FP32[12]) alpha=0.5\n"
      "k = matmul \"k\" (x, wk FP32[12,6]) trans_b=1\n"
@@ -201,7 +201,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,5,12] = attention \"a\" (%5, -, -, m FP32[5,5]) heads=3 alpha=0.5 packed=1\n"
      "output y\n",
      "q + k + v read the same input"},
-    {"siblings of rank 2", "merge-siblings",
+    {"siblings of rank 2", "merge_siblings",
      "input x FP32[10,6]\n"
      "q = matmul \"q\" (x, wq FP32[6,12])\n"
      "k = matmul \"k\" (x, wk FP32[6,12])\n"
@@ -217,7 +217,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,5,12] = attention \"a\" (%4) heads=3 alpha=1 packed=1\n"
      "output y\n",
      NULL},
-    {"siblings of another input: not", "merge-siblings",
+    {"siblings of another input: not", "merge_siblings",
      "input x FP32[2,5,6]\n"
      "input z FP32[2,5,6]\n"
      "q = matmul \"q\" (x, wq FP32[6,12])\n"
@@ -226,7 +226,7 @@ static const struct rewrite_case cases[] = {
      "y = attention \"a\" (q, k, v) heads=3\n"
      "output y\n",
      NULL, "k: it reads another tensor"},
-    {"siblings of other sizes, or with other readers, or computed weights: not", "merge-siblings",
+    {"siblings of other sizes, or with other readers, or computed weights: not", "merge_siblings",
      "input x FP32[2,5,6]\n"
      "input w FP32[6,12]\n"
      "q = matmul \"q\" (x, wq FP32[6,12])\n"

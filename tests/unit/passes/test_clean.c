@@ -5,8 +5,8 @@
 #include "tests/unit/passes/rewrite_case.h"
 
 static const struct rewrite_case cases[] = {
-    /* --- dead-layers --- */
-    {"a chain that nobody reads", "dead-layers",
+    /* --- erase_unused --- */
+    {"a chain that nobody reads", "erase_unused",
      "input x FP32[2]\n"
      "a = unary \"a\" (x) func=abs\n"
      "b = unary \"b\" (a) func=tanh\n"
@@ -16,14 +16,14 @@ static const struct rewrite_case cases[] = {
      "y FP32[2] = unary \"y\" (x) func=relu\n"
      "output y\n",
      "b (unary) is read by nobody"},
-    {"an unread second output keeps its node", "dead-layers",
+    {"an unread second output keeps its node", "erase_unused",
      "input x FP32[5]\n"
      "v, i = topk \"t\" (x) axis=0 k=2\n"
      "y = unary \"y\" (i) func=identity\n"
      "output y\n",
      NULL, NULL},
-    /* --- no-ops --- */
-    {"identities and their like", "no-ops",
+    /* --- erase_noops --- */
+    {"identities and their like", "erase_noops",
      "input x FP32[2,1,3]\n"
      "a = unary \"dropout\" (x) func=identity\n"
      "b = reshape \"same\" (a) shape=2,1,3\n"
@@ -45,7 +45,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,1,3] = unary \"y\" (x) func=relu\n"
      "output y\n",
      NULL},
-    {"what only looks like it", "no-ops",
+    {"what only looks like it", "erase_noops",
      "input x FP32[2,2]\n"
      "b = transpose \"t\" (x) perm=1,0\n"
      "c = binary \"wide\" (b, z FP32[3,1,1]=0) func=add\n"
@@ -55,7 +55,7 @@ static const struct rewrite_case cases[] = {
      "g = binary \"half\" (f, h FP32[]=0.5) func=mul\n"
      "output g\n",
      NULL, NULL},
-    {"relu of relu", "no-ops",
+    {"relu of relu", "erase_noops",
      "input x FP32[2]\n"
      "a = unary \"r1\" (x) func=relu\n"
      "b = unary \"r2\" (a) func=relu\n"
@@ -66,7 +66,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2] = unary \"y\" (a) func=tanh\n"
      "output y\n",
      NULL},
-    {"an output keeps its name", "no-ops",
+    {"an output keeps its name", "erase_noops",
      "input x FP32[2]\n"
      "a = unary \"a\" (x) func=abs\n"
      "z = unary \"z\" (a) func=tanh\n"
@@ -79,20 +79,20 @@ static const struct rewrite_case cases[] = {
      "output y\n"
      "output z\n",
      NULL},
-    {"an output that is an input stays made by a node", "no-ops",
+    {"an output that is an input stays made by a node", "erase_noops",
      "input x FP32[2]\n"
      "y = unary \"pass\" (x) func=identity\n"
      "output y\n",
      NULL, "pass (unary) stays"},
-    {"two outputs of one value", "no-ops",
+    {"two outputs of one value", "erase_noops",
      "input x FP32[2]\n"
      "a = unary \"a\" (x) func=abs\n"
      "y = unary \"copy\" (a) func=identity\n"
      "output a\n"
      "output y\n",
      NULL, "copy (unary) stays"},
-    /* --- fold-constants --- */
-    {"a transposed weight", "fold-constants",
+    /* --- fold_constants --- */
+    {"a transposed weight", "fold_constants",
      "input x FP32[2,3]\n"
      "t = transpose \"t\" (w FP32[5,3]) perm=1,0\n"
      "y = matmul \"ip\" (x, t)\n"
@@ -101,7 +101,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,5] = matmul \"ip\" (x, t FP32[3,5])\n"
      "output y\n",
      NULL},
-    {"a chain", "fold-constants",
+    {"a chain", "fold_constants",
      "input x FP32[3]\n"
      "a = unary \"a\" (k FP32[3]) func=exp\n"
      "b = binary \"b\" (a, k) func=add\n"
@@ -112,7 +112,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[1,3] = binary \"y\" (x, b FP32[1,3]) func=mul\n"
      "output y\n",
      NULL},
-    {"two outputs, one of them the graph's", "fold-constants",
+    {"two outputs, one of them the graph's", "fold_constants",
      "input x FP32[3]\n"
      "v, i = topk \"t\" (k FP32[5]) axis=0 k=3\n"
      "y = binary \"y\" (x, v) func=mul\n"
@@ -124,27 +124,27 @@ static const struct rewrite_case cases[] = {
      "output y\n"
      "output i\n",
      NULL},
-    {"an identity of a constant as an output stays", "fold-constants",
+    {"an identity of a constant as an output stays", "fold_constants",
      "input x FP32[3]\n"
      "y = unary \"pass\" (k FP32[5]) func=identity\n"
      "z = unary \"z\" (x) func=tanh\n"
      "output y\n"
      "output z\n",
      NULL, NULL},
-    {"a constant that would grow beyond measure", "fold-constants",
+    {"a constant that would grow beyond measure", "fold_constants",
      "input x FP32[300000]\n"
      "e = expand \"e\" (k FP32[1]=2) shape=300000\n"
      "y = binary \"y\" (x, e) func=mul\n"
      "output y\n",
      NULL, "e (expand) is not folded"},
-    {"a convolution of constants", "fold-constants",
+    {"a convolution of constants", "fold_constants",
      "input x FP32[1,1,2,2]\n"
      "c = conv \"c\" (k FP32[1,1,3,3], w FP32[1,1,2,2])\n"
      "y = binary \"y\" (x, c) func=mul\n"
      "output y\n",
      NULL, "c (conv) is not folded"},
-    /* --- fold-scalars --- */
-    {"one number: a x + b", "fold-scalars",
+    /* --- fold_scalars --- */
+    {"one number: a x + b", "fold_scalars",
      "input x FP32[2,3]\n"
      "input u FP32[2,3]\n"
      "a = binary \"add\" (c FP32[]=2, x) func=add\n"
@@ -169,7 +169,7 @@ static const struct rewrite_case cases[] = {
      "output f\n"
      "output g\n",
      NULL},
-    {"powers", "fold-scalars",
+    {"powers", "fold_scalars",
      "input x FP32[2]\n"
      "p = unary \"p\" (x) func=exp\n"
      "a = binary \"two\" (p, c FP32[]=2) func=pow\n"
@@ -191,7 +191,7 @@ static const struct rewrite_case cases[] = {
      "output g\n"
      "output i\n",
      NULL},
-    {"clips", "fold-scalars",
+    {"clips", "fold_scalars",
      "input x FP32[20]\n"
      "a = binary \"relu\" (x, z FP32[]=0) func=max\n"
      "b = unary \"relu6\" (a) func=clip alpha=0 beta=0.5\n"
@@ -210,7 +210,7 @@ static const struct rewrite_case cases[] = {
      "output e\n"
      "output f\n",
      NULL},
-    {"linear after linear", "fold-scalars",
+    {"linear after linear", "fold_scalars",
      "input x FP32[2]\n"
      "a = unary \"a\" (x) func=linear alpha=2 beta=1\n"
      "y = unary \"b\" (a) func=linear alpha=3 beta=-1\n"
@@ -219,13 +219,13 @@ static const struct rewrite_case cases[] = {
      "y FP32[2] = unary \"a + b\" (x) func=linear alpha=6 beta=2\n"
      "output y\n",
      NULL},
-    {"linear after linear that another one reads", "fold-scalars",
+    {"linear after linear that another one reads", "fold_scalars",
      "input x FP32[2]\n"
      "a = unary \"a\" (x) func=linear alpha=2 beta=1\n"
      "y = unary \"b\" (a) func=linear alpha=3 beta=-1\n"
      "output y\noutput a\n",
      NULL, NULL},
-    {"a quotient that is rounded: only by a power of two", "fold-scalars",
+    {"a quotient that is rounded: only by a power of two", "fold_scalars",
      "input x FP32[2]\n"
      "a = binary \"by 7\" (x, k FP32[]=7) func=div\n"
      "b = unary \"floor\" (a) func=floor\n"
@@ -247,7 +247,7 @@ static const struct rewrite_case cases[] = {
      "output d\n"
      "output g\n",
      "by 7: its quotient is rounded"},
-    {"numbers that broadcast, integers, zero and infinity: not", "fold-scalars",
+    {"numbers that broadcast, integers, zero and infinity: not", "fold_scalars",
      "input x FP32[2]\n"
      "input n INT64[2]\n"
      "a = binary \"wide\" (x, c FP32[3,1]=2) func=add\n"

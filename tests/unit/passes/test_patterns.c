@@ -4,12 +4,12 @@
 #include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
-#define GELU  "fold-scalars fuse-gelu"
-#define GATES "fold-scalars fuse-gates"
-#define NORM  "fold-scalars fuse-layer-norm"
+#define GELU  "fold_scalars fuse_gelu"
+#define GATES "fold_scalars fuse_gates"
+#define NORM  "fold_scalars fuse_layer_norm"
 
 static const struct rewrite_case cases[] = {
-    /* --- fuse-gelu --- */
+    /* --- fuse_gelu --- */
     {"gelu: x * (erf(x / 1.414) + 1) * 0.5", GELU,
      "input x FP32[2,30]\n"
      "a = binary \"Div\" (x, r FP32[]=1.41421356) func=div\n"
@@ -60,7 +60,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,30] = unary \"Div + Erf + Add + Mul + Half\" (x) func=gelu\n"
      "output y\n",
      NULL},
-    {"gelu: another factor, another value, another root: not", "fuse-gelu",
+    {"gelu: another factor, another value, another root: not", "fuse_gelu",
      "input x FP32[2,30]\n"
      "input z FP32[2,30]\n"
      "a = unary \"a\" (x) func=linear alpha=0.70710678 beta=0\n"
@@ -129,7 +129,7 @@ static const struct rewrite_case cases[] = {
      "func=gelu_tanh\n"
      "output y\n",
      NULL},
-    {"gelu by tanh with another cube: not", "fuse-gelu",
+    {"gelu by tanh with another cube: not", "fuse_gelu",
      "input x FP32[2,30]\n"
      "input z FP32[2,30]\n"
      "b = binary \"Square\" (x, z) func=mul\n"
@@ -142,7 +142,7 @@ static const struct rewrite_case cases[] = {
      "y = binary \"Mul\" (x, v) func=mul\n"
      "output y\n",
      NULL, NULL},
-    /* --- fuse-gates --- */
+    /* --- fuse_gates --- */
     {"swish", GATES,
      "input x FP32[2,30]\n"
      "s = unary \"Sigmoid\" (x) func=sigmoid\n"
@@ -227,7 +227,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,30] = unary \"Mul + Add + Clip\" (x) func=hard_sigmoid alpha=0.200000003 beta=0.5\n"
      "output y\n",
      "is hard_sigmoid"},
-    {"clips that are none: not", "fuse-gates",
+    {"clips that are none: not", "fuse_gates",
      "input x FP32[2,30]\n"
      "a = unary \"a\" (x) func=linear alpha=1 beta=3\n"
      "b = unary \"b\" (a) func=clip alpha=0 beta=6\n"
@@ -246,7 +246,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,30] = unary \"Softplus + Tanh + Mul\" (x) func=mish\n"
      "output y\n",
      "is mish"},
-    /* --- fuse-layer-norm --- */
+    /* --- fuse_layer_norm --- */
     {"layer norm as PyTorch exports it", NORM,
      "input x FP32[2,3,8]\n"
      "m = reduce \"Mean\" (x) func=1 axes=2\n"
@@ -299,7 +299,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,8] = binary \"Mul\" (q, scale FP32[3,1]) func=mul\n"
      "output y\n",
      "the operand is no scale"},
-    {"a second scale and a second bias: not", "fuse-layer-norm",
+    {"a second scale and a second bias: not", "fuse_layer_norm",
      "input x FP32[2,3,8]\n"
      "n = layer_norm \"LN\" (x, scale FP32[8]) axis=2\n"
      "a = binary \"Mul\" (n, s2 FP32[8]) func=mul\n"
@@ -308,7 +308,7 @@ static const struct rewrite_case cases[] = {
      "c = binary \"Mul2\" (b, s2 FP32[8]) func=mul\n"
      "output a\noutput c\n",
      NULL, NULL},
-    {"a norm over dimensions that are not last, or two different ones: not", "fuse-layer-norm",
+    {"a norm over dimensions that are not last, or two different ones: not", "fuse_layer_norm",
      "input x FP32[2,3,8]\n"
      "m = reduce \"Mean\" (x) func=1 axes=1\n"
      "d = binary \"Sub\" (x, m) func=sub\n"

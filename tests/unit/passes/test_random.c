@@ -22,7 +22,7 @@ static struct ir_graph *prepared(make_graph make, uint64_t seed, bool fold_scala
     struct ir_graph *g = make(seed);
     struct pass_context ctx = {.log = NULL};
     if (fold_scalars)
-        assert_int_equal(pass_find("fold-scalars")->run(g, &ctx, NULL), STATUS_OK);
+        assert_int_equal(pass_find("fold_scalars")->run(g, &ctx, NULL), STATUS_OK);
     assert_int_equal(ir_graph_compact(g, NULL), STATUS_OK);
     return g;
 }
@@ -46,7 +46,7 @@ static uint32_t check(make_graph make, uint64_t seed, const struct pass *pass)
              pass ? pass->name : "all passes");
     outputs_compute(g, seed, &want);
 
-    enum status status = pass ? pass->run(g, &ctx, &err) : passes_run(g, &ctx, &err);
+    enum status status = pass ? pass_run(pass, g, &ctx, &err) : passes_run(g, &ctx, &err);
     if (status == STATUS_OK)
         status = ir_graph_compact(g, &err);
     if (status == STATUS_OK)
@@ -68,8 +68,8 @@ static uint32_t check(make_graph make, uint64_t seed, const struct pass *pass)
 /* Passes that have nothing to do on these graphs, because none of their blocks is for them. */
 static bool may_be_idle(const struct pass *pass)
 {
-    return pass == pass_find("fuse-reduce") || pass == pass_find("skip-expand") ||
-           pass == pass_find("merge-siblings");
+    return pass == pass_find("fuse_reduce") || pass == pass_find("skip_expand") ||
+           pass == pass_find("merge_siblings");
 }
 
 static void each_pass_alone(void **state)

@@ -5,8 +5,8 @@
 #include "tests/unit/passes/rewrite_case.h"
 
 static const struct rewrite_case cases[] = {
-    /* --- merge-shuffles --- */
-    {"reshape + reshape", "merge-shuffles",
+    /* --- merge_shuffles --- */
+    {"reshape + reshape", "merge_shuffles",
      "input x FP32[2,3,4]\n"
      "a = reshape \"a\" (x) shape=6,4\n"
      "y = reshape \"b\" (a) shape=24\n"
@@ -17,7 +17,7 @@ static const struct rewrite_case cases[] = {
      "output y\n"
      "output a\n",
      "b reads past a"},
-    {"transpose + transpose", "merge-shuffles",
+    {"transpose + transpose", "merge_shuffles",
      "input x FP32[2,3,4]\n"
      "a = transpose \"a\" (x) perm=2,0,1\n"
      "y = transpose \"b\" (a) perm=1,0,2\n"
@@ -26,7 +26,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,4,3] = transpose \"b\" (x) perm=0,2,1\n"
      "output y\n",
      NULL},
-    {"transpose and back", "merge-shuffles no-ops",
+    {"transpose and back", "merge_shuffles erase_noops",
      "input x FP32[2,3,4]\n"
      "r = unary \"r\" (x) func=relu\n"
      "a = transpose \"a\" (r) perm=2,0,1\n"
@@ -38,7 +38,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,4] = unary \"y\" (r) func=tanh\n"
      "output y\n",
      NULL},
-    {"a transpose that moves no element", "merge-shuffles",
+    {"a transpose that moves no element", "merge_shuffles",
      "input x FP32[2,1,4]\n"
      "y = transpose \"a\" (x) perm=1,0,2\n"
      "output y\n",
@@ -46,12 +46,12 @@ static const struct rewrite_case cases[] = {
      "y FP32[1,2,4] = reshape \"a\" (x) shape=1,2,4\n"
      "output y\n",
      "a is a reshape"},
-    {"a transpose that moves elements", "merge-shuffles",
+    {"a transpose that moves elements", "merge_shuffles",
      "input x FP32[2,1,4]\n"
      "y = transpose \"a\" (x) perm=2,1,0\n"
      "output y\n",
      NULL, NULL},
-    {"slice + slice", "merge-shuffles",
+    {"slice + slice", "merge_shuffles",
      "input x FP32[20,7]\n"
      "a = slice \"a\" (x) starts=2,0 ends=19,7 steps=3,1\n"
      "y = slice \"b\" (a) starts=1,6 ends=5,7 steps=2,1\n"
@@ -60,7 +60,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,1] = slice \"b\" (x) starts=5,6 ends=12,7 steps=6,1\n"
      "output y\n",
      NULL},
-    {"slice + slice of nothing", "merge-shuffles",
+    {"slice + slice of nothing", "merge_shuffles",
      "input x FP32[20]\n"
      "a = slice \"a\" (x) starts=2 ends=19 steps=3\n"
      "y = slice \"b\" (a) starts=6 ends=6 steps=2\n"
@@ -69,14 +69,14 @@ static const struct rewrite_case cases[] = {
      "y FP32[0] = slice \"b\" (x) starts=0 ends=0 steps=1\n"
      "output y\n",
      NULL},
-    {"slice backwards: not", "merge-shuffles",
+    {"slice backwards: not", "merge_shuffles",
      "input x FP32[20]\n"
      "a = slice \"a\" (x) starts=19 ends=-1 steps=-1\n"
      "y = slice \"b\" (a) starts=1 ends=5 steps=2\n"
      "output y\n",
      NULL, NULL},
-    /* --- skip-expand --- */
-    {"an expand before a sum", "skip-expand",
+    /* --- skip_expand --- */
+    {"an expand before a sum", "skip_expand",
      "input x FP32[2,1,4]\n"
      "input z FP32[2,3,4]\n"
      "e = expand \"e\" (x) shape=2,3,4\n"
@@ -87,7 +87,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,4] = binary \"y\" (z, x) func=add\n"
      "output y\n",
      "y reads past e"},
-    {"two expands before a choice: one is needed", "skip-expand",
+    {"two expands before a choice: one is needed", "skip_expand",
      "input c BOOL[4]\n"
      "input x FP32[1]\n"
      "d = expand \"d\" (c) shape=3,4\n"
@@ -100,15 +100,15 @@ static const struct rewrite_case cases[] = {
      "y FP32[3,4] = select \"y\" (c, e, k FP32[4])\n"
      "output y\n",
      "y needs the shape that e gives"},
-    {"an expand that makes the shape: not", "skip-expand",
+    {"an expand that makes the shape: not", "skip_expand",
      "input x FP32[2,1,4]\n"
      "e = expand \"e\" (x) shape=2,3,4\n"
      "y = binary \"y\" (x, e) func=add\n"
      "z = unary \"z\" (e) func=tanh\n"
      "output y\noutput z\n",
      NULL, "y needs the shape that e gives"},
-    /* --- transpose-matmul --- */
-    {"swapped operands", "transpose-matmul",
+    /* --- transpose_matmul --- */
+    {"swapped operands", "transpose_matmul",
      "input a FP32[2,4,3]\n"
      "input b FP32[2,5,4]\n"
      "s = transpose \"s\" (a) perm=0,2,1\n"
@@ -120,7 +120,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,5] = matmul \"m\" (a, b) trans_a=1 trans_b=1\n"
      "output y\n",
      NULL},
-    {"a swapped operand of a transposing product", "transpose-matmul",
+    {"a swapped operand of a transposing product", "transpose_matmul",
      "input a FP32[3,4]\n"
      "input b FP32[4,5]\n"
      "t = transpose \"t\" (b) perm=1,0\n"
@@ -133,7 +133,7 @@ static const struct rewrite_case cases[] = {
      "output y\n"
      "output t\n",
      NULL},
-    {"keys of attention", "transpose-matmul",
+    {"keys of attention", "transpose_matmul",
      "input q FP32[2,3,4,5]\n"
      "input k FP32[2,4,3,5]\n"
      "t = transpose \"keys\" (k) perm=0,2,3,1\n"
@@ -145,15 +145,15 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,4,4] = matmul \"scores\" (q, %3) trans_b=1\n"
      "output y\n",
      "keys moves rows for scores"},
-    {"values of attention: rows already", "transpose-matmul",
+    {"values of attention: rows already", "transpose_matmul",
      "input p FP32[2,3,4,4]\n"
      "input v FP32[2,4,3,5]\n"
      "t = transpose \"values\" (v) perm=0,2,1,3\n"
      "y = matmul \"mix\" (p, t)\n"
      "output y\n",
      NULL, NULL},
-    /* --- reduce-to-pool --- */
-    {"global average", "reduce-to-pool",
+    /* --- reduce_to_pool --- */
+    {"global average", "reduce_to_pool",
      "input x FP32[2,3,4,5]\n"
      "y = reduce \"gap\" (x) func=1 axes=2,3\n"
      "output y\n",
@@ -161,7 +161,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,1,1] = pool \"gap\" (x) func=1 kernel=4,5\n"
      "output y\n",
      NULL},
-    {"global average without dimensions", "reduce-to-pool",
+    {"global average without dimensions", "reduce_to_pool",
      "input x FP32[2,3,4,5]\n"
      "y = reduce \"gap\" (x) func=1 axes=2,3 keepdims=0\n"
      "output y\n",
@@ -170,7 +170,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3] = reshape \"gap\" (%2) shape=2,3\n"
      "output y\n",
      NULL},
-    {"global maximum", "reduce-to-pool",
+    {"global maximum", "reduce_to_pool",
      "input x FP32[2,3,4,5]\n"
      "y = reduce \"gmp\" (x) func=2 axes=2,3\n"
      "output y\n",
@@ -178,7 +178,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,3,1,1] = pool \"gmp\" (x) func=0 kernel=4,5\n"
      "output y\n",
      NULL},
-    {"sums, other axes, sequences: not", "reduce-to-pool",
+    {"sums, other axes, sequences: not", "reduce_to_pool",
      "input x FP32[2,3,4,5]\n"
      "input s FP32[2,3,4]\n"
      "a = reduce \"a\" (x) func=0 axes=2,3\n"
@@ -187,8 +187,8 @@ static const struct rewrite_case cases[] = {
      "d = reduce \"d\" (s) func=1 axes=2\n"
      "output a\noutput b\noutput c\noutput d\n",
      NULL, NULL},
-    /* --- fuse-reduce --- */
-    {"L1 norm", "fuse-reduce",
+    /* --- fuse_reduce --- */
+    {"L1 norm", "fuse_reduce",
      "input x FP32[2,3]\n"
      "a = unary \"abs\" (x) func=abs\n"
      "y = reduce \"sum\" (a) func=0 axes=1\n"
@@ -197,7 +197,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,1] = reduce \"abs + sum\" (x) func=5 axes=1\n"
      "output y\n",
      NULL},
-    {"sum of squares", "fuse-reduce",
+    {"sum of squares", "fuse_reduce",
      "input x FP32[2,3]\n"
      "a = binary \"square\" (x, x) func=mul\n"
      "y = reduce \"sum\" (a) func=0 axes=1\n"
@@ -206,7 +206,7 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,1] = reduce \"square + sum\" (x) func=7 axes=1\n"
      "output y\n",
      NULL},
-    {"L2 norm", "fold-scalars fuse-reduce",
+    {"L2 norm", "fold_scalars fuse_reduce",
      "input x FP32[2,3]\n"
      "a = binary \"square\" (x, two FP32[]=2) func=pow\n"
      "s = reduce \"sum\" (a) func=0 axes=1 keepdims=0\n"
@@ -215,8 +215,8 @@ static const struct rewrite_case cases[] = {
      "input x FP32[2,3]\n"
      "y FP32[2] = reduce \"square + sum + root\" (x) func=6 axes=1 keepdims=0\n"
      "output y\n",
-     "fuse-reduce: square + sum"},
-    {"log-sum and log-sum-exp", "fuse-reduce",
+     "fuse_reduce: square + sum"},
+    {"log-sum and log-sum-exp", "fuse_reduce",
      "input x FP32[2,3]\n"
      "e = unary \"exp\" (x) func=exp\n"
      "s = reduce \"sum\" (e) func=0 axes=1\n"
@@ -233,7 +233,7 @@ static const struct rewrite_case cases[] = {
      "output z\n"
      "output f\n",
      NULL},
-    {"products of two, sums that others read: not", "fuse-reduce",
+    {"products of two, sums that others read: not", "fuse_reduce",
      "input x FP32[2,3]\n"
      "a = binary \"square\" (x, x) func=mul\n"
      "b = binary \"product\" (x, a) func=mul\n"
@@ -243,7 +243,7 @@ static const struct rewrite_case cases[] = {
      "v = unary \"root\" (s) func=sqrt\n"
      "output u\noutput v\n",
      NULL, NULL},
-    {"transpose + reduce", "fuse-reduce",
+    {"transpose + reduce", "fuse_reduce",
      "input x FP32[2,3,4,5]\n"
      "t = transpose \"t\" (x) perm=0,2,3,1\n"
      "y = reduce \"r\" (t) func=2 axes=1,3 keepdims=0\n"
@@ -252,12 +252,57 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,5] = reduce \"t + r\" (x) func=2 axes=1,2 keepdims=0\n"
      "output y\n",
      NULL},
-    {"transpose + reduce that leaves another order: not", "fuse-reduce",
+    {"transpose + reduce that keeps its dimensions: a reshape is left", "*",
+     "input x FP32[2,3,4,5]\n"
+     "t = transpose \"t\" (x) perm=0,2,3,1\n"
+     "y = reduce \"r\" (t) func=0 axes=1,2\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "%2 FP32[2,3,1,1] = reduce \"r\" (x) func=0 axes=2,3 keepdims=1\n"
+     "y FP32[2,1,1,3] = reshape \"t\" (%2) shape=2,1,1,3\n"
+     "output y\n",
+     "fuse_reduce: t + r"},
+    {"transpose + reduce + transpose back: one reduce", "*",
+     "input x FP32[2,3,4,5]\n"
+     "t = transpose \"t\" (x) perm=0,2,3,1\n"
+     "r = reduce \"r\" (t) func=2 axes=1,2\n"
+     "b = transpose \"b\" (r) perm=0,3,1,2\n"
+     "y = unary \"u\" (b) func=abs\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "%2 FP32[2,3,1,1] = pool \"r\" (x) func=0 kernel=4,5\n"
+     "y FP32[2,3,1,1] = unary \"u\" (%2) func=abs\n"
+     "output y\n",
+     NULL},
+    {"transpose of what is reduced: nothing is left of it", "fuse_reduce",
+     "input x FP32[2,3,4,5]\n"
+     "t = transpose \"t\" (x) perm=0,1,3,2\n"
+     "y = reduce \"r\" (t) func=0 axes=2,3 keepdims=1\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "y FP32[2,3,1,1] = reduce \"t + r\" (x) func=0 axes=2,3 keepdims=1\n"
+     "output y\n",
+     NULL},
+    {"transpose + reduce that leaves another order: the smaller one is transposed", "fuse_reduce",
      "input x FP32[2,3,4,5]\n"
      "t = transpose \"t\" (x) perm=3,2,1,0\n"
      "y = reduce \"r\" (t) func=2 axes=1,2 keepdims=0\n"
-     "output y\n",
-     NULL, "t changes the order"},
+     "s = transpose \"s\" (x) perm=3,2,1,0\n"
+     "z = reduce \"q\" (s) func=1 axes=1\n"
+     "output y\noutput z\n",
+     "input x FP32[2,3,4,5]\n"
+     "%3 FP32[2,5] = reduce \"r\" (x) func=2 axes=1,2 keepdims=0\n"
+     "y FP32[5,2] = transpose \"t\" (%3) perm=1,0\n"
+     "%4 FP32[2,3,1,5] = reduce \"q\" (x) func=1 axes=2 keepdims=1\n"
+     "z FP32[5,1,3,2] = transpose \"s\" (%4) perm=3,2,1,0\n"
+     "output y\noutput z\n",
+     NULL},
+    {"transpose that another one reads: not", "fuse_reduce",
+     "input x FP32[2,3,4,5]\n"
+     "t = transpose \"t\" (x) perm=0,2,3,1\n"
+     "y = reduce \"r\" (t) func=0 axes=1,2\n"
+     "output y\noutput t\n",
+     NULL, NULL},
 };
 
 static void shuffling(void **state)
