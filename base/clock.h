@@ -12,6 +12,9 @@
 /* CLOCK_MONOTONIC. */
 uint64_t clock_now_ns(void);
 
+/* CLOCK_REALTIME, to a few milliseconds: since 1970. */
+uint64_t clock_wall_ms(void);
+
 /* Sleeps until clock_now_ns() >= `when`; returns at once if that has passed. */
 void clock_sleep_until(uint64_t when);
 

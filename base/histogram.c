@@ -1,22 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Log-linear buckets; see histogram.h. The idea is that of HdrHistogram (Gil Tene), with a fixed
- * precision and no range to configure.
- *
- * A value below 128 is its own bucket. One whose highest bit is b >= 7 keeps its 7 highest bits,
- * value >> (b - 6), which lie in 64..127; the buckets of b follow those of b - 1.
- */
+/* Log-linear buckets; see histogram.h. The idea is that of HdrHistogram (Gil Tene), with a fixed
+ * precision and no range to configure. */
 #include "base/histogram.h"
 
 #include <string.h>
-
-static uint32_t bucket_of(uint64_t value)
-{
-    if (value < 2 * HISTOGRAM_SUB)
-        return (uint32_t)value;
-    uint32_t shift = 63 - 6 - (uint32_t)__builtin_clzll(value);
-    return shift * HISTOGRAM_SUB + (uint32_t)(value >> shift);
-}
 
 /* The middle of a bucket's values. */
 static uint64_t value_of(uint32_t bucket)
@@ -42,7 +29,7 @@ void histogram_record(struct histogram *h, uint64_t value)
         h->min = value;
     if (value > h->max)
         h->max = value;
-    h->bucket[bucket_of(value)]++;
+    h->bucket[histogram_bucket(value)]++;
 }
 
 void histogram_merge(struct histogram *into, const struct histogram *from)

@@ -11,7 +11,7 @@ object=${output%.a}.o
 rm -f "$output"
 ld -r -o "$object" --whole-archive "$@"
 objcopy --wildcard --keep-global-symbol='inferd_async_*' --keep-global-symbol='inferd_client_*' \
-    --keep-global-symbol='inferd_dtype_*' --keep-global-symbol='inferd_prepared_*' \
-    --keep-global-symbol='inferd_status_*' "$object"
+    --keep-global-symbol='inferd_dtype_*' --keep-global-symbol='inferd_histogram_*' \
+    --keep-global-symbol='inferd_prepared_*' --keep-global-symbol='inferd_status_*' "$object"
 ar rcs "$output" "$object"
 rm -f "$object"

@@ -219,6 +219,27 @@ struct inferd_index {
     const struct inferd_index_entry *models;
 };
 
+/* The stages of an answered request; the last is all of them. */
+enum inferd_stage {
+    INFERD_QUEUE,
+    INFERD_INPUT,
+    INFERD_COMPUTE,
+    INFERD_OUTPUT,
+    INFERD_TOTAL,
+    INFERD_STAGES
+};
+
+/* Requests that took from `low_ns` to below `high_ns`, which is at most a 32nd more. */
+struct inferd_bucket {
+    uint64_t low_ns, high_ns, count;
+};
+
+/* Buckets that are not empty, by rising times. Their counts never fall, but for a restart. */
+struct inferd_histogram {
+    uint32_t n_buckets;
+    const struct inferd_bucket *buckets;
+};
+
 struct inferd_status_model {
     const char *name, *version;
     const char *state, *reason; /* LOADING, READY, UNAVAILABLE, DRAINING; and why */
@@ -226,7 +247,18 @@ struct inferd_status_model {
     uint64_t max_delay_us, oldest_us; /* age of the oldest queued request */
     uint64_t requests, failures, instances, batches;
     uint64_t queue_ns, input_ns, compute_ns, output_ns; /* sums over answered requests */
+    uint64_t total_ns;
+    uint64_t since_ms; /* since 1970: when all these were zero; another one is another load */
+    struct inferd_histogram stages[INFERD_STAGES];
 };
+
+/*
+ * The time in ns that a share `q` (0 to 1) of the requests did not exceed, as well as the buckets
+ * tell: of those that `now` has and `before`, an earlier status of the same load, has not. NULL for
+ * `before`: of all. 0 if there are none.
+ */
+INFERD_API uint64_t inferd_histogram_quantile(const struct inferd_histogram *now,
+                                              const struct inferd_histogram *before, double q);
 
 struct inferd_counter {
     const char *name;
@@ -250,6 +282,7 @@ struct inferd_status_page {
     const struct inferd_counter *counters;
     uint32_t n_memory; /* 0: a server that does not say */
     const struct inferd_memory *memory;
+    uint64_t uptime_ns, started_ms; /* the latter since 1970: another one is another run */
 };
 
 struct inferd_response {

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/histogram.h"
 #include "proto/body.h"
 
 static enum status no_memory(struct error *err)
@@ -116,9 +117,28 @@ static enum status describe_index(struct reply *reply, struct error *err)
     return STATUS_OK;
 }
 
-static struct inferd_status_model status_model(const struct body_status_model *from)
+/* What lies beyond the last bucket that there can be is left out. */
+static bool stage(struct arena *arena, const struct body_stage *from, struct inferd_histogram *out)
 {
-    return (struct inferd_status_model){.name = from->name,
+    struct inferd_bucket *to = arena_array(arena, from->n_buckets, sizeof(*to));
+    uint64_t next = 0;
+    uint32_t n = 0;
+    for (; to && n < from->n_buckets; n++) {
+        if (from->buckets[n].skip >= HISTOGRAM_SHARED_BUCKETS - next)
+            break;
+        uint32_t at = (uint32_t)(next + from->buckets[n].skip);
+        to[n] = (struct inferd_bucket){histogram_shared_low(at), histogram_shared_low(at + 1),
+                                       from->buckets[n].count};
+        next = at + 1;
+    }
+    *out = (struct inferd_histogram){n, to};
+    return to;
+}
+
+static bool status_model(struct arena *arena, const struct body_status_model *from,
+                         struct inferd_status_model *out)
+{
+    *out = (struct inferd_status_model){.name = from->name,
                                         .version = from->version,
                                         .state = from->state,
                                         .reason = from->reason,
@@ -130,10 +150,16 @@ static struct inferd_status_model status_model(const struct body_status_model *f
                                         .failures = from->failures,
                                         .instances = from->instances,
                                         .batches = from->batches,
-                                        .queue_ns = from->queue_ns,
-                                        .input_ns = from->input_ns,
-                                        .compute_ns = from->compute_ns,
-                                        .output_ns = from->output_ns};
+                                        .queue_ns = from->stages[BODY_QUEUE].ns,
+                                        .input_ns = from->stages[BODY_INPUT].ns,
+                                        .compute_ns = from->stages[BODY_COMPUTE].ns,
+                                        .output_ns = from->stages[BODY_OUTPUT].ns,
+                                        .total_ns = from->stages[BODY_TOTAL].ns,
+                                        .since_ms = from->since_ms};
+    for (int k = 0; k < INFERD_STAGES; k++)
+        if (!stage(arena, &from->stages[k], &out->stages[k]))
+            return false;
+    return true;
 }
 
 static enum status describe_status(struct reply *reply, struct error *err)
@@ -148,7 +174,8 @@ static enum status describe_status(struct reply *reply, struct error *err)
     if (!models || !counters || !memory)
         return no_memory(err);
     for (uint32_t i = 0; i < b.n_models; i++)
-        models[i] = status_model(&b.models[i]);
+        if (!status_model(reply->arena, &b.models[i], &models[i]))
+            return no_memory(err);
     for (uint32_t i = 0; i < b.n_counters; i++)
         counters[i] = (struct inferd_counter){b.counters[i].name, b.counters[i].value};
     for (uint32_t i = 0; i < b.n_memory; i++)
@@ -156,6 +183,8 @@ static enum status describe_status(struct reply *reply, struct error *err)
     reply->body.status_page = (struct inferd_status_page){.version = b.version,
                                                           .device = b.device,
                                                           .uptime_s = b.uptime_s,
+                                                          .uptime_ns = b.uptime_ns,
+                                                          .started_ms = b.started_ms,
                                                           .ready = b.ready,
                                                           .workers = b.workers,
                                                           .workers_busy = b.workers_busy,

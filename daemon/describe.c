@@ -227,12 +227,12 @@ static bool statistics_fill(const struct table_entry *entry, struct arena *arena
         .last_inference = load(&s->last_ms),
         .inference_count = load(&s->instances),
         .execution_count = load(&s->batches),
-        .success = {ok, load(&s->total_ns)},
+        .success = {ok, load(&s->stages[BODY_TOTAL].ns)},
         .fail = {load(&s->failed), load(&s->failed_ns)},
-        .queue = {ok, load(&s->queue_ns)},
-        .compute_input = {ok, load(&s->input_ns)},
-        .compute_infer = {ok, load(&s->compute_ns)},
-        .compute_output = {ok, load(&s->output_ns)},
+        .queue = {ok, load(&s->stages[BODY_QUEUE].ns)},
+        .compute_input = {ok, load(&s->stages[BODY_INPUT].ns)},
+        .compute_infer = {ok, load(&s->stages[BODY_COMPUTE].ns)},
+        .compute_output = {ok, load(&s->stages[BODY_OUTPUT].ns)},
     };
     return batches_fill(entry->model, arena, out);
 }
@@ -294,7 +294,28 @@ void describe_repository_index(struct connection *c, const struct request *reque
 
 /* ---- status ---- */
 
-static void status_model(struct shared *shared, const struct table_entry *e,
+/* Its buckets that are not empty. */
+static bool stage_fill(const struct model_stage_stats *from, struct arena *arena,
+                       struct body_stage *out)
+{
+    uint64_t counts[HISTOGRAM_SHARED_BUCKETS];
+    uint32_t n = 0, skip = 0;
+    for (uint32_t i = 0; i < HISTOGRAM_SHARED_BUCKETS; i++)
+        n += (counts[i] = load(&from->times.bucket[i])) > 0;
+    struct body_bucket *buckets = arena_array(arena, n, sizeof(*buckets));
+    if (!buckets)
+        return false;
+    *out = (struct body_stage){.ns = load(&from->ns), .buckets = buckets};
+    for (uint32_t i = 0; i < HISTOGRAM_SHARED_BUCKETS; i++, skip++) {
+        if (!counts[i])
+            continue;
+        buckets[out->n_buckets++] = (struct body_bucket){skip, counts[i]};
+        skip = UINT32_MAX; /* 0 for the next one */
+    }
+    return true;
+}
+
+static bool status_model(struct shared *shared, const struct table_entry *e, struct arena *arena,
                          struct body_status_model *out)
 {
     *out = (struct body_status_model){.name = e->name,
@@ -302,7 +323,7 @@ static void status_model(struct shared *shared, const struct table_entry *e,
                                       .state = model_state_name(e->state),
                                       .reason = e->reason};
     if (!e->model)
-        return;
+        return true;
     const struct model_stats *s = &e->model->stats;
     struct batcher_model_stats queue;
     dispatch_model_stats(shared->dispatch, e->model, &queue);
@@ -316,10 +337,11 @@ static void status_model(struct shared *shared, const struct table_entry *e,
     out->failures = load(&s->failed) + queue.expired + queue.refused;
     out->instances = load(&s->instances);
     out->batches = load(&s->batches);
-    out->queue_ns = load(&s->queue_ns);
-    out->input_ns = load(&s->input_ns);
-    out->compute_ns = load(&s->compute_ns);
-    out->output_ns = load(&s->output_ns);
+    out->since_ms = s->since_ms;
+    for (uint32_t k = 0; k < BODY_STAGES; k++)
+        if (!stage_fill(&s->stages[k], arena, &out->stages[k]))
+            return false;
+    return true;
 }
 
 static void counters_fill(const struct shared *shared, struct body_counter *out)
@@ -369,18 +391,22 @@ static enum status server_status(struct loop *loop, const struct request *reques
     const struct table *table = loop->table;
     struct body_status_model *models = arena_array(arena, table->n, sizeof(*models));
     struct body_counter *counters = arena_array(arena, COUNTER_COUNT_, sizeof(*counters));
-    if (!models || !counters)
+    bool whole = models && counters;
+    for (uint32_t i = 0; whole && i < table->n; i++)
+        whole = status_model(shared, &table->entries[i], arena, &models[i]);
+    if (!whole)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
-    for (uint32_t i = 0; i < table->n; i++)
-        status_model(shared, &table->entries[i], &models[i]);
     counters_fill(shared, counters);
     struct body_memory memory[MEMORY_ROWS];
+    uint64_t uptime_ns = clock_now_ns() - shared->started_ns;
     struct body_server_status body = {
         .n_memory = memory_fill(loop, memory),
         .memory = memory,
         .version = INFERD_VERSION,
         .device = shared->device_name,
-        .uptime_s = (clock_now_ns() - shared->started_ns) / NS_PER_S,
+        .uptime_s = uptime_ns / NS_PER_S,
+        .uptime_ns = uptime_ns,
+        .started_ms = shared->started_ms,
         .ready = server_ready(shared),
         .workers = dispatch_workers(shared->dispatch),
         .workers_busy = dispatch_workers_busy(shared->dispatch),

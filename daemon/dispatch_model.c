@@ -184,6 +184,7 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
     }
     atomic_init(&model->refs, 1);
     model->dispatch = d;
+    model->stats.since_ms = clock_wall_ms();
     model->engine = engine;
     model->info = engine_describe(engine);
     model->max_batch = max_batch_of(model->info, server, config);

@@ -13,7 +13,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "daemon/dispatch.h"
@@ -113,19 +112,22 @@ static void stat_add(_Atomic uint64_t *stat, uint64_t n)
     atomic_fetch_add_explicit(stat, n, memory_order_relaxed);
 }
 
+/* `n` requests took so long. */
+static void stage_add(struct model_stage_stats *stage, uint64_t ns, uint64_t n)
+{
+    stat_add(&stage->ns, n * ns);
+    histogram_shared_add(&stage->times, histogram_shared_bucket(ns), n);
+}
+
 static void run_count(struct model_stats *stats, const struct part *part,
                       const struct engine_times *t)
 {
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME_COARSE, &wall);
-    atomic_store_explicit(&stats->last_ms,
-                          (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / NS_PER_MS,
-                          memory_order_relaxed);
+    atomic_store_explicit(&stats->last_ms, clock_wall_ms(), memory_order_relaxed);
     stat_add(&stats->instances, part->instances);
     stat_add(&stats->batches, 1);
-    stat_add(&stats->input_ns, part->n * t->input_ns);
-    stat_add(&stats->compute_ns, part->n * t->compute_ns);
-    stat_add(&stats->output_ns, part->n * t->output_ns);
+    stage_add(&stats->stages[BODY_INPUT], t->input_ns, part->n);
+    stage_add(&stats->stages[BODY_COMPUTE], t->compute_ns, part->n);
+    stage_add(&stats->stages[BODY_OUTPUT], t->output_ns, part->n);
     struct model_batch_stats *by_batch = &stats->by_batch[part->instances];
     stat_add(&by_batch->count, 1);
     stat_add(&by_batch->input_ns, t->input_ns);
@@ -133,19 +135,50 @@ static void run_count(struct model_stats *stats, const struct part *part,
     stat_add(&by_batch->output_ns, t->output_ns);
 }
 
+/* Requests next to each other whose times lie in one bucket, counted at once: those of a batch have
+ * mostly come together. */
+struct same_bucket {
+    struct histogram_shared *times;
+    uint32_t bucket;
+    uint64_t n;
+};
+
+static void same_bucket_add(struct same_bucket *same, uint64_t ns)
+{
+    uint32_t bucket = histogram_shared_bucket(ns);
+    if (same->n && bucket != same->bucket) {
+        histogram_shared_add(same->times, same->bucket, same->n);
+        same->n = 0;
+    }
+    same->bucket = bucket;
+    same->n++;
+}
+
 static void requests_count(struct model_stats *stats, const struct batch *batch, uint64_t run_ns)
 {
     uint64_t ok = 0, failed = 0, ok_queue_ns = 0, failed_queue_ns = 0;
+    struct model_stage_stats *queue = &stats->stages[BODY_QUEUE];
+    struct model_stage_stats *total = &stats->stages[BODY_TOTAL];
+    struct same_bucket queues = {.times = &queue->times}, totals = {.times = &total->times};
     for (struct batcher_item *item = batch->items; item; item = item->next) {
         const struct inflight *i = dispatch_inflight_of(item);
         if (!was_gathered(batch, item))
             continue;
-        *(i->status == STATUS_OK ? &ok : &failed) += 1;
-        *(i->status == STATUS_OK ? &ok_queue_ns : &failed_queue_ns) += i->queue_ns;
+        if (i->status == STATUS_OK) {
+            same_bucket_add(&queues, i->queue_ns);
+            same_bucket_add(&totals, i->queue_ns + run_ns);
+            ok_queue_ns += i->queue_ns;
+            ok++;
+        } else {
+            failed_queue_ns += i->queue_ns;
+            failed++;
+        }
     }
+    histogram_shared_add(queues.times, queues.bucket, queues.n);
+    histogram_shared_add(totals.times, totals.bucket, totals.n);
     stat_add(&stats->ok, ok);
-    stat_add(&stats->total_ns, ok_queue_ns + ok * run_ns);
-    stat_add(&stats->queue_ns, ok_queue_ns);
+    stat_add(&total->ns, ok_queue_ns + ok * run_ns);
+    stat_add(&queue->ns, ok_queue_ns);
     stat_add(&stats->failed, failed);
     stat_add(&stats->failed_ns, failed_queue_ns + failed * run_ns);
 }

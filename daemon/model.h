@@ -15,7 +15,7 @@
 #include "batching/batcher.h"
 #include "config/config.h"
 #include "engine/engine.h"
-#include "proto/message.h"
+#include "proto/body.h"
 
 struct dispatch;
 struct identities;
@@ -25,12 +25,19 @@ struct model_batch_stats {
     _Atomic uint64_t count, input_ns, compute_ns, output_ns;
 };
 
+/* Over requests that were answered; of input, compute and output each counts its batch's. */
+struct model_stage_stats {
+    _Atomic uint64_t ns;
+    struct histogram_shared times;
+};
+
 struct model_stats {
     _Atomic uint64_t ok, failed, instances, batches;
-    _Atomic uint64_t total_ns, failed_ns, queue_ns;   /* over requests */
-    _Atomic uint64_t input_ns, compute_ns, output_ns; /* over requests: each counts its batch's */
-    _Atomic uint64_t last_ms;                         /* since 1970 */
-    struct model_batch_stats *by_batch;               /* max_batch + 1 */
+    _Atomic uint64_t failed_ns; /* over requests */
+    _Atomic uint64_t last_ms;   /* since 1970 */
+    uint64_t since_ms;          /* since 1970: when all this was zero */
+    struct model_stage_stats stages[BODY_STAGES];
+    struct model_batch_stats *by_batch; /* max_batch + 1 */
 };
 
 /* What one worker has of a model; used on its thread only. */

@@ -241,6 +241,7 @@ int server_run(const struct options *options, struct config *config)
     s->options = options;
     s->config = config;
     s->shared.started_ns = clock_now_ns();
+    s->shared.started_ms = clock_wall_ms();
     pthread_mutex_init(&s->lock, NULL);
     notify_init(&s->notify);
     descriptors_raise(s, config);

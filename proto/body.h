@@ -61,11 +61,26 @@ struct body_index {
     const struct body_index_entry *models;
 };
 
+/* The stages of an answered request; the last is all of them. */
+enum body_stage_name { BODY_QUEUE, BODY_INPUT, BODY_COMPUTE, BODY_OUTPUT, BODY_TOTAL, BODY_STAGES };
+
+/* One that is not empty (base/histogram.h): so many empty ones behind the one before it. */
+struct body_bucket {
+    uint64_t skip, count;
+};
+
+struct body_stage {
+    uint64_t ns; /* sum over requests */
+    uint32_t n_buckets;
+    const struct body_bucket *buckets;
+};
+
 struct body_status_model {
     const char *name, *version, *state, *reason;
     uint32_t max_batch, queued;
     uint64_t max_delay_us, oldest_us, requests, failures, instances, batches;
-    uint64_t queue_ns, input_ns, compute_ns, output_ns;
+    uint64_t since_ms; /* since 1970: when they were zero */
+    struct body_stage stages[BODY_STAGES];
 };
 
 struct body_counter {
@@ -81,7 +96,7 @@ struct body_memory {
 
 struct body_server_status {
     const char *version, *device;
-    uint64_t uptime_s;
+    uint64_t uptime_s, uptime_ns, started_ms; /* started_ms since 1970 */
     bool ready;
     uint32_t workers, workers_busy, connections;
     uint64_t inflight_bytes, inflight_requests;

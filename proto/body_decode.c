@@ -163,17 +163,36 @@ static bool index_get(pb_istream_t *stream, struct decoding *d, void *item)
     return pb_decode(stream, inference_RepositoryIndexResponse_ModelIndex_fields, &m);
 }
 
+static bool bucket_get(pb_istream_t *stream, struct decoding *d, void *item)
+{
+    (void)d;
+    struct body_bucket *b = item;
+    return pb_decode_varint(stream, &b->skip) && pb_decode_varint(stream, &b->count);
+}
+
 static bool status_model_get(pb_istream_t *stream, struct decoding *d, void *item)
 {
     struct body_status_model *s = item;
     struct string name = {d, &s->name}, version = {d, &s->version}, state = {d, &s->state},
                   reason = {d, &s->reason};
+    struct list buckets[BODY_STAGES];
+    for (int k = 0; k < BODY_STAGES; k++)
+        buckets[k] = (struct list){.d = d, .stride = sizeof(struct body_bucket), .get = bucket_get};
     inferd_ServerStatusResponse_Model m = {.name = string_get(&name),
                                            .version = string_get(&version),
                                            .state = string_get(&state),
-                                           .reason = string_get(&reason)};
+                                           .reason = string_get(&reason),
+                                           .queue_buckets = list_get(&buckets[BODY_QUEUE]),
+                                           .input_buckets = list_get(&buckets[BODY_INPUT]),
+                                           .compute_buckets = list_get(&buckets[BODY_COMPUTE]),
+                                           .output_buckets = list_get(&buckets[BODY_OUTPUT]),
+                                           .total_buckets = list_get(&buckets[BODY_TOTAL])};
     if (!pb_decode(stream, inferd_ServerStatusResponse_Model_fields, &m))
         return false;
+    const uint64_t ns[BODY_STAGES] = {m.queue_ns, m.input_ns, m.compute_ns, m.output_ns,
+                                      m.total_ns};
+    for (int k = 0; k < BODY_STAGES; k++)
+        s->stages[k] = (struct body_stage){ns[k], buckets[k].n, (const void *)buckets[k].items};
     s->max_batch = m.max_batch;
     s->max_delay_us = m.max_delay_us;
     s->queued = m.queued;
@@ -182,10 +201,7 @@ static bool status_model_get(pb_istream_t *stream, struct decoding *d, void *ite
     s->failures = m.failures;
     s->instances = m.instances;
     s->batches = m.batches;
-    s->queue_ns = m.queue_ns;
-    s->input_ns = m.input_ns;
-    s->compute_ns = m.compute_ns;
-    s->output_ns = m.output_ns;
+    s->since_ms = m.since_ms;
     return true;
 }
 
@@ -320,6 +336,8 @@ enum status body_server_status_decode(struct message_text wire, struct arena *ar
     if (s != STATUS_OK)
         return s;
     body.uptime_s = m.uptime_s;
+    body.uptime_ns = m.uptime_ns;
+    body.started_ms = m.started_ms;
     body.ready = m.ready;
     body.workers = m.workers;
     body.workers_busy = m.workers_busy;

@@ -136,9 +136,33 @@ static bool index_put(pb_ostream_t *stream, const void *item)
     return pb_encode_submessage(stream, inference_RepositoryIndexResponse_ModelIndex_fields, &m);
 }
 
+static bool buckets_write(pb_ostream_t *stream, const struct body_stage *stage)
+{
+    for (uint32_t i = 0; i < stage->n_buckets; i++)
+        if (!pb_encode_varint(stream, stage->buckets[i].skip) ||
+            !pb_encode_varint(stream, stage->buckets[i].count))
+            return false;
+    return true;
+}
+
+static bool stage_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct body_stage *stage = *arg;
+    pb_ostream_t size = PB_OSTREAM_SIZING;
+    return !stage->n_buckets ||
+           (pb_encode_tag(stream, PB_WT_STRING, field->tag) && buckets_write(&size, stage) &&
+            pb_encode_varint(stream, size.bytes_written) && buckets_write(stream, stage));
+}
+
+static pb_callback_t buckets_put(const struct body_stage *stage)
+{
+    return (pb_callback_t){.funcs.encode = stage_encode, .arg = (void *)(uintptr_t)stage};
+}
+
 static bool status_model_put(pb_ostream_t *stream, const void *item)
 {
     const struct body_status_model *s = item;
+    const struct body_stage *stage = s->stages;
     inferd_ServerStatusResponse_Model m = {.name = string_put(s->name),
                                            .version = string_put(s->version),
                                            .state = string_put(s->state),
@@ -151,10 +175,17 @@ static bool status_model_put(pb_ostream_t *stream, const void *item)
                                            .failures = s->failures,
                                            .instances = s->instances,
                                            .batches = s->batches,
-                                           .queue_ns = s->queue_ns,
-                                           .input_ns = s->input_ns,
-                                           .compute_ns = s->compute_ns,
-                                           .output_ns = s->output_ns};
+                                           .since_ms = s->since_ms,
+                                           .queue_ns = stage[BODY_QUEUE].ns,
+                                           .input_ns = stage[BODY_INPUT].ns,
+                                           .compute_ns = stage[BODY_COMPUTE].ns,
+                                           .output_ns = stage[BODY_OUTPUT].ns,
+                                           .total_ns = stage[BODY_TOTAL].ns,
+                                           .queue_buckets = buckets_put(&stage[BODY_QUEUE]),
+                                           .input_buckets = buckets_put(&stage[BODY_INPUT]),
+                                           .compute_buckets = buckets_put(&stage[BODY_COMPUTE]),
+                                           .output_buckets = buckets_put(&stage[BODY_OUTPUT]),
+                                           .total_buckets = buckets_put(&stage[BODY_TOTAL])};
     return pb_encode_submessage(stream, inferd_ServerStatusResponse_Model_fields, &m);
 }
 
@@ -239,6 +270,8 @@ enum status body_server_status_encode(const struct body_server_status *body, str
     inferd_ServerStatusResponse m = {.version = string_put(body->version),
                                      .device = string_put(body->device),
                                      .uptime_s = body->uptime_s,
+                                     .uptime_ns = body->uptime_ns,
+                                     .started_ms = body->started_ms,
                                      .ready = body->ready,
                                      .workers = body->workers,
                                      .workers_busy = body->workers_busy,

@@ -8,6 +8,7 @@ import pathlib
 import socket
 import struct
 import subprocess
+import time
 import unittest
 
 import harness
@@ -29,7 +30,8 @@ class Requests(unittest.TestCase):
     def setUpClass(cls):
         cls.server = harness.Server(
             {"copy": harness.plan("copy"), "pair": harness.plan("pair"),
-             "fixed": harness.plan("fixed", "1"), "wide": harness.plan("wide")})
+             "fixed": harness.plan("fixed", "1"), "wide": harness.plan("wide"),
+             "counted": harness.plan("pair"), "idle": harness.plan("copy")})
 
     @classmethod
     def tearDownClass(cls):
@@ -226,6 +228,45 @@ class Requests(unittest.TestCase):
         reply = self.client.infer("copy", [copy_input()], request_id="caf\u00e9")
         self.assertEqual((reply.status, wire.text(reply.body, 3)), (wire.OK, "caf\u00e9"))
 
+    # --- what the server remembers of them ---
+
+    def buckets(self, model):
+        """stage -> {bucket: requests} and the sum of its times, as docs/protocol.md has it."""
+        page = self.client.call(wire.STATUS).body
+        row = next(m for m in map(wire.decode, page[10]) if wire.text(m, 1) == model)
+        found = {}
+        for stage, (tag, sum_tag) in {"queue": (19, 13), "input": (20, 14), "compute": (21, 15),
+                                      "output": (22, 16), "total": (23, 17)}.items():
+            numbers, at, counts = wire.varints(wire.one(row, tag, b"")), 0, {}
+            for skip, count in zip(numbers[::2], numbers[1::2]):
+                counts[at + skip] = count
+                at += skip + 1
+            found[stage] = (counts, wire.one(row, sum_tag, 0))
+        return found
+
+    def test_histograms_have_what_replies_said(self):
+        def low(i):
+            return 2 * i if i < 32 else (32 + i % 32) << (i // 32)
+
+        before = self.buckets("counted")
+        self.assertEqual(before["total"][0], {})
+        inputs = [("a", "FP32", [1, 2], bytes(8)), ("b", "FP32", [1, 2], bytes(8)),
+                  ("n", "INT64", [1, 1], bytes(8))]
+        timings = [self.client.infer("counted", inputs).timing for _ in range(20)]
+        harness.until(lambda: self.buckets("counted")["total"][0] != {})
+        time.sleep(0.3)  # the status is worked out anew
+        after = self.buckets("counted")
+        for tag, stage in enumerate(("queue", "input", "compute", "output"), 1):
+            times = [wire.one(t, tag, 0) for t in timings]
+            counts = {}
+            for ns in times:
+                found = [i for i in range(1024) if low(i) <= ns < low(i + 1)]
+                counts[found[0]] = counts.get(found[0], 0) + 1
+            self.assertEqual(after[stage], (counts, sum(times)), stage)
+        self.assertEqual(sum(after["total"][0].values()), len(timings))
+        self.assertGreaterEqual(after["total"][1], sum(after[s][1] for s in ("queue", "compute")))
+        self.assertEqual(self.buckets("idle")["total"], ({}, 0))
+
     # --- what is no request ---
 
     def test_a_message_that_is_no_request(self):
@@ -277,7 +318,7 @@ class Requests(unittest.TestCase):
         self.assertEqual([wire.text(wire.decode(t), 1) for t in metadata[5]], ["sum", "same", "m"])
         index = self.client.call(wire.INDEX).body[1]
         self.assertEqual([wire.text(wire.decode(m), 1) for m in index],
-                         ["copy", "fixed", "pair", "wide"])
+                         ["copy", "counted", "fixed", "idle", "pair", "wide"])
         for kind in (wire.MODEL_READY, wire.MODEL_METADATA, wire.STATISTICS):
             self.refused(self.client.call(kind, message((1, "nothing"))), wire.NOT_FOUND)
             self.refused(self.client.call(kind, message((1, "copy"), (2, "2"))), wire.NOT_FOUND)

@@ -64,6 +64,17 @@ def fields(data):
             raise ValueError(f"wire type {kind}")
 
 
+def varints(data):
+    """A packed field."""
+    out, shift = [0], 0
+    for byte in data:
+        out[-1] |= (byte & 127) << shift
+        shift = shift + 7 if byte & 128 else 0
+        if not shift:
+            out.append(0)
+    return out[:-1]
+
+
 def decode(data):
     out = {}
     for tag, value in fields(data):

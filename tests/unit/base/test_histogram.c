@@ -126,6 +126,23 @@ static void merging_is_recording_in_one(void **state)
     assert_true(a.min == all.min && a.max == all.max && a.count == all.count);
 }
 
+static void shared_buckets_have_no_gaps_and_no_more_than_a_32nd(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < HISTOGRAM_SHARED_BUCKETS; i++) {
+        uint64_t low = histogram_shared_low(i), end = histogram_shared_low(i + 1);
+        assert_int_equal(histogram_shared_bucket(low), i);
+        assert_int_equal(histogram_shared_bucket(end - 1), i);
+        assert_true(end - low <= MAX(low / 32, (uint64_t)2));
+    }
+    assert_true(histogram_shared_low(HISTOGRAM_SHARED_BUCKETS) == UINT64_C(1) << 37);
+    assert_int_equal(histogram_shared_bucket(UINT64_MAX), HISTOGRAM_SHARED_BUCKETS - 1);
+    static struct histogram_shared h;
+    histogram_shared_add(&h, histogram_shared_bucket(1000), 3);
+    histogram_shared_add(&h, histogram_shared_bucket(1001), 4);
+    assert_int_equal(atomic_load(&h.bucket[histogram_shared_bucket(1000)]), 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +152,7 @@ int main(void)
         cmocka_unit_test(the_extremes_are_kept),
         cmocka_unit_test(quantiles_are_those_of_the_sorted_values),
         cmocka_unit_test(merging_is_recording_in_one),
+        cmocka_unit_test(shared_buckets_have_no_gaps_and_no_more_than_a_32nd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

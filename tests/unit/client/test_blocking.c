@@ -148,7 +148,14 @@ static void the_server_describes_itself(void **state)
     assert_true(r->status_page->ready);
     assert_int_equal(r->status_page->uptime_s, 12);
     assert_string_equal(r->status_page->models[0].state, "READY");
-    assert_int_equal(r->status_page->models[0].requests, 9);
+    const struct inferd_status_model *model = &r->status_page->models[0];
+    assert_int_equal(model->requests, 9);
+    assert_int_equal(model->total_ns, 2000);
+    assert_int_equal(model->stages[INFERD_QUEUE].n_buckets, 1);
+    assert_int_equal(model->stages[INFERD_QUEUE].buckets[0].low_ns, 1024);
+    assert_int_equal(model->stages[INFERD_QUEUE].buckets[0].high_ns, 1056);
+    assert_int_equal(model->stages[INFERD_QUEUE].buckets[0].count, 9);
+    assert_int_equal(r->status_page->models[1].stages[INFERD_TOTAL].buckets[0].high_ns, 1ull << 37);
     assert_string_equal(r->status_page->counters[0].name, "rejected");
     assert_int_equal(r->status_page->counters[0].value, 4);
     assert_int_equal(r->status_page->n_memory, 3);

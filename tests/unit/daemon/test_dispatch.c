@@ -216,6 +216,15 @@ static void submit(struct loop *loop, struct inflight *first)
     }
 }
 
+/* All that a stage's histogram has. */
+static uint64_t stage_count(enum body_stage_name stage)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < HISTOGRAM_SHARED_BUCKETS; i++)
+        n += atomic_load(&model->stats.stages[stage].times.bucket[i]);
+    return n;
+}
+
 /* ---- tests ---- */
 
 static void a_request_and_its_result(void **state)
@@ -225,7 +234,13 @@ static void a_request_and_its_result(void **state)
     collect_all(&loops[0]);
     assert_int_equal(loops[0].counts[STATUS_OK], 1);
     assert_int_equal(atomic_load(&model->stats.ok), 1);
-    assert_int_equal(atomic_load(&model->stats.compute_ns), 2);
+    assert_int_equal(atomic_load(&model->stats.stages[BODY_COMPUTE].ns), 2);
+    assert_int_equal(stage_count(BODY_COMPUTE), 1);
+    assert_int_equal(stage_count(BODY_QUEUE), 1);
+    uint64_t total_ns = atomic_load(&model->stats.stages[BODY_TOTAL].ns);
+    uint32_t bucket = histogram_shared_bucket(total_ns);
+    assert_true(total_ns >= atomic_load(&model->stats.stages[BODY_QUEUE].ns));
+    assert_int_equal(atomic_load(&model->stats.stages[BODY_TOTAL].times.bucket[bucket]), 1);
     assert_int_equal(atomic_load(&model->stats.by_batch[1].count), 1);
 }
 
@@ -325,6 +340,8 @@ static void hammer_all(void)
     struct batcher_model_stats stats;
     dispatch_model_stats(dispatch, model, &stats);
     assert_int_equal(stats.refused, counts[STATUS_RESOURCE_EXHAUSTED]);
+    for (int k = 0; k < BODY_STAGES; k++)
+        assert_int_equal(stage_count(k), counts[STATUS_OK]);
     assert_int_equal(counts[STATUS_DEADLINE_EXCEEDED], counter_get(&counters, COUNTER_EXPIRED));
     assert_int_equal(atomic_load(&model->stats.ok), counts[STATUS_OK]);
     assert_int_equal(atomic_load(&model->stats.failed),

@@ -130,10 +130,16 @@ static void server_status(void **state)
         models[i] = (struct body_status_model){.name = "m", .version = "1", .requests = i};
     for (uint32_t i = 0; i < 100; i++)
         counters[i] = (struct body_counter){"c", i * i};
+    const struct body_bucket few[] = {{7, 1}, {0, 1ull << 40}}, one[] = {{1000, 3}};
+    models[3].since_ms = 99;
+    models[3].stages[BODY_QUEUE] = (struct body_stage){11, 2, few};
+    models[3].stages[BODY_TOTAL] = (struct body_stage){12, 1, one};
     const struct body_memory memory[] = {{"host", 1ull << 33, 1ull << 40}, {"pinned", 7, 0}};
     struct body_server_status in = {.version = "0.1",
                                     .device = "cpu",
                                     .uptime_s = 5,
+                                    .uptime_ns = 5000000001,
+                                    .started_ms = 77,
                                     .ready = true,
                                     .workers = 2,
                                     .workers_busy = 1,
@@ -157,6 +163,17 @@ static void server_status(void **state)
         assert_int_equal(out.models[i].requests, i);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(out.counters[i].value, i * i);
+
+    assert_int_equal(out.uptime_ns, 5000000001);
+    assert_int_equal(out.started_ms, 77);
+    assert_int_equal(out.models[3].since_ms, 99);
+    const struct body_stage *stages = out.models[3].stages;
+    assert_int_equal(stages[BODY_QUEUE].ns, 11);
+    assert_int_equal(stages[BODY_QUEUE].n_buckets, 2);
+    assert_memory_equal(stages[BODY_QUEUE].buckets, few, sizeof(few));
+    assert_int_equal(stages[BODY_INPUT].n_buckets, 0);
+    assert_int_equal(stages[BODY_TOTAL].ns, 12);
+    assert_memory_equal(stages[BODY_TOTAL].buckets, one, sizeof(one));
 
     assert_int_equal(out.n_memory, 2);
     assert_string_equal(out.memory[0].name, "host");
@@ -200,8 +217,8 @@ static void r4_the_largest_bodies_are_taken(void **state)
 
     struct body_status_model *status = arena_array(large, MODELS, sizeof(*status));
     for (uint32_t i = 0; i < MODELS; i++)
-        status[i] =
-            (struct body_status_model){"m", "1", "READY", "", 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+        status[i] = (struct body_status_model){"m", "1", "READY", "", 8, 1, 1,
+                                               1,   1,   1,       1,  1, 1, {{1, 0, NULL}}};
     struct body_server_status page = {.n_models = MODELS, .models = status}, read;
     ok(body_server_status_encode(&page, large, &wire, &err));
     ok(body_server_status_decode(wire, large, &read, &err));
