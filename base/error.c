@@ -11,29 +11,24 @@
 /* Long enough that what is cut here lies beyond what the text has room for. */
 enum { RAW_MAX = ERROR_TEXT_MAX + 4 };
 
-static const char *const names[STATUS_COUNT_] = {
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
+static const struct cause_row rows[CAUSE_COUNT_] = {
+#define STATUS_ROW(id, retry, counter, sentence)                                                   \
+    [CAUSE_##id] = {#id, STATUS_##id, CAUSE_RETRY_##retry, sentence},
+#define CAUSE_ROW(id, status, retry, counter, sentence)                                            \
+    [CAUSE_##id] = {#id, STATUS_##status, CAUSE_RETRY_##retry, sentence},
+    CAUSE_STATUSES(STATUS_ROW) CAUSES(CAUSE_ROW)
+#undef STATUS_ROW
+#undef CAUSE_ROW
 };
+
+const struct cause_row *cause_row(enum cause cause)
+{
+    return &rows[(unsigned)cause < CAUSE_COUNT_ ? cause : CAUSE_UNKNOWN];
+}
 
 const char *status_name(enum status status)
 {
-    return (unsigned)status < STATUS_COUNT_ ? names[status] : "UNKNOWN";
+    return rows[(unsigned)status < STATUS_COUNT_ ? (unsigned)status : CAUSE_UNKNOWN].name;
 }
 
 /* C0, DEL, and C1 (U+0080 to U+009F), which terminals take for commands as well. */
@@ -67,16 +62,24 @@ static void escape(char *out, size_t size, const char *in)
     out[n] = '\0';
 }
 
-enum status error_setv(struct error *err, enum status status, const char *fmt, va_list args)
+static enum status fill(struct error *err, enum cause cause, const char *text)
 {
     if (err) {
-        char raw[RAW_MAX];
-        vsnprintf(raw, sizeof(raw), fmt, args);
-        err->status = status;
+        err->status = cause_row(cause)->status;
+        err->cause = cause;
         err->scope = ERROR_REQUEST;
-        escape(err->text, sizeof(err->text), raw);
+        escape(err->text, sizeof(err->text), text);
     }
-    return status;
+    return cause_row(cause)->status;
+}
+
+enum status error_setv(struct error *err, enum status status, const char *fmt, va_list args)
+{
+    char raw[RAW_MAX];
+    if (!err)
+        return status;
+    vsnprintf(raw, sizeof(raw), fmt, args);
+    return fill(err, (enum cause)status, raw);
 }
 
 enum status error_set(struct error *err, enum status status, const char *fmt, ...)
@@ -88,36 +91,63 @@ enum status error_set(struct error *err, enum status status, const char *fmt, ..
     return status;
 }
 
-static enum status status_of_errno(int errnum)
+enum status error_cause(struct error *err, enum cause cause, const char *fmt, ...)
+{
+    char raw[RAW_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(raw, sizeof(raw), fmt, args);
+    va_end(args);
+    return fill(err, cause, raw);
+}
+
+enum status error_plain(struct error *err, enum cause cause)
+{
+    return fill(err, cause, cause_row(cause)->sentence);
+}
+
+enum status error_no_memory(struct error *err, const char *fmt, ...)
+{
+    char what[RAW_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof(what), fmt, args);
+    va_end(args);
+    return error_cause(err, CAUSE_OUT_OF_MEMORY, "no memory for %s", what);
+}
+
+static enum cause cause_of_errno(int errnum)
 {
     switch (errnum) {
     case ENOENT:
     case ENOTDIR:
-        return STATUS_NOT_FOUND;
+        return CAUSE_NOT_FOUND;
     case EACCES:
     case EPERM:
-        return STATUS_PERMISSION_DENIED;
+        return CAUSE_PERMISSION_DENIED;
     case EEXIST:
-        return STATUS_ALREADY_EXISTS;
+        return CAUSE_ALREADY_EXISTS;
     case EINVAL:
     case ELOOP:
     case ENAMETOOLONG:
-        return STATUS_INVALID_ARGUMENT;
+        return CAUSE_INVALID_ARGUMENT;
     case ENOMEM:
+        return CAUSE_OUT_OF_MEMORY;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
+    case EFBIG: /* the limit of a process on what it may write */
+        return CAUSE_DISK_FULL;
     case EMFILE:
     case ENFILE:
-        return STATUS_RESOURCE_EXHAUSTED;
+        return CAUSE_RESOURCE_EXHAUSTED;
     case ECONNREFUSED:
     case ECONNRESET:
     case EPIPE:
-        return STATUS_UNAVAILABLE;
+        return CAUSE_UNAVAILABLE;
     case ETIMEDOUT:
-        return STATUS_DEADLINE_EXCEEDED;
+        return CAUSE_DEADLINE_EXCEEDED;
     default:
-        return STATUS_INTERNAL;
+        return CAUSE_INTERNAL;
     }
 }
 
@@ -131,7 +161,14 @@ enum status error_errno(struct error *err, int errnum, const char *fmt, ...)
     va_end(args);
     if (!reason)
         return error_set(err, STATUS_INTERNAL, "%s: errno %d", what, errnum);
-    return error_set(err, status_of_errno(errnum), "%s: %s", what, reason);
+    return error_cause(err, cause_of_errno(errnum), "%s: %s", what, reason);
+}
+
+enum status error_copy(struct error *err, const struct error *from)
+{
+    if (err)
+        *err = *from;
+    return from->status;
 }
 
 void error_prefix(struct error *err, const char *fmt, ...)

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Status codes and error texts.
+ * Status codes, causes and error texts.
  *
  * Functions that can fail return `enum status`. Those whose reason a user must read also take a
- * `struct error *` (NULL: the text is not wanted) and fill it on failure only. The codes and their
- * numbers are gRPC's (grpc/doc/statuscodes.md), so a status goes onto the wire as it is.
+ * `struct error *` (NULL: the reason is not wanted) and fill it on failure only. The codes and
+ * their numbers are gRPC's (grpc/doc/statuscodes.md), so a status goes onto the wire as it is.
+ * Where somebody acts on more than the status, the error has a cause of its own (base/cause.h); its
+ * text is for people, and no program looks into it.
  */
 #ifndef INFERD_BASE_ERROR_H
 #define INFERD_BASE_ERROR_H
 
 #include <stdarg.h>
+#include <stdint.h>
 
+#include "base/cause.h"
 #include "base/compiler.h"
 
 enum status {
@@ -49,7 +53,8 @@ enum error_scope { ERROR_REQUEST, ERROR_MODEL, ERROR_DEVICE };
 enum { ERROR_TEXT_MAX = 512 };
 
 struct error {
-    enum status status;
+    enum status status; /* the cause's */
+    enum cause cause;
     enum error_scope scope;
     char text[ERROR_TEXT_MAX]; /* one line of UTF-8; always terminated */
 };
@@ -57,15 +62,35 @@ struct error {
 /* "INVALID_ARGUMENT" and so on; "UNKNOWN" for a number outside the table. Static storage. */
 const char *status_name(enum status status);
 
-/* Fills `err` (if not NULL) with scope ERROR_REQUEST and returns `status`. A text that is too long
- * is cut, not within a character. Control characters and bytes that are not UTF-8 are written as
- * \xNN, so that a text made from a peer's bytes is one line that any protobuf library takes. */
+/* A row of the table of causes (base/cause.h); UNKNOWN's for a number outside it. */
+struct cause_row {
+    const char *name;
+    enum status status;
+    uint32_t retry_us; /* 0: no use */
+    const char *sentence;
+};
+const struct cause_row *cause_row(enum cause cause);
+
+/* Fills `err` (if not NULL) with scope ERROR_REQUEST and the status as its cause, and returns
+ * `status`. A text that is too long is cut, not within a character. Control characters and bytes
+ * that are not UTF-8 are written as \xNN, so that a text made from a peer's bytes is one line that
+ * any protobuf library takes. */
 enum status error_set(struct error *err, enum status status, const char *fmt, ...) PRINTF(3, 4);
 enum status error_setv(struct error *err, enum status status, const char *fmt, va_list args)
     PRINTF(3, 0);
 
-/* error_set with the text of an errno value appended; the status follows from the errno. */
+/* The same with a cause of its own; its status is returned. error_plain: the cause's sentence. */
+enum status error_cause(struct error *err, enum cause cause, const char *fmt, ...) PRINTF(3, 4);
+enum status error_plain(struct error *err, enum cause cause);
+
+/* OUT_OF_MEMORY: "no memory for ", and what could not be made. */
+enum status error_no_memory(struct error *err, const char *fmt, ...) PRINTF(2, 3);
+
+/* error_set with the text of an errno value appended; the cause follows from the errno. */
 enum status error_errno(struct error *err, int errnum, const char *fmt, ...) PRINTF(3, 4);
+
+/* Hands on what somebody else failed with, whole. */
+enum status error_copy(struct error *err, const struct error *from);
 
 /* Puts "text: " before what `err` already says; for callers who know where it happened. */
 void error_prefix(struct error *err, const char *fmt, ...) PRINTF(2, 3);

@@ -163,7 +163,7 @@ static enum status take_name(struct file_writer *w, const char *path, const char
     w->name = strdup(name);
     w->temporary = malloc(len + sizeof("." TEMPORARY_SUFFIX));
     if (!w->path || !w->name || !w->temporary)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+        return error_no_memory(err, "%s", path);
     w->temporary[0] = '.';
     memcpy(w->temporary + 1, name, len);
     memcpy(w->temporary + 1 + len, TEMPORARY_SUFFIX, sizeof(TEMPORARY_SUFFIX));
@@ -202,7 +202,7 @@ static enum status writer_new(int dir, const char *path, const char *name, bool 
     struct file_writer *w = calloc(1, sizeof(*w));
     if (!w) {
         close(dir);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+        return error_no_memory(err, "%s", path);
     }
     w->dir = dir;
     w->fd = -1;
@@ -242,7 +242,7 @@ enum status file_writer_new(const char *path, bool wait, struct file_writer **ou
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
     if (!folder)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", path);
+        return error_no_memory(err, "%s", path);
     int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), saved = errno;
     free(folder);
     if (dir < 0)
@@ -268,7 +268,7 @@ enum status file_writer_new_fd(int fd, const char *name, struct file_writer **ou
     struct file_writer *w = calloc(1, sizeof(*w));
     if (!w || !(w->path = strdup(name))) {
         free(w);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", name);
+        return error_no_memory(err, "%s", name);
     }
     w->dir = -1;
     w->committed = true; /* there is no name to remove */

@@ -87,8 +87,7 @@ static enum status piece_read(struct reader *me, size_t index, bool *found, stru
     digest_add(me->digest, to, size);
     return digest_finish(me->digest, r->digests[index])
                ? STATUS_OK
-               : error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for a digest",
-                           r->how->name);
+               : error_no_memory(err, "a digest of %s", r->how->name);
 }
 
 /* ---- threads ---- */
@@ -170,7 +169,7 @@ static enum status pieces_read(struct reading *r, struct error *err)
     struct reader me;
     if (!reader_init(&me, r)) {
         reader_deinit(&me);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory to read it", r->how->name);
+        return error_no_memory(err, "reading %s", r->how->name);
     }
     helpers_start(r);
     pthread_mutex_lock(&r->lock);
@@ -254,7 +253,7 @@ static enum status read_whole(int fd, const struct file_read *how, const struct 
         r.digests = calloc(n, sizeof(*r.digests));
     enum status s = STATUS_OK;
     if (!r.there || (digest && !r.digests))
-        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory to read it", how->name);
+        s = error_no_memory(err, "reading %s", how->name);
     if (s == STATUS_OK)
         s = pieces_read(&r, err);
     if (s == STATUS_OK && fstat(fd, &after) != 0)
@@ -263,7 +262,7 @@ static enum status read_whole(int fd, const struct file_read *how, const struct 
         s = error_set(err, STATUS_UNAVAILABLE, "%s: changed while it was read", how->name);
     if (s == STATUS_OK && digest &&
         !digest_all((const uint8_t(*)[DIGEST_BYTES])r.digests, r.n_pieces, r.size, digest))
-        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for a digest", how->name);
+        s = error_no_memory(err, "a digest of %s", how->name);
     if (s == STATUS_OK && how->found)
         *how->found = r.found;
     free(r.there);
@@ -318,8 +317,7 @@ enum status file_load(int fd, const struct file_read *how, struct file_map *out,
     struct file_map map = {.data = "", .size = (size_t)st.st_size};
     char *memory = map.size ? memory_take(map.size) : NULL;
     if (map.size && !memory)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes", how->name,
-                         map.size);
+        return error_no_memory(err, "%zu bytes of %s", map.size, how->name);
     if (memory)
         map.data = memory;
     const struct file_guard *guard = how->guard;

@@ -65,7 +65,7 @@ static enum status pem_open(int fd, const char *name, BIO **out, uint32_t *n_obj
     OPENSSL_cleanse(text, sizeof(text)); /* it may be a private key */
     if (!ok) {
         BIO_free(bio);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for keys", name);
+        return error_no_memory(err, "keys of %s", name);
     }
     *out = bio;
     return STATUS_OK;
@@ -95,7 +95,7 @@ enum status signature_keys_read(int fd, const char *name, struct signature_keys 
     struct signature_keys *keys = calloc(1, sizeof(*keys));
     BIO *bio = NULL;
     if (!keys)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for keys", name);
+        return error_no_memory(err, "keys of %s", name);
     uint32_t n_objects = 0;
     enum status s = pem_open(fd, name, &bio, &n_objects, err);
     for (EVP_PKEY *key; s == STATUS_OK && (key = PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL));)
@@ -151,7 +151,7 @@ enum status signature_check(const struct signature_keys *keys, const uint8_t dig
     }
     ERR_clear_error();
     if (!memory)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory to check it");
+        return error_no_memory(err, "checking it");
     return good ? STATUS_OK
                 : error_set(err, STATUS_FAILED_PRECONDITION,
                             "it is by none of the %u keys, or the file is another one than was "

@@ -323,7 +323,7 @@ enum status batcher_model_add(struct batcher *batcher, const struct batcher_mode
         return status;
     struct batcher_model *model = calloc(1, sizeof(*model));
     if (!model)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model's queue");
+        return error_no_memory(err, "a model's queue");
     model->batcher = batcher;
     model->config = *config;
     pace_limit(&model->pace, config->max_batch);
@@ -513,8 +513,7 @@ enum status batcher_submit(struct batcher_model *model, struct batcher_item *ite
         to.flow = flow_make(&model->flows, item->flow, model->config.queue_limit);
     if (!to.group || !to.flow) {
         model->refused++;
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for another %s",
-                         to.group ? "client" : "input shape");
+        return error_no_memory(err, "another %s", to.group ? "client" : "input shape");
     }
     if (victim) {
         batcher_cancel(victim);

@@ -506,7 +506,7 @@ static enum status open_async(uv_loop_t *loop, const char *text,
     struct resolve_name name;
     struct inferd_async *a = calloc(1, sizeof(*a));
     if (!a)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return error_no_memory(err, "a connection");
     enum status status = resolve_text(text, &a->addresses, &name, err);
     if (status) {
         free(a);

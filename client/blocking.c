@@ -143,7 +143,7 @@ static enum status open_client(const char *text, const struct inferd_options *op
         return status;
     struct inferd_client *c = calloc(1, sizeof(*c));
     if (!c)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a connection");
+        return error_no_memory(err, "a connection");
     c->fd = -1;
     c->options = options_fill(options);
     inbox_init(&c->inbox, c->options.max_response);

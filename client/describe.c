@@ -11,7 +11,7 @@
 #include "base/histogram.h"
 #include "proto/body.h"
 
-static enum status no_memory(struct error *err)
+static enum status too_large(struct error *err)
 {
     return error_set(err, STATUS_RESOURCE_EXHAUSTED, "the server's description is too large");
 }
@@ -61,7 +61,7 @@ static enum status describe_metadata(struct reply *reply, struct error *err)
                                 .inputs = tensors(reply->arena, b.inputs, b.n_inputs),
                                 .outputs = tensors(reply->arena, b.outputs, b.n_outputs)};
     if (!m.inputs || !m.outputs)
-        return no_memory(err);
+        return too_large(err);
     reply->body.metadata = m;
     reply->response.metadata = &reply->body.metadata;
     return STATUS_OK;
@@ -80,7 +80,7 @@ static enum status describe_statistics(struct reply *reply, struct error *err)
         return status;
     struct inferd_model_statistics *to = arena_array(reply->arena, b.n_models, sizeof(*to));
     if (!to)
-        return no_memory(err);
+        return too_large(err);
     for (uint32_t i = 0; i < b.n_models; i++) {
         const struct body_model_statistics *from = &b.models[i];
         to[i] = (struct inferd_model_statistics){.name = from->name,
@@ -108,7 +108,7 @@ static enum status describe_index(struct reply *reply, struct error *err)
         return status;
     struct inferd_index_entry *to = arena_array(reply->arena, b.n_models, sizeof(*to));
     if (!to)
-        return no_memory(err);
+        return too_large(err);
     for (uint32_t i = 0; i < b.n_models; i++)
         to[i] = (struct inferd_index_entry){b.models[i].name, b.models[i].version,
                                             b.models[i].state, b.models[i].reason};
@@ -172,10 +172,10 @@ static enum status describe_status(struct reply *reply, struct error *err)
     struct inferd_counter *counters = arena_array(reply->arena, b.n_counters, sizeof(*counters));
     struct inferd_memory *memory = arena_array(reply->arena, b.n_memory, sizeof(*memory));
     if (!models || !counters || !memory)
-        return no_memory(err);
+        return too_large(err);
     for (uint32_t i = 0; i < b.n_models; i++)
         if (!status_model(reply->arena, &b.models[i], &models[i]))
-            return no_memory(err);
+            return too_large(err);
     for (uint32_t i = 0; i < b.n_counters; i++)
         counters[i] = (struct inferd_counter){b.counters[i].name, b.counters[i].value};
     for (uint32_t i = 0; i < b.n_memory; i++)

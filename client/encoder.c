@@ -202,11 +202,11 @@ enum inferd_status inferd_prepared_new(const struct inferd_request *request,
     struct inferd_prepared *prepared = NULL;
     struct encoder *encoder = malloc(sizeof(*encoder));
     enum status status = encoder ? encoder_request(encoder, request, template_id, &err)
-                                 : error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+                                 : error_no_memory(&err, "a request");
     if (!status && !has_template_id(encoder))
         status = error_set(&err, STATUS_INTERNAL, "the encoder does not put the id first");
     if (!status && !(prepared = prepared_make(encoder)))
-        status = error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        status = error_no_memory(&err, "a request");
     free(encoder);
     if (status)
         return error_to_user(&err, user_err);

@@ -10,8 +10,7 @@ enum status flight_init(struct flight *flight, uint32_t cap, struct error *err)
 {
     struct flight_slot *slots = calloc(cap, sizeof(*slots));
     if (!slots)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %u requests in flight",
-                         cap);
+        return error_no_memory(err, "%u requests in flight", cap);
     for (uint32_t i = 0; i < cap; i++)
         slots[i].next_free = i + 1;
     *flight = (struct flight){.slots = slots, .cap = cap};

@@ -38,8 +38,7 @@ static enum status grow(struct inbox *in, struct error *err)
         want = MIN(want, MAX(size + FRAME_HEAD_BYTES, in->cap + INBOX_LEAST_ROOM));
     uint8_t *data = realloc(in->data, want);
     if (!data)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes of a response",
-                         want);
+        return error_no_memory(err, "%zu bytes of a response", want);
     in->data = data;
     in->cap = want;
     return STATUS_OK;

@@ -21,7 +21,7 @@ static enum status reserve(struct outbox *out, size_t bytes, uint32_t pieces, st
         size_t cap = MAX(out->cap * 2, out->used + bytes + 4096);
         uint8_t *grown = realloc(out->bytes, cap);
         if (!grown)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory to send a request");
+            return error_no_memory(err, "a request");
         out->bytes = grown;
         out->cap = cap;
     }
@@ -29,7 +29,7 @@ static enum status reserve(struct outbox *out, size_t bytes, uint32_t pieces, st
         uint32_t cap = MAX(out->n_cap * 2, out->n + pieces + 16);
         struct outbox_piece *grown = reallocarray(out->pieces, cap, sizeof(*grown));
         if (!grown)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory to send a request");
+            return error_no_memory(err, "a request");
         out->pieces = grown;
         out->n_cap = cap;
     }

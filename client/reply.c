@@ -81,7 +81,7 @@ enum status reply_decode(struct reply *reply, const void *message, size_t size, 
         return STATUS_OK;
     reply->arena = arena_new(REPLY_BODY_MAX);
     if (!reply->arena)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a response");
+        return error_no_memory(err, "a response");
     return describe(reply, err);
 }
 

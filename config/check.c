@@ -258,7 +258,7 @@ static enum status add_model(struct config *config, const char *name, size_t nam
         free(own_name);
         free(own_path);
         free(version);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(err, "the configuration");
     }
     return STATUS_OK;
 }
@@ -292,7 +292,7 @@ enum status config_model_argument(struct config *config, const char *argument, s
                          argument, config->repository);
     char *copy = strdup(argument);
     if (!copy)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(err, "the configuration");
     free(config->repository);
     config->repository = copy;
     return STATUS_OK;

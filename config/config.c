@@ -124,7 +124,7 @@ static enum status read_listen(const struct raw_config *whole, struct config_lis
         return status;
     char **framed = config_texts_copy(raw->items, raw->items_count);
     if (!framed)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     config_texts_free(listen->framed, listen->framed_count);
     listen->framed = framed;
     listen->framed_count = raw->items_count;
@@ -138,7 +138,7 @@ static enum status read_inputs(const struct raw_model *raw, const char *section,
         return STATUS_OK;
     model->inputs = calloc(raw->inputs_count, sizeof(*model->inputs));
     if (!model->inputs)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     model->inputs_count = raw->inputs_count;
     enum status status = STATUS_OK;
     for (uint32_t i = 0; i < raw->inputs_count && status == STATUS_OK; i++) {
@@ -165,7 +165,7 @@ static enum status read_model(const struct raw_model *raw, uint32_t index,
     model->max_delay_us = -1;
     model->version = strdup("1");
     if (!model->version)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
 
     enum status status = fields_read(config_model_fields, section, raw, model, report);
     if (status == STATUS_OK)
@@ -186,7 +186,7 @@ static enum status read_models(const struct raw_config *raw, struct config *conf
         return STATUS_OK;
     config->models = calloc(raw->models_count, sizeof(*config->models));
     if (!config->models)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     config->models_count = raw->models_count;
     enum status status = STATUS_OK;
     for (uint32_t i = 0; i < raw->models_count && status == STATUS_OK; i++)
@@ -218,7 +218,7 @@ enum status config_parse(const char *name, const void *data, size_t size, struct
     struct report report = {.err = err};
     struct config *config = config_new();
     if (!config)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", name);
+        return error_no_memory(err, "%s", name);
 
     enum status status = schema_load(name, data, size, &raw, err);
     if (status != STATUS_OK)
@@ -251,7 +251,7 @@ static enum status read_file(int fd, const char *path, char **out, size_t *size,
 
     char *text = malloc(CONFIG_FILE_MAX + 1);
     if (!text)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", path);
+        return error_no_memory(err, "%s", path);
     size_t have = 0;
     ssize_t n = 1;
     while (n > 0 && have <= CONFIG_FILE_MAX) {

@@ -165,7 +165,7 @@ static enum status text_read(const struct field *field, const char *section, con
         return status;
     char *copy = strdup(text);
     if (!copy)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     free(*slot);
     *slot = copy;
     return STATUS_OK;
@@ -223,7 +223,7 @@ enum status field_read_list(const struct raw_list *raw, const char *section, con
         return STATUS_OK;
     uint32_t *list = calloc(raw->items_count, sizeof(*list));
     if (!list)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     for (uint32_t i = 0; i < raw->items_count; i++) {
         int64_t n;
         if (!parse_number(raw->items[i], false, &n) || n < 1 || n > most) {
@@ -257,7 +257,7 @@ enum status field_read_floats(const struct raw_list *raw, const char *section, c
         return STATUS_OK;
     float *list = calloc(raw->items_count, sizeof(*list));
     if (!list)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     for (uint32_t i = 0; i < raw->items_count; i++) {
         char entry[64];
         if (parse_float(raw->items[i], &list[i]))

@@ -44,7 +44,7 @@ static enum status read_one(const struct raw_identity *raw, uint32_t index,
         return status;
     out->models = config_texts_copy(raw->models.items, raw->models.items_count);
     if (!out->models)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     out->models_count = raw->models.items_count;
     return STATUS_OK;
 }
@@ -57,7 +57,7 @@ enum status config_identities_read(const struct raw_config *raw, struct config *
         return STATUS_OK;
     config->identities = calloc(raw->identities_count, sizeof(*config->identities));
     if (!config->identities)
-        return error_set(report->err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+        return error_no_memory(report->err, "the configuration");
     config->identities_count = raw->identities_count;
     for (uint32_t i = 0; i < raw->identities_count && status == STATUS_OK; i++)
         status = read_one(&raw->identities[i], i, &config->identities[i], report);

@@ -187,7 +187,7 @@ enum status schema_load(const char *name, const void *data, size_t size, struct 
     }
     cyaml_err_t code = cyaml_load_data(data, size, &settings, &server_schema, &loaded, NULL);
     if (code == CYAML_ERR_OOM)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", name);
+        return error_no_memory(err, "%s", name);
     if (code != CYAML_OK)
         return refuse(name, data, size, &complaint, code, err);
     if (complaint.what[0]) { /* a warning: documents behind the first would be ignored */

@@ -152,7 +152,7 @@ enum status child_run(const struct child_build *build, int program, char *const 
     char **envp = child_environment_new();
     enum status s = STATUS_RESOURCE_EXHAUSTED;
     if (!c || !envp) {
-        error_set(err, s, "no memory for a child");
+        error_no_memory(err, "a child");
     } else {
         c->given = (struct child_given){
             .program = program,
@@ -177,7 +177,7 @@ enum status child_build(const struct child_build *build, struct error *err)
     struct child_args *args = malloc(sizeof(*args));
     if (!args || !child_args_init(args, build)) {
         free(args);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a child");
+        return error_no_memory(err, "a child");
     }
     int program = inferctl_open();
     enum status s = program >= 0 ? child_run(build, program, args->argv, err)

@@ -52,8 +52,9 @@ static void describe(struct connection *c, const struct request *request, descri
 {
     struct arena *arena = arena_new(ARENA_LIMIT);
     struct message_text wire = {0};
-    struct error err = {.text = "no memory"};
-    enum status s = arena ? build(c->loop, request, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
+    struct error err;
+    enum status s = arena ? build(c->loop, request, arena, &wire, &err)
+                          : error_no_memory(&err, "a description");
     body_send(c, request, s, wire, &err, arena);
 }
 
@@ -86,8 +87,9 @@ static void describe_all(struct connection *c, const struct request *request, ui
     }
     struct arena *arena = arena_new(ARENA_LIMIT);
     struct message_text wire = {0};
-    struct error err = {.text = "no memory"};
-    enum status s = arena ? build(loop, request, arena, &wire, &err) : STATUS_RESOURCE_EXHAUSTED;
+    struct error err;
+    enum status s =
+        arena ? build(loop, request, arena, &wire, &err) : error_no_memory(&err, "a description");
     if (s == STATUS_OK)
         snapshot_keep(snapshot, wire);
     uint64_t end_ns = clock_now_ns();
@@ -166,7 +168,7 @@ static enum status model_metadata(struct loop *loop, const struct request *reque
     struct body_model_metadata body = {
         .name = entry->name, .platform = "inferd_plan", .versions = versions};
     if (!versions)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+        return error_no_memory(err, "a description");
     for (uint32_t i = 0; i < table->n; i++)
         if (strcmp(table->entries[i].name, entry->name) == 0)
             versions[body.n_versions++] = table->entries[i].version;
@@ -177,7 +179,7 @@ static enum status model_metadata(struct loop *loop, const struct request *reque
         body.n_outputs = info->n_outputs;
         body.outputs = tensors(arena, info->outputs, info->n_outputs);
         if (!body.inputs || !body.outputs)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+            return error_no_memory(err, "a description");
     }
     return body_model_metadata_encode(&body, arena, wire, err);
 }
@@ -256,7 +258,7 @@ static enum status statistics(struct loop *loop, const struct request *request, 
             models = NULL;
     }
     if (!models)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+        return error_no_memory(err, "a description");
     return body_statistics_encode(&body, arena, wire, err);
 }
 
@@ -276,7 +278,7 @@ static enum status repository_index(struct loop *loop, const struct request *req
     struct body_index_entry *models = arena_array(arena, table->n, sizeof(*models));
     struct body_index body = {.models = models};
     if (!models)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+        return error_no_memory(err, "a description");
     for (uint32_t i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entries[i];
         if (!request->ready_only || e->state == MODEL_READY)
@@ -395,7 +397,7 @@ static enum status server_status(struct loop *loop, const struct request *reques
     for (uint32_t i = 0; whole && i < table->n; i++)
         whole = status_model(shared, &table->entries[i], arena, &models[i]);
     if (!whole)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+        return error_no_memory(err, "a description");
     counters_fill(shared, counters);
     struct body_memory memory[MEMORY_ROWS];
     uint64_t uptime_ns = clock_now_ns() - shared->started_ns;

@@ -340,7 +340,7 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
 {
     struct dispatch *d = calloc(1, sizeof(*d) + config->workers * sizeof(d->workers[0]));
     if (!d)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the workers");
+        return error_no_memory(err, "the workers");
     d->config = *config;
     pthread_mutex_init(&d->lock, NULL);
     d->armed_ns = BATCHER_NEVER;
@@ -355,7 +355,7 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
         s = error_errno(err, errno, "timerfd_create");
     d->batcher = batcher_new();
     if (s == STATUS_OK && !d->batcher)
-        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the batcher");
+        s = error_no_memory(err, "the batcher");
     struct pool_ops ops = dispatch_pool_ops;
     if (engine_device_apart(config->device))
         ops.spin_ns = SPIN_NS; /* the device computes, not these cores */

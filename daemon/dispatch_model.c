@@ -180,7 +180,7 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
     struct model *model = calloc(1, sizeof(*model));
     if (!model) {
         engine_unref(engine);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+        return error_no_memory(err, "a model");
     }
     atomic_init(&model->refs, 1);
     model->dispatch = d;
@@ -196,7 +196,7 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
         s = fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
                        &model->max_instances, err);
     if (s == STATUS_OK && (!model->name || !model->version || !model_arrays(d, model)))
-        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+        s = error_no_memory(err, "a model");
     if (s == STATUS_OK) {
         s = model_start(d, model, server, config, err);
         if (s != STATUS_OK) {

@@ -103,7 +103,7 @@ enum status external_find(const void *model, size_t size, struct external **out,
     }
     if (!ok) {
         external_free(x);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a list of external data");
+        return error_no_memory(err, "a list of external data");
     }
     paths_once(x);
     if (x->n == 0 && !x->all) {

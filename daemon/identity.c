@@ -94,8 +94,7 @@ static enum status id_find(const char *key, const char *name, const char *text,
 {
     int r = parse_id(text, out) ? 0 : find(text, out);
     if (r == ENOMEM)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory to look up %s \"%s\"", key,
-                         text);
+        return error_no_memory(err, "looking up %s \"%s\"", key, text);
     if (r != 0)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "identity \"%s\": expected a %s of this machine or its number, got \"%s\"",
@@ -127,11 +126,6 @@ static bool peer_fits(const struct identity *identity, const struct credentials 
 
 /* ---- making ---- */
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for identities");
-}
-
 /* Of the same name in the snapshot before. */
 static struct identity_use *use_before(const struct identities *before, const char *name)
 {
@@ -152,7 +146,7 @@ static enum status limits_make(const struct config_identity *from, const struct 
         return STATUS_OK;
     struct identity_use *use = use_before(before, from->name);
     out->use = use ? identity_use_ref(use) : identity_use_new();
-    return out->use ? STATUS_OK : no_memory(err);
+    return out->use ? STATUS_OK : error_no_memory(err, "identities");
 }
 
 static enum status identity_make(const struct config_identity *from,
@@ -173,11 +167,11 @@ static enum status identity_make(const struct config_identity *from,
         return status;
     out->models = calloc(from->models_count, sizeof(*out->models));
     if (!out->models)
-        return no_memory(err);
+        return error_no_memory(err, "identities");
     for (uint32_t i = 0; i < from->models_count; i++) {
         out->models[i] = strdup(from->models[i]);
         if (!out->models[i])
-            return no_memory(err);
+            return error_no_memory(err, "identities");
         out->n_models++;
         out->all_models |= strcmp(from->models[i], "*") == 0;
     }
@@ -287,7 +281,7 @@ enum status identities_new(const struct config *config, const struct identities 
     struct identities *all = calloc(1, sizeof(*all));
     if (!all) {
         token_list_deinit(&list);
-        return no_memory(err);
+        return error_no_memory(err, "identities");
     }
     size_t n = (size_t)config->identities_count + list.n;
     atomic_init(&all->refs, 1);
@@ -297,7 +291,7 @@ enum status identities_new(const struct config *config, const struct identities 
     all->items = calloc(n ? n : 1, sizeof(*all->items));
     all->tokens = calloc(list.n ? list.n : 1, sizeof(*all->tokens));
     if (!all->items || !all->tokens)
-        status = no_memory(err);
+        status = error_no_memory(err, "identities");
     if (status == STATUS_OK)
         status = configured_make(all, before, config, err);
     if (status == STATUS_OK && config->tokens)
@@ -345,7 +339,7 @@ enum status identities_by_token(const struct identities *all, struct message_tex
     }
     if (token_ok(token.data, token.len)) {
         if (!token_hash_of(token.data, token.len, &hash))
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory to look at the token now");
+            return error_no_memory(err, "looking at the token");
         for (uint32_t i = 0; i < all->n_tokens; i++)
             if (token_same(&hash, &all->tokens[i].hash, sizeof(hash)))
                 found = &all->items[all->tokens[i].identity];

@@ -39,11 +39,6 @@ static void keep_here(struct resolved *list)
     list->n = n ? n : 1;
 }
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for addresses");
-}
-
 static enum status add(struct config_listen *out, const char *text, struct error *err)
 {
     for (uint32_t i = 0; i < out->framed_count; i++) /* "localhost:1" beside "127.0.0.1:1" */
@@ -51,7 +46,7 @@ static enum status add(struct config_listen *out, const char *text, struct error
             return STATUS_OK;
     char *copy = strdup(text);
     if (!copy)
-        return no_memory(err);
+        return error_no_memory(err, "addresses");
     out->framed[out->framed_count++] = copy;
     return STATUS_OK;
 }
@@ -81,7 +76,7 @@ enum status listen_names_resolve(const struct config_listen *config, struct conf
     list.framed_count = 0;
     list.framed = calloc((size_t)config->framed_count * RESOLVE_MOST + 1, sizeof(*list.framed));
     if (!list.framed)
-        return no_memory(err);
+        return error_no_memory(err, "addresses");
     enum status s = STATUS_OK;
     for (uint32_t i = 0; i < config->framed_count && s == STATUS_OK; i++)
         s = entry_resolve(config->framed[i], &list, err);

@@ -302,7 +302,7 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
     uint32_t n = n_fds ? n_fds : listen->framed_count;
     struct listeners *all = calloc(1, sizeof(*all) + n * sizeof(all->items[0]));
     if (!all)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for listeners");
+        return error_no_memory(err, "listeners");
     all->shared = shared;
     all->uv = uv;
     all->spare = -1;
@@ -311,7 +311,7 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
     all->pause.data = all;
     enum status s = STATUS_OK;
     if (!all->peers)
-        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for listeners");
+        s = error_no_memory(err, "listeners");
     while (all->n < n && s == STATUS_OK) {
         struct listener *l = &all->items[all->n];
         l->all = all;

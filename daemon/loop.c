@@ -300,7 +300,7 @@ enum status loop_new(struct shared *shared, uint32_t index, struct table *table,
 {
     struct loop *loop = calloc(1, sizeof(*loop));
     if (!loop)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a loop");
+        return error_no_memory(err, "a loop");
     int r = uv_loop_init(&loop->uv);
     if (r != 0) {
         free(loop);
@@ -318,7 +318,7 @@ enum status loop_new(struct shared *shared, uint32_t index, struct table *table,
     loop->heads = malloc(LOOP_HEADS);
     enum status s = STATUS_OK;
     if (!loop->slabs || !loop->heads)
-        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a loop");
+        s = error_no_memory(err, "a loop");
     if (s == STATUS_OK)
         s = loop_watchers_grow(&loop->uv, err);
     if (s == STATUS_OK)

@@ -113,11 +113,6 @@ static bool version_keep(struct models *m, const struct config *config, const st
 
 /* ---- a pass ---- */
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the table of models");
-}
-
 static enum status entry_make(struct models *m, const struct config *config, const struct wanted *w,
                               struct table *table, struct error *err)
 {
@@ -141,7 +136,7 @@ static enum status entry_make(struct models *m, const struct config *config, con
                   model))
         return STATUS_OK;
     model_unref(model);
-    return no_memory(err);
+    return error_no_memory(err, "the table of models");
 }
 
 static enum status table_make(struct models *m, const struct config *config, struct table **out,
@@ -153,7 +148,7 @@ static enum status table_make(struct models *m, const struct config *config, str
         return s;
     struct table *table = table_new(config, list.n);
     if (!table)
-        s = no_memory(err);
+        s = error_no_memory(err, "the table of models");
     if (s == STATUS_OK)
         s = identities_new(config, m->table->identities, &table->identities, err);
     for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
@@ -339,7 +334,7 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
     struct models *m = calloc(1, sizeof(*m));
     if (!m) {
         config_free(config);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the loader");
+        return error_no_memory(err, "the loader");
     }
     m->shared = shared;
     m->ops = *ops;

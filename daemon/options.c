@@ -136,16 +136,11 @@ void options_deinit(struct options *o)
     *o = (struct options){0};
 }
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the configuration");
-}
-
 static enum status listen_set(const struct options *o, struct config *config, struct error *err)
 {
     char **framed = calloc(o->n_listen, sizeof(*framed));
     if (!framed)
-        return no_memory(err);
+        return error_no_memory(err, "the configuration");
     for (uint32_t i = 0; i < config->listen.framed_count; i++)
         free(config->listen.framed[i]);
     free(config->listen.framed);
@@ -153,7 +148,7 @@ static enum status listen_set(const struct options *o, struct config *config, st
     config->listen.framed_count = o->n_listen;
     for (uint32_t i = 0; i < o->n_listen; i++)
         if (!(framed[i] = strdup(o->listen[i])))
-            return no_memory(err);
+            return error_no_memory(err, "the configuration");
     return STATUS_OK;
 }
 
@@ -186,7 +181,7 @@ static enum status options_apply(const struct options *o, struct config *config,
     if (o->device) {
         char *device = strdup(o->device);
         if (!device)
-            return no_memory(err);
+            return error_no_memory(err, "the configuration");
         free(config->device);
         config->device = device;
     }
@@ -201,7 +196,7 @@ enum status options_configure(const struct options *options, struct config **out
     if (options->config_file)
         s = config_read(options->config_file, &config, err);
     else if (!(config = config_new()))
-        s = no_memory(err);
+        s = error_no_memory(err, "the configuration");
     if (s == STATUS_OK)
         s = options_apply(options, config, err);
     if (s == STATUS_OK)

@@ -55,7 +55,7 @@ enum status plan_cache_new(const struct plan_cache_config *config, struct plan_c
     struct plan_cache *cache = calloc(1, sizeof(*cache));
     struct error why;
     if (!cache)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan cache");
+        return error_no_memory(err, "the plan cache");
     cache->config = *config;
     if (plan_folder_open(config->folder, config->limit, config->log, &cache->folder, &why) !=
         STATUS_OK)
@@ -126,7 +126,7 @@ static enum status key_format(struct loading *l, struct error *err)
     char text[DIGEST_TEXT];
     struct digest *d = digest_new();
     if (!d)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a digest");
+        return error_no_memory(err, "a digest");
     digest_add(d, INFERD_VERSION, sizeof(INFERD_VERSION));
     digest_add(d, fingerprint, sizeof(fingerprint));
     digest_add(d, &batches, sizeof(batches));
@@ -138,7 +138,7 @@ static enum status key_format(struct loading *l, struct error *err)
     bool ok = digest_finish(d, key);
     digest_free(d);
     if (!ok)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a digest");
+        return error_no_memory(err, "a digest");
     digest_text(key, text);
     snprintf(l->key, sizeof(l->key), "%s-%s", l->w->name, text);
     return STATUS_OK;

@@ -157,7 +157,7 @@ enum status plan_folder_open(const char *path, uint64_t limit, const struct log_
 {
     struct plan_folder *f = calloc(1, sizeof(*f));
     if (!f)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan cache");
+        return error_no_memory(err, "the plan cache");
     f->fd = -1;
     f->limit = limit;
     f->log = log;

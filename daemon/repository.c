@@ -96,11 +96,6 @@ static void source_fill(struct wanted *w)
     w->source.ctime_ns = (uint64_t)st.st_ctim.tv_sec * NS_PER_S + (uint64_t)st.st_ctim.tv_nsec;
 }
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the list of models");
-}
-
 static uint64_t digest_add(uint64_t digest, const void *data, size_t size)
 {
     return XXH3_64bits_withSeed(size ? data : "", size, digest + size + 1);
@@ -125,7 +120,7 @@ static enum status configured_add(const struct config_model *config, struct want
     struct wanted *w = wanted_add(list, config->name, config->version ? config->version : "1",
                                   config->path, config->path);
     if (!w)
-        return no_memory(err);
+        return error_no_memory(err, "the list of models");
     w->config = *config;
     if (config->batches_count)
         w->source.profiles =
@@ -163,7 +158,7 @@ static enum status version_add(const struct scan *scan, const char *name, const 
         if (!w) {
             if (s == STATUS_OK)
                 close(fd);
-            return no_memory(err);
+            return error_no_memory(err, "the list of models");
         }
         w->config = (struct config_model){.max_delay_us = -1};
         w->err = why;
@@ -208,7 +203,7 @@ static enum status folder_walk(const struct scan *scan, int fd, const char *name
     DIR *dir = fdopendir(fd);
     if (!dir) {
         close(fd);
-        return no_memory(err);
+        return error_no_memory(err, "the list of models");
     }
     enum status s = STATUS_OK;
     for (struct dirent *e; s == STATUS_OK && (e = readdir(dir));) {

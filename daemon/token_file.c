@@ -151,7 +151,7 @@ enum status token_list_parse(const char *file, const char *text, size_t size,
     uint32_t most = MIN(count_lines(text, size), (uint32_t)TOKEN_FILE_LINES), number;
     struct token_list list = {.items = calloc(most, sizeof(*list.items))};
     if (!list.items)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", file);
+        return error_no_memory(err, "%s", file);
     enum status status = lines_parse(text, size, &list, &number, err);
     if (status != STATUS_OK) {
         error_prefix(err, "%s:%u", file, number);
@@ -234,7 +234,7 @@ static enum status file_parse(int fd, const char *path, bool credential, struct 
         return status;
     char *text = malloc(TOKEN_FILE_BYTES + 1);
     if (!text)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", path);
+        return error_no_memory(err, "%s", path);
     status = bytes_read(fd, path, text, &size, err);
     if (status == STATUS_OK)
         status = token_list_parse(path, text, size, out, err);

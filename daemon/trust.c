@@ -23,7 +23,7 @@ enum status trust_new(const char *path, struct trust **out, struct error *err)
     struct stat st;
     int fd = -1;
     if (!t)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for plan_keys");
+        return error_no_memory(err, "plan_keys");
     enum status s = file_open(path, &fd, err);
     if (s == STATUS_OK && fstat(fd, &st) != 0)
         s = error_errno(err, errno, "%s", path);

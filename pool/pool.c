@@ -176,7 +176,7 @@ enum status pool_new(uint32_t n, const struct pool_ops *ops, void *user, struct 
                          POOL_MAX_WORKERS);
     struct pool *pool = pool_make(n, ops, user);
     if (!pool)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %u workers", n);
+        return error_no_memory(err, "%u workers", n);
     enum status status = STATUS_OK;
     while (!status && pool->threads < n) {
         status = thread_start(&pool->workers[pool->threads], err);

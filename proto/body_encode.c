@@ -212,7 +212,7 @@ static enum status message_encode(const pb_msgdesc_t *fields, const void *messag
         return error_set(err, STATUS_INTERNAL, "a description could not be encoded");
     void *data = arena_alloc(arena, size);
     if (!data)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a description");
+        return error_no_memory(err, "a description");
     pb_ostream_t stream = pb_ostream_from_buffer(data, size);
     if (!pb_encode(&stream, fields, message))
         return error_set(err, STATUS_INTERNAL, "a description could not be encoded");

@@ -23,7 +23,7 @@ enum status bench_trace_init(struct bench_trace *trace, struct error *err)
 {
     *trace = (struct bench_trace){.max = SPANS_MAX};
     trace->spans = calloc(SPANS_MAX, sizeof(*trace->spans));
-    return trace->spans ? STATUS_OK : error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    return trace->spans ? STATUS_OK : error_no_memory(err, "the trace");
 }
 
 void bench_trace_deinit(struct bench_trace *trace)

@@ -347,7 +347,7 @@ static enum status report(struct bench *b, struct runner *runners, struct error 
     struct result *result = calloc(1, sizeof(*result));
     uint64_t last = b->begin_ns;
     if (!result)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "the measurement");
     histogram_init(&result->latency);
     for (int k = 0; k < N_PARTS; k++)
         histogram_init(&result->parts[k]);
@@ -408,7 +408,7 @@ static enum status bench(struct bench *b, const char *path, struct error *err)
         return status;
     struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
     if (!runners)
-        status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        status = error_no_memory(err, "the measurement");
     if (!status && b->args->trace)
         status = trace_base_new(b->model.device, &b->base, err);
     if (!status)

@@ -241,7 +241,7 @@ static enum status write_svg(const struct ir_graph *graph, const char *path, str
     struct file_writer *writer = NULL;
     char *text = NULL;
     size_t size = 0;
-    enum status status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    enum status status = error_no_memory(err, "the drawing");
     if (add_vertices(&d) && add_edges(&d) && layers_arrange(&d.layers, GAP) &&
         (d.to = open_memstream(&text, &size))) {
         draw(&d);

@@ -45,7 +45,7 @@ static enum status copy_output(const struct inferd_tensor *from, struct tensor_v
     memcpy(t.shape.dim, from->dim, sizeof(t.shape.dim));
     t.data = malloc(from->size ? from->size : 1);
     if (!t.data)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for output '%s'", from->name);
+        return error_no_memory(err, "output '%s'", from->name);
     if (from->size)
         memcpy(t.data, from->data, from->size);
     *out = t;

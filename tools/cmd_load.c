@@ -275,7 +275,7 @@ static enum status run(struct test *t, struct error *err)
 {
     t->points = calloc(POINTS_MAX + SEARCH_PROBES + 1, sizeof(*t->points));
     if (!t->points)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the results");
+        return error_no_memory(err, "the results");
     enum status status = open_requests(t, err);
     if (status)
         return status;

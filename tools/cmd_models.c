@@ -74,7 +74,7 @@ static enum status index_take(const struct inferd_index *index, const char *mode
 {
     out->list = calloc(index->n_models + 1, sizeof(*out->list));
     if (!out->list)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the index");
+        return error_no_memory(err, "the index");
     for (uint32_t i = 0; i < index->n_models; i++) {
         const struct inferd_index_entry *from = &index->models[i];
         if (model && strcmp(model, from->name) != 0)
@@ -85,7 +85,7 @@ static enum status index_take(const struct inferd_index *index, const char *mode
         to->state = strdup(from->state);
         to->reason = strdup(from->reason);
         if (!to->name || !to->version || !to->state || !to->reason)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the index");
+            return error_no_memory(err, "the index");
     }
     if (model && out->n == 0)
         return no_such_model(index, model, err);

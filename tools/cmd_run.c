@@ -203,7 +203,7 @@ static enum status make_tensor(const struct run *r, const struct engine_binding 
     if (info(r)->batched)
         t.shape.dim[0] = (int64_t)r->instances;
     if (!shape_bytes(&t.shape, t.dtype, &bytes) || !(t.data = malloc(bytes ? bytes : 1)))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "'%s': out of memory", b->name);
+        return error_no_memory(err, "'%s'", b->name);
     *out = t;
     return STATUS_OK;
 }

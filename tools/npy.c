@@ -183,7 +183,7 @@ enum status npy_parse(const void *data, size_t size, const char *name, struct te
                          "%s: the file's length does not fit its shape", name);
     view.data = malloc(bytes ? bytes : 1);
     if (!view.data)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: out of memory", name);
+        return error_no_memory(err, "%s", name);
     memcpy(view.data, text + len, bytes);
     *out = view;
     return STATUS_OK;

@@ -104,7 +104,7 @@ static enum status make_random(const struct inferd_metadata_tensor *m, struct re
                          "input '%.64s' (%.16s) cannot be made: give a file", m->name, m->datatype);
     t.data = malloc(bytes ? bytes : 1);
     if (!t.data)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for input '%.64s'", m->name);
+        return error_no_memory(err, "input '%.64s'", m->name);
     tensor_random(t.data, n, t.dtype, &seed);
     memcpy(data->names[i], m->name, strlen(m->name) + 1);
     data->tensors[i] = t;
@@ -198,8 +198,7 @@ enum status request_data_resize(struct request_data *data, uint32_t instances, s
                              instances);
         char *bytes = realloc(t->data, want ? want : 1);
         if (!bytes)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %u instances",
-                             instances);
+            return error_no_memory(err, "%u instances", instances);
         for (size_t at = have; at < want && have > 0; at += have)
             memcpy(bytes + at, bytes, MIN(have, want - at));
         t->data = bytes;

@@ -300,7 +300,7 @@ static enum status make_shots(struct load *l, struct error *err)
     l->shots = calloc(l->n_shots, sizeof(*l->shots));
     l->connections = calloc(p->connections, sizeof(*l->connections));
     if (!l->shots || !l->connections)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %u requests", l->n_shots);
+        return error_no_memory(err, "%u requests", l->n_shots);
     for (uint32_t i = l->n_shots; i > 0; i--) {
         struct shot *shot = &l->shots[i - 1];
         *shot = (struct shot){.load = l, .connection = (i - 1) % p->connections, .next = l->free};
@@ -354,7 +354,7 @@ enum status load_run(const struct load_plan *plan, struct load_point *out, struc
 {
     struct load *l = calloc(1, sizeof(*l)); /* too large for the stack: eight histograms */
     if (!l)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a load test");
+        return error_no_memory(err, "a load test");
     l->plan = plan;
     l->err = err;
     l->rng = UINT64_C(0x9e3779b97f4a7c15);

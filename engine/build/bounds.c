@@ -70,7 +70,7 @@ enum status build_bounds_check(const struct ir_graph *graph, uint64_t max_bytes,
     struct sums sums = {0};
     uint32_t *last = calloc((size_t)graph->n_tensors + 1, sizeof(*last));
     if (!last)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+        return error_no_memory(err, "the builder");
     for (uint32_t i = 0; i < graph->n_tensors; i++)
         if (ir_tensor_is_constant(ir_tensor(graph, i)))
             sums.constants += ir_tensor(graph, i)->bytes;

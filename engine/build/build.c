@@ -29,11 +29,6 @@ struct builder {
     bool beyond;    /* the profile needs more than max_bytes */
 };
 
-static enum status out_of_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
-}
-
 static void progress(const struct builder *b, const char *what, uint32_t done, uint32_t total)
 {
     if (b->options->progress)
@@ -272,7 +267,7 @@ static enum status binding_name(struct plan *plan, const struct plan_binding *ea
     size_t len = strlen(from);
     char *name = arena_strndup(plan->arena, len ? from : "unnamed", len ? MIN(len, 64u) : 7);
     if (!name)
-        return out_of_memory(err);
+        return error_no_memory(err, "the builder");
     for (char *c = name; *c; c++) {
         const char one[2] = {*c, '\0'};
         if (!plan_name_ok(one))
@@ -382,7 +377,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
     const struct ir_graph *first = plan->profiles[0].graph;
     plan->name = arena_strndup(plan->arena, first->name, strlen(first->name));
     if (!plan->name)
-        return out_of_memory(err);
+        return error_no_memory(err, "the builder");
     status = make_bindings(b, first->inputs, first->n_inputs, plan->inputs, &plan->n_inputs, err);
     if (!status)
         status = make_bindings(b, first->outputs, first->n_outputs, plan->outputs, &plan->n_outputs,
@@ -401,7 +396,7 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
         return status;
     b.plan = plan_new();
     b.history = tune_history_new();
-    status = b.plan && b.history ? fill_plan(&b, err) : out_of_memory(err);
+    status = b.plan && b.history ? fill_plan(&b, err) : error_no_memory(err, "the builder");
     tune_history_free(b.history);
     build_store_unref(b.store);
     if (status) {

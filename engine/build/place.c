@@ -54,7 +54,7 @@ static enum status make_segments(struct ir_graph *graph, struct error *err)
     graph->n_segments = 0;
     graph->segments = arena_array(graph->arena, PLAN_MAX_SEGMENTS, sizeof(*graph->segments));
     if (!graph->segments)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+        return error_no_memory(err, "the builder");
     /* Aliases run nowhere; they join whatever is going on. */
     for (uint32_t i = 0; i < graph->n_nodes && !backend; i++)
         if (ir_node(graph, i)->tactic)
@@ -154,7 +154,7 @@ static enum status place_blocks(struct planner *p, struct error *err)
     if (ok && load.alive > PLAN_MAX_LIVE)
         return too_many(load.alive, err);
     if (!ok || !pack_blocks(p->blocks, p->n_blocks, &load, &arena))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+        return error_no_memory(err, "the builder");
     for (uint32_t i = 0; i < p->graph->n_segments; i++)
         p->graph->segments[i].arena_bytes = arena;
     return STATUS_OK;
@@ -195,7 +195,7 @@ enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct e
             *tensor_bytes = p.sum;
         }
     } else {
-        status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+        status = error_no_memory(err, "the builder");
     }
     free(p.last_use);
     free(p.blocks);

@@ -22,11 +22,6 @@ enum dtype build_served_type(const char *name)
     return DTYPE_NONE;
 }
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "served inputs: out of memory");
-}
-
 static enum status find_input(const struct ir_graph *graph, const char *name, uint32_t *out,
                               struct error *err)
 {
@@ -118,7 +113,7 @@ static enum status add_node(struct chain *c, enum ir_op op, const char *what, ui
     snprintf(name, sizeof(name), "%.100s/%s", c->name, what);
     uint32_t node = ir_node_add(c->graph, op, name, operand == IR_NONE ? 1 : 2, inputs);
     if (node == IR_NONE || !ir_attr_set_int(c->graph, node, key, value))
-        return no_memory(c->err);
+        return error_no_memory(c->err, "served inputs");
     enum status status = ir_infer_apply(c->graph, node, NULL, 0, c->err);
     if (status)
         return status;
@@ -134,7 +129,7 @@ static enum status add_arithmetic(struct chain *c, enum ir_binary func, const ch
         return STATUS_OK;
     uint32_t numbers = make_numbers(c->graph, like, values, n);
     if (numbers == IR_NONE)
-        return no_memory(c->err);
+        return error_no_memory(c->err, "served inputs");
     return add_node(c, IR_OP_BINARY, what, numbers, IR_ATTR_FUNC, func);
 }
 
@@ -155,7 +150,7 @@ static enum status serve(struct ir_graph *graph, const struct build_input *input
         return STATUS_OK;
     uint32_t served = ir_tensor_add(graph, like.name, dtype, &like.shape);
     if (served == IR_NONE)
-        return no_memory(err);
+        return error_no_memory(err, "served inputs");
     struct chain c = {graph, like.name, served, IR_NONE, err};
     if (dtype != like.dtype)
         status = add_node(&c, IR_OP_CAST, "cast", IR_NONE, IR_ATTR_TO, like.dtype);

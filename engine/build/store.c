@@ -28,7 +28,7 @@ enum status build_store_new(struct build_store **out, struct error *err)
 {
     struct build_store *store = calloc(1, sizeof(*store));
     if (!store)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+        return error_no_memory(err, "the builder");
     store->refs = 1;
     *out = store;
     return STATUS_OK;
@@ -176,7 +176,7 @@ enum status build_store_graph(struct build_store *store, struct ir_graph *graph,
     ir_graph_free(graph);
     if (!ok) {
         ir_graph_free(copy);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: out of memory");
+        return error_no_memory(err, "the builder");
     }
     *out = copy;
     return STATUS_OK;

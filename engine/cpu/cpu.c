@@ -50,11 +50,6 @@ static struct cpu_device *cpu_device_of(struct device *device)
     return CONTAINER_OF(device, struct cpu_device, base);
 }
 
-static enum status no_memory(struct error *err, const char *what, size_t size)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %s (%zu bytes)", what, size);
-}
-
 /* --- device --- */
 
 static enum status device_count(uint32_t *out, struct error *err UNUSED)
@@ -74,7 +69,7 @@ static enum status device_open(const struct device_options *options, struct devi
                          THREADS_MAX);
     struct cpu_device *device = calloc(1, sizeof(*device));
     if (!device)
-        return no_memory(err, "a device", sizeof(*device));
+        return error_no_memory(err, "a device (%zu bytes)", sizeof(*device));
     device->base.backend = &backend_cpu;
     device->base.threads = options->threads ? options->threads : MIN(cores_count(), THREADS_MAX);
     enum status status = STATUS_OK;
@@ -118,7 +113,7 @@ static enum status memory_alloc(struct device *device UNUSED, enum memory_kind k
     if (checked_round_up(MAX(size, 1), BACKEND_ALIGN, &rounded))
         memory = aligned_alloc(BACKEND_ALIGN, rounded);
     if (!memory)
-        return no_memory(err, tag, size);
+        return error_no_memory(err, "%s (%zu bytes)", tag, size);
     *out = memory;
     return STATUS_OK;
 }
@@ -135,12 +130,12 @@ static enum status arena_make(struct device *device UNUSED, size_t reserve,
     struct backend_arena *arena = calloc(1, sizeof(*arena));
     if (!arena || !checked_round_up(MAX(reserve, 1), page, &rounded)) {
         free(arena);
-        return no_memory(err, "an arena", reserve);
+        return error_no_memory(err, "an arena (%zu bytes)", reserve);
     }
     void *base = mmap(NULL, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
         free(arena);
-        return no_memory(err, "an arena", reserve);
+        return error_no_memory(err, "an arena (%zu bytes)", reserve);
     }
     arena->base = base;
     arena->reserved = rounded;
@@ -159,7 +154,7 @@ static enum status arena_grow(struct backend_arena *arena, size_t size, struct e
                          "an arena of %zu bytes is needed, %zu are reserved", size,
                          arena->reserved);
     if (mprotect(arena->base, rounded, PROT_READ | PROT_WRITE) != 0)
-        return no_memory(err, "a larger arena", size);
+        return error_no_memory(err, "a larger arena (%zu bytes)", size);
     arena->usable = rounded;
     return STATUS_OK;
 }
@@ -183,7 +178,7 @@ static enum status stream_new(struct device *device, struct backend_stream **out
 {
     struct backend_stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
-        return no_memory(err, "a stream", sizeof(*stream));
+        return error_no_memory(err, "a stream (%zu bytes)", sizeof(*stream));
     stream->device = cpu_device_of(device);
     *out = stream;
     return STATUS_OK;
@@ -199,7 +194,7 @@ static enum status event_new(struct device *device UNUSED, bool timing UNUSED,
 {
     struct backend_event *event = calloc(1, sizeof(*event));
     if (!event)
-        return no_memory(err, "an event", sizeof(*event));
+        return error_no_memory(err, "an event (%zu bytes)", sizeof(*event));
     *out = event;
     return STATUS_OK;
 }
@@ -316,7 +311,7 @@ static enum status op_prepare(struct backend_stream *stream, const struct ir_gra
 {
     struct backend_op *op = calloc(1, sizeof(*op));
     if (!op)
-        return no_memory(err, "an op", sizeof(*op));
+        return error_no_memory(err, "an op (%zu bytes)", sizeof(*op));
     enum status status = fill_op(op, stream->device, graph, node, tactic, err);
     if (status) {
         op_free(op);

@@ -28,7 +28,7 @@ enum status cpu_eval_node(void *user UNUSED, const struct ir_graph *graph,
         return status;
     uint64_t bytes = reference_op_workspace(op);
     if (bytes && !(workspace = malloc(bytes)))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "folding constants");
     void *in[IR_MAX_INPUTS];
     memcpy(in, inputs, node->n_inputs * sizeof(in[0])); /* kernels do not write to them */
     return reference_op_launch(op, in, outputs, workspace, err);
@@ -52,11 +52,6 @@ static void places_deinit(struct places *p)
     free(p->owned);
 }
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-}
-
 static enum status places_init(struct places *p, const struct ir_graph *graph, struct error *err)
 {
     p->n = graph->n_tensors;
@@ -64,7 +59,7 @@ static enum status places_init(struct places *p, const struct ir_graph *graph, s
     p->uses = calloc((size_t)p->n + 1, sizeof(*p->uses));
     p->owned = calloc((size_t)p->n + 1, sizeof(*p->owned));
     if (!p->at || !p->uses || !p->owned)
-        return no_memory(err);
+        return error_no_memory(err, "folding constants");
     for (uint32_t i = 0; i < p->n; i++) {
         const void *data = ir_tensor(graph, i)->data;
         memcpy(&p->at[i], &data, sizeof(data));
@@ -107,7 +102,7 @@ static enum status eval_one(struct places *p, const struct ir_graph *graph,
         }
         outputs[i] = p->at[id];
         if (!outputs[i])
-            return no_memory(err);
+            return error_no_memory(err, "folding constants");
     }
     for (uint32_t i = 0; i < node->n_inputs; i++)
         inputs[i] = node->inputs[i] == IR_NONE ? NULL : p->at[node->inputs[i]];

@@ -127,7 +127,7 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
     struct native_blob blob;
     struct native_op *op = malloc(sizeof(*op));
     if (!op)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "an op");
     if (tactic->id != NATIVE_TACTIC || tactic->blob_size != sizeof(blob) ||
         !make(op, graph, node) || !all_wanted(graph, node, op, tactic)) {
         free(op);

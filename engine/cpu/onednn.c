@@ -44,7 +44,7 @@ enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err)
 {
     struct onednn *dnn = calloc(1, sizeof(*dnn));
     if (!dnn)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
+        return error_no_memory(err, "oneDNN");
     if (dnnl_engine_create(&dnn->engine, dnnl_cpu, 0) != dnnl_success) {
         free(dnn);
         return error_set(err, STATUS_INTERNAL, "oneDNN: no CPU engine");
@@ -168,7 +168,7 @@ static enum status visit_choice(const struct subject *s, const struct onednn_row
     }
     recipe_deinit(r);
     if (st == STATUS_RESOURCE_EXHAUSTED)
-        return error_set(err, st, "oneDNN: out of memory");
+        return error_no_memory(err, "oneDNN");
     st = STATUS_OK;
     for (uint32_t i = 0; i < n && found < row->impls && !st; i++) {
         if (!worth_timing(s->dnn, impls[i], found))
@@ -191,7 +191,7 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
         return STATUS_OK;
     struct recipe *r = malloc(sizeof(*r));
     if (!r)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
+        return error_no_memory(err, "oneDNN");
     struct choice choices[CHOICES_MAX];
     uint32_t n = row->list(&s, choices);
     enum status st = STATUS_OK;

@@ -56,7 +56,7 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
     enum status st = row->make(s, blob.choice, r);
     r->want = NULL; /* it was ours */
     if (st != STATUS_OK)
-        return st == STATUS_RESOURCE_EXHAUSTED ? error_set(err, st, "oneDNN: out of memory")
+        return st == STATUS_RESOURCE_EXHAUSTED ? error_no_memory(err, "oneDNN")
                                                : refuse(s, err, "no such implementation here");
     for (uint32_t i = 0; packed && i < r->n_args; i++) {
         const struct recipe_arg *a = &r->args[i];
@@ -108,7 +108,7 @@ static enum status pack_aligned(const struct subject *s, const struct recipe *r,
     size_t size = dnnl_memory_desc_get_size(&r->plain);
     void *from = aligned_alloc(BACKEND_ALIGN, (size + BACKEND_ALIGN - 1) & ~(size_t)63);
     if (!from)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
+        return error_no_memory(err, "oneDNN");
     memcpy(from, subject_in(s, arg->index)->data, size);
     memset(to, 0, dnnl_memory_desc_get_size(&arg->md));
     dnnl_status_t st = reorder_now(s->dnn, &r->plain, from, &arg->md, to);
@@ -126,7 +126,7 @@ enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
     struct recipe *r = malloc(sizeof(*r));
     uint32_t threads;
     if (!r)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "oneDNN: out of memory");
+        return error_no_memory(err, "oneDNN");
     recipe_init(r, NULL);
     enum status st = rebuild(&s, tactic, false, r, &threads, err);
     if (st == STATUS_OK && (r->packed_arg == UINT32_MAX || r->args[r->packed_arg].index != input ||
@@ -222,7 +222,7 @@ enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
         }
         recipe_deinit(r);
     } else {
-        error_set(err, st, "oneDNN: out of memory");
+        error_no_memory(err, "oneDNN");
     }
     free(r);
     if (st == STATUS_OK)

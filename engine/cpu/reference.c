@@ -172,7 +172,7 @@ enum status reference_op_prepare(const struct ir_graph *graph, const struct ir_n
         return status;
     struct reference_op *op = calloc(1, sizeof(*op) + node->n_inputs * sizeof(*op->in));
     if (!op)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "an op");
     op->graph = graph;
     op->node = node;
     op->in = (struct tensor_view *)(op + 1);

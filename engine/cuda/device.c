@@ -106,7 +106,7 @@ enum status cuda_device_open(const struct device_options *options, struct device
         return status;
     struct cuda_device *device = calloc(1, sizeof(*device));
     if (!device)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a device");
+        return error_no_memory(err, "a device");
     pthread_mutex_init(&device->turn_lock, NULL);
     device->base.backend = &backend_cuda;
     device->base.threads = 1;

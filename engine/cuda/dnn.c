@@ -91,12 +91,11 @@ enum status cuda_dnn_new(int ordinal, const char *properties, struct cuda_dnn **
                          "cuDNN: neither a device nor its properties");
     struct cuda_dnn *dnn = calloc(1, sizeof(*dnn));
     if (!dnn)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        return error_no_memory(err, "cuDNN");
     dnn->ordinal = ordinal;
     pthread_mutex_init(&dnn->lock, NULL);
     dnn->plans = dnn_plans_new();
-    enum status st =
-        dnn->plans ? STATUS_OK : error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+    enum status st = dnn->plans ? STATUS_OK : error_no_memory(err, "cuDNN");
     if (!st && ordinal < 0)
         st = read_properties(dnn, properties, err);
     if (st)

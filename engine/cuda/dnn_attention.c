@@ -302,7 +302,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return st;
     struct attention_op *op = calloc(1, sizeof(*op));
     if (!op)
-        st = error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        st = error_no_memory(err, "cuDNN");
     else if (!tensors_fit(graph, node, at.io))
         st = error_set(err, STATUS_FAILED_PRECONDITION,
                        "cuDNN: '%s': a tensor has another size than it needs", node->name);

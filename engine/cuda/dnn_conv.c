@@ -92,7 +92,7 @@ static enum status visit_all(const struct ir_graph *graph, const struct ir_node 
     enum status st = STATUS_OK;
     struct tactic *t = malloc(sizeof(*t));
     if (!t)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        return error_no_memory(err, "cuDNN");
     for (uint32_t i = 0; i < n && !st; i++)
         if (make_tactic(graph, node, dtype, io, &choices[i], t))
             st = visit(user, t, err);
@@ -109,7 +109,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     uint32_t n_types = cuda_dtypes(graph, node, precision, dtypes), n = 0;
     struct conv_choice *choices = malloc(CONV_CHOICES_MAX * sizeof(*choices));
     if (!choices)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        return error_no_memory(err, "cuDNN");
     enum status st = STATUS_OK;
     for (uint32_t i = 0; i < n_types && n == 0 && !st; i++) {
         enum dtype io = conv_io(graph, node, dtypes[i]);
@@ -312,7 +312,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return st;
     struct conv_op *op = calloc(1, sizeof(*op));
     if (!op)
-        st = error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        st = error_no_memory(err, "cuDNN");
     else if (!bind_all(op, &conv) || !tensors_fit(graph, node, (enum dtype)conv.spec.io))
         st = refuse(node, err, "a tensor has another size than it needs");
     else if (device->ordinal >= 0)

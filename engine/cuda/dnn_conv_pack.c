@@ -109,7 +109,7 @@ static enum status pack_weights(const struct ir_tensor *w, const struct conv *co
     char *out = to, *run = malloc(channels * taps * one);
     const char *from = w->data;
     if (!run)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        return error_no_memory(err, "cuDNN");
     memset(to, 0, conv->weights_bytes);
     for (int64_t k = 0; k < s->w[0]; k++) {
         convert(w->dtype, from, io, run, channels * taps);

@@ -10,7 +10,7 @@ enum status dnn_build_new(struct cuda_dnn *dnn, struct dnn_build **out, struct e
 {
     struct dnn_build *b = calloc(1, sizeof(*b));
     if (!b)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        return error_no_memory(err, "cuDNN");
     b->dnn = dnn;
     b->next_virtual = DNN_VIRTUAL_UID;
     enum status st = dnn_handle_take(dnn, &b->handle, err);

@@ -289,7 +289,7 @@ enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, 
     }
     pthread_mutex_unlock(&plans->lock);
     if (!plan)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        return error_no_memory(err, "cuDNN");
     st = make(dnn, recipe, plan, code, code_size, &plan->failure);
     if (st && err)
         *err = plan->failure;
@@ -336,7 +336,7 @@ enum status dnn_plan_code(const struct dnn_plan *plan, struct arena *arena, cons
     struct code_head head = {.version = cudnnGetVersion(), .key = plan->key};
     char *out = arena_alloc(arena, sizeof(head) + (size_t)n);
     if (!out)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuDNN: out of memory");
+        return error_no_memory(err, "cuDNN");
     st = cudnnBackendGetAttribute(plan->desc, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
                                   CUDNN_TYPE_CHAR, n, &got, out + sizeof(head));
     if (st || got <= 0 || got > n)

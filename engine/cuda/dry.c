@@ -96,7 +96,7 @@ enum status cuda_device_open_dry(const char *path, const struct log_sink *log, s
     if (device)
         pthread_mutex_init(&device->turn_lock, NULL);
     if (!device)
-        status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a device");
+        status = error_no_memory(err, "a device");
     else if (!read_properties(json, &device->properties, &driver))
         status = error_set(err, STATUS_INVALID_ARGUMENT, "%s: no device properties", path);
     if (!status) {
@@ -123,7 +123,7 @@ enum status cuda_stream_new_dry(struct device *device, struct backend_stream **o
 {
     struct backend_stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a stream");
+        return error_no_memory(err, "a stream");
     stream->device = cuda_device_of(device);
     *out = stream;
     return STATUS_OK;

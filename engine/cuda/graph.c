@@ -79,7 +79,7 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
     if (!graph) {
         if (half)
             cudaEventDestroy(half);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a graph");
+        return error_no_memory(err, "a graph");
     }
     graph->device = stream->device;
     graph->half = half;

@@ -44,7 +44,7 @@ enum status cuda_lt_new(int ordinal, struct cuda_lt **out, struct error *err)
     struct cuda_lt *lt = calloc(1, sizeof(*lt));
     if (!lt || pthread_mutex_init(&lt->lock, NULL)) {
         free(lt);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuda: out of memory");
+        return error_no_memory(err, "CUDA");
     }
     lt->ordinal = ordinal;
     *out = lt;

@@ -404,7 +404,7 @@ enum status lt_gemm_pack(const struct lt_kind *kind, const struct ir_graph *grap
     bool same_order = read_constant(node, &b->shape, &rows, &cols) == (blob.order == LT_PACKED_NK);
     void *same = same_order ? to : malloc(tactic->in[1].packed_bytes);
     if (!same)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuda: out of memory");
+        return error_no_memory(err, "CUDA");
     bool ok = cuda_constant_cast(b, (enum dtype)blob.dtype, same, n);
     if (ok && !same_order)
         transpose(same, to, n / (rows * cols), rows, cols, dtype_size((enum dtype)blob.dtype));
@@ -519,7 +519,7 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
 {
     struct lt_op *op = calloc(1, sizeof(*op));
     if (!op)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "cuda: out of memory");
+        return error_no_memory(err, "CUDA");
     op->base = (struct backend_op){.family = kind->family, .launch = launch, .free = free_op};
     op->device = stream->device;
     enum status st = lt_blob_read(kind, graph, node, tactic, &op->blob, &op->p, err);

@@ -135,7 +135,7 @@ enum status cuda_arena_new(struct device *device, size_t reserve, struct backend
         return status;
     struct backend_arena *arena = calloc(1, sizeof(*arena));
     if (!arena)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for an arena");
+        return error_no_memory(err, "an arena");
     arena->device = cuda_device_of(device);
     status = find_driver(&arena->driver, err);
     if (!status)

@@ -248,7 +248,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return own_refuse(node, tactic, err);
     struct map_op *op = malloc(sizeof(*op));
     if (!op)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "a kernel");
     *op = (struct map_op){
         .base = {.family = &cuda_family_own_map, .launch = launch, .free = op_free},
         .node = node,

@@ -281,7 +281,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         status = cuda_stream_flag(stream, &m.bad, err);
     struct move_op *op = status ? NULL : malloc(sizeof(*op));
     if (!op)
-        return status ? status : error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return status ? status : error_no_memory(err, "a kernel");
     *op = (struct move_op){
         .base = {.family = &cuda_family_own_move, .launch = launch, .free = op_free},
         .move = m,

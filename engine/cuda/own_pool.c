@@ -184,7 +184,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return own_refuse(node, tactic, err);
     struct pool_op *op = malloc(sizeof(*op));
     if (!op)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "a kernel");
     *op = made;
     *out = &op->base;
     return STATUS_OK;

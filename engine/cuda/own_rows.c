@@ -241,7 +241,7 @@ static enum status pack_row(const struct ir_tensor *constant, const struct shape
         return error_set(err, STATUS_INVALID_ARGUMENT, "a scale that does not broadcast");
     float *values = malloc(elements * sizeof(float) + 1);
     if (!values)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "a kernel");
     bool known = cuda_constant_f32(constant, values, elements);
     uint32_t lead = inner.rank - constant->shape.rank;
     for (size_t i = 0; known && i < row; i++) {
@@ -269,7 +269,7 @@ static enum status pack_channels(const struct ir_graph *graph, const struct ir_n
     double epsilon = (double)ir_attr_float(node, IR_ATTR_EPSILON, 1e-5F);
     float *values = malloc(4 * n * sizeof(float) + 1);
     if (!values)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "a kernel");
     bool known = true;
     for (uint32_t i = 0; i < 4; i++)
         known =
@@ -360,7 +360,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         return own_refuse(node, tactic, err);
     struct rows_op *op = malloc(sizeof(*op));
     if (!op)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "a kernel");
     *op = made;
     *out = &op->base;
     return STATUS_OK;

@@ -38,7 +38,7 @@ enum status cuda_stream_new(struct device *device, struct backend_stream **out, 
         return status;
     struct backend_stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a stream");
+        return error_no_memory(err, "a stream");
     stream->device = cuda_device_of(device);
     cudaError_t code = cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking);
     if (code) {
@@ -99,7 +99,7 @@ enum status cuda_event_new(struct device *device, bool timing, struct backend_ev
         return status;
     struct backend_event *event = calloc(1, sizeof(*event));
     if (!event)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for an event");
+        return error_no_memory(err, "an event");
     event->device = cuda_device_of(device);
     cudaError_t code =
         cudaEventCreateWithFlags(&event->event, timing ? cudaEventDefault : cudaEventDisableTiming);

@@ -106,11 +106,6 @@ static pb_callback_t into(struct spans *list, struct arena *arena, struct span w
     return (pb_callback_t){.funcs.decode = span_take, .arg = list};
 }
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the model's structure");
-}
-
 enum status decode_message(struct span body, const pb_msgdesc_t *fields, void *message,
                            const char *what, struct error *err)
 {
@@ -118,7 +113,7 @@ enum status decode_message(struct span body, const pb_msgdesc_t *fields, void *m
     if (pb_decode(&stream, fields, message))
         return STATUS_OK;
     if (stream.errmsg == exhausted)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     return error_set(err, STATUS_INVALID_ARGUMENT, "damaged ONNX file: %s: %s", what,
                      PB_GET_ERROR(&stream));
 }
@@ -134,7 +129,7 @@ static enum status text_of(struct arena *arena, struct span span, const char *wh
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: contains a zero byte", what);
     char *copy = arena_strndup(arena, span.size ? (const char *)span.data : "", span.size);
     if (!copy)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     *out = copy;
     return STATUS_OK;
 }
@@ -149,7 +144,7 @@ static enum status texts_of(struct arena *arena, const struct spans *list, const
 {
     const char **texts = arena_array(arena, list->n, sizeof(*texts));
     if (!texts)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     for (uint32_t i = 0; i < list->n; i++) {
         enum status status = text_of(arena, list->items[i], what, &texts[i], err);
         if (status)
@@ -261,7 +256,7 @@ static enum status attr_tensor(struct arena *arena, const struct spans *t, struc
         return STATUS_OK;
     attr->tensor = arena_alloc(arena, sizeof(*attr->tensor));
     if (!attr->tensor)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     return decode_tensor(arena, only(t), attr->tensor, err);
 }
 
@@ -274,7 +269,7 @@ static enum status attr_graph(struct onnx_model *model, uint32_t depth, const st
         return STATUS_OK;
     struct onnx_graph *graph = arena_alloc(model->arena, sizeof(*graph));
     if (!graph)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     *graph = (struct onnx_graph){.body = only(g), .depth = depth + 1, .name = ""};
     model->last->next = graph;
     model->last = graph;
@@ -325,7 +320,7 @@ static enum status node_attrs(struct onnx_model *model, uint32_t depth, const st
     node->n_attrs = list->n;
     node->attrs = arena_array(model->arena, list->n, sizeof(*node->attrs));
     if (!node->attrs)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     for (uint32_t i = 0; i < list->n; i++) {
         enum status status = decode_attr(model, depth, list->items[i], &node->attrs[i], err);
         if (status)
@@ -450,7 +445,7 @@ static enum status decode_values(struct onnx_model *model, const struct spans *l
 {
     struct onnx_value_info *values = arena_array(model->arena, list->n, sizeof(*values));
     if (!values)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     for (uint32_t i = 0; i < list->n; i++) {
         enum status status = decode_value(model, list->items[i], &values[i], err);
         if (status)
@@ -465,7 +460,7 @@ static enum status decode_nodes(struct onnx_model *model, const struct spans *li
 {
     graph->nodes = arena_array(model->arena, list->n, sizeof(*graph->nodes));
     if (!graph->nodes)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     for (uint32_t i = 0; i < list->n; i++) {
         enum status status =
             decode_node(model, graph->depth, list->items[i], &graph->nodes[i], err);
@@ -481,7 +476,7 @@ static enum status decode_initializers(struct onnx_model *model, const struct sp
 {
     graph->initializers = arena_array(model->arena, list->n, sizeof(*graph->initializers));
     if (!graph->initializers)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     for (uint32_t i = 0; i < list->n; i++) {
         enum status status =
             decode_tensor(model->arena, list->items[i], &graph->initializers[i], err);
@@ -532,7 +527,7 @@ static enum status decode_opsets(struct onnx_model *model, const struct spans *l
 {
     model->opsets = arena_array(model->arena, list->n, sizeof(*model->opsets));
     if (!model->opsets)
-        return no_memory(err);
+        return error_no_memory(err, "the model's structure");
     for (uint32_t i = 0; i < list->n; i++) {
         struct spans domain;
         onnxpb_OperatorSet message = {.domain = into(&domain, model->arena, list->items[i], 1)};

@@ -438,7 +438,7 @@ enum status onnx_import(struct onnx_model *model, const struct onnx_options *opt
                        .fold_work = fold_work,
                        .err = err};
     if (!m.graph)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a graph");
+        return error_no_memory(err, "a graph");
     import_graph(&m);
     map_scope_free(&names);
     map_tables_free(&m);

@@ -73,7 +73,7 @@ static enum status index_initializers(struct onnx_model *model, struct error *er
 {
     const char **names = arena_array(model->arena, model->graph.n_initializers, sizeof(*names));
     if (!names)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+        return error_no_memory(err, "a model");
     for (uint32_t i = 0; i < model->graph.n_initializers; i++)
         names[i] = model->graph.initializers[i].name;
     qsort(names, model->graph.n_initializers, sizeof(*names), name_compare);
@@ -93,7 +93,7 @@ enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **
 {
     struct onnx_model *model CLEANUP(model_cleanup) = model_new();
     if (!model)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+        return error_no_memory(err, "a model");
     if (!size || size > file_limit)
         return error_set(err, STATUS_INVALID_ARGUMENT, "a model of %zu bytes", size);
     model->bytes = (struct span){data, size};
@@ -120,7 +120,7 @@ enum status onnx_open(const char *path, struct onnx_model **out, struct error *e
 {
     struct onnx_model *model CLEANUP(model_cleanup) = model_new();
     if (!model)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+        return error_no_memory(err, "a model");
     enum status status = file_map_open(path, file_limit, &model->file, &model->folder, err);
     return status ? status : open_mapped(&model, path, out, err);
 }
@@ -130,7 +130,7 @@ enum status onnx_open_fd(int fd, int folder, const char *name, struct onnx_model
 {
     struct onnx_model *model CLEANUP(model_cleanup) = model_new();
     if (!model)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a model");
+        return error_no_memory(err, "a model");
     enum status status = file_map_open_fd(fd, name, file_limit, &model->file, err);
     if (status)
         return status;
@@ -182,7 +182,7 @@ enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **n
     const void *bytes;
     size_t size;
     if (!arena)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory", path);
+        return error_no_memory(err, "%s", path);
     enum status status = file_map_open(path, file_limit, &map, NULL, err);
     if (status)
         return status;
@@ -199,7 +199,7 @@ enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **n
     if (!view.data || (name && !copy_name)) {
         free(view.data);
         free(copy_name);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for %s", path, "a tensor");
+        return error_no_memory(err, "a tensor of %s", path);
     }
     memcpy(view.data, bytes, size);
     *out = view;

@@ -92,7 +92,7 @@ enum status tensor_unpack(struct onnx_model *model, struct arena *arena,
         return status;
     void *to = arena_array(arena, MAX(n, 1), dtype_size(row->held));
     if (!to)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tensor '%s': no memory", tensor->name);
+        return error_no_memory(err, "tensor '%s'", tensor->name);
     if (row->held != DTYPE_F32)
         unpack_nibbles(row->held == DTYPE_I8, n, bytes, to);
     for (size_t i = 0; row->held == DTYPE_F32 && i < n; i++)

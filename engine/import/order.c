@@ -46,11 +46,6 @@ static void level_deinit(struct level *l)
     free(l->order);
 }
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory to sort a model");
-}
-
 /* Of names that are written twice the importer speaks. */
 static enum status add_writer(struct level *l, const char *name, uint32_t node, struct error *err)
 {
@@ -62,7 +57,7 @@ static enum status add_writer(struct level *l, const char *name, uint32_t node, 
     w = &l->room[l->n_room++];
     *w = (struct writer){.name = name, .node = node};
     HASH_ADD_KEYPTR(hh, l->writers, w->name, strlen(w->name), w);
-    return HASH_ADDED(w) ? STATUS_OK : no_memory(err);
+    return HASH_ADDED(w) ? STATUS_OK : error_no_memory(err, "sorting a model");
 }
 
 /* The model's own inputs and initializers are needed by nobody in this sense: whatever is not found
@@ -75,7 +70,7 @@ static enum status add_writers(struct level *l, struct error *err)
         n += g->nodes[i].n_outputs;
     l->room = calloc(n, sizeof(*l->room));
     if (!l->room)
-        return no_memory(err);
+        return error_no_memory(err, "sorting a model");
     for (uint32_t i = 0; i < g->n_inputs && l->outer; i++)
         TRY(add_writer(l, g->inputs[i].name, SORT_NONE, err));
     for (uint32_t i = 0; i < g->n_initializers && l->outer; i++)
@@ -100,7 +95,7 @@ static enum status add_need(struct level *l, const char *name, struct error *err
         uint32_t cap = l->cap ? 2 * l->cap : 64;
         uint32_t *more = realloc(l->needs, cap * sizeof(*more));
         if (!more)
-            return no_memory(err);
+            return error_no_memory(err, "sorting a model");
         l->needs = more;
         l->cap = cap;
     }
@@ -130,7 +125,7 @@ static enum status place(struct level *l, struct error *err)
         return STATUS_OK;
     struct onnx_node *sorted = arena_array(l->model->arena, g->n_nodes, sizeof(*sorted));
     if (!sorted)
-        return no_memory(err);
+        return error_no_memory(err, "sorting a model");
     for (uint32_t i = 0; i < g->n_nodes; i++)
         sorted[i] = g->nodes[l->order[i]];
     g->nodes = sorted;
@@ -163,7 +158,7 @@ static enum status sort_graph(struct onnx_model *model, struct onnx_graph *graph
         .order = calloc((size_t)graph->n_nodes + 1, sizeof(*l.order)),
     };
     if (!l.first || !l.order)
-        return no_memory(err);
+        return error_no_memory(err, "sorting a model");
     TRY(add_writers(&l, err));
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         TRY(add_need(&l, graph->outputs[i].name, err));

@@ -161,7 +161,7 @@ static enum status typed_bytes(struct arena *arena, const struct onnx_tensor *te
     }
     t.to = arena_array(arena, elements, dtype_size(dtype));
     if (!t.to)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tensor '%s': no memory", tensor->name);
+        return error_no_memory(err, "tensor '%s'", tensor->name);
     status = typed_decode(tensor, &t, err);
     if (status)
         return status;
@@ -232,7 +232,7 @@ static enum status bool_bytes(struct arena *arena, size_t n, const void **data, 
         return STATUS_OK;
     uint8_t *to = arena_alloc(arena, n);
     if (!to)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a tensor");
+        return error_no_memory(err, "a tensor");
     for (i = 0; i < n; i++)
         to[i] = from[i] != 0;
     *data = to;

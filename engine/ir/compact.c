@@ -115,7 +115,7 @@ enum status ir_graph_compact(struct ir_graph *graph, struct error *err)
     struct ir_node *moved = calloc(MAX(graph->n_nodes, 1), sizeof(*moved));
     uint32_t *map = calloc(MAX(graph->n_tensors, 1), sizeof(*map));
     if (!order || !moved || !map) {
-        error_set(err, status, "no memory to compact %u nodes", graph->n_nodes);
+        error_no_memory(err, "compacting %u nodes", graph->n_nodes);
         goto out;
     }
     status = sort_nodes(graph, order, &n_order, err);

@@ -52,7 +52,7 @@ enum status sort_by_need(uint32_t n, sort_need need, const void *user, uint32_t 
         .order = order,
     };
     if (!w.stack || !w.cursor || !w.marks)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory to sort %u nodes", n);
+        return error_no_memory(err, "sorting %u nodes", n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t cycle = w.marks[i] == UNSEEN ? walk_from(&w, i, need, user) : SORT_NONE;
         if (cycle != SORT_NONE) {

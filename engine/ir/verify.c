@@ -227,7 +227,7 @@ enum status ir_verify(const struct ir_graph *graph, struct error *err)
     uint32_t *made = calloc(n, sizeof(*made)); /* the node that listed the tensor as its output */
     enum status status = STATUS_RESOURCE_EXHAUSTED;
     if (!aliases || !ends || !made) {
-        error_set(err, status, "no memory to check %u tensors", graph->n_tensors);
+        error_no_memory(err, "checking %u tensors", graph->n_tensors);
         goto out;
     }
     status = STATUS_OK;

@@ -18,7 +18,7 @@ enum status pass_erase_unused(struct ir_graph *graph, struct pass_context *ctx, 
 {
     uint8_t *read = calloc(MAX(graph->n_tensors, 1), 1);
     if (!read)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for pass %s", ctx->pass->name);
+        return error_no_memory(err, "pass %s", ctx->pass->name);
     for (uint32_t i = 0; i < graph->n_outputs; i++)
         read[graph->outputs[i]] = 1;
     for (uint32_t i = graph->n_nodes; i-- > 0;) {

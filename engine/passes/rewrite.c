@@ -19,8 +19,7 @@ enum { NAME_MAX_LENGTH = 256, LINE_MAX_LENGTH = 640 };
 void rw_fail(struct rewrite *rw)
 {
     if (rw->status == STATUS_OK)
-        rw->status = error_set(rw->err, STATUS_RESOURCE_EXHAUSTED, "no memory for pass %s",
-                               rw->ctx->pass->name);
+        rw->status = error_no_memory(rw->err, "pass %s", rw->ctx->pass->name);
 }
 
 /* Room in the per-tensor arrays for the tensors that there are now. */

@@ -138,7 +138,7 @@ static enum status check_chains(const struct ir_graph *graph, struct error *err)
     uint16_t *length = calloc((size_t)graph->n_tensors + 1, sizeof(*length));
     enum status status = STATUS_OK;
     if (!length)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+        return error_no_memory(err, "a plan");
     for (uint32_t i = 0; i < graph->n_nodes && !status; i++) {
         const struct ir_node *node = ir_node(graph, i);
         if (!plan_node_is_alias(graph, node))
@@ -344,7 +344,7 @@ static enum status check_liveness(const struct ir_graph *graph, struct error *er
     l.state = calloc(graph->n_tensors + 1, sizeof(*l.state));
     l.alive = calloc(PLAN_MAX_LIVE, sizeof(*l.alive));
     if (!l.last_use || !l.state || !l.alive) {
-        status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+        status = error_no_memory(err, "a plan");
     } else {
         find_last_uses(&l);
         for (uint32_t i = 0; i < graph->n_nodes && !status; i++)

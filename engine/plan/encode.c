@@ -297,7 +297,7 @@ enum status plan_encode(const struct plan *plan, const struct plan_offsets *offs
                          sizing.bytes_written);
     uint8_t *data = malloc(sizing.bytes_written + 1);
     if (!data)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+        return error_no_memory(err, "a plan");
     pb_ostream_t stream = pb_ostream_from_buffer(data, sizing.bytes_written);
     if (!pb_encode(&stream, inferd_plan_Plan_fields, &msg)) {
         free(data);

@@ -105,7 +105,7 @@ static enum status read_hashed(const void *data, size_t size, XXH128_hash_t rest
         return status;
     struct plan *plan = plan_new();
     if (!plan)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+        return error_no_memory(err, "a plan");
     memcpy(plan->device, h.device, sizeof(plan->device));
     for (int i = 0; i < 16; i++) {
         static const char hex[] = "0123456789abcdef";
@@ -183,7 +183,7 @@ static enum status load(int fd, const char *name, const struct file_guard *guard
         .name = name, .guard = guard, .piece = hash_piece, .user = &hashing};
     if (!hashing.state || XXH3_128bits_reset(hashing.state) != XXH_OK) {
         XXH3_freeState(hashing.state);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: no memory for a digest", name);
+        return error_no_memory(err, "a digest of %s", name);
     }
     enum status status = file_load(fd, &how, map, err);
     if (!status)

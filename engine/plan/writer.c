@@ -107,7 +107,7 @@ static enum status layout_init(struct layout *layout, const struct plan *plan, s
 {
     for (uint32_t p = 0; p < plan->n_profiles; p++)
         if (!place_profile(layout, plan->profiles[p].graph, p))
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+            return error_no_memory(err, "a plan");
     return STATUS_OK;
 }
 
@@ -196,7 +196,7 @@ static enum status hash_and_write(struct file_writer *writer, struct plan_header
 {
     XXH3_state_t *state = XXH3_createState();
     if (!state)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "plan: out of memory");
+        return error_no_memory(err, "a plan");
     XXH3_128bits_reset(state);
     struct sink hash = {.hash = state}, file = {.file = writer};
     enum status status = emit(&hash, header, structure, layout, err);

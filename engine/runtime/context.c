@@ -33,7 +33,7 @@ enum status context_new_with(struct engine *engine, struct lane *lane,
     struct context *ctx = calloc(1, sizeof(*ctx));
     if (!ctx || !(ctx->memory = arena_new(0))) {
         free(ctx);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "context: out of memory");
+        return error_no_memory(err, "a context");
     }
     ctx->engine = engine_ref(engine);
     ctx->lane = lane;

@@ -18,7 +18,7 @@ enum status context_staging_new(struct context *ctx, struct error *err)
     size_t total = 0, size;
     ctx->staging_offset = context_take(ctx, info->n_inputs, sizeof(*ctx->staging_offset));
     if (!ctx->staging_offset)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "context: out of memory");
+        return error_no_memory(err, "a context");
     for (uint32_t i = 0; i < info->n_inputs; i++) {
         ctx->staging_offset[i] = SIZE_MAX;
         if (ctx->backend->host_memory || info->inputs[i].instance_bytes > ENGINE_PACK_MAX)

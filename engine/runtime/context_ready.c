@@ -22,11 +22,6 @@ struct making {
     unsigned char *where; /* of a root: a bit for each side that has its bytes by now */
 };
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "context: out of memory");
-}
-
 /* --- addresses --- */
 
 static int side_of(const struct making *m, uint32_t node)
@@ -98,7 +93,7 @@ static enum status make_step(struct making *m, struct part *part, const struct i
     step->inputs = context_take(ctx, node->n_inputs, sizeof(void *));
     step->outputs = context_take(ctx, node->n_outputs, sizeof(void *));
     if (!step->inputs || !step->outputs)
-        return no_memory(err);
+        return error_no_memory(err, "a context");
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i] == IR_NONE)
             continue;
@@ -144,7 +139,7 @@ static enum status find_part(struct making *m, uint32_t node, struct part **out,
         *part = (struct part){.side = side, .first = p->n_steps};
         if (m->where &&
             !(part->copies = context_take(m->ctx, count_inputs(m, node), sizeof(*part->copies))))
-            return no_memory(err);
+            return error_no_memory(err, "a context");
         p->n_parts++;
     }
     *out = &p->parts[p->n_parts - 1];
@@ -225,7 +220,7 @@ static enum status make_profile(struct context *ctx, uint32_t index, struct erro
     p->info = &engine->profiles[index];
     if (!take_arrays(ctx, p, m.graph) ||
         (engine->host && !(m.where = calloc(m.graph->n_tensors, sizeof(*m.where)))))
-        return no_memory(err);
+        return error_no_memory(err, "a context");
     place_io(ctx, p, &engine->layouts[index]);
     engine_compile(engine, index);
     enum status status = make_steps(&m, err);
@@ -385,10 +380,10 @@ static enum status take_lists(struct context *ctx, struct error *err)
     const struct engine_info *info = &ctx->engine->info;
     ctx->profiles = context_take(ctx, info->n_profiles, sizeof(*ctx->profiles));
     if (!ctx->profiles || !checked_mul(info->n_inputs, info->max_batch, &ctx->n_copies))
-        return no_memory(err);
+        return error_no_memory(err, "a context");
     ctx->n_copies = MAX(ctx->n_copies, (size_t)info->n_outputs);
     ctx->copies = context_take(ctx, ctx->n_copies, sizeof(*ctx->copies));
-    return ctx->copies ? STATUS_OK : no_memory(err);
+    return ctx->copies ? STATUS_OK : error_no_memory(err, "a context");
 }
 
 enum status context_make_ready(struct context *ctx, struct error *err)

@@ -181,7 +181,7 @@ static enum status describe(struct engine *engine, struct error *err)
         info->out_bytes_max = MAX(info->out_bytes_max, engine->profiles[i].out_bytes);
     }
     if (!ok)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "engine: out of memory");
+        return error_no_memory(err, "an engine");
     info->name = plan->name;
     info->device = plan->device;
     memcpy(info->digest, plan->digest, sizeof(info->digest));
@@ -274,7 +274,7 @@ static enum status fill_device(struct engine *engine, struct error *err)
     if (!status && size) {
         status = memory_alloc(engine->device, MEMORY_DEVICE, size, "padding", &engine->zeros, err);
         if (!status && !(blank = calloc(1, size)))
-            status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "engine: out of memory");
+            status = error_no_memory(err, "an engine");
         copies[n++] = (struct backend_copy){engine->zeros, blank, size};
     }
     if (!status && n)
@@ -305,7 +305,7 @@ static enum status load(struct device *device, struct plan *plan, const char *na
     struct engine *engine = calloc(1, sizeof(*engine));
     if (!engine) {
         plan_free(plan);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "engine: out of memory");
+        return error_no_memory(err, "an engine");
     }
     atomic_init(&engine->refs, 1);
     engine->device = device;

@@ -62,11 +62,6 @@ const char *fault_wrapped(const struct device *device)
                                                                      : NULL;
 }
 
-static enum status out_of_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "fault backend: out of memory");
-}
-
 /* --- what the script says --- */
 
 static enum status lost(struct error *err)
@@ -171,7 +166,7 @@ static enum status device_open(const struct device_options *options, struct devi
 {
     struct fault_device *d = calloc(1, sizeof(*d));
     if (!d)
-        return out_of_memory(err);
+        return error_no_memory(err, "the fault backend");
     const struct backend *backend = options->wrap;
     struct device_options own = *options;
     enum status status = fault_script_parse(options->script, &d->script, err);
@@ -228,7 +223,7 @@ static enum status arena_create(struct device *device, size_t reserve, struct ba
     struct fault_device *d = of(device);
     struct backend_arena *arena = calloc(1, sizeof(*arena));
     if (!arena)
-        return out_of_memory(err);
+        return error_no_memory(err, "the fault backend");
     arena->device = d;
     enum status status = inner(d)->arena_new(d->inner, reserve, &arena->inner, err);
     if (status) {
@@ -265,7 +260,7 @@ static enum status stream_new(struct device *device, struct backend_stream **out
     struct fault_device *d = of(device);
     struct backend_stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
-        return out_of_memory(err);
+        return error_no_memory(err, "the fault backend");
     stream->device = d;
     enum status status = inner(d)->stream_new(d->inner, &stream->inner, err);
     if (status) {
@@ -290,7 +285,7 @@ static enum status event_new(struct device *device, bool timing, struct backend_
     struct fault_device *d = of(device);
     struct backend_event *event = calloc(1, sizeof(*event));
     if (!event)
-        return out_of_memory(err);
+        return error_no_memory(err, "the fault backend");
     event->device = d;
     enum status status = inner(d)->event_new(d->inner, timing, &event->inner, err);
     if (status) {
@@ -405,7 +400,7 @@ static enum status op_prepare(struct backend_stream *stream, const struct ir_gra
         return status;
     struct backend_op *op = calloc(1, sizeof(*op));
     if (!op)
-        return out_of_memory(err);
+        return error_no_memory(err, "the fault backend");
     op->device = d;
     status = inner(d)->op_prepare(stream->inner, graph, node, tactic, &op->inner, err);
     if (status) {
@@ -462,7 +457,7 @@ static enum status capture_end(struct backend_stream *stream, struct backend_gra
     struct backend_graph *graph = calloc(1, sizeof(*graph));
     if (!graph) {
         inner(d)->graph_free(inner_graph);
-        return out_of_memory(err);
+        return error_no_memory(err, "the fault backend");
     }
     *graph = (struct backend_graph){d, inner_graph};
     *out = graph;

@@ -17,7 +17,7 @@ enum status lane_new(struct device *device, struct lane **out, struct error *err
     const struct backend *backend = device->backend;
     struct lane *lane = calloc(1, sizeof(*lane));
     if (!lane)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "lane: out of memory");
+        return error_no_memory(err, "a lane");
     lane->device = device;
     enum status status = backend->stream_new(device, &lane->stream, err);
     if (!status) {

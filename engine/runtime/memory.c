@@ -46,7 +46,7 @@ enum status memory_track_start(struct device *device, struct error *err)
         t->records = calloc(RECORDS_MAX, sizeof(*t->records));
     if (!t || !t->records) {
         free(t);
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "memory tracker: out of memory");
+        return error_no_memory(err, "the memory tracker");
     }
     pthread_mutex_init(&t->lock, NULL);
     device->tracker = t;

@@ -48,7 +48,7 @@ static enum status take_marks(struct context *ctx, struct error *err)
     ctx->layer_events = context_take(ctx, most, sizeof(struct backend_event *));
     ctx->layer_clock = context_take(ctx, most, sizeof(*ctx->layer_clock));
     if (!ctx->layer_events || !ctx->layer_clock)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "profiler: out of memory");
+        return error_no_memory(err, "the profiler");
     for (; ctx->n_layer_events < most; ctx->n_layer_events++) {
         enum status status = ctx->backend->event_new(ctx->lane->device, true,
                                                      &ctx->layer_events[ctx->n_layer_events], err);
@@ -69,7 +69,7 @@ enum status context_profile_start(struct context *ctx, struct error *err)
             continue;
         struct layer_time *layers = context_take(ctx, p->n_steps, sizeof(*layers));
         if (!layers)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "profiler: out of memory");
+            return error_no_memory(err, "the profiler");
         for (uint32_t k = 0; k < p->n_steps; k++)
             layers[k].node = p->steps[k].node;
         p->layers = layers;
@@ -111,7 +111,7 @@ enum status trace_base_new(struct device *device, struct trace_base **out, struc
     const struct backend *backend = device->backend;
     struct trace_base *base = calloc(1, sizeof(*base));
     if (!base)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "trace: out of memory");
+        return error_no_memory(err, "a trace");
     base->device = device;
     enum status status = backend->stream_new(device, &base->stream, err);
     if (!status)

@@ -35,17 +35,12 @@ struct apply {
     struct reformatted *reformatted; /* hash table: the first of each */
 };
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-}
-
 static enum status set_tactic(struct apply *a, uint32_t node, const struct tune_option *option,
                               struct error *err)
 {
     struct tactic *copy = arena_alloc(a->graph->arena, sizeof(*copy));
     if (!copy)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     *copy = *option->tactic;
     ir_node(a->graph, node)->tactic = copy;
     ir_node(a->graph, node)->time_ns = option->timed ? option->ns : 0;
@@ -126,10 +121,10 @@ static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, str
     uint32_t node = ir_node_add(a->graph, IR_OP_REFORMAT, "reformat", 1, &from);
     if (node == IR_NONE || (t.dtype != ir_tensor(a->graph, from)->dtype &&
                             !ir_attr_set_int(a->graph, node, IR_ATTR_TO, t.dtype)))
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     if (ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE ||
         !note_reformat(a, from, to))
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     ir_node_set_output(a->graph, node, 0, to); /* the one just added drops out */
     return rename ? STATUS_OK : reformat_tactic(a, node, from, to, err);
 }
@@ -150,7 +145,7 @@ static enum status step_to(struct apply *a, uint32_t tensor, enum ir_layout layo
     }
     made = like(a, tensor, layout, dtype);
     if (made == IR_NONE)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     enum status st = add_reformat(a, tensor, made, err);
     if (st == STATUS_OK)
         *out = made;
@@ -183,7 +178,7 @@ static enum status divert_output(struct apply *a, uint32_t node, uint32_t index,
     uint32_t tensor = ir_node(a->graph, node)->outputs[index], from;
     uint32_t made = like(a, tensor, layout, dtype);
     if (made == IR_NONE)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     for (uint32_t i = 0; i < a->graph->n_nodes; i++)
         for (uint32_t k = 0; k < ir_node(a->graph, i)->n_inputs; k++)
             if (ir_node(a->graph, i)->inputs[k] == tensor)
@@ -208,7 +203,8 @@ static enum status set_output(struct apply *a, uint32_t node, uint32_t index, st
     if (ir_tensor_is_output(a->graph, tensor))
         return divert_output(a, node, index, layout, dtype, err);
     t->dtype = dtype;
-    return ir_tensor_set_layout(a->graph, tensor, layout) ? STATUS_OK : no_memory(err);
+    return ir_tensor_set_layout(a->graph, tensor, layout) ? STATUS_OK
+                                                          : error_no_memory(err, "the tuner");
 }
 
 /* --- constants --- */
@@ -220,7 +216,7 @@ static enum status add_constant(struct apply *a, uint32_t like_tensor, enum ir_l
     struct ir_tensor t = *ir_tensor(a->graph, like_tensor);
     uint32_t id = ir_constant_add(a->graph, t.name, dtype, &t.shape, data);
     if (id == IR_NONE)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     ir_tensor(a->graph, id)->layout = layout;
     ir_tensor(a->graph, id)->bytes = bytes;
     *out = id;
@@ -234,7 +230,7 @@ static enum status pack_constant(struct apply *a, struct device *device, uint32_
     uint64_t bytes = tune_port_in(n->tactic, input)->packed_bytes;
     void *packed = arena_alloc(a->graph->arena, bytes);
     if (!packed)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     if (!device->backend->pack)
         return error_set(err, STATUS_INTERNAL, "tuner: the backend cannot pack constants");
     enum status st = device->backend->pack(device, a->graph, n, n->tactic, input, packed, err);
@@ -253,7 +249,7 @@ static enum status convert_constant(struct apply *a, uint32_t tensor, enum ir_la
                          ir_layout_name(layout));
     void *data = arena_alloc(a->graph->arena, bytes);
     if (!data)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     const struct tensor_view from = {t.dtype, t.shape, (void *)(uintptr_t)t.data};
     const struct tensor_view to = {dtype, t.shape, data};
     if (ir_layouts_agree(&t.shape, t.layout, layout))
@@ -309,7 +305,7 @@ static enum status set_inputs(struct apply *a, const struct tune_entry *entry, u
         }
         memcpy(ir_node(a->graph, node)->inputs, made, n * sizeof(*made));
     }
-    return tune_cast_follow(a->graph, node) ? STATUS_OK : no_memory(err);
+    return tune_cast_follow(a->graph, node) ? STATUS_OK : error_no_memory(err, "the tuner");
 }
 
 /* --- the whole --- */
@@ -349,7 +345,7 @@ enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
 {
     struct apply a = {.graph = graph, .table = table, .memory = arena_new(0)};
     uint32_t n_nodes = graph->n_nodes; /* those that were tuned; reformats come behind */
-    enum status st = a.memory ? STATUS_OK : no_memory(err);
+    enum status st = a.memory ? STATUS_OK : error_no_memory(err, "the tuner");
     for (uint32_t i = 0; i < n_nodes && !st; i++)
         if (entries[i])
             st = set_tactic(&a, i, &entries[i]->options[choice[i]], err);

@@ -63,13 +63,11 @@ enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_b
 {
     struct tune_bench *b = calloc(1, sizeof(*b));
     if (!b)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+        return error_no_memory(err, "the tuner");
     b->device = device;
     b->backend = device->backend;
     b->pool_bytes = pool_bytes;
-    enum status st = make_noise(b, seed)
-                         ? STATUS_OK
-                         : error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+    enum status st = make_noise(b, seed) ? STATUS_OK : error_no_memory(err, "the tuner");
     if (!st)
         st = b->backend->stream_new(device, &b->stream, err);
     if (!st)
@@ -163,7 +161,7 @@ static enum status fill_lengths(struct tune_bench *b, struct bench_slot *slot,
     size_t n = t->bytes / dtype_size(t->dtype);
     uint8_t *full = malloc(MAX(t->bytes, 1));
     if (!full)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+        return error_no_memory(err, "the tuner");
     for (size_t i = 0; i < n; i++)
         memcpy(full + i * dtype_size(t->dtype), &steps, dtype_size(t->dtype)); /* little-endian */
     enum status st = grow(b, slot, MAX(t->bytes, 1), err);

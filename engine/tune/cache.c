@@ -207,7 +207,7 @@ enum status tune_cache_new(struct device *device, struct tune_cache **out, struc
     char fingerprint[FINGERPRINT_MAX];
     struct tune_cache *cache = calloc(1, sizeof(*cache));
     if (!cache)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "timing cache: out of memory");
+        return error_no_memory(err, "the timing cache");
     device->backend->device_fingerprint(device, fingerprint);
     cache->salt = XXH3_64bits(fingerprint, strlen(fingerprint));
     *out = cache;
@@ -281,8 +281,7 @@ static enum status merge(struct tune_cache *cache, const uint8_t *data, bool kee
         ok = (keep && find_code(cache, &key)) || add_code(cache, &key, at + ENTRY, size, false);
         at += ENTRY + padded(size);
     }
-    return ok ? STATUS_OK
-              : error_set(err, STATUS_RESOURCE_EXHAUSTED, "timing cache: out of memory");
+    return ok ? STATUS_OK : error_no_memory(err, "the timing cache");
 }
 
 enum status tune_cache_merge(struct tune_cache *cache, const void *data, size_t size, bool keep,
@@ -409,7 +408,7 @@ enum status tune_cache_save(struct tune_cache *cache, const char *path, struct e
     size_t size = 0;
     uint8_t *data = st ? NULL : spell(cache, &size);
     if (!st && !data)
-        st = error_set(err, STATUS_RESOURCE_EXHAUSTED, "timing cache: out of memory");
+        st = error_no_memory(err, "the timing cache");
     if (!st)
         st = file_writer_put(writer, data, size, err);
     if (!st)

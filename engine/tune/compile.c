@@ -133,11 +133,6 @@ enum status tune_compile(const struct tune_options *options, struct tune_job *jo
 
 /* --- what was chosen --- */
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-}
-
 /* The code that the cache has of it, if any. */
 static enum status recall(struct tune_table *t, const struct tune_job *job, struct arena *arena,
                           struct error *err)
@@ -152,7 +147,7 @@ static enum status recall(struct tune_table *t, const struct tune_job *job, stru
         return STATUS_OK;
     void *copy = arena_alloc(arena, size);
     if (!copy)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     memcpy(copy, code, size);
     tactic->code = copy;
     tactic->code_size = size;
@@ -186,7 +181,9 @@ static enum status obtain(struct tune_table *t, const struct tune_job *job, stru
         return STATUS_OK;
     tactic->code = code;
     tactic->code_size = size;
-    return !cache || tune_cache_put_code(cache, &key, code, size) ? STATUS_OK : no_memory(err);
+    return !cache || tune_cache_put_code(cache, &key, code, size)
+               ? STATUS_OK
+               : error_no_memory(err, "the tuner");
 }
 
 /* A second try, compiled anew, for those that the cache's code did not do for. */
@@ -219,7 +216,8 @@ static enum status remember_failure(struct tune_table *t, const struct tune_job 
     struct tune_key key = tune_table_key(t, job->entry, job->option->tactic);
     log_write(tune_table_options(t)->log, LOG_VERBOSE, "'%s' with '%s': not used after all: %s",
               ir_node(job->entry->sample, 0)->name, job->option->tactic->name, job->why);
-    return !cache || tune_cache_put(cache, &key, TUNE_NEVER) ? STATUS_OK : no_memory(err);
+    return !cache || tune_cache_put(cache, &key, TUNE_NEVER) ? STATUS_OK
+                                                             : error_no_memory(err, "the tuner");
 }
 
 enum status tune_compile_chosen(struct tune_table *t, struct tune_job *jobs, uint32_t n,
@@ -227,7 +225,7 @@ enum status tune_compile_chosen(struct tune_table *t, struct tune_job *jobs, uin
 {
     struct tune_job *list = calloc((size_t)n + 1, sizeof(*list));
     uint64_t *before = calloc((size_t)n + 1, sizeof(*before));
-    enum status st = list && before ? STATUS_OK : no_memory(err);
+    enum status st = list && before ? STATUS_OK : error_no_memory(err, "the tuner");
     uint32_t open = 0;
     for (uint32_t i = 0; i < n && !st; i++) {
         st = recall(t, &jobs[i], arena, err);

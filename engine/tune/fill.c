@@ -17,11 +17,6 @@
 
 enum { COMPILE_SECONDS = 20 }; /* of one graph */
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-}
-
 /* Bytes of what the node writes, or of its constants, as they are stored in this type. */
 static uint64_t stored_bytes(const struct tune_entry *e, const struct tactic *tactic,
                              bool constants)
@@ -103,7 +98,8 @@ static enum status remember(struct tune_table *t, const struct tune_entry *e,
 {
     struct tune_cache *cache = tune_table_options(t)->cache;
     struct tune_key key = tune_table_key(t, e, o->tactic);
-    return !cache || tune_cache_put(cache, &key, o->ns) ? STATUS_OK : no_memory(err);
+    return !cache || tune_cache_put(cache, &key, o->ns) ? STATUS_OK
+                                                        : error_no_memory(err, "the tuner");
 }
 
 /* --- what need not be run --- */
@@ -164,7 +160,7 @@ static enum status compile_all(struct tune_table *t, struct error *err)
     }
     jobs = calloc((size_t)total + 1, sizeof(*jobs));
     if (!jobs)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     for (uint32_t rank = 0; rank < most; rank++)
         for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
             if (rank < e->n && is_open(e, &e->options[rank]))
@@ -277,7 +273,7 @@ enum status tune_fill(struct tune_table *t, struct error *err)
         st = time_again(t, e, err);
     for (e = tune_table_next(t, NULL); e && !st && history; e = tune_table_next(t, e))
         if (!tune_history_note(history, e))
-            st = no_memory(err);
+            st = error_no_memory(err, "the tuner");
     if (!st && history)
         tune_history_graph_done(history);
     return st;

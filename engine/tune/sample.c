@@ -4,11 +4,6 @@
 
 #include "engine/tune/internal.h"
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-}
-
 static uint32_t copy_tensor(struct ir_graph *to, const struct ir_tensor *t)
 {
     uint32_t id = ir_tensor_is_constant(t) ? ir_constant_add(to, "", t->dtype, &t->shape, t->data)
@@ -61,7 +56,7 @@ enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *
     struct ir_graph *sample = ir_graph_new();
     if (!sample || !copy_node(sample, graph, node)) {
         ir_graph_free(sample);
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     }
     *out = sample;
     return STATUS_OK;
@@ -72,7 +67,7 @@ enum status tune_sample_reformat(const struct ir_tensor *tensor, struct tune_for
 {
     struct ir_graph *sample = ir_graph_new();
     if (!sample)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     enum dtype x = tune_stored(tensor->dtype, from.dtype), y = tune_stored(tensor->dtype, to.dtype);
     uint32_t in = ir_tensor_add(sample, "", x, &tensor->shape), made = IR_NONE;
     uint32_t node =
@@ -82,7 +77,7 @@ enum status tune_sample_reformat(const struct ir_tensor *tensor, struct tune_for
     if (made == IR_NONE || !ir_tensor_set_layout(sample, in, from.layout) ||
         !ir_tensor_set_layout(sample, made, to.layout)) {
         ir_graph_free(sample);
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     }
     *out = sample;
     return STATUS_OK;

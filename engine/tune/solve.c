@@ -49,7 +49,7 @@ enum status solve(const struct solve_problem *p, uint32_t table_limit, uint32_t 
 {
     bool done = solve_exact(p, table_limit ? table_limit : TABLE_DEFAULT, choice);
     if (!done && !solve_local(p, choice))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
+        return error_no_memory(err, "the tuner");
     if (exact)
         *exact = done;
     return STATUS_OK;

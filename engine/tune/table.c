@@ -34,17 +34,12 @@ struct tune_table {
     char host_line[FINGERPRINT_MAX];
 };
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-}
-
 enum status tune_table_new(const struct tune_options *options, uint64_t pool_bytes,
                            struct tune_report *report, struct tune_table **out, struct error *err)
 {
     struct tune_table *t = calloc(1, sizeof(*t));
     if (!t)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     t->options = options;
     t->report = report;
     t->pool_bytes = pool_bytes;
@@ -223,13 +218,13 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
         uint32_t cap = e->cap ? 2 * e->cap : 8;
         struct tune_option *more = realloc(e->options, cap * sizeof(*more));
         if (!more)
-            return no_memory(err);
+            return error_no_memory(err, "the tuner");
         e->options = more;
         e->cap = cap;
     }
     struct tactic *copy = malloc(sizeof(*copy));
     if (!copy)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     *copy = *tactic;
     copy->code = NULL;
     copy->code_size = 0;
@@ -290,7 +285,7 @@ static enum status add_row(struct tune_table *t, const struct tune_key *key,
     struct row *row = calloc(1, sizeof(*row));
     if (!row) {
         ir_graph_free(sample);
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     }
     row->entry.key = *key;
     row->entry.sample = sample;
@@ -307,7 +302,7 @@ static enum status add_row(struct tune_table *t, const struct tune_key *key,
     HASH_ADD(hh, t->rows, entry.key, sizeof(row->entry.key), row);
     if (!HASH_ADDED(row)) {
         row_free(row);
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     }
     *out = &row->entry;
     return STATUS_OK;
@@ -321,7 +316,7 @@ static enum status find_or_add(struct tune_table *t, struct ir_graph *sample,
     struct row *row = NULL;
     if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, t->pool_bytes, &key)) {
         ir_graph_free(sample);
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     }
     HASH_FIND(hh, t->rows, &key, sizeof(key), row);
     if (!row)

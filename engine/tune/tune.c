@@ -58,11 +58,6 @@ struct tuner {
 
 static const uint8_t plain_end[1] = {0}; /* plain, as the graph has it */
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "tuner: out of memory");
-}
-
 /* --- options --- */
 
 static enum status unsupported(const struct ir_node *node, const char *why, struct error *err)
@@ -200,7 +195,7 @@ static enum status price(struct tuner *t, uint32_t tensor, uint32_t from, uint32
     const struct ir_tensor *x = ir_tensor(t->graph, tensor);
     struct prices *p, *known;
     if (!(p = arena_alloc(t->memory, sizeof(*p))))
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     memset(p, 0, sizeof(*p));
     p->key.shape.rank = x->shape.rank;
     memcpy(p->key.shape.dim, x->shape.dim, x->shape.rank * sizeof(x->shape.dim[0]));
@@ -215,7 +210,7 @@ static enum status price(struct tuner *t, uint32_t tensor, uint32_t from, uint32
             return st;
         HASH_ADD(hh, t->prices, key, sizeof(p->key), p);
         if (!HASH_ADDED(p))
-            return no_memory(err);
+            return error_no_memory(err, "the tuner");
         known = p;
     }
     s->reformat = (const uint64_t(*)[SOLVE_FORMATS])known->reformat;
@@ -253,7 +248,7 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
             ir_node(t->graph, x->producer)->outputs[i] == tensor)
             s.from = (struct solve_end){x->producer, formats_of(t, x->producer, true, i)};
     if (!s.from.format || !find_uses(t, tensor, &s))
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     mark_ends(t, &s, &from, &to);
     if ((from | to) == 0 || ((from | to) & ((from | to) - 1)) == 0 || s.n_uses == 0)
         return STATUS_OK; /* one format at all ends: nothing to decide, nothing to pay */
@@ -280,7 +275,7 @@ static enum status state_problem(struct tuner *t, struct error *err)
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         t->solve_nodes[i] = (struct solve_node){1, nothing};
         if (t->entries[i] && !sort_options(t, i))
-            return no_memory(err);
+            return error_no_memory(err, "the tuner");
     }
     enum status st = check_options(t, err);
     if (st)
@@ -339,7 +334,7 @@ static enum status settle(struct tuner *t, uint32_t *choice, struct error *err)
 {
     struct tune_job *jobs = arena_array(t->memory, (size_t)t->graph->n_nodes + 1, sizeof(*jobs));
     if (!jobs)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool again = false;
         enum status st = state_problem(t, err);
@@ -428,14 +423,14 @@ static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
     size_t nodes = (size_t)t->graph->n_nodes + 1;
     t->memory = arena_new(0);
     if (!t->memory)
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     t->entries = arena_array(t->memory, nodes, sizeof(struct tune_entry *));
     t->nodes = arena_array(t->memory, nodes, sizeof(*t->nodes));
     t->solve_nodes = arena_array(t->memory, nodes, sizeof(*t->solve_nodes));
     t->tensors = arena_array(t->memory, (size_t)t->graph->n_tensors + 1, sizeof(*t->tensors));
     *choice = arena_array(t->memory, nodes, sizeof(**choice));
     if (!t->entries || !t->nodes || !t->solve_nodes || !t->tensors || !*choice || !find_readers(t))
-        return no_memory(err);
+        return error_no_memory(err, "the tuner");
     return tune_table_new(t->options, pool_bytes(t->graph), t->report, &t->table, err);
 }
 

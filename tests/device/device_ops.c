@@ -67,7 +67,7 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
         return STATUS_OK;
     struct tactic *copy = malloc(sizeof(*copy));
     if (!copy)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "a test");
     *copy = *tactic;
     list->items[list->n++] = copy;
     return STATUS_OK;

@@ -10,11 +10,6 @@
 
 enum { RED_ZONE = 512, POISON = 0xff, SAMPLES = 7 };
 
-static enum status no_memory(struct error *err)
-{
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-}
-
 enum status trial_init(struct trial *t, struct device *device, struct error *err)
 {
     *t = (struct trial){.device = device, .backend = device->backend};
@@ -94,7 +89,7 @@ static enum status run_reference(struct subject *s, struct error *err)
         in[i] = (struct tensor_view){t->dtype, t->shape, s->inputs[i]};
     }
     if (!(s->want = calloc(1, y->bytes + 1)))
-        return no_memory(err);
+        return error_no_memory(err, "a test");
     struct tensor_view out = {y->dtype, y->shape, s->want};
     return cpu_eval_graph(s->graph, in, &out, err);
 }
@@ -104,12 +99,12 @@ enum status subject_init(struct subject *s, struct ir_graph *graph, enum dtype d
 {
     *s = (struct subject){.graph = graph, .dtype = dtype ? dtype : DTYPE_F32, .seed = seed};
     if (!graph)
-        return no_memory(err);
+        return error_no_memory(err, "a test");
     round_constants(graph, s->dtype);
     for (uint32_t i = 0; i < graph->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
         if (!(s->inputs[i] = malloc(t->bytes + 1)))
-            return no_memory(err);
+            return error_no_memory(err, "a test");
         fill(t, s->dtype, seed + i, s->inputs[i]);
     }
     return reference ? run_reference(s, err) : STATUS_OK;
@@ -151,7 +146,7 @@ static enum status shape_constant(struct ir_graph *g, const void *packed,
                          ir_layout_name(p->layout));
     void *data = arena_alloc(g->arena, t->bytes + 1);
     if (!data)
-        return no_memory(err);
+        return error_no_memory(err, "a test");
     layout_pack(t, plain, was, data);
     t->data = data;
     return STATUS_OK;
@@ -169,7 +164,7 @@ static enum status pack_all(struct trial *trial, struct ir_graph *g, const struc
             !ir_tensor_is_constant(ir_tensor(g, node->inputs[i])))
             continue;
         if (!(packed[i] = arena_alloc(g->arena, size)))
-            return no_memory(err);
+            return error_no_memory(err, "a test");
         memset(packed[i], POISON, size);
         status = trial->backend->pack(trial->device, g, node, tactic, i, packed[i], err);
     }
@@ -197,7 +192,7 @@ static enum status apply(struct trial *trial, struct ir_graph *g, const struct t
         return error_set(err, STATUS_INTERNAL, "the output cannot have its layout");
     if (node->op == IR_OP_CAST &&
         !ir_attr_set_int(g, 0, IR_ATTR_TO, ir_tensor(g, node->outputs[0])->dtype))
-        return no_memory(err);
+        return error_no_memory(err, "a test");
     node->tactic = tactic;
     return ir_verify(g, err);
 }
@@ -254,7 +249,7 @@ static enum status put_inputs(struct run *r, const struct subject *s, const stru
             k++;
         void *bytes = k < g->n_inputs ? malloc(t->bytes + 1) : NULL;
         if (!bytes)
-            return no_memory(err);
+            return error_no_memory(err, "a test");
         layout_pack(t, s->inputs[k], ir_tensor(s->graph, s->graph->inputs[k])->dtype, bytes);
         status = put(r->trial, bytes, t->bytes, &r->in[i], err);
         free(bytes);
@@ -359,7 +354,7 @@ static enum status compare(struct run *r, const struct subject *s, const struct 
         return error_set(err, STATUS_INTERNAL, "the output's padding is not zero");
     void *have = malloc(want->bytes + 1);
     if (!have)
-        return no_memory(err);
+        return error_no_memory(err, "a test");
     layout_unpack(y, r->host, want->dtype, have);
     if (dtype_is_float(want->dtype))
         out->error = difference(want, have, s->want);
@@ -377,7 +372,7 @@ static enum status run_checked(struct run *r, const struct subject *s, const str
     enum status status = put_inputs(r, s, g, out, err);
     out->bytes += (double)bytes;
     if (!(r->host = malloc(bytes + RED_ZONE)))
-        return no_memory(err);
+        return error_no_memory(err, "a test");
     if (!status)
         status = backend->memory_alloc(r->trial->device, MEMORY_DEVICE, bytes + RED_ZONE, "test",
                                        &r->out, err);

@@ -37,7 +37,7 @@ static enum status bind(const struct ir_graph *graph, const struct case_set *set
         const struct ir_tensor *t = ir_tensor(graph, graph->outputs[i]);
         out[i] = (struct tensor_view){t->dtype, t->shape, malloc(t->bytes + 1)};
         if (!out[i].data)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory");
+            return error_no_memory(err, "a test");
         memset(out[i].data, 0xff, t->bytes);
     }
     return STATUS_OK;

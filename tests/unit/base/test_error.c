@@ -94,6 +94,71 @@ static void errno_gives_the_code(void **state)
     assert_string_equal(status_name((enum status)99), "UNKNOWN");
 }
 
+/* What a program may decide by: the same for the same errno, whatever the words are. */
+static void errno_gives_the_cause(void **state)
+{
+    (void)state;
+    static const struct {
+        int errnum;
+        enum cause cause;
+    } rows[] = {
+        {ENOMEM, CAUSE_OUT_OF_MEMORY},      {ENOSPC, CAUSE_DISK_FULL},
+        {EDQUOT, CAUSE_DISK_FULL},          {EFBIG, CAUSE_DISK_FULL},
+        {EMFILE, CAUSE_RESOURCE_EXHAUSTED}, {EBADF, CAUSE_INTERNAL},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err;
+        assert_int_equal(error_errno(&err, rows[i].errnum, "x"), cause_row(rows[i].cause)->status);
+        assert_int_equal(err.cause, rows[i].cause);
+        assert_int_equal(err.status, cause_row(rows[i].cause)->status);
+    }
+}
+
+static void a_cause_brings_its_status_and_sentence(void **state)
+{
+    (void)state;
+    struct error err, other;
+    assert_int_equal(error_cause(&err, CAUSE_QUEUE_FULL, "model '%s'", "x"),
+                     STATUS_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.text, "model 'x'");
+    assert_int_equal(err.cause, CAUSE_QUEUE_FULL);
+    assert_int_equal(error_plain(&err, CAUSE_DEVICE_LOST), STATUS_UNAVAILABLE);
+    assert_string_equal(err.text, "the device was lost");
+    assert_int_equal(error_no_memory(&err, "%d doves", 3), STATUS_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.text, "no memory for 3 doves");
+    assert_int_equal(err.cause, CAUSE_OUT_OF_MEMORY);
+    assert_int_equal(error_no_memory(NULL, "doves"), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(error_set(&err, STATUS_NOT_FOUND, "x"), STATUS_NOT_FOUND);
+    assert_int_equal(err.cause, CAUSE_NOT_FOUND);
+    err.scope = ERROR_MODEL;
+    assert_int_equal(error_copy(&other, &err), STATUS_NOT_FOUND);
+    assert_memory_equal(&other, &err, sizeof(err));
+    assert_int_equal(error_copy(NULL, &err), STATUS_NOT_FOUND);
+}
+
+/* The table: the statuses first, with their own numbers; of no two specific causes the same. */
+static void the_table_of_causes_is_whole(void **state)
+{
+    (void)state;
+    assert_int_equal(CAUSE_OK, STATUS_OK);
+    assert_int_equal(CAUSE_MODEL_MISSING, STATUS_COUNT_);
+    for (int i = 0; i < CAUSE_COUNT_; i++) {
+        const struct cause_row *row = cause_row((enum cause)i);
+        assert_int_equal(row->status, i < STATUS_COUNT_ ? i : (int)row->status);
+        assert_in_range(row->status, i ? 1 : 0, STATUS_COUNT_ - 1);
+        if (i < STATUS_COUNT_)
+            assert_string_equal(row->name, status_name((enum status)i));
+        assert_true(i == CAUSE_OK || *row->sentence);
+        /* A hint says that trying again may help: never for what the request itself has wrong. */
+        assert_true(row->retry_us == 0 || row->status == STATUS_RESOURCE_EXHAUSTED ||
+                    row->status == STATUS_UNAVAILABLE);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(row->name, cause_row((enum cause)k)->name);
+    }
+    assert_ptr_equal(cause_row(CAUSE_COUNT_), cause_row(CAUSE_UNKNOWN));
+    assert_ptr_equal(cause_row((enum cause) - 1), cause_row(CAUSE_UNKNOWN));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +167,9 @@ int main(void)
         cmocka_unit_test(a_cut_is_not_within_a_character),
         cmocka_unit_test(long_texts_are_cut),
         cmocka_unit_test(errno_gives_the_code),
+        cmocka_unit_test(errno_gives_the_cause),
+        cmocka_unit_test(a_cause_brings_its_status_and_sentence),
+        cmocka_unit_test(the_table_of_causes_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

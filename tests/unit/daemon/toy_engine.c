@@ -186,7 +186,7 @@ enum status engine_buffer_alloc(struct device *device, size_t size, const char *
 {
     assert(device == toy_device());
     if (!allowed(&toy.buffers_allowed))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %s", tag);
+        return error_no_memory(err, "%s", tag);
     struct buffer *buffer = aligned_alloc(64, (sizeof(*buffer) + size + 63) / 64 * 64);
     assert(buffer);
     buffer->frames = strcmp(tag, "frames") == 0 ? size : 0;
@@ -227,7 +227,7 @@ enum status context_new(struct engine *engine, struct lane *lane, struct context
 {
     assert(lane);
     if (!allowed(&toy.contexts_allowed))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a context");
+        return error_no_memory(err, "a context");
     struct context *ctx = calloc(1, sizeof(*ctx));
     assert(ctx);
     ctx->engine = engine_ref(engine);

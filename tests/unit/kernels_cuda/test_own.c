@@ -40,7 +40,7 @@ static enum status memory_alloc(struct device *device UNUSED, enum memory_kind k
                                 size_t size, const char *tag UNUSED, void **out, struct error *err)
 {
     if (posix_memalign(out, BACKEND_ALIGN, size))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "a test");
     return STATUS_OK;
 }
 

@@ -78,7 +78,7 @@ static enum status memory_alloc(struct device *device, enum memory_kind kind, si
     size_t rounded = (size + 63) / 64 * 64;
     *out = aligned_alloc(64, rounded ? rounded : 64);
     if (!*out)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "toy: out of memory");
+        return error_no_memory(err, "the toy");
     toy_of(device)->counts.open_memory++;
     return STATUS_OK;
 }
