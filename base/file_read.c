@@ -43,7 +43,7 @@ struct reader {
     char *buffer; /* a piece and what a word may stand over its end; if nothing is kept */
 };
 
-/* ---- one piece ---- */
+/* --- one piece --- */
 
 static size_t piece_size(const struct reading *r, size_t index)
 {
@@ -90,7 +90,7 @@ static enum status piece_read(struct reader *me, size_t index, bool *found, stru
                : error_no_memory(err, "a digest of %s", r->how->name);
 }
 
-/* ---- threads ---- */
+/* --- threads --- */
 
 /* Under the lock. */
 static void fail(struct reading *r, enum status status, const struct error *err)
@@ -193,7 +193,7 @@ static enum status pieces_read(struct reading *r, struct error *err)
     return r->status;
 }
 
-/* ---- the digest of all ---- */
+/* --- the digest of all --- */
 
 static bool digest_all(const uint8_t (*digests)[DIGEST_BYTES], size_t n, uint64_t size,
                        uint8_t out[DIGEST_BYTES])
@@ -213,7 +213,7 @@ static bool digest_all(const uint8_t (*digests)[DIGEST_BYTES], size_t n, uint64_
     return ok;
 }
 
-/* ---- the whole file ---- */
+/* --- the whole file --- */
 
 static bool unchanged(const struct stat *a, const struct stat *b)
 {

@@ -71,7 +71,7 @@ static enum status pem_open(int fd, const char *name, BIO **out, uint32_t *n_obj
     return STATUS_OK;
 }
 
-/* ---- public keys ---- */
+/* --- public keys --- */
 
 static enum status keys_add(struct signature_keys *keys, const char *name, EVP_PKEY *key,
                             struct error *err)
@@ -121,7 +121,7 @@ void signature_keys_free(struct signature_keys *keys)
     free(keys);
 }
 
-/* ---- signatures ---- */
+/* --- signatures --- */
 
 enum status signature_read(int fd, uint8_t out[SIGNATURE_BYTES], struct error *err)
 {
@@ -160,12 +160,8 @@ enum status signature_check(const struct signature_keys *keys, const uint8_t dig
 }
 
 /* Instead of asking on the terminal. */
-static int no_password(char *out, int size, int writing, void *user)
+static int no_password(char *out UNUSED, int size UNUSED, int writing UNUSED, void *user UNUSED)
 {
-    (void)out;
-    (void)size;
-    (void)writing;
-    (void)user;
     return -1;
 }
 

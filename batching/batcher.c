@@ -93,7 +93,7 @@ static uint64_t advance(struct batcher *batcher, uint64_t now_ns)
     return batcher->now_ns;
 }
 
-/* ---- how long it takes ---- */
+/* --- how long it takes --- */
 
 /* So many instances on one worker. Saturates: what will take for ever. */
 static uint64_t queue_ns(const struct batcher_model *model, uint64_t instances)
@@ -190,7 +190,7 @@ static uint64_t late_ns(const struct batcher_model *model, const struct batcher_
     return left_ns ? end_ns - MIN(end_ns, item->deadline_ns) : 0;
 }
 
-/* ---- places ---- */
+/* --- places --- */
 
 /* Which priority leads the next batch: the best, or a worse one that has been passed over as often
  * as may be. BATCHER_PRIORITIES: nothing is ready. */
@@ -292,7 +292,7 @@ static void ripen(struct batcher *batcher, uint64_t now_ns)
     }
 }
 
-/* ---- models ---- */
+/* --- models --- */
 
 static enum status check_config(const struct batcher_model_config *config, struct error *err)
 {
@@ -399,7 +399,7 @@ void batcher_drain(struct batcher *batcher)
         batcher_model_drain(model);
 }
 
-/* ---- items ---- */
+/* --- items --- */
 
 static struct group *group_find(struct batcher_model *model, uint64_t key)
 {
@@ -552,7 +552,7 @@ bool batcher_cancel(struct batcher_item *item)
     return true;
 }
 
-/* ---- workers ---- */
+/* --- workers --- */
 
 void batcher_worker_idle(struct batcher *batcher, uint32_t worker)
 {
@@ -605,7 +605,7 @@ static uint32_t idle_worker(const struct batcher *batcher)
     return BATCHER_MAX_WORKERS;
 }
 
-/* ---- the step ---- */
+/* --- the step --- */
 
 /* When a full batch that starts now will have ended, for all one can tell. */
 static uint64_t full_end_ns(const struct batcher_model *model, uint64_t now_ns)

@@ -9,7 +9,7 @@
 
 #include "base/compiler.h"
 
-/* ---- who has the most ---- */
+/* --- who has the most --- */
 
 /* A rank is lowered only when somebody asks who has the most: queues that breathe in and out cost
  * nothing, and each rank that has to be lowered is so for at least one item that has left. */
@@ -35,7 +35,7 @@ static struct flow *longest_of(struct flows *flows, uint32_t priority)
     return NULL;
 }
 
-/* ---- records ---- */
+/* --- records --- */
 
 struct flow *flow_find(const struct flows *flows, uint64_t key)
 {
@@ -79,7 +79,7 @@ void flows_deinit(struct flows *flows)
     }
 }
 
-/* ---- turns ---- */
+/* --- turns --- */
 
 static uint64_t length_of(const struct batcher_item *item)
 {
@@ -101,7 +101,7 @@ static void clock_advance(struct flow_level *level, const struct batcher_item *i
     level->clock = MAX(level->clock, item->turn.key) + each;
 }
 
-/* ---- what is queued ---- */
+/* --- what is queued --- */
 
 void flow_push(struct flows *flows, struct flow *flow, struct batcher_item *item)
 {
@@ -157,7 +157,7 @@ void flow_pull(struct flows *flows, struct batcher_item *item, bool served, uint
         DL_APPEND(flows->idle, flow);
 }
 
-/* ---- places ---- */
+/* --- places --- */
 
 /* The newest of its worst priority, of who has the most of `priority` and worse: if that is still
  * no less than what `flow` has then. */
@@ -182,7 +182,7 @@ struct batcher_item *flow_victim(struct flows *flows, const struct flow *flow, u
     return victim;
 }
 
-/* ---- how many go first ---- */
+/* --- how many go first --- */
 
 uint32_t flow_items_before(const struct flow *flow, uint32_t priority)
 {

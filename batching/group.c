@@ -13,7 +13,7 @@ static bool is_urgent(const struct batcher_item *item, const struct batcher_mode
            item->deadline_ns <= time_add(item->arrival_ns, config->max_delay_ns);
 }
 
-/* ---- lines ---- */
+/* --- lines --- */
 
 static struct batcher_item *stray_of(struct heap_node *node)
 {
@@ -49,7 +49,7 @@ static struct batcher_item *line_first(const struct line *line)
     return stray && (!line->run || earlier(stray, line->run)) ? stray : line->run;
 }
 
-/* ---- all of them ---- */
+/* --- all of them --- */
 
 static void enter(struct group *group, struct batcher_item *item,
                   const struct batcher_model_config *config)
@@ -101,7 +101,7 @@ uint64_t group_oldest(const struct group *group)
     return group->oldest ? group->oldest->arrival_ns : BATCHER_NEVER;
 }
 
-/* ---- when, and how many ---- */
+/* --- when, and how many --- */
 
 /* The largest size worth running at once that has been reached; 0 if none has. */
 static uint32_t reached(const struct group *group, const struct batcher_model_config *config)
@@ -123,7 +123,7 @@ uint64_t group_due(const struct group *group, const struct batcher_model_config 
     return time_add(group_oldest(group), config->max_delay_ns);
 }
 
-/* ---- a batch ---- */
+/* --- a batch --- */
 
 /* Who would be the next of a batch, before it is known whether it fits; NULL: nobody. */
 static struct batcher_item *next_of(const struct group *group, uint32_t lead, bool led)

@@ -76,7 +76,7 @@ static uint64_t position(const struct inferd_async *a)
     return a->written + a->write_size - uv_stream_get_write_queue_size(&a->socket.stream);
 }
 
-/* ---- answers ---- */
+/* --- answers --- */
 
 static void give_answer(struct inferd_async *a, struct flight_slot *slot)
 {
@@ -127,7 +127,7 @@ static void fail_set(struct inferd_async *a, enum status status, const char *rea
     fail(a, &err);
 }
 
-/* ---- reading ---- */
+/* --- reading --- */
 
 static void take_message(struct inferd_async *a, const void *message, size_t size)
 {
@@ -158,9 +158,8 @@ static void take_message(struct inferd_async *a, const void *message, size_t siz
     give_answer(a, slot);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+static void on_alloc(uv_handle_t *handle, size_t suggested UNUSED, uv_buf_t *buf)
 {
-    (void)suggested;
     struct inferd_async *a = handle->data;
     void *at;
     size_t size;
@@ -169,9 +168,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
         *buf = uv_buf_init(at, (unsigned)MIN(size, (size_t)1 << 30));
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf UNUSED)
 {
-    (void)buf;
     struct inferd_async *a = stream->data;
     struct error err;
     if (n == UV_EOF) {
@@ -196,7 +194,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     }
 }
 
-/* ---- writing ---- */
+/* --- writing --- */
 
 static void on_write(uv_write_t *request, int code);
 
@@ -262,7 +260,7 @@ static void on_prepare(uv_prepare_t *handle)
     flush(handle->data);
 }
 
-/* ---- time ---- */
+/* --- time --- */
 
 static void on_timer(uv_timer_t *handle);
 
@@ -338,7 +336,7 @@ static void on_timer(uv_timer_t *handle)
         set_timer(a, next->deadline_ns);
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 static void async_free(struct inferd_async *a)
 {
@@ -554,7 +552,7 @@ uint32_t inferd_async_in_flight(const struct inferd_async *async)
     return async->flight.n;
 }
 
-/* ---- sending ---- */
+/* --- sending --- */
 
 static enum status check_open(const struct inferd_async *a, struct error *err)
 {

@@ -46,7 +46,7 @@ struct inferd_client {
     size_t stash_size;
 };
 
-/* ---- connection ---- */
+/* --- connection --- */
 
 static enum status fail(struct inferd_client *c, const struct error *err)
 {
@@ -190,7 +190,7 @@ uint32_t inferd_client_in_flight(const struct inferd_client *client)
     return client->flight.n;
 }
 
-/* ---- bytes ---- */
+/* --- bytes --- */
 
 /* Reads once what is there; `*got` (may be NULL): something was. The connection fails if it ended.
  */
@@ -279,7 +279,7 @@ static enum status write_all(struct inferd_client *c, uint64_t until_ns)
     return STATUS_OK;
 }
 
-/* ---- receiving ---- */
+/* --- receiving --- */
 
 /* The server's reason is a better one than that the connection ended. */
 static enum status told(struct inferd_client *c, const struct inferd_response *r)
@@ -389,7 +389,7 @@ static enum status wait_to_read(struct inferd_client *c, uint64_t until_ns, stru
     return status;
 }
 
-/* ---- sending ---- */
+/* --- sending --- */
 
 static enum status failed(const struct inferd_client *c, struct error *err)
 {
@@ -465,7 +465,7 @@ enum inferd_status inferd_client_cancel(struct inferd_client *client, uint64_t i
     return INFERD_OK;
 }
 
-/* ---- the calls ---- */
+/* --- the calls --- */
 
 static enum status receive(struct inferd_client *c, uint64_t until_ns,
                            const struct inferd_response **out, struct error *err)

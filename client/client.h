@@ -72,7 +72,7 @@ extern "C" {
 
 #define INFERD_API __attribute__((visibility("default")))
 
-/* ---- codes and types ---- */
+/* --- codes and types --- */
 
 enum inferd_status {
     INFERD_OK = 0,
@@ -127,7 +127,7 @@ INFERD_API const char *inferd_status_name(enum inferd_status status);
 INFERD_API const char *inferd_dtype_name(enum inferd_dtype dtype);
 INFERD_API size_t inferd_dtype_size(enum inferd_dtype dtype);
 
-/* ---- requests ---- */
+/* --- requests --- */
 
 /* Dense, row-major. The first dimension of a batched model counts instances. */
 struct inferd_tensor {
@@ -165,7 +165,7 @@ struct inferd_request {
     const char *traceparent; /* W3C Trace Context */
 };
 
-/* ---- responses ---- */
+/* --- responses --- */
 
 /* Where an inference spent its time in the server. */
 struct inferd_timing {
@@ -307,7 +307,7 @@ struct inferd_response {
     const struct inferd_status_page *status_page;
 };
 
-/* ---- connections ---- */
+/* --- connections --- */
 
 /* Zeros, or a NULL pointer to it, are the defaults. */
 struct inferd_options {
@@ -374,7 +374,7 @@ INFERD_API enum inferd_status inferd_client_cancel(struct inferd_client *client,
 /* Unanswered requests. */
 INFERD_API uint32_t inferd_client_in_flight(const struct inferd_client *client);
 
-/* ---- asynchronous, on libuv ---- */
+/* --- asynchronous, on libuv --- */
 
 struct uv_loop_s; /* uv_loop_t */
 struct inferd_async;
@@ -417,7 +417,7 @@ INFERD_API enum inferd_status inferd_async_cancel(struct inferd_async *async, ui
 
 INFERD_API uint32_t inferd_async_in_flight(const struct inferd_async *async);
 
-/* ---- prepared requests ---- */
+/* --- prepared requests --- */
 
 /*
  * A request that is sent many times, encoded once: its shape stays, the bytes at its tensors'

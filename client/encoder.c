@@ -143,7 +143,7 @@ enum status encoder_cancel(struct encoder *encoder, uint64_t id, uint64_t target
     return request_encode(r, encoder->head, encoder->iov, &encoder->n_iov, err);
 }
 
-/* ---- prepared requests ---- */
+/* --- prepared requests --- */
 
 /*
  * Request.id is field 1, so its tag and varint come right behind the frame's head. A template is

@@ -128,11 +128,10 @@ static void place_add(struct complaint *complaint, const char *text)
              whole);
 }
 
-static void complaint_add(cyaml_log_t level, void *user, const char *fmt, va_list args)
+static void complaint_add(cyaml_log_t level UNUSED, void *user, const char *fmt, va_list args)
 {
     struct complaint *complaint = user;
     char text[512];
-    (void)level;
     vsnprintf(text, sizeof(text), fmt, args);
     text[strcspn(text, "\n")] = '\0';
     if (strncmp(text, "  in ", 5) == 0) {

@@ -37,11 +37,10 @@ struct check {
     uint32_t failures, models, models_good;
 };
 
-/* ---- what is said ---- */
+/* --- what is said --- */
 
-static void log_line(void *user, enum log_level level, const char *line)
+static void log_line(void *user UNUSED, enum log_level level, const char *line)
 {
-    (void)user;
     fprintf(stderr, "inferd: %s%s\n", level == LOG_ERROR ? "" : "warning: ", line);
 }
 
@@ -57,7 +56,7 @@ PRINTF(2, 3) static void fail(struct check *c, const char *fmt, ...)
     c->failures++;
 }
 
-/* ---- addresses ---- */
+/* --- addresses --- */
 
 static void unix_check(struct check *c, const char *text, const struct address *address)
 {
@@ -115,7 +114,7 @@ static void address_check(struct check *c, char *text)
     listen_names_free(&listen);
 }
 
-/* ---- device and cache ---- */
+/* --- device and cache --- */
 
 /* Without the keys every file is refused, as the daemon would not start. */
 static void trust_open(struct check *c)
@@ -156,7 +155,7 @@ static void device_check(struct check *c)
     c->device = NULL;
 }
 
-/* ---- models ---- */
+/* --- models --- */
 
 static void size_format(size_t bytes, char out[32])
 {
@@ -279,7 +278,7 @@ static void models_check(struct check *c)
         repository_list_deinit(&list);
 }
 
-/* ---- the whole ---- */
+/* --- the whole --- */
 
 /* The token file is read, and users and groups are looked up. */
 static void identities_check(struct check *c)

@@ -25,7 +25,7 @@ enum {
 
 static const uint64_t plan_bytes_max = UINT64_C(64) << 30;
 
-/* ---- the program ---- */
+/* --- the program --- */
 
 static int program_open(const char *path)
 {
@@ -53,7 +53,7 @@ static int inferctl_open(void)
     return fd;
 }
 
-/* ---- its end ---- */
+/* --- its end --- */
 
 /* What a child can know of; everything else is the daemon's to say. */
 static enum status status_of_child(int claimed)
@@ -86,7 +86,7 @@ static enum status child_result(const struct child_watch *watch, struct error *e
                      *watch->last ? watch->last : "inferctl build failed without a word");
 }
 
-/* ---- from the start ---- */
+/* --- from the start --- */
 
 static uint64_t memory_default(void)
 {

@@ -112,11 +112,10 @@ static void allow_path(const struct rules *rules, const char *path, unsigned rig
 
 /* The loader of this program is that of inferctl. The folders of the libraries that this program
  * has loaded, a device's among them, are those of inferctl's. */
-static int allow_object(struct dl_phdr_info *object, size_t size, void *user)
+static int allow_object(struct dl_phdr_info *object, size_t size UNUSED, void *user)
 {
     const struct rules *rules = user;
     char folder[PATH_MAX_];
-    (void)size;
     for (size_t i = 0; i < object->dlpi_phnum; i++)
         if (object->dlpi_phdr[i].p_type == PT_INTERP)
             allow_path(rules, (const char *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr),

@@ -34,7 +34,7 @@ static struct connection *connection_of(struct session_host *host)
     return CONTAINER_OF(host, struct connection, host);
 }
 
-/* ---- stopping and going on ---- */
+/* --- stopping and going on --- */
 
 void connection_stop(struct connection *c, uint32_t why)
 {
@@ -78,7 +78,7 @@ void connection_cap_ease(struct connection *c)
         connection_resume(c, STOP_CAP);
 }
 
-/* ---- accounts ---- */
+/* --- accounts --- */
 
 static void charge_drop(struct connection *c, const struct slab *slab)
 {
@@ -178,7 +178,7 @@ void connection_payload_spent(struct connection *c, struct inflight *i)
     connection_cap_ease(c);
 }
 
-/* ---- what is watched ---- */
+/* --- what is watched --- */
 
 static int events_wanted(const struct connection *c)
 {
@@ -241,7 +241,7 @@ void connection_watch(struct connection *c)
         connection_die(c); /* it could neither be read nor be seen to leave */
 }
 
-/* ---- reading ---- */
+/* --- reading --- */
 
 enum got { GOT_ALL, GOT_MORE };
 
@@ -300,7 +300,7 @@ void connection_turn(struct connection *c)
     connection_dirty(c); /* so that the end of the turn looks whether it is finished */
 }
 
-/* ---- the end ---- */
+/* --- the end --- */
 
 /* The replies to everything that was asked have gone, and there will be no more. */
 static bool finished(const struct connection *c)
@@ -332,7 +332,7 @@ void connection_finish(struct connection *c)
         connection_die(c);
 }
 
-/* ---- the host of a session ---- */
+/* --- the host of a session --- */
 
 static void host_request(struct session_host *host, const struct request *request,
                          struct slab *frame)
@@ -468,7 +468,7 @@ void connection_reply(struct connection *c, const struct response *response)
     cap_check(c);
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 void connection_die(struct connection *c)
 {

@@ -52,7 +52,7 @@ static bool unread_beyond(const struct connection *c, uint64_t share)
                           c->backlog_bytes > MAX(most, (uint64_t)UNREAD_STOP) / share);
 }
 
-/* ---- what the socket takes ---- */
+/* --- what the socket takes --- */
 
 /* Returns how many bytes were taken; the connection dies if there was an error. */
 static size_t offer(struct connection *c, const struct iovec *iov, uint32_t n)
@@ -112,7 +112,7 @@ void connection_writable(struct connection *c)
         connection_resume(c, STOP_UNREAD);
 }
 
-/* ---- what it does not take ---- */
+/* --- what it does not take --- */
 
 static size_t backlog_room(const struct slab *slab)
 {
@@ -173,7 +173,7 @@ static bool backlog_take(struct connection *c, const struct iovec *v, uint32_t n
     return room && c->backlog_bytes <= c->loop->table->limits.output_bytes;
 }
 
-/* ---- pieces ---- */
+/* --- pieces --- */
 
 static void pieces_write(struct connection *c, struct loop_pieces *out)
 {

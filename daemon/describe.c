@@ -58,7 +58,7 @@ static void describe(struct connection *c, const struct request *request, descri
     body_send(c, request, s, wire, &err, arena);
 }
 
-/* ---- the whole server ---- */
+/* --- the whole server --- */
 
 static void snapshot_keep(struct loop_snapshot *snapshot, struct message_text wire)
 {
@@ -132,12 +132,10 @@ void describe_model_ready(struct connection *c, const struct request *request)
         yes_or_no(c, request, model_ready(c->loop->shared, entry));
 }
 
-static enum status server_metadata(struct loop *loop, const struct request *request,
+static enum status server_metadata(struct loop *loop UNUSED, const struct request *request UNUSED,
                                    struct arena *arena, struct message_text *wire,
                                    struct error *err)
 {
-    (void)loop;
-    (void)request;
     static const char *const extensions[] = {"statistics", "model_repository"};
     const struct body_server_metadata body = {"inferd", INFERD_VERSION, ARRAY_LEN(extensions),
                                               extensions};
@@ -190,7 +188,7 @@ void describe_model_metadata(struct connection *c, const struct request *request
         describe(c, request, model_metadata);
 }
 
-/* ---- statistics ---- */
+/* --- statistics --- */
 
 static uint64_t load(const _Atomic uint64_t *stat)
 {
@@ -294,7 +292,7 @@ void describe_repository_index(struct connection *c, const struct request *reque
                  repository_index);
 }
 
-/* ---- status ---- */
+/* --- status --- */
 
 /* Its buckets that are not empty. */
 static bool stage_fill(const struct model_stage_stats *from, struct arena *arena,
@@ -385,10 +383,9 @@ static uint32_t memory_fill(struct loop *loop, struct body_memory out[MEMORY_ROW
     return MEMORY_ROWS;
 }
 
-static enum status server_status(struct loop *loop, const struct request *request,
+static enum status server_status(struct loop *loop, const struct request *request UNUSED,
                                  struct arena *arena, struct message_text *wire, struct error *err)
 {
-    (void)request;
     struct shared *shared = loop->shared;
     const struct table *table = loop->table;
     struct body_status_model *models = arena_array(arena, table->n, sizeof(*models));

@@ -19,7 +19,7 @@
 
 enum { SPIN_NS = 200000 }; /* of workers of a device, between two batches */
 
-/* ---- deliveries ---- */
+/* --- deliveries --- */
 
 void dispatch_chains_add(struct dispatch_chains *chains, struct inflight *i)
 {
@@ -41,7 +41,7 @@ void dispatch_chains_deliver(struct dispatch *d, const struct dispatch_chains *c
     }
 }
 
-/* ---- decisions ---- */
+/* --- decisions --- */
 
 static struct batch *batch_form(struct dispatch *d, const struct batcher_decision *decision,
                                 uint64_t now_ns)
@@ -116,7 +116,7 @@ void dispatch_carry_out(struct dispatch *d, const struct dispatch_decided *decid
         unrun_deliver(d, decided->expired, STATUS_DEADLINE_EXCEEDED);
 }
 
-/* ---- loops ---- */
+/* --- loops --- */
 
 struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
 {
@@ -257,12 +257,9 @@ void dispatch_drain(struct dispatch *d)
     dispatch_carry_out(d, &decided);
 }
 
-static enum status nothing(void *arg, uint32_t worker, void *state, struct error *err)
+static enum status nothing(void *arg UNUSED, uint32_t worker UNUSED, void *state UNUSED,
+                           struct error *err UNUSED)
 {
-    (void)arg;
-    (void)worker;
-    (void)state;
-    (void)err;
     return STATUS_OK;
 }
 
@@ -279,7 +276,7 @@ void dispatch_fail(struct dispatch *d)
     dispatch_drain(d);
 }
 
-/* ---- looking at it ---- */
+/* --- looking at it --- */
 
 void dispatch_model_stats(struct dispatch *d, const struct model *model,
                           struct batcher_model_stats *out)
@@ -316,7 +313,7 @@ uint64_t dispatch_output_bytes(struct dispatch *d)
     return bytes;
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 static void dispatch_destroy(struct dispatch *d)
 {

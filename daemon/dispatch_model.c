@@ -15,7 +15,7 @@
 #include "daemon/dispatch_internal.h"
 #include "daemon/fits.h"
 
-/* ---- output buffers ---- */
+/* --- output buffers --- */
 
 /* Gives every batch of the worker a buffer of at least `size`: those in use when they come back. */
 static enum status outputs_grow(struct dispatch *d, struct dispatch_worker *worker, size_t size,
@@ -52,7 +52,7 @@ static enum status outputs_grow(struct dispatch *d, struct dispatch_worker *work
     return s;
 }
 
-/* ---- contexts ---- */
+/* --- contexts --- */
 
 static enum status lane_open(void *arg, uint32_t worker, void *state, struct error *err)
 {
@@ -60,10 +60,9 @@ static enum status lane_open(void *arg, uint32_t worker, void *state, struct err
     return context_new(model->engine, state, &model->lanes[worker].context, err);
 }
 
-static enum status lane_close(void *arg, uint32_t worker, void *state, struct error *err)
+static enum status lane_close(void *arg, uint32_t worker, void *state UNUSED,
+                              struct error *err UNUSED)
 {
-    (void)state;
-    (void)err;
     struct model *model = arg;
     context_free(model->lanes[worker].context);
     model->lanes[worker].context = NULL;
@@ -108,7 +107,7 @@ static bool model_arrays(struct dispatch *d, struct model *model)
     return true;
 }
 
-/* ---- limits ---- */
+/* --- limits --- */
 
 static uint32_t max_batch_of(const struct engine_info *info, const struct config *server,
                              const struct config_model *config)
@@ -154,7 +153,7 @@ enum status dispatch_model_configure(struct dispatch *d, struct model *model,
     return s;
 }
 
-/* ---- load and unload ---- */
+/* --- load and unload --- */
 
 static enum status model_start(struct dispatch *d, struct model *model, const struct config *server,
                                const struct config_model *config, struct error *err)

@@ -41,7 +41,7 @@ static struct batcher_item *gathered(const struct batch *batch, struct batcher_i
     return item;
 }
 
-/* ---- one run ---- */
+/* --- one run --- */
 
 /* Tells the loops of payloads that the device has a copy of; the batch still runs. */
 static void payloads_spent(struct dispatch *d, const struct batch *batch, const struct part *part)
@@ -105,7 +105,7 @@ static enum status part_run(struct dispatch *d, struct batch *batch, struct mode
                      "the device was lost; the request may have been executed");
 }
 
-/* ---- numbers ---- */
+/* --- numbers --- */
 
 static void stat_add(_Atomic uint64_t *stat, uint64_t n)
 {
@@ -183,7 +183,7 @@ static void requests_count(struct model_stats *stats, const struct batch *batch,
     stat_add(&stats->failed_ns, failed_queue_ns + failed * run_ns);
 }
 
-/* ---- in parts ---- */
+/* --- in parts --- */
 
 static bool may_split(const struct dispatch *d, const struct batch *batch)
 {
@@ -312,7 +312,7 @@ static void expired_drop(struct batch *batch)
     atomic_fetch_sub_explicit(&batch->refs, n, memory_order_relaxed); /* nobody else has it yet */
 }
 
-/* ---- a batch ---- */
+/* --- a batch --- */
 
 void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
                         uint32_t instances)

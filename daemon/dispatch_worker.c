@@ -7,9 +7,8 @@
 #include "daemon/dispatch.h"
 #include "daemon/dispatch_internal.h"
 
-static enum status worker_start(void *user, uint32_t worker, void **state, struct error *err)
+static enum status worker_start(void *user, uint32_t worker UNUSED, void **state, struct error *err)
 {
-    (void)worker;
     struct dispatch *d = user;
     struct lane *lane;
     enum status s = lane_new(d->config.device, &lane, err);
@@ -18,10 +17,8 @@ static enum status worker_start(void *user, uint32_t worker, void **state, struc
     return s;
 }
 
-static void worker_stop(void *user, uint32_t worker, void *state)
+static void worker_stop(void *user UNUSED, uint32_t worker UNUSED, void *state)
 {
-    (void)user;
-    (void)worker;
     lane_free(state);
 }
 
@@ -56,9 +53,8 @@ static uint32_t batch_gather(struct dispatch *d, struct batch *batch, struct mod
     return instances;
 }
 
-static void worker_work(void *user, uint32_t worker, void *state, void *job)
+static void worker_work(void *user, uint32_t worker, void *state UNUSED, void *job)
 {
-    (void)state;
     struct dispatch *d = user;
     struct batch *batch = job;
     struct model_lane *lane = &batch->model->lanes[worker];

@@ -13,7 +13,7 @@
 
 enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter */
 
-/* ---- replies ---- */
+/* --- replies --- */
 
 struct response *exchange_begin(struct connection *c, uint64_t id, enum request_kind kind)
 {
@@ -70,7 +70,7 @@ void exchange_session_end(struct connection *c, enum session_end why)
                   "and was disconnected; the counter foreign_protocol tells how often");
 }
 
-/* ---- models ---- */
+/* --- models --- */
 
 enum { COMPARED_MOST = 256 }; /* a name that was mistyped costs the loop no more than these */
 
@@ -110,7 +110,7 @@ const struct table_entry *exchange_model(struct connection *c, const struct requ
     return NULL;
 }
 
-/* ---- requests ---- */
+/* --- requests --- */
 
 /* Who asks; NULL: it has been answered that it may not. */
 static const struct identity *permit(struct connection *c, const struct request *request)
@@ -188,7 +188,7 @@ void exchange_request(struct connection *c, const struct request *request, struc
     connection_slab_give(c, frame);
 }
 
-/* ---- results ---- */
+/* --- results --- */
 
 static void outputs_fill(struct response *r, const struct inflight *i)
 {
@@ -274,7 +274,7 @@ void exchange_result(struct loop *loop, struct inflight *i)
     connection_inflight_out(c, i);
 }
 
-/* ---- taking back ---- */
+/* --- taking back --- */
 
 void exchange_forget(struct connection *c)
 {

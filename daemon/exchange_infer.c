@@ -12,7 +12,7 @@
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
 
-/* ---- inference ---- */
+/* --- inference --- */
 
 /* The entry, if it is ready; else the request has been answered with the reason. */
 static const struct table_entry *model_find(struct connection *c, const struct request *r)

@@ -114,7 +114,7 @@ enum status external_find(const void *model, size_t size, struct external **out,
     return STATUS_OK;
 }
 
-/* ---- how they are ---- */
+/* --- how they are --- */
 
 static void state_add(struct digest *d, const char *path, const struct stat *st)
 {

@@ -51,7 +51,7 @@ struct identities {
 
 enum { EVERYTHING = RIGHT_BIT(RIGHT_INFER) | RIGHT_BIT(RIGHT_DESCRIBE) | RIGHT_BIT(RIGHT_STATUS) };
 
-/* ---- users and groups ---- */
+/* --- users and groups --- */
 
 static bool parse_id(const char *text, uint32_t *out)
 {
@@ -124,7 +124,7 @@ static bool peer_fits(const struct identity *identity, const struct credentials 
     return !identity->has_group || in_group(peer, identity->group);
 }
 
-/* ---- making ---- */
+/* --- making --- */
 
 /* Of the same name in the snapshot before. */
 static struct identity_use *use_before(const struct identities *before, const char *name)
@@ -316,7 +316,7 @@ void identities_unref(struct identities *all)
         identities_free(all);
 }
 
-/* ---- asking ---- */
+/* --- asking --- */
 
 bool identities_required(const struct identities *all)
 {

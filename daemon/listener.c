@@ -46,7 +46,7 @@ struct listeners {
     struct listener items[];
 };
 
-/* ---- accepting ---- */
+/* --- accepting --- */
 
 static struct loop *emptiest(const struct shared *shared)
 {
@@ -159,10 +159,8 @@ static bool accept_one(struct listeners *all, struct listener *l)
     return why == ECONNABORTED || why == EINTR || why == EPROTO || why == EPERM;
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events)
+static void on_readable(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
-    (void)status;
-    (void)events;
     struct listener *l = poll->data;
     for (int i = 0; i < ACCEPT_AT_ONCE && l->polling; i++)
         if (!accept_one(l->all, l))
@@ -191,7 +189,7 @@ static bool watch(struct listeners *all, bool on)
     return done;
 }
 
-/* ---- sockets ---- */
+/* --- sockets --- */
 
 /* A unix socket's file that nobody listens on any more is removed. */
 static void stale_remove(const struct sockaddr_un *address, socklen_t length)
@@ -269,7 +267,7 @@ static enum status watch_init(struct listener *l, struct error *err)
     return STATUS_OK;
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 static void listener_close(struct listener *l)
 {

@@ -31,7 +31,7 @@ struct inflight_chunk {
     struct inflight items[LOOP_INFLIGHT_CHUNK];
 };
 
-/* ---- from other threads ---- */
+/* --- from other threads --- */
 
 void loop_complete(struct loop *loop, struct inflight *first, struct inflight *last)
 {
@@ -57,7 +57,7 @@ bool loop_pending(const struct loop *loop)
            atomic_load_explicit(&loop->pending, memory_order_acquire) != 0;
 }
 
-/* ---- descriptors ---- */
+/* --- descriptors --- */
 
 bool loop_watch(uv_loop_t *uv, int fd)
 {
@@ -65,7 +65,7 @@ bool loop_watch(uv_loop_t *uv, int fd)
     return epoll_ctl(uv_backend_fd(uv), EPOLL_CTL_ADD, fd, &none) == 0 || errno == EEXIST;
 }
 
-/* ---- requests ---- */
+/* --- requests --- */
 
 struct inflight *loop_inflight_take(struct loop *loop)
 {
@@ -119,7 +119,7 @@ struct inflight **loop_bucket(struct loop *loop, uint64_t connection, uint64_t i
     return &loop->by_id[XXH3_64bits_withSeed(key, sizeof(key), loop->seed) % LOOP_IDS];
 }
 
-/* ---- connections ---- */
+/* --- connections --- */
 
 struct connection *loop_connection(const struct loop *loop, uint64_t id)
 {
@@ -171,7 +171,7 @@ void loop_connection_gone(struct loop *loop, struct connection *c)
     loop->n_connections--;
 }
 
-/* ---- the turn ---- */
+/* --- the turn --- */
 
 /* It only wakes the loop: the turn's end takes what came. */
 static void on_wake(uv_async_t *async)
@@ -180,9 +180,8 @@ static void on_wake(uv_async_t *async)
 }
 
 /* Only there so that the poll does not block. */
-static void on_again(uv_idle_t *idle)
+static void on_again(uv_idle_t *idle UNUSED)
 {
-    (void)idle;
 }
 
 static void on_turn_end(uv_check_t *check)
@@ -226,7 +225,7 @@ void loop_tick_soon(struct loop *loop)
         uv_timer_start(&loop->tick, on_tick, TICK_LEAST_MS, 0);
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 /* Watches the highest descriptor there can be, once, so that the table of watchers has its final
  * size. */
@@ -330,9 +329,8 @@ enum status loop_new(struct shared *shared, uint32_t index, struct table *table,
     return s;
 }
 
-static void handle_close(uv_handle_t *handle, void *arg)
+static void handle_close(uv_handle_t *handle, void *arg UNUSED)
 {
-    (void)arg;
     if (!uv_is_closing(handle))
         uv_close(handle, NULL);
 }

@@ -24,7 +24,7 @@ struct loop_message {
     uint64_t serials[];
 };
 
-/* ---- from other threads ---- */
+/* --- from other threads --- */
 
 static bool message_send(struct loop *loop, const struct loop_message *what,
                          const uint64_t *serials)
@@ -84,7 +84,7 @@ void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n)
     message_send(loop, &m, serials); /* if not, those requests wait for the worker */
 }
 
-/* ---- on the loop's thread ---- */
+/* --- on the loop's thread --- */
 
 static void adopt(struct loop *loop, const struct arrival *arrival)
 {

@@ -15,7 +15,7 @@ enum {
     RESULTS_LOOK = 16, /* so many results are answered between two looks */
 };
 
-/* ---- queues ---- */
+/* --- queues --- */
 
 void loop_ready(struct loop *loop, struct connection *c, bool again)
 {
@@ -40,7 +40,7 @@ bool loop_slice_over(struct loop *loop)
     return loop->slice_over;
 }
 
-/* ---- memory ---- */
+/* --- memory --- */
 
 bool loop_aside(struct loop *loop)
 {
@@ -124,7 +124,7 @@ void loop_head_used(struct loop *loop, size_t size)
     loop->heads_used += size;
 }
 
-/* ---- results ---- */
+/* --- results --- */
 
 /* Gives back payloads that the device has a copy of. */
 static void spent_take(struct loop *loop)
@@ -173,7 +173,7 @@ void loop_results_answer(struct loop *loop, uint64_t end_ns)
     }
 }
 
-/* ---- the end of a turn ---- */
+/* --- the end of a turn --- */
 
 static void submit_all(struct loop *loop)
 {
@@ -256,7 +256,7 @@ static void bury(struct loop *loop)
     }
 }
 
-/* ---- a turn ---- */
+/* --- a turn --- */
 
 static uint64_t slice(struct loop *loop, struct connection *c, uint64_t now_ns)
 {

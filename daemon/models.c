@@ -35,7 +35,7 @@ struct models {
     bool loaded_once;
 };
 
-/* ---- one version ---- */
+/* --- one version --- */
 
 struct accepting {
     const struct trust *trust;
@@ -111,7 +111,7 @@ static bool version_keep(struct models *m, const struct config *config, const st
                STATUS_OK;
 }
 
-/* ---- a pass ---- */
+/* --- a pass --- */
 
 static enum status entry_make(struct models *m, const struct config *config, const struct wanted *w,
                               struct table *table, struct error *err)
@@ -239,7 +239,7 @@ static void reload_pass(struct models *m)
     m->ops.done(m->ops.user, false, ready_count(m->table), s == STATUS_OK ? NULL : &err);
 }
 
-/* ---- the thread ---- */
+/* --- the thread --- */
 
 static void retired_unload(struct models *m, struct model *list)
 {
@@ -305,7 +305,7 @@ void models_retire(struct models *m, struct model *model)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 static void models_destroy(struct models *m)
 {

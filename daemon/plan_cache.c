@@ -100,7 +100,7 @@ static void in_use_add(struct plan_cache *cache, const struct engine *engine, in
     cache->in_use = use;
 }
 
-/* ---- names ---- */
+/* --- names --- */
 
 /* The folder that the model lies in; -1 if it cannot be opened. */
 static int model_folder(const struct wanted *w)
@@ -204,7 +204,7 @@ static enum status key_make(struct loading *l, struct error *err)
     return s == STATUS_OK ? key_format(l, err) : s;
 }
 
-/* ---- building ---- */
+/* --- building --- */
 
 static enum status copy_bytes(const struct loading *l, int to, struct error *err)
 {

@@ -27,7 +27,7 @@ struct plan_folder {
     char path[PATH_MAX_];
 };
 
-/* ---- the folder ---- */
+/* --- the folder --- */
 
 static enum status path_find(const char *configured, char out[PATH_MAX_], struct error *err)
 {
@@ -185,7 +185,7 @@ const char *plan_folder_path(const struct plan_folder *f)
     return f->path;
 }
 
-/* ---- a plan ---- */
+/* --- a plan --- */
 
 static void plan_name(const char *key, char out[NAME_MAX_])
 {
@@ -239,7 +239,7 @@ enum status plan_folder_write(struct plan_folder *f, const char *key, uint32_t t
     }
 }
 
-/* ---- the limit ---- */
+/* --- the limit --- */
 
 struct kept {
     char name[NAME_MAX_];

@@ -133,7 +133,7 @@ static enum status configured_add(const struct config_model *config, struct want
     return STATUS_OK;
 }
 
-/* ---- the repository ---- */
+/* --- the repository --- */
 
 struct scan {
     int root;

@@ -114,7 +114,7 @@ void server_device_lost(struct server *s, const char *why)
     server_drain(s, EXIT_FAILURE, SERVER_LOST_MS);
 }
 
-/* ---- signals ---- */
+/* --- signals --- */
 
 void server_on_stop_signal(uv_signal_t *signal, int number)
 {
@@ -132,9 +132,8 @@ void server_on_stop_signal(uv_signal_t *signal, int number)
     server_drain(s, EXIT_SUCCESS, atomic_load_explicit(&s->drain_ms, memory_order_relaxed));
 }
 
-void server_on_reload_signal(uv_signal_t *signal, int number)
+void server_on_reload_signal(uv_signal_t *signal, int number UNUSED)
 {
-    (void)number;
     struct server *s = signal->data;
     if (s->phase >= PHASE_DRAINING)
         return;

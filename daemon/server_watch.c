@@ -14,10 +14,8 @@ enum {
     STUCK_MAX = 4096,
 };
 
-void server_on_batch_timer(uv_poll_t *poll, int status, int events)
+void server_on_batch_timer(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
-    (void)status;
-    (void)events;
     struct server *s = poll->data;
     dispatch_timer(s->shared.dispatch);
 }

@@ -171,7 +171,7 @@ static size_t frames_take(struct session *s, const uint8_t *data, size_t size, s
     return used;
 }
 
-/* ---- what is kept ---- */
+/* --- what is kept --- */
 
 static bool paused(const struct session *s)
 {
@@ -344,7 +344,7 @@ static void left_keep(struct session *s, const uint8_t *data, size_t size)
     s->held = true;
 }
 
-/* ---- input ---- */
+/* --- input --- */
 
 /* Goes on with a frame of which only (part of) the head had come; returns how much was taken. */
 static size_t head_add(struct session *s, const uint8_t *data, size_t size)

@@ -23,7 +23,7 @@ struct slabs {
     } class[CLASSES];
 };
 
-/* ---- the budget ---- */
+/* --- the budget --- */
 
 static uint64_t limit_of(const struct budget *budget)
 {
@@ -46,7 +46,7 @@ static uint64_t share(const struct budget *budget, size_t charge, enum slab_use 
     return limit - limit / (large ? SLAB_SMALL_SHARE : SLAB_REPLY_SHARE);
 }
 
-/* ---- classes ---- */
+/* --- classes --- */
 
 static uint32_t class_of(size_t total)
 {
@@ -128,7 +128,7 @@ static struct slab *fresh(struct slabs *slabs, size_t charge)
     return slab;
 }
 
-/* ---- the interface ---- */
+/* --- the interface --- */
 
 struct slabs *slabs_new(const struct slab_memory *memory, struct budget *budget, size_t keep)
 {

@@ -15,7 +15,7 @@
 #include "config/config.h"
 #include "proto/message.h"
 
-/* ---- lines ---- */
+/* --- lines --- */
 
 struct word {
     const char *text;
@@ -80,7 +80,7 @@ static enum status line_parse(const char *at, const char *end, struct token_line
     return STATUS_OK;
 }
 
-/* ---- the whole ---- */
+/* --- the whole --- */
 
 static int hash_compare(const void *a, const void *b)
 {
@@ -168,7 +168,7 @@ void token_list_deinit(struct token_list *list)
     *list = (struct token_list){0};
 }
 
-/* ---- the file ---- */
+/* --- the file --- */
 
 /* Where a configured name leads. */
 static enum status place_find(const char *path, char *out, size_t size, bool *credential,

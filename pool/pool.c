@@ -31,12 +31,13 @@ struct worker {
     struct pool *pool;
     uint32_t index;
     pthread_t thread;
-    void *state;         /* the worker's thread */
-    enum status started; /* written before `pool->started` is posted, read after */
-    struct error err;    /* likewise */
-    sem_t wake;          /* one for every job, call, release or stop */
-    /* Release by who gives, acquire by the worker: what they point to is then seen. The semaphore
-     * alone would do for a first wake, but a wake may find more than the one it was posted for. */
+    void *state;              /* the worker's thread */
+    enum status start_status; /* written before `pool->started` is posted, read after */
+    struct error err;         /* likewise */
+    sem_t wake;               /* one for every job, call, release or stop */
+    /* The giver stores with release and the worker loads with acquire, so that the worker sees what
+     * they point to. The semaphore alone would order a first wake, but one wake may find more than
+     * what it was posted for. */
     _Atomic(void *) job;
     _Atomic(struct call *) call;
     /* Relaxed: numbers for a watchdog; nothing else is read through them. */
@@ -54,8 +55,8 @@ struct pool {
     struct worker workers[];
 };
 
-/* A semaphore is only interrupted by a signal handler; the threads block signals, callers may not.
- */
+/* Only a signal handler interrupts sem_wait(3). The pool's threads block all signals; a caller's
+ * thread may not. */
 static void sem_wait_all(sem_t *sem)
 {
     while (sem_wait(sem) != 0)
@@ -117,7 +118,7 @@ static void serve(struct worker *worker)
         else if (stopped)
             return;
         if (stopped)
-            sem_post(&worker->wake); /* `idle` may have led to another job: look once more */
+            sem_post(&worker->wake); /* `idle` may have given another job: look once more */
     }
 }
 
@@ -125,8 +126,8 @@ static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
     struct pool *pool = worker->pool;
-    worker->started = pool->ops.start(pool->user, worker->index, &worker->state, &worker->err);
-    bool started = worker->started == STATUS_OK;
+    worker->start_status = pool->ops.start(pool->user, worker->index, &worker->state, &worker->err);
+    bool started = !worker->start_status;
     sem_post(&pool->started);
     if (started) {
         serve(worker);
@@ -168,32 +169,39 @@ static struct pool *pool_make(uint32_t n, const struct pool_ops *ops, void *user
     return pool;
 }
 
+/* Starts the threads and waits until all of them have run `start`; the first failure counts. */
+static enum status threads_start(struct pool *pool, struct error *err)
+{
+    enum status status = STATUS_OK;
+    for (; !status && pool->threads < pool->n; pool->threads += !status)
+        status = thread_start(&pool->workers[pool->threads], err);
+    for (uint32_t i = 0; i < pool->threads; i++)
+        sem_wait_all(&pool->started);
+    TRY(status);
+    for (uint32_t i = 0; i < pool->n; i++) {
+        if (pool->workers[i].start_status && err)
+            *err = pool->workers[i].err;
+        TRY(pool->workers[i].start_status);
+    }
+    return STATUS_OK;
+}
+
+static void pool_drop(struct pool **pool)
+{
+    pool_free(*pool);
+}
+
 enum status pool_new(uint32_t n, const struct pool_ops *ops, void *user, struct pool **out,
                      struct error *err)
 {
     if (n < 1 || n > POOL_MAX_WORKERS)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%u workers; from 1 to %d", n,
                          POOL_MAX_WORKERS);
-    struct pool *pool = pool_make(n, ops, user);
-    if (!pool)
+    CLEANUP(pool_drop) struct pool *made = pool_make(n, ops, user);
+    if (!made)
         return error_no_memory(err, "%u workers", n);
-    enum status status = STATUS_OK;
-    while (!status && pool->threads < n) {
-        status = thread_start(&pool->workers[pool->threads], err);
-        pool->threads += status == STATUS_OK;
-    }
-    for (uint32_t i = 0; i < pool->threads; i++)
-        sem_wait_all(&pool->started);
-    for (uint32_t i = 0; i < pool->threads && !status; i++) {
-        status = pool->workers[i].started;
-        if (status && err)
-            *err = pool->workers[i].err;
-    }
-    if (status) {
-        pool_free(pool);
-        return status;
-    }
-    *out = pool;
+    TRY(threads_start(made, err));
+    struct pool *pool = *out = STEAL(made);
     atomic_store_explicit(&pool->open, true, memory_order_release);
     for (uint32_t i = 0; i < n; i++)
         sem_post(&pool->workers[i].wake);

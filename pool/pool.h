@@ -5,8 +5,9 @@
  * batches or engines: a job is a pointer.
  *
  * A worker has one slot and holds at most one job: pool_give is called only for a worker that is
- * idle, by the owner, who hears of idleness through `idle`. Progress is counted per worker, so that
- * a watchdog can tell a busy worker from a stuck one (R39, R30 of docs/operations.md).
+ * idle, by the owner, who hears of idleness through `idle`. Each worker shows since when it has
+ * been busy, so that a watchdog can tell a busy worker from a stuck one (R30 and R39 of
+ * docs/operations.md).
  */
 #ifndef INFERD_POOL_POOL_H
 #define INFERD_POOL_POOL_H
@@ -56,7 +57,7 @@ uint32_t pool_size(const struct pool *pool);
 
 /* When the worker began its present job (clock_now_ns); 0 if it has none. Any thread. */
 uint64_t pool_busy_since(const struct pool *pool, uint32_t worker);
-/* Jobs finished so far. Any thread. */
+/* How many jobs the worker has finished; tests wait by it for a worker that is done. Any thread. */
 uint64_t pool_jobs_done(const struct pool *pool, uint32_t worker);
 
 /* Lets running jobs end (and runs those that were given but not begun), stops and joins all

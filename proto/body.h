@@ -61,10 +61,11 @@ struct body_index {
     const struct body_index_entry *models;
 };
 
-/* The stages of an answered request; the last is all of them. */
+/* The stages of an answered request; the last one is the sum of the others. */
 enum body_stage_name { BODY_QUEUE, BODY_INPUT, BODY_COMPUTE, BODY_OUTPUT, BODY_TOTAL, BODY_STAGES };
 
-/* One that is not empty (base/histogram.h): so many empty ones behind the one before it. */
+/* A bucket of base/histogram.h that is not empty; `skip` empty ones lie between it and the bucket
+ * before it in the list. */
 struct body_bucket {
     uint64_t skip, count;
 };
@@ -88,7 +89,7 @@ struct body_counter {
     uint64_t value;
 };
 
-/* Where the server's bytes are: a row a place. */
+/* How many bytes the server has in one place. */
 struct body_memory {
     const char *name;
     uint64_t bytes, limit; /* limit 0: none */
@@ -119,7 +120,8 @@ enum status body_index_encode(const struct body_index *body, struct arena *arena
 enum status body_server_status_encode(const struct body_server_status *body, struct arena *arena,
                                       struct message_text *out, struct error *err);
 
-/* Fields of a body, in all: what 1,024 models need that ran batches of 370 different sizes each. */
+/* A limit on the fields of a body. It suffices for 1,024 models that ran batches of 370 different
+ * sizes each. */
 enum { BODY_MAX_FIELDS = 4 * 1024 * 1024 };
 
 /* Decoders: what `out` points to lies in the arena, which bounds it (give it a limit).

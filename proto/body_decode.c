@@ -42,9 +42,8 @@ static bool string_read(pb_istream_t *stream, struct decoding *d, const char **o
     return true;
 }
 
-static bool string_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool string_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     const struct string *s = *arg;
     return string_read(stream, s->d, s->out);
 }
@@ -55,9 +54,8 @@ static pb_callback_t string_get(struct string *s)
     return (pb_callback_t){.funcs.decode = string_decode, .arg = s};
 }
 
-static bool list_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool list_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct list *list = *arg;
     if (list->n == list->cap) {
         uint32_t cap = list->cap ? 2 * list->cap : 8;
@@ -84,9 +82,8 @@ static bool name_get(pb_istream_t *stream, struct decoding *d, void *item)
     return string_read(stream, d, item);
 }
 
-static bool dim_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool dim_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct shape *shape = *arg;
     while (stream->bytes_left) {
         uint64_t dim;
@@ -113,9 +110,8 @@ static struct body_duration duration(inference_StatisticDuration d)
     return (struct body_duration){.count = d.count, .ns = d.ns};
 }
 
-static bool batch_get(pb_istream_t *stream, struct decoding *d, void *item)
+static bool batch_get(pb_istream_t *stream, struct decoding *d UNUSED, void *item)
 {
-    (void)d;
     struct body_batch_statistics *b = item;
     inference_InferBatchStatistics m = {0};
     if (!pb_decode(stream, inference_InferBatchStatistics_fields, &m))
@@ -163,9 +159,8 @@ static bool index_get(pb_istream_t *stream, struct decoding *d, void *item)
     return pb_decode(stream, inference_RepositoryIndexResponse_ModelIndex_fields, &m);
 }
 
-static bool bucket_get(pb_istream_t *stream, struct decoding *d, void *item)
+static bool bucket_get(pb_istream_t *stream, struct decoding *d UNUSED, void *item)
 {
-    (void)d;
     struct body_bucket *b = item;
     return pb_decode_varint(stream, &b->skip) && pb_decode_varint(stream, &b->count);
 }
@@ -232,9 +227,7 @@ static enum status message_decode(struct decoding *d, struct message_text wire,
                                   const struct proto_walk *within, const pb_msgdesc_t *fields,
                                   void *message, struct error *err)
 {
-    enum status s = proto_walk_check(within, wire, BODY_MAX_FIELDS, "description", err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(proto_walk_check(within, wire, BODY_MAX_FIELDS, "description", err));
     pb_istream_t stream = pb_istream_from_buffer((const pb_byte_t *)wire.data, wire.len);
     if (pb_decode(&stream, fields, message))
         return STATUS_OK;
@@ -253,10 +246,8 @@ enum status body_server_metadata_decode(struct message_text wire, struct arena *
     inference_ServerMetadataResponse m = {.name = string_get(&name),
                                           .version = string_get(&version),
                                           .extensions = list_get(&extensions)};
-    enum status s = message_decode(&d, wire, &proto_walk_server_metadata,
-                                   inference_ServerMetadataResponse_fields, &m, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(message_decode(&d, wire, &proto_walk_server_metadata,
+                       inference_ServerMetadataResponse_fields, &m, err));
     body.n_extensions = extensions.n;
     body.extensions = (const void *)extensions.items;
     *out = body;
@@ -277,10 +268,8 @@ enum status body_model_metadata_decode(struct message_text wire, struct arena *a
                                          .platform = string_get(&platform),
                                          .inputs = list_get(&inputs),
                                          .outputs = list_get(&outputs)};
-    enum status s = message_decode(&d, wire, &proto_walk_model_metadata,
-                                   inference_ModelMetadataResponse_fields, &m, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(message_decode(&d, wire, &proto_walk_model_metadata, inference_ModelMetadataResponse_fields,
+                       &m, err));
     body.n_versions = versions.n;
     body.versions = (const void *)versions.items;
     body.n_inputs = inputs.n;
@@ -297,11 +286,10 @@ enum status body_statistics_decode(struct message_text wire, struct arena *arena
     struct decoding d = {.arena = arena};
     struct list models = {.d = &d, .stride = sizeof(*out->models), .get = statistics_get};
     inference_ModelStatisticsResponse m = {.model_stats = list_get(&models)};
-    enum status s = message_decode(&d, wire, &proto_walk_statistics,
-                                   inference_ModelStatisticsResponse_fields, &m, err);
-    if (s == STATUS_OK)
-        *out = (struct body_statistics){models.n, (const void *)models.items};
-    return s;
+    TRY(message_decode(&d, wire, &proto_walk_statistics, inference_ModelStatisticsResponse_fields,
+                       &m, err));
+    *out = (struct body_statistics){models.n, (const void *)models.items};
+    return STATUS_OK;
 }
 
 enum status body_index_decode(struct message_text wire, struct arena *arena, struct body_index *out,
@@ -310,11 +298,10 @@ enum status body_index_decode(struct message_text wire, struct arena *arena, str
     struct decoding d = {.arena = arena};
     struct list models = {.d = &d, .stride = sizeof(*out->models), .get = index_get};
     inference_RepositoryIndexResponse m = {.models = list_get(&models)};
-    enum status s = message_decode(&d, wire, &proto_walk_index,
-                                   inference_RepositoryIndexResponse_fields, &m, err);
-    if (s == STATUS_OK)
-        *out = (struct body_index){models.n, (const void *)models.items};
-    return s;
+    TRY(message_decode(&d, wire, &proto_walk_index, inference_RepositoryIndexResponse_fields, &m,
+                       err));
+    *out = (struct body_index){models.n, (const void *)models.items};
+    return STATUS_OK;
 }
 
 enum status body_server_status_decode(struct message_text wire, struct arena *arena,
@@ -331,10 +318,8 @@ enum status body_server_status_decode(struct message_text wire, struct arena *ar
                                      .models = list_get(&models),
                                      .counters = list_get(&counters),
                                      .memory = list_get(&memory)};
-    enum status s = message_decode(&d, wire, &proto_walk_server_status,
-                                   inferd_ServerStatusResponse_fields, &m, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(message_decode(&d, wire, &proto_walk_server_status, inferd_ServerStatusResponse_fields, &m,
+                       err));
     body.uptime_s = m.uptime_s;
     body.uptime_ns = m.uptime_ns;
     body.started_ms = m.started_ms;

@@ -30,7 +30,7 @@ static pb_callback_t list_put(struct list *list)
     return (pb_callback_t){.funcs.encode = list_encode, .arg = list};
 }
 
-/* As far as it is UTF-8, which a reader of strings may insist on. */
+/* Cuts the text where it stops being UTF-8, which readers of protobuf strings may insist on. */
 static bool text_encode(pb_ostream_t *stream, const char *text)
 {
     size_t len = strlen(text);

@@ -26,8 +26,8 @@ enum {
     MESSAGE_MAX_TOKEN = 1024,
     MESSAGE_MAX_PARAMETERS = 64, /* entries of all maps of a request */
 
-    /* Fields of a message and of all messages within it, known or not, but for typed contents.
-     * With every other cap used up, an encoder that packs numbers writes about 720. */
+    /* Fields of a message and of all messages within it, known or not, those of typed contents
+     * apart. An encoder that packs numbers writes about 720 when every other cap is used up. */
     MESSAGE_MAX_FIELDS = 1024,
 
     /* A frame without its payloads is never larger than this. */
@@ -76,40 +76,41 @@ bool message_name_ok(struct message_text name);
 bool message_tensor_name_ok(struct message_text name);
 
 /*
- * A typed tensor's elements being written as raw bytes, a slice at a time. Plain data: `at`, `end`,
- * `chunk_end` and `name` are places in the frame, `to` is one in the caller's memory; both must
- * stay until it is done. It may be dropped at any time.
+ * The state of writing a typed tensor's elements as raw bytes, a slice at a time. It is plain data
+ * and may be dropped at any time. `at`, `end`, `chunk_end` and `name` point into the frame and `to`
+ * into the caller's memory; frame and memory must stay until the last slice is written.
  */
 struct message_unpacking {
     const struct message_unpack_row *row;
     struct message_text name;
     const uint8_t *at, *end;  /* the contents not read yet */
-    const uint8_t *chunk_end; /* `at` is within elements until there, or before a field if there */
+    const uint8_t *chunk_end; /* elements until here; `at` here: a field comes next */
     unsigned char *to;
     size_t left;    /* elements */
     uint32_t empty; /* fields without an element so far */
 };
 
 /*
- * Begins to write to `to`: `size` bytes, which is what the tensor's shape and dtype take.
- * INVALID_ARGUMENT: the dtype has no typed form (FP16 and BF16). The tensor itself is not needed
- * any more.
+ * Begins to write the tensor's elements to `to`, which has the `size` bytes that its shape and
+ * dtype take. INVALID_ARGUMENT: the dtype has no typed form (FP16 and BF16). The struct `tensor` is
+ * not needed afterwards.
  */
 enum status message_unpack_begin(struct message_unpacking *u, const struct message_tensor *tensor,
                                  void *to, size_t size, struct error *err);
 
 /*
- * Decodes about `bytes` more of the encoded contents: at most a field's head and an element beyond
- * them, but at least one element. Fields without one are stepped over, which costs the same
- * whatever their size, and at most MESSAGE_MAX_FIELDS of them are. *done: all is there and right.
- * INVALID_ARGUMENT, after which there is no next step: the contents are damaged, of another type
- * (FP32 goes into fp32_contents; INT8 and INT16 into int_contents), out of the dtype's range, not
- * exactly as many as the shape needs, or have more fields without an element.
+ * Decodes about `bytes` more of the encoded contents: at least one element, and at most a field's
+ * head and one element beyond `bytes`. Fields without elements are stepped over, at the same cost
+ * whatever their size, but no more than MESSAGE_MAX_FIELDS of them. `*done` is set when all
+ * elements have been written. INVALID_ARGUMENT, after which no further step may be taken: the
+ * contents are damaged, of another type (FP32 goes into fp32_contents; INT8 and INT16 into
+ * int_contents), out of the dtype's range, too many or too few for the shape, or hold too many
+ * fields without elements.
  */
 enum status message_unpack_step(struct message_unpacking *u, size_t bytes, bool *done,
                                 struct error *err);
 
-/* Both in one go. */
+/* Begins and takes all steps. */
 enum status message_unpack(const struct message_tensor *tensor, void *to, size_t size,
                            struct error *err);
 

@@ -46,24 +46,25 @@ struct request {
 
 /*
  * Decodes the message of one frame. The texts and payloads of `out` point into it. Fields may come
- * in any order; unknown ones are skipped, except groups (R6 of docs/operations.md). Refused with
- * INVALID_ARGUMENT and a reason: what breaks a cap of message.h, duplicate names, payloads that do
- * not have the size that shape and dtype need, contents both typed and raw, an id to be echoed that
- * is not UTF-8, no body, two bodies. UNIMPLEMENTED: a body that is not in the schema. `out->id` is
- * right even then if the frame has a readable id among its first MESSAGE_MAX_FIELDS fields, else 0.
- * Stack: below 8 KiB (R5).
+ * in any order; unknown ones are skipped, except groups (R6 of docs/operations.md). A request is
+ * refused with INVALID_ARGUMENT and a reason if it breaks a cap of message.h, has a name twice, has
+ * a payload of another size than its shape and dtype need, has contents both typed and raw, has an
+ * id to be echoed that is not UTF-8, or has no body or two. UNIMPLEMENTED: its body is not in the
+ * schema. Even then `out->id` is right, if one of the first MESSAGE_MAX_FIELDS fields is a readable
+ * id; otherwise it is 0. Uses less than 8 KiB of stack (R5).
  */
 enum status request_decode(const void *message, size_t size, struct request *out,
                            struct error *err);
 
-/* The id of a message that cannot be decoded, or of which only the beginning is there; 0: there is
- * none among the first MESSAGE_MAX_FIELDS fields. */
+/* The id of a message that cannot be decoded, or of which only the beginning has come; 0 if none of
+ * its first MESSAGE_MAX_FIELDS fields is an id. */
 uint64_t request_id_find(const void *message, size_t size);
 
 /*
- * The token of a message of which only the first `size` bytes are there, so that who sends it is
- * known before it is kept. Encoders write fields by their numbers, and so the token before the
- * body; where one stands elsewhere it is not found. Bounded: 16 fields, 2 KiB.
+ * Finds the token of a message of which only the first `size` bytes have come, so that the server
+ * knows the sender before it keeps the message. Encoders write fields in the order of their
+ * numbers, and so the token before the body; a token that stands elsewhere is not found. The search
+ * looks at 16 fields and 2 KiB at most.
  */
 enum request_token {
     REQUEST_TOKEN_FOUND, /* *out lies in the message, and is not empty */
@@ -73,11 +74,11 @@ enum request_token {
 enum request_token request_token_find(const void *message, size_t size, struct message_text *out);
 
 /*
- * Encodes a frame, its 4-byte head included, for the client's side. `request` is filled as the
- * decoder fills it; of the tensors, name, dtype, shape, data and size are sent. The encoded parts
- * go to `head` (MESSAGE_HEAD_MAX bytes), payloads stay where they are: `iov` gets at most
- * MESSAGE_MAX_IOV pieces. INVALID_ARGUMENT: more than the caps allow; INTERNAL: a frame of 4 GiB or
- * more.
+ * Encodes a frame, its 4-byte head included, for the client's side. `request` is filled in as the
+ * decoder fills it; a tensor's name, dtype, shape, data and size are sent. The encoded parts go to
+ * `head` (MESSAGE_HEAD_MAX bytes), and payloads stay where they are: `iov` gets at most
+ * MESSAGE_MAX_IOV pieces. INVALID_ARGUMENT: the request exceeds a cap; INTERNAL: the frame would
+ * have 4 GiB or more.
  */
 enum status request_encode(const struct request *request, void *head, struct iovec *iov,
                            uint32_t *n_iov, struct error *err);

@@ -25,13 +25,12 @@ struct decoding {
 };
 
 /*
- * Parameters are extensions, and one that is not known changes nothing, except these: who names a
- * region of shared memory expects bytes to be read from it or written to it, and would take what
- * happens to lie there for an answer. None is offered (R11 of docs/operations.md).
+ * Parameters are extensions, and an unknown parameter changes nothing, except one: a client that
+ * names a region of shared memory expects the server to read from it or write to it, and would take
+ * whatever lies there for the answer. Shared memory is not offered (R11 of docs/operations.md).
  */
-static bool parameter_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool parameter_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     static const char prefix[] = "shared_memory_";
     struct decoding *d = *arg;
     struct message_text key = {0};
@@ -56,9 +55,8 @@ static pb_callback_t parameter_callback(struct decoding *d)
     return (pb_callback_t){.funcs.decode = parameter_decode, .arg = d};
 }
 
-static bool input_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool input_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct decoding *d = *arg;
     if (d->out->n_inputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d inputs", MESSAGE_MAX_TENSORS);
@@ -70,9 +68,8 @@ static bool input_decode(pb_istream_t *stream, const pb_field_t *field, void **a
                         PB_DECODE_NOINIT);
 }
 
-static bool output_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool output_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct decoding *d = *arg;
     if (d->out->n_outputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d outputs", MESSAGE_MAX_TENSORS);
@@ -102,9 +99,8 @@ static void infer_bind(struct decoding *d, inference_ModelInferRequest *m)
 }
 
 /* Called when a member of the oneof begins, with the member zeroed: sets its callbacks. */
-static bool body_begin(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool body_begin(pb_istream_t *stream UNUSED, const pb_field_t *field, void **arg)
 {
-    (void)stream;
     struct decoding *d = *arg;
     if (d->out->kind != REQUEST_NONE)
         return proto_refuse(&d->decoder, "a request has one body, this one has two");
@@ -132,7 +128,7 @@ _Static_assert(sizeof(inference_ModelReadyRequest) == sizeof(inference_ModelMeta
                    sizeof(inference_ModelReadyRequest) == sizeof(inference_ModelStatisticsRequest),
                "bound as one above");
 
-/* A pass over the top level alone. */
+/* Walks the top level alone, so that a message which cannot be decoded still gets its reply. */
 uint64_t request_id_find(const void *message, size_t size)
 {
     struct wire w = wire_of(message, size);
@@ -144,8 +140,8 @@ uint64_t request_id_find(const void *message, size_t size)
     return id;
 }
 
-/* A request without a body that this server knows. What newer clients ask for comes as a member of
- * the oneof, which is a message, with a number beyond those of the fields above it. */
+/* Says why a request has no body that this server knows. A newer client's question is another
+ * member of the oneof: a message, whose number is that of the first body or higher. */
 static enum status no_body(const void *message, size_t size, struct error *err)
 {
     struct wire w = wire_of(message, size);
@@ -198,16 +194,16 @@ static enum status outputs_check(const struct request *r, struct error *err)
 
 static enum status request_check(struct request *r, const struct proto_raw *raw, struct error *err)
 {
-    enum status s = texts_check(r, err);
-    if (s != STATUS_OK || r->kind != REQUEST_INFER)
-        return s;
+    TRY(texts_check(r, err));
+    if (r->kind != REQUEST_INFER)
+        return STATUS_OK;
     if (!r->model.len)
         return error_set(err, STATUS_INVALID_ARGUMENT, "the request names no model");
-    s = outputs_check(r, err);
-    return s == STATUS_OK ? proto_tensors_finish(r->inputs, r->n_inputs, raw, "input", err) : s;
+    TRY(outputs_check(r, err));
+    return proto_tensors_finish(r->inputs, r->n_inputs, raw, "input", err);
 }
 
-/* All but the arrays, whose entries are cleared as they are taken. */
+/* Clears everything but the arrays, whose entries are cleared when they are taken. */
 static void request_clear(struct request *r)
 {
     const struct message_text none = {0};
@@ -236,11 +232,11 @@ enum status request_decode(const void *message, size_t size, struct request *out
                         .traceparent = text_callback(&d.traceparent),
                         .cb_body = {.funcs.decode = body_begin, .arg = &d}};
 
-    enum status s = proto_decode(&d.decoder, message, size, &proto_walk_request,
-                                 inferd_Request_fields, &m, "request");
-    if (s != STATUS_OK) {
+    enum status status = proto_decode(&d.decoder, message, size, &proto_walk_request,
+                                      inferd_Request_fields, &m, "request");
+    if (status) {
         out->id = request_id_find(message, size);
-        return s;
+        return status;
     }
     out->id = m.id;
     out->timeout_us = m.timeout_us;

@@ -33,7 +33,7 @@ static enum status infer_put(struct proto_writer *w, const struct request *r, st
                                     r->inputs, r->n_inputs, err);
 }
 
-/* The bodies without payloads are encoded with the rest by nanopb. */
+/* Fills in a body without payloads, which nanopb encodes together with the fields above it. */
 static void body_fill(inferd_Request *m, const struct request *r)
 {
     m->which_body = (pb_size_t)r->kind;
@@ -69,8 +69,8 @@ enum status request_encode(const struct request *request, void *head, struct iov
                         .traceparent = proto_text_put(&request->traceparent)};
     if (request->kind != REQUEST_INFER)
         body_fill(&m, request);
-    enum status s = proto_writer_put(&w, inferd_Request_fields, &m, err);
-    if (s == STATUS_OK && request->kind == REQUEST_INFER)
-        s = infer_put(&w, request, err);
-    return s == STATUS_OK ? proto_writer_finish(&w, n_iov, err) : s;
+    TRY(proto_writer_put(&w, inferd_Request_fields, &m, err));
+    if (request->kind == REQUEST_INFER)
+        TRY(infer_put(&w, request, err));
+    return proto_writer_finish(&w, n_iov, err);
 }

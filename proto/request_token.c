@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token of a request of which only the beginning is there; see request.h. Done by hand: the
- * decoder wants whole messages, and nothing but the few fields in front of the body is walked.
+ * Finds the token of a request of which only the beginning has come; see request.h. This walks the
+ * few fields in front of the body by hand, because the decoder needs whole messages.
  */
 #include "proto/request.h"
 
@@ -12,7 +12,8 @@ struct walk {
     size_t at, size;
 };
 
-/* False: it goes on behind the bytes that are there, or is no varint (`at` is then within them). */
+/* False if the varint continues beyond the bytes that are there, or is malformed; in the second
+ * case `at` stops before the end. */
 static bool varint_take(struct walk *w, uint64_t *out)
 {
     uint64_t value = 0;
@@ -27,7 +28,8 @@ static bool varint_take(struct walk *w, uint64_t *out)
     return false;
 }
 
-/* FOUND here: the field is passed, and it was not the token. */
+/* Steps over one field, and sets `*token` if it is the token. FOUND means that the whole field was
+ * there, whichever it was. */
 static enum request_token field_pass(struct walk *w, struct message_text *token)
 {
     uint64_t tag, value;

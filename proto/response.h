@@ -39,14 +39,15 @@ struct response {
  * Encodes a frame, its 4-byte head included, for the server's side. Encoded parts go to `head`
  * (MESSAGE_HEAD_MAX bytes); outputs' payloads and `body` stay where they are: `iov` gets at most
  * MESSAGE_MAX_IOV pieces. Every output has one entry in raw_output_contents. An error text is cut
- * at ERROR_TEXT_MAX bytes, or where it is no UTF-8 any more. INTERNAL: a frame of 4 GiB or more.
+ * at ERROR_TEXT_MAX bytes, or where it stops being UTF-8. INTERNAL: the frame would have 4 GiB or
+ * more.
  */
 enum status response_encode(const struct response *response, void *head, struct iovec *iov,
                             uint32_t *n_iov, struct error *err);
 
 /*
- * Decodes the message of one frame. Texts and payloads of `out` point into it. The same caps and
- * checks as in request_decode. Outputs that came typed are marked so.
+ * Decodes the message of one frame, with the caps and checks of request_decode. Texts and payloads
+ * of `out` point into the message. Outputs that came typed are marked so.
  */
 enum status response_decode(const void *message, size_t size, struct response *out,
                             struct error *err);

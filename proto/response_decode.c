@@ -11,9 +11,8 @@ struct decoding {
     struct proto_text message, model, version, infer_id;
 };
 
-static bool output_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool output_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct decoding *d = *arg;
     if (d->out->n_outputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d outputs", MESSAGE_MAX_TENSORS);
@@ -29,7 +28,7 @@ static pb_callback_t text_callback(struct proto_text *text)
     return (pb_callback_t){.funcs.decode = proto_text_decode, .arg = text};
 }
 
-/* Called when a member of the oneof begins. What body.h decodes is taken as it is. */
+/* Called when a member of the oneof begins. A body that body.h decodes is kept as encoded bytes. */
 static bool body_begin(pb_istream_t *stream, const pb_field_t *field, void **arg)
 {
     struct decoding *d = *arg;
@@ -84,10 +83,8 @@ enum status response_decode(const void *message, size_t size, struct response *o
     inferd_Response m = {.message = text_callback(&d.message),
                          .cb_body = {.funcs.decode = body_begin, .arg = &d}};
 
-    enum status s = proto_decode(&d.decoder, message, size, &proto_walk_response,
-                                 inferd_Response_fields, &m, "response");
-    if (s != STATUS_OK)
-        return s;
+    TRY(proto_decode(&d.decoder, message, size, &proto_walk_response, inferd_Response_fields, &m,
+                     "response"));
     out->id = m.id;
     out->status = m.status < STATUS_COUNT_ ? (enum status)m.status : STATUS_UNKNOWN;
     out->retry_after_us = m.retry_after_us;
@@ -95,7 +92,7 @@ enum status response_decode(const void *message, size_t size, struct response *o
         out->timing =
             (struct response_timing){m.timing.queue_ns, m.timing.input_ns, m.timing.compute_ns,
                                      m.timing.output_ns, m.timing.batch};
-    /* The four messages of one bool. */
+    /* These four messages are alike: one bool. */
     if (out->kind == REQUEST_SERVER_LIVE || out->kind == REQUEST_SERVER_READY ||
         out->kind == REQUEST_MODEL_READY || out->kind == REQUEST_CANCEL)
         out->yes = m.body.model_ready.ready;

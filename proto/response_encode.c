@@ -50,14 +50,14 @@ enum status response_encode(const struct response *response, void *head, struct 
     struct proto_writer w;
     proto_writer_init(&w, head, iov);
     struct message_text message = response->message;
-    /* Whoever cut the text before may have done so within a character; strings are UTF-8. */
+    /* A protobuf string is UTF-8, and the text may have been cut within a character before. */
     message.len = utf8_prefix(message.data, message.len, ERROR_TEXT_MAX);
     inferd_Response m = {.message = proto_text_put(&message)};
     prefix_fill(&m, response);
-    enum status s = proto_writer_put(&w, inferd_Response_fields, &m, err);
-    if (s == STATUS_OK && response->kind == REQUEST_INFER)
-        s = infer_put(&w, response, err);
-    else if (s == STATUS_OK && response->body.len)
-        s = proto_writer_put_payload(&w, (uint32_t)response->kind, response->body, err);
-    return s == STATUS_OK ? proto_writer_finish(&w, n_iov, err) : s;
+    TRY(proto_writer_put(&w, inferd_Response_fields, &m, err));
+    if (response->kind == REQUEST_INFER)
+        TRY(infer_put(&w, response, err));
+    else if (response->body.len)
+        TRY(proto_writer_put_payload(&w, (uint32_t)response->kind, response->body, err));
+    return proto_writer_finish(&w, n_iov, err);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tensors in frames: where their bytes lie, and whether what they say of themselves fits together.
- * Refused: more than 64, more than 8 dimensions, negative dimensions, names too long, twice the
- * same, sizes that overflow, unknown datatypes, bytes that are not as many as the shape needs (R3
- * of docs/operations.md, R4).
+ * Tensors in frames: where their bytes lie, and whether their names, types, shapes and bytes fit
+ * together (R3 and R4 of docs/operations.md). A message is refused if it has more than 64 tensors,
+ * or a tensor with more than 8 dimensions, with a negative dimension, with a name that is too long
+ * or that another tensor has, with an unknown datatype, with a size that overflows, or with more or
+ * fewer bytes than its shape needs.
  */
 #include "proto/tensor.h"
 
@@ -33,17 +34,15 @@ bool proto_take(pb_istream_t *stream, struct proto_decoder *decoder, struct mess
     return true;
 }
 
-bool proto_text_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+bool proto_text_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct proto_text *text = *arg;
     return proto_take(stream, text->decoder, text->out);
 }
 
 /* Packed (the usual) or one element a call. */
-static bool shape_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool shape_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct proto_tensor *tensor = *arg;
     struct shape *shape = &tensor->out->shape;
     while (stream->bytes_left) {
@@ -58,9 +57,8 @@ static bool shape_decode(pb_istream_t *stream, const pb_field_t *field, void **a
     return true;
 }
 
-static bool contents_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool contents_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct proto_tensor *tensor = *arg;
     if (tensor->out->typed)
         return proto_refuse(tensor->decoder, "a tensor has its contents twice");
@@ -83,9 +81,8 @@ void proto_tensor_bind(struct proto_tensor *tensor, struct proto_decoder *decode
     *contents = (pb_callback_t){.funcs.decode = contents_decode, .arg = tensor};
 }
 
-bool proto_raw_decode(pb_istream_t *stream, const pb_field_t *field, void **arg)
+bool proto_raw_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct proto_raw *raw = *arg;
     if (raw->n == MESSAGE_MAX_TENSORS)
         return proto_refuse(raw->decoder, "more than %d raw contents", MESSAGE_MAX_TENSORS);
@@ -162,15 +159,14 @@ static enum status size_check(const struct message_tensor *tensor, const char *w
 enum status proto_tensors_finish(struct message_tensor *tensors, uint32_t n,
                                  const struct proto_raw *raw, const char *what, struct error *err)
 {
-    enum status s = raw_join(tensors, n, raw, what, err);
-    for (uint32_t i = 0; i < n && s == STATUS_OK; i++) {
+    TRY(raw_join(tensors, n, raw, what, err));
+    for (uint32_t i = 0; i < n; i++) {
         struct message_tensor *t = &tensors[i];
         t->dtype = dtype_parse(t->datatype.data, t->datatype.len);
-        s = name_check(tensors, i, what, err);
-        if (s == STATUS_OK)
-            s = size_check(t, what, err);
+        TRY(name_check(tensors, i, what, err));
+        TRY(size_check(t, what, err));
     }
-    return s;
+    return STATUS_OK;
 }
 
 enum status proto_decode(struct proto_decoder *decoder, const void *frame, size_t size,
@@ -178,9 +174,7 @@ enum status proto_decode(struct proto_decoder *decoder, const void *frame, size_
                          const char *what)
 {
     const struct message_text wire = {frame, size};
-    enum status s = proto_walk_check(within, wire, MESSAGE_MAX_FIELDS, what, decoder->err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(proto_walk_check(within, wire, MESSAGE_MAX_FIELDS, what, decoder->err));
     decoder->begin = frame;
     decoder->end = decoder->begin + size;
     decoder->failed = false;

@@ -8,12 +8,12 @@
 #include "proto/walk.h"
 
 /*
- * One frame being decoded. nanopb hands a field of a wrong wire type to a callback as a small
- * buffer of its own, on the stack: so whoever records a place checks that it is in the frame.
+ * One frame being decoded. nanopb hands a callback a field of the wrong wire type in a small buffer
+ * on its own stack, so whoever records a position checks that it lies in the frame.
  */
 struct proto_decoder {
     const uint8_t *begin, *end;
-    struct error *err; /* a better reason than nanopb's, if `failed` */
+    struct error *err; /* if `failed`: a better reason than nanopb's */
     bool failed;
 };
 
@@ -40,7 +40,7 @@ void proto_tensor_bind(struct proto_tensor *tensor, struct proto_decoder *decode
                        struct message_tensor *out, pb_callback_t *name, pb_callback_t *datatype,
                        pb_callback_t *shape, pb_callback_t *contents);
 
-/* Places of raw_input_contents or raw_output_contents, in order. */
+/* The entries of raw_input_contents or raw_output_contents, in order. */
 struct proto_raw {
     struct proto_decoder *decoder;
     uint32_t n;
@@ -48,8 +48,8 @@ struct proto_raw {
 };
 bool proto_raw_decode(pb_istream_t *stream, const pb_field_t *field, void **arg);
 
-/* After decoding: names, dtypes and sizes of `n` tensors, raw contents joined to them. `what` is
- * "input" or "output". */
+/* Called after decoding: joins the raw contents to the `n` tensors and checks their names, dtypes
+ * and sizes. `what` is "input" or "output". */
 enum status proto_tensors_finish(struct message_tensor *tensors, uint32_t n,
                                  const struct proto_raw *raw, const char *what, struct error *err);
 

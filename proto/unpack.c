@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Typed contents turned into raw bytes, in slices; see message.h. Between two slices nothing is
- * kept but places: a loop that has others to serve stops within a packed chunk of any length and
- * goes on there in its next turn.
+ * Turns typed contents into raw bytes, a slice at a time; see message.h. Between two slices only
+ * positions are kept, so an event loop that has other connections to serve can stop within a packed
+ * chunk of any length and go on there in its next turn.
  */
 #include "inference.pb.h"
 #include "proto/message.h"
 #include "proto/wire.h"
 
-/* `min` and `max` bound a number as the signed number of its 64 bits, as which negative ones come;
- * of the types of 64 bits all are in range. Types without a range are copied as they are. */
+/* A number on the wire has 64 bits, and a negative one comes sign-extended: `min` and `max` bound
+ * it as a signed number. Every number is in the range of a 64-bit type. Floats are copied as they
+ * are. */
 struct message_unpack_row {
     enum dtype dtype;
     uint32_t number; /* the field of InferTensorContents that carries the type */
@@ -111,7 +112,8 @@ static enum status chunk_begin(struct message_unpacking *u, struct error *err)
     return size ? STATUS_OK : empty_count(u, err);
 }
 
-/* Elements as they are on the wire and here: as many as begin before `stop`, at least one. */
+/* Copies elements that look the same on the wire and in memory: those that begin before `stop`, and
+ * at least one. */
 static void copy(struct message_unpacking *u, const uint8_t *stop)
 {
     size_t width = dtype_size(u->row->dtype);
@@ -140,7 +142,7 @@ static inline void store(unsigned char *to, uint64_t value, size_t width)
     }
 }
 
-/* The same for numbers of any length. */
+/* Converts varints: those that begin before `stop`, and at least one. */
 static enum status numbers(struct message_unpacking *u, const uint8_t *stop, struct error *err)
 {
     const struct message_unpack_row *row = u->row;
@@ -169,17 +171,14 @@ enum status message_unpack_step(struct message_unpacking *u, size_t bytes, bool 
 {
     const uint8_t *stop = u->at + MIN(bytes, (size_t)(u->end - u->at));
     const size_t before = u->left;
-    enum status s = STATUS_OK;
-    while (s == STATUS_OK && u->at < u->end && (u->at < stop || u->left == before)) {
+    while (u->at < u->end && (u->at < stop || u->left == before)) {
         if (u->at == u->chunk_end)
-            s = chunk_begin(u, err);
+            TRY(chunk_begin(u, err));
         else if (u->row->type == WIRE_VARINT)
-            s = numbers(u, stop, err);
+            TRY(numbers(u, stop, err));
         else
             copy(u, stop);
     }
-    if (s != STATUS_OK)
-        return s;
     if (u->at == u->end && u->left)
         return error_set(err, STATUS_INVALID_ARGUMENT, "'%.*s': %zu elements are missing",
                          MESSAGE_TEXT(u->name), u->left);
@@ -192,8 +191,8 @@ enum status message_unpack(const struct message_tensor *tensor, void *to, size_t
 {
     struct message_unpacking u;
     bool done = false;
-    enum status s = message_unpack_begin(&u, tensor, to, size, err);
-    while (s == STATUS_OK && !done)
-        s = message_unpack_step(&u, SIZE_MAX, &done, err);
-    return s;
+    TRY(message_unpack_begin(&u, tensor, to, size, err));
+    while (!done)
+        TRY(message_unpack_step(&u, SIZE_MAX, &done, err));
+    return STATUS_OK;
 }

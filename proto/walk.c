@@ -10,7 +10,7 @@
 
 static const struct proto_walk leaf;
 
-/* ---- requests ---- */
+/* --- requests --- */
 
 static const struct proto_walk parameter = {
     .of = {[inference_ModelInferRequest_ParametersEntry_value_tag] = &leaf}};
@@ -37,7 +37,7 @@ const struct proto_walk proto_walk_request = {.of = {[inferd_Request_infer_tag] 
                                                      [inferd_Request_cancel_tag] = &leaf,
                                                      [inferd_Request_server_status_tag] = &leaf}};
 
-/* ---- responses: parameters are stepped over, and the bodies below are decoded by themselves ----
+/* --- responses: parameters are stepped over, and the bodies below are decoded by themselves ---
  */
 
 static const struct proto_walk infer_response = {
@@ -86,12 +86,13 @@ const struct proto_walk proto_walk_server_status = {
            [inferd_ServerStatusResponse_counters_tag] = &leaf,
            [inferd_ServerStatusResponse_memory_tag] = &leaf}};
 
-/* ---- counting ---- */
+/* --- counting --- */
 
 enum count { COUNT_FITS, COUNT_TOO_MANY, COUNT_BROKEN };
 
-/* Takes the fields off `*left`. `rough`: a message within counts with as many as its bytes could
- * be. As deep as the tables are: five messages. */
+/* Subtracts the number of fields from `*left`. With `rough`, a message within is not walked, but
+ * counts as many fields as its bytes could hold. Recursion is as deep as the tables: five
+ * messages. */
 static enum count count(const struct proto_walk *message, struct wire w, bool rough, uint32_t *left)
 {
     while (w.at < w.end) {
@@ -121,7 +122,8 @@ enum status proto_walk_check(const struct proto_walk *message, struct message_te
 {
     if (wire.len <= (size_t)PROTO_WALK_BYTES_MIN * max)
         return STATUS_OK;
-    /* Roughly first: the usual frame is a few short messages and a payload. */
+    /* The rough count comes first, as it suffices for the usual frame of a few short messages and a
+     * payload. */
     uint32_t left = max;
     if (count(message, wire_of(wire.data, wire.len), true, &left) == COUNT_FITS)
         return STATUS_OK;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Protobuf's wire format, a field at a time and in place: for what must be known of a message
- * before or besides its decoding by nanopb. Each call costs the same whatever the field holds.
+ * Reads protobuf's wire format in place, a field at a time, where something must be known of a
+ * message before or besides its decoding by nanopb. Each call costs the same whatever the field
+ * holds.
  * Private to proto/. The format: https://protobuf.dev/programming-guides/encoding/
  */
 #ifndef INFERD_PROTO_WIRE_H
@@ -28,7 +29,7 @@ struct wire {
 struct wire_field {
     uint32_t number; /* not 0 */
     enum wire_type type;
-    struct wire value; /* the encoded number; of WIRE_BYTES what it counts, without its length */
+    struct wire value; /* the encoded number; of WIRE_BYTES the bytes behind the length */
 };
 
 static inline struct wire wire_of(const void *data, size_t size)
@@ -42,10 +43,10 @@ static inline size_t wire_left(const struct wire *w)
     return (size_t)(w->end - w->at);
 }
 
-/* Of any length; see wire_varint. */
+/* wire_varint for numbers of any length. */
 bool wire_varint_long(struct wire *w, uint64_t *value);
 
-/* Reads a number; false: it is longer than ten bytes, than 64 bits or than what is left. */
+/* Reads a number; false if it has more than ten bytes or 64 bits, or is not whole. */
 static inline bool wire_varint(struct wire *w, uint64_t *value)
 {
     if (w->at < w->end && *w->at < 0x80) {
@@ -70,8 +71,8 @@ static inline bool wire_take(struct wire *w, uint64_t size, struct wire *value)
     return true;
 }
 
-/* Steps over the next field; false: what is left is empty, or does not begin with a whole one.
- * Groups are no fields (R6 of docs/operations.md). */
+/* Steps over the next field; false if nothing is left, or no whole field follows. A group does not
+ * count as a field (R6 of docs/operations.md). */
 static inline bool wire_next(struct wire *w, struct wire_field *field)
 {
     uint64_t key, number;

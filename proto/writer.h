@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A frame under construction: what is encoded goes into one head buffer, payloads stay where they
- * are and are woven in between as iovecs. Private to proto/.
+ * Builds a frame: encoded parts go into one head buffer, while payloads stay where they are and are
+ * woven in between as iovecs. Private to proto/.
  */
 #ifndef INFERD_PROTO_WRITER_H
 #define INFERD_PROTO_WRITER_H
@@ -27,8 +27,8 @@ enum status proto_writer_put(struct proto_writer *w, const pb_msgdesc_t *fields,
                              const void *message, struct error *err);
 
 /*
- * Encodes `message` as field `tag` of what was put before, followed within it by the tensors'
- * payloads as repeated bytes field `raw_tag`. Must be the frame's last field.
+ * Encodes `message` as field `tag` of the message that was put before. Within it the tensors'
+ * payloads follow as the repeated bytes field `raw_tag`. It must be the frame's last field.
  */
 enum status proto_writer_put_tensors(struct proto_writer *w, uint32_t tag,
                                      const pb_msgdesc_t *fields, const void *message,

@@ -76,7 +76,7 @@ struct test {
     bool found;
 };
 
-/* ---- arguments ---- */
+/* --- arguments --- */
 
 /* "A", "A:B", "A:B:STEP" */
 static bool parse_range(const char *text, struct range *out)
@@ -129,7 +129,7 @@ static int check_args(const struct load_args *args, struct range *range)
     return -1;
 }
 
-/* ---- requests ---- */
+/* --- requests --- */
 
 /* Files of many instances give several requests, which are sent in turn. */
 static enum status prepare(struct test *t, struct error *err)
@@ -187,7 +187,7 @@ static enum status open_requests(struct test *t, struct error *err)
     return status;
 }
 
-/* ---- points ---- */
+/* --- points --- */
 
 static enum status run_point(struct test *t, uint32_t concurrency, double rate, struct error *err)
 {

@@ -65,7 +65,7 @@ static void columns(const struct load_point *p, struct column out[COLUMNS])
         out[i] = list[i];
 }
 
-/* ---- text ---- */
+/* --- text --- */
 
 void load_report_head(FILE *to)
 {
@@ -118,7 +118,7 @@ void load_report_detail(FILE *to, const struct load_point *point)
                 us((double)histogram_quantile(&s->refused, 0.99)) / 1000);
 }
 
-/* ---- files ---- */
+/* --- files --- */
 
 static void json_point(struct json *j, const struct load_point *p)
 {

@@ -86,10 +86,9 @@ bool model_is_plan(const char *path)
     return is;
 }
 
-static void write_log(void *user, enum log_level level, const char *line)
+static void write_log(void *user UNUSED, enum log_level level, const char *line)
 {
     static const char *const names[] = {"error: ", "warning: ", "", ""};
-    (void)user;
     fprintf(stderr, "%s%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", names[level], line);
 }
 

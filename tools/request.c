@@ -41,7 +41,7 @@ void request_data_close(struct request_data *data)
     data->n = 0;
 }
 
-/* ---- from metadata and files ---- */
+/* --- from metadata and files --- */
 
 static enum status metadata_of(struct inferd_client *client, const struct request_args *args,
                                const struct inferd_metadata **out, struct error *err)
@@ -183,7 +183,7 @@ enum status request_data_open(struct inferd_client *client, const struct request
     return status;
 }
 
-/* ---- instances ---- */
+/* --- instances --- */
 
 enum status request_data_resize(struct request_data *data, uint32_t instances, struct error *err)
 {

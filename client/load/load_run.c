@@ -65,7 +65,7 @@ struct load {
     uint32_t n_windows;
 };
 
-/* ---- ending ---- */
+/* --- ending --- */
 
 static void close_all(struct load *l)
 {
@@ -103,7 +103,7 @@ static void drain(struct load *l)
         uv_timer_start(&l->tick, on_drained, DRAIN_MS, 0);
 }
 
-/* ---- sending ---- */
+/* --- sending --- */
 
 static void on_answer(void *user, const struct inferd_response *response);
 
@@ -195,7 +195,7 @@ static void on_due(uv_poll_t *poll, int status, int events)
         pump(l);
 }
 
-/* ---- answers ---- */
+/* --- answers --- */
 
 static void on_answer(void *user, const struct inferd_response *response)
 {
@@ -223,7 +223,7 @@ static void on_answer(void *user, const struct inferd_response *response)
     }
 }
 
-/* ---- time ---- */
+/* --- time --- */
 
 static void on_window(uv_timer_t *timer);
 
@@ -291,7 +291,7 @@ static void on_state(void *user, enum inferd_status status, const char *reason)
         give_up(l, (enum status)status, reason);
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 static enum status make_shots(struct load *l, struct error *err)
 {

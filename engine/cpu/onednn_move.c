@@ -90,9 +90,8 @@ static uint32_t list_plain(const struct subject *s, struct choice out[CHOICES_MA
     return subject_out(s, 0)->shape.rank > 0 ? 1 : 0;
 }
 
-static enum status make_transpose(const struct subject *s, struct choice c, struct recipe *r)
+static enum status make_transpose(const struct subject *s, struct choice c UNUSED, struct recipe *r)
 {
-    (void)c;
     const struct shape *x = &subject_in(s, 0)->shape, *y = &subject_out(s, 0)->shape;
     int64_t dense[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK];
     shape_strides(x, dense);

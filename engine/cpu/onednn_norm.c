@@ -7,9 +7,8 @@
 
 #include "engine/cpu/onednn_recipe.h"
 
-static uint32_t list_plain(const struct subject *s, struct choice out[CHOICES_MAX])
+static uint32_t list_plain(const struct subject *s UNUSED, struct choice out[CHOICES_MAX])
 {
-    (void)s;
     out[0] = (struct choice){0};
     return 1;
 }

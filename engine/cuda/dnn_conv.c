@@ -172,11 +172,10 @@ static enum status reread(const struct ir_graph *graph, const struct ir_node *no
     return STATUS_OK;
 }
 
-static enum status pack(struct cuda_device *device, const struct ir_graph *graph,
+static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)
 {
-    (void)device;
     struct conv conv;
     struct dnn_recipe recipe;
     enum status st = reread(graph, node, tactic, &conv, &recipe, err);

@@ -139,11 +139,10 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 }
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
-                          void *const *inputs, void *const *outputs, void *workspace,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
                           struct error *err)
 {
     struct attention_op *op = CONTAINER_OF(base, struct attention_op, base);
-    (void)workspace;
     struct kernel_call call = own_call(stream, op->variant);
     cudaError_t code = attention_call(&call, &op->at, inputs, outputs);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "attention kernel");

@@ -221,12 +221,11 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 /* --- ops --- */
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
-                          void *const *inputs, void *const *outputs, void *workspace,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
                           struct error *err)
 {
     struct map_op *op = CONTAINER_OF(base, struct map_op, base);
     struct kernel_call call = own_call(stream, 0);
-    (void)workspace;
     bind(&op->map, op->node, inputs, outputs);
     cudaError_t code = run(&call, &op->map);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "elementwise kernel");

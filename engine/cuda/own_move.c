@@ -40,9 +40,8 @@ static int64_t attr_at(const struct ir_node *node, enum ir_attr_key key, int32_t
 /* --- from a node to views; the node was checked by ir_infer_node --- */
 
 /* Both dense and plain: one row of elements. */
-static bool read_reshape(const struct ir_node *node, struct move *m)
+static bool read_reshape(const struct ir_node *node UNUSED, struct move *m)
 {
-    (void)node;
     int64_t n = 1;
     for (int32_t i = 0; i < m->y.rank; i++)
         n *= m->y.dim[i];
@@ -83,10 +82,9 @@ static bool read_slice(const struct ir_node *node, struct move *m)
     return true;
 }
 
-static bool read_expand(const struct ir_node *node, struct move *m)
+static bool read_expand(const struct ir_node *node UNUSED, struct move *m)
 {
     struct kernel_view x = m->in[0];
-    (void)node;
     return cuda_view_broadcast(&x, &m->y, &m->in[0]);
 }
 
@@ -248,12 +246,11 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 /* --- ops --- */
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
-                          void *const *inputs, void *const *outputs, void *workspace,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
                           struct error *err)
 {
     struct move *m = &CONTAINER_OF(base, struct move_op, base)->move;
     struct kernel_call call = own_call(stream, 0);
-    (void)workspace;
     for (uint32_t i = 0; i < m->n_in; i++)
         m->in[i].data = inputs[i];
     m->in[0].data = (char *)inputs[0] + m->offset;

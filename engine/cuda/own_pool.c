@@ -149,11 +149,10 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 }
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
-                          void *const *inputs, void *const *outputs, void *workspace,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
                           struct error *err)
 {
     struct pool_op *op = CONTAINER_OF(base, struct pool_op, base);
-    (void)workspace;
     op->pool.x.data = inputs[0];
     op->pool.y.data = outputs[0];
     cuda_epilogue_bind(&op->pool.epilogue, op->node, inputs);

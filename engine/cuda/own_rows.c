@@ -286,7 +286,7 @@ static enum status pack_channels(const struct ir_graph *graph, const struct ir_n
 }
 
 /* Of the other tensors only shapes count: some already have what other nodes make of them. */
-static enum status pack(struct cuda_device *device, const struct ir_graph *graph,
+static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)
 {
@@ -295,7 +295,6 @@ static enum status pack(struct cuda_device *device, const struct ir_graph *graph
     bool channels = node->op == IR_OP_BATCH_NORM;
     int64_t axis = channels ? 1 : ir_attr_int(node, IR_ATTR_AXIS, -1);
     uint64_t n = 1;
-    (void)device;
     for (int64_t d = axis; d >= 0 && d < (channels ? 2 : (int64_t)x->rank); d++)
         n *= (uint64_t)x->dim[d];
     if (!constant || input < 1 || input > 2 || axis < 0 || axis >= (int64_t)x->rank ||
@@ -310,12 +309,11 @@ static enum status pack(struct cuda_device *device, const struct ir_graph *graph
 /* --- running --- */
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
-                          void *const *inputs, void *const *outputs, void *workspace,
+                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
                           struct error *err)
 {
     struct rows_op *op = CONTAINER_OF(base, struct rows_op, base);
     struct rows *r = &op->rows;
-    (void)workspace;
     r->x.data = inputs[0];
     r->y.data = outputs[0];
     for (uint32_t i = 0; i < op->node->n_epilogue; i++)

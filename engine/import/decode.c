@@ -47,9 +47,8 @@ static bool grow(struct arena *arena, void **items, uint32_t n, uint32_t *cap, s
     return true;
 }
 
-static bool span_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool span_take(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct spans *list = *arg;
     uintptr_t at = (uintptr_t)stream->state, begin = (uintptr_t)list->whole.data;
     if (at < begin || at - begin > list->whole.size ||
@@ -65,9 +64,8 @@ static bool span_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
     return pb_read(stream, NULL, stream->bytes_left);
 }
 
-static bool ints_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool ints_take(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct numbers *list = *arg;
     while (stream->bytes_left) {
         uint64_t value;
@@ -82,9 +80,8 @@ static bool ints_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
     return true;
 }
 
-static bool floats_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool floats_take(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct numbers *list = *arg;
     while (stream->bytes_left) {
         float value;

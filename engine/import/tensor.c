@@ -69,9 +69,8 @@ static bool typed_room(const struct typed *t)
 }
 
 /* float_data and double_data. */
-static bool fixed_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool fixed_take(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct typed *t = *arg;
     size_t size = dtype_size(t->dtype);
     if (!t->to) {
@@ -92,9 +91,8 @@ static bool fixed_take(pb_istream_t *stream, const pb_field_t *field, void **arg
 }
 
 /* int32_data, int64_data, uint64_data: the low bytes of each value are the element. */
-static bool varint_take(pb_istream_t *stream, const pb_field_t *field, void **arg)
+static bool varint_take(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    (void)field;
     struct typed *t = *arg;
     size_t size = dtype_size(t->dtype);
     if (!t->to)

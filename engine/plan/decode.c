@@ -59,10 +59,9 @@ struct text {
     const char *value;
 };
 
-static bool on_text(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_text(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct text *text = *arg;
-    (void)field;
     size_t len = in->bytes_left;
     char *copy = take(text->d, len + 1, 1);
     if (!copy || !pb_read(in, (pb_byte_t *)copy, len))
@@ -84,10 +83,9 @@ struct dims {
     struct shape shape;
 };
 
-static bool on_dims(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_dims(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct dims *dims = *arg;
-    (void)field;
     while (in->bytes_left) {
         int64_t v;
         if (!pb_decode_svarint(in, &v))
@@ -106,10 +104,9 @@ struct list {
     uint32_t *values;
 };
 
-static bool on_list(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_list(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct list *list = *arg;
-    (void)field;
     while (in->bytes_left) {
         uint32_t v;
         if (!pb_decode_varint32(in, &v))
@@ -139,10 +136,9 @@ struct attr_values {
     float floats[ATTR_VALUES_MAX];
 };
 
-static bool on_attr_ints(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_attr_ints(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct attr_values *values = *arg;
-    (void)field;
     while (in->bytes_left) {
         if (values->n_ints == ATTR_VALUES_MAX)
             return fail(values->d, STATUS_DATA_LOSS, "an attribute of more than 64 values");
@@ -152,10 +148,9 @@ static bool on_attr_ints(pb_istream_t *in, const pb_field_t *field, void **arg)
     return true;
 }
 
-static bool on_attr_floats(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_attr_floats(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct attr_values *values = *arg;
-    (void)field;
     while (in->bytes_left) {
         if (values->n_floats == ATTR_VALUES_MAX)
             return fail(values->d, STATUS_DATA_LOSS, "an attribute of more than 64 values");
@@ -165,14 +160,13 @@ static bool on_attr_floats(pb_istream_t *in, const pb_field_t *field, void **arg
     return true;
 }
 
-static bool on_attr(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_attr(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct node_stage *stage = *arg;
     struct decoder *d = stage->d;
     struct attr_values values = {.d = d};
     inferd_plan_Attr msg = {.ints = {.funcs.decode = on_attr_ints, .arg = &values},
                             .floats = {.funcs.decode = on_attr_floats, .arg = &values}};
-    (void)field;
     if (!pb_decode(in, inferd_plan_Attr_fields, &msg))
         return false;
     if (stage->n_attrs == ARRAY_LEN(stage->attrs))
@@ -196,11 +190,10 @@ static bool on_attr(pb_istream_t *in, const pb_field_t *field, void **arg)
     return true;
 }
 
-static bool on_epilogue(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_epilogue(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct node_stage *stage = *arg;
     inferd_plan_Epilogue msg = inferd_plan_Epilogue_init_zero;
-    (void)field;
     if (!pb_decode(in, inferd_plan_Epilogue_fields, &msg))
         return false;
     if (stage->n_epilogue == IR_MAX_EPILOGUE || msg.kind > IR_EPILOGUE_BINARY)
@@ -222,11 +215,10 @@ struct ports {
     struct tactic_port *ports;
 };
 
-static bool on_port(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_port(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct ports *ports = *arg;
     inferd_plan_Port msg = inferd_plan_Port_init_zero;
-    (void)field;
     if (!pb_decode(in, inferd_plan_Port_fields, &msg))
         return false;
     if (*ports->n == ports->max || msg.layout >= IR_LAYOUT_COUNT_)
@@ -238,21 +230,19 @@ static bool on_port(pb_istream_t *in, const pb_field_t *field, void **arg)
     return true;
 }
 
-static bool on_blob(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_blob(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct node_stage *stage = *arg;
-    (void)field;
     if (in->bytes_left > TACTIC_BLOB_MAX)
         return fail(stage->d, STATUS_DATA_LOSS, "a tactic's data is too long");
     stage->tactic->blob_size = (uint32_t)in->bytes_left;
     return pb_read(in, stage->tactic->blob, in->bytes_left);
 }
 
-static bool on_tactic(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_tactic(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct node_stage *stage = *arg;
     struct decoder *d = stage->d;
-    (void)field;
     if (stage->tactic)
         return fail(d, STATUS_DATA_LOSS, "a node with two tactics");
     struct tactic *tactic = stage->tactic = take(d, 1, sizeof(*tactic));
@@ -331,7 +321,7 @@ static bool node_add(struct node_stage *stage, const inferd_plan_Node *msg, cons
     return connect_outputs(d, id, outputs);
 }
 
-static bool on_node(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_node(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct decoder *d = *arg;
     struct node_stage stage = {.d = d};
@@ -346,14 +336,13 @@ static bool on_node(pb_istream_t *in, const pb_field_t *field, void **arg)
         .epilogue = {.funcs.decode = on_epilogue, .arg = &stage},
         .tactic = {.funcs.decode = on_tactic, .arg = &stage},
     };
-    (void)field;
     return pb_decode(in, inferd_plan_Node_fields, &msg) &&
            node_add(&stage, &msg, name.value, &inputs, &outputs);
 }
 
 /* --- tensors, segments, profiles --- */
 
-static bool on_tensor(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_tensor(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct decoder *d = *arg;
     struct text name = {.d = d, .value = ""};
@@ -363,7 +352,6 @@ static bool on_tensor(pb_istream_t *in, const pb_field_t *field, void **arg)
         .dim = {.funcs.decode = on_dims, .arg = &dims},
     };
     size_t bytes;
-    (void)field;
     if (!pb_decode(in, inferd_plan_Tensor_fields, &msg) || !charge(d, sizeof(struct ir_tensor)))
         return false;
     if (msg.dtype == DTYPE_NONE || msg.dtype >= DTYPE_COUNT_ || msg.layout >= IR_LAYOUT_COUNT_ ||
@@ -387,13 +375,12 @@ static bool on_tensor(pb_istream_t *in, const pb_field_t *field, void **arg)
     return true;
 }
 
-static bool on_segment(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_segment(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct decoder *d = *arg;
     struct ir_graph *g = d->graph;
     struct text backend = {.d = d, .value = ""};
     inferd_plan_Segment msg = {.backend = TEXT(backend)};
-    (void)field;
     if (!pb_decode(in, inferd_plan_Segment_fields, &msg))
         return false;
     if (g->n_segments == PLAN_MAX_SEGMENTS)
@@ -409,11 +396,10 @@ static bool on_segment(pb_istream_t *in, const pb_field_t *field, void **arg)
     return true;
 }
 
-static bool on_profile(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct decoder *d = *arg;
     struct plan *plan = d->plan;
-    (void)field;
     if (plan->n_profiles == PLAN_MAX_PROFILES)
         return fail(d, STATUS_DATA_LOSS, "too many profiles");
     struct ir_graph *graph = ir_graph_new();
@@ -448,7 +434,7 @@ struct bindings {
     struct plan_binding *list;
 };
 
-static bool on_binding(pb_istream_t *in, const pb_field_t *field, void **arg)
+static bool on_binding(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
 {
     struct bindings *b = *arg;
     struct text name = {.d = b->d, .value = ""};
@@ -457,7 +443,6 @@ static bool on_binding(pb_istream_t *in, const pb_field_t *field, void **arg)
         .name = TEXT(name),
         .dim = {.funcs.decode = on_dims, .arg = &dims},
     };
-    (void)field;
     if (!pb_decode(in, inferd_plan_Binding_fields, &msg))
         return false;
     if (*b->n == IR_MAX_IO || msg.dtype >= DTYPE_COUNT_)

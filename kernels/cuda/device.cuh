@@ -34,12 +34,11 @@ enum { KERNEL_WARP = 32, KERNEL_SHARED_DEFAULT = 48 << 10 };
  * cheap and may happen while a stream is being captured. */
 template <class... P, class... A>
 inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                                 cudaStream_t stream, A... args)
+                                 cudaStream_t stream UNUSED, A... args)
 {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
         return cudaSuccess;
 #ifdef INFERD_EMULATE
-    (void)stream;
     return emulate_launch(grid, block, shared, [&]() { kernel(static_cast<P>(args)...); });
 #else
     if (shared > KERNEL_SHARED_DEFAULT) {

@@ -51,7 +51,7 @@ static _Atomic uint64_t seen[SITES]; /* a hash table without removal */
 
 static _Thread_local bool inside; /* the unwinder may allocate */
 
-/* ---- what is behind ---- */
+/* --- what is behind --- */
 
 static void *early_take(size_t size)
 {
@@ -85,7 +85,7 @@ static bool real_found(void)
     return true;
 }
 
-/* ---- sites ---- */
+/* --- sites --- */
 
 struct trace {
     const void *caller; /* frames before this one are ours */
@@ -190,7 +190,7 @@ static bool fails(const void *caller)
     return hit;
 }
 
-/* ---- allocating ---- */
+/* --- allocating --- */
 
 #define CALLER __builtin_return_address(0)
 
@@ -236,7 +236,7 @@ void *memalign(size_t align, size_t size)
     return fails(CALLER) ? NULL : real.memalign(align, size);
 }
 
-/* ---- when ---- */
+/* --- when --- */
 
 void inject_arm(uint64_t nth)
 {

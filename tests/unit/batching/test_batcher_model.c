@@ -75,7 +75,7 @@ static uint32_t roll(uint32_t n) /* 0..n-1 */
         }                                                                                          \
     } while (0)
 
-/* ---- the rules, over arrays ---- */
+/* --- the rules, over arrays --- */
 
 static bool waits(const struct world *w, uint32_t i, uint32_t m, uint64_t key)
 {
@@ -135,7 +135,7 @@ static bool may_go(const struct world *w, uint32_t m, uint64_t key)
     return total_of(w, m, key) > 0 && due_of(w, m, key) <= w->now;
 }
 
-/* ---- flows ---- */
+/* --- flows --- */
 
 static bool same_lane(const struct world *w, uint32_t a, uint32_t b)
 {
@@ -190,7 +190,7 @@ static void serve(struct world *w, uint32_t i)
     w->clock[m][p] = MAX(w->clock[m][p], w->start[i]) + each;
 }
 
-/* ---- turns ---- */
+/* --- turns --- */
 
 /* Before: a better priority, else an earlier start; equals in the order of submission. */
 static bool before(const struct world *w, uint32_t a, uint32_t b)
@@ -251,7 +251,7 @@ static uint32_t batch_of(const struct world *w, uint32_t lead, uint32_t out[ITEM
     }
 }
 
-/* ---- places ---- */
+/* --- places --- */
 
 /* Requests of the flow in that model, of priority p and worse. */
 static uint32_t places_of(const struct world *w, uint32_t m, uint64_t flow, uint32_t p)
@@ -313,7 +313,7 @@ static bool any_idle(const struct world *w)
     return false;
 }
 
-/* ---- judging a decision ---- */
+/* --- judging a decision --- */
 
 static uint32_t index_of(const struct world *w, const struct batcher_item *item)
 {
@@ -442,7 +442,7 @@ static bool step(struct world *w, uint64_t now)
     return d.model != NULL;
 }
 
-/* ---- events ---- */
+/* --- events --- */
 
 static struct batcher_model_config random_config(void)
 {
@@ -601,7 +601,7 @@ static void random_event(struct world *w)
     }
 }
 
-/* ---- a sequence ---- */
+/* --- a sequence --- */
 
 static void check_stats(const struct world *w, bool end)
 {

@@ -103,7 +103,7 @@ static void expect_flows(struct fixture *f, const char *flows)
     }
 }
 
-/* ---- turns ---- */
+/* --- turns --- */
 
 static void flows_take_turns(void **state)
 {
@@ -248,7 +248,7 @@ static void a_backlog_does_not_go_before_other_models(void **state)
     assert_ptr_equal(f->d.model, f->model);
 }
 
-/* ---- ageing ---- */
+/* --- ageing --- */
 
 /* Keeps 16 requests of priority 0 queued and counts batches until the item has gone. */
 static uint32_t batches_until_gone(struct fixture *f, const struct batcher_item *item)
@@ -323,7 +323,7 @@ static void who_waits_for_others_of_its_own_priority_is_not_passed_over(void **s
     assert_int_equal(batches_until_gone(f, low), BATCHER_SHARE); /* nothing was saved up */
 }
 
-/* ---- places ---- */
+/* --- places --- */
 
 static struct batcher_model_stats stats_of(const struct fixture *f)
 {

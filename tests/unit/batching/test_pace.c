@@ -12,7 +12,7 @@
 
 enum { MAX_BATCH = 8, TOOK = 100, N_ITEMS = 128 };
 
-/* ---- the pace ---- */
+/* --- the pace --- */
 
 static struct pace fresh(void)
 {
@@ -75,7 +75,7 @@ static void a_queue_is_batches_as_full_as_they_get(void **state)
     assert_int_equal(pace_queue_ns(&pace, UINT64_MAX / 256, NULL) > 0, 1);
 }
 
-/* ---- the refusals ---- */
+/* --- the refusals --- */
 
 struct fixture {
     struct batcher *batcher;

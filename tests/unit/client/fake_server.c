@@ -59,7 +59,7 @@ static void die(const char *what)
     abort();
 }
 
-/* ---- bytes ---- */
+/* --- bytes --- */
 
 static bool read_all(int fd, void *to, size_t size)
 {
@@ -120,7 +120,7 @@ static void respond(struct session *s, const struct response *r)
         write_all(s, s->iov[i].iov_base, s->iov[i].iov_len);
 }
 
-/* ---- answers ---- */
+/* --- answers --- */
 
 static struct response *clear(struct session *s, uint64_t id)
 {
@@ -283,7 +283,7 @@ static void describe(struct session *s, const struct request *q)
     arena_free(arena);
 }
 
-/* ---- the models ---- */
+/* --- the models --- */
 
 static bool is(const struct request *q, const char *name)
 {
@@ -393,7 +393,7 @@ static void *session_main(void *arg)
     return NULL;
 }
 
-/* ---- the server ---- */
+/* --- the server --- */
 
 static void *acceptor_main(void *arg)
 {

@@ -126,7 +126,7 @@ static void answer_with_detours(struct fixture *f)
     answer(fake_server_address(f->server));
 }
 
-/* ---- blocking ---- */
+/* --- blocking --- */
 
 static void addresses_are_tried_in_order(void **state)
 {
@@ -156,7 +156,7 @@ static void the_last_failure_is_told(void **state)
     assert_non_null(strstr(err.text, "\"gone.example:80\""));
 }
 
-/* ---- asynchronous ---- */
+/* --- asynchronous --- */
 
 static void on_state(void *user, enum inferd_status status, const char *reason)
 {

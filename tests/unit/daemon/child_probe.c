@@ -129,7 +129,7 @@ static long if_not_open_for(long result)
     return result;
 }
 
-/* ---- the parent ---- */
+/* --- the parent --- */
 
 static long vm_call(long number, pid_t of)
 {
@@ -196,7 +196,7 @@ static void try_the_parent(void)
     TRY(0, "PR_SET_DUMPABLE", prctl(PR_SET_DUMPABLE, 0));
 }
 
-/* ---- the network and other ways to talk ---- */
+/* --- the network and other ways to talk --- */
 
 static void try_the_network(void)
 {
@@ -228,7 +228,7 @@ static void try_the_network(void)
     TRY(0, "vmsplice", vmsplice(1, NULL, 0, 0));
 }
 
-/* ---- namespaces, mounts, programs, processes ---- */
+/* --- namespaces, mounts, programs, processes --- */
 
 static long clone_with(unsigned long flags)
 {
@@ -282,7 +282,7 @@ static void try_other_processes(void)
     TRY(HARMLESS | HOST, "memfd_create", syscall(SYS_memfd_create, "x", 0));
 }
 
-/* ---- the kernel ---- */
+/* --- the kernel --- */
 
 static void try_the_kernel(void)
 {
@@ -329,7 +329,7 @@ static void try_the_kernel(void)
 #endif
 }
 
-/* ---- files ---- */
+/* --- files --- */
 
 static void try_files(void)
 {
@@ -380,7 +380,7 @@ static void try_files(void)
     TRY(0, "umask", syscall(SYS_umask, 0));
 }
 
-/* ---- how much of everything ---- */
+/* --- how much of everything --- */
 
 static long map(size_t bytes, int flags)
 {
@@ -452,7 +452,7 @@ static void try_amounts(void)
     TRY(HARMLESS, "a secret from the environment", read_secret());
 }
 
-/* ---- what has to work ---- */
+/* --- what has to work --- */
 
 static void *thread_run(void *user)
 {
@@ -517,7 +517,7 @@ static void need_what_building_needs(void)
     NEED("settings of libraries", getenv("DNNL_PROBE") && !getenv("HOME"));
 }
 
-/* ---- misbehaviour ---- */
+/* --- misbehaviour --- */
 
 static void int80(void)
 {

@@ -47,7 +47,7 @@ void played_fail(const struct played *p, const char *format, ...)
     abort();
 }
 
-/* ---- what the dispatcher calls ---- */
+/* --- what the dispatcher calls --- */
 
 static void on_deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
@@ -71,7 +71,7 @@ static void on_retire(void *user, struct model *model)
     p->retired = model;
 }
 
-/* ---- life ---- */
+/* --- life --- */
 
 static struct table *table_make(struct played *p)
 {
@@ -212,7 +212,7 @@ void played_free(struct played *p)
     free(p);
 }
 
-/* ---- the worker ---- */
+/* --- the worker --- */
 
 static bool running(struct dispatch *d)
 {
@@ -241,7 +241,7 @@ void played_settle(struct played *p)
     }
 }
 
-/* ---- turns and time ---- */
+/* --- turns and time --- */
 
 uint64_t played_count(const struct played *p, enum counter which)
 {

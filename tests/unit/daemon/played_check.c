@@ -19,7 +19,7 @@ struct sums {
 #define HOLDS  PLAYED_HOLDS
 #define LLU(n) ((unsigned long long)(n))
 
-/* ---- one connection ---- */
+/* --- one connection --- */
 
 /* Whoever is stopped is stopped for a reason that will end, and is watched meanwhile. */
 static void check_stops(const struct played *p, const struct connection *c)
@@ -117,7 +117,7 @@ static void check_connections(const struct played *p, const struct loop *loop, s
     }
 }
 
-/* ---- the loop's queues ---- */
+/* --- the loop's queues --- */
 
 static uint32_t length(const struct played *p, const struct loop *loop,
                        const struct connection *first, bool waiting)
@@ -151,7 +151,7 @@ static void check_queues(const struct played *p, const struct loop *loop, const 
           "reading was resumed more often than stopped");
 }
 
-/* ---- memory ---- */
+/* --- memory --- */
 
 /* Requests that a connection left behind keep their payloads, which are nobody's then. */
 static void check_memory(struct played *p, const struct sums *sums)
@@ -178,7 +178,7 @@ static void check_memory(struct played *p, const struct sums *sums)
         HOLDS(p, frames == held, "%llu bytes for frames, and %llu held", LLU(frames), LLU(held));
 }
 
-/* ---- addresses ---- */
+/* --- addresses --- */
 
 /* What the connections of an address have, over all loops. */
 static void check_record(const struct played *p, const struct peer *peer)
@@ -211,7 +211,7 @@ static void check_records(const struct played *p, const struct loop *loop)
     }
 }
 
-/* ---- all of it ---- */
+/* --- all of it --- */
 
 void played_check(struct played *p)
 {

@@ -21,7 +21,7 @@ static struct request request;
 static struct response response;
 static uint8_t head[MESSAGE_HEAD_MAX];
 
-/* ---- coming ---- */
+/* --- coming --- */
 
 static int tcp_connect(const struct played *p, uint32_t address, int *server)
 {
@@ -68,7 +68,7 @@ struct played_peer *played_connect(struct played *p, uint32_t address)
     return peer;
 }
 
-/* ---- asking ---- */
+/* --- asking --- */
 
 static bool room_for(struct played_peer *peer, size_t size)
 {
@@ -124,7 +124,7 @@ static bool request_append(struct played *p, struct played_peer *peer, struct pl
     return ask_append(p, peer, ask, frame, size);
 }
 
-/* ---- inferences, written by hand: typed contents too, which our clients do not send ---- */
+/* --- inferences, written by hand: typed contents too, which our clients do not send --- */
 
 struct writer {
     uint8_t *to;
@@ -259,7 +259,7 @@ bool played_ask_cancel(struct played *p, struct played_peer *peer, uint32_t whic
     return true;
 }
 
-/* ---- sending ---- */
+/* --- sending --- */
 
 void played_send(struct played_peer *peer)
 {
@@ -287,7 +287,7 @@ void played_allow(struct played_peer *peer, uint64_t upto)
     played_send(peer);
 }
 
-/* ---- being answered ---- */
+/* --- being answered --- */
 
 static void outputs_check(const struct played *p, const struct played_ask *ask)
 {
@@ -410,7 +410,7 @@ uint32_t played_owed(const struct played_peer *peer)
     return n;
 }
 
-/* ---- leaving ---- */
+/* --- leaving --- */
 
 void played_half_close(struct played_peer *peer)
 {

@@ -117,7 +117,7 @@ static void allow_part(struct played_peer *peer, uint32_t how)
         played_allow(peer, played_end(peer));
 }
 
-/* ---- events ---- */
+/* --- events --- */
 
 static void connect_some(struct played *p, struct script *s)
 {
@@ -362,7 +362,7 @@ static void event_play(struct played *p, struct script *s)
     played_turns(p, b / ARRAY_LEN(events) % 4);
 }
 
-/* ---- the end ---- */
+/* --- the end --- */
 
 static uint64_t longest_ms(const struct played *p)
 {

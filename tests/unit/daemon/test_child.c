@@ -318,7 +318,7 @@ static void a_program_that_is_none(void **state)
     assert_non_null(strstr(err.text, "could not be started"));
 }
 
-/* ---- whoever it leaves behind; a confined child could start nobody ---- */
+/* --- whoever it leaves behind; a confined child could start nobody --- */
 
 /* A child whose own child holds the pipe and does not end; tells of it. */
 static pid_t family_start(bool own_session, int ends[2], pid_t *grandchild)

@@ -136,7 +136,7 @@ static int teardown(void **state)
            atomic_load(&toy.engines);
 }
 
-/* ---- a loop's side ---- */
+/* --- a loop's side --- */
 
 static struct inflight *fill(struct loop *loop, uint32_t k, uint64_t value, uint64_t deadline_ns)
 {
@@ -225,7 +225,7 @@ static uint64_t stage_count(enum body_stage_name stage)
     return n;
 }
 
-/* ---- tests ---- */
+/* --- tests --- */
 
 static void a_request_and_its_result(void **state)
 {
@@ -571,7 +571,7 @@ static void r30_a_hang_is_measured_by_the_profile(void **state)
     collect_all(&loops[0]);
 }
 
-/* ---- batches that fail for one of their requests ---- */
+/* --- batches that fail for one of their requests --- */
 
 /* Submits `n` requests at once, which makes them one batch; value 1 is poison. */
 static void submit_values(const uint64_t *values, uint32_t n)

@@ -266,7 +266,7 @@ static void a_file_without_tokens_is_refused(void **state)
     refuse("tokens: /nowhere/tokens", "/nowhere/tokens");
 }
 
-/* ---- peers ---- */
+/* --- peers --- */
 
 static const char *of_peer(const struct identities *all, uid_t uid, gid_t gid, gid_t more)
 {

@@ -127,7 +127,7 @@ static void a_file_has_limits(void **state)
     free(text);
 }
 
-/* ---- the file ---- */
+/* --- the file --- */
 
 static char folder[] = "/tmp/test_token_file_XXXXXX";
 static char path[sizeof(folder) + 16];

@@ -50,7 +50,7 @@ struct device *toy_device(void)
     return (struct device *)(void *)&toy; /* only ever handed through */
 }
 
-/* ---- the gate ---- */
+/* --- the gate --- */
 
 static void gate_set(bool closed)
 {
@@ -98,7 +98,7 @@ static void gate_stop(void)
     pthread_mutex_unlock(&gate.lock);
 }
 
-/* ---- engines ---- */
+/* --- engines --- */
 
 static struct engine *engine_make(uint32_t in, uint32_t out, size_t out_bytes)
 {

@@ -146,7 +146,7 @@ static void typed_contents_become_bytes(void **state)
     }
 }
 
-/* ---- slices ---- */
+/* --- slices --- */
 
 static uint64_t seed = 1;
 
