@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inferctl status: what a daemon says of itself, once or again and again. */
+/*
+ * inferctl status: what a daemon says of itself since its start or, again and again, of the time
+ * since the look before. A watch goes on while the daemon is away.
+ *
+ * A response is good until the next call on its connection: so there are two connections, and looks
+ * take turns. The page of the look before stays as it is on the other one.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +15,9 @@
 #include "tools/inferctl.h"
 #include "tools/json.h"
 #include "tools/request.h"
+#include "tools/status_view.h"
+
+enum { TIMEOUT_S = 10 };
 
 struct status_args {
     bool watch, json;
@@ -19,13 +28,13 @@ struct status_args {
 
 static const struct arg options[] = {
     {"watch", 'w', ARG_FLAG, offsetof(struct status_args, watch), NULL,
-     "again and again, with rates since the last time"},
+     "again and again: what happened since the last time"},
     {"interval", 0, ARG_F64, offsetof(struct status_args, interval), "S",
-     "seconds between two looks (default: 1)"},
+     "seconds between two times (default: 1)"},
     {"count", 'n', ARG_U32, offsetof(struct status_args, count), "N",
-     "stop after so many looks (default: never)"},
+     "stop after so many intervals (default: never)"},
     {"json", 0, ARG_FLAG, offsetof(struct status_args, json), NULL,
-     "one JSON object (each time, with --watch)"},
+     "one JSON object (each time one line, with --watch)"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -38,112 +47,122 @@ static const struct args spec = {
     .shared = {{token_options, offsetof(struct status_args, token), NULL}},
 };
 
-/* Of the last look, for rates: models by their place, which is stable unless they change. */
-enum { SEEN_MODELS = 256 };
-struct seen {
-    uint64_t at_ns; /* 0: there was none */
-    uint32_t n;
-    uint64_t instances[SEEN_MODELS];
+struct look {
+    struct inferd_client *client;          /* NULL: it has to be opened */
+    const struct inferd_status_page *page; /* good while the client is */
 };
 
-static double per(uint64_t sum, uint64_t count)
+struct watch {
+    const struct status_args *args;
+    const char *address;
+    struct look looks[2];
+    uint32_t next;          /* whose turn it is; the other one has the look before */
+    uint64_t away_since_ns; /* 0: the last look found it */
+    bool ready;
+};
+
+/* ---- asking ---- */
+
+static enum status call(const struct watch *w, struct look *look, struct error *err)
 {
-    return count ? (double)sum / (double)count : 0;
+    const struct inferd_response *r = NULL;
+    struct inferd_error from;
+    struct inferd_request q = {
+        .kind = INFERD_STATUS, .token = w->args->token.token, .timeout_us = TIMEOUT_S * 1000000};
+    look->page = NULL;
+    if (inferd_client_call(look->client, &q, &r, &from)) {
+        if (!r) { /* the connection failed, and stays so */
+            inferd_client_close(STEAL(look->client));
+        }
+        return request_error(&from, err);
+    }
+    look->page = r->status_page;
+    return STATUS_OK;
 }
 
-static void print_model(const struct inferd_status_model *m, const struct seen *before, uint32_t i,
-                        uint64_t now)
+/* A connection that was there before may be one to a server that has gone. */
+static enum status ask(const struct watch *w, struct look *look, struct error *err)
 {
-    char rate[32] = "-";
-    if (before->at_ns && i < before->n && m->instances >= before->instances[i])
-        snprintf(rate, sizeof(rate), "%.1f",
-                 (double)(m->instances - before->instances[i]) * (double)NS_PER_S /
-                     (double)(now - before->at_ns));
-    printf("%-24.40s %-8.16s %-11s %9s %10" PRIu64 " %8" PRIu64 " %6u %7.2f %9.0f %9.0f\n", m->name,
-           m->version, m->state, rate, m->requests, m->failures, m->queued,
-           per(m->instances, m->batches), per(m->queue_ns, m->requests) / NS_PER_US,
-           per(m->compute_ns, m->requests) / NS_PER_US);
-    if (m->reason[0])
-        printf("  %s\n", m->reason);
+    if (look->client) {
+        enum status status = call(w, look, err);
+        if (!status || look->client)
+            return status;
+    }
+    TRY(request_connect(w->address, &look->client, err));
+    return call(w, look, err);
 }
 
-/* "1.5 GiB" */
-static const char *amount(uint64_t bytes, char *to, size_t size)
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < ARRAY_LEN(units); unit++)
-        value /= 1024;
-    snprintf(to, size, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-    return to;
-}
+/* ---- JSON ---- */
 
-static void print_memory(const struct inferd_status_page *s)
+static void json_times(struct json *j, const struct inferd_status_model *m,
+                       const struct inferd_status_model *before)
 {
-    char bytes[32], limit[32];
-    if (s->n_memory)
-        printf("\n%-24s %11s %11s\n", "memory", "bytes", "limit");
-    for (uint32_t i = 0; i < s->n_memory; i++) {
-        const struct inferd_memory *m = &s->memory[i];
-        printf("%-24.40s %11s %11s\n", m->name, amount(m->bytes, bytes, sizeof(bytes)),
-               m->limit ? amount(m->limit, limit, sizeof(limit)) : "-");
+    static const char *const names[] = {"queue", "input", "compute", "output", "total"};
+    static const double q[] = {0.5, 0.99};
+    for (size_t k = 0; k < ARRAY_LEN(names) * ARRAY_LEN(q); k++) {
+        size_t stage = k / ARRAY_LEN(q), which = k % ARRAY_LEN(q);
+        const struct inferd_histogram *from = before ? &before->stages[stage] : NULL;
+        char key[32];
+        snprintf(key, sizeof(key), "%s_p%.0f_us", names[stage], 100 * q[which]);
+        json_real(j, key,
+                  (double)inferd_histogram_quantile(&m->stages[stage], from, q[which]) /
+                      (double)NS_PER_US);
     }
 }
 
-static void print_text(const struct inferd_status_page *s, const struct seen *before, uint64_t now)
+static void json_interval(struct json *j, const struct status_view *view,
+                          const struct inferd_status_model *m)
 {
-    printf("inferd %s on %s, up %" PRIu64 " s, %s\n", s->version, s->device, s->uptime_s,
-           s->ready ? "ready" : "not ready");
-    printf("workers %u of %u busy; connections %u; in flight %" PRIu64 " requests, %" PRIu64
-           " bytes\n\n",
-           s->workers_busy, s->workers, s->connections, s->inflight_requests, s->inflight_bytes);
-    printf("%-24s %-8s %-11s %9s %10s %8s %6s %7s %9s %9s\n", "model", "version", "state", "inst/s",
-           "requests", "failures", "queued", "batch", "queue us", "comp. us");
-    for (uint32_t i = 0; i < s->n_models; i++)
-        print_model(&s->models[i], before, i, now);
-    print_memory(s);
-    bool any = false;
-    for (uint32_t i = 0; i < s->n_counters; i++) {
-        if (s->counters[i].value == 0)
-            continue;
-        printf("%s%s %" PRIu64, any ? ", " : "\ncounters: ", s->counters[i].name,
-               s->counters[i].value);
-        any = true;
-    }
-    printf("%s", any ? "\n" : "");
+    struct status_counts s = status_counts_of(view, m);
+    json_object(j, "interval");
+    json_real(j, "seconds", s.seconds);
+    json_uint(j, "requests", s.requests);
+    json_uint(j, "failures", s.failures);
+    json_uint(j, "instances", s.instances);
+    json_uint(j, "batches", s.batches);
+    json_real(j, "instances_per_s", s.seconds > 0 ? (double)s.instances / s.seconds : 0);
+    json_real(j, "batch", s.batches ? (double)s.instances / (double)s.batches : 0);
+    json_times(j, m, s.before);
+    json_end(j);
 }
 
-static void json_model(struct json *j, const struct inferd_status_model *m)
+static void json_model(struct json *j, const struct status_view *view,
+                       const struct inferd_status_model *m)
 {
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"max_batch", m->max_batch}, {"max_delay_us", m->max_delay_us}, {"queued", m->queued},
+        {"oldest_us", m->oldest_us}, {"requests", m->requests},         {"failures", m->failures},
+        {"instances", m->instances}, {"batches", m->batches},           {"queue_ns", m->queue_ns},
+        {"input_ns", m->input_ns},   {"compute_ns", m->compute_ns},     {"output_ns", m->output_ns},
+        {"total_ns", m->total_ns},   {"since_ms", m->since_ms},
+    };
     json_object(j, NULL);
     json_text(j, "name", m->name);
     json_text(j, "version", m->version);
     json_text(j, "state", m->state);
     json_text(j, "reason", m->reason);
-    json_uint(j, "max_batch", m->max_batch);
-    json_uint(j, "max_delay_us", m->max_delay_us);
-    json_uint(j, "queued", m->queued);
-    json_uint(j, "oldest_us", m->oldest_us);
-    json_uint(j, "requests", m->requests);
-    json_uint(j, "failures", m->failures);
-    json_uint(j, "instances", m->instances);
-    json_uint(j, "batches", m->batches);
-    json_uint(j, "queue_ns", m->queue_ns);
-    json_uint(j, "input_ns", m->input_ns);
-    json_uint(j, "compute_ns", m->compute_ns);
-    json_uint(j, "output_ns", m->output_ns);
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        json_uint(j, numbers[i].key, numbers[i].value);
+    json_times(j, m, NULL);
+    if (view->interval)
+        json_interval(j, view, m);
     json_end(j);
 }
 
-static void print_json(const struct inferd_status_page *s)
+static void print_json(const struct status_view *view)
 {
+    const struct inferd_status_page *s = view->now;
     struct json j;
     json_init(&j, stdout);
+    j.compact = view->interval;
     json_object(&j, NULL);
     json_text(&j, "version", s->version);
     json_text(&j, "device", s->device);
     json_uint(&j, "uptime_s", s->uptime_s);
+    json_uint(&j, "started_ms", s->started_ms);
     json_bool(&j, "ready", s->ready);
     json_uint(&j, "workers", s->workers);
     json_uint(&j, "workers_busy", s->workers_busy);
@@ -152,7 +171,7 @@ static void print_json(const struct inferd_status_page *s)
     json_uint(&j, "inflight_requests", s->inflight_requests);
     json_list(&j, "models");
     for (uint32_t i = 0; i < s->n_models; i++)
-        json_model(&j, &s->models[i]);
+        json_model(&j, view, &s->models[i]);
     json_end(&j);
     json_object(&j, "counters");
     for (uint32_t i = 0; i < s->n_counters; i++)
@@ -170,35 +189,92 @@ static void print_json(const struct inferd_status_page *s)
     json_end(&j);
 }
 
-static void remember(const struct inferd_status_page *s, uint64_t now, struct seen *seen)
+/* ---- showing ---- */
+
+/* A watch that a person looks at. */
+static bool on_terminal(const struct status_args *args)
 {
-    seen->at_ns = now;
-    seen->n = MIN(s->n_models, (uint32_t)SEEN_MODELS);
-    for (uint32_t i = 0; i < seen->n; i++)
-        seen->instances[i] = s->models[i].instances;
+    return args->watch && !args->json && isatty(STDOUT_FILENO);
 }
 
-static enum status look(const struct status_args *args, struct inferd_client *client,
-                        struct seen *seen, bool *ready, struct error *err)
+static void clear(const struct status_args *args)
 {
-    const struct inferd_response *r;
-    struct inferd_error from;
-    struct inferd_request q = {.kind = INFERD_STATUS, .token = args->token.token};
-    if (inferd_client_call(client, &q, &r, &from))
-        return request_error(&from, err);
+    if (on_terminal(args))
+        printf("\033[H\033[J"); /* home, clear */
+}
+
+static void show(const struct status_args *args, const struct status_view *view)
+{
+    clear(args);
+    if (args->json)
+        print_json(view);
+    else
+        status_view_print(view);
+    if (args->watch && !args->json && !on_terminal(args))
+        printf("\n");
+    fflush(stdout);
+}
+
+static void show_away(struct watch *w, const struct error *err)
+{
     uint64_t now = clock_now_ns();
-    if (args->json) {
-        print_json(r->status_page);
+    if (!w->away_since_ns)
+        w->away_since_ns = now;
+    double seconds = (double)(now - w->away_since_ns) / (double)NS_PER_S;
+    clear(w->args);
+    if (w->args->json) {
+        struct json j;
+        json_init(&j, stdout);
+        j.compact = true;
+        json_object(&j, NULL);
+        json_bool(&j, "ready", false);
+        json_real(&j, "away_s", seconds);
+        json_text(&j, "reason", err->text);
+        json_end(&j);
     } else {
-        if (args->watch && isatty(STDOUT_FILENO))
-            printf("\033[H\033[J"); /* home, clear */
-        print_text(r->status_page, seen, now);
-        if (args->watch && !isatty(STDOUT_FILENO))
-            printf("\n");
+        printf("the server is away for %.0f s:\n%s\n", seconds, err->text);
     }
     fflush(stdout);
-    remember(r->status_page, now, seen);
-    *ready = r->status_page->ready;
+}
+
+/* ---- looking ---- */
+
+/* The first look of a watch is only remembered. */
+static enum status look(struct watch *w, bool first, struct error *err)
+{
+    struct look *mine = &w->looks[w->next], *other = &w->looks[1 - w->next];
+    enum status status = ask(w, mine, err);
+    if (status) {
+        w->ready = false;
+        if (first || status == STATUS_UNAUTHENTICATED || status == STATUS_PERMISSION_DENIED)
+            return status;
+        show_away(w, err);
+        return STATUS_OK;
+    }
+    const struct inferd_status_page *before = other->page;
+    if (before && before->started_ms != mine->page->started_ms)
+        before = NULL;
+    const struct status_view view = {mine->page, before, w->args->watch};
+    if (!first || !w->args->watch)
+        show(w->args, &view);
+    w->ready = mine->page->ready;
+    w->away_since_ns = 0;
+    w->next = 1 - w->next;
+    return STATUS_OK;
+}
+
+static enum status go_on(struct watch *w, struct error *err)
+{
+    const struct status_args *args = w->args;
+    TRY(look(w, true, err));
+    if (on_terminal(args))
+        printf("the first interval takes %g s\n", args->interval);
+    uint64_t next = clock_now_ns();
+    for (uint32_t i = 0; args->watch && (!args->count || i < args->count) && !ferror(stdout); i++) {
+        next = MAX(next + (uint64_t)(args->interval * (double)NS_PER_S), clock_now_ns());
+        clock_sleep_until(next);
+        TRY(look(w, false, err));
+    }
     return STATUS_OK;
 }
 
@@ -212,22 +288,17 @@ int command_status(int argc, char **argv)
         rc = token_args_check(&args.token, &spec);
     if (rc >= 0)
         return rc;
-    struct inferd_client *client = NULL;
-    struct seen seen = {0};
-    bool ready = false;
+    if (args.interval < 0.01 || args.interval > 86400) {
+        fprintf(stderr, "inferctl status: --interval: 0.01 to 86400 seconds\n");
+        return EXIT_USAGE;
+    }
+    struct watch w = {.args = &args, .address = addresses.list[0]};
     enum status status = token_args_load(&args.token, &err);
     if (!status)
-        status = request_connect(addresses.list[0], &client, &err);
-    uint64_t next = clock_now_ns();
-    for (uint32_t i = 0; !status; i++) {
-        status = look(&args, client, &seen, &ready, &err);
-        if (!args.watch || (args.count && i + 1 >= args.count) || ferror(stdout))
-            break;
-        next += (uint64_t)(args.interval * (double)NS_PER_S);
-        clock_sleep_until(next);
-    }
-    inferd_client_close(client);
+        status = go_on(&w, &err);
+    for (size_t i = 0; i < ARRAY_LEN(w.looks); i++)
+        inferd_client_close(w.looks[i].client);
     if (status)
         return command_failed("status", &err);
-    return ready ? EXIT_OK : EXIT_FAILED;
+    return w.ready ? EXIT_OK : EXIT_FAILED;
 }

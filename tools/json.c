@@ -29,7 +29,9 @@ static void begin_entry(struct json *json, const char *key)
 {
     if (json->some[json->depth])
         fputc(',', json->file);
-    if (json->depth)
+    if (json->depth && json->compact && json->some[json->depth])
+        fputc(' ', json->file);
+    if (json->depth && !json->compact)
         fprintf(json->file, "\n%*s", (int)(2 * json->depth), "");
     json->some[json->depth] = true;
     if (key) {
@@ -64,7 +66,7 @@ void json_end(struct json *json)
     bool some = json->some[json->depth];
     char close = json->close[json->depth];
     json->depth--;
-    if (some)
+    if (some && !json->compact)
         fprintf(json->file, "\n%*s", (int)(2 * json->depth), "");
     fputc(close, json->file);
     if (json->depth == 0)

@@ -21,6 +21,7 @@ enum { JSON_DEPTH_MAX = 16 };
 struct json {
     FILE *file;
     unsigned depth;
+    bool compact;                  /* one line; set it behind json_init */
     bool some[JSON_DEPTH_MAX + 1]; /* this level has an entry already */
     char close[JSON_DEPTH_MAX + 1];
 };

@@ -186,15 +186,19 @@ static void cancel(struct session *s, const struct request *q)
 static enum status describe_status(struct fake_server *server, struct arena *arena,
                                    struct message_text *out)
 {
-    static const struct body_counter counter = {"rejected", 4};
+    uint64_t looks = atomic_fetch_add(&server->looks, 1) + 1;
+    const struct body_counter counters[] = {{"rejected", 3 + looks},
+                                            {"a_counter_of_many", UINT64_MAX},
+                                            {"another", UINT64_MAX},
+                                            {"a_third_one", UINT64_MAX - 9},
+                                            {"none", 0}};
     static const struct body_memory memory[] = {
         {"requests", 3ull << 30 >> 1, 1ull << 40}, {"replies", 1023, 0}, {"plans", 1024, 2048}};
     static const struct body_bucket huge = {1023, UINT64_MAX};
-    uint64_t looks = atomic_fetch_add(&server->looks, 1) + 1;
     /* From 1,024 to 1,055 ns and, for half of those that came later, to 1,087 ns; the other half:
      * 1,048,576 ns to 1,081,343 ns. */
     const struct body_bucket buckets[] = {
-        {160, 9}, {0, 5 * (looks - 1)}, {320 - 162, 4 * (looks - 1)}};
+        {160, 9}, {0, 5 * (looks - 1)}, {480 - 162, 4 * (looks - 1)}};
     struct body_status_model models[] = {
         {.name = "echo",
          .version = "2",
@@ -203,15 +207,19 @@ static enum status describe_status(struct fake_server *server, struct arena *are
          .instances = 18 * looks,
          .batches = 6 * looks,
          .since_ms = 1234},
-        {.name = "a_name_that_is_longer_than_any_table_has_room_for_and_then_some_more_of_it",
-         .version = "1234567890123456789012345678901234567890",
-         .state = "UNAVAILABLE",
-         .reason = "not enough memory for the weights of this model, which are larger than all",
+        {.name = "large",
+         .version = "18446744073709551615",
+         .state = "READY",
          .queued = UINT32_MAX,
          .requests = UINT64_MAX,
          .failures = UINT64_MAX,
          .instances = UINT64_MAX,
-         .batches = 1,
+         .batches = 3,
+         .since_ms = looks},
+        {.name = "a_name_that_is_longer_than_any_table_has_room_for_and_then_some_more_of_it",
+         .version = "1234567890123456789012345678901234567890",
+         .state = "UNAVAILABLE",
+         .reason = "not enough memory for the weights of this model, which are larger than all",
          .since_ms = looks}};
     for (int k = 0; k < BODY_STAGES; k++) {
         models[0].stages[k] = (struct body_stage){2000 * looks, looks > 1 ? 3 : 1, buckets};
@@ -224,10 +232,10 @@ static enum status describe_status(struct fake_server *server, struct arena *are
                                               .started_ms = 1000,
                                               .ready = true,
                                               .workers = 2,
-                                              .n_models = 2,
-                                              .n_counters = 1,
+                                              .n_models = 3,
+                                              .n_counters = 5,
                                               .models = models,
-                                              .counters = &counter,
+                                              .counters = counters,
                                               .n_memory = 3,
                                               .memory = memory};
     return body_server_status_encode(&status, arena, out, NULL);

@@ -22,7 +22,7 @@
  *
  * Questions about the server are answered with fixed bodies (see fake_server.c), but for its
  * status: the n-th time that it is asked, model "echo" has answered n times what it had the first
- * time, and since then more slowly; another model has a long name and large numbers.
+ * time, and since then more slowly; other models have long names and large numbers.
  */
 #ifndef INFERD_TESTS_UNIT_CLIENT_FAKE_SERVER_H
 #define INFERD_TESTS_UNIT_CLIENT_FAKE_SERVER_H

@@ -84,7 +84,8 @@ def check_status():
     status = json.loads(inferctl("status", "ADDRESS", "--json").stdout)
     check(status["ready"] is True and status["workers"] == 2, status)
     check(status["models"][0]["name"] == "echo" and status["models"][0]["requests"] == 9, status)
-    check(status["counters"] == {"rejected": 4}, status)
+    check(status["counters"]["rejected"] == 4, status)
+    check(abs(status["models"][0]["queue_p50_us"] - 1.04) < 0.02, status)
     check(status["memory"][:2] == [{"name": "requests", "bytes": 3 << 29, "limit": 1 << 40},
                                    {"name": "replies", "bytes": 1023, "limit": 0}], status)
     text = inferctl("status", "ADDRESS").stdout
@@ -92,9 +93,25 @@ def check_status():
     check(rows[:4] == [["bytes", "limit"], ["requests", "1.5", "GiB", "1.0", "TiB"],
                        ["replies", "1023", "B", "-"], ["plans", "1.0", "KiB", "2.0", "KiB"]], text)
     check("ready" in text and "rejected 4" in text, text)
-    text = inferctl("status", "ADDRESS", "--watch", "--count", "3", "--interval", "0.01").stdout
-    check(len(re.findall("^inferd ", text, re.M)) == 3, text)
+    check(re.search(r"^echo/2 +9 +3 +0 +1.04us 1.05us", text, re.M), text)
+    text += inferctl("status", "ADDRESS", "--watch", "--count", "3", "--interval", "0.01").stdout
+    check(len(re.findall("^inferd ", text, re.M)) == 1 + 3, text)
     check("\033" not in text, "escape codes without a terminal")
+    check(max(map(len, text.splitlines())) <= 80, text)
+    # 9 requests of 18 instances in half a second, 4 of them slow; nothing is of the time before.
+    check(len(re.findall(r"^echo/2 +36 +3 +0 1.08us 1.08ms 1.08us 1.08ms 1.08ms$", text,
+                         re.M)) == 3, text)
+    check(len(re.findall("^counters: rejected 1$", text, re.M)) == 3, text)
+    lines = inferctl("status", "ADDRESS", "--watch", "--count", "2", "--interval", "0.01",
+                     "--json").stdout.splitlines()
+    for line in map(json.loads, lines):
+        interval = line["models"][0]["interval"]
+        check(interval["seconds"] == 0.5 and interval["requests"] == 9, interval)
+        check(interval["instances_per_s"] == 36 and interval["batch"] == 3, interval)
+        check(abs(interval["compute_p99_us"] / 1077 - 1) < 0.02, interval)
+    check(len(lines) == 2, lines)
+    for interval in ("0", "1e9", "nan"):
+        inferctl("status", "ADDRESS", "--watch", "--interval", interval, code=2)
 
 
 def check_load(folder):
