@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the ranges of single keys cannot say: addresses, names, devices, and keys that must fit
- * together. Hosts may have names, but nothing is looked up here (R17 of docs/operations.md): a
+ * Checks what the ranges of single keys cannot say: addresses, names, devices, and keys that must
+ * fit together. Hosts may have names, but nothing is looked up here (R17 of docs/operations.md): a
  * configuration is checked at each reload.
  */
 #include "config/schema.h"
@@ -112,7 +112,7 @@ static enum status check_model_text(const struct config_model *model, const char
     return STATUS_OK;
 }
 
-/* Names go to the builder as NAME=VALUE. */
+/* Names are passed to the builder as NAME=VALUE, so they contain no "=". */
 static enum status check_inputs(const struct config_model *model, const char *section,
                                 struct report *report)
 {
@@ -130,9 +130,7 @@ static enum status check_inputs(const struct config_model *model, const char *se
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(model->inputs[k].name, input->name) == 0)
                 return report_set(report, place, "name", input->name, "each input once");
-        enum status status = fields_check(config_input_fields, place, input, report);
-        if (status != STATUS_OK)
-            return status;
+        TRY(fields_check(config_input_fields, place, input, report));
     }
     return STATUS_OK;
 }
@@ -141,21 +139,13 @@ static enum status check_model(const struct config *config, uint32_t index, stru
 {
     const struct config_model *model = &config->models[index];
     char section[32], got[16];
-    enum status status;
     snprintf(section, sizeof(section), "models[%" PRIu32 "].", index);
 
-    status = check_model_text(model, section, report);
-    if (status == STATUS_OK)
-        status = fields_check(config_model_fields, section, model, report);
-    if (status == STATUS_OK)
-        status =
-            check_rising(model->preferred, model->preferred_count, section, "preferred", report);
-    if (status == STATUS_OK)
-        status = check_rising(model->batches, model->batches_count, section, "batches", report);
-    if (status == STATUS_OK)
-        status = check_inputs(model, section, report);
-    if (status != STATUS_OK)
-        return status;
+    TRY(check_model_text(model, section, report));
+    TRY(fields_check(config_model_fields, section, model, report));
+    TRY(check_rising(model->preferred, model->preferred_count, section, "preferred", report));
+    TRY(check_rising(model->batches, model->batches_count, section, "batches", report));
+    TRY(check_inputs(model, section, report));
 
     if (model->preferred_count > CONFIG_PREFERRED_MAX) {
         snprintf(got, sizeof(got), "%" PRIu32, model->preferred_count);
@@ -176,13 +166,12 @@ static enum status check_model(const struct config *config, uint32_t index, stru
     return STATUS_OK;
 }
 
-/* A frame must fit into what one connection may have in flight, and that into the whole. */
+/* A frame must fit into the bytes that one connection may have in flight, and those into the bytes
+ * that all may have. */
 static enum status check_limits(const struct config_limits *limits, struct report *report)
 {
     char got[24];
-    enum status status = fields_check(config_limit_fields, "limits.", limits, report);
-    if (status != STATUS_OK)
-        return status;
+    TRY(fields_check(config_limit_fields, "limits.", limits, report));
     if (limits->connection_inflight_bytes < limits->frame_bytes) {
         snprintf(got, sizeof(got), "%" PRIu64, limits->connection_inflight_bytes);
         return report_set(report, "limits.", "connection_inflight_bytes", got,
@@ -199,9 +188,7 @@ static enum status check_limits(const struct config_limits *limits, struct repor
 
 enum status config_check_report(const struct config *config, struct report *report)
 {
-    enum status status = fields_check(config_server_fields, "", config, report);
-    if (status != STATUS_OK)
-        return status;
+    TRY(fields_check(config_server_fields, "", config, report));
     if (!config->device || !is_device(config->device))
         return report_set(report, "", "device", config->device, "cpu, cuda, cuda:N or fault");
     if (!config->readiness ||
@@ -210,29 +197,26 @@ enum status config_check_report(const struct config *config, struct report *repo
     if (!config->log_level || !is_log_level(config->log_level))
         return report_set(report, "", "log_level", config->log_level,
                           "error, warning, info or verbose");
-    status = check_listen(&config->listen, report);
-    for (uint32_t i = 0; i < config->models_count && status == STATUS_OK; i++)
-        status = check_model(config, i, report);
-    if (status == STATUS_OK)
-        status = config_identities_check(config, report);
-    if (status == STATUS_OK)
-        status = check_limits(&config->limits, report);
-    return status;
+    TRY(check_listen(&config->listen, report));
+    for (uint32_t i = 0; i < config->models_count; i++)
+        TRY(check_model(config, i, report));
+    TRY(config_identities_check(config, report));
+    return check_limits(&config->limits, report);
 }
 
 enum status config_check(const struct config *config, struct error *err)
 {
     struct report report = {.err = err};
-    enum status status = config_check_report(config, &report);
-    for (uint32_t i = 0; i < config->listen.framed_count && status == STATUS_OK; i++) {
-        /* What a name stands for is looked at when it has been looked up. */
+    TRY(config_check_report(config, &report));
+    for (uint32_t i = 0; i < config->listen.framed_count; i++) {
+        /* The addresses of a host's name are checked later, when the name has been looked up. */
         struct resolved addresses;
         struct resolve_name name;
-        status = resolve_text(config->listen.framed[i], &addresses, &name, err);
-        for (uint32_t k = 0; status == STATUS_OK && k < addresses.n; k++)
-            status = config_listen_check(config, &addresses.items[k], err);
+        TRY(resolve_text(config->listen.framed[i], &addresses, &name, err));
+        for (uint32_t k = 0; k < addresses.n; k++)
+            TRY(config_listen_check(config, &addresses.items[k], err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status append_model(struct config *config, char *name, char *path, char *version)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Defaults, the file over them, and the end. A file that is not regular, or beyond 1 MiB, is
- * refused before it is parsed.
+ * Makes a configuration: the defaults, and what a file sets over them. A file that is not regular,
+ * or is larger than 1 MiB, is refused before it is parsed.
  */
 #include "config/config.h"
 
@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "config/schema.h"
 
 #define MIB (1ULL << 20)
@@ -119,9 +120,10 @@ static enum status read_listen(const struct raw_config *whole, struct config_lis
                                struct report *report)
 {
     const struct raw_list *raw = &whole->framed;
-    enum status status = fields_read(config_listen_fields, "listen.", whole, listen, report);
-    if (status != STATUS_OK || !raw->items)
-        return status;
+    TRY(fields_read(config_listen_fields, "listen.", whole, listen, report));
+
+    if (!raw->items)
+        return STATUS_OK;
     char **framed = config_texts_copy(raw->items, raw->items_count);
     if (!framed)
         return error_no_memory(report->err, "the configuration");
@@ -140,21 +142,16 @@ static enum status read_inputs(const struct raw_model *raw, const char *section,
     if (!model->inputs)
         return error_no_memory(report->err, "the configuration");
     model->inputs_count = raw->inputs_count;
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < raw->inputs_count && status == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < raw->inputs_count; i++) {
         const struct raw_input *from = &raw->inputs[i];
         struct config_input *to = &model->inputs[i];
         char place[64];
         snprintf(place, sizeof(place), "%sinputs[%" PRIu32 "].", section, i);
-        status = fields_read(config_input_fields, place, from, to, report);
-        if (status == STATUS_OK)
-            status = field_read_floats(&from->scale, place, "scale", &to->scale, &to->scale_count,
-                                       report);
-        if (status == STATUS_OK)
-            status =
-                field_read_floats(&from->bias, place, "bias", &to->bias, &to->bias_count, report);
+        TRY(fields_read(config_input_fields, place, from, to, report));
+        TRY(field_read_floats(&from->scale, place, "scale", &to->scale, &to->scale_count, report));
+        TRY(field_read_floats(&from->bias, place, "bias", &to->bias, &to->bias_count, report));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status read_model(const struct raw_model *raw, uint32_t index,
@@ -167,16 +164,12 @@ static enum status read_model(const struct raw_model *raw, uint32_t index,
     if (!model->version)
         return error_no_memory(report->err, "the configuration");
 
-    enum status status = fields_read(config_model_fields, section, raw, model, report);
-    if (status == STATUS_OK)
-        status = field_read_list(&raw->preferred, section, "preferred", CONFIG_BATCH_MOST,
-                                 &model->preferred, &model->preferred_count, report);
-    if (status == STATUS_OK)
-        status = field_read_list(&raw->batches, section, "batches", CONFIG_BATCH_MOST,
-                                 &model->batches, &model->batches_count, report);
-    if (status == STATUS_OK)
-        status = read_inputs(raw, section, model, report);
-    return status;
+    TRY(fields_read(config_model_fields, section, raw, model, report));
+    TRY(field_read_list(&raw->preferred, section, "preferred", CONFIG_BATCH_MOST, &model->preferred,
+                        &model->preferred_count, report));
+    TRY(field_read_list(&raw->batches, section, "batches", CONFIG_BATCH_MOST, &model->batches,
+                        &model->batches_count, report));
+    return read_inputs(raw, section, model, report);
 }
 
 static enum status read_models(const struct raw_config *raw, struct config *config,
@@ -188,59 +181,55 @@ static enum status read_models(const struct raw_config *raw, struct config *conf
     if (!config->models)
         return error_no_memory(report->err, "the configuration");
     config->models_count = raw->models_count;
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < raw->models_count && status == STATUS_OK; i++)
-        status = read_model(&raw->models[i], i, &config->models[i], report);
-    return status;
+    for (uint32_t i = 0; i < raw->models_count; i++)
+        TRY(read_model(&raw->models[i], i, &config->models[i], report));
+    return STATUS_OK;
 }
 
 static enum status read_all(const struct raw_config *raw, struct config *config,
                             struct report *report)
 {
-    enum status status = fields_read(config_server_fields, "", raw, config, report);
-    if (status == STATUS_OK)
-        status = read_listen(raw, &config->listen, report);
-    if (status == STATUS_OK)
-        status = read_models(raw, config, report);
-    if (status == STATUS_OK)
-        status = config_identities_read(raw, config, report);
-    if (status == STATUS_OK)
-        status = fields_read(config_limit_fields, "limits.", &raw->limits, &config->limits, report);
-    if (status == STATUS_OK)
-        status = config_check_report(config, report);
-    return status;
+    TRY(fields_read(config_server_fields, "", raw, config, report));
+    TRY(read_listen(raw, &config->listen, report));
+    TRY(read_models(raw, config, report));
+    TRY(config_identities_read(raw, config, report));
+    TRY(fields_read(config_limit_fields, "limits.", &raw->limits, &config->limits, report));
+    return config_check_report(config, report);
+}
+
+static void raw_cleanup(struct raw_config **raw)
+{
+    schema_free(*raw);
+}
+
+static void config_cleanup(struct config **config)
+{
+    config_free(*config);
 }
 
 enum status config_parse(const char *name, const void *data, size_t size, struct config **out,
                          struct error *err)
 {
-    struct raw_config *raw = NULL;
     struct report report = {.err = err};
-    struct config *config = config_new();
+    CLEANUP(raw_cleanup) struct raw_config *raw = NULL;
+    CLEANUP(config_cleanup) struct config *config = config_new();
     if (!config)
         return error_no_memory(err, "%s", name);
-
-    enum status status = schema_load(name, data, size, &raw, err);
-    if (status != STATUS_OK)
-        goto out;
-    if (raw)
-        status = read_all(raw, config, &report);
-    if (status != STATUS_OK) {
+    TRY(schema_load(name, data, size, &raw, err));
+    enum status status = raw ? read_all(raw, config, &report) : STATUS_OK;
+    if (status) {
         size_t line = report.key[0] ? schema_line(data, size, report.key) : 0;
         if (line > 0)
             error_prefix(err, "%s:%zu", name, line);
         else
             error_prefix(err, "%s", name);
-        goto out;
+        return status;
     }
     *out = STEAL(config);
-out:
-    schema_free(raw);
-    config_free(config);
-    return status;
+    return STATUS_OK;
 }
 
-/* At most CONFIG_FILE_MAX bytes; one more is asked for, to see that there is no more. */
+/* Reads at most CONFIG_FILE_MAX bytes, and asks for one more to see whether the file is longer. */
 static enum status read_file(int fd, const char *path, char **out, size_t *size, struct error *err)
 {
     struct stat st;
@@ -249,7 +238,7 @@ static enum status read_file(int fd, const char *path, char **out, size_t *size,
     if (!S_ISREG(st.st_mode))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected a regular file", path);
 
-    char *text = malloc(CONFIG_FILE_MAX + 1);
+    CLEANUP(cleanup_free) char *text = malloc(CONFIG_FILE_MAX + 1);
     if (!text)
         return error_no_memory(err, "%s", path);
     size_t have = 0;
@@ -261,31 +250,23 @@ static enum status read_file(int fd, const char *path, char **out, size_t *size,
         else if (n > 0)
             have += (size_t)n;
     }
-    if (n < 0 || have > CONFIG_FILE_MAX) {
-        int errnum = errno;
-        free(text);
-        if (n < 0)
-            return error_errno(err, errnum, "%s", path);
+    if (n < 0)
+        return error_errno(err, errno, "%s", path);
+    if (have > CONFIG_FILE_MAX)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: expected at most %d bytes", path,
                          CONFIG_FILE_MAX);
-    }
-    *out = text;
+    *out = STEAL(text);
     *size = have;
     return STATUS_OK;
 }
 
 enum status config_read(const char *path, struct config **out, struct error *err)
 {
-    char *text = NULL;
+    CLEANUP(cleanup_free) char *text = NULL;
     size_t size = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return error_errno(err, errno, "%s", path);
-    enum status status = read_file(fd, path, &text, &size, err);
-    close(fd);
-    if (status != STATUS_OK)
-        return status;
-    status = config_parse(path, text, size, out, err);
-    free(text);
-    return status;
+    TRY(read_file(fd, path, &text, &size, err));
+    return config_parse(path, text, size, out, err);
 }

@@ -22,8 +22,8 @@ struct config_listen {
 
 #define CONFIG_ANONYMOUS "anonymous"
 
-/* Who may do what. A peer is an entry by the token it sends, or by the user and group that the
- * kernel says it runs as at the other end of a unix socket. */
+/* Who may do what. A peer is identified by the token it sends, or, on a unix socket, by the user
+ * and group that the kernel says it runs as. */
 struct config_identity {
     char *name;        /* as in the token file; CONFIG_ANONYMOUS: who has shown nothing */
     char *user;        /* name or number; NULL: any */
@@ -36,7 +36,7 @@ struct config_identity {
     uint32_t models_count;
 };
 
-/* An input of an .onnx that clients send as another type: value = scale * sent + bias. */
+/* An input of an .onnx file that clients send as another type: value = scale * sent + bias. */
 struct config_input {
     char *name;
     char *type;   /* "uint8", "fp16"; NULL: the model's own */
@@ -118,19 +118,19 @@ enum status config_read(const char *path, struct config **out, struct error *err
 enum status config_parse(const char *name, const void *data, size_t size, struct config **out,
                          struct error *err);
 
-/* Ranges and consistency beyond the schema, for a configuration that the command line has changed;
- * and who can reach the addresses, which is not asked of a file alone: the command line may set
- * others. */
+/* Checks ranges and consistency once more, for a configuration that the command line has changed,
+ * and who can reach its addresses. The last is not checked of a file alone, as the command line may
+ * set other addresses. */
 enum status config_check(const struct config *config, struct error *err);
 
-/* An address that others reach takes tokens, or the operator's word. Part of config_check for the
- * addresses configured; sockets that were handed over, or opened before a reload, are asked for
- * one by one. */
+/* Refuses an address that other machines can reach, unless there are tokens or `insecure` is set.
+ * config_check asks this of all configured addresses; the daemon asks it of each socket that was
+ * handed over to it or that was opened before a reload. */
 enum status config_listen_check(const struct config *config, const struct address *address,
                                 struct error *err);
 
-/* Which settings differ that a running server cannot change: "device, workers", for a person. Empty
- * if none does; cut if it does not fit. */
+/* Writes the names of the settings that differ and that a running server cannot change, such as
+ * "device, workers". Empty if there are none; cut if they do not fit. */
 void config_restart_names(const struct config *running, const struct config *wanted, char *out,
                           size_t size);
 

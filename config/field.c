@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scalars of the configuration: from text to value, and their ranges.
+ * Converts the scalars of the configuration from text to values, and checks their ranges.
  *
  * Numbers are plain decimal; sizes may end in KiB, MiB or GiB. Everything else ("1e3", "0x10",
  * "1.5", "64MB", a sign on what cannot be negative) is refused rather than guessed at.
@@ -58,7 +58,7 @@ static const struct {
     unsigned shift;
 } units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
 
-/* Magnitudes stay within int64_t, which holds the bounds of every field. */
+/* Refuses magnitudes beyond int64_t, which holds the bounds of every field. */
 static bool parse_number(const char *text, bool is_bytes, int64_t *out)
 {
     bool negative = *text == '-';
@@ -82,7 +82,7 @@ static bool parse_number(const char *text, bool is_bytes, int64_t *out)
     return true;
 }
 
-/* YAML 1.2's two words; no more, or "listen.insecure: no" would be a question of versions. */
+/* Takes the two words of YAML 1.2 alone: "no" means false in YAML 1.1 and a text in YAML 1.2. */
 static bool parse_bool(const char *text, int64_t *out)
 {
     *out = strcmp(text, "true") == 0;
@@ -160,9 +160,7 @@ static void number_put(const struct field *field, void *slot, int64_t n)
 static enum status text_read(const struct field *field, const char *section, const char *text,
                              char **slot, struct report *report)
 {
-    enum status status = check_text(field, section, text, report);
-    if (status != STATUS_OK)
-        return status;
+    TRY(check_text(field, section, text, report));
     char *copy = strdup(text);
     if (!copy)
         return error_no_memory(report->err, "the configuration");
@@ -181,9 +179,7 @@ enum status fields_read(const struct field *fields, const char *section, const v
         if (!text)
             continue;
         if (f->kind == FIELD_TEXT) {
-            enum status status = text_read(f, section, text, slot, report);
-            if (status != STATUS_OK)
-                return status;
+            TRY(text_read(f, section, text, slot, report));
         } else {
             if (!parse_value(f, text, &n) || n < f->least || n > f->most)
                 return refuse_number(f, section, text, report);
@@ -198,20 +194,17 @@ enum status fields_check(const struct field *fields, const char *section, const 
 {
     for (const struct field *f = fields; f->key; f++) {
         const void *slot = (const char *)target + f->value;
-        enum status status = STATUS_OK;
         if (f->kind == FIELD_TEXT) {
             const char *text = *(char *const *)slot;
             if (text)
-                status = check_text(f, section, text, report);
+                TRY(check_text(f, section, text, report));
         } else {
             int64_t n = number_get(f, slot);
             char got[24];
             snprintf(got, sizeof(got), "%" PRId64, n);
             if (n < f->least || n > f->most)
-                status = refuse_number(f, section, got, report);
+                return refuse_number(f, section, got, report);
         }
-        if (status != STATUS_OK)
-            return status;
     }
     return STATUS_OK;
 }
@@ -240,7 +233,8 @@ enum status field_read_list(const struct raw_list *raw, const char *section, con
     return STATUS_OK;
 }
 
-/* Plain decimal numbers, with or without an exponent: what strtof takes, but no names, no hex. */
+/* Takes plain decimal numbers, with or without an exponent: what strtof(3) takes, without names and
+ * hexadecimal. */
 static bool parse_float(const char *text, float *out)
 {
     char *end;

@@ -2,8 +2,9 @@
 /*
  * The section `identities`: who may do what.
  *
- * What is not given is not allowed: a row without models may use none, and a row whose rights are
- * of no use without models is refused, so that a list that lost its last entry opens nothing.
+ * Whatever an entry does not name is not allowed. An entry without models may use none, and an
+ * entry whose rights are of no use without models is refused: a list that lost its last model must
+ * not open anything.
  */
 #include "config/schema.h"
 
@@ -37,11 +38,10 @@ static enum status read_one(const struct raw_identity *raw, uint32_t index,
 {
     char section[32];
     snprintf(section, sizeof(section), "identities[%" PRIu32 "].", index);
-    enum status status = fields_read(config_identity_fields, section, raw, out, report);
-    if (status == STATUS_OK)
-        status = read_rights(&raw->rights, section, &out->rights, report);
-    if (status != STATUS_OK || !raw->models.items_count)
-        return status;
+    TRY(fields_read(config_identity_fields, section, raw, out, report));
+    TRY(read_rights(&raw->rights, section, &out->rights, report));
+    if (!raw->models.items_count)
+        return STATUS_OK;
     out->models = config_texts_copy(raw->models.items, raw->models.items_count);
     if (!out->models)
         return error_no_memory(report->err, "the configuration");
@@ -52,16 +52,15 @@ static enum status read_one(const struct raw_identity *raw, uint32_t index,
 enum status config_identities_read(const struct raw_config *raw, struct config *config,
                                    struct report *report)
 {
-    enum status status = STATUS_OK;
     if (!raw->identities_count)
         return STATUS_OK;
     config->identities = calloc(raw->identities_count, sizeof(*config->identities));
     if (!config->identities)
         return error_no_memory(report->err, "the configuration");
     config->identities_count = raw->identities_count;
-    for (uint32_t i = 0; i < raw->identities_count && status == STATUS_OK; i++)
-        status = read_one(&raw->identities[i], i, &config->identities[i], report);
-    return status;
+    for (uint32_t i = 0; i < raw->identities_count; i++)
+        TRY(read_one(&raw->identities[i], i, &config->identities[i], report));
+    return STATUS_OK;
 }
 
 void config_identities_deinit(struct config *config)
@@ -105,7 +104,7 @@ static enum status check_models(const struct config_identity *identity, const ch
     return STATUS_OK;
 }
 
-/* How somebody comes to be this one. */
+/* Checks that a peer can become this identity at all: by a token, or by a user or group. */
 static enum status check_way_in(const struct config *config, const struct config_identity *identity,
                                 const char *section, struct report *report)
 {
@@ -131,18 +130,16 @@ static enum status check_one(const struct config *config, uint32_t index, struct
         if (strcmp(config->identities[i].name, identity->name) == 0)
             return report_set(report, section, "name", identity->name,
                               "each name once (identities[%" PRIu32 "] has it too)", i);
-    enum status status = fields_check(config_identity_fields, section, identity, report);
-    if (status == STATUS_OK && !identity->rights)
-        status = report_set(report, section, "rights", NULL, "some of %s", right_names);
-    if (status == STATUS_OK)
-        status = check_models(identity, section, report);
-    return status == STATUS_OK ? check_way_in(config, identity, section, report) : status;
+    TRY(fields_check(config_identity_fields, section, identity, report));
+    if (!identity->rights)
+        TRY(report_set(report, section, "rights", NULL, "some of %s", right_names));
+    TRY(check_models(identity, section, report));
+    return check_way_in(config, identity, section, report);
 }
 
 enum status config_identities_check(const struct config *config, struct report *report)
 {
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < config->identities_count && status == STATUS_OK; i++)
-        status = check_one(config, i, report);
-    return status;
+    for (uint32_t i = 0; i < config->identities_count; i++)
+        TRY(check_one(config, i, report));
+    return STATUS_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The line of a key in a configuration that libcyaml has already taken, for error texts: libcyaml
- * keeps no positions, so libyaml, on which it stands, reads the text once more.
+ * Finds the line of a key, for error texts, in a configuration that libcyaml has accepted. libcyaml
+ * keeps no positions, so libyaml, which it is built on, reads the text once more.
  */
 #include "config/schema.h"
 
@@ -35,8 +35,8 @@ static yaml_node_t *sequence_get(yaml_document_t *doc, yaml_node_t *node, size_t
     return yaml_document_get_node(doc, item[index]);
 }
 
-/* Follows "models[2].path" as far as it goes: a key that is not there is reported at its section.
- */
+/* Follows a path such as "models[2].path" as far as it exists: a missing key is reported at its
+ * section. */
 static size_t find(yaml_document_t *doc, const char *key)
 {
     yaml_node_t *node = yaml_document_get_root_node(doc);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a reload cannot change: what devices, threads, sockets and folders were made of at the
- * start. Who changes it is told by name, instead of waiting for what will not come.
+ * Names the settings that a reload cannot change, because devices, threads, sockets and folders
+ * were made from them at the start. An operator who changes one is told, instead of waiting for an
+ * effect that will not come.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +41,7 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},
         {"log_level", same_text(running->log_level, wanted->log_level)},
-        /* fewer is fine: descriptors are there for what was asked for at the start */
+        /* fewer is fine: there are descriptors for as many as at the start */
         {"limits.connections", wanted->limits.connections <= running->limits.connections},
     };
     size_t used = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The YAML schema for libcyaml, and its complaints turned into one line with file, line and key.
+ * Has the YAML schema for libcyaml, and turns its complaints into one line with file, line and key.
  *
  * libcyaml reports through a log callback: first what is wrong, then a backtrace from the innermost
  * place outwards with line numbers. Aliases, duplicate keys, unknown keys, second documents and
@@ -101,7 +101,7 @@ static const cyaml_schema_field_t server_schema_fields[] = {
 static const cyaml_schema_value_t server_schema = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct raw_config, server_schema_fields)};
 
-/* What libcyaml said: its first message, and the path of the place ("models[2]"). */
+/* What libcyaml reported: its first message, and the path of the place ("models[2]"). */
 struct complaint {
     char what[256];
     char where[128];
@@ -109,7 +109,7 @@ struct complaint {
 
 #define SEQUENCE_STEP "  in sequence entry '"
 
-/* The backtrace goes from the innermost place outwards: each step is put in front. */
+/* Each step of the backtrace is put in front, as it goes from the innermost place outwards. */
 static void place_add(struct complaint *complaint, const char *text)
 {
     char step[80], whole[sizeof(complaint->where) + sizeof(step)];

@@ -186,7 +186,7 @@ static enum status threads_start(struct pool *pool, struct error *err)
     return STATUS_OK;
 }
 
-static void pool_drop(struct pool **pool)
+static void pool_cleanup(struct pool **pool)
 {
     pool_free(*pool);
 }
@@ -197,7 +197,7 @@ enum status pool_new(uint32_t n, const struct pool_ops *ops, void *user, struct 
     if (n < 1 || n > POOL_MAX_WORKERS)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%u workers; from 1 to %d", n,
                          POOL_MAX_WORKERS);
-    CLEANUP(pool_drop) struct pool *made = pool_make(n, ops, user);
+    CLEANUP(pool_cleanup) struct pool *made = pool_make(n, ops, user);
     if (!made)
         return error_no_memory(err, "%u workers", n);
     TRY(threads_start(made, err));

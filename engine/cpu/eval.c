@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "engine/cpu/reference.h"
 
 static void free_op(struct reference_op **op)
@@ -12,17 +12,12 @@ static void free_op(struct reference_op **op)
     reference_op_free(*op);
 }
 
-static void free_pointer(void *memory)
-{
-    free(*(void **)memory);
-}
-
 enum status cpu_eval_node(void *user UNUSED, const struct ir_graph *graph,
                           const struct ir_node *node, const void *const *inputs,
                           void *const *outputs, struct error *err)
 {
-    struct reference_op *op CLEANUP(free_op) = NULL;
-    void *workspace CLEANUP(free_pointer) = NULL;
+    CLEANUP(free_op) struct reference_op *op = NULL;
+    CLEANUP(cleanup_free) void *workspace = NULL;
     enum status status = reference_op_prepare(graph, node, NULL, &op, err);
     if (status)
         return status;
@@ -124,7 +119,7 @@ static void release(struct places *p, const struct ir_node *node)
 enum status cpu_eval_graph(const struct ir_graph *graph, const struct tensor_view *inputs,
                            const struct tensor_view *outputs, struct error *err)
 {
-    struct places places CLEANUP(places_deinit) = {0};
+    CLEANUP(places_deinit) struct places places = {0};
     enum status status = places_init(&places, graph, err);
     if (!status)
         status = bind(&places, graph, graph->n_inputs, graph->inputs, inputs, "input", err);

@@ -91,7 +91,7 @@ static enum status read_model(struct onnx_model *model, struct error *err)
 enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **out,
                              struct error *err)
 {
-    struct onnx_model *model CLEANUP(model_cleanup) = model_new();
+    CLEANUP(model_cleanup) struct onnx_model *model = model_new();
     if (!model)
         return error_no_memory(err, "a model");
     if (!size || size > file_limit)
@@ -118,7 +118,7 @@ static enum status open_mapped(struct onnx_model **model, const char *name, stru
 
 enum status onnx_open(const char *path, struct onnx_model **out, struct error *err)
 {
-    struct onnx_model *model CLEANUP(model_cleanup) = model_new();
+    CLEANUP(model_cleanup) struct onnx_model *model = model_new();
     if (!model)
         return error_no_memory(err, "a model");
     enum status status = file_map_open(path, file_limit, &model->file, &model->folder, err);
@@ -128,7 +128,7 @@ enum status onnx_open(const char *path, struct onnx_model **out, struct error *e
 enum status onnx_open_fd(int fd, int folder, const char *name, struct onnx_model **out,
                          struct error *err)
 {
-    struct onnx_model *model CLEANUP(model_cleanup) = model_new();
+    CLEANUP(model_cleanup) struct onnx_model *model = model_new();
     if (!model)
         return error_no_memory(err, "a model");
     enum status status = file_map_open_fd(fd, name, file_limit, &model->file, err);
@@ -175,8 +175,8 @@ static void arena_cleanup(struct arena **arena)
 enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **name,
                              struct error *err)
 {
-    struct file_map map CLEANUP(file_unmap) = {0};
-    struct arena *arena CLEANUP(arena_cleanup) = arena_new(0);
+    CLEANUP(file_unmap) struct file_map map = {0};
+    CLEANUP(arena_cleanup) struct arena *arena = arena_new(0);
     struct onnx_tensor tensor;
     struct tensor_view view;
     const void *bytes;

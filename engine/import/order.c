@@ -149,7 +149,8 @@ static enum status add_needs(struct level *l, const struct onnx_node *node, stru
 static enum status sort_graph(struct onnx_model *model, struct onnx_graph *graph,
                               struct level *outer, struct error *err)
 {
-    struct level l CLEANUP(level_deinit) = {
+    CLEANUP(level_deinit)
+    struct level l = {
         .model = model,
         .graph = graph,
         .outer = outer,

@@ -45,7 +45,8 @@ static uint32_t walk_from(struct walk *w, uint32_t root, sort_need need, const v
 enum status sort_by_need(uint32_t n, sort_need need, const void *user, uint32_t *order,
                          uint32_t *through, struct error *err)
 {
-    struct walk w CLEANUP(walk_deinit) = {
+    CLEANUP(walk_deinit)
+    struct walk w = {
         .stack = calloc((size_t)n + 1, sizeof(*w.stack)),
         .cursor = calloc((size_t)n + 1, sizeof(*w.cursor)),
         .marks = calloc((size_t)n + 1, 1),
