@@ -5,9 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "engine/cpu/eval.h"
+#include "engine/engine.h"
 #include "engine/passes/pass.h"
 #include "tests/random/engine_run.h"
+#include "tests/unit/passes/kept.h"
+
+enum { PASSES_MAX = 64 };
 
 static const struct ir_evaluator evaluator = {.eval = cpu_eval_node};
 
@@ -118,21 +123,78 @@ static void plant_mistake(struct ir_graph *graph, enum plant plant)
     }
 }
 
+/* Behind the whole table: it has come to rest, and no fusion has cost a node its fast kernel. */
+static enum status check_end(struct ir_graph *graph, struct pass_context *ctx, struct error *err)
+{
+    enum { REWRITES_MOST = 1000 };
+    const struct device_options options = {.threads = 1};
+    struct device *device;
+    uint32_t rewrites = ctx->rewrites, fused = 0;
+    TRY(passes_run(graph, ctx, err));
+    if (ctx->rewrites != rewrites || rewrites > REWRITES_MOST)
+        return error_set(err, STATUS_INTERNAL, "%u rewrites, and %u of the table once more",
+                         rewrites, ctx->rewrites - rewrites);
+    TRY(engine_device_open("cpu", &options, &device, err));
+    enum status status = kept_check(device, graph, KEPT_BY_ANY, &fused, err);
+    engine_device_close(device);
+    return status;
+}
+
+/* What a pass alone finds nothing in is tried with its scalars in one spelling, which some look
+ * for. */
+static enum status rewrite(struct ir_graph *graph, const struct graph_case *c,
+                           const struct selection *s, struct error *err)
+{
+    struct pass_context ctx = {
+        .evaluator = evaluator, .attention = s->features, .merge = s->features};
+    TRY(run_table(graph, s, &ctx, err));
+    if (s->only && !ctx.rewrites) {
+        TRY(pass_run(pass_find("fold_scalars"), graph, &ctx, err));
+        TRY(run_table(graph, s, &ctx, err));
+    }
+    if (!s->only && !s->without)
+        TRY(check_end(graph, &ctx, err));
+    plant_mistake(graph, s->plant);
+    return ctx.rewrites || !s->only ? evaluate(graph, &c->sets[0], err) : STATUS_OK;
+}
+
 static enum status run_passes(const struct graph_case *c, const struct selection *s,
                               struct error *err)
 {
     struct ir_graph *graph = NULL;
-    struct pass_context ctx = {
-        .evaluator = evaluator, .attention = s->features, .merge = s->features};
-    enum status status = import(c, &c->sets[0], &graph, err);
-    if (!status)
-        status = run_table(graph, s, &ctx, err);
-    if (!status)
-        plant_mistake(graph, s->plant);
-    if (!status && (ctx.rewrites || !s->only))
-        status = evaluate(graph, &c->sets[0], err);
+    TRY(import(c, &c->sets[0], &graph, err));
+    enum status status = rewrite(graph, c, s, err);
     ir_graph_free(graph);
     return status;
+}
+
+/* Memory for what the passes make ends at some place or other, and once it is enough. */
+static enum status run_memory(const struct graph_case *c, struct error *err)
+{
+    enum status status = STATUS_RESOURCE_EXHAUSTED;
+    for (size_t limit = 16; status == STATUS_RESOURCE_EXHAUSTED && limit <= 1 << 28; limit *= 4) {
+        struct ir_graph *graph = NULL;
+        struct pass_context ctx = {.evaluator = evaluator, .attention = true, .merge = true};
+        TRY(import(c, &c->sets[0], &graph, err));
+        struct arena *built = graph->arena;
+        graph->arena = arena_new(limit);
+        status = graph->arena ? passes_run(graph, &ctx, err) : STATUS_INTERNAL;
+        ir_graph_free(graph);
+        arena_free(built);
+    }
+    return status;
+}
+
+/* Says in the file of names how often the pass alone changed something. */
+static enum status run_pass(const struct graph_case *c, const struct pass *pass, FILE *names,
+                            struct error *err)
+{
+    uint32_t changed[PASSES_MAX] = {0};
+    const struct selection s = {.only = pass, .features = true, .changed = changed};
+    TRY(run_passes(c, &s, err));
+    if (names)
+        fprintf(names, "pass:%s %u\n", pass->name, changed[pass - passes]);
+    return STATUS_OK;
 }
 
 /* --- by name --- */
@@ -164,12 +226,15 @@ static enum status run_named(const struct graph_case *c, const struct variant_op
         const struct pass *pass = pass_find(rest);
         if (!pass)
             return error_set(err, STATUS_INVALID_ARGUMENT, "no pass '%s'", rest);
-        s.only = name[0] == 'p' ? pass : NULL;
-        s.without = name[0] == 'p' ? NULL : pass;
+        if (name[0] == 'p')
+            return run_pass(c, pass, o->names, err);
+        s.without = pass;
         s.features = true;
         s.plant = PLANT_NONE;
         return run_passes(c, &s, err);
     }
+    if (!strcmp(name, "memory"))
+        return run_memory(c, err);
     s.features = !strcmp(name, "features");
     if (s.features || !strcmp(name, "passes"))
         return run_passes(c, &s, err);
@@ -192,7 +257,7 @@ struct round {
     variant_visit visit;
     void *user;
     uint32_t most;
-    uint32_t changed[64];
+    uint32_t changed[PASSES_MAX];
     bool over;
 };
 
@@ -215,6 +280,7 @@ static void run_all_passes(struct round *r)
     }
     run_variant(r, "passes", NULL);
     run_variant(r, "features", r->changed);
+    run_variant(r, "memory", NULL);
     for (const struct pass *pass = passes; pass->name; pass++) {
         snprintf(name, sizeof(name), "without:%s", pass->name);
         if (r->changed[pass - passes])

@@ -5,7 +5,9 @@
  *   import          imported, then node by node with the reference kernels
  *   pass:NAME       the same after one pass alone, with all that a backend may have
  *   without:NAME    after the table without that pass
- *   passes          after the whole table; and with what a backend may have: features
+ *   passes          after the whole table, which then finds nothing more and has cost no node its
+ *                   fast kernel; and with what a backend may have: features
+ *   memory          after the whole table, which may not have as much memory as it needs
  *   engine          through builder, plan file and runtime, with what the backend thinks best
  *   threads         the same on several threads; on what it measured to be fastest: timed
  *   tactic:N        the same, with candidate N (modulo their number) forced on every node
@@ -34,7 +36,7 @@ struct variant_options {
     enum plant plant;
     const char *only; /* this variant alone; NULL: all */
     bool timed;       /* `timed` as well: slow */
-    FILE *names;      /* the tactics that were forced, a line each; may be NULL */
+    FILE *names;      /* the tactics that were forced, and what each pass did; may be NULL */
 };
 
 struct variant_result {

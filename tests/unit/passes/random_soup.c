@@ -8,7 +8,7 @@
 
 #include "tests/test.h"
 #include "tests/unit/passes/parse.h"
-#include "tests/unit/passes/random_graph.h"
+#include "tests/unit/passes/random_soup.h"
 
 enum { TENSORS_MAX = 128, TRIES = 400, NODES = 12 };
 

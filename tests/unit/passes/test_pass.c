@@ -8,7 +8,7 @@
 #include "engine/passes/pass.h"
 #include "tests/test.h"
 #include "tests/unit/passes/parse.h"
-#include "tests/unit/passes/random_graph.h"
+#include "tests/unit/passes/random_soup.h"
 
 static void the_table_is_searchable(void **state)
 {
@@ -99,7 +99,7 @@ static void r31_memory_may_end_anywhere(void **state)
     uint32_t failed = 0, done = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         for (size_t limit = 16; limit <= 1 << 16; limit *= 2) {
-            struct ir_graph *g = seed % 2 ? random_convnet(seed) : random_transformer(seed);
+            struct ir_graph *g = random_soup(seed);
             struct pass_context ctx = {.evaluator = {cpu_eval_node, NULL}};
             struct arena *built = g->arena;
             struct error err = {0};
