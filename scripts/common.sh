@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# What scripts/demo and scripts/test share: messages, and Debian packages that are missing.
+# What scripts/demo, scripts/test and scripts/gpu-check share: messages, Debian packages that are
+# missing, and building.
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # what compiling inferd needs; gcc and the C library's headers come with each other's version
@@ -49,14 +50,18 @@ install_packages() {
     }
 }
 
-# build_in FOLDER MESON-OPTION...: configures if need be, and compiles.
-build_in() {
+# configure_in FOLDER MESON-OPTION...: for the first time, or with other options.
+configure_in() {
     folder=$1
     shift
     if [ -f "$folder/build.ninja" ]; then
-        meson configure "$folder" "$@" || return 1
+        meson configure "$folder" "$@"
     else
-        meson setup "$folder" "$root" "$@" || return 1
+        meson setup "$folder" "$root" "$@"
     fi
-    ninja -C "$folder"
+}
+
+# build_in FOLDER MESON-OPTION...: configures and compiles.
+build_in() {
+    configure_in "$@" && ninja -C "$1"
 }
