@@ -3,7 +3,6 @@
 #include "base/names.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -80,6 +79,13 @@ void names_add(struct names *names, const char *name)
     }
     names->len += (size_t)n;
     names->told++;
+}
+
+bool names_has(const struct names *names, const char *name)
+{
+    char quoted[NAMES_LONGEST + 3];
+    snprintf(quoted, sizeof(quoted), "'%.*s'", NAMES_LONGEST, name);
+    return strstr(names->list, quoted) != NULL;
 }
 
 const char *names_hint(struct names *names)

@@ -9,6 +9,7 @@
 #ifndef INFERD_BASE_NAMES_H
 #define INFERD_BASE_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +24,8 @@ struct names {
 };
 
 void names_init(struct names *names, const char *wanted, size_t len);
-void names_add(struct names *names, const char *name); /* in any order, each once */
+void names_add(struct names *names, const char *name);       /* in any order, each once */
+bool names_has(const struct names *names, const char *name); /* among those that are told */
 
 /* What was added, "none" if nothing was. Within the struct, until the next call. */
 const char *names_text(struct names *names);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inferctl inspect: what is in a plan, for people or as JSON. Needs no device. */
+/* inferctl inspect: what is in a plan or a model, for people or as JSON. Needs no device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,23 +7,30 @@
 #include "engine/plan/plan.h"
 #include "tools/args.h"
 #include "tools/inferctl.h"
+#include "tools/inspect_model.h"
 #include "tools/json.h"
+#include "tools/model.h"
 #include "tools/types.h"
 
 struct inspect_args {
+    struct model_args model;
     bool json;
     uint32_t batch;
 };
 
 static const struct arg options[] = {
     {"json", 0, ARG_FLAG, offsetof(struct inspect_args, json), NULL, "one JSON object"},
-    {"batch", 0, ARG_U32, offsetof(struct inspect_args, batch), "B", "only this profile"},
+    {"batch", 0, ARG_U32, offsetof(struct inspect_args, batch), "B",
+     "of a plan: only this profile; of a model: instances to look at it with (default: 1)"},
+    {"dim", 0, ARG_TEXTS, offsetof(struct inspect_args, model.dims), "NAME=N",
+     "of a model: value of another symbolic dimension"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
 static const struct args spec = {
-    .usage = "inferctl inspect PLAN [--json] [--batch B]",
-    .what = "Shows layers, fusions, tactics, precision, times and memory of each profile.",
+    .usage = "inferctl inspect MODEL|PLAN [--json] [--batch B] [--dim NAME=N]...",
+    .what = "Of a plan: layers, fusions, tactics, precision, times and memory of each profile.\n"
+            "Of a model: inputs, outputs, ops, and all that a build would refuse: then exit 1.",
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
@@ -244,21 +251,68 @@ static void print_text(const struct plan *plan, const struct inspect_args *args)
             print_profile(&plan->profiles[i]);
 }
 
+/* --- where it comes from --- */
+
+static bool has_profile(const struct inspect_args *args, const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_profiles; i++)
+        if (wanted(args, &plan->profiles[i]))
+            return true;
+    return false;
+}
+
+static enum status no_such_profile(uint32_t batch, const struct plan *plan, struct error *err)
+{
+    char list[200] = "";
+    for (uint32_t i = 0, used = 0; i < plan->n_profiles && used < sizeof(list) - 16; i++)
+        used += (uint32_t)snprintf(list + used, sizeof(list) - used, "%s%u", i ? ", " : "",
+                                   plan->profiles[i].batch);
+    return error_set(err, STATUS_NOT_FOUND, "--batch %u: the plan has profiles for %s", batch,
+                     list);
+}
+
+static void plan_drop(struct plan **plan)
+{
+    plan_free(*plan);
+}
+
+static enum status inspect_plan(const struct inspect_args *args, const char *path,
+                                struct error *err)
+{
+    CLEANUP(plan_drop) struct plan *plan = NULL;
+    TRY(model_args_check(&args->model, path, err));
+    TRY(plan_read(path, &plan, err));
+    if (!has_profile(args, plan))
+        return no_such_profile(args->batch, plan, err);
+    if (args->json)
+        print_json(plan, args);
+    else
+        print_text(plan, args);
+    return STATUS_OK;
+}
+
+static enum status inspect_model(const struct inspect_args *args, const char *path, int *rc,
+                                 struct error *err)
+{
+    struct onnx_survey *survey;
+    TRY(model_survey(path, &args->model, args->batch ? args->batch : 1, &survey, err));
+    inspect_model_print(path, survey, args->json);
+    *rc = survey->n_refused ? EXIT_FAILED : EXIT_OK;
+    onnx_survey_free(survey);
+    return STATUS_OK;
+}
+
 int command_inspect(int argc, char **argv)
 {
     struct inspect_args args = {0};
     struct arg_texts files;
-    struct plan *plan;
     struct error err;
     int rc = args_parse(&spec, argc, argv, &args, &files);
     if (rc >= 0)
         return rc;
-    if (plan_read(files.list[0], &plan, &err))
-        return command_failed("inspect", &err);
-    if (args.json)
-        print_json(plan, &args);
-    else
-        print_text(plan, &args);
-    plan_free(plan);
-    return EXIT_OK;
+    const char *path = files.list[0];
+    rc = EXIT_OK;
+    enum status status = model_is_plan(path) ? inspect_plan(&args, path, &err)
+                                             : inspect_model(&args, path, &rc, &err);
+    return status ? command_failed("inspect", &err) : rc;
 }

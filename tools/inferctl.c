@@ -16,7 +16,7 @@ static const struct {
     const char *help;
 } commands[] = {
     {"build", command_build, "make a plan for a device from an ONNX model"},
-    {"inspect", command_inspect, "show a plan's layers, tactics, times and memory"},
+    {"inspect", command_inspect, "show what is in a plan or a model, and what of it is refused"},
     {"graph", command_graph, "draw a model or plan as SVG"},
     {"run", command_run, "run a model or plan once, and compare its outputs"},
     {"bench", command_bench, "measure a model or plan without a daemon"},

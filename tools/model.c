@@ -400,6 +400,24 @@ enum status model_graph(const char *path, const struct model_args *args, struct 
     return status;
 }
 
+static void onnx_drop(struct onnx_model **model)
+{
+    onnx_close(*model);
+}
+
+enum status model_survey(const char *path, const struct model_args *args, uint32_t batch,
+                         struct onnx_survey **out, struct error *err)
+{
+    CLEANUP(onnx_drop) struct onnx_model *model = NULL;
+    struct onnx_dim dims[ARG_LIST_MAX];
+    char names[ARG_LIST_MAX][64];
+    TRY(parse_dims(args, names, dims, err));
+    TRY(onnx_open(path, &model, err));
+    const struct onnx_options options = {
+        .batch = batch, .dims = dims, .n_dims = args->dims.n, .evaluator = {.eval = cpu_eval_node}};
+    return onnx_survey(model, &options, out, err);
+}
+
 /* --- running --- */
 
 static enum status load(struct model *model, const char *path, struct error *err)

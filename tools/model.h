@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "engine/backend.h"
 #include "engine/engine.h"
+#include "engine/import/onnx.h"
 #include "engine/ir/ir.h"
 #include "engine/plan/plan.h"
 #include "tools/args.h"
@@ -65,6 +66,10 @@ enum status model_build(const char *path, const struct model_args *args, struct 
 enum status model_graph(const char *path, const struct model_args *args, struct device *device,
                         const struct log_sink *log, uint32_t batch, bool fused,
                         struct ir_graph **out, struct error *err);
+
+/* What an ONNX file takes and what of it would be refused, without a device. */
+enum status model_survey(const char *path, const struct model_args *args, uint32_t batch,
+                         struct onnx_survey **out, struct error *err);
 
 /* A plan, or an ONNX file built with these batches, on a device. */
 struct model {

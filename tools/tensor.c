@@ -18,6 +18,9 @@ enum status tensor_read(const char *path, struct tensor_view *out, struct error 
     enum status status = onnx_tensor_read(path, out, &name, err);
     if (!status)
         free(name);
+    else if (status == STATUS_INVALID_ARGUMENT && (len <= 3 || strcmp(path + len - 3, ".pb") != 0))
+        return error_set(err, status, "%s: expected a tensor: a .npy file, or ONNX's in a .pb file",
+                         path);
     return status;
 }
 

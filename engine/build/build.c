@@ -155,6 +155,33 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     return STATUS_OK;
 }
 
+/* A value for the batch makes a model of a fixed number of instances: refused where it is only meant
+ * to be one of several. A first dimension that is time, or a size, may be given. */
+static enum status batch_dim_check(struct builder *b, struct error *err)
+{
+    struct build_options without = *b->options;
+    struct onnx_dim others[64];
+    const struct onnx_dim *batch = NULL;
+    without.n_dims = 0;
+    without.log = NULL;
+    for (uint32_t i = 0; i < b->options->n_dims && i < ARRAY_LEN(others); i++)
+        if (onnx_is_batch_dim(b->model, b->options->dims[i].name))
+            batch = &b->options->dims[i];
+        else
+            others[without.n_dims++] = b->options->dims[i];
+    if (!batch || !onnx_is_batched(b->model))
+        return STATUS_OK;
+    bool batched;
+    without.dims = others;
+    struct builder free_of_it = {.model = b->model, .options = &without};
+    if (find_batched(&free_of_it, &batched, NULL) || !batched)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "--dim %.64s=%lld: '%.64s' counts instances; give --batch %lld, or several "
+                     "sizes with commas between",
+                     batch->name, (long long)batch->value, batch->name, (long long)batch->value);
+}
+
 static enum status bounds_check(struct builder *b, const struct ir_graph *graph, struct error *err)
 {
     enum status status = build_bounds_check(graph, b->options->max_bytes, err);
@@ -367,7 +394,9 @@ static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
     uint32_t batches[PLAN_MAX_PROFILES], n = 0;
-    enum status status = find_batched(b, &plan->batched, err);
+    enum status status = batch_dim_check(b, err);
+    if (!status)
+        status = find_batched(b, &plan->batched, err);
     if (!status)
         status = choose_batches(b, batches, &n, err);
     if (!status)

@@ -119,11 +119,15 @@ static void check_narrow(struct mapper *m)
     }
 }
 
-void map_check_node(struct mapper *m)
+void map_check_form(struct mapper *m)
 {
     check_counts(m);
-    check_narrow(m);
     for (uint32_t i = 0; i < m->node->n_attrs && !map_failed(m); i++)
         check_attr(m, i);
+}
+
+void map_check_operands(struct mapper *m)
+{
+    check_narrow(m);
     check_type(m);
 }

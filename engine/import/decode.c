@@ -541,6 +541,16 @@ static enum status decode_opsets(struct onnx_model *model, const struct spans *l
     return STATUS_OK;
 }
 
+/* Every exporter begins with the version of the format, which is field 1. What begins otherwise and
+ * does not decode either is no damaged model but another kind of file. */
+static enum status not_onnx(struct span bytes, struct error *err)
+{
+    static const char plan[] = "INFERDPL";
+    bool is_plan = bytes.size >= strlen(plan) && !memcmp(bytes.data, plan, strlen(plan));
+    return error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX file%s",
+                     is_plan ? ": it is a plan already" : "");
+}
+
 enum status decode_model(struct onnx_model *model, struct error *err)
 {
     struct spans graph, opsets;
@@ -549,8 +559,10 @@ enum status decode_model(struct onnx_model *model, struct error *err)
         .opset_import = into(&opsets, model->arena, model->bytes, ONNX_MAX_OPSETS),
     };
     enum status status = decode_message(model->bytes, onnxpb_Model_fields, &message, "model", err);
+    if (status == STATUS_INVALID_ARGUMENT && model->bytes.data[0] != (1 << 3 | PB_WT_VARINT))
+        return not_onnx(model->bytes, err);
     if (!status && !graph.n)
-        status = error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX model: it has no graph");
+        status = error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX file: it has no graph");
     if (!status)
         status = decode_opsets(model, &opsets, err);
     model->graph.body = only(&graph);

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/names.h"
 #include "engine/import/map.h"
 #include "engine/import/ops.h"
+#include "engine/import/survey.h"
 #include "engine/import/tensor.h"
 
 static const size_t fold_budget = (size_t)1 << 28; /* bytes of constants computed in one import */
@@ -28,11 +30,10 @@ static int64_t dim_named(const struct onnx_options *options, const char *name)
     return -1;
 }
 
-/* The first dimension of an input is the batch; its name may turn up elsewhere. */
-static bool is_batch_name(const struct mapper *m, const char *name)
+bool onnx_is_batch_dim(const struct onnx_model *model, const char *name)
 {
-    for (uint32_t i = 0; name && i < m->model->graph.n_inputs; i++) {
-        const struct onnx_value_info *input = &m->model->graph.inputs[i];
+    for (uint32_t i = 0; name && i < model->graph.n_inputs; i++) {
+        const struct onnx_value_info *input = &model->graph.inputs[i];
         if (input->rank && input->dims[0].param && !strcmp(input->dims[0].param, name))
             return true;
     }
@@ -45,7 +46,7 @@ static int64_t axis_value(const struct mapper *m, const struct onnx_value_info *
     if (onnx_axis_is_fixed(axis))
         return axis->value;
     int64_t value = dim_named(m->options, axis->param);
-    if (value < 0 && (d == 0 || is_batch_name(m, axis->param)) && m->options->batch > 0)
+    if (value < 0 && (d == 0 || onnx_is_batch_dim(m->model, axis->param)) && m->options->batch > 0)
         value = m->options->batch;
     /* A tensor without elements is a legal input where no name says that 0 means "any". */
     return value < 0 && d && !axis->param && axis->value == 0 ? 0 : value;
@@ -78,8 +79,8 @@ static void value_missing(struct mapper *m, const struct onnx_value_info *input,
 {
     const char *param = input->dims[d].param;
     if (param)
-        map_invalid(m, "input '%s': dimension %u ('%s') needs a value: --dim %s=N", input->name, d,
-                    param, param);
+        map_invalid(m, "input '%s': dimension %u ('%s') needs a value: give --dim %s=N",
+                    input->name, d, param, param);
     else
         map_invalid(m, "input '%s': dimension %u needs a value, and has no name to give it by",
                     input->name, d);
@@ -125,48 +126,41 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
     map_value_add(m, input->name, tensor);
 }
 
-/* "'N', 'L'": the names that a value can be given to. */
-static void dims_list(const struct onnx_model *model, char *out, size_t size)
+/* A value for a dimension that no input has is a mistyped name. */
+static enum status dim_check(const struct onnx_model *model, const char *wanted, struct error *err)
 {
-    size_t used = (size_t)snprintf(out, size, "none");
-    bool any = false;
+    struct names names;
+    names_init(&names, wanted, strlen(wanted));
     for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
         const struct onnx_value_info *input = &model->graph.inputs[i];
         for (uint32_t d = 0; d < input->rank; d++) {
-            char quoted[72];
             const char *param = input->dims[d].param;
-            if (!param || onnx_axis_is_fixed(&input->dims[d]) ||
-                onnx_is_initializer(model, input->name))
+            if (!param || onnx_is_initializer(model, input->name))
                 continue;
-            snprintf(quoted, sizeof(quoted), "'%.64s'", param);
-            if (any && strstr(out, quoted))
-                continue;
-            used = any ? used : 0;
-            if (used + strlen(quoted) + 3 > size)
-                return;
-            used += (size_t)snprintf(out + used, size - used, "%s%s", any ? ", " : "", quoted);
-            any = true;
+            if (!strcmp(param, wanted))
+                return STATUS_OK;
+            if (!names_has(&names, param))
+                names_add(&names, param);
         }
     }
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "--dim %.64s: no input has such a dimension; those with names: %s", wanted,
+                     names_text(&names));
 }
 
-/* A value for a dimension that no input has is a mistyped name. */
-static void dims_check(struct mapper *m)
+enum status map_dims_check(const struct onnx_model *model, const struct onnx_options *options,
+                           struct error *err)
 {
-    for (uint32_t k = 0; k < m->options->n_dims && !map_failed(m); k++) {
-        const char *name = m->options->dims[k].name;
-        bool found = false;
-        for (uint32_t i = 0; i < m->model->graph.n_inputs && !found; i++) {
-            const struct onnx_value_info *input = &m->model->graph.inputs[i];
-            for (uint32_t d = 0; d < input->rank && !found; d++)
-                found = input->dims[d].param && !strcmp(input->dims[d].param, name);
-        }
-        char names[200];
-        dims_list(m->model, names, sizeof(names));
-        if (!found)
-            map_invalid(m, "--dim %.64s: no input has such a dimension; those with names: %s", name,
-                        names);
-    }
+    for (uint32_t i = 0; i < options->n_dims; i++)
+        TRY(dim_check(model, options->dims[i].name, err));
+    return STATUS_OK;
+}
+
+/* A survey takes what has just failed for whatever is no node, and goes on. */
+static void surveyed(struct mapper *m)
+{
+    if (map_failed(m) && m->survey)
+        survey_take(m, NULL, true);
 }
 
 /* In old files every initializer is listed as an input, too. */
@@ -175,6 +169,7 @@ static void import_inputs(struct mapper *m)
     for (uint32_t i = 0; i < m->model->graph.n_inputs && !map_failed(m); i++) {
         if (!onnx_is_initializer(m->model, m->model->graph.inputs[i].name))
             import_input(m, &m->model->graph.inputs[i]);
+        surveyed(m);
     }
 }
 
@@ -185,8 +180,9 @@ static void import_initializers(struct mapper *m, const struct onnx_graph *graph
     for (uint32_t i = 0; i < graph->n_initializers && !map_failed(m); i++) {
         const struct onnx_tensor *tensor = &graph->initializers[i];
         uint32_t id = emit_tensor(m, tensor, true);
-        if (map_failed(m))
-            return;
+        surveyed(m);
+        if (map_failed(m) || id == IR_NONE)
+            continue;
         if (!ir_tensor(m->graph, id)->name[0]) {
             char *name = arena_strndup(m->graph->arena, tensor->name, ONNX_MAX_NAME);
             if (!name)
@@ -225,7 +221,7 @@ static const char *label_of(struct mapper *m, const struct onnx_node *node, uint
     return label ? label : "";
 }
 
-static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t index)
+void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t index)
 {
     const struct map_op *other;
     m->node = node;
@@ -234,17 +230,25 @@ static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t
     m->label = label_of(m, node, index);
     m->row = map_op_find(node->domain, node->op, m->opset, &other);
     if (m->row)
-        map_check_node(m);
-    if (m->row && !map_failed(m))
-        m->row->map(m);
-    if (m->row)
-        return;
-    if (other)
+        map_check_form(m);
+    else if (other)
         map_refuse(m, "this op is supported from opset %d to %d", other->first, other->last);
     else if (node->domain[0])
         map_refuse(m, "the op's domain '%s' is not supported", node->domain);
     else
         map_refuse(m, "this op is not supported");
+}
+
+static void import_node(struct mapper *m, const struct onnx_node *node, uint32_t index)
+{
+    map_node_begin(m, node, index);
+    bool formed = !map_failed(m);
+    if (formed)
+        map_check_operands(m);
+    if (!map_failed(m))
+        m->row->map(m);
+    if (map_failed(m) && m->survey)
+        survey_take(m, node, formed);
 }
 
 static void import_nodes(struct mapper *m, const struct onnx_graph *graph)
@@ -253,7 +257,8 @@ static void import_nodes(struct mapper *m, const struct onnx_graph *graph)
         map_refuse(m, "opset %lld, the newest that is known is %d",
                    (long long)opset_of(m->model, ""), MAP_OPSET_LAST);
     for (uint32_t i = 0; i < graph->n_nodes && !map_failed(m); i++)
-        import_node(m, &graph->nodes[i], i);
+        if (!m->survey || !survey_lacks(m, &graph->nodes[i]))
+            import_node(m, &graph->nodes[i], i);
     if (!map_failed(m))
         m->node = NULL;
 }
@@ -367,6 +372,8 @@ static void import_output(struct mapper *m, const struct onnx_value_info *output
 {
     bool found;
     uint32_t tensor = map_value_find(m, output->name, &found);
+    if (!found && m->survey && m->survey->n_refused)
+        return; /* by one that was refused, perhaps */
     if (!found)
         map_invalid(m, "output '%s' is written by no node", output->name);
     else if (m->graph->n_outputs == IR_MAX_IO)
@@ -398,13 +405,15 @@ static void import_graph(struct mapper *m)
     for (const struct onnx_graph *g = graph; g && !map_failed(m); g = g->next)
         collect_uses(m, g);
     import_initializers(m, graph);
-    dims_check(m);
+    if (!map_failed(m))
+        m->status = map_dims_check(m->model, m->options, m->err);
     import_inputs(m);
     import_nodes(m, graph);
     if (!map_failed(m) && !graph->n_outputs)
         map_invalid(m, "the graph has no outputs");
     for (uint32_t i = 0; i < graph->n_outputs && !map_failed(m); i++)
         import_output(m, &graph->outputs[i]);
+    surveyed(m);
     drop_taken_inputs(m);
 }
 
@@ -426,8 +435,8 @@ static struct ir_graph *graph_for(struct onnx_model *model)
     return graph;
 }
 
-enum status onnx_import(struct onnx_model *model, const struct onnx_options *options,
-                        struct ir_graph **out, struct error *err)
+enum status map_import(struct onnx_model *model, const struct onnx_options *options,
+                       struct onnx_survey *survey, struct ir_graph **out, struct error *err)
 {
     struct scope names = {.prefix = ""};
     struct mapper m = {.model = model,
@@ -436,12 +445,17 @@ enum status onnx_import(struct onnx_model *model, const struct onnx_options *opt
                        .graph = graph_for(model),
                        .fold_budget = fold_budget,
                        .fold_work = fold_work,
+                       .survey = survey,
                        .err = err};
     if (!m.graph)
         return error_no_memory(err, "a graph");
     import_graph(&m);
     map_scope_free(&names);
     map_tables_free(&m);
+    if (survey) {
+        ir_graph_free(m.graph);
+        return m.status;
+    }
     if (!m.status)
         m.status = ir_graph_compact(m.graph, err);
     if (!m.status)
@@ -456,4 +470,10 @@ enum status onnx_import(struct onnx_model *model, const struct onnx_options *opt
         *options->steps = m.steps;
     *out = m.graph;
     return STATUS_OK;
+}
+
+enum status onnx_import(struct onnx_model *model, const struct onnx_options *options,
+                        struct ir_graph **out, struct error *err)
+{
+    return map_import(model, options, NULL, out, err);
 }

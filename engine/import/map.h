@@ -79,7 +79,8 @@ struct mapper {
     int64_t opset;
     const char *label; /* the node's name, or one made for it */
     uint32_t n_emitted;
-    uint64_t steps; /* of all that map_sequence was told */
+    uint64_t steps;             /* of all that map_sequence was told */
+    struct onnx_survey *survey; /* NULL: the first failure is the last */
     enum status status;
     struct error *err;
 };
@@ -186,8 +187,19 @@ void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
               const uint32_t *inputs, uint32_t *outputs);
 
 /* --- for import.c --- */
-/* The node's operands and attributes are as the row says. */
-void map_check_node(struct mapper *m);
+/* As the row says: how many operands the node has, and its attributes; then their types, once what
+ * they are has been imported. */
+void map_check_form(struct mapper *m);
+void map_check_operands(struct mapper *m);
+/* The node's row; fails if there is none, or the node has not its form. */
+void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t index);
+/* INVALID_ARGUMENT: a value is given to a dimension that no input has. */
+enum status map_dims_check(const struct onnx_model *model, const struct onnx_options *options,
+                           struct error *err);
+/* onnx_import; `survey`, if not NULL, takes what is refused, the import goes on, and no graph comes
+ * of it. */
+enum status map_import(struct onnx_model *model, const struct onnx_options *options,
+                       struct onnx_survey *survey, struct ir_graph **out, struct error *err);
 uint32_t map_value_find(const struct mapper *m, const char *name, bool *found);
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* false: failed */
 /* The value is of this narrow type (tensor.h), and held in a wider one. */

@@ -70,6 +70,9 @@ void onnx_close(
 /* True if the first dimension of every graph input (initializers aside) is symbolic. */
 bool onnx_is_batched(const struct onnx_model *model);
 
+/* An input's first dimension has this name: it counts instances, and may turn up elsewhere. */
+bool onnx_is_batch_dim(const struct onnx_model *model, const char *name);
+
 /* The name of a symbolic dimension of an input: what an onnx_dim would bind. NULL if there is no
  * such input or dimension, or if it is fixed or has no name. */
 const char *onnx_input_dim(const struct onnx_model *model, const char *input, uint32_t axis);
@@ -79,6 +82,43 @@ const void *onnx_bytes(const struct onnx_model *model, size_t *size);
 
 enum status onnx_import(struct onnx_model *model, const struct onnx_options *options,
                         struct ir_graph **out, struct error *err);
+
+/* --- what a model is and takes, without building it --- */
+
+struct onnx_survey_value {
+    const char *name, *type; /* "FP32"; the file's name of a type that is not supported */
+    bool has_shape;
+    uint32_t rank;
+    const char *dims[SHAPE_MAX_RANK]; /* "224", "N", or "?" for one that is open and has no name */
+};
+
+/* `n` nodes of an op; `why`: they are refused, `first` being one of them. op NULL: the model is. */
+struct onnx_finding {
+    const char *op, *first, *why;
+    uint32_t n;
+};
+
+enum { ONNX_FINDINGS_MAX = 256 };
+
+struct onnx_survey {
+    struct arena *arena;
+    struct onnx_model *model; /* a reference: texts are the file's */
+    const char *opsets;       /* "17, com.example 1" */
+    const char *unbound;   /* a dimension without a value: shapes were not looked at; NULL: none */
+    uint64_t weight_bytes; /* of initializers */
+    uint32_t n_nodes;      /* with those of branches and loops */
+    uint32_t n_inputs, n_outputs, n_ops, n_refused;
+    struct onnx_survey_value *inputs, *outputs;
+    struct onnx_finding ops[ONNX_FINDINGS_MAX], refused[ONNX_FINDINGS_MAX];
+    bool silent; /* while it is made: what failed has been taken */
+};
+
+/* Everything that an import with these options would refuse: each op by the table, and unless a
+ * dimension is unbound what is found by importing, but for nodes behind one that was refused. More
+ * than ONNX_FINDINGS_MAX are cut. Fails for what says nothing about the model alone. */
+enum status onnx_survey(struct onnx_model *model, const struct onnx_options *options,
+                        struct onnx_survey **out, struct error *err);
+void onnx_survey_free(struct onnx_survey *survey); /* NULL is fine */
 
 /* A TensorProto file (.pb), as in the published test data. `*data` is malloc-ed, dense, row-major.
  */

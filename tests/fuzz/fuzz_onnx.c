@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as an ONNX model: opened, and imported twice, the second time with values for its
- * inputs on offer, so that what shapes depend on is computed. What was imported must verify.
+ * inputs on offer, so that what shapes depend on is computed. What was imported must verify, and a
+ * survey must find something to refuse where, and only where, the import refused.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -58,6 +59,21 @@ static bool has_dimension(const struct onnx_model *model, const char *name)
     return false;
 }
 
+static void survey(struct onnx_model *model, const struct onnx_options *options,
+                   enum status imported)
+{
+    struct onnx_survey *found;
+    struct error err;
+    if (onnx_survey(model, options, &found, &err))
+        return;
+    bool wrong = imported == STATUS_INVALID_ARGUMENT || imported == STATUS_UNIMPLEMENTED;
+    if (imported == STATUS_OK && found->n_refused)
+        abort();
+    if (wrong && !found->n_refused && !found->unbound)
+        abort();
+    onnx_survey_free(found);
+}
+
 static void import(struct onnx_model *model, const struct onnx_value *values, uint32_t n_values)
 {
     const struct onnx_dim dims[] = {{"sequence", 3}};
@@ -71,7 +87,10 @@ static void import(struct onnx_model *model, const struct onnx_value *values, ui
     };
     struct ir_graph *graph;
     struct error err;
-    if (onnx_import(model, &options, &graph, &err))
+    enum status status = onnx_import(model, &options, &graph, &err);
+    if (!n_values)
+        survey(model, &options, status);
+    if (status)
         return;
     if (ir_verify(graph, &err) && err.status != STATUS_RESOURCE_EXHAUSTED)
         abort();

@@ -607,7 +607,7 @@ static void open_dimensions_need_a_value(void **state)
     struct wire g = relu_of(2, symbolic), negative = {.n = 0}, dim = {.n = 0}, shape = {.n = 0},
                 tensor = {.n = 0}, outer = {.n = 0}, value = {.n = 0};
     struct result r = import_with(&g, 13, (struct onnx_options){.batch = 0});
-    assert_says(&r, STATUS_INVALID_ARGUMENT, "dimension 0 ('n') needs a value: --dim n=N");
+    assert_says(&r, STATUS_INVALID_ARGUMENT, "dimension 0 ('n') needs a value: give --dim n=N");
     release(&r);
     const struct onnx_dim mistyped[] = {{"n", 4}, {"N", 4}};
     r = import_with(&g, 13, (struct onnx_options){.dims = mistyped, .n_dims = 2});

@@ -218,7 +218,53 @@ class Offline(unittest.TestCase):
         self.assertEqual(layer["fused"], ["relu"])
         one = json.loads(self.run_it("inspect", self.plan, "--json", "--batch", 2))
         self.assertEqual(len(one["profiles"]), 1)
-        self.run_it("inspect", self.digits, code=1)
+        self.assertIn("--batch 3: the plan has profiles for 1, 2\n",
+                      self.run_it("inspect", self.plan, "--batch", 3, code=1))
+        self.assertIn("--dim", self.run_it("inspect", self.plan, "--dim", "N=1", code=1))
+
+    def test_inspect_a_model(self):
+        text = self.run_it("inspect", self.digits)
+        for line in ("input    image FP32 [N,1,8,8]", "output   probabilities FP32 [N,10]",
+                     "open     N, which counts instances: --batch",
+                     "nodes    17: 4 Relu, 3 BatchNormalization"):
+            self.assertIn(line, text)
+        model = json.loads(self.run_it("inspect", self.digits, "--json"))
+        self.assertEqual(model["inputs"], [{"name": "image", "dtype": "FP32",
+                                            "shape": ["N", "1", "8", "8"]}])
+        self.assertEqual((model["refused"], model["unbound"]), ([], ""))
+        self.assertEqual(sum(op["nodes"] for op in model["ops"]), model["nodes"])
+        broken = self.dir / "odd.onnx"
+        broken.write_bytes(self.digits.read_bytes().replace(b"Softmax", b"Hardmix")
+                           .replace(b"MaxPool", b"MixPool"))
+        done = subprocess.run([INFERCTL, "inspect", broken], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"refused  MixPool: this op is not supported \(2 nodes, ")
+        self.assertRegex(done.stdout, r"refused  Hardmix '\w+': this op is not supported")
+
+    def test_files_of_other_kinds(self):
+        self.build("--batch", "1")
+        text, npy = self.dir / "text.yaml", self.dir / "x.npy"
+        text.write_text("root:x:0:0:root:/root:/bin/bash\n")
+        write_npy(npy, (1, 1, 8, 8), [0] * 64)
+        for file in (text, npy):
+            for command in (("build", file, "-o", self.dir / "no.plan"), ("inspect", file),
+                            ("run", file), ("graph", file, "-o", self.dir / "no.svg")):
+                self.assertIn(f"{file}: not an ONNX file\n", self.run_it(*command, code=1))
+        self.assertIn("it is a plan already",
+                      self.run_it("build", self.plan, "-o", self.dir / "no.plan", code=1))
+        self.assertIn(f"{text}: expected a tensor: a .npy file, or ONNX's in a .pb file",
+                      self.run_it("run", self.plan, "--threads", 1, "--input", f"image={text}",
+                                  code=1))
+
+    def test_dimensions(self):
+        at = ("build", self.digits, "-o", self.plan, "--no-tune", "--dim")
+        self.assertIn("--dim N=4: 'N' counts instances; give --batch 4",
+                      self.run_it(*at, "N=4", code=1))
+        self.assertIn("--dim Q: no input has such a dimension; those with names: 'N'",
+                      self.run_it(*at, "Q=4", code=1))
+        self.assertIn("the form is NAME=N", self.run_it(*at, "N", code=1))
+        self.assertFalse(self.plan.exists())
 
     def test_graph(self):
         before, after = self.dir / "before.svg", self.dir / "after.svg"

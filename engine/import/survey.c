@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Questions about a model that is not built. A survey goes over all nodes twice: once beside the
+ * table of ops, which needs no shapes and so sees every graph of the file; and once by importing,
+ * where each refusal is taken down and the nodes behind it are left out.
+ */
+#include "engine/import/survey.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *onnx_input_dim(const struct onnx_model *model, const char *input, uint32_t axis)
+{
+    for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
+        const struct onnx_value_info *info = &model->graph.inputs[i];
+        if (!strcmp(info->name, input))
+            return info->has_shape && axis < info->rank ? info->dims[axis].param : NULL;
+    }
+    return NULL;
+}
+
+/* --- findings --- */
+
+static void count(struct onnx_finding *list, uint32_t *n, const struct onnx_finding *one)
+{
+    for (uint32_t i = 0; i < *n; i++) {
+        bool same = !one->op || !list[i].op ? one->op == list[i].op : !strcmp(list[i].op, one->op);
+        if (!same || (one->why && strcmp(list[i].why, one->why) != 0))
+            continue;
+        list[i].n++;
+        return;
+    }
+    if (*n < ONNX_FINDINGS_MAX)
+        list[(*n)++] = *one;
+}
+
+/* What the mapper's error says, without what it says of the node. */
+static void refuse(struct onnx_survey *s, const struct onnx_node *node, const char *label,
+                   const char *text)
+{
+    const char *why = node ? strstr(text, "): ") : NULL;
+    struct onnx_finding one = {
+        .n = 1,
+        .op = node ? node->op : NULL,
+        .first = arena_strndup(s->arena, label, ONNX_MAX_NAME),
+        .why = arena_strndup(s->arena, why ? why + strlen("): ") : text, ERROR_TEXT_MAX)};
+    if (one.first && one.why)
+        count(s->refused, &s->n_refused, &one);
+}
+
+static bool about_the_model(enum status status)
+{
+    return status == STATUS_UNIMPLEMENTED || status == STATUS_INVALID_ARGUMENT;
+}
+
+void survey_take(struct mapper *m, const struct onnx_node *node, bool formed)
+{
+    if (!about_the_model(m->status))
+        return; /* nor is the import worth going on with */
+    if (formed && !m->survey->silent)
+        refuse(m->survey, node, node ? m->label : "", m->err->text);
+    m->survey->silent = m->scope->outer != NULL; /* the node that this graph is in says it again */
+    if (!m->survey->silent)
+        m->status = STATUS_OK;
+}
+
+bool survey_lacks(struct mapper *m, const struct onnx_node *node)
+{
+    bool found = true;
+    for (uint32_t i = 0; i < node->n_inputs && found && m->survey->n_refused; i++)
+        if (node->inputs[i][0])
+            map_value_find(m, node->inputs[i], &found);
+    return !found;
+}
+
+/* --- the table of ops --- */
+
+/* Each node has a mapper of its own, which it may fail. */
+static void look(struct onnx_survey *s, struct onnx_model *model, const struct onnx_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct onnx_node *node = &graph->nodes[i];
+        struct error why;
+        struct ir_graph names = {.arena = s->arena};
+        struct scope scope = {.prefix = ""};
+        struct mapper m = {.model = model, .graph = &names, .scope = &scope, .err = &why};
+        const struct onnx_finding op = {.op = node->op, .n = 1};
+        map_node_begin(&m, node, i);
+        if (map_failed(&m))
+            refuse(s, node, m.label, why.text);
+        count(s->ops, &s->n_ops, &op);
+        s->n_nodes++;
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct onnx_finding *x = a, *y = b;
+    return x->n != y->n ? (x->n < y->n ? 1 : -1) : strcmp(x->op, y->op);
+}
+
+/* --- what the file says --- */
+
+static const char *opsets_text(const struct onnx_model *model, struct arena *arena)
+{
+    const char *text = "";
+    for (uint32_t i = 0; i < model->n_opsets && text; i++) {
+        const struct onnx_opset *set = &model->opsets[i];
+        text = arena_printf(arena, "%s%s%.64s%s%lld", text, i ? ", " : "", set->domain,
+                            *set->domain ? " " : "", (long long)set->version);
+    }
+    return text ? text : "";
+}
+
+static bool value_fill(const struct onnx_value_info *from, struct arena *arena,
+                       struct onnx_survey_value *out)
+{
+    enum dtype dtype = onnx_dtype(from->type);
+    *out = (struct onnx_survey_value){
+        .name = from->name, .has_shape = from->has_shape, .rank = from->rank};
+    out->type = !from->is_tensor      ? "not a tensor"
+                : dtype == DTYPE_NONE ? onnx_type_name(from->type)
+                                      : dtype_name(dtype);
+    bool ok = true;
+    for (uint32_t d = 0; d < from->rank && ok; d++) {
+        const struct onnx_axis *axis = &from->dims[d];
+        out->dims[d] = axis->param ? axis->param : "?";
+        if (onnx_axis_is_fixed(axis))
+            ok = (out->dims[d] = arena_printf(arena, "%lld", (long long)axis->value)) != NULL;
+    }
+    return ok;
+}
+
+static bool values_fill(const struct onnx_model *model, const struct onnx_value_info *from,
+                        uint32_t n, bool inputs, struct arena *arena,
+                        struct onnx_survey_value **out, uint32_t *n_out)
+{
+    bool ok = (*out = arena_array(arena, n + 1, sizeof(**out))) != NULL;
+    for (uint32_t i = 0; i < n && ok; i++)
+        if (!inputs || !onnx_is_initializer(model, from[i].name))
+            ok = value_fill(&from[i], arena, &(*out)[(*n_out)++]);
+    return ok;
+}
+
+static uint64_t weights_of(const struct onnx_graph *graph)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < graph->n_initializers; i++) {
+        const struct onnx_tensor *t = &graph->initializers[i];
+        size_t bytes = 0;
+        if (onnx_dtype(t->type) == DTYPE_NONE ||
+            !shape_bytes(&t->shape, onnx_dtype(t->type), &bytes))
+            bytes = t->raw.size;
+        sum += bytes;
+    }
+    return sum;
+}
+
+/* A dimension that neither the batch nor the caller gives a value to. */
+static const char *unbound_dim(const struct onnx_model *model, const struct onnx_options *options)
+{
+    for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
+        const struct onnx_value_info *input = &model->graph.inputs[i];
+        for (uint32_t d = 1; d < input->rank; d++) {
+            const char *param = input->dims[d].param;
+            bool bound = !param || onnx_is_initializer(model, input->name) ||
+                         onnx_is_batch_dim(model, param);
+            for (uint32_t k = 0; k < options->n_dims && !bound; k++)
+                bound = !strcmp(options->dims[k].name, param);
+            if (!bound)
+                return param;
+        }
+    }
+    return NULL;
+}
+
+/* --- both --- */
+
+static enum status survey(struct onnx_survey *s, struct onnx_model *model,
+                          const struct onnx_options *options, struct error *err)
+{
+    const struct onnx_graph *graph = &model->graph;
+    if (!values_fill(model, graph->inputs, graph->n_inputs, true, s->arena, &s->inputs,
+                     &s->n_inputs) ||
+        !values_fill(model, graph->outputs, graph->n_outputs, false, s->arena, &s->outputs,
+                     &s->n_outputs))
+        return error_no_memory(err, "a survey");
+    s->opsets = opsets_text(model, s->arena);
+    s->unbound = unbound_dim(model, options);
+    for (const struct onnx_graph *g = graph; g; g = g->next) {
+        look(s, model, g);
+        s->weight_bytes += weights_of(g);
+    }
+    qsort(s->ops, s->n_ops, sizeof(s->ops[0]), by_number);
+    TRY(map_dims_check(model, options, err));
+    return s->unbound ? STATUS_OK : map_import(model, options, s, NULL, err);
+}
+
+static void survey_drop(struct onnx_survey **survey)
+{
+    onnx_survey_free(*survey);
+}
+
+enum status onnx_survey(struct onnx_model *model, const struct onnx_options *options,
+                        struct onnx_survey **out, struct error *err)
+{
+    CLEANUP(survey_drop) struct onnx_survey *s = calloc(1, sizeof(*s));
+    if (s)
+        s->arena = arena_new(0);
+    if (!s || !s->arena)
+        return error_no_memory(err, "a survey");
+    s->model = onnx_model_ref(model);
+    struct error why; /* what is refused passes through it */
+    enum status status = survey(s, model, options, &why);
+    if (status)
+        return error_copy(err, &why);
+    *out = STEAL(s);
+    return STATUS_OK;
+}
+
+void onnx_survey_free(struct onnx_survey *survey)
+{
+    if (!survey)
+        return;
+    if (survey->model)
+        onnx_model_unref(survey->model);
+    arena_free(survey->arena);
+    free(survey);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A survey of a model, for people or as JSON. */
+#include "tools/inspect_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/json.h"
+
+/* --- text --- */
+
+static void print_values(const char *what, const struct onnx_survey_value *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        printf("%-8s %s %s", what, list[i].name, list[i].type);
+        for (uint32_t d = 0; d < list[i].rank; d++)
+            printf("%s%s", d ? "," : " [", list[i].dims[d]);
+        printf("%s\n", !list[i].has_shape ? " of any shape" : list[i].rank ? "]" : " []");
+    }
+}
+
+static bool is_open(const char *dim)
+{
+    return dim[strspn(dim, "0123456789")] != '\0';
+}
+
+/* Each name once: the batch is the first dimension of an input. */
+static void print_open(const struct onnx_survey *s)
+{
+    char seen[512] = "";
+    for (uint32_t i = 0; i < s->n_inputs; i++)
+        for (uint32_t d = 0; d < s->inputs[i].rank; d++) {
+            const char *dim = s->inputs[i].dims[d];
+            char key[80];
+            snprintf(key, sizeof(key), "|%.64s|", dim);
+            if (!is_open(dim) || strstr(seen, key))
+                continue;
+            if (strlen(seen) + strlen(key) < sizeof(seen))
+                strcat(seen, key); /* NOLINT: there is room */
+            if (d == 0)
+                printf("%-8s %s, which counts instances: --batch\n", "open", dim);
+            else
+                printf("%-8s %s of '%s': --dim %s=N\n", "open", dim, s->inputs[i].name, dim);
+        }
+}
+
+static void print_refused(const struct onnx_finding *f)
+{
+    printf("%-8s ", "refused");
+    if (!f->op)
+        printf("%s\n", f->why);
+    else if (f->n == 1)
+        printf("%s '%s': %s\n", f->op, f->first, f->why);
+    else
+        printf("%s: %s (%u nodes, the first is '%s')\n", f->op, f->why, f->n, f->first);
+}
+
+static void print_text(const char *path, const struct onnx_survey *s)
+{
+    printf("model    %s: ONNX, opset %s\nweights  %.2f MiB\n", path, s->opsets,
+           (double)s->weight_bytes / (1 << 20));
+    print_values("input", s->inputs, s->n_inputs);
+    print_values("output", s->outputs, s->n_outputs);
+    print_open(s);
+    printf("nodes    %u:", s->n_nodes);
+    for (uint32_t i = 0; i < s->n_ops; i++)
+        printf("%s %u %s", i ? "," : "", s->ops[i].n, s->ops[i].op);
+    printf("\n");
+    for (uint32_t i = 0; i < s->n_refused; i++)
+        print_refused(&s->refused[i]);
+    if (s->unbound)
+        printf("shapes   were not looked at: give --dim %s=N\n", s->unbound);
+    else if (!s->n_refused)
+        printf("builds   everything in it is supported\n");
+}
+
+/* --- JSON --- */
+
+static void json_values(struct json *j, const char *key, const struct onnx_survey_value *list,
+                        uint32_t n)
+{
+    json_list(j, key);
+    for (uint32_t i = 0; i < n; i++) {
+        json_object(j, NULL);
+        json_text(j, "name", list[i].name);
+        json_text(j, "dtype", list[i].type);
+        json_list(j, "shape"); /* texts: an open dimension is a name */
+        for (uint32_t d = 0; d < list[i].rank; d++)
+            json_text(j, NULL, list[i].dims[d]);
+        json_end(j);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void json_findings(struct json *j, const char *key, const struct onnx_finding *list,
+                          uint32_t n)
+{
+    json_list(j, key);
+    for (uint32_t i = 0; i < n; i++) {
+        json_object(j, NULL);
+        json_text(j, "op", list[i].op ? list[i].op : "");
+        json_uint(j, "nodes", list[i].n);
+        if (list[i].why) {
+            json_text(j, "first", list[i].first);
+            json_text(j, "why", list[i].why);
+        }
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void print_json(const char *path, const struct onnx_survey *s)
+{
+    struct json j;
+    json_init(&j, stdout);
+    json_object(&j, NULL);
+    json_text(&j, "model", path);
+    json_text(&j, "opset", s->opsets);
+    json_uint(&j, "weight_bytes", s->weight_bytes);
+    json_values(&j, "inputs", s->inputs, s->n_inputs);
+    json_values(&j, "outputs", s->outputs, s->n_outputs);
+    json_uint(&j, "nodes", s->n_nodes);
+    json_findings(&j, "ops", s->ops, s->n_ops);
+    json_findings(&j, "refused", s->refused, s->n_refused);
+    json_text(&j, "unbound", s->unbound ? s->unbound : "");
+    json_end(&j);
+}
+
+void inspect_model_print(const char *path, const struct onnx_survey *survey, bool json)
+{
+    if (json)
+        print_json(path, survey);
+    else
+        print_text(path, survey);
+}
