@@ -9,7 +9,7 @@
  *   name      CAUSE_name; in CAUSE_STATUSES the status as well
  *   status    what goes onto the wire
  *   retry     the hint to a client: when it makes sense to try again, if at all
- *   counter   of the daemon (daemon/counters.h), when a request fails for it; NONE: not a request's
+ *   counter   of the daemon (daemon/counters.h), when a request fails for it
  *   sentence  where there is nothing particular to say; error_plain, and what a text begins with
  *
  * Numbers leave a process only in the exit status of a build child (tools/handed.h), which is of
@@ -26,7 +26,7 @@ enum {
 
 /* clang-format off */
 #define CAUSE_STATUSES(X) \
-    X(OK,                  NEVER, NONE,                    "") \
+    X(OK,                  NEVER, REQUESTS_OK,             "") \
     X(CANCELLED,           NEVER, CANCELLED,               "it was cancelled") \
     X(UNKNOWN,             NEVER, FAILED,                  "the reason is not known") \
     X(INVALID_ARGUMENT,    NEVER, REQUESTS_INVALID,        "it is not valid") \
@@ -47,7 +47,7 @@ enum {
 #define CAUSES(X) \
     /* a request: before, in and behind the queue */ \
     X(MODEL_MISSING,     NOT_FOUND,          NEVER, REQUESTS_NOT_FOUND, \
-      "there is no model") \
+      "there is no such model") \
     X(MODEL_NOT_READY,   UNAVAILABLE,        LATER, REJECTED_UNAVAILABLE, \
       "the model is not ready") \
     X(FRAME_OVER_BUDGET, RESOURCE_EXHAUSTED, SOON,  FRAMES_REFUSED, \
@@ -75,11 +75,11 @@ enum {
     /* whatever is done */ \
     X(OUT_OF_MEMORY,     RESOURCE_EXHAUSTED, SOON,  REJECTED_MEMORY, \
       "out of memory") \
-    X(DISK_FULL,         RESOURCE_EXHAUSTED, NEVER, NONE, \
+    X(DISK_FULL,         RESOURCE_EXHAUSTED, NEVER, FAILED, \
       "no room on the disk") \
-    X(FILE_CHANGED,      UNAVAILABLE,        NEVER, NONE, \
+    X(FILE_CHANGED,      UNAVAILABLE,        NEVER, FAILED, \
       "the file changed while it was read") \
-    X(STOPPED,           CANCELLED,          NEVER, NONE, \
+    X(STOPPED,           CANCELLED,          NEVER, CANCELLED, \
       "the server is shutting down")
 /* clang-format on */
 

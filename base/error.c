@@ -171,6 +171,15 @@ enum status error_copy(struct error *err, const struct error *from)
     return from->status;
 }
 
+enum status error_recast(struct error *err, enum cause cause)
+{
+    if (err) {
+        err->status = cause_row(cause)->status;
+        err->cause = cause;
+    }
+    return cause_row(cause)->status;
+}
+
 void error_prefix(struct error *err, const char *fmt, ...)
 {
     if (!err)

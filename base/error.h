@@ -92,6 +92,9 @@ enum status error_errno(struct error *err, int errnum, const char *fmt, ...) PRI
 /* Hands on what somebody else failed with, whole. */
 enum status error_copy(struct error *err, const struct error *from);
 
+/* Another cause with the same text; its status is returned. */
+enum status error_recast(struct error *err, enum cause cause);
+
 /* Puts "text: " before what `err` already says; for callers who know where it happened. */
 void error_prefix(struct error *err, const char *fmt, ...) PRINTF(2, 3);
 

@@ -60,9 +60,9 @@ static enum status read_at(const struct reading *r, size_t at, char *to, size_t 
         if (n < 0)
             return error_errno(err, errno, "%s: read", r->how->name);
         if (n == 0)
-            return error_set(err, STATUS_UNAVAILABLE,
-                             "%s: changed while it was read: expected %zu bytes, it ends at %zu",
-                             r->how->name, r->size, at);
+            return error_cause(err, CAUSE_FILE_CHANGED,
+                               "%s: changed while it was read: expected %zu bytes, it ends at %zu",
+                               r->how->name, r->size, at);
         to += n;
         at += (size_t)n;
         size -= (size_t)n;
@@ -259,7 +259,7 @@ static enum status read_whole(int fd, const struct file_read *how, const struct 
     if (s == STATUS_OK && fstat(fd, &after) != 0)
         s = error_errno(err, errno, "%s", how->name);
     else if (s == STATUS_OK && !unchanged(before, &after))
-        s = error_set(err, STATUS_UNAVAILABLE, "%s: changed while it was read", how->name);
+        s = error_cause(err, CAUSE_FILE_CHANGED, "%s: changed while it was read", how->name);
     if (s == STATUS_OK && digest &&
         !digest_all((const uint8_t(*)[DIGEST_BYTES])r.digests, r.n_pieces, r.size, digest))
         s = error_no_memory(err, "a digest of %s", how->name);

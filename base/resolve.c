@@ -56,7 +56,7 @@ enum status resolve_text(const char *text, struct resolved *out, struct resolve_
         struct error why;
         if (address_parse(text, &address, &why) != STATUS_OK)
             return strncmp(text, "unix:", 5) == 0
-                       ? error_set(err, why.status, "%s", why.text)
+                       ? error_copy(err, &why)
                        : error_set(err, STATUS_INVALID_ARGUMENT,
                                    "address \"%.80s\": expected HOST:PORT, [IPV6]:PORT or "
                                    "unix:/PATH",

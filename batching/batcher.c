@@ -435,39 +435,30 @@ static struct group *group_make(struct batcher_model *model, uint64_t key)
     return group;
 }
 
-/* What an item can be refused for, whoever waits. */
-static enum status check_item(const struct batcher_model *model, const struct batcher_item *item,
-                              struct error *err)
+/* Whether the item can be taken at all, whoever waits. */
+static bool item_fits(const struct batcher_model *model, const struct batcher_item *item)
 {
-    if (item->instances == 0 || item->instances > model->config.max_batch)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "%u instances; this model takes 1 to %u",
-                         item->instances, model->config.max_batch);
-    if (item->priority >= BATCHER_PRIORITIES)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
-                         item->priority, BATCHER_PRIORITIES - 1);
-    return STATUS_OK;
+    return item->instances > 0 && item->instances <= model->config.max_batch &&
+           item->priority < BATCHER_PRIORITIES;
 }
 
 /* Refuses the item, or says who has to make room for it. Sets its late_ns. */
-static enum status admit(struct batcher_model *model, struct batcher_item *item,
-                         const struct flow *flow, uint64_t now_ns, struct batcher_item **victim,
-                         struct error *err)
+static enum cause admit(struct batcher_model *model, struct batcher_item *item,
+                        const struct flow *flow, uint64_t now_ns, struct batcher_item **victim)
 {
     uint32_t limit = model->config.queue_limit;
     if (model->draining)
-        return error_set(err, STATUS_UNAVAILABLE, "the model is being drained");
+        return CAUSE_DRAINING;
     if (model->items >= limit) {
         *victim = flow_victim(&model->flows, flow, item->priority, limit);
         if (!*victim)
-            return error_set(err, STATUS_RESOURCE_EXHAUSTED,
-                             "the model's queue of %u requests is full", limit);
+            return CAUSE_QUEUE_FULL;
     }
     item->late_ns = late_ns(model, item, flow, now_ns);
     if (!item->late_ns)
-        return STATUS_OK;
+        return CAUSE_OK;
     model->hopeless++;
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED,
-                     "the model's queue is too long for the request's deadline");
+    return CAUSE_DEADLINE_HOPELESS;
 }
 
 /* The records for its shape and its flow; NULL in either: no memory. */
@@ -491,20 +482,19 @@ static void enqueue(struct batcher_model *model, struct batcher_item *item, stru
         place(to.group);
 }
 
-enum status batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
-                           struct batcher_item **evicted, struct error *err)
+enum cause batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
+                          struct batcher_item **evicted)
 {
     struct records to = {.flow = flow_find(&model->flows, item->flow)};
     struct batcher_item *victim = NULL;
     now_ns = advance(model->batcher, now_ns);
     item->late_ns = 0;
-    enum status s = check_item(model, item, err);
-    if (s != STATUS_OK)
-        return s;
-    s = admit(model, item, to.flow, now_ns, &victim, err);
-    if (s != STATUS_OK) {
+    if (!item_fits(model, item))
+        return CAUSE_INVALID_ARGUMENT;
+    enum cause cause = admit(model, item, to.flow, now_ns, &victim);
+    if (cause) {
         model->refused++;
-        return s;
+        return cause;
     }
     to.group = group_find(model, item->shape_key);
     if (!to.group)
@@ -513,7 +503,7 @@ enum status batcher_submit(struct batcher_model *model, struct batcher_item *ite
         to.flow = flow_make(&model->flows, item->flow, model->config.queue_limit);
     if (!to.group || !to.flow) {
         model->refused++;
-        return error_no_memory(err, "another %s", to.group ? "client" : "input shape");
+        return CAUSE_OUT_OF_MEMORY;
     }
     if (victim) {
         batcher_cancel(victim);
@@ -521,7 +511,7 @@ enum status batcher_submit(struct batcher_model *model, struct batcher_item *ite
     }
     enqueue(model, item, to, now_ns);
     *evicted = victim;
-    return STATUS_OK;
+    return CAUSE_OK;
 }
 
 /* The items of a list that left the queue, into a batch or not, are nobody's. */

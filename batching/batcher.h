@@ -152,12 +152,12 @@ struct batcher_model_stats {
 };
 void batcher_model_stats(const struct batcher_model *model, struct batcher_model_stats *out);
 
-/* Event: an item arrives. RESOURCE_EXHAUSTED: the queue is full, or, with item->late_ns > 0, it is
- * too long for the deadline. UNAVAILABLE: draining.
- * INVALID_ARGUMENT: instances or priority out of range. `*evicted`: the item that was pushed out
- * for it, which counts as refused, or NULL. Follow with batcher_step. */
-enum status batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
-                           struct batcher_item **evicted, struct error *err);
+/* Event: an item arrives. Returns why it is refused, or CAUSE_OK: QUEUE_FULL; DEADLINE_HOPELESS,
+ * with item->late_ns > 0; DRAINING; OUT_OF_MEMORY; INVALID_ARGUMENT (instances or priority out of
+ * range). `*evicted`: the item that was pushed out for it, which counts as refused, or NULL. Follow
+ * with batcher_step. */
+enum cause batcher_submit(struct batcher_model *model, struct batcher_item *item, uint64_t now_ns,
+                          struct batcher_item **evicted);
 
 /* Event: the item is no longer wanted. True: it was queued and now is not; false: it had left. */
 bool batcher_cancel(struct batcher_item *item);

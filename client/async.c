@@ -135,7 +135,7 @@ static void take_message(struct inferd_async *a, const void *message, size_t siz
     const struct inferd_response *r = &a->reply.response;
     if (reply_decode(&a->reply, message, size, &err)) {
         error_prefix(&err, "unreadable response");
-        err.status = STATUS_INTERNAL;
+        error_recast(&err, CAUSE_INTERNAL);
         fail(a, &err);
         return;
     }

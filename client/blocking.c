@@ -215,7 +215,7 @@ static enum status read_some(struct inferd_client *c, bool *got)
     if (errno == EAGAIN || errno == EINTR)
         return STATUS_OK;
     error_errno(&err, errno, "the connection was lost");
-    err.status = STATUS_UNAVAILABLE;
+    error_recast(&err, CAUSE_UNAVAILABLE);
     return fail(c, &err);
 }
 
@@ -254,7 +254,7 @@ static enum status write_failed(struct inferd_client *c, int errnum)
     while (got && read_some(c, &got) == STATUS_OK)
         continue;
     error_errno(&err, errnum, "the connection was lost");
-    err.status = STATUS_UNAVAILABLE;
+    error_recast(&err, CAUSE_UNAVAILABLE);
     return fail(c, &err);
 }
 
@@ -306,7 +306,7 @@ static enum status next_answer(struct inferd_client *c, const void **message, si
             return STATUS_OK;
         if (reply_decode(&c->reply, *message, *size, &err)) {
             error_prefix(&err, "unreadable response");
-            err.status = STATUS_INTERNAL;
+            error_recast(&err, CAUSE_INTERNAL);
             return fail(c, &err);
         }
         const struct inferd_response *r = &c->reply.response;
@@ -395,9 +395,8 @@ static enum status failed(const struct inferd_client *c, struct error *err)
 {
     *err = c->failure;
     assert(err->status != STATUS_OK);
-    if (err->status == STATUS_DEADLINE_EXCEEDED)
-        err->status = STATUS_UNAVAILABLE;
-    return err->status;
+    return err->status == STATUS_DEADLINE_EXCEEDED ? error_recast(err, CAUSE_UNAVAILABLE)
+                                                   : err->status;
 }
 
 static uint64_t deadline_of(const struct inferd_client *c, uint64_t timeout_us)

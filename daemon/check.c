@@ -194,7 +194,7 @@ static enum status engine_try(struct check *c, const struct wanted *w, struct en
 static enum status file_try(const struct check *c, const struct wanted *w, struct error *err)
 {
     if (w->fd < 0)
-        return error_set(err, w->err.status, "%s", w->err.text);
+        return error_copy(err, &w->err);
     if (!w->onnx) {
         const char *slash = strrchr(w->path, '/');
         enum status s =

@@ -20,8 +20,9 @@
 
 enum {
     PATH_MAX_ = 4096,
-    HANDED = 64 /* and the status: the exit status of inferctl (tools/handed.h) */
+    HANDED = 64 /* and the cause: the exit status of inferctl (tools/handed.h) */
 };
+_Static_assert(HANDED + CAUSE_COUNT_ <= CHILD_NOT_CONFINED, "an exit status has two meanings");
 
 static const uint64_t plan_bytes_max = UINT64_C(64) << 30;
 
@@ -56,17 +57,18 @@ static int inferctl_open(void)
 /* --- its end --- */
 
 /* What a child can know of; everything else is the daemon's to say. */
-static enum status status_of_child(int claimed)
+static enum cause cause_of_child(int claimed)
 {
-    static const bool known[STATUS_COUNT_] = {
-        [STATUS_INVALID_ARGUMENT] = true,    [STATUS_NOT_FOUND] = true,
-        [STATUS_PERMISSION_DENIED] = true,   [STATUS_RESOURCE_EXHAUSTED] = true,
-        [STATUS_FAILED_PRECONDITION] = true, [STATUS_OUT_OF_RANGE] = true,
-        [STATUS_UNIMPLEMENTED] = true,       [STATUS_UNAVAILABLE] = true,
-        [STATUS_DATA_LOSS] = true,
+    static const bool known[CAUSE_COUNT_] = {
+        [CAUSE_INVALID_ARGUMENT] = true,    [CAUSE_NOT_FOUND] = true,
+        [CAUSE_PERMISSION_DENIED] = true,   [CAUSE_RESOURCE_EXHAUSTED] = true,
+        [CAUSE_FAILED_PRECONDITION] = true, [CAUSE_OUT_OF_RANGE] = true,
+        [CAUSE_UNIMPLEMENTED] = true,       [CAUSE_UNAVAILABLE] = true,
+        [CAUSE_DATA_LOSS] = true,           [CAUSE_OUT_OF_MEMORY] = true,
+        [CAUSE_DISK_FULL] = true,           [CAUSE_FILE_CHANGED] = true,
     };
-    bool ok = claimed > 0 && claimed < STATUS_COUNT_ && known[claimed];
-    return ok ? (enum status)claimed : STATUS_INTERNAL;
+    bool ok = claimed > 0 && claimed < CAUSE_COUNT_ && known[claimed];
+    return ok ? (enum cause)claimed : CAUSE_INTERNAL;
 }
 
 static enum status child_result(const struct child_watch *watch, struct error *err)
@@ -82,8 +84,8 @@ static enum status child_result(const struct child_watch *watch, struct error *e
     if (WEXITSTATUS(how) == CHILD_NOT_CONFINED)
         return error_set(err, STATUS_INTERNAL,
                          "inferctl could not be confined (seccomp, Landlock)");
-    return error_set(err, status_of_child(WEXITSTATUS(how) - HANDED), "%s",
-                     *watch->last ? watch->last : "inferctl build failed without a word");
+    return error_cause(err, cause_of_child(WEXITSTATUS(how) - HANDED), "%s",
+                       *watch->last ? watch->last : "inferctl build failed without a word");
 }
 
 /* --- from the start --- */

@@ -36,9 +36,9 @@ struct child_build {
     const _Atomic bool *stop;   /* ends the child early */
 };
 
-/* Runs it to its end; the descriptors stay the caller's. Errors have the child's own status and its
- * last line (RESOURCE_EXHAUSTED: no memory, or no room for the plan). DEADLINE_EXCEEDED: it took
- * too long. CANCELLED: it was stopped. */
+/* Runs it to its end; the descriptors stay the caller's. Errors have the child's own cause, if it
+ * is one that a child can know of, and its last line (DISK_FULL: no room for the plan).
+ * DEADLINE_EXCEEDED: it took too long. STOPPED: the server ends. */
 enum status child_build(const struct child_build *build, struct error *err);
 
 /* The same of another program, open as a descriptor, with a command line of its own: what a hostile

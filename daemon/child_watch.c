@@ -79,7 +79,7 @@ static enum status child_wait(struct child_watch *w, struct lines *l, pid_t pid,
     struct pollfd fds[] = {{.fd = in, .events = POLLIN}, {.fd = process, .events = POLLIN}};
     while (!has_ended(pid)) {
         if (atomic_load_explicit(w->stop, memory_order_relaxed)) /* a flag and no more */
-            return error_set(err, STATUS_CANCELLED, "the server is shutting down");
+            return error_plain(err, CAUSE_STOPPED);
         if (clock_now_ns() > end_ns)
             return error_set(err, STATUS_DEADLINE_EXCEEDED,
                              "building took longer than build_timeout_s, %u s", w->timeout_s);

@@ -347,7 +347,7 @@ static void host_malformed(struct session_host *host, uint64_t id, const struct 
 {
     struct connection *c = connection_of(host);
     counter_add(&c->loop->counters, COUNTER_FRAMES, 1);
-    exchange_malformed(c, id, err);
+    exchange_error(c, id, err);
     loop_slice_over(c->loop);
 }
 

@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/cause.h"
+
 #define COUNTERS(X)                                                                                \
     X(CONNECTIONS_ACCEPTED, "connections_accepted")                                                \
     X(ACCEPT_PAUSED, "accept_paused") /* at the limit of connections */                            \
@@ -79,5 +81,8 @@ static inline uint64_t counter_get(const struct counters *counters, enum counter
 
 /* Static storage. */
 const char *counter_name(enum counter which);
+
+/* What a request that fails for that cause counts as, unless it failed in a run. */
+enum counter counter_of_cause(enum cause cause);
 
 #endif

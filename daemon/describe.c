@@ -34,7 +34,7 @@ static void body_send(struct connection *c, const struct request *request, enum 
                       struct message_text body, const struct error *err, struct arena *arena)
 {
     if (status != STATUS_OK) {
-        exchange_error(c, request->id, status, err->text, 0);
+        exchange_error(c, request->id, err);
     } else {
         struct response *r = exchange_begin(c, request->id, request->kind);
         r->body = body;

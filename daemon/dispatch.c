@@ -91,20 +91,16 @@ void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decide
 }
 
 /* What left the queue for another reason than a batch goes back to its loops. */
-static void unrun_deliver(struct dispatch *d, struct batcher_item *list, enum status status)
+static void unrun_deliver(struct dispatch *d, struct batcher_item *list, enum cause cause)
 {
     struct dispatch_chains chains = {.used = 0};
-    uint64_t n = 0;
     for (struct batcher_item *item = list, *next; item; item = next) {
         next = item->next;
         struct inflight *i = dispatch_inflight_of(item);
-        i->status = status;
+        i->cause = cause;
         i->batch = NULL;
         dispatch_chains_add(&chains, i);
-        n++;
     }
-    if (status == STATUS_DEADLINE_EXCEEDED) /* loops count what is refused */
-        counter_add(d->config.counters, COUNTER_EXPIRED, n);
     dispatch_chains_deliver(d, &chains);
 }
 
@@ -113,7 +109,7 @@ void dispatch_carry_out(struct dispatch *d, const struct dispatch_decided *decid
     for (uint32_t i = 0; i < decided->n_jobs; i++)
         pool_give(d->pool, decided->jobs[i]->worker, decided->jobs[i]);
     if (decided->expired)
-        unrun_deliver(d, decided->expired, STATUS_DEADLINE_EXCEEDED);
+        unrun_deliver(d, decided->expired, CAUSE_EXPIRED);
 }
 
 /* --- loops --- */
@@ -131,12 +127,12 @@ struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
         i->cancelled = false;
         i->batch = NULL;
         struct batcher_item *out = NULL;
-        i->status = batcher_submit(i->model->queue, &i->item, now_ns, &out, NULL);
+        i->cause = batcher_submit(i->model->queue, &i->item, now_ns, &out);
         if (out) {
             out->next = evicted;
             evicted = out;
         }
-        if (i->status != STATUS_OK) {
+        if (i->cause) {
             i->submitted = false;
             i->next = NULL;
             *tail = i;
@@ -147,7 +143,7 @@ struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
     pthread_mutex_unlock(&d->lock);
     dispatch_carry_out(d, &decided);
     if (evicted)
-        unrun_deliver(d, evicted, STATUS_RESOURCE_EXHAUSTED);
+        unrun_deliver(d, evicted, CAUSE_QUEUE_FULL);
     return refused;
 }
 
@@ -274,6 +270,12 @@ void dispatch_fail(struct dispatch *d)
 {
     atomic_store_explicit(&d->failed, true, memory_order_relaxed);
     dispatch_drain(d);
+}
+
+enum status dispatch_undone(struct error *err, enum cause cause, bool may_have_run)
+{
+    return error_cause(err, cause, "%s; the request %s executed", cause_row(cause)->sentence,
+                       may_have_run ? "may have been" : "was not");
 }
 
 /* --- looking at it --- */

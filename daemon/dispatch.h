@@ -55,7 +55,7 @@ struct inflight {
     struct engine_span spans[MESSAGE_MAX_TENSORS]; /* one an input of the model */
 
     /* The result. */
-    enum status status;
+    enum cause cause;
     bool cancelled, expired;
     struct batch *batch; /* it ran, or was to run, in; must be released */
     uint32_t first;      /* its first instance in the batch */
@@ -111,10 +111,9 @@ void dispatch_free(struct dispatch *dispatch);
 int dispatch_timer_fd(const struct dispatch *dispatch);
 void dispatch_timer(struct dispatch *dispatch);
 
-/* Submits a chain in its order. Those refused come back as a chain, with their status set:
- * RESOURCE_EXHAUSTED (the queue is full), UNAVAILABLE (draining). Those that were queued before,
- * and are pushed out by these, are delivered with RESOURCE_EXHAUSTED and without a batch, to
- * whatever loop they are of; one of this very chain too. */
+/* Submits a chain in its order. Those refused come back as a chain, with the batcher's cause. Those
+ * that were queued before, and are pushed out by these, are delivered with QUEUE_FULL and without a
+ * batch, to whatever loop they are of; one of this very chain too. */
 struct inflight *dispatch_submit(struct dispatch *dispatch, struct inflight *first);
 
 /* Takes a request back. True: it was still queued and is the caller's again; false: it will be
@@ -136,8 +135,11 @@ void dispatch_drain(struct dispatch *dispatch);
  * so that loops can be freed. */
 void dispatch_settle(struct dispatch *dispatch); /* NULL is fine */
 
-/* From now on nothing runs any more: batches fail with UNAVAILABLE. */
+/* From now on nothing runs any more: batches fail with DEVICE_LOST. */
 void dispatch_fail(struct dispatch *dispatch);
+
+/* The cause's sentence, and whether the request may have been executed all the same. */
+enum status dispatch_undone(struct error *err, enum cause cause, bool may_have_run);
 
 /* --- models: on a thread that may wait, one at a time --- */
 

@@ -86,8 +86,8 @@ static enum status part_run(struct dispatch *d, struct batch *batch, struct mode
 {
     const struct model *model = batch->model;
     if (atomic_load_explicit(&d->failed, memory_order_relaxed))
-        return error_set(&batch->err, STATUS_UNAVAILABLE,
-                         "the device was lost; the request was not executed");
+        return dispatch_undone(&batch->err, CAUSE_DEVICE_LOST, false);
+    batch->err.cause = CAUSE_UNKNOWN; /* whatever an engine forgets to say, it is no result */
     for (uint32_t k = 0; k < model->info->n_inputs; k++)
         lane->inputs[k] = (struct engine_input){
             &lane->spans[(size_t)k * model->max_items + part->first], part->n};
@@ -101,8 +101,7 @@ static enum status part_run(struct dispatch *d, struct batch *batch, struct mode
         return s;
     if (!atomic_exchange_explicit(&d->failed, true, memory_order_relaxed))
         d->config.lost(d->config.user, &batch->err);
-    return error_set(&batch->err, STATUS_UNAVAILABLE,
-                     "the device was lost; the request may have been executed");
+    return dispatch_undone(&batch->err, CAUSE_DEVICE_LOST, true);
 }
 
 /* --- numbers --- */
@@ -164,7 +163,7 @@ static void requests_count(struct model_stats *stats, const struct batch *batch,
         const struct inflight *i = dispatch_inflight_of(item);
         if (!was_gathered(batch, item))
             continue;
-        if (i->status == STATUS_OK) {
+        if (!i->cause) {
             same_bucket_add(&queues, i->queue_ns);
             same_bucket_add(&totals, i->queue_ns + run_ns);
             ok_queue_ns += i->queue_ns;
@@ -218,12 +217,12 @@ static void part_move(const struct batch *batch, const struct part *part, const 
     }
 }
 
-static void part_fail(const struct batch *batch, const struct part *part, enum status status)
+static void part_fail(const struct batch *batch, const struct part *part)
 {
     struct batcher_item *item = part->items;
     for (uint32_t n = 0; n < part->n; n++, item = gathered(batch, item->next)) {
         struct inflight *i = dispatch_inflight_of(item);
-        i->status = status;
+        i->cause = batch->err.cause;
         snprintf(i->why, sizeof(i->why), "%.*s", (int)sizeof(i->why) - 1, batch->err.text);
     }
 }
@@ -256,11 +255,10 @@ static struct batcher_item *behind(const struct batch *batch, const struct part 
 }
 
 /* It counts as one that never ran: it has no result, and its time was over before it had one. */
-static void part_expire(struct dispatch *d, const struct part *part)
+static void part_expire(const struct part *part)
 {
-    dispatch_inflight_of(part->items)->status = STATUS_DEADLINE_EXCEEDED;
+    dispatch_inflight_of(part->items)->cause = CAUSE_EXPIRED;
     dispatch_inflight_of(part->items)->expired = true;
-    counter_add(d->config.counters, COUNTER_EXPIRED, 1);
 }
 
 /* From left to right; `ends` are where the parts end that are yet to come, the nearest last. */
@@ -275,7 +273,7 @@ static void split_run(struct dispatch *d, struct batch *batch, struct model_lane
         struct engine_times times;
         bool spent = false;
         if (part_cut(batch, item, at, ends[n_ends - 1], &part)) {
-            part_expire(d, &part);
+            part_expire(&part);
         } else {
             enum status s = part_run(d, batch, lane, &part, scratch, &times, &spent);
             if (s == STATUS_OK) {
@@ -288,7 +286,7 @@ static void split_run(struct dispatch *d, struct batch *batch, struct model_lane
                 ends[n_ends++] = at + part.n / 2;
                 continue;
             } else {
-                part_fail(batch, &part, s);
+                part_fail(batch, &part);
             }
         }
         at += part.n;
@@ -336,7 +334,7 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
         split_run(d, batch, lane, &whole);
         expired_drop(batch);
     } else {
-        part_fail(batch, &whole, s);
+        part_fail(batch, &whole);
     }
     requests_count(&batch->model->stats, batch, clock_now_ns() - start_ns);
 }

@@ -24,31 +24,26 @@ static void worker_stop(void *user UNUSED, uint32_t worker UNUSED, void *state)
 
 /* Right before the launch: leaves out what has expired, and lines up the payloads of the rest.
  * Returns how many instances are left. */
-static uint32_t batch_gather(struct dispatch *d, struct batch *batch, struct model_lane *lane,
-                             uint64_t now_ns)
+static uint32_t batch_gather(struct batch *batch, struct model_lane *lane, uint64_t now_ns)
 {
     const struct engine_info *info = batch->model->info;
     uint32_t instances = 0, n = 0;
-    uint64_t expired = 0;
     for (struct batcher_item *item = batch->items; item; item = item->next) {
         struct inflight *i = dispatch_inflight_of(item);
         i->queue_ns = now_ns - MIN(now_ns, item->arrival_ns);
         if (item->deadline_ns <= now_ns) {
-            i->status = STATUS_DEADLINE_EXCEEDED;
-            expired++;
+            i->cause = CAUSE_EXPIRED;
             continue;
         }
         for (uint32_t k = 0; k < info->n_inputs; k++)
             lane->spans[(size_t)k * batch->model->max_items + n] = i->spans[k];
-        i->status = STATUS_OK;
+        i->cause = CAUSE_OK;
         i->expired = false;
         i->batch = batch;
         i->first = instances;
         instances += item->instances;
         n++;
     }
-    if (expired)
-        counter_add(d->config.counters, COUNTER_EXPIRED, expired);
     atomic_store_explicit(&batch->refs, n, memory_order_relaxed);
     return instances;
 }
@@ -58,7 +53,7 @@ static void worker_work(void *user, uint32_t worker, void *state UNUSED, void *j
     struct dispatch *d = user;
     struct batch *batch = job;
     struct model_lane *lane = &batch->model->lanes[worker];
-    uint32_t instances = batch_gather(d, batch, lane, clock_now_ns());
+    uint32_t instances = batch_gather(batch, lane, clock_now_ns());
     batch->instances = instances;
     if (instances)
         dispatch_batch_run(d, batch, lane, instances);

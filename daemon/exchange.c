@@ -2,12 +2,12 @@
 /* Replies, results and failures; see exchange.h. */
 #include "daemon/exchange.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/names.h"
 #include "daemon/describe.h"
+#include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
 #include "daemon/permit.h"
 
@@ -29,23 +29,20 @@ struct response *exchange_begin(struct connection *c, uint64_t id, enum request_
     return r;
 }
 
-void exchange_error(struct connection *c, uint64_t id, enum status status, const char *text,
-                    uint64_t retry_after_us)
+static void error_reply(struct connection *c, uint64_t id, const struct error *err,
+                        uint64_t retry_us)
 {
     struct response *r = exchange_begin(c, id, REQUEST_NONE);
-    r->status = status;
-    r->message = message_text_of(text);
-    r->retry_after_us = retry_after_us;
+    r->status = err->status;
+    r->message = message_text_of(err->text);
+    r->retry_after_us = retry_us;
     connection_reply(c, r);
 }
 
-void exchange_malformed(struct connection *c, uint64_t id, const struct error *err)
+void exchange_error(struct connection *c, uint64_t id, const struct error *err)
 {
-    bool memory = err->status == STATUS_RESOURCE_EXHAUSTED;
-    if (err->status != STATUS_UNAUTHENTICATED) /* else it is counted where the session ends */
-        counter_add(&c->loop->counters, memory ? COUNTER_FRAMES_REFUSED : COUNTER_REQUESTS_INVALID,
-                    1);
-    exchange_error(c, id, err->status, err->text, memory ? EXCHANGE_RETRY_US : 0);
+    counter_add(&c->loop->counters, counter_of_cause(err->cause), 1);
+    error_reply(c, id, err, cause_row(err->cause)->retry_us);
 }
 
 void exchange_session_end(struct connection *c, enum session_end why)
@@ -53,8 +50,6 @@ void exchange_session_end(struct connection *c, enum session_end why)
     struct shared *shared = c->loop->shared;
     if (why == SESSION_TOO_LARGE)
         counter_add(&c->loop->counters, COUNTER_FRAMES_TOO_LARGE, 1);
-    if (why == SESSION_STRANGER)
-        counter_add(&c->loop->counters, COUNTER_REFUSED_UNAUTHENTICATED, 1);
     if (why != SESSION_FOREIGN)
         return;
     counter_add(&c->loop->counters, COUNTER_FOREIGN, 1);
@@ -97,16 +92,15 @@ const struct table_entry *exchange_model(struct connection *c, const struct requ
     if (entry)
         return entry;
     if (table_find(c->loop->table, request->model, none)) {
-        error_set(&err, STATUS_NOT_FOUND, "model '%.*s' has no version '%.*s'",
-                  MESSAGE_TEXT(request->model), MESSAGE_TEXT(request->version));
+        error_cause(&err, CAUSE_MODEL_MISSING, "model '%.*s' has no version '%.*s'",
+                    MESSAGE_TEXT(request->model), MESSAGE_TEXT(request->version));
     } else {
         names_init(&names, request->model.data, request->model.len);
         names_gather(c, request, &names);
-        error_set(&err, STATUS_NOT_FOUND, "there is no model '%.*s'; there are %s",
-                  MESSAGE_TEXT(request->model), names_text(&names));
+        error_cause(&err, CAUSE_MODEL_MISSING, "there is no model '%.*s'; there are %s",
+                    MESSAGE_TEXT(request->model), names_text(&names));
     }
-    counter_add(&c->loop->counters, COUNTER_REQUESTS_NOT_FOUND, 1);
-    exchange_error(c, request->id, err.status, err.text, 0);
+    exchange_error(c, request->id, &err);
     return NULL;
 }
 
@@ -118,35 +112,30 @@ static const struct identity *permit(struct connection *c, const struct request 
     struct identities *identities = c->loop->table->identities;
     const struct identity *who = NULL;
     struct error err;
-    enum status s = permit_request(&c->caller, identities, c->fd, request, &who, &err);
+    enum status status = permit_request(&c->caller, identities, c->fd, request, &who, &err);
     if (c->caller.refused >= CALLER_REFUSED_MOST && c->phase < CONNECTION_ENDING)
         c->phase = CONNECTION_ENDING; /* it hears of this one yet */
-    if (s == STATUS_OK)
+    if (!status)
         return who;
-    if (s != STATUS_RESOURCE_EXHAUSTED) {
-        counter_add(&c->loop->counters,
-                    s == STATUS_UNAUTHENTICATED ? COUNTER_REFUSED_UNAUTHENTICATED
-                                                : COUNTER_REFUSED_PERMISSION,
-                    1);
-        if (permit_refusal_is_news(&c->caller, identities, request, s))
-            log_write(&c->loop->shared->log, LOG_WARNING, "refused: %s", err.text);
-    }
-    exchange_error(c, request->id, s, err.text,
-                   s == STATUS_RESOURCE_EXHAUSTED ? EXCHANGE_RETRY_US : 0);
+    if (err.cause != CAUSE_OUT_OF_MEMORY &&
+        permit_refusal_is_news(&c->caller, identities, request, status))
+        log_write(&c->loop->shared->log, LOG_WARNING, "refused: %s", err.text);
+    exchange_error(c, request->id, &err);
     return NULL;
 }
 
 static void cancel(struct connection *c, const struct request *r)
 {
     struct inflight *i = connection_inflight_find(c, r->target);
+    struct error err;
     uint64_t id = r->id;
     bool found = i != NULL;
     bool submitted = found && i->submitted;
     if (submitted)
         found = dispatch_cancel(c->loop->shared->dispatch, i);
     if (found) {
-        counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
-        exchange_error(c, i->id, STATUS_CANCELLED, "cancelled by the client", 0);
+        error_plain(&err, CAUSE_CLIENT_CANCELLED);
+        exchange_error(c, i->id, &err);
         connection_inflight_out(c, i); /* what was not submitted the loop drops */
         if (submitted)
             loop_inflight_give(c->loop, i);
@@ -223,40 +212,29 @@ static void result_reply(struct connection *c, const struct inflight *i)
     connection_reply(c, r);
 }
 
-/* Texts of failures that have none of their own. */
+/* A run has left its own words; who never ran is told the cause's. */
 static void failure_reply(struct connection *c, const struct inflight *i)
 {
-    struct counters *counters = &c->loop->counters;
-    const char *text = i->batch ? i->why : "the request was refused";
-    uint64_t retry_us = 0;
-    char buffer[160];
-    if (i->batch) {
-        counter_add(counters, COUNTER_FAILED, 1);
-        retry_us = i->status == STATUS_UNAVAILABLE ? EXCHANGE_RETRY_LATER_US : 0;
-    } else if (i->status == STATUS_DEADLINE_EXCEEDED) { /* counted where it was found */
-        text = "the deadline passed before the request could run";
-    } else if (i->status == STATUS_RESOURCE_EXHAUSTED && i->item.late_ns) {
-        counter_add(counters, COUNTER_REJECTED_DEADLINE, 1);
-        snprintf(buffer, sizeof(buffer),
-                 "the queue of model '%s' is too long for the request's deadline", i->model->name);
-        text = buffer;
-        retry_us = MAX((uint64_t)EXCHANGE_RETRY_US, i->item.late_ns / NS_PER_US);
-    } else if (i->status == STATUS_RESOURCE_EXHAUSTED) {
-        counter_add(counters, COUNTER_REJECTED_QUEUE, 1);
-        snprintf(buffer, sizeof(buffer), "the queue of model '%s' is full", i->model->name);
-        text = buffer;
-        retry_us = EXCHANGE_RETRY_US;
-    } else if (i->status == STATUS_UNAVAILABLE) {
-        counter_add(counters, COUNTER_REJECTED_UNAVAILABLE, 1);
-        text = "the server is shutting down";
-        retry_us = EXCHANGE_RETRY_LATER_US;
-    }
-    exchange_error(c, i->id, i->status, text, retry_us);
+    const struct cause_row *row = cause_row(i->cause);
+    struct error err;
+    if (i->batch)
+        error_cause(&err, i->cause, "%s", i->why);
+    else
+        error_cause(&err, i->cause, "model '%s': %s", i->model->name, row->sentence);
+    error_reply(c, i->id, &err, MAX(row->retry_us, i->item.late_ns / NS_PER_US));
+}
+
+/* Whether or not anybody still hears of it. */
+static void failure_count(struct loop *loop, const struct inflight *i)
+{
+    counter_add(&loop->counters, i->batch ? COUNTER_FAILED : counter_of_cause(i->cause), 1);
 }
 
 void exchange_result(struct loop *loop, struct inflight *i)
 {
     struct connection *c = loop_connection(loop, i->connection);
+    if (i->cause)
+        failure_count(loop, i);
     if (!c) {
         counter_add(&loop->counters, COUNTER_REPLIES_DROPPED, 1);
         slabs_give(loop->slabs, STEAL(i->slab));
@@ -265,7 +243,7 @@ void exchange_result(struct loop *loop, struct inflight *i)
     connection_payload_spent(c, i); /* now: the reply may need the room */
     if (c->phase == CONNECTION_DYING) {
         counter_add(&loop->counters, COUNTER_REPLIES_DROPPED, 1);
-    } else if (i->status == STATUS_OK) {
+    } else if (!i->cause) {
         counter_add(&loop->counters, COUNTER_REQUESTS_OK, 1);
         result_reply(c, i);
     } else {
@@ -290,28 +268,36 @@ void exchange_forget(struct connection *c)
     }
 }
 
-static void fail_one(struct connection *c, const struct inflight *i, const char *text)
+static void undone_reply(struct connection *c, const struct inflight *i, enum cause cause,
+                         bool may_have_run)
 {
-    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
-    exchange_error(c, i->id, STATUS_UNAVAILABLE, text, EXCHANGE_RETRY_LATER_US);
+    struct error err;
+    dispatch_undone(&err, cause, may_have_run);
+    exchange_error(c, i->id, &err);
+}
+
+enum cause exchange_stopped(const struct shared *shared)
+{
+    if (atomic_load_explicit(&shared->lost, memory_order_relaxed))
+        return CAUSE_DEVICE_LOST;
+    if (atomic_load_explicit(&shared->draining, memory_order_relaxed))
+        return CAUSE_DRAINING;
+    return CAUSE_OK;
 }
 
 void exchange_fail(struct connection *c, bool all)
 {
-    bool lost = atomic_load_explicit(&c->loop->shared->lost, memory_order_relaxed);
-    const char *not_executed = lost ? "the device was lost; the request was not executed"
-                                    : "the server is shutting down; the request was not executed";
-    const char *may_have = lost ? "the device was lost; the request may have been executed"
-                                : "the server is shutting down; the request may have been executed";
+    bool lost = exchange_stopped(c->loop->shared) == CAUSE_DEVICE_LOST;
+    enum cause cause = lost ? CAUSE_DEVICE_LOST : CAUSE_DRAINING;
     dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
     for (struct inflight *i = c->inflight, *next; i; i = next) {
         next = i->next_of_connection;
         if (i->cancelled) {
-            fail_one(c, i, not_executed);
+            undone_reply(c, i, cause, false);
             connection_inflight_out(c, i);
             loop_inflight_give(c->loop, i);
         } else if (all && i->submitted) {
-            fail_one(c, i, may_have);
+            undone_reply(c, i, cause, true);
             connection_inflight_orphan(c, i);
         }
     }
@@ -325,7 +311,7 @@ void exchange_abandon(struct connection *c, const uint64_t *serials, size_t n)
         next = i->next_of_connection;
         for (size_t k = 0; k < n; k++)
             if (serials[k] == i->serial) {
-                fail_one(c, i, "a worker hangs; the request may have been executed");
+                undone_reply(c, i, CAUSE_WORKER_HANGS, true);
                 connection_inflight_orphan(c, i);
                 break;
             }

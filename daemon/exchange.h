@@ -15,15 +15,8 @@
 
 #include "daemon/connection.h"
 
-enum {
-    EXCHANGE_RETRY_US = 10000,         /* hint with RESOURCE_EXHAUSTED */
-    EXCHANGE_RETRY_LATER_US = 1000000, /* hint with UNAVAILABLE */
-};
-
 /* Takes over `frame` (may be NULL), see session_host_ops.request. */
 void exchange_request(struct connection *c, const struct request *request, struct slab *frame);
-/* A message that is no request. */
-void exchange_malformed(struct connection *c, uint64_t id, const struct error *err);
 /* The session gave up: counts it, and tells the operator if he should know. */
 void exchange_session_end(struct connection *c, enum session_end why);
 
@@ -45,9 +38,8 @@ void exchange_abandon(struct connection *c, const uint64_t *serials, size_t n);
 struct response *exchange_begin(struct connection *c, uint64_t id, enum request_kind kind);
 /* The entry of the model that is asked for; NULL: the answer was that there is none. */
 const struct table_entry *exchange_model(struct connection *c, const struct request *request);
-/* A whole reply. */
-void exchange_error(struct connection *c, uint64_t id, enum status status, const char *text,
-                    uint64_t retry_after_us);
+/* A whole reply, with the hint that the cause has; counted as the cause says. */
+void exchange_error(struct connection *c, uint64_t id, const struct error *err);
 
 /* --- exchange_infer.c --- */
 

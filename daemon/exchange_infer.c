@@ -21,11 +21,10 @@ static const struct table_entry *model_find(struct connection *c, const struct r
     struct error err;
     if (!entry || entry->state == MODEL_READY)
         return entry;
-    error_set(&err, STATUS_UNAVAILABLE, "model '%s' version '%s' is %s%s%s", entry->name,
-              entry->version, model_state_name(entry->state), *entry->reason ? ": " : "",
-              entry->reason);
-    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
-    exchange_error(c, r->id, err.status, err.text, EXCHANGE_RETRY_LATER_US);
+    error_cause(&err, CAUSE_MODEL_NOT_READY, "model '%s' version '%s' is %s%s%s", entry->name,
+                entry->version, model_state_name(entry->state), *entry->reason ? ": " : "",
+                entry->reason);
+    exchange_error(c, r->id, &err);
     return NULL;
 }
 
@@ -76,7 +75,7 @@ static enum status payload_place(struct connection *c, const struct request *r,
     }
     i->slab = connection_slab_take(c, a->payload_bytes);
     if (!i->slab)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs now");
+        return error_plain(err, CAUSE_OVER_BUDGET);
     return *frame ? STATUS_OK : payload_copy(r, model, a, i, err);
 }
 
@@ -115,13 +114,6 @@ static void inflight_fill(struct inflight *i, const struct connection *c, const 
         memcpy(i->infer_id, r->infer_id.data, i->infer_id_len);
 }
 
-void exchange_refuse(struct connection *c, uint64_t id, const struct error *err)
-{
-    bool memory = err->status == STATUS_RESOURCE_EXHAUSTED;
-    counter_add(&c->loop->counters, memory ? COUNTER_REJECTED_MEMORY : COUNTER_REQUESTS_INVALID, 1);
-    exchange_error(c, id, err->status, err->text, memory ? EXCHANGE_RETRY_US : 0);
-}
-
 void exchange_submit(struct connection *c, struct inflight *i)
 {
     connection_inflight_in(c, i);
@@ -142,35 +134,19 @@ static enum status address_check(struct connection *c, struct error *err)
     uint64_t most = peer_most(c->peer, c->loop->table->limits.address_requests, UINT64_MAX);
     if (peer_requests_in(c->peer, most))
         return STATUS_OK;
-    counter_add(&c->loop->counters, COUNTER_REJECTED_ADDRESS, 1);
-    return error_set(err, STATUS_RESOURCE_EXHAUSTED,
-                     "%llu requests of this address are in flight, which is its limit",
-                     (unsigned long long)most);
-}
-
-/* Nor may an identity. What it has is given back with the request. */
-static enum status identity_check(struct connection *c, const struct identity *who, uint64_t bytes,
-                                  struct inflight *i, struct error *err)
-{
-    enum status s = identity_charge(who, bytes, &i->use, err);
-    i->use_bytes = bytes;
-    if (s != STATUS_OK)
-        counter_add(&c->loop->counters, COUNTER_REJECTED_IDENTITY, 1);
-    return s;
+    return error_cause(err, CAUSE_ADDRESS_FULL,
+                       "%llu requests of this address are in flight, which is its limit",
+                       (unsigned long long)most);
 }
 
 static bool serving(struct connection *c, const struct request *r)
 {
-    const struct shared *shared = c->loop->shared;
-    const char *why = NULL;
-    if (atomic_load_explicit(&shared->lost, memory_order_relaxed))
-        why = "the device was lost; the request was not executed";
-    else if (atomic_load_explicit(&shared->draining, memory_order_relaxed))
-        why = "the server is shutting down";
-    if (!why)
+    enum cause cause = exchange_stopped(c->loop->shared);
+    struct error err;
+    if (!cause)
         return true;
-    counter_add(&c->loop->counters, COUNTER_REJECTED_UNAVAILABLE, 1);
-    exchange_error(c, r->id, STATUS_UNAVAILABLE, why, EXCHANGE_RETRY_LATER_US);
+    dispatch_undone(&err, cause, false);
+    exchange_error(c, r->id, &err);
     return false;
 }
 
@@ -188,8 +164,9 @@ static enum status prepare(struct connection *c, const struct request *r,
                          r->priority, BATCHER_PRIORITIES - 1);
     struct inflight *i = loop_inflight_take(c->loop);
     if (!i)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for a request now");
-    s = identity_check(c, who, admission.payload_bytes, i, err);
+        return error_plain(err, CAUSE_OVER_BUDGET);
+    i->use_bytes = admission.payload_bytes; /* given back with the request */
+    s = identity_charge(who, i->use_bytes, &i->use, err);
     if (s == STATUS_OK)
         s = payload_place(c, r, model, &admission, i, frame, err);
     if (s == STATUS_OK) {
@@ -218,7 +195,7 @@ void exchange_infer(struct connection *c, const struct request *r, const struct 
         return;
     struct inflight *i = NULL;
     if (prepare(c, r, who, entry->model, frame, &i, &err) != STATUS_OK)
-        exchange_refuse(c, r->id, &err);
+        exchange_error(c, r->id, &err);
     else if (c->unpack)
         exchange_unpack_go_on(c);
     else

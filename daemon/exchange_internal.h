@@ -4,9 +4,11 @@
 #define INFERD_DAEMON_EXCHANGE_INTERNAL_H
 
 #include "daemon/exchange.h"
+#include "daemon/shared.h"
 
-/* An inference that is refused before it was queued. */
-void exchange_refuse(struct connection *c, uint64_t id, const struct error *err);
+/* Why no inference is taken at all any more; CAUSE_OK: they are. */
+enum cause exchange_stopped(const struct shared *shared);
+
 /* One that is ready goes to the queue; its address has been asked. */
 void exchange_submit(struct connection *c, struct inflight *inflight);
 /* One that goes nowhere: gives back what it has. */

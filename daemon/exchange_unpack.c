@@ -52,7 +52,7 @@ enum status exchange_unpack_begin(struct connection *c, const struct request *r,
     uint32_t n = i->model->info->n_inputs;
     struct exchange_unpack *u = calloc(1, sizeof(*u) + n * sizeof(u->inputs[0]));
     if (!u)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs now");
+        return error_plain(err, CAUSE_OVER_BUDGET);
     uint8_t *to = i->slab->data;
     for (uint32_t k = 0; k < n; k++) {
         size_t size = 0;
@@ -111,6 +111,6 @@ void exchange_unpack_go_on(struct connection *c)
     } else {
         uint64_t id = i->id;
         exchange_unpack_drop(c);
-        exchange_refuse(c, id, &err);
+        exchange_error(c, id, &err);
     }
 }

@@ -425,8 +425,8 @@ enum status identity_charge(const struct identity *identity, uint64_t size,
 {
     if (identity->use &&
         !identity_use_take(identity->use, identity->requests, identity->bytes, size))
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
-                         "'%s' has as much in flight as it may have", identity->name);
+        return error_cause(err, CAUSE_IDENTITY_FULL, "'%s' has as much in flight as it may have",
+                           identity->name);
     *out = identity->use;
     return STATUS_OK;
 }

@@ -52,7 +52,7 @@ enum status models_engine_open(const struct models_source *source, const struct 
                                const struct wanted *w, struct engine **out, struct error *err)
 {
     if (w->fd < 0)
-        return error_set(err, w->err.status, "%s", w->err.text);
+        return error_copy(err, &w->err);
     if (w->onnx)
         return plan_cache_load(source->cache, w, config->build_timeout_s, out, err);
     /* The file that was opened, whatever its name leads to by now. */
@@ -153,7 +153,7 @@ static enum status table_make(struct models *m, const struct config *config, str
         s = identities_new(config, m->table->identities, &table->identities, err);
     for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
         s = atomic_load_explicit(&m->stop, memory_order_relaxed)
-                ? error_set(err, STATUS_CANCELLED, "the server is shutting down")
+                ? error_plain(err, CAUSE_STOPPED)
                 : entry_make(m, config, &list.items[i], table, err);
     repository_list_deinit(&list);
     if (s != STATUS_OK) {

@@ -46,7 +46,6 @@ struct loading {
     int folder;                          /* that they lie in; else -1 */
     uint8_t external_seen[DIGEST_BYTES]; /* how they were when the key was made */
     char key[KEY_MAX];
-    bool no_room; /* the child had no room for the plan */
 };
 
 enum status plan_cache_new(const struct plan_cache_config *config, struct plan_cache **out,
@@ -158,8 +157,8 @@ static enum status model_digest(const struct loading *l, int fd, uint8_t out[DIG
 
 static enum status changed(const struct loading *l, struct error *err)
 {
-    return error_set(err, STATUS_UNAVAILABLE, "%s: the file changed while it was built",
-                     l->w->source.path);
+    return error_cause(err, CAUSE_FILE_CHANGED, "%s: the file changed while it was built",
+                       l->w->source.path);
 }
 
 static enum status same_model(void *user, const uint8_t digest[DIGEST_BYTES], struct error *err)
@@ -210,7 +209,7 @@ static enum status copy_bytes(const struct loading *l, int to, struct error *err
 {
     for (;;) {
         if (atomic_load_explicit(l->cache->config.stop, memory_order_relaxed)) /* as elsewhere */
-            return error_set(err, STATUS_CANCELLED, "the server is shutting down");
+            return error_plain(err, CAUSE_STOPPED);
         off_t at = lseek(to, 0, SEEK_CUR);
         if (at > (off_t)MODEL_MAX_BYTES)
             return changed(l, err); /* it grows and grows */
@@ -271,7 +270,6 @@ static enum status plan_make(struct loading *l, int model, int plan, struct erro
     log_write(config->log, LOG_INFO, "model '%s' version '%s': building a plan from %s", w->name,
               w->version, w->source.path);
     enum status s = child_build(&child, err);
-    l->no_room = s == STATUS_RESOURCE_EXHAUSTED;
     if (s == STATUS_OK)
         counter_add(config->counters, COUNTER_PLANS_BUILT, 1);
     return s;
@@ -381,7 +379,7 @@ static enum status load_cached(struct loading *l, struct engine **out, struct er
             s = build_kept(l, writer, out, err);
         else
             file_writer_free(writer);
-        if (!l->no_room)
+        if (s == STATUS_OK || err->cause != CAUSE_DISK_FULL)
             return s;
     }
     /* The folder has no place for the plan, or another process does not come to an end with it. */
@@ -393,8 +391,9 @@ static enum status load_cached(struct loading *l, struct engine **out, struct er
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *w, uint32_t timeout_s,
                             struct engine **out, struct error *err)
 {
-    enum status s = STATUS_UNAVAILABLE;
-    for (uint32_t i = 0; i < ATTEMPTS && s == STATUS_UNAVAILABLE; i++) {
+    enum status s;
+    uint32_t attempts = 0;
+    do {
         struct loading l = {.cache = cache, .w = w, .timeout_s = timeout_s, .folder = -1};
         s = key_make(&l, err);
         if (s == STATUS_OK)
@@ -402,6 +401,6 @@ enum status plan_cache_load(struct plan_cache *cache, const struct wanted *w, ui
         external_free(l.external);
         if (l.folder >= 0)
             close(l.folder);
-    }
+    } while (s != STATUS_OK && err->cause == CAUSE_FILE_CHANGED && ++attempts < ATTEMPTS);
     return s;
 }

@@ -43,8 +43,8 @@ enum status plan_cache_new(const struct plan_cache_config *config, struct plan_c
                            struct error *err);
 void plan_cache_free(struct plan_cache *cache); /* NULL is fine */
 
-/* The engine of an ONNX file: from a kept plan, or from one that is built now. UNAVAILABLE: the
- * file changed while it was read or built, twice. */
+/* The engine of an ONNX file: from a kept plan, or from one that is built now. Cause
+ * FILE_CHANGED: while it was read or built, twice. */
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *wanted,
                             uint32_t timeout_s, struct engine **out, struct error *err);
 

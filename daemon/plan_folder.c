@@ -230,7 +230,7 @@ enum status plan_folder_write(struct plan_folder *f, const char *key, uint32_t t
         if (first)
             log_write(f->log, LOG_INFO, "plan cache: another process writes %s: waiting", name);
         if (atomic_load_explicit(stop, memory_order_relaxed)) /* nothing else is read by it */
-            return error_set(err, STATUS_CANCELLED, "the server is shutting down");
+            return error_plain(err, CAUSE_STOPPED);
         if (clock_now_ns() > end_ns)
             return error_set(err, STATUS_DEADLINE_EXCEEDED,
                              "%s: another process was still writing it after %u s", name,

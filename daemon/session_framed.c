@@ -139,8 +139,8 @@ static void frame_refuse(struct session *s, const uint8_t *data, size_t size, si
 {
     struct error err;
     uint64_t id = request_id_find(data, size);
-    error_set(&err, STATUS_RESOURCE_EXHAUSTED, "no memory for a frame of %zu bytes now",
-              FRAME_HEAD_BYTES + message);
+    error_cause(&err, CAUSE_FRAME_OVER_BUDGET, "no memory for a frame of %zu bytes now",
+                FRAME_HEAD_BYTES + message);
     s->message++;
     s->discard = message - size;
     s->refused = message;

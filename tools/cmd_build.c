@@ -104,5 +104,5 @@ int command_build(int argc, char **argv)
     if (!status)
         return EXIT_OK;
     int failed = command_failed("build", &err);
-    return is_handed ? EXIT_HANDED + (int)status : failed;
+    return is_handed ? EXIT_HANDED + (int)err.cause : failed;
 }

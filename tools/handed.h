@@ -21,8 +21,8 @@ struct handed {
     const char *name; /* points into the text; the whole of it if no name is given */
 };
 
-/* The exit status of a build for which files were handed over: this and the status that it failed
- * with (base/error.h), so that nobody has to guess a cause from a text. */
+/* The exit status of a build for which files were handed over: this and the cause that it failed
+ * for (base/cause.h), so that nobody has to guess it from a text. */
 enum { EXIT_HANDED = 64 };
 
 /* First thing of such a build: from here on the process executes nothing. False: the kernel has no

@@ -30,8 +30,8 @@ static const struct {
 
 int command_failed(const char *command, const struct error *err)
 {
-    bool unsupported = err->status == STATUS_UNIMPLEMENTED && !strstr(err->text, "unsupported");
-    fprintf(stderr, "inferctl %s: %s%s\n", command, unsupported ? "unsupported: " : "", err->text);
+    const char *kind = err->status == STATUS_UNIMPLEMENTED ? "unsupported: " : "";
+    fprintf(stderr, "inferctl %s: %s%s\n", command, kind, err->text);
     return EXIT_FAILED;
 }
 

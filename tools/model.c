@@ -143,8 +143,7 @@ static enum status parse_precision(const struct model_args *args, enum precision
         if (strcmp(args->precision, name) != 0)
             continue;
         if (i >= PRECISION_I8)
-            return error_set(err, STATUS_UNIMPLEMENTED,
-                             "precision %s is unsupported: it needs calibration", name);
+            return error_set(err, STATUS_UNIMPLEMENTED, "precision %s: it needs calibration", name);
         *out = (enum precision)i;
         return STATUS_OK;
     }

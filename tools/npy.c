@@ -143,12 +143,10 @@ static enum status parse_header(struct cursor *c, const char *name, struct tenso
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: a damaged .npy header", name);
     out->dtype = type_of(descr);
     if (out->dtype == DTYPE_NONE)
-        return error_set(err, STATUS_UNIMPLEMENTED, "%s: unsupported element type '%s'", name,
-                         descr);
+        return error_set(err, STATUS_UNIMPLEMENTED, "%s: element type '%s'", name, descr);
     if (fortran && out->shape.rank > 1)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "%s: unsupported: Fortran order; save numpy.ascontiguousarray of it",
-                         name);
+                         "%s: Fortran order; save numpy.ascontiguousarray of it", name);
     return STATUS_OK;
 }
 

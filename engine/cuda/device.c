@@ -82,7 +82,7 @@ static enum status check_device(uint32_t index, struct cudaDeviceProp *propertie
         return cuda_error(err, code, "cudaGetDeviceProperties");
     if (!cuda_archs_fit(CUDA_ARCHS, properties->major, properties->minor))
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "cuda:%u: unsupported: %s has compute capability %d.%d, this module's "
+                         "cuda:%u: %s has compute capability %d.%d, this module's "
                          "kernels are for: " CUDA_ARCHS,
                          index, properties->name, properties->major, properties->minor);
     return STATUS_OK;

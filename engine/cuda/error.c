@@ -29,8 +29,8 @@ enum status cuda_error(struct error *err, cudaError_t code, const char *what)
     bool memory = code == cudaErrorMemoryAllocation;
     cudaGetLastError(); /* else the next launch would be blamed for it */
     enum status status =
-        error_set(err, memory ? STATUS_RESOURCE_EXHAUSTED : STATUS_INTERNAL, "%s: %s (%s)", what,
-                  cudaGetErrorString(code), cudaGetErrorName(code));
+        error_cause(err, memory ? CAUSE_OUT_OF_MEMORY : CAUSE_INTERNAL, "%s: %s (%s)", what,
+                    cudaGetErrorString(code), cudaGetErrorName(code));
     for (size_t i = 0; err && i < ARRAY_LEN(sticky); i++)
         if (code == sticky[i])
             err->scope = ERROR_DEVICE;

@@ -66,7 +66,7 @@ const char *fault_wrapped(const struct device *device)
 
 static enum status lost(struct error *err)
 {
-    error_set(err, STATUS_UNAVAILABLE, "injected: the device is lost");
+    error_cause(err, CAUSE_DEVICE_LOST, "injected: the device is lost");
     if (err)
         err->scope = ERROR_DEVICE;
     return STATUS_UNAVAILABLE;
@@ -90,7 +90,7 @@ static enum status act(struct fault_device *d, const struct fault_rule *rule, ui
             err->scope = ERROR_MODEL;
         return STATUS_INTERNAL;
     case FAULT_OOM:
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "injected: out of memory");
+        return error_cause(err, CAUSE_OUT_OF_MEMORY, "injected: out of memory");
     case FAULT_SHORT:
         return error_set(err, STATUS_DATA_LOSS, "injected: a short copy");
     case FAULT_DEVICE:

@@ -71,9 +71,8 @@ enum status module_open(const char *name, const char *title, const struct backen
     struct search search = {0};
     backend_module module = NULL;
     if (!look(&search, name))
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "unsupported: this build has no %s module (looked for %s)", title,
-                         search.looked);
+        return error_set(err, STATUS_UNIMPLEMENTED, "this build has no %s module (looked for %s)",
+                         title, search.looked);
     void *handle = dlopen(search.path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle)
         return error_set(err, STATUS_FAILED_PRECONDITION, "the %s module does not load: %s", title,

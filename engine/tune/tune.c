@@ -62,8 +62,8 @@ static const uint8_t plain_end[1] = {0}; /* plain, as the graph has it */
 
 static enum status unsupported(const struct ir_node *node, const char *why, struct error *err)
 {
-    return error_set(err, STATUS_UNIMPLEMENTED, "unsupported: %s '%s' (%s) on this device", why,
-                     node->name, ir_op_name(node->op));
+    return error_set(err, STATUS_UNIMPLEMENTED, "%s '%s' (%s) on this device", why, node->name,
+                     ir_op_name(node->op));
 }
 
 static enum status collect(struct tuner *t, struct error *err)
@@ -300,7 +300,7 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
     uint64_t cost = solve_cost(&p, choice);
     if (cost >= SOLVE_NEVER)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "unsupported: no way to bring the layers' layouts and types together");
+                         "no way to bring the layers' layouts and types together");
     log_write(t->options->log, LOG_VERBOSE, "tuner: %u nodes, %.1f us, %s", t->graph->n_nodes,
               (double)cost / 1000, exact ? "the best assignment" : "by local improvement");
     t->report->time_ns = t->report->timed + t->report->from_cache > 0 ? cost : 0;
@@ -352,7 +352,7 @@ static enum status settle(struct tuner *t, uint32_t *choice, struct error *err)
             return st;
     }
     return error_set(err, STATUS_UNIMPLEMENTED,
-                     "unsupported: too many of the chosen tactics do not work on this device");
+                     "too many of the chosen tactics do not work on this device");
 }
 
 /* Which layers the CPU has to run, for the log: "resize1, topk, ...". */

@@ -73,7 +73,7 @@ static double run(uint32_t n_models, uint32_t n_keys, uint32_t n_flows)
         spare = item->next;
         item->shape_key = n_keys > 1 ? (uint32_t)rand() % n_keys : 0;
         item->flow = n_flows > 1 ? (uint32_t)rand() % n_flows : 0;
-        batcher_submit(models[(uint32_t)rand() % n_models], item, now, &evicted, NULL);
+        batcher_submit(models[(uint32_t)rand() % n_models], item, now, &evicted);
         step_all(batcher, now, back);
     }
     double ns = (double)(clock_now_ns() - before) / REQUESTS;

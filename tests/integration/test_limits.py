@@ -161,8 +161,8 @@ class Overload(unittest.TestCase):
                 done = [r for r in replies if r.status == wire.OK]
                 self.assertEqual(len(full) + len(done), 20)
                 self.assertGreaterEqual(len(full), 14)
-                self.assertIn("queue of model 'copy' is full", full[0].message)
-                self.assertGreater(full[0].retry_after_us, 0)
+                self.assertEqual({(r.message, r.retry_after_us) for r in full},
+                                 {("model 'copy': the queue is full", 10000)})
                 self.assertEqual(client.counters()["rejected_queue"], len(full))
 
     def test_r19_deadlines(self):
@@ -175,6 +175,10 @@ class Overload(unittest.TestCase):
             self.assertEqual(replies[first].status, wire.OK)
             self.assertEqual(replies[late].status, wire.DEADLINE_EXCEEDED)
             self.assertEqual(replies[past].status, wire.DEADLINE_EXCEEDED)
+            for i in late, past:
+                self.assertEqual((replies[i].message, replies[i].retry_after_us),
+                                 ("model 'copy': the deadline passed before the request could run",
+                                  0))
             self.assertEqual(replies[patient].status, wire.OK)
             self.assertEqual(client.counters()["expired_before_run"], 2)
 
@@ -190,7 +194,7 @@ class Overload(unittest.TestCase):
             self.assertEqual(sorted(r.id for r in replies), list(range(1, 21)))
             self.assertGreaterEqual(len(refused), 13)  # six at most could run
             self.assertEqual(replies[: len(refused)], refused)  # before any of them has run
-            self.assertEqual(refused[0].message, "the queue of model 'copy' is too long for the "
+            self.assertEqual(refused[0].message, "model 'copy': the queue is too long for the "
                              "request's deadline")
             self.assertGreaterEqual(min(r.retry_after_us for r in refused), 10000)
             self.assertLess(refused[0].retry_after_us, refused[-1].retry_after_us + 1)

@@ -159,7 +159,8 @@ class Requests(unittest.TestCase):
 
     def test_wrong_model(self):
         self.refused(self.client.infer("nothing", [copy_input()]), wire.NOT_FOUND,
-                     "there is no model 'nothing'; there are 'copy', 'fixed', 'pair', 'wide'")
+                     "there is no model 'nothing'; there are 'copy', 'counted', 'fixed', "
+                     "'idle', 'pair', 'wide'")
         self.refused(self.client.infer("fixd", [copy_input()]), wire.NOT_FOUND,
                      "(did you mean 'fixed'?)")
         self.refused(self.client.infer("copy", [copy_input()], version="9"), wire.NOT_FOUND,

@@ -134,6 +134,9 @@ static void a_cause_brings_its_status_and_sentence(void **state)
     assert_int_equal(error_copy(&other, &err), STATUS_NOT_FOUND);
     assert_memory_equal(&other, &err, sizeof(err));
     assert_int_equal(error_copy(NULL, &err), STATUS_NOT_FOUND);
+    assert_int_equal(error_recast(&err, CAUSE_DISK_FULL), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(err.status, STATUS_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.text, "x");
 }
 
 /* The table: the statuses first, with their own numbers; of no two specific causes the same. */

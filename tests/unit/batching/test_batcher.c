@@ -44,18 +44,17 @@ static int teardown(void **state)
 
 static void submit_to(struct fixture *f, struct batcher_model *model, uint32_t i, uint64_t now)
 {
-    struct error err = {0};
     struct batcher_item *evicted;
-    if (batcher_submit(model, &f->items[i], now, &evicted, &err))
-        fail_msg("item %u: %s", i, err.text);
+    enum cause cause = batcher_submit(model, &f->items[i], now, &evicted);
+    if (cause)
+        fail_msg("item %u: %s", i, cause_row(cause)->name);
     if (evicted)
         fail_msg("item %u pushes out item %td", i, evicted - f->items);
 }
 
-static enum status try_to(struct fixture *f, struct batcher_model *model, uint32_t i,
-                          struct error *err)
+static enum cause try_to(struct fixture *f, struct batcher_model *model, uint32_t i)
 {
-    return batcher_submit(model, &f->items[i], 0, &(struct batcher_item *){NULL}, err);
+    return batcher_submit(model, &f->items[i], 0, &(struct batcher_item *){NULL});
 }
 
 static void submit(struct fixture *f, uint32_t i, uint64_t now)
@@ -396,11 +395,9 @@ static void who_would_expire_waiting_for_company_does_not_wait(void **state)
 static void r18_the_queue_is_bounded(void **state)
 {
     struct fixture *f = *state;
-    struct error err;
     for (uint32_t i = 0; i < 64; i++)
         submit(f, i, 0);
-    assert_int_equal(try_to(f, f->model, 64, &err), STATUS_RESOURCE_EXHAUSTED);
-    assert_string_equal(err.text, "the model's queue of 64 requests is full");
+    assert_int_equal(try_to(f, f->model, 64), CAUSE_QUEUE_FULL);
     assert_null(f->items[64].model);
     struct batcher_model_stats stats;
     batcher_model_stats(f->model, &stats);
@@ -417,7 +414,7 @@ static void bad_items_are_refused(void **state)
     f->items[1].instances = MAX_BATCH + 1;
     f->items[2].priority = BATCHER_PRIORITIES;
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(try_to(f, f->model, i, NULL), STATUS_INVALID_ARGUMENT);
+        assert_int_equal(try_to(f, f->model, i), CAUSE_INVALID_ARGUMENT);
         assert_null(f->items[i].model);
         assert_false(batcher_cancel(&f->items[i]));
     }
@@ -530,7 +527,7 @@ static void draining_takes_nothing_and_does_not_wait(void **state)
     batcher_worker_idle(f->batcher, 0);
     expect_none(f, 0, T);
     batcher_model_drain(f->model);
-    assert_int_equal(try_to(f, f->model, 1, NULL), STATUS_UNAVAILABLE);
+    assert_int_equal(try_to(f, f->model, 1), CAUSE_DRAINING);
     step(f, 0);
     expect_batch(f, 0);
     batcher_model_remove(f->model);
@@ -545,7 +542,7 @@ static void the_whole_batcher_drains(void **state)
     submit(f, 0, 0);
     submit_to(f, other, 1, 0);
     batcher_drain(f->batcher);
-    assert_int_equal(try_to(f, other, 2, NULL), STATUS_UNAVAILABLE);
+    assert_int_equal(try_to(f, other, 2), CAUSE_DRAINING);
     batcher_worker_idle(f->batcher, 0);
     batcher_worker_idle(f->batcher, 1);
     step(f, 0);
@@ -554,7 +551,7 @@ static void the_whole_batcher_drains(void **state)
     expect_batch(f, 1);
     struct batcher_model *late;
     add_model(f, 100, &late); /* one that is added now drains too */
-    assert_int_equal(try_to(f, late, 2, NULL), STATUS_UNAVAILABLE);
+    assert_int_equal(try_to(f, late, 2), CAUSE_DRAINING);
 }
 
 static void configuring_takes_effect_on_what_is_queued(void **state)

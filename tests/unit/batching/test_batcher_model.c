@@ -497,34 +497,34 @@ static void event_submit(struct world *w, uint64_t now)
     struct batcher_item *item = &w->item[i], *evicted = NULL;
     *item = random_item(w, m, now);
     w->of[i] = m;
-    enum status want = STATUS_OK;
+    enum cause want = CAUSE_OK;
     if (item->instances > w->config[m].max_batch || item->priority >= BATCHER_PRIORITIES)
-        want = STATUS_INVALID_ARGUMENT;
+        want = CAUSE_INVALID_ARGUMENT;
     else if (w->draining[m])
-        want = STATUS_UNAVAILABLE;
+        want = CAUSE_DRAINING;
     else if (queued(w, m) >= w->config[m].queue_limit &&
              (level = push_level(w, i)) == BATCHER_PRIORITIES)
-        want = STATUS_RESOURCE_EXHAUSTED;
+        want = CAUSE_QUEUE_FULL;
     w->now = MAX(w->now, now);
-    enum status got = batcher_submit(w->model[m], item, now, &evicted, NULL);
+    enum cause got = batcher_submit(w->model[m], item, now, &evicted);
     if (item->late_ns) { /* how late it would be is tested elsewhere; here, that it may be so */
-        CHECK(item->deadline_ns != BATCHER_NEVER && want == STATUS_OK &&
+        CHECK(item->deadline_ns != BATCHER_NEVER && want == CAUSE_OK &&
                   (!any_idle(w) || queued(w, 0) + queued(w, 1) + queued(w, 2) > 0),
               "refused for its deadline, deadline %llu", (unsigned long long)item->deadline_ns);
-        want = STATUS_RESOURCE_EXHAUSTED;
+        want = CAUSE_DEADLINE_HOPELESS;
     }
-    CHECK(got == want, "submit says %s, not %s", status_name(got), status_name(want));
+    CHECK(got == want, "submit says %s, not %s", cause_row(got)->name, cause_row(want)->name);
     CHECK((evicted != NULL) == (!got && level < BATCHER_PRIORITIES), "item %u pushes out %p", i,
           (void *)evicted);
     if (evicted)
         judge_evicted(w, i, evicted, level);
     w->used++;
-    w->refused[m] += got == STATUS_UNAVAILABLE || got == STATUS_RESOURCE_EXHAUSTED;
+    w->refused[m] += got && got != CAUSE_INVALID_ARGUMENT;
     if (!got)
         start(w, i);
     w->fate[i] = got ? REFUSED : QUEUED;
     CHECK((item->model != NULL) == !got, "item %u: model %p after %s", i, (void *)item->model,
-          status_name(got));
+          cause_row(got)->name);
     if (!got)
         CHECK(item->arrival_ns == w->now, "arrival %llu", (unsigned long long)item->arrival_ns);
 }

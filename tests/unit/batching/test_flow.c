@@ -57,16 +57,16 @@ static struct batcher_item *item_new(struct fixture *f, uint64_t flow, uint32_t 
     return item;
 }
 
-static enum status try(struct fixture *f, struct batcher_item *item)
+static enum cause try(struct fixture *f, struct batcher_item *item)
 {
     f->evicted = NULL;
-    return batcher_submit(f->model, item, 0, &f->evicted, NULL);
+    return batcher_submit(f->model, item, 0, &f->evicted);
 }
 
 static struct batcher_item *ask(struct fixture *f, uint64_t flow, uint32_t instances)
 {
     struct batcher_item *item = item_new(f, flow, instances);
-    assert_int_equal(try(f, item), STATUS_OK);
+    assert_int_equal(try(f, item), CAUSE_OK);
     return item;
 }
 
@@ -74,7 +74,7 @@ static struct batcher_item *ask_at(struct fixture *f, uint64_t flow, uint32_t pr
 {
     struct batcher_item *item = item_new(f, flow, 1);
     item->priority = priority;
-    assert_int_equal(try(f, item), STATUS_OK);
+    assert_int_equal(try(f, item), CAUSE_OK);
     return item;
 }
 
@@ -208,7 +208,7 @@ static void turns_are_across_shape_keys(void **state)
     for (uint32_t i = 0; i < 30; i++) {
         struct batcher_item *item = item_new(f, 'a', 1);
         item->shape_key = 1 + i;
-        assert_int_equal(try(f, item), STATUS_OK);
+        assert_int_equal(try(f, item), CAUSE_OK);
     }
     ask(f, 'b', 1); /* of another key: a batch of its own, behind one of the other flow */
     expect_flows(f, "ab");
@@ -233,13 +233,11 @@ static void a_backlog_does_not_go_before_other_models(void **state)
     struct batcher_model *other;
     assert_int_equal(batcher_model_add(f->batcher, &defaults, &other, NULL), STATUS_OK);
     for (uint32_t i = 0; i < 40; i++)
-        assert_int_equal(batcher_submit(other, item_new(f, 'a', 1), i, &f->evicted, NULL),
-                         STATUS_OK);
+        assert_int_equal(batcher_submit(other, item_new(f, 'a', 1), i, &f->evicted), CAUSE_OK);
     batcher_worker_idle(f->batcher, 0);
     batcher_step(f->batcher, 100, &f->d);
     assert_ptr_equal(f->d.model, other);
-    assert_int_equal(batcher_submit(f->model, item_new(f, 'b', 1), 101, &f->evicted, NULL),
-                     STATUS_OK);
+    assert_int_equal(batcher_submit(f->model, item_new(f, 'b', 1), 101, &f->evicted), CAUSE_OK);
     batcher_worker_idle(f->batcher, 0);
     batcher_step(f->batcher, 102, &f->d); /* the next of 'a' is the first since 100 */
     assert_ptr_equal(f->d.model, other);
@@ -299,7 +297,7 @@ static void who_rides_along_does_not_take_the_place_of_who_was_first(void **stat
     struct batcher_item *first = item_new(f, 'b', 1);
     first->priority = 1;
     first->shape_key = 7;
-    assert_int_equal(try(f, first), STATUS_OK);
+    assert_int_equal(try(f, first), CAUSE_OK);
     for (; first->model; n++) { /* of the other key always one of each priority */
         assert_in_range(n, 0, 100);
         ask_at(f, 'a', 0);
@@ -345,7 +343,7 @@ static void r18_a_full_queue_makes_room_for_who_has_less(void **state)
     struct fixture *f = *state;
     ask_many(f, 'a', LIMIT);
     struct batcher_item *newest = &f->items[f->used - 1];
-    assert_int_equal(try(f, item_new(f, 'a', 1)), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(try(f, item_new(f, 'a', 1)), CAUSE_QUEUE_FULL);
     assert_null(f->evicted);
     struct batcher_item *item = ask(f, 'b', 1);
     assert_ptr_equal(f->evicted, newest);
@@ -370,7 +368,7 @@ static void r18_each_of_n_flows_keeps_its_share_of_places(void **state)
         assert_in_range(places(f, flow), LIMIT / FLOWS, LIMIT / FLOWS + 1);
     assert_int_equal(stats_of(f).queued_items, LIMIT);
     for (uint64_t flow = 0; flow < FLOWS; flow++) { /* and then nobody is pushed to and fro */
-        assert_int_equal(try(f, item_new(f, flow, 1)), STATUS_RESOURCE_EXHAUSTED);
+        assert_int_equal(try(f, item_new(f, flow, 1)), CAUSE_QUEUE_FULL);
         assert_null(f->evicted);
     }
 }
@@ -380,7 +378,7 @@ static void more_flows_than_places(void **state)
     struct fixture *f = *state;
     for (uint64_t flow = 0; flow < LIMIT; flow++)
         ask(f, flow, 1);
-    assert_int_equal(try(f, item_new(f, 1000, 1)), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(try(f, item_new(f, 1000, 1)), CAUSE_QUEUE_FULL);
     assert_null(f->evicted);
 }
 
@@ -420,7 +418,7 @@ static void r18_a_better_priority_does_not_shut_out_the_worse(void **state)
     }
     struct batcher_item *item = item_new(f, 'b', 1);
     item->priority = 3;
-    assert_int_equal(try(f, item), STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(try(f, item), CAUSE_QUEUE_FULL);
     ask_at(f, 'c', 3); /* the worse ones share theirs */
     assert_int_equal(f->evicted->flow, 'b');
 }

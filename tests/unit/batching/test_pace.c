@@ -116,8 +116,8 @@ static struct batcher_item *submit_to(struct fixture *f, struct batcher_model *m
     *item = (struct batcher_item){.instances = 1, .deadline_ns = deadline, .priority = priority};
     item->flow = f->each_its_flow ? f->used : f->flow;
     struct batcher_item *evicted;
-    enum status status = batcher_submit(model, item, now, &evicted, NULL);
-    assert_int_equal(status, item->late_ns ? STATUS_RESOURCE_EXHAUSTED : STATUS_OK);
+    enum cause cause = batcher_submit(model, item, now, &evicted);
+    assert_int_equal(cause, item->late_ns ? CAUSE_DEADLINE_HOPELESS : CAUSE_OK);
     assert_int_equal(item->model == NULL, item->late_ns > 0);
     return item;
 }

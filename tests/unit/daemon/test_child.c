@@ -249,31 +249,42 @@ static void another_architectures_call_ends_it(void **state)
 #endif
 }
 
-static void the_status_is_the_cause(void **state)
+/* The child may say what it likes: only what it can know of is believed. */
+static void the_exit_status_is_the_cause(void **state)
 {
+    enum { HANDED = 64 };
     static const struct {
-        const char *code;
-        enum status want;
+        int code;
+        enum cause want;
     } rows[] = {
-        {"0", STATUS_OK},
-        {"1", STATUS_INTERNAL},
-        {"2", STATUS_INTERNAL},
-        {"64", STATUS_INTERNAL}, /* failed, and OK */
-        {"67", STATUS_INVALID_ARGUMENT},
-        {"72", STATUS_RESOURCE_EXHAUSTED},
-        {"76", STATUS_UNIMPLEMENTED},
-        {"65", STATUS_INTERNAL}, /* being cancelled or late is not its to say */
-        {"68", STATUS_INTERNAL},
-        {"90", STATUS_INTERNAL},
-        {"126", STATUS_INTERNAL},
-        {"127", STATUS_INTERNAL},
-        {"255", STATUS_INTERNAL},
+        {1, CAUSE_INTERNAL},
+        {2, CAUSE_INTERNAL},
+        {HANDED, CAUSE_INTERNAL}, /* failed, and OK */
+        {HANDED + CAUSE_INVALID_ARGUMENT, CAUSE_INVALID_ARGUMENT},
+        {HANDED + CAUSE_RESOURCE_EXHAUSTED, CAUSE_RESOURCE_EXHAUSTED},
+        {HANDED + CAUSE_UNIMPLEMENTED, CAUSE_UNIMPLEMENTED},
+        {HANDED + CAUSE_DISK_FULL, CAUSE_DISK_FULL},
+        {HANDED + CAUSE_OUT_OF_MEMORY, CAUSE_OUT_OF_MEMORY},
+        {HANDED + CAUSE_FILE_CHANGED, CAUSE_FILE_CHANGED},
+        {HANDED + CAUSE_CANCELLED, CAUSE_INTERNAL}, /* these are not its to say */
+        {HANDED + CAUSE_DEADLINE_EXCEEDED, CAUSE_INTERNAL},
+        {HANDED + CAUSE_DEVICE_LOST, CAUSE_INTERNAL},
+        {HANDED + CAUSE_STOPPED, CAUSE_INTERNAL},
+        {HANDED + CAUSE_COUNT_, CAUSE_INTERNAL}, /* and these are none */
+        {126, CAUSE_INTERNAL},
+        {127, CAUSE_INTERNAL},
+        {255, CAUSE_INTERNAL},
     };
     struct error err;
+    assert_int_equal(run(*state, &err, "exit", "0"), STATUS_OK);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        assert_int_equal(run(*state, &err, "exit", rows[i].code), rows[i].want);
-        if (rows[i].want == STATUS_RESOURCE_EXHAUSTED)
-            assert_string_equal(err.text, "exit 72");
+        char code[16], text[32];
+        snprintf(code, sizeof(code), "%d", rows[i].code);
+        snprintf(text, sizeof(text), "exit %d", rows[i].code);
+        assert_int_equal(run(*state, &err, "exit", code), cause_row(rows[i].want)->status);
+        assert_int_equal(err.cause, rows[i].want);
+        if (rows[i].want != CAUSE_INTERNAL)
+            assert_string_equal(err.text, text);
     }
     assert_int_equal(run(*state, &err, "crash", ""), STATUS_INTERNAL);
     assert_non_null(strstr(err.text, "signal 9"));
@@ -394,7 +405,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_a_folder_none_is_readable, setup, teardown),
         cmocka_unit_test_setup_teardown(what_building_needs_works, setup, teardown),
         cmocka_unit_test_setup_teardown(another_architectures_call_ends_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_status_is_the_cause, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_exit_status_is_the_cause, setup, teardown),
         cmocka_unit_test_setup_teardown(a_child_that_hangs_is_ended, setup, teardown),
         cmocka_unit_test_setup_teardown(a_flood_of_lines_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_program_that_is_none, setup, teardown),

@@ -55,7 +55,7 @@ static void none_there(void **state)
 {
     struct place *place = *state;
     refused(STATUS_UNIMPLEMENTED, "this build has no CUDA module", place->module);
-    refused(STATUS_UNIMPLEMENTED, "device 'cuda:1': unsupported", "looked for");
+    refused(STATUS_UNIMPLEMENTED, "device 'cuda:1': this build has no", "looked for");
 }
 
 static void other_places_are_looked_at_too(void **state)

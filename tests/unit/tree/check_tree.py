@@ -80,7 +80,7 @@ IDIOMS = [
      "config docs engine/build engine/plan engine/runtime kernels/cuda pool proto"),
     (r"\b(?:strstr|strn?(?:case)?cmp|mem(?:cmp|mem))\s*\([^;?]*(?:->|\.)text\b",
      "an error's text is for people: ask for its cause",
-     "base batching client config docs engine kernels pool proto"),
+     "base batching client config daemon docs engine kernels pool proto tools"),
 ]
 
 C_LIKE = {".c", ".h", ".cu", ".cuh"}
