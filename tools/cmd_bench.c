@@ -12,13 +12,13 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/histogram.h"
 #include "engine/runtime/memory.h"
 #include "engine/runtime/profiler.h"
 #include "tools/bench_trace.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
 #include "tools/model.h"
+#include "tools/samples.h"
 #include "tools/tensor.h"
 
 struct bench_args {
@@ -58,11 +58,11 @@ static const struct args spec = {
     .shared = MODEL_TABLES(struct bench_args, model),
 };
 
-enum { CONTEXTS_MAX = 256, WARM_UP = 3 };
+enum { CONTEXTS_MAX = 256, WARM_UP = 3, SAMPLES_MAX = 1 << 20 /* of all contexts */ };
 
-/* What the device tells of each batch. */
-enum { PART_INPUT, PART_COMPUTE, PART_OUTPUT, N_PARTS };
-static const char *const part_keys[N_PARTS] = {"input_p50_us", "compute_p50_us", "output_p50_us"};
+/* What is measured of each batch: what the device tells, and how long it took in all. */
+enum { INPUT, COMPUTE, OUTPUT, LATENCY, N_SERIES };
+static const char *const part_keys[LATENCY] = {"input_p50_us", "compute_p50_us", "output_p50_us"};
 
 struct bench {
     const struct bench_args *args;
@@ -85,7 +85,7 @@ struct runner {
     void *inputs[IR_MAX_IO], *output;
     struct engine_span spans[IR_MAX_IO];
     struct engine_input bound[IR_MAX_IO];
-    struct histogram latency, parts[N_PARTS];
+    struct samples series[N_SERIES];
     struct bench_trace trace;
     uint64_t ready_ns, first_ns; /* to make the context, to run its first batch */
     uint64_t last_ns;            /* when its last batch ended */
@@ -137,6 +137,8 @@ static enum status prepare(struct runner *r)
         if (i == 0)
             r->first_ns = clock_now_ns() - begin_ns;
     }
+    for (int k = 0; k < N_SERIES && !status; k++)
+        status = samples_init(&r->series[k], SAMPLES_MAX / b->args->contexts, &r->err);
     if (!status && b->args->profile)
         status = context_profile_start(r->ctx, &r->err);
     if (!status && b->args->trace)
@@ -152,9 +154,9 @@ static enum status measure_one(struct runner *r)
     enum status status = run_one(r, b->resident, &times);
     if (status)
         return status;
-    histogram_record(&r->parts[PART_INPUT], times.input_ns);
-    histogram_record(&r->parts[PART_COMPUTE], times.compute_ns);
-    histogram_record(&r->parts[PART_OUTPUT], times.output_ns);
+    samples_add(&r->series[INPUT], times.input_ns);
+    samples_add(&r->series[COMPUTE], times.compute_ns);
+    samples_add(&r->series[OUTPUT], times.output_ns);
     return b->base ? bench_trace_add(&r->trace, r->ctx, b->base, &r->err) : STATUS_OK;
 }
 
@@ -169,7 +171,7 @@ static void measure(struct runner *r)
             return;
         }
         uint64_t now = clock_now_ns();
-        histogram_record(&r->latency, now - before);
+        samples_add(&r->series[LATENCY], now - before);
         before = now;
     }
     r->last_ns = before;
@@ -201,18 +203,25 @@ static void runner_deinit(struct runner *r)
     context_free(r->ctx);
     lane_free(r->lane);
     bench_trace_deinit(&r->trace);
+    for (int k = 0; k < N_SERIES; k++)
+        samples_deinit(&r->series[k]);
 }
 
 /* --- results --- */
 
 struct result {
-    struct histogram latency, parts[N_PARTS];
+    struct samples series[N_SERIES];
     double throughput, seconds;
 };
 
 static double us(uint64_t ns)
 {
     return (double)ns / NS_PER_US;
+}
+
+static double quantile_us(const struct result *result, int series, double q)
+{
+    return us(samples_quantile(&result->series[series], q));
 }
 
 static void print_layers_json(struct json *j, const struct runner *r)
@@ -255,15 +264,15 @@ static void print_json(struct bench *b, const struct result *result, const struc
     json_uint(&j, "contexts", b->args->contexts);
     json_real(&j, "seconds", result->seconds);
     json_real(&j, "throughput", result->throughput);
-    json_real(&j, "mean_us", histogram_mean(&result->latency) / NS_PER_US);
-    json_real(&j, "min_us", us(result->latency.min));
-    json_real(&j, "p50_us", us(histogram_quantile(&result->latency, 0.5)));
-    json_real(&j, "p90_us", us(histogram_quantile(&result->latency, 0.9)));
-    json_real(&j, "p99_us", us(histogram_quantile(&result->latency, 0.99)));
-    json_real(&j, "max_us", us(result->latency.max));
+    json_real(&j, "mean_us", samples_mean(&result->series[LATENCY]) / NS_PER_US);
+    json_real(&j, "min_us", us(result->series[LATENCY].min));
+    json_real(&j, "p50_us", quantile_us(result, LATENCY, 0.5));
+    json_real(&j, "p90_us", quantile_us(result, LATENCY, 0.9));
+    json_real(&j, "p99_us", quantile_us(result, LATENCY, 0.99));
+    json_real(&j, "max_us", us(result->series[LATENCY].max));
     json_text(&j, "input_copy", b->resident ? "none" : "pinned");
-    for (int i = 0; i < N_PARTS; i++)
-        json_real(&j, part_keys[i], us(histogram_quantile(&result->parts[i], 0.5)));
+    for (int i = 0; i < LATENCY; i++)
+        json_real(&j, part_keys[i], quantile_us(result, i, 0.5));
     json_real(&j, "load_ms", (double)b->model.load_ns / NS_PER_MS);
     json_real(&j, "ready_ms", (double)first->ready_ns / NS_PER_MS);
     json_real(&j, "first_us", us(first->first_ns));
@@ -310,14 +319,12 @@ static void print_text(struct bench *b, const struct result *result, const struc
     printf("batch %u, %u context%s, %.1f s: %.1f instances/s, latency of a batch "
            "p50 %.0f us, p90 %.0f us, p99 %.0f us, max %.0f us\n",
            b->batch, b->args->contexts, b->args->contexts == 1 ? "" : "s", result->seconds,
-           result->throughput, us(histogram_quantile(&result->latency, 0.5)),
-           us(histogram_quantile(&result->latency, 0.9)),
-           us(histogram_quantile(&result->latency, 0.99)), us(result->latency.max));
+           result->throughput, quantile_us(result, LATENCY, 0.5), quantile_us(result, LATENCY, 0.9),
+           quantile_us(result, LATENCY, 0.99), us(result->series[LATENCY].max));
     if (engine_device_apart(b->model.device))
         printf("on the device, p50: input copy %.1f us, compute %.1f us, output copy %.1f us\n",
-               us(histogram_quantile(&result->parts[PART_INPUT], 0.5)),
-               us(histogram_quantile(&result->parts[PART_COMPUTE], 0.5)),
-               us(histogram_quantile(&result->parts[PART_OUTPUT], 0.5)));
+               quantile_us(result, INPUT, 0.5), quantile_us(result, COMPUTE, 0.5),
+               quantile_us(result, OUTPUT, 0.5));
     printf("made ready in %.1f ms\n", (double)(b->model.load_ns + first->ready_ns) / NS_PER_MS);
     if (b->args->profile)
         print_layers(first);
@@ -342,29 +349,44 @@ static enum status write_trace(struct bench *b, const struct runner *runners, st
     return bench_trace_write(b->args->trace, traces, b->args->contexts, err);
 }
 
-static enum status report(struct bench *b, struct runner *runners, struct error *err)
+static void result_free(struct result **result)
 {
-    struct result *result = calloc(1, sizeof(*result));
+    for (int k = 0; *result && k < N_SERIES; k++)
+        samples_deinit(&(*result)->series[k]);
+    free(*result);
+}
+
+static enum status collect(const struct bench *b, struct runner *runners, struct result *result,
+                           struct error *err)
+{
     uint64_t last = b->begin_ns;
-    if (!result)
-        return error_no_memory(err, "the measurement");
-    histogram_init(&result->latency);
-    for (int k = 0; k < N_PARTS; k++)
-        histogram_init(&result->parts[k]);
-    for (uint32_t i = 0; i < b->args->contexts; i++) {
-        histogram_merge(&result->latency, &runners[i].latency);
-        for (int k = 0; k < N_PARTS; k++)
-            histogram_merge(&result->parts[k], &runners[i].parts[k]);
-        last = MAX(last, runners[i].last_ns);
+    for (int k = 0; k < N_SERIES; k++) {
+        uint32_t n = 2;
+        for (uint32_t i = 0; i < b->args->contexts; i++)
+            n += runners[i].series[k].n;
+        TRY(samples_init(&result->series[k], n, err));
+        for (uint32_t i = 0; i < b->args->contexts; i++)
+            samples_merge(&result->series[k], &runners[i].series[k]);
+        samples_sort(&result->series[k]);
     }
+    for (uint32_t i = 0; i < b->args->contexts; i++)
+        last = MAX(last, runners[i].last_ns);
     result->seconds = (double)(last - b->begin_ns) / NS_PER_S;
     if (result->seconds > 0)
-        result->throughput = (double)result->latency.count * b->batch / result->seconds;
+        result->throughput = (double)result->series[LATENCY].count * b->batch / result->seconds;
+    return STATUS_OK;
+}
+
+static enum status report(struct bench *b, struct runner *runners, struct error *err)
+{
+    CLEANUP(result_free) struct result *result = calloc(1, sizeof(*result));
+    if (!result)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    TRY(collect(b, runners, result, err));
     if (b->args->json)
         print_json(b, result, runners);
     else
         print_text(b, result, runners);
-    free(result);
     return b->args->trace ? write_trace(b, runners, err) : STATUS_OK;
 }
 
@@ -377,9 +399,6 @@ static enum status run_threads(struct bench *b, struct runner *runners, struct e
     for (uint32_t i = 0; i < n; i++) {
         runners[i].bench = b;
         runners[i].index = i;
-        histogram_init(&runners[i].latency);
-        for (int k = 0; k < N_PARTS; k++)
-            histogram_init(&runners[i].parts[k]);
         /* Those that wait at the barrier could not be ended: there is nothing to go back to. */
         if (pthread_create(&runners[i].thread, NULL, runner_main, &runners[i])) {
             fprintf(stderr, "inferctl bench: cannot start %u threads\n", n);

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/compiler.h"
 #include "base/histogram.h"
 #include "client/client.h"
+#include "tests/test.h"
 
 enum { N = 30000 };
 
