@@ -2,7 +2,8 @@
 /*
  * inferctl load: a load test against a daemon. Points one after the other: a range of numbers of
  * clients (closed loop), a rate (open loop), or a search for the highest rate whose p99 keeps a
- * bound, by bisection between nothing and what a closed loop reaches.
+ * bound (client/load/load_search.h), below what a closed loop reaches. A server that goes away ends
+ * the test, and what was measured until then is reported.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,6 @@ enum {
     POINTS_MAX = 256,
     VARIANTS_MAX = 16, /* different requests, from a file of many instances */
     SEARCH_CLIENTS = 64,
-    SEARCH_PROBES = 8,
 };
 
 struct load_args {
@@ -61,6 +61,8 @@ static const struct args spec = {
     .shared = REQUEST_TABLES(struct load_args, request),
 };
 
+_Static_assert(LOAD_SEARCH_READINGS < (int)POINTS_MAX, "a search may need more points");
+
 struct range {
     uint32_t from, to, step;
 };
@@ -71,9 +73,9 @@ struct test {
     struct load_plan plan;
     struct request_data data;
     struct inferd_prepared *requests[VARIANTS_MAX];
-    struct load_point *points; /* POINTS_MAX + SEARCH_PROBES + 1 */
-    uint32_t n_points, best;
-    bool found;
+    struct load_point *points; /* POINTS_MAX */
+    uint32_t n_points;
+    struct load_search search;
 };
 
 /* --- arguments --- */
@@ -114,6 +116,8 @@ static int check_args(const struct load_args *args, struct range *range)
         return usage("--model is missing");
     if (!parse_range(args->concurrency ? args->concurrency : "1", range))
         return usage("--concurrency: A, A:B or A:B:STEP, from 1 to 65536, at most 256 points");
+    if (args->rate == 0 || args->p99_ms == 0)
+        return usage("--rate and --p99: more than 0");
     if (args->concurrency && args->rate > 0)
         return usage("--concurrency is a closed loop, --rate an open one: one of them");
     if (args->poisson && !(args->rate > 0) && !(args->p99_ms > 0))
@@ -198,46 +202,36 @@ static enum status run_point(struct test *t, uint32_t concurrency, double rate, 
     t->plan.rate = rate;
     t->plan.connections =
         args->connections ? args->connections : MIN(each, (uint32_t)LOAD_CONNECTIONS_MAX);
-    enum status status = load_run(&t->plan, point, err);
-    if (status)
-        return status;
+    TRY(load_run(&t->plan, point, err));
     t->n_points++;
     if (!args->quiet) {
         load_report_line(stdout, point);
         load_report_detail(stdout, point);
     }
-    return STATUS_OK;
+    return point->cut ? err->status : STATUS_OK;
 }
 
-static bool keeps(const struct load_point *point, double p99_ms)
+static struct load_reading reading_of(const struct load_point *point)
 {
     const struct load_stats *s = &point->stats;
-    double p99 = (double)histogram_quantile(&s->latency, 0.99) / NS_PER_MS;
     double achieved = s->seconds > 0 ? (double)s->requests / s->seconds : 0;
-    return s->requests > 0 && load_stats_errors(s) == 0 && p99 <= p99_ms &&
-           achieved >= 0.95 * point->rate;
+    return (struct load_reading){
+        .latency = (double)histogram_quantile(&s->latency, 0.99) / NS_PER_MS,
+        .kept_up = s->requests > 0 && load_stats_errors(s) == 0 && achieved >= 0.95 * point->rate,
+        .stable = point->stable};
 }
 
-/* The highest rate that keeps the bound: bisection from what a closed loop reaches. */
 static enum status search(struct test *t, struct error *err)
 {
-    enum status status = run_point(t, SEARCH_CLIENTS, 0, err);
-    if (status)
-        return status;
+    load_search_init(&t->search, t->args->p99_ms, 0);
+    TRY(run_point(t, SEARCH_CLIENTS, 0, err));
     const struct load_stats *all = &t->points[0].stats;
-    double low = 0, high = all->seconds > 0 ? 1.1 * (double)all->requests / all->seconds : 0;
-    for (int i = 0; i < SEARCH_PROBES && high > 0 && high - low > 0.02 * high; i++) {
-        double rate = (low + high) / 2;
-        status = run_point(t, 0, rate, err);
-        if (status)
-            return status;
-        if (keeps(&t->points[t->n_points - 1], t->args->p99_ms)) {
-            low = rate;
-            t->best = t->n_points - 1;
-            t->found = true;
-        } else {
-            high = rate;
-        }
+    double capacity = all->seconds > 0 ? (double)all->requests / all->seconds : 0, rate;
+    load_search_init(&t->search, t->args->p99_ms, capacity);
+    while ((rate = load_search_next(&t->search)) > 0) {
+        TRY(run_point(t, 0, rate, err));
+        struct load_reading reading = reading_of(&t->points[t->n_points - 1]);
+        load_search_add(&t->search, &reading);
     }
     return STATUS_OK;
 }
@@ -254,50 +248,46 @@ static enum status run_points(struct test *t, struct error *err)
     return status;
 }
 
-static enum status write_files(const struct test *t, struct error *err)
+static enum status write_files(const struct load_args *args, const struct load_report *report,
+                               struct error *err)
+{
+    if (args->json)
+        TRY(load_report_json(report, args->json, err));
+    return args->csv ? load_report_csv(report, args->csv, err) : STATUS_OK;
+}
+
+/* Also when it failed on the way: what was measured is worth keeping. */
+static enum status run(struct test *t, struct error *err)
 {
     const struct load_args *args = t->args;
+    t->points = calloc(POINTS_MAX, sizeof(*t->points));
+    if (!t->points)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the results");
+    TRY(open_requests(t, err));
+    if (!args->quiet)
+        load_report_head(stdout);
+    enum status status = run_points(t, err);
+    if (t->n_points == 0)
+        return status;
     const struct load_report report = {.address = t->plan.address,
                                        .model = args->request.model,
                                        .batch = t->plan.instances,
                                        .connections = args->connections,
                                        .points = t->points,
                                        .n_points = t->n_points,
-                                       .p99_bound_ms = args->p99_ms,
-                                       .best = t->best,
-                                       .found = t->found};
-    enum status status = args->json ? load_report_json(&report, args->json, err) : STATUS_OK;
-    return args->csv && !status ? load_report_csv(&report, args->csv, err) : status;
-}
-
-/* Also when it failed on the way: what was measured is worth keeping. */
-static enum status run(struct test *t, struct error *err)
-{
-    t->points = calloc(POINTS_MAX + SEARCH_PROBES + 1, sizeof(*t->points));
-    if (!t->points)
-        return error_no_memory(err, "the results");
-    enum status status = open_requests(t, err);
-    if (status)
-        return status;
-    if (!t->args->quiet)
-        load_report_head(stdout);
-    status = run_points(t, err);
-    if (t->args->p99_ms > 0 && !status && !t->args->quiet) {
-        if (t->found)
-            printf("highest rate with p99 <= %g ms: %.0f requests/s\n", t->args->p99_ms,
-                   t->points[t->best].rate);
-        else
-            printf("no rate keeps p99 <= %g ms\n", t->args->p99_ms);
-    }
+                                       .p99_bound_ms = MAX(args->p99_ms, 0),
+                                       .answer = load_search_answer(&t->search),
+                                       .error = status ? err->text : NULL};
+    if (args->p99_ms > 0 && !args->quiet)
+        load_report_answer(stdout, &report);
     struct error file_err;
-    if (t->n_points > 0 && write_files(t, status ? &file_err : err) && !status)
-        return err->status;
-    return status;
+    enum status file_status = write_files(args, &report, status ? &file_err : err);
+    return status ? status : file_status;
 }
 
 int command_load(int argc, char **argv)
 {
-    struct load_args args = {.seconds = 5, .warm_up = -1};
+    struct load_args args = {.seconds = 5, .warm_up = -1, .rate = -1, .p99_ms = -1};
     struct arg_texts addresses;
     struct error err;
     struct range range;
@@ -325,5 +315,5 @@ int command_load(int argc, char **argv)
     free(t.points);
     if (status)
         return command_failed("load", &err);
-    return args.p99_ms > 0 && !t.found ? EXIT_FAILED : EXIT_OK;
+    return args.p99_ms > 0 && !load_search_answer(&t.search).found ? EXIT_FAILED : EXIT_OK;
 }

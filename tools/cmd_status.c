@@ -61,7 +61,7 @@ struct watch {
     bool ready;
 };
 
-/* ---- asking ---- */
+/* --- asking --- */
 
 static enum status call(const struct watch *w, struct look *look, struct error *err)
 {
@@ -92,7 +92,7 @@ static enum status ask(const struct watch *w, struct look *look, struct error *e
     return call(w, look, err);
 }
 
-/* ---- JSON ---- */
+/* --- JSON --- */
 
 static void json_times(struct json *j, const struct inferd_status_model *m,
                        const struct inferd_status_model *before)
@@ -189,7 +189,7 @@ static void print_json(const struct status_view *view)
     json_end(&j);
 }
 
-/* ---- showing ---- */
+/* --- showing --- */
 
 /* A watch that a person looks at. */
 static bool on_terminal(const struct status_args *args)
@@ -237,7 +237,7 @@ static void show_away(struct watch *w, const struct error *err)
     fflush(stdout);
 }
 
-/* ---- looking ---- */
+/* --- looking --- */
 
 /* The first look of a watch is only remembered. */
 static enum status look(struct watch *w, bool first, struct error *err)

@@ -86,7 +86,10 @@ void load_report_line(FILE *to, const struct load_point *point)
             clients, offered, load_stats_throughput(s), quantile_us(s, 0.5) / 1000,
             quantile_us(s, 0.9) / 1000, quantile_us(s, 0.95) / 1000, quantile_us(s, 0.99) / 1000,
             quantile_us(s, 0.999) / 1000, us((double)s->latency.max) / 1000,
-            load_stats_mean_batch(s), load_stats_errors(s), point->stable ? "" : "  not stable");
+            load_stats_mean_batch(s), load_stats_errors(s),
+            point->cut      ? "  cut short"
+            : point->stable ? ""
+                            : "  not stable");
     fflush(to);
 }
 
@@ -118,6 +121,25 @@ void load_report_detail(FILE *to, const struct load_point *point)
                 us((double)histogram_quantile(&s->refused, 0.99)) / 1000);
 }
 
+void load_report_answer(FILE *to, const struct load_report *report)
+{
+    const struct load_answer *a = &report->answer;
+    char below[32] = "none is known not to";
+    if (a->high > 0)
+        snprintf(below, sizeof(below), "%.0f did not", a->high);
+    if (a->found)
+        fprintf(to, "highest rate with p99 <= %g ms: %.0f requests/s", report->p99_bound_ms,
+                a->rate);
+    else
+        fprintf(to, "no rate keeps p99 <= %g ms", report->p99_bound_ms);
+    if (a->low > 0)
+        fprintf(to, " (%.0f held, %s)", a->low, below);
+    else
+        fprintf(to, " (none held without doubt, %s)", below);
+    fprintf(to, "%s\n",
+            a->sure ? "" : "; not sure: readings contradict each other, or are too few");
+}
+
 /* --- files --- */
 
 static void json_point(struct json *j, const struct load_point *p)
@@ -128,6 +150,7 @@ static void json_point(struct json *j, const struct load_point *p)
     for (int i = 0; i < COLUMNS; i++)
         json_real(j, list[i].key, list[i].value);
     json_bool(j, "stable", p->stable);
+    json_bool(j, "cut", p->cut);
     json_object(j, "errors_by_code");
     for (int i = STATUS_OK + 1; i < STATUS_COUNT_; i++) {
         if (p->stats.by_status[i])
@@ -163,8 +186,13 @@ enum status load_report_json(const struct load_report *report, const char *path,
     json_end(&j);
     if (report->p99_bound_ms > 0) {
         json_real(&j, "p99_bound_ms", report->p99_bound_ms);
-        json_real(&j, "best_rate", report->found ? report->points[report->best].rate : 0);
+        json_real(&j, "best_rate", report->answer.rate);
+        json_real(&j, "best_held", report->answer.low);
+        json_real(&j, "best_failed", report->answer.high);
+        json_bool(&j, "best_sure", report->answer.sure);
     }
+    if (report->error)
+        json_text(&j, "error", report->error);
     json_end(&j);
     return close_file(file, path, err);
 }

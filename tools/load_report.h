@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "client/load/load_run.h"
+#include "client/load/load_search.h"
 
 /* What was measured, for the head of the JSON object. */
 struct load_report {
@@ -15,8 +16,8 @@ struct load_report {
     const struct load_point *points;
     uint32_t n_points;
     double p99_bound_ms; /* 0: no search */
-    uint32_t best;       /* of a search: the point of the highest rate that keeps the bound */
-    bool found;
+    struct load_answer answer;
+    const char *error; /* what ended the test before its time; NULL: nothing */
 };
 
 /* The table's head, and a line for each point as it comes. */
@@ -25,6 +26,9 @@ void load_report_line(FILE *to, const struct load_point *point);
 
 /* What the server says about where the time goes, and errors by their code, if there are any. */
 void load_report_detail(FILE *to, const struct load_point *point);
+
+/* The answer of a search: the rate, and how sure that is. */
+void load_report_answer(FILE *to, const struct load_report *report);
 
 /* NOT_FOUND and the like if the file cannot be written. */
 enum status load_report_json(const struct load_report *report, const char *path, struct error *err);

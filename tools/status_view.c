@@ -13,7 +13,7 @@
 
 enum { WIDTH = 80, LABEL = 22 };
 
-/* ---- differences ---- */
+/* --- differences --- */
 
 static const struct inferd_status_model *same_load(const struct inferd_status_page *page,
                                                    const struct inferd_status_model *model)
@@ -48,7 +48,7 @@ struct status_counts status_counts_of(const struct status_view *view,
                                   .batches = since(model->batches, from->batches)};
 }
 
-/* ---- texts that fit ---- */
+/* --- texts that fit --- */
 
 /* Ends in an ellipsis what has more than `width` bytes; `out` has room for them. */
 static const char *cut(const char *text, size_t width, char *out)
@@ -109,7 +109,7 @@ static const char *quantile(const struct inferd_status_model *model,
     return ns ? scaled((double)ns, units, out) : "-";
 }
 
-/* ---- tables ---- */
+/* --- tables --- */
 
 static void print_row(const struct status_view *view, const struct inferd_status_model *m)
 {

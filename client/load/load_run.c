@@ -79,11 +79,19 @@ static void close_all(struct load *l)
         inferd_async_close(l->connections[i].async, NULL, NULL);
 }
 
+static void end_window(struct load *l)
+{
+    l->window.seconds = (double)(clock_now_ns() - l->window_began_ns) / (double)NS_PER_S;
+    l->last[l->n_windows++ % LOAD_WINDOWS] = l->window;
+}
+
 static void give_up(struct load *l, enum status status, const char *reason)
 {
     if (l->phase == CLOSED)
         return;
     l->status = error_set(l->err, status, "%.120s: %s", l->plan->address, reason);
+    if (l->phase == MEASURING)
+        end_window(l);
     close_all(l);
 }
 
@@ -246,8 +254,7 @@ static void on_warm(uv_timer_t *timer)
 static void on_window(uv_timer_t *timer)
 {
     struct load *l = timer->data;
-    l->window.seconds = (double)(clock_now_ns() - l->window_began_ns) / (double)NS_PER_S;
-    l->last[l->n_windows++ % LOAD_WINDOWS] = l->window;
+    end_window(l);
     begin_window(l);
     if (l->n_windows >= l->plan->max_windows ||
         (l->n_windows >= LOAD_WINDOWS && load_stats_stable(l->last, LOAD_WINDOWS, LOAD_STABLE)))
@@ -344,7 +351,8 @@ static void result(const struct load *l, struct load_point *out)
     uint32_t n = MIN(l->n_windows, (uint32_t)LOAD_WINDOWS);
     out->concurrency = l->plan->concurrency;
     out->rate = l->plan->concurrency ? 0 : l->plan->rate;
-    out->stable = n == LOAD_WINDOWS && load_stats_stable(l->last, n, LOAD_STABLE);
+    out->cut = l->status != STATUS_OK;
+    out->stable = !out->cut && n == LOAD_WINDOWS && load_stats_stable(l->last, n, LOAD_STABLE);
     load_stats_init(&out->stats);
     for (uint32_t i = 0; i < n; i++)
         load_stats_merge(&out->stats, &l->last[i]);
@@ -368,7 +376,7 @@ enum status load_run(const struct load_plan *plan, struct load_point *out, struc
         open_connections(l);
         uv_run(&l->loop, UV_RUN_DEFAULT);
         uv_loop_close(&l->loop);
-        status = l->status;
+        status = l->n_windows ? STATUS_OK : l->status;
     }
     if (!status)
         result(l, out);

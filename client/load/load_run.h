@@ -41,11 +41,13 @@ struct load_point {
     uint32_t concurrency;    /* 0: open loop */
     double rate;             /* 0: closed loop */
     bool stable;             /* the last LOAD_WINDOWS windows agreed */
+    bool cut;                /* the server went away before the end: what came until then */
     struct load_stats stats; /* their sum */
 };
 
-/* UNAVAILABLE and the like: no connection could be made, or all were lost. Errors of single
- * requests are in the point. */
+/* UNAVAILABLE and the like: no connection could be made, or all were lost before anything was
+ * measured. If that was later, the point is cut and `err` says why. Errors of single requests are
+ * in the point. */
 enum status load_run(const struct load_plan *plan, struct load_point *out, struct error *err);
 
 #endif

@@ -20,6 +20,18 @@ static void read_bytes(const void *data, size_t size)
         sum += ((const uint8_t *)data)[i];
 }
 
+static void read_stages(const struct inferd_histogram *stages)
+{
+    for (int k = 0; k < INFERD_STAGES; k++) {
+        const struct inferd_histogram *h = &stages[k];
+        for (uint32_t i = 0; i < h->n_buckets; i++)
+            if (h->buckets[i].low_ns >= h->buckets[i].high_ns ||
+                (i > 0 && h->buckets[i].low_ns < h->buckets[i - 1].high_ns))
+                abort(); /* they are in order, and apart */
+        sum += inferd_histogram_quantile(h, &stages[0], 0.99);
+    }
+}
+
 static void read_all(const struct inferd_response *r)
 {
     read_bytes(r->message, strlen(r->message));
@@ -36,6 +48,8 @@ static void read_all(const struct inferd_response *r)
         read_bytes(r->index->models[i].state, strlen(r->index->models[i].state));
     for (uint32_t i = 0; r->status_page && i < r->status_page->n_models; i++)
         read_bytes(r->status_page->models[i].reason, strlen(r->status_page->models[i].reason));
+    for (uint32_t i = 0; r->status_page && i < r->status_page->n_models; i++)
+        read_stages(r->status_page->models[i].stages);
     for (uint32_t i = 0; r->status_page && i < r->status_page->n_memory; i++)
         read_bytes(r->status_page->memory[i].name, strlen(r->status_page->memory[i].name));
     for (uint32_t i = 0; r->server && i < r->server->n_extensions; i++)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""inferctl status --watch beside a daemon that changes under its eyes.
+"""inferctl status --watch and load beside a daemon that changes under their eyes.
 
     test_watch.py INFERD INFERCTL
 """
@@ -125,6 +125,27 @@ class Watching(unittest.TestCase):
                               capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("inferctl status: ", done.stderr)
+
+    def test_a_load_test_keeps_what_it_had_when_the_server_goes(self):
+        out = harness.folder() / "cut.json"
+        s = harness.Server({"copy": harness.plan("copy")})
+        self.addCleanup(s.kill)
+        load = subprocess.Popen(
+            [harness.INFERCTL, "load", s.address, "--model", "copy", "--concurrency", "1:3",
+             "--seconds", "0.3", "--warm-up", "0.1", "--max-windows", "1000", "--json", str(out)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(load.kill)
+        lines = [load.stdout.readline() for _ in range(4)]  # the head, a row, where time went
+        s.kill()
+        rest, said = load.communicate(timeout=60)
+        points = json.loads(out.read_text())["points"]
+        self.assertEqual(load.returncode, 1)
+        self.assertIn(s.address, said)
+        self.assertGreater(points[0]["requests"], 0)
+        self.assertFalse(points[0]["cut"])
+        self.assertEqual(points[-1]["cut"], "cut short" in rest, (lines, rest))
+        self.assertEqual(json.loads(out.read_text())["error"],
+                         said.partition(": ")[2].strip())
 
 
 harness.main()

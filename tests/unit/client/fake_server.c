@@ -51,6 +51,7 @@ struct session {
         bool cancellable, silent;
     } held[MAX_HELD];
     bool over, drip;
+    uint32_t n_mortal;
 };
 
 static void die(const char *what)
@@ -366,9 +367,11 @@ static bool serve(struct session *s, uint8_t *frame, uint32_t size)
         error_reply(s, q->id, STATUS_RESOURCE_EXHAUSTED, "the queue is full");
     } else if (is(q, "echo") || is(q, "drip")) {
         echo(s, q);
-    } else if (is(q, "slow")) {
+    } else if (is(q, "slow") || is(q, "mortal")) {
         clock_sleep_until(clock_now_ns() + 20 * NS_PER_MS);
         echo(s, q);
+        s->n_mortal += is(q, "mortal");
+        s->over = s->n_mortal == 20;
     } else if (is(q, "release")) {
         static _Thread_local struct request own;
         own = *q;

@@ -16,6 +16,7 @@
  *   huge      a frame's head that announces 2 GiB
  *   half      half of an answer, then closes
  *   die       closes the connection
+ *   mortal    as slow, twenty times, then closes the connection
  *   farewell  an answer without an id (UNAVAILABLE "going away"), then closes
  *   stall     reads nothing more from this connection
  *   other     NOT_FOUND

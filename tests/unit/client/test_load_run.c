@@ -175,6 +175,21 @@ static void a_server_that_goes_away_ends_the_test(void **state)
     assert_non_null(strstr(f->err.text, fake_server_address(f->server)));
 }
 
+static void what_was_measured_before_it_went_away_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    f->plan.concurrency = 2;
+    f->plan.window_s = 60;
+    run(f, "mortal");
+    const struct load_stats *s = &f->point.stats;
+    assert_true(f->point.cut);
+    assert_false(f->point.stable);
+    assert_int_equal(f->err.status, STATUS_UNAVAILABLE);
+    assert_non_null(strstr(f->err.text, fake_server_address(f->server)));
+    if (s->requests < 2 || s->requests > 40 || s->seconds < 0.1 || s->seconds > 30)
+        fail_msg("%llu requests in %g s", (unsigned long long)s->requests, s->seconds);
+}
+
 static void nobody_there_ends_the_test(void **state)
 {
     struct fixture *f = *state;
@@ -213,6 +228,7 @@ int main(void)
         CASE(errors_are_counted_and_do_not_storm),
         CASE(requests_are_sent_in_turn),
         CASE(a_server_that_goes_away_ends_the_test),
+        CASE(what_was_measured_before_it_went_away_is_kept),
         CASE(nobody_there_ends_the_test),
         CASE(answers_that_never_come_do_not_hold_it_up),
     };

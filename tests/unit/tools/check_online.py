@@ -137,12 +137,25 @@ def check_load(folder):
 
     done = inferctl("load", "ADDRESS", "--model", "slow", "--p99", "5", "--seconds", "0.1",
                     "--json", str(out), code=1)
-    check("no rate keeps p99 <= 5 ms" in done.stdout, done.stdout)
+    check(re.search(r"^no rate keeps p99 <= 5 ms \(none held without doubt, \d+ did not\)",
+                    done.stdout, re.M), done.stdout)
     check(json.loads(out.read_text())["best_rate"] == 0, out.read_text())
-    inferctl("load", "ADDRESS", "--model", "echo", "--p99", "5000", "--seconds", "0.1", "--json",
-             str(out))
+    done = inferctl("load", "ADDRESS", "--model", "echo", "--p99", "5000", "--seconds", "0.06",
+                    "--json", str(out))
     report = json.loads(out.read_text())
-    check(report["best_rate"] in [p["rate"] for p in report["points"]][1:], report)
+    rates = [p["rate"] for p in report["points"]][1:]
+    check(min(rates) <= report["best_rate"] <= max(rates), report)
+    check(report["best_held"] <= report["best_rate"], report)
+    check(f"p99 <= 5000 ms: {report['best_rate']:.0f} requests/s (" in done.stdout, done.stdout)
+    check("error" not in report and not any(p["cut"] for p in report["points"]), report)
+
+    done = inferctl("load", "ADDRESS", "--model", "mortal", "--concurrency", "2", "--seconds", "60",
+                    "--warm-up", "0", "--json", str(out), "--csv", str(table), code=1)
+    report = json.loads(out.read_text())
+    check(len(report["points"]) == 1 and report["points"][0]["cut"], report)
+    check(2 <= report["points"][0]["requests"] <= 40, report)
+    check("cut short" in done.stdout and len(list(csv.DictReader(table.open()))) == 1, done.stdout)
+    check(done.stderr == f"inferctl load: {report['error']}\n", done.stderr)
 
     inferctl("load", "ADDRESS", "--model", "refuse", "--seconds", "0.1", "--json", str(out))
     point = json.loads(out.read_text())["points"][0]
@@ -155,6 +168,7 @@ def check_load(folder):
 def check_usage():
     for bad in (["--concurrency", "0"], ["--concurrency", "4:2"], ["--concurrency", "1:2:0"],
                 ["--concurrency", "1:2:3:4"], ["--concurrency", "x"], ["--rate", "-1"],
+                ["--rate", "0"], ["--rate=0.0"], ["--p99", "0"],
                 ["--rate", "nan"], ["--concurrency", "1", "--rate", "5"], ["--poisson"],
                 ["--p99", "1", "--rate", "5"], ["--connections", "100000"], ["--seconds", "0"],
                 ["--max-windows", "2"], ["--outstanding", "1000000"], ["--nonsense"]):
