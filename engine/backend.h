@@ -27,7 +27,7 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 2,
+    BACKEND_ABI = 3,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
@@ -65,10 +65,11 @@ enum memory_kind {
     MEMORY_PINNED = 1, /* host memory that copies to and from the device are fastest with */
 };
 
-/* What a tactic wants of one input or output. */
+/* What a tactic wants one input or output to be stored as. An FP32 tensor may be a shorter float,
+ * any float tensor with a range (ir.h) 8 bits by that range; the others keep their types. */
 struct tactic_port {
-    enum ir_layout layout;
-    uint64_t packed_bytes; /* > 0: a constant, repacked by `pack` to this size; layout is OPAQUE */
+    struct ir_format format; /* its scale is the tensor's range, or none; absent: dtype NONE */
+    uint64_t packed_bytes;   /* > 0: a constant, repacked by `pack` to this size; OPAQUE */
 };
 
 /*
@@ -79,9 +80,6 @@ struct tactic {
     const char *backend;        /* "cpu", "cuda": whose table; static storage */
     char name[TACTIC_NAME_MAX]; /* for people: "onednn conv jit:avx512_core nChw16c" */
     uint32_t id;
-    /* The float type the node computes on: every F32 tensor of the node (inputs, outputs, epilogue
-     * operands, constants that are not packed) is stored as this. NONE: as the graph has it. */
-    enum dtype dtype;
     uint32_t blob_size;
     uint8_t blob[TACTIC_BLOB_MAX];
     /* The tactic compiled for the device, from `code` below; stored in the plan, NULL if there is
@@ -93,14 +91,44 @@ struct tactic {
     struct tactic_port out[IR_MAX_OUTPUTS];
 };
 
+/* Gives all ports the types that the tensors have in the graph, `real` (NONE: none) in the place of
+ * FP32. */
+static inline void tactic_set_types(struct tactic *tactic, const struct ir_graph *graph,
+                                    const struct ir_node *node, enum dtype real)
+{
+    for (uint32_t i = 0; i < tactic->n_in + tactic->n_out; i++) {
+        bool in = i < tactic->n_in;
+        struct tactic_port *port = in ? &tactic->in[i] : &tactic->out[i - tactic->n_in];
+        uint32_t id = in ? node->inputs[i] : node->outputs[i - tactic->n_in];
+        enum dtype dtype = id == IR_NONE ? DTYPE_NONE : ir_tensor(graph, id)->dtype;
+        port->format.dtype = dtype == DTYPE_F32 && real != DTYPE_NONE ? real : dtype;
+    }
+}
+
+static inline void tactic_port_pack(struct tactic_port *port, uint64_t bytes)
+{
+    port->format.layout = IR_LAYOUT_OPAQUE;
+    port->packed_bytes = bytes;
+}
+
+/* The type of the first port that has floats; NONE: none has. */
+static inline enum dtype tactic_float(const struct tactic *tactic)
+{
+    for (uint32_t i = 0; i < tactic->n_in + tactic->n_out; i++) {
+        const struct tactic_port *port =
+            i < tactic->n_in ? &tactic->in[i] : &tactic->out[i - tactic->n_in];
+        if (dtype_is_float(port->format.dtype))
+            return port->format.dtype;
+    }
+    return DTYPE_NONE;
+}
+
 /* Upper bound on speed, not an order. */
 enum precision {
     PRECISION_F32 = 0,
     PRECISION_TF32 = 1,
     PRECISION_F16 = 2,
     PRECISION_BF16 = 3,
-    PRECISION_I8 = 4,
-    PRECISION_F8 = 5,
 };
 
 /* Called once for each candidate; the tactic is copied by whoever wants to keep it. */
@@ -118,6 +146,7 @@ enum copy_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE };
 enum backend_feature {
     BACKEND_ATTENTION = 1, /* it has kernels for IR_OP_ATTENTION */
     BACKEND_MERGE = 2,     /* siblings that read the same input are worth merging */
+    BACKEND_SCALES = 4,    /* it has kernels for formats with a scale */
 };
 
 struct backend {
@@ -168,9 +197,8 @@ struct backend {
 
     /* --- build time --- */
     /* Visits every way to run the node within `precision`, best guess first. None visited: the
-     * backend does not do this node. A tactic of REFORMAT has dtype NONE or F32 and the layouts
-     * that the node's tensors have: their types and layouts are the job. An error is one of the
-     * visitor's or of the device. */
+     * backend does not do this node. A tactic of REFORMAT has the formats that the node's tensors
+     * have: they are the job. An error is one of the visitor's or of the device. */
     enum status (*candidates)(struct device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);

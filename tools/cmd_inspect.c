@@ -75,6 +75,24 @@ static void json_bindings(struct json *j, const char *key, const struct plan_bin
     json_end(j);
 }
 
+static void json_scale(struct json *j, const struct ir_scale *scale)
+{
+    if (!scale)
+        return;
+    json_object(j, "scale");
+    json_list(j, "step");
+    for (uint32_t i = 0; i < scale->n; i++)
+        json_real(j, NULL, (double)scale->step[i]);
+    json_end(j);
+    json_list(j, "zero");
+    for (uint32_t i = 0; scale->zero && i < scale->n; i++)
+        json_int(j, NULL, scale->zero[i]);
+    json_end(j);
+    if (scale->n > 1)
+        json_uint(j, "axis", scale->axis);
+    json_end(j);
+}
+
 static void json_tensors(struct json *j, const char *key, const struct ir_graph *graph,
                          const uint32_t *ids, uint32_t n)
 {
@@ -88,6 +106,7 @@ static void json_tensors(struct json *j, const char *key, const struct ir_graph 
         json_text(j, "dtype", dtype_name(t->dtype));
         json_shape(j, "shape", &t->shape);
         json_text(j, "layout", ir_layout_name(t->layout));
+        json_scale(j, ir_scale(graph, t->scale));
         json_bool(j, "constant", ir_tensor_is_constant(t));
         json_end(j);
     }

@@ -142,8 +142,6 @@ static enum status parse_precision(const struct model_args *args, enum precision
     for (int i = 0; (name = precision_name((enum precision)i)); i++) {
         if (strcmp(args->precision, name) != 0)
             continue;
-        if (i >= PRECISION_I8)
-            return error_set(err, STATUS_UNIMPLEMENTED, "precision %s: it needs calibration", name);
         *out = (enum precision)i;
         return STATUS_OK;
     }

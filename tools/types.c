@@ -5,15 +5,24 @@
 
 #include "base/compiler.h"
 
+/* One with a scale, or the first that is of floats; of outputs before inputs. */
+static const struct ir_tensor *leader(const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct ir_tensor *best = NULL;
+    for (uint32_t i = 0; i < node->n_outputs + node->n_inputs; i++) {
+        uint32_t id = i < node->n_outputs ? node->outputs[i] : node->inputs[i - node->n_outputs];
+        const struct ir_tensor *t = id == IR_NONE ? NULL : ir_tensor(graph, id);
+        if (t && t->scale != IR_NO_SCALE)
+            return t;
+        if (t && !best && dtype_is_float(t->dtype))
+            best = t;
+    }
+    return best ? best : ir_tensor(graph, node->outputs[0]);
+}
+
 enum dtype types_of_layer(const struct ir_graph *graph, const struct ir_node *node)
 {
-    for (uint32_t i = 0; i < node->n_outputs; i++)
-        if (dtype_is_float(ir_tensor(graph, node->outputs[i])->dtype))
-            return ir_tensor(graph, node->outputs[i])->dtype;
-    for (uint32_t i = 0; i < node->n_inputs; i++)
-        if (node->inputs[i] != IR_NONE && dtype_is_float(ir_tensor(graph, node->inputs[i])->dtype))
-            return ir_tensor(graph, node->inputs[i])->dtype;
-    return ir_tensor(graph, node->outputs[0])->dtype;
+    return leader(graph, node)->dtype;
 }
 
 struct share {
@@ -41,8 +50,9 @@ const char *types_format(const struct ir_graph *graph, char out[TYPES_TEXT_MAX])
     size_t len = 0;
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
-        enum dtype type = types_of_layer(graph, node);
-        if (!node->tactic || !dtype_is_float(type))
+        const struct ir_tensor *t = leader(graph, node);
+        enum dtype type = t->dtype;
+        if (!node->tactic || (!dtype_is_float(type) && t->scale == IR_NO_SCALE))
             continue;
         shares[type].layers++;
         shares[type].ns += node->time_ns;

@@ -7,7 +7,8 @@
 
 #include "engine/ir/ir.h"
 
-/* The float type that the layer's tensors are stored as; that of its output if it has none. */
+/* The float type that the layer's tensors are stored as, or that of 8 bits with a scale if one of
+ * them is; the type of its output if it has none. */
 enum dtype types_of_layer(const struct ir_graph *graph, const struct ir_node *node);
 
 enum { TYPES_TEXT_MAX = 160 };

@@ -11,7 +11,7 @@
 
 static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
 
-static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16", "int8", "fp8"};
+static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16"};
 
 const char *precision_name(enum precision precision)
 {

@@ -22,12 +22,12 @@ struct planner {
 static bool renames(const struct ir_node *node, const struct ir_tensor *in,
                     const struct ir_tensor *out)
 {
-    if (ir_tensor_is_constant(in) || in->bytes != out->bytes)
+    if (ir_tensor_is_constant(in) || in->bytes != out->bytes || in->dtype != out->dtype ||
+        in->scale != out->scale)
         return false;
     if (node->op == IR_OP_RESHAPE)
         return in->layout == IR_LAYOUT_PLAIN && out->layout == IR_LAYOUT_PLAIN;
-    return node->op == IR_OP_REFORMAT && in->dtype == out->dtype &&
-           ir_layouts_agree(&in->shape, in->layout, out->layout);
+    return node->op == IR_OP_REFORMAT && ir_layouts_agree(&in->shape, in->layout, out->layout);
 }
 
 /* The tactics of those that only rename are of no use. */

@@ -92,7 +92,8 @@ static bool copy_tensor(struct build_store *store, struct ir_graph *to, const st
     if (id == IR_NONE)
         return false;
     struct ir_tensor *copy = ir_tensor(to, id);
-    copy->layout = t->layout;
+    copy->format = t->format;
+    copy->real = t->real;
     copy->place = t->place;
     copy->producer = t->producer;
     copy->alias_of = t->alias_of;
@@ -153,6 +154,8 @@ static bool copy_segments(struct ir_graph *to, const struct ir_graph *from)
 static bool copy_graph(struct build_store *store, struct ir_graph *to, const struct ir_graph *from)
 {
     bool ok = true;
+    for (uint32_t i = 0; i < from->n_scales && ok; i++)
+        ok = ir_scale_add(to, &from->scales[i]) != IR_NO_SCALE;
     to->name = arena_strndup(to->arena, from->name, strlen(from->name));
     for (uint32_t i = 0; i < from->n_tensors && ok; i++)
         ok = copy_tensor(store, to, ir_tensor(from, i));

@@ -298,6 +298,9 @@ static enum status fill_op(struct backend_op *op, struct cpu_device *device,
     bool onednn = is_onednn(tactic), native = tactic->id == NATIVE_TACTIC;
     if ((onednn || native) && !device->onednn)
         return reference_only(node, err);
+    if ((onednn || native) && !ir_node_is_uniform(graph, node))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "layer '%s': no kernel takes tensors of several types", node->name);
     if (onednn)
         return onednn_op_prepare(device->onednn, graph, node, tactic, &op->onednn, err);
     if (native)

@@ -48,8 +48,8 @@ static bool make(struct native_op *op, const struct ir_graph *graph, const struc
            makers[node->op](op, graph, node);
 }
 
-static void fill_tactic(const struct ir_node *node, const struct native_op *op, uint32_t threads,
-                        struct tactic *out)
+static void fill_tactic(const struct ir_graph *graph, const struct ir_node *node,
+                        const struct native_op *op, uint32_t threads, struct tactic *out)
 {
     struct native_blob blob = {threads};
     *out = (struct tactic){.backend = "cpu", .id = NATIVE_TACTIC, .blob_size = sizeof(blob)};
@@ -58,8 +58,9 @@ static void fill_tactic(const struct ir_node *node, const struct native_op *op, 
     memcpy(out->blob, &blob, sizeof(blob));
     out->n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
     out->n_out = node->n_outputs; /* all ports plain, but for what is packed */
+    tactic_set_types(out, graph, node, DTYPE_NONE);
     if (op->packed_bytes)
-        out->in[1] = (struct tactic_port){IR_LAYOUT_OPAQUE, op->packed_bytes};
+        tactic_port_pack(&out->in[1], op->packed_bytes);
 }
 
 enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
@@ -72,10 +73,10 @@ enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
         return STATUS_OK;
     enum status status = STATUS_OK;
     if (threads > 1 && op.units > 1) {
-        fill_tactic(node, &op, threads, &tactic);
+        fill_tactic(graph, node, &op, threads, &tactic);
         status = visit(user, &tactic, err);
     }
-    fill_tactic(node, &op, 1, &tactic);
+    fill_tactic(graph, node, &op, 1, &tactic);
     return status ? status : visit(user, &tactic, err);
 }
 
@@ -85,13 +86,13 @@ static bool is_wanted(const struct ir_graph *graph, const struct native_op *op, 
 {
     bool packed = input == 1 && op->packed_bytes;
     if (tensor == IR_NONE)
-        return !port || (port->layout == IR_LAYOUT_PLAIN && !port->packed_bytes);
+        return !port || (port->format.layout == IR_LAYOUT_PLAIN && !port->packed_bytes);
     const struct ir_tensor *t = ir_tensor(graph, tensor);
     if (packed)
         return t->layout == IR_LAYOUT_OPAQUE && t->bytes == op->packed_bytes && port &&
                port->packed_bytes == op->packed_bytes;
     return t->layout == IR_LAYOUT_PLAIN &&
-           (!port || (port->layout == IR_LAYOUT_PLAIN && !port->packed_bytes));
+           (!port || (port->format.layout == IR_LAYOUT_PLAIN && !port->packed_bytes));
 }
 
 static bool all_wanted(const struct ir_graph *graph, const struct ir_node *node,

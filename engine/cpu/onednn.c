@@ -104,8 +104,9 @@ static bool worth_timing(const struct onednn *dnn, const char *name, uint32_t fo
 
 static const char *layouts_text(const struct recipe *r, char *text, size_t size)
 {
-    const char *from = ir_layout_name(r->in[0].layout), *to = ir_layout_name(r->out[0].layout);
-    if (r->in[0].layout == r->out[0].layout)
+    const char *from = ir_layout_name(r->in[0].format.layout),
+               *to = ir_layout_name(r->out[0].format.layout);
+    if (r->in[0].format.layout == r->out[0].format.layout)
         snprintf(text, size, "%s", from);
     else
         snprintf(text, size, "%s>%s", from, to);
@@ -129,6 +130,7 @@ static void fill_tactic(const struct subject *s, const struct recipe *r, struct 
     t->n_out = s->node->n_outputs;
     memcpy(t->in, r->in, sizeof(t->in));
     memcpy(t->out, r->out, sizeof(t->out));
+    tactic_set_types(t, s->graph, s->node, DTYPE_NONE);
 }
 
 static enum status visit_impl(const struct subject *s, const struct onednn_row *row,

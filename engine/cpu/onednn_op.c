@@ -32,7 +32,7 @@ static bool fits(const struct ir_tensor *t, const struct tactic_port *port,
     size_t size = dnnl_memory_desc_get_size(md);
     if (port->packed_bytes > 0)
         return t->layout == IR_LAYOUT_OPAQUE && ir_tensor_is_constant(t) && t->bytes == size;
-    return layout_canonical(&t->shape, t->layout) == port->layout && size <= t->bytes;
+    return layout_canonical(&t->shape, t->layout) == port->format.layout && size <= t->bytes;
 }
 
 /* `packed`: constants have been repacked already. */

@@ -184,7 +184,7 @@ static enum status make_reduce(const struct subject *s, struct choice c, struct 
         w.strides[i] = 1;
     }
     enum status st = make_window(s, &w, c, &out, r);
-    r->out[0].layout = layout_canonical(&out, c.dst);
+    r->out[0].format.layout = layout_canonical(&out, c.dst);
     return st;
 }
 

@@ -203,14 +203,14 @@ void recipe_in(const struct subject *s, struct recipe *r, int arg, uint32_t inpu
 {
     add(r, arg, false, input, md);
     if (input < TACTIC_PORTS_MAX)
-        r->in[input].layout = layout_canonical(&subject_in(s, input)->shape, layout);
+        r->in[input].format.layout = layout_canonical(&subject_in(s, input)->shape, layout);
 }
 
 void recipe_out(const struct subject *s, struct recipe *r, int arg, uint32_t output,
                 const dnnl_memory_desc_t *md, enum ir_layout layout)
 {
     add(r, arg, true, output, md);
-    r->out[output].layout = layout_canonical(&subject_out(s, output)->shape, layout);
+    r->out[output].format.layout = layout_canonical(&subject_out(s, output)->shape, layout);
 }
 
 void recipe_packed(const struct subject *s, struct recipe *r, int arg, uint32_t input,
@@ -219,7 +219,7 @@ void recipe_packed(const struct subject *s, struct recipe *r, int arg, uint32_t 
     recipe_in(s, r, arg, input, want, IR_LAYOUT_PLAIN);
     if (dnnl_memory_desc_equal(want, plain))
         return;
-    r->in[input].layout = IR_LAYOUT_OPAQUE;
+    r->in[input].format.layout = IR_LAYOUT_OPAQUE;
     r->in[input].packed_bytes = dnnl_memory_desc_get_size(want);
     r->packed_arg = r->n_args - 1;
     r->plain = *plain;

@@ -44,10 +44,11 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
         if (node->outputs[i] >= graph->n_tensors)
             return refuse(node, err, "an output is out of range");
         const struct ir_tensor *t = ir_tensor(graph, node->outputs[i]);
-        if (t->dtype != types[i].dtype || !shape_equal(&t->shape, &types[i].shape))
+        if (ir_tensor_type(t) != types[i].dtype || !shape_equal(&t->shape, &types[i].shape))
             return refuse(node, err, "an output is not of the type it should have");
     }
-    return STATUS_OK;
+    return ir_node_is_uniform(graph, node) ? STATUS_OK
+                                           : refuse(node, err, "its tensors are of several types");
 }
 
 static enum status check_epilogue(const struct ir_node *node, struct error *err)
@@ -103,11 +104,11 @@ static enum status check_ports(const struct ir_graph *graph, const struct ir_nod
     for (uint32_t i = 0; i < tactic->n_in; i++)
         if (tactic->in[i].packed_bytes ||
             (node->inputs[i] != IR_NONE &&
-             tactic->in[i].layout != wanted_layout(graph, node, node->inputs[i])))
+             tactic->in[i].format.layout != wanted_layout(graph, node, node->inputs[i])))
             return refuse(node, err, "the tactic's inputs are not plain");
     for (uint32_t i = 0; i < tactic->n_out; i++)
         if (tactic->out[i].packed_bytes ||
-            tactic->out[i].layout != wanted_layout(graph, node, node->outputs[i]))
+            tactic->out[i].format.layout != wanted_layout(graph, node, node->outputs[i]))
             return refuse(node, err, "the tactic's outputs are not plain");
     return STATUS_OK;
 }
@@ -123,9 +124,10 @@ enum status reference_candidate(const struct ir_graph *graph, const struct ir_no
     memcpy(tactic.name, "reference", sizeof("reference"));
     for (uint32_t i = 0; i < tactic.n_in; i++)
         if (node->inputs[i] != IR_NONE)
-            tactic.in[i].layout = wanted_layout(graph, node, node->inputs[i]);
+            tactic.in[i].format.layout = wanted_layout(graph, node, node->inputs[i]);
     for (uint32_t i = 0; i < tactic.n_out; i++)
-        tactic.out[i].layout = wanted_layout(graph, node, node->outputs[i]);
+        tactic.out[i].format.layout = wanted_layout(graph, node, node->outputs[i]);
+    tactic_set_types(&tactic, graph, node, DTYPE_NONE);
     *out = tactic;
     return STATUS_OK;
 }

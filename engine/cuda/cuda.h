@@ -110,11 +110,11 @@ void cuda_lt_free(struct cuda_lt *lt); /* NULL is fine */
 uint32_t cuda_dtypes(const struct ir_graph *graph, const struct ir_node *node,
                      enum precision precision, enum dtype out[3]);
 
-/* A tactic with every port set to `layout` (constants too), no packing, named
- * "<family> <detail>". */
+/* A tactic with every port set to `layout` (constants too) and `dtype` in the place of F32 (NONE:
+ * F32 stays), no packing, named "<family> <detail>". */
 void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
-                 const struct ir_node *node, enum dtype dtype, enum ir_layout layout,
-                 const char *detail);
+                 const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                 enum ir_layout layout, const char *detail);
 
 /* Strides of a tensor as it stands in its graph (dtype, layout); data stays NULL. `pad_channels`
  * may be NULL: the channels a padded layout holds, else 0. False: OPAQUE, blocked, or rank too

@@ -156,9 +156,10 @@ static enum status list(struct cuda_dnn *dnn, const struct attention *at,
     return STATUS_OK;
 }
 
-static enum status visit_all(const struct ir_node *node, const struct attention *at,
-                             enum dtype dtype, const struct dnn_config *configs, uint32_t n,
-                             tactic_visit visit, void *user, struct error *err)
+static enum status visit_all(const struct ir_graph *graph, const struct ir_node *node,
+                             const struct attention *at, enum dtype dtype,
+                             const struct dnn_config *configs, uint32_t n, tactic_visit visit,
+                             void *user, struct error *err)
 {
     enum status st = STATUS_OK;
     for (uint32_t i = 0; i < n && !st; i++) {
@@ -166,7 +167,7 @@ static enum status visit_all(const struct ir_node *node, const struct attention 
         char text[TACTIC_NAME_MAX], detail[TACTIC_NAME_MAX];
         dnn_config_text(&configs[i], text, sizeof(text));
         snprintf(detail, sizeof(detail), "%.60s %s", text, at->io == DTYPE_F16 ? "f16" : "bf16");
-        cuda_tactic(&t, &cuda_family_dnn_attention, 0, node, dtype, IR_LAYOUT_PLAIN, detail);
+        cuda_tactic(&t, &cuda_family_dnn_attention, 0, graph, node, dtype, IR_LAYOUT_PLAIN, detail);
         t.blob_size = dnn_config_write(&configs[i], t.blob);
         st = visit(user, &t, err);
     }
@@ -188,7 +189,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
             continue;
         st = list(device->dnn, &at, configs, &n, err);
         if (!st)
-            st = visit_all(node, &at, dtypes[i], configs, n, visit, user, err);
+            st = visit_all(graph, node, &at, dtypes[i], configs, n, visit, user, err);
     }
     return st;
 }
@@ -203,7 +204,7 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
     if (tactic->id != cuda_tactic_id(CUDA_FAMILY_DNN_ATTENTION, 0) ||
         tactic->blob_size > TACTIC_BLOB_MAX ||
         !dnn_config_read(tactic->blob, tactic->blob_size, &recipe.config) ||
-        !attention_read(graph, node, tactic->dtype, at))
+        !attention_read(graph, node, tactic_float(tactic), at))
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "cuDNN: '%s' cannot run as planned: the tactic is not for this node",
                          node->name);

@@ -33,19 +33,19 @@ static const char *type_text(enum dtype io)
 static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
                       const struct conv *conv, struct tactic *t)
 {
-    t->in[0].layout = conv->layout;
-    t->in[1] = (struct tactic_port){IR_LAYOUT_OPAQUE, conv->weights_bytes};
+    t->in[0].format.layout = conv->layout;
+    tactic_port_pack(&t->in[1], conv->weights_bytes);
     if (conv->biased)
-        t->in[2] = (struct tactic_port){IR_LAYOUT_OPAQUE, conv->bias_bytes};
+        tactic_port_pack(&t->in[2], conv->bias_bytes);
     for (int32_t i = 0; i < conv->spec.n_operands; i++) {
         uint32_t input = (uint32_t)conv->spec.operand[i].input;
         uint64_t bytes = conv_operand_bytes(graph, node, conv, (uint32_t)i);
         bool plain = ir_tensor(graph, node->inputs[input])->shape.rank !=
                      ir_tensor(graph, node->outputs[0])->shape.rank;
         if (bytes > 0)
-            t->in[input] = (struct tactic_port){IR_LAYOUT_OPAQUE, bytes};
+            tactic_port_pack(&t->in[input], bytes);
         else
-            t->in[input].layout = plain ? IR_LAYOUT_PLAIN : IR_LAYOUT_CHANNELS_LAST;
+            t->in[input].format.layout = plain ? IR_LAYOUT_PLAIN : IR_LAYOUT_CHANNELS_LAST;
     }
 }
 
@@ -60,7 +60,7 @@ static bool make_tactic(const struct ir_graph *graph, const struct ir_node *node
     snprintf(detail, sizeof(detail), "%.60s%s %s %s", config,
              choice->spelling == CONV_BIAS_FLOAT ? " f32bias" : "", layout_text(choice->layout),
              type_text(io));
-    cuda_tactic(out, &cuda_family_dnn_conv, 0, node, dtype, IR_LAYOUT_CHANNELS_LAST, detail);
+    cuda_tactic(out, &cuda_family_dnn_conv, 0, graph, node, dtype, IR_LAYOUT_CHANNELS_LAST, detail);
     set_ports(graph, node, &conv, out);
     out->blob[0] = (uint8_t)choice->spelling;
     out->blob[1] = (uint8_t)choice->layout;
@@ -138,15 +138,17 @@ static bool ports_match(const struct ir_graph *graph, const struct ir_node *node
     struct tactic *want = malloc(sizeof(*want));
     if (!want)
         return false;
-    cuda_tactic(want, &cuda_family_dnn_conv, 0, node, t->dtype, IR_LAYOUT_CHANNELS_LAST, "");
+    cuda_tactic(want, &cuda_family_dnn_conv, 0, graph, node, tactic_float(t),
+                IR_LAYOUT_CHANNELS_LAST, "");
     bool match = t->n_in == want->n_in && t->n_out == 1 &&
-                 t->out[0].layout == IR_LAYOUT_CHANNELS_LAST && t->out[0].packed_bytes == 0;
+                 t->out[0].format.layout == IR_LAYOUT_CHANNELS_LAST && t->out[0].packed_bytes == 0;
     if (match)
         set_ports(graph, node, conv, want);
     for (uint32_t i = 0; match && i < t->n_in; i++)
-        match = node->inputs[i] == IR_NONE ||
-                (t->in[i].packed_bytes == want->in[i].packed_bytes &&
-                 (t->in[i].packed_bytes > 0 || t->in[i].layout == want->in[i].layout));
+        match =
+            node->inputs[i] == IR_NONE ||
+            (t->in[i].packed_bytes == want->in[i].packed_bytes &&
+             (t->in[i].packed_bytes > 0 || t->in[i].format.layout == want->in[i].format.layout));
     free(want);
     return match;
 }
@@ -155,7 +157,7 @@ static enum status reread(const struct ir_graph *graph, const struct ir_node *no
                           const struct tactic *tactic, struct conv *conv, struct dnn_recipe *recipe,
                           struct error *err)
 {
-    enum dtype io = conv_io(graph, node, tactic->dtype);
+    enum dtype io = conv_io(graph, node, tactic_float(tactic));
     if (node->op != IR_OP_CONV || io == DTYPE_NONE ||
         tactic->id != cuda_tactic_id(CUDA_FAMILY_DNN_CONV, 0))
         return refuse(node, err, "not a tactic for this node");

@@ -64,13 +64,13 @@ static bool port_fits(const struct ir_graph *graph, uint32_t id, const struct ta
     if (port->packed_bytes)
         return tensor->layout == IR_LAYOUT_OPAQUE && ir_tensor_is_constant(tensor) &&
                tensor->bytes == port->packed_bytes;
-    return tensor->layout == port->layout && tensor->layout != IR_LAYOUT_OPAQUE;
+    return ir_format_equal(tensor->format, port->format) && tensor->layout != IR_LAYOUT_OPAQUE;
 }
 
 static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
                       const struct tactic *tactic)
 {
-    bool fit = true;
+    bool fit = ir_node_is_uniform(graph, node);
     for (uint32_t i = 0; fit && i < node->n_inputs; i++)
         fit = port_fits(graph, node->inputs[i], &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
     for (uint32_t i = 0; fit && i < node->n_outputs; i++)
@@ -83,7 +83,7 @@ static const struct cuda_family *family_for(const struct ir_node *node, const st
 {
     bool fits = tactic->n_in == MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) &&
                 tactic->n_out == node->n_outputs && tactic->blob_size <= TACTIC_BLOB_MAX &&
-                (tactic->code || !tactic->code_size) && (uint32_t)tactic->dtype < DTYPE_COUNT_;
+                (tactic->code || !tactic->code_size);
     return fits ? cuda_family_of(tactic->id, node->op) : NULL;
 }
 

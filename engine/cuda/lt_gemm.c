@@ -101,11 +101,10 @@ static void set_ports(const struct lt_kind *kind, const struct ir_graph *graph,
     for (uint32_t i = 1; i < tactic->n_in; i++) {
         const struct ir_tensor *t = lt_input(graph, node, i);
         bool like_y = t && i >= own && shape_equal(&t->shape, y);
-        tactic->in[i] = (struct tactic_port){.layout = like_y ? kind->layout : IR_LAYOUT_PLAIN};
+        tactic->in[i].format.layout = like_y ? kind->layout : IR_LAYOUT_PLAIN;
     }
     if (order != LT_AS_IS)
-        tactic->in[1] = (struct tactic_port){.layout = IR_LAYOUT_OPAQUE,
-                                             .packed_bytes = p->b_elements * dtype_size(p->dtype)};
+        tactic_port_pack(&tactic->in[1], p->b_elements * dtype_size(p->dtype));
 }
 
 void lt_tactic_fill(const struct lt_kind *kind, const struct lt_api *api,
@@ -118,7 +117,7 @@ void lt_tactic_fill(const struct lt_kind *kind, const struct lt_api *api,
     size_t used = strlen(detail);
     if (blob->taken < p->steps.n)
         snprintf(detail + used, sizeof(detail) - used, " + map");
-    cuda_tactic(out, kind->family, 0, node, dtype, kind->layout, detail);
+    cuda_tactic(out, kind->family, 0, graph, node, dtype, kind->layout, detail);
     set_ports(kind, graph, node, p, (enum lt_order)blob->order, out);
     out->blob_size = sizeof(*blob);
     memcpy(out->blob, blob, sizeof(*blob));
@@ -134,10 +133,10 @@ static bool ports_equal(const struct tactic *a, const struct tactic *b)
 {
     bool equal = a->n_in == b->n_in && a->n_out == b->n_out;
     for (uint32_t i = 0; equal && i < a->n_in; i++)
-        equal =
-            a->in[i].layout == b->in[i].layout && a->in[i].packed_bytes == b->in[i].packed_bytes;
+        equal = a->in[i].format.layout == b->in[i].format.layout &&
+                a->in[i].packed_bytes == b->in[i].packed_bytes;
     for (uint32_t i = 0; equal && i < a->n_out; i++)
-        equal = a->out[i].layout == b->out[i].layout && !a->out[i].packed_bytes;
+        equal = a->out[i].format.layout == b->out[i].format.layout && !a->out[i].packed_bytes;
     return equal;
 }
 
@@ -161,11 +160,11 @@ enum status lt_blob_read(const struct lt_kind *kind, const struct ir_graph *grap
         return refuse(node, err, "is not one");
     memcpy(blob, tactic->blob, sizeof(*blob));
     if (blob->order >= LT_ORDER_COUNT_ || node->n_outputs != 1 ||
-        !kind->read(graph, node, tactic->dtype, true, (enum lt_order)blob->order, p) ||
+        !kind->read(graph, node, tactic_float(tactic), true, (enum lt_order)blob->order, p) ||
         !blob_fits(blob, p))
         return refuse(node, err, "does not fit the node's types and shapes");
     p->tf32 = blob->tf32;
-    cuda_tactic(&ports, kind->family, 0, node, tactic->dtype, kind->layout, "");
+    cuda_tactic(&ports, kind->family, 0, graph, node, tactic_float(tactic), kind->layout, "");
     set_ports(kind, graph, node, p, (enum lt_order)blob->order, &ports);
     return ports_equal(tactic, &ports) ? STATUS_OK
                                        : refuse(node, err, "wants layouts that it cannot read");

@@ -16,12 +16,12 @@ void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_
                 enum ir_layout in, enum ir_layout out, const char *detail)
 {
     uint32_t rank = ir_tensor(graph, node->outputs[0])->shape.rank;
-    cuda_tactic(tactic, family, variant, node, dtype, IR_LAYOUT_PLAIN, detail);
+    cuda_tactic(tactic, family, variant, graph, node, dtype, IR_LAYOUT_PLAIN, detail);
     for (uint32_t i = ir_node_own_inputs(node); i < tactic->n_in; i++)
         if (node->inputs[i] != IR_NONE && ir_tensor(graph, node->inputs[i])->shape.rank == rank)
-            tactic->in[i].layout = out;
-    tactic->in[0].layout = in;
-    tactic->out[0].layout = out;
+            tactic->in[i].format.layout = out;
+    tactic->in[0].format.layout = in;
+    tactic->out[0].format.layout = out;
 }
 
 bool own_packed(const struct tactic *tactic)

@@ -130,8 +130,8 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
             snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)at.q.dtype),
                      variants[i].name);
             struct tactic tactic;
-            cuda_tactic(&tactic, &cuda_family_own_attention, (uint32_t)variants[i].variant, node,
-                        dtypes[d], IR_LAYOUT_PLAIN, detail);
+            cuda_tactic(&tactic, &cuda_family_own_attention, (uint32_t)variants[i].variant, graph,
+                        node, dtypes[d], IR_LAYOUT_PLAIN, detail);
             status = visit(user, &tactic, err);
         }
     }
@@ -162,9 +162,9 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         .variant = (int32_t)(tactic->id & 0xffff)};
     struct kernel_call call = own_call_dry(stream->device, made.variant);
     for (uint32_t i = 0; i < tactic->n_in; i++)
-        if (tactic->in[i].layout != IR_LAYOUT_PLAIN || tactic->in[i].packed_bytes)
+        if (tactic->in[i].format.layout != IR_LAYOUT_PLAIN || tactic->in[i].packed_bytes)
             return own_refuse(node, tactic, err);
-    if (made.variant == 0 || tactic->out[0].layout != IR_LAYOUT_PLAIN ||
+    if (made.variant == 0 || tactic->out[0].format.layout != IR_LAYOUT_PLAIN ||
         !attention_read(graph, node, DTYPE_NONE, &made.at) ||
         attention_call(&call, &made.at, NULL, NULL) != cudaSuccess)
         return own_refuse(node, tactic, err);

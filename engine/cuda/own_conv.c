@@ -180,13 +180,12 @@ static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
         bool like_y = i >= ir_node_own_inputs(node) && node->inputs[i] != IR_NONE &&
                       shape_equal(&ir_tensor(graph, node->inputs[i])->shape,
                                   &ir_tensor(graph, node->outputs[0])->shape);
-        tactic->in[i] = (struct tactic_port){.layout = like_y ? layout : IR_LAYOUT_PLAIN};
+        tactic->in[i].format.layout = like_y ? layout : IR_LAYOUT_PLAIN;
     }
     if (variant != DIRECT)
-        tactic->in[1] = (struct tactic_port){IR_LAYOUT_OPAQUE, weight_bytes(c)};
+        tactic_port_pack(&tactic->in[1], weight_bytes(c));
     if (bias && ir_tensor_is_constant(bias))
-        tactic->in[2] =
-            (struct tactic_port){IR_LAYOUT_OPAQUE, (uint64_t)c->outputs * sizeof(float)};
+        tactic_port_pack(&tactic->in[2], (uint64_t)c->outputs * sizeof(float));
 }
 
 /* The tactic, if this is one. */
@@ -199,7 +198,7 @@ static bool make_tactic(const struct ir_graph *graph, const struct ir_node *node
         return false;
     snprintf(detail, sizeof(detail), "%s %s %s", names[variant], ir_layout_name(layout),
              dtype_name((enum dtype)c->x.dtype));
-    cuda_tactic(out, &cuda_family_own_conv, variant, node, dtype, layout, detail);
+    cuda_tactic(out, &cuda_family_own_conv, variant, graph, node, dtype, layout, detail);
     set_ports(graph, node, variant, layout, c, out);
     return true;
 }
@@ -263,7 +262,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     uint64_t bytes = tactic->in[input].packed_bytes;
     size_t n;
     bool ok = t && shape_elements(&t->shape, &n) && n > 0;
-    enum dtype dtype = ok && tactic->dtype == DTYPE_NONE ? t->dtype : tactic->dtype;
+    enum dtype dtype = tactic->in[input].format.dtype;
     if (ok && input == 1 && bytes == n * dtype_size(dtype))
         ok = pack_depthwise(t, dtype, to);
     else if (ok && input == 2 && bytes == n * sizeof(float))
@@ -298,12 +297,12 @@ static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
                       const struct tactic *tactic, const struct tactic *want)
 {
     bool fit = tactic->n_in == want->n_in && tactic->n_out == want->n_out &&
-               tactic->out[0].layout == want->out[0].layout;
+               tactic->out[0].format.layout == want->out[0].format.layout;
     for (uint32_t i = 0; fit && i < tactic->n_in; i++) {
         /* Our kernels take operands of the epilogue as they lie. */
         bool free_layout = i >= ir_node_own_inputs(node);
         fit = tactic->in[i].packed_bytes == want->in[i].packed_bytes &&
-              (free_layout || tactic->in[i].layout == want->in[i].layout ||
+              (free_layout || tactic->in[i].format.layout == want->in[i].format.layout ||
                input_of(graph, node, i) == NULL);
     }
     return fit;
@@ -317,7 +316,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         .base = {.family = &cuda_family_own_conv, .launch = launch, .free = op_free},
         .node = node,
         .variant = (enum variant)(tactic->id & 0xffff)};
-    enum ir_layout layout = tactic->n_in > 1 ? tactic->in[0].layout : IR_LAYOUT_OPAQUE;
+    enum ir_layout layout = tactic->n_in > 1 ? tactic->in[0].format.layout : IR_LAYOUT_OPAQUE;
     struct kernel_call call = own_call_dry(stream->device, (int32_t)made.variant);
     struct tactic want;
     if ((made.variant != DIRECT && (uint32_t)made.variant - WIDE > ANY - WIDE) ||

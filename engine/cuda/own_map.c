@@ -85,16 +85,16 @@ static bool map_read(const struct ir_graph *graph, const struct ir_node *node,
     struct map m = {.op = node->op, .n_in = own_inputs(node->op)};
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     if (node->n_outputs != 1 || ir_node_own_inputs(node) != m.n_in ||
-        !own_view(y, dtype, tactic->out[0].layout, &m.y))
+        !own_view(y, dtype, tactic->out[0].format.layout, &m.y))
         return false;
     for (uint32_t i = 0; i < m.n_in; i++) {
         struct kernel_view x;
         if (node->inputs[i] == IR_NONE ||
-            !own_view(ir_tensor(graph, node->inputs[i]), dtype, tactic->in[i].layout, &x) ||
+            !own_view(ir_tensor(graph, node->inputs[i]), dtype, tactic->in[i].format.layout, &x) ||
             !cuda_view_broadcast(&x, &m.y, &m.in[i]))
             return false;
     }
-    m.padded = padded_channels(y, tactic->out[0].layout);
+    m.padded = padded_channels(y, tactic->out[0].format.layout);
     if (m.padded && node->op == IR_OP_SELECT)
         return false;
     if ((node->op == IR_OP_UNARY && !read_unary(node, &m)) ||
@@ -149,20 +149,20 @@ static void make_tactic(const struct ir_graph *graph, const struct ir_node *node
     enum ir_layout like = to == IR_LAYOUT_PLAIN ? IR_LAYOUT_PLAIN : IR_LAYOUT_CHANNELS_LAST;
     snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name(dtype ? dtype : y->dtype),
              from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
-    cuda_tactic(tactic, &cuda_family_own_map, 0, node, dtype, IR_LAYOUT_PLAIN, detail);
-    tactic->out[0].layout = to;
+    cuda_tactic(tactic, &cuda_family_own_map, 0, graph, node, dtype, IR_LAYOUT_PLAIN, detail);
+    tactic->out[0].format.layout = to;
     for (uint32_t i = 0; i < tactic->n_in; i++) {
         const struct ir_tensor *x =
             node->inputs[i] == IR_NONE ? NULL : ir_tensor(graph, node->inputs[i]);
         if (i == 0)
-            tactic->in[i].layout = from;
+            tactic->in[i].format.layout = from;
         else if (x && lies_like(x, y))
-            tactic->in[i].layout = like;
+            tactic->in[i].format.layout = like;
     }
     /* A first operand that broadcasts. */
     if (node->op != IR_OP_REFORMAT && node->inputs[0] != IR_NONE && from != IR_LAYOUT_PLAIN &&
         !lies_like(ir_tensor(graph, node->inputs[0]), y))
-        tactic->in[0].layout = IR_LAYOUT_PLAIN;
+        tactic->in[0].format.layout = IR_LAYOUT_PLAIN;
 }
 
 struct offer {

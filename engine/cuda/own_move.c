@@ -150,13 +150,13 @@ static const struct {
 /* Only pairs of layouts that `rows` offers: a stored tactic may name others. */
 static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
 {
-    enum ir_layout from = tactic->in[0].layout, to = tactic->out[0].layout;
+    enum ir_layout from = tactic->in[0].format.layout, to = tactic->out[0].format.layout;
     uint32_t pair = from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_PLAIN                   ? PLAIN
                     : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_CHANNELS_LAST ? LAST
                     : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_PLAIN ? LAST_TO_PLAIN
                                                                                : 0;
     for (uint32_t i = 1; i < tactic->n_in; i++)
-        if (tactic->in[i].layout != from)
+        if (tactic->in[i].format.layout != from)
             return false;
     return rows[node->op].layouts & pair;
 }
@@ -169,11 +169,11 @@ static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
     struct move m = {.op = node->op, .n_in = n};
     if (node->n_epilogue || node->n_outputs != 1 || node->n_inputs != n || n == 0 ||
         n > KERNEL_CONCAT_MAX || tactic->n_in != n || !layouts_fit(node, tactic) ||
-        !own_view(ir_tensor(graph, node->outputs[0]), dtype, tactic->out[0].layout, &m.y))
+        !own_view(ir_tensor(graph, node->outputs[0]), dtype, tactic->out[0].format.layout, &m.y))
         return false;
     for (uint32_t i = 0; i < n; i++)
-        if (node->inputs[i] == IR_NONE ||
-            !own_view(ir_tensor(graph, node->inputs[i]), dtype, tactic->in[i].layout, &m.in[i]))
+        if (node->inputs[i] == IR_NONE || !own_view(ir_tensor(graph, node->inputs[i]), dtype,
+                                                    tactic->in[i].format.layout, &m.in[i]))
             return false;
     if (!rows[node->op].read(node, &m))
         return false;
@@ -210,8 +210,8 @@ static enum status offer(struct cuda_device *device, const struct ir_graph *grap
     enum dtype shown = dtype ? dtype : ir_tensor(graph, node->outputs[0])->dtype;
     snprintf(detail, sizeof(detail), "%s %s%s%s", dtype_name(shown),
              from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
-    cuda_tactic(&tactic, &cuda_family_own_move, 0, node, dtype, from, detail);
-    tactic.out[0].layout = to;
+    cuda_tactic(&tactic, &cuda_family_own_move, 0, graph, node, dtype, from, detail);
+    tactic.out[0].format.layout = to;
     if (!move_read(graph, node, &tactic, dtype, &m) || run(&call, &m) != cudaSuccess)
         return STATUS_OK;
     return visit(user, &tactic, err);

@@ -218,10 +218,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         own_tactic(&tactic, &cuda_family_own_rows, 1, graph, node, dtypes[d], layouts[l].x,
                    layouts[l].y, detail);
         for (uint32_t i = 1; rows.packed && i <= 1U + rows.biased; i++)
-            tactic.in[i] = (struct tactic_port){
-                .layout = IR_LAYOUT_OPAQUE,
-                .packed_bytes = (uint64_t)rows.packed * sizeof(float),
-            };
+            tactic_port_pack(&tactic.in[i], (uint64_t)rows.packed * sizeof(float));
         status = visit(user, &tactic, err);
     }
     return status;

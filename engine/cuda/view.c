@@ -15,8 +15,7 @@ _Static_assert((int)KERNEL_STEPS_MAX >= (int)IR_MAX_EPILOGUE, "and every epilogu
 
 /* --- tactics --- */
 
-/* The upper bound on speed allows all types that are not faster than its own. 8-bit types come
- * with scales, of which a float type knows nothing: what is left of them is 16 bit. */
+/* The upper bound on speed allows all types that are not faster than its own. */
 static const struct {
     uint32_t n;
     enum dtype dtype[2];
@@ -25,8 +24,6 @@ static const struct {
     [PRECISION_TF32] = {1, {DTYPE_F32}},
     [PRECISION_F16] = {2, {DTYPE_F16, DTYPE_F32}},
     [PRECISION_BF16] = {2, {DTYPE_BF16, DTYPE_F32}},
-    [PRECISION_I8] = {2, {DTYPE_F16, DTYPE_F32}},
-    [PRECISION_F8] = {2, {DTYPE_F16, DTYPE_F32}},
 };
 
 static bool has_f32(const struct ir_graph *graph, const struct ir_node *node)
@@ -51,21 +48,21 @@ uint32_t cuda_dtypes(const struct ir_graph *graph, const struct ir_node *node,
 }
 
 void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
-                 const struct ir_node *node, enum dtype dtype, enum ir_layout layout,
-                 const char *detail)
+                 const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                 enum ir_layout layout, const char *detail)
 {
     *tactic = (struct tactic){
         .backend = "cuda",
         .id = cuda_tactic_id(family->id, variant),
-        .dtype = dtype,
         .n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX),
         .n_out = node->n_outputs,
     };
     snprintf(tactic->name, sizeof(tactic->name), "%s %s", family->name, detail);
     for (uint32_t i = 0; i < tactic->n_in; i++)
-        tactic->in[i].layout = layout;
+        tactic->in[i].format.layout = layout;
     for (uint32_t i = 0; i < tactic->n_out; i++)
-        tactic->out[i].layout = layout;
+        tactic->out[i].format.layout = layout;
+    tactic_set_types(tactic, graph, node, dtype);
 }
 
 /* --- views --- */

@@ -93,6 +93,30 @@ uint32_t ir_tensor_add(struct ir_graph *graph, const char *name, enum dtype dtyp
     return graph->n_tensors++;
 }
 
+uint32_t ir_scale_add(struct ir_graph *graph, const struct ir_scale *scale)
+{
+    struct ir_scale row = *scale;
+    if (scale->n == 0)
+        return IR_NO_SCALE;
+    float *step = arena_array(graph->arena, scale->n, sizeof(*step));
+    int32_t *zero = arena_array(graph->arena, scale->n, sizeof(*zero));
+    if (!step || !zero ||
+        !grow(graph->arena, &graph->scales, graph->n_scales, &graph->scales_cap, IR_MAX_SCALES,
+              sizeof(*graph->scales)))
+        return IR_NO_SCALE;
+    memcpy(step, scale->step, scale->n * sizeof(*step));
+    row.step = step;
+    row.zero_min = row.zero_max = scale->zero ? scale->zero[0] : 0;
+    if (scale->zero)
+        row.zero = memcpy(zero, scale->zero, scale->n * sizeof(*zero));
+    for (uint32_t i = 0; row.zero && i < row.n; i++) {
+        row.zero_min = MIN(row.zero_min, zero[i]);
+        row.zero_max = MAX(row.zero_max, zero[i]);
+    }
+    graph->scales[graph->n_scales] = row;
+    return ++graph->n_scales;
+}
+
 uint32_t ir_constant_add(struct ir_graph *graph, const char *name, enum dtype dtype,
                          const struct shape *shape, const void *data)
 {

@@ -85,7 +85,7 @@ static const struct op_row rows[IR_OP_COUNT_] = {
     [IR_OP_SCATTER_ND] = {infer_scatter_nd, 3, 3, 0, 1, 0, BIT(IR_ATTR_FUNC)},
     [IR_OP_ONE_HOT] = {infer_one_hot, 2, 2, 0, 1, 0, BIT(IR_ATTR_AXIS) | BIT(IR_ATTR_DEPTH)},
     [IR_OP_TRILU] = {infer_trilu, 1, 1, 0, 1, 0, BIT(IR_ATTR_UPPER) | BIT(IR_ATTR_K)},
-    [IR_OP_REFORMAT] = {infer_reformat, 1, 1, 0, 1, 0, BIT(IR_ATTR_TO)},
+    [IR_OP_REFORMAT] = {infer_reformat, 1, 1, 0, 1, 0, 0},
     [IR_OP_ATTENTION] = {infer_attention, 1, 4, 2 | 4 | 8, 1, 0,
                          BIT(IR_ATTR_HEADS) | BIT(IR_ATTR_ALPHA) | BIT(IR_ATTR_PACKED)},
     [IR_OP_RECURRENT] = {infer_recurrent, 2, 7, 4 | 8 | 16 | 32 | 64, 2, 0,
@@ -212,19 +212,20 @@ enum status infer_class(const struct infer *in, uint32_t input, enum infer_class
         [CLASS_BOOL] = "BOOL",     [CLASS_INDEX] = "INT32 or INT64",
     };
     const struct ir_tensor *t = infer_input(in, input);
-    if (!t || class_has(wanted, t->dtype))
+    if (!t || class_has(wanted, ir_tensor_type(t)))
         return STATUS_OK;
-    return infer_fail(in, "input %u is %s, not %s", input, dtype_name(t->dtype), names[wanted]);
+    return infer_fail(in, "input %u is %s, not %s", input, dtype_name(ir_tensor_type(t)),
+                      names[wanted]);
 }
 
 enum status infer_same_dtype(const struct infer *in, uint32_t first)
 {
-    enum dtype dtype = infer_input(in, 0)->dtype;
+    enum dtype dtype = ir_tensor_type(infer_input(in, 0));
     for (uint32_t i = first; i < in->n_inputs; i++) {
         const struct ir_tensor *t = infer_input(in, i);
-        if (t && t->dtype != dtype)
+        if (t && ir_tensor_type(t) != dtype)
             return infer_fail(in, "input %u is %s, not %s as the first one", i,
-                              dtype_name(t->dtype), dtype_name(dtype));
+                              dtype_name(ir_tensor_type(t)), dtype_name(dtype));
     }
     return STATUS_OK;
 }
@@ -237,8 +238,8 @@ static bool is_byte(enum dtype dtype)
 enum status infer_product(const struct infer *in, enum infer_class of, enum dtype *sums)
 {
     const struct ir_tensor *bias = in->n_inputs > 2 ? infer_input(in, 2) : NULL;
-    *sums = infer_input(in, 0)->dtype;
-    if (is_byte(*sums) && is_byte(infer_input(in, 1)->dtype)) {
+    *sums = ir_tensor_type(infer_input(in, 0));
+    if (is_byte(*sums) && is_byte(ir_tensor_type(infer_input(in, 1)))) {
         *sums = DTYPE_I32;
         return !bias || bias->dtype == DTYPE_I32
                    ? STATUS_OK
@@ -261,7 +262,7 @@ enum status infer_vector(const struct infer *in, uint32_t input, int64_t length)
 void infer_like_first(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *t = infer_input(in, 0);
-    out[0] = (struct ir_type){t->dtype, t->shape};
+    out[0] = (struct ir_type){ir_tensor_type(t), t->shape};
     *n_out = 1;
 }
 
@@ -339,9 +340,9 @@ static enum status check_output(const struct infer *in, uint32_t i, const struct
 {
     const struct ir_tensor *t = ir_tensor(in->graph, in->node->outputs[i]);
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
-    if (t->dtype == type->dtype && shape_equal(&t->shape, &type->shape))
+    if (ir_tensor_type(t) == type->dtype && shape_equal(&t->shape, &type->shape))
         return STATUS_OK;
-    return infer_fail(in, "output %u is %s %s, not %s %s", i, dtype_name(t->dtype),
+    return infer_fail(in, "output %u is %s %s, not %s %s", i, dtype_name(ir_tensor_type(t)),
                       shape_format(&t->shape, have), dtype_name(type->dtype),
                       shape_format(&type->shape, want));
 }

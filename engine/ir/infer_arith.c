@@ -113,7 +113,7 @@ enum status infer_binary(const struct infer *in, struct ir_type *out, uint32_t *
     if (!shape_broadcast(&a->shape, &b->shape, &out->shape))
         return infer_fail(in, "shapes %s and %s do not broadcast", shape_format(&a->shape, as),
                           shape_format(&b->shape, bs));
-    out->dtype = func >= IR_BINARY_EQUAL && func <= IR_BINARY_XOR ? DTYPE_BOOL : a->dtype;
+    out->dtype = func >= IR_BINARY_EQUAL && func <= IR_BINARY_XOR ? DTYPE_BOOL : ir_tensor_type(a);
     *n_out = 1;
     return STATUS_OK;
 }
@@ -124,9 +124,9 @@ enum status infer_select(const struct infer *in, struct ir_type *out, uint32_t *
                            *y = infer_input(in, 2);
     struct shape both;
     TRY(infer_class(in, 0, CLASS_BOOL));
-    if (x->dtype != y->dtype)
-        return infer_fail(in, "chooses between %s and %s", dtype_name(x->dtype),
-                          dtype_name(y->dtype));
+    if (ir_tensor_type(x) != ir_tensor_type(y))
+        return infer_fail(in, "chooses between %s and %s", dtype_name(ir_tensor_type(x)),
+                          dtype_name(ir_tensor_type(y)));
     if (!shape_broadcast(&x->shape, &y->shape, &both) ||
         !shape_broadcast(&cond->shape, &both, &out->shape)) {
         char cs[SHAPE_TEXT_MAX], xs[SHAPE_TEXT_MAX], ys[SHAPE_TEXT_MAX];
@@ -134,7 +134,7 @@ enum status infer_select(const struct infer *in, struct ir_type *out, uint32_t *
                           shape_format(&cond->shape, cs), shape_format(&x->shape, xs),
                           shape_format(&y->shape, ys));
     }
-    out->dtype = x->dtype;
+    out->dtype = ir_tensor_type(x);
     *n_out = 1;
     return STATUS_OK;
 }

@@ -29,7 +29,7 @@ enum status infer_gather(const struct infer *in, struct ir_type *out, uint32_t *
     int64_t axis;
     TRY(infer_class(in, 1, CLASS_INDEX));
     TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->shape.rank - 1, &axis));
-    out[0] = (struct ir_type){.dtype = x->dtype};
+    out[0] = (struct ir_type){.dtype = ir_tensor_type(x)};
     *n_out = 1;
     TRY(append(in, &out->shape, &x->shape, 0, (uint32_t)axis));
     TRY(append(in, &out->shape, &index->shape, 0, index->shape.rank));
@@ -55,7 +55,7 @@ enum status infer_gather_elements(const struct infer *in, struct ir_type *out, u
 {
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
     TRY(check_elements(in, &x->shape, &index->shape));
-    out[0] = (struct ir_type){x->dtype, index->shape};
+    out[0] = (struct ir_type){ir_tensor_type(x), index->shape};
     *n_out = 1;
     return STATUS_OK;
 }
@@ -84,7 +84,7 @@ enum status infer_gather_nd(const struct infer *in, struct ir_type *out, uint32_
     uint32_t k = 0;
     TRY(infer_int(in, IR_ATTR_BATCH_DIMS, 0, SHAPE_MAX_RANK, 0, &batch));
     TRY(tuple_size(in, &x->shape, &index->shape, (uint32_t)batch, &k));
-    out[0] = (struct ir_type){.dtype = x->dtype};
+    out[0] = (struct ir_type){.dtype = ir_tensor_type(x)};
     *n_out = 1;
     TRY(append(in, &out->shape, &index->shape, 0, index->shape.rank - 1));
     return append(in, &out->shape, &x->shape, (uint32_t)batch + k, x->shape.rank);
@@ -98,9 +98,9 @@ static enum status check_updates(const struct infer *in, const struct shape *wan
     TRY(infer_int(in, IR_ATTR_FUNC, 0, 4, 0, &func));
     if (func)
         TRY(infer_class(in, 0, CLASS_NUMBER));
-    if (updates->dtype != x->dtype || !shape_equal(&updates->shape, wanted))
-        return infer_fail(in, "updates are %s %s, not %s %s", dtype_name(updates->dtype),
-                          shape_format(&updates->shape, have), dtype_name(x->dtype),
+    if (ir_tensor_type(updates) != ir_tensor_type(x) || !shape_equal(&updates->shape, wanted))
+        return infer_fail(in, "updates are %s %s, not %s %s", dtype_name(ir_tensor_type(updates)),
+                          shape_format(&updates->shape, have), dtype_name(ir_tensor_type(x)),
                           shape_format(wanted, want));
     return STATUS_OK;
 }
@@ -136,7 +136,7 @@ enum status infer_one_hot(const struct infer *in, struct ir_type *out, uint32_t 
     TRY(infer_vector(in, 1, 2));
     TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, index->shape.rank, &axis));
     TRY(infer_int_needed(in, IR_ATTR_DEPTH, 0, IR_MAX_DIM, &depth.dim[0]));
-    out[0] = (struct ir_type){.dtype = values->dtype};
+    out[0] = (struct ir_type){.dtype = ir_tensor_type(values)};
     *n_out = 1;
     TRY(append(in, &out->shape, &index->shape, 0, (uint32_t)axis));
     TRY(append(in, &out->shape, &depth, 0, 1));

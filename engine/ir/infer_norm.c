@@ -35,7 +35,7 @@ enum status infer_reduce(const struct infer *in, struct ir_type *out, uint32_t *
             return infer_fail(in, "axes are not in rising order");
         mask |= 1u << axes[i];
     }
-    out[0] = (struct ir_type){x->dtype, reduced(&x->shape, mask, keep)};
+    out[0] = (struct ir_type){ir_tensor_type(x), reduced(&x->shape, mask, keep)};
     *n_out = 1;
     return STATUS_OK;
 }

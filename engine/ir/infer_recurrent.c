@@ -77,12 +77,12 @@ enum status infer_recurrent(const struct infer *in, struct ir_type *out, uint32_
     char text[SHAPE_TEXT_MAX];
     TRY(infer_class(in, 0, CLASS_FLOAT));
     TRY(infer_class(in, 2, CLASS_INDEX));
-    enum dtype dtype = infer_input(in, 0)->dtype;
+    enum dtype dtype = ir_tensor_type(infer_input(in, 0));
     for (uint32_t i = 1; i < in->n_inputs; i++) {
         const struct ir_tensor *t = infer_input(in, i);
-        if (i != 2 && t && t->dtype != dtype)
+        if (i != 2 && t && ir_tensor_type(t) != dtype)
             return infer_fail(in, "input %u is %s, not %s as the first one", i,
-                              dtype_name(t->dtype), dtype_name(dtype));
+                              dtype_name(ir_tensor_type(t)), dtype_name(dtype));
     }
     TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_RECURRENT_COUNT_ - 1, &cell));
     TRY(infer_int(in, IR_ATTR_REVERSE, 0, 1, 0, &flag));

@@ -146,14 +146,6 @@ enum status infer_tile(const struct infer *in, struct ir_type *out, uint32_t *n_
 
 enum status infer_reformat(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t to;
     infer_like_first(in, out, n_out);
-    if (!ir_attr(in->node, IR_ATTR_TO))
-        return STATUS_OK;
-    TRY(infer_int_needed(in, IR_ATTR_TO, DTYPE_BOOL, DTYPE_COUNT_ - 1, &to));
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    if (!dtype_is_float((enum dtype)to))
-        return infer_fail(in, "attribute to is %s, not a float", dtype_name((enum dtype)to));
-    out->dtype = (enum dtype)to;
     return STATUS_OK;
 }

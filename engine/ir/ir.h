@@ -21,6 +21,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/shape.h"
+#include "engine/ir/format.h"
 #include "engine/ir/op.h"
 
 #define IR_NONE UINT32_MAX /* an absent optional input; no producer */
@@ -36,6 +37,7 @@ enum {
     IR_MAX_OUTPUTS = 4,  /* of one node */
     IR_MAX_EPILOGUE = 8,
     IR_MAX_IO = 64, /* inputs, and outputs, of a graph */
+    IR_MAX_SCALES = 1 << 16,
 };
 
 /* Where a tensor's bytes are when the graph runs; set by the builder. Stored in plan files. */
@@ -49,9 +51,18 @@ enum ir_place {
 
 struct ir_tensor {
     const char *name; /* never NULL; may be "" for one made by a pass */
-    enum dtype dtype;
+    union {
+        struct ir_format format;
+        struct { /* the same under the names of its parts */
+            enum ir_layout layout;
+            enum dtype dtype;
+            uint32_t scale;
+        };
+    };
+    enum dtype real; /* the float type that the graph's rules see, where another one is stored in
+                        its place; NONE: they see `dtype`. See ir_tensor_type */
+    uint32_t range;  /* row of the table of scales by which 8 bits would hold it, or IR_NO_SCALE */
     struct shape shape;
-    enum ir_layout layout;
     enum ir_place place;
     uint32_t producer; /* node, or IR_NONE: an input or a constant */
     uint32_t alias_of; /* tensor whose bytes these are (a reshape for free), or IR_NONE */
@@ -127,8 +138,9 @@ struct ir_graph {
     struct ir_tensor *tensors;
     struct ir_node *nodes; /* in an order in which they may run */
     struct ir_segment *segments;
-    uint32_t n_tensors, n_nodes, n_segments, n_inputs, n_outputs;
-    uint32_t tensors_cap, nodes_cap;
+    struct ir_scale *scales; /* rows are numbered from 1 */
+    uint32_t n_tensors, n_nodes, n_segments, n_scales, n_inputs, n_outputs;
+    uint32_t tensors_cap, nodes_cap, scales_cap;
     uint32_t inputs[IR_MAX_IO];
     uint32_t outputs[IR_MAX_IO]; /* distinct, and each made by a node (if need be an identity) */
     struct ir_hold *holds;       /* what the graph's constants point into */
@@ -154,6 +166,12 @@ static inline struct ir_node *ir_node(const struct ir_graph *graph, uint32_t id)
  * and give IR_NONE when memory or a limit is exhausted. */
 uint32_t ir_tensor_add(struct ir_graph *graph, const char *name, enum dtype dtype,
                        const struct shape *shape);
+
+/* What type and shape rules, and readers of the graph, take the tensor for. */
+static inline enum dtype ir_tensor_type(const struct ir_tensor *tensor)
+{
+    return tensor->real != DTYPE_NONE ? tensor->real : tensor->dtype;
+}
 
 /* `data` must outlive the graph (ir_graph_hold) or lie in graph->arena. */
 uint32_t ir_constant_add(struct ir_graph *graph, const char *name, enum dtype dtype,
@@ -228,6 +246,20 @@ enum status ir_graph_compact(struct ir_graph *graph, struct error *err);
 bool ir_layout_bytes(const struct shape *shape, enum dtype dtype, enum ir_layout layout,
                      uint64_t *out) MUST_USE;
 bool ir_tensor_set_layout(struct ir_graph *graph, uint32_t tensor, enum ir_layout layout) MUST_USE;
+/* The tensor keeps its type for the graph's rules. The same of OPAQUE: `bytes` stays as it is. */
+bool ir_tensor_set_format(struct ir_graph *graph, uint32_t tensor,
+                          struct ir_format format) MUST_USE;
+/* Whether the tensor may be stored in this format instead of as the graph has it: a float as a
+ * shorter one or none, or in 8 bits with a scale that fits its shape. */
+bool ir_format_fits(const struct ir_graph *graph, const struct ir_tensor *tensor,
+                    struct ir_format format);
+/* Whether all FP32 tensors of the node are stored as one type, but for a REFORMAT's and for what is
+ * OPAQUE, and none has a scale: what kernels are for that know one float type at a time. */
+bool ir_node_is_uniform(const struct ir_graph *graph, const struct ir_node *node);
+/* Appends a row to the table of scales and returns its number; IR_NO_SCALE: full, or no memory. */
+uint32_t ir_scale_add(struct ir_graph *graph, const struct ir_scale *scale);
+/* NULL: there is no such row. */
+const struct ir_scale *ir_scale(const struct ir_graph *graph, uint32_t number);
 /* "nchw", "nhwc", "nhwc4", "nhwc8", "nChw8c", "nChw16c", "opaque" */
 const char *ir_layout_name(enum ir_layout layout);
 /* Whether a tensor of this shape has the same bytes in both layouts: all spatial dims are 1, or

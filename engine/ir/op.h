@@ -45,8 +45,8 @@
  * indices(int64)       AXIS K LARGEST=1 SORTED=1 GATHER_ELEMENTS X, indices  AXIS GATHER_ND   X,
  * indices      BATCH_DIMS=0 SCATTER_ELEMENTS X, indices, updates   AXIS  FUNC(0 set, 1 add, 2 mul,
  * 3 max, 4 min) SCATTER_ND  X, indices, updates        FUNC as above ONE_HOT     indices, values[2]
- * AXIS DEPTH TRILU       X               UPPER=1 K=0 REFORMAT    X -> same shape, another layout;
- * put in by the builder only; TO=its type (another float type)
+ * AXIS DEPTH TRILU       X               UPPER=1 K=0 REFORMAT    X -> same shape, another
+ * format (format.h); put in by the builder only
  * ATTENTION   Q[N,Sq,H*D], K[N,Sk,H*D], V[N,Sk,H*E], mask?   HEADS=H ALPHA (scale) PACKED=0
  *             Y[N,Sq,H*E] = softmax(ALPHA Q K' + mask) V, head by head; mask broadcasts to
  *             [N,H,Sq,Sk]. PACKED=1: Q is [N,S,3*H*D], query, key and value behind one another

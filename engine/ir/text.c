@@ -32,6 +32,8 @@ static void put_type(FILE *out, const struct ir_tensor *tensor)
     fprintf(out, " %s%s", dtype_name(tensor->dtype), shape_format(&tensor->shape, text));
     if (tensor->layout != IR_LAYOUT_PLAIN)
         fprintf(out, ":%s", ir_layout_name(tensor->layout));
+    if (tensor->scale != IR_NO_SCALE)
+        fprintf(out, ":scale%u", tensor->scale);
 }
 
 static void put_input(FILE *out, const struct ir_graph *graph, uint32_t id)

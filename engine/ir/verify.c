@@ -9,6 +9,7 @@
  */
 #include "engine/ir/infer.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static enum status bad(struct error *err, const char *fmt, ...) PRINTF(2, 3);
@@ -33,6 +34,34 @@ static enum status check_counts(const struct ir_graph *g, struct error *err)
     return STATUS_OK;
 }
 
+/* `real` says that something else is stored in the place of the graph's own type, and only then. */
+static enum status check_format(const struct ir_graph *g, uint32_t id, struct error *err)
+{
+    const struct ir_tensor *t = ir_tensor(g, id);
+    char text[IR_FORMAT_TEXT_MAX];
+    if (t->range > g->n_scales || t->scale > g->n_scales)
+        return bad(err, "tensor %u (%s) names scale %u of %u", id, t->name, MAX(t->range, t->scale),
+                   g->n_scales);
+    if (t->real == DTYPE_NONE && t->scale == IR_NO_SCALE)
+        return STATUS_OK;
+    if (t->real != t->dtype && dtype_is_float(t->real) && ir_format_fits(g, t, t->format))
+        return STATUS_OK;
+    return bad(err, "tensor %u (%s) of %s cannot be stored as %s", id, t->name,
+               dtype_name(ir_tensor_type(t)), ir_format_text(g, t->format, text));
+}
+
+static enum status check_scales(const struct ir_graph *g, struct error *err)
+{
+    for (uint32_t i = 0; i < g->n_scales; i++) {
+        const struct ir_scale *s = &g->scales[i];
+        for (uint32_t k = 0; k < s->n; k++)
+            if (!isfinite(s->step[k]) || s->step[k] <= 0)
+                return bad(err, "scale %u has the step %g, which is not finite and above 0", i + 1,
+                           (double)s->step[k]);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_tensor(const struct ir_graph *g, uint32_t id, struct error *err)
 {
     const struct ir_tensor *t = ir_tensor(g, id);
@@ -49,6 +78,7 @@ static enum status check_tensor(const struct ir_graph *g, uint32_t id, struct er
         return bad(err, "tensor %u (%s) has %llu bytes, not what its layout %s takes", id, t->name,
                    (unsigned long long)t->bytes, ir_layout_name(t->layout));
     }
+    TRY(check_format(g, id, err));
     if (t->producer != IR_NONE && (t->producer >= g->n_nodes || ir_tensor_is_constant(t)))
         return bad(err, "tensor %u (%s) says it was made by node %u", id, t->name, t->producer);
     if (t->alias_of != IR_NONE && t->alias_of >= g->n_tensors)
@@ -148,10 +178,10 @@ static enum status check_epilogue(const struct ir_graph *g, uint32_t at, const s
         const struct ir_tensor *t = ir_tensor(g, node->inputs[next++]);
         struct shape r;
         char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
-        if (t->dtype != type->dtype || !shape_broadcast(&t->shape, &type->shape, &r) ||
+        if (ir_tensor_type(t) != type->dtype || !shape_broadcast(&t->shape, &type->shape, &r) ||
             !shape_equal(&r, &type->shape))
             return bad(err, "node %u (%s): epilogue operand %s %s does not fit %s %s", at,
-                       node->name, dtype_name(t->dtype), shape_format(&t->shape, have),
+                       node->name, dtype_name(ir_tensor_type(t)), shape_format(&t->shape, have),
                        dtype_name(type->dtype), shape_format(&type->shape, want));
     }
     return STATUS_OK;
@@ -170,10 +200,10 @@ static enum status check_outputs(const struct ir_graph *g, uint32_t at, const st
                        node->name, i, id);
         made[id] = at;
         const struct ir_tensor *t = ir_tensor(g, id);
-        if (t->dtype != types[i].dtype || !shape_equal(&t->shape, &types[i].shape)) {
+        if (ir_tensor_type(t) != types[i].dtype || !shape_equal(&t->shape, &types[i].shape)) {
             char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
             return bad(err, "node %u (%s): output %u is %s %s, not %s %s", at, node->name, i,
-                       dtype_name(t->dtype), shape_format(&t->shape, have),
+                       dtype_name(ir_tensor_type(t)), shape_format(&t->shape, have),
                        dtype_name(types[i].dtype), shape_format(&types[i].shape, want));
         }
     }
@@ -222,6 +252,7 @@ static enum status check_segments(const struct ir_graph *g, struct error *err)
 enum status ir_verify(const struct ir_graph *graph, struct error *err)
 {
     TRY(check_counts(graph, err));
+    TRY(check_scales(graph, err));
     size_t n = MAX(graph->n_tensors, 1);
     uint8_t *aliases = calloc(n, 1), *ends = calloc(n, 1);
     uint32_t *made = calloc(n, sizeof(*made)); /* the node that listed the tensor as its output */

@@ -60,7 +60,7 @@ static enum status check_io(const struct plan *plan, const struct plan_profile *
             return bad(err, "an input or output is no tensor", bindings[i].name);
         const struct ir_tensor *t = ir_tensor(graph, ids[i]);
         if (t->dtype != bindings[i].dtype || !shape_equal(&t->shape, &want) ||
-            t->layout != IR_LAYOUT_PLAIN)
+            t->layout != IR_LAYOUT_PLAIN || t->real != DTYPE_NONE || t->scale != IR_NO_SCALE)
             return bad(err, "an input or output unlike its binding", bindings[i].name);
     }
     return STATUS_OK;
@@ -102,10 +102,11 @@ static bool alias_ok(const struct ir_graph *graph, const struct ir_tensor *t)
     const struct ir_tensor *of = ir_tensor(graph, t->alias_of);
     const struct ir_node *node = ir_node(graph, t->producer);
     bool same = node->op == IR_OP_REFORMAT
-                    ? t->dtype == of->dtype && ir_layouts_agree(&t->shape, t->layout, of->layout)
+                    ? ir_layouts_agree(&t->shape, t->layout, of->layout)
                     : t->layout == IR_LAYOUT_PLAIN && of->layout == IR_LAYOUT_PLAIN;
-    return plan_node_is_alias(graph, node) && same && t->bytes == of->bytes &&
-           t->place == of->place && t->offset == of->offset && t->place != IR_PLACE_CONSTANT;
+    return plan_node_is_alias(graph, node) && same && t->dtype == of->dtype &&
+           t->scale == of->scale && t->bytes == of->bytes && t->place == of->place &&
+           t->offset == of->offset && t->place != IR_PLACE_CONSTANT;
 }
 
 static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint32_t id)
@@ -181,6 +182,34 @@ static enum status check_tensors(const struct plan *plan, const struct ir_graph 
 
 /* --- nodes --- */
 
+/* The tensor is stored as the port wants it. `like`: the port stands for others like it too, whose
+ * scales are their own. */
+static bool port_ok(const struct ir_graph *graph, uint32_t tensor, const struct tactic_port *port,
+                    bool like)
+{
+    if (tensor == IR_NONE)
+        return true;
+    const struct ir_tensor *t = ir_tensor(graph, tensor);
+    struct ir_format want = port->format;
+    if (like && want.scale != IR_NO_SCALE && t->scale != IR_NO_SCALE)
+        want.scale = t->scale;
+    return ir_format_equal(t->format, want) &&
+           (t->layout == IR_LAYOUT_OPAQUE ? t->bytes == port->packed_bytes : !port->packed_bytes);
+}
+
+static bool ports_ok(const struct ir_graph *graph, const struct ir_node *node,
+                     const struct tactic *tactic)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (!port_ok(graph, node->inputs[i], &tactic->in[MIN(i, tactic->n_in - 1)],
+                     i >= tactic->n_in))
+            return false;
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (!port_ok(graph, node->outputs[i], &tactic->out[i], false))
+            return false;
+    return true;
+}
+
 static enum status check_node(const struct ir_graph *graph, const struct ir_node *node,
                               struct error *err)
 {
@@ -192,11 +221,11 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
         return bad(err, "a node without a tactic", node->name);
     if (!tactic->backend || strcmp(tactic->backend, segment->backend) != 0)
         return bad(err, "a tactic of another backend than its segment's", node->name);
-    if (tactic->dtype != DTYPE_NONE && !dtype_is_float(tactic->dtype))
-        return bad(err, "a tactic of a type that is no float", node->name);
     if (tactic->blob_size > TACTIC_BLOB_MAX || (tactic->code_size && !tactic->code) ||
         tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) || tactic->n_out != node->n_outputs)
         return bad(err, "a tactic that does not fit its node", node->name);
+    if (!ports_ok(graph, node, tactic))
+        return bad(err, "a tensor in another format than its node's tactic wants", node->name);
     if (!in_arena(graph, node->workspace_offset, node->workspace_bytes))
         return bad(err, "a workspace outside the arena", node->name);
     return STATUS_OK;

@@ -209,6 +209,14 @@ static bool on_epilogue(pb_istream_t *in, const pb_field_t *field UNUSED, void *
     return true;
 }
 
+static bool format_get(struct decoder *d, const inferd_plan_Format *msg, struct ir_format *out)
+{
+    if (msg->layout >= IR_LAYOUT_COUNT_ || msg->dtype >= DTYPE_COUNT_)
+        return fail(d, STATUS_DATA_LOSS, "a format of an unknown layout or type");
+    *out = (struct ir_format){(enum ir_layout)msg->layout, (enum dtype)msg->dtype, msg->scale};
+    return true;
+}
+
 struct ports {
     struct decoder *d;
     uint32_t *n, max;
@@ -221,13 +229,11 @@ static bool on_port(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg
     inferd_plan_Port msg = inferd_plan_Port_init_zero;
     if (!pb_decode(in, inferd_plan_Port_fields, &msg))
         return false;
-    if (*ports->n == ports->max || msg.layout >= IR_LAYOUT_COUNT_)
-        return fail(ports->d, STATUS_DATA_LOSS, "a bad port of a tactic");
-    ports->ports[(*ports->n)++] = (struct tactic_port){
-        .layout = (enum ir_layout)msg.layout,
-        .packed_bytes = msg.packed_bytes,
-    };
-    return true;
+    if (*ports->n == ports->max)
+        return fail(ports->d, STATUS_DATA_LOSS, "a tactic with too many ports");
+    struct tactic_port *port = &ports->ports[(*ports->n)++];
+    port->packed_bytes = msg.packed_bytes;
+    return format_get(ports->d, &msg.format, &port->format);
 }
 
 static bool on_blob(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
@@ -265,9 +271,6 @@ static bool on_tactic(pb_istream_t *in, const pb_field_t *field UNUSED, void **a
     tactic->backend = backend.value;
     memcpy(tactic->name, name.value, strlen(name.value) + 1);
     tactic->id = msg.id;
-    if (msg.dtype >= DTYPE_COUNT_)
-        return fail(d, STATUS_DATA_LOSS, "a tactic of an unknown type");
-    tactic->dtype = (enum dtype)msg.dtype;
     if (msg.code_size == 0)
         return true;
     if (msg.code_size > d->plan->code_bytes ||
@@ -351,17 +354,21 @@ static bool on_tensor(pb_istream_t *in, const pb_field_t *field UNUSED, void **a
         .name = TEXT(name),
         .dim = {.funcs.decode = on_dims, .arg = &dims},
     };
+    struct ir_format format;
     size_t bytes;
-    if (!pb_decode(in, inferd_plan_Tensor_fields, &msg) || !charge(d, sizeof(struct ir_tensor)))
+    if (!pb_decode(in, inferd_plan_Tensor_fields, &msg) || !charge(d, sizeof(struct ir_tensor)) ||
+        !format_get(d, &msg.format, &format))
         return false;
-    if (msg.dtype == DTYPE_NONE || msg.dtype >= DTYPE_COUNT_ || msg.layout >= IR_LAYOUT_COUNT_ ||
-        msg.place > IR_PLACE_ARENA || !shape_bytes(&dims.shape, (enum dtype)msg.dtype, &bytes))
-        return fail(d, STATUS_DATA_LOSS, "a tensor of a bad type, shape, layout or place");
-    uint32_t id = ir_tensor_add(d->graph, name.value, (enum dtype)msg.dtype, &dims.shape);
+    if (format.dtype == DTYPE_NONE || msg.real >= DTYPE_COUNT_ || msg.place > IR_PLACE_ARENA ||
+        !shape_bytes(&dims.shape, format.dtype, &bytes))
+        return fail(d, STATUS_DATA_LOSS, "a tensor of a bad type, shape or place");
+    uint32_t id = ir_tensor_add(d->graph, name.value, format.dtype, &dims.shape);
     if (id == IR_NONE)
         return fail(d, STATUS_RESOURCE_EXHAUSTED, "too many tensors, or out of memory");
     struct ir_tensor *t = ir_tensor(d->graph, id);
-    t->layout = (enum ir_layout)msg.layout;
+    t->format = format;
+    t->real = (enum dtype)msg.real;
+    t->range = format.scale;
     t->place = (enum ir_place)msg.place;
     t->alias_of = msg.alias_of - 1; /* 0 becomes IR_NONE */
     t->offset = msg.offset;
@@ -373,6 +380,44 @@ static bool on_tensor(pb_istream_t *in, const pb_field_t *field UNUSED, void **a
         t->data = (const char *)plan->weights + t->offset;
     }
     return true;
+}
+
+/* A packed list of numbers of four bytes, in one piece. */
+struct words {
+    struct decoder *d;
+    uint32_t n;
+    void *values;
+};
+
+static bool on_words(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct words *words = *arg;
+    if (words->values || in->bytes_left == 0 || in->bytes_left % 4)
+        return fail(words->d, STATUS_DATA_LOSS, "a list of numbers in pieces");
+    words->n = (uint32_t)(in->bytes_left / 4);
+    uint32_t *values = words->values = take(words->d, words->n, sizeof(*values));
+    for (uint32_t i = 0; values && i < words->n; i++)
+        if (!pb_decode_fixed32(in, &values[i]))
+            return false;
+    return values != NULL;
+}
+
+static bool on_scale(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct decoder *d = *arg;
+    struct words step = {.d = d}, zero = {.d = d};
+    inferd_plan_Scale msg = {.step = {.funcs.decode = on_words, .arg = &step},
+                             .zero = {.funcs.decode = on_words, .arg = &zero}};
+    if (!pb_decode(in, inferd_plan_Scale_fields, &msg))
+        return false;
+    if (step.n == 0 || (zero.n && zero.n != step.n))
+        return fail(d, STATUS_DATA_LOSS, "a scale without steps, or with other zeros than steps");
+    const struct ir_scale scale = {
+        .n = step.n, .axis = msg.axis, .step = step.values, .zero = zero.values};
+    if (!charge(d, sizeof(scale) + 2 * sizeof(float) * scale.n))
+        return false;
+    return ir_scale_add(d->graph, &scale) != IR_NO_SCALE ||
+           fail(d, STATUS_RESOURCE_EXHAUSTED, "too many scales, or out of memory");
 }
 
 static bool on_segment(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
@@ -416,6 +461,7 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
         .segments = {.funcs.decode = on_segment, .arg = d},
         .inputs = {.funcs.decode = on_list, .arg = &inputs},
         .outputs = {.funcs.decode = on_list, .arg = &outputs},
+        .scales = {.funcs.decode = on_scale, .arg = d},
     };
     bool ok = pb_decode(in, inferd_plan_Profile_fields, &msg);
     d->arena = plan->arena;

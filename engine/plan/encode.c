@@ -107,6 +107,11 @@ static bool put_epilogue(pb_ostream_t *out, const pb_field_t *field, void *const
     return true;
 }
 
+static inferd_plan_Format format_of(struct ir_format format)
+{
+    return (inferd_plan_Format){format.layout, format.dtype, format.scale};
+}
+
 struct ports {
     uint32_t n;
     const struct tactic_port *list;
@@ -116,7 +121,8 @@ static bool put_ports(pb_ostream_t *out, const pb_field_t *field, void *const *a
 {
     const struct ports *ports = *arg;
     for (uint32_t i = 0; i < ports->n; i++) {
-        inferd_plan_Port msg = {ports->list[i].layout, ports->list[i].packed_bytes};
+        inferd_plan_Port msg = {true, format_of(ports->list[i].format),
+                                ports->list[i].packed_bytes};
         if (!put_message(out, field, inferd_plan_Port_fields, &msg))
             return false;
     }
@@ -149,7 +155,6 @@ static bool put_tactic(pb_ostream_t *out, const pb_field_t *field, void *const *
         .blob = ENCODE(put_blob, tactic),
         .in = ENCODE(put_ports, &inputs),
         .out = ENCODE(put_ports, &outputs),
-        .dtype = tactic->dtype,
         .code_offset = t->code_offset,
         .code_size = tactic->code_size,
     };
@@ -196,9 +201,10 @@ static bool put_tensors(pb_ostream_t *out, const pb_field_t *field, void *const 
         const struct ir_tensor *t = ir_tensor(p->profile->graph, i);
         inferd_plan_Tensor msg = {
             .name = ENCODE(put_text, t->name),
-            .dtype = t->dtype,
+            .has_format = true,
+            .format = format_of(t->format),
             .dim = ENCODE(put_dims, &t->shape),
-            .layout = t->layout,
+            .real = t->real,
             .place = t->place,
             .alias_of = t->alias_of + 1,
             .offset = t->place == IR_PLACE_CONSTANT ? p->constants[i] : t->offset,
@@ -227,6 +233,38 @@ static bool put_segments(pb_ostream_t *out, const pb_field_t *field, void *const
     return true;
 }
 
+/* Packed: four bytes each. */
+static bool put_steps(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct ir_scale *s = *arg;
+    bool ok = pb_encode_tag(out, PB_WT_STRING, field->tag) && pb_encode_varint(out, 4ULL * s->n);
+    for (uint32_t i = 0; i < s->n && ok; i++)
+        ok = pb_encode_fixed32(out, &s->step[i]);
+    return ok;
+}
+
+static bool put_zeros(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct ir_scale *s = *arg;
+    bool ok = !s->zero ||
+              (pb_encode_tag(out, PB_WT_STRING, field->tag) && pb_encode_varint(out, 4ULL * s->n));
+    for (uint32_t i = 0; s->zero && i < s->n && ok; i++)
+        ok = pb_encode_fixed32(out, &s->zero[i]);
+    return ok;
+}
+
+static bool put_scales(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct ir_graph *graph = *arg;
+    for (uint32_t i = 0; i < graph->n_scales; i++) {
+        const struct ir_scale *s = &graph->scales[i];
+        inferd_plan_Scale msg = {s->axis, ENCODE(put_steps, s), ENCODE(put_zeros, s)};
+        if (!put_message(out, field, inferd_plan_Scale_fields, &msg))
+            return false;
+    }
+    return true;
+}
+
 struct plan_arg {
     const struct plan *plan;
     const struct plan_offsets *offsets;
@@ -249,6 +287,7 @@ static bool put_profiles(pb_ostream_t *out, const pb_field_t *field, void *const
             .inputs = ENCODE(put_list, &inputs),
             .outputs = ENCODE(put_list, &outputs),
             .tensor_bytes = p->plan->profiles[i].tensor_bytes,
+            .scales = ENCODE(put_scales, graph),
         };
         if (!put_message(out, field, inferd_plan_Profile_fields, &msg))
             return false;

@@ -82,6 +82,16 @@ static void cross(struct making *m, struct part *part, uint32_t tensor)
         address(m, t, part->side), address(m, t, SIDE_HOST + SIDE_DEVICE - part->side), t->bytes};
 }
 
+static bool has_scale(const struct ir_graph *graph, const struct ir_node *node)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        has = has || (node->inputs[i] != IR_NONE && ir_tensor(graph, node->inputs[i])->scale);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        has = has || ir_tensor(graph, node->outputs[i])->scale;
+    return has;
+}
+
 static enum status make_step(struct making *m, struct part *part, const struct ir_node *node,
                              struct error *err)
 {
@@ -104,6 +114,10 @@ static enum status make_step(struct making *m, struct part *part, const struct i
     for (uint32_t i = 0; i < node->n_outputs; i++)
         bind(m, node->outputs[i], part->side, &step->outputs[i]);
     step->workspace = ctx->base[part->side] + node->workspace_offset;
+    if (!(step->backend->features & BACKEND_SCALES) && has_scale(m->graph, node))
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "layer '%s': the %s backend has no kernels for 8 bits with a scale",
+                         node->name, step->backend->name);
     enum status status = step->backend->op_prepare(host ? ctx->host_stream : ctx->lane->stream,
                                                    m->graph, node, node->tactic, &step->op, err);
     if (status) {

@@ -22,7 +22,8 @@
 /* A tensor in another format, which `made` is. */
 struct reformatted {
     struct {
-        uint32_t tensor, layout, dtype;
+        uint32_t tensor;
+        struct ir_format format;
     } key;
     uint32_t made;
     UT_hash_handle hh;
@@ -35,30 +36,47 @@ struct apply {
     struct reformatted *reformatted; /* hash table: the first of each */
 };
 
+/* A copy whose ports name the scales of the graph instead of the sample's. */
 static enum status set_tactic(struct apply *a, uint32_t node, const struct tune_option *option,
                               struct error *err)
 {
+    struct ir_node *n = ir_node(a->graph, node);
     struct tactic *copy = arena_alloc(a->graph->arena, sizeof(*copy));
     if (!copy)
         return error_no_memory(err, "the tuner");
     *copy = *option->tactic;
-    ir_node(a->graph, node)->tactic = copy;
-    ir_node(a->graph, node)->time_ns = option->timed ? option->ns : 0;
+    for (uint32_t i = 0; i < copy->n_in; i++)
+        if (n->inputs[i] != IR_NONE)
+            copy->in[i].format = tune_port_format(ir_tensor(a->graph, n->inputs[i]), &copy->in[i]);
+    for (uint32_t i = 0; i < copy->n_out; i++)
+        copy->out[i].format = tune_port_format(ir_tensor(a->graph, n->outputs[i]), &copy->out[i]);
+    n->tactic = copy;
+    n->time_ns = option->timed ? option->ns : 0;
     return STATUS_OK;
 }
 
 /* --- one tensor in another format --- */
 
-static uint32_t like(struct apply *a, uint32_t tensor, enum ir_layout layout, enum dtype dtype)
+static uint32_t like(struct apply *a, uint32_t tensor, struct ir_format format)
 {
     struct ir_tensor t = *ir_tensor(a->graph, tensor);
-    uint32_t id = ir_tensor_add(a->graph, t.name, dtype, &t.shape);
-    return id != IR_NONE && ir_tensor_set_layout(a->graph, id, layout) ? id : IR_NONE;
+    uint32_t id = ir_tensor_add(a->graph, t.name, ir_tensor_type(&t), &t.shape);
+    if (id == IR_NONE || !ir_tensor_set_format(a->graph, id, format))
+        return IR_NONE;
+    ir_tensor(a->graph, id)->range = t.range;
+    return id;
 }
 
 static bool renames(const struct ir_tensor *x, const struct ir_tensor *y)
 {
-    return x->dtype == y->dtype && ir_layouts_agree(&x->shape, x->layout, y->layout);
+    return x->dtype == y->dtype && x->scale == y->scale &&
+           ir_layouts_agree(&x->shape, x->layout, y->layout);
+}
+
+static struct ir_format in_layout(struct ir_format format, enum ir_layout layout)
+{
+    format.layout = layout;
+    return format;
 }
 
 /* The fastest way, made ready to be stored. */
@@ -66,17 +84,9 @@ static enum status reformat_tactic(struct apply *a, uint32_t node, uint32_t from
                                    struct error *err)
 {
     struct tune_entry *e;
-    const struct ir_tensor *x = ir_tensor(a->graph, from), *y = ir_tensor(a->graph, to);
-    struct tune_format in = {x->layout, DTYPE_NONE};
-    struct tune_format out = {y->layout, x->dtype == y->dtype ? DTYPE_NONE : y->dtype};
-    struct ir_tensor as_in_graph = *x;
-    if (x->dtype != y->dtype &&
-        x->dtype != DTYPE_F32) { /* the low one of the two is the tactic's */
-        as_in_graph.dtype = DTYPE_F32;
-        in.dtype = x->dtype;
-        out.dtype = y->dtype == DTYPE_F32 ? DTYPE_NONE : y->dtype;
-    }
-    enum status st = tune_table_reformat(a->table, &as_in_graph, in, out, &e, err);
+    enum status st =
+        tune_table_reformat(a->table, a->graph, from, ir_tensor(a->graph, from)->format,
+                            ir_tensor(a->graph, to)->format, &e, err);
     bool again = false;
     if (!st && e->n > 0) {
         struct tune_job job = {.entry = e, .option = &e->options[0]};
@@ -91,10 +101,9 @@ static enum status reformat_tactic(struct apply *a, uint32_t node, uint32_t from
 }
 
 /* An earlier reformat of the tensor to this format; IR_NONE: there is none. */
-static uint32_t find_reformat(const struct apply *a, uint32_t tensor, enum ir_layout layout,
-                              enum dtype dtype)
+static uint32_t find_reformat(const struct apply *a, uint32_t tensor, struct ir_format format)
 {
-    const struct reformatted probe = {.key = {tensor, layout, dtype}};
+    const struct reformatted probe = {.key = {tensor, format}};
     struct reformatted *r;
     HASH_FIND(hh, a->reformatted, &probe.key, sizeof(probe.key), r);
     return r ? r->made : IR_NONE;
@@ -103,12 +112,12 @@ static uint32_t find_reformat(const struct apply *a, uint32_t tensor, enum ir_la
 static bool note_reformat(struct apply *a, uint32_t from, uint32_t to)
 {
     const struct ir_tensor *y = ir_tensor(a->graph, to);
-    if (find_reformat(a, from, y->layout, y->dtype) != IR_NONE)
+    if (find_reformat(a, from, y->format) != IR_NONE)
         return true;
     struct reformatted *r = arena_alloc(a->memory, sizeof(*r));
     if (!r)
         return false;
-    *r = (struct reformatted){.key = {from, y->layout, y->dtype}, .made = to};
+    *r = (struct reformatted){.key = {from, y->format}, .made = to};
     HASH_ADD(hh, a->reformatted, key, sizeof(r->key), r);
     return HASH_ADDED(r);
 }
@@ -119,31 +128,27 @@ static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, str
     bool rename = renames(ir_tensor(a->graph, from), ir_tensor(a->graph, to));
     struct ir_tensor t = *ir_tensor(a->graph, to);
     uint32_t node = ir_node_add(a->graph, IR_OP_REFORMAT, "reformat", 1, &from);
-    if (node == IR_NONE || (t.dtype != ir_tensor(a->graph, from)->dtype &&
-                            !ir_attr_set_int(a->graph, node, IR_ATTR_TO, t.dtype)))
-        return error_no_memory(err, "the tuner");
-    if (ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE ||
-        !note_reformat(a, from, to))
+    if (node == IR_NONE || !note_reformat(a, from, to) ||
+        ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE)
         return error_no_memory(err, "the tuner");
     ir_node_set_output(a->graph, node, 0, to); /* the one just added drops out */
     return rename ? STATUS_OK : reformat_tactic(a, node, from, to, err);
 }
 
 /* One step: the tensor itself, an earlier reformat, or a new one. */
-static enum status step_to(struct apply *a, uint32_t tensor, enum ir_layout layout,
-                           enum dtype dtype, uint32_t *out, struct error *err)
+static enum status step_to(struct apply *a, uint32_t tensor, struct ir_format format, uint32_t *out,
+                           struct error *err)
 {
-    const struct ir_tensor *t = ir_tensor(a->graph, tensor);
-    if (t->layout == layout && t->dtype == dtype) {
+    if (ir_format_equal(ir_tensor(a->graph, tensor)->format, format)) {
         *out = tensor;
         return STATUS_OK;
     }
-    uint32_t made = find_reformat(a, tensor, layout, dtype);
+    uint32_t made = find_reformat(a, tensor, format);
     if (made != IR_NONE) {
         *out = made;
         return STATUS_OK;
     }
-    made = like(a, tensor, layout, dtype);
+    made = like(a, tensor, format);
     if (made == IR_NONE)
         return error_no_memory(err, "the tuner");
     enum status st = add_reformat(a, tensor, made, err);
@@ -154,29 +159,29 @@ static enum status step_to(struct apply *a, uint32_t tensor, enum ir_layout layo
 
 /* The tensor in this format, by what the solver counted: a reformat between the least of the
  * layouts that agree with either side, renamed before and behind. */
-static enum status in_format(struct apply *a, uint32_t tensor, enum ir_layout layout,
-                             enum dtype dtype, uint32_t *out, struct error *err)
+static enum status in_format(struct apply *a, uint32_t tensor, struct ir_format format,
+                             uint32_t *out, struct error *err)
 {
     const struct ir_tensor t = *ir_tensor(a->graph, tensor);
-    enum ir_layout from = tune_layout_least(&t.shape, t.layout);
-    enum ir_layout to = tune_layout_least(&t.shape, layout);
+    struct ir_format from = in_layout(t.format, tune_layout_least(&t.shape, t.layout));
+    struct ir_format to = in_layout(format, tune_layout_least(&t.shape, format.layout));
     enum status st = STATUS_OK;
-    if (t.dtype != dtype || from != to) {
-        st = step_to(a, tensor, from, t.dtype, &tensor, err);
+    if (!ir_format_equal(from, to)) {
+        st = step_to(a, tensor, from, &tensor, err);
         if (!st)
-            st = step_to(a, tensor, to, dtype, &tensor, err);
+            st = step_to(a, tensor, to, &tensor, err);
     }
-    return st ? st : step_to(a, tensor, layout, dtype, out, err);
+    return st ? st : step_to(a, tensor, format, out, err);
 }
 
 /* --- outputs: formats of what nodes write --- */
 
 /* The graph's output stays as it is and keeps its name: everybody else reads the new tensor. */
 static enum status divert_output(struct apply *a, uint32_t node, uint32_t index,
-                                 enum ir_layout layout, enum dtype dtype, struct error *err)
+                                 struct ir_format format, struct error *err)
 {
     uint32_t tensor = ir_node(a->graph, node)->outputs[index], from;
-    uint32_t made = like(a, tensor, layout, dtype);
+    uint32_t made = like(a, tensor, format);
     if (made == IR_NONE)
         return error_no_memory(err, "the tuner");
     for (uint32_t i = 0; i < a->graph->n_nodes; i++)
@@ -187,7 +192,8 @@ static enum status divert_output(struct apply *a, uint32_t node, uint32_t index,
     const struct ir_tensor t = *ir_tensor(a->graph, made);
     if (renames(&t, ir_tensor(a->graph, tensor)))
         return add_reformat(a, made, tensor, err);
-    enum status st = step_to(a, made, tune_layout_least(&t.shape, layout), dtype, &from, err);
+    format.layout = tune_layout_least(&t.shape, format.layout);
+    enum status st = step_to(a, made, format, &from, err);
     return st ? st : add_reformat(a, from, tensor, err);
 }
 
@@ -195,30 +201,25 @@ static enum status set_output(struct apply *a, uint32_t node, uint32_t index, st
 {
     const struct tactic *tactic = ir_node(a->graph, node)->tactic;
     uint32_t tensor = ir_node(a->graph, node)->outputs[index];
-    struct ir_tensor *t = ir_tensor(a->graph, tensor);
-    enum ir_layout layout = tactic->out[index].layout;
-    enum dtype dtype = tune_stored(t->dtype, tactic->dtype);
-    if (layout == t->layout && dtype == t->dtype)
+    struct ir_format format = tactic->out[index].format;
+    if (ir_format_equal(format, ir_tensor(a->graph, tensor)->format))
         return STATUS_OK;
     if (ir_tensor_is_output(a->graph, tensor))
-        return divert_output(a, node, index, layout, dtype, err);
-    t->dtype = dtype;
-    return ir_tensor_set_layout(a->graph, tensor, layout) ? STATUS_OK
+        return divert_output(a, node, index, format, err);
+    return ir_tensor_set_format(a->graph, tensor, format) ? STATUS_OK
                                                           : error_no_memory(err, "the tuner");
 }
 
 /* --- constants --- */
 
-static enum status add_constant(struct apply *a, uint32_t like_tensor, enum ir_layout layout,
-                                enum dtype dtype, uint64_t bytes, const void *data, uint32_t *out,
-                                struct error *err)
+static enum status add_constant(struct apply *a, uint32_t like_tensor, struct ir_format format,
+                                uint64_t bytes, const void *data, uint32_t *out, struct error *err)
 {
-    struct ir_tensor t = *ir_tensor(a->graph, like_tensor);
-    uint32_t id = ir_constant_add(a->graph, t.name, dtype, &t.shape, data);
+    uint32_t id = like(a, like_tensor, format);
     if (id == IR_NONE)
         return error_no_memory(err, "the tuner");
-    ir_tensor(a->graph, id)->layout = layout;
     ir_tensor(a->graph, id)->bytes = bytes;
+    ir_tensor(a->graph, id)->data = data;
     *out = id;
     return STATUS_OK;
 }
@@ -234,40 +235,32 @@ static enum status pack_constant(struct apply *a, struct device *device, uint32_
     if (!device->backend->pack)
         return error_set(err, STATUS_INTERNAL, "tuner: the backend cannot pack constants");
     enum status st = device->backend->pack(device, a->graph, n, n->tactic, input, packed, err);
-    enum dtype dtype = tune_stored(ir_tensor(a->graph, n->inputs[input])->dtype, n->tactic->dtype);
     return st ? st
-              : add_constant(a, n->inputs[input], IR_LAYOUT_OPAQUE, dtype, bytes, packed, out, err);
+              : add_constant(a, n->inputs[input], tune_port_in(n->tactic, input)->format, bytes,
+                             packed, out, err);
 }
 
-static enum status convert_constant(struct apply *a, uint32_t tensor, enum ir_layout layout,
-                                    enum dtype dtype, uint32_t *out, struct error *err)
+static enum status convert_constant(struct apply *a, uint32_t tensor, struct ir_format format,
+                                    uint32_t *out, struct error *err)
 {
     const struct ir_tensor t = *ir_tensor(a->graph, tensor);
     uint64_t bytes;
-    if (!ir_layout_bytes(&t.shape, dtype, layout, &bytes))
+    if (!ir_layout_bytes(&t.shape, format.dtype, format.layout, &bytes))
         return error_set(err, STATUS_INTERNAL, "tuner: a constant cannot have the layout %s",
-                         ir_layout_name(layout));
+                         ir_layout_name(format.layout));
     void *data = arena_alloc(a->graph->arena, bytes);
     if (!data)
         return error_no_memory(err, "the tuner");
     const struct tensor_view from = {t.dtype, t.shape, (void *)(uintptr_t)t.data};
-    const struct tensor_view to = {dtype, t.shape, data};
-    if (ir_layouts_agree(&t.shape, t.layout, layout))
+    const struct tensor_view to = {format.dtype, t.shape, data};
+    if (ir_layouts_agree(&t.shape, t.layout, format.layout))
         ref_cast(&from, &to);
     else
-        ref_reformat((enum ir_layout)t.layout, (enum ir_layout)layout, &from, &to);
-    return add_constant(a, tensor, layout, dtype, bytes, data, out, err);
+        ref_reformat((enum ir_layout)t.layout, (enum ir_layout)format.layout, &from, &to);
+    return add_constant(a, tensor, format, bytes, data, out, err);
 }
 
 /* --- inputs --- */
-
-/* The type of the node's input when the graph had it: that of the sample. */
-static enum dtype input_stored(const struct tune_entry *e, const struct tactic *tactic,
-                               uint32_t input)
-{
-    const struct ir_node *n = ir_node(e->sample, 0);
-    return tune_stored(ir_tensor(e->sample, n->inputs[input])->dtype, tactic->dtype);
-}
 
 static enum status set_constant(struct apply *a, const struct tune_entry *entry, uint32_t node,
                                 uint32_t input, uint32_t *out, struct error *err)
@@ -275,12 +268,11 @@ static enum status set_constant(struct apply *a, const struct tune_entry *entry,
     const struct ir_node *n = ir_node(a->graph, node);
     const struct tactic_port *port = tune_port_in(n->tactic, input);
     uint32_t tensor = n->inputs[input];
-    const struct ir_tensor *t = ir_tensor(a->graph, tensor);
-    enum dtype dtype = input_stored(entry, n->tactic, input);
+    struct ir_format format = tune_port_format(ir_tensor(a->graph, tensor), port);
     if (port->packed_bytes > 0)
         return pack_constant(a, entry->device, node, input, out, err);
-    if (port->layout != t->layout || dtype != t->dtype)
-        return convert_constant(a, tensor, port->layout, dtype, out, err);
+    if (!ir_format_equal(format, ir_tensor(a->graph, tensor)->format))
+        return convert_constant(a, tensor, format, out, err);
     *out = tensor;
     return STATUS_OK;
 }
@@ -293,19 +285,19 @@ static enum status set_inputs(struct apply *a, const struct tune_entry *entry, u
     uint32_t made[IR_MAX_INPUTS], n = ir_node(a->graph, node)->n_inputs;
     for (int constants = 0; constants < 2; constants++) {
         for (uint32_t i = 0; i < n; i++) {
-            const struct tactic *tactic = ir_node(a->graph, node)->tactic;
+            const struct tactic_port *port = tune_port_in(ir_node(a->graph, node)->tactic, i);
             uint32_t id = made[i] = ir_node(a->graph, node)->inputs[i];
-            if (id == IR_NONE || ir_tensor_is_constant(ir_tensor(a->graph, id)) != constants)
+            const struct ir_tensor *t = id == IR_NONE ? NULL : ir_tensor(a->graph, id);
+            if (!t || ir_tensor_is_constant(t) != constants)
                 continue;
-            enum status st = constants ? set_constant(a, entry, node, i, &made[i], err)
-                                       : in_format(a, id, tune_port_in(tactic, i)->layout,
-                                                   input_stored(entry, tactic, i), &made[i], err);
-            if (st)
-                return st;
+            if (constants)
+                TRY(set_constant(a, entry, node, i, &made[i], err));
+            else
+                TRY(in_format(a, id, tune_port_format(t, port), &made[i], err));
         }
         memcpy(ir_node(a->graph, node)->inputs, made, n * sizeof(*made));
     }
-    return tune_cast_follow(a->graph, node) ? STATUS_OK : error_no_memory(err, "the tuner");
+    return STATUS_OK;
 }
 
 /* --- the whole --- */

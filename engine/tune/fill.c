@@ -17,21 +17,28 @@
 
 enum { COMPILE_SECONDS = 20 }; /* of one graph */
 
-/* Bytes of what the node writes, or of its constants, as they are stored in this type. */
+/* Bytes of what the node writes, or of its constants, as the tactic stores them. */
 static uint64_t stored_bytes(const struct tune_entry *e, const struct tactic *tactic,
                              bool constants)
 {
-    const struct ir_graph *g = e->sample;
-    const struct ir_node *node = ir_node(g, 0);
+    const struct ir_node *node = ir_node(e->sample, 0);
+    const struct tactic_port *port;
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < (constants ? node->n_inputs : node->n_outputs); i++) {
-        uint32_t id = constants ? node->inputs[i] : node->outputs[i];
-        if (id == IR_NONE || (constants && !ir_tensor_is_constant(ir_tensor(g, id))))
-            continue;
-        const struct ir_tensor *t = ir_tensor(g, id);
-        uint64_t size = dtype_size(t->dtype);
-        bytes += t->bytes / MAX(size, 1) * dtype_size(tune_stored(t->dtype, tactic->dtype));
+    for (uint32_t i = constants ? 0 : node->n_inputs;
+         i < node->n_inputs + (constants ? 0 : node->n_outputs); i++) {
+        const struct ir_tensor *t = tune_port_at(e->sample, tactic, i, &port);
+        if (t && (!constants || ir_tensor_is_constant(t)))
+            bytes += t->bytes / MAX(dtype_size(t->dtype), 1) * dtype_size(port->format.dtype);
     }
+    return bytes;
+}
+
+/* Bytes of what the node writes, as the graph has it. */
+static uint64_t written_bytes(const struct ir_graph *sample)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < ir_node(sample, 0)->n_outputs; i++)
+        bytes += ir_tensor(sample, ir_node(sample, 0)->outputs[i])->bytes;
     return bytes;
 }
 
@@ -40,16 +47,16 @@ static uint64_t stored_bytes(const struct tune_entry *e, const struct tactic *ta
  * choice. Good enough to keep one layout and the lowest type through a network. */
 static uint64_t guess(const struct tune_entry *e, uint32_t option)
 {
-    const struct tactic *tactic = e->options[option].tactic, none = {.dtype = DTYPE_NONE};
+    const struct tactic *tactic = e->options[option].tactic;
     bool heavy = tune_is_heavy(ir_node(e->sample, 0)->op), low = false;
     uint64_t moved = 2 * stored_bytes(e, tactic, false) / 5 + 1000;
-    uint64_t step = (2 * stored_bytes(e, &none, false) / 5 + 1000) / 8;
+    uint64_t step = (2 * written_bytes(e->sample) / 5 + 1000) / 8;
     uint64_t constants = stored_bytes(e, tactic, true) / 5;
     if (tune_is_fallback(tactic) && e->n > 1 && heavy)
         return 1000 * moved;
     for (uint32_t i = 0; i < e->n; i++)
-        low = low || tune_is_low(e->options[i].tactic);
-    if (heavy && low && !tune_is_low(tactic))
+        low = low || tune_type(e->sample, e->options[i].tactic);
+    if (heavy && low && !tune_type(e->sample, tactic))
         moved *= 8;
     return moved + constants + option * step;
 }
@@ -69,7 +76,8 @@ static void tell(struct tune_table *t, const struct tune_entry *e, const struct 
     char shape[SHAPE_TEXT_MAX];
     const struct ir_node *node = ir_node(e->sample, 0);
     const struct ir_tensor *y = ir_tensor(e->sample, node->outputs[0]);
-    const char *type = tune_is_low(o->tactic) ? dtype_name(o->tactic->dtype) : "";
+    enum dtype low = tune_type(e->sample, o->tactic);
+    const char *type = low ? dtype_name(low) : "";
     if (o->ns >= TUNE_NEVER)
         log_write(tune_table_options(t)->log, LOG_VERBOSE, "%s '%s' %s: %s%s%s: not used: %s",
                   ir_op_name(node->op), node->name, shape_format(&y->shape, shape), o->tactic->name,
@@ -84,7 +92,8 @@ static void tell(struct tune_table *t, const struct tune_entry *e, const struct 
 static bool runs_never(const struct tune_entry *e, const struct tactic *tactic)
 {
     return ir_node(e->sample, 0)->op == IR_OP_RESHAPE && tactic->n_in == 1 && tactic->n_out == 1 &&
-           tactic->in[0].layout == IR_LAYOUT_PLAIN && tactic->out[0].layout == IR_LAYOUT_PLAIN;
+           tactic->in[0].format.layout == IR_LAYOUT_PLAIN &&
+           ir_format_equal(tactic->in[0].format, tactic->out[0].format);
 }
 
 /* Whether the option still has to be compiled or timed. */

@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats: how one tensor may be stored. A tactic's type stands in the place of F32 and of nothing
- * else: integers, and floats of other types that the model has, stay what they are.
+ * Formats: how one tensor may be stored. Ports of tactics are taken for what they say of the
+ * sample, whose scales are numbered as they come: in the graph a port's scale is the tensor's own
+ * range.
  */
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
-#include "engine/tune/solve.h"
-
-static const enum dtype types[] = {DTYPE_NONE, DTYPE_F16, DTYPE_BF16};
-
-_Static_assert(SOLVE_FORMATS == IR_LAYOUT_COUNT_ * ARRAY_LEN(types), "a number for each format");
-
-bool tune_dtype_ok(enum dtype dtype)
-{
-    return dtype == DTYPE_NONE || dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
-}
-
-enum dtype tune_stored(enum dtype graph, enum dtype tactic)
-{
-    return graph == DTYPE_F32 && tactic != DTYPE_NONE ? tactic : graph;
-}
 
 enum ir_layout tune_layout_least(const struct shape *shape, enum ir_layout layout)
 {
@@ -29,18 +15,38 @@ enum ir_layout tune_layout_least(const struct shape *shape, enum ir_layout layou
     return layout;
 }
 
-uint8_t tune_format_number(const struct ir_tensor *tensor, enum ir_layout layout, enum dtype tactic)
+const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t input)
 {
-    enum dtype stored = tune_stored(tensor->dtype, tactic);
-    uint32_t type = 0, least = (uint32_t)tune_layout_least(&tensor->shape, layout);
-    for (uint32_t i = 1; i < ARRAY_LEN(types); i++)
-        if (stored != tensor->dtype && stored == types[i])
-            type = i;
-    return (uint8_t)(type * IR_LAYOUT_COUNT_ + least);
+    return &tactic->in[input < tactic->n_in ? input : tactic->n_in - 1];
 }
 
-struct tune_format tune_format_of(uint8_t number)
+struct ir_format tune_port_format(const struct ir_tensor *tensor, const struct tactic_port *port)
 {
-    return (struct tune_format){(enum ir_layout)(number % IR_LAYOUT_COUNT_),
-                                types[number / IR_LAYOUT_COUNT_]};
+    struct ir_format format = port->format;
+    format.scale = format.scale == IR_NO_SCALE ? IR_NO_SCALE : tensor->range;
+    return format;
+}
+
+const struct ir_tensor *tune_port_at(const struct ir_graph *sample, const struct tactic *tactic,
+                                     uint32_t at, const struct tactic_port **port)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    bool in = at < node->n_inputs;
+    uint32_t id = in ? node->inputs[at] : node->outputs[at - node->n_inputs];
+    *port = in ? tune_port_in(tactic, at) : &tactic->out[at - node->n_inputs];
+    return id == IR_NONE ? NULL : ir_tensor(sample, id);
+}
+
+enum dtype tune_type(const struct ir_graph *sample, const struct tactic *tactic)
+{
+    const struct ir_node *node = ir_node(sample, 0);
+    const struct tactic_port *port;
+    enum dtype least = DTYPE_NONE;
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        const struct ir_tensor *t = tune_port_at(sample, tactic, i, &port);
+        if (t && port->format.dtype != t->dtype &&
+            (least == DTYPE_NONE || dtype_size(port->format.dtype) < dtype_size(least)))
+            least = port->format.dtype;
+    }
+    return least;
 }

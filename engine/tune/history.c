@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How candidates did at the batch sizes tuned so far: by op and name of the node and by name, type
- * and layouts of the tactic, for shapes differ. A candidate counts by its best showing.
+ * How candidates did at the batch sizes tuned so far: by op and name of the node and by name
+ * and formats of the tactic, for shapes differ. A candidate counts by its best showing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,14 +48,14 @@ void tune_history_free(struct tune_history *h)
 static struct tune_key key_of(const struct tune_entry *e, const struct tactic *tactic)
 {
     const struct ir_node *node = ir_node(e->sample, 0);
-    uint64_t words[5 + TACTIC_PORTS_MAX + IR_MAX_OUTPUTS] = {
-        node->op, XXH3_64bits(node->name, strlen(node->name)), tactic->id, tactic->dtype,
+    uint64_t words[4 + TACTIC_PORTS_MAX + IR_MAX_OUTPUTS] = {
+        node->op, XXH3_64bits(node->name, strlen(node->name)), tactic->id,
         XXH3_64bits(tactic->name, strlen(tactic->name))};
-    uint32_t n = 5;
+    uint32_t n = 4;
     for (uint32_t i = 0; i < tactic->n_in; i++)
-        words[n++] = tactic->in[i].layout;
+        words[n++] = tune_format_word(tactic->in[i].format);
     for (uint32_t i = 0; i < tactic->n_out; i++)
-        words[n++] = tactic->out[i].layout;
+        words[n++] = tune_format_word(tactic->out[i].format);
     XXH128_hash_t hash = XXH3_128bits(words, n * sizeof(*words));
     return (struct tune_key){hash.high64, hash.low64};
 }
@@ -73,7 +73,7 @@ static uint64_t best_of(const struct tune_entry *e, enum dtype dtype)
 {
     uint64_t best = TUNE_NEVER;
     for (uint32_t i = 0; i < e->n; i++)
-        if (e->options[i].tactic->dtype == dtype && e->options[i].ns < best)
+        if (tune_type(e->sample, e->options[i].tactic) == dtype && e->options[i].ns < best)
             best = e->options[i].ns;
     return best;
 }
@@ -99,7 +99,7 @@ bool tune_history_note(struct tune_history *h, const struct tune_entry *e)
         }
         r->seen++;
         /* Among its own type: which type is best is decided over the whole graph. */
-        uint64_t best = best_of(e, o->tactic->dtype);
+        uint64_t best = best_of(e, tune_type(e->sample, o->tactic));
         r->close = r->close || o->ns / HOPELESS_NUM <= best / HOPELESS_DEN;
     }
     return true;

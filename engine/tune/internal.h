@@ -47,21 +47,23 @@ enum status tune_cache_merge(struct tune_cache *cache, const void *data, size_t 
 
 /* --- formats (format.c) --- */
 
-/* How a tensor is stored: its layout, and what is in the place of F32 (NONE: F32 as it was). As a
- * number for the assignment problem it is the same for layouts that agree. */
-struct tune_format {
-    enum ir_layout layout;
-    enum dtype dtype;
-};
-/* Types a tactic may have. */
-bool tune_dtype_ok(enum dtype dtype);
-/* What a tensor of the graph is stored as by a tactic of this type. */
-enum dtype tune_stored(enum dtype graph, enum dtype tactic);
 /* The least layout that agrees with this one. */
 enum ir_layout tune_layout_least(const struct shape *shape, enum ir_layout layout);
-uint8_t tune_format_number(const struct ir_tensor *tensor, enum ir_layout layout,
-                           enum dtype tactic);
-struct tune_format tune_format_of(uint8_t number);
+const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t input);
+/* What the port makes of a tensor, of the sample or of the graph. */
+struct ir_format tune_port_format(const struct ir_tensor *tensor, const struct tactic_port *port);
+/* Port `at` of the sample's node, inputs first, and its tensor; NULL: an absent input. */
+const struct ir_tensor *tune_port_at(const struct ir_graph *sample, const struct tactic *tactic,
+                                     uint32_t at, const struct tactic_port **port);
+/* For keys: the scale's number does not count. */
+static inline uint64_t tune_format_word(struct ir_format format)
+{
+    return (uint64_t)format.layout | (uint64_t)format.dtype << 8 |
+           (uint64_t)(format.scale != IR_NO_SCALE) << 16;
+}
+/* The least type that the tactic stores in the place of one of the graph; NONE: it stores all
+ * tensors as the graph has them. */
+enum dtype tune_type(const struct ir_graph *sample, const struct tactic *tactic);
 
 /* --- samples (sample.c) --- */
 
@@ -69,14 +71,12 @@ struct tune_format tune_format_of(uint8_t number);
 enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *node,
                             struct ir_graph **out, struct error *err);
 /* A sample that turns a tensor of the graph from one format into another. */
-enum status tune_sample_reformat(const struct ir_tensor *tensor, struct tune_format from,
-                                 struct tune_format to, struct ir_graph **out, struct error *err);
+enum status tune_sample_reformat(const struct ir_graph *graph, uint32_t tensor,
+                                 struct ir_format from, struct ir_format to, struct ir_graph **out,
+                                 struct error *err);
 /* A copy whose tensors are stored as the tactic wants them. */
 enum status tune_sample_shaped(const struct ir_graph *sample, const struct tactic *tactic,
                                struct ir_graph **out, struct error *err);
-const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t input);
-/* Sets a node's attribute TO to the type that its output has now, if it is a CAST. */
-bool tune_cast_follow(struct ir_graph *graph, uint32_t node) MUST_USE;
 
 /* --- buffers and timing (bench.c, measure.c) --- */
 
@@ -132,8 +132,8 @@ enum status tune_table_node(struct tune_table *table, const struct ir_graph *gra
                             const struct ir_node *node, struct tune_entry **out, struct error *err);
 /* The entry for a reformat of a tensor, timed, its options by rising time. n is 0 if there is no
  * way. */
-enum status tune_table_reformat(struct tune_table *table, const struct ir_tensor *tensor,
-                                struct tune_format from, struct tune_format to,
+enum status tune_table_reformat(struct tune_table *table, const struct ir_graph *graph,
+                                uint32_t tensor, struct ir_format from, struct ir_format to,
                                 struct tune_entry **out, struct error *err);
 /* The entry's candidates are dropped for those of the host, if there is one. */
 enum status tune_table_to_host(struct tune_table *table, struct tune_entry *entry,
@@ -150,7 +150,6 @@ struct tune_key tune_table_key(const struct tune_table *table, const struct tune
 void tune_table_progress(struct tune_table *table, const struct tune_entry *entry, uint32_t done);
 bool tune_is_fallback(const struct tactic *tactic); /* a reference kernel */
 bool tune_is_heavy(enum ir_op op);                  /* does much more than move bytes */
-bool tune_is_low(const struct tactic *tactic);      /* in less than fp32 */
 
 /* --- filling them (fill.c) --- */
 

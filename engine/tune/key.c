@@ -9,7 +9,7 @@
 #include "engine/tune/internal.h"
 
 /* Version of the spelling: part of each key. */
-enum { SPELLING = 2 };
+enum { SPELLING = 3 };
 
 struct spelling {
     XXH3_state_t *state;
@@ -36,6 +36,14 @@ static void put_float(struct spelling *s, float value)
     put_u64(s, bits);
 }
 
+/* That there is one, and its kind; its numbers do not count. */
+static void put_scale(struct spelling *s, const struct ir_scale *scale)
+{
+    put_u64(s, scale ? 1 + (scale->n > 1) : 0);
+    put_u64(s, scale && scale->n > 1 ? scale->axis : 0);
+    put_u64(s, scale && scale->zero);
+}
+
 static void put_tensor(struct spelling *s, const struct ir_graph *graph, uint32_t id)
 {
     if (id == IR_NONE) {
@@ -45,6 +53,9 @@ static void put_tensor(struct spelling *s, const struct ir_graph *graph, uint32_
     const struct ir_tensor *t = ir_tensor(graph, id);
     put_u64(s, t->dtype);
     put_u64(s, t->layout);
+    put_u64(s, t->real);
+    put_scale(s, ir_scale(graph, t->range));
+    put_u64(s, t->scale != IR_NO_SCALE);
     put_u64(s, ir_tensor_is_constant(t));
     put_u64(s, t->shape.rank);
     for (uint32_t i = 0; i < t->shape.rank; i++)
@@ -126,16 +137,21 @@ struct tune_key tune_key_tactic(const struct tune_key *node, const struct tactic
 {
     XXH128_hash_t blob = XXH3_128bits_withSeed(tactic->blob, tactic->blob_size, tactic->id);
     XXH128_hash_t name = XXH3_128bits(tactic->name, strlen(tactic->name));
-    uint64_t words[8 + 2 * (TACTIC_PORTS_MAX + IR_MAX_OUTPUTS)] = {
-        node->high,  node->low,  blob.high64,   blob.low64,
-        name.high64, name.low64, tactic->dtype, XXH3_64bits(device, strlen(device))};
-    uint32_t n = 8; /* one name may stand for several layouts */
+    uint64_t words[7 + 2 * (TACTIC_PORTS_MAX + IR_MAX_OUTPUTS)] = {
+        node->high,
+        node->low,
+        blob.high64,
+        blob.low64,
+        name.high64,
+        name.low64,
+        XXH3_64bits(device, strlen(device))};
+    uint32_t n = 7; /* one name may stand for several formats */
     for (uint32_t i = 0; i < tactic->n_in && i < TACTIC_PORTS_MAX; i++) {
-        words[n++] = tactic->in[i].layout;
+        words[n++] = tune_format_word(tactic->in[i].format);
         words[n++] = tactic->in[i].packed_bytes;
     }
     for (uint32_t i = 0; i < tactic->n_out && i < IR_MAX_OUTPUTS; i++)
-        words[n++] = tactic->out[i].layout;
+        words[n++] = tune_format_word(tactic->out[i].format);
     XXH128_hash_t hash = XXH3_128bits(words, n * sizeof(*words));
     return (struct tune_key){hash.high64, hash.low64};
 }

@@ -4,13 +4,31 @@
 
 #include "engine/tune/internal.h"
 
-static uint32_t copy_tensor(struct ir_graph *to, const struct ir_tensor *t)
+/* As it is, or in another format, whose scale is its range. Every tensor of a sample has a range of
+ * its own. */
+static uint32_t copy_tensor(struct ir_graph *to, const struct ir_graph *graph,
+                            const struct ir_tensor *t, struct ir_format format)
 {
-    uint32_t id = ir_tensor_is_constant(t) ? ir_constant_add(to, "", t->dtype, &t->shape, t->data)
-                                           : ir_tensor_add(to, "", t->dtype, &t->shape);
-    if (id != IR_NONE && t->layout != IR_LAYOUT_OPAQUE && !ir_tensor_set_layout(to, id, t->layout))
+    enum dtype type = ir_tensor_type(t);
+    uint32_t id = ir_tensor_is_constant(t) ? ir_constant_add(to, "", type, &t->shape, t->data)
+                                           : ir_tensor_add(to, "", type, &t->shape);
+    uint32_t range = IR_NO_SCALE;
+    if (id == IR_NONE ||
+        (t->range != IR_NO_SCALE && !(range = ir_scale_add(to, ir_scale(graph, t->range)))))
         return IR_NONE;
-    return id;
+    ir_tensor(to, id)->range = range;
+    format.scale = format.scale == IR_NO_SCALE ? IR_NO_SCALE : range;
+    return format.layout == IR_LAYOUT_OPAQUE || ir_tensor_set_format(to, id, format) ? id : IR_NONE;
+}
+
+static bool add_output(struct ir_graph *to, uint32_t node, uint32_t tensor)
+{
+    struct ir_node *n = ir_node(to, node);
+    if (n->n_outputs == IR_MAX_OUTPUTS)
+        return false;
+    n->outputs[n->n_outputs++] = tensor;
+    ir_tensor(to, tensor)->producer = node;
+    return true;
 }
 
 static bool copy_attrs(struct ir_graph *to, uint32_t node, const struct ir_node *from)
@@ -31,7 +49,8 @@ static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const s
         inputs[i] = IR_NONE;
         if (node->inputs[i] == IR_NONE)
             continue;
-        inputs[i] = copy_tensor(to, ir_tensor(graph, node->inputs[i]));
+        const struct ir_tensor *t = ir_tensor(graph, node->inputs[i]);
+        inputs[i] = copy_tensor(to, graph, t, t->format);
         if (inputs[i] == IR_NONE)
             return false;
     }
@@ -40,8 +59,8 @@ static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const s
         return false;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, node->outputs[i]);
-        uint32_t out = ir_node_output_add(to, id, "", t->dtype, &t->shape);
-        if (out == IR_NONE || !ir_tensor_set_layout(to, out, t->layout))
+        uint32_t out = copy_tensor(to, graph, t, t->format);
+        if (out == IR_NONE || !add_output(to, id, out))
             return false;
     }
     struct ir_node *copy = ir_node(to, id);
@@ -62,20 +81,19 @@ enum status tune_sample_new(const struct ir_graph *graph, const struct ir_node *
     return STATUS_OK;
 }
 
-enum status tune_sample_reformat(const struct ir_tensor *tensor, struct tune_format from,
-                                 struct tune_format to, struct ir_graph **out, struct error *err)
+enum status tune_sample_reformat(const struct ir_graph *graph, uint32_t tensor,
+                                 struct ir_format from, struct ir_format to, struct ir_graph **out,
+                                 struct error *err)
 {
     struct ir_graph *sample = ir_graph_new();
+    const struct ir_tensor *t = ir_tensor(graph, tensor);
     if (!sample)
         return error_no_memory(err, "the tuner");
-    enum dtype x = tune_stored(tensor->dtype, from.dtype), y = tune_stored(tensor->dtype, to.dtype);
-    uint32_t in = ir_tensor_add(sample, "", x, &tensor->shape), made = IR_NONE;
-    uint32_t node =
-        in == IR_NONE ? IR_NONE : ir_node_add(sample, IR_OP_REFORMAT, "reformat", 1, &in);
-    if (node != IR_NONE && (x == y || ir_attr_set_int(sample, node, IR_ATTR_TO, y)))
-        made = ir_node_output_add(sample, node, "", y, &tensor->shape);
-    if (made == IR_NONE || !ir_tensor_set_layout(sample, in, from.layout) ||
-        !ir_tensor_set_layout(sample, made, to.layout)) {
+    uint32_t in = copy_tensor(sample, graph, t, from), made = copy_tensor(sample, graph, t, to);
+    uint32_t node = in == IR_NONE || made == IR_NONE
+                        ? IR_NONE
+                        : ir_node_add(sample, IR_OP_REFORMAT, "reformat", 1, &in);
+    if (node == IR_NONE || !add_output(sample, node, made)) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
     }
@@ -83,27 +101,13 @@ enum status tune_sample_reformat(const struct ir_tensor *tensor, struct tune_for
     return STATUS_OK;
 }
 
-const struct tactic_port *tune_port_in(const struct tactic *tactic, uint32_t input)
-{
-    return &tactic->in[input < tactic->n_in ? input : tactic->n_in - 1];
-}
-
-bool tune_cast_follow(struct ir_graph *graph, uint32_t node)
-{
-    const struct ir_node *n = ir_node(graph, node);
-    return n->op != IR_OP_CAST ||
-           ir_attr_set_int(graph, node, IR_ATTR_TO, ir_tensor(graph, n->outputs[0])->dtype);
-}
-
-static bool shape_port(struct ir_graph *sample, uint32_t tensor, enum dtype dtype,
-                       const struct tactic_port *port)
+static bool shape_port(struct ir_graph *sample, uint32_t tensor, const struct tactic_port *port)
 {
     struct ir_tensor *t = ir_tensor(sample, tensor);
-    t->dtype = tune_stored(t->dtype, dtype);
-    if (port->packed_bytes == 0)
-        return ir_tensor_set_layout(sample, tensor, port->layout);
-    t->layout = IR_LAYOUT_OPAQUE;
-    t->bytes = port->packed_bytes;
+    if (!ir_tensor_set_format(sample, tensor, tune_port_format(t, port)))
+        return false;
+    if (port->packed_bytes)
+        t->bytes = port->packed_bytes;
     return true;
 }
 
@@ -113,10 +117,10 @@ static bool shape_ports(struct ir_graph *sample, const struct tactic *tactic)
     bool ok = tactic->n_in > 0 || node->n_inputs == 0;
     for (uint32_t i = 0; i < node->n_inputs && ok; i++)
         if (node->inputs[i] != IR_NONE)
-            ok = shape_port(sample, node->inputs[i], tactic->dtype, tune_port_in(tactic, i));
+            ok = shape_port(sample, node->inputs[i], tune_port_in(tactic, i));
     for (uint32_t i = 0; i < node->n_outputs && ok; i++)
-        ok = shape_port(sample, node->outputs[i], tactic->dtype, &tactic->out[i]);
-    return ok && tune_cast_follow(sample, 0);
+        ok = shape_port(sample, node->outputs[i], &tactic->out[i]);
+    return ok;
 }
 
 enum status tune_sample_shaped(const struct ir_graph *sample, const struct tactic *tactic,

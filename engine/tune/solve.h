@@ -2,7 +2,7 @@
 /*
  * The assignment problem on its own: nodes with options, tensors between them, and the option of
  * each node such that the sum of the nodes' times and of the reformats between differing formats is
- * least. A format is a small number: a layout and a type (format.c). A reformat of one tensor to
+ * least. A format is a small number, whatever it stands for (tune.c). A reformat of one tensor to
  * one format is paid for once, however many nodes read it.
  *
  * Knows nothing of graphs, backends or clocks, so that it can be tested against trying everything.
@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "engine/ir/ir.h"
 
-enum { SOLVE_FORMATS = 3 * IR_LAYOUT_COUNT_ };
+enum { SOLVE_FORMATS = 32 };         /* at most, in one problem */
 #define SOLVE_NEVER (UINT64_MAX / 4) /* a cost: impossible */
 
 struct solve_node {

@@ -135,11 +135,6 @@ bool tune_is_heavy(enum ir_op op)
            op == IR_OP_RECURRENT;
 }
 
-bool tune_is_low(const struct tactic *tactic)
-{
-    return tactic->dtype == DTYPE_F16 || tactic->dtype == DTYPE_BF16;
-}
-
 /* Finite numbers that would become infinite: masks are made of such. */
 static bool overflows_f16(const struct ir_tensor *t)
 {
@@ -177,34 +172,44 @@ static struct limits limits_of(const struct ir_graph *g, const struct ir_node *n
     return l;
 }
 
-static bool is_plain(const struct tactic *tactic)
-{
-    bool plain = tactic->dtype == DTYPE_NONE;
-    for (uint32_t i = 0; i < tactic->n_in && plain; i++)
-        plain = tactic->in[i].packed_bytes || tactic->in[i].layout == IR_LAYOUT_PLAIN;
-    for (uint32_t i = 0; i < tactic->n_out && plain; i++)
-        plain = tactic->out[i].layout == IR_LAYOUT_PLAIN;
-    return plain;
-}
-
 struct keeper {
     struct tune_entry *entry;
     struct limits limits;
-    bool plain; /* only tactics that leave everything as the graph has it */
+    bool plain;  /* only tactics that leave everything as the graph has it */
+    bool scales; /* the backend has kernels for formats with a scale */
 };
+
+/* What the port makes of the tensor can be, and is within what is asked for. A reformat's tensors
+ * have the formats that they shall have; 8 bits of a constant are the backend's to pack. */
+static bool port_wanted(const struct keeper *k, const struct ir_tensor *t,
+                        const struct tactic_port *port)
+{
+    const struct ir_format *f = &port->format;
+    bool low = f->dtype != t->dtype, scaled = f->scale != IR_NO_SCALE;
+    if (scaled && !k->scales)
+        return false;
+    if (ir_node(k->entry->sample, 0)->op == IR_OP_REFORMAT)
+        return ir_format_equal(*f, t->format);
+    if (k->plain && (low || (f->layout != IR_LAYOUT_PLAIN && !port->packed_bytes)))
+        return false;
+    return ir_format_fits(k->entry->sample, t, *f) && (!scaled || f->scale == t->range) &&
+           !(scaled && ir_tensor_is_constant(t) && !port->packed_bytes) &&
+           !(low && k->limits.no_low) && !(low && f->dtype == DTYPE_F16 && k->limits.no_f16);
+}
 
 static bool wanted(const struct keeper *k, const struct tactic *tactic)
 {
     const struct tune_entry *e = k->entry;
     const struct ir_node *node = ir_node(e->sample, 0);
-    if (e->n == OPTIONS_MAX || !tune_dtype_ok(tactic->dtype) ||
-        tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) || tactic->n_out != node->n_outputs)
+    const struct tactic_port *port;
+    if (e->n == OPTIONS_MAX || tactic->n_in != MIN(node->n_inputs, TACTIC_PORTS_MAX) ||
+        tactic->n_out != node->n_outputs)
         return false;
-    if (tune_is_low(tactic) && (node->op == IR_OP_REFORMAT || k->limits.no_low ||
-                                (tactic->dtype == DTYPE_F16 && k->limits.no_f16)))
-        return false;
-    if (k->plain && !is_plain(tactic))
-        return false;
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        const struct ir_tensor *t = tune_port_at(e->sample, tactic, i, &port);
+        if (t && !port_wanted(k, t, port))
+            return false;
+    }
     return e->n == 0 || !tune_is_fallback(tactic) || !tune_is_heavy(node->op);
 }
 
@@ -236,7 +241,9 @@ static enum status ask(struct tune_table *t, struct tune_entry *e, struct device
                        struct error *err)
 {
     const struct ir_node *node = ir_node(e->sample, 0);
-    struct keeper k = {.entry = e, .plain = device != t->options->device};
+    struct keeper k = {.entry = e,
+                       .plain = device != t->options->device,
+                       .scales = device->backend->features & BACKEND_SCALES};
     if (t->options->precision != PRECISION_F32)
         k.limits = limits_of(e->sample, node);
     e->device = device;
@@ -251,11 +258,11 @@ static void thin_out(struct tune_entry *e)
     bool low = false;
     uint32_t high = 0;
     for (uint32_t i = 0; i < e->n; i++)
-        low = low || tune_is_low(e->options[i].tactic);
+        low = low || tune_type(e->sample, e->options[i].tactic);
     if (!low || !tune_is_heavy(ir_node(e->sample, 0)->op) || !e->device->backend->compile)
         return;
     for (uint32_t i = 0; i < e->n;)
-        if (!tune_is_low(e->options[i].tactic) && ++high > HIGH_MAX)
+        if (!tune_type(e->sample, e->options[i].tactic) && ++high > HIGH_MAX)
             drop_option(e, i);
         else
             i++;
@@ -340,13 +347,13 @@ static int by_time(const void *a, const void *b)
     return x->ns == y->ns ? 0 : x->ns < y->ns ? -1 : 1;
 }
 
-enum status tune_table_reformat(struct tune_table *t, const struct ir_tensor *tensor,
-                                struct tune_format from, struct tune_format to,
-                                struct tune_entry **out, struct error *err)
+enum status tune_table_reformat(struct tune_table *t, const struct ir_graph *graph, uint32_t tensor,
+                                struct ir_format from, struct ir_format to, struct tune_entry **out,
+                                struct error *err)
 {
     struct ir_graph *sample;
     struct tune_entry *e;
-    enum status st = tune_sample_reformat(tensor, from, to, &sample, err);
+    enum status st = tune_sample_reformat(graph, tensor, from, to, &sample, err);
     if (!st)
         st = find_or_add(t, sample, &e, err);
     if (!st)

@@ -25,7 +25,7 @@ enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27, ROUNDS_MAX = 16 };
 struct prices {
     struct {
         struct shape shape;
-        uint32_t dtype, layout;
+        uint32_t dtype, layout, range;
         uint32_t from, to; /* sets of formats */
     } key;
     uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS];
@@ -54,6 +54,9 @@ struct tuner {
     struct solve_tensor *tensors;
     uint32_t n_tensors;
     struct prices *prices; /* hash table; in `memory` */
+    /* The formats by their numbers, sorted: relative to a tensor, see format_number. */
+    struct ir_format formats[SOLVE_FORMATS];
+    uint32_t n_formats;
 };
 
 static const uint8_t plain_end[1] = {0}; /* plain, as the graph has it */
@@ -81,18 +84,87 @@ static enum status collect(struct tuner *t, struct error *err)
     return STATUS_OK;
 }
 
+static int by_format(const void *a, const void *b)
+{
+    const struct ir_format *x = a, *y = b;
+    if (x->scale != y->scale)
+        return x->scale < y->scale ? -1 : 1;
+    if (x->dtype != y->dtype)
+        return x->dtype < y->dtype ? -1 : 1;
+    return x->layout == y->layout ? 0 : x->layout < y->layout ? -1 : 1;
+}
+
+/* What a port makes of the tensor, relative to it: layouts that agree are one, dtype is NONE where
+ * the tensor keeps its type, and scale says whether there is one, which is its range. */
+static struct ir_format relative(const struct ir_tensor *x, const struct tactic_port *port)
+{
+    struct ir_format f = tune_port_format(x, port);
+    f.layout = tune_layout_least(&x->shape, f.layout);
+    f.dtype = f.dtype == x->dtype ? DTYPE_NONE : f.dtype;
+    f.scale = f.scale != IR_NO_SCALE;
+    return f;
+}
+
+static struct ir_format absolute(const struct ir_tensor *x, struct ir_format f)
+{
+    f.dtype = f.dtype == DTYPE_NONE ? x->dtype : f.dtype;
+    f.scale = f.scale ? x->range : IR_NO_SCALE;
+    return f;
+}
+
+static uint8_t format_number(const struct tuner *t, uint32_t tensor, const struct tactic_port *port)
+{
+    struct ir_format f = relative(ir_tensor(t->graph, tensor), port);
+    uint8_t i = 0;
+    while (i < t->n_formats && !ir_format_equal(t->formats[i], f))
+        i++;
+    return i;
+}
+
+static enum status note_format(struct tuner *t, uint32_t tensor, const struct tactic_port *port,
+                               struct error *err)
+{
+    if (tensor == IR_NONE || ir_tensor_is_constant(ir_tensor(t->graph, tensor)))
+        return STATUS_OK;
+    uint8_t number = format_number(t, tensor, port);
+    if (number == SOLVE_FORMATS)
+        return error_set(err, STATUS_INTERNAL, "tuner: tensor '%s' has more than %d formats",
+                         ir_tensor(t->graph, tensor)->name, SOLVE_FORMATS);
+    if (number == t->n_formats)
+        t->formats[t->n_formats++] = relative(ir_tensor(t->graph, tensor), port);
+    return STATUS_OK;
+}
+
+/* Those of all ports, and what graph inputs and outputs have, which is the first in order. */
+static enum status find_formats(struct tuner *t, struct error *err)
+{
+    enum status status = STATUS_OK;
+    t->formats[0] = (struct ir_format){IR_LAYOUT_PLAIN, DTYPE_NONE, IR_NO_SCALE};
+    t->n_formats = 1;
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(t->graph, i);
+        for (uint32_t k = 0; t->entries[i] && k < t->entries[i]->n; k++) {
+            const struct tactic *tactic = t->entries[i]->options[k].tactic;
+            for (uint32_t p = 0; p < node->n_inputs && !status; p++)
+                status = note_format(t, node->inputs[p], tune_port_in(tactic, p), err);
+            for (uint32_t p = 0; p < node->n_outputs && !status; p++)
+                status = note_format(t, node->outputs[p], &tactic->out[p], err);
+        }
+    }
+    qsort(t->formats, t->n_formats, sizeof(*t->formats), by_format);
+    return status;
+}
+
 static uint8_t format_in(const struct tuner *t, const struct ir_node *node,
                          const struct tactic *tactic, uint32_t input)
 {
-    const struct ir_tensor *x = ir_tensor(t->graph, node->inputs[input]);
-    return tune_format_number(x, tune_port_in(tactic, input)->layout, tactic->dtype);
+    return format_number(t, node->inputs[input], tune_port_in(tactic, input));
 }
 
 static uint8_t format_out(const struct tuner *t, const struct ir_node *node,
                           const struct tactic *tactic, uint32_t output)
 {
-    const struct ir_tensor *y = ir_tensor(t->graph, node->outputs[output]);
-    return tune_format_number(y, tactic->out[output].layout, tactic->dtype);
+    return format_number(t, node->outputs[output], &tactic->out[output]);
 }
 
 /* Whether two tactics have the same formats wherever that matters. */
@@ -170,17 +242,19 @@ static void mark_ends(const struct tuner *t, const struct solve_tensor *s, uint3
 }
 
 /* Times the reformats that could be wanted between a tensor's ends. */
-static enum status fill_prices(struct tuner *t, const struct ir_tensor *x, struct prices *p,
+static enum status fill_prices(struct tuner *t, uint32_t tensor, struct prices *p,
                                struct error *err)
 {
+    const struct ir_tensor *x = ir_tensor(t->graph, tensor);
     for (unsigned a = 0; a < SOLVE_FORMATS; a++)
         for (unsigned b = 0; b < SOLVE_FORMATS; b++) {
             struct tune_entry *e;
             p->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
             if (a == b || !(p->key.from >> a & 1) || !(p->key.to >> b & 1))
                 continue;
-            enum status st = tune_table_reformat(t->table, x, tune_format_of((uint8_t)a),
-                                                 tune_format_of((uint8_t)b), &e, err);
+            enum status st =
+                tune_table_reformat(t->table, t->graph, tensor, absolute(x, t->formats[a]),
+                                    absolute(x, t->formats[b]), &e, err);
             if (st)
                 return st;
             if (e->n > 0)
@@ -201,11 +275,12 @@ static enum status price(struct tuner *t, uint32_t tensor, uint32_t from, uint32
     memcpy(p->key.shape.dim, x->shape.dim, x->shape.rank * sizeof(x->shape.dim[0]));
     p->key.dtype = x->dtype;
     p->key.layout = x->layout;
+    p->key.range = x->range;
     p->key.from = from;
     p->key.to = to;
     HASH_FIND(hh, t->prices, &p->key, sizeof(p->key), known);
     if (!known) {
-        enum status st = fill_prices(t, x, p, err);
+        enum status st = fill_prices(t, tensor, p, err);
         if (st)
             return st;
         HASH_ADD(hh, t->prices, key, sizeof(p->key), p);
@@ -272,12 +347,15 @@ static enum status state_problem(struct tuner *t, struct error *err)
     static const uint64_t nothing[1] = {0};
     t->n_tensors = 0;
     HASH_CLEAR(hh, t->prices); /* times may have changed */
+    enum status st = find_formats(t, err);
+    if (st)
+        return st;
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         t->solve_nodes[i] = (struct solve_node){1, nothing};
         if (t->entries[i] && !sort_options(t, i))
             return error_no_memory(err, "the tuner");
     }
-    enum status st = check_options(t, err);
+    st = check_options(t, err);
     if (st)
         return st;
     for (uint32_t i = 0; i < t->graph->n_tensors; i++) {

@@ -153,7 +153,7 @@ static void judge(const struct options *o, enum precision precision, const struc
         report(o, kind->name, seed, tactic, err->text);
         return;
     }
-    double bound = bound_of(precision, tactic->dtype);
+    double bound = bound_of(precision, trial_type(tactic));
     if (!(out->error <= bound)) {
         tally->failed++;
         snprintf(text, sizeof(text), "error %.3g, at most %.0e allowed", out->error, bound);
@@ -201,8 +201,8 @@ static bool try_case(const struct options *o, struct trial *trial, enum precisio
                    list.items[i]->name);
             fflush(stdout);
         }
-        status =
-            subject_init(&subject, case_new(kind, seed), list.items[i]->dtype, seed, true, &why);
+        status = subject_init(&subject, case_new(kind, seed), trial_type(list.items[i]), seed, true,
+                              &why);
         struct ir_graph *graph = case_new(kind, seed);
         if (!status)
             status = trial_run(trial, &subject, graph, list.items[i], 0, &out, &why);

@@ -120,13 +120,6 @@ void subject_deinit(struct subject *s)
 
 /* --- a graph as a tactic wants it --- */
 
-static bool port(struct ir_tensor *t, enum dtype dtype, enum ir_layout layout)
-{
-    t->dtype = t->dtype == DTYPE_F32 && dtype ? dtype : t->dtype;
-    t->layout = layout;
-    return ir_layout_bytes(&t->shape, t->dtype, layout, &t->bytes);
-}
-
 static enum status shape_constant(struct ir_graph *g, const void *packed,
                                   const struct tactic *tactic, uint32_t input, struct error *err)
 {
@@ -135,15 +128,14 @@ static enum status shape_constant(struct ir_graph *g, const void *packed,
     enum dtype was = t->dtype;
     const void *plain = t->data;
     if (packed) {
-        t->dtype = t->dtype == DTYPE_F32 && tactic->dtype ? tactic->dtype : t->dtype;
-        t->layout = IR_LAYOUT_OPAQUE;
         t->bytes = p->packed_bytes;
         t->data = packed;
-        return STATUS_OK;
     }
-    if (!port(t, tactic->dtype, p->layout))
+    if (!ir_tensor_set_format(g, ir_node(g, 0)->inputs[input], p->format))
         return error_set(err, STATUS_INTERNAL, "constant %u cannot be %s", input,
-                         ir_layout_name(p->layout));
+                         ir_layout_name(p->format.layout));
+    if (packed)
+        return STATUS_OK;
     void *data = arena_alloc(g->arena, t->bytes + 1);
     if (!data)
         return error_no_memory(err, "a test");
@@ -183,16 +175,14 @@ static enum status apply(struct trial *trial, struct ir_graph *g, const struct t
         struct ir_tensor *t = ir_tensor(g, node->inputs[i]);
         if (ir_tensor_is_constant(t))
             status = shape_constant(g, packed[i], tactic, i, err);
-        else if (!port(t, tactic->dtype, tactic->in[MIN(i, tactic->n_in - 1)].layout))
+        else if (!ir_tensor_set_format(g, node->inputs[i],
+                                       tactic->in[MIN(i, tactic->n_in - 1)].format))
             status = error_set(err, STATUS_INTERNAL, "input %u cannot have its layout", i);
     }
     if (status)
         return status;
-    if (!port(ir_tensor(g, node->outputs[0]), tactic->dtype, tactic->out[0].layout))
+    if (!ir_tensor_set_format(g, node->outputs[0], tactic->out[0].format))
         return error_set(err, STATUS_INTERNAL, "the output cannot have its layout");
-    if (node->op == IR_OP_CAST &&
-        !ir_attr_set_int(g, 0, IR_ATTR_TO, ir_tensor(g, node->outputs[0])->dtype))
-        return error_no_memory(err, "a test");
     node->tactic = tactic;
     return ir_verify(g, err);
 }
@@ -403,6 +393,12 @@ static enum status run_checked(struct run *r, const struct subject *s, const str
         status = backend->capture_begin ? replay(r, repeats, SAMPLES, &out->us, err)
                                         : replay_plainly(r, repeats, &out->us, err);
     return status;
+}
+
+enum dtype trial_type(const struct tactic *tactic)
+{
+    enum dtype out = tactic->out[0].format.dtype;
+    return dtype_is_float(out) ? out : tactic_float(tactic);
 }
 
 enum status trial_run(struct trial *trial, const struct subject *subject, struct ir_graph *graph,

@@ -41,6 +41,9 @@ struct outcome {
     double bytes; /* read and written at least */
 };
 
+/* The float type that the tactic works on, or that its node has. */
+enum dtype trial_type(const struct tactic *tactic);
+
 /* `graph` is a second copy of the subject's, which is changed as the tactic wants it. `repeats` >
  * 0: timed. A text in `err` for whatever is wrong but the numbers: overrun, padding not zero, ...
  */

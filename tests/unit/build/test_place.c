@@ -81,9 +81,11 @@ static void fill(struct ir_graph *g, uint64_t seed)
         struct ir_node *node = ir_node(g, i);
         struct tactic *t = arena_alloc(g->arena, sizeof(*t));
         assert_non_null(t);
+        *t = (struct tactic){0};
         t->backend = "cpu";
         t->n_in = node->n_inputs;
         t->n_out = node->n_outputs;
+        tactic_set_types(t, g, node, DTYPE_NONE);
         node->tactic = t;
         node->workspace_bytes = rng(&seed) % 3 ? 0 : rng(&seed) % 3000;
     }
@@ -201,7 +203,7 @@ static void long_chains_of_aliases_are_refused(void **state)
         struct plan *plan = plan_new();
         struct ir_graph *g = ir_graph_new();
         struct shape shape = {.rank = 2, .dim = {2, 3}};
-        static const struct tactic tactic = {.backend = "cpu", .n_in = 1, .n_out = 1};
+        struct tactic tactic = {.backend = "cpu", .n_in = 1, .n_out = 1};
         assert_true(plan && g);
         uint32_t x = ir_tensor_add(g, "x", DTYPE_F32, &shape);
         g->inputs[g->n_inputs++] = x;
@@ -210,6 +212,7 @@ static void long_chains_of_aliases_are_refused(void **state)
             x = add(g, IR_OP_RESHAPE, 1, &x, "reshape");
         g->outputs[g->n_outputs++] = add(g, IR_OP_UNARY, 1, &x, "last");
         ir_node(g, 0)->tactic = ir_node(g, g->n_nodes - 1)->tactic = &tactic;
+        tactic_set_types(&tactic, g, ir_node(g, 0), DTYPE_NONE);
         plan->n_profiles = 1;
         plan->profiles[0] = (struct plan_profile){.batch = 1, .graph = g};
         assert_int_equal(build_place(g, &plan->profiles[0].tensor_bytes, &err), STATUS_OK);

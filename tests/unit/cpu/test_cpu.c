@@ -186,8 +186,8 @@ static void test_r34_tactic_that_does_not_fit_is_refused(void **state UNUSED)
     bad[0].id = 0xffff;
     bad[1].n_in = 1;
     bad[2].n_out = 3;
-    bad[3].in[1].layout = IR_LAYOUT_BLOCKED_8;
-    bad[4].out[0].layout = IR_LAYOUT_CHANNELS_LAST;
+    bad[3].in[1].format.layout = IR_LAYOUT_BLOCKED_8;
+    bad[4].out[0].format.layout = IR_LAYOUT_CHANNELS_LAST;
     bad[5].in[0].packed_bytes = 64;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct backend_op *op = NULL;

@@ -366,7 +366,7 @@ static void test_r34_tactic_that_does_not_fit_is_refused(void **state UNUSED)
     memcpy(bad[1].blob, &none, sizeof(none));
     bad[2].blob_size = 3;
     bad[3].id = 2;
-    bad[4].in[0].layout = IR_LAYOUT_BLOCKED_8;
+    bad[4].in[0].format.layout = IR_LAYOUT_BLOCKED_8;
     bad[5].n_out = 2;
     bad[6].out[0].packed_bytes = 8;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

@@ -228,8 +228,8 @@ static void damaged_tactics_are_refused(void **state UNUSED)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         bad[i] = good;
     bad[0].in[1].packed_bytes -= 64;
-    bad[1].in[1] = (struct tactic_port){IR_LAYOUT_PLAIN, 0};
-    bad[2].in[0] = (struct tactic_port){IR_LAYOUT_OPAQUE, 64};
+    bad[1].in[1] = (struct tactic_port){.packed_bytes = 0};
+    tactic_port_pack(&bad[2].in[0], 64);
     bad[3].n_out = 2;
     assert_int_equal(native_op_prepare(1, g, node, &good, &op, &err), STATUS_INVALID_ARGUMENT);
     assert_int_equal(native_pack(g, node, &bad[0], 1, packed, &err), STATUS_INVALID_ARGUMENT);

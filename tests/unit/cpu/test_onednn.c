@@ -25,9 +25,10 @@ static bool is_plain(const struct tactic *tactic)
 {
     bool plain = true;
     for (uint32_t i = 0; i < tactic->n_in; i++)
-        plain = plain && tactic->in[i].layout == IR_LAYOUT_PLAIN && !tactic->in[i].packed_bytes;
+        plain =
+            plain && tactic->in[i].format.layout == IR_LAYOUT_PLAIN && !tactic->in[i].packed_bytes;
     for (uint32_t i = 0; i < tactic->n_out; i++)
-        plain = plain && tactic->out[i].layout == IR_LAYOUT_PLAIN;
+        plain = plain && tactic->out[i].format.layout == IR_LAYOUT_PLAIN;
     return plain;
 }
 

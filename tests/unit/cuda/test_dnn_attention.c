@@ -67,7 +67,7 @@ static struct ir_graph *make(const struct attention *a)
 static enum status count(void *user, const struct tactic *tactic, struct error *err UNUSED)
 {
     assert_int_equal(tactic->id, cuda_tactic_id(CUDA_FAMILY_DNN_ATTENTION, 0));
-    assert_int_equal(tactic->in[0].layout, IR_LAYOUT_PLAIN);
+    assert_int_equal(tactic->in[0].format.layout, IR_LAYOUT_PLAIN);
     ++*(uint32_t *)user;
     return STATUS_OK;
 }
@@ -108,7 +108,8 @@ static void foreign_tactics_are_refused(void **state UNUSED)
     struct ir_graph *g = make(&a);
     struct error err;
     struct tactic t;
-    cuda_tactic(&t, &cuda_family_dnn_attention, 0, ir_node(g, 0), DTYPE_F16, IR_LAYOUT_PLAIN, "x");
+    cuda_tactic(&t, &cuda_family_dnn_attention, 0, g, ir_node(g, 0), DTYPE_F16, IR_LAYOUT_PLAIN,
+                "x");
     assert_int_equal(cuda_compile(device, g, ir_node(g, 0), &t, &err), STATUS_FAILED_PRECONDITION);
     memset(t.blob, 0xff, sizeof(t.blob));
     t.blob_size = 8;

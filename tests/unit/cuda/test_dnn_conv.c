@@ -117,7 +117,7 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
     assert_true(f->n < TACTICS_MAX);
     assert_int_equal(tactic->id >> 16, CUDA_FAMILY_DNN_CONV);
     f->f32_bias += strstr(tactic->name, " f32bias ") != NULL;
-    f->layouts[tactic->in[0].layout]++;
+    f->layouts[tactic->in[0].format.layout]++;
     f->tactics[f->n++] = *tactic;
     return STATUS_OK;
 }
@@ -142,7 +142,7 @@ static void shape_port(struct ir_graph *g, uint32_t id, const struct tactic_port
         return;
     struct ir_tensor *t = ir_tensor(g, id);
     if (port->packed_bytes == 0) {
-        assert_true(ir_tensor_set_layout(g, id, port->layout));
+        assert_true(ir_tensor_set_format(g, id, port->format));
         return;
     }
     t->layout = IR_LAYOUT_OPAQUE;
@@ -201,7 +201,7 @@ static void every_layer_has_both_spellings(void **state UNUSED)
         assert_in_range(f.n, 10, 70);
         assert_in_range(f.f32_bias, 4, f.n - 6);
         assert_int_equal(f.layouts[IR_LAYOUT_CHANNELS_LAST], f.n);
-        assert_int_equal(f.tactics[0].dtype, DTYPE_F16);
+        assert_int_equal(tactic_float(&f.tactics[0]), DTYPE_F16);
         assert_int_equal(f.tactics[0].blob[0], 0); /* a precompiled one is the first guess */
         free(f.tactics);
         ir_graph_free(g);
@@ -231,7 +231,7 @@ static void strict_fp32_is_strict(void **state UNUSED)
     struct ir_graph *g = make(&l);
     struct found strict = ask(g, PRECISION_F32), tf32 = ask(g, PRECISION_TF32);
     assert_in_range(strict.n, 1, tf32.n - 1);
-    assert_int_equal(strict.tactics[0].dtype, DTYPE_F32);
+    assert_int_equal(tactic_float(&strict.tactics[0]), DTYPE_F32);
     assert_int_equal(strict.f32_bias, 0);
     for (uint32_t i = 0; i < strict.n; i++) {
         assert_null(strstr(strict.tactics[i].name, " cfg"));
@@ -248,7 +248,7 @@ static void bf16_and_groups_and_lone_types(void **state UNUSED)
     struct ir_graph *g = make(&l);
     struct found f = ask(g, PRECISION_BF16);
     assert_in_range(f.n, 5, 90);
-    assert_int_equal(f.tactics[0].dtype, DTYPE_BF16);
+    assert_int_equal(tactic_float(&f.tactics[0]), DTYPE_BF16);
     free(f.tactics);
     ir_graph_free(g);
     l.group = 4;
@@ -422,9 +422,9 @@ static void damaged_tactics_are_refused(void **state UNUSED)
                          STATUS_FAILED_PRECONDITION);
     }
     struct tactic bad = t;
-    bad.dtype = DTYPE_F32; /* then the weights are too small */
+    bad.in[0].format.dtype = DTYPE_F32; /* but the tensor is stored as FP16 */
     assert_int_equal(cuda_op_prepare(stream, g, node_of(g), &bad, &op, &err),
-                     STATUS_FAILED_PRECONDITION);
+                     STATUS_INVALID_ARGUMENT);
     ir_tensor(g, node_of(g)->inputs[0])->bytes = 4;
     assert_int_equal(cuda_op_prepare(stream, g, node_of(g), &t, &op, &err),
                      STATUS_FAILED_PRECONDITION);
@@ -505,18 +505,19 @@ static void *packed(struct ir_graph *g, const struct tactic *t, uint32_t input)
 static void check_weights(struct ir_graph *g, const struct layer *l, const struct tactic *t)
 {
     int64_t c = l->c / (l->group ? l->group : 1), r = l->kernel, padded = c;
-    if (t->in[0].layout == IR_LAYOUT_CHANNELS_LAST_4)
+    if (t->in[0].format.layout == IR_LAYOUT_CHANNELS_LAST_4)
         padded = (c + 3) / 4 * 4;
-    if (t->in[0].layout == IR_LAYOUT_CHANNELS_LAST_8)
+    if (t->in[0].format.layout == IR_LAYOUT_CHANNELS_LAST_8)
         padded = (c + 7) / 8 * 8;
     void *w = packed(g, t, 1);
-    assert_in_range(t->in[1].packed_bytes, l->k * padded * r * r * (int64_t)dtype_size(t->dtype),
-                    l->k * padded * r * r * (int64_t)dtype_size(t->dtype) + l->k * 4 + 256);
+    assert_in_range(t->in[1].packed_bytes,
+                    l->k * padded * r * r * (int64_t)dtype_size(tactic_float(t)),
+                    l->k * padded * r * r * (int64_t)dtype_size(tactic_float(t)) + l->k * 4 + 256);
     for (int64_t k = 0; k < l->k; k++)
         for (int64_t i = 0; i < r * r; i++)
             for (int64_t j = 0; j < padded; j++) {
-                float want = j < c ? rounded(t->dtype, weights[(k * c + j) * r * r + i]) : 0;
-                float got = read_as(t->dtype, w, (size_t)((k * r * r + i) * padded + j));
+                float want = j < c ? rounded(tactic_float(t), weights[(k * c + j) * r * r + i]) : 0;
+                float got = read_as(tactic_float(t), w, (size_t)((k * r * r + i) * padded + j));
                 if (want != got)
                     print_message("%s: weight %d %d %d: %g, want %g\n", t->name, (int)k, (int)i,
                                   (int)j, (double)got, (double)want);
@@ -527,8 +528,8 @@ static void check_weights(struct ir_graph *g, const struct layer *l, const struc
 
 static void check_bias(struct ir_graph *g, const struct layer *l, const struct tactic *t)
 {
-    bool wide = strstr(t->name, " f32bias ") || t->dtype == DTYPE_F32;
-    enum dtype dtype = wide ? DTYPE_F32 : t->dtype;
+    bool wide = strstr(t->name, " f32bias ") || tactic_float(t) == DTYPE_F32;
+    enum dtype dtype = wide ? DTYPE_F32 : tactic_float(t);
     void *b = packed(g, t, 2);
     assert_int_equal(t->in[2].packed_bytes, l->k * (int64_t)dtype_size(dtype));
     for (int64_t k = 0; k < l->k; k++)

@@ -450,7 +450,7 @@ static void check_pack(const struct shape *b, bool tb, enum lt_order order)
     uint16_t to[MOST];
     size_t n;
     assert_true(shape_elements(b, &n));
-    assert_int_equal(t.in[1].layout, IR_LAYOUT_OPAQUE);
+    assert_int_equal(t.in[1].format.layout, IR_LAYOUT_OPAQUE);
     assert_int_equal(t.in[1].packed_bytes, n * sizeof(*to));
     assert_int_equal(lt_gemm_pack(&lt_kind_matmul, f.graph, node_of(&f), &t, 1, to, NULL),
                      STATUS_OK);
@@ -483,12 +483,9 @@ static void finish(struct fixture *f, const struct tactic *t)
         uint32_t id = in ? node->inputs[i] : node->outputs[i - node->n_inputs];
         const struct tactic_port *port = in ? &t->in[i] : &t->out[i - node->n_inputs];
         struct ir_tensor *tensor = ir_tensor(f->graph, id);
-        tensor->dtype = t->dtype;
-        tensor->layout = port->layout;
+        assert_true(ir_tensor_set_format(f->graph, id, port->format));
         if (port->packed_bytes)
             tensor->bytes = port->packed_bytes;
-        else
-            assert_true(ir_tensor_set_layout(f->graph, id, port->layout));
     }
 }
 
@@ -504,9 +501,9 @@ static void test_stored_tactics_are_read_back(void **state UNUSED)
     struct error err = {0};
     assert_non_null(strstr(t.name, "cublaslt conv tn "));
     assert_non_null(strstr(t.name, " f16 + map"));
-    assert_int_equal(t.in[0].layout, IR_LAYOUT_CHANNELS_LAST);
-    assert_int_equal(t.in[2].layout, IR_LAYOUT_PLAIN);
-    assert_int_equal(t.in[3].layout, IR_LAYOUT_CHANNELS_LAST);
+    assert_int_equal(t.in[0].format.layout, IR_LAYOUT_CHANNELS_LAST);
+    assert_int_equal(t.in[2].format.layout, IR_LAYOUT_PLAIN);
+    assert_int_equal(t.in[3].format.layout, IR_LAYOUT_CHANNELS_LAST);
     assert_int_equal(t.in[1].packed_bytes, 16 * 8 * 2);
     finish(&f, &t);
     enum status st = lt_blob_read(&lt_kind_conv, f.graph, node_of(&f), &t, &blob, &p, &err);
@@ -567,13 +564,13 @@ static void test_damaged_tactics_are_refused(void **state UNUSED)
             t.id ^= 0x10000;
             break;
         case 12:
-            t.dtype = DTYPE_BF16;
+            t.in[0].format.dtype = DTYPE_BF16;
             break;
         case 13:
             t.in[1].packed_bytes--;
             break;
         case 14:
-            t.in[0].layout = IR_LAYOUT_PLAIN;
+            t.in[0].format.layout = IR_LAYOUT_PLAIN;
             break;
         default:
             t.in[2].packed_bytes = 32;

@@ -308,8 +308,8 @@ static void fill(struct ir_graph *graph, const struct tactic *t, struct values *
         v->memory[i] = malloc(MAX(n * 4, t->in[i].packed_bytes));
         for (size_t k = 0; k < n; k++) {
             float value = tensor->data ? ((const float *)tensor->data)[k] : next();
-            uint64_t type = type_of(t->dtype);
-            size_t at = place(&tensor->shape, t->in[i].layout, k);
+            uint64_t type = type_of(tactic_float(t));
+            size_t at = place(&tensor->shape, t->in[i].format.layout, k);
             store(type, v->memory[i], at, value);
             v->dense[i][k] = load(type, v->memory[i], at);
         }
@@ -331,11 +331,9 @@ static void retype(struct ir_graph *graph, const struct tactic *t)
         uint32_t id = i < node->n_inputs ? node->inputs[i] : node->outputs[0];
         const struct tactic_port *port = i < node->n_inputs ? &t->in[i] : &t->out[0];
         struct ir_tensor *tensor = ir_tensor(graph, id);
-        tensor->dtype = t->dtype;
-        tensor->layout = port->layout;
-        tensor->bytes = port->packed_bytes;
-        if (!port->packed_bytes)
-            assert_true(ir_tensor_set_layout(graph, id, port->layout));
+        assert_true(ir_tensor_set_format(graph, id, port->format));
+        if (port->packed_bytes)
+            tensor->bytes = port->packed_bytes;
     }
 }
 
@@ -399,9 +397,12 @@ static void run(struct ir_graph *graph, const struct option *o, const struct tac
     launches = 0;
     assert_int_equal(op->launch(op, &stream, v.memory, &out, workspace, &err), STATUS_OK);
     assert_int_equal(launches, launches_wanted);
-    float tolerance = t->dtype == DTYPE_F32 ? 1e-5F : t->dtype == DTYPE_F16 ? 4e-3F : 4e-2F;
+    float tolerance = tactic_float(t) == DTYPE_F32   ? 1e-5F
+                      : tactic_float(t) == DTYPE_F16 ? 4e-3F
+                                                     : 4e-2F;
     for (size_t i = 0; i < n; i++) {
-        float got = load(type_of(t->dtype), out, place(&y->shape, t->out[0].layout, i));
+        float got =
+            load(type_of(tactic_float(t)), out, place(&y->shape, t->out[0].format.layout, i));
         if (!(fabsf(got - expected[i]) <= tolerance * (1 + fabsf(expected[i]))))
             fail_msg("%s: element %zu is %g, not %g", t->name, i, (double)got, (double)expected[i]);
     }

@@ -77,8 +77,7 @@ static void list_free(struct list *list)
 }
 
 /* The tensor as the port wants it. A constant's bytes do not matter here. */
-static void shape_tensor(struct ir_graph *g, uint32_t id, const struct tactic *tactic,
-                         const struct tactic_port *port)
+static void shape_tensor(struct ir_graph *g, uint32_t id, const struct tactic_port *port)
 {
     if (id == IR_NONE)
         return;
@@ -88,9 +87,7 @@ static void shape_tensor(struct ir_graph *g, uint32_t id, const struct tactic *t
         t->layout = IR_LAYOUT_OPAQUE;
         t->bytes = port->packed_bytes;
     } else {
-        if (t->dtype == DTYPE_F32 && tactic->dtype != DTYPE_NONE)
-            t->dtype = tactic->dtype;
-        assert_true(ir_tensor_set_layout(g, id, port->layout));
+        assert_true(ir_tensor_set_format(g, id, port->format));
     }
     if (constant && t->dtype != DTYPE_I64) {
         t->data = arena_alloc(g->arena, t->bytes + 1);
@@ -102,11 +99,9 @@ static void shape_node(struct ir_graph *g, const struct tactic *tactic)
 {
     struct ir_node *node = ir_node(g, 0);
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        shape_tensor(g, node->inputs[i], tactic, &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
+        shape_tensor(g, node->inputs[i], &tactic->in[MIN(i, TACTIC_PORTS_MAX - 1U)]);
     for (uint32_t i = 0; i < node->n_outputs; i++)
-        shape_tensor(g, node->outputs[i], tactic, &tactic->out[i]);
-    if (node->op == IR_OP_CAST)
-        assert_true(ir_attr_set_int(g, 0, IR_ATTR_TO, ir_tensor(g, node->outputs[0])->dtype));
+        shape_tensor(g, node->outputs[i], &tactic->out[i]);
 }
 
 static uint64_t next_random(uint64_t *state)
@@ -125,15 +120,15 @@ static void damage(struct tactic *t, uint64_t *random)
     if (where == 0)
         t->id ^= 1U << at % 32;
     else if (where == 1)
-        t->dtype = (enum dtype)(value % 20);
+        t->out[0].format.dtype = (enum dtype)(value % 20);
     else if (where == 2)
         t->blob_size = value % 3 ? value % (TACTIC_BLOB_MAX + 1) : value;
     else if (where == 3 && t->n_in)
-        t->in[at % t->n_in].layout = (enum ir_layout)(value % 9);
+        t->in[at % t->n_in].format.layout = (enum ir_layout)(value % 9);
     else if (where == 4 && t->n_in)
         t->in[at % t->n_in].packed_bytes = value;
     else if (where == 5)
-        t->out[0].layout = (enum ir_layout)(value % 9);
+        t->out[0].format.layout = (enum ir_layout)(value % 9);
     else if (where == 6)
         t->n_in ^= 1U << at % 8;
     else if (t->blob_size)
@@ -268,7 +263,7 @@ static void tactics_of_other_nodes(void **state)
     wrong.code_size = 1;
     assert_false(prepare(f, g, &wrong, &err));
     wrong = right;
-    wrong.out[0].layout = IR_LAYOUT_BLOCKED_8;
+    wrong.out[0].format.layout = IR_LAYOUT_BLOCKED_8;
     assert_false(prepare(f, g, &wrong, &err));
     wrong = right;
     wrong.out[0].packed_bytes = 64;

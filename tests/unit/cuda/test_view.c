@@ -287,7 +287,6 @@ static void types_within_a_precision(void **state)
         {PRECISION_TF32, 1, {DTYPE_F32}},
         {PRECISION_F16, 2, {DTYPE_F16, DTYPE_F32}},
         {PRECISION_BF16, 2, {DTYPE_BF16, DTYPE_F32}},
-        {PRECISION_I8, 2, {DTYPE_F16, DTYPE_F32}},
     };
     struct ir_graph *g = graph_new();
     enum dtype out[3];
@@ -312,20 +311,20 @@ static void tactics(void **state)
     struct tactic t;
     (void)state;
     memset(&t, 0xff, sizeof(t));
-    cuda_tactic(&t, &family, 0x12345, ir_node(g, 0), DTYPE_F16, IR_LAYOUT_CHANNELS_LAST, "wide");
+    cuda_tactic(&t, &family, 0x12345, g, ir_node(g, 0), DTYPE_F16, IR_LAYOUT_CHANNELS_LAST, "wide");
     assert_string_equal(t.backend, "cuda");
     assert_string_equal(t.name, "own map wide");
     assert_int_equal(t.id, CUDA_FAMILY_OWN_MAP << 16 | 0x2345);
-    assert_int_equal(t.dtype, DTYPE_F16);
+    assert_int_equal(tactic_float(&t), DTYPE_F16);
     assert_int_equal(t.n_in, 2);
     assert_int_equal(t.n_out, 1);
     assert_int_equal(t.blob_size, 0);
     assert_null(t.code);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(t.in[i].layout, IR_LAYOUT_CHANNELS_LAST);
+        assert_int_equal(t.in[i].format.layout, IR_LAYOUT_CHANNELS_LAST);
         assert_int_equal(t.in[i].packed_bytes, 0);
     }
-    assert_int_equal(t.out[0].layout, IR_LAYOUT_CHANNELS_LAST);
+    assert_int_equal(t.out[0].format.layout, IR_LAYOUT_CHANNELS_LAST);
     ir_graph_free(g);
 }
 

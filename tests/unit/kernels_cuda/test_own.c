@@ -164,12 +164,12 @@ static void try_tactic(struct trial *trial, const struct case_kind *kind, uint64
     struct error err = {0};
     struct ir_graph *graph = case_new(kind, seed);
     enum status status =
-        subject_init(&subject, case_new(kind, seed), tactic->dtype, seed, true, &err);
+        subject_init(&subject, case_new(kind, seed), trial_type(tactic), seed, true, &err);
     if (!status)
         status = trial_run(trial, &subject, graph, tactic, 0, &out, &err);
     if (status)
         fail_msg("%s seed %u '%s': %s", kind->name, (unsigned)seed, tactic->name, err.text);
-    if (!(out.error <= bound_of(tactic->dtype)))
+    if (!(out.error <= bound_of(trial_type(tactic))))
         fail_msg("%s seed %u '%s': error %g", kind->name, (unsigned)seed, tactic->name, out.error);
     subject_deinit(&subject);
     ir_graph_free(graph);
@@ -237,10 +237,9 @@ static struct ir_graph *reformat_new(const struct shape *shape, enum ir_layout f
     assert_non_null(graph);
     uint32_t x = ir_tensor_add(graph, "x", x_type, shape);
     uint32_t node = ir_node_add(graph, IR_OP_REFORMAT, "reformat", 1, &x);
-    assert_true(ir_attr_set_int(graph, node, IR_ATTR_TO, y_type));
-    uint32_t y = ir_node_output_add(graph, node, "y", y_type, shape);
+    uint32_t y = ir_node_output_add(graph, node, "y", x_type, shape);
     assert_true(ir_tensor_set_layout(graph, x, from));
-    assert_true(ir_tensor_set_layout(graph, y, to));
+    assert_true(ir_tensor_set_format(graph, y, (struct ir_format){to, y_type, IR_NO_SCALE}));
     return graph;
 }
 
@@ -311,8 +310,8 @@ static void stored_tactics_are_checked(void **state)
     struct ir_graph *graph =
         reformat_new(&shape, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST_8, DTYPE_F32, DTYPE_F16);
     const struct ir_node *node = ir_node(graph, 0);
-    cuda_tactic(&tactic, &cuda_family_own_map, 1, node, DTYPE_NONE, IR_LAYOUT_PLAIN, "");
-    tactic.out[0].layout = IR_LAYOUT_CHANNELS_LAST_8;
+    cuda_tactic(&tactic, &cuda_family_own_map, 1, graph, node, DTYPE_NONE, IR_LAYOUT_PLAIN, "");
+    tactic.out[0].format.layout = IR_LAYOUT_CHANNELS_LAST_8;
     assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL),
                      STATUS_INVALID_ARGUMENT); /* no such variant */
     tactic.id = cuda_tactic_id(CUDA_FAMILY_OWN_MAP, 0);
@@ -320,10 +319,10 @@ static void stored_tactics_are_checked(void **state)
     assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL),
                      STATUS_INVALID_ARGUMENT);
     tactic.n_in = 1;
-    tactic.out[0].layout = IR_LAYOUT_BLOCKED_8;
+    tactic.out[0].format.layout = IR_LAYOUT_BLOCKED_8;
     assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL),
                      STATUS_INVALID_ARGUMENT);
-    tactic.out[0].layout = IR_LAYOUT_CHANNELS_LAST_8;
+    tactic.out[0].format.layout = IR_LAYOUT_CHANNELS_LAST_8;
     assert_int_equal(op_prepare(&b.stream, graph, node, &tactic, &op, NULL), STATUS_OK);
     op_free(op);
     ir_graph_free(graph);
@@ -348,7 +347,7 @@ static void gather_raises_the_flag(void **state)
     uint32_t node = ir_node_add(graph, IR_OP_GATHER, "gather", 2, inputs);
     assert_true(ir_attr_set_int(graph, node, IR_ATTR_AXIS, 0));
     assert_int_not_equal(ir_node_output_add(graph, node, "y", DTYPE_F32, &rows), IR_NONE);
-    cuda_tactic(&tactic, &cuda_family_own_move, 0, ir_node(graph, node), DTYPE_NONE,
+    cuda_tactic(&tactic, &cuda_family_own_move, 0, graph, ir_node(graph, node), DTYPE_NONE,
                 IR_LAYOUT_PLAIN, "");
     assert_int_equal(op_prepare(&b.stream, graph, ir_node(graph, node), &tactic, &op, NULL),
                      STATUS_OK);

@@ -22,8 +22,8 @@ static bool add_tactics(struct ir_graph *g)
         memset(t->blob, 0xa5, i);
         t->n_in = node->n_inputs;
         t->n_out = node->n_outputs;
+        tactic_set_types(t, g, node, DTYPE_NONE);
         if (node->op == IR_OP_CONV) { /* the same in both profiles */
-            t->dtype = DTYPE_F32;
             t->code = code;
             t->code_size = sizeof(code);
         } else if (node->op == IR_OP_SOFTMAX) {

@@ -92,7 +92,10 @@ static void assert_same_node(const struct ir_node *a, const struct ir_node *b)
     assert_int_equal(a->tactic->blob_size, b->tactic->blob_size);
     assert_memory_equal(a->tactic->blob, b->tactic->blob, a->tactic->blob_size);
     assert_int_equal(a->tactic->n_in, b->tactic->n_in);
-    assert_int_equal(a->tactic->dtype, b->tactic->dtype);
+    for (uint32_t i = 0; i < a->tactic->n_in; i++)
+        assert_true(ir_format_equal(a->tactic->in[i].format, b->tactic->in[i].format));
+    for (uint32_t i = 0; i < a->tactic->n_out; i++)
+        assert_true(ir_format_equal(a->tactic->out[i].format, b->tactic->out[i].format));
     assert_int_equal(a->tactic->code_size, b->tactic->code_size);
     if (a->tactic->code_size)
         assert_memory_equal(a->tactic->code, b->tactic->code, a->tactic->code_size);

@@ -77,7 +77,9 @@ static void bend_node(struct plan *plan, struct ir_node *node)
     node->tactic = tactic;
     if (!tactic)
         return;
-    TRY_NUMBERS(tactic->dtype);
+    TRY_NUMBERS(tactic->in[0].format.dtype);
+    TRY_NUMBERS(tactic->in[0].format.layout);
+    TRY_NUMBERS(tactic->out[0].format.scale);
     TRY_NUMBERS(tactic->blob_size);
     TRY_NUMBERS(tactic->n_in);
     TRY_NUMBERS(tactic->n_out);
@@ -212,8 +214,18 @@ static void r34_constants_stay_in_their_section(void **state)
  * bytes, so that reformats are aliases. For one batch size. */
 static struct plan *reformat_plan(void)
 {
-    static const struct tactic tactic = {
-        .backend = "cpu", .name = "made up", .n_in = 1, .n_out = 1};
+    static const struct tactic tactics[] = {
+        {.backend = "cpu",
+         .n_in = 1,
+         .n_out = 1,
+         .in[0].format = {IR_LAYOUT_PLAIN, DTYPE_F32, IR_NO_SCALE},
+         .out[0].format = {IR_LAYOUT_PLAIN, DTYPE_F32, IR_NO_SCALE}},
+        {.backend = "cpu",
+         .n_in = 1,
+         .n_out = 1,
+         .in[0].format = {IR_LAYOUT_CHANNELS_LAST, DTYPE_F32, IR_NO_SCALE},
+         .out[0].format = {IR_LAYOUT_CHANNELS_LAST, DTYPE_F32, IR_NO_SCALE}},
+    };
     static const char *const names[] = {"a", "b", "c", "y"};
     const struct shape shape = {.rank = 4, .dim = {1, 1, 4, 4}};
     struct plan *plan = plan_new();
@@ -234,7 +246,7 @@ static struct plan *reformat_plan(void)
         assert_int_not_equal(node, IR_NONE);
         assert_true(i % 2 || ir_attr_set_int(g, node, IR_ATTR_FUNC, IR_UNARY_ABS));
         assert_int_equal(ir_infer_apply(g, node, &names[i], 1, &err), STATUS_OK);
-        ir_node(g, node)->tactic = &tactic;
+        ir_node(g, node)->tactic = &tactics[i == 2];
         ir_node(g, node)->time_ns = UINT64_MAX / 2;
         t = ir_node(g, node)->outputs[0];
         if (i == 1 || i == 2)

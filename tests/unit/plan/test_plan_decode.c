@@ -105,16 +105,17 @@ static void r34_tactics_have_a_size(void **state)
 {
     (void)state;
     static struct wire long_text;
-    struct wire port = {.n = 0}, other = {.n = 0}, tactic = {.n = 0};
+    struct wire port = {.n = 0}, other = {.n = 0}, format = {.n = 0}, tactic = {.n = 0};
     struct wire node = tactic_node(TACTIC_IN, TACTIC_PORTS_MAX, &port);
     assert_node(&node, NULL);
     node = tactic_node(TACTIC_IN, TACTIC_PORTS_MAX + 1, &port);
-    assert_node(&node, "a bad port");
+    assert_node(&node, "too many ports");
     node = tactic_node(TACTIC_OUT, IR_MAX_OUTPUTS + 1, &port);
-    assert_node(&node, "a bad port");
-    wire_int(&other, 1, IR_LAYOUT_COUNT_);
+    assert_node(&node, "too many ports");
+    wire_int(&format, 1, IR_LAYOUT_COUNT_);
+    wire_message(&other, 1, &format);
     node = tactic_node(TACTIC_IN, 1, &other);
-    assert_node(&node, "a bad port");
+    assert_node(&node, "a format of an unknown layout or type");
     memset(long_text.data, 'a', sizeof(long_text.data));
     long_text.n = TACTIC_BLOB_MAX;
     node = tactic_node(TACTIC_BLOB, 1, &long_text);
@@ -168,12 +169,13 @@ static void r34_segments_profiles_and_bindings_are_counted(void **state)
 static void r34_memory_follows_the_files_size(void **state)
 {
     (void)state;
-    struct wire tactic = {.n = 0}, tensor = {.n = 0};
+    struct wire tactic = {.n = 0}, tensor = {.n = 0}, format = {.n = 0};
     struct wire node = node_with(NODE_TACTIC, 1, &tactic);
     struct wire profile = repeated(PROFILE_NODES, 1000, &node);
     struct wire plan = within(PLAN_PROFILES, &profile);
     assert_decodes(&plan, "takes more memory than its size allows");
-    wire_int(&tensor, 2, DTYPE_F32);
+    wire_int(&format, 2, DTYPE_F32);
+    wire_message(&tensor, 2, &format);
     wire_int(&tensor, 5, IR_PLACE_ARENA);
     profile = repeated(PROFILE_TENSORS, 1000, &tensor);
     plan = within(PLAN_PROFILES, &profile);

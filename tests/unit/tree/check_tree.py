@@ -35,16 +35,15 @@ ENGINE_LAYERS = {
     "ir": [],
     "import": ["ir"],
     "passes": ["ir", "import"],
-    "quant": ["ir"],
     "tune": [".", "ir"],
     "plan": [".", "ir"],
-    "build": [".", "ir", "import", "passes", "quant", "tune", "plan"],
+    "build": [".", "ir", "import", "passes", "tune", "plan"],
     "runtime": [".", "ir", "plan"],
     "cpu": [".", "ir"],
     "cuda": [".", "ir"],
 }
 # what the daemon may see of the engine: never the importer, a pass or the tuner
-DAEMON_SEES = {"engine/engine.h", "engine/backend.h", "engine/version.h"}
+DAEMON_SEES = {"engine/engine.h", "engine/backend.h"}
 
 # third-party headers -> the files that may include them
 CONFINED = [

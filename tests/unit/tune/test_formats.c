@@ -117,7 +117,7 @@ static void answers_are_right_in_every_type(void **state)
 static uint64_t half_is_slow(const struct ir_graph *graph, const struct ir_node *node,
                              const struct tactic *tactic)
 {
-    bool half = tactic->dtype == DTYPE_F16;
+    bool half = tactic_float(tactic) == DTYPE_F16;
     return (half ? 50000 : 5000) + 10 * toy_variant(tactic) + (graph == NULL) + (node == NULL);
 }
 
@@ -141,7 +141,7 @@ static uint64_t middle_is_faster(const struct ir_graph *graph, const struct ir_n
     if (node->op == IR_OP_REFORMAT)
         return reformat_ns;
     bool middle = ir_tensor(graph, node->outputs[0])->shape.dim[1] == 24;
-    if (tactic->dtype != DTYPE_F16)
+    if (tactic_float(tactic) != DTYPE_F16)
         return 100000;
     return middle ? middle_in_half : 1000000;
 }
@@ -170,7 +170,7 @@ static void a_type_is_chosen_if_it_pays_for_its_reformats(void **state)
 static uint64_t plain_is_slow(const struct ir_graph *graph, const struct ir_node *node,
                               const struct tactic *tactic)
 {
-    bool slow = node->op == IR_OP_CONV && tactic->in[0].layout == IR_LAYOUT_PLAIN;
+    bool slow = node->op == IR_OP_CONV && tactic->in[0].format.layout == IR_LAYOUT_PLAIN;
     return toy_cost(graph, node, tactic) * (slow ? 5 : 1);
 }
 
@@ -233,7 +233,8 @@ static void casts_and_large_numbers(void **state)
     tune(g, &options, NULL);
     const struct ir_node *small = find(g, "small");
     assert_int_equal(ir_tensor(g, small->outputs[0])->dtype, DTYPE_F16);
-    assert_int_equal(ir_attr_int(small, IR_ATTR_TO, 0), DTYPE_F16);
+    assert_int_equal(ir_tensor_type(ir_tensor(g, small->outputs[0])), DTYPE_F32);
+    assert_int_equal(ir_attr_int(small, IR_ATTR_TO, 0), DTYPE_F32);
     assert_int_equal(ir_tensor(g, find(g, "fc")->outputs[0])->dtype, DTYPE_F16);
     assert_int_equal(ir_tensor(g, find(g, "exact")->outputs[0])->dtype, DTYPE_F32);
     assert_int_equal(ir_tensor(g, find(g, "mask")->outputs[0])->dtype, DTYPE_F32);

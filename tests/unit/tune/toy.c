@@ -180,21 +180,22 @@ static enum status offer(const struct offer *o, enum dtype dtype, enum ir_layout
     const struct ir_node *node = o->node;
     bool heavy = node->op == IR_OP_CONV || node->op == IR_OP_MATMUL;
     for (uint32_t v = 0; v < (heavy ? TOY_VARIANTS : 1); v++) {
-        struct tactic t = {.backend = "toy", .id = 1 + v, .dtype = dtype};
+        struct tactic t = {.backend = "toy", .id = 1 + v};
         t.n_in = node->n_inputs;
         t.n_out = node->n_outputs;
         for (uint32_t i = 0; i < t.n_in; i++) {
             const struct ir_tensor *x = ir_tensor(o->graph, node->inputs[i]);
-            t.in[i].layout = x->shape.rank != 4 ? IR_LAYOUT_PLAIN : i ? out : in;
+            t.in[i].format.layout = x->shape.rank != 4 ? IR_LAYOUT_PLAIN : i ? out : in;
             if (heavy && i == 1 && ir_tensor_is_constant(x))
-                t.in[i] = (struct tactic_port){IR_LAYOUT_OPAQUE, x->bytes};
+                tactic_port_pack(&t.in[i], x->bytes);
         }
         for (uint32_t i = 0; i < t.n_out; i++)
-            t.out[i].layout =
+            t.out[i].format.layout =
                 ir_tensor(o->graph, node->outputs[i])->shape.rank == 4 ? out : IR_LAYOUT_PLAIN;
+        tactic_set_types(&t, o->graph, node, dtype);
         if (node->op == IR_OP_REFORMAT) {
-            t.in[0].layout = ir_tensor(o->graph, node->inputs[0])->layout;
-            t.out[0].layout = ir_tensor(o->graph, node->outputs[0])->layout;
+            t.in[0].format.layout = ir_tensor(o->graph, node->inputs[0])->layout;
+            t.out[0].format.layout = ir_tensor(o->graph, node->outputs[0])->layout;
         }
         snprintf(t.name, sizeof(t.name), "toy %s %s %s v%u", ir_op_name(node->op),
                  dtype_name(dtype), ir_layout_name(in), v);
@@ -341,7 +342,7 @@ static enum status check_port(const struct ir_tensor *t, const struct tactic_por
                               struct error *err)
 {
     if (port->packed_bytes ? t->layout == IR_LAYOUT_OPAQUE && t->bytes == port->packed_bytes
-                           : t->layout == port->layout)
+                           : ir_format_equal(t->format, port->format))
         return STATUS_OK;
     return error_set(err, STATUS_INVALID_ARGUMENT, "toy: a tensor lies in %s",
                      ir_layout_name(t->layout));
@@ -459,12 +460,10 @@ static enum status compute(struct backend_op *op, void *const *inputs, void *con
     const struct ir_node *node = ir_node(wide, 0);
     for (uint32_t i = 0; i < wide->n_tensors; i++) {
         struct ir_tensor *t = ir_tensor(wide, i);
+        t->real = DTYPE_NONE;
         t->dtype = is_half(t->dtype) ? DTYPE_F32 : t->dtype;
         (void)!ir_tensor_set_layout(wide, i, IR_LAYOUT_PLAIN);
     }
-    if (node->op == IR_OP_REFORMAT && ir_attr(node, IR_ATTR_TO))
-        (void)!ir_attr_set_int(wide, 0, IR_ATTR_TO, DTYPE_F32);
-    (void)!tune_cast_follow(wide, 0);
     for (uint32_t i = 0; i < node->n_inputs; i++)
         in[i] = widen(ir_tensor(op->graph, op->node->inputs[i]), inputs[i]);
     for (uint32_t i = 0; i < node->n_outputs; i++)

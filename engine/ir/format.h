@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Formats: what a tensor is stored as. The same struct says it of a tensor of a graph, of a port of
+ * a tactic, of either end of a reformat and in a plan file.
+ */
+#ifndef INFERD_ENGINE_IR_FORMAT_H
+#define INFERD_ENGINE_IR_FORMAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "base/op_enums.h"
+
+enum { IR_NO_SCALE = 0 };
+
+struct ir_format {
+    enum ir_layout layout;
+    enum dtype dtype;
+    uint32_t scale; /* number of a row in the graph's table of scales, or IR_NO_SCALE */
+};
+
+/*
+ * What a stored integer q stands for: step * (q - zero). One pair of step and zero for the whole
+ * tensor, or one for each index of dimension `axis`. The padding of a layout is stored as 0.
+ */
+struct ir_scale {
+    uint32_t n; /* 1, or the tensor's dim[axis] */
+    uint32_t axis;
+    const float *step;          /* n of them, finite and above 0 */
+    const int32_t *zero;        /* n of them, within the stored type; NULL: all are 0 */
+    int32_t zero_min, zero_max; /* of all; set by ir_scale_add */
+};
+
+static inline bool ir_format_equal(struct ir_format a, struct ir_format b)
+{
+    return a.layout == b.layout && a.dtype == b.dtype && a.scale == b.scale;
+}
+
+enum { IR_FORMAT_TEXT_MAX = 96 };
+struct ir_graph;
+/* "FP16 nhwc", "INT8 nhwc step 0.02 zero 3", "INT8 opaque step 0.02.. of 64"; returns `text`. */
+const char *ir_format_text(const struct ir_graph *graph, struct ir_format format,
+                           char text[IR_FORMAT_TEXT_MAX]);
+
+#endif
