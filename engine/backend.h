@@ -192,6 +192,9 @@ struct backend {
     /* Nanoseconds between two waited-for timing events. */
     enum status (*event_elapsed)(struct backend_event *from, struct backend_event *to, uint64_t *ns,
                                  struct error *err);
+    /* Nanoseconds that the unluckiest of the stream's threads has waited for a processor since this
+     * was last asked (at first 0): other work has it. NULL: nobody knows. [opt] */
+    uint64_t (*longest_wait)(struct backend_stream *stream);
     enum status (*copy)(struct backend_stream *stream, enum copy_direction direction,
                         const struct backend_copy *copies, uint32_t n, struct error *err);
 

@@ -53,6 +53,7 @@ const struct arg model_tune_options[] = {
      "known times (default: in the user's cache; '': none)"},
     {"no-tune", 0, ARG_FLAG, FIELD(no_tune), NULL,
      "time nothing: heuristics, or what the cache knows"},
+    {"retune", 0, ARG_FLAG, FIELD(retune), NULL, "time all, whatever the cache knows"},
     NO_MORE,
 };
 
@@ -309,6 +310,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .inputs = s->served.list,
         .max_bytes = args->max_bytes ? args->max_bytes : machine_memory(),
         .no_timing = args->no_tune,
+        .retune = args->retune,
         .log = log,
         .progress = show_progress,
         .user = &s->progress,

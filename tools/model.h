@@ -24,7 +24,7 @@ struct model_args {
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
     uint32_t threads;
     uint64_t max_bytes; /* 0: the machine's memory */
-    bool no_tune, reference_only;
+    bool no_tune, retune, reference_only;
     bool track_memory; /* from the opening of the device on; no option of its own */
     uint32_t verbose;  /* 1: info, 2: everything */
 };

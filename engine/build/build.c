@@ -24,9 +24,10 @@ struct builder {
     struct build_store *store;
     struct tune_history *history;
     struct plan *plan;
-    uint32_t batch; /* being built */
-    bool told;      /* what is fused: once, for it is the same in all profiles */
-    bool beyond;    /* the profile needs more than max_bytes */
+    uint32_t batch;            /* being built */
+    uint32_t timed, disturbed; /* in all profiles */
+    bool told;                 /* what is fused: once, for it is the same in all profiles */
+    bool beyond;               /* the profile needs more than max_bytes */
 };
 
 static void progress(const struct builder *b, const char *what, uint32_t done, uint32_t total)
@@ -216,6 +217,7 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
         .history = b->history,
         .precision = o->precision,
         .no_timing = o->no_timing,
+        .retune = o->retune,
         .cache = o->cache,
         .seed = batch,
         .log = o->log,
@@ -246,6 +248,8 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     status = build_store_graph(b->store, graph, &graph, err);
     if (status)
         return status;
+    b->timed += report.timed;
+    b->disturbed += report.disturbed;
     log_write(o->log, LOG_INFO,
               "batch %u: %u layers, %u reformat%s, %u candidates timed, %u from the cache, %u not "
               "tried, activations %.1f MiB in an arena of %.1f MiB",
@@ -390,6 +394,15 @@ static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MA
     return STATUS_OK;
 }
 
+static void tell_disturbed(const struct builder *b)
+{
+    if (b->disturbed)
+        log_write(b->options->log, LOG_WARNING,
+                  "%u of %u timings were disturbed by other work on this machine; they are not "
+                  "kept: build again when it is idle",
+                  b->disturbed, b->timed);
+}
+
 static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
@@ -403,6 +416,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
         status = build_profiles(b, batches, n, err);
     if (status)
         return status;
+    tell_disturbed(b);
     const struct ir_graph *first = plan->profiles[0].graph;
     plan->name = arena_strndup(plan->arena, first->name, strlen(first->name));
     if (!plan->name)

@@ -37,6 +37,7 @@ struct build_options {
     uint32_t n_inputs;
     uint64_t max_bytes;         /* of memory that a profile may need; 0: any number */
     bool no_timing;             /* untimed choices from heuristics, or from the cache */
+    bool retune;                /* time anew what the cache knows */
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */
     /* May be NULL; on the caller's thread. `done` of `total` in this step of this profile. */

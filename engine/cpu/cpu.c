@@ -17,6 +17,7 @@
 #include "engine/cpu/native.h"
 #include "engine/cpu/onednn.h"
 #include "engine/cpu/reference.h"
+#include "engine/cpu/waits.h"
 
 enum { THREADS_MAX = 1024 };
 
@@ -27,6 +28,7 @@ struct cpu_device {
 
 struct backend_stream {
     struct cpu_device *device;
+    struct waits *waits; /* NULL until they are asked for */
 };
 
 struct backend_event {
@@ -186,6 +188,8 @@ static enum status stream_new(struct device *device, struct backend_stream **out
 
 static void stream_free(struct backend_stream *stream)
 {
+    if (stream)
+        waits_free(stream->waits);
     free(stream);
 }
 
@@ -221,6 +225,13 @@ static enum status event_elapsed(struct backend_event *from, struct backend_even
 {
     *ns = to->recorded_ns - from->recorded_ns;
     return STATUS_OK;
+}
+
+static uint64_t longest_wait(struct backend_stream *stream)
+{
+    if (!stream->waits && !(stream->waits = waits_new()))
+        return 0;
+    return waits_longest(stream->waits);
 }
 
 static enum status copy(struct backend_stream *stream UNUSED, enum copy_direction direction UNUSED,
@@ -365,6 +376,7 @@ const struct backend backend_cpu = {
     .event_record = event_record,
     .event_wait = event_wait,
     .event_elapsed = event_elapsed,
+    .longest_wait = longest_wait,
     .copy = copy,
     .candidates = candidates,
     .pack = pack,

@@ -7,6 +7,10 @@
  * that were slow at the smallest and at the largest batch are not compiled for those between, and
  * what is not begun when the time is up is given up, and remembered as that: a build with the same
  * cache comes to the same plan.
+ *
+ * Other work on the machine disturbs times. Those that are not believed are taken once more after
+ * all others, round after round, as long as that takes no more than a part of what it took before;
+ * what is still not believed then is used, for there is nothing better, but not remembered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +19,12 @@
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
 
-enum { COMPILE_SECONDS = 20 }; /* of one graph */
+enum {
+    COMPILE_SECONDS = 20,             /* of one graph */
+    AGAIN_ROUNDS = 8,                 /* for what is not believed, */
+    AGAIN_PART = 2,                   /* within this part of what all runs took before, */
+    AGAIN_NS_MIN = 500 * 1000 * 1000, /* or this */
+};
 
 /* Bytes of what the node writes, or of its constants, as the tactic stores them. */
 static uint64_t stored_bytes(const struct tune_entry *e, const struct tactic *tactic,
@@ -121,7 +130,7 @@ static void look_up(struct tune_table *t, struct tune_entry *e)
         struct tune_key key = tune_table_key(t, e, o->tactic);
         if (!is_open(e, o))
             continue;
-        if (options->cache && tune_cache_get(options->cache, &key, &o->ns)) {
+        if (options->cache && !options->retune && tune_cache_get(options->cache, &key, &o->ns)) {
             o->timed = o->ns < TUNE_NEVER;
             tune_table_report(t)->from_cache++;
             tell(t, e, o, o->timed ? " (cache)" : "it did not work before");
@@ -192,30 +201,65 @@ static enum status compile_all(struct tune_table *t, struct error *err)
 
 /* --- timing --- */
 
-/* Runs the candidate; what it knew already can only get better. */
+bool tune_believed(const struct tune_option *o)
+{
+    return !o->ran || (o->clean_ns && tune_times_agree(o->ns, o->clean_ns)) ||
+           (o->blind && o->rounds > 1 && tune_times_agree(o->ns, o->second_ns));
+}
+
+static void add_round(struct tune_option *o, const struct tune_time *time)
+{
+    o->second_ns = o->rounds ? MIN(o->second_ns, MAX(o->ns, time->ns)) : UINT64_MAX;
+    o->ns = o->rounds ? MIN(o->ns, time->ns) : time->ns;
+    o->blind = time->blind;
+    if (time->clean && (!o->clean_ns || time->ns < o->clean_ns))
+        o->clean_ns = time->ns;
+    o->spent_ns += time->spent_ns;
+    o->rounds++;
+    o->timed = o->ran = true;
+}
+
+/* Runs the candidate for one round more. */
 static enum status run_option(struct tune_table *t, struct tune_entry *e, struct tune_option *o,
                               struct error *err)
 {
-    uint64_t ns = 0;
     bool once = e->n > 1 && tune_is_fallback(o->tactic);
+    struct tune_time time = {0};
     struct tune_bench *bench;
     struct error why = {0};
-    enum status st = tune_table_bench(t, e->device, &bench, err);
-    if (st)
-        return st;
-    st = tune_bench_time(bench, e->sample, o->tactic, best_of(e), once, &ns, &why);
-    if (st && st != STATUS_UNIMPLEMENTED) {
+    TRY(tune_table_bench(t, e->device, &bench, err));
+    enum status status =
+        tune_bench_time(bench, e->sample, o->tactic, best_of(e), once, &time, &why);
+    if (status && status != STATUS_UNIMPLEMENTED) {
         if (err)
             *err = why;
         error_prefix(err, "timing '%s' with '%s'", ir_node(e->sample, 0)->name, o->tactic->name);
-        return st;
+        return status;
     }
-    if (st && o->timed)
+    if (status && o->ran)
         return STATUS_OK; /* it ran before */
-    o->ns = st ? TUNE_NEVER : o->timed ? MIN(o->ns, ns) : ns;
-    o->timed = o->ran = !st;
-    tell(t, e, o, st ? why.text : "");
+    if (!status) {
+        add_round(o, &time);
+        tell(t, e, o, tune_believed(o) ? "" : " (disturbed)");
+        return STATUS_OK;
+    }
+    o->ns = TUNE_NEVER;
+    tell(t, e, o, why.text);
     return remember(t, e, o, err);
+}
+
+/* At the end: what is believed is kept, the rest counted. */
+static enum status keep(struct tune_table *t, const struct tune_entry *e, struct error *err)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        const struct tune_option *o = &e->options[i];
+        if (!o->ran)
+            continue;
+        tune_table_report(t)->disturbed += !tune_believed(o);
+        if (tune_believed(o))
+            TRY(remember(t, e, o, err));
+    }
+    return STATUS_OK;
 }
 
 static enum status fill_options(struct tune_table *t, struct tune_entry *e, struct error *err)
@@ -243,47 +287,112 @@ static bool none_works(const struct tune_entry *e)
     return true;
 }
 
+static enum status fill_entry(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    TRY(fill_options(t, e, err));
+    if (e->n == 0 || !none_works(e))
+        return STATUS_OK;
+    TRY(tune_table_to_host(t, e, err));
+    return fill_options(t, e, err);
+}
+
+static enum status run_again(struct tune_table *t, struct tune_entry *e, struct tune_option *o,
+                             struct error *err)
+{
+    TRY(run_option(t, e, o, err));
+    tune_table_progress(t, e, 0);
+    return STATUS_OK;
+}
+
+/* One round more for what is not believed; *open: there was such. */
+static enum status doubt(struct tune_table *t, struct tune_entry *e, bool *open, struct error *err)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        if (tune_believed(&e->options[i]))
+            continue;
+        *open = true;
+        TRY(run_again(t, e, &e->options[i], err));
+    }
+    return STATUS_OK;
+}
+
 enum status tune_fill_entry(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
-    enum status st = fill_options(t, e, err);
-    if (st || e->n == 0 || !none_works(e))
-        return st;
-    st = tune_table_to_host(t, e, err);
-    return st ? st : fill_options(t, e, err);
+    bool open = true;
+    if (e->filled && (e->n == 0 || !none_works(e)))
+        return STATUS_OK;
+    TRY(fill_entry(t, e, err));
+    for (uint32_t i = 0; i < AGAIN_ROUNDS && open; i++) {
+        open = false;
+        TRY(doubt(t, e, &open, err));
+    }
+    return keep(t, e, err);
 }
 
 /* A disturbance lasts longer than the samples of one candidate: those that came close to the best
  * run once more, later. */
 static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
-    enum status st = STATUS_OK;
     uint64_t best = best_of(e);
-    for (uint32_t i = 0; i < e->n && e->n > 1 && !st; i++)
-        if (e->options[i].ran && e->options[i].ns / 4 <= best / 3) {
-            st = run_option(t, e, &e->options[i], err);
-            tune_table_progress(t, e, 0);
-        }
-    return st;
+    for (uint32_t i = 0; i < e->n && e->n > 1; i++)
+        if (e->options[i].ran && e->options[i].ns / 4 <= best / 3)
+            TRY(run_again(t, e, &e->options[i], err));
+    return STATUS_OK;
+}
+
+static uint64_t spent(struct tune_table *t)
+{
+    uint64_t ns = 0;
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        for (uint32_t i = 0; i < e->n; i++)
+            ns += e->options[i].spent_ns;
+    return ns;
+}
+
+static enum status time_all(struct tune_table *t, struct error *err)
+{
+    struct tune_entry *e;
+    for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        TRY(fill_entry(t, e, err));
+    for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        TRY(time_again(t, e, err));
+    uint64_t before = spent(t), most = before + MAX(before / AGAIN_PART, AGAIN_NS_MIN);
+    bool open = true;
+    for (uint32_t i = 0; i < AGAIN_ROUNDS && open && spent(t) < most; i++) {
+        open = false;
+        for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+            TRY(doubt(t, e, &open, err));
+    }
+    return STATUS_OK;
+}
+
+/* Also if it ended early: what is believed is worth keeping. */
+static enum status keep_all(struct tune_table *t, struct error *err)
+{
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        TRY(keep(t, e, err));
+    return STATUS_OK;
+}
+
+static enum status note_all(struct tune_table *t, struct tune_history *history, struct error *err)
+{
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
+        if (!tune_history_note(history, e))
+            return error_no_memory(err, "the tuner");
+    tune_history_graph_done(history);
+    return STATUS_OK;
 }
 
 enum status tune_fill(struct tune_table *t, struct error *err)
 {
-    enum status st = STATUS_OK;
     struct tune_history *history = tune_table_options(t)->history;
-    struct tune_entry *e;
-    for (e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
+    for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
         look_up(t, e);
         prune(t, e);
     }
-    st = compile_all(t, err);
-    for (e = tune_table_next(t, NULL); e && !st; e = tune_table_next(t, e))
-        st = tune_fill_entry(t, e, err);
-    for (e = tune_table_next(t, NULL); e && !st; e = tune_table_next(t, e))
-        st = time_again(t, e, err);
-    for (e = tune_table_next(t, NULL); e && !st && history; e = tune_table_next(t, e))
-        if (!tune_history_note(history, e))
-            st = error_no_memory(err, "the tuner");
-    if (!st && history)
-        tune_history_graph_done(history);
-    return st;
+    TRY(compile_all(t, err));
+    enum status status = time_all(t, err), kept = keep_all(t, status ? NULL : err);
+    if (status || kept)
+        return status ? status : kept;
+    return history ? note_all(t, history, err) : STATUS_OK;
 }

@@ -88,12 +88,26 @@ enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_b
                            struct tune_bench **out, struct error *err);
 void tune_bench_free(struct tune_bench *bench);
 
-/* Times the sample's node with the tactic. `best_ns`: of the candidates so far (0: none); one that
+/* What one round has shown. */
+struct tune_time {
+    uint64_t ns;
+    uint64_t spent_ns; /* on all its samples */
+    bool clean;        /* nothing speaks against it */
+    bool blind;        /* what others took of the device is not known */
+};
+
+/* Whether a time says the same as the least one. */
+static inline bool tune_times_agree(uint64_t least, uint64_t other)
+{
+    return other - least <= least / 20;
+}
+
+/* Times the sample's node with the tactic, once more. `best_ns`: of the candidates so far (0: none); one that
  * is clearly slower is given up early. `once`: a single launch is enough to know. UNIMPLEMENTED:
  * the tactic does not work here, for whatever reason; the error says which. */
 enum status tune_bench_time(struct tune_bench *bench, const struct ir_graph *sample,
-                            const struct tactic *tactic, uint64_t best_ns, bool once, uint64_t *out,
-                            struct error *err);
+                            const struct tactic *tactic, uint64_t best_ns, bool once,
+                            struct tune_time *out, struct error *err);
 /* Bytes of workspace of a node as it stands in its graph. */
 enum status tune_bench_workspace(struct tune_bench *bench, const struct ir_graph *graph,
                                  const struct ir_node *node, uint64_t *out, struct error *err);
@@ -108,7 +122,15 @@ struct tune_option {
     bool compiled; /* now; or the backend does not compile */
     bool chosen;   /* by some node */
     bool given_up; /* not tried: hopeless by what was seen at other batch sizes, or out of time */
+    /* Of the rounds in which it ran now: how many, the least but one, the least clean one (0: none
+     * was). */
+    uint32_t rounds;
+    uint64_t second_ns, clean_ns, spent_ns;
+    bool blind;
 };
+
+/* Whether the time is the tactic's, and not that of what else ran on the machine. */
+bool tune_believed(const struct tune_option *option);
 
 /* What is known of all nodes with one key. */
 struct tune_entry {
@@ -155,8 +177,8 @@ bool tune_is_heavy(enum ir_op op);                  /* does much more than move 
 
 /* Times what is not timed yet in all entries: from the cache, on the device, or by a guess. */
 enum status tune_fill(struct tune_table *table, struct error *err);
-/* The same for one entry, without compiling ahead. An entry of which nothing works on the device
- * becomes the host's. */
+/* The same for one entry that came later, without compiling ahead. An entry of which nothing works
+ * on the device becomes the host's. */
 enum status tune_fill_entry(struct tune_table *table, struct tune_entry *entry, struct error *err);
 
 /* --- compiling (compile.c) --- */

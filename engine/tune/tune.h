@@ -41,6 +41,7 @@ struct tune_options {
     struct tune_history *history; /* what other graphs of this model have shown; may be NULL */
     enum precision precision;
     bool no_timing; /* time nothing: cached times where there are any, else guesses from sizes */
+    bool retune;    /* take no times from the cache */
     struct tune_cache *cache; /* read and added to; NULL: none */
     uint64_t seed;            /* of the random data */
     const struct log_sink
@@ -54,6 +55,7 @@ struct tune_report {
     uint32_t nodes;      /* with a tactic, reformats included */
     uint32_t reformats;  /* put in */
     uint32_t timed;      /* candidates that were run now */
+    uint32_t disturbed;  /* of those, the ones whose time is not believed, and not in the cache */
     uint32_t from_cache; /* candidates whose time was known */
     uint32_t given_up;   /* candidates not tried: hopeless by other batch sizes, or out of time */
     uint32_t on_host;    /* nodes that the CPU runs in the device's place */

@@ -68,9 +68,36 @@ static void answers_are_right(void **state)
         }
 }
 
+static unsigned launches; /* since somebody asked for the time */
+
+static enum status counted_launch(struct backend_op *op, struct backend_stream *stream,
+                                  void *const *inputs, void *const *outputs, void *workspace,
+                                  struct error *err)
+{
+    launches++;
+    return backend_cpu.op_launch(op, stream, inputs, outputs, workspace, err);
+}
+
+static enum status counted_elapsed(struct backend_event *from, struct backend_event *to,
+                                   uint64_t *ns, struct error *err)
+{
+    (void)from, (void)to, (void)err;
+    *ns = 100000 * launches;
+    launches = 0;
+    return STATUS_OK;
+}
+
+/* On a clock that nothing disturbs: else what is not believed is timed again. */
 static void a_rebuild_times_nothing_and_is_the_same(void **state)
 {
     (void)state;
+    static struct backend steady;
+    const struct backend *was = device->backend;
+    steady = *was;
+    steady.op_launch = counted_launch;
+    steady.event_elapsed = counted_elapsed;
+    steady.longest_wait = NULL;
+    device->backend = &steady;
     struct tune_cache *cache;
     struct tune_report first, again;
     struct ir_graph *a = net_network(1), *b = net_copy(a), *c = net_copy(a);
@@ -93,6 +120,7 @@ static void a_rebuild_times_nothing_and_is_the_same(void **state)
     free(x);
     free(y);
     free(z);
+    device->backend = was;
     tune_cache_free(cache);
     ir_graph_free(a);
     ir_graph_free(b);

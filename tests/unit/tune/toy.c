@@ -17,7 +17,7 @@ struct toy {
     struct toy_counts counts;
     pthread_mutex_t lock;
     pthread_t first; /* thread that compiled */
-    uint64_t now;
+    uint64_t now, n_spent, waited;
     struct compiled {
         struct tune_key key;
         struct compiled *next;
@@ -137,6 +137,13 @@ static enum status event_elapsed(struct backend_event *from, struct backend_even
     (void)err;
     *ns = to->at - from->at;
     return STATUS_OK;
+}
+
+static uint64_t longest_wait(struct backend_stream *stream)
+{
+    uint64_t waited = stream->toy->script.told ? stream->toy->waited : 0;
+    stream->toy->waited = 0;
+    return waited;
 }
 
 static enum status copy(struct backend_stream *stream, enum copy_direction direction,
@@ -483,7 +490,11 @@ static enum status compute(struct backend_op *op, void *const *inputs, void *con
 static void spend(struct backend_op *op)
 {
     struct toy *toy = op->toy;
-    toy->now += (toy->script.cost ? toy->script.cost : toy_cost)(op->graph, op->node, &op->tactic);
+    uint64_t ns =
+        (toy->script.cost ? toy->script.cost : toy_cost)(op->graph, op->node, &op->tactic);
+    uint64_t waited = toy->script.disturb ? toy->script.disturb(toy->n_spent++, ns) : 0;
+    toy->now += ns + waited;
+    toy->waited += waited;
 }
 
 static enum status op_launch(struct backend_op *op, struct backend_stream *stream,
@@ -575,6 +586,7 @@ static const struct backend table = {
     .event_record = event_record,
     .event_wait = event_wait,
     .event_elapsed = event_elapsed,
+    .longest_wait = longest_wait,
     .copy = copy,
     .candidates = candidates,
     .pack = pack,

@@ -19,6 +19,10 @@ struct toy_script {
     /* Nanoseconds of a node with a tactic; NULL: toy_cost. */
     uint64_t (*cost)(const struct ir_graph *graph, const struct ir_node *node,
                      const struct tactic *tactic);
+    /* What other work takes of the machine while a launch (the n-th of all) would take `ns`; NULL:
+     * nothing. `told`: the device knows of it, as of a thread that waits for a processor. */
+    uint64_t (*disturb)(uint64_t n, uint64_t ns);
+    bool told;
     enum ir_op missing; /* it has no candidates for this op */
     /* Tactics whose name has this text; NULL: none. */
     const char *no_compile, *no_launch, *no_capture, *lost;
