@@ -82,7 +82,8 @@ bool tune_history_note(struct tune_history *h, const struct tune_entry *e)
 {
     for (uint32_t i = 0; i < e->n; i++) {
         const struct tune_option *o = &e->options[i];
-        /* A guess proves nothing, nor does a disturbed time, and what was given up by one batch size is no second witness. */
+        /* A guess proves nothing, nor does a disturbed time, and what was given up by one batch
+         * size is no second witness. */
         if (o->given_up || !tune_believed(o) || (!o->timed && o->ns < TUNE_NEVER))
             continue;
         struct record *r = find(h, e, o->tactic);

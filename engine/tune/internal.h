@@ -102,9 +102,9 @@ static inline bool tune_times_agree(uint64_t least, uint64_t other)
     return other - least <= least / 20;
 }
 
-/* Times the sample's node with the tactic, once more. `best_ns`: of the candidates so far (0: none); one that
- * is clearly slower is given up early. `once`: a single launch is enough to know. UNIMPLEMENTED:
- * the tactic does not work here, for whatever reason; the error says which. */
+/* Times the sample's node with the tactic, once more. `best_ns`: of the candidates so far (0:
+ * none); one that is clearly slower is given up early. `once`: a single launch is enough to know.
+ * UNIMPLEMENTED: the tactic does not work here, for whatever reason; the error says which. */
 enum status tune_bench_time(struct tune_bench *bench, const struct ir_graph *sample,
                             const struct tactic *tactic, uint64_t best_ns, bool once,
                             struct tune_time *out, struct error *err);
