@@ -6,6 +6,7 @@
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,54 @@ class Count(unittest.TestCase):
         self.assertEqual(self.count("pass a\nfail b\n", ("OK", CMOCKA_OK, "")),
                          ("3 passed, 1 failed", 1))
         self.assertEqual(self.count(""), ("0 passed, 0 failed", 1))
+
+
+class Times(unittest.TestCase):
+    def times(self, root, steps, *logs):
+        (root / "times").write_text(steps)
+        done = subprocess.run([sys.executable, SCRIPTS / "test_times.py", root / "times",
+                               root / "cache/kept", *logs], capture_output=True, text=True)
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+        return done.stdout.splitlines()
+
+    def test_what_passed_is_kept_until_it_passes_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            lines = self.times(root, "pass 30 a b\nfail 10 c\n")
+            self.assertEqual([line.split() for line in lines],
+                             [["seconds", "share", "step"], ["30", "75", "%", "a", "b"],
+                              ["10", "25", "%", "c"]])
+            self.assertEqual((root / "cache/kept").read_text(), "30 a b\n")
+            self.times(root, "fail 2 a b\npass 5 c\n")
+            self.assertEqual((root / "cache/kept").read_text(), "30 a b\n5 c\n")
+
+    def test_slowest_tests_of_all_builds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for build, durations in (("build-x", [1.5, 90]), ("build-y", [7])):
+                (root / f"{build}.json").write_text("".join(
+                    json.dumps({"name": f"inferd:unit / t{n}", "duration": n}) + "\n"
+                    for n in durations))
+            lines = self.times(root, "pass 1 a\n", root / "build-x.json", root / "build-y.json",
+                               root / "build-without-log.json")
+        self.assertEqual([line.split() for line in lines[3:]],
+                         [["90.0", "t90", "(build-x)"], ["7.0", "t7", "(build-y)"],
+                          ["1.5", "t1.5", "(build-x)"]])
+
+    def test_every_step_has_its_function(self):
+        script = (SCRIPTS / "test").read_text()
+        rows = re.findall(r"(?m)^(?:    echo \")?([a-z_]+)(?::\S+)? \d+ \S", script)
+        self.assertGreater(len(rows), 15)
+        for function in rows:
+            self.assertIn(f"\n{function}() {{\n", script)
+            if function.startswith("test_"):
+                self.assertIn(f"build_{function.removeprefix('test_')}", rows)
+
+    def test_usage(self):
+        for arguments, code in ((["--help"], 0), (["--quikc"], 2), (["--quick", "more"], 2)):
+            done = subprocess.run([SCRIPTS / "test", *arguments], capture_output=True, text=True)
+            self.assertEqual(done.returncode, code)
+            self.assertIn("--quick", done.stdout + done.stderr)
 
 
 class Demo(unittest.TestCase):
