@@ -280,6 +280,7 @@ def main():
 
     onnx.save(export(network), args.output / "digits.onnx")
     np.save(args.output / "digits_test_images.npy", images[TRAIN:].astype(np.uint8))
+    np.save(args.output / "digits_one.npy", images[TRAIN:TRAIN + 1].astype(np.float32))
     np.save(args.output / "digits_test_labels.npy", labels[TRAIN:].astype(np.uint8))
 
 

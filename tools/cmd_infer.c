@@ -131,6 +131,10 @@ int command_infer(int argc, char **argv)
         status = request_connect(addresses.list[0], &client, &err);
     if (!status)
         status = request_data_open(client, &args.request, args.batch, &data, &err);
+    if (!status && args.batch && data.instances != args.batch)
+        status = error_set(&err, STATUS_INVALID_ARGUMENT, "--batch %u: %s", args.batch,
+                           data.batched ? "the files say how many instances there are"
+                                        : "the model is not batched");
     if (!status)
         status = infer(&args, client, &data, &err);
     request_data_close(&data);

@@ -54,6 +54,7 @@ struct run {
     struct model model;
     struct tensor_view in[IR_MAX_IO], out[IR_MAX_IO];
     size_t instances; /* 1 if the model is not batched */
+    bool of_plan;
 };
 
 static const struct engine_info *info(const struct run *r)
@@ -126,6 +127,7 @@ static enum status open_model(struct run *r, const char *path, struct error *err
 {
     struct guess g;
     guess_all(&g, r->args, path);
+    r->of_plan = model_is_plan(path);
     struct arg_u32s batches = {.n = 1, .list = {g.batch ? g.batch : 1}};
     enum status status = model_open(&r->model, path, &g.args, &batches, err);
     if (status == STATUS_INVALID_ARGUMENT && batches.list[0] > 1 && !r->args->batch) {
@@ -192,6 +194,11 @@ static enum status load_inputs(struct run *r, struct error *err)
     }
     if (r->instances == 0)
         r->instances = info(r)->batched && r->args->batch ? r->args->batch : 1;
+    /* Of a model, --batch is also the profile that was built. */
+    if (r->of_plan && r->args->batch && r->args->batch != r->instances)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--batch %u: %s", r->args->batch,
+                         info(r)->batched ? "the files say how many instances there are"
+                                          : "the model is not batched");
     return STATUS_OK;
 }
 

@@ -58,7 +58,22 @@ static enum status metadata_of(struct inferd_client *client, const struct reques
     return STATUS_OK;
 }
 
-static enum status read_file(const char *text, struct request_data *data, struct error *err)
+static enum status input_check(const struct inferd_metadata *m, const char *name, struct error *err)
+{
+    struct names names;
+    names_init(&names, name, strlen(name));
+    for (uint32_t i = 0; i < m->n_inputs; i++) {
+        if (strcmp(m->inputs[i].name, name) == 0)
+            return STATUS_OK;
+        names_add(&names, m->inputs[i].name);
+    }
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "--input '%s': the model has no such input; it has %s", name,
+                     names_text(&names));
+}
+
+static enum status read_file(const struct inferd_metadata *m, const char *text,
+                             struct request_data *data, struct error *err)
 {
     const char *path;
     uint32_t i = data->n;
@@ -71,6 +86,7 @@ static enum status read_file(const char *text, struct request_data *data, struct
             return error_set(err, STATUS_INVALID_ARGUMENT, "--input '%s' is given twice",
                              data->names[i]);
     }
+    TRY(input_check(m, data->names[i], err));
     enum status status = tensor_read(path, &data->tensors[i], err);
     data->n += status == STATUS_OK;
     return status;
@@ -112,20 +128,6 @@ static enum status make_random(const struct inferd_metadata_tensor *m, struct re
     return STATUS_OK;
 }
 
-static enum status input_check(const struct inferd_metadata *m, const char *name, struct error *err)
-{
-    struct names names;
-    names_init(&names, name, strlen(name));
-    for (uint32_t i = 0; i < m->n_inputs; i++) {
-        if (strcmp(m->inputs[i].name, name) == 0)
-            return STATUS_OK;
-        names_add(&names, m->inputs[i].name);
-    }
-    return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "--input '%s': the model has no such input; it has %s", name,
-                     names_text(&names));
-}
-
 static bool is_batched(const struct inferd_metadata *m)
 {
     for (uint32_t i = 0; i < m->n_inputs; i++) {
@@ -159,9 +161,7 @@ static enum status fill(struct inferd_client *client, const struct request_args 
     const struct inferd_metadata *m = NULL;
     enum status status = metadata_of(client, args, &m, err);
     for (uint32_t i = 0; i < args->inputs.n && !status; i++)
-        status = read_file(args->inputs.list[i], data, err);
-    for (uint32_t i = 0; i < data->n && !status; i++)
-        status = input_check(m, data->names[i], err);
+        status = read_file(m, args->inputs.list[i], data, err);
     if (status)
         return status;
     data->batched = is_batched(m);

@@ -290,6 +290,9 @@ class Offline(unittest.TestCase):
         self.assertEqual(shape, (5, 10))
         self.assertAlmostEqual(sum(values), 5.0, places=4)
         check = f"probabilities={out / 'probabilities.npy'}"
+        self.assertIn("--batch 3: the files say",
+                      self.run_it("run", self.plan, "--threads", 1, "--input", f"image={image}",
+                                  "--batch", 3, code=1))
         text = self.run_it("run", self.digits, "--threads", 1, "--no-tune", "--reference-only",
                            "--input", f"image={image}", "--check", check, "--quiet")
         self.assertIn("agrees", text)

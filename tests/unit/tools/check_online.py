@@ -65,6 +65,12 @@ def check_infer(folder):
     done = inferctl("infer", "ADDRESS", "--model", "echo", "--input", f"image={folder}/x.npy",
                     code=1)
     check("no such input; it has 'x', 'mask'" in done.stderr, done.stderr)
+    done = inferctl("infer", "ADDRESS", "--model", "echo", "--input", "maks=/nonexistent.npy",
+                    code=1)
+    check("(did you mean 'mask'?)" in done.stderr, done.stderr)
+    done = inferctl("infer", "ADDRESS", "--model", "echo", "--input", f"x={folder}/x.npy",
+                    "--batch", "3", code=1)
+    check("--batch 3: the files say how many instances there are" in done.stderr, done.stderr)
 
 
 def check_models():
