@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/names.h"
 
 static const char usage[] =
     "usage: inferd [options] [MODEL...]\n"
@@ -72,6 +73,26 @@ static bool number_parse(const char *option, const char *text, int64_t *out)
     return true;
 }
 
+/* In place of getopt's own words, which name no option that there is. */
+static void complain(char **argv, int which)
+{
+    const char *given = argv[optind - 1];
+    struct names names;
+    if (which == ':')
+        fprintf(stderr, "inferd: a value is missing after '%s'\n", given);
+    else if (optopt >= OPT_CONFIG || (optopt && !strncmp(given, "--", 2)))
+        fprintf(stderr, "inferd: this option takes no value: '%s'\n", given);
+    else if (optopt)
+        fprintf(stderr, "inferd: no such option '-%c'\n", optopt);
+    else {
+        const char *name = given + strspn(given, "-");
+        names_init(&names, name, strcspn(name, "="));
+        for (const struct option *row = table; row->name; row++)
+            names_add(&names, row->name);
+        fprintf(stderr, "inferd: no such option '%s'%s\n", given, names_hint(&names));
+    }
+}
+
 static bool option_take(struct options *o, int which)
 {
     switch (which) {
@@ -95,8 +116,18 @@ static bool option_take(struct options *o, int which)
     case OPT_WORKERS:
         return number_parse("workers", optarg, &o->workers);
     default:
-        return false; /* getopt has said why */
+        return false;
     }
+}
+
+/* `inferd help` and `inferd version`: a repository of that name is `./help`. */
+static void words_translate(int argc, char **argv)
+{
+    static char help[] = "--help", version[] = "--version";
+    if (argc == 2 && !strcmp(argv[1], "help"))
+        argv[1] = help;
+    else if (argc == 2 && !strcmp(argv[1], "version"))
+        argv[1] = version;
 }
 
 enum options_result options_parse(int argc, char **argv, struct options *out)
@@ -110,12 +141,17 @@ enum options_result options_parse(int argc, char **argv, struct options *out)
         return OPTIONS_FAILED;
     }
     enum options_result result = OPTIONS_RUN;
-    for (int c; result == OPTIONS_RUN && (c = getopt_long(argc, argv, "hVv", table, NULL)) != -1;) {
+    opterr = 0;
+    words_translate(argc, argv);
+    for (int c;
+         result == OPTIONS_RUN && (c = getopt_long(argc, argv, ":hVv", table, NULL)) != -1;) {
         if (c == 'h' || c == 'V' || c == 'v') {
             printf("%s", c == 'h' ? usage : "inferd " INFERD_VERSION "\n");
             result = OPTIONS_DONE;
         } else if (!option_take(&o, c)) {
             result = OPTIONS_WRONG;
+            if (c == '?' || c == ':')
+                complain(argv, c);
         }
     }
     while (result == OPTIONS_RUN && optind < argc)

@@ -358,12 +358,18 @@ static enum status run(struct run *r, const char *path, struct error *err)
 
 int command_run(int argc, char **argv)
 {
-    struct run_args args = {.rtol = 1e-3, .atol = 1e-5};
+    struct run_args args = {.rtol = -1, .atol = -1};
     struct arg_texts files;
     struct error err;
     int rc = args_parse(&spec, argc, argv, &args, &files);
     if (rc >= 0)
         return rc;
+    if (args.checks.n == 0 && (args.rtol >= 0 || args.atol >= 0)) {
+        fprintf(stderr, "inferctl run: --rtol and --atol go with --check\n");
+        return EXIT_USAGE;
+    }
+    args.rtol = args.rtol >= 0 ? args.rtol : 1e-3;
+    args.atol = args.atol >= 0 ? args.atol : 1e-5;
     struct run r = {.args = &args};
     return run(&r, files.list[0], &err) ? command_failed("run", &err) : EXIT_OK;
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/machine.h"
+#include "base/names.h"
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
 #include "engine/runtime/memory.h"
@@ -105,6 +106,13 @@ enum status model_device_open(const struct model_args *args, const char *plan,
                               const struct log_sink *log, struct device **out, struct error *err)
 {
     uint32_t threads = args->threads;
+    const char *name = args->device ? args->device : "cpu";
+    if (args->fault && strcmp(name, "fault") != 0)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--fault is for --device fault, not %.64s",
+                         name);
+    if (args->reference_only && !strncmp(name, "cuda", strlen("cuda")))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--reference-only is for the CPU: %.64s has no plain kernels", name);
     if (!threads && plan)
         engine_plan_threads(plan, &threads, NULL); /* what is wrong with it, engine_load says */
     struct device_options options = {
@@ -113,7 +121,7 @@ enum status model_device_open(const struct model_args *args, const char *plan,
         .script = args->fault,
         .log = log,
     };
-    return engine_device_open(args->device ? args->device : "cpu", &options, out, err);
+    return engine_device_open(name, &options, out, err);
 }
 
 /* --- building --- */
@@ -138,16 +146,19 @@ static enum status parse_precision(const struct model_args *args, enum precision
                                    struct error *err)
 {
     const char *name;
+    struct names names;
     if (!args->precision)
         return STATUS_OK;
+    names_init(&names, args->precision, strlen(args->precision));
     for (int i = 0; (name = precision_name((enum precision)i)); i++) {
+        names_add(&names, name);
         if (strcmp(args->precision, name) != 0)
             continue;
         *out = (enum precision)i;
         return STATUS_OK;
     }
-    return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "precision '%s': known are fp32, tf32, fp16, bf16", args->precision);
+    return error_set(err, STATUS_INVALID_ARGUMENT, "--precision '%.64s': there are %s",
+                     args->precision, names_text(&names));
 }
 
 static enum status parse_dims(const struct model_args *args, char names[ARG_LIST_MAX][64],

@@ -66,6 +66,13 @@ class Install(unittest.TestCase):
                          self.find("inferd.service").read_text())
         for path in line.groups():
             self.assertIn(path.lstrip("/"), self.files)
+        config = pathlib.Path(line.group(2))
+        page = self.find("man/man8/inferd.8").read_text()
+        self.assertIn(f".I {config}\n", page)
+        unit = self.find("inferd.service").read_text()
+        self.assertIn(f"LoadCredential=inferd.tokens:{config.parent}/tokens\n", unit)
+        for text in (page, unit):
+            self.assertNotRegex(text, r"@\w+@")
 
     def test_the_configuration_is_in_order(self):
         done = subprocess.run([self.find("bin/inferd"), "--check-config", "--config",

@@ -34,6 +34,26 @@ class Options(unittest.TestCase):
         self.assertGreater(len(options), 5)
         self.assertEqual(options - {"--help"}, written("inferd.8") - {"--help"})
 
+    def test_inferd_names_what_there_is(self):
+        """Wrong options, and the words that are no repositories."""
+        def said(*arguments):
+            done = subprocess.run([INFERD, *arguments], stdin=subprocess.DEVNULL, text=True,
+                                  capture_output=True, timeout=60, check=False)
+            return done.returncode, done.stdout, done.stderr
+        self.assertEqual(said("help"), said("--help"))
+        self.assertEqual(said("version"), said("-v"))
+        for arguments, words in (
+                (["--listn", "x"], "no such option '--listn' (did you mean 'listen'?)\n"),
+                (["--Device=cpu"], "no such option '--Device=cpu' (did you mean 'device'?)\n"),
+                (["--nothing"], "no such option '--nothing'\n"),
+                (["-x"], "no such option '-x'\n"),
+                (["--check-config=1"], "takes no value: '--check-config=1'\n"),
+                (["--version=1"], "takes no value: '--version=1'\n"),
+                (["--workers"], "a value is missing after '--workers'\n")):
+            code, out, err = said(*arguments)
+            self.assertEqual((code, out), (2, ""), arguments)
+            self.assertIn(words, err)
+
     def test_inferctl(self):
         options = set()
         for command in COMMANDS:

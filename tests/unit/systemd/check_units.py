@@ -17,6 +17,7 @@ import tempfile
 import unittest
 
 SERVICE, SOCKET, CUDA, MAN = (pathlib.Path(p) for p in sys.argv[1:5])
+CONFIG = pathlib.Path(re.search(r"(?m)^ExecStart=.* --config (.*)$", SERVICE.read_text()).group(1))
 EXPOSURE_MOST = 1.5
 CUDA_EXPOSURE_MOST = 2.5
 
@@ -106,7 +107,7 @@ class Units(unittest.TestCase):
         """LoadCredential= of a path that is not there is fatal but for a default."""
         text = SERVICE.read_text()
         self.assertEqual(re.findall(r"(?m)^LoadCredential=(.*)$", text),
-                         ["inferd.tokens:/etc/inferd/tokens"])
+                         [f"inferd.tokens:{CONFIG.parent}/tokens"])
         self.assertRegex(text, r"(?m)^SetCredential=inferd\.tokens:#")  # a comment: no tokens
 
     def test_users_can_be_told_apart(self):

@@ -103,6 +103,12 @@ class Offline(unittest.TestCase):
             self.assertIn(option[0], self.run_it("graph", self.plan, "-o", self.dir / "no.svg",
                                                  *option, code=1))
         self.assertFalse((self.dir / "no.svg").exists())
+        at = ("run", self.plan, "--threads", 1)
+        self.assertIn("--fault is for --device fault",
+                      self.run_it(*at, "--fault", "apart", code=1))
+        self.assertIn("--reference-only is for the CPU",
+                      self.run_it(*at, "--reference-only", "--device", "cuda", code=1))
+        self.assertIn("go with --check", self.run_it(*at, "--rtol", "1", code=2))
 
     def test_build_says_what_and_leaves_only_the_plan(self):
         out = self.build("--batch", "1,4")
@@ -204,9 +210,10 @@ class Offline(unittest.TestCase):
     def test_unsupported_says_so(self):
         self.assertIn("unsupported", self.run_it("build", self.digits, "-o", self.plan, "--device",
                                                  "cuda", code=1))
-        self.assertIn("unsupported", self.run_it("build", self.digits, "-o", self.plan,
-                                                 "--precision", "int8", code=1))
-        self.run_it("build", self.digits, "-o", self.plan, "--precision", "fp12", code=1)
+        for precision in ("int8", "fp12"):
+            self.assertIn(f"--precision '{precision}': there are 'fp32', 'tf32', 'fp16', 'bf16'",
+                          self.run_it("build", self.digits, "-o", self.plan, "--precision",
+                                      precision, code=1))
 
     def test_inspect(self):
         self.build("--batch", "1,2")
