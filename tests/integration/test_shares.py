@@ -73,7 +73,9 @@ class Addresses(unittest.TestCase):
                                  10)
                 self.assertGreaterEqual(len(refused), 4)
                 self.assertIn("4 requests of this address are in flight", refused[0].message)
-                self.assertEqual(other.counters()["rejected_address"], len(refused))
+                counters = other.counters()
+                self.assertEqual((counters["rejected_address"], counters["rejected_memory"]),
+                                 (len(refused), 0))
                 self.assertEqual(one.call(wire.INFER, COPY).status, wire.OK)
 
     def test_r18_bytes_of_an_address(self):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An event loop in this process, over the made-up engine and socket pairs. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,6 +17,7 @@
 static struct shared shared;
 static struct config *config;
 static struct model *retired;
+static uint32_t queue_limit;
 
 static void deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last)
 {
@@ -48,7 +50,8 @@ static int setup_device(bool apart)
     struct error err;
     struct model *model;
     static char name[] = "toy";
-    const struct config_model toy_config = {.name = name, .max_delay_us = -1};
+    const struct config_model toy_config = {
+        .name = name, .max_delay_us = -1, .queue_limit = queue_limit};
     const struct dispatch_config dispatch = {.device = toy_device(),
                                              .workers = 1,
                                              .counters = &shared.counters,
@@ -84,6 +87,16 @@ static int setup(void **state)
     return setup_device(false);
 }
 
+/* Room for two requests besides the one that runs. */
+static int setup_narrow(void **state)
+{
+    (void)state;
+    queue_limit = 2;
+    int failed = setup_device(false);
+    queue_limit = 0;
+    return failed;
+}
+
 static int setup_apart(void **state)
 {
     (void)state;
@@ -93,6 +106,7 @@ static int setup_apart(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    toy_gate_open(); /* of a test that failed */
     loop_order(shared.loops[0], LOOP_STOP);
     loop_join(shared.loops[0]);
     loop_free(shared.loops[0]);
@@ -114,20 +128,25 @@ static int peer_open(void)
     atomic_fetch_add(&shared.connections, 1);
     atomic_fetch_add(&shared.loops[0]->load, 1);
     const struct arrival arrival = {.fd = ends[1], .protocol = &session_framed};
+    const struct timeval patience = {.tv_sec = 20}; /* a reply that does not come fails the test */
+    assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     loop_adopt(shared.loops[0], &arrival);
     return ends[0];
 }
 
-static void send_infer(int fd, uint64_t id, uint64_t value)
+static void ask(int fd, uint64_t id, uint64_t value, const char *model, uint64_t timeout_us)
 {
     static struct request request;
     static uint8_t head[MESSAGE_HEAD_MAX];
     struct iovec iov[MESSAGE_MAX_IOV];
     struct error err;
     uint32_t n;
-    request = (struct request){
-        .id = id, .kind = REQUEST_INFER, .model = message_text_of("toy"), .n_inputs = 1};
+    request = (struct request){.id = id,
+                               .kind = REQUEST_INFER,
+                               .model = message_text_of(model),
+                               .timeout_us = timeout_us,
+                               .n_inputs = 1};
     request.inputs[0] = (struct message_tensor){.name = message_text_of("x"),
                                                 .dtype = DTYPE_U64,
                                                 .shape = {2, {1, 1}},
@@ -138,7 +157,13 @@ static void send_infer(int fd, uint64_t id, uint64_t value)
         assert_int_equal(send(fd, iov[i].iov_base, iov[i].iov_len, MSG_NOSIGNAL), iov[i].iov_len);
 }
 
-static uint64_t receive(int fd, uint64_t *value)
+static void send_infer(int fd, uint64_t id, uint64_t value)
+{
+    ask(fd, id, value, "toy", 0);
+}
+
+/* Valid until the next one. */
+static const struct response *receive_any(int fd)
 {
     static struct response response;
     static uint8_t message[4096];
@@ -149,9 +174,30 @@ static uint64_t receive(int fd, uint64_t *value)
     assert_true(size <= sizeof(message));
     assert_int_equal(recv(fd, message, size, MSG_WAITALL), size);
     assert_int_equal(response_decode(message, size, &response, &err), STATUS_OK);
-    assert_int_equal(response.status, STATUS_OK);
-    memcpy(value, response.outputs[0].data, sizeof(*value));
-    return response.id;
+    return &response;
+}
+
+static uint64_t receive(int fd, uint64_t *value)
+{
+    const struct response *response = receive_any(fd);
+    assert_int_equal(response->status, STATUS_OK);
+    memcpy(value, response->outputs[0].data, sizeof(*value));
+    return response->id;
+}
+
+/* The next reply is a refusal: with the status and hint of its cause, and the first of its counter.
+ */
+static void expect_refusal(int fd, uint64_t id, enum cause cause, uint64_t counted,
+                           const char *text)
+{
+    const struct response *r = receive_any(fd);
+    char message[160];
+    snprintf(message, sizeof(message), "%.*s", MESSAGE_TEXT(r->message));
+    assert_int_equal(r->id, id);
+    assert_string_equal(message, text);
+    assert_int_equal(r->status, cause_row(cause)->status);
+    assert_int_equal(r->retry_after_us, cause_row(cause)->retry_us);
+    assert_int_equal(counter_get(&shared.loops[0]->counters, counter_of_cause(cause)), counted);
 }
 
 static void r37_the_table_of_watchers_is_complete(void **state)
@@ -226,6 +272,48 @@ static void payloads_are_free_before_the_reply(void **state)
     close(peer);
 }
 
+/* Whoever refuses, the client hears why, and when to try again; and it is in one counter. */
+static void refusals_say_why_and_when_to_try_again(void **state)
+{
+    (void)state;
+    int first = peer_open(), peer = peer_open(), other = peer_open();
+    uint64_t value;
+    toy_gate_close();
+    send_infer(first, 1, 1);
+    for (int i = 0; i < 5000 && !toy_gate_holds(); i++)
+        usleep(1000);
+    assert_true(toy_gate_holds());
+    ask(peer, 2, 2, "toy", 1); /* how long a batch takes is not known yet: it waits in vain */
+    send_infer(peer, 3, 3);
+    send_infer(peer, 4, 4);
+    expect_refusal(peer, 4, CAUSE_QUEUE_FULL, 1, "model 'toy': the queue is full");
+    send_infer(other, 5, 5); /* it has nothing queued yet: the place is its own */
+    expect_refusal(peer, 3, CAUSE_QUEUE_FULL, 2, "model 'toy': the queue is full");
+    ask(peer, 6, 6, "joy", 0);
+    expect_refusal(peer, 6, CAUSE_MODEL_MISSING, 1,
+                   "there is no model 'joy'; there are 'toy' (did you mean 'toy'?)");
+    toy_gate_open();
+    assert_int_equal(receive(first, &value), 1);
+    expect_refusal(peer, 2, CAUSE_EXPIRED, 1,
+                   "model 'toy': the deadline passed before the request could run");
+    assert_int_equal(receive(other, &value), 5);
+
+    dispatch_drain(shared.dispatch); /* before the loop hears of it */
+    send_infer(peer, 7, 7);
+    expect_refusal(peer, 7, CAUSE_DRAINING, 1, "model 'toy': the server is shutting down");
+    atomic_store(&shared.draining, true);
+    send_infer(peer, 8, 8);
+    expect_refusal(peer, 8, CAUSE_DRAINING, 2,
+                   "the server is shutting down; the request was not executed");
+    atomic_store(&shared.lost, true);
+    send_infer(peer, 9, 9);
+    expect_refusal(peer, 9, CAUSE_DEVICE_LOST, 3,
+                   "the device was lost; the request was not executed");
+    close(first);
+    close(peer);
+    close(other);
+}
+
 int main(void)
 {
     struct rlimit limit;
@@ -236,6 +324,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(r37_the_table_of_watchers_is_complete, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_and_replies, setup, teardown),
+        cmocka_unit_test_setup_teardown(refusals_say_why_and_when_to_try_again, setup_narrow,
+                                        teardown),
         cmocka_unit_test_setup_teardown(connections_may_be_open_at_the_stop, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_and_replies, setup_apart, teardown),
         cmocka_unit_test_setup_teardown(payloads_are_free_before_the_reply, setup_apart, teardown),
