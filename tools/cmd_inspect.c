@@ -246,11 +246,13 @@ static void print_profile(const struct plan_profile *profile)
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
         const struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
-        char text[SHAPE_TEXT_MAX];
+        char text[SHAPE_TEXT_MAX], format[IR_FORMAT_TEXT_MAX];
         printf("%10.1f  %-10s %-5s %-*s  %-*s  ", (double)node->time_ns / NS_PER_US,
                ir_op_name(node->op), precision_of(graph, node), w.output,
                shape_format(&out->shape, text), w.tactic, tactic_of(node));
         print_name(node->name);
+        if (out->scale != IR_NO_SCALE)
+            printf("  [%s]", ir_format_text(graph, out->format, format));
         putchar('\n');
     }
 }

@@ -307,7 +307,7 @@ static void run_node(struct device *device, struct backend_stream *stream, const
     b->op_free(op);
 }
 
-static void input_bytes(const struct ir_tensor *t, uint32_t index, void *to)
+void net_input_fill(const struct ir_tensor *t, uint32_t index, void *to)
 {
     size_t n;
     assert_true(shape_elements(&t->shape, &n));
@@ -329,7 +329,7 @@ void net_run(struct device *device, struct device *host, const struct ir_graph *
             memcpy(memory[i], ir_tensor(g, i)->data, ir_tensor(g, i)->bytes);
     }
     for (uint32_t i = 0; i < g->n_inputs; i++)
-        input_bytes(ir_tensor(g, g->inputs[i]), i, memory[g->inputs[i]]);
+        net_input_fill(ir_tensor(g, g->inputs[i]), i, memory[g->inputs[i]]);
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const struct tactic *tactic = ir_node(g, i)->tactic;
         bool on_host = host && tactic && strcmp(tactic->backend, device->backend->name) != 0;
@@ -361,7 +361,7 @@ void net_reference(const struct ir_graph *g, float **outputs)
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(g, g->inputs[i]);
         in[i] = (struct tensor_view){t->dtype, t->shape, bytes_new(t->bytes)};
-        input_bytes(t, i, in[i].data);
+        net_input_fill(t, i, in[i].data);
     }
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         const struct ir_tensor *t = ir_tensor(g, g->outputs[i]);

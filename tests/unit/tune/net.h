@@ -54,6 +54,8 @@ uint32_t net_layers(const struct ir_graph *g);
 
 /* A copy that can be tuned while the original stays as it is. */
 struct ir_graph *net_copy(const struct ir_graph *g);
+/* What input `index` is filled with when a graph runs. */
+void net_input_fill(const struct ir_tensor *t, uint32_t index, void *to);
 /* Runs a tuned graph, other backends' nodes on the host (may be NULL). Output i's plain bytes; the
  * caller frees each. */
 void net_run(struct device *device, struct device *host, const struct ir_graph *g, float **outputs);

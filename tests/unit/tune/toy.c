@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/tune/toy.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,10 +181,37 @@ struct offer {
     void *user;
 };
 
-/* Weights of convolutions and products are packed: their bytes as fp32, each inverted. */
-static enum status offer(const struct offer *o, enum dtype dtype, enum ir_layout in,
+enum { BYTES_IN = 1, BYTES_OUT = 2 };
+
+/* UINT8 where a zero point is beyond INT8. False: the tensor has no range. */
+static bool ask_bytes(const struct ir_graph *graph, uint32_t tensor, struct tactic_port *port)
+{
+    const struct ir_tensor *t = ir_tensor(graph, tensor);
+    const struct ir_scale *scale = ir_scale(graph, t->range);
+    if (!scale)
+        return false;
+    port->format.dtype = scale->zero_max > INT8_MAX ? DTYPE_U8 : DTYPE_I8;
+    port->format.scale = t->range;
+    port->packed_bytes /= sizeof(float);
+    return true;
+}
+
+static bool set_bytes(const struct offer *o, unsigned bytes, struct tactic *t)
+{
+    bool in = false, out = false;
+    for (uint32_t i = 0; bytes & BYTES_IN && i < t->n_in; i++)
+        in = ask_bytes(o->graph, o->node->inputs[i], &t->in[i]) || in;
+    for (uint32_t i = 0; bytes & BYTES_OUT && i < t->n_out; i++)
+        out = ask_bytes(o->graph, o->node->outputs[i], &t->out[i]) || out;
+    return in == (bytes & BYTES_IN) && out == !!(bytes & BYTES_OUT);
+}
+
+/* Weights of convolutions and products are packed: their bytes as fp32, or as 8 bits, each
+ * inverted. */
+static enum status offer(const struct offer *o, enum dtype dtype, unsigned bytes, enum ir_layout in,
                          enum ir_layout out, struct error *err)
 {
+    static const char *const kinds[] = {"", " in8", " out8", " in8 out8"};
     const struct ir_node *node = o->node;
     bool heavy = node->op == IR_OP_CONV || node->op == IR_OP_MATMUL;
     for (uint32_t v = 0; v < (heavy ? TOY_VARIANTS : 1); v++) {
@@ -200,12 +228,14 @@ static enum status offer(const struct offer *o, enum dtype dtype, enum ir_layout
             t.out[i].format.layout =
                 ir_tensor(o->graph, node->outputs[i])->shape.rank == 4 ? out : IR_LAYOUT_PLAIN;
         tactic_set_types(&t, o->graph, node, dtype);
+        if (!set_bytes(o, bytes, &t))
+            return STATUS_OK;
         if (node->op == IR_OP_REFORMAT) {
-            t.in[0].format.layout = ir_tensor(o->graph, node->inputs[0])->layout;
-            t.out[0].format.layout = ir_tensor(o->graph, node->outputs[0])->layout;
+            t.in[0].format = ir_tensor(o->graph, node->inputs[0])->format;
+            t.out[0].format = ir_tensor(o->graph, node->outputs[0])->format;
         }
-        snprintf(t.name, sizeof(t.name), "toy %s %s %s v%u", ir_op_name(node->op),
-                 dtype_name(dtype), ir_layout_name(in), v);
+        snprintf(t.name, sizeof(t.name), "toy %s %s %s%s v%u", ir_op_name(node->op),
+                 dtype_name(dtype), ir_layout_name(in), kinds[bytes], v);
         enum status st = o->visit(o->user, &t, err);
         if (st)
             return st;
@@ -228,13 +258,16 @@ static enum status candidates(struct device *device, const struct ir_graph *grap
         types[n++] = DTYPE_F32;
     }
     enum status st = STATUS_OK;
+    for (unsigned b = 1; b <= (BYTES_IN | BYTES_OUT) && !st; b++)
+        if (toy_of(device)->script.bytes && node->op != IR_OP_REFORMAT)
+            st = offer(&o, DTYPE_NONE, b, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, err);
     for (uint32_t i = 0; i < n && !st; i++) {
         if (node->op == IR_OP_CONV && types[i] != DTYPE_F32)
-            st = offer(&o, types[i], IR_LAYOUT_CHANNELS_LAST_8, IR_LAYOUT_CHANNELS_LAST, err);
+            st = offer(&o, types[i], 0, IR_LAYOUT_CHANNELS_LAST_8, IR_LAYOUT_CHANNELS_LAST, err);
         if (!st && is_image(graph, node) && node->op != IR_OP_REFORMAT)
-            st = offer(&o, types[i], IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, err);
+            st = offer(&o, types[i], 0, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, err);
         if (!st)
-            st = offer(&o, types[i], IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, err);
+            st = offer(&o, types[i], 0, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, err);
     }
     return st;
 }
@@ -330,16 +363,62 @@ static enum status code(struct device *device, const struct ir_graph *graph,
     return STATUS_OK;
 }
 
+/* --- 8 bits --- */
+
+/* Which of the scale's pairs element i has. */
+static uint32_t pair_of(const struct ir_scale *scale, const struct shape *shape, size_t i)
+{
+    size_t inner = 1;
+    for (uint32_t d = scale->axis + 1; d < shape->rank; d++)
+        inner *= (size_t)shape->dim[d];
+    return scale->n == 1 ? 0 : (uint32_t)(i / inner % scale->n);
+}
+
+/* Plain fp32 into plain 8 bits. */
+static void quantise(const struct ir_graph *graph, const struct ir_tensor *t,
+                     struct ir_format format, const float *from, uint8_t *to)
+{
+    const struct ir_scale *scale = ir_scale(graph, format.scale);
+    int32_t low = format.dtype == DTYPE_I8 ? INT8_MIN : 0;
+    size_t n = 0;
+    (void)!shape_elements(&t->shape, &n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t k = pair_of(scale, &t->shape, i);
+        float q = rintf(from[i] / scale->step[k]) + (float)(scale->zero ? scale->zero[k] : 0);
+        to[i] = (uint8_t)(int32_t)fminf(fmaxf(q, (float)low), (float)(low + UINT8_MAX));
+    }
+}
+
+static void dequantise(const struct ir_graph *graph, const struct ir_tensor *t, const uint8_t *from,
+                       float *to)
+{
+    const struct ir_scale *scale = ir_scale(graph, t->scale);
+    size_t n = 0;
+    (void)!shape_elements(&t->shape, &n);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t k = pair_of(scale, &t->shape, i);
+        int32_t q = t->dtype == DTYPE_I8 ? (int8_t)from[i] : from[i];
+        to[i] = scale->step[k] * (float)(q - (scale->zero ? scale->zero[k] : 0));
+    }
+}
+
 static enum status pack(struct device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)
 {
     (void)device;
     const struct ir_tensor *t = ir_tensor(graph, node->inputs[input]);
-    if (t->dtype != DTYPE_F32 || t->bytes != tactic->in[input].packed_bytes)
+    const struct tactic_port *port = &tactic->in[input];
+    uint64_t bytes = port->packed_bytes;
+    bool scaled = port->format.scale != IR_NO_SCALE;
+    if (t->dtype != DTYPE_F32 || t->bytes != (scaled ? sizeof(float) : 1) * bytes)
         return error_set(err, STATUS_INTERNAL, "toy: constants are packed from what the graph has");
-    for (uint64_t i = 0; i < t->bytes; i++)
-        ((uint8_t *)to)[i] = ((const uint8_t *)t->data)[i] ^ 0xff;
+    if (scaled)
+        quantise(graph, t, port->format, t->data, to);
+    else
+        memcpy(to, t->data, bytes);
+    for (uint64_t i = 0; i < bytes; i++)
+        ((uint8_t *)to)[i] ^= 0xff;
     return STATUS_OK;
 }
 
@@ -401,38 +480,51 @@ static bool is_half(enum dtype dtype)
     return dtype == DTYPE_F16 || dtype == DTYPE_BF16;
 }
 
-/* The tensor's bytes as plain fp32; the caller frees. */
-static void *widen(const struct ir_tensor *t, const void *from)
+static enum dtype wide_type(const struct ir_tensor *t)
 {
-    struct ir_tensor wide = *t;
-    size_t n = 0, bytes = 0;
-    (void)!shape_elements(&t->shape, &n);
-    wide.dtype = is_half(t->dtype) ? DTYPE_F32 : t->dtype;
-    (void)!shape_bytes(&t->shape, wide.dtype, &bytes);
-    uint8_t *to = calloc(1, bytes + 1);
-    if (t->layout == IR_LAYOUT_OPAQUE) {
-        for (size_t i = 0; i < n * sizeof(float); i++)
-            to[i] = ((const uint8_t *)from)[i] ^ 0xff;
-        return to;
-    }
-    struct tensor_view x = {t->dtype, t->shape, (void *)(uintptr_t)from};
-    struct tensor_view y = {wide.dtype, t->shape, to};
-    if (t->layout == IR_LAYOUT_PLAIN)
-        ref_cast(&x, &y);
-    else
-        ref_reformat((enum ir_layout)t->layout, IR_LAYOUT_PLAIN, &x, &y);
-    return to;
+    return is_half(ir_tensor_type(t)) ? DTYPE_F32 : ir_tensor_type(t);
 }
 
-static void narrow(const struct ir_tensor *t, const void *from, void *to)
+/* The tensor's bytes as plain fp32; the caller frees. */
+static void *widen(const struct ir_graph *graph, const struct ir_tensor *t, const void *from)
 {
-    struct tensor_view x = {is_half(t->dtype) ? DTYPE_F32 : t->dtype, t->shape,
-                            (void *)(uintptr_t)from};
+    size_t n = 0, bytes = 0;
+    enum dtype plain = t->scale ? t->dtype : wide_type(t);
+    (void)!shape_elements(&t->shape, &n);
+    (void)!shape_bytes(&t->shape, plain, &bytes);
+    uint8_t *to = calloc(1, bytes + 1);
+    struct tensor_view x = {t->dtype, t->shape, (void *)(uintptr_t)from};
+    struct tensor_view y = {plain, t->shape, to};
+    for (size_t i = 0; t->layout == IR_LAYOUT_OPAQUE && i < bytes; i++)
+        to[i] = ((const uint8_t *)from)[i] ^ 0xff;
+    if (t->layout == IR_LAYOUT_PLAIN)
+        ref_cast(&x, &y);
+    else if (t->layout != IR_LAYOUT_OPAQUE)
+        ref_reformat(t->layout, IR_LAYOUT_PLAIN, &x, &y);
+    if (t->scale == IR_NO_SCALE)
+        return to;
+    float *real = calloc(n + 1, sizeof(*real));
+    dequantise(graph, t, to, real);
+    free(to);
+    return real;
+}
+
+static void narrow(const struct ir_graph *graph, const struct ir_tensor *t, const void *from,
+                   void *to)
+{
+    size_t n = 0;
+    (void)!shape_elements(&t->shape, &n);
+    uint8_t *bytes = t->scale ? calloc(1, n + 1) : NULL;
+    if (bytes)
+        quantise(graph, t, t->format, from, bytes);
+    struct tensor_view x = {bytes ? t->dtype : wide_type(t), t->shape,
+                            bytes ? bytes : (void *)(uintptr_t)from};
     struct tensor_view y = {t->dtype, t->shape, to};
     if (t->layout == IR_LAYOUT_PLAIN)
         ref_cast(&x, &y);
     else
-        ref_reformat(IR_LAYOUT_PLAIN, (enum ir_layout)t->layout, &x, &y);
+        ref_reformat(IR_LAYOUT_PLAIN, t->layout, &x, &y);
+    free(bytes);
 }
 
 static bool all_zero(const void *data, size_t size)
@@ -467,18 +559,18 @@ static enum status compute(struct backend_op *op, void *const *inputs, void *con
     const struct ir_node *node = ir_node(wide, 0);
     for (uint32_t i = 0; i < wide->n_tensors; i++) {
         struct ir_tensor *t = ir_tensor(wide, i);
+        t->format = (struct ir_format){IR_LAYOUT_PLAIN, wide_type(t), IR_NO_SCALE};
         t->real = DTYPE_NONE;
-        t->dtype = is_half(t->dtype) ? DTYPE_F32 : t->dtype;
         (void)!ir_tensor_set_layout(wide, i, IR_LAYOUT_PLAIN);
     }
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        in[i] = widen(ir_tensor(op->graph, op->node->inputs[i]), inputs[i]);
+        in[i] = widen(op->graph, ir_tensor(op->graph, op->node->inputs[i]), inputs[i]);
     for (uint32_t i = 0; i < node->n_outputs; i++)
         out[i] = calloc(1, ir_tensor(wide, node->outputs[i])->bytes + 1);
     st = cpu_eval_node(NULL, wide, ir_node(wide, 0), (const void *const *)in, out, err);
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         if (!st)
-            narrow(ir_tensor(op->graph, op->node->outputs[i]), out[i], outputs[i]);
+            narrow(op->graph, ir_tensor(op->graph, op->node->outputs[i]), out[i], outputs[i]);
         free(out[i]);
     }
     for (uint32_t i = 0; i < node->n_inputs; i++)
@@ -575,6 +667,7 @@ static void graph_free(struct backend_graph *graph)
 static const struct backend table = {
     .abi = BACKEND_ABI,
     .name = "toy",
+    .features = BACKEND_SCALES,
     .stable_addresses = true,
     .device_fingerprint = fingerprint,
     .memory_alloc = memory_alloc,
@@ -607,6 +700,10 @@ struct device *toy_new(void)
 {
     struct toy *toy = calloc(1, sizeof(*toy));
     toy->table = table;
+    toy->table.arena_new = backend_cpu.arena_new;
+    toy->table.arena_grow = backend_cpu.arena_grow;
+    toy->table.arena_base = backend_cpu.arena_base;
+    toy->table.arena_free = backend_cpu.arena_free;
     toy->base.backend = &toy->table;
     pthread_mutex_init(&toy->lock, NULL);
     return &toy->base;

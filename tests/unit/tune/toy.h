@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A backend for the tuner's tests: a device with a clock of its own, three float types,
- * channels-last layouts, packed weights, captures and compiled tactics. What it computes is right
+ * 8 bits for tensors with a range, channels-last layouts, packed weights, captures and compiled
+ * tactics. What it computes is right
  * (the reference does it), how long that takes is up to the test, and everything that is asked of
  * it is counted.
  */
@@ -27,6 +28,7 @@ struct toy_script {
     /* Tactics whose name has this text; NULL: none. */
     const char *no_compile, *no_launch, *no_capture, *lost;
     bool refuse_code; /* what comes as tactic->code is no longer good */
+    bool bytes;       /* it offers 8 bits too, of inputs, of outputs, and of both */
 };
 
 struct toy_counts {
