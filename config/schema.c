@@ -101,7 +101,8 @@ static const cyaml_schema_field_t server_schema_fields[] = {
 static const cyaml_schema_value_t server_schema = {
     CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct raw_config, server_schema_fields)};
 
-/* What libcyaml reported: its first message, and the path of the place ("models[2]"). */
+/* What libcyaml reported: its first message, and the path of the place ("models[2]"). It tells the
+ * place, and which key it does not know, nowhere but in the lines of its log. */
 struct complaint {
     char what[256];
     char where[128];
