@@ -227,12 +227,12 @@ static bool statistics_fill(const struct table_entry *entry, struct arena *arena
         .last_inference = load(&s->last_ms),
         .inference_count = load(&s->instances),
         .execution_count = load(&s->batches),
-        .success = {ok, load(&s->stages[BODY_TOTAL].ns)},
+        .success = {ok, load(&s->stage_ns[BODY_TOTAL])},
         .fail = {load(&s->failed), load(&s->failed_ns)},
-        .queue = {ok, load(&s->stages[BODY_QUEUE].ns)},
-        .compute_input = {ok, load(&s->stages[BODY_INPUT].ns)},
-        .compute_infer = {ok, load(&s->stages[BODY_COMPUTE].ns)},
-        .compute_output = {ok, load(&s->stages[BODY_OUTPUT].ns)},
+        .queue = {ok, load(&s->stage_ns[BODY_QUEUE])},
+        .compute_input = {ok, load(&s->stage_ns[BODY_INPUT])},
+        .compute_infer = {ok, load(&s->stage_ns[BODY_COMPUTE])},
+        .compute_output = {ok, load(&s->stage_ns[BODY_OUTPUT])},
     };
     return batches_fill(entry->model, arena, out);
 }
@@ -295,17 +295,17 @@ void describe_repository_index(struct connection *c, const struct request *reque
 /* --- status --- */
 
 /* Its buckets that are not empty. */
-static bool stage_fill(const struct model_stage_stats *from, struct arena *arena,
+static bool stage_fill(const struct histogram_shared *from, struct arena *arena,
                        struct body_stage *out)
 {
     uint64_t counts[HISTOGRAM_SHARED_BUCKETS];
     uint32_t n = 0, skip = 0;
     for (uint32_t i = 0; i < HISTOGRAM_SHARED_BUCKETS; i++)
-        n += (counts[i] = load(&from->times.bucket[i])) > 0;
+        n += (counts[i] = load(&from->bucket[i])) > 0;
     struct body_bucket *buckets = arena_array(arena, n, sizeof(*buckets));
     if (!buckets)
         return false;
-    *out = (struct body_stage){.ns = load(&from->ns), .buckets = buckets};
+    *out = (struct body_stage){.buckets = buckets};
     for (uint32_t i = 0; i < HISTOGRAM_SHARED_BUCKETS; i++, skip++) {
         if (!counts[i])
             continue;
@@ -338,9 +338,11 @@ static bool status_model(struct shared *shared, const struct table_entry *e, str
     out->instances = load(&s->instances);
     out->batches = load(&s->batches);
     out->since_ms = s->since_ms;
-    for (uint32_t k = 0; k < BODY_STAGES; k++)
-        if (!stage_fill(&s->stages[k], arena, &out->stages[k]))
+    for (uint32_t k = 0; k < BODY_STAGES; k++) {
+        if (!stage_fill(&s->stage_times[k], arena, &out->stages[k]))
             return false;
+        out->stages[k].ns = load(&s->stage_ns[k]);
+    }
     return true;
 }
 

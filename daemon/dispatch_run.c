@@ -112,10 +112,11 @@ static void stat_add(_Atomic uint64_t *stat, uint64_t n)
 }
 
 /* `n` requests took so long. */
-static void stage_add(struct model_stage_stats *stage, uint64_t ns, uint64_t n)
+static void stage_add(struct model_stats *stats, enum body_stage_name stage, uint64_t ns,
+                      uint64_t n)
 {
-    stat_add(&stage->ns, n * ns);
-    histogram_shared_add(&stage->times, histogram_shared_bucket(ns), n);
+    stat_add(&stats->stage_ns[stage], n * ns);
+    histogram_shared_add(&stats->stage_times[stage], histogram_shared_bucket(ns), n);
 }
 
 static void run_count(struct model_stats *stats, const struct part *part,
@@ -124,9 +125,9 @@ static void run_count(struct model_stats *stats, const struct part *part,
     atomic_store_explicit(&stats->last_ms, clock_wall_ms(), memory_order_relaxed);
     stat_add(&stats->instances, part->instances);
     stat_add(&stats->batches, 1);
-    stage_add(&stats->stages[BODY_INPUT], t->input_ns, part->n);
-    stage_add(&stats->stages[BODY_COMPUTE], t->compute_ns, part->n);
-    stage_add(&stats->stages[BODY_OUTPUT], t->output_ns, part->n);
+    stage_add(stats, BODY_INPUT, t->input_ns, part->n);
+    stage_add(stats, BODY_COMPUTE, t->compute_ns, part->n);
+    stage_add(stats, BODY_OUTPUT, t->output_ns, part->n);
     struct model_batch_stats *by_batch = &stats->by_batch[part->instances];
     stat_add(&by_batch->count, 1);
     stat_add(&by_batch->input_ns, t->input_ns);
@@ -156,9 +157,8 @@ static void same_bucket_add(struct same_bucket *same, uint64_t ns)
 static void requests_count(struct model_stats *stats, const struct batch *batch, uint64_t run_ns)
 {
     uint64_t ok = 0, failed = 0, ok_queue_ns = 0, failed_queue_ns = 0;
-    struct model_stage_stats *queue = &stats->stages[BODY_QUEUE];
-    struct model_stage_stats *total = &stats->stages[BODY_TOTAL];
-    struct same_bucket queues = {.times = &queue->times}, totals = {.times = &total->times};
+    struct same_bucket queues = {.times = &stats->stage_times[BODY_QUEUE]};
+    struct same_bucket totals = {.times = &stats->stage_times[BODY_TOTAL]};
     for (struct batcher_item *item = batch->items; item; item = item->next) {
         const struct inflight *i = dispatch_inflight_of(item);
         if (!was_gathered(batch, item))
@@ -176,8 +176,8 @@ static void requests_count(struct model_stats *stats, const struct batch *batch,
     histogram_shared_add(queues.times, queues.bucket, queues.n);
     histogram_shared_add(totals.times, totals.bucket, totals.n);
     stat_add(&stats->ok, ok);
-    stat_add(&total->ns, ok_queue_ns + ok * run_ns);
-    stat_add(&queue->ns, ok_queue_ns);
+    stat_add(&stats->stage_ns[BODY_TOTAL], ok_queue_ns + ok * run_ns);
+    stat_add(&stats->stage_ns[BODY_QUEUE], ok_queue_ns);
     stat_add(&stats->failed, failed);
     stat_add(&stats->failed_ns, failed_queue_ns + failed * run_ns);
 }

@@ -25,18 +25,15 @@ struct model_batch_stats {
     _Atomic uint64_t count, input_ns, compute_ns, output_ns;
 };
 
-/* Over requests that were answered; of input, compute and output each counts its batch's. */
-struct model_stage_stats {
-    _Atomic uint64_t ns;
-    struct histogram_shared times;
-};
-
 struct model_stats {
     _Atomic uint64_t ok, failed, instances, batches;
     _Atomic uint64_t failed_ns; /* over requests */
     _Atomic uint64_t last_ms;   /* since 1970 */
     uint64_t since_ms;          /* since 1970: when all this was zero */
-    struct model_stage_stats stages[BODY_STAGES];
+    /* Over requests that were answered; of input, compute and output each counts its batch's. The
+     * sums are apart from the histograms, so that they share a cache line. */
+    _Atomic uint64_t stage_ns[BODY_STAGES];
+    struct histogram_shared stage_times[BODY_STAGES];
     struct model_batch_stats *by_batch; /* max_batch + 1 */
 };
 
