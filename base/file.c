@@ -316,6 +316,17 @@ enum status file_writer_commit(struct file_writer *w, struct error *err)
     return STATUS_OK;
 }
 
+/* What a handler may call: fstat, fstatat, unlinkat (signal-safety(7)). The name is another
+ * writer's once this one has renamed its file. */
+void file_writer_abandon(const struct file_writer *w)
+{
+    struct stat mine, named;
+    if (!w->committed && fstat(w->fd, &mine) == 0 &&
+        fstatat(w->dir, w->temporary, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+        mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
+        unlinkat(w->dir, w->temporary, 0);
+}
+
 void file_writer_free(struct file_writer *w)
 {
     if (!w)
@@ -360,4 +371,9 @@ uint32_t file_sweep(int dir)
     }
     closedir(d);
     return n;
+}
+
+uint32_t file_writer_sweep(const struct file_writer *w)
+{
+    return w->dir >= 0 ? file_sweep(w->dir) : 0;
 }

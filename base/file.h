@@ -69,6 +69,10 @@ enum status file_writer_put(struct file_writer *writer, const void *data, size_t
 /* fsync, rename, fsync of the folder. After a failure the old target is untouched. A writer of a
  * descriptor only does the first. */
 enum status file_writer_commit(struct file_writer *writer, struct error *err);
+/* Removes the temporary, for a handler of the signal that ends the process. */
+void file_writer_abandon(const struct file_writer *writer);
+/* file_sweep in the file's folder. */
+uint32_t file_writer_sweep(const struct file_writer *writer);
 void file_writer_free(struct file_writer *writer); /* discards what was not committed */
 
 /* Removes temporaries in the folder `dir` whose writers are gone; returns how many. Best effort. */

@@ -191,11 +191,18 @@ static int complain_unknown(const struct args *args, const char *text)
 
 /* --- parsing --- */
 
+/* "vvv" */
+static bool repeats(const char *letters)
+{
+    return strspn(letters, (const char[]){letters[0], '\0'}) == strlen(letters);
+}
+
 static const struct arg *find_in(const struct arg *rows, const char *text)
 {
     size_t len = strcspn(text, "=");
     for (const struct arg *a = rows; a->name; a++) {
-        if (text[1] != '-' && a->letter && text[1] == a->letter && !text[2])
+        if (text[1] != '-' && a->letter && text[1] == a->letter &&
+            (!text[2] || (a->kind == ARG_COUNT && repeats(text + 1))))
             return a;
         if (text[1] == '-' && strlen(a->name) == len - 2 && !memcmp(a->name, text + 2, len - 2))
             return a;
@@ -231,6 +238,8 @@ static int parse_option(const struct args *args, int argc, char **argv, int *i, 
             return complain(args, "a value is missing after", text);
         value = argv[++*i];
     }
+    for (size_t more = text[1] != '-' && a->kind == ARG_COUNT ? strlen(text) - 2 : 0; more; more--)
+        store(a, value, (char *)into + at);
     if (store(a, value, (char *)into + at))
         return -1;
     fprintf(stderr, "--%s '%s': expected %s; usage: %s\n", a->name, value, kinds[a->kind].expected,

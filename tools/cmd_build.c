@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inferctl build: an ONNX model becomes a plan file. */
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "tools/build_report.h"
 #include "tools/handed.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
@@ -57,31 +61,94 @@ static void print_summary(const struct build_args *args, const struct plan *plan
            types_format(largest->graph, types), (double)ns / NS_PER_S);
 }
 
+/* What a signal leaves unfinished. Relaxed: the handler runs on a thread of this process, and what
+ * the pointer leads to does not change while the pointer is there. */
+static _Atomic(const struct file_writer *) unfinished;
+
+static void on_signal(int number)
+{
+    const struct file_writer *writer = atomic_load_explicit(&unfinished, memory_order_relaxed);
+    if (writer)
+        file_writer_abandon(writer);
+    _exit(128 + number);
+}
+
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+
+/* A signal that is ignored stays so: nohup. */
+static void heed_signals(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        struct sigaction action = {.sa_handler = on_signal}, was;
+        if (sigaction(ends[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+            sigaction(ends[i], &action, NULL);
+    }
+}
+
+/* No signal comes between the making of the temporary and its being known to the handler. */
+static enum status try_writer(const char *output, struct file_writer **out, struct error *err)
+{
+    sigset_t those, before;
+    sigemptyset(&those);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        sigaddset(&those, ends[i]);
+    sigprocmask(SIG_BLOCK, &those, &before);
+    enum status status = file_writer_new(output, false, out, err);
+    if (!status)
+        atomic_store_explicit(&unfinished, *out, memory_order_relaxed);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+static void writer_drop(struct file_writer **writer)
+{
+    atomic_store_explicit(&unfinished, NULL, memory_order_relaxed);
+    file_writer_free(*writer);
+}
+
+static void device_drop(struct device **device)
+{
+    engine_device_close(*device);
+}
+
+static void plan_drop(struct plan **plan)
+{
+    plan_free(*plan);
+}
+
+enum { TURN_US = 50000 }; /* how often one looks whether another build of the plan has ended */
+
+static enum status open_plan(const char *output, struct file_writer **out, struct error *err)
+{
+    struct handed handed;
+    if (handed_parse(output, &handed))
+        return file_writer_new_fd(handed.fd, "the plan", out, err);
+    enum status status;
+    heed_signals();
+    while ((status = try_writer(output, out, err)) == STATUS_UNAVAILABLE)
+        usleep(TURN_US);
+    TRY(status);
+    file_writer_sweep(*out); /* what was killed in the middle */
+    return STATUS_OK;
+}
+
 /* The writer is opened before the work: two builds of one plan take turns, and a folder that cannot
  * be written to is found out at once. */
 static enum status build(const struct build_args *args, const char *from, struct error *err)
 {
     struct log_sink log = model_log(&args->model);
-    struct device *device = NULL;
-    struct file_writer *writer = NULL;
-    struct plan *plan = NULL;
+    struct build_report report;
     uint64_t begin = clock_now_ns();
-    struct handed handed;
-    enum status status = handed_parse(args->output, &handed)
-                             ? file_writer_new_fd(handed.fd, "the plan", &writer, err)
-                             : file_writer_new(args->output, true, &writer, err);
-    if (!status)
-        status = model_device_open(&args->model, NULL, &log, &device, err);
-    if (!status)
-        status = model_build(from, &args->model, device, &log, &args->batches, &plan, err);
-    if (!status)
-        status = plan_write_to(writer, plan, err);
-    if (!status)
-        print_summary(args, plan, clock_now_ns() - begin);
-    plan_free(plan);
-    engine_device_close(device);
-    file_writer_free(writer);
-    return status;
+    CLEANUP(writer_drop) struct file_writer *writer = NULL;
+    CLEANUP(device_drop) struct device *device = NULL;
+    CLEANUP(plan_drop) struct plan *plan = NULL;
+    TRY(open_plan(args->output, &writer, err));
+    TRY(model_device_open(&args->model, NULL, &log, &device, err));
+    TRY(model_build(from, &args->model, device, &log, &args->batches, &report, &plan, err));
+    TRY(plan_write_to(writer, plan, err));
+    print_summary(args, plan, clock_now_ns() - begin);
+    build_report_print(plan, &report, args->model.verbose > 0);
+    return STATUS_OK;
 }
 
 int command_build(int argc, char **argv)

@@ -3,12 +3,14 @@
 #include "tools/model.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/machine.h"
@@ -30,7 +32,7 @@ const struct arg model_device_options[] = {
     {"threads", 0, ARG_U32, FIELD(threads), "N",
      "CPU: threads of one stream (default: one a core)"},
     {"verbose", 'v', ARG_COUNT, FIELD(verbose), NULL,
-     "say what was fused; twice: and what was not, and why"},
+     "say more of a build; -vv: each fusion; -vvv: each candidate"},
     NO_MORE,
 };
 
@@ -96,8 +98,8 @@ static void write_log(void *user UNUSED, enum log_level level, const char *line)
 
 struct log_sink model_log(const struct model_args *args)
 {
-    enum log_level level = args->verbose == 0   ? LOG_WARNING
-                           : args->verbose == 1 ? LOG_INFO
+    enum log_level level = args->verbose < 2    ? LOG_WARNING
+                           : args->verbose == 2 ? LOG_INFO
                                                 : LOG_VERBOSE;
     return (struct log_sink){.level = level, .write = write_log};
 }
@@ -126,20 +128,28 @@ enum status model_device_open(const struct model_args *args, const char *plan,
 
 /* --- building --- */
 
+enum { SPARSE_S = 20 }; /* between lines that are not on a terminal */
+
 struct progress {
     bool terminal;
-    uint64_t next_ns;
+    uint64_t begun_ns, next_ns;
+    double part;
 };
 
-static void show_progress(void *user, uint32_t batch, const char *what, uint32_t done,
-                          uint32_t total)
+static void show_progress(void *user, const struct build_progress *at)
 {
     struct progress *p = user;
     uint64_t now = clock_now_ns();
-    if (!p->terminal || now < p->next_ns)
+    char left[48] = "";
+    p->part = MAX(p->part, at->part);
+    if (now < p->next_ns)
         return;
-    p->next_ns = now + 100 * NS_PER_MS;
-    fprintf(stderr, "\r\033[Kbatch %u: %s %u/%u", batch, what, done, total);
+    p->next_ns = now + (p->terminal ? 100 * NS_PER_MS : SPARSE_S * (uint64_t)NS_PER_S);
+    if (p->part > 0.02)
+        snprintf(left, sizeof(left), ", about %.0f s left",
+                 (double)(now - p->begun_ns) / NS_PER_S * (1 - p->part) / p->part + 0.5);
+    fprintf(stderr, "%sbuilding: %.0f%%%s; batch %u: %s %u/%u%s", p->terminal ? "\r\033[K" : "",
+            100 * p->part, left, at->batch, at->what, at->done, at->total, p->terminal ? "" : "\n");
 }
 
 static enum status parse_precision(const struct model_args *args, enum precision *out,
@@ -312,7 +322,10 @@ static void setup_deinit(struct setup *s)
 static enum status setup_init(struct setup *s, const struct model_args *args, struct device *device,
                               const struct log_sink *log, struct error *err)
 {
-    *s = (struct setup){.progress.terminal = isatty(STDERR_FILENO)};
+    *s = (struct setup){.progress = {.terminal = isatty(STDERR_FILENO)}};
+    s->progress.begun_ns = clock_now_ns();
+    if (!s->progress.terminal)
+        s->progress.next_ns = s->progress.begun_ns + SPARSE_S * (uint64_t)NS_PER_S;
     s->options = (struct build_options){
         .device = device,
         .evaluator = {.eval = cpu_eval_node},
@@ -362,7 +375,7 @@ static enum status open_onnx(const char *path, struct onnx_model **out, struct e
 
 enum status model_build(const char *path, const struct model_args *args, struct device *device,
                         const struct log_sink *log, const struct arg_u32s *batches,
-                        struct plan **out, struct error *err)
+                        struct build_report *report, struct plan **out, struct error *err)
 {
     struct setup setup;
     struct onnx_model *model;
@@ -374,6 +387,7 @@ enum status model_build(const char *path, const struct model_args *args, struct 
         setup_deinit(&setup);
         return status;
     }
+    setup.options.report = report;
     if (batches->n) {
         setup.options.batches = batches->list;
         setup.options.n_batches = batches->n;
@@ -438,29 +452,47 @@ static enum status load(struct model *model, const char *path, struct error *err
     return status;
 }
 
-/* Builds into a plan file of its own, loads that, and removes it: engines hold the mapping. */
+static void writer_drop(struct file_writer **writer)
+{
+    file_writer_free(*writer);
+}
+
+static void plan_drop(struct plan **plan)
+{
+    plan_free(*plan);
+}
+
+/* A file that has no name any more: whatever ends this process, nothing is left. */
+static enum status open_nameless(int *out, struct error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    char path[256];
+    if (snprintf(path, sizeof(path), "%s/inferctl-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
+        (int)sizeof(path))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "TMPDIR is too long");
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, errno, "a file for the plan: %s", path);
+    unlink(path);
+    *out = fd;
+    return STATUS_OK;
+}
+
+/* Engines hold the mapping. */
 static enum status build_and_load(struct model *model, const char *path,
                                   const struct model_args *args, const struct arg_u32s *batches,
                                   struct error *err)
 {
-    const char *tmp = getenv("TMPDIR");
-    char folder[256], file[300];
-    struct plan *plan;
-    if (snprintf(folder, sizeof(folder), "%s/inferctl-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
-            (int)sizeof(folder) ||
-        !mkdtemp(folder))
-        return error_errno(err, errno, "a folder for the plan: %s", folder);
-    snprintf(file, sizeof(file), "%s/model.plan", folder);
-    enum status status = model_build(path, args, model->device, &model->log, batches, &plan, err);
-    if (!status) {
-        status = plan_write(file, plan, err);
-        plan_free(plan);
-    }
-    if (!status)
-        status = load(model, file, err);
-    unlink(file);
-    rmdir(folder);
-    return status;
+    CLEANUP(cleanup_close) int fd = -1;
+    CLEANUP(writer_drop) struct file_writer *writer = NULL;
+    CLEANUP(plan_drop) struct plan *plan = NULL;
+    char name[32];
+    TRY(open_nameless(&fd, err));
+    TRY(file_writer_new_fd(fd, "the plan", &writer, err));
+    TRY(model_build(path, args, model->device, &model->log, batches, NULL, &plan, err));
+    TRY(plan_write_to(writer, plan, err));
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    return load(model, name, err);
 }
 
 enum status model_open(struct model *model, const char *path, const struct model_args *args,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/backend.h"
+#include "engine/build/build.h"
 #include "engine/engine.h"
 #include "engine/import/onnx.h"
 #include "engine/ir/ir.h"
@@ -26,7 +27,7 @@ struct model_args {
     uint64_t max_bytes; /* 0: the machine's memory */
     bool no_tune, retune, reference_only;
     bool track_memory; /* from the opening of the device on; no option of its own */
-    uint32_t verbose;  /* 1: info, 2: everything */
+    uint32_t verbose;  /* 1: a longer report; 2: info; 3: everything */
 };
 
 /* Tables for commands that have a struct model_args. Those of import and tune say how a model is
@@ -56,11 +57,12 @@ struct log_sink model_log(const struct model_args *args);
 enum status model_device_open(const struct model_args *args, const char *plan,
                               const struct log_sink *log, struct device **out, struct error *err);
 
-/* Builds a plan of an ONNX file, with progress if stderr is a terminal. `batches` may be empty: the
- * default list. The timing cache is loaded before and saved after. */
+/* Builds a plan of an ONNX file, with progress on stderr: one line on a terminal, else a line now
+ * and then. `batches` may be empty: the default list. The timing cache is loaded before and saved
+ * after. `report` may be NULL. */
 enum status model_build(const char *path, const struct model_args *args, struct device *device,
                         const struct log_sink *log, const struct arg_u32s *batches,
-                        struct plan **out, struct error *err);
+                        struct build_report *report, struct plan **out, struct error *err);
 
 /* The graph of an ONNX file for one batch size, before or after the passes. */
 enum status model_graph(const char *path, const struct model_args *args, struct device *device,

@@ -24,16 +24,25 @@ struct builder {
     struct build_store *store;
     struct tune_history *history;
     struct plan *plan;
-    uint32_t batch;            /* being built */
-    uint32_t timed, disturbed; /* in all profiles */
-    bool told;                 /* what is fused: once, for it is the same in all profiles */
-    bool beyond;               /* the profile needs more than max_bytes */
+    uint32_t batch; /* being built */
+    struct build_report report;
+    double weight, done_weight, all_weight; /* of the profile at hand, of those before, of all */
+    bool told;   /* what is fused: once, for it is the same in all profiles */
+    bool beyond; /* the profile needs more than max_bytes */
 };
+
+/* Larger batches take longer, but not as much as they are larger: some of it is the same for all. */
+static double weight_of(uint32_t batch)
+{
+    return 4.0 + batch;
+}
 
 static void progress(const struct builder *b, const char *what, uint32_t done, uint32_t total)
 {
+    double part = b->done_weight + b->weight * done / MAX(total, 1u);
+    const struct build_progress at = {b->batch, what, done, total, part / b->all_weight};
     if (b->options->progress)
-        b->options->progress(b->options->user, b->batch, what, done, total);
+        b->options->progress(b->options->user, &at);
 }
 
 static void tune_progress(void *user, uint32_t done, uint32_t total, const char *what)
@@ -43,9 +52,14 @@ static void tune_progress(void *user, uint32_t done, uint32_t total, const char 
 
 /* --- graphs --- */
 
-static enum status make_graph(struct onnx_model *model, const struct build_options *options,
-                              uint32_t batch, bool fused, uint64_t *steps, struct ir_graph **out,
-                              struct error *err)
+static void graph_cleanup(struct ir_graph **graph)
+{
+    ir_graph_free(*graph);
+}
+
+static enum status import_graph(struct onnx_model *model, const struct build_options *options,
+                                uint32_t batch, uint64_t *steps, struct ir_graph **out,
+                                struct error *err)
 {
     struct onnx_options import = {
         .batch = batch,
@@ -57,34 +71,45 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
         .log = options->log,
         .steps = steps,
     };
-    struct ir_graph *graph;
-    enum status status = onnx_import(model, &import, &graph, err);
-    if (status)
-        return status;
-    status = build_serve(graph, options->inputs, options->n_inputs, err);
-    if (status) {
-        ir_graph_free(graph);
-        return status;
-    }
+    struct ir_graph *graph CLEANUP(graph_cleanup) = NULL;
+    TRY(onnx_import(model, &import, &graph, err));
+    TRY(build_serve(graph, options->inputs, options->n_inputs, err));
+    *out = STEAL(graph);
+    return STATUS_OK;
+}
+
+static enum status fuse_graph(struct ir_graph *graph, const struct build_options *options,
+                              struct build_report *report, struct error *err)
+{
     struct pass_context context = {.evaluator = options->evaluator, .log = options->log};
     if (options->device) {
         context.attention = options->device->backend->features & BACKEND_ATTENTION;
         context.merge = options->device->backend->features & BACKEND_MERGE;
     }
-    if (fused)
-        status = passes_run(graph, &context, err);
-    if (status) {
-        ir_graph_free(graph);
-        return status;
-    }
-    *out = graph;
+    report->imported = graph->n_nodes;
+    TRY(passes_run(graph, &context, err));
+    report->fused = graph->n_nodes;
+    memcpy(report->passes, context.tally, sizeof(report->passes));
+    return STATUS_OK;
+}
+
+static enum status make_graph(struct onnx_model *model, const struct build_options *options,
+                              uint32_t batch, struct build_report *report, struct ir_graph **out,
+                              struct error *err)
+{
+    struct ir_graph *graph CLEANUP(graph_cleanup) = NULL;
+    TRY(import_graph(model, options, batch, NULL, &graph, err));
+    if (report)
+        TRY(fuse_graph(graph, options, report, err));
+    *out = STEAL(graph);
     return STATUS_OK;
 }
 
 enum status build_graph(struct onnx_model *model, const struct build_options *options,
                         uint32_t batch, bool fused, struct ir_graph **out, struct error *err)
 {
-    return make_graph(model, options, batch, fused, NULL, out, err);
+    struct build_report unread;
+    return make_graph(model, options, batch, fused ? &unread : NULL, out, err);
 }
 
 static bool scales(const struct ir_tensor *one, const struct ir_tensor *two)
@@ -126,7 +151,7 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     *batched = false;
     if (!onnx_is_batched(b->model))
         return STATUS_OK;
-    enum status status = make_graph(b->model, &quiet, 1, false, &steps_of_one, &one, err);
+    enum status status = import_graph(b->model, &quiet, 1, &steps_of_one, &one, err);
     if (status)
         return status;
     if (mixes_instances(one)) {
@@ -135,7 +160,7 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
                   "not batched: NonMaxSuppression puts the boxes of all instances together");
         return STATUS_OK;
     }
-    status = make_graph(b->model, &quiet, 2, false, &steps_of_two, &two, &why);
+    status = import_graph(b->model, &quiet, 2, &steps_of_two, &two, &why);
     if (status == STATUS_RESOURCE_EXHAUSTED) { /* says nothing about the model */
         ir_graph_free(one);
         if (err)
@@ -230,8 +255,10 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
         import.log = NULL;
     b->told = true;
     b->batch = batch;
+    b->done_weight += b->weight;
+    b->weight = weight_of(batch);
     progress(b, "importing", 0, 1);
-    enum status status = build_graph(b->model, &import, batch, true, &graph, err);
+    enum status status = make_graph(b->model, &import, batch, &b->report, &graph, err);
     if (status)
         return status;
     status = bounds_check(b, graph, err); /* before tensors are made to try layers with */
@@ -248,8 +275,8 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     status = build_store_graph(b->store, graph, &graph, err);
     if (status)
         return status;
-    b->timed += report.timed;
-    b->disturbed += report.disturbed;
+    b->report.timed += report.timed;
+    b->report.disturbed += report.disturbed;
     log_write(o->log, LOG_INFO,
               "batch %u: %u layers, %u reformat%s, %u candidates timed, %u from the cache, %u not "
               "tried, activations %.1f MiB in an arena of %.1f MiB",
@@ -267,12 +294,16 @@ static enum status build_profiles(struct builder *b, const uint32_t *batches, ui
 {
     struct plan_profile made[PLAN_MAX_PROFILES] = {0};
     struct error why;
+    for (uint32_t i = 0; i < n; i++)
+        b->all_weight += weight_of(batches[i]);
     enum status status = build_profile(b, batches[0], &made[0], err);
     for (bool again = n > 1; again && !status;) {
         status = build_profile(b, batches[n - 1], &made[n - 1], &why);
         again = status && b->beyond && !b->options->batches;
         if (again) {
             log_write(b->options->log, LOG_WARNING, "left out: %s", why.text);
+            b->all_weight -= b->weight;
+            b->weight = 0;
             status = STATUS_OK;
             again = --n > 1;
         } else if (status && err) {
@@ -396,11 +427,12 @@ static enum status choose_batches(const struct builder *b, uint32_t list[PLAN_MA
 
 static void tell_disturbed(const struct builder *b)
 {
-    if (b->disturbed)
+    const struct build_report *r = &b->report;
+    if (r->disturbed)
         log_write(b->options->log, LOG_WARNING,
                   "%u of %u timings were disturbed by other work on this machine; they are not "
                   "kept: build again when it is idle",
-                  b->disturbed, b->timed);
+                  r->disturbed, r->timed);
 }
 
 static enum status fill_plan(struct builder *b, struct error *err)
@@ -417,6 +449,8 @@ static enum status fill_plan(struct builder *b, struct error *err)
     if (status)
         return status;
     tell_disturbed(b);
+    if (b->options->report)
+        *b->options->report = b->report;
     const struct ir_graph *first = plan->profiles[0].graph;
     plan->name = arena_strndup(plan->arena, first->name, strlen(first->name));
     if (!plan->name)

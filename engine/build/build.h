@@ -19,8 +19,24 @@
 #include "engine/backend.h"
 #include "engine/build/served.h"
 #include "engine/import/onnx.h"
+#include "engine/passes/pass.h"
 #include "engine/plan/plan.h"
 #include "engine/tune/tune.h"
+
+/* How far a build is. */
+struct build_progress {
+    uint32_t batch; /* the profile at hand */
+    const char *what;
+    uint32_t done, total; /* of this step */
+    double part;          /* of all that is to do for all profiles, by guess: 0 to 1 */
+};
+
+/* What a build has done. */
+struct build_report {
+    uint32_t imported, fused; /* nodes: as imported and as the passes left them, of one profile */
+    struct pass_tally passes[PASS_COUNT];
+    uint32_t timed, disturbed; /* candidates, as in tune_report; of all profiles */
+};
 
 struct build_options {
     struct device *device;         /* NULL for build_graph: any device's */
@@ -40,9 +56,10 @@ struct build_options {
     bool retune;                /* time anew what the cache knows */
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */
-    /* May be NULL; on the caller's thread. `done` of `total` in this step of this profile. */
-    void (*progress)(void *user, uint32_t batch, const char *what, uint32_t done, uint32_t total);
+    void (*progress)(void *user,
+                     const struct build_progress *at); /* on the caller's thread; or NULL */
     void *user;
+    struct build_report *report; /* filled; may be NULL */
 };
 
 /* UNIMPLEMENTED: something in the model is not supported; the text says what. INVALID_ARGUMENT: the

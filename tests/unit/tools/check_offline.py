@@ -116,6 +116,54 @@ class Offline(unittest.TestCase):
         self.assertRegex(out, r"precision fp32 \(FP32 \d+ layers")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
 
+    def test_a_build_says_what_it_did(self):
+        base = ["build", self.digits, "-o", self.plan, "--threads", 1, "--batch", "1",
+                "--timing-cache", ""]
+        text = self.run_it(*base, "--no-tune")
+        self.assertIn("fusion: 17 nodes became 9 (", text)
+        self.assertIn("fold_batch_norm -3", text)
+        self.assertRegex(text, r"\n  cpu: \d+ of \d+ layers \(")
+        self.assertNotIn("batch normalisation moves", text)
+        self.assertIn("3 times: batch normalisation moves into weights",
+                      self.run_it(*base, "--no-tune", "-v"))
+        text = self.run_it(*base, "--reference-only")
+        self.assertRegex(text, r"no fast kernel: \d+ layers, 100% of the time: '.*' \(conv\)")
+
+    def said_by(self, *flags):
+        done = subprocess.run([INFERCTL, "build", self.digits, "-o", self.plan, "--threads", "1",
+                               "--no-tune", "--timing-cache", "", "--batch", "1", *flags],
+                              capture_output=True, text=True, timeout=100, check=True)
+        return done.stderr
+
+    def test_verbose_has_three_steps(self):
+        self.assertEqual(self.said_by("-v"), "")
+        twice = self.said_by("-vv")
+        self.assertIn("fold_batch_norm: conv1 + bn1", twice)
+        self.assertEqual(twice, self.said_by("-v", "-v"))
+        self.assertGreater(len(self.said_by("-vvv")), len(twice))
+        self.run_it("build", self.digits, "-o", self.plan, "-vx", code=2)
+
+    def test_a_build_that_is_ended_leaves_nothing(self):
+        folder = self.dir / "ended"
+        folder.mkdir()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
+            process = subprocess.Popen(
+                [INFERCTL, "build", self.digits, "-o", folder / "m.plan", "--threads", "1",
+                 "--timing-cache", "", "--batch", ",".join(map(str, range(1, 33)))],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            end = time.monotonic() + 60
+            while not list(folder.iterdir()) and time.monotonic() < end:
+                time.sleep(0.001)
+            process.send_signal(number)
+            code = process.wait(60)
+            if number != signal.SIGKILL:
+                self.assertEqual((code, list(folder.iterdir())), (128 + number, []))
+        self.assertEqual(code, -signal.SIGKILL)
+        self.assertEqual(len(list(folder.iterdir())), 1)
+        self.run_it("build", self.digits, "-o", folder / "other.plan", "--threads", 1, "--no-tune",
+                    "--batch", "1", "--timing-cache", "")
+        self.assertEqual([f.name for f in folder.iterdir()], ["other.plan"])
+
     def build_of_descriptors(self, model, *args, limit=None):
         """(exit status, stderr, plan) of a build as the daemon's child does it."""
         def small_files():
@@ -144,7 +192,7 @@ class Offline(unittest.TestCase):
         with open(self.digits, "rb") as source, tempfile.TemporaryFile() as plan:
             process = subprocess.Popen(
                 [INFERCTL, "build", f"fd:{source.fileno()}:m.onnx", "-o", f"fd:{plan.fileno()}",
-                 "-v", "--threads", "1", "--no-tune", "--timing-cache", ""],
+                 "-vv", "--threads", "1", "--no-tune", "--timing-cache", ""],
                 pass_fds=(source.fileno(), plan.fileno()), stdout=subprocess.DEVNULL, stderr=end,
                 env=dict(os.environ, OMP_WAIT_POLICY="passive", LSAN_OPTIONS="detect_leaks=0"))
         os.close(end)

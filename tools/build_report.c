@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* See build_report.h. A layer is a node that runs; its family is the first word of its tactic. */
+#include "tools/build_report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+enum { FAMILIES_MAX = 24, FAMILY_MAX = 24, NAMED_MAX = 6 };
+
+struct family {
+    const char *backend;
+    char name[FAMILY_MAX];
+    uint32_t layers;
+    uint64_t ns;
+};
+
+struct families {
+    struct family list[FAMILIES_MAX];
+    uint32_t n, layers;
+    uint64_t ns;
+};
+
+static bool is_reference(const struct ir_node *node)
+{
+    return node->tactic && !strncmp(node->tactic->name, "reference", strlen("reference"));
+}
+
+/* What there is no room for counts as the last one. */
+static struct family *find(struct families *f, const struct tactic *tactic)
+{
+    char name[FAMILY_MAX];
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(tactic->name, " :"), tactic->name);
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!strcmp(f->list[i].backend, tactic->backend) && !strcmp(f->list[i].name, name))
+            return &f->list[i];
+    if (f->n == FAMILIES_MAX)
+        return &f->list[f->n - 1];
+    struct family *made = &f->list[f->n++];
+    *made = (struct family){.backend = tactic->backend};
+    memcpy(made->name, name, sizeof(name));
+    return made;
+}
+
+static void count(struct families *f, const struct ir_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        if (!node->tactic)
+            continue;
+        struct family *family = find(f, node->tactic);
+        family->layers++;
+        family->ns += node->time_ns;
+        f->layers++;
+        f->ns += node->time_ns;
+    }
+}
+
+/* ", 12% of the time"; nothing if nothing was timed. */
+static void print_share(uint64_t ns, uint64_t of)
+{
+    if (of)
+        printf(", %.0f%% of the time", 100.0 * (double)ns / (double)of);
+}
+
+static void print_backend(const struct families *f, const char *backend)
+{
+    uint32_t layers = 0;
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!strcmp(f->list[i].backend, backend)) {
+            layers += f->list[i].layers;
+            ns += f->list[i].ns;
+        }
+    printf("  %s: %u of %u layers", backend, layers, f->layers);
+    print_share(ns, f->ns);
+    const char *before = " (";
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!strcmp(f->list[i].backend, backend)) {
+            printf("%s%s %u", before, f->list[i].name, f->list[i].layers);
+            before = ", ";
+        }
+    puts(")");
+}
+
+static void print_where(const struct families *f)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        bool first = true;
+        for (uint32_t k = 0; k < i; k++)
+            first = first && strcmp(f->list[k].backend, f->list[i].backend) != 0;
+        if (first)
+            print_backend(f, f->list[i].backend);
+    }
+}
+
+static bool is_on_host(const struct ir_node *node)
+{
+    return node->tactic && !strcmp(node->tactic->backend, "cpu");
+}
+
+/* "  no fast kernel: 2 layers, 40% of the time: 'a' (nms), 'b' (topk)" */
+static void print_named(const char *what, const struct ir_graph *graph, uint64_t all_ns,
+                        bool (*is)(const struct ir_node *node))
+{
+    uint32_t n = 0, named = 0;
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (is(ir_node(graph, i))) {
+            n++;
+            ns += ir_node(graph, i)->time_ns;
+        }
+    if (!n)
+        return;
+    printf("  %s: %u layer%s", what, n, n == 1 ? "" : "s");
+    print_share(ns, all_ns);
+    for (uint32_t i = 0; i < graph->n_nodes && named < NAMED_MAX; i++)
+        if (is(ir_node(graph, i)))
+            printf("%s'%.48s' (%s)", named++ ? ", " : ": ", ir_node(graph, i)->name,
+                   ir_op_name(ir_node(graph, i)->op));
+    puts(n > NAMED_MAX ? ", ..." : "");
+}
+
+static void print_fusion(const struct build_report *report, bool all)
+{
+    const char *before = " (";
+    printf("  fusion: %u nodes became %u", report->imported, report->fused);
+    for (uint32_t i = 0; i < PASS_COUNT; i++)
+        if (report->passes[i].removed) {
+            printf("%s%s %+d", before, passes[i].name, -(int)report->passes[i].removed);
+            before = ", ";
+        }
+    puts(before[0] == ',' ? ")" : "");
+    for (uint32_t i = 0; i < PASS_COUNT && all; i++)
+        if (report->passes[i].rewrites)
+            printf("    %-16s %5u times: %s\n", passes[i].name, report->passes[i].rewrites,
+                   passes[i].what);
+}
+
+static void print_profiles(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_profiles; i++) {
+        struct families f = {.n = 0};
+        count(&f, plan->profiles[i].graph);
+        printf("  batch %u: %u layers, %.1f us\n", plan->profiles[i].batch, f.layers,
+               (double)f.ns / 1000);
+    }
+}
+
+void build_report_print(const struct plan *plan, const struct build_report *report, bool all)
+{
+    const struct ir_graph *graph = plan->profiles[plan->n_profiles - 1].graph;
+    struct families f = {.n = 0};
+    bool device = false;
+    count(&f, graph);
+    for (uint32_t i = 0; i < f.n; i++)
+        device = device || strcmp(f.list[i].backend, "cpu") != 0;
+    print_fusion(report, all);
+    print_where(&f);
+    if (device)
+        print_named("on the CPU, for the device has no kernel", graph, f.ns, is_on_host);
+    print_named("no fast kernel", graph, f.ns, is_reference);
+    if (all)
+        print_profiles(plan);
+}
