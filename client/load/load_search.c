@@ -8,7 +8,7 @@
 
 #include "base/compiler.h"
 
-enum { LEAD = 2, UNSTABLE = 3, MOVES = 2 };
+enum { LEAD = 2, UNSTABLE = 3 };
 
 #define CLOSE    0.02  /* ends of the bracket: so near, as a share of the upper one */
 #define HOPELESS 0.001 /* of the capacity: no rate below that is tried */
@@ -81,19 +81,12 @@ static bool similar(const struct load_search_point *p, const struct load_reading
 /* A reading at a rate about which there is a verdict: the same, or a new round begins. */
 static void check(struct load_search *s, struct load_search_point *p, const struct load_reading *r)
 {
-    bool moved = !similar(p, r);
     p->checked = r->stable && holds(s, r) == (p->verdict == LOAD_HOLDS);
-    if (p->checked && (!moved || p->n_moves == MOVES))
+    if (p->checked)
         return;
-    if (p->checked) {
-        for (uint32_t i = 0; i < s->n_points; i++)
-            s->points[i].checked = &s->points[i] == p;
-        p->n_moves++;
-    } else {
-        p->before = p->verdict;
-        p->verdict = LOAD_OPEN;
-        p->moved = moved;
-    }
+    p->moved = !similar(p, r);
+    p->before = p->verdict;
+    p->verdict = LOAD_OPEN;
     p->n = 0; /* what was read before is older than all the rest */
     p->readings[p->n++] = *r;
 }

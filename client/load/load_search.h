@@ -8,9 +8,8 @@
  * only three of them make a verdict where there is no better. When the rates that bracket the
  * answer are close, each is measured once more: by then what had disturbed the first readings may
  * be over. A verdict that this contradicts is reached anew; if it turns round, and not by a little
- * noise about the bound, those beyond it are forgotten, since they are older. If the verdict stays
- * but the latency is another, the other end is measured once more, too. The answer lies between the
- * two, by their latencies. After LOAD_SEARCH_READINGS the search ends in any case.
+ * noise about the bound, those beyond it are forgotten, since they are older. The answer lies
+ * between the two ends, by their latencies. After LOAD_SEARCH_READINGS the search ends in any case.
  */
 #ifndef INFERD_CLIENT_LOAD_LOAD_SEARCH_H
 #define INFERD_CLIENT_LOAD_LOAD_SEARCH_H
@@ -35,7 +34,6 @@ struct load_search_point {
     bool mixed;                        /* some of the round's readings said otherwise */
     bool checked;                      /* measured again, later, and it was the same */
     bool moved;                        /* the round began with another latency than before */
-    uint32_t n_moves;                  /* checks that found another one */
     uint32_t n;                        /* readings of the round */
     struct load_reading readings[LOAD_SEARCH_ROUND];
 };
