@@ -149,7 +149,8 @@ void emit_fold(struct mapper *m, uint32_t node, bool wanted)
     if (status == STATUS_UNIMPLEMENTED)
         return; /* stays a node: the backend may know it */
     if (status) {
-        map_invalid(m, "cannot be computed: %s", err.text);
+        error_prefix(&err, "cannot be computed");
+        map_failed_with(m, status, &err);
         return;
     }
     uint32_t n_made = n->n_outputs;
@@ -168,14 +169,10 @@ void emit_end_all(struct mapper *m, uint32_t node, uint32_t n, uint32_t *outputs
     if (map_failed(m))
         return;
     enum status status = ir_infer_apply(m->graph, node, unnamed, n, &err);
-    if (status == STATUS_UNIMPLEMENTED)
-        map_refuse(m, "%s", err.text);
-    else if (status == STATUS_RESOURCE_EXHAUSTED)
-        map_exhausted(m);
-    else if (status)
-        map_invalid(m, "%s", err.text);
-    if (map_failed(m))
+    if (status) {
+        map_failed_with(m, status, &err);
         return;
+    }
     const struct ir_node *made = ir_node(m->graph, node);
     for (uint32_t i = 0; i < n && i < made->n_outputs; i++)
         outputs[i] = made->outputs[i];

@@ -116,9 +116,13 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
         map_refuse(m, "more than %d inputs", IR_MAX_IO);
     if (map_failed(m))
         return;
-    uint32_t tensor = ir_tensor_add(graph, input->name, onnx_dtype(input->type), &shape);
-    if (tensor == IR_NONE) {
+    enum dtype type = onnx_dtype(input->type);
+    size_t bytes;
+    if (!shape_bytes(&shape, type, &bytes))
         map_invalid(m, "input '%s' is too large", input->name);
+    uint32_t tensor = map_failed(m) ? IR_NONE : ir_tensor_add(graph, input->name, type, &shape);
+    if (tensor == IR_NONE) {
+        map_exhausted(m);
         return;
     }
     m->bound[graph->n_inputs] = bound;
@@ -352,10 +356,9 @@ static uint32_t own_output(struct mapper *m, uint32_t tensor, const char *name)
         m->n_emitted = 0;
         tensor = emit_begin(m, IR_OP_UNARY, 1, &tensor);
         emit_int(m, tensor, IR_ATTR_FUNC, IR_UNARY_IDENTITY);
-        struct error err;
         const char *names[] = {name};
-        if (!map_failed(m) && ir_infer_apply(m->graph, tensor, names, 1, &err))
-            map_invalid(m, "output '%s': %s", name, err.text);
+        if (!map_failed(m) && ir_infer_apply(m->graph, tensor, names, 1, NULL))
+            map_exhausted(m); /* any tensor can be copied */
         return map_failed(m) ? IR_NONE : ir_node(m->graph, tensor)->outputs[0];
     }
     if (strcmp(t->name, name)) {

@@ -62,6 +62,12 @@ void map_exhausted(struct mapper *m)
     fail(m, STATUS_RESOURCE_EXHAUSTED, "no memory, or a limit of the graph is reached");
 }
 
+void map_failed_with(struct mapper *m, enum status status, const struct error *err)
+{
+    bool passed_on = status == STATUS_UNIMPLEMENTED || status == STATUS_RESOURCE_EXHAUSTED;
+    fail(m, passed_on ? status : STATUS_INVALID_ARGUMENT, "%s", err->text);
+}
+
 /* --- names --- */
 
 static bool table_add(struct mapper *m, struct value **table, const char *name, uint32_t tensor)

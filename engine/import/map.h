@@ -94,6 +94,8 @@ struct ints {
 void map_refuse(struct mapper *m, const char *fmt, ...) PRINTF(2, 3);  /* UNIMPLEMENTED */
 void map_invalid(struct mapper *m, const char *fmt, ...) PRINTF(2, 3); /* INVALID_ARGUMENT */
 void map_exhausted(struct mapper *m); /* memory, or a limit of the graph */
+/* As what was called says: not supported or out of memory; anything else is the model's fault. */
+void map_failed_with(struct mapper *m, enum status status, const struct error *err);
 static inline bool map_failed(const struct mapper *m)
 {
     return m->status != STATUS_OK;

@@ -18,12 +18,10 @@ uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool na
     struct error err;
     enum status status = (narrow && !many ? tensor_unpack : tensor_bytes)(
         m->model, m->graph->arena, tensor, &dtype, &data, &err);
-    if (status == STATUS_UNIMPLEMENTED)
-        map_refuse(m, "%s", err.text);
-    else if (status)
-        map_invalid(m, "%s", err.text);
-    if (status)
+    if (status) {
+        map_failed_with(m, status, &err);
         return IR_NONE;
+    }
     known = emit_constant(m, dtype, &tensor->shape, data);
     if (many)
         map_shared_add(m, tensor, known);
