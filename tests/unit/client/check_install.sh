@@ -44,7 +44,7 @@ fi
 
 foreign=$( (nm -D --defined-only "$so"; nm -g --defined-only "$lib/libinferd-client.a") |
     awk 'NF == 3 && $2 != "A" { print $3 }' |
-    grep -vE '^inferd_(async|client|dtype|prepared|status)_|^_|^\.|@' || true)
+    grep -vE '^inferd_(async|client|dtype|histogram|prepared|status)_|^_|^\.|@' || true)
 if [ -n "$foreign" ]; then
     echo "exported:" $foreign
     exit 1
