@@ -11,7 +11,7 @@
 #include "engine/build/build.h"
 #include "tests/test.h"
 #include "tests/unit/plan/sample.h"
-#include "tests/unit/runtime/device_mock.h"
+#include "tests/unit/mock/mock.h"
 
 void rig_must(enum status status, const struct error *err)
 {

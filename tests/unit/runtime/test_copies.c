@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "engine/plan/plan.h"
 #include "tests/test.h"
-#include "tests/unit/runtime/device_mock.h"
+#include "tests/unit/mock/mock.h"
 
 enum {
     BATCH = 2,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts on a device with memory of its own that captures: device_mock.h. */
+/* Contexts on a device with memory of its own that captures: mock.h. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "engine/runtime/memory.h"
 #include "engine/runtime/profiler.h"
 #include "tests/test.h"
-#include "tests/unit/runtime/device_mock.h"
+#include "tests/unit/mock/mock.h"
 #include "tests/unit/runtime/rig.h"
 
 /* --- tests --- */

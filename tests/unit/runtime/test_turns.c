@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine/runtime/profiler.h"
 #include "tests/test.h"
-#include "tests/unit/runtime/device_mock.h"
+#include "tests/unit/mock/mock.h"
 #include "tests/unit/runtime/rig.h"
 
 enum { PROFILES = 3, CAPTURES = 16 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuner on a device with several float types, compiled tactics, captures and missing ops: a toy
- * whose clock the tests set (toy.h).
+ * The tuner on a device with several float types, compiled tactics, captures and missing ops: a
+ * simulated one, whose clock the tests set (mock.h).
  */
 #include <float.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "engine/tune/internal.h"
 #include "tests/test.h"
 #include "tests/unit/tune/net.h"
-#include "tests/unit/tune/toy.h"
+#include "tests/unit/mock/mock.h"
 
 static struct device *device, *host;
 
@@ -20,18 +20,23 @@ static int set_up(void **state)
 {
     (void)state;
     struct device_options options = {.threads = 1, .reference_only = true};
-    device = toy_new();
+    device = mock_simulate();
     return (int)engine_device_open("cpu", &options, &host, NULL);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    const struct toy_counts *c = toy_counts(device);
-    bool leaks = c->open_graphs || c->open_ops || c->open_memory;
-    toy_free(device);
+    engine_device_close(device); /* all of it must have come back */
     engine_device_close(host);
-    return leaks;
+    return 0;
+}
+
+static struct mock_counts counts(void)
+{
+    struct mock_counts c;
+    mock_read(device, &c);
+    return c;
 }
 
 static struct tune_options options_of(enum precision precision)
@@ -110,7 +115,7 @@ static void answers_are_right_in_every_type(void **state)
             ir_graph_free(tuned);
             ir_graph_free(plain);
         }
-    assert_int_equal(toy_counts(device)->zeros, 0);
+    assert_int_equal(counts().zeros, 0);
 }
 
 /* In another type everything takes ten times as long. */
@@ -118,7 +123,7 @@ static uint64_t half_is_slow(const struct ir_graph *graph, const struct ir_node 
                              const struct tactic *tactic)
 {
     bool half = tactic_float(tactic) == DTYPE_F16;
-    return (half ? 50000 : 5000) + 10 * toy_variant(tactic) + (graph == NULL) + (node == NULL);
+    return (half ? 50000 : 5000) + 10 * mock_variant(tactic) + (graph == NULL) + (node == NULL);
 }
 
 static void nothing_is_forced(void **state)
@@ -126,7 +131,7 @@ static void nothing_is_forced(void **state)
     (void)state;
     struct ir_graph *g = net_network(1);
     struct tune_options options = options_of(PRECISION_F16);
-    toy_script(device)->cost = half_is_slow;
+    mock_script(device)->cost = half_is_slow;
     tune(g, &options, NULL);
     assert_int_equal(count_type(g, IR_OP_NONE, DTYPE_F16), 0);
     ir_graph_free(g);
@@ -157,7 +162,7 @@ static void a_type_is_chosen_if_it_pays_for_its_reformats(void **state)
         x = net_conv(g, x, 16, 1, 1);
         x = net_conv(g, x, 24, 1, 1);
         net_output(g, net_conv(g, x, 16, 1, 1));
-        toy_script(device)->cost = middle_is_faster;
+        mock_script(device)->cost = middle_is_faster;
         reformat_ns = 20000;
         middle_in_half = pays ? 59000 : 61000;
         tune(g, &options, &report);
@@ -171,7 +176,7 @@ static uint64_t plain_is_slow(const struct ir_graph *graph, const struct ir_node
                               const struct tactic *tactic)
 {
     bool slow = node->op == IR_OP_CONV && tactic->in[0].format.layout == IR_LAYOUT_PLAIN;
-    return toy_cost(graph, node, tactic) * (slow ? 5 : 1);
+    return mock_cost(graph, node, tactic) * (slow ? 5 : 1);
 }
 
 /* [N,C,1,1] is the same bytes in both layouts: what stands between is a renaming. */
@@ -193,7 +198,7 @@ static void layouts_that_agree_cost_nothing(void **state)
     g = net_copy(plain);
     struct tune_options options = options_of(PRECISION_F32);
     struct tune_report report;
-    toy_script(device)->cost = plain_is_slow;
+    mock_script(device)->cost = plain_is_slow;
     tune(g, &options, &report);
     assert_string_equal(ir_layout_name(ir_tensor(g, find(g, "conv")->outputs[0])->layout), "nhwc");
     assert_string_equal(ir_layout_name(ir_tensor(g, find(g, "mean")->outputs[0])->layout), "nhwc");
@@ -253,12 +258,12 @@ static void times_are_the_devices(void **state)
     net_output(g, net_infer(g, net_node(g, IR_OP_MATMUL, "fc", 2, in)));
     tune(g, &options, NULL);
     const struct ir_node *fc = find(g, "fc");
-    assert_int_equal(fc->time_ns, toy_cost(g, fc, fc->tactic));
-    assert_true(fc->time_ns < 10 * (uint64_t)TOY_LAUNCH_NS);
-    const struct toy_counts *c = toy_counts(device);
-    assert_true(c->captured > 0 && c->replayed > 3 * c->captured);
-    assert_int_equal(c->launches, 2 * c->captured);
-    assert_int_equal(c->same_constants, 0);
+    assert_int_equal(fc->time_ns, mock_cost(g, fc, fc->tactic));
+    assert_true(fc->time_ns < 10 * (uint64_t)MOCK_LAUNCH_NS);
+    const struct mock_counts c = counts();
+    assert_true(c.captured > 0 && c.graphs > 3 * c.captured);
+    assert_int_equal(c.direct, 2 * c.captured);
+    assert_int_equal(c.same_constants, 0);
     ir_graph_free(g);
 }
 
@@ -275,7 +280,7 @@ static void what_fails_is_dropped(void **state)
     (void)state;
     static const char *const fast = "FP16 nhwc8 v0";
     for (int way = 0; way < 4; way++) {
-        struct toy_script *script = toy_script(device);
+        struct mock_script *script = mock_script(device);
         struct ir_graph *plain = net_network(1), *g = net_copy(plain);
         struct tune_options options = options_of(PRECISION_F16);
         struct tune_report report;
@@ -287,7 +292,7 @@ static void what_fails_is_dropped(void **state)
         check_answers(plain, g, 2e-3);
         ir_graph_free(g);
         ir_graph_free(plain);
-        *script = (struct toy_script){0};
+        *script = (struct mock_script){0};
     }
 }
 
@@ -297,7 +302,7 @@ static void a_lost_device_ends_it(void **state)
     struct ir_graph *g = net_network(1);
     struct tune_options options = options_of(PRECISION_F16);
     struct error err;
-    toy_script(device)->lost = "FP16 nhwc v2";
+    mock_script(device)->lost = "FP16 nhwc v2";
     assert_int_not_equal(tune_graph(g, &options, NULL, &err), STATUS_OK);
     assert_int_equal(err.scope, ERROR_DEVICE);
     assert_non_null(strstr(err.text, "lost"));
@@ -312,10 +317,10 @@ static void all_is_compiled_ahead(void **state)
     struct ir_graph *g = net_network(1);
     struct tune_options options = options_of(PRECISION_F16);
     tune(g, &options, NULL);
-    const struct toy_counts *c = toy_counts(device);
-    assert_true(c->compiled > 30);
-    assert_int_equal(c->uncompiled, 0);
-    assert_int_equal(c->drops, 1);
+    const struct mock_counts c = counts();
+    assert_true(c.compiled > 30);
+    assert_int_equal(c.uncompiled, 0);
+    assert_int_equal(c.drops, 1);
     uint32_t with_code = 0;
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const struct tactic *t = ir_node(g, i)->tactic;
@@ -340,15 +345,15 @@ static void a_rebuild_compiles_nothing(void **state)
     struct tune_options options = options_of(PRECISION_F16);
     assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
     options.cache = cache;
-    toy_script(device)->no_compile = "nhwc8 v3";
+    mock_script(device)->no_compile = "nhwc8 v3";
     tune(a, &options, &first);
-    struct toy_counts before = *toy_counts(device);
+    struct mock_counts before = counts();
     tune(b, &options, &again);
-    const struct toy_counts *c = toy_counts(device);
+    const struct mock_counts c = counts();
     assert_int_equal(again.timed, 0);
     assert_int_equal(again.time_ns, first.time_ns);
-    assert_true(c->compiled - before.compiled <= net_layers(b)); /* what has no code */
-    assert_true(c->loaded > before.loaded);
+    assert_true(c.compiled - before.compiled <= net_layers(b)); /* what has no code */
+    assert_true(c.loaded > before.loaded);
     char *x = ir_graph_text(a), *y = ir_graph_text(b);
     assert_string_equal(x, y);
     for (uint32_t i = 0; i < a->n_nodes; i++) {
@@ -373,10 +378,10 @@ static void bad_code_is_compiled_again(void **state)
     assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
     options.cache = cache;
     tune(a, &options, NULL);
-    struct toy_counts before = *toy_counts(device);
-    toy_script(device)->refuse_code = true;
+    struct mock_counts before = counts();
+    mock_script(device)->refuse_code = true;
     tune(b, &options, NULL);
-    assert_true(toy_counts(device)->compiled > before.compiled);
+    assert_true(counts().compiled > before.compiled);
     for (uint32_t i = 0; i < a->n_nodes; i++)
         assert_string_equal(net_tactic(a, i), net_tactic(b, i));
     tune_cache_free(cache);
@@ -392,13 +397,13 @@ static void guesses_that_do_not_compile(void **state)
     struct tune_options options = options_of(PRECISION_F16);
     struct error err;
     options.no_timing = true;
-    toy_script(device)->no_compile = "v0";
+    mock_script(device)->no_compile = "v0";
     /* What is not heavy has one variant only: nothing is left of those. */
     assert_int_equal(tune_graph(g, &options, NULL, &err), STATUS_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "no kernel works for"));
     ir_graph_free(g);
     g = net_copy(plain);
-    toy_script(device)->no_compile = "nhwc v";
+    mock_script(device)->no_compile = "nhwc v";
     tune(g, &options, NULL);
     for (uint32_t i = 0; i < g->n_nodes; i++)
         assert_null(strstr(net_tactic(g, i), "nhwc v"));
@@ -410,7 +415,7 @@ static void guesses_that_do_not_compile(void **state)
 static uint64_t variants_differ(const struct ir_graph *graph, const struct ir_node *node,
                                 const struct tactic *tactic)
 {
-    return toy_cost(graph, node, tactic) * (1 + toy_variant(tactic));
+    return mock_cost(graph, node, tactic) * (1 + mock_variant(tactic));
 }
 
 /* What was slow at two batch sizes is not compiled for a third. */
@@ -421,15 +426,15 @@ static void hopeless_candidates_are_not_compiled(void **state)
     struct tune_history *history = tune_history_new();
     unsigned compiled[3], before = 0;
     assert_non_null(history);
-    toy_script(device)->cost = variants_differ;
+    mock_script(device)->cost = variants_differ;
     for (int i = 0; i < 3; i++) {
         struct ir_graph *g = net_network(batches[i]);
         struct tune_options options = options_of(PRECISION_F16);
         struct tune_report report;
         options.history = history;
         tune(g, &options, &report);
-        compiled[i] = toy_counts(device)->compiled - before;
-        before = toy_counts(device)->compiled;
+        compiled[i] = counts().compiled - before;
+        before = counts().compiled;
         assert_int_equal(report.given_up > 0, i == 2);
         assert_int_equal(count_type(g, IR_OP_CONV, DTYPE_F16), 7);
         ir_graph_free(g);
@@ -457,9 +462,9 @@ static void what_the_device_does_not_do_is_the_hosts(void **state)
         struct ir_graph *plain = net_network(2), *g = net_copy(plain);
         struct tune_options options = options_of(PRECISION_F16);
         struct tune_report report;
-        struct toy_script *script = toy_script(device);
+        struct mock_script *script = mock_script(device);
         script->missing = way == 0 ? IR_OP_POOL : IR_OP_NONE;
-        script->no_launch = way == 1 ? "toy pool" : NULL;
+        script->no_launch = way == 1 ? "mock pool" : NULL;
         options.log = &sink;
         told[0] = '\0';
         assert_int_equal(tune_graph(g, &options, NULL, NULL), STATUS_UNIMPLEMENTED);
@@ -478,7 +483,7 @@ static void what_the_device_does_not_do_is_the_hosts(void **state)
         check_answers(plain, g, 2e-3);
         ir_graph_free(g);
         ir_graph_free(plain);
-        *script = (struct toy_script){0};
+        *script = (struct mock_script){0};
     }
 }
 

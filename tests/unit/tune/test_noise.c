@@ -5,23 +5,24 @@
 #include <string.h>
 
 #include "engine/tune/internal.h"
+#include "engine/engine.h"
 #include "tests/test.h"
 #include "tests/unit/tune/net.h"
-#include "tests/unit/tune/toy.h"
+#include "tests/unit/mock/mock.h"
 
 static struct device *device;
 
 static int set_up(void **state)
 {
     (void)state;
-    device = toy_new();
+    device = mock_simulate();
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    toy_free(device);
+    engine_device_close(device);
     return 0;
 }
 
@@ -62,8 +63,8 @@ static struct tune_report tune_beside(uint64_t (*disturb)(uint64_t n, uint64_t n
 {
     struct ir_graph *g = net_network(1);
     size_t size = 0;
-    toy_script(device)->disturb = disturb;
-    toy_script(device)->told = told;
+    mock_script(device)->disturb = disturb;
+    mock_script(device)->told = told;
     struct tune_report report = tune(g, cache);
     FILE *to = open_memstream(tactics, &size);
     assert_non_null(to);
@@ -82,7 +83,9 @@ static void a_quiet_device_is_believed_at_once(void **state)
     assert_true(report.timed > 20);
     assert_int_equal(report.disturbed, 0);
     /* Two rounds of what is close to the best, and each of one upload and three samples. */
-    assert_in_range(toy_counts(device)->replayed, 1, 2 * 4 * report.timed);
+    struct mock_counts counts;
+    mock_read(device, &counts);
+    assert_in_range(counts.graphs, 1, 2 * 4 * report.timed);
     free(tactics);
 }
 

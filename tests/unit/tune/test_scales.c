@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats with a scale from end to end: 8 bits that only the toy has kernels for (toy.h) go through
- * the tuner's table and assignment, a plan file and the runtime. Nothing of the product quantises.
+ * Formats with a scale from end to end: 8 bits that only the mock has kernels for (mock.h) go
+ * through the tuner's table and assignment, a plan file and the runtime. Nothing of the product
+ * quantises.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "engine/tune/internal.h"
 #include "tests/test.h"
 #include "tests/unit/tune/net.h"
-#include "tests/unit/tune/toy.h"
+#include "tests/unit/mock/mock.h"
 
 enum { CHANNELS = 16, IMAGE = CHANNELS * 8 * 8 };
 
@@ -25,17 +26,15 @@ static struct device *device;
 
 static int set_up(void **state UNUSED)
 {
-    device = toy_new();
-    toy_script(device)->bytes = true;
+    device = mock_simulate();
+    mock_script(device)->bytes = true;
     return 0;
 }
 
 static int tear_down(void **state UNUSED)
 {
-    const struct toy_counts *c = toy_counts(device);
-    bool leaks = c->open_graphs || c->open_ops || c->open_memory;
-    toy_free(device);
-    return leaks;
+    engine_device_close(device); /* all of it must have come back */
+    return 0;
 }
 
 /* --- a network whose tensors have ranges --- */
@@ -123,7 +122,7 @@ static struct ir_graph *tuned_network(struct tune_report *report)
     struct tune_options options = {.device = device, .precision = PRECISION_F32, .seed = 3};
     struct ir_graph *g = network();
     struct error err;
-    toy_script(device)->cost = floats_are_slow;
+    mock_script(device)->cost = floats_are_slow;
     if (tune_graph(g, &options, report, &err))
         fail_msg("%s", err.text);
     return g;
@@ -194,7 +193,7 @@ static void bytes_are_not_forced(void **state UNUSED)
 {
     struct tune_options options = {.device = device, .precision = PRECISION_F32, .seed = 3};
     struct ir_graph *g = network();
-    toy_script(device)->cost = little_to_gain;
+    mock_script(device)->cost = little_to_gain;
     assert_int_equal(tune_graph(g, &options, NULL, NULL), STATUS_OK);
     for (uint32_t i = 0; i < g->n_nodes; i++)
         assert_int_equal(end(g, i, false)->scale, IR_NO_SCALE);
@@ -214,7 +213,7 @@ static struct plan *make_plan(struct tune_report *report)
     plan->name = g->name = "bytes";
     plan->inputs[0] = (struct plan_binding){"x", DTYPE_F32, shape};
     plan->outputs[0] = (struct plan_binding){"y", DTYPE_F32, shape};
-    plan_device_line(plan->device, "toy; version 1", NULL);
+    plan_device_line(plan->device, "mock", NULL);
     if (build_place(g, &plan->profiles[0].tensor_bytes, &err) || plan_check(plan, &err))
         fail_msg("%s", err.text);
     return plan;

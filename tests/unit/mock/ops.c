@@ -1,159 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/unit/tune/toy.h"
+/* What the mock is asked to compile and to run; see mock.h. */
+#include "tests/unit/mock/internal.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/cpu/eval.h"
-#include "engine/tune/internal.h"
 #include "kernels/cpu/ref.h"
+#include "tests/test.h"
 
-struct toy {
-    struct device base;
-    struct backend table;
-    struct toy_script script;
-    struct toy_counts counts;
-    pthread_mutex_t lock;
-    pthread_t first; /* thread that compiled */
-    uint64_t now, n_spent, waited;
-    struct compiled {
-        struct tune_key key;
-        struct compiled *next;
-    } * compiled;
-};
-
-struct backend_stream {
-    struct toy *toy;
-    struct backend_graph *capture;
-};
-
-struct backend_event {
-    struct toy *toy;
-    uint64_t at;
-};
-
-struct backend_op {
-    struct toy *toy;
-    const struct ir_graph *graph;
-    const struct ir_node *node;
-    struct tactic tactic;
-    const void *constant; /* that the last launch read */
-};
-
-struct launch {
-    struct backend_op *op;
-    void *inputs[IR_MAX_INPUTS], *outputs[IR_MAX_OUTPUTS];
-    struct launch *next;
-};
-
-struct backend_graph {
-    struct toy *toy;
-    struct launch *first, **end;
-};
-
-static struct toy *toy_of(struct device *device)
+static bool is_ours(const struct tactic *tactic)
 {
-    return (struct toy *)device;
+    return tactic && strcmp(tactic->backend, "mock") == 0;
 }
 
 static bool names(const char *text, const struct tactic *tactic)
 {
     return text && strstr(tactic->name, text);
-}
-
-/* --- memory, streams, events --- */
-
-static void fingerprint(struct device *device, char out[FINGERPRINT_MAX])
-{
-    (void)device;
-    snprintf(out, FINGERPRINT_MAX, "toy; version 1");
-}
-
-static enum status memory_alloc(struct device *device, enum memory_kind kind, size_t size,
-                                const char *tag, void **out, struct error *err)
-{
-    (void)kind, (void)tag;
-    size_t rounded = (size + 63) / 64 * 64;
-    *out = aligned_alloc(64, rounded ? rounded : 64);
-    if (!*out)
-        return error_no_memory(err, "the toy");
-    toy_of(device)->counts.open_memory++;
-    return STATUS_OK;
-}
-
-static void memory_free(struct device *device, enum memory_kind kind, void *memory)
-{
-    (void)kind;
-    toy_of(device)->counts.open_memory--;
-    free(memory);
-}
-
-static enum status stream_new(struct device *device, struct backend_stream **out, struct error *err)
-{
-    (void)err;
-    *out = calloc(1, sizeof(**out));
-    (*out)->toy = toy_of(device);
-    return STATUS_OK;
-}
-
-static void stream_free(struct backend_stream *stream)
-{
-    free(stream);
-}
-
-static enum status event_new(struct device *device, bool timing, struct backend_event **out,
-                             struct error *err)
-{
-    (void)timing, (void)err;
-    *out = calloc(1, sizeof(**out));
-    (*out)->toy = toy_of(device);
-    return STATUS_OK;
-}
-
-static void event_free(struct backend_event *event)
-{
-    free(event);
-}
-
-static enum status event_record(struct backend_event *event, struct backend_stream *stream,
-                                struct error *err)
-{
-    (void)err;
-    event->at = stream->toy->now;
-    return STATUS_OK;
-}
-
-static enum status event_wait(struct backend_event *event, struct error *err)
-{
-    (void)event, (void)err;
-    return STATUS_OK;
-}
-
-static enum status event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,
-                                 struct error *err)
-{
-    (void)err;
-    *ns = to->at - from->at;
-    return STATUS_OK;
-}
-
-static uint64_t longest_wait(struct backend_stream *stream)
-{
-    uint64_t waited = stream->toy->script.told ? stream->toy->waited : 0;
-    stream->toy->waited = 0;
-    return waited;
-}
-
-static enum status copy(struct backend_stream *stream, enum copy_direction direction,
-                        const struct backend_copy *copies, uint32_t n, struct error *err)
-{
-    (void)stream, (void)direction, (void)err;
-    for (uint32_t i = 0; i < n; i++)
-        memcpy(copies[i].to, copies[i].from, copies[i].size);
-    return STATUS_OK;
 }
 
 /* --- candidates --- */
@@ -214,8 +79,8 @@ static enum status offer(const struct offer *o, enum dtype dtype, unsigned bytes
     static const char *const kinds[] = {"", " in8", " out8", " in8 out8"};
     const struct ir_node *node = o->node;
     bool heavy = node->op == IR_OP_CONV || node->op == IR_OP_MATMUL;
-    for (uint32_t v = 0; v < (heavy ? TOY_VARIANTS : 1); v++) {
-        struct tactic t = {.backend = "toy", .id = 1 + v};
+    for (uint32_t v = 0; v < (heavy ? MOCK_VARIANTS : 1); v++) {
+        struct tactic t = {.backend = "mock", .id = 1 + v};
         t.n_in = node->n_inputs;
         t.n_out = node->n_outputs;
         for (uint32_t i = 0; i < t.n_in; i++) {
@@ -234,7 +99,7 @@ static enum status offer(const struct offer *o, enum dtype dtype, unsigned bytes
             t.in[0].format = ir_tensor(o->graph, node->inputs[0])->format;
             t.out[0].format = ir_tensor(o->graph, node->outputs[0])->format;
         }
-        snprintf(t.name, sizeof(t.name), "toy %s %s %s%s v%u", ir_op_name(node->op),
+        snprintf(t.name, sizeof(t.name), "mock %s %s %s%s v%u", ir_op_name(node->op),
                  dtype_name(dtype), ir_layout_name(in), kinds[bytes], v);
         enum status st = o->visit(o->user, &t, err);
         if (st)
@@ -243,15 +108,15 @@ static enum status offer(const struct offer *o, enum dtype dtype, unsigned bytes
     return STATUS_OK;
 }
 
-static enum status candidates(struct device *device, const struct ir_graph *graph,
-                              const struct ir_node *node, enum precision precision,
-                              tactic_visit visit, void *user, struct error *err)
+enum status mock_candidates(struct device *device, const struct ir_graph *graph,
+                            const struct ir_node *node, enum precision precision,
+                            tactic_visit visit, void *user, struct error *err)
 {
     struct offer o = {graph, node, visit, user};
     enum dtype types[2] = {DTYPE_NONE};
     uint32_t n = 1;
-    toy_of(device)->counts.candidates++;
-    if (node->op == toy_of(device)->script.missing && node->op != IR_OP_NONE)
+    mock_of(device)->counts.candidates++;
+    if (node->op == mock_of(device)->script.missing && node->op != IR_OP_NONE)
         return STATUS_OK;
     if (precision >= PRECISION_F16 && has_f32(graph, node)) {
         types[0] = precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F16;
@@ -259,7 +124,7 @@ static enum status candidates(struct device *device, const struct ir_graph *grap
     }
     enum status st = STATUS_OK;
     for (unsigned b = 1; b <= (BYTES_IN | BYTES_OUT) && !st; b++)
-        if (toy_of(device)->script.bytes && node->op != IR_OP_REFORMAT)
+        if (mock_of(device)->script.bytes && node->op != IR_OP_REFORMAT)
             st = offer(&o, DTYPE_NONE, b, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, err);
     for (uint32_t i = 0; i < n && !st; i++) {
         if (node->op == IR_OP_CONV && types[i] != DTYPE_F32)
@@ -272,13 +137,13 @@ static enum status candidates(struct device *device, const struct ir_graph *grap
     return st;
 }
 
-uint32_t toy_variant(const struct tactic *tactic)
+uint32_t mock_variant(const struct tactic *tactic)
 {
     return tactic->id - 1;
 }
 
-uint64_t toy_cost(const struct ir_graph *graph, const struct ir_node *node,
-                  const struct tactic *tactic)
+uint64_t mock_cost(const struct ir_graph *graph, const struct ir_node *node,
+                   const struct tactic *tactic)
 {
     uint64_t bytes = 0;
     bool heavy = node->op == IR_OP_CONV || node->op == IR_OP_MATMUL;
@@ -289,7 +154,7 @@ uint64_t toy_cost(const struct ir_graph *graph, const struct ir_node *node,
     uint64_t ns = 1000 + bytes / 4;
     if (heavy && ir_tensor(graph, node->outputs[0])->dtype == DTYPE_F32)
         ns *= 10;
-    return ns + ns * toy_variant(tactic) / 8;
+    return ns + ns * mock_variant(tactic) / 8;
 }
 
 /* --- compiling --- */
@@ -302,58 +167,58 @@ static struct tune_key key_of(const struct ir_graph *graph, const struct ir_node
     return tune_key_tactic(&key, tactic, "");
 }
 
-static bool is_compiled(struct toy *toy, const struct tune_key *key)
+static bool is_compiled(const struct mock_device *d, const struct tune_key *key)
 {
-    for (const struct compiled *c = toy->compiled; c; c = c->next)
+    for (const struct compiled *c = d->compiled; c; c = c->next)
         if (!tune_key_compare(&c->key, key))
             return true;
     return false;
 }
 
-static enum status compile(struct device *device, const struct ir_graph *graph,
-                           const struct ir_node *node, const struct tactic *tactic,
-                           struct error *err)
+enum status mock_compile(struct device *device, const struct ir_graph *graph,
+                         const struct ir_node *node, const struct tactic *tactic, struct error *err)
 {
-    struct toy *toy = toy_of(device);
+    struct mock_device *d = mock_of(device);
+    if (!is_ours(tactic))
+        return error_set(err, STATUS_INTERNAL, "mock device: compile: another backend's tactic");
     struct compiled *c = calloc(1, sizeof(*c));
     c->key = key_of(graph, node, tactic);
-    pthread_mutex_lock(&toy->lock);
-    if (!toy->counts.compiled)
-        toy->first = pthread_self();
+    pthread_mutex_lock(&d->lock);
+    if (!d->counts.compiled)
+        d->compiler = pthread_self();
     else
-        toy->counts.threads |= !pthread_equal(toy->first, pthread_self());
-    toy->counts.compiled += tactic->code == NULL;
-    toy->counts.loaded += tactic->code != NULL;
-    bool refused =
-        names(toy->script.no_compile, tactic) || (tactic->code && toy->script.refuse_code);
+        d->counts.threads |= !pthread_equal(d->compiler, pthread_self());
+    d->counts.compiled += tactic->code == NULL;
+    d->counts.loaded += tactic->code != NULL;
+    bool refused = names(d->script.no_compile, tactic) || (tactic->code && d->script.refuse_code);
     if (!refused) {
-        c->next = toy->compiled;
-        toy->compiled = c;
+        c->next = d->compiled;
+        d->compiled = c;
     }
-    pthread_mutex_unlock(&toy->lock);
+    pthread_mutex_unlock(&d->lock);
     if (!refused)
         return STATUS_OK;
     free(c);
-    return error_set(err, STATUS_FAILED_PRECONDITION, "toy: it does not compile");
+    return error_set(err, STATUS_FAILED_PRECONDITION, "mock: it does not compile");
 }
 
-static void compile_drop(struct device *device)
+void mock_compile_drop(struct device *device)
 {
-    struct toy *toy = toy_of(device);
-    toy->counts.drops++;
-    while (toy->compiled) {
-        struct compiled *next = toy->compiled->next;
-        free(toy->compiled);
-        toy->compiled = next;
+    struct mock_device *d = mock_of(device);
+    d->counts.drops++;
+    while (d->compiled) {
+        struct compiled *next = d->compiled->next;
+        free(d->compiled);
+        d->compiled = next;
     }
 }
 
-static enum status code(struct device *device, const struct ir_graph *graph,
-                        const struct ir_node *node, const struct tactic *tactic,
-                        struct arena *arena, const void **out, uint64_t *size, struct error *err)
+enum status mock_code(struct device *device, const struct ir_graph *graph,
+                      const struct ir_node *node, const struct tactic *tactic, struct arena *arena,
+                      const void **out, uint64_t *size, struct error *err)
 {
     (void)graph, (void)err;
-    toy_of(device)->counts.codes++;
+    mock_of(device)->counts.codes++;
     *size = 0;
     if (node->op != IR_OP_CONV && node->op != IR_OP_MATMUL)
         return STATUS_OK;
@@ -402,9 +267,9 @@ static void dequantise(const struct ir_graph *graph, const struct ir_tensor *t, 
     }
 }
 
-static enum status pack(struct device *device, const struct ir_graph *graph,
-                        const struct ir_node *node, const struct tactic *tactic, uint32_t input,
-                        void *to, struct error *err)
+enum status mock_pack(struct device *device, const struct ir_graph *graph,
+                      const struct ir_node *node, const struct tactic *tactic, uint32_t input,
+                      void *to, struct error *err)
 {
     (void)device;
     const struct ir_tensor *t = ir_tensor(graph, node->inputs[input]);
@@ -412,7 +277,8 @@ static enum status pack(struct device *device, const struct ir_graph *graph,
     uint64_t bytes = port->packed_bytes;
     bool scaled = port->format.scale != IR_NO_SCALE;
     if (t->dtype != DTYPE_F32 || t->bytes != (scaled ? sizeof(float) : 1) * bytes)
-        return error_set(err, STATUS_INTERNAL, "toy: constants are packed from what the graph has");
+        return error_set(err, STATUS_INTERNAL,
+                         "mock: constants are packed from what the graph has");
     if (scaled)
         quantise(graph, t, port->format, t->data, to);
     else
@@ -430,48 +296,80 @@ static enum status check_port(const struct ir_tensor *t, const struct tactic_por
     if (port->packed_bytes ? t->layout == IR_LAYOUT_OPAQUE && t->bytes == port->packed_bytes
                            : ir_format_equal(t->format, port->format))
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID_ARGUMENT, "toy: a tensor lies in %s",
+    return error_set(err, STATUS_INVALID_ARGUMENT, "mock: a tensor lies in %s",
                      ir_layout_name(t->layout));
 }
 
-static enum status op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
+/* What a simulated device wants of a node; that it was compiled is only counted. */
+static enum status check_node(struct mock_device *d, const struct ir_graph *graph,
                               const struct ir_node *node, const struct tactic *tactic,
-                              struct backend_op **out, struct error *err)
+                              struct error *err)
 {
-    struct toy *toy = stream->toy;
     struct ir_type types[IR_MAX_OUTPUTS];
     uint32_t n;
-    enum status st = ir_infer_node(graph, node, types, &n, err);
-    for (uint32_t i = 0; i < node->n_inputs && !st; i++)
-        st = check_port(ir_tensor(graph, node->inputs[i]), tune_port_in(tactic, i), err);
-    for (uint32_t i = 0; i < node->n_outputs && !st; i++)
-        st = check_port(ir_tensor(graph, node->outputs[i]), &tactic->out[i], err);
-    if (st)
-        return st;
+    TRY(ir_infer_node(graph, node, types, &n, err));
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        TRY(check_port(ir_tensor(graph, node->inputs[i]), tune_port_in(tactic, i), err));
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        TRY(check_port(ir_tensor(graph, node->outputs[i]), &tactic->out[i], err));
     struct tune_key key = key_of(graph, node, tactic);
-    pthread_mutex_lock(&toy->lock);
-    toy->counts.prepared++;
-    toy->counts.uncompiled +=
-        !is_compiled(toy, &key) && !tactic->code && node->op != IR_OP_REFORMAT;
-    pthread_mutex_unlock(&toy->lock);
-    *out = calloc(1, sizeof(**out));
-    (*out)->toy = toy;
-    (*out)->graph = graph;
-    (*out)->node = node;
-    (*out)->tactic = *tactic;
-    toy->counts.open_ops++;
+    pthread_mutex_lock(&d->lock);
+    d->counts.prepared++;
+    d->counts.uncompiled += !is_compiled(d, &key) && !tactic->code && node->op != IR_OP_REFORMAT;
+    pthread_mutex_unlock(&d->lock);
     return STATUS_OK;
 }
 
-static uint64_t op_workspace(const struct backend_op *op)
+enum status mock_op_prepare(struct backend_stream *s, const struct ir_graph *graph,
+                            const struct ir_node *node, const struct tactic *tactic,
+                            struct backend_op **out, struct error *err)
 {
-    return 64 * (toy_variant(&op->tactic) + 1);
+    struct mock_device *d = s->device;
+    if (!is_ours(tactic) || node->n_inputs > PORTS_MAX)
+        return error_set(err, STATUS_INTERNAL, "mock device: prepare: not a node for it");
+    if (d->simulated)
+        TRY(check_node(d, graph, node, tactic, err));
+    struct backend_op *op = calloc(1, sizeof(*op));
+    assert_non_null(op);
+    op->device = d;
+    op->n_in = node->n_inputs;
+    op->n_out = node->n_outputs;
+    op->graph = graph;
+    op->node = node;
+    op->tactic = *tactic;
+    pthread_mutex_lock(&d->lock);
+    d->counts.allocations++;
+    d->open_ops++;
+    pthread_mutex_unlock(&d->lock);
+    enum status status = STATUS_OK;
+    if (!d->simulated)
+        status = backend_cpu.stream_new(d->cpu, &op->stream, err);
+    if (!status && !d->simulated)
+        status = backend_cpu.op_prepare(op->stream, graph, node, tactic, &op->inner, err);
+    if (status)
+        mock_op_free(op);
+    else
+        *out = op;
+    return status;
 }
 
-static void op_free(struct backend_op *op)
+uint64_t mock_op_workspace(const struct backend_op *op)
 {
-    if (op)
-        op->toy->counts.open_ops--;
+    return op->inner ? backend_cpu.op_workspace(op->inner)
+                     : 64 * (uint64_t)(mock_variant(&op->tactic) + 1);
+}
+
+void mock_op_free(struct backend_op *op)
+{
+    if (!op)
+        return;
+    if (op->stream) {
+        backend_cpu.op_free(op->inner);
+        backend_cpu.stream_free(op->stream);
+    }
+    pthread_mutex_lock(&op->device->lock);
+    op->device->open_ops--;
+    pthread_mutex_unlock(&op->device->lock);
     free(op);
 }
 
@@ -540,9 +438,9 @@ static void watch_inputs(struct backend_op *op, void *const *inputs)
     for (uint32_t i = 0; i < op->node->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(op->graph, op->node->inputs[i]);
         if (dtype_is_float(t->dtype) && t->bytes)
-            op->toy->counts.zeros += all_zero(inputs[i], t->bytes);
+            op->device->counts.zeros += all_zero(inputs[i], t->bytes);
         if (i == 1 && ir_tensor_is_constant(t)) {
-            op->toy->counts.same_constants += op->constant == inputs[i];
+            op->device->counts.same_constants += op->constant == inputs[i];
             op->constant = inputs[i];
         }
     }
@@ -579,149 +477,65 @@ static enum status compute(struct backend_op *op, void *const *inputs, void *con
     return st;
 }
 
-static void spend(struct backend_op *op)
+void mock_spend(const struct backend_op *op)
 {
-    struct toy *toy = op->toy;
-    uint64_t ns =
-        (toy->script.cost ? toy->script.cost : toy_cost)(op->graph, op->node, &op->tactic);
-    uint64_t waited = toy->script.disturb ? toy->script.disturb(toy->n_spent++, ns) : 0;
-    toy->now += ns + waited;
-    toy->waited += waited;
+    struct mock_device *d = op->device;
+    uint64_t ns = (d->script.cost ? d->script.cost : mock_cost)(op->graph, op->node, &op->tactic);
+    uint64_t waited = d->script.disturb ? d->script.disturb(d->n_spent++, ns) : 0;
+    d->now_ns += ns + waited;
+    d->waited_ns += waited;
 }
 
-static enum status op_launch(struct backend_op *op, struct backend_stream *stream,
-                             void *const *inputs, void *const *outputs, void *workspace,
-                             struct error *err)
+/* On a simulated device, where a script may want it to fail; *done: there is nothing to put onto
+ * the stream. */
+static enum status simulate(struct backend_op *op, bool captured, void *const *inputs,
+                            void *const *outputs, void *workspace, bool *done, struct error *err)
 {
-    struct toy *toy = op->toy;
-    memset(workspace, 0xee, op_workspace(op));
-    if (names(toy->script.lost, &op->tactic)) {
-        error_set(err, STATUS_INTERNAL, "toy: the device is lost");
+    struct mock_device *d = op->device;
+    memset(workspace, 0xee, mock_op_workspace(op));
+    if (names(d->script.lost, &op->tactic)) {
+        error_set(err, STATUS_INTERNAL, "mock device: it is lost");
         if (err)
             err->scope = ERROR_DEVICE;
         return STATUS_INTERNAL;
     }
-    if (names(toy->script.no_launch, &op->tactic) ||
-        (stream->capture && names(toy->script.no_capture, &op->tactic)))
-        return error_set(err, STATUS_INTERNAL, "toy: it does not run");
+    if (names(d->script.no_launch, &op->tactic) ||
+        (captured && names(d->script.no_capture, &op->tactic)))
+        return error_set(err, STATUS_INTERNAL, "mock device: it does not run");
     watch_inputs(op, inputs);
-    if (!stream->capture) {
-        toy->counts.launches++;
-        toy->now += TOY_LAUNCH_NS;
-        spend(op);
-        return compute(op, inputs, outputs, err);
-    }
-    struct launch *l = calloc(1, sizeof(*l));
-    l->op = op;
-    memcpy(l->inputs, inputs, op->node->n_inputs * sizeof(*inputs));
-    memcpy(l->outputs, outputs, op->node->n_outputs * sizeof(*outputs));
-    *stream->capture->end = l;
-    stream->capture->end = &l->next;
-    return STATUS_OK;
+    *done = !captured;
+    if (captured)
+        return STATUS_OK;
+    d->counts.direct++;
+    d->now_ns += MOCK_LAUNCH_NS;
+    mock_spend(op);
+    return compute(op, inputs, outputs, err);
 }
 
-static enum status capture_begin(struct backend_stream *stream, struct error *err)
+enum status mock_op_launch(struct backend_op *op, struct backend_stream *s, void *const *inputs,
+                           void *const *outputs, void *workspace, struct error *err)
 {
-    (void)err;
-    stream->capture = calloc(1, sizeof(*stream->capture));
-    stream->capture->toy = stream->toy;
-    stream->capture->end = &stream->capture->first;
-    stream->toy->counts.captured++;
-    stream->toy->counts.open_graphs++;
-    return STATUS_OK;
-}
-
-static enum status capture_end(struct backend_stream *stream, struct backend_graph **out,
-                               struct error *err)
-{
-    (void)err;
-    *out = stream->capture;
-    stream->capture = NULL;
-    return STATUS_OK;
-}
-
-static enum status graph_launch(struct backend_graph *graph, struct backend_stream *stream,
-                                struct error *err)
-{
-    enum status st = STATUS_OK;
-    stream->toy->counts.replayed++;
-    for (struct launch *l = graph->first; l && !st; l = l->next)
-        spend(l->op);
-    (void)err;
-    return st;
-}
-
-static void graph_free(struct backend_graph *graph)
-{
-    graph->toy->counts.open_graphs--;
-    while (graph->first) {
-        struct launch *next = graph->first->next;
-        free(graph->first);
-        graph->first = next;
-    }
-    free(graph);
-}
-
-/* --- the device --- */
-
-static const struct backend table = {
-    .abi = BACKEND_ABI,
-    .name = "toy",
-    .features = BACKEND_SCALES,
-    .stable_addresses = true,
-    .device_fingerprint = fingerprint,
-    .memory_alloc = memory_alloc,
-    .memory_free = memory_free,
-    .stream_new = stream_new,
-    .stream_free = stream_free,
-    .event_new = event_new,
-    .event_free = event_free,
-    .event_record = event_record,
-    .event_wait = event_wait,
-    .event_elapsed = event_elapsed,
-    .longest_wait = longest_wait,
-    .copy = copy,
-    .candidates = candidates,
-    .pack = pack,
-    .compile = compile,
-    .compile_drop = compile_drop,
-    .code = code,
-    .op_prepare = op_prepare,
-    .op_workspace = op_workspace,
-    .op_free = op_free,
-    .op_launch = op_launch,
-    .capture_begin = capture_begin,
-    .capture_end = capture_end,
-    .graph_launch = graph_launch,
-    .graph_free = graph_free,
-};
-
-struct device *toy_new(void)
-{
-    struct toy *toy = calloc(1, sizeof(*toy));
-    toy->table = table;
-    toy->table.arena_new = backend_cpu.arena_new;
-    toy->table.arena_grow = backend_cpu.arena_grow;
-    toy->table.arena_base = backend_cpu.arena_base;
-    toy->table.arena_free = backend_cpu.arena_free;
-    toy->base.backend = &toy->table;
-    pthread_mutex_init(&toy->lock, NULL);
-    return &toy->base;
-}
-
-void toy_free(struct device *device)
-{
-    compile_drop(device);
-    pthread_mutex_destroy(&toy_of(device)->lock);
-    free(device);
-}
-
-struct toy_script *toy_script(struct device *device)
-{
-    return &toy_of(device)->script;
-}
-
-struct toy_counts *toy_counts(struct device *device)
-{
-    return &toy_of(device)->counts;
+    struct mock_device *d = op->device;
+    bool done = false;
+    if (d->simulated)
+        TRY(simulate(op, s->capture != NULL, inputs, outputs, workspace, &done, err));
+    if (done)
+        return STATUS_OK;
+    pthread_mutex_lock(&d->lock);
+    struct task *t = mock_task_new(s);
+    *t = (struct task){.kind = TASK_OP, .op = op};
+    bool ok = mock_find_all(d, op->n_in, inputs, t->inputs) &&
+              mock_find_all(d, op->n_out, outputs, t->outputs) &&
+              mock_find_all(d, mock_op_workspace(op) != 0, &workspace, &t->workspace);
+    d->counts.launches++;
+    if (ok && s->capture)
+        s->capture->what.ops++;
+    if (ok)
+        mock_task_put(s);
+    else if (s->capture)
+        s->capture->n--;
+    pthread_mutex_unlock(&d->lock);
+    return ok ? STATUS_OK
+              : error_set(err, STATUS_INTERNAL,
+                          "mock device: an op on memory that is not the device's");
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See device_mock.h. */
-#include "tests/unit/runtime/device_mock.h"
+/* The device: memory, streams, events and captures; see mock.h. */
+#include "tests/unit/mock/internal.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,103 +12,12 @@
 #include "engine/engine.h"
 #include "tests/test.h"
 
-enum {
-    RANGES_MAX = 4096,
-    QUEUE_MAX = 256,
-    PORTS_MAX = 16,
-    COPIES_MAX = 64,
-    CAPTURES_MAX = 64,
-    POISON = 0xC5,
-    PINNED_MAX = 64 << 20,
-};
-
-/* Memory: `at` is what others see, `real` where it is. Pinned memory is where it is seen: in one
- * place for all of it, one allocation right behind the other. */
-struct range {
-    char *at, *real;
-    size_t size, reserved;
-    enum memory_kind kind;
-};
-
-struct mock_device {
-    struct device base;
-    struct device *cpu;
-    pthread_mutex_t lock; /* everything below, and all queues and events */
-    pthread_cond_t moved; /* a queue or an event has */
-    struct range ranges[RANGES_MAX];
-    uint32_t n_ranges;
-    char *pinned; /* PINNED_MAX of it */
-    struct mock_counts counts;
-    uint64_t delay_ns;
-    struct mock_capture captures[CAPTURES_MAX]; /* those that have ended */
-    uint32_t n_captures;
-    uint64_t turns;             /* launches of marked graphs; each has its number */
-    uint64_t halves;            /* of how many of them the first half is over: they come in order */
-    struct backend_graph *turn; /* that was launched last of them; NULL: none, or it is freed */
-};
-
-enum task_kind { TASK_COPY, TASK_OP, TASK_EVENT, TASK_HALF, TASK_GRAPH };
-
-struct task {
-    enum task_kind kind;
-    uint32_t n_copies;
-    struct backend_copy copies[COPIES_MAX]; /* real addresses */
-    struct backend_op *op;
-    void *inputs[PORTS_MAX], *outputs[PORTS_MAX], *workspace; /* real */
-    struct backend_event *event;
-    struct backend_graph *graph;
-    uint64_t turn, behind; /* of a marked graph: its number, and whose half it begins after; or 0 */
-};
-
-struct backend_stream {
-    struct mock_device *device;
-    pthread_t thread;
-    struct task *queue; /* QUEUE_MAX of them, a ring */
-    uint64_t head, tail;
-    bool stop;
-    struct backend_graph *capture; /* being recorded, or NULL */
-    uint32_t graphs;               /* captured on it, and not freed */
-};
-
-struct backend_event {
-    struct mock_device *device;
-    uint64_t recorded, passed; /* how often */
-    uint64_t at_ns;
-    bool timing;
-};
-
-struct backend_graph {
-    struct mock_device *device;
-    struct backend_stream *stream; /* it was captured on, and runs on */
-    struct task *tasks;
-    uint32_t n;
-    uint64_t launched, ended;
-    struct mock_capture what;
-};
-
-struct backend_op {
-    struct mock_device *device;
-    struct backend_op *inner;
-    struct backend_stream *stream; /* of the CPU */
-    uint32_t n_in, n_out;
-};
-
-struct backend_arena {
-    struct mock_device *device;
-    uint32_t range;
-};
-
-static struct mock_device *of(const struct device *device)
-{
-    return (struct mock_device *)(uintptr_t)device;
-}
-
 static enum status refuse(struct error *err, const char *what)
 {
     return error_set(err, STATUS_INTERNAL, "mock device: %s", what);
 }
 
-static void count(struct mock_device *d, uint64_t *what, uint64_t n)
+void mock_count(struct mock_device *d, uint64_t *what, uint64_t n)
 {
     pthread_mutex_lock(&d->lock);
     *what += n;
@@ -123,6 +30,8 @@ static void count(struct mock_device *d, uint64_t *what, uint64_t n)
 static void *real_of(const struct mock_device *d, const void *at, size_t size)
 {
     const char *p = at;
+    if (d->simulated)
+        return (void *)(uintptr_t)at;
     for (uint32_t i = 0; i < d->n_ranges; i++) {
         const struct range *r = &d->ranges[i];
         if (r->kind == MEMORY_DEVICE && p >= r->at && p <= r->at + r->size &&
@@ -137,7 +46,7 @@ static void *real_of(const struct mock_device *d, const void *at, size_t size)
 static bool on_host(const struct mock_device *d, const void *at, size_t size)
 {
     const char *p = at;
-    for (uint32_t i = 0; i < d->n_ranges; i++) {
+    for (uint32_t i = 0; i < d->n_ranges && !d->simulated; i++) {
         const struct range *r = &d->ranges[i];
         bool meet = r->at && p < r->at + r->reserved && p + size > r->at;
         if (meet && (r->kind == MEMORY_DEVICE || p < r->at || p + size > r->at + r->size))
@@ -187,8 +96,8 @@ static struct range *range_new(struct mock_device *d, enum memory_kind kind, siz
     if (kind == MEMORY_PINNED) {
         r->at = r->real = find_pinned(d, r->reserved);
     } else {
-        r->at = map(r->reserved, PROT_NONE);
         r->real = map(r->reserved, PROT_READ | PROT_WRITE);
+        r->at = d->simulated ? r->real : map(r->reserved, PROT_NONE);
     }
     r->size = size;
     r->kind = kind;
@@ -200,7 +109,8 @@ static void range_free(struct range *r)
 {
     if (r->kind == MEMORY_DEVICE) {
         munmap(r->real, r->reserved);
-        munmap(r->at, r->reserved);
+        if (r->at != r->real)
+            munmap(r->at, r->reserved);
     }
     *r = (struct range){0};
 }
@@ -213,7 +123,7 @@ static size_t *held(struct mock_device *d, enum memory_kind kind)
 static enum status memory_alloc(struct device *device, enum memory_kind kind, size_t size,
                                 const char *tag, void **out, struct error *err UNUSED)
 {
-    struct mock_device *d = of(device);
+    struct mock_device *d = mock_of(device);
     assert_true(tag && *tag);
     pthread_mutex_lock(&d->lock);
     *out = range_new(d, kind, size, size)->at;
@@ -225,7 +135,7 @@ static enum status memory_alloc(struct device *device, enum memory_kind kind, si
 
 static void memory_free(struct device *device, enum memory_kind kind, void *memory)
 {
-    struct mock_device *d = of(device);
+    struct mock_device *d = mock_of(device);
     pthread_mutex_lock(&d->lock);
     uint32_t i = 0;
     while (memory && i < d->n_ranges && d->ranges[i].at != memory)
@@ -241,7 +151,7 @@ static enum status arena_make(struct device *device, size_t reserve, struct back
 {
     struct backend_arena *arena = calloc(1, sizeof(*arena));
     assert_non_null(arena);
-    arena->device = of(device);
+    arena->device = mock_of(device);
     pthread_mutex_lock(&arena->device->lock);
     arena->range =
         (uint32_t)(range_new(arena->device, MEMORY_DEVICE, 0, MIN(reserve, (size_t)1 << 28)) -
@@ -291,7 +201,7 @@ static void pass_event(struct mock_device *d, struct backend_event *event)
 {
     pthread_mutex_lock(&d->lock);
     event->passed++;
-    event->at_ns = clock_now_ns();
+    event->at_ns = d->simulated ? d->now_ns : clock_now_ns();
     pthread_cond_broadcast(&d->moved);
     pthread_mutex_unlock(&d->lock);
 }
@@ -315,8 +225,10 @@ static void run_task(struct mock_device *d, const struct task *t, uint64_t turn)
             memcpy(t->copies[i].to, t->copies[i].from, t->copies[i].size);
         break;
     case TASK_OP:
-        if (backend_cpu.op_launch(t->op->inner, t->op->stream, t->inputs, t->outputs, t->workspace,
-                                  &err)) {
+        if (d->simulated)
+            mock_spend(t->op);
+        else if (backend_cpu.op_launch(t->op->inner, t->op->stream, t->inputs, t->outputs,
+                                       t->workspace, &err)) {
             fprintf(stderr, "mock device: %s\n", err.text);
             abort();
         }
@@ -332,6 +244,14 @@ static void run_task(struct mock_device *d, const struct task *t, uint64_t turn)
             run_task(d, &t->graph->tasks[i], t->turn);
         break;
     }
+}
+
+/* Under the lock. */
+static void end_task(struct backend_stream *s, const struct task *t)
+{
+    if (t->kind == TASK_GRAPH)
+        t->graph->ended++;
+    s->head++;
 }
 
 static void *stream_main(void *arg)
@@ -353,9 +273,7 @@ static void *stream_main(void *arg)
             clock_sleep_until(clock_now_ns() + delay_ns);
         run_task(d, t, 0);
         pthread_mutex_lock(&d->lock);
-        if (t->kind == TASK_GRAPH)
-            t->graph->ended++;
-        s->head++;
+        end_task(s, t);
         pthread_cond_broadcast(&d->moved);
     }
     pthread_mutex_unlock(&d->lock);
@@ -363,7 +281,7 @@ static void *stream_main(void *arg)
 }
 
 /* Room for a task: in what is being captured, or at the end of the queue. Under the lock. */
-static struct task *task_new(struct backend_stream *s)
+struct task *mock_task_new(struct backend_stream *s)
 {
     if (s->capture) {
         struct backend_graph *g = s->capture;
@@ -376,11 +294,19 @@ static struct task *task_new(struct backend_stream *s)
     return &s->queue[s->tail % QUEUE_MAX];
 }
 
-static void task_put(struct backend_stream *s)
+void mock_task_put(struct backend_stream *s)
 {
+    struct mock_device *d = s->device;
     if (!s->capture)
         s->tail++;
-    pthread_cond_broadcast(&s->device->moved);
+    if (!s->capture && d->simulated) { /* there is no thread */
+        const struct task *t = &s->queue[s->head % QUEUE_MAX];
+        pthread_mutex_unlock(&d->lock);
+        run_task(d, t, 0);
+        pthread_mutex_lock(&d->lock);
+        end_task(s, t);
+    }
+    pthread_cond_broadcast(&d->moved);
 }
 
 static enum status stream_new(struct device *device, struct backend_stream **out,
@@ -388,11 +314,12 @@ static enum status stream_new(struct device *device, struct backend_stream **out
 {
     struct backend_stream *s = calloc(1, sizeof(*s));
     assert_non_null(s);
-    s->device = of(device);
+    s->device = mock_of(device);
     s->queue = calloc(QUEUE_MAX, sizeof(*s->queue));
     assert_non_null(s->queue);
-    assert_int_equal(pthread_create(&s->thread, NULL, stream_main, s), 0);
-    count(s->device, &s->device->counts.allocations, 1);
+    if (!s->device->simulated)
+        assert_int_equal(pthread_create(&s->thread, NULL, stream_main, s), 0);
+    mock_count(s->device, &s->device->counts.allocations, 1);
     *out = s;
     return STATUS_OK;
 }
@@ -406,7 +333,8 @@ static void stream_free(struct backend_stream *s)
     s->stop = true;
     pthread_cond_broadcast(&s->device->moved);
     pthread_mutex_unlock(&s->device->lock);
-    pthread_join(s->thread, NULL);
+    if (!s->device->simulated)
+        pthread_join(s->thread, NULL);
     free(s->queue);
     free(s);
 }
@@ -418,9 +346,9 @@ static enum status event_new(struct device *device, bool timing, struct backend_
 {
     struct backend_event *event = calloc(1, sizeof(*event));
     assert_non_null(event);
-    event->device = of(device);
+    event->device = mock_of(device);
     event->timing = timing;
-    count(event->device, &event->device->counts.allocations, 1);
+    mock_count(event->device, &event->device->counts.allocations, 1);
     *out = event;
     return STATUS_OK;
 }
@@ -434,12 +362,12 @@ static enum status event_record(struct backend_event *event, struct backend_stre
                                 struct error *err UNUSED)
 {
     pthread_mutex_lock(&s->device->lock);
-    *task_new(s) = (struct task){.kind = TASK_EVENT, .event = event};
+    *mock_task_new(s) = (struct task){.kind = TASK_EVENT, .event = event};
     if (s->capture)
         s->capture->what.events++;
     else
         event->recorded++;
-    task_put(s);
+    mock_task_put(s);
     pthread_mutex_unlock(&s->device->lock);
     return STATUS_OK;
 }
@@ -465,6 +393,13 @@ static enum status event_elapsed(struct backend_event *from, struct backend_even
     return ok ? STATUS_OK : refuse(err, "elapsed time of events that have not passed");
 }
 
+static uint64_t longest_wait(struct backend_stream *s)
+{
+    uint64_t waited = s->device->script.told ? s->device->waited_ns : 0;
+    s->device->waited_ns = 0;
+    return waited;
+}
+
 static bool translate(const struct mock_device *d, enum copy_direction direction,
                       const struct backend_copy *from, struct backend_copy *to)
 {
@@ -485,75 +420,20 @@ static enum status copy(struct backend_stream *s, enum copy_direction direction,
     d->counts.copy_calls[direction]++;
     d->counts.copies[direction] += n;
     for (uint32_t i = 0; i < n && ok;) {
-        struct task *t = task_new(s);
+        struct task *t = mock_task_new(s);
         *t = (struct task){.kind = TASK_COPY};
         for (; i < n && ok && t->n_copies < COPIES_MAX; i++)
             ok = translate(d, direction, &copies[i], &t->copies[t->n_copies++]);
         if (ok)
-            task_put(s);
+            mock_task_put(s);
     }
     pthread_mutex_unlock(&d->lock);
     return ok ? STATUS_OK : refuse(err, "a copy between the wrong sides");
 }
 
-/* --- ops --- */
+/* --- what ops.c needs --- */
 
-static bool is_ours(const struct tactic *tactic)
-{
-    return tactic && strcmp(tactic->backend, backend_mock.name) == 0;
-}
-
-static enum status compile(struct device *device, const struct ir_graph *graph UNUSED,
-                           const struct ir_node *node UNUSED, const struct tactic *tactic,
-                           struct error *err)
-{
-    struct mock_device *d = of(device);
-    count(d, &d->counts.compiled, 1);
-    return is_ours(tactic) ? STATUS_OK : refuse(err, "compile: another backend's tactic");
-}
-
-static void compile_drop(struct device *device UNUSED)
-{
-}
-
-static void op_free(struct backend_op *op)
-{
-    if (!op)
-        return;
-    backend_cpu.op_free(op->inner);
-    backend_cpu.stream_free(op->stream);
-    free(op);
-}
-
-static enum status op_prepare(struct backend_stream *s, const struct ir_graph *graph,
-                              const struct ir_node *node, const struct tactic *tactic,
-                              struct backend_op **out, struct error *err)
-{
-    if (!is_ours(tactic) || node->n_inputs > PORTS_MAX)
-        return refuse(err, "prepare: not a node for it");
-    struct backend_op *op = calloc(1, sizeof(*op));
-    assert_non_null(op);
-    op->device = s->device;
-    op->n_in = node->n_inputs;
-    op->n_out = node->n_outputs;
-    enum status status = backend_cpu.stream_new(s->device->cpu, &op->stream, err);
-    if (!status)
-        status = backend_cpu.op_prepare(op->stream, graph, node, tactic, &op->inner, err);
-    count(s->device, &s->device->counts.allocations, 1);
-    if (status)
-        op_free(op);
-    else
-        *out = op;
-    return status;
-}
-
-static uint64_t op_workspace(const struct backend_op *op)
-{
-    return backend_cpu.op_workspace(op->inner);
-}
-
-/* Under the lock. */
-static bool find_all(const struct mock_device *d, uint32_t n, void *const *at, void **real)
+bool mock_find_all(const struct mock_device *d, uint32_t n, void *const *at, void **real)
 {
     for (uint32_t i = 0; i < n; i++) {
         real[i] = at[i] ? real_of(d, at[i], 1) : NULL;
@@ -561,27 +441,6 @@ static bool find_all(const struct mock_device *d, uint32_t n, void *const *at, v
             return false;
     }
     return true;
-}
-
-static enum status op_launch(struct backend_op *op, struct backend_stream *s, void *const *inputs,
-                             void *const *outputs, void *workspace, struct error *err)
-{
-    struct mock_device *d = op->device;
-    pthread_mutex_lock(&d->lock);
-    struct task *t = task_new(s);
-    *t = (struct task){.kind = TASK_OP, .op = op};
-    bool ok = find_all(d, op->n_in, inputs, t->inputs) &&
-              find_all(d, op->n_out, outputs, t->outputs) &&
-              find_all(d, op_workspace(op) != 0, &workspace, &t->workspace);
-    d->counts.launches++;
-    if (ok && s->capture)
-        s->capture->what.ops++;
-    if (ok)
-        task_put(s);
-    else if (s->capture)
-        s->capture->n--;
-    pthread_mutex_unlock(&d->lock);
-    return ok ? STATUS_OK : refuse(err, "an op on memory that is not the device's");
 }
 
 /* --- capture --- */
@@ -596,6 +455,7 @@ static enum status capture_begin(struct backend_stream *s, struct error *err)
     pthread_mutex_lock(&s->device->lock);
     s->capture = graph;
     s->device->counts.allocations++;
+    s->device->counts.captured++;
     pthread_mutex_unlock(&s->device->lock);
     return STATUS_OK;
 }
@@ -607,8 +467,8 @@ static enum status capture_half(struct backend_stream *s, struct error *err)
     pthread_mutex_lock(&s->device->lock);
     s->capture->what.marks++;
     s->capture->what.marked_at = s->capture->what.ops;
-    *task_new(s) = (struct task){.kind = TASK_HALF};
-    task_put(s);
+    *mock_task_new(s) = (struct task){.kind = TASK_HALF};
+    mock_task_put(s);
     pthread_mutex_unlock(&s->device->lock);
     return STATUS_OK;
 }
@@ -651,12 +511,12 @@ static enum status graph_launch(struct backend_graph *graph, struct backend_stre
     for (uint32_t i = 0; i < graph->n; i++)
         if (graph->tasks[i].kind == TASK_EVENT)
             graph->tasks[i].event->recorded++;
-    struct task *t = task_new(s);
+    struct task *t = mock_task_new(s);
     *t = (struct task){.kind = TASK_GRAPH, .graph = graph};
     if (graph->what.marks)
         take_turn(graph, t);
     graph->launched++;
-    task_put(s);
+    mock_task_put(s);
     pthread_mutex_unlock(&s->device->lock);
     return STATUS_OK;
 }
@@ -707,9 +567,11 @@ static void device_close(struct device *device)
 {
     if (!device)
         return;
-    struct mock_device *d = of(device);
+    struct mock_device *d = mock_of(device);
     for (uint32_t i = 0; i < d->n_ranges; i++)
         assert_null(d->ranges[i].at); /* all memory has come back */
+    assert_int_equal(d->open_ops, 0);
+    mock_compile_drop(device);
     munmap(d->pinned, PINNED_MAX);
     engine_device_close(d->cpu);
     pthread_mutex_destroy(&d->lock);
@@ -744,18 +606,39 @@ const struct backend backend_mock = {
     .event_wait = event_wait,
     .event_elapsed = event_elapsed,
     .copy = copy,
-    .compile = compile,
-    .compile_drop = compile_drop,
-    .op_prepare = op_prepare,
-    .op_workspace = op_workspace,
-    .op_free = op_free,
-    .op_launch = op_launch,
+    .compile = mock_compile,
+    .compile_drop = mock_compile_drop,
+    .op_prepare = mock_op_prepare,
+    .op_workspace = mock_op_workspace,
+    .op_free = mock_op_free,
+    .op_launch = mock_op_launch,
     .capture_begin = capture_begin,
     .capture_half = capture_half,
     .capture_end = capture_end,
     .graph_launch = graph_launch,
     .graph_free = graph_free,
 };
+
+struct device *mock_simulate(void)
+{
+    struct device *device = mock_open();
+    struct mock_device *d = mock_of(device);
+    d->simulated = true;
+    d->table = backend_mock;
+    d->table.features = BACKEND_SCALES;
+    d->table.candidates = mock_candidates;
+    d->table.pack = mock_pack;
+    d->table.code = mock_code;
+    d->table.capture_half = NULL;
+    d->table.longest_wait = longest_wait;
+    d->base.backend = &d->table;
+    return device;
+}
+
+struct mock_script *mock_script(struct device *device)
+{
+    return &mock_of(device)->script;
+}
 
 struct device *mock_open(void)
 {
@@ -769,7 +652,7 @@ struct device *mock_open(void)
 
 void mock_read(const struct device *device, struct mock_counts *out)
 {
-    struct mock_device *d = of(device);
+    struct mock_device *d = mock_of(device);
     pthread_mutex_lock(&d->lock);
     *out = d->counts;
     pthread_mutex_unlock(&d->lock);
@@ -777,7 +660,7 @@ void mock_read(const struct device *device, struct mock_counts *out)
 
 uint32_t mock_read_captures(const struct device *device, struct mock_capture *out, uint32_t max)
 {
-    struct mock_device *d = of(device);
+    struct mock_device *d = mock_of(device);
     pthread_mutex_lock(&d->lock);
     uint32_t n = d->n_captures;
     assert_true(n <= CAPTURES_MAX && n <= max);
@@ -788,7 +671,7 @@ uint32_t mock_read_captures(const struct device *device, struct mock_capture *ou
 
 void mock_set_delay(struct device *device, uint64_t ns)
 {
-    struct mock_device *d = of(device);
+    struct mock_device *d = mock_of(device);
     pthread_mutex_lock(&d->lock);
     d->delay_ns = ns;
     pthread_mutex_unlock(&d->lock);
