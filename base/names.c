@@ -42,7 +42,7 @@ static uint32_t near_enough(size_t len)
 void names_init(struct names *names, const char *wanted, size_t len)
 {
     *names = (struct names){0};
-    if (len <= NAMES_LONGEST)
+    if (len && len <= NAMES_LONGEST)
         memcpy(names->wanted, wanted, len);
     names->distance = near_enough(strlen(names->wanted)) + 1;
 }

@@ -3,6 +3,7 @@
 #include "daemon/admission.h"
 
 #include "base/checked.h"
+#include "base/names.h"
 
 static int find_input(const struct request *request, const char *name)
 {
@@ -64,6 +65,17 @@ static enum status instances_check(const struct engine_binding *wanted,
     return STATUS_OK;
 }
 
+static enum status no_such(const char *what, struct message_text wanted,
+                           const struct engine_binding *list, uint32_t n, struct error *err)
+{
+    struct names names;
+    names_init(&names, wanted.data, wanted.len);
+    for (uint32_t i = 0; i < n; i++)
+        names_add(&names, list[i].name);
+    return error_set(err, STATUS_INVALID_ARGUMENT, "the model has no %s '%.*s'; it has %s", what,
+                     MESSAGE_TEXT(wanted), names_text(&names));
+}
+
 static enum status inputs_check(const struct engine_info *model, uint32_t max_batch,
                                 const struct request *request, struct admission *out,
                                 struct error *err)
@@ -90,8 +102,7 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
     }
     for (uint32_t i = 0; i < request->n_inputs; i++)
         if (!model_has_input(model, request->inputs[i].name))
-            return error_set(err, STATUS_INVALID_ARGUMENT, "the model has no input '%.*s'",
-                             MESSAGE_TEXT(request->inputs[i].name));
+            return no_such("input", request->inputs[i].name, model->inputs, model->n_inputs, err);
     return STATUS_OK;
 }
 
@@ -107,8 +118,7 @@ static enum status outputs_check(const struct engine_info *model, const struct r
                                        message_text_of(model->outputs[at].name)))
                     break;
         if (at == model->n_outputs)
-            return error_set(err, STATUS_INVALID_ARGUMENT, "the model has no output '%.*s'",
-                             MESSAGE_TEXT(request->outputs[i]));
+            return no_such("output", request->outputs[i], model->outputs, model->n_outputs, err);
         out->output[i] = (uint8_t)at;
     }
     return STATUS_OK;

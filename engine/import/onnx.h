@@ -110,7 +110,8 @@ struct onnx_survey {
     uint32_t n_inputs, n_outputs, n_ops, n_refused;
     struct onnx_survey_value *inputs, *outputs;
     struct onnx_finding ops[ONNX_FINDINGS_MAX], refused[ONNX_FINDINGS_MAX];
-    bool silent; /* while it is made: what failed has been taken */
+    bool silent;    /* while it is made: what failed has been taken */
+    bool exhausted; /* the same: there was no memory for a finding */
 };
 
 /* Everything that an import with these options would refuse: each op by the table, and unless a

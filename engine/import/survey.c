@@ -47,6 +47,8 @@ static void refuse(struct onnx_survey *s, const struct onnx_node *node, const ch
         .why = arena_strndup(s->arena, why ? why + strlen("): ") : text, ERROR_TEXT_MAX)};
     if (one.first && one.why)
         count(s->refused, &s->n_refused, &one);
+    else
+        s->exhausted = true;
 }
 
 static bool about_the_model(enum status status)
@@ -87,8 +89,10 @@ static void look(struct onnx_survey *s, struct onnx_model *model, const struct o
         struct mapper m = {.model = model, .graph = &names, .scope = &scope, .err = &why};
         const struct onnx_finding op = {.op = node->op, .n = 1};
         map_node_begin(&m, node, i);
-        if (map_failed(&m))
+        if (about_the_model(m.status))
             refuse(s, node, m.label, why.text);
+        else
+            s->exhausted |= map_failed(&m);
         count(s->ops, &s->n_ops, &op);
         s->n_nodes++;
     }
@@ -194,7 +198,9 @@ static enum status survey(struct onnx_survey *s, struct onnx_model *model,
     }
     qsort(s->ops, s->n_ops, sizeof(s->ops[0]), by_number);
     TRY(map_dims_check(model, options, err));
-    return s->unbound ? STATUS_OK : map_import(model, options, s, NULL, err);
+    if (!s->unbound)
+        TRY(map_import(model, options, s, NULL, err));
+    return s->exhausted ? error_no_memory(err, "a survey") : STATUS_OK;
 }
 
 static void survey_drop(struct onnx_survey **survey)

@@ -199,6 +199,8 @@ class Requests(unittest.TestCase):
         n = ("n", "INT64", [1, 1], bytes(8))
         self.refused(self.client.infer("pair", [a, n]), wire.INVALID_ARGUMENT, "'b' is missing")
         self.refused(self.client.infer("pair", []), wire.INVALID_ARGUMENT, "'a' is missing")
+        self.refused(self.client.infer("copy", [copy_input(), ("z", "FP32", [1, 4], X4)]),
+                     wire.INVALID_ARGUMENT, "the model has no input 'z'; it has 'x'")
         self.refused(self.client.infer("pair", [a, b, n, a]), wire.INVALID_ARGUMENT, "'a'", "twice")
         self.refused(self.client.infer("pair", [a, b, n, ("c", "FP32", [1, 2], X4[:8])]),
                      wire.INVALID_ARGUMENT, "no input 'c'")
