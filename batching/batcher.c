@@ -318,9 +318,7 @@ static enum status check_config(const struct batcher_model_config *config, struc
 enum status batcher_model_add(struct batcher *batcher, const struct batcher_model_config *config,
                               struct batcher_model **out, struct error *err)
 {
-    enum status status = check_config(config, err);
-    if (status)
-        return status;
+    TRY(check_config(config, err));
     struct batcher_model *model = calloc(1, sizeof(*model));
     if (!model)
         return error_no_memory(err, "a model's queue");
@@ -336,9 +334,7 @@ enum status batcher_model_add(struct batcher *batcher, const struct batcher_mode
 enum status batcher_model_configure(struct batcher_model *model,
                                     const struct batcher_model_config *config, struct error *err)
 {
-    enum status status = check_config(config, err);
-    if (status)
-        return status;
+    TRY(check_config(config, err));
     if (config->max_batch != model->config.max_batch)
         pace_limit(&model->pace, config->max_batch);
     model->config = *config;

@@ -128,11 +128,8 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
                             const struct request *request, struct admission *out, struct error *err)
 {
     struct admission a;
-    enum status s = inputs_check(model, max_batch, request, &a, err);
-    if (s == STATUS_OK)
-        s = outputs_check(model, request, &a, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(inputs_check(model, max_batch, request, &a, err));
+    TRY(outputs_check(model, request, &a, err));
     /* Shapes beyond the number of instances are the model's own, so all requests fit together. */
     a.shape_key = 0;
     a.instances = MAX(a.instances, 1u); /* a model without inputs */

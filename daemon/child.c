@@ -141,10 +141,9 @@ static enum status run_confined(const struct child_build *build, struct child_co
         log_write(build->log, LOG_INFO,
                   "build: Landlock is not to be had here: only its list of system calls holds the "
                   "child");
-    enum status s = child_start(c, argv, envp, &in, &pid, err);
-    if (s == STATUS_OK)
-        s = child_watch(&watch, pid, in, err);
-    return s == STATUS_OK ? child_result(&watch, err) : s;
+    TRY(child_start(c, argv, envp, &in, &pid, err));
+    TRY(child_watch(&watch, pid, in, err));
+    return child_result(&watch, err);
 }
 
 enum status child_run(const struct child_build *build, int program, char *const *argv,

@@ -11,10 +11,9 @@ static enum status worker_start(void *user, uint32_t worker UNUSED, void **state
 {
     struct dispatch *d = user;
     struct lane *lane;
-    enum status s = lane_new(d->config.device, &lane, err);
-    if (s == STATUS_OK)
-        *state = lane;
-    return s;
+    TRY(lane_new(d->config.device, &lane, err));
+    *state = lane;
+    return STATUS_OK;
 }
 
 static void worker_stop(void *user UNUSED, uint32_t worker UNUSED, void *state)

@@ -178,12 +178,9 @@ enum status fits_check(const struct engine_info *info, const struct config_limit
                        struct error *err)
 {
     uint32_t most = 0;
-    enum status s = request_check(info, limits, err);
-    if (s == STATUS_OK)
-        s = reply_check(info, limits, max_batch, &most, err);
-    if (s == STATUS_OK)
-        s = memory_check(info, limits, workers, err);
-    if (s == STATUS_OK)
-        *max_instances = most;
-    return s;
+    TRY(request_check(info, limits, err));
+    TRY(reply_check(info, limits, max_batch, &most, err));
+    TRY(memory_check(info, limits, workers, err));
+    *max_instances = most;
+    return STATUS_OK;
 }
