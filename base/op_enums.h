@@ -41,27 +41,27 @@ enum ir_reduce {
     IR_REDUCE_COUNT_
 };
 
-/* a, b, g: ALPHA, BETA, GAMMA. */
+/* Formulas, constants and types of these functions: docs/ir.md, engine/ir/functions.c. */
 enum ir_unary {
     IR_UNARY_IDENTITY = 0,
     IR_UNARY_RELU = 1,
-    IR_UNARY_LEAKY_RELU = 2, /* a = 0.01 */
-    IR_UNARY_ELU = 3,        /* a = 1 */
-    IR_UNARY_SELU = 4,       /* a = 1.67326319, g = 1.05070102 */
-    IR_UNARY_CELU = 5,       /* a = 1 */
+    IR_UNARY_LEAKY_RELU = 2,
+    IR_UNARY_ELU = 3,
+    IR_UNARY_SELU = 4,
+    IR_UNARY_CELU = 5,
     IR_UNARY_SIGMOID = 6,
-    IR_UNARY_HARD_SIGMOID = 7, /* a = 0.2, b = 0.5 */
-    IR_UNARY_HARD_SWISH = 8,   /* x * clip(x/6 + 0.5, 0, 1) */
-    IR_UNARY_SWISH = 9,        /* x * sigmoid(a x), a = 1 */
+    IR_UNARY_HARD_SIGMOID = 7,
+    IR_UNARY_HARD_SWISH = 8,
+    IR_UNARY_SWISH = 9,
     IR_UNARY_TANH = 10,
     IR_UNARY_SOFTPLUS = 11,
     IR_UNARY_SOFTSIGN = 12,
-    IR_UNARY_THRESHOLDED_RELU = 13, /* a = 1 */
-    IR_UNARY_GELU = 14,             /* exact: x/2 (1 + erf(x / sqrt 2)) */
+    IR_UNARY_THRESHOLDED_RELU = 13,
+    IR_UNARY_GELU = 14,
     IR_UNARY_GELU_TANH = 15,
     IR_UNARY_MISH = 16,
-    IR_UNARY_CLIP = 17,   /* to [a, b]; a = lowest, b = highest of the type */
-    IR_UNARY_LINEAR = 18, /* a x + b; a = 1, b = 0 */
+    IR_UNARY_CLIP = 17,
+    IR_UNARY_LINEAR = 18,
     IR_UNARY_ABS = 19,
     IR_UNARY_NEG = 20,
     IR_UNARY_EXP = 21,
@@ -71,9 +71,9 @@ enum ir_unary {
     IR_UNARY_ERF = 25,
     IR_UNARY_FLOOR = 26,
     IR_UNARY_CEIL = 27,
-    IR_UNARY_ROUND = 28, /* half to even */
+    IR_UNARY_ROUND = 28,
     IR_UNARY_SIGN = 29,
-    IR_UNARY_NOT = 30, /* BOOL */
+    IR_UNARY_NOT = 30,
     IR_UNARY_SIN = 31,
     IR_UNARY_COS = 32,
     IR_UNARY_TAN = 33,
@@ -85,9 +85,9 @@ enum ir_unary {
     IR_UNARY_ASINH = 39,
     IR_UNARY_ACOSH = 40,
     IR_UNARY_ATANH = 41,
-    IR_UNARY_IS_NAN = 42, /* -> BOOL */
-    IR_UNARY_IS_INF = 43, /* -> BOOL; a = 1: detect negative, b = 1: detect positive */
-    IR_UNARY_SHRINK = 44, /* a = bias 0, b = lambd 0.5 */
+    IR_UNARY_IS_NAN = 42,
+    IR_UNARY_IS_INF = 43,
+    IR_UNARY_SHRINK = 44,
     IR_UNARY_BITWISE_NOT = 45,
     IR_UNARY_COUNT_
 };
@@ -100,9 +100,9 @@ enum ir_binary {
     IR_BINARY_MAX = 4,
     IR_BINARY_MIN = 5,
     IR_BINARY_POW = 6,
-    IR_BINARY_PRELU = 7, /* a >= 0 ? a : a * b */
+    IR_BINARY_PRELU = 7,
     IR_BINARY_MOD = 8,
-    IR_BINARY_EQUAL = 9, /* from here on to XOR the output is BOOL */
+    IR_BINARY_EQUAL = 9,
     IR_BINARY_LESS = 10,
     IR_BINARY_LESS_EQUAL = 11,
     IR_BINARY_GREATER = 12,
@@ -146,15 +146,7 @@ enum ir_scatter {
     IR_SCATTER_COUNT_
 };
 
-/*
- * Cells of RECURRENT; f g k are its FUNCS in their order, P the peephole's parts for i o f, * is
- * elementwise, h and c are those of the step before.
- *   RNN   h' = f(X + R h)
- *   LSTM  i = f(Xi + Ri h + Pi * c)   f = f(Xf + Rf h + Pf * c), or with COUPLED: 1 - i
- *         c' = f * c + i * g(Xc + Rc h)   o = f(Xo + Ro h + Po * c')   h' = o * k(c')
- *   GRU   z = f(Xz + Rz h)   r = f(Xr + Rr h)   h' = (1 - z) * t + z * h
- *         t = g(Xh + Rh (r * h)), or with LINEAR: g(Xh + r * (Rh h + bias))
- */
+/* Cells of RECURRENT, see docs/ir.md. */
 enum ir_recurrent {
     IR_RECURRENT_RNN = 0,
     IR_RECURRENT_LSTM = 1,

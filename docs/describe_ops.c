@@ -105,7 +105,7 @@ static void cpu_text(enum ir_op op, uint32_t types UNUSED, char *text)
 /* Products and convolutions there are of floats. */
 static void cuda_text(enum ir_op op, uint32_t types, char *text)
 {
-    bool product = op == IR_OP_CONV || op == IR_OP_MATMUL;
+    bool product = ir_op_has(op, IR_TRAIT_BYTES);
     text[0] = 0;
     for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !(product && !(types & FLOATS)); i++) {
         if (cuda_family_takes(i, op) && !strstr(text, cuda_takings[i].library))

@@ -45,14 +45,10 @@ static const struct args spec = {
 
 enum { BOX_HEIGHT = 40, LEVEL_HEIGHT = 76, GAP = 24, LABEL_MAX = 34, CHAR_WIDTH = 7 };
 
-static const struct {
-    enum ir_op op;
-    const char *color;
-} colors[] = {
-    {IR_OP_CONV, "#cfe2f3"},       {IR_OP_DECONV, "#cfe2f3"},   {IR_OP_MATMUL, "#d9ead3"},
-    {IR_OP_POOL, "#fff2cc"},       {IR_OP_REDUCE, "#fff2cc"},   {IR_OP_SOFTMAX, "#ead1dc"},
-    {IR_OP_UNARY, "#fce5cd"},      {IR_OP_BINARY, "#fce5cd"},   {IR_OP_BATCH_NORM, "#ead1dc"},
-    {IR_OP_LAYER_NORM, "#ead1dc"}, {IR_OP_REFORMAT, "#f4cccc"}, {IR_OP_ATTENTION, "#d9ead3"},
+static const char *const colors[IR_GROUP_COUNT_] = {
+    [IR_GROUP_CONVOLUTION] = "#cfe2f3", [IR_GROUP_PRODUCT] = "#d9ead3",
+    [IR_GROUP_REDUCTION] = "#fff2cc",   [IR_GROUP_NORM] = "#ead1dc",
+    [IR_GROUP_ELEMENTWISE] = "#fce5cd", [IR_GROUP_LAYOUT] = "#f4cccc",
 };
 
 /* Vertices: the graph's inputs, then its nodes, then its outputs. */
@@ -64,10 +60,8 @@ struct drawing {
 
 static const char *color_of(enum ir_op op)
 {
-    for (size_t i = 0; i < ARRAY_LEN(colors); i++)
-        if (colors[i].op == op)
-            return colors[i].color;
-    return "#eeeeee";
+    const char *color = colors[ir_op_row(op)->group];
+    return color ? color : "#eeeeee";
 }
 
 static void put_xml(FILE *to, const char *text, size_t max)

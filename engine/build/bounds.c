@@ -29,7 +29,7 @@ static void find_last_uses(const struct ir_graph *g, uint32_t *last)
 static uint64_t made_bytes(const struct ir_graph *g, uint32_t tensor)
 {
     const struct ir_tensor *t = ir_tensor(g, tensor);
-    if (t->producer == IR_NONE || ir_node(g, t->producer)->op == IR_OP_RESHAPE)
+    if (t->producer == IR_NONE || ir_op_has(ir_node(g, t->producer)->op, IR_TRAIT_RENAMES))
         return 0;
     return t->bytes;
 }

@@ -135,7 +135,7 @@ static bool all_scale(const struct ir_graph *one, const struct ir_graph *two)
 static bool mixes_instances(const struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        if (ir_node(graph, i)->op == IR_OP_NMS)
+        if (ir_op_has(ir_node(graph, i)->op, IR_TRAIT_MIXES))
             return true;
     return false;
 }

@@ -12,19 +12,20 @@
 
 typedef enum status (*run)(const struct call *c);
 
-static int64_t int_of(const struct call *c, enum ir_attr_key key, int64_t fallback)
+/* Attributes, or what the op's row says of absent ones. */
+static int64_t int_of(const struct call *c, enum ir_attr_key key)
 {
-    return ir_attr_int(c->node, key, fallback);
+    return ir_attr_int(c->node, key, (int64_t)ir_op_attr(c->node->op, key)->fallback);
 }
 
-static double float_of(const struct call *c, enum ir_attr_key key, double fallback)
+static double float_of(const struct call *c, enum ir_attr_key key)
 {
-    return (double)ir_attr_float(c->node, key, (float)fallback);
+    return (double)ir_attr_float(c->node, key, (float)ir_op_attr(c->node->op, key)->fallback);
 }
 
 static uint32_t axis_of(const struct call *c)
 {
-    return (uint32_t)int_of(c, IR_ATTR_AXIS, 0);
+    return (uint32_t)int_of(c, IR_ATTR_AXIS);
 }
 
 static const int64_t *ints_of(const struct call *c, enum ir_attr_key key)
@@ -56,7 +57,7 @@ static enum status run_conv(const struct call *c)
 {
     struct ref_window win;
     read_window(c, &c->in[1].shape.dim[2], &win);
-    ref_conv(&win, int_of(c, IR_ATTR_GROUP, 1), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    ref_conv(&win, int_of(c, IR_ATTR_GROUP), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
     return STATUS_OK;
 }
 
@@ -64,23 +65,23 @@ static enum status run_deconv(const struct call *c)
 {
     struct ref_window win;
     read_window(c, &c->in[1].shape.dim[2], &win);
-    ref_deconv(&win, int_of(c, IR_ATTR_GROUP, 1), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    ref_deconv(&win, int_of(c, IR_ATTR_GROUP), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_matmul(const struct call *c)
 {
-    ref_matmul(int_of(c, IR_ATTR_TRANS_A, 0), int_of(c, IR_ATTR_TRANS_B, 0),
-               float_of(c, IR_ATTR_ALPHA, 1), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    ref_matmul(int_of(c, IR_ATTR_TRANS_A), int_of(c, IR_ATTR_TRANS_B), float_of(c, IR_ATTR_ALPHA),
+               &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_pool(const struct call *c)
 {
     struct ref_pooling pool = {
-        .func = (enum ir_pool)int_of(c, IR_ATTR_FUNC, 0),
-        .count_include_pad = int_of(c, IR_ATTR_COUNT_INCLUDE_PAD, 0),
-        .p = float_of(c, IR_ATTR_ALPHA, 2),
+        .func = (enum ir_pool)int_of(c, IR_ATTR_FUNC),
+        .count_include_pad = int_of(c, IR_ATTR_COUNT_INCLUDE_PAD),
+        .p = float_of(c, IR_ATTR_ALPHA),
     };
     read_window(c, ints_of(c, IR_ATTR_KERNEL), &pool.win);
     for (uint32_t d = 0; d < pool.win.rank; d++)
@@ -92,49 +93,49 @@ static enum status run_pool(const struct call *c)
 static enum status run_reduce(const struct call *c)
 {
     const struct ir_attr *axes = ir_attr(c->node, IR_ATTR_AXES);
-    ref_reduce((enum ir_reduce)int_of(c, IR_ATTR_FUNC, 0), axes->i, axes->count, &c->in[0],
+    ref_reduce((enum ir_reduce)int_of(c, IR_ATTR_FUNC), axes->i, axes->count, &c->in[0],
                &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_arg_reduce(const struct call *c)
 {
-    ref_arg_reduce(int_of(c, IR_ATTR_FUNC, 0), int_of(c, IR_ATTR_SELECT_LAST, 0), axis_of(c),
-                   &c->in[0], &c->out[0]);
+    ref_arg_reduce(int_of(c, IR_ATTR_FUNC), int_of(c, IR_ATTR_SELECT_LAST), axis_of(c), &c->in[0],
+                   &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_softmax(const struct call *c)
 {
-    ref_softmax(axis_of(c), int_of(c, IR_ATTR_LOG, 0), &c->in[0], &c->out[0]);
+    ref_softmax(axis_of(c), int_of(c, IR_ATTR_LOG), &c->in[0], &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_batch_norm(const struct call *c)
 {
-    ref_batch_norm(float_of(c, IR_ATTR_EPSILON, 1e-5), &c->in[0], &c->in[1], &c->in[2], &c->in[3],
+    ref_batch_norm(float_of(c, IR_ATTR_EPSILON), &c->in[0], &c->in[1], &c->in[2], &c->in[3],
                    &c->in[4], &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_layer_norm(const struct call *c)
 {
-    ref_layer_norm(axis_of(c), float_of(c, IR_ATTR_EPSILON, 1e-5), &c->in[0], &c->in[1],
-                   optional(c, 2), &c->out[0]);
+    ref_layer_norm(axis_of(c), float_of(c, IR_ATTR_EPSILON), &c->in[0], &c->in[1], optional(c, 2),
+                   &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_instance_norm(const struct call *c)
 {
-    ref_instance_norm(int_of(c, IR_ATTR_GROUP, 0), float_of(c, IR_ATTR_EPSILON, 1e-5), &c->in[0],
-                      &c->in[1], &c->in[2], &c->out[0]);
+    ref_instance_norm(int_of(c, IR_ATTR_GROUP), float_of(c, IR_ATTR_EPSILON), &c->in[0], &c->in[1],
+                      &c->in[2], &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_lrn(const struct call *c)
 {
-    ref_lrn(int_of(c, IR_ATTR_SIZE, 1), float_of(c, IR_ATTR_ALPHA, 1e-4),
-            float_of(c, IR_ATTR_BETA, 0.75), float_of(c, IR_ATTR_BIAS, 1), &c->in[0], &c->out[0]);
+    ref_lrn(int_of(c, IR_ATTR_SIZE), float_of(c, IR_ATTR_ALPHA), float_of(c, IR_ATTR_BETA),
+            float_of(c, IR_ATTR_BIAS), &c->in[0], &c->out[0]);
     return STATUS_OK;
 }
 
@@ -142,15 +143,15 @@ static enum status run_unary(const struct call *c)
 {
     float alpha, beta, gamma;
     ir_unary_constants(c->node, &alpha, &beta, &gamma);
-    ref_unary((enum ir_unary)int_of(c, IR_ATTR_FUNC, 0), (double)alpha, (double)beta, (double)gamma,
+    ref_unary((enum ir_unary)int_of(c, IR_ATTR_FUNC), (double)alpha, (double)beta, (double)gamma,
               &c->in[0], &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_binary(const struct call *c)
 {
-    ref_binary((enum ir_binary)int_of(c, IR_ATTR_FUNC, 0), float_of(c, IR_ATTR_ALPHA, 0) != 0,
-               &c->in[0], &c->in[1], &c->out[0]);
+    ref_binary((enum ir_binary)int_of(c, IR_ATTR_FUNC), float_of(c, IR_ATTR_ALPHA) != 0, &c->in[0],
+               &c->in[1], &c->out[0]);
     return STATUS_OK;
 }
 
@@ -192,8 +193,8 @@ static enum status run_slice(const struct call *c)
 
 static enum status run_pad(const struct call *c)
 {
-    ref_pad((enum ir_pad)int_of(c, IR_ATTR_MODE, 0), ints_of(c, IR_ATTR_PADS),
-            float_of(c, IR_ATTR_VALUE, 0), &c->in[0], &c->out[0]);
+    ref_pad((enum ir_pad)int_of(c, IR_ATTR_MODE), ints_of(c, IR_ATTR_PADS),
+            float_of(c, IR_ATTR_VALUE), &c->in[0], &c->out[0]);
     return STATUS_OK;
 }
 
@@ -211,7 +212,7 @@ static enum status run_tile(const struct call *c)
 
 static enum status run_trilu(const struct call *c)
 {
-    ref_trilu(int_of(c, IR_ATTR_UPPER, 1), int_of(c, IR_ATTR_K, 0), &c->in[0], &c->out[0]);
+    ref_trilu(int_of(c, IR_ATTR_UPPER), int_of(c, IR_ATTR_K), &c->in[0], &c->out[0]);
     return STATUS_OK;
 }
 
@@ -244,15 +245,14 @@ static enum status run_resize(const struct call *c)
 
 static enum status run_cumsum(const struct call *c)
 {
-    ref_cumsum(axis_of(c), int_of(c, IR_ATTR_EXCLUSIVE, 0), int_of(c, IR_ATTR_REVERSE, 0),
-               &c->in[0], &c->out[0]);
+    ref_cumsum(axis_of(c), int_of(c, IR_ATTR_EXCLUSIVE), int_of(c, IR_ATTR_REVERSE), &c->in[0],
+               &c->out[0]);
     return STATUS_OK;
 }
 
 static enum status run_topk(const struct call *c)
 {
-    ref_topk(axis_of(c), int_of(c, IR_ATTR_LARGEST, 1), &c->in[0], &c->out[0], &c->out[1],
-             c->scratch);
+    ref_topk(axis_of(c), int_of(c, IR_ATTR_LARGEST), &c->in[0], &c->out[0], &c->out[1], c->scratch);
     return STATUS_OK;
 }
 
@@ -268,20 +268,20 @@ static enum status run_gather_elements(const struct call *c)
 
 static enum status run_gather_nd(const struct call *c)
 {
-    return ref_gather_nd((uint32_t)int_of(c, IR_ATTR_BATCH_DIMS, 0), &c->in[0], &c->in[1],
-                         &c->out[0], c->err);
+    return ref_gather_nd((uint32_t)int_of(c, IR_ATTR_BATCH_DIMS), &c->in[0], &c->in[1], &c->out[0],
+                         c->err);
 }
 
 static enum status run_scatter_elements(const struct call *c)
 {
-    return ref_scatter_elements(axis_of(c), (enum ir_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0],
+    return ref_scatter_elements(axis_of(c), (enum ir_scatter)int_of(c, IR_ATTR_FUNC), &c->in[0],
                                 &c->in[1], &c->in[2], &c->out[0], c->err);
 }
 
 static enum status run_scatter_nd(const struct call *c)
 {
-    return ref_scatter_nd((enum ir_scatter)int_of(c, IR_ATTR_FUNC, 0), &c->in[0], &c->in[1],
-                          &c->in[2], &c->out[0], c->err);
+    return ref_scatter_nd((enum ir_scatter)int_of(c, IR_ATTR_FUNC), &c->in[0], &c->in[1], &c->in[2],
+                          &c->out[0], c->err);
 }
 
 static enum status run_one_hot(const struct call *c)
@@ -301,9 +301,9 @@ static enum status run_reformat(const struct call *c)
 static enum status run_attention(const struct call *c)
 {
     struct ref_attention how = {
-        .heads = int_of(c, IR_ATTR_HEADS, 1),
-        .scale = float_of(c, IR_ATTR_ALPHA, 1),
-        .packed = int_of(c, IR_ATTR_PACKED, 0),
+        .heads = int_of(c, IR_ATTR_HEADS),
+        .scale = float_of(c, IR_ATTR_ALPHA),
+        .packed = int_of(c, IR_ATTR_PACKED),
     };
     ref_attention(&how, &c->in[0], optional(c, 1), optional(c, 2), optional(c, 3), &c->out[0],
                   c->scratch);
@@ -316,11 +316,11 @@ static enum status run_recurrent(const struct call *c)
     const float *alphas = ir_attr(c->node, IR_ATTR_ALPHAS)->f;
     const float *betas = ir_attr(c->node, IR_ATTR_BETAS)->f;
     struct ref_recurrent how = {
-        .cell = (enum ir_recurrent)int_of(c, IR_ATTR_FUNC, 0),
-        .clip = float_of(c, IR_ATTR_CLIP, 0),
-        .reverse = int_of(c, IR_ATTR_REVERSE, 0),
-        .linear = int_of(c, IR_ATTR_LINEAR, 0),
-        .coupled = int_of(c, IR_ATTR_COUPLED, 0),
+        .cell = (enum ir_recurrent)int_of(c, IR_ATTR_FUNC),
+        .clip = float_of(c, IR_ATTR_CLIP),
+        .reverse = int_of(c, IR_ATTR_REVERSE),
+        .linear = int_of(c, IR_ATTR_LINEAR),
+        .coupled = int_of(c, IR_ATTR_COUPLED),
         .x = &c->in[0],
         .r = &c->in[1],
         .lengths = optional(c, 2),
@@ -343,9 +343,9 @@ static enum status run_recurrent(const struct call *c)
 static enum status run_sample(const struct call *c)
 {
     const struct ref_sample how = {
-        .mode = (enum ir_resize)int_of(c, IR_ATTR_MODE, IR_RESIZE_LINEAR),
-        .border = (enum ir_border)int_of(c, IR_ATTR_BORDER, IR_BORDER_ZEROS),
-        .coord = (enum ir_sample)int_of(c, IR_ATTR_COORD, IR_SAMPLE_HALF_PIXEL),
+        .mode = (enum ir_resize)int_of(c, IR_ATTR_MODE),
+        .border = (enum ir_border)int_of(c, IR_ATTR_BORDER),
+        .coord = (enum ir_sample)int_of(c, IR_ATTR_COORD),
     };
     ref_sample(&how, &c->in[0], &c->in[1], &c->out[0]);
     return STATUS_OK;
@@ -354,10 +354,10 @@ static enum status run_sample(const struct call *c)
 static enum status run_roi_pool(const struct call *c)
 {
     const struct ref_roi_pool how = {
-        .func = (enum ir_roi)int_of(c, IR_ATTR_FUNC, IR_ROI_AVERAGE),
-        .half_pixel = int_of(c, IR_ATTR_COORD, 0),
-        .samples = int_of(c, IR_ATTR_SIZE, 0),
-        .scale = float_of(c, IR_ATTR_ALPHA, 1),
+        .func = (enum ir_roi)int_of(c, IR_ATTR_FUNC),
+        .half_pixel = int_of(c, IR_ATTR_COORD),
+        .samples = int_of(c, IR_ATTR_SIZE),
+        .scale = float_of(c, IR_ATTR_ALPHA),
     };
     return ref_roi_pool(&how, &c->in[0], &c->in[1], &c->in[2], &c->out[0], c->err);
 }
@@ -365,11 +365,11 @@ static enum status run_roi_pool(const struct call *c)
 static enum status run_nms(const struct call *c)
 {
     const struct ref_nms how = {
-        .most = int_of(c, IR_ATTR_K, 0),
-        .overlap = float_of(c, IR_ATTR_ALPHA, 0),
-        .least = float_of(c, IR_ATTR_BETA, 0),
+        .most = int_of(c, IR_ATTR_K),
+        .overlap = float_of(c, IR_ATTR_ALPHA),
+        .least = float_of(c, IR_ATTR_BETA),
         .has_least = ir_attr(c->node, IR_ATTR_BETA) != NULL,
-        .centre = int_of(c, IR_ATTR_MODE, 0),
+        .centre = int_of(c, IR_ATTR_MODE),
     };
     ref_nms(&how, &c->in[0], &c->in[1], &c->out[0], c->scratch);
     return STATUS_OK;
@@ -382,45 +382,8 @@ static enum status run_det(const struct call *c)
 }
 
 static const run runs[IR_OP_COUNT_] = {
-    [IR_OP_CONV] = run_conv,
-    [IR_OP_DECONV] = run_deconv,
-    [IR_OP_MATMUL] = run_matmul,
-    [IR_OP_POOL] = run_pool,
-    [IR_OP_REDUCE] = run_reduce,
-    [IR_OP_ARG_REDUCE] = run_arg_reduce,
-    [IR_OP_SOFTMAX] = run_softmax,
-    [IR_OP_BATCH_NORM] = run_batch_norm,
-    [IR_OP_LAYER_NORM] = run_layer_norm,
-    [IR_OP_INSTANCE_NORM] = run_instance_norm,
-    [IR_OP_LRN] = run_lrn,
-    [IR_OP_UNARY] = run_unary,
-    [IR_OP_BINARY] = run_binary,
-    [IR_OP_SELECT] = run_select,
-    [IR_OP_CAST] = run_cast,
-    [IR_OP_RESHAPE] = run_reshape,
-    [IR_OP_TRANSPOSE] = run_transpose,
-    [IR_OP_CONCAT] = run_concat,
-    [IR_OP_SLICE] = run_slice,
-    [IR_OP_PAD] = run_pad,
-    [IR_OP_GATHER] = run_gather,
-    [IR_OP_EXPAND] = run_expand,
-    [IR_OP_RESIZE] = run_resize,
-    [IR_OP_TILE] = run_tile,
-    [IR_OP_CUMSUM] = run_cumsum,
-    [IR_OP_TOPK] = run_topk,
-    [IR_OP_GATHER_ELEMENTS] = run_gather_elements,
-    [IR_OP_GATHER_ND] = run_gather_nd,
-    [IR_OP_SCATTER_ELEMENTS] = run_scatter_elements,
-    [IR_OP_SCATTER_ND] = run_scatter_nd,
-    [IR_OP_ONE_HOT] = run_one_hot,
-    [IR_OP_TRILU] = run_trilu,
-    [IR_OP_REFORMAT] = run_reformat,
-    [IR_OP_ATTENTION] = run_attention,
-    [IR_OP_RECURRENT] = run_recurrent,
-    [IR_OP_SAMPLE] = run_sample,
-    [IR_OP_ROI_POOL] = run_roi_pool,
-    [IR_OP_NMS] = run_nms,
-    [IR_OP_DET] = run_det,
+#define OP(NAME, number, name, ...) [IR_OP_##NAME] = run_##name,
+#include "engine/ir/ops.def"
 };
 
 size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)

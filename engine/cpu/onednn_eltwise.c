@@ -22,10 +22,9 @@ static enum status pick(const struct subject *s, const_dnnl_op_desc_t desc, stru
 static enum status make_unary(const struct subject *s, struct choice c, struct recipe *r)
 {
     uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC, IR_UNARY_IDENTITY);
-    /* Defaults differ by function (op.h): a function whose parameters count must have them. */
     bool given = ir_attr(s->node, IR_ATTR_ALPHA) && ir_attr(s->node, IR_ATTR_BETA);
-    float alpha = ir_attr_float(s->node, IR_ATTR_ALPHA, func == IR_UNARY_LEAKY_RELU ? 0.01F : 1.0F);
-    float beta = ir_attr_float(s->node, IR_ATTR_BETA, 0);
+    float alpha, beta, gamma;
+    ir_unary_constants(s->node, &alpha, &beta, &gamma);
     dnnl_alg_kind_t kind;
     dnnl_memory_desc_t md;
     dnnl_eltwise_desc_t desc;

@@ -68,9 +68,9 @@ bool subject_is_bytes(const struct subject *s)
     if (s->node->op == IR_OP_REFORMAT)
         return x->dtype == y->dtype && has_elements(x) &&
                (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8 || x->dtype == DTYPE_I32);
-    return s->dnn->vnni && (s->node->op == IR_OP_CONV || s->node->op == IR_OP_MATMUL) &&
-           !s->node->n_epilogue && (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8) &&
-           w->dtype == DTYPE_I8 && has_elements(x) && has_elements(w) && has_elements(y) &&
+    return s->dnn->vnni && ir_op_has(s->node->op, IR_TRAIT_BYTES) && !s->node->n_epilogue &&
+           (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8) && w->dtype == DTYPE_I8 &&
+           has_elements(x) && has_elements(w) && has_elements(y) &&
            ir_attr_float(s->node, IR_ATTR_ALPHA, 1) == 1;
 }
 

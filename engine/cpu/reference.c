@@ -38,7 +38,7 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
     if (status)
         return status;
     if (node->n_outputs == 0 || node->n_outputs > n ||
-        ((node->op == IR_OP_TOPK || node->op == IR_OP_RECURRENT) && node->n_outputs < 2))
+        node->n_outputs < ir_op_row(node->op)->min_out)
         return refuse(node, err, "wrong number of outputs");
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         if (node->outputs[i] >= graph->n_tensors)
@@ -132,10 +132,10 @@ enum status reference_candidate(const struct ir_graph *graph, const struct ir_no
     return STATUS_OK;
 }
 
-/* SELECT only moves bytes, so its output cannot change type on the way. */
+/* What only moves elements cannot change their type on the way. */
 static bool is_wide(const struct ir_node *node, enum dtype dtype)
 {
-    return node->n_epilogue && node->op != IR_OP_SELECT &&
+    return node->n_epilogue && !ir_op_has(node->op, IR_TRAIT_MOVES) &&
            (dtype == DTYPE_F16 || dtype == DTYPE_BF16);
 }
 

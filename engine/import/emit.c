@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FOLD_EAGER_BYTES = 1 << 20, FOLD_WANTED_BYTES = 1 << 26, FOLD_STEPS = 1 << 28 };
+enum { FOLD_EAGER_BYTES = 1 << 20, FOLD_WANTED_BYTES = 1 << 26 };
 
 uint32_t emit_begin(struct mapper *m, enum ir_op op, uint32_t n_inputs, const uint32_t *inputs)
 {
@@ -46,38 +46,10 @@ void emit_float(struct mapper *m, uint32_t node, enum ir_attr_key key, float val
         map_exhausted(m);
 }
 
-/* Whether something done `each` times for each element of a tensor is too much. */
-static bool is_long(const struct shape *shape, int64_t each)
-{
-    size_t n;
-    return !shape_elements(shape, &n) || (each > 0 && n > (size_t)(FOLD_STEPS / each));
-}
-
-/* Work that does not follow from the sizes of inputs and outputs. */
-static bool is_costly(const struct mapper *m, const struct ir_node *node)
-{
-    const struct shape *x = map_shape(m, node->inputs[0]);
-    switch (node->op) {
-    case IR_OP_CONV:
-    case IR_OP_DECONV:
-    case IR_OP_POOL:
-    case IR_OP_LRN:
-    case IR_OP_ROI_POOL:
-    case IR_OP_RECURRENT:
-        return true;
-    case IR_OP_NMS: /* each box against each selected one */
-        return is_long(map_shape(m, node->inputs[1]), x->dim[1]);
-    case IR_OP_DET:
-        return is_long(x, x->dim[x->rank - 1]);
-    default:
-        return false;
-    }
-}
-
 static bool is_foldable(const struct mapper *m, const struct ir_node *node, bool wanted)
 {
     size_t limit = wanted ? FOLD_WANTED_BYTES : FOLD_EAGER_BYTES, bytes = 0;
-    if (!m->options->evaluator.eval || is_costly(m, node))
+    if (!m->options->evaluator.eval)
         return false;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i] == IR_NONE)

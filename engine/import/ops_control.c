@@ -64,14 +64,11 @@ static uint32_t find_failing(const struct mapper *m, uint32_t first)
 {
     for (uint32_t i = first; i < m->graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(m->graph, i);
-        bool indexed = node->op == IR_OP_GATHER || node->op == IR_OP_GATHER_ELEMENTS ||
-                       node->op == IR_OP_GATHER_ND || node->op == IR_OP_SCATTER_ELEMENTS ||
-                       node->op == IR_OP_SCATTER_ND;
-        uint32_t at = node->op == IR_OP_RECURRENT ? 2 : 1;
-        if ((indexed || node->op == IR_OP_RECURRENT) && at < node->n_inputs &&
-            node->inputs[at] != IR_NONE &&
-            !ir_tensor_is_constant(ir_tensor(m->graph, node->inputs[at])))
-            return i;
+        const struct ir_operand *operands = ir_op_row(node->op)->operands;
+        for (uint32_t k = 0; k < node->n_inputs && operands[k].name; k++)
+            if (operands[k].flags & IR_OPERAND_FAILS && node->inputs[k] != IR_NONE &&
+                !ir_tensor_is_constant(ir_tensor(m->graph, node->inputs[k])))
+                return i;
     }
     return IR_NONE;
 }

@@ -31,7 +31,7 @@ void map_gather_nd(struct mapper *m)
     map_out(m, 0, emit_gather_nd(m, x, indices, map_attr_int(m, "batch_dims", 0)));
 }
 
-/* The values are those of FUNC in op.h. */
+/* The values are those of enum ir_scatter. */
 static int64_t scatter_func(struct mapper *m)
 {
     static const char *const names[] = {"none", "add", "mul", "max", "min"};

@@ -71,7 +71,7 @@ static int64_t clamp(int64_t v, int64_t low, int64_t high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* Counts from the end where negative, and cuts to what exists; see SLICE in op.h. */
+/* Counts from the end where negative, and cuts to what exists; see slice in docs/ir.md. */
 static void slice_axis(struct bounds *b, uint32_t axis, int64_t dim, int64_t start, int64_t end,
                        int64_t step)
 {

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ATTR_COUNT_MAX = 64 }; /* values; the longest one in op.h has 2 * SHAPE_MAX_RANK */
+enum { ATTR_COUNT_MAX = 64 }; /* values; the longest one has 2 * SHAPE_MAX_RANK */
 
 const struct ir_attr *ir_attr(const struct ir_node *node, enum ir_attr_key key)
 {
@@ -90,27 +90,11 @@ bool ir_attr_set_float(struct ir_graph *graph, uint32_t node, enum ir_attr_key k
     return ir_attr_set_floats(graph, node, key, 1, &value);
 }
 
-/* Constants of the functions that have other defaults than zeros (op.h). */
-static const struct {
-    float alpha, beta, gamma;
-} unary_defaults[IR_UNARY_COUNT_] = {
-    [IR_UNARY_LEAKY_RELU] = {.alpha = 0.01F},
-    [IR_UNARY_ELU] = {.alpha = 1},
-    [IR_UNARY_SELU] = {.alpha = 1.67326319F, .gamma = 1.05070102F},
-    [IR_UNARY_CELU] = {.alpha = 1},
-    [IR_UNARY_HARD_SIGMOID] = {.alpha = 0.2F, .beta = 0.5F},
-    [IR_UNARY_SWISH] = {.alpha = 1},
-    [IR_UNARY_THRESHOLDED_RELU] = {.alpha = 1},
-    [IR_UNARY_CLIP] = {.alpha = -INFINITY, .beta = INFINITY},
-    [IR_UNARY_LINEAR] = {.alpha = 1},
-    [IR_UNARY_IS_INF] = {.alpha = 1, .beta = 1},
-    [IR_UNARY_SHRINK] = {.beta = 0.5F},
-};
-
 void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma)
 {
-    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, 0); /* in range: ir_infer_node */
-    *alpha = ir_attr_float(node, IR_ATTR_ALPHA, unary_defaults[func].alpha);
-    *beta = ir_attr_float(node, IR_ATTR_BETA, unary_defaults[func].beta);
-    *gamma = ir_attr_float(node, IR_ATTR_GAMMA, unary_defaults[func].gamma);
+    const struct ir_func_row *row =
+        ir_unary_row((enum ir_unary)ir_attr_int(node, IR_ATTR_FUNC, IR_UNARY_IDENTITY));
+    *alpha = ir_attr_float(node, IR_ATTR_ALPHA, row->alpha);
+    *beta = ir_attr_float(node, IR_ATTR_BETA, row->beta);
+    *gamma = ir_attr_float(node, IR_ATTR_GAMMA, row->gamma);
 }

@@ -49,11 +49,7 @@ static enum status check_mask(const struct infer *in, const struct shape *scores
 
 enum status infer_attention(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t heads, packed;
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_same_dtype(in, 1));
-    TRY(infer_int_needed(in, IR_ATTR_HEADS, 1, IR_MAX_DIM, &heads));
-    TRY(infer_int(in, IR_ATTR_PACKED, 0, 1, 0, &packed));
+    int64_t heads = infer_int(in, IR_ATTR_HEADS), packed = infer_int(in, IR_ATTR_PACKED);
     TRY(check_matrix(in, 0, packed ? 3 * heads : heads));
     const struct shape *q = &infer_input(in, 0)->shape, *k = q, *v = q;
     if (packed) {

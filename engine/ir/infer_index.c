@@ -26,9 +26,7 @@ static enum status append(const struct infer *in, struct shape *shape, const str
 enum status infer_gather(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
-    int64_t axis;
-    TRY(infer_class(in, 1, CLASS_INDEX));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->shape.rank - 1, &axis));
+    int64_t axis = infer_int(in, IR_ATTR_AXIS);
     out[0] = (struct ir_type){.dtype = ir_tensor_type(x)};
     *n_out = 1;
     TRY(append(in, &out->shape, &x->shape, 0, (uint32_t)axis));
@@ -40,9 +38,7 @@ enum status infer_gather(const struct infer *in, struct ir_type *out, uint32_t *
 static enum status check_elements(const struct infer *in, const struct shape *x,
                                   const struct shape *index)
 {
-    int64_t axis;
-    TRY(infer_class(in, 1, CLASS_INDEX));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->rank - 1, &axis));
+    int64_t axis = infer_int(in, IR_ATTR_AXIS);
     if (index->rank != x->rank)
         return does_not_fit(in, "indices", index, x);
     for (uint32_t i = 0; i < x->rank; i++)
@@ -64,7 +60,6 @@ enum status infer_gather_elements(const struct infer *in, struct ir_type *out, u
 static enum status tuple_size(const struct infer *in, const struct shape *x,
                               const struct shape *index, uint32_t batch, uint32_t *out)
 {
-    TRY(infer_class(in, 1, CLASS_INDEX));
     if (index->rank < batch + 1 || x->rank < batch + 1)
         return does_not_fit(in, "indices", index, x);
     int64_t k = index->dim[index->rank - 1];
@@ -80,9 +75,8 @@ static enum status tuple_size(const struct infer *in, const struct shape *x,
 enum status infer_gather_nd(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0), *index = infer_input(in, 1);
-    int64_t batch;
+    int64_t batch = infer_int(in, IR_ATTR_BATCH_DIMS);
     uint32_t k = 0;
-    TRY(infer_int(in, IR_ATTR_BATCH_DIMS, 0, SHAPE_MAX_RANK, 0, &batch));
     TRY(tuple_size(in, &x->shape, &index->shape, (uint32_t)batch, &k));
     out[0] = (struct ir_type){.dtype = ir_tensor_type(x)};
     *n_out = 1;
@@ -92,15 +86,12 @@ enum status infer_gather_nd(const struct infer *in, struct ir_type *out, uint32_
 
 static enum status check_updates(const struct infer *in, const struct shape *wanted)
 {
-    const struct ir_tensor *x = infer_input(in, 0), *updates = infer_input(in, 2);
+    const struct ir_tensor *updates = infer_input(in, 2);
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
-    int64_t func;
-    TRY(infer_int(in, IR_ATTR_FUNC, 0, 4, 0, &func));
-    if (func)
-        TRY(infer_class(in, 0, CLASS_NUMBER));
-    if (ir_tensor_type(updates) != ir_tensor_type(x) || !shape_equal(&updates->shape, wanted))
-        return infer_fail(in, "updates are %s %s, not %s %s", dtype_name(ir_tensor_type(updates)),
-                          shape_format(&updates->shape, have), dtype_name(ir_tensor_type(x)),
+    if (infer_int(in, IR_ATTR_FUNC) != IR_SCATTER_SET)
+        TRY(infer_class(in, 0, IR_CLASS_NUMBER));
+    if (!shape_equal(&updates->shape, wanted))
+        return infer_fail(in, "updates are %s, not %s", shape_format(&updates->shape, have),
                           shape_format(wanted, want));
     return STATUS_OK;
 }
@@ -130,12 +121,12 @@ enum status infer_scatter_nd(const struct infer *in, struct ir_type *out, uint32
 enum status infer_one_hot(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *index = infer_input(in, 0), *values = infer_input(in, 1);
-    struct shape depth = {.rank = 1};
-    int64_t axis;
-    TRY(infer_class(in, 0, CLASS_NUMBER));
+    struct shape depth = {.rank = 1, .dim = {infer_int(in, IR_ATTR_DEPTH)}};
+    int64_t axis = infer_int(in, IR_ATTR_AXIS);
     TRY(infer_vector(in, 1, 2));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, index->shape.rank, &axis));
-    TRY(infer_int_needed(in, IR_ATTR_DEPTH, 0, IR_MAX_DIM, &depth.dim[0]));
+    if (axis > index->shape.rank)
+        return infer_fail(in, "axis %" PRId64 " of an output of rank %u", axis,
+                          index->shape.rank + 1);
     out[0] = (struct ir_type){.dtype = ir_tensor_type(values)};
     *n_out = 1;
     TRY(append(in, &out->shape, &index->shape, 0, (uint32_t)axis));
@@ -145,13 +136,10 @@ enum status infer_one_hot(const struct infer *in, struct ir_type *out, uint32_t 
 
 enum status infer_topk(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t axis, k, flag;
+    int64_t axis = infer_int(in, IR_ATTR_AXIS), k = infer_int(in, IR_ATTR_K);
     infer_like_first(in, out, n_out);
-    TRY(infer_class(in, 0, CLASS_NUMBER));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
-    TRY(infer_int_needed(in, IR_ATTR_K, 0, out->shape.dim[axis], &k));
-    TRY(infer_int(in, IR_ATTR_LARGEST, 0, 1, 1, &flag));
-    TRY(infer_int(in, IR_ATTR_SORTED, 0, 1, 1, &flag));
+    if (k > out->shape.dim[axis])
+        return infer_fail(in, "k is %" PRId64 " of %" PRId64, k, out->shape.dim[axis]);
     out->shape.dim[axis] = k;
     out[1] = (struct ir_type){DTYPE_I64, out->shape};
     *n_out = 2;

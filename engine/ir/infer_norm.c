@@ -22,20 +22,14 @@ enum status infer_reduce(const struct infer *in, struct ir_type *out, uint32_t *
 {
     const struct ir_tensor *x = infer_input(in, 0);
     const struct ir_attr *list = ir_attr(in->node, IR_ATTR_AXES);
-    int64_t func, keep, axes[SHAPE_MAX_RANK];
     uint32_t mask = 0;
-    TRY(infer_class(in, 0, CLASS_NUMBER));
-    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_REDUCE_LOG_SUM_EXP, &func));
-    TRY(infer_int(in, IR_ATTR_KEEPDIMS, 0, 1, 1, &keep));
-    if (!list || list->count > x->shape.rank)
-        return infer_fail(in, "needs axes, %u at most", x->shape.rank);
-    TRY(infer_ints_needed(in, IR_ATTR_AXES, list->count, 0, (int64_t)x->shape.rank - 1, axes));
     for (uint32_t i = 0; i < list->count; i++) {
-        if (i && axes[i] <= axes[i - 1])
+        if (i && list->i[i] <= list->i[i - 1])
             return infer_fail(in, "axes are not in rising order");
-        mask |= 1u << axes[i];
+        mask |= 1u << list->i[i];
     }
-    out[0] = (struct ir_type){ir_tensor_type(x), reduced(&x->shape, mask, keep)};
+    out[0] = (struct ir_type){ir_tensor_type(x),
+                              reduced(&x->shape, mask, infer_int(in, IR_ATTR_KEEPDIMS))};
     *n_out = 1;
     return STATUS_OK;
 }
@@ -43,12 +37,7 @@ enum status infer_reduce(const struct infer *in, struct ir_type *out, uint32_t *
 enum status infer_arg_reduce(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct ir_tensor *x = infer_input(in, 0);
-    int64_t func, keep, axis, last;
-    TRY(infer_class(in, 0, CLASS_NUMBER));
-    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, 1, &func));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)x->shape.rank - 1, &axis));
-    TRY(infer_int(in, IR_ATTR_KEEPDIMS, 0, 1, 1, &keep));
-    TRY(infer_int(in, IR_ATTR_SELECT_LAST, 0, 1, 0, &last));
+    int64_t axis = infer_int(in, IR_ATTR_AXIS), keep = infer_int(in, IR_ATTR_KEEPDIMS);
     if (x->shape.dim[axis] == 0)
         return infer_fail(in, "dimension %" PRId64 " is empty", axis);
     out[0] = (struct ir_type){DTYPE_I64, reduced(&x->shape, 1u << axis, keep)};
@@ -58,19 +47,14 @@ enum status infer_arg_reduce(const struct infer *in, struct ir_type *out, uint32
 
 enum status infer_softmax(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t axis, log;
     infer_like_first(in, out, n_out);
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
-    return infer_int(in, IR_ATTR_LOG, 0, 1, 0, &log);
+    return STATUS_OK;
 }
 
-/* X and the vectors of length C behind it, of one float type. */
+/* X and the vectors of length C behind it. */
 static enum status per_channel(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     infer_like_first(in, out, n_out);
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_same_dtype(in, 1));
     if (out->shape.rank < 2)
         return infer_fail(in, "input has rank %u, but needs 2 at least", out->shape.rank);
     for (uint32_t i = 1; i < in->n_inputs; i++)
@@ -85,9 +69,8 @@ enum status infer_batch_norm(const struct infer *in, struct ir_type *out, uint32
 
 enum status infer_instance_norm(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t group;
+    int64_t group = infer_int(in, IR_ATTR_GROUP);
     TRY(per_channel(in, out, n_out));
-    TRY(infer_int(in, IR_ATTR_GROUP, 0, IR_MAX_DIM, 0, &group));
     if (group && out->shape.dim[1] % group)
         return infer_fail(in, "%" PRId64 " groups do not divide %" PRId64 " channels", group,
                           out->shape.dim[1]);
@@ -96,11 +79,8 @@ enum status infer_instance_norm(const struct infer *in, struct ir_type *out, uin
 
 enum status infer_layer_norm(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t axis;
+    int64_t axis = infer_int(in, IR_ATTR_AXIS);
     infer_like_first(in, out, n_out);
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_same_dtype(in, 1));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
     struct shape inner = {.rank = out->shape.rank - (uint32_t)axis}, r;
     for (uint32_t i = 0; i < inner.rank; i++)
         inner.dim[i] = out->shape.dim[i + (uint32_t)axis];
@@ -116,10 +96,8 @@ enum status infer_layer_norm(const struct infer *in, struct ir_type *out, uint32
 
 enum status infer_lrn(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t size;
     infer_like_first(in, out, n_out);
-    TRY(infer_class(in, 0, CLASS_FLOAT));
     if (out->shape.rank < 2)
         return infer_fail(in, "input has rank %u, but needs 2 at least", out->shape.rank);
-    return infer_int_needed(in, IR_ATTR_SIZE, 1, INFER_WINDOW_MAX, &size);
+    return STATUS_OK;
 }

@@ -8,25 +8,12 @@
 static const int64_t gates_of[IR_RECURRENT_COUNT_] = {1, 4, 3};
 static const uint32_t functions_of[IR_RECURRENT_COUNT_] = {1, 3, 2};
 
-static bool is_cell_function(int64_t func)
-{
-    static const enum ir_unary known[] = {
-        IR_UNARY_IDENTITY, IR_UNARY_RELU,     IR_UNARY_LEAKY_RELU,       IR_UNARY_ELU,
-        IR_UNARY_SIGMOID,  IR_UNARY_TANH,     IR_UNARY_THRESHOLDED_RELU, IR_UNARY_HARD_SIGMOID,
-        IR_UNARY_SOFTPLUS, IR_UNARY_SOFTSIGN, IR_UNARY_LINEAR,
-    };
-    for (uint32_t i = 0; i < ARRAY_LEN(known); i++)
-        if (func == (int64_t)known[i])
-            return true;
-    return false;
-}
-
 static enum status check_floats(const struct infer *in, enum ir_attr_key key, uint32_t count)
 {
     const struct ir_attr *attr = ir_attr(in->node, key);
-    if (!attr || attr->count != count)
-        return infer_fail(in, "attribute %s has %u values, not %u", ir_attr_name(key),
-                          attr ? attr->count : 0, count);
+    if (attr->count != count)
+        return infer_fail(in, "attribute %s has %u values, not %u", ir_attr_name(key), attr->count,
+                          count);
     for (uint32_t i = 0; i < count; i++)
         if (!isfinite(attr->f[i]))
             return infer_fail(in, "attribute %s[%u] is no number", ir_attr_name(key), i);
@@ -37,9 +24,9 @@ static enum status check_functions(const struct infer *in, int64_t cell)
 {
     uint32_t n = functions_of[cell];
     int64_t funcs[3];
-    TRY(infer_ints_needed(in, IR_ATTR_FUNCS, n, 0, IR_UNARY_COUNT_ - 1, funcs));
+    TRY(infer_ints(in, IR_ATTR_FUNCS, n, funcs));
     for (uint32_t i = 0; i < n; i++)
-        if (!is_cell_function(funcs[i]))
+        if (!(ir_unary_row((enum ir_unary)funcs[i])->flags & IR_FUNC_CELL))
             return infer_fail(in, "funcs[%u] is %s, which no cell has", i,
                               ir_unary_name((enum ir_unary)funcs[i]));
     TRY(check_floats(in, IR_ATTR_ALPHAS, n));
@@ -73,28 +60,16 @@ static enum status check_extras(const struct infer *in, int64_t cell, int64_t li
 
 enum status infer_recurrent(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t cell, flag, linear;
+    int64_t cell = infer_int(in, IR_ATTR_FUNC);
     char text[SHAPE_TEXT_MAX];
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_class(in, 2, CLASS_INDEX));
     enum dtype dtype = ir_tensor_type(infer_input(in, 0));
-    for (uint32_t i = 1; i < in->n_inputs; i++) {
-        const struct ir_tensor *t = infer_input(in, i);
-        if (i != 2 && t && ir_tensor_type(t) != dtype)
-            return infer_fail(in, "input %u is %s, not %s as the first one", i,
-                              dtype_name(ir_tensor_type(t)), dtype_name(dtype));
-    }
-    TRY(infer_int_needed(in, IR_ATTR_FUNC, 0, IR_RECURRENT_COUNT_ - 1, &cell));
-    TRY(infer_int(in, IR_ATTR_REVERSE, 0, 1, 0, &flag));
-    TRY(infer_int(in, IR_ATTR_COUPLED, 0, 1, 0, &flag));
-    TRY(infer_int(in, IR_ATTR_LINEAR, 0, 1, 0, &linear));
     TRY(check_functions(in, cell));
     const struct shape *x = &infer_input(in, 0)->shape;
     if (x->rank != 3 || x->dim[2] % gates_of[cell])
         return infer_fail(in, "input 0 is %s, not steps, sequences and %" PRId64 " gates",
                           shape_format(x, text), gates_of[cell]);
     int64_t steps = x->dim[0], n = x->dim[1], h = x->dim[2] / gates_of[cell];
-    TRY(check_extras(in, cell, linear));
+    TRY(check_extras(in, cell, infer_int(in, IR_ATTR_LINEAR)));
     TRY(check_matrix(in, 1, x->dim[2], h));
     TRY(infer_vector(in, 2, n));
     TRY(check_matrix(in, 3, n, h));

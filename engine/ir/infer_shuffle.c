@@ -8,10 +8,10 @@
 static enum status read_shape(const struct infer *in, struct shape *out)
 {
     const struct ir_attr *attr = ir_attr(in->node, IR_ATTR_SHAPE);
-    if (!attr || attr->count > SHAPE_MAX_RANK)
+    if (attr->count > SHAPE_MAX_RANK)
         return infer_fail(in, "needs a shape of rank %u at most", SHAPE_MAX_RANK);
     *out = (struct shape){.rank = attr->count};
-    return infer_ints_needed(in, IR_ATTR_SHAPE, attr->count, 0, IR_MAX_DIM, out->dim);
+    return infer_ints(in, IR_ATTR_SHAPE, attr->count, out->dim);
 }
 
 enum status infer_reshape(const struct infer *in, struct ir_type *out, uint32_t *n_out)
@@ -35,7 +35,7 @@ enum status infer_transpose(const struct infer *in, struct ir_type *out, uint32_
     uint32_t rank = x->shape.rank, seen = 0;
     int64_t perm[SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
-    TRY(infer_ints_needed(in, IR_ATTR_PERM, rank, 0, (int64_t)rank - 1, perm));
+    TRY(infer_ints(in, IR_ATTR_PERM, rank, perm));
     for (uint32_t i = 0; i < rank; i++) {
         if (seen >> perm[i] & 1)
             return infer_fail(in, "perm names dimension %" PRId64 " twice", perm[i]);
@@ -47,13 +47,12 @@ enum status infer_transpose(const struct infer *in, struct ir_type *out, uint32_
 
 enum status infer_concat(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t axis;
+    int64_t axis = infer_int(in, IR_ATTR_AXIS);
     infer_like_first(in, out, n_out);
-    TRY(infer_same_dtype(in, 1));
-    TRY(infer_int_needed(in, IR_ATTR_AXIS, 0, (int64_t)out->shape.rank - 1, &axis));
     for (uint32_t i = 1; i < in->n_inputs; i++) {
         const struct ir_tensor *t = infer_input(in, i);
         struct shape same = t->shape;
+        TRY(infer_class(in, i, IR_CLASS_LIKE));
         if (same.rank == out->shape.rank)
             same.dim[axis] = out->shape.dim[axis];
         if (!shape_equal(&same, &out->shape)) {
@@ -78,9 +77,9 @@ enum status infer_slice(const struct infer *in, struct ir_type *out, uint32_t *n
     int64_t starts[SHAPE_MAX_RANK], ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
     uint32_t rank = out->shape.rank;
-    TRY(infer_ints_needed(in, IR_ATTR_STARTS, rank, INT64_MIN, INT64_MAX, starts));
-    TRY(infer_ints_needed(in, IR_ATTR_ENDS, rank, INT64_MIN, INT64_MAX, ends));
-    TRY(infer_ints_needed(in, IR_ATTR_STEPS, rank, INT64_MIN, INT64_MAX, steps));
+    TRY(infer_ints(in, IR_ATTR_STARTS, rank, starts));
+    TRY(infer_ints(in, IR_ATTR_ENDS, rank, ends));
+    TRY(infer_ints(in, IR_ATTR_STEPS, rank, steps));
     for (uint32_t i = 0; i < rank; i++) {
         int64_t dim = out->shape.dim[i];
         if (!slice_ok(starts[i], ends[i], steps[i], dim))
@@ -97,11 +96,10 @@ enum status infer_slice(const struct infer *in, struct ir_type *out, uint32_t *n
 
 enum status infer_pad(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t mode, pads[2 * SHAPE_MAX_RANK];
+    int64_t mode = infer_int(in, IR_ATTR_MODE), pads[2 * SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
     uint32_t rank = out->shape.rank;
-    TRY(infer_int(in, IR_ATTR_MODE, 0, IR_PAD_WRAP, IR_PAD_CONSTANT, &mode));
-    TRY(infer_ints_needed(in, IR_ATTR_PADS, 2 * rank, -IR_MAX_DIM, IR_MAX_DIM, pads));
+    TRY(infer_ints(in, IR_ATTR_PADS, 2 * rank, pads));
     for (uint32_t i = 0; i < rank; i++) {
         int64_t dim = out->shape.dim[i], before = pads[i], after = pads[rank + i];
         /* Mirrored padding takes what lies beyond the edge element: one less than there is. The
@@ -137,7 +135,7 @@ enum status infer_tile(const struct infer *in, struct ir_type *out, uint32_t *n_
 {
     int64_t repeats[SHAPE_MAX_RANK];
     infer_like_first(in, out, n_out);
-    TRY(infer_ints_needed(in, IR_ATTR_REPEATS, out->shape.rank, 0, IR_MAX_DIM, repeats));
+    TRY(infer_ints(in, IR_ATTR_REPEATS, out->shape.rank, repeats));
     for (uint32_t i = 0; i < out->shape.rank; i++)
         if (__builtin_mul_overflow(out->shape.dim[i], repeats[i], &out->shape.dim[i]))
             return infer_fail(in, "dimension %u overflows", i);

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { CUBIC_SPATIAL_MAX = 3, ROI_SAMPLES_MAX = 256 };
+enum { CUBIC_SPATIAL_MAX = 3 };
 
 static enum status do_not_fit(const struct infer *in, uint32_t a, uint32_t b)
 {
@@ -21,16 +21,10 @@ static enum status do_not_fit(const struct infer *in, uint32_t a, uint32_t b)
 enum status infer_sample(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct shape *x = &infer_input(in, 0)->shape, *grid = &infer_input(in, 1)->shape;
-    int64_t mode, border, coord;
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_class(in, 1, CLASS_FLOAT));
-    TRY(infer_int(in, IR_ATTR_MODE, 0, IR_RESIZE_CUBIC, IR_RESIZE_LINEAR, &mode));
-    TRY(infer_int(in, IR_ATTR_BORDER, 0, IR_BORDER_REFLECT, IR_BORDER_ZEROS, &border));
-    TRY(infer_int(in, IR_ATTR_COORD, 0, IR_SAMPLE_PIXELS, IR_SAMPLE_HALF_PIXEL, &coord));
     if (x->rank < 3 || grid->rank < 2 || grid->dim[grid->rank - 1] != (int64_t)x->rank - 2 ||
         grid->dim[0] != x->dim[0])
         return do_not_fit(in, 0, 1);
-    if (mode == IR_RESIZE_CUBIC && x->rank - 2 > CUBIC_SPATIAL_MAX)
+    if (infer_int(in, IR_ATTR_MODE) == IR_RESIZE_CUBIC && x->rank - 2 > CUBIC_SPATIAL_MAX)
         return infer_fail(in, "cubic sampling in %u dimensions, at most %d", x->rank - 2,
                           CUBIC_SPATIAL_MAX);
     infer_like_first(in, out, n_out);
@@ -46,14 +40,8 @@ enum status infer_sample(const struct infer *in, struct ir_type *out, uint32_t *
 enum status infer_roi_pool(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct shape *x = &infer_input(in, 0)->shape, *rois = &infer_input(in, 1)->shape;
-    int64_t func, samples, coord, size[2];
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_class(in, 1, CLASS_FLOAT));
-    TRY(infer_class(in, 2, CLASS_INDEX));
-    TRY(infer_ints_needed(in, IR_ATTR_SHAPE, 2, 1, INFER_WINDOW_MAX, size));
-    TRY(infer_int(in, IR_ATTR_FUNC, 0, IR_ROI_MAX_QUANTISED, IR_ROI_AVERAGE, &func));
-    TRY(infer_int(in, IR_ATTR_SIZE, 0, ROI_SAMPLES_MAX, 0, &samples));
-    TRY(infer_int(in, IR_ATTR_COORD, 0, 1, 0, &coord));
+    int64_t size[2];
+    TRY(infer_ints(in, IR_ATTR_SHAPE, 2, size));
     if (!isfinite(ir_attr_float(in->node, IR_ATTR_ALPHA, 1)))
         return infer_fail(in, "attribute alpha (the scale) is not finite");
     if (x->rank != 4 || rois->rank != 2 || rois->dim[1] != 4)
@@ -71,11 +59,7 @@ enum status infer_roi_pool(const struct infer *in, struct ir_type *out, uint32_t
 enum status infer_nms(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     const struct shape *boxes = &infer_input(in, 0)->shape, *scores = &infer_input(in, 1)->shape;
-    int64_t k, mode, rows;
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_same_dtype(in, 1));
-    TRY(infer_int_needed(in, IR_ATTR_K, 0, IR_MAX_DIM, &k));
-    TRY(infer_int(in, IR_ATTR_MODE, 0, 1, 0, &mode));
+    int64_t k = infer_int(in, IR_ATTR_K), rows;
     if (isnan(ir_attr_float(in->node, IR_ATTR_ALPHA, 0)) ||
         isnan(ir_attr_float(in->node, IR_ATTR_BETA, 0)))
         return infer_fail(in, "a threshold is not a number");
@@ -95,7 +79,6 @@ enum status infer_det(const struct infer *in, struct ir_type *out, uint32_t *n_o
 {
     const struct shape *x = &infer_input(in, 0)->shape;
     char text[SHAPE_TEXT_MAX];
-    TRY(infer_class(in, 0, CLASS_FLOAT));
     if (x->rank < 2 || x->dim[x->rank - 1] != x->dim[x->rank - 2])
         return infer_fail(in, "input 0 is %s, not square matrices", shape_format(x, text));
     infer_like_first(in, out, n_out);

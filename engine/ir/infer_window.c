@@ -26,9 +26,9 @@ static enum status read_window(const struct infer *in, uint32_t rank, struct win
     if (rank < 3)
         return infer_fail(in, "input has rank %u, but needs 3 at least", rank);
     w->n = rank - 2;
-    TRY(infer_ints(in, IR_ATTR_STRIDES, w->n, 1, INFER_WINDOW_MAX, 1, w->strides));
-    TRY(infer_ints(in, IR_ATTR_DILATIONS, w->n, 1, INFER_WINDOW_MAX, 1, w->dilations));
-    return infer_ints(in, IR_ATTR_PADS, 2 * w->n, 0, INFER_WINDOW_MAX, 0, w->pads);
+    TRY(infer_ints(in, IR_ATTR_STRIDES, w->n, w->strides));
+    TRY(infer_ints(in, IR_ATTR_DILATIONS, w->n, w->dilations));
+    return infer_ints(in, IR_ATTR_PADS, 2 * w->n, w->pads);
 }
 
 static enum status kernel_of_weights(const struct infer *in, const struct ir_tensor *x,
@@ -83,18 +83,14 @@ enum status infer_conv(const struct infer *in, struct ir_type *out, uint32_t *n_
 {
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
     struct window w = {0};
-    int64_t group;
-    enum dtype sums;
-    TRY(infer_product(in, CLASS_FLOAT, &sums));
     TRY(read_window(in, x->shape.rank, &w));
     TRY(kernel_of_weights(in, x, weights, &w));
-    TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
-    int64_t m = weights->shape.dim[0];
+    int64_t group = infer_int(in, IR_ATTR_GROUP), m = weights->shape.dim[0];
     TRY(check_groups(in, group, x->shape.dim[1], weights->shape.dim[1], m));
     TRY(infer_vector(in, 2, m));
 
     infer_like_first(in, out, n_out);
-    out->dtype = sums;
+    out->dtype = infer_sums(in);
     out->shape.dim[1] = m;
     for (uint32_t i = 0; i < w.n; i++)
         TRY(slide(in, &w, i, x->shape.dim[i + 2], false, &out->shape.dim[i + 2]));
@@ -105,13 +101,10 @@ enum status infer_deconv(const struct infer *in, struct ir_type *out, uint32_t *
 {
     const struct ir_tensor *x = infer_input(in, 0), *weights = infer_input(in, 1);
     struct window w = {0};
-    int64_t group, extra[SPATIAL_MAX];
-    TRY(infer_class(in, 0, CLASS_FLOAT));
-    TRY(infer_same_dtype(in, 1));
+    int64_t group = infer_int(in, IR_ATTR_GROUP), extra[SPATIAL_MAX];
     TRY(read_window(in, x->shape.rank, &w));
     TRY(kernel_of_weights(in, x, weights, &w));
-    TRY(infer_ints(in, IR_ATTR_OUTPUT_PADDING, w.n, 0, INFER_WINDOW_MAX, 0, extra));
-    TRY(infer_int(in, IR_ATTR_GROUP, 1, IR_MAX_DIM, 1, &group));
+    TRY(infer_ints(in, IR_ATTR_OUTPUT_PADDING, w.n, extra));
     if (x->shape.dim[1] % group || weights->shape.dim[0] != x->shape.dim[1])
         return infer_fail(in,
                           "%" PRId64 " channels in %" PRId64
@@ -139,13 +132,10 @@ enum status infer_pool(const struct infer *in, struct ir_type *out, uint32_t *n_
 {
     const struct ir_tensor *x = infer_input(in, 0);
     struct window w = {0};
-    int64_t func, include, ceil;
-    TRY(infer_int_needed(in, IR_ATTR_FUNC, IR_POOL_MAX, IR_POOL_LP, &func));
-    TRY(infer_class(in, 0, func == IR_POOL_MAX ? CLASS_NUMBER : CLASS_FLOAT));
+    int64_t func = infer_int(in, IR_ATTR_FUNC), ceil = infer_int(in, IR_ATTR_CEIL_MODE);
+    TRY(infer_class(in, 0, func == IR_POOL_MAX ? IR_CLASS_NUMBER : IR_CLASS_FLOAT));
     TRY(read_window(in, x->shape.rank, &w));
-    TRY(infer_ints_needed(in, IR_ATTR_KERNEL, w.n, 1, INFER_WINDOW_MAX, w.kernel));
-    TRY(infer_int(in, IR_ATTR_COUNT_INCLUDE_PAD, 0, 1, 0, &include));
-    TRY(infer_int(in, IR_ATTR_CEIL_MODE, 0, 1, 0, &ceil));
+    TRY(infer_ints(in, IR_ATTR_KERNEL, w.n, w.kernel));
     if (func == IR_POOL_LP && !(ir_attr_float(in->node, IR_ATTR_ALPHA, 2) > 0))
         return infer_fail(in, "attribute alpha (p) is not positive");
 
@@ -176,22 +166,16 @@ enum status infer_resize(const struct infer *in, struct ir_type *out, uint32_t *
 {
     const struct ir_tensor *x = infer_input(in, 0);
     uint32_t rank = x->shape.rank;
-    int64_t mode, coord, nearest, exclude, antialias;
-    TRY(infer_class(in, 0, CLASS_NUMBER));
+    bool antialias = infer_int(in, IR_ATTR_ANTIALIAS) != 0;
     infer_like_first(in, out, n_out);
-    TRY(infer_ints_needed(in, IR_ATTR_SHAPE, rank, 0, IR_MAX_DIM, out->shape.dim));
+    TRY(infer_ints(in, IR_ATTR_SHAPE, rank, out->shape.dim));
     TRY(check_floats(in, IR_ATTR_SCALES, rank, true));
-    TRY(infer_int(in, IR_ATTR_MODE, 0, IR_RESIZE_CUBIC, IR_RESIZE_NEAREST, &mode));
-    TRY(infer_int(in, IR_ATTR_COORD, 0, IR_COORD_TF_HALF_PIXEL_NN, IR_COORD_HALF_PIXEL, &coord));
-    TRY(infer_int(in, IR_ATTR_NEAREST, 0, IR_NEAREST_CEIL, 0, &nearest));
-    TRY(infer_int(in, IR_ATTR_EXCLUDE_OUTSIDE, 0, 1, 0, &exclude));
-    TRY(infer_int(in, IR_ATTR_ANTIALIAS, 0, mode != IR_RESIZE_NEAREST, 0, &antialias));
+    if (antialias && infer_int(in, IR_ATTR_MODE) == IR_RESIZE_NEAREST)
+        return infer_fail(in, "attribute antialias is not for the nearest mode");
     for (uint32_t i = 0; i < rank && antialias; i++)
         if (ir_attr(in->node, IR_ATTR_SCALES)->f[i] < 1.0F / INFER_WINDOW_MAX)
             return infer_fail(in, "attribute scales[%u] is too small for antialias", i);
-    if (coord == IR_COORD_TF_CROP)
-        TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
-    else if (ir_attr(in->node, IR_ATTR_ROI))
+    if (infer_int(in, IR_ATTR_COORD) == IR_COORD_TF_CROP || ir_attr(in->node, IR_ATTR_ROI))
         TRY(check_floats(in, IR_ATTR_ROI, 2 * rank, false));
     for (uint32_t i = 0; i < rank; i++)
         if (x->shape.dim[i] == 0 && out->shape.dim[i] != 0)

@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "engine/ir/format.h"
-#include "engine/ir/op.h"
+#include "engine/ir/ops.h"
 
 #define IR_NONE UINT32_MAX /* an absent optional input; no producer */
 
@@ -203,14 +203,14 @@ float ir_attr_float(const struct ir_node *node, enum ir_attr_key key, float fall
 /* One value of a list; `fallback` if the list is absent or shorter. */
 int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i, int64_t fallback);
 
-/* The constants of a UNARY node that has been checked, with its function's defaults (op.h). */
+/* The constants of a UNARY node that has been checked, with its function's defaults. */
 void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma);
 
 /* Adds an input to a node's list and returns its index there, or IR_NONE. */
 uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tensor);
 
-/* Bytes that computing the node touches, roughly, where that follows from the sizes of inputs and
- * outputs; UINT64_MAX: more than can be counted. Not for convolutions and their like. */
+/* Bytes that computing the node touches, roughly, by its op's row (enum ir_work); UINT64_MAX: more
+ * than can be counted, or not known. The node has its outputs. */
 uint64_t ir_node_work(const struct ir_graph *graph, const struct ir_node *node);
 
 /* Number of inputs that are the op's own: those before the first epilogue operand. */
@@ -267,10 +267,10 @@ const char *ir_layout_name(enum ir_layout layout);
 bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layout b);
 
 /*
- * Type and shape inference. ir_infer_node checks the node's inputs and attributes against op.h and
+ * Type and shape inference. ir_infer_node checks the node's inputs and attributes against ops.h and
  * computes the types and shapes of all outputs it may have into `out` without changing the graph.
  * ir_infer_apply adds (or checks) the outputs accordingly: as many as there are names, but at least
- * those that are not optional (op.h). A name may be NULL. Errors name op, node and shapes.
+ * those that are not optional (ops.h). A name may be NULL. Errors name op, node and shapes.
  */
 struct ir_type {
     enum dtype dtype;

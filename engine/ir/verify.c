@@ -158,7 +158,8 @@ static enum status check_epilogue(const struct ir_graph *g, uint32_t at, const s
 {
     const struct ir_node *node = ir_node(g, at);
     uint32_t next = ir_node_own_inputs(node);
-    if (node->n_epilogue && (!ir_op_has_epilogue(node->op) || !dtype_is_float(type->dtype)))
+    if (node->n_epilogue &&
+        (!ir_op_has(node->op, IR_TRAIT_EPILOGUE) || !dtype_is_float(type->dtype)))
         return bad(err, "node %u (%s) has an epilogue, but is %s of %s", at, node->name,
                    ir_op_name(node->op), dtype_name(type->dtype));
     for (uint32_t i = 0; i < node->n_epilogue; i++) {
@@ -191,7 +192,7 @@ static enum status check_outputs(const struct ir_graph *g, uint32_t at, const st
                                  uint32_t n_types, uint32_t *made, struct error *err)
 {
     const struct ir_node *node = ir_node(g, at);
-    if (node->n_outputs < ir_op_min_outputs(node->op) || node->n_outputs > n_types)
+    if (node->n_outputs < ir_op_row(node->op)->min_out || node->n_outputs > n_types)
         return bad(err, "node %u (%s) has %u outputs", at, node->name, node->n_outputs);
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         uint32_t id = node->outputs[i];

@@ -32,15 +32,6 @@ static bool is_constant_node(const struct ir_graph *g, const struct ir_node *nod
     return node->n_inputs > 0;
 }
 
-/* Work that does not follow from the size of inputs and outputs: a file of a few bytes could ask
- * for hours of it. */
-static bool is_costly(const struct ir_node *node)
-{
-    return node->op == IR_OP_CONV || node->op == IR_OP_DECONV || node->op == IR_OP_POOL ||
-           node->op == IR_OP_LRN || node->op == IR_OP_RESIZE || node->op == IR_OP_ROI_POOL ||
-           node->op == IR_OP_NMS || node->op == IR_OP_DET || node->op == IR_OP_RECURRENT;
-}
-
 static bool is_output_identity(const struct ir_graph *g, const struct ir_node *node)
 {
     return node->op == IR_OP_UNARY && !node->n_epilogue &&
@@ -100,7 +91,7 @@ static void visit(struct rewrite *rw, uint32_t node)
         out_bytes += ir_tensor(rw->graph, outputs[i])->bytes;
     }
     uint64_t work = n->op == IR_OP_RESHAPE ? 0 : ir_node_work(rw->graph, n);
-    if (is_costly(n) || out_bytes > MAX(SMALL_BYTES, 2 * in_bytes) || out_bytes > rw->room ||
+    if (out_bytes > MAX(SMALL_BYTES, 2 * in_bytes) || out_bytes > rw->room ||
         work > WORK_MAX - rw->ctx->fold_work) {
         rw_near_miss(rw, "%s (%s) is not folded: %llu bytes from %llu", n->name, ir_op_name(n->op),
                      (unsigned long long)out_bytes, (unsigned long long)in_bytes);

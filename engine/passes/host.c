@@ -6,14 +6,12 @@
  * what an input of another type begins with, and its scale and shift cost nothing there. */
 static bool is_host(const struct rewrite *rw, const struct ir_node *node)
 {
+    if (ir_op_has(node->op, IR_TRAIT_PRODUCT))
+        return true;
     switch (node->op) {
     case IR_OP_CAST:
         return ir_tensor(rw->graph, node->outputs[0])->dtype == DTYPE_F32 &&
                ir_tensor(rw->graph, node->inputs[0])->dtype != DTYPE_F64;
-    case IR_OP_CONV:
-    case IR_OP_DECONV:
-    case IR_OP_MATMUL:
-        return true;
     case IR_OP_BINARY:
         return ir_attr_int(node, IR_ATTR_FUNC, -1) <= IR_BINARY_MIN;
     default:
@@ -23,8 +21,7 @@ static bool is_host(const struct rewrite *rw, const struct ir_node *node)
 
 bool host_is_heavy(const struct rewrite *rw, uint32_t node)
 {
-    enum ir_op op = ir_node(rw->graph, node)->op;
-    return op != IR_OP_BINARY && op != IR_OP_CAST;
+    return ir_op_has(ir_node(rw->graph, node)->op, IR_TRAIT_PRODUCT);
 }
 
 uint32_t host_find(struct rewrite *rw, uint32_t tensor, uint32_t last)

@@ -74,13 +74,12 @@ static void resolve_inputs(struct rewrite *rw, uint32_t node)
 
 static bool is_step(const struct ir_node *node)
 {
-    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, -1);
+    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, 0);
     switch (node->op) {
     case IR_OP_UNARY:
-        return func == IR_UNARY_FLOOR || func == IR_UNARY_CEIL || func == IR_UNARY_ROUND ||
-               func == IR_UNARY_SIGN;
+        return ir_unary_row((enum ir_unary)func)->flags & IR_FUNC_JUMPS;
     case IR_OP_BINARY:
-        return func >= IR_BINARY_MOD && func <= IR_BINARY_GREATER_EQUAL;
+        return ir_binary_row((enum ir_binary)func)->flags & IR_FUNC_JUMPS;
     case IR_OP_CAST:
         return !dtype_is_float((enum dtype)ir_attr_int(node, IR_ATTR_TO, DTYPE_NONE));
     default:
@@ -196,33 +195,11 @@ bool rw_is_stepped(const struct rewrite *rw, uint32_t tensor)
     return rw->stepped[tensor];
 }
 
-/* Defaults as op.h gives them; `used`: how many of alpha, beta, gamma the function has. */
-static const struct unary_row {
-    struct unary_args args;
-    uint32_t used; /* bit 0 alpha, bit 1 beta, bit 2 gamma */
-} unary_rows[IR_UNARY_COUNT_] = {
-    [IR_UNARY_LEAKY_RELU] = {{0.01f, 0, 0}, 1},
-    [IR_UNARY_ELU] = {{1, 0, 0}, 1},
-    [IR_UNARY_SELU] = {{1.67326319f, 0, 1.05070102f}, 5},
-    [IR_UNARY_CELU] = {{1, 0, 0}, 1},
-    [IR_UNARY_HARD_SIGMOID] = {{0.2f, 0.5f, 0}, 3},
-    [IR_UNARY_SWISH] = {{1, 0, 0}, 1},
-    [IR_UNARY_THRESHOLDED_RELU] = {{1, 0, 0}, 1},
-    [IR_UNARY_CLIP] = {{-FLT_MAX, FLT_MAX, 0}, 3},
-    [IR_UNARY_LINEAR] = {{1, 0, 0}, 3},
-    [IR_UNARY_IS_INF] = {{1, 1, 0}, 3},
-    [IR_UNARY_SHRINK] = {{0, 0.5f, 0}, 3},
-};
-
 struct unary_args rw_unary_args(const struct ir_node *node)
 {
-    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, IR_UNARY_IDENTITY);
-    const struct unary_args *args = &unary_rows[func].args;
-    return (struct unary_args){
-        ir_attr_float(node, IR_ATTR_ALPHA, args->alpha),
-        ir_attr_float(node, IR_ATTR_BETA, args->beta),
-        ir_attr_float(node, IR_ATTR_GAMMA, args->gamma),
-    };
+    struct unary_args args;
+    ir_unary_constants(node, &args.alpha, &args.beta, &args.gamma);
+    return args;
 }
 
 bool rw_linear(const struct rewrite *rw, uint32_t node, float *scale, float *shift)
@@ -443,13 +420,14 @@ void rw_set_float(struct rewrite *rw, uint32_t node, enum ir_attr_key key, float
 void rw_become_unary(struct rewrite *rw, uint32_t node, uint32_t input, enum ir_unary func,
                      struct unary_args args)
 {
+    uint32_t has = ir_unary_row(func)->flags;
     rw_become(rw, node, IR_OP_UNARY, 1, &input);
     rw_set_int(rw, node, IR_ATTR_FUNC, func);
-    if (unary_rows[func].used & 1)
+    if (has & IR_FUNC_ALPHA)
         rw_set_float(rw, node, IR_ATTR_ALPHA, args.alpha);
-    if (unary_rows[func].used & 2)
+    if (has & IR_FUNC_BETA)
         rw_set_float(rw, node, IR_ATTR_BETA, args.beta);
-    if (unary_rows[func].used & 4)
+    if (has & IR_FUNC_GAMMA)
         rw_set_float(rw, node, IR_ATTR_GAMMA, args.gamma);
 }
 

@@ -53,7 +53,7 @@ uint32_t rw_output(const struct rewrite *rw, uint32_t node);            /* the f
 bool rw_is_unary(const struct rewrite *rw, uint32_t node, enum ir_unary func);
 bool rw_is_binary(const struct rewrite *rw, uint32_t node, enum ir_binary func);
 
-/* The parameters of a UNARY node, with the defaults of op.h. */
+/* The parameters of a UNARY node, with its function's defaults. */
 struct unary_args {
     float alpha, beta, gamma;
 };

@@ -63,8 +63,8 @@ uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor)
 
 bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node)
 {
-    return (node->op == IR_OP_RESHAPE || node->op == IR_OP_REFORMAT) && node->n_inputs == 1 &&
-           node->n_outputs == 1 && ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
+    return ir_op_has(node->op, IR_TRAIT_RENAMES) && node->n_inputs == 1 && node->n_outputs == 1 &&
+           ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
 }
 
 uint64_t plan_profile_time(const struct plan_profile *profile)

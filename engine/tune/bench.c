@@ -178,7 +178,8 @@ static enum status fill_lengths(struct tune_bench *b, struct bench_slot *slot,
 static bool is_length(const struct ir_graph *sample, uint32_t input)
 {
     const struct ir_node *node = ir_node(sample, 0);
-    return node->op == IR_OP_RECURRENT && input == 2 &&
+    return input < IR_OPERANDS_MAX &&
+           ir_op_row(node->op)->operands[input].flags & IR_OPERAND_LENGTH &&
            !ir_tensor_is_constant(ir_tensor(sample, node->inputs[input]));
 }
 

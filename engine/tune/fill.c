@@ -57,7 +57,7 @@ static uint64_t written_bytes(const struct ir_graph *sample)
 static uint64_t guess(const struct tune_entry *e, uint32_t option)
 {
     const struct tactic *tactic = e->options[option].tactic;
-    bool heavy = tune_is_heavy(ir_node(e->sample, 0)->op), low = false;
+    bool heavy = ir_op_has(ir_node(e->sample, 0)->op, IR_TRAIT_HEAVY), low = false;
     uint64_t moved = 2 * stored_bytes(e, tactic, false) / 5 + 1000;
     uint64_t step = (2 * written_bytes(e->sample) / 5 + 1000) / 8;
     uint64_t constants = stored_bytes(e, tactic, true) / 5;

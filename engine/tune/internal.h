@@ -171,7 +171,6 @@ struct tune_key tune_table_key(const struct tune_table *table, const struct tune
                                const struct tactic *tactic);
 void tune_table_progress(struct tune_table *table, const struct tune_entry *entry, uint32_t done);
 bool tune_is_fallback(const struct tactic *tactic); /* a reference kernel */
-bool tune_is_heavy(enum ir_op op);                  /* does much more than move bytes */
 
 /* --- filling them (fill.c) --- */
 

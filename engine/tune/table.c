@@ -129,12 +129,6 @@ bool tune_is_fallback(const struct tactic *tactic)
     return strncmp(tactic->name, "reference", strlen("reference")) == 0;
 }
 
-bool tune_is_heavy(enum ir_op op)
-{
-    return op == IR_OP_CONV || op == IR_OP_DECONV || op == IR_OP_MATMUL || op == IR_OP_ATTENTION ||
-           op == IR_OP_RECURRENT;
-}
-
 /* Finite numbers that would become infinite: masks are made of such. */
 static bool overflows_f16(const struct ir_tensor *t)
 {
@@ -210,7 +204,7 @@ static bool wanted(const struct keeper *k, const struct tactic *tactic)
         if (t && !port_wanted(k, t, port))
             return false;
     }
-    return e->n == 0 || !tune_is_fallback(tactic) || !tune_is_heavy(node->op);
+    return e->n == 0 || !tune_is_fallback(tactic) || !ir_op_has(node->op, IR_TRAIT_HEAVY);
 }
 
 static enum status keep(void *user, const struct tactic *tactic, struct error *err)
@@ -259,7 +253,8 @@ static void thin_out(struct tune_entry *e)
     uint32_t high = 0;
     for (uint32_t i = 0; i < e->n; i++)
         low = low || tune_type(e->sample, e->options[i].tactic);
-    if (!low || !tune_is_heavy(ir_node(e->sample, 0)->op) || !e->device->backend->compile)
+    if (!low || !ir_op_has(ir_node(e->sample, 0)->op, IR_TRAIT_HEAVY) ||
+        !e->device->backend->compile)
         return;
     for (uint32_t i = 0; i < e->n;)
         if (!tune_type(e->sample, e->options[i].tactic) && ++high > HIGH_MAX)

@@ -8,7 +8,7 @@
  * They are also the fallback for whatever a faster library does not do, so loops run in a sane
  * order; nothing here allocates, starts threads or keeps state.
  *
- * Callers pass types and shapes that fit together as engine/ir/op.h demands; that is asserted at
+ * Callers pass types and shapes that fit together as docs/ir.md demands; that is asserted at
  * most. What tensors hold is never trusted: functions that read indices return a status.
  * Data may be unaligned. Outputs must not overlap inputs, except where a function says so.
  */

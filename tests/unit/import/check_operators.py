@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/operators.md is what describe_ops writes: check_operators.py [--write] DESCRIBE_OPS ROOT"""
+"""A page is what its program writes: check_operators.py [--write] PROGRAM PAGE [PROGRAM PAGE ..]"""
 import difflib
 import pathlib
 import subprocess
 import sys
 
 write = sys.argv[1] == "--write"
-program, root = sys.argv[1 + write:]
-page = pathlib.Path(root, "docs/operators.md")
-want = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
-assert want.count("\n| ") > 150, want
-if write:
-    page.write_text(want)
-have = page.read_text()
-sys.stdout.writelines(difflib.unified_diff(have.splitlines(True), want.splitlines(True),
-                                           "docs/operators.md", "describe_ops"))
-if have != want:
-    print("docs/operators.md is out of date: ninja operators writes it")
-sys.exit(have != want)
+pairs = sys.argv[1 + write:]
+stale = False
+for program, name in zip(pairs[::2], pairs[1::2], strict=True):
+    page = pathlib.Path(name)
+    want = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert want.count("\n| ") > 150, want
+    if write:
+        page.write_text(want)
+    have = page.read_text() if page.exists() else ""
+    sys.stdout.writelines(difflib.unified_diff(have.splitlines(True), want.splitlines(True),
+                                               name, program))
+    if have != want:
+        print(f"{name} is out of date: ninja operators writes it")
+        stale = True
+sys.exit(stale)

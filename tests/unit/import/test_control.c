@@ -164,6 +164,23 @@ static void what_may_fail_does_not_run_unasked(void **state)
     assert_refused(&g, STATUS_UNIMPLEMENTED, "'If_0/else/Gather_1' may fail");
 }
 
+/* The same of regions: RoiAlign fails for an image that is not there. */
+static void a_region_may_fail_too(void **state)
+{
+    (void)state;
+    static const int64_t image[] = {1, 1, 4, 4}, three[] = {3, 4};
+    static const float numbers[16] = {0, 0, 2, 2};
+    struct wire then = branch("Neg", "x"), other = {.n = 0}, keep = {.n = 0};
+    wire_constant(&other, "im", FLOAT, 4, image, numbers, sizeof(numbers));
+    wire_constant(&other, "rois", FLOAT, 2, three, numbers, 12 * sizeof(*numbers));
+    wire_attr_int(&keep, "keepdims", 0);
+    wire_node(&other, "ArgMax", "x", "which", &keep);
+    wire_node(&other, "RoiAlign", "im rois which", "o", NULL);
+    wire_output(&other, "o");
+    struct wire g = if_of("c", &then, &other);
+    assert_refused(&g, STATUS_UNIMPLEMENTED, "'If_0/else/RoiAlign_1' may fail");
+}
+
 /* A value that is given decides after all, either way. */
 static void a_value_takes_one_of_the_branches(void **state)
 {
@@ -725,6 +742,7 @@ int main(void)
         cmocka_unit_test(a_request_may_choose_between_equals),
         cmocka_unit_test(unequal_branches_need_a_value),
         cmocka_unit_test(what_may_fail_does_not_run_unasked),
+        cmocka_unit_test(a_region_may_fail_too),
         cmocka_unit_test(branches_are_put_in_order),
         cmocka_unit_test(branches_must_be_there),
         cmocka_unit_test(a_loop_is_unrolled),

@@ -118,10 +118,42 @@ static void constants_are_computed(void **state UNUSED)
     assert_int_equal(wrong, 0);
 }
 
+/* Work that does not follow from sizes is left to the model, whatever its operands are. */
+static void endless_work_is_left(void **state UNUSED)
+{
+    static const struct {
+        struct refusal node;
+        enum ir_op op;
+    } left[] = {
+        {{"RNN", 14, "X2,1,3 X1,2,3 X1,2,2", "hidden_size:2", NULL}, IR_OP_RECURRENT},
+        {{"LSTM", 14, "X2,1,3 X1,8,3 X1,8,2", "hidden_size:2", NULL}, IR_OP_RECURRENT},
+        {{"Conv", 11, "X1,1,3,3 X1,1,2,2", "", NULL}, IR_OP_CONV},
+        {{"ConvTranspose", 11, "X1,1,3,3 X1,1,2,2", "", NULL}, IR_OP_DECONV},
+        {{"MaxPool", 12, "X1,1,3,3", "kernel_shape=2,2", NULL}, IR_OP_POOL},
+        {{"LRN", 13, "X1,3,2,2", "size:3", NULL}, IR_OP_LRN},
+        {{"RoiAlign", 16, "X1,1,4,4 X1,4 c0", "", NULL}, IR_OP_ROI_POOL},
+    };
+    const struct onnx_options options = {.batch = 1, .evaluator = {.eval = cpu_eval_node}};
+    static struct built b;
+    for (size_t i = 0; i < ARRAY_LEN(left); i++) {
+        struct ir_graph *graph = NULL;
+        struct error err;
+        uint32_t n = 0;
+        if (case_import(&b, &left[i].node, &options, &graph, &err))
+            fail_msg("%s: %s", left[i].node.op, err.text);
+        for (uint32_t k = 0; k < graph->n_nodes; k++)
+            n += ir_node(graph, k)->op == left[i].op;
+        if (n != 1)
+            fail_msg("%s has become %u nodes of %s", left[i].node.op, n, ir_op_name(left[i].op));
+        ir_graph_free(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constants_are_computed),
+        cmocka_unit_test(endless_work_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -341,6 +341,54 @@ static void every_number_has_a_name(void **state)
         assert_string_not_equal(ir_binary_name((enum ir_binary)i), "?");
 }
 
+static void check_operands(const struct ir_op_row *row)
+{
+    const struct ir_operand *o = row->operands;
+    assert_non_null(o->name);
+    assert_false(o->flags & IR_OPERAND_OPTIONAL);
+    for (; o[1].name; o++) {
+        assert_false(o->flags & IR_OPERAND_MANY);
+        if (o->flags & IR_OPERAND_OPTIONAL && !(o[1].flags & IR_OPERAND_OPTIONAL))
+            fail_msg("%s: %s may be absent, but not %s behind it", row->name, o->name, o[1].name);
+    }
+}
+
+static void check_attrs(const struct ir_op_row *row)
+{
+    for (const struct ir_op_attr *a = row->attrs; a->key; a++) {
+        bool whole = !ir_attr_row(a->key)->is_float;
+        bool free_range = a->flags & (IR_OP_ATTR_NEEDED | IR_OP_ATTR_OPEN);
+        for (const struct ir_op_attr *b = row->attrs; b < a; b++)
+            assert_int_not_equal(a->key, b->key);
+        if (whole && !(a->flags & IR_OP_ATTR_DIM))
+            assert_true(a->lo < a->hi);
+        if (whole && !free_range && !(a->flags & IR_OP_ATTR_DIM))
+            assert_true(a->fallback >= (double)a->lo && a->fallback <= (double)a->hi);
+    }
+}
+
+static void rows_of_ops_are_whole(void **state)
+{
+    (void)state;
+    for (int i = 1; i < IR_OP_COUNT_; i++) {
+        const struct ir_op_row *row = ir_op_row((enum ir_op)i);
+        assert_true(strlen(row->text) > 20);
+        assert_in_range(row->group, IR_GROUP_NONE + 1, IR_GROUP_COUNT_ - 1);
+        assert_in_range(row->min_out, 1, row->max_out);
+        assert_true(row->max_out <= IR_MAX_OUTPUTS);
+        check_operands(row);
+        check_attrs(row);
+        for (int k = 1; k < i; k++)
+            assert_string_not_equal(row->name, ir_op_name((enum ir_op)k));
+    }
+    for (int i = 0; i < IR_UNARY_COUNT_; i++)
+        assert_non_null(ir_unary_row((enum ir_unary)i)->formula);
+    for (int i = 0; i < IR_BINARY_COUNT_; i++)
+        assert_non_null(ir_binary_row((enum ir_binary)i)->formula);
+    assert_string_equal(ir_op_row(IR_OP_COUNT_)->name, "?");
+    assert_null(ir_op_attr(IR_OP_CONV, IR_ATTR_AXIS));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +405,7 @@ int main(void)
         cmocka_unit_test(layouts_have_sizes),
         cmocka_unit_test(layouts_agree_as_bytes_do),
         cmocka_unit_test(every_number_has_a_name),
+        cmocka_unit_test(rows_of_ops_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

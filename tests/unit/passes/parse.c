@@ -223,9 +223,8 @@ static void attribute(struct parser *p, uint32_t node, enum ir_attr_key key)
         assert_ptr_not_equal(end, p->at);
         p->at = end + (*end == ',');
     }
-    assert_true(key >= IR_ATTR_ALPHA && key <= IR_ATTR_ROI
-                    ? ir_attr_set_floats(p->graph, node, key, n, floats)
-                    : ir_attr_set_ints(p->graph, node, key, n, ints));
+    assert_true(ir_attr_row(key)->is_float ? ir_attr_set_floats(p->graph, node, key, n, floats)
+                                           : ir_attr_set_ints(p->graph, node, key, n, ints));
 }
 
 static void epilogue(struct parser *p, uint32_t node)

@@ -143,6 +143,21 @@ static const struct rewrite_case cases[] = {
      "y = binary \"y\" (x, c) func=mul\n"
      "output y\n",
      NULL, "c (conv) is not folded"},
+    {"a recurrent layer of constants", "fold_constants",
+     "input x FP32[2,1,2]\n"
+     "h, l = recurrent \"h\" (k FP32[2,1,2], w FP32[2,2]) func=0 funcs=10 alphas=1.0 betas=1.0\n"
+     "y = binary \"y\" (x, h) func=mul\n"
+     "output y\n",
+     NULL, "h (recurrent) is not folded"},
+    {"a resized table of constants", "fold_constants",
+     "input x FP32[4]\n"
+     "r = resize \"r\" (k FP32[2]) shape=4 scales=2.0 mode=1\n"
+     "y = binary \"y\" (x, r) func=mul\n"
+     "output y\n",
+     "input x FP32[4]\n"
+     "y FP32[4] = binary \"y\" (x, r FP32[4]) func=mul\n"
+     "output y\n",
+     NULL},
     /* --- fold_scalars --- */
     {"one number: a x + b", "fold_scalars",
      "input x FP32[2,3]\n"

@@ -83,8 +83,8 @@ IDIOMS = [
 ]
 
 C_LIKE = {".c", ".h", ".cu", ".cuh"}
-WITH_LICENCE = C_LIKE | {".proto", ".options", ".py", ".build", ".yaml", ".service", ".socket",
-                         ".sh", ".supp"}
+WITH_LICENCE = C_LIKE | {".def", ".proto", ".options", ".py", ".build", ".yaml", ".service",
+                         ".socket", ".sh", ".supp"}
 TEXT = WITH_LICENCE | {".md", ".txt", ".in", ".svg", ".1", ".5", ".8"}
 SKIPPED = re.compile(r"^(build.*|\.git|\.venv|\.cache|__pycache__|subprojects|corpus)$")
 

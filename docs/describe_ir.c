@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes docs/ir.md: the manual of the intermediate representation, from the tables of ops.h. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/ir/ir.h"
+
+static const char introduction[] =
+    "# The intermediate representation\n"
+    "\n"
+    "Made by `docs/describe_ir.c` from `engine/ir/ops.def`, `engine/ir/attrs.def` and\n"
+    "`engine/ir/functions.c`; `ninja -C build operators` writes it again. The enums that\n"
+    "attributes name are in `base/op_enums.h`, graphs in `engine/ir/ir.h`.\n"
+    "\n"
+    "Importers map to these ops, passes rewrite among them, and every backend is judged by the\n"
+    "reference in `kernels/cpu/`. Fusions add an epilogue to a node, never an op for a\n"
+    "combination. Everything is static: what ONNX passes as a tensor of shape-like integers "
+    "(axes,\n"
+    "pads, starts, sizes) is an attribute here, resolved by the importer. Numbers of ops,\n"
+    "attributes and functions are stored in plans.\n"
+    "\n"
+    "## Adding an op\n"
+    "\n"
+    "Five files:\n"
+    "\n"
+    "1. `engine/ir/ops.def`: its row. The number, the name, the manual and all that the importer,\n"
+    "   the verifier, the passes and the tuner ask about an op come from there.\n"
+    "2. `engine/ir/infer_arith.c` or another file of rules: `infer_NAME`, its types and shapes.\n"
+    "3. `kernels/cpu/ref.h` and 4. a file beside it: the reference kernel.\n"
+    "5. `engine/cpu/call.c`: `run_NAME`, from a node to that kernel.\n"
+    "\n"
+    "Without 2 or 5 nothing links or compiles. `tests/unit/ir/test_infer.c` and\n"
+    "`tests/unit/cpu/test_every_op.c` fail until they have cases of the new op, and the latter\n"
+    "runs them; this page is out of date until it is written again. A row of\n"
+    "`engine/import/ops.c` and a mapping function make an operator of ONNX of it; backends that\n"
+    "have kernels of their own list it in their tables.\n";
+
+static const char *const groups[IR_GROUP_COUNT_] = {
+    [IR_GROUP_CONVOLUTION] = "Convolutions",
+    [IR_GROUP_PRODUCT] = "Products",
+    [IR_GROUP_REDUCTION] = "Pooling and reductions",
+    [IR_GROUP_NORM] = "Normalisation",
+    [IR_GROUP_ELEMENTWISE] = "Element by element",
+    [IR_GROUP_SHAPE] = "Shapes",
+    [IR_GROUP_INDEX] = "Indices",
+    [IR_GROUP_IMAGE] = "Images",
+    [IR_GROUP_LAYOUT] = "Layouts",
+};
+
+static const struct {
+    enum ir_trait trait;
+    const char *text;
+} traits[] = {
+    {IR_TRAIT_EPILOGUE, "may have an epilogue"},
+    {IR_TRAIT_BYTES, "also of 8-bit operands: INT32 sums and bias, no epilogue"},
+    {IR_TRAIT_HEAVY, "heavy"},
+    {IR_TRAIT_MIXES, "mixes instances"},
+    {IR_TRAIT_MOVES, "only moves elements"},
+    {IR_TRAIT_RENAMES, "may only rename bytes"},
+};
+
+static const char *const works[] = {
+    [IR_WORK_SIZES] = NULL,
+    [IR_WORK_PRODUCT] = "folded by the work of its product",
+    [IR_WORK_PAIRS] = "folded by pairs of boxes and scores",
+    [IR_WORK_CUBES] = "folded by the cube of n",
+    [IR_WORK_TAPS] = "folded by the elements that it interpolates",
+    [IR_WORK_ENDLESS] = "never folded",
+};
+
+/* --- cells --- */
+
+static void put_bound(int64_t value)
+{
+    int64_t size = value < 0 ? -value : value;
+    int bits = size > 1 << 16 && !(size & (size - 1)) ? __builtin_ctzll((uint64_t)size) : 0;
+    if (bits)
+        printf("%s2^%d", value < 0 ? "-" : "", bits);
+    else
+        printf("%" PRId64, value);
+}
+
+static void put_range(const struct ir_op_attr *attr)
+{
+    if (attr->flags & IR_OP_ATTR_DIM)
+        printf("a dimension of X");
+    else if (!ir_attr_row(attr->key)->is_float && attr->lo != INT64_MIN) {
+        put_bound(attr->lo);
+        printf(" to ");
+        put_bound(attr->hi);
+    }
+}
+
+static void put_fallback(const struct ir_op_attr *attr)
+{
+    if (attr->flags & IR_OP_ATTR_NEEDED)
+        printf("needed");
+    else if (attr->flags & IR_OP_ATTR_OPEN)
+        printf("see text");
+    else
+        printf("%.7g", attr->fallback);
+}
+
+static const char *class_text(const struct ir_operand *operand)
+{
+    return operand->class == IR_CLASS_LIKE ? "the type of the first"
+                                           : ir_class_name(operand->class);
+}
+
+/* --- the page --- */
+
+static void put_operands(const struct ir_op_row *row)
+{
+    for (const struct ir_operand *o = row->operands; o->name; o++)
+        printf("- `%s`%s: %s%s%s\n", o->name, o->flags & IR_OPERAND_MANY ? ", one or more" : "",
+               class_text(o), o->flags & IR_OPERAND_OPTIONAL ? "; may be absent" : "",
+               o->flags & IR_OPERAND_FAILS ? "; a value out of range is an error when it runs"
+                                           : "");
+}
+
+static void put_attrs(const struct ir_op_row *row)
+{
+    if (row->attrs[0].key)
+        printf("\n| attribute | kind | each value | if absent |\n|---|---|---|---|\n");
+    for (const struct ir_op_attr *a = row->attrs; a->key; a++) {
+        const struct ir_attr_row *key = ir_attr_row(a->key);
+        printf("| `%s` | %s%s | ", key->name, key->is_float ? "float" : "integer",
+               key->is_list ? "s" : "");
+        put_range(a);
+        printf(" | ");
+        put_fallback(a);
+        printf(" |\n");
+    }
+}
+
+static void put_traits(const struct ir_op_row *row)
+{
+    const char *before = "\n*";
+    for (size_t i = 0; i < ARRAY_LEN(traits); i++)
+        if (row->traits & (uint32_t)traits[i].trait) {
+            printf("%s%s", before, traits[i].text);
+            before = "; ";
+        }
+    if (works[row->work]) {
+        printf("%s%s", before, works[row->work]);
+        before = "; ";
+    }
+    if (strcmp(before, "\n*") != 0)
+        printf(".*\n");
+}
+
+static void put_op(enum ir_op op)
+{
+    const struct ir_op_row *row = ir_op_row(op);
+    printf("\n### %s (%d)\n\n%s\n\n", row->name, (int)op, row->text);
+    put_operands(row);
+    put_attrs(row);
+    if (row->max_out > 1)
+        printf("\nOutputs: %u%s.\n", row->min_out,
+               row->min_out == row->max_out ? ""
+               : row->max_out == 2          ? " or 2"
+                                            : " to 3");
+    put_traits(row);
+}
+
+static void put_constant(const char *name, float value, bool has)
+{
+    if (has)
+        printf("%s = %.9g ", name, (double)value);
+}
+
+static void put_function(const struct ir_func_row *row, int number)
+{
+    printf("| %d | `%s` | %s%s | `%s` | ", number, row->name, ir_class_name(row->class),
+           row->flags & IR_FUNC_TO_BOOL ? ", gives BOOL" : "", row->formula);
+    put_constant("a", row->alpha, row->flags & IR_FUNC_ALPHA);
+    put_constant("b", row->beta, row->flags & IR_FUNC_BETA);
+    put_constant("g", row->gamma, row->flags & IR_FUNC_GAMMA);
+    printf("|\n");
+}
+
+int main(void)
+{
+    fputs(introduction, stdout);
+    for (int group = 1; group < IR_GROUP_COUNT_; group++) {
+        printf("\n## %s\n", groups[group]);
+        for (enum ir_op op = 1; op < IR_OP_COUNT_; op++)
+            if (ir_op_row(op)->group == (enum ir_group)group)
+                put_op(op);
+    }
+    printf("\n## Functions of one argument\n\na, b, g: `alpha`, `beta`, `gamma`.\n\n"
+           "| number | name | takes | value | if absent |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < IR_UNARY_COUNT_; i++)
+        put_function(ir_unary_row((enum ir_unary)i), i);
+    printf("\n## Functions of two arguments\n\n"
+           "| number | name | takes | value | |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < IR_BINARY_COUNT_; i++)
+        put_function(ir_binary_row((enum ir_binary)i), i);
+    return ferror(stdout) || fflush(stdout);
+}
