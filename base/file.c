@@ -108,9 +108,7 @@ enum status file_map_fd(int fd, const char *name, size_t limit, struct file_map 
                         struct error *err)
 {
     struct stat st;
-    enum status status = check_regular(fd, name, false, err);
-    if (status)
-        return status;
+    TRY(check_regular(fd, name, false, err));
     if (fstat(fd, &st) < 0)
         return error_errno(err, errno, "%s", name);
     if (limit && (uint64_t)st.st_size > limit)

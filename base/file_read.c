@@ -274,8 +274,8 @@ enum status file_digest(int fd, const struct file_read *how, uint8_t out[DIGEST_
                         struct error *err)
 {
     struct stat st;
-    enum status s = file_check(fd, how, &st, err);
-    return s != STATUS_OK ? s : read_whole(fd, how, &st, NULL, out, err);
+    TRY(file_check(fd, how, &st, err));
+    return read_whole(fd, how, &st, NULL, out, err);
 }
 
 /* Wishes, all of them. Huge pages: a 200 MB plan takes 100 faults instead of 50,000, and its

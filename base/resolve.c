@@ -102,9 +102,9 @@ enum status resolve_wait(const char *text, struct resolved *out, struct error *e
     struct resolve_name name;
     struct addrinfo *list = NULL;
     const struct addrinfo hints = resolve_hints();
-    enum status status = resolve_text(text, out, &name, err);
-    if (status != STATUS_OK || out->n > 0)
-        return status;
+    TRY(resolve_text(text, out, &name, err));
+    if (out->n > 0)
+        return STATUS_OK;
     int code = getaddrinfo(name.host, name.port, &hints, &list);
     if (code == EAI_SYSTEM)
         return error_errno(err, errno, "address \"%.80s\"", text);

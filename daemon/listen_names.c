@@ -56,17 +56,14 @@ static enum status entry_resolve(const char *text, struct config_listen *out, st
     struct resolved list;
     struct resolve_name name;
     char number[ADDRESS_TEXT_MAX];
-    enum status s = resolve_text(text, &list, &name, err);
-    if (s == STATUS_OK && list.n == 1) /* spelled as it was */
+    TRY(resolve_text(text, &list, &name, err));
+    if (list.n == 1) /* spelled as it was */
         return add(out, text, err);
-    if (s == STATUS_OK)
-        s = resolve_wait(text, &list, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(resolve_wait(text, &list, err));
     keep_here(&list);
-    for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
-        s = add(out, address_format(&list.items[i], number), err);
-    return s;
+    for (uint32_t i = 0; i < list.n; i++)
+        TRY(add(out, address_format(&list.items[i], number), err));
+    return STATUS_OK;
 }
 
 enum status listen_names_resolve(const struct config_listen *config, struct config_listen *out,

@@ -288,10 +288,9 @@ static void listener_close(struct listener *l)
 enum status listeners_check(const struct listeners *all, const struct config *config,
                             struct error *err)
 {
-    enum status s = STATUS_OK;
-    for (uint32_t i = 0; i < all->n && s == STATUS_OK; i++)
-        s = config_listen_check(config, &all->items[i].address, err);
-    return s;
+    for (uint32_t i = 0; i < all->n; i++)
+        TRY(config_listen_check(config, &all->items[i].address, err));
+    return STATUS_OK;
 }
 
 enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *listen,

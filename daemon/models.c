@@ -179,9 +179,7 @@ static void limits_restore(struct models *m)
 static enum status table_change(struct models *m, struct config *config, struct error *err)
 {
     struct table *table;
-    enum status s = table_make(m, config, &table, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(table_make(m, config, &table, err));
     m->ops.publish(m->ops.user, table, config);
     table_unref(m->table);
     m->table = table;

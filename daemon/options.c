@@ -192,16 +192,15 @@ static enum status listen_set(const struct options *o, struct config *config, st
 static enum status models_set(const struct options *o, struct config *config, struct error *err)
 {
     bool repository_given = false;
-    enum status s = STATUS_OK;
-    for (uint32_t i = 0; i < o->n_models && s == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < o->n_models; i++) {
         if (!strchr(o->models[i], '=') && !repository_given) {
             free(config->repository);
             config->repository = NULL;
             repository_given = true;
         }
-        s = config_model_argument(config, o->models[i], err);
+        TRY(config_model_argument(config, o->models[i], err));
     }
-    return s;
+    return STATUS_OK;
 }
 
 static enum status options_apply(const struct options *o, struct config *config, struct error *err)
@@ -221,8 +220,9 @@ static enum status options_apply(const struct options *o, struct config *config,
         free(config->device);
         config->device = device;
     }
-    enum status s = o->n_listen ? listen_set(o, config, err) : STATUS_OK;
-    return s == STATUS_OK ? models_set(o, config, err) : s;
+    if (o->n_listen)
+        TRY(listen_set(o, config, err));
+    return models_set(o, config, err);
 }
 
 enum status options_configure(const struct options *options, struct config **out, struct error *err)

@@ -195,12 +195,11 @@ static enum status external_look(struct loading *l, struct error *err)
 static enum status key_make(struct loading *l, struct error *err)
 {
     bool word = false;
-    enum status s = model_digest(l, l->w->fd, l->model, &word, err);
-    if (s == STATUS_OK)
-        s = trust_check(l->cache->config.trust, l->w, l->model, err);
-    if (s == STATUS_OK && word)
-        s = external_look(l, err);
-    return s == STATUS_OK ? key_format(l, err) : s;
+    TRY(model_digest(l, l->w->fd, l->model, &word, err));
+    TRY(trust_check(l->cache->config.trust, l->w, l->model, err));
+    if (word)
+        TRY(external_look(l, err));
+    return key_format(l, err);
 }
 
 /* --- building --- */

@@ -73,10 +73,9 @@ static void descriptors_raise(struct server *s, const struct config *config)
 static enum status device_start(struct server *s, const struct config *config, struct error *err)
 {
     snprintf(s->shared.device_name, sizeof(s->shared.device_name), "%s", config->device);
-    enum status status = device_configured_open(config, &s->shared.log, &s->shared.device, err);
-    if (status == STATUS_OK)
-        s->shared.reference = s->shared.device->reference_only;
-    return status;
+    TRY(device_configured_open(config, &s->shared.log, &s->shared.device, err));
+    s->shared.reference = s->shared.device->reference_only;
+    return STATUS_OK;
 }
 
 /* Two for a device with memory of its own: one computes while the other copies. */
@@ -178,22 +177,15 @@ static enum status server_start(struct server *s, struct config *config, struct 
 {
     struct models_ops ops = server_models_ops;
     ops.user = s;
-    enum status status = control_start(s, err);
-    if (status == STATUS_OK)
-        status = device_start(s, config, err);
-    if (status == STATUS_OK)
-        status = dispatch_start(s, config, err);
-    if (status == STATUS_OK)
-        status = loops_start(s, config->io_threads, table, err);
-    if (status == STATUS_OK)
-        status = handles_start(s, err);
-    if (status == STATUS_OK)
-        status = listeners_open(s, config, err);
-    if (status == STATUS_OK)
-        status = models_new(&s->shared, STEAL(s->config), table, &ops, &s->models, err);
-    if (status == STATUS_OK)
-        models_start(s->models);
-    return status;
+    TRY(control_start(s, err));
+    TRY(device_start(s, config, err));
+    TRY(dispatch_start(s, config, err));
+    TRY(loops_start(s, config->io_threads, table, err));
+    TRY(handles_start(s, err));
+    TRY(listeners_open(s, config, err));
+    TRY(models_new(&s->shared, STEAL(s->config), table, &ops, &s->models, err));
+    models_start(s->models);
+    return STATUS_OK;
 }
 
 /* In the order in which they lean on each other; after a failed start too. */

@@ -129,9 +129,7 @@ static enum status lines_parse(const char *text, size_t size, struct token_list 
         stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop ? stop : end;
         ++*number;
-        enum status status = line_parse(at, stop, &line, err);
-        if (status != STATUS_OK)
-            return status;
+        TRY(line_parse(at, stop, &line, err));
         line.line = *number;
         if (*line.name && list->n == TOKEN_FILE_LINES)
             return error_set(err, STATUS_INVALID_ARGUMENT, "expected at most %d tokens",
