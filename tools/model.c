@@ -141,7 +141,7 @@ static void show_progress(void *user, const struct build_progress *at)
     struct progress *p = user;
     uint64_t now = clock_now_ns();
     char left[48] = "";
-    p->part = MAX(p->part, at->part);
+    p->part = MAX(p->part, MIN(at->part, 0.99)); /* something is always left to do */
     if (now < p->next_ns)
         return;
     p->next_ns = now + (p->terminal ? 100 * NS_PER_MS : SPARSE_S * (uint64_t)NS_PER_S);

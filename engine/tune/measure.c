@@ -64,12 +64,16 @@ struct round {
     struct chunk {
         uint64_t ns, least; /* all of it; of one launch */
         uint32_t samples;
-    } chunk;      /* since waits were last asked for */
-    bool careful; /* after each sample: something was waited for */
+    } chunk;        /* since waits were last asked for */
+    uint64_t guess; /* the last sample without its waits; one alone may have waited outside of it */
+    bool careful;   /* after each sample: something was waited for */
 };
 
-static const struct round no_round = {
-    .least = UINT64_MAX, .second = UINT64_MAX, .clean = UINT64_MAX, .chunk.least = UINT64_MAX};
+static const struct round no_round = {.least = UINT64_MAX,
+                                      .second = UINT64_MAX,
+                                      .clean = UINT64_MAX,
+                                      .chunk.least = UINT64_MAX,
+                                      .guess = UINT64_MAX};
 
 static uint64_t longest_wait(struct tune_bench *b)
 {
@@ -99,8 +103,11 @@ static void add_sample(struct tune_bench *b, struct round *r, uint64_t total, ui
     r->chunk.least = MIN(r->chunk.least, ns);
     if (r->careful || r->chunk.ns >= CHUNK_NS) {
         uint64_t waited = end_chunk(b, r);
-        if (alone && waited > total / WAITED_PART && waited < total)
-            ns = (uint64_t)((double)ns * (double)(total - waited) / (double)total);
+        if (alone && waited > total / WAITED_PART && waited < total) {
+            uint64_t guess = (uint64_t)((double)ns * (double)(total - waited) / (double)total);
+            ns = MIN(ns, MAX(guess, r->guess));
+            r->guess = guess;
+        }
     }
     r->second = MIN(r->second, MAX(r->least, ns));
     r->least = MIN(r->least, ns);
@@ -134,6 +141,8 @@ static enum status sample(struct tune_bench *b, const struct work *work, struct 
                           struct error *err)
 {
     uint64_t total;
+    if (r->chunk.samples == 0)
+        longest_wait(b); /* what was waited before is not this one's */
     TRY(run(b, work, &total, err));
     add_sample(b, r, total, total / work->repeats);
     return STATUS_OK;
@@ -276,7 +285,7 @@ enum status tune_bench_time(struct tune_bench *b, const struct ir_graph *sample,
     st = b->backend->op_prepare(b->stream, shaped, ir_node(shaped, 0), tactic, &op, &why);
     if (!st)
         st = bench_set_up(b, shaped, b->backend->op_workspace(op), &why);
-    longest_wait(b); /* what was waited before is not this one's */
+    longest_wait(b);
     if (!st && b->backend->capture_begin && !once)
         st = sample_captured(b, op, best_ns, &time, &why);
     else if (!st)
