@@ -34,7 +34,7 @@ enum { KERNEL_WARP = 32, KERNEL_SHARED_DEFAULT = 48 << 10 };
  * cheap and may happen while a stream is being captured. */
 template <class... P, class... A>
 inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
-                                 cudaStream_t stream UNUSED, A... args)
+                                 [[maybe_unused]] cudaStream_t stream, A... args)
 {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0)
         return cudaSuccess;
