@@ -280,10 +280,9 @@ static enum status gather(struct inferd_async *a, const struct outbox_frame *fra
                           struct error *err)
 {
     size_t size;
-    enum status status = outbox_add(&a->outbox[!a->sending], frame, start, &size, err);
-    if (!status)
-        a->queued += size;
-    return status;
+    TRY(outbox_add(&a->outbox[!a->sending], frame, start, &size, err));
+    a->queued += size;
+    return STATUS_OK;
 }
 
 static struct outbox_frame encoded(const struct inferd_async *a)
@@ -566,9 +565,7 @@ static enum status check_open(const struct inferd_async *a, struct error *err)
 static enum status take_slot(struct inferd_async *a, enum inferd_kind kind,
                              struct flight_slot **slot, struct error *err)
 {
-    enum status status = check_open(a, err);
-    if (status)
-        return status;
+    TRY(check_open(a, err));
     *slot = flight_take(&a->flight, kind);
     if (!*slot)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%u requests are unanswered", a->flight.n);

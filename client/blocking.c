@@ -90,9 +90,7 @@ static enum status finish_connect(int fd, uint64_t until_ns, struct error *err)
     short events = POLLOUT;
     int errnum = 0;
     socklen_t len = sizeof(errnum);
-    enum status status = wait_for(fd, &events, until_ns, err);
-    if (status)
-        return status;
+    TRY(wait_for(fd, &events, until_ns, err));
     getsockopt(fd, SOL_SOCKET, SO_ERROR, &errnum, &len);
     return errnum ? error_errno(err, errnum, "connect") : STATUS_OK;
 }
@@ -269,9 +267,7 @@ static enum status write_all(struct inferd_client *c, uint64_t until_ns)
         if (sent >= 0) {
             advance(&iov, &n, (size_t)sent);
         } else if (errno == EAGAIN) {
-            enum status status = wait_to_write(c, until_ns);
-            if (status)
-                return status;
+            TRY(wait_to_write(c, until_ns));
         } else if (errno != EINTR) {
             return write_failed(c, errno);
         }
@@ -383,10 +379,9 @@ static const struct inferd_response *from_stash(struct inferd_client *c)
 static enum status wait_to_read(struct inferd_client *c, uint64_t until_ns, struct error *err)
 {
     short events = POLLIN;
-    enum status status = wait_for(c->fd, &events, until_ns, err);
-    if (status == STATUS_OK)
-        read_some(c, NULL); /* a failure shows in the next round, after what came before it */
-    return status;
+    TRY(wait_for(c->fd, &events, until_ns, err));
+    read_some(c, NULL); /* a failure shows in the next round, after what came before it */
+    return STATUS_OK;
 }
 
 /* --- sending --- */

@@ -19,9 +19,7 @@ static enum status too_large(struct error *err)
 static enum status describe_server(struct reply *reply, struct error *err)
 {
     struct body_server_metadata b;
-    enum status status = body_server_metadata_decode(reply->wire.body, reply->arena, &b, err);
-    if (status)
-        return status;
+    TRY(body_server_metadata_decode(reply->wire.body, reply->arena, &b, err));
     reply->body.server = (struct inferd_server){.name = b.name,
                                                 .version = b.version,
                                                 .n_extensions = b.n_extensions,
@@ -49,9 +47,7 @@ static struct inferd_metadata_tensor *tensors(struct arena *arena, const struct 
 static enum status describe_metadata(struct reply *reply, struct error *err)
 {
     struct body_model_metadata b;
-    enum status status = body_model_metadata_decode(reply->wire.body, reply->arena, &b, err);
-    if (status)
-        return status;
+    TRY(body_model_metadata_decode(reply->wire.body, reply->arena, &b, err));
     struct inferd_metadata m = {.name = b.name,
                                 .platform = b.platform,
                                 .n_versions = b.n_versions,
@@ -75,9 +71,7 @@ static struct inferd_duration duration(struct body_duration from)
 static enum status describe_statistics(struct reply *reply, struct error *err)
 {
     struct body_statistics b;
-    enum status status = body_statistics_decode(reply->wire.body, reply->arena, &b, err);
-    if (status)
-        return status;
+    TRY(body_statistics_decode(reply->wire.body, reply->arena, &b, err));
     struct inferd_model_statistics *to = arena_array(reply->arena, b.n_models, sizeof(*to));
     if (!to)
         return too_large(err);
@@ -103,9 +97,7 @@ static enum status describe_statistics(struct reply *reply, struct error *err)
 static enum status describe_index(struct reply *reply, struct error *err)
 {
     struct body_index b;
-    enum status status = body_index_decode(reply->wire.body, reply->arena, &b, err);
-    if (status)
-        return status;
+    TRY(body_index_decode(reply->wire.body, reply->arena, &b, err));
     struct inferd_index_entry *to = arena_array(reply->arena, b.n_models, sizeof(*to));
     if (!to)
         return too_large(err);
@@ -165,9 +157,7 @@ static bool status_model(struct arena *arena, const struct body_status_model *fr
 static enum status describe_status(struct reply *reply, struct error *err)
 {
     struct body_server_status b;
-    enum status status = body_server_status_decode(reply->wire.body, reply->arena, &b, err);
-    if (status)
-        return status;
+    TRY(body_server_status_decode(reply->wire.body, reply->arena, &b, err));
     struct inferd_status_model *models = arena_array(reply->arena, b.n_models, sizeof(*models));
     struct inferd_counter *counters = arena_array(reply->arena, b.n_counters, sizeof(*counters));
     struct inferd_memory *memory = arena_array(reply->arena, b.n_memory, sizeof(*memory));

@@ -91,11 +91,8 @@ static enum status tensors_to_wire(struct request *r, const struct inferd_reques
                          request->n_inputs, request->n_outputs, MESSAGE_MAX_TENSORS);
     r->n_inputs = request->n_inputs;
     r->n_outputs = request->n_outputs;
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        enum status status = tensor_to_wire(&request->inputs[i], &r->inputs[i], err);
-        if (status)
-            return status;
-    }
+    for (uint32_t i = 0; i < r->n_inputs; i++)
+        TRY(tensor_to_wire(&request->inputs[i], &r->inputs[i], err));
     for (uint32_t i = 0; i < r->n_outputs; i++)
         r->outputs[i] = message_text_of(request->outputs[i]);
     return STATUS_OK;

@@ -63,9 +63,7 @@ enum status outbox_add(struct outbox *out, const struct outbox_frame *frame, uin
         total += frame->iov[i].iov_len;
         copied += is_copied(frame, &frame->iov[i]) ? frame->iov[i].iov_len : 0;
     }
-    enum status status = reserve(out, copied, frame->n, err);
-    if (status)
-        return status;
+    TRY(reserve(out, copied, frame->n, err));
     *start = out->bytes + out->used;
     *size = total;
     for (uint32_t i = 0; i < frame->n; i++) {

@@ -64,9 +64,7 @@ enum status reply_decode(struct reply *reply, const void *message, size_t size, 
     const struct response *wire = &reply->wire;
     struct inferd_response *r = &reply->response;
     reset(reply);
-    enum status status = response_decode(message, size, &reply->wire, err);
-    if (status)
-        return status;
+    TRY(response_decode(message, size, &reply->wire, err));
     r->id = wire->id;
     r->status = (enum inferd_status)wire->status;
     r->message = keep(reply, wire->message, ERROR_TEXT_MAX - 1);

@@ -38,9 +38,7 @@ enum status bench_trace_add(struct bench_trace *trace, struct context *ctx,
     uint32_t n, room = trace->max - trace->n;
     if (trace->full)
         return STATUS_OK;
-    enum status status = context_trace(ctx, base, trace->spans + trace->n, room, &n, err);
-    if (status)
-        return status;
+    TRY(context_trace(ctx, base, trace->spans + trace->n, room, &n, err));
     if (n == room)
         trace->full = true; /* perhaps cut off */
     else

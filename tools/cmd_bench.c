@@ -100,10 +100,8 @@ static enum status make_inputs(struct runner *r)
     uint64_t seed = 1 + r->index;
     for (uint32_t i = 0; i < info->n_inputs; i++) {
         size_t bytes = info->inputs[i].instance_bytes * b->batch;
-        enum status status = engine_buffer_alloc(b->model.device, bytes ? bytes : 1, "input",
-                                                 &r->inputs[i], &r->err);
-        if (status)
-            return status;
+        TRY(engine_buffer_alloc(b->model.device, bytes ? bytes : 1, "input", &r->inputs[i],
+                                &r->err));
         tensor_random(r->inputs[i], bytes / dtype_size(info->inputs[i].dtype),
                       info->inputs[i].dtype, &seed);
         r->spans[i] = (struct engine_span){r->inputs[i], bytes};
@@ -115,9 +113,9 @@ static enum status make_inputs(struct runner *r)
 
 static enum status run_one(struct runner *r, bool resident, struct engine_times *times)
 {
-    enum status status = context_enqueue(r->ctx, r->bench->batch, resident ? NULL : r->bound,
-                                         resident ? NULL : r->output, &r->err);
-    return status ? status : context_wait(r->ctx, times, &r->err);
+    TRY(context_enqueue(r->ctx, r->bench->batch, resident ? NULL : r->bound,
+                        resident ? NULL : r->output, &r->err));
+    return context_wait(r->ctx, times, &r->err);
 }
 
 static enum status prepare(struct runner *r)
@@ -151,9 +149,7 @@ static enum status measure_one(struct runner *r)
 {
     struct bench *b = r->bench;
     struct engine_times times;
-    enum status status = run_one(r, b->resident, &times);
-    if (status)
-        return status;
+    TRY(run_one(r, b->resident, &times));
     samples_add(&r->series[INPUT], times.input_ns);
     samples_add(&r->series[COMPUTE], times.compute_ns);
     samples_add(&r->series[OUTPUT], times.output_ns);

@@ -100,14 +100,14 @@ static enum status infer(const struct infer_args *args, struct inferd_client *cl
     if (inferd_client_call(client, &q, &r, &from))
         return request_error(&from, err);
     double whole = us(clock_now_ns() - before);
-    enum status status = take_outputs(args, r, err);
+    TRY(take_outputs(args, r, err));
     const struct inferd_timing *t = &r->timing;
-    if (!status && !args->quiet)
+    if (!args->quiet)
         printf("%s/%s: %.0f us (queue %.0f, input %.0f, compute %.0f, output %.0f), in a batch of "
                "%u\n",
                r->model, r->version, whole, us(t->queue_ns), us(t->input_ns), us(t->compute_ns),
                us(t->output_ns), t->batch);
-    return status;
+    return STATUS_OK;
 }
 
 int command_infer(int argc, char **argv)

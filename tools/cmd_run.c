@@ -184,13 +184,9 @@ static enum status load_inputs(struct run *r, struct error *err)
             return no_such_binding("input", "input", name, info(r)->inputs, info(r)->n_inputs, err);
         if (r->in[index].data)
             return error_set(err, STATUS_INVALID_ARGUMENT, "--input '%s' is given twice", name);
-        enum status status = tensor_read(path, &t, err);
-        if (status)
-            return status;
+        TRY(tensor_read(path, &t, err));
         r->in[index] = t;
-        status = check_shape(r, index, &t, err);
-        if (status)
-            return status;
+        TRY(check_shape(r, index, &t, err));
     }
     if (r->instances == 0)
         r->instances = info(r)->batched && r->args->batch ? r->args->batch : 1;
@@ -218,18 +214,17 @@ static enum status make_tensor(const struct run *r, const struct engine_binding 
 static enum status make_tensors(struct run *r, struct error *err)
 {
     uint64_t seed = 1;
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < info(r)->n_inputs && !status; i++) {
+    for (uint32_t i = 0; i < info(r)->n_inputs; i++) {
         size_t n;
         if (r->in[i].data)
             continue;
-        status = make_tensor(r, &info(r)->inputs[i], &r->in[i], err);
-        if (!status && shape_elements(&r->in[i].shape, &n))
+        TRY(make_tensor(r, &info(r)->inputs[i], &r->in[i], err));
+        if (shape_elements(&r->in[i].shape, &n))
             tensor_random(r->in[i].data, n, r->in[i].dtype, &seed);
     }
-    for (uint32_t i = 0; i < info(r)->n_outputs && !status; i++)
-        status = make_tensor(r, &info(r)->outputs[i], &r->out[i], err);
-    return status;
+    for (uint32_t i = 0; i < info(r)->n_outputs; i++)
+        TRY(make_tensor(r, &info(r)->outputs[i], &r->out[i], err));
+    return STATUS_OK;
 }
 
 /* --- running --- */
@@ -245,15 +240,14 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
         spans[i] = (struct engine_span){(const char *)r->in[i].data + first * size, batch * size};
         inputs[i] = (struct engine_input){&spans[i], 1};
     }
-    enum status status = context_enqueue(ctx, batch, inputs, buffer, err);
-    if (!status)
-        status = context_wait(ctx, NULL, err);
-    for (uint32_t i = 0; i < info(r)->n_outputs && !status; i++) {
+    TRY(context_enqueue(ctx, batch, inputs, buffer, err));
+    TRY(context_wait(ctx, NULL, err));
+    for (uint32_t i = 0; i < info(r)->n_outputs; i++) {
         size_t size = info(r)->outputs[i].instance_bytes;
         memcpy((char *)r->out[i].data + first * size, buffer + profile->out_offset[i],
                batch * size);
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status run_all(struct run *r, struct error *err)
@@ -294,9 +288,7 @@ static enum status write_outputs(const struct run *r, struct error *err)
                 *c = '_';
         if (snprintf(path, sizeof(path), "%s/%s.npy", r->args->output, name) >= (int)sizeof(path))
             return error_set(err, STATUS_INVALID_ARGUMENT, "--output: the path is too long");
-        enum status status = npy_write(path, &r->out[i], err);
-        if (status)
-            return status;
+        TRY(npy_write(path, &r->out[i], err));
     }
     return STATUS_OK;
 }

@@ -84,15 +84,12 @@ static enum status token_make(const struct token_command *args, const char *name
                          "expected a name, 1 to %d of A-Z a-z 0-9 . _ - and no leading dot, got "
                          "\"%.80s\"",
                          MESSAGE_MAX_NAME, name);
-    enum status status = rights_spell(args->rights, rights, err);
-    if (status == STATUS_OK)
-        status = token_new(token, err);
-    if (status == STATUS_OK && !token_hash_of(token, TOKEN_TEXT, &hash))
-        status = error_set(err, STATUS_INTERNAL, "libcrypto has no SHA-256");
-    if (status == STATUS_OK && args->output)
-        status = token_write(args->output, token, err);
-    if (status != STATUS_OK)
-        return status;
+    TRY(rights_spell(args->rights, rights, err));
+    TRY(token_new(token, err));
+    if (!token_hash_of(token, TOKEN_TEXT, &hash))
+        return error_set(err, STATUS_INTERNAL, "libcrypto has no SHA-256");
+    if (args->output)
+        TRY(token_write(args->output, token, err));
     token_hash_format(&hash, text);
     if (!args->output)
         printf("%s\n", token);

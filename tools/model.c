@@ -247,9 +247,7 @@ static enum status parse_types(const struct model_args *args, struct served *s, 
     for (uint32_t i = 0; i < args->input_types.n; i++) {
         const char *text = args->input_types.list[i], *rest;
         struct build_input *input;
-        enum status status = served_entry(s, "input-type", text, &input, &rest, err);
-        if (status)
-            return status;
+        TRY(served_entry(s, "input-type", text, &input, &rest, err));
         if (input->dtype != DTYPE_NONE)
             return error_set(err, STATUS_INVALID_ARGUMENT, "--input-type '%s': given twice", text);
         input->dtype = build_served_type(rest);
@@ -262,23 +260,20 @@ static enum status parse_types(const struct model_args *args, struct served *s, 
 
 static enum status parse_served(const struct model_args *args, struct served *s, struct error *err)
 {
-    enum status status = parse_types(args, s, err);
+    TRY(parse_types(args, s, err));
     struct build_input *input;
     const char *rest;
-    for (uint32_t i = 0; i < args->input_scales.n && !status; i++) {
+    for (uint32_t i = 0; i < args->input_scales.n; i++) {
         const char *text = args->input_scales.list[i];
-        status = served_entry(s, "input-scale", text, &input, &rest, err);
-        if (!status)
-            status =
-                served_numbers(s, "input-scale", text, rest, &input->scale, &input->n_scale, err);
+        TRY(served_entry(s, "input-scale", text, &input, &rest, err));
+        TRY(served_numbers(s, "input-scale", text, rest, &input->scale, &input->n_scale, err));
     }
-    for (uint32_t i = 0; i < args->input_biases.n && !status; i++) {
+    for (uint32_t i = 0; i < args->input_biases.n; i++) {
         const char *text = args->input_biases.list[i];
-        status = served_entry(s, "input-bias", text, &input, &rest, err);
-        if (!status)
-            status = served_numbers(s, "input-bias", text, rest, &input->bias, &input->n_bias, err);
+        TRY(served_entry(s, "input-bias", text, &input, &rest, err));
+        TRY(served_numbers(s, "input-bias", text, rest, &input->bias, &input->n_bias, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* ~/.cache/inferd/timing.cache, its folder made; false if there is no place for it. */

@@ -173,9 +173,7 @@ enum status npy_parse(const void *data, size_t size, const char *name, struct te
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: not a .npy file", name);
     const char *text = (const char *)data + begin;
     struct cursor c = {text, text + len};
-    enum status status = parse_header(&c, name, &view, err);
-    if (status)
-        return status;
+    TRY(parse_header(&c, name, &view, err));
     if (!shape_bytes(&view.shape, view.dtype, &bytes) || bytes != size - begin - len)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "%s: the file's length does not fit its shape", name);

@@ -159,18 +159,16 @@ static enum status fill(struct inferd_client *client, const struct request_args 
                         uint32_t instances, struct request_data *data, struct error *err)
 {
     const struct inferd_metadata *m = NULL;
-    enum status status = metadata_of(client, args, &m, err);
-    for (uint32_t i = 0; i < args->inputs.n && !status; i++)
-        status = read_file(m, args->inputs.list[i], data, err);
-    if (status)
-        return status;
+    TRY(metadata_of(client, args, &m, err));
+    for (uint32_t i = 0; i < args->inputs.n; i++)
+        TRY(read_file(m, args->inputs.list[i], data, err));
     data->batched = is_batched(m);
-    status = count_instances(data, instances, err);
-    for (uint32_t i = 0; i < m->n_inputs && !status; i++) {
+    TRY(count_instances(data, instances, err));
+    for (uint32_t i = 0; i < m->n_inputs; i++) {
         if (!given(data, m->inputs[i].name))
-            status = make_random(&m->inputs[i], data, err);
+            TRY(make_random(&m->inputs[i], data, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 enum status request_data_open(struct inferd_client *client, const struct request_args *args,

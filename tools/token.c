@@ -49,9 +49,7 @@ enum status token_args_load(struct token_args *args, struct error *err)
     size_t len = 0;
     if (args->token || !path || !*path)
         return STATUS_OK;
-    enum status status = line_read(path, line, sizeof(line), &len, err);
-    if (status != STATUS_OK)
-        return status;
+    TRY(line_read(path, line, sizeof(line), &len, err));
     if (!token_ok(line, len))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "%s: expected a token of %d to %d printable characters in the first line",
