@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "engine/runtime/profiler.h"
+#include "engine/runtime/layer_times.h"
 
 /* One context's; belongs to its thread until that has ended. */
 struct bench_trace {

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "engine/runtime/memory.h"
-#include "engine/runtime/profiler.h"
+#include "engine/runtime/layer_times.h"
 #include "tools/bench_trace.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
@@ -26,7 +26,7 @@ struct bench_args {
     uint32_t batch, contexts;
     double seconds;
     const char *input_copy, *trace;
-    bool profile, no_capture, json;
+    bool layers, no_capture, json;
 };
 
 static const struct arg options[] = {
@@ -35,7 +35,7 @@ static const struct arg options[] = {
     {"contexts", 'c', ARG_U32, offsetof(struct bench_args, contexts), "N",
      "threads with a context each (default: 1)"},
     {"seconds", 's', ARG_F64, offsetof(struct bench_args, seconds), "S", "how long (default: 5)"},
-    {"profile", 0, ARG_FLAG, offsetof(struct bench_args, profile), NULL,
+    {"layers", 0, ARG_FLAG, offsetof(struct bench_args, layers), NULL,
      "also show the time of each layer"},
     {"memory", 0, ARG_FLAG, offsetof(struct bench_args, model.track_memory), NULL,
      "also show the memory taken, by tag"},
@@ -137,8 +137,8 @@ static enum status prepare(struct runner *r)
     }
     for (int k = 0; k < N_SERIES && !status; k++)
         status = samples_init(&r->series[k], SAMPLES_MAX / b->args->contexts, &r->err);
-    if (!status && b->args->profile)
-        status = context_profile_start(r->ctx, &r->err);
+    if (!status && b->args->layers)
+        status = context_layer_times_start(r->ctx, &r->err);
     if (!status && b->args->trace)
         status = bench_trace_init(&r->trace, &r->err);
     return status;
@@ -223,7 +223,7 @@ static double quantile_us(const struct result *result, int series, double q)
 static void print_layers_json(struct json *j, const struct runner *r)
 {
     uint32_t n = 0;
-    const struct layer_time *layers = context_profile_layers(r->ctx, r->bench->batch, &n);
+    const struct layer_time *layers = context_layer_times(r->ctx, r->bench->batch, &n);
     json_list(j, "layers");
     for (uint32_t i = 0; i < n; i++) {
         json_object(j, NULL);
@@ -272,7 +272,7 @@ static void print_json(struct bench *b, const struct result *result, const struc
     json_real(&j, "load_ms", (double)b->model.load_ns / NS_PER_MS);
     json_real(&j, "ready_ms", (double)first->ready_ns / NS_PER_MS);
     json_real(&j, "first_us", us(first->first_ns));
-    if (b->args->profile)
+    if (b->args->layers)
         print_layers_json(&j, first);
     if (b->args->model.track_memory) {
         json_list(&j, "memory");
@@ -294,7 +294,7 @@ static void print_layers(const struct runner *r)
     uint32_t n = 0;
     uint64_t sum = 0;
     int width = (int)strlen("tactic");
-    const struct layer_time *layers = context_profile_layers(r->ctx, r->bench->batch, &n);
+    const struct layer_time *layers = context_layer_times(r->ctx, r->bench->batch, &n);
     for (uint32_t i = 0; i < n; i++) {
         sum += layers[i].total_ns;
         width = MAX(width, (int)strlen(layers[i].node->tactic->name));
@@ -322,7 +322,7 @@ static void print_text(struct bench *b, const struct result *result, const struc
                quantile_us(result, INPUT, 0.5), quantile_us(result, COMPUTE, 0.5),
                quantile_us(result, OUTPUT, 0.5));
     printf("made ready in %.1f ms\n", (double)(b->model.load_ns + first->ready_ns) / NS_PER_MS);
-    if (b->args->profile)
+    if (b->args->layers)
         print_layers(first);
     if (b->args->model.track_memory)
         printf("\n%12s %8s  %-6s  %s\n", "peak KiB", "count", "where", "memory");

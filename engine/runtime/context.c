@@ -56,8 +56,8 @@ static void free_profile(struct context *ctx, struct profile *p)
     for (uint32_t i = 0; i < p->n_parts; i++) {
         if (p->parts[i].graph)
             ctx->backend->graph_free(p->parts[i].graph);
-        if (p->parts[i].profiled)
-            ctx->backend->graph_free(p->parts[i].profiled);
+        if (p->parts[i].timed_graph)
+            ctx->backend->graph_free(p->parts[i].timed_graph);
     }
     for (uint32_t i = 0; i < p->n_steps; i++)
         p->steps[i].backend->op_free(p->steps[i].op);
@@ -193,7 +193,7 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
         ctx->backend->range_end();
     ctx->last = status ? NULL : p;
     if (!status && p->layers)
-        status = context_layers_add(ctx, p, err);
+        status = context_layer_times_add(ctx, p, err);
     if (status || !times)
         return status;
     uint64_t *const parts[] = {&t.input_ns, &t.compute_ns, &t.output_ns};

@@ -6,7 +6,7 @@
  *   context_ready.c  makes profiles ready: addresses, ops, warm-up, capture
  *   context_io.c     inputs to where the first layers read them, outputs to the caller
  *   context_run.c    the launches in between
- *   profiler.c       the time of each layer, and of each part of a batch
+ *   layer_times.c    the time of each layer, and of each part of a batch
  *
  * A profile runs in parts: maximal runs of layers on the device, or on the CPU beside it. A tensor
  * has the same offset in the device's arena and in the context's arena for the CPU; where a part
@@ -16,7 +16,7 @@
 #define INFERD_ENGINE_RUNTIME_CONTEXT_H
 
 #include "engine/runtime/internal.h"
-#include "engine/runtime/profiler.h"
+#include "engine/runtime/layer_times.h"
 
 /* A launch. */
 struct step {
@@ -35,7 +35,7 @@ struct part {
     uint32_t n_copies;
     struct backend_copy *copies; /* from the other side, before the part */
     /* Captured: as it serves, and with an event behind each step. NULL: launched step by step. */
-    struct backend_graph *graph, *profiled;
+    struct backend_graph *graph, *timed_graph;
 };
 
 /* A pointer that follows the address of a graph input or output. */
@@ -59,7 +59,7 @@ struct profile {
     void **in_now, **out_now;  /* what the patched slots hold */
     void **out_from;           /* output i's bytes after the launches, */
     bool *out_host;            /* and whether that is host memory of ours */
-    struct layer_time *layers; /* of the profiler, one a step; NULL: off */
+    struct layer_time *layers; /* one a step; NULL: layers are not timed */
 };
 
 enum { EVENT_BEGIN, EVENT_INPUT, EVENT_COMPUTE, EVENT_OUTPUT, EVENT_BORDER, N_EVENTS };
@@ -78,8 +78,9 @@ struct context {
     char *staging;                      /* MEMORY_PINNED: small spans on their way; or NULL */
     size_t *staging_offset;             /* of input i; SIZE_MAX: its instances are too large */
     struct backend_event *events[N_EVENTS];
-    /* Of the profiler: for the longest profile, one before each part and one behind each step, so
-     * the one before step s of part k is number s + k. Those of CPU parts are times. */
+    /* Marks between which layers are timed: events on the device, times on the CPU. There are
+     * enough for the longest profile: one mark before each part and one behind each step, so the
+     * mark before step s of part k is number s + k. */
     struct backend_event **layer_events;
     uint64_t *layer_clock;
     uint32_t n_layer_events;
@@ -115,7 +116,7 @@ static inline enum status context_record(struct context *ctx, int event, struct 
 #define CONTEXT_NO_STEP UINT32_MAX
 
 enum status context_make_ready(struct context *ctx, struct error *err);
-/* Captures the profile's device parts, with events if the profiler is on. */
+/* Captures the profile's device parts, with events if its layers are timed. */
 enum status context_capture(struct context *ctx, struct profile *p, struct error *err);
 
 /* --- context_io.c --- */
@@ -138,9 +139,9 @@ enum status context_run(struct context *ctx, struct profile *p, bool plain, stru
 enum status context_launch(struct context *ctx, struct profile *p, uint32_t part, bool stamp,
                            struct error *err);
 
-/* --- profiler.c --- */
+/* --- layer_times.c --- */
 
 /* Sums up the layers of a batch that has ended. */
-enum status context_layers_add(struct context *ctx, struct profile *p, struct error *err);
+enum status context_layer_times_add(struct context *ctx, struct profile *p, struct error *err);
 
 #endif

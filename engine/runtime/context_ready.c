@@ -288,7 +288,7 @@ enum status context_capture(struct context *ctx, struct profile *p, struct error
     enum status status = STATUS_OK;
     for (uint32_t i = 0; i < p->n_parts && !status; i++) {
         struct part *part = &p->parts[i];
-        struct backend_graph **graph = p->layers ? &part->profiled : &part->graph;
+        struct backend_graph **graph = p->layers ? &part->timed_graph : &part->graph;
         if (part->side == SIDE_DEVICE && !*graph)
             status = capture_part(ctx, p, i, p->layers != NULL, graph, err);
     }

@@ -79,7 +79,7 @@ enum status context_run(struct context *ctx, struct profile *p, bool plain, stru
     patch(p);
     for (uint32_t i = 0; i < p->n_parts && !status; i++) {
         const struct part *part = &p->parts[i];
-        struct backend_graph *graph = p->layers ? part->profiled : part->graph;
+        struct backend_graph *graph = p->layers ? part->timed_graph : part->graph;
         status = cross(ctx, part, i == 0, err);
         if (!status && graph && !plain)
             status = ctx->backend->graph_launch(graph, ctx->lane->stream, err);

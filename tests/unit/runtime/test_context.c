@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/runtime/profiler.h"
+#include "engine/runtime/layer_times.h"
 #include "tests/test.h"
 #include "tests/unit/runtime/world.h"
 
@@ -210,18 +210,18 @@ static void another_devices_lane_is_refused(void **state)
     assert_null(ctx);
 }
 
-static void profiler_counts_each_layer(void **state)
+static void each_layer_is_timed(void **state)
 {
     struct fixture *f = *state;
     struct engine_span span = {f->world.in, 4 * INSTANCE};
     uint32_t n = 0;
     struct error err;
-    assert_null(context_profile_layers(f->ctx, 4, &n));
+    assert_null(context_layer_times(f->ctx, 4, &n));
     run(f, f->ctx, &span, 1, 0, 4);
-    must(context_profile_start(f->ctx, &err), &err);
+    must(context_layer_times_start(f->ctx, &err), &err);
     for (int i = 0; i < 5; i++)
         run(f, f->ctx, &span, 1, 0, 4);
-    const struct layer_time *layers = context_profile_layers(f->ctx, 4, &n);
+    const struct layer_time *layers = context_layer_times(f->ctx, 4, &n);
     assert_non_null(layers);
     assert_int_equal(n, 4); /* the reshape is an alias */
     assert_string_equal(layers[0].node->name, "conv + relu");
@@ -229,9 +229,9 @@ static void profiler_counts_each_layer(void **state)
         assert_int_equal(layers[i].runs, 5);
         assert_true(layers[i].total_ns >= 5 * layers[i].min_ns);
     }
-    layers = context_profile_layers(f->ctx, 8, &n);
+    layers = context_layer_times(f->ctx, 8, &n);
     assert_int_equal(layers[0].runs, 0);
-    assert_null(context_profile_layers(f->ctx, 9, &n));
+    assert_null(context_layer_times(f->ctx, 9, &n));
 }
 
 static void an_engine_describes_itself(void **state)
@@ -268,7 +268,7 @@ int main(void)
         cmocka_unit_test(two_contexts_share_a_lane),
         cmocka_unit_test(contexts_hold_their_engine),
         cmocka_unit_test(another_devices_lane_is_refused),
-        cmocka_unit_test(profiler_counts_each_layer),
+        cmocka_unit_test(each_layer_is_timed),
         cmocka_unit_test(an_engine_describes_itself),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "engine/runtime/fault.h"
 #include "engine/runtime/memory.h"
-#include "engine/runtime/profiler.h"
+#include "engine/runtime/layer_times.h"
 #include "tests/test.h"
 #include "tests/unit/mock/mock.h"
 #include "tests/unit/runtime/rig.h"
@@ -158,9 +158,9 @@ static void layers_are_timed_wherever_they_run(void **state)
         struct error err;
         uint32_t n = 0;
         rig_make(&r, *state, hosts[i], &(struct context_options){0});
-        rig_must(context_profile_start(r.ctx, &err), &err);
+        rig_must(context_layer_times_start(r.ctx, &err), &err);
         rig_run_all(&r);
-        const struct layer_time *layers = context_profile_layers(r.ctx, 8, &n);
+        const struct layer_time *layers = context_layer_times(r.ctx, 8, &n);
         assert_int_equal(n, RIG_NODES);
         for (uint32_t k = 0; k < n; k++) {
             assert_int_equal(layers[k].runs, 4); /* 5 to 8 */
@@ -206,7 +206,7 @@ static void traces_are_in_order(void **state)
     rig_make(&r, world, 0, &(struct context_options){0});
     rig_must(trace_base_new(r.device, &base, &err), &err);
     assert_int_equal(context_trace(r.ctx, base, NULL, 0, &n, &err), STATUS_FAILED_PRECONDITION);
-    rig_must(context_profile_start(r.ctx, &err), &err);
+    rig_must(context_layer_times_start(r.ctx, &err), &err);
     for (int i = 0; i < 5; i++) {
         rig_must(rig_run(&r, &span, 1, 0, 4, &err), &err);
         check_trace(&r, base, &last);

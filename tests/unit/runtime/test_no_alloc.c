@@ -2,7 +2,7 @@
 /* Running a batch allocates nothing. Linked with --wrap for the allocator's functions. */
 #include <stdlib.h>
 
-#include "engine/runtime/profiler.h"
+#include "engine/runtime/layer_times.h"
 #include "tests/test.h"
 #include "tests/unit/runtime/world.h"
 
@@ -69,11 +69,11 @@ static void check(struct world *w, struct device *device)
                             &err))
         fail_msg("%s", err.text);
     assert_true(allocations > 0); /* the wrapping works */
-    for (int profiled = 0; profiled < 2; profiled++) {
+    for (int timed = 0; timed < 2; timed++) {
         allocations = 0;
         run_all(ctx, w, buffer);
         assert_int_equal(allocations, 0);
-        assert_int_equal(context_profile_start(ctx, &err), STATUS_OK);
+        assert_int_equal(context_layer_times_start(ctx, &err), STATUS_OK);
     }
     engine_buffer_free(device, buffer);
     context_free(ctx);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/runtime/profiler.h"
+#include "engine/runtime/layer_times.h"
 #include "tests/test.h"
 #include "tests/unit/mock/mock.h"
 #include "tests/unit/runtime/rig.h"
@@ -82,7 +82,7 @@ static void stamped_captures_and_plain_runs_are_not_marked(void **state)
     struct error err;
     struct mock_capture captures[CAPTURES];
     rig_make(&r, *state, 0, &(struct context_options){0});
-    rig_must(context_profile_start(r.ctx, &err), &err);
+    rig_must(context_layer_times_start(r.ctx, &err), &err);
     rig_run_all(&r);
     check_marks(r.mock, PROFILES, PROFILES, RIG_NODES, 0);
     assert_int_equal(mock_read_captures(r.mock, captures, CAPTURES), 2 * PROFILES);

@@ -381,7 +381,7 @@ class Offline(unittest.TestCase):
     def test_bench(self):
         self.build("--batch", "1,4")
         text = self.run_it("bench", self.plan, "--threads", 1, "--batch", 4, "--contexts", 2,
-                           "--seconds", 0.2, "--json", "--profile", "--memory")
+                           "--seconds", 0.2, "--json", "--layers", "--memory")
         result = json.loads(text)
         for key in ("batch", "contexts", "throughput", "p50_us", "p99_us"):
             self.assertIn(key, result)
@@ -416,7 +416,7 @@ class Offline(unittest.TestCase):
         self.build("--batch", "1,4")
         path = self.dir / "trace.json"
         at = ("bench", self.plan, "--threads", 1, "--batch", 4, "--seconds", 0.1, "--trace", path)
-        result = json.loads(self.run_it(*at, "--contexts", 2, "--profile", "--json"))
+        result = json.loads(self.run_it(*at, "--contexts", 2, "--layers", "--json"))
         rows = self.check_trace(json.loads(path.read_text()), 2, 0.1)
         for c in range(2):
             inputs, compute, outputs, layers = (

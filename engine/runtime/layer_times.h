@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time of each layer of a context, and of each part of a batch on a common time base. Layers are
- * off until context_profile_start; then an event is recorded behind every launch (within the
- * captured graph, if there is one), and context_wait sums up. Belongs to the context's thread.
+ * The time of each layer of a context, and of each part of a batch on a common time base. Layers
+ * are not timed until context_layer_times_start. From then on an event is recorded behind every
+ * launch (within the captured graph, if there is one), and context_wait adds the times up. All of
+ * this belongs to the context's thread.
  */
-#ifndef INFERD_ENGINE_RUNTIME_PROFILER_H
-#define INFERD_ENGINE_RUNTIME_PROFILER_H
+#ifndef INFERD_ENGINE_RUNTIME_LAYER_TIMES_H
+#define INFERD_ENGINE_RUNTIME_LAYER_TIMES_H
 
 #include <stdint.h>
 
@@ -18,12 +19,12 @@ struct layer_time {
     uint64_t total_ns, min_ns;
 };
 
-enum status context_profile_start(struct context *ctx, struct error *err);
+enum status context_layer_times_start(struct context *ctx, struct error *err);
 
 /* The layers of the profile that batches of this size run on, in the order in which they run;
  * aliases are not among them. NULL: never started, or no such profile. */
-const struct layer_time *context_profile_layers(const struct context *ctx, uint32_t batch,
-                                                uint32_t *n);
+const struct layer_time *context_layer_times(const struct context *ctx, uint32_t batch,
+                                             uint32_t *n);
 
 /* The graph of the profile that batches of this size run on; for tools. NULL: none. */
 const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t batch);

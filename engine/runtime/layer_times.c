@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The profiler: events behind the launches of device parts, the clock behind those on the CPU. What
- * is shown of a layer is the time between two marks; between two parts there are copies, so each
- * part begins with a mark of its own.
+ * A mark stands behind each launch: an event on the device, a reading of the clock on the CPU. The
+ * time of a layer is the time between two marks. Between two parts there are copies, so each part
+ * begins with a mark of its own.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 
 /* --- layers --- */
 
-/* Nanoseconds from the mark before the step to that behind it. */
+/* Nanoseconds from the mark before the step to the mark behind it. */
 static enum status step_time(const struct context *ctx, const struct part *part, uint32_t at,
                              uint64_t *ns, struct error *err)
 {
@@ -22,7 +22,7 @@ static enum status step_time(const struct context *ctx, const struct part *part,
     return STATUS_OK;
 }
 
-enum status context_layers_add(struct context *ctx, struct profile *p, struct error *err)
+enum status context_layer_times_add(struct context *ctx, struct profile *p, struct error *err)
 {
     for (uint32_t k = 0; k < p->n_parts; k++) {
         const struct part *part = &p->parts[k];
@@ -48,7 +48,7 @@ static enum status take_marks(struct context *ctx, struct error *err)
     ctx->layer_events = context_take(ctx, most, sizeof(struct backend_event *));
     ctx->layer_clock = context_take(ctx, most, sizeof(*ctx->layer_clock));
     if (!ctx->layer_events || !ctx->layer_clock)
-        return error_no_memory(err, "the profiler");
+        return error_no_memory(err, "the times of layers");
     for (; ctx->n_layer_events < most; ctx->n_layer_events++) {
         enum status status = ctx->backend->event_new(ctx->lane->device, true,
                                                      &ctx->layer_events[ctx->n_layer_events], err);
@@ -58,7 +58,7 @@ static enum status take_marks(struct context *ctx, struct error *err)
     return STATUS_OK;
 }
 
-enum status context_profile_start(struct context *ctx, struct error *err)
+enum status context_layer_times_start(struct context *ctx, struct error *err)
 {
     if (ctx->layer_events)
         return STATUS_OK;
@@ -69,7 +69,7 @@ enum status context_profile_start(struct context *ctx, struct error *err)
             continue;
         struct layer_time *layers = context_take(ctx, p->n_steps, sizeof(*layers));
         if (!layers)
-            return error_no_memory(err, "the profiler");
+            return error_no_memory(err, "the times of layers");
         for (uint32_t k = 0; k < p->n_steps; k++)
             layers[k].node = p->steps[k].node;
         p->layers = layers;
@@ -79,8 +79,7 @@ enum status context_profile_start(struct context *ctx, struct error *err)
     return status;
 }
 
-const struct layer_time *context_profile_layers(const struct context *ctx, uint32_t batch,
-                                                uint32_t *n)
+const struct layer_time *context_layer_times(const struct context *ctx, uint32_t batch, uint32_t *n)
 {
     const struct engine_profile *info = engine_profile_for(ctx->engine, batch);
     if (!info)
