@@ -142,11 +142,8 @@ static enum status texts_of(struct arena *arena, const struct spans *list, const
     const char **texts = arena_array(arena, list->n, sizeof(*texts));
     if (!texts)
         return error_no_memory(err, "the model's structure");
-    for (uint32_t i = 0; i < list->n; i++) {
-        enum status status = text_of(arena, list->items[i], what, &texts[i], err);
-        if (status)
-            return status;
-    }
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(text_of(arena, list->items[i], what, &texts[i], err));
     *out = texts;
     return STATUS_OK;
 }
@@ -178,9 +175,7 @@ static enum status decode_entry(struct arena *arena, struct span body, struct on
     struct spans key, value;
     onnxpb_Entry message = {.key = into(&key, arena, body, 1),
                             .value = into(&value, arena, body, 1)};
-    enum status status = decode_message(body, onnxpb_Entry_fields, &message, "external data", err);
-    if (status)
-        return status;
+    TRY(decode_message(body, onnxpb_Entry_fields, &message, "external data", err));
     if (span_is(only(&key), "location"))
         return text_of(arena, only(&value), "external data location", &tensor->location, err);
     uint64_t *number = span_is(only(&key), "offset")   ? &tensor->offset
@@ -214,15 +209,11 @@ enum status decode_tensor(struct arena *arena, struct span body, struct onnx_ten
                              .raw_data = into(&raw, arena, body, 1),
                              .external_data = into(&external, arena, body, ONNX_MAX_ATTRS)};
     struct onnx_tensor tensor = {.body = body, .length = UINT64_MAX};
-    enum status status = decode_message(body, onnxpb_Tensor_fields, &message, "tensor", err);
-    if (!status)
-        status = text_of(arena, only(&name), "tensor name", &tensor.name, err);
-    if (!status)
-        status = tensor_dims(&message, &tensor, err);
-    for (uint32_t i = 0; !status && i < external.n; i++)
-        status = decode_entry(arena, external.items[i], &tensor, err);
-    if (status)
-        return status;
+    TRY(decode_message(body, onnxpb_Tensor_fields, &message, "tensor", err));
+    TRY(text_of(arena, only(&name), "tensor name", &tensor.name, err));
+    TRY(tensor_dims(&message, &tensor, err));
+    for (uint32_t i = 0; i < external.n; i++)
+        TRY(decode_entry(arena, external.items[i], &tensor, err));
     tensor.type = message.data_type;
     tensor.raw = only(&raw);
     tensor.external = message.data_location != 0;
@@ -318,11 +309,8 @@ static enum status node_attrs(struct onnx_model *model, uint32_t depth, const st
     node->attrs = arena_array(model->arena, list->n, sizeof(*node->attrs));
     if (!node->attrs)
         return error_no_memory(err, "the model's structure");
-    for (uint32_t i = 0; i < list->n; i++) {
-        enum status status = decode_attr(model, depth, list->items[i], &node->attrs[i], err);
-        if (status)
-            return status;
-    }
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(decode_attr(model, depth, list->items[i], &node->attrs[i], err));
     return STATUS_OK;
 }
 
@@ -374,11 +362,9 @@ static enum status decode_dim(struct arena *arena, struct span body, struct onnx
     struct spans param;
     onnxpb_Dim message = {.dim_param = into(&param, arena, body, 1)};
     struct onnx_axis axis = {.value = -1};
-    enum status status = decode_message(body, onnxpb_Dim_fields, &message, "dimension", err);
-    if (!status && param.n)
-        status = text_of(arena, only(&param), "dimension name", &axis.param, err);
-    if (status)
-        return status;
+    TRY(decode_message(body, onnxpb_Dim_fields, &message, "dimension", err));
+    if (param.n)
+        TRY(text_of(arena, only(&param), "dimension name", &axis.param, err));
     if (message.has_dim_value)
         axis.value = message.dim_value;
     *out = axis;
@@ -404,14 +390,12 @@ static enum status decode_type(struct arena *arena, struct span body, struct onn
 {
     struct spans tensor, shape = {0};
     onnxpb_Type message = {.tensor_type = into(&tensor, arena, body, 1)};
-    enum status status = decode_message(body, onnxpb_Type_fields, &message, "type", err);
-    if (status || !tensor.n)
-        return status;
+    TRY(decode_message(body, onnxpb_Type_fields, &message, "type", err));
+    if (!tensor.n)
+        return STATUS_OK;
     struct span inner = only(&tensor);
     onnxpb_TensorType type = {.shape = into(&shape, arena, inner, 1)};
-    status = decode_message(inner, onnxpb_TensorType_fields, &type, "tensor type", err);
-    if (status)
-        return status;
+    TRY(decode_message(inner, onnxpb_TensorType_fields, &type, "tensor type", err));
     out->is_tensor = true;
     out->type = type.elem_type;
     return shape.n ? decode_shape(arena, only(&shape), out, err) : STATUS_OK;
@@ -443,11 +427,8 @@ static enum status decode_values(struct onnx_model *model, const struct spans *l
     struct onnx_value_info *values = arena_array(model->arena, list->n, sizeof(*values));
     if (!values)
         return error_no_memory(err, "the model's structure");
-    for (uint32_t i = 0; i < list->n; i++) {
-        enum status status = decode_value(model, list->items[i], &values[i], err);
-        if (status)
-            return status;
-    }
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(decode_value(model, list->items[i], &values[i], err));
     *out = values;
     return STATUS_OK;
 }
@@ -458,12 +439,8 @@ static enum status decode_nodes(struct onnx_model *model, const struct spans *li
     graph->nodes = arena_array(model->arena, list->n, sizeof(*graph->nodes));
     if (!graph->nodes)
         return error_no_memory(err, "the model's structure");
-    for (uint32_t i = 0; i < list->n; i++) {
-        enum status status =
-            decode_node(model, graph->depth, list->items[i], &graph->nodes[i], err);
-        if (status)
-            return status;
-    }
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(decode_node(model, graph->depth, list->items[i], &graph->nodes[i], err));
     graph->n_nodes = list->n;
     return STATUS_OK;
 }
@@ -474,12 +451,8 @@ static enum status decode_initializers(struct onnx_model *model, const struct sp
     graph->initializers = arena_array(model->arena, list->n, sizeof(*graph->initializers));
     if (!graph->initializers)
         return error_no_memory(err, "the model's structure");
-    for (uint32_t i = 0; i < list->n; i++) {
-        enum status status =
-            decode_tensor(model->arena, list->items[i], &graph->initializers[i], err);
-        if (status)
-            return status;
-    }
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(decode_tensor(model->arena, list->items[i], &graph->initializers[i], err));
     graph->n_initializers = list->n;
     return STATUS_OK;
 }
@@ -500,19 +473,12 @@ static enum status decode_graph(struct onnx_model *model, struct onnx_graph *gra
         .output = into(&outputs, arena, body, ONNX_MAX_VALUES),
         .sparse_initializer = into(&sparse, arena, body, ONNX_MAX_VALUES),
     };
-    enum status status = decode_message(body, onnxpb_Graph_fields, &message, "graph", err);
-    if (!status)
-        status = text_of(arena, only(&name), "graph name", &graph->name, err);
-    if (!status)
-        status = decode_nodes(model, &nodes, graph, err);
-    if (!status)
-        status = decode_initializers(model, &initializers, graph, err);
-    if (!status)
-        status = decode_values(model, &inputs, &graph->inputs, err);
-    if (!status)
-        status = decode_values(model, &outputs, &graph->outputs, err);
-    if (status)
-        return status;
+    TRY(decode_message(body, onnxpb_Graph_fields, &message, "graph", err));
+    TRY(text_of(arena, only(&name), "graph name", &graph->name, err));
+    TRY(decode_nodes(model, &nodes, graph, err));
+    TRY(decode_initializers(model, &initializers, graph, err));
+    TRY(decode_values(model, &inputs, &graph->inputs, err));
+    TRY(decode_values(model, &outputs, &graph->outputs, err));
     graph->n_inputs = inputs.n;
     graph->n_outputs = outputs.n;
     graph->n_sparse = sparse.n;

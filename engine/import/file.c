@@ -30,9 +30,7 @@ enum status file_map_open_fd(int fd, const char *name, size_t limit, struct file
                              struct error *err)
 {
     struct file_map map;
-    enum status status = file_map_fd(fd, name, limit, &map, err);
-    if (status)
-        return status;
+    TRY(file_map_fd(fd, name, limit, &map, err));
     if (!map.size)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: the file is empty", name);
     *out = map;

@@ -121,8 +121,8 @@ enum status onnx_open(const char *path, struct onnx_model **out, struct error *e
     CLEANUP(model_cleanup) struct onnx_model *model = model_new();
     if (!model)
         return error_no_memory(err, "a model");
-    enum status status = file_map_open(path, file_limit, &model->file, &model->folder, err);
-    return status ? status : open_mapped(&model, path, out, err);
+    TRY(file_map_open(path, file_limit, &model->file, &model->folder, err));
+    return open_mapped(&model, path, out, err);
 }
 
 enum status onnx_open_fd(int fd, int folder, const char *name, struct onnx_model **out,
@@ -131,9 +131,7 @@ enum status onnx_open_fd(int fd, int folder, const char *name, struct onnx_model
     CLEANUP(model_cleanup) struct onnx_model *model = model_new();
     if (!model)
         return error_no_memory(err, "a model");
-    enum status status = file_map_open_fd(fd, name, file_limit, &model->file, err);
-    if (status)
-        return status;
+    TRY(file_map_open_fd(fd, name, file_limit, &model->file, err));
     model->folder = folder < 0 ? -1 : fcntl(folder, F_DUPFD_CLOEXEC, 0);
     if (folder >= 0 && model->folder < 0)
         return error_errno(err, errno, "%s: its folder", name);

@@ -87,9 +87,7 @@ enum status tensor_unpack(struct onnx_model *model, struct arena *arena,
     packed.shape = (struct shape){.rank = 1, .dim = {(int64_t)n}};
     if (row->held != DTYPE_F32)
         packed.shape.dim[0] = (int64_t)((n + 1) / 2);
-    enum status status = tensor_bytes(model, arena, &packed, dtype, &bytes, err);
-    if (status)
-        return status;
+    TRY(tensor_bytes(model, arena, &packed, dtype, &bytes, err));
     void *to = arena_array(arena, MAX(n, 1), dtype_size(row->held));
     if (!to)
         return error_no_memory(err, "tensor '%s'", tensor->name);

@@ -150,9 +150,7 @@ static enum status typed_bytes(struct arena *arena, const struct onnx_tensor *te
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "tensor '%s': its shape has %zu elements, the file has %zu bytes for them",
                          tensor->name, elements, tensor->body.size);
-    enum status status = typed_decode(tensor, &t, err);
-    if (status)
-        return status;
+    TRY(typed_decode(tensor, &t, err));
     if (t.run) {
         *data = t.run;
         return STATUS_OK;
@@ -160,9 +158,7 @@ static enum status typed_bytes(struct arena *arena, const struct onnx_tensor *te
     t.to = arena_array(arena, elements, dtype_size(dtype));
     if (!t.to)
         return error_no_memory(err, "tensor '%s'", tensor->name);
-    status = typed_decode(tensor, &t, err);
-    if (status)
-        return status;
+    TRY(typed_decode(tensor, &t, err));
     if (t.n != elements)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "tensor '%s': its shape has %zu elements, the file has %zu values",
@@ -184,9 +180,7 @@ static enum status external_map(struct onnx_model *model, const char *location,
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "external data: more than %d files",
                          ONNX_MAX_EXTERNAL_FILES);
     struct onnx_external *external = &model->external[model->n_external];
-    enum status status = file_map_open_beside(model->folder, location, &external->map, err);
-    if (status)
-        return status;
+    TRY(file_map_open_beside(model->folder, location, &external->map, err));
     external->location = location;
     model->n_external++;
     *out = &external->map;
@@ -244,7 +238,6 @@ enum status tensor_bytes(struct onnx_model *model, struct arena *arena,
     enum dtype type = onnx_dtype(tensor->type);
     const void *bytes = nothing;
     size_t elements, size;
-    enum status status = STATUS_OK;
     if (type == DTYPE_NONE)
         return error_set(err, STATUS_UNIMPLEMENTED, "tensor '%s': element type %s (%d)",
                          tensor->name, onnx_type_name(tensor->type), tensor->type);
@@ -252,19 +245,17 @@ enum status tensor_bytes(struct onnx_model *model, struct arena *arena,
         return error_set(err, STATUS_INVALID_ARGUMENT, "tensor '%s': its size overflows",
                          tensor->name);
     if (tensor->external)
-        status = external_bytes(model, tensor, size, &bytes, err);
+        TRY(external_bytes(model, tensor, size, &bytes, err));
     else if (tensor->raw.data && tensor->raw.size != size)
-        status = error_set(err, STATUS_INVALID_ARGUMENT,
-                           "tensor '%s': its shape needs %zu bytes, its raw data has %zu",
-                           tensor->name, size, tensor->raw.size);
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "tensor '%s': its shape needs %zu bytes, its raw data has %zu",
+                         tensor->name, size, tensor->raw.size);
     else if (tensor->raw.data)
         bytes = tensor->raw.data;
     else if (elements)
-        status = typed_bytes(arena, tensor, type, elements, &bytes, err);
-    if (!status && type == DTYPE_BOOL)
-        status = bool_bytes(arena, elements, &bytes, err);
-    if (status)
-        return status;
+        TRY(typed_bytes(arena, tensor, type, elements, &bytes, err));
+    if (type == DTYPE_BOOL)
+        TRY(bool_bytes(arena, elements, &bytes, err));
     *dtype = type;
     *data = bytes;
     return STATUS_OK;
