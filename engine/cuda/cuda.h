@@ -29,6 +29,7 @@
 
 struct cuda_dnn; /* of a device: loaded cuDNN, device properties, cache of execution plans */
 struct cuda_lt;  /* of a device: cublasLt, opened on first use */
+struct dnn_plan;
 
 struct cuda_device {
     struct device base;
@@ -53,7 +54,6 @@ struct backend_stream {
 
 /* Every prepared op starts with this. */
 struct backend_op {
-    const struct cuda_family *family;
     uint64_t workspace;
     enum status (*launch)(struct backend_op *op, struct backend_stream *stream, void *const *inputs,
                           void *const *outputs, void *workspace, struct error *err);
@@ -63,7 +63,6 @@ struct backend_op {
 /* Functions as those of struct backend; visit only what can really be made ready. */
 struct cuda_family {
     enum cuda_family_id id;
-    const char *name; /* "cudnn conv": how tactic names begin */
     /* Asked only for ops that are the family's by takes.h. */
     enum status (*candidates)(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
@@ -71,21 +70,18 @@ struct cuda_family {
     enum status (*pack)(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err); /* or NULL */
-    enum status (*compile)(struct cuda_device *device, const struct ir_graph *graph,
-                           const struct ir_node *node, const struct tactic *tactic,
-                           struct error *err); /* or NULL */
-    enum status (*code)(struct cuda_device *device, const struct ir_graph *graph,
+    /* cuDNN's execution plan, which takes time to make and is kept as code; to be put back. */
+    enum status (*plan)(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic,
-                        struct arena *arena, const void **code, uint64_t *size,
-                        struct error *err); /* or NULL */
+                        struct dnn_plan **out, struct error *err); /* or NULL */
     enum status (*prepare)(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err);
 };
 
-extern const struct cuda_family cuda_family_dnn_conv, cuda_family_lt_matmul, cuda_family_lt_conv,
-    cuda_family_dnn_attention, cuda_family_own_map, cuda_family_own_move, cuda_family_own_pool,
-    cuda_family_own_conv, cuda_family_own_rows, cuda_family_own_attention;
+#define F(id, NAME, name, ...) extern const struct cuda_family cuda_family_##name;
+CUDA_FAMILIES(F)
+#undef F
 
 static inline uint32_t cuda_tactic_id(enum cuda_family_id family, uint32_t variant)
 {
@@ -104,6 +100,9 @@ enum status cuda_lt_new(int ordinal, struct cuda_lt **out, struct error *err);
 void cuda_lt_free(struct cuda_lt *lt); /* NULL is fine */
 
 /* --- helpers for families (view.c) --- */
+
+/* Refuses a stored tactic. */
+enum status cuda_refuse(const struct ir_node *node, const struct tactic *tactic, struct error *err);
 
 /* The float types a family may offer a node within a precision, best first: F16 before F32 for
  * PRECISION_F16, and so on. Returns their number. DTYPE_NONE alone: the node has no F32 tensor. */

@@ -214,30 +214,12 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
     return st;
 }
 
-static enum status compile(struct cuda_device *device, const struct ir_graph *graph,
-                           const struct ir_node *node, const struct tactic *tactic,
-                           struct error *err)
-{
-    struct attention at;
-    struct dnn_plan *plan;
-    enum status st = get_plan(device, graph, node, tactic, &at, &plan, err);
-    if (!st)
-        dnn_plan_put(device->dnn, plan);
-    return st;
-}
-
-static enum status code(struct cuda_device *device, const struct ir_graph *graph,
+static enum status plan(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic,
-                        struct arena *arena, const void **out, uint64_t *size, struct error *err)
+                        struct dnn_plan **out, struct error *err)
 {
     struct attention at;
-    struct dnn_plan *plan;
-    enum status st = get_plan(device, graph, node, tactic, &at, &plan, err);
-    if (st)
-        return st;
-    st = dnn_plan_code(plan, arena, out, size, err);
-    dnn_plan_put(device->dnn, plan);
-    return st;
+    return get_plan(device, graph, node, tactic, &at, out, err);
 }
 
 /* --- running --- */
@@ -314,10 +296,8 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         free(op);
         return st;
     }
-    op->base = (struct backend_op){.family = &cuda_family_dnn_attention,
-                                   .workspace = dnn_plan_workspace(plan),
-                                   .launch = launch,
-                                   .free = op_free};
+    op->base = (struct backend_op){
+        .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};
     op->dnn = device->dnn;
     op->plan = plan;
     op->name = node->name;
@@ -331,9 +311,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 const struct cuda_family cuda_family_dnn_attention = {
     .id = CUDA_FAMILY_DNN_ATTENTION,
-    .name = "cudnn attention",
     .candidates = candidates,
-    .compile = compile,
-    .code = code,
+    .plan = plan,
     .prepare = prepare,
 };

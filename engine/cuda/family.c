@@ -4,33 +4,17 @@
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/dnn.h"
+#include "engine/cuda/dnn_graph.h"
 
-/* Asked in this order: the best guess first. Ids begin at 1. */
-static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {
-    [0] = NULL,
-    [CUDA_FAMILY_DNN_CONV] = &cuda_family_dnn_conv,
-    [CUDA_FAMILY_LT_MATMUL] = &cuda_family_lt_matmul,
-    [CUDA_FAMILY_LT_CONV] = &cuda_family_lt_conv,
-    [CUDA_FAMILY_DNN_ATTENTION] = &cuda_family_dnn_attention,
-    [CUDA_FAMILY_OWN_MAP] = &cuda_family_own_map,
-    [CUDA_FAMILY_OWN_MOVE] = &cuda_family_own_move,
-    [CUDA_FAMILY_OWN_POOL] = &cuda_family_own_pool,
-    [CUDA_FAMILY_OWN_CONV] = &cuda_family_own_conv,
-    [CUDA_FAMILY_OWN_ROWS] = &cuda_family_own_rows,
-    [CUDA_FAMILY_OWN_ATTENTION] = &cuda_family_own_attention,
-};
+/* Asked in this order. Row 0 is nobody's. */
+#define F(id, NAME, name, ...) [id] = &cuda_family_##name,
+static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {CUDA_FAMILIES(F)};
+#undef F
 
 /* Candidates, packing and compilation do not need hardware. */
 static enum status enter_if_real(const struct cuda_device *device, struct error *err)
 {
     return device->ordinal < 0 ? STATUS_OK : cuda_enter(device, err);
-}
-
-const struct cuda_family *cuda_family_of(uint32_t tactic_id, enum ir_op op)
-{
-    uint32_t id = tactic_id >> 16;
-    const struct cuda_family *family = id < CUDA_FAMILY_COUNT_ ? families[id] : NULL;
-    return family && cuda_family_takes(id, op) ? family : NULL;
 }
 
 enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
@@ -39,21 +23,13 @@ enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
 {
     enum status status = enter_if_real(cuda_device_of(device), err);
     for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !status; i++)
-        if (families[i] && cuda_family_takes(i, node->op))
+        if (cuda_family_takes(i, node->op))
             status = families[i]->candidates(cuda_device_of(device), graph, node, precision, visit,
                                              user, err);
     return status;
 }
 
 /* --- stored tactics --- */
-
-static enum status refuse(const struct ir_node *node, const struct tactic *tactic,
-                          struct error *err)
-{
-    return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "%s '%s': tactic %x of the cuda backend is not for this node",
-                     ir_op_name(node->op), node->name, tactic->id);
-}
 
 /* The tensor is as the port wants it. */
 static bool port_fits(const struct ir_graph *graph, uint32_t id, const struct tactic_port *port)
@@ -78,37 +54,51 @@ static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
     return fit;
 }
 
-/* The family of a tactic that has the form of one for this node; NULL: it has not. */
-static const struct cuda_family *family_for(const struct ir_node *node, const struct tactic *tactic)
+const struct cuda_family *cuda_family_of(const struct ir_node *node, const struct tactic *tactic)
 {
+    uint32_t id = tactic->id >> 16;
     bool fits = tactic->n_in == MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX) &&
                 tactic->n_out == node->n_outputs && tactic->blob_size <= TACTIC_BLOB_MAX &&
-                (tactic->code || !tactic->code_size);
-    return fits ? cuda_family_of(tactic->id, node->op) : NULL;
+                (tactic->code || !tactic->code_size) && id < CUDA_FAMILY_COUNT_ &&
+                cuda_family_takes(id, node->op);
+    return fits ? families[id] : NULL;
 }
 
 enum status cuda_pack(struct device *device, const struct ir_graph *graph,
                       const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                       void *to, struct error *err)
 {
-    const struct cuda_family *family = family_for(node, tactic);
+    const struct cuda_family *family = cuda_family_of(node, tactic);
     if (!family || !family->pack || input >= tactic->n_in || !tactic->in[input].packed_bytes)
-        return refuse(node, tactic, err);
+        return cuda_refuse(node, tactic, err);
     enum status status = enter_if_real(cuda_device_of(device), err);
     return status ? status
                   : family->pack(cuda_device_of(device), graph, node, tactic, input, to, err);
 }
 
+/* *out: NULL if the family makes no plans; else to be put back. */
+static enum status get_plan(struct cuda_device *device, const struct ir_graph *graph,
+                            const struct ir_node *node, const struct tactic *tactic,
+                            struct dnn_plan **out, struct error *err)
+{
+    const struct cuda_family *family = cuda_family_of(node, tactic);
+    if (!family)
+        return cuda_refuse(node, tactic, err);
+    *out = NULL;
+    if (!family->plan)
+        return STATUS_OK;
+    enum status status = enter_if_real(device, err);
+    return status ? status : family->plan(device, graph, node, tactic, out, err);
+}
+
 enum status cuda_compile(struct device *device, const struct ir_graph *graph,
                          const struct ir_node *node, const struct tactic *tactic, struct error *err)
 {
-    const struct cuda_family *family = family_for(node, tactic);
-    if (!family)
-        return refuse(node, tactic, err);
-    if (!family->compile)
-        return STATUS_OK;
-    enum status status = enter_if_real(cuda_device_of(device), err);
-    return status ? status : family->compile(cuda_device_of(device), graph, node, tactic, err);
+    struct dnn_plan *plan;
+    enum status status = get_plan(cuda_device_of(device), graph, node, tactic, &plan, err);
+    if (!status)
+        dnn_plan_put(cuda_device_of(device)->dnn, plan);
+    return status;
 }
 
 void cuda_compile_drop(struct device *device)
@@ -120,27 +110,27 @@ enum status cuda_code(struct device *device, const struct ir_graph *graph,
                       const struct ir_node *node, const struct tactic *tactic, struct arena *arena,
                       const void **code, uint64_t *size, struct error *err)
 {
-    const struct cuda_family *family = family_for(node, tactic);
-    if (!family)
-        return refuse(node, tactic, err);
-    if (!family->code) {
+    struct dnn_plan *plan;
+    enum status status = get_plan(cuda_device_of(device), graph, node, tactic, &plan, err);
+    if (status)
+        return status;
+    if (plan) {
+        status = dnn_plan_code(plan, arena, code, size, err);
+    } else {
         *code = NULL;
         *size = 0;
-        return STATUS_OK;
     }
-    enum status status = enter_if_real(cuda_device_of(device), err);
-    return status
-               ? status
-               : family->code(cuda_device_of(device), graph, node, tactic, arena, code, size, err);
+    dnn_plan_put(cuda_device_of(device)->dnn, plan);
+    return status;
 }
 
 enum status cuda_op_prepare(struct backend_stream *stream, const struct ir_graph *graph,
                             const struct ir_node *node, const struct tactic *tactic,
                             struct backend_op **out, struct error *err)
 {
-    const struct cuda_family *family = family_for(node, tactic);
+    const struct cuda_family *family = cuda_family_of(node, tactic);
     if (!family || !ports_fit(graph, node, tactic))
-        return refuse(node, tactic, err);
+        return cuda_refuse(node, tactic, err);
     enum status status = enter_if_real(stream->device, err);
     return status ? status : family->prepare(stream, graph, node, tactic, out, err);
 }

@@ -9,8 +9,8 @@
 
 #include "engine/cuda/cuda.h"
 
-/* The family of a tactic's id that takes the op; NULL: there is none in this build. */
-const struct cuda_family *cuda_family_of(uint32_t tactic_id, enum ir_op op);
+/* The family of a stored tactic that has the form of one for this node; NULL: it has not. */
+const struct cuda_family *cuda_family_of(const struct ir_node *node, const struct tactic *tactic);
 
 enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
                             const struct ir_node *node, enum precision precision,

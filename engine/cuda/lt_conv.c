@@ -86,7 +86,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 const struct cuda_family cuda_family_lt_conv = {
     .id = CUDA_FAMILY_LT_CONV,
-    .name = "cublaslt conv",
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

@@ -519,7 +519,7 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
     struct lt_op *op = calloc(1, sizeof(*op));
     if (!op)
         return error_no_memory(err, "CUDA");
-    op->base = (struct backend_op){.family = kind->family, .launch = launch, .free = free_op};
+    op->base = (struct backend_op){.launch = launch, .free = free_op};
     op->device = stream->device;
     enum status st = lt_blob_read(kind, graph, node, tactic, &op->blob, &op->p, err);
     if (!st)

@@ -159,7 +159,6 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 const struct cuda_family cuda_family_lt_matmul = {
     .id = CUDA_FAMILY_LT_MATMUL,
-    .name = "cublaslt matmul",
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
 #include "engine/cuda/own.h"
 
 bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout layout,
@@ -24,6 +27,11 @@ void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_
     tactic->out[0].format.layout = out;
 }
 
+static void op_free(struct backend_op *op)
+{
+    free(op);
+}
+
 bool own_packed(const struct tactic *tactic)
 {
     for (uint32_t i = 0; i < tactic->n_in; i++)
@@ -45,9 +53,14 @@ struct kernel_call own_call(const struct backend_stream *stream, int32_t variant
                                 .multiprocessors = stream->device->properties.multiProcessorCount};
 }
 
-enum status own_refuse(const struct ir_node *node, const struct tactic *tactic, struct error *err)
+enum status own_op_new(const struct backend_op *made, size_t size, struct backend_op **out,
+                       struct error *err)
 {
-    return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "%s '%s': tactic %x of the cuda backend is not for this node",
-                     ir_op_name(node->op), node->name, tactic->id);
+    struct backend_op *op = malloc(size);
+    if (!op)
+        return error_no_memory(err, "a kernel");
+    memcpy(op, made, size);
+    op->free = op_free;
+    *out = op;
+    return STATUS_OK;
 }

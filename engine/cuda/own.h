@@ -23,7 +23,8 @@ bool own_packed(const struct tactic *tactic);
 struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant);
 struct kernel_call own_call(const struct backend_stream *stream, int32_t variant);
 
-/* Refuses a stored tactic. */
-enum status own_refuse(const struct ir_node *node, const struct tactic *tactic, struct error *err);
+/* A prepared op of `size` bytes that begins with `made` and owns nothing: a copy of it. */
+enum status own_op_new(const struct backend_op *made, size_t size, struct backend_op **out,
+                       struct error *err);
 
 #endif

@@ -5,7 +5,6 @@
  * which is best depends on batch, heads and length, so they are timed.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/own.h"
@@ -148,37 +147,24 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "attention kernel");
 }
 
-static void op_free(struct backend_op *base)
-{
-    free(CONTAINER_OF(base, struct attention_op, base));
-}
-
 static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
-    struct attention_op made = {
-        .base = {.family = &cuda_family_own_attention, .launch = launch, .free = op_free},
-        .variant = (int32_t)(tactic->id & 0xffff)};
+    struct attention_op made = {.base.launch = launch, .variant = (int32_t)(tactic->id & 0xffff)};
     struct kernel_call call = own_call_dry(stream->device, made.variant);
     for (uint32_t i = 0; i < tactic->n_in; i++)
         if (tactic->in[i].format.layout != IR_LAYOUT_PLAIN || tactic->in[i].packed_bytes)
-            return own_refuse(node, tactic, err);
+            return cuda_refuse(node, tactic, err);
     if (made.variant == 0 || tactic->out[0].format.layout != IR_LAYOUT_PLAIN ||
         !attention_read(graph, node, DTYPE_NONE, &made.at) ||
         attention_call(&call, &made.at, NULL, NULL) != cudaSuccess)
-        return own_refuse(node, tactic, err);
-    struct attention_op *op = malloc(sizeof(*op));
-    if (!op)
-        return error_no_memory(err, "a kernel");
-    *op = made;
-    *out = &op->base;
-    return STATUS_OK;
+        return cuda_refuse(node, tactic, err);
+    return own_op_new(&made.base, sizeof(made), out, err);
 }
 
 const struct cuda_family cuda_family_own_attention = {
     .id = CUDA_FAMILY_OWN_ATTENTION,
-    .name = "own attention",
     .candidates = candidates,
     .prepare = prepare,
 };

@@ -269,7 +269,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
         ok = cuda_constant_f32(t, to, n);
     else
         ok = false;
-    return ok ? STATUS_OK : own_refuse(node, tactic, err);
+    return ok ? STATUS_OK : cuda_refuse(node, tactic, err);
 }
 
 /* --- running --- */
@@ -286,11 +286,6 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     cuda_epilogue_bind(&c->epilogue, op->node, inputs);
     cudaError_t code = call_kernel(&call, op->variant, c, inputs[1], c->biased ? inputs[2] : NULL);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "convolution kernel");
-}
-
-static void op_free(struct backend_op *base)
-{
-    free(CONTAINER_OF(base, struct conv_op, base));
 }
 
 static bool ports_fit(const struct ir_graph *graph, const struct ir_node *node,
@@ -313,9 +308,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                            struct backend_op **out, struct error *err)
 {
     struct conv_op made = {
-        .base = {.family = &cuda_family_own_conv, .launch = launch, .free = op_free},
-        .node = node,
-        .variant = (enum variant)(tactic->id & 0xffff)};
+        .base.launch = launch, .node = node, .variant = (enum variant)(tactic->id & 0xffff)};
     enum ir_layout layout = tactic->n_in > 1 ? tactic->in[0].format.layout : IR_LAYOUT_OPAQUE;
     struct kernel_call call = own_call_dry(stream->device, (int32_t)made.variant);
     struct tactic want;
@@ -325,18 +318,12 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         !make_tactic(graph, node, DTYPE_NONE, made.variant, layout, &made.conv, &want) ||
         !ports_fit(graph, node, tactic, &want) ||
         call_kernel(&call, made.variant, &made.conv, NULL, NULL) != cudaSuccess)
-        return own_refuse(node, tactic, err);
-    struct conv_op *op = malloc(sizeof(*op));
-    if (!op)
-        return error_no_memory(err, "a kernel");
-    *op = made;
-    *out = &op->base;
-    return STATUS_OK;
+        return cuda_refuse(node, tactic, err);
+    return own_op_new(&made.base, sizeof(made), out, err);
 }
 
 const struct cuda_family cuda_family_own_conv = {
     .id = CUDA_FAMILY_OWN_CONV,
-    .name = "own conv",
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

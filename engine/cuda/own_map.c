@@ -231,35 +231,21 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "elementwise kernel");
 }
 
-static void op_free(struct backend_op *base)
-{
-    free(CONTAINER_OF(base, struct map_op, base));
-}
-
 static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
-    struct map m;
+    struct map_op made = {.base.launch = launch, .node = node};
     struct kernel_call call = own_call_dry(stream->device, 0);
     if ((tactic->id & 0xffff) != 0 || tactic->n_in < own_inputs(node->op) ||
-        !map_read(graph, node, tactic, DTYPE_NONE, &m) || run(&call, &m) != cudaSuccess)
-        return own_refuse(node, tactic, err);
-    struct map_op *op = malloc(sizeof(*op));
-    if (!op)
-        return error_no_memory(err, "a kernel");
-    *op = (struct map_op){
-        .base = {.family = &cuda_family_own_map, .launch = launch, .free = op_free},
-        .node = node,
-        .map = m,
-    };
-    *out = &op->base;
-    return STATUS_OK;
+        !map_read(graph, node, tactic, DTYPE_NONE, &made.map) ||
+        run(&call, &made.map) != cudaSuccess)
+        return cuda_refuse(node, tactic, err);
+    return own_op_new(&made.base, sizeof(made), out, err);
 }
 
 const struct cuda_family cuda_family_own_map = {
     .id = CUDA_FAMILY_OWN_MAP,
-    .name = "own map",
     .candidates = candidates,
     .prepare = prepare,
 };

@@ -259,37 +259,23 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "copy kernel");
 }
 
-static void op_free(struct backend_op *base)
-{
-    free(CONTAINER_OF(base, struct move_op, base));
-}
-
 static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
-    struct move m;
+    struct move_op made = {.base.launch = launch};
     struct kernel_call call = own_call_dry(stream->device, 0);
-    if ((tactic->id & 0xffff) != 0 || !move_read(graph, node, tactic, DTYPE_NONE, &m) ||
-        run(&call, &m) != cudaSuccess)
-        return own_refuse(node, tactic, err);
+    if ((tactic->id & 0xffff) != 0 || !move_read(graph, node, tactic, DTYPE_NONE, &made.move) ||
+        run(&call, &made.move) != cudaSuccess)
+        return cuda_refuse(node, tactic, err);
     enum status status = STATUS_OK;
-    if (m.op == IR_OP_GATHER)
-        status = cuda_stream_flag(stream, &m.bad, err);
-    struct move_op *op = status ? NULL : malloc(sizeof(*op));
-    if (!op)
-        return status ? status : error_no_memory(err, "a kernel");
-    *op = (struct move_op){
-        .base = {.family = &cuda_family_own_move, .launch = launch, .free = op_free},
-        .move = m,
-    };
-    *out = &op->base;
-    return STATUS_OK;
+    if (made.move.op == IR_OP_GATHER)
+        status = cuda_stream_flag(stream, &made.move.bad, err);
+    return status ? status : own_op_new(&made.base, sizeof(made), out, err);
 }
 
 const struct cuda_family cuda_family_own_move = {
     .id = CUDA_FAMILY_OWN_MOVE,
-    .name = "own move",
     .candidates = candidates,
     .prepare = prepare,
 };

@@ -6,7 +6,6 @@
  */
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/compiler.h"
 #include "engine/cuda/own.h"
@@ -161,17 +160,12 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "pooling kernel");
 }
 
-static void op_free(struct backend_op *base)
-{
-    free(CONTAINER_OF(base, struct pool_op, base));
-}
-
 static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
     struct pool_op made = {
-        .base = {.family = &cuda_family_own_pool, .launch = launch, .free = op_free},
+        .base.launch = launch,
         .node = node,
         .variant = (int32_t)(tactic->id & 0xffff),
     };
@@ -180,18 +174,12 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
         !pool_read(graph, node, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
                    ir_tensor(graph, node->outputs[0])->layout, &made.pool) ||
         pool_call(&call, &made.pool) != cudaSuccess)
-        return own_refuse(node, tactic, err);
-    struct pool_op *op = malloc(sizeof(*op));
-    if (!op)
-        return error_no_memory(err, "a kernel");
-    *op = made;
-    *out = &op->base;
-    return STATUS_OK;
+        return cuda_refuse(node, tactic, err);
+    return own_op_new(&made.base, sizeof(made), out, err);
 }
 
 const struct cuda_family cuda_family_own_pool = {
     .id = CUDA_FAMILY_OWN_POOL,
-    .name = "own pool",
     .candidates = candidates,
     .prepare = prepare,
 };

@@ -297,7 +297,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     if (!constant || input < 1 || input > 2 || axis < 0 || axis >= (int64_t)x->rank ||
         (!channels && node->op != IR_OP_LAYER_NORM) ||
         tactic->in[input].packed_bytes != n * sizeof(float))
-        return own_refuse(node, tactic, err);
+        return cuda_refuse(node, tactic, err);
     if (channels)
         return pack_channels(graph, node, input, to, err);
     return pack_row(constant, x, (uint32_t)axis, to, err);
@@ -324,11 +324,6 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "row kernel");
 }
 
-static void op_free(struct backend_op *base)
-{
-    free(CONTAINER_OF(base, struct rows_op, base));
-}
-
 /* Exactly the inputs that have to be packed are. */
 static bool packed_fit(const struct tactic *tactic, const struct rows *r)
 {
@@ -345,25 +340,19 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                            struct backend_op **out, struct error *err)
 {
     struct rows_op made = {
-        .base = {.family = &cuda_family_own_rows, .launch = launch, .free = op_free},
+        .base.launch = launch,
         .node = node,
     };
     struct kernel_call call = own_call_dry(stream->device, 0);
     if (!rows_read(graph, node, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
                    ir_tensor(graph, node->outputs[0])->layout, &made.rows) ||
         !packed_fit(tactic, &made.rows) || rows_call(&call, &made.rows, NULL, NULL) != cudaSuccess)
-        return own_refuse(node, tactic, err);
-    struct rows_op *op = malloc(sizeof(*op));
-    if (!op)
-        return error_no_memory(err, "a kernel");
-    *op = made;
-    *out = &op->base;
-    return STATUS_OK;
+        return cuda_refuse(node, tactic, err);
+    return own_op_new(&made.base, sizeof(made), out, err);
 }
 
 const struct cuda_family cuda_family_own_rows = {
     .id = CUDA_FAMILY_OWN_ROWS,
-    .name = "own rows",
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

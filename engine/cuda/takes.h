@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which family takes which ops. No header of CUDA is behind this one: the same table decides what
- * families are asked, and says in docs/operators.md what a device runs, in a build without CUDA
- * too.
+ * The list of families, and which ops they take. No header of CUDA is behind this one: the same
+ * list decides what families are asked, and says in docs/operators.md what a device runs, in a
+ * build without CUDA too.
  */
 #ifndef INFERD_ENGINE_CUDA_TAKES_H
 #define INFERD_ENGINE_CUDA_TAKES_H
@@ -12,24 +12,64 @@
 
 #include "engine/ir/op.h"
 
-/* The upper half of tactic.id; stored in plans: append, never renumber. */
+/* Every family, once: F(id, NAME, name, title, library, ops, what).
+ *
+ *   id       the upper half of tactic.id; stored in plans: append, never renumber. Families are
+ *            asked for candidates in this order
+ *   NAME     CUDA_FAMILY_NAME is the id
+ *   name     cuda_family_name is the family's table of functions (cuda.h)
+ *   title    what the names of its tactics begin with
+ *   library  what runs it
+ *   ops      what it takes: OP(CONV) | OP(POOL)
+ *   what     which of them, for people. Floats are FP32, FP16 and BF16
+ */
+/* clang-format off */
+#define CUDA_FAMILIES(F)                                                                           \
+    F(1, DNN_CONV, dnn_conv, "cudnn conv", "cuDNN",                                                \
+      OP(CONV),                                                                                    \
+      "floats; one or two spatial dimensions, constant weights and bias; "                         \
+      "with bias, sum and activation inside")                                                      \
+    F(2, LT_MATMUL, lt_matmul, "cublaslt matmul", "cuBLASLt",                                      \
+      OP(MATMUL),                                                                                  \
+      "floats; bias, residual, Relu and tanh Gelu inside, other activations in one kernel "        \
+      "behind it")                                                                                 \
+    F(3, LT_CONV, lt_conv, "cublaslt conv", "cuBLASLt",                                            \
+      OP(CONV),                                                                                    \
+      "floats; 1x1, stride 1, no padding, one group, constant weights")                            \
+    F(4, DNN_ATTENTION, dnn_attention, "cudnn attention", "cuDNN",                                 \
+      OP(ATTENTION),                                                                               \
+      "16 bit, no mask, heads of 8, 16, ... 128 columns")                                          \
+    F(5, OWN_MAP, own_map, "own map", "own",                                                       \
+      OP(UNARY) | OP(CAST) | OP(BINARY) | OP(SELECT) | OP(REFORMAT),                               \
+      "all element types")                                                                         \
+    F(6, OWN_MOVE, own_move, "own move", "own",                                                    \
+      OP(RESHAPE) | OP(TRANSPOSE) | OP(CONCAT) | OP(SLICE) | OP(PAD) | OP(GATHER) | OP(EXPAND) |   \
+          OP(TILE),                                                                                \
+      "all element types; Concat to 32 tensors; Pad by a constant, not negative")                  \
+    F(7, OWN_POOL, own_pool, "own pool", "own",                                                    \
+      OP(POOL),                                                                                    \
+      "floats, one to three spatial dimensions; not LP pooling, no indices")                       \
+    F(8, OWN_CONV, own_conv, "own conv", "own",                                                    \
+      OP(CONV),                                                                                    \
+      "floats; depthwise with constant weights; a direct kernel, slow, for three spatial "         \
+      "dimensions, groups, uneven padding, computed weights")                                      \
+    F(9, OWN_ROWS, own_rows, "own rows", "own",                                                    \
+      OP(SOFTMAX) | OP(LAYER_NORM) | OP(BATCH_NORM) | OP(REDUCE),                                  \
+      "floats; scales, biases and statistics are constants")                                       \
+    F(10, OWN_ATTENTION, own_attention, "own attention", "own",                                    \
+      OP(ATTENTION),                                                                               \
+      "floats, with or without mask, heads to 128 columns")
+/* clang-format on */
+
 enum cuda_family_id {
-    CUDA_FAMILY_DNN_CONV = 1,
-    CUDA_FAMILY_LT_MATMUL = 2,
-    CUDA_FAMILY_LT_CONV = 3,
-    CUDA_FAMILY_DNN_ATTENTION = 4,
-    CUDA_FAMILY_OWN_MAP = 5,
-    CUDA_FAMILY_OWN_MOVE = 6,
-    CUDA_FAMILY_OWN_POOL = 7,
-    CUDA_FAMILY_OWN_CONV = 8, /* own_conv.c: depthwise, and the direct one for the rest */
-    CUDA_FAMILY_OWN_ROWS = 9, /* own_rows.c: softmax, norms, reductions */
-    CUDA_FAMILY_OWN_ATTENTION = 10,
-    CUDA_FAMILY_COUNT_
+#define F(id, NAME, ...) CUDA_FAMILY_##NAME = (id),
+    CUDA_FAMILIES(F) CUDA_FAMILY_COUNT_
+#undef F
 };
 
-/* A family in words: what runs it, and what of its ops it takes. */
+/* A family in words, and its ops. */
 struct cuda_taking {
-    const char *library, *what;
+    const char *title, *library, *what;
     uint64_t ops; /* bit (1 << enum ir_op) */
 };
 

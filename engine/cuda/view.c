@@ -57,12 +57,19 @@ void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32
         .n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX),
         .n_out = node->n_outputs,
     };
-    snprintf(tactic->name, sizeof(tactic->name), "%s %s", family->name, detail);
+    snprintf(tactic->name, sizeof(tactic->name), "%s %s", cuda_takings[family->id].title, detail);
     for (uint32_t i = 0; i < tactic->n_in; i++)
         tactic->in[i].format.layout = layout;
     for (uint32_t i = 0; i < tactic->n_out; i++)
         tactic->out[i].format.layout = layout;
     tactic_set_types(tactic, graph, node, dtype);
+}
+
+enum status cuda_refuse(const struct ir_node *node, const struct tactic *tactic, struct error *err)
+{
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "%s '%s': tactic %x of the cuda backend is not for this node",
+                     ir_op_name(node->op), node->name, tactic->id);
 }
 
 /* --- views --- */

@@ -306,7 +306,7 @@ static void types_within_a_precision(void **state)
 
 static void tactics(void **state)
 {
-    static const struct cuda_family family = {.id = CUDA_FAMILY_OWN_MAP, .name = "own map"};
+    static const struct cuda_family family = {.id = CUDA_FAMILY_OWN_MAP};
     struct ir_graph *g = graph_new();
     struct tactic t;
     (void)state;
