@@ -160,7 +160,7 @@ static cudaError_t rows_call(const struct kernel_call *call, const struct rows *
     case IR_OP_SOFTMAX:
         return kernel_softmax(call, r->axis, r->log, &r->x, &r->y, &r->epilogue);
     case IR_OP_LAYER_NORM:
-        return kernel_layer_norm(call, r->axis, r->epsilon, &r->x, NULL, NULL, scale, bias, &r->y,
+        return kernel_layer_norm(call, r->axis, r->epsilon, &r->x, scale, bias, &r->y,
                                  &r->epilogue);
     case IR_OP_BATCH_NORM:
         return kernel_map(call, &r->x, &r->y, 0, &r->epilogue);

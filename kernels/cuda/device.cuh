@@ -236,7 +236,13 @@ template <class T, class F> __device__ __forceinline__ T number_from(F v)
     return number_maker<T, F>::make(v);
 }
 
-/* One element of any type as float; integers too. For operands whose type is known at run time. */
+/* The types that kernels compute in: F16, BF16, F32. */
+__host__ __device__ inline bool number_is_short_float(int dtype)
+{
+    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
+}
+
+/* One element as float, of one of these types, known at run time. */
 __device__ inline float number_load(int dtype, const void *data, int64_t i)
 {
     switch (dtype) {
@@ -244,30 +250,8 @@ __device__ inline float number_load(int dtype, const void *data, int64_t i)
         return number_float(static_cast<const half_t *>(data)[i]);
     case DTYPE_BF16:
         return number_float(static_cast<const bf16_t *>(data)[i]);
-    case DTYPE_F32:
-        return static_cast<const float *>(data)[i];
-    case DTYPE_F64:
-        return (float)static_cast<const double *>(data)[i];
-    case DTYPE_BOOL:
-        return static_cast<const uint8_t *>(data)[i] ? 1.0f : 0.0f;
-    case DTYPE_U8:
-        return (float)static_cast<const uint8_t *>(data)[i];
-    case DTYPE_U16:
-        return (float)static_cast<const uint16_t *>(data)[i];
-    case DTYPE_U32:
-        return (float)static_cast<const uint32_t *>(data)[i];
-    case DTYPE_U64:
-        return (float)static_cast<const uint64_t *>(data)[i];
-    case DTYPE_I8:
-        return (float)static_cast<const int8_t *>(data)[i];
-    case DTYPE_I16:
-        return (float)static_cast<const int16_t *>(data)[i];
-    case DTYPE_I32:
-        return (float)static_cast<const int32_t *>(data)[i];
-    case DTYPE_I64:
-        return (float)static_cast<const int64_t *>(data)[i];
     default:
-        return 0.0f;
+        return static_cast<const float *>(data)[i];
     }
 }
 

@@ -18,11 +18,6 @@
 
 enum { GENERAL_RESIDENT = 8 };
 
-static bool is_short_float(int dtype)
-{
-    return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
-}
-
 static unsigned general_grid(const struct kernel_call *call, uint32_t total)
 {
     return kernel_grid(call, kernel_ceil_div(total, MAP_THREADS), GENERAL_RESIDENT);
@@ -490,7 +485,7 @@ cudaError_t kernel_select(const struct kernel_call *call, const struct kernel_vi
     walk<4> w;
     const struct kernel_view *const views[4] = {y, cond, a, b};
     if (!walk_make(views, &w) || !epilogue_make(epilogue, y, &e) || cond->dtype != DTYPE_BOOL ||
-        a->dtype != y->dtype || b->dtype != y->dtype || (e.n && !is_short_float(y->dtype)))
+        a->dtype != y->dtype || b->dtype != y->dtype || (e.n && !number_is_short_float(y->dtype)))
         return cudaErrorNotSupported;
     if (w.total == 0)
         return cudaSuccess;

@@ -147,7 +147,8 @@ inline void epilogue_place_operand(const struct epilogue_dims *d, const int64_t 
     out->wide = (uint8_t)wide;
 }
 
-/* `from` may be NULL: no steps. False: see above; or an operand beyond 2^31 elements. */
+/* `from` may be NULL: no steps. False: see above; or an operand that is no short float, or beyond
+ * 2^31 elements. */
 inline bool epilogue_make(const struct kernel_epilogue *from, const struct kernel_view *y,
                           struct epilogue *out)
 {
@@ -182,7 +183,7 @@ inline bool epilogue_make(const struct kernel_epilogue *from, const struct kerne
             continue;
         to->dtype = (uint8_t)step->operand.dtype;
         to->data = step->operand.data;
-        if (number_size(to->dtype) == 0 || kernel_span(&step->operand) >= limit)
+        if (!number_is_short_float(to->dtype) || kernel_span(&step->operand) >= limit)
             return false;
         epilogue_place_operand(&d, d.operand[s], to);
     }
@@ -209,30 +210,68 @@ template <class L> inline cudaError_t epilogue_dispatch(const struct epilogue &e
 
 /* --- device --- */
 
-/* Where the operand's element for y's element at offset `at` is. */
-__device__ __forceinline__ uint32_t epilogue_index(const struct epilogue &e,
-                                                   const struct epilogue_step &s, uint32_t at)
+/* Where the operand's elements for y's elements at these offsets are. */
+template <int N>
+__device__ __forceinline__ void epilogue_index(const struct epilogue &e,
+                                               const struct epilogue_step &s,
+                                               const uint32_t (&at)[N], uint32_t (&index)[N])
 {
-    uint32_t rest = at, index = 0;
-    switch (s.place) {
-    case EPILOGUE_DENSE:
-        return at;
-    case EPILOGUE_INNER:
-        divider_split(e.inner, at, &rest);
-        return rest * (uint32_t)s.stride[0];
-    case EPILOGUE_SCALAR:
-        return 0;
-    default:
-        for (int i = 0; i < e.rank; i++)
-            index += divider_split(e.dim[i], rest, &rest) * (uint32_t)s.stride[i];
-        return index;
+    uint32_t rest[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        rest[i] = at[i];
+        index[i] = s.place == EPILOGUE_DENSE ? at[i] : 0;
+    }
+    if (s.place == EPILOGUE_INNER) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            divider_split(e.inner, at[i], &rest[i]);
+            index[i] = rest[i] * (uint32_t)s.stride[0];
+        }
+    } else if (s.place == EPILOGUE_STRIDED) {
+#pragma unroll 1
+        for (int d = 0; d < e.rank; d++)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                index[i] += divider_split(e.dim[d], rest[i], &rest[i]) * (uint32_t)s.stride[d];
     }
 }
 
 template <int N, class T>
-__device__ __forceinline__ void epilogue_read(const void *data, uint32_t index, float (&to)[N])
+__device__ __forceinline__ void epilogue_read(const void *data, const uint32_t (&index)[N],
+                                              float (&to)[N])
 {
-    vector_read<N>(static_cast<const T *>(data) + index, to);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        to[i] = number_float(static_cast<const T *>(data)[index[i]]);
+}
+
+/* The operand's elements for y's at offsets that lie anyhow. */
+template <int N>
+__device__ __forceinline__ void epilogue_gather(const struct epilogue &e,
+                                                const struct epilogue_step &s,
+                                                const uint32_t (&at)[N], float (&to)[N])
+{
+    uint32_t index[N];
+    epilogue_index<N>(e, s, at, index);
+    if (s.dtype == DTYPE_F16)
+        epilogue_read<N, half_t>(s.data, index, to);
+    else if (s.dtype == DTYPE_BF16)
+        epilogue_read<N, bf16_t>(s.data, index, to);
+    else
+        epilogue_read<N, float>(s.data, index, to);
+}
+
+template <int N>
+__device__ __forceinline__ void epilogue_read_wide(const struct epilogue_step &s, uint32_t index,
+                                                   float (&to)[N])
+{
+    if (s.dtype == DTYPE_F16)
+        vector_read<N>(static_cast<const half_t *>(s.data) + index, to);
+    else if (s.dtype == DTYPE_BF16)
+        vector_read<N>(static_cast<const bf16_t *>(s.data) + index, to);
+    else
+        vector_read<N>(static_cast<const float *>(s.data) + index, to);
 }
 
 /* The operand's elements for y's N from offset `at` on, a multiple of N. */
@@ -243,32 +282,25 @@ __device__ __forceinline__ void epilogue_operand(const struct epilogue &e,
 {
     bool same = s.place == EPILOGUE_SCALAR ||
                 (s.place == EPILOGUE_STRIDED && s.wide >= N && s.stride[e.rank - 1] == 0);
-    if (same) {
-        float value = number_load(s.dtype, s.data, epilogue_index(e, s, at));
+    if (!same && s.wide < N) {
+        uint32_t all[N];
 #pragma unroll
         for (int i = 0; i < N; i++)
-            to[i] = value;
+            all[i] = at + (uint32_t)i;
+        epilogue_gather<N>(e, s, all, to);
         return;
     }
-    if (N > 1 && s.wide >= N) {
-        uint32_t index = epilogue_index(e, s, at);
-        switch (s.dtype) {
-        case DTYPE_F16:
-            epilogue_read<N, half_t>(s.data, index, to);
-            return;
-        case DTYPE_BF16:
-            epilogue_read<N, bf16_t>(s.data, index, to);
-            return;
-        case DTYPE_F32:
-            epilogue_read<N, float>(s.data, index, to);
-            return;
-        default:
-            break;
-        }
+    const uint32_t first[1] = {at};
+    uint32_t index[1];
+    epilogue_index<1>(e, s, first, index);
+    if (!same) {
+        epilogue_read_wide<N>(s, index[0], to);
+        return;
     }
+    float value = number_load(s.dtype, s.data, index[0]);
 #pragma unroll
     for (int i = 0; i < N; i++)
-        to[i] = number_load(s.dtype, s.data, epilogue_index(e, s, at + (uint32_t)i));
+        to[i] = value;
 }
 
 /* v: the N (1, 2, 4, 8, 16) neighbours in y's memory from offset `at` on; `at` is a multiple of N,
@@ -315,12 +347,16 @@ __device__ __forceinline__ void epilogue_apply_column(const struct epilogue &e, 
             continue;
         }
         float operand[N];
-        operand[0] = number_load(s.dtype, s.data, epilogue_index(e, s, at[0]));
-        bool same = s.place == EPILOGUE_INNER || s.place == EPILOGUE_SCALAR;
+        if (s.place == EPILOGUE_INNER || s.place == EPILOGUE_SCALAR) {
+            const uint32_t first[1] = {at[0]};
+            float value[1];
+            epilogue_gather<1>(e, s, first, value);
 #pragma unroll
-        for (int k = 1; k < N; k++)
-            operand[k] =
-                same ? operand[0] : number_load(s.dtype, s.data, epilogue_index(e, s, at[k]));
+            for (int k = 0; k < N; k++)
+                operand[k] = value[0];
+        } else {
+            epilogue_gather<N>(e, s, at, operand);
+        }
         math_binary_row<N>(s.func, v, operand);
     }
 }

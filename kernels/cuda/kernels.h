@@ -139,12 +139,9 @@ cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kern
 cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool log,
                            const struct kernel_view *x, const struct kernel_view *y,
                            const struct kernel_epilogue *epilogue);
-/* Over dims axis..rank-1, dense. scale and bias (fp32, as long as a row; bias may be NULL). `add`:
- * NULL, or a second addend of x's dims and type (x + add is normalised: residual + norm), whose sum
- * is also stored to `sum` if that is not NULL. */
+/* Over dims axis..rank-1, dense. scale and bias are fp32 and as long as a row; bias may be NULL. */
 cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, float epsilon,
-                              const struct kernel_view *x, const struct kernel_view *add,
-                              const struct kernel_view *sum, const float *scale, const float *bias,
+                              const struct kernel_view *x, const float *scale, const float *bias,
                               const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 /* y has x's rank with 1 at the reduced axes. Any strides; fast for the last
  * dims, and for the spatial dims of channels-last. */

@@ -82,7 +82,7 @@ __device__ __forceinline__ double math_sigmoid(double x)
 
 template <class F> __device__ __forceinline__ F math_softplus(F x)
 {
-    return x > 0 ? x + math_log1p(math_exp(-x)) : math_log1p(math_exp(x));
+    return (x > 0 ? x : 0) + math_log1p(math_exp(-math_fabs(x)));
 }
 
 /* x times the normal distribution, whose tail is taken from erfc's form 7.1.26 in Abramowitz and
@@ -127,23 +127,23 @@ template <class F> __device__ __forceinline__ F math_gelu_tanh(F x)
 
 template <class F> __device__ __noinline__ F math_unary_rare(int func, F x, F a, F b, F g)
 {
+    F soft;
     switch (func) {
     case IR_UNARY_ELU:
-        return x < 0 ? a * math_expm1(x) : x;
     case IR_UNARY_SELU:
-        return g * (x < 0 ? a * math_expm1(x) : x);
-    case IR_UNARY_CELU:
-        return x < 0 ? a * math_expm1(x / a) : x;
+    case IR_UNARY_CELU: /* functions that share one stand together: each would have a copy of it */
+        x = x < 0 ? a * math_expm1(func == IR_UNARY_CELU ? x / a : x) : x;
+        return func == IR_UNARY_SELU ? g * x : x;
     case IR_UNARY_SOFTPLUS:
-        return math_softplus(x);
+    case IR_UNARY_MISH:
+        soft = math_softplus(x);
+        return func == IR_UNARY_MISH ? x * math_tanh(soft) : soft;
     case IR_UNARY_SOFTSIGN:
         return x / (1 + math_fabs(x));
     case IR_UNARY_THRESHOLDED_RELU:
         return x > a || x != x ? x : 0;
     case IR_UNARY_GELU_TANH:
         return math_gelu_tanh(x);
-    case IR_UNARY_MISH:
-        return x * math_tanh(math_softplus(x));
     case IR_UNARY_LOG:
         return math_log(x);
     case IR_UNARY_RECIPROCAL:
@@ -190,22 +190,6 @@ template <class F> __device__ __noinline__ F math_unary_rare(int func, F x, F a,
         return x < -b ? x + a : x > b ? x - a : x != x ? x : 0;
     default:
         return x;
-    }
-}
-
-/* y = func(x); `func` is the same for all threads, or nearly: it is branched on. */
-template <class F>
-__device__ __forceinline__ F math_unary(int func, F x, float alpha, float beta, float gamma)
-{
-    F a = alpha, b = beta;
-    switch (func) {
-#define CASE(number, expr)                                                                         \
-    case number:                                                                                   \
-        return expr;
-        MATH_UNARY_COMMON(CASE)
-#undef CASE
-    default:
-        return math_unary_rare<F>(func, x, a, b, (F)gamma);
     }
 }
 

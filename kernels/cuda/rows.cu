@@ -46,26 +46,29 @@ __device__ __forceinline__ void row_read(const T *row, int length, float empty, 
     }
 }
 
-/* One function for all kernels: a register array goes through memory, which an epilogue that is not
- * fused away can bear, and a copy of the interpreter for each of a thread's vectors could not. */
-template <int V>
-__device__ __noinline__ void epilogue_call(const struct epilogue *epilogue, float *v, uint32_t at)
-{
-    float part[V];
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        part[j] = v[j];
-    epilogue_apply<EPILOGUE_ANY, V>(*epilogue, part, at);
-#pragma unroll
-    for (int j = 0; j < V; j++)
-        v[j] = part[j];
-}
-
-/* `first`: the row's offset in y. */
+/* `first`: the row's offset in y. Before an epilogue the values go through memory, which the few
+ * rows that have one can bear: a thread's vectors then share one copy of the interpreter. */
 template <int MODE, class T, int N, int V, int THREADS>
 __device__ __forceinline__ void row_write(T *y, uint32_t first, int length, const float (&v)[N],
                                           const struct epilogue &epilogue)
 {
+    if (MODE != EPILOGUE_NONE && epilogue.n > 0) {
+        float all[N];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            all[i] = v[i];
+#pragma unroll 1
+        for (int i = 0, at = slots<N, V, THREADS>::at(0); i < N && at < length; i += V) {
+            float part[V];
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                part[j] = all[i + j];
+            epilogue_apply<EPILOGUE_ANY, V>(epilogue, part, first + (uint32_t)at);
+            vector_write<V>(y + first + at, part);
+            at += THREADS * V;
+        }
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < N; i += V) {
         int at = slots<N, V, THREADS>::at(i);
@@ -75,8 +78,6 @@ __device__ __forceinline__ void row_write(T *y, uint32_t first, int length, cons
 #pragma unroll
         for (int j = 0; j < V; j++)
             part[j] = v[i + j];
-        if (MODE != EPILOGUE_NONE && epilogue.n > 0)
-            epilogue_call<V>(&epilogue, part, first + (uint32_t)at);
         vector_write<V>(y + first + at, part);
     }
 }
@@ -96,8 +97,8 @@ template <class T> __device__ __forceinline__ float exp_of(float x)
 }
 
 struct rows {
-    const void *x, *add;
-    void *y, *sum;
+    const void *x;
+    void *y;
     const float *scale, *bias;
     int64_t n, x_stride;
     uint32_t y_stride;
@@ -231,16 +232,6 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
     int64_t first = row * r.length;
     float v[N], total = 0, squares = 0;
     row_read<T, N, V, THREADS>(static_cast<const T *>(r.x) + first, r.length, 0, v);
-    if (r.add) {
-        float w[N];
-        row_read<T, N, V, THREADS>(static_cast<const T *>(r.add) + first, r.length, 0, w);
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] += w[i];
-    }
-    if (r.sum)
-        row_write<EPILOGUE_NONE, T, N, V, THREADS>(static_cast<T *>(r.sum), (uint32_t)first,
-                                                   r.length, v, epilogue);
 #pragma unroll
     for (int i = 0; i < N; i++)
         total += v[i];
@@ -256,33 +247,25 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
                                       epilogue);
 }
 
-template <class T> __device__ __forceinline__ float norm_input(const struct rows &r, int64_t at)
-{
-    float v = number_float(static_cast<const T *>(r.x)[at]);
-    return r.add ? v + number_float(static_cast<const T *>(r.add)[at]) : v;
-}
-
 template <class T>
 __global__ void __launch_bounds__(BLOCK)
     norm_long(struct rows r, const __grid_constant__ struct epilogue epilogue)
 {
     KERNEL_SHARED(float, scratch);
     int64_t first = (int64_t)blockIdx.x * r.length;
+    const T *x = static_cast<const T *>(r.x) + first;
     float total = 0, squares = 0;
     for (int i = (int)threadIdx.x; i < r.length; i += BLOCK)
-        total += norm_input<T>(r, first + i);
+        total += number_float(x[i]);
     float mean = reduce_block(total, 0.0f, scratch, reduce_sum()) / (float)r.length;
     for (int i = (int)threadIdx.x; i < r.length; i += BLOCK) {
-        float off = norm_input<T>(r, first + i) - mean;
+        float off = number_float(x[i]) - mean;
         squares += off * off;
     }
     squares = reduce_block(squares, 0.0f, scratch, reduce_sum()) / (float)r.length;
     float inverse = 1.0f / sqrtf(squares + r.epsilon);
     for (int i = (int)threadIdx.x; i < r.length; i += BLOCK) {
-        float v = norm_input<T>(r, first + i);
-        if (r.sum)
-            static_cast<T *>(r.sum)[first + i] = number_from<T>(v);
-        v = (v - mean) * inverse * r.scale[i] + (r.bias ? r.bias[i] : 0.0f);
+        float v = (number_float(x[i]) - mean) * inverse * r.scale[i] + (r.bias ? r.bias[i] : 0.0f);
         static_cast<T *>(r.y)[first + i] =
             number_from<T>(epilogue_apply_one<EPILOGUE_ANY>(epilogue, v, (uint32_t)(first + i)));
     }
@@ -412,7 +395,7 @@ cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
     if (r.length > 32 * BLOCK)
         return KERNEL_LAUNCH(norm_long<T>, (unsigned)r.n, BLOCK, SCRATCH, call, r, e);
     bool wide = r.length % (16 / sizeof(T)) == 0 && aligned(r.x) && aligned(r.y) &&
-                aligned(r.add) && aligned(r.sum) && aligned(r.scale) && aligned(r.bias);
+                aligned(r.scale) && aligned(r.bias);
     return row_dispatch<T>(r.length, wide, e, [&](auto t, auto mode) {
         using S = decltype(t);
         dim3 block = block_of(call, r.n, S::threads);
@@ -480,17 +463,14 @@ extern "C" cudaError_t kernel_softmax(const struct kernel_call *call, int32_t ax
 
 extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis,
                                          float epsilon, const struct kernel_view *x,
-                                         const struct kernel_view *add,
-                                         const struct kernel_view *sum, const float *scale,
-                                         const float *bias, const struct kernel_view *y,
+                                         const float *scale, const float *bias,
+                                         const struct kernel_view *y,
                                          const struct kernel_epilogue *epilogue)
 {
     struct epilogue e;
     struct rows r = {};
     if (axis < 0 || axis > x->rank || !same_dims(x, y) || !is_dense(x) || !is_dense(y) ||
-        (add && (!same_dims(x, add) || !is_dense(add))) ||
-        (sum && (!same_dims(x, sum) || !is_dense(sum))) || !epilogue_make(epilogue, y, &e) ||
-        kernel_elements(y) >= INT32_MAX)
+        !epilogue_make(epilogue, y, &e) || kernel_elements(y) >= INT32_MAX)
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;
@@ -500,8 +480,6 @@ extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t
     r.n = kernel_elements(y) / r.length;
     r.x = x->data;
     r.y = y->data;
-    r.add = add ? add->data : NULL;
-    r.sum = sum ? sum->data : NULL;
     r.scale = scale;
     r.bias = bias;
     r.epsilon = epsilon;
