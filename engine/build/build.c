@@ -352,9 +352,7 @@ static enum status make_bindings(struct builder *b, const uint32_t *ids, uint32_
     for (uint32_t i = 0; i < n; i++) {
         const struct ir_tensor *t = ir_tensor(graph, ids[i]);
         const char *name = NULL;
-        enum status status = binding_name(b->plan, list, i, t->name, b->options->log, &name, err);
-        if (status)
-            return status;
+        TRY(binding_name(b->plan, list, i, t->name, b->options->log, &name, err));
         list[i] = (struct plan_binding){.name = name, .dtype = t->dtype, .shape = t->shape};
         if (b->plan->batched)
             list[i].shape.dim[0] = -1;

@@ -65,8 +65,8 @@ static enum status check_input(const struct ir_tensor *t, const struct build_inp
                          "served input '%s' is %s: only FP32, FP16 and BF16 inputs can be served "
                          "as another type",
                          t->name, dtype_name(t->dtype));
-    enum status status = check_numbers(t, "scale", input->scale, input->n_scale, err);
-    return status ? status : check_numbers(t, "bias", input->bias, input->n_bias, err);
+    TRY(check_numbers(t, "scale", input->scale, input->n_scale, err));
+    return check_numbers(t, "bias", input->bias, input->n_bias, err);
 }
 
 static void put(void *data, enum dtype dtype, uint32_t i, float value)
@@ -114,9 +114,7 @@ static enum status add_node(struct chain *c, enum ir_op op, const char *what, ui
     uint32_t node = ir_node_add(c->graph, op, name, operand == IR_NONE ? 1 : 2, inputs);
     if (node == IR_NONE || !ir_attr_set_int(c->graph, node, key, value))
         return error_no_memory(c->err, "served inputs");
-    enum status status = ir_infer_apply(c->graph, node, NULL, 0, c->err);
-    if (status)
-        return status;
+    TRY(ir_infer_apply(c->graph, node, NULL, 0, c->err));
     c->last = node;
     c->at = ir_node(c->graph, node)->outputs[0];
     return STATUS_OK;
@@ -136,15 +134,11 @@ static enum status add_arithmetic(struct chain *c, enum ir_binary func, const ch
 static enum status serve(struct ir_graph *graph, const struct build_input *input, struct error *err)
 {
     uint32_t index = 0;
-    enum status status = find_input(graph, input->name, &index, err);
-    if (status)
-        return status;
+    TRY(find_input(graph, input->name, &index, err));
     uint32_t old = graph->inputs[index];
     const struct ir_tensor like =
         *ir_tensor(graph, old); /* the array moves when tensors are added */
-    status = check_input(&like, input, err);
-    if (status)
-        return status;
+    TRY(check_input(&like, input, err));
     enum dtype dtype = input->dtype == DTYPE_NONE ? like.dtype : input->dtype;
     if (dtype == like.dtype && !input->n_scale && !input->n_bias)
         return STATUS_OK;
@@ -153,13 +147,9 @@ static enum status serve(struct ir_graph *graph, const struct build_input *input
         return error_no_memory(err, "served inputs");
     struct chain c = {graph, like.name, served, IR_NONE, err};
     if (dtype != like.dtype)
-        status = add_node(&c, IR_OP_CAST, "cast", IR_NONE, IR_ATTR_TO, like.dtype);
-    if (!status)
-        status = add_arithmetic(&c, IR_BINARY_MUL, "scale", &like, input->scale, input->n_scale);
-    if (!status)
-        status = add_arithmetic(&c, IR_BINARY_ADD, "bias", &like, input->bias, input->n_bias);
-    if (status)
-        return status;
+        TRY(add_node(&c, IR_OP_CAST, "cast", IR_NONE, IR_ATTR_TO, like.dtype));
+    TRY(add_arithmetic(&c, IR_BINARY_MUL, "scale", &like, input->scale, input->n_scale));
+    TRY(add_arithmetic(&c, IR_BINARY_ADD, "bias", &like, input->bias, input->n_bias));
     ir_node_set_output(graph, c.last, 0, old);
     ir_tensor(graph, old)->name = "";
     graph->inputs[index] = served;
@@ -169,10 +159,9 @@ static enum status serve(struct ir_graph *graph, const struct build_input *input
 enum status build_serve(struct ir_graph *graph, const struct build_input *inputs, uint32_t n,
                         struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < n && !status; i++)
-        status = serve(graph, &inputs[i], err);
-    if (!status && n) /* the new nodes stand behind their readers */
-        status = ir_graph_compact(graph, err);
-    return status;
+    for (uint32_t i = 0; i < n; i++)
+        TRY(serve(graph, &inputs[i], err));
+    if (n) /* the new nodes stand behind their readers */
+        TRY(ir_graph_compact(graph, err));
+    return STATUS_OK;
 }

@@ -162,9 +162,7 @@ static enum status check_tensors(const struct plan *plan, const struct ir_graph 
         if (t->alias_of != IR_NONE && !alias_ok(graph, t))
             return bad(err, "a bad alias", t->name);
     }
-    enum status status = check_chains(graph, err);
-    if (status)
-        return status;
+    TRY(check_chains(graph, err));
     for (uint32_t i = 0; i < graph->n_tensors; i++) {
         const struct ir_tensor *t = ir_tensor(graph, i);
         uint64_t bytes = t->bytes;
@@ -391,43 +389,34 @@ static enum status check_profile(const struct plan *plan, const struct plan_prof
                                  struct error *err)
 {
     const struct ir_graph *graph = profile->graph;
-    enum status status =
-        check_io(plan, profile, plan->inputs, plan->n_inputs, graph->inputs, graph->n_inputs, err);
-    if (!status)
-        status = check_io(plan, profile, plan->outputs, plan->n_outputs, graph->outputs,
-                          graph->n_outputs, err);
-    for (uint32_t i = 0; i < graph->n_inputs && !status; i++) {
+    TRY(check_io(plan, profile, plan->inputs, plan->n_inputs, graph->inputs, graph->n_inputs, err));
+    TRY(check_io(plan, profile, plan->outputs, plan->n_outputs, graph->outputs, graph->n_outputs,
+                 err));
+    for (uint32_t i = 0; i < graph->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
         if (t->place != IR_PLACE_INPUT || t->offset != i)
-            status = bad(err, "an input in a bad place", t->name);
+            TRY(bad(err, "an input in a bad place", t->name));
     }
-    if (!status)
-        status = check_segments(graph, err); /* tells the nodes theirs, which a file does not */
-    if (!status)
-        status = ir_verify(graph, err);
-    if (!status)
-        status = check_tensors(plan, graph, err);
-    for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
-        status = check_node(graph, ir_node(graph, i), err);
-    if (!status)
-        status = check_liveness(graph, err);
-    return status;
+    TRY(check_segments(graph, err)); /* tells the nodes theirs, which a file does not */
+    TRY(ir_verify(graph, err));
+    TRY(check_tensors(plan, graph, err));
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        TRY(check_node(graph, ir_node(graph, i), err));
+    return check_liveness(graph, err);
 }
 
 enum status plan_check(const struct plan *plan, struct error *err)
 {
-    enum status status = STATUS_OK;
     if (plan->n_profiles == 0 || plan->n_outputs == 0 || (!plan->batched && plan->n_profiles != 1))
         return bad(err, "a plan without profiles or outputs", plan->name);
-    status = check_bindings(plan, plan->inputs, plan->n_inputs, err);
-    if (!status)
-        status = check_bindings(plan, plan->outputs, plan->n_outputs, err);
-    for (uint32_t i = 0; i < plan->n_profiles && !status; i++) {
+    TRY(check_bindings(plan, plan->inputs, plan->n_inputs, err));
+    TRY(check_bindings(plan, plan->outputs, plan->n_outputs, err));
+    for (uint32_t i = 0; i < plan->n_profiles; i++) {
         const struct plan_profile *p = &plan->profiles[i];
         if (p->batch == 0 || p->batch > PLAN_MAX_BATCH || (!plan->batched && p->batch != 1) ||
             (i && p->batch <= p[-1].batch))
             return bad(err, "profiles that do not rise in batch", plan->name);
-        status = check_profile(plan, p, err);
+        TRY(check_profile(plan, p, err));
     }
-    return status;
+    return STATUS_OK;
 }

@@ -76,9 +76,7 @@ static enum status check_header(const struct plan_header *h, size_t size, XXH128
                                 struct error *err)
 {
     uint8_t digest[16];
-    enum status status = check_lengths(h, size, err);
-    if (status)
-        return status;
+    TRY(check_lengths(h, size, err));
     plan_digest(h, rest, digest);
     if (memcmp(digest, h->digest, sizeof(digest)) != 0)
         return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: its digest does not match");
@@ -157,8 +155,8 @@ static enum status first_look(int fd, struct error *err)
         return error_errno(err, errno, "stat");
     if (!S_ISREG(st.st_mode))
         return error_set(err, STATUS_INVALID_ARGUMENT, "not a regular file");
-    enum status status = header_read(fd, &h, err);
-    return status ? status : check_lengths(&h, (size_t)st.st_size, err);
+    TRY(header_read(fd, &h, err));
+    return check_lengths(&h, (size_t)st.st_size, err);
 }
 
 struct hashing {

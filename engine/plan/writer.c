@@ -136,13 +136,13 @@ static enum status sink_pad(struct sink *sink, uint64_t to, struct error *err)
 static enum status emit_section(struct sink *sink, const struct section *section, uint64_t offset,
                                 struct error *err)
 {
-    enum status status = section->table ? sink_pad(sink, offset, err) : STATUS_OK;
-    for (const struct blob *b = section->table; b && !status; b = b->hh.next) {
-        status = sink_pad(sink, offset + b->offset, err);
-        if (!status)
-            status = sink_put(sink, b->data, b->key.size, err);
+    if (section->table)
+        TRY(sink_pad(sink, offset, err));
+    for (const struct blob *b = section->table; b; b = b->hh.next) {
+        TRY(sink_pad(sink, offset + b->offset, err));
+        TRY(sink_put(sink, b->data, b->key.size, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* Everything behind the header. */
@@ -150,12 +150,10 @@ static enum status emit(struct sink *sink, const struct plan_header *header, con
                         const struct layout *layout, struct error *err)
 {
     sink->at = header->structure_offset;
-    enum status status = sink_put(sink, structure, header->structure_size, err);
-    if (!status)
-        status = sink_pad(sink, header->weights_offset, err);
-    if (!status)
-        status = emit_section(sink, &layout->weights, header->weights_offset, err);
-    return status ? status : emit_section(sink, &layout->code, header->code_offset, err);
+    TRY(sink_put(sink, structure, header->structure_size, err));
+    TRY(sink_pad(sink, header->weights_offset, err));
+    TRY(emit_section(sink, &layout->weights, header->weights_offset, err));
+    return emit_section(sink, &layout->code, header->code_offset, err);
 }
 
 static int hex_value(char c)

@@ -123,12 +123,10 @@ static enum status check(const struct context *ctx, uint32_t batch,
                          ctx->options.batch);
     if (ctx->running)
         return error_set(err, STATUS_FAILED_PRECONDITION, "the context is running a batch");
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; inputs && i < ctx->engine->info.n_inputs && !status; i++)
-        status = check_input(ctx, i, batch, &inputs[i], err);
-    if (!status)
-        *out = p;
-    return status;
+    for (uint32_t i = 0; inputs && i < ctx->engine->info.n_inputs; i++)
+        TRY(check_input(ctx, i, batch, &inputs[i], err));
+    *out = p;
+    return STATUS_OK;
 }
 
 static enum status start(struct context *ctx, struct profile *p, uint32_t batch,
@@ -136,18 +134,15 @@ static enum status start(struct context *ctx, struct profile *p, uint32_t batch,
 {
     for (uint32_t i = 0; context_in_place(ctx) && i < ctx->engine->info.n_outputs; i++)
         p->out_now[i] = output ? output + p->info->out_offset[i] : p->out_arena[i];
-    enum status status = context_record(ctx, EVENT_BEGIN, err);
-    if (!status && inputs)
-        status = context_bind_inputs(ctx, p, batch, inputs, err);
-    if (!status)
-        status = context_record(ctx, EVENT_INPUT, err);
-    if (!status)
-        status = context_run(ctx, p, false, err);
-    if (!status)
-        status = context_record(ctx, EVENT_COMPUTE, err);
-    if (!status && output)
-        status = context_collect(ctx, p, batch, output, err);
-    return status ? status : context_record(ctx, EVENT_OUTPUT, err);
+    TRY(context_record(ctx, EVENT_BEGIN, err));
+    if (inputs)
+        TRY(context_bind_inputs(ctx, p, batch, inputs, err));
+    TRY(context_record(ctx, EVENT_INPUT, err));
+    TRY(context_run(ctx, p, false, err));
+    TRY(context_record(ctx, EVENT_COMPUTE, err));
+    if (output)
+        TRY(context_collect(ctx, p, batch, output, err));
+    return context_record(ctx, EVENT_OUTPUT, err);
 }
 
 enum status context_enqueue(struct context *ctx, uint32_t batch, const struct engine_input *inputs,

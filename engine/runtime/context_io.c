@@ -28,13 +28,12 @@ enum status context_staging_new(struct context *ctx, struct error *err)
             !checked_add(total, size, &total) || !checked_round_up(total, BACKEND_ALIGN, &total))
             return error_set(err, STATUS_RESOURCE_EXHAUSTED, "context: inputs are too large");
     }
+    if (total == 0)
+        return STATUS_OK;
     void *staging;
-    enum status status =
-        total ? memory_alloc(ctx->lane->device, MEMORY_PINNED, total, "staging", &staging, err)
-              : STATUS_OK;
-    if (!status && total)
-        ctx->staging = staging;
-    return status;
+    TRY(memory_alloc(ctx->lane->device, MEMORY_PINNED, total, "staging", &staging, err));
+    ctx->staging = staging;
+    return STATUS_OK;
 }
 
 /* --- inputs --- */
@@ -110,14 +109,12 @@ static enum status start_copies(const struct copies *c, struct error *err)
 {
     struct context *ctx = c->ctx;
     const struct backend *backend = ctx->backend;
-    enum status status = STATUS_OK;
     if (c->n)
-        status = backend->copy(ctx->lane->stream, COPY_TO_DEVICE, ctx->copies, c->n, err);
-    if (!status && c->n_zeros)
-        status =
-            backend->copy(ctx->lane->stream, backend->host_memory ? COPY_TO_DEVICE : COPY_ON_DEVICE,
-                          ctx->copies + (ctx->n_copies - c->n_zeros), c->n_zeros, err);
-    return status;
+        TRY(backend->copy(ctx->lane->stream, COPY_TO_DEVICE, ctx->copies, c->n, err));
+    if (c->n_zeros)
+        TRY(backend->copy(ctx->lane->stream, backend->host_memory ? COPY_TO_DEVICE : COPY_ON_DEVICE,
+                          ctx->copies + (ctx->n_copies - c->n_zeros), c->n_zeros, err));
+    return STATUS_OK;
 }
 
 /* The span that is the whole input, where the device may read it; or NULL. */

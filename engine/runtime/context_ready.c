@@ -308,12 +308,10 @@ static enum status run_once(struct context *ctx, struct profile *p, bool plain, 
 
 static enum status warm_up(struct context *ctx, struct profile *p, struct error *err)
 {
-    enum status status = context_zero_inputs(ctx, p, err);
-    if (!status)
-        status = run_once(ctx, p, true, err);
-    if (!status)
-        status = context_capture(ctx, p, err);
-    return status ? status : run_once(ctx, p, false, err);
+    TRY(context_zero_inputs(ctx, p, err));
+    TRY(run_once(ctx, p, true, err));
+    TRY(context_capture(ctx, p, err));
+    return run_once(ctx, p, false, err);
 }
 
 /* --- the context --- */
@@ -374,19 +372,15 @@ static enum status take_memory(struct context *ctx, struct error *err)
             arena = MAX(arena, engine->layouts[i].total);
             on_host = MAX(on_host, engine->host ? host_bytes(engine, i) : 0);
         }
-    enum status status = lane_grow(ctx->lane, arena, err);
-    if (status)
-        return status;
+    TRY(lane_grow(ctx->lane, arena, err));
     ctx->base[SIDE_DEVICE] = ctx->backend->arena_base(ctx->lane->arena);
     void *host;
     if (engine->host) {
-        status = memory_alloc(ctx->lane->device, MEMORY_PINNED, on_host, "host arena", &host, err);
-        if (!status)
-            ctx->base[SIDE_HOST] = host;
-        if (!status)
-            status = engine->host->backend->stream_new(engine->host, &ctx->host_stream, err);
+        TRY(memory_alloc(ctx->lane->device, MEMORY_PINNED, on_host, "host arena", &host, err));
+        ctx->base[SIDE_HOST] = host;
+        TRY(engine->host->backend->stream_new(engine->host, &ctx->host_stream, err));
     }
-    return status ? status : context_staging_new(ctx, err);
+    return context_staging_new(ctx, err);
 }
 
 static enum status take_lists(struct context *ctx, struct error *err)

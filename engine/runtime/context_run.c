@@ -54,15 +54,14 @@ static enum status cross(struct context *ctx, const struct part *part, bool firs
                          struct error *err)
 {
     const struct backend *backend = ctx->backend;
-    enum status status = STATUS_OK;
     if (part->n_copies)
-        status = backend->copy(ctx->lane->stream,
-                               part->side == SIDE_DEVICE ? COPY_TO_DEVICE : COPY_TO_HOST,
-                               part->copies, part->n_copies, err);
-    if (status || part->side == SIDE_DEVICE || (first && !part->n_copies))
-        return status;
-    status = context_record(ctx, EVENT_BORDER, err);
-    return status ? status : backend->event_wait(ctx->events[EVENT_BORDER], err);
+        TRY(backend->copy(ctx->lane->stream,
+                          part->side == SIDE_DEVICE ? COPY_TO_DEVICE : COPY_TO_HOST, part->copies,
+                          part->n_copies, err));
+    if (part->side == SIDE_DEVICE || (first && !part->n_copies))
+        return STATUS_OK;
+    TRY(context_record(ctx, EVENT_BORDER, err));
+    return backend->event_wait(ctx->events[EVENT_BORDER], err);
 }
 
 static void patch(struct profile *p)

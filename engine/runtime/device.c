@@ -64,12 +64,10 @@ enum status engine_device_open(const char *spec, const struct device_options *op
 {
     const struct backend *backend;
     struct device_options own = options ? *options : (struct device_options){0};
-    enum status status = backend_find(spec, &backend, &own.index, err);
-    if (!status)
-        status = backend->device_open(&own, out, err);
-    if (!status)
-        (*out)->reference_only = own.reference_only;
-    return status;
+    TRY(backend_find(spec, &backend, &own.index, err));
+    TRY(backend->device_open(&own, out, err));
+    (*out)->reference_only = own.reference_only;
+    return STATUS_OK;
 }
 
 /* Few: these are the small ops that no device kernel does, and several workers run them at once. */

@@ -41,9 +41,7 @@ static enum status check_device(struct engine *engine, struct error *err)
     const char *own = device_backend(device);
     char own_line[FINGERPRINT_MAX] = "", host_line[FINGERPRINT_MAX] = "", here[PLAN_DEVICE_MAX];
     bool mixed = plan_needs_host(plan, own) && !device->backend->host_memory;
-    enum status status = mixed ? backend_host_open(device, &engine->host, err) : STATUS_OK;
-    if (status)
-        return status;
+    TRY(mixed ? backend_host_open(device, &engine->host, err) : STATUS_OK);
     device->backend->device_fingerprint(device, own_line);
     if (mixed)
         engine->host->backend->device_fingerprint(engine->host, host_line);
@@ -68,9 +66,7 @@ static enum status check_device(struct engine *engine, struct error *err)
 enum status engine_plan_threads(const char *path, uint32_t *threads, struct error *err)
 {
     char device[PLAN_DEVICE_MAX];
-    enum status status = plan_read_device(path, device, err);
-    if (status)
-        return status;
+    TRY(plan_read_device(path, device, err));
     char *host = strstr(device, " | "); /* what runs beside a device is not asked for */
     if (host)
         *host = '\0';
@@ -331,16 +327,16 @@ enum status engine_load(struct device *device, const char *path, struct engine *
                         struct error *err)
 {
     struct plan *plan;
-    enum status status = plan_read(path, &plan, err);
-    return status ? status : load(device, plan, path, out, err);
+    TRY(plan_read(path, &plan, err));
+    return load(device, plan, path, out, err);
 }
 
 enum status engine_load_fd(struct device *device, int fd, const char *name,
                            const struct file_guard *guard, struct engine **out, struct error *err)
 {
     struct plan *plan;
-    enum status status = plan_read_fd(fd, name, guard, &plan, err);
-    return status ? status : load(device, plan, name, out, err);
+    TRY(plan_read_fd(fd, name, guard, &plan, err));
+    return load(device, plan, name, out, err);
 }
 
 void engine_settle(struct engine *engine)

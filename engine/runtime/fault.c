@@ -207,8 +207,8 @@ static enum status fault_memory_alloc(struct device *device, enum memory_kind ki
                                       const char *tag, void **out, struct error *err)
 {
     struct fault_device *d = of(device);
-    enum status status = inject(d, FAULT_MEMORY, NULL, err);
-    return status ? status : inner(d)->memory_alloc(d->inner, kind, size, tag, out, err);
+    TRY(inject(d, FAULT_MEMORY, NULL, err));
+    return inner(d)->memory_alloc(d->inner, kind, size, tag, out, err);
 }
 
 static void fault_memory_free(struct device *device, enum memory_kind kind, void *memory)
@@ -235,8 +235,8 @@ static enum status arena_create(struct device *device, size_t reserve, struct ba
 
 static enum status arena_grow(struct backend_arena *arena, size_t size, struct error *err)
 {
-    enum status status = inject(arena->device, FAULT_MEMORY, NULL, err);
-    return status ? status : inner(arena->device)->arena_grow(arena->inner, size, err);
+    TRY(inject(arena->device, FAULT_MEMORY, NULL, err));
+    return inner(arena->device)->arena_grow(arena->inner, size, err);
 }
 
 static void *arena_base(struct backend_arena *arena)
@@ -313,8 +313,8 @@ static enum status event_record(struct backend_event *event, struct backend_stre
  * of it may let go of what it used. */
 static enum status event_wait(struct backend_event *event, struct error *err)
 {
-    enum status status = inner(event->device)->event_wait(event->inner, err);
-    return status ? status : inject(event->device, FAULT_WAIT, NULL, err);
+    TRY(inner(event->device)->event_wait(event->inner, err));
+    return inject(event->device, FAULT_WAIT, NULL, err);
 }
 
 static enum status event_elapsed(struct backend_event *from, struct backend_event *to, uint64_t *ns,
@@ -427,10 +427,8 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
                              void *const *inputs, void *const *outputs, void *workspace,
                              struct error *err)
 {
-    enum status status = inject(op->device, FAULT_LAUNCH, NULL, err);
-    return status ? status
-                  : inner(op->device)
-                        ->op_launch(op->inner, stream->inner, inputs, outputs, workspace, err);
+    TRY(inject(op->device, FAULT_LAUNCH, NULL, err));
+    return inner(op->device)->op_launch(op->inner, stream->inner, inputs, outputs, workspace, err);
 }
 
 /* --- capture --- */
@@ -450,9 +448,7 @@ static enum status capture_end(struct backend_stream *stream, struct backend_gra
 {
     struct fault_device *d = stream->device;
     struct backend_graph *inner_graph = NULL;
-    enum status status = inner(d)->capture_end(stream->inner, &inner_graph, err);
-    if (status)
-        return status;
+    TRY(inner(d)->capture_end(stream->inner, &inner_graph, err));
     struct backend_graph *graph = calloc(1, sizeof(*graph));
     if (!graph) {
         inner(d)->graph_free(inner_graph);
@@ -466,8 +462,8 @@ static enum status capture_end(struct backend_stream *stream, struct backend_gra
 static enum status graph_launch(struct backend_graph *graph, struct backend_stream *stream,
                                 struct error *err)
 {
-    enum status status = inject(graph->device, FAULT_LAUNCH, NULL, err);
-    return status ? status : inner(graph->device)->graph_launch(graph->inner, stream->inner, err);
+    TRY(inject(graph->device, FAULT_LAUNCH, NULL, err));
+    return inner(graph->device)->graph_launch(graph->inner, stream->inner, err);
 }
 
 static void graph_free(struct backend_graph *graph)

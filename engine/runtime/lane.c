@@ -53,10 +53,8 @@ enum status lane_grow(struct lane *lane, size_t size, struct error *err)
 {
     if (size <= lane->size)
         return STATUS_OK;
-    enum status status = lane->device->backend->arena_grow(lane->arena, size, err);
-    if (!status) {
-        lane->size = size;
-        memory_note(lane->device, MEMORY_DEVICE, lane->arena, "arena", size);
-    }
-    return status;
+    TRY(lane->device->backend->arena_grow(lane->arena, size, err));
+    lane->size = size;
+    memory_note(lane->device, MEMORY_DEVICE, lane->arena, "arena", size);
+    return STATUS_OK;
 }

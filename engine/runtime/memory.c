@@ -150,10 +150,9 @@ void memory_note(struct device *device, enum memory_kind kind, const void *key, 
 enum status memory_alloc(struct device *device, enum memory_kind kind, size_t size, const char *tag,
                          void **out, struct error *err)
 {
-    enum status status = device->backend->memory_alloc(device, kind, size, tag, out, err);
-    if (!status)
-        memory_note(device, kind, *out, tag, size);
-    return status;
+    TRY(device->backend->memory_alloc(device, kind, size, tag, out, err));
+    memory_note(device, kind, *out, tag, size);
+    return STATUS_OK;
 }
 
 void memory_free(struct device *device, enum memory_kind kind, void *memory)

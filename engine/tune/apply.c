@@ -84,16 +84,13 @@ static enum status reformat_tactic(struct apply *a, uint32_t node, uint32_t from
                                    struct error *err)
 {
     struct tune_entry *e;
-    enum status st =
-        tune_table_reformat(a->table, a->graph, from, ir_tensor(a->graph, from)->format,
-                            ir_tensor(a->graph, to)->format, &e, err);
+    TRY(tune_table_reformat(a->table, a->graph, from, ir_tensor(a->graph, from)->format,
+                            ir_tensor(a->graph, to)->format, &e, err));
     bool again = false;
-    if (!st && e->n > 0) {
+    if (e->n > 0) {
         struct tune_job job = {.entry = e, .option = &e->options[0]};
-        st = tune_compile_chosen(a->table, &job, 1, a->graph->arena, &again, err);
+        TRY(tune_compile_chosen(a->table, &job, 1, a->graph->arena, &again, err));
     }
-    if (st)
-        return st;
     if (e->n == 0 || again)
         return error_set(err, STATUS_INTERNAL, "tuner: no reformat where one was planned");
     tune_table_report(a->table)->reformats++;
@@ -151,10 +148,9 @@ static enum status step_to(struct apply *a, uint32_t tensor, struct ir_format fo
     made = like(a, tensor, format);
     if (made == IR_NONE)
         return error_no_memory(err, "the tuner");
-    enum status st = add_reformat(a, tensor, made, err);
-    if (st == STATUS_OK)
-        *out = made;
-    return st;
+    TRY(add_reformat(a, tensor, made, err));
+    *out = made;
+    return STATUS_OK;
 }
 
 /* The tensor in this format, by what the solver counted: a reformat between the least of the
@@ -165,13 +161,11 @@ static enum status in_format(struct apply *a, uint32_t tensor, struct ir_format 
     const struct ir_tensor t = *ir_tensor(a->graph, tensor);
     struct ir_format from = in_layout(t.format, tune_layout_least(&t.shape, t.layout));
     struct ir_format to = in_layout(format, tune_layout_least(&t.shape, format.layout));
-    enum status st = STATUS_OK;
     if (!ir_format_equal(from, to)) {
-        st = step_to(a, tensor, from, &tensor, err);
-        if (!st)
-            st = step_to(a, tensor, to, &tensor, err);
+        TRY(step_to(a, tensor, from, &tensor, err));
+        TRY(step_to(a, tensor, to, &tensor, err));
     }
-    return st ? st : step_to(a, tensor, format, out, err);
+    return step_to(a, tensor, format, out, err);
 }
 
 /* --- outputs: formats of what nodes write --- */
@@ -193,8 +187,8 @@ static enum status divert_output(struct apply *a, uint32_t node, uint32_t index,
     if (renames(&t, ir_tensor(a->graph, tensor)))
         return add_reformat(a, made, tensor, err);
     format.layout = tune_layout_least(&t.shape, format.layout);
-    enum status st = step_to(a, made, format, &from, err);
-    return st ? st : add_reformat(a, from, tensor, err);
+    TRY(step_to(a, made, format, &from, err));
+    return add_reformat(a, from, tensor, err);
 }
 
 static enum status set_output(struct apply *a, uint32_t node, uint32_t index, struct error *err)
@@ -234,10 +228,9 @@ static enum status pack_constant(struct apply *a, struct device *device, uint32_
         return error_no_memory(err, "the tuner");
     if (!device->backend->pack)
         return error_set(err, STATUS_INTERNAL, "tuner: the backend cannot pack constants");
-    enum status st = device->backend->pack(device, a->graph, n, n->tactic, input, packed, err);
-    return st ? st
-              : add_constant(a, n->inputs[input], tune_port_in(n->tactic, input)->format, bytes,
-                             packed, out, err);
+    TRY(device->backend->pack(device, a->graph, n, n->tactic, input, packed, err));
+    return add_constant(a, n->inputs[input], tune_port_in(n->tactic, input)->format, bytes, packed,
+                        out, err);
 }
 
 static enum status convert_constant(struct apply *a, uint32_t tensor, struct ir_format format,
@@ -321,12 +314,12 @@ static enum status set_workspaces(struct apply *a, struct error *err)
         if (!device)
             continue;
         tune_table_report(a->table)->nodes++;
-        enum status st = tune_table_bench(a->table, device, &bench, err);
-        if (!st)
-            st = tune_bench_workspace(bench, a->graph, node, &node->workspace_bytes, err);
-        if (st) {
+        enum status status = tune_table_bench(a->table, device, &bench, err);
+        if (!status)
+            status = tune_bench_workspace(bench, a->graph, node, &node->workspace_bytes, err);
+        if (status) {
             error_prefix(err, "layer '%s' (%s)", node->name, node->tactic->name);
-            return st;
+            return status;
         }
     }
     return STATUS_OK;
@@ -337,21 +330,21 @@ enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
 {
     struct apply a = {.graph = graph, .table = table, .memory = arena_new(0)};
     uint32_t n_nodes = graph->n_nodes; /* those that were tuned; reformats come behind */
-    enum status st = a.memory ? STATUS_OK : error_no_memory(err, "the tuner");
-    for (uint32_t i = 0; i < n_nodes && !st; i++)
+    enum status status = a.memory ? STATUS_OK : error_no_memory(err, "the tuner");
+    for (uint32_t i = 0; i < n_nodes && !status; i++)
         if (entries[i])
-            st = set_tactic(&a, i, &entries[i]->options[choice[i]], err);
-    for (uint32_t i = 0; i < n_nodes && !st; i++)
-        for (uint32_t k = 0; entries[i] && k < ir_node(graph, i)->n_outputs && !st; k++)
-            st = set_output(&a, i, k, err);
-    for (uint32_t i = 0; i < n_nodes && !st; i++)
+            status = set_tactic(&a, i, &entries[i]->options[choice[i]], err);
+    for (uint32_t i = 0; i < n_nodes && !status; i++)
+        for (uint32_t k = 0; entries[i] && k < ir_node(graph, i)->n_outputs && !status; k++)
+            status = set_output(&a, i, k, err);
+    for (uint32_t i = 0; i < n_nodes && !status; i++)
         if (entries[i])
-            st = set_inputs(&a, entries[i], i, err);
+            status = set_inputs(&a, entries[i], i, err);
     HASH_CLEAR(hh, a.reformatted);
     arena_free(a.memory);
-    if (!st)
-        st = ir_graph_compact(graph, err);
-    if (!st)
-        st = ir_verify(graph, err);
-    return st ? st : set_workspaces(&a, err);
+    if (!status)
+        status = ir_graph_compact(graph, err);
+    if (!status)
+        status = ir_verify(graph, err);
+    return status ? status : set_workspaces(&a, err);
 }

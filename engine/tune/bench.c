@@ -67,18 +67,18 @@ enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_b
     b->device = device;
     b->backend = device->backend;
     b->pool_bytes = pool_bytes;
-    enum status st = make_noise(b, seed) ? STATUS_OK : error_no_memory(err, "the tuner");
-    if (!st)
-        st = b->backend->stream_new(device, &b->stream, err);
-    if (!st)
-        st = b->backend->event_new(device, true, &b->begin, err);
-    if (!st)
-        st = b->backend->event_new(device, true, &b->end, err);
-    if (st)
+    enum status status = make_noise(b, seed) ? STATUS_OK : error_no_memory(err, "the tuner");
+    if (!status)
+        status = b->backend->stream_new(device, &b->stream, err);
+    if (!status)
+        status = b->backend->event_new(device, true, &b->begin, err);
+    if (!status)
+        status = b->backend->event_new(device, true, &b->end, err);
+    if (status)
         tune_bench_free(b);
     else
         *out = b;
-    return st;
+    return status;
 }
 
 void tune_bench_free(struct tune_bench *b)
@@ -105,8 +105,8 @@ void tune_bench_free(struct tune_bench *b)
 
 enum status bench_settle(struct tune_bench *b, struct error *err)
 {
-    enum status st = b->backend->event_record(b->end, b->stream, err);
-    return st ? st : b->backend->event_wait(b->end, err);
+    TRY(b->backend->event_record(b->end, b->stream, err));
+    return b->backend->event_wait(b->end, err);
 }
 
 static enum status grow(struct tune_bench *b, struct bench_slot *slot, uint64_t size,
@@ -117,23 +117,21 @@ static enum status grow(struct tune_bench *b, struct bench_slot *slot, uint64_t 
     if (slot->memory)
         b->backend->memory_free(b->device, MEMORY_DEVICE, slot->memory);
     *slot = (struct bench_slot){0};
-    enum status st =
-        b->backend->memory_alloc(b->device, MEMORY_DEVICE, size, "tuning", &slot->memory, err);
-    if (st == STATUS_OK)
-        slot->size = size;
-    return st;
+    TRY(b->backend->memory_alloc(b->device, MEMORY_DEVICE, size, "tuning", &slot->memory, err));
+    slot->size = size;
+    return STATUS_OK;
 }
 
 static enum status fill(struct tune_bench *b, struct bench_slot *slot, uint64_t size,
                         const void *block, struct error *err)
 {
-    enum status st = STATUS_OK;
-    for (uint64_t at = 0; at < size && !st; at += BENCH_BLOCK) {
+    enum status status = STATUS_OK;
+    for (uint64_t at = 0; at < size && !status; at += BENCH_BLOCK) {
         struct backend_copy copy = {(char *)slot->memory + at, block,
                                     (size_t)MIN(size - at, (uint64_t)BENCH_BLOCK)};
-        st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
+        status = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
     }
-    return st ? st : bench_settle(b, err);
+    return status ? status : bench_settle(b, err);
 }
 
 /* A small integer constant is used as it is: it may be what decides the work. */
@@ -141,17 +139,17 @@ static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
                               const struct ir_tensor *t, struct error *err)
 {
     const uint8_t *noise = b->noise[t->dtype];
-    enum status st = grow(b, slot, MAX(t->bytes, 1), err);
-    if (st || (noise && slot->noise == t->dtype))
-        return st;
+    TRY(grow(b, slot, MAX(t->bytes, 1), err));
+    if (noise && slot->noise == t->dtype)
+        return STATUS_OK;
     bool keep = !noise && ir_tensor_is_constant(t) && t->bytes <= BENCH_BLOCK &&
                 t->layout == IR_LAYOUT_PLAIN;
     slot->noise = noise ? t->dtype : DTYPE_NONE;
     if (!keep)
         return fill(b, slot, noise ? slot->size : t->bytes, noise ? noise : b->zeros, err);
     struct backend_copy copy = {slot->memory, t->data, t->bytes};
-    st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
-    return st ? st : bench_settle(b, err);
+    TRY(b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err));
+    return bench_settle(b, err);
 }
 
 /* The lengths of a recurrent layer's sequences: all steps. */
@@ -164,15 +162,15 @@ static enum status fill_lengths(struct tune_bench *b, struct bench_slot *slot,
         return error_no_memory(err, "the tuner");
     for (size_t i = 0; i < n; i++)
         memcpy(full + i * dtype_size(t->dtype), &steps, dtype_size(t->dtype)); /* little-endian */
-    enum status st = grow(b, slot, MAX(t->bytes, 1), err);
+    enum status status = grow(b, slot, MAX(t->bytes, 1), err);
     struct backend_copy copy = {slot->memory, full, t->bytes};
     slot->noise = DTYPE_NONE;
-    if (!st)
-        st = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
-    if (!st)
-        st = bench_settle(b, err);
+    if (!status)
+        status = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
+    if (!status)
+        status = bench_settle(b, err);
     free(full);
-    return st;
+    return status;
 }
 
 static bool is_length(const struct ir_graph *sample, uint32_t input)
@@ -207,8 +205,8 @@ static enum status grow_pool(struct tune_bench *b, const struct ir_graph *sample
     }
     if (sum == 0 || (b->pool.memory && sum <= b->pool.size))
         return STATUS_OK;
-    enum status st = grow(b, &b->pool, MAX(sum, aligned(b->pool_bytes)), err);
-    return st ? st : fill(b, &b->pool, b->pool.size, b->weights, err);
+    TRY(grow(b, &b->pool, MAX(sum, aligned(b->pool_bytes)), err));
+    return fill(b, &b->pool, b->pool.size, b->weights, err);
 }
 
 void bench_turn_pool(struct tune_bench *b)
@@ -230,23 +228,23 @@ enum status bench_set_up(struct tune_bench *b, const struct ir_graph *sample, ui
                          struct error *err)
 {
     const struct ir_node *node = ir_node(sample, 0);
-    enum status st = grow_pool(b, sample, err);
-    for (uint32_t i = 0; i < node->n_inputs && !st; i++) {
+    enum status status = grow_pool(b, sample, err);
+    for (uint32_t i = 0; i < node->n_inputs && !status; i++) {
         b->inputs[i] = NULL;
         if (node->inputs[i] == IR_NONE || b->constant[i])
             continue;
         const struct ir_tensor *t = ir_tensor(sample, node->inputs[i]);
         if (is_length(sample, i))
-            st = fill_lengths(b, &b->slots[i], t, ir_tensor(sample, node->inputs[0])->shape.dim[0],
-                              err);
+            status = fill_lengths(b, &b->slots[i], t,
+                                  ir_tensor(sample, node->inputs[0])->shape.dim[0], err);
         else
-            st = fill_input(b, &b->slots[i], t, err);
+            status = fill_input(b, &b->slots[i], t, err);
         b->inputs[i] = b->slots[i].memory;
     }
-    for (uint32_t i = 0; i < node->n_outputs && !st; i++) {
+    for (uint32_t i = 0; i < node->n_outputs && !status; i++) {
         struct bench_slot *slot = &b->slots[IR_MAX_INPUTS + i];
-        st = grow(b, slot, MAX(ir_tensor(sample, node->outputs[i])->bytes, 1), err);
+        status = grow(b, slot, MAX(ir_tensor(sample, node->outputs[i])->bytes, 1), err);
         b->outputs[i] = slot->memory;
     }
-    return st ? st : grow(b, &b->slots[BENCH_WORKSPACE], MAX(workspace, 1), err);
+    return status ? status : grow(b, &b->slots[BENCH_WORKSPACE], MAX(workspace, 1), err);
 }

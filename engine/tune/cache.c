@@ -304,26 +304,26 @@ static enum status read_file(struct tune_cache *cache, const char *path, bool ke
         return STATUS_OK;
     }
     const char *fault;
-    enum status st = tune_cache_merge(cache, map.data, map.size, keep, &fault, err);
+    enum status status = tune_cache_merge(cache, map.data, map.size, keep, &fault, err);
     if (fault)
         log_write(log, LOG_WARNING, "timing cache %s ignored: %s", path, fault);
     file_unmap(&map);
-    return st;
+    return status;
 }
 
 enum status tune_cache_load(const char *path, struct device *device, const struct log_sink *log,
                             struct tune_cache **out, struct error *err)
 {
     struct tune_cache *cache;
-    enum status st = tune_cache_new(device, &cache, err);
-    if (st)
-        return st;
-    st = read_file(cache, path, false, log, err);
-    if (st)
+    enum status status = tune_cache_new(device, &cache, err);
+    if (status)
+        return status;
+    status = read_file(cache, path, false, log, err);
+    if (status)
         tune_cache_free(cache);
     else
         *out = cache;
-    return st;
+    return status;
 }
 
 static int by_key(const struct entry *a, const struct entry *b)
@@ -400,22 +400,22 @@ enum status tune_cache_save(struct tune_cache *cache, const char *path, struct e
     struct file_writer *writer = NULL;
     if (!cache->changed)
         return STATUS_OK;
-    enum status st = file_writer_new(path, true, &writer, err);
-    if (st)
-        return st;
+    enum status status = file_writer_new(path, true, &writer, err);
+    if (status)
+        return status;
     /* Under the writer's lock: what another process has added since is kept. */
-    st = read_file(cache, path, true, NULL, err);
+    status = read_file(cache, path, true, NULL, err);
     size_t size = 0;
-    uint8_t *data = st ? NULL : spell(cache, &size);
-    if (!st && !data)
-        st = error_no_memory(err, "the timing cache");
-    if (!st)
-        st = file_writer_put(writer, data, size, err);
-    if (!st)
-        st = file_writer_commit(writer, err);
-    if (!st)
+    uint8_t *data = status ? NULL : spell(cache, &size);
+    if (!status && !data)
+        status = error_no_memory(err, "the timing cache");
+    if (!status)
+        status = file_writer_put(writer, data, size, err);
+    if (!status)
+        status = file_writer_commit(writer, err);
+    if (!status)
         cache->changed = false;
     free(data);
     file_writer_free(writer);
-    return st;
+    return status;
 }

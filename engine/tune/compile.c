@@ -43,26 +43,26 @@ static enum status compile_one(const struct tune_job *job, struct error *err)
     struct ir_graph *shaped;
     if (!device->backend->compile)
         return STATUS_OK;
-    enum status st = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
-    if (st)
-        return st;
-    st = device->backend->compile(device, shaped, ir_node(shaped, 0), tactic, err);
+    enum status status = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
+    if (status)
+        return status;
+    status = device->backend->compile(device, shaped, ir_node(shaped, 0), tactic, err);
     ir_graph_free(shaped);
-    return st;
+    return status;
 }
 
-static uint32_t finish(struct pool *p, struct tune_job *job, enum status st,
+static uint32_t finish(struct pool *p, struct tune_job *job, enum status status,
                        const struct error *err)
 {
-    if (st) {
+    if (status) {
         job->option->ns = TUNE_NEVER;
         snprintf(job->why, sizeof(job->why), "%.*s", (int)sizeof(job->why) - 1, err->text);
     } else {
         job->option->compiled = true;
     }
     pthread_mutex_lock(&p->lock);
-    if (st && err->scope == ERROR_DEVICE && !p->status) {
-        p->status = st;
+    if (status && err->scope == ERROR_DEVICE && !p->status) {
+        p->status = status;
         p->err = *err;
     }
     uint32_t finished = ++p->finished;
@@ -76,8 +76,8 @@ static void *work(void *user)
     struct tune_job *job;
     while (take(p, &job)) {
         struct error err = {0};
-        enum status st = compile_one(job, &err);
-        finish(p, job, st, &err);
+        enum status status = compile_one(job, &err);
+        finish(p, job, status, &err);
     }
     return NULL;
 }
@@ -89,8 +89,8 @@ static void work_here(struct pool *p)
     struct tune_job *job;
     while (take(p, &job)) {
         struct error err = {0};
-        enum status st = compile_one(job, &err);
-        uint32_t finished = finish(p, job, st, &err);
+        enum status status = compile_one(job, &err);
+        uint32_t finished = finish(p, job, status, &err);
         if (o->progress)
             o->progress(o->user, finished, p->n, "compiling");
     }
@@ -167,15 +167,15 @@ static enum status obtain(struct tune_table *t, const struct tune_job *job, stru
     uint64_t size = 0;
     if (!device->backend->code || tactic->code)
         return STATUS_OK;
-    enum status st = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
-    if (st)
-        return st;
-    st =
+    enum status status = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
+    if (status)
+        return status;
+    status =
         device->backend->code(device, shaped, ir_node(shaped, 0), tactic, arena, &code, &size, err);
     ir_graph_free(shaped);
-    if (st) {
+    if (status) {
         error_prefix(err, "the code of '%s'", tactic->name);
-        return st;
+        return status;
     }
     if (size == 0)
         return STATUS_OK;
@@ -201,11 +201,8 @@ static enum status retry(struct tune_table *t, struct tune_job *jobs, uint32_t n
         again++;
     }
     for (uint32_t i = 0; i < n && again; i++)
-        if (!jobs[i].option->compiled && jobs[i].option->ns < TUNE_NEVER) {
-            enum status st = tune_compile(tune_table_options(t), &jobs[i], 1, 0, err);
-            if (st)
-                return st;
-        }
+        if (!jobs[i].option->compiled && jobs[i].option->ns < TUNE_NEVER)
+            TRY(tune_compile(tune_table_options(t), &jobs[i], 1, 0, err));
     return STATUS_OK;
 }
 
@@ -225,28 +222,28 @@ enum status tune_compile_chosen(struct tune_table *t, struct tune_job *jobs, uin
 {
     struct tune_job *list = calloc((size_t)n + 1, sizeof(*list));
     uint64_t *before = calloc((size_t)n + 1, sizeof(*before));
-    enum status st = list && before ? STATUS_OK : error_no_memory(err, "the tuner");
+    enum status status = list && before ? STATUS_OK : error_no_memory(err, "the tuner");
     uint32_t open = 0;
-    for (uint32_t i = 0; i < n && !st; i++) {
-        st = recall(t, &jobs[i], arena, err);
-        if (st || jobs[i].option->compiled)
+    for (uint32_t i = 0; i < n && !status; i++) {
+        status = recall(t, &jobs[i], arena, err);
+        if (status || jobs[i].option->compiled)
             continue;
         before[open] = jobs[i].option->ns;
         list[open++] = jobs[i];
     }
-    if (!st)
-        st = tune_compile(tune_table_options(t), list, open, 0, err);
-    if (!st)
-        st = retry(t, list, open, before, err);
-    for (uint32_t i = 0; i < open && !st; i++)
+    if (!status)
+        status = tune_compile(tune_table_options(t), list, open, 0, err);
+    if (!status)
+        status = retry(t, list, open, before, err);
+    for (uint32_t i = 0; i < open && !status; i++)
         if (list[i].option->ns >= TUNE_NEVER) {
-            st = remember_failure(t, &list[i], err);
+            status = remember_failure(t, &list[i], err);
             *again = true;
         }
-    for (uint32_t i = 0; i < n && !st; i++)
+    for (uint32_t i = 0; i < n && !status; i++)
         if (jobs[i].option->ns < TUNE_NEVER)
-            st = obtain(t, &jobs[i], arena, err);
+            status = obtain(t, &jobs[i], arena, err);
     free(list);
     free(before);
-    return st;
+    return status;
 }

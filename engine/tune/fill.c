@@ -183,9 +183,9 @@ static enum status compile_all(struct tune_table *t, struct error *err)
         for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
             if (rank < e->n && is_open(e, &e->options[rank]))
                 jobs[n++] = (struct tune_job){.entry = e, .option = &e->options[rank]};
-    enum status st =
+    enum status status =
         tune_compile(tune_table_options(t), jobs, n, COMPILE_SECONDS * (uint64_t)NS_PER_S, err);
-    for (uint32_t i = 0; i < n && !st; i++) {
+    for (uint32_t i = 0; i < n && !status; i++) {
         struct tune_option *o = jobs[i].option;
         if (o->compiled)
             continue;
@@ -193,10 +193,10 @@ static enum status compile_all(struct tune_table *t, struct error *err)
             give_up(t, jobs[i].entry, o, "out of time");
         else
             tell(t, jobs[i].entry, o, jobs[i].why);
-        st = remember(t, jobs[i].entry, o, err);
+        status = remember(t, jobs[i].entry, o, err);
     }
     free(jobs);
-    return st;
+    return status;
 }
 
 /* --- timing --- */
@@ -264,19 +264,19 @@ static enum status keep(struct tune_table *t, const struct tune_entry *e, struct
 
 static enum status fill_options(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
-    enum status st = STATUS_OK;
+    enum status status = STATUS_OK;
     if (e->filled)
         return STATUS_OK;
     look_up(t, e);
-    for (uint32_t i = 0; i < e->n && !st; i++) {
+    for (uint32_t i = 0; i < e->n && !status; i++) {
         if (is_open(e, &e->options[i])) {
             tune_table_report(t)->timed++;
-            st = run_option(t, e, &e->options[i], err);
+            status = run_option(t, e, &e->options[i], err);
         }
         tune_table_progress(t, e, 1);
     }
-    e->filled = !st;
-    return st;
+    e->filled = !status;
+    return status;
 }
 
 static bool none_works(const struct tune_entry *e)

@@ -48,13 +48,12 @@ struct work {
 static enum status launch(struct tune_bench *b, struct backend_op *op, uint32_t repeats,
                           struct error *err)
 {
-    enum status st = STATUS_OK;
-    for (uint32_t i = 0; i < repeats && !st; i++) {
+    for (uint32_t i = 0; i < repeats; i++) {
         bench_turn_pool(b);
-        st = b->backend->op_launch(op, b->stream, b->inputs, b->outputs,
-                                   b->slots[BENCH_WORKSPACE].memory, err);
+        TRY(b->backend->op_launch(op, b->stream, b->inputs, b->outputs,
+                                  b->slots[BENCH_WORKSPACE].memory, err));
     }
-    return st;
+    return STATUS_OK;
 }
 
 /* What the samples of a round have shown so far; UINT64_MAX: nothing. */
@@ -119,22 +118,22 @@ static enum status run(struct tune_bench *b, const struct work *work, uint64_t *
 {
     const struct backend *backend = b->backend;
     uint64_t total = 0;
-    enum status st = backend->event_record(b->begin, b->stream, err);
-    if (!st && work->graph)
-        st = backend->graph_launch(work->graph, b->stream, err);
-    else if (!st)
-        st = launch(b, work->op, work->repeats, err);
-    if (st) {
+    enum status status = backend->event_record(b->begin, b->stream, err);
+    if (!status && work->graph)
+        status = backend->graph_launch(work->graph, b->stream, err);
+    else if (!status)
+        status = launch(b, work->op, work->repeats, err);
+    if (status) {
         bench_settle(b, NULL); /* what has begun still uses the buffers */
-        return st;
+        return status;
     }
-    st = bench_settle(b, err);
-    if (!st)
-        st = backend->event_wait(b->begin, err);
-    if (!st)
-        st = backend->event_elapsed(b->begin, b->end, &total, err);
+    status = bench_settle(b, err);
+    if (!status)
+        status = backend->event_wait(b->begin, err);
+    if (!status)
+        status = backend->event_elapsed(b->begin, b->end, &total, err);
     *out = MAX(total, work->repeats);
-    return st;
+    return status;
 }
 
 static enum status sample(struct tune_bench *b, const struct work *work, struct round *r,
@@ -213,18 +212,18 @@ static enum status capture(struct tune_bench *b, struct backend_op *op, uint32_t
                            struct backend_graph **out, struct error *err)
 {
     struct backend_graph *graph = NULL;
-    enum status st = b->backend->capture_begin(b->stream, err);
-    if (st)
-        return st;
-    st = launch(b, op, repeats, err);
-    enum status ended = b->backend->capture_end(b->stream, &graph, st ? NULL : err);
-    if (!st && !ended) {
+    enum status status = b->backend->capture_begin(b->stream, err);
+    if (status)
+        return status;
+    status = launch(b, op, repeats, err);
+    enum status ended = b->backend->capture_end(b->stream, &graph, status ? NULL : err);
+    if (!status && !ended) {
         *out = graph;
         return STATUS_OK;
     }
     if (!ended)
         b->backend->graph_free(graph);
-    return st ? st : ended;
+    return status ? status : ended;
 }
 
 static enum status sample_graph(struct tune_bench *b, const struct work *work, uint64_t best_ns,
@@ -262,13 +261,13 @@ static enum status sample_captured(struct tune_bench *b, struct backend_op *op, 
 }
 
 /* What one candidate does wrong is no reason to end; a lost device is. */
-static enum status judge(enum status st, const struct error *why, struct error *err)
+static enum status judge(enum status status, const struct error *why, struct error *err)
 {
-    if (st == STATUS_OK)
-        return st;
+    if (status == STATUS_OK)
+        return status;
     if (err)
         *err = *why;
-    return why->scope == ERROR_DEVICE ? st : STATUS_UNIMPLEMENTED;
+    return why->scope == ERROR_DEVICE ? status : STATUS_UNIMPLEMENTED;
 }
 
 enum status tune_bench_time(struct tune_bench *b, const struct ir_graph *sample,
@@ -279,32 +278,30 @@ enum status tune_bench_time(struct tune_bench *b, const struct ir_graph *sample,
     struct ir_graph *shaped;
     struct error why = {0};
     struct tune_time time;
-    enum status st = tune_sample_shaped(sample, tactic, &shaped, err);
-    if (st)
-        return st;
-    st = b->backend->op_prepare(b->stream, shaped, ir_node(shaped, 0), tactic, &op, &why);
-    if (!st)
-        st = bench_set_up(b, shaped, b->backend->op_workspace(op), &why);
+    enum status status = tune_sample_shaped(sample, tactic, &shaped, err);
+    if (status)
+        return status;
+    status = b->backend->op_prepare(b->stream, shaped, ir_node(shaped, 0), tactic, &op, &why);
+    if (!status)
+        status = bench_set_up(b, shaped, b->backend->op_workspace(op), &why);
     longest_wait(b);
-    if (!st && b->backend->capture_begin && !once)
-        st = sample_captured(b, op, best_ns, &time, &why);
-    else if (!st)
-        st = sample_launches(b, op, best_ns, once, &time, &why);
+    if (!status && b->backend->capture_begin && !once)
+        status = sample_captured(b, op, best_ns, &time, &why);
+    else if (!status)
+        status = sample_launches(b, op, best_ns, once, &time, &why);
     if (op)
         b->backend->op_free(op);
     ir_graph_free(shaped);
-    if (!st)
+    if (!status)
         *out = time;
-    return judge(st, &why, err);
+    return judge(status, &why, err);
 }
 
 enum status tune_bench_workspace(struct tune_bench *b, const struct ir_graph *graph,
                                  const struct ir_node *node, uint64_t *out, struct error *err)
 {
     struct backend_op *op = NULL;
-    enum status st = b->backend->op_prepare(b->stream, graph, node, node->tactic, &op, err);
-    if (st)
-        return st;
+    TRY(b->backend->op_prepare(b->stream, graph, node, node->tactic, &op, err));
     *out = b->backend->op_workspace(op);
     b->backend->op_free(op);
     return STATUS_OK;

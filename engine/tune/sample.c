@@ -127,14 +127,15 @@ enum status tune_sample_shaped(const struct ir_graph *sample, const struct tacti
                                struct ir_graph **out, struct error *err)
 {
     struct ir_graph *copy;
-    enum status st = tune_sample_new(sample, ir_node(sample, 0), &copy, err);
-    if (st)
-        return st;
+    enum status status = tune_sample_new(sample, ir_node(sample, 0), &copy, err);
+    if (status)
+        return status;
     if (!shape_ports(copy, tactic)) {
-        st = error_set(err, STATUS_INTERNAL, "tuner: '%s' asks for a layout that '%s' cannot have",
-                       tactic->name, ir_node(sample, 0)->name);
+        status =
+            error_set(err, STATUS_INTERNAL, "tuner: '%s' asks for a layout that '%s' cannot have",
+                      tactic->name, ir_node(sample, 0)->name);
         ir_graph_free(copy);
-        return st;
+        return status;
     }
     *out = copy;
     return STATUS_OK;

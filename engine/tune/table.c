@@ -93,12 +93,10 @@ enum status tune_table_bench(struct tune_table *t, struct device *device, struct
                              struct error *err)
 {
     struct tune_bench **bench = device == t->options->device ? &t->bench : &t->host_bench;
-    enum status st = STATUS_OK;
     if (!*bench)
-        st = tune_bench_new(device, t->options->seed, t->pool_bytes, bench, err);
-    if (!st)
-        *out = *bench;
-    return st;
+        TRY(tune_bench_new(device, t->options->seed, t->pool_bytes, bench, err));
+    *out = *bench;
+    return STATUS_OK;
 }
 
 struct tune_key tune_table_key(const struct tune_table *t, const struct tune_entry *e,
@@ -241,9 +239,9 @@ static enum status ask(struct tune_table *t, struct tune_entry *e, struct device
     if (t->options->precision != PRECISION_F32)
         k.limits = limits_of(e->sample, node);
     e->device = device;
-    enum status st = device->backend->candidates(
+    enum status status = device->backend->candidates(
         device, e->sample, node, k.plain ? PRECISION_F32 : t->options->precision, keep, &k, err);
-    return st == STATUS_UNIMPLEMENTED ? STATUS_OK : st;
+    return status == STATUS_UNIMPLEMENTED ? STATUS_OK : status;
 }
 
 /* fp32 hardly wins where less will do; the first few of a heavy node show whether it does. */
@@ -273,9 +271,9 @@ enum status tune_table_to_host(struct tune_table *t, struct tune_entry *e, struc
     e->filled = false;
     while (e->n)
         drop_option(e, e->n - 1);
-    enum status st = ask(t, e, host, err);
+    enum status status = ask(t, e, host, err);
     t->total += e->n;
-    return st;
+    return status;
 }
 
 /* --- entries --- */
@@ -291,15 +289,15 @@ static enum status add_row(struct tune_table *t, const struct tune_key *key,
     }
     row->entry.key = *key;
     row->entry.sample = sample;
-    enum status st = ask(t, &row->entry, t->options->device, err);
-    if (!st)
+    enum status status = ask(t, &row->entry, t->options->device, err);
+    if (!status)
         thin_out(&row->entry);
     t->total += row->entry.n;
-    if (!st && row->entry.n == 0)
-        st = tune_table_to_host(t, &row->entry, err);
-    if (st) {
+    if (!status && row->entry.n == 0)
+        status = tune_table_to_host(t, &row->entry, err);
+    if (status) {
         row_free(row);
-        return st;
+        return status;
     }
     HASH_ADD(hh, t->rows, entry.key, sizeof(row->entry.key), row);
     if (!HASH_ADDED(row)) {
@@ -332,8 +330,8 @@ enum status tune_table_node(struct tune_table *t, const struct ir_graph *graph,
                             const struct ir_node *node, struct tune_entry **out, struct error *err)
 {
     struct ir_graph *sample;
-    enum status st = tune_sample_new(graph, node, &sample, err);
-    return st ? st : find_or_add(t, sample, out, err);
+    TRY(tune_sample_new(graph, node, &sample, err));
+    return find_or_add(t, sample, out, err);
 }
 
 static int by_time(const void *a, const void *b)
@@ -348,13 +346,9 @@ enum status tune_table_reformat(struct tune_table *t, const struct ir_graph *gra
 {
     struct ir_graph *sample;
     struct tune_entry *e;
-    enum status st = tune_sample_reformat(graph, tensor, from, to, &sample, err);
-    if (!st)
-        st = find_or_add(t, sample, &e, err);
-    if (!st)
-        st = tune_fill_entry(t, e, err);
-    if (st)
-        return st;
+    TRY(tune_sample_reformat(graph, tensor, from, to, &sample, err));
+    TRY(find_or_add(t, sample, &e, err));
+    TRY(tune_fill_entry(t, e, err));
     if (e->n > 1)
         qsort(e->options, e->n, sizeof(*e->options), by_time);
     while (e->n && e->options[e->n - 1].ns >= TUNE_NEVER)

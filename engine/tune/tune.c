@@ -75,9 +75,7 @@ static enum status collect(struct tuner *t, struct error *err)
         const struct ir_node *node = ir_node(t->graph, i);
         if (node->op == IR_OP_NONE)
             continue;
-        enum status st = tune_table_node(t->table, t->graph, node, &t->entries[i], err);
-        if (st)
-            return st;
+        TRY(tune_table_node(t->table, t->graph, node, &t->entries[i], err));
         if (t->entries[i]->n == 0)
             return unsupported(node, "no kernel for", err);
     }
@@ -252,11 +250,8 @@ static enum status fill_prices(struct tuner *t, uint32_t tensor, struct prices *
             p->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
             if (a == b || !(p->key.from >> a & 1) || !(p->key.to >> b & 1))
                 continue;
-            enum status st =
-                tune_table_reformat(t->table, t->graph, tensor, absolute(x, t->formats[a]),
-                                    absolute(x, t->formats[b]), &e, err);
-            if (st)
-                return st;
+            TRY(tune_table_reformat(t->table, t->graph, tensor, absolute(x, t->formats[a]),
+                                    absolute(x, t->formats[b]), &e, err));
             if (e->n > 0)
                 p->reformat[a][b] = MIN(e->options[0].ns, SOLVE_NEVER);
         }
@@ -280,9 +275,9 @@ static enum status price(struct tuner *t, uint32_t tensor, uint32_t from, uint32
     p->key.to = to;
     HASH_FIND(hh, t->prices, &p->key, sizeof(p->key), known);
     if (!known) {
-        enum status st = fill_prices(t, tensor, p, err);
-        if (st)
-            return st;
+        enum status status = fill_prices(t, tensor, p, err);
+        if (status)
+            return status;
         HASH_ADD(hh, t->prices, key, sizeof(p->key), p);
         if (!HASH_ADDED(p))
             return error_no_memory(err, "the tuner");
@@ -327,10 +322,9 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
     mark_ends(t, &s, &from, &to);
     if ((from | to) == 0 || ((from | to) & ((from | to) - 1)) == 0 || s.n_uses == 0)
         return STATUS_OK; /* one format at all ends: nothing to decide, nothing to pay */
-    enum status st = price(t, tensor, from, to, &s, err);
-    if (!st)
-        t->tensors[t->n_tensors++] = s;
-    return st;
+    TRY(price(t, tensor, from, to, &s, err));
+    t->tensors[t->n_tensors++] = s;
+    return STATUS_OK;
 }
 
 /* Candidates there were; by now it is known which of them work. */
@@ -347,22 +341,15 @@ static enum status state_problem(struct tuner *t, struct error *err)
     static const uint64_t nothing[1] = {0};
     t->n_tensors = 0;
     HASH_CLEAR(hh, t->prices); /* times may have changed */
-    enum status st = find_formats(t, err);
-    if (st)
-        return st;
+    TRY(find_formats(t, err));
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         t->solve_nodes[i] = (struct solve_node){1, nothing};
         if (t->entries[i] && !sort_options(t, i))
             return error_no_memory(err, "the tuner");
     }
-    st = check_options(t, err);
-    if (st)
-        return st;
-    for (uint32_t i = 0; i < t->graph->n_tensors; i++) {
-        st = state_tensor(t, i, err);
-        if (st)
-            return st;
-    }
+    TRY(check_options(t, err));
+    for (uint32_t i = 0; i < t->graph->n_tensors; i++)
+        TRY(state_tensor(t, i, err));
     return STATUS_OK;
 }
 
@@ -372,9 +359,7 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
 {
     struct solve_problem p = {t->graph->n_nodes, t->n_tensors, t->solve_nodes, t->tensors};
     bool exact;
-    enum status st = solve(&p, 0, choice, &exact, err);
-    if (st)
-        return st;
+    TRY(solve(&p, 0, choice, &exact, err));
     uint64_t cost = solve_cost(&p, choice);
     if (cost >= SOLVE_NEVER)
         return error_set(err, STATUS_UNIMPLEMENTED,
@@ -415,19 +400,19 @@ static enum status settle(struct tuner *t, uint32_t *choice, struct error *err)
         return error_no_memory(err, "the tuner");
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool again = false;
-        enum status st = state_problem(t, err);
-        if (!st)
-            st = choose(t, choice, err);
-        if (!st)
-            st = tune_compile_chosen(t->table, jobs, list_chosen(t, choice, jobs), t->graph->arena,
-                                     &again, err);
-        if (st || !again)
-            return st;
-        for (uint32_t i = 0; i < t->graph->n_nodes && !st; i++)
+        enum status status = state_problem(t, err);
+        if (!status)
+            status = choose(t, choice, err);
+        if (!status)
+            status = tune_compile_chosen(t->table, jobs, list_chosen(t, choice, jobs),
+                                         t->graph->arena, &again, err);
+        if (status || !again)
+            return status;
+        for (uint32_t i = 0; i < t->graph->n_nodes && !status; i++)
             if (t->entries[i])
-                st = tune_fill_entry(t->table, t->entries[i], err);
-        if (st)
-            return st;
+                status = tune_fill_entry(t->table, t->entries[i], err);
+        if (status)
+            return status;
     }
     return error_set(err, STATUS_UNIMPLEMENTED,
                      "too many of the chosen tactics do not work on this device");
@@ -518,23 +503,23 @@ enum status tune_graph(struct ir_graph *graph, const struct tune_options *option
     uint32_t *choice = NULL;
     struct tune_report sum = {0};
     struct tuner t = {.graph = graph, .options = options, .report = &sum};
-    enum status st = start(&t, &choice, err);
-    if (!st)
-        st = collect(&t, err);
-    if (!st)
-        st = tune_fill(t.table, err);
-    if (!st)
-        st = settle(&t, choice, err);
-    if (!st) {
+    enum status status = start(&t, &choice, err);
+    if (!status)
+        status = collect(&t, err);
+    if (!status)
+        status = tune_fill(t.table, err);
+    if (!status)
+        status = settle(&t, choice, err);
+    if (!status) {
         tell_host(&t);
-        st = tune_apply(graph, t.table, t.entries, choice, err);
+        status = tune_apply(graph, t.table, t.entries, choice, err);
     }
     HASH_CLEAR(hh, t.prices);
     tune_table_free(t.table);
     if (options->device->backend->compile_drop)
         options->device->backend->compile_drop(options->device);
     arena_free(t.memory);
-    if (!st && report)
+    if (!status && report)
         *report = sum;
-    return st;
+    return status;
 }

@@ -73,7 +73,7 @@ IDIOMS = [
      "tools"),
     (r"\bif\s*\((?:[^;{}]*[^;{}\w])?![\w.>-]*status\b[^;{}]*\)\s*\w*status\s*=[^=]",
      "no `if (!status) status = ...`: TRY(call)",
-     "base batching config docs engine/passes engine/tune kernels pool proto"),
+     "base batching config docs engine/passes kernels pool proto"),
     (rf"{STATUS}\s*[!=]=\s*STATUS_OK\b|\bSTATUS_OK\s*[!=]=",
      "`status` or `!status`, not a comparison with STATUS_OK",
      "config docs engine/build engine/plan engine/runtime kernels/cuda pool proto"),
