@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 
-enum { SORT_NONE = UINT32_MAX, SORT_END = UINT32_MAX - 1 };
+#define SORT_NONE UINT32_MAX
+#define SORT_END  (UINT32_MAX - 1)
 
 /* The k-th item that `item` needs; SORT_NONE: nothing here, ask for the next; SORT_END: no more. */
 typedef uint32_t (*sort_need)(const void *user, uint32_t item, uint32_t k);
