@@ -116,7 +116,8 @@ static size_t join(struct bend *b, const uint8_t *data, size_t head, const uint8
     if (head + n + (size - from) > b->max)
         return 0;
     memmove(b->out + head + n, data + from, size - from);
-    memmove(b->out + head, middle, n);
+    if (n)
+        memmove(b->out + head, middle, n);
     memmove(b->out, data, head);
     return head + n + (size - from);
 }
