@@ -88,11 +88,9 @@ static enum status inputs_check(const struct engine_info *model, uint32_t max_ba
         if (at < 0)
             return error_set(err, STATUS_INVALID_ARGUMENT, "input '%s' is missing", wanted->name);
         const struct message_tensor *came = &request->inputs[at];
-        enum status s = tensor_check(wanted, came, err);
-        if (s == STATUS_OK && model->batched)
-            s = instances_check(wanted, came, max_batch, &out->instances, err);
-        if (s != STATUS_OK)
-            return s;
+        TRY(tensor_check(wanted, came, err));
+        if (model->batched)
+            TRY(instances_check(wanted, came, max_batch, &out->instances, err));
         size_t bytes;
         if (!shape_bytes(&came->shape, came->dtype, &bytes) ||
             !checked_round_up(bytes, ADMISSION_ALIGN, &bytes) ||
@@ -127,13 +125,13 @@ static enum status outputs_check(const struct engine_info *model, const struct r
 enum status admission_check(const struct engine_info *model, uint32_t max_batch,
                             const struct request *request, struct admission *out, struct error *err)
 {
-    struct admission a;
-    TRY(inputs_check(model, max_batch, request, &a, err));
-    TRY(outputs_check(model, request, &a, err));
+    struct admission admission;
+    TRY(inputs_check(model, max_batch, request, &admission, err));
+    TRY(outputs_check(model, request, &admission, err));
     /* Shapes beyond the number of instances are the model's own, so all requests fit together. */
-    a.shape_key = 0;
-    a.instances = MAX(a.instances, 1u); /* a model without inputs */
-    *out = a;
+    admission.shape_key = 0;
+    admission.instances = MAX(admission.instances, 1u); /* a model without inputs */
+    *out = admission;
     return STATUS_OK;
 }
 
@@ -158,6 +156,6 @@ enum status admission_model_check(const struct engine_info *model, struct error 
             return error_set(err, STATUS_FAILED_PRECONDITION,
                              "input '%s' of a batched model does not count instances",
                              model->inputs[i].name);
-    enum status s = bindings_check(model->inputs, model->n_inputs, "input", err);
-    return s == STATUS_OK ? bindings_check(model->outputs, model->n_outputs, "output", err) : s;
+    TRY(bindings_check(model->inputs, model->n_inputs, "input", err));
+    return bindings_check(model->outputs, model->n_outputs, "output", err);
 }

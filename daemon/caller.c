@@ -94,7 +94,7 @@ enum status caller_identify(struct caller *caller, struct identities *now, int f
     const struct identity *found = NULL;
     enum status status = identities_by_token(now, token, &found, err);
     caller->refused += status == STATUS_UNAUTHENTICATED;
-    if (status != STATUS_OK)
+    if (status)
         return status;
     token_remember(caller, token, found);
     caller->accepted |= identity_has_rights(found);

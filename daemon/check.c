@@ -99,14 +99,14 @@ static void address_check(struct check *c, char *text)
     const struct config_listen one = {.framed = &text, .framed_count = 1};
     struct config_listen listen;
     struct error err;
-    if (listen_names_resolve(&one, &listen, &err) != STATUS_OK) {
+    if (listen_names_resolve(&one, &listen, &err)) {
         fail(c, "%s", err.text);
         return;
     }
     for (uint32_t i = 0; i < listen.framed_count; i++) {
         struct address address;
-        if (address_parse(listen.framed[i], &address, &err) != STATUS_OK ||
-            config_listen_check(c->config, &address, &err) != STATUS_OK)
+        if (address_parse(listen.framed[i], &address, &err) ||
+            config_listen_check(c->config, &address, &err))
             fail(c, "%s", err.text);
         else
             (address_is_unix(&address) ? unix_check : tcp_check)(c, listen.framed[i], &address);
@@ -120,29 +120,31 @@ static void address_check(struct check *c, char *text)
 static void trust_open(struct check *c)
 {
     struct error err;
-    if (c->config->plan_keys && trust_new(c->config->plan_keys, &c->trust, &err) != STATUS_OK)
+    if (c->config->plan_keys && trust_new(c->config->plan_keys, &c->trust, &err))
         fail(c, "%s", err.text);
 }
 
-static void device_check(struct check *c)
+static enum status device_and_cache_open(struct check *c, struct error *err)
 {
-    struct error err;
-    enum status s = device_configured_open(c->config, &c->log, &c->device, &err);
-    if (s == STATUS_OK)
-        s = lane_new(c->device, &c->lane, &err);
+    TRY(device_configured_open(c->config, &c->log, &c->device, err));
+    TRY(lane_new(c->device, &c->lane, err));
     const struct plan_cache_config cache = {.folder = c->config->cache,
                                             .device = c->device,
                                             .device_spec = c->config->device,
-                                            .reference = c->device && c->device->reference_only,
+                                            .reference = c->device->reference_only,
                                             .log = &c->log,
                                             .counters = &c->counters,
                                             .trust = c->trust,
                                             .limit = c->config->cache_bytes,
                                             .build_memory_bytes = c->config->build_memory_bytes,
                                             .stop = &c->stop};
-    if (s == STATUS_OK)
-        s = plan_cache_new(&cache, &c->cache, &err);
-    if (s == STATUS_OK) {
+    return plan_cache_new(&cache, &c->cache, err);
+}
+
+static void device_check(struct check *c)
+{
+    struct error err;
+    if (!device_and_cache_open(c, &err)) {
         char fingerprint[FINGERPRINT_MAX] = "";
         c->device->backend->device_fingerprint(c->device, fingerprint);
         printf("device %s: %s, ok\n", c->config->device, fingerprint);
@@ -172,17 +174,13 @@ static enum status engine_try(struct check *c, const struct wanted *w, struct en
                               const char *kind, struct error *err)
 {
     const struct engine_info *info = engine_describe(engine);
-    struct context *context = NULL;
+    struct context *context;
     uint32_t max_instances;
-    enum status s = admission_model_check(info, err);
-    if (s == STATUS_OK)
-        s = fits_check(info, &c->config->limits, MAX(c->config->workers, 1u), info->max_batch,
-                       &max_instances, err);
-    if (s == STATUS_OK)
-        s = context_new(engine, c->lane, &context, err);
+    TRY(admission_model_check(info, err));
+    TRY(fits_check(info, &c->config->limits, MAX(c->config->workers, 1u), info->max_batch,
+                   &max_instances, err));
+    TRY(context_new(engine, c->lane, &context, err));
     context_free(context);
-    if (s != STATUS_OK)
-        return s;
     char size[32];
     size_format(info->weight_bytes, size);
     printf("model '%s' version '%s': %s, %u profile%s, %s, ok\n", w->name, w->version, kind,
@@ -197,10 +195,7 @@ static enum status file_try(const struct check *c, const struct wanted *w, struc
         return error_copy(err, &w->err);
     if (!w->onnx) {
         const char *slash = strrchr(w->path, '/');
-        enum status s =
-            engine_plan_check_fd(w->fd, slash ? slash + 1 : w->path, c->config->device, err);
-        if (s != STATUS_OK)
-            return s;
+        TRY(engine_plan_check_fd(w->fd, slash ? slash + 1 : w->path, c->config->device, err));
     }
     printf("model '%s' version '%s': %s, not tried without the device\n", w->name, w->version,
            w->onnx ? "ONNX file" : "plan, whole");
@@ -213,23 +208,23 @@ static void model_check(struct check *c, const struct wanted *w)
     struct engine *engine = NULL;
     uint64_t built = counter_get(&c->counters, COUNTER_PLANS_BUILT);
     const struct models_source source = {c->device, c->cache, c->trust, &c->stop};
-    enum status s =
+    enum status status =
         c->device ? models_engine_open(&source, c->config, w, &engine, &err) : file_try(c, w, &err);
     built = counter_get(&c->counters, COUNTER_PLANS_BUILT) - built;
     if (engine)
-        s = engine_try(c, w, engine,
-                       !w->onnx ? "plan"
-                       : built  ? "ONNX file, its plan built now"
-                                : "ONNX file, its plan from the cache",
-                       &err);
+        status = engine_try(c, w, engine,
+                            !w->onnx ? "plan"
+                            : built  ? "ONNX file, its plan built now"
+                                     : "ONNX file, its plan from the cache",
+                            &err);
     if (engine) {
         plan_cache_release(c->cache, engine);
         engine_unref(engine);
     }
-    if (s != STATUS_OK)
+    if (status)
         fail(c, "model '%s' version '%s' (%s): %s", w->name, w->version, w->source.path, err.text);
     c->models++;
-    c->models_good += s == STATUS_OK;
+    c->models_good += !status;
     fflush(stdout); /* a build takes a while */
 }
 
@@ -239,14 +234,14 @@ static bool part_check(struct check *c, const struct config *part)
     struct wanted_list list;
     struct error err;
     /* In silence at first: a folder that is no repository would be warned of entry by entry. */
-    if (repository_list(part, NULL, &list, &err) != STATUS_OK) {
+    if (repository_list(part, NULL, &list, &err)) {
         fail(c, "%s", err.text);
         return false;
     }
     bool empty = part->repository && list.n == 0;
     if (!empty && part->repository) {
         repository_list_deinit(&list);
-        if (repository_list(part, &c->log, &list, &err) != STATUS_OK) {
+        if (repository_list(part, &c->log, &list, &err)) {
             fail(c, "%s", err.text);
             return false;
         }
@@ -272,7 +267,7 @@ static void models_check(struct check *c)
         listed &= part_check(c, &found);
     struct wanted_list list;
     struct error err;
-    if (listed && repository_list(c->config, NULL, &list, &err) != STATUS_OK)
+    if (listed && repository_list(c->config, NULL, &list, &err))
         fail(c, "%s", err.text); /* the same name in both */
     else if (listed)
         repository_list_deinit(&list);
@@ -285,7 +280,7 @@ static void identities_check(struct check *c)
 {
     struct identities *identities = NULL;
     struct error err;
-    if (identities_new(c->config, NULL, &identities, &err) != STATUS_OK)
+    if (identities_new(c->config, NULL, &identities, &err))
         fail(c, "%s", err.text);
     identities_unref(identities);
 }

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/compiler.h"
 #include "daemon/child_args.h"
 #include "daemon/child_confine.h"
@@ -137,6 +138,7 @@ static enum status run_confined(const struct child_build *build, struct child_co
         .log = build->log, .stop = build->stop, .timeout_s = build->timeout_s};
     pid_t pid = -1;
     int in = -1;
+    TRY(child_confinement_init(c, err));
     if (c->rules < 0)
         log_write(build->log, LOG_INFO,
                   "build: Landlock is not to be had here: only its list of system calls holds the "
@@ -149,43 +151,32 @@ static enum status run_confined(const struct child_build *build, struct child_co
 enum status child_run(const struct child_build *build, int program, char *const *argv,
                       struct error *err)
 {
-    struct child_confinement *c = malloc(sizeof(*c));
-    char **envp = child_environment_new();
-    enum status s = STATUS_RESOURCE_EXHAUSTED;
-    if (!c || !envp) {
-        error_no_memory(err, "a child");
-    } else {
-        c->given = (struct child_given){
-            .program = program,
-            .model = build->model_fd,
-            .plan = build->plan_fd,
-            .folder = build->folder,
-            .device = strcmp(build->device, "cpu") != 0,
-            .limits = limits_of(build),
-        };
-        s = child_confinement_init(c, err);
-        if (s == STATUS_OK)
-            s = run_confined(build, c, argv, envp, err);
-        child_confinement_deinit(c);
-    }
-    free(envp);
-    free(c);
-    return s;
+    CLEANUP(cleanup_free) struct child_confinement *c = malloc(sizeof(*c));
+    CLEANUP(cleanup_free) char **envp = child_environment_new();
+    if (!c || !envp)
+        return error_no_memory(err, "a child");
+    c->given = (struct child_given){
+        .program = program,
+        .model = build->model_fd,
+        .plan = build->plan_fd,
+        .folder = build->folder,
+        .device = strcmp(build->device, "cpu") != 0,
+        .limits = limits_of(build),
+    };
+    enum status status = run_confined(build, c, argv, envp, err);
+    child_confinement_deinit(c);
+    return status;
 }
 
 enum status child_build(const struct child_build *build, struct error *err)
 {
-    struct child_args *args = malloc(sizeof(*args));
-    if (!args || !child_args_init(args, build)) {
-        free(args);
+    CLEANUP(cleanup_free) struct child_args *args = malloc(sizeof(*args));
+    if (!args || !child_args_init(args, build))
         return error_no_memory(err, "a child");
-    }
-    int program = inferctl_open();
-    enum status s = program >= 0 ? child_run(build, program, args->argv, err)
-                                 : error_set(err, STATUS_INTERNAL, "inferctl could not be found");
-    if (program >= 0)
-        close(program);
+    CLEANUP(cleanup_close) int program = inferctl_open();
+    enum status status = program >= 0
+                             ? child_run(build, program, args->argv, err)
+                             : error_set(err, STATUS_INTERNAL, "inferctl could not be found");
     child_args_deinit(args);
-    free(args);
-    return s;
+    return status;
 }

@@ -101,8 +101,7 @@ static void oom_first(void)
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
-        ssize_t n = write(fd, most, sizeof(most) - 1);
-        (void)n;
+        ssize_t n UNUSED = write(fd, most, sizeof(most) - 1);
         close(fd);
     }
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

@@ -120,61 +120,61 @@ void connection_slab_give(struct connection *c, struct slab *slab)
     slabs_give(c->loop->slabs, slab);
 }
 
-void connection_inflight_in(struct connection *c, struct inflight *i)
+void connection_inflight_in(struct connection *c, struct inflight *inflight)
 {
-    struct inflight **bucket = loop_bucket(c->loop, c->id, i->id);
-    i->connection = c->id;
-    i->prev_of_connection = NULL;
-    i->next_of_connection = c->inflight;
+    struct inflight **bucket = loop_bucket(c->loop, c->id, inflight->id);
+    inflight->connection = c->id;
+    inflight->prev_of_connection = NULL;
+    inflight->next_of_connection = c->inflight;
     if (c->inflight)
-        c->inflight->prev_of_connection = i;
-    c->inflight = i;
-    i->at_of_id = bucket;
-    i->next_of_id = *bucket;
+        c->inflight->prev_of_connection = inflight;
+    c->inflight = inflight;
+    inflight->at_of_id = bucket;
+    inflight->next_of_id = *bucket;
     if (*bucket)
-        (*bucket)->at_of_id = &i->next_of_id;
-    *bucket = i;
+        (*bucket)->at_of_id = &inflight->next_of_id;
+    *bucket = inflight;
     c->n_inflight++;
     cap_check(c);
 }
 
 struct inflight *connection_inflight_find(const struct connection *c, uint64_t id)
 {
-    struct inflight *i = *loop_bucket(c->loop, c->id, id);
-    while (i && (i->id != id || i->connection != c->id))
-        i = i->next_of_id;
-    return i;
+    struct inflight *inflight = *loop_bucket(c->loop, c->id, id);
+    while (inflight && (inflight->id != id || inflight->connection != c->id))
+        inflight = inflight->next_of_id;
+    return inflight;
 }
 
-void connection_inflight_orphan(struct connection *c, struct inflight *i)
+void connection_inflight_orphan(struct connection *c, struct inflight *inflight)
 {
-    if (i->prev_of_connection)
-        i->prev_of_connection->next_of_connection = i->next_of_connection;
+    if (inflight->prev_of_connection)
+        inflight->prev_of_connection->next_of_connection = inflight->next_of_connection;
     else
-        c->inflight = i->next_of_connection;
-    if (i->next_of_connection)
-        i->next_of_connection->prev_of_connection = i->prev_of_connection;
-    *i->at_of_id = i->next_of_id;
-    if (i->next_of_id)
-        i->next_of_id->at_of_id = i->at_of_id;
-    i->connection = 0;
+        c->inflight = inflight->next_of_connection;
+    if (inflight->next_of_connection)
+        inflight->next_of_connection->prev_of_connection = inflight->prev_of_connection;
+    *inflight->at_of_id = inflight->next_of_id;
+    if (inflight->next_of_id)
+        inflight->next_of_id->at_of_id = inflight->at_of_id;
+    inflight->connection = 0;
     c->n_inflight--;
-    charge_drop(c, i->slab);
+    charge_drop(c, inflight->slab);
     peer_requests_out(c->peer);
 }
 
-void connection_inflight_out(struct connection *c, struct inflight *i)
+void connection_inflight_out(struct connection *c, struct inflight *inflight)
 {
-    connection_inflight_orphan(c, i);
-    slabs_give(c->loop->slabs, STEAL(i->slab));
+    connection_inflight_orphan(c, inflight);
+    slabs_give(c->loop->slabs, STEAL(inflight->slab));
     c->served_ms = uv_now(&c->loop->uv);
     connection_cap_ease(c);
     connection_dirty(c);
 }
 
-void connection_payload_spent(struct connection *c, struct inflight *i)
+void connection_payload_spent(struct connection *c, struct inflight *inflight)
 {
-    connection_slab_give(c, STEAL(i->slab));
+    connection_slab_give(c, STEAL(inflight->slab));
     connection_cap_ease(c);
 }
 

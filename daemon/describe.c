@@ -33,7 +33,7 @@ static void yes_or_no(struct connection *c, const struct request *request, bool 
 static void body_send(struct connection *c, const struct request *request, enum status status,
                       struct message_text body, const struct error *err, struct arena *arena)
 {
-    if (status != STATUS_OK) {
+    if (status) {
         exchange_error(c, request->id, err);
     } else {
         struct response *r = exchange_begin(c, request->id, request->kind);
@@ -53,9 +53,9 @@ static void describe(struct connection *c, const struct request *request, descri
     struct arena *arena = arena_new(ARENA_LIMIT);
     struct message_text wire = {0};
     struct error err;
-    enum status s = arena ? build(c->loop, request, arena, &wire, &err)
-                          : error_no_memory(&err, "a description");
-    body_send(c, request, s, wire, &err, arena);
+    enum status status = arena ? build(c->loop, request, arena, &wire, &err)
+                               : error_no_memory(&err, "a description");
+    body_send(c, request, status, wire, &err, arena);
 }
 
 /* --- the whole server --- */
@@ -88,14 +88,14 @@ static void describe_all(struct connection *c, const struct request *request, ui
     struct arena *arena = arena_new(ARENA_LIMIT);
     struct message_text wire = {0};
     struct error err;
-    enum status s =
+    enum status status =
         arena ? build(loop, request, arena, &wire, &err) : error_no_memory(&err, "a description");
-    if (s == STATUS_OK)
+    if (!status)
         snapshot_keep(snapshot, wire);
     uint64_t end_ns = clock_now_ns();
     loop->describe_ns =
         MAX(loop->describe_ns, end_ns - MIN(end_ns, BURST_NS)) + SHARE * (end_ns - begin_ns);
-    body_send(c, request, s, wire, &err, arena);
+    body_send(c, request, status, wire, &err, arena);
 }
 
 static bool going_on(const struct shared *shared)

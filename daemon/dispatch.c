@@ -21,15 +21,15 @@ enum { SPIN_NS = 200000 }; /* of workers of a device, between two batches */
 
 /* --- deliveries --- */
 
-void dispatch_chains_add(struct dispatch_chains *chains, struct inflight *i)
+void dispatch_chains_add(struct dispatch_chains *chains, struct inflight *inflight)
 {
-    uint32_t loop = i->loop;
-    i->next = NULL;
+    uint32_t loop = inflight->loop;
+    inflight->next = NULL;
     if (chains->used >> loop & 1)
-        chains->last[loop]->next = i;
+        chains->last[loop]->next = inflight;
     else
-        chains->first[loop] = i;
-    chains->last[loop] = i;
+        chains->first[loop] = inflight;
+    chains->last[loop] = inflight;
     chains->used |= UINT64_C(1) << loop;
 }
 
@@ -68,9 +68,8 @@ static void timer_arm(struct dispatch *d, uint64_t when_ns)
     when_ns = MAX(when_ns, UINT64_C(1)); /* 0 would disarm it */
     const struct itimerspec at = {.it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
                                                .tv_nsec = (long)(when_ns % NS_PER_S)}};
-    int r = timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
-    assert(r == 0);
-    (void)r;
+    int failed UNUSED = timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+    assert(!failed);
 }
 
 void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decided *out)
@@ -96,10 +95,10 @@ static void unrun_deliver(struct dispatch *d, struct batcher_item *list, enum ca
     struct dispatch_chains chains = {.used = 0};
     for (struct batcher_item *item = list, *next; item; item = next) {
         next = item->next;
-        struct inflight *i = dispatch_inflight_of(item);
-        i->cause = cause;
-        i->batch = NULL;
-        dispatch_chains_add(&chains, i);
+        struct inflight *inflight = dispatch_inflight_of(item);
+        inflight->cause = cause;
+        inflight->batch = NULL;
+        dispatch_chains_add(&chains, inflight);
     }
     dispatch_chains_deliver(d, &chains);
 }
@@ -121,22 +120,22 @@ struct inflight *dispatch_submit(struct dispatch *d, struct inflight *first)
     struct dispatch_decided decided;
     pthread_mutex_lock(&d->lock);
     uint64_t now_ns = clock_now_ns();
-    for (struct inflight *i = first, *next; i; i = next) {
-        next = i->next;
-        i->submitted = true;
-        i->cancelled = false;
-        i->batch = NULL;
+    for (struct inflight *inflight = first, *next; inflight; inflight = next) {
+        next = inflight->next;
+        inflight->submitted = true;
+        inflight->cancelled = false;
+        inflight->batch = NULL;
         struct batcher_item *out = NULL;
-        i->cause = batcher_submit(i->model->queue, &i->item, now_ns, &out);
+        inflight->cause = batcher_submit(inflight->model->queue, &inflight->item, now_ns, &out);
         if (out) {
             out->next = evicted;
             evicted = out;
         }
-        if (i->cause) {
-            i->submitted = false;
-            i->next = NULL;
-            *tail = i;
-            tail = &i->next;
+        if (inflight->cause) {
+            inflight->submitted = false;
+            inflight->next = NULL;
+            *tail = inflight;
+            tail = &inflight->next;
         }
     }
     dispatch_decide(d, now_ns, &decided);
@@ -160,8 +159,8 @@ void dispatch_cancel_all(struct dispatch *d, struct inflight *first)
     if (!first)
         return;
     pthread_mutex_lock(&d->lock);
-    for (struct inflight *i = first; i; i = i->next_of_connection)
-        i->cancelled = i->submitted && batcher_cancel(&i->item);
+    for (struct inflight *inflight = first; inflight; inflight = inflight->next_of_connection)
+        inflight->cancelled = inflight->submitted && batcher_cancel(&inflight->item);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -334,6 +333,20 @@ static void dispatch_destroy(struct dispatch *d)
     free(d);
 }
 
+static enum status dispatch_start(struct dispatch *d, struct error *err)
+{
+    struct pool_ops ops = dispatch_pool_ops;
+    d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (d->timer_fd < 0)
+        return error_errno(err, errno, "timerfd_create");
+    d->batcher = batcher_new();
+    if (!d->batcher)
+        return error_no_memory(err, "the batcher");
+    if (engine_device_apart(d->config.device))
+        ops.spin_ns = SPIN_NS; /* the device computes, not these cores */
+    return pool_new(d->config.workers, &ops, d, &d->pool, err);
+}
+
 enum status dispatch_new(const struct dispatch_config *config, struct dispatch **out,
                          struct error *err)
 {
@@ -348,23 +361,12 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
             d->workers[w].batches[i].worker = w;
             dispatch_batch_recycle(&d->workers[w], &d->workers[w].batches[i]);
         }
-    enum status s = STATUS_OK;
-    d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (d->timer_fd < 0)
-        s = error_errno(err, errno, "timerfd_create");
-    d->batcher = batcher_new();
-    if (s == STATUS_OK && !d->batcher)
-        s = error_no_memory(err, "the batcher");
-    struct pool_ops ops = dispatch_pool_ops;
-    if (engine_device_apart(config->device))
-        ops.spin_ns = SPIN_NS; /* the device computes, not these cores */
-    if (s == STATUS_OK)
-        s = pool_new(config->workers, &ops, d, &d->pool, err);
-    if (s == STATUS_OK)
-        *out = d;
-    else
+    enum status status = dispatch_start(d, err);
+    if (status)
         dispatch_destroy(d);
-    return s;
+    else
+        *out = d;
+    return status;
 }
 
 void dispatch_free(struct dispatch *d)

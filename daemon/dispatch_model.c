@@ -26,12 +26,12 @@ static enum status outputs_grow(struct dispatch *d, struct dispatch_worker *work
         return STATUS_OK;
     void *fresh[DISPATCH_OUTPUTS], *old[2 * DISPATCH_OUTPUTS];
     uint32_t n_fresh = 0, n_old = 0;
-    enum status s = STATUS_OK;
-    while (n_fresh < DISPATCH_OUTPUTS && s == STATUS_OK) {
-        s = engine_buffer_alloc(d->config.device, size, "outputs", &fresh[n_fresh], err);
-        n_fresh += s == STATUS_OK;
+    enum status status = STATUS_OK;
+    while (n_fresh < DISPATCH_OUTPUTS && !status) {
+        status = engine_buffer_alloc(d->config.device, size, "outputs", &fresh[n_fresh], err);
+        n_fresh += !status;
     }
-    if (s == STATUS_OK) {
+    if (!status) {
         pthread_mutex_lock(&d->lock);
         worker->output_size = size;
         while (worker->n_spare)
@@ -49,7 +49,7 @@ static enum status outputs_grow(struct dispatch *d, struct dispatch_worker *work
         engine_buffer_free(d->config.device, fresh[--n_fresh]);
     while (n_old)
         engine_buffer_free(d->config.device, old[--n_old]);
-    return s;
+    return status;
 }
 
 /* --- contexts --- */
@@ -139,18 +139,16 @@ enum status dispatch_model_configure(struct dispatch *d, struct model *model,
                                      struct error *err)
 {
     uint32_t max_instances = 0;
-    enum status s = fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
-                               &max_instances, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
+                   &max_instances, err));
     if (max_batch_of(model->info, server, config) != model->max_batch ||
         max_instances != model->max_instances)
         return error_set(err, STATUS_FAILED_PRECONDITION, "another max_batch needs another load");
     struct batcher_model_config queue = queue_config(model, server, config);
     pthread_mutex_lock(&d->lock);
-    s = batcher_model_configure(model->queue, &queue, err);
+    enum status status = batcher_model_configure(model->queue, &queue, err);
     pthread_mutex_unlock(&d->lock);
-    return s;
+    return status;
 }
 
 /* --- load and unload --- */
@@ -158,18 +156,34 @@ enum status dispatch_model_configure(struct dispatch *d, struct model *model,
 static enum status model_start(struct dispatch *d, struct model *model, const struct config *server,
                                const struct config_model *config, struct error *err)
 {
-    enum status s = STATUS_OK;
-    for (uint32_t w = 0; w < d->config.workers && s == STATUS_OK; w++)
-        s = outputs_grow(d, &d->workers[w], model->info->out_bytes_max, err);
-    if (s == STATUS_OK)
-        s = pool_call_each(d->pool, lane_open, model, err);
-    if (s != STATUS_OK)
-        return s;
+    for (uint32_t w = 0; w < d->config.workers; w++)
+        TRY(outputs_grow(d, &d->workers[w], model->info->out_bytes_max, err));
+    TRY(pool_call_each(d->pool, lane_open, model, err));
     struct batcher_model_config queue = queue_config(model, server, config);
     pthread_mutex_lock(&d->lock);
-    s = batcher_model_add(d->batcher, &queue, &model->queue, err);
+    enum status status = batcher_model_add(d->batcher, &queue, &model->queue, err);
     pthread_mutex_unlock(&d->lock);
-    return s;
+    return status;
+}
+
+static void lanes_close(struct dispatch *d, struct model *model)
+{
+    enum status status UNUSED = pool_call_each(d->pool, lane_close, model, NULL);
+    assert(!status);
+}
+
+static enum status model_open(struct dispatch *d, struct model *model, const struct config *server,
+                              const struct config_model *config, struct error *err)
+{
+    TRY(admission_model_check(model->info, err));
+    TRY(fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
+                   &model->max_instances, err));
+    if (!model->name || !model->version || !model_arrays(d, model))
+        return error_no_memory(err, "a model");
+    enum status status = model_start(d, model, server, config, err);
+    if (status)
+        lanes_close(d, model);
+    return status;
 }
 
 enum status dispatch_model_load(struct dispatch *d, const struct config *server,
@@ -190,23 +204,10 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
     model->max_items = MIN(model->max_batch, (uint32_t)BATCHER_MAX_ITEMS);
     model->name = strdup(config->name);
     model->version = strdup(version);
-    enum status s = admission_model_check(model->info, err);
-    if (s == STATUS_OK)
-        s = fits_check(model->info, &server->limits, d->config.workers, model->max_batch,
-                       &model->max_instances, err);
-    if (s == STATUS_OK && (!model->name || !model->version || !model_arrays(d, model)))
-        s = error_no_memory(err, "a model");
-    if (s == STATUS_OK) {
-        s = model_start(d, model, server, config, err);
-        if (s != STATUS_OK) {
-            enum status closed = pool_call_each(d->pool, lane_close, model, NULL);
-            assert(closed == STATUS_OK);
-            (void)closed;
-        }
-    }
-    if (s != STATUS_OK) {
+    enum status status = model_open(d, model, server, config, err);
+    if (status) {
         model_destroy(d, model);
-        return s;
+        return status;
     }
     if (model->max_instances < model->max_batch)
         log_write(d->config.log, LOG_WARNING,
@@ -224,9 +225,7 @@ void dispatch_model_retire(struct dispatch *d, struct model *model)
 
 void dispatch_model_unload(struct dispatch *d, struct model *model)
 {
-    enum status s = pool_call_each(d->pool, lane_close, model, NULL);
-    assert(s == STATUS_OK);
-    (void)s;
+    lanes_close(d, model);
     pthread_mutex_lock(&d->lock);
     batcher_model_remove(model->queue);
     pthread_mutex_unlock(&d->lock);

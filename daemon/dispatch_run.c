@@ -50,12 +50,12 @@ static void payloads_spent(struct dispatch *d, const struct batch *batch, const 
     uint64_t used = 0;
     struct batcher_item *item = part->items;
     for (uint32_t n = 0; n < part->n; n++, item = gathered(batch, item->next)) {
-        struct inflight *i = dispatch_inflight_of(item);
-        i->next_spent = used >> i->loop & 1 ? first[i->loop] : NULL;
-        if (!i->next_spent)
-            last[i->loop] = i;
-        first[i->loop] = i;
-        used |= UINT64_C(1) << i->loop;
+        struct inflight *inflight = dispatch_inflight_of(item);
+        inflight->next_spent = used >> inflight->loop & 1 ? first[inflight->loop] : NULL;
+        if (!inflight->next_spent)
+            last[inflight->loop] = inflight;
+        first[inflight->loop] = inflight;
+        used |= UINT64_C(1) << inflight->loop;
     }
     for (; used; used &= used - 1) {
         uint32_t loop = (uint32_t)__builtin_ctzll(used);
@@ -64,20 +64,21 @@ static void payloads_spent(struct dispatch *d, const struct batch *batch, const 
 }
 
 /* *spent: the payloads are the loops' again. */
-static enum status part_wait(struct dispatch *d, struct batch *batch, struct model_lane *lane,
-                             const struct part *part, struct engine_times *times, bool *spent)
+static enum status part_execute(struct dispatch *d, struct batch *batch, struct model_lane *lane,
+                                const struct part *part, void *output, struct engine_times *times,
+                                bool *spent)
 {
-    enum status s = STATUS_OK;
+    enum status status = STATUS_OK;
+    TRY(context_enqueue(lane->context, part->instances, lane->inputs, output, &batch->err));
     if (engine_device_apart(d->config.device)) {
-        s = context_wait_inputs(lane->context, &batch->err);
-        *spent = s == STATUS_OK;
+        status = context_wait_inputs(lane->context, &batch->err);
+        *spent = !status;
         if (*spent)
             payloads_spent(d, batch, part);
     }
     /* Waited for in any case: nothing of the batch may run on. */
-    struct error *err = s == STATUS_OK ? &batch->err : NULL;
-    enum status ended = context_wait(lane->context, times, err);
-    return s == STATUS_OK ? ended : s;
+    enum status run_status = context_wait(lane->context, times, status ? NULL : &batch->err);
+    return status ? status : run_status;
 }
 
 static enum status part_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
@@ -92,13 +93,10 @@ static enum status part_run(struct dispatch *d, struct batch *batch, struct mode
         lane->inputs[k] = (struct engine_input){
             &lane->spans[(size_t)k * model->max_items + part->first], part->n};
     atomic_store_explicit(&batch->since_ns, clock_now_ns(), memory_order_relaxed);
-    enum status s =
-        context_enqueue(lane->context, part->instances, lane->inputs, output, &batch->err);
-    if (s == STATUS_OK)
-        s = part_wait(d, batch, lane, part, times, spent);
+    enum status status = part_execute(d, batch, lane, part, output, times, spent);
     atomic_store_explicit(&batch->since_ns, 0, memory_order_relaxed);
-    if (s == STATUS_OK || batch->err.scope != ERROR_DEVICE)
-        return s;
+    if (!status || batch->err.scope != ERROR_DEVICE)
+        return status;
     if (!atomic_exchange_explicit(&d->failed, true, memory_order_relaxed))
         d->config.lost(d->config.user, &batch->err);
     return dispatch_undone(&batch->err, CAUSE_DEVICE_LOST, true);
@@ -160,16 +158,16 @@ static void requests_count(struct model_stats *stats, const struct batch *batch,
     struct same_bucket queues = {.times = &stats->stage_times[BODY_QUEUE]};
     struct same_bucket totals = {.times = &stats->stage_times[BODY_TOTAL]};
     for (struct batcher_item *item = batch->items; item; item = item->next) {
-        const struct inflight *i = dispatch_inflight_of(item);
+        const struct inflight *inflight = dispatch_inflight_of(item);
         if (!was_gathered(batch, item))
             continue;
-        if (!i->cause) {
-            same_bucket_add(&queues, i->queue_ns);
-            same_bucket_add(&totals, i->queue_ns + run_ns);
-            ok_queue_ns += i->queue_ns;
+        if (!inflight->cause) {
+            same_bucket_add(&queues, inflight->queue_ns);
+            same_bucket_add(&totals, inflight->queue_ns + run_ns);
+            ok_queue_ns += inflight->queue_ns;
             ok++;
         } else {
-            failed_queue_ns += i->queue_ns;
+            failed_queue_ns += inflight->queue_ns;
             failed++;
         }
     }
@@ -196,7 +194,7 @@ static bool scratch_ready(struct dispatch *d, struct dispatch_worker *worker, si
     if (size <= worker->scratch_size)
         return true;
     void *fresh;
-    if (engine_buffer_alloc(d->config.device, size, "outputs", &fresh, NULL) != STATUS_OK)
+    if (engine_buffer_alloc(d->config.device, size, "outputs", &fresh, NULL))
         return false;
     engine_buffer_free(d->config.device, worker->scratch);
     worker->scratch = fresh;
@@ -221,9 +219,10 @@ static void part_fail(const struct batch *batch, const struct part *part)
 {
     struct batcher_item *item = part->items;
     for (uint32_t n = 0; n < part->n; n++, item = gathered(batch, item->next)) {
-        struct inflight *i = dispatch_inflight_of(item);
-        i->cause = batch->err.cause;
-        snprintf(i->why, sizeof(i->why), "%.*s", (int)sizeof(i->why) - 1, batch->err.text);
+        struct inflight *inflight = dispatch_inflight_of(item);
+        inflight->cause = batch->err.cause;
+        snprintf(inflight->why, sizeof(inflight->why), "%.*s", (int)sizeof(inflight->why) - 1,
+                 batch->err.text);
     }
 }
 
@@ -275,8 +274,8 @@ static void split_run(struct dispatch *d, struct batch *batch, struct model_lane
         if (part_cut(batch, item, at, ends[n_ends - 1], &part)) {
             part_expire(&part);
         } else {
-            enum status s = part_run(d, batch, lane, &part, scratch, &times, &spent);
-            if (s == STATUS_OK) {
+            enum status status = part_run(d, batch, lane, &part, scratch, &times, &spent);
+            if (!status) {
                 part_move(batch, &part, scratch);
                 run_count(&batch->model->stats, &part, &times);
                 batch->times.input_ns += times.input_ns;
@@ -301,9 +300,9 @@ static void expired_drop(struct batch *batch)
 {
     uint32_t n = 0;
     for (struct batcher_item *item = batch->items; item; item = item->next) {
-        struct inflight *i = dispatch_inflight_of(item);
-        if (was_gathered(batch, item) && i->expired) {
-            i->batch = NULL;
+        struct inflight *inflight = dispatch_inflight_of(item);
+        if (was_gathered(batch, item) && inflight->expired) {
+            inflight->batch = NULL;
             n++;
         }
     }
@@ -323,8 +322,8 @@ void dispatch_batch_run(struct dispatch *d, struct batch *batch, struct model_la
     batch->instances = instances;
     batch->times = (struct engine_times){0};
     batch->profile = engine_profile_for(batch->model->engine, instances);
-    enum status s = part_run(d, batch, lane, &whole, batch->output, &batch->times, &spent);
-    if (s == STATUS_OK) {
+    enum status status = part_run(d, batch, lane, &whole, batch->output, &batch->times, &spent);
+    if (!status) {
         batch->run_ns = clock_now_ns() - start_ns;
         run_count(&batch->model->stats, &whole, &batch->times);
     } else if (!spent && whole.n > 1 && may_split(d, batch) &&

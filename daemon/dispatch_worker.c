@@ -28,18 +28,18 @@ static uint32_t batch_gather(struct batch *batch, struct model_lane *lane, uint6
     const struct engine_info *info = batch->model->info;
     uint32_t instances = 0, n = 0;
     for (struct batcher_item *item = batch->items; item; item = item->next) {
-        struct inflight *i = dispatch_inflight_of(item);
-        i->queue_ns = now_ns - MIN(now_ns, item->arrival_ns);
+        struct inflight *inflight = dispatch_inflight_of(item);
+        inflight->queue_ns = now_ns - MIN(now_ns, item->arrival_ns);
         if (item->deadline_ns <= now_ns) {
-            i->cause = CAUSE_EXPIRED;
+            inflight->cause = CAUSE_EXPIRED;
             continue;
         }
         for (uint32_t k = 0; k < info->n_inputs; k++)
-            lane->spans[(size_t)k * batch->model->max_items + n] = i->spans[k];
-        i->cause = CAUSE_OK;
-        i->expired = false;
-        i->batch = batch;
-        i->first = instances;
+            lane->spans[(size_t)k * batch->model->max_items + n] = inflight->spans[k];
+        inflight->cause = CAUSE_OK;
+        inflight->expired = false;
+        inflight->batch = batch;
+        inflight->first = instances;
         instances += item->instances;
         n++;
     }

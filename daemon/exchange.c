@@ -126,19 +126,19 @@ static const struct identity *permit(struct connection *c, const struct request 
 
 static void cancel(struct connection *c, const struct request *r)
 {
-    struct inflight *i = connection_inflight_find(c, r->target);
+    struct inflight *inflight = connection_inflight_find(c, r->target);
     struct error err;
     uint64_t id = r->id;
-    bool found = i != NULL;
-    bool submitted = found && i->submitted;
+    bool found = inflight != NULL;
+    bool submitted = found && inflight->submitted;
     if (submitted)
-        found = dispatch_cancel(c->loop->shared->dispatch, i);
+        found = dispatch_cancel(c->loop->shared->dispatch, inflight);
     if (found) {
         error_plain(&err, CAUSE_CLIENT_CANCELLED);
-        exchange_error(c, i->id, &err);
-        connection_inflight_out(c, i); /* what was not submitted the loop drops */
+        exchange_error(c, inflight->id, &err);
+        connection_inflight_out(c, inflight); /* what was not submitted the loop drops */
         if (submitted)
-            loop_inflight_give(c->loop, i);
+            loop_inflight_give(c->loop, inflight);
     }
     struct response *out = exchange_begin(c, id, REQUEST_CANCEL);
     out->yes = found;
@@ -179,77 +179,79 @@ void exchange_request(struct connection *c, const struct request *request, struc
 
 /* --- results --- */
 
-static void outputs_fill(struct response *r, const struct inflight *i)
+static void outputs_fill(struct response *r, const struct inflight *inflight)
 {
-    const struct engine_info *info = i->model->info;
-    r->n_outputs = i->n_outputs;
-    for (uint32_t k = 0; k < i->n_outputs; k++) {
-        const struct engine_binding *b = &info->outputs[i->output[k]];
+    const struct engine_info *info = inflight->model->info;
+    r->n_outputs = inflight->n_outputs;
+    for (uint32_t k = 0; k < inflight->n_outputs; k++) {
+        const struct engine_binding *b = &info->outputs[inflight->output[k]];
         struct message_tensor *t = &r->outputs[k];
-        const uint8_t *base = i->batch->output;
+        const uint8_t *base = inflight->batch->output;
         t->name = message_text_of(b->name);
         t->dtype = b->dtype;
         t->shape = b->shape;
         t->size = b->instance_bytes;
         if (info->batched) {
-            t->shape.dim[0] = i->item.instances;
-            t->size *= i->item.instances;
+            t->shape.dim[0] = inflight->item.instances;
+            t->size *= inflight->item.instances;
         }
-        t->data = base + i->batch->profile->out_offset[i->output[k]] + i->first * b->instance_bytes;
+        t->data = base + inflight->batch->profile->out_offset[inflight->output[k]] +
+                  inflight->first * b->instance_bytes;
     }
 }
 
-static void result_reply(struct connection *c, const struct inflight *i)
+static void result_reply(struct connection *c, const struct inflight *inflight)
 {
-    struct response *r = exchange_begin(c, i->id, REQUEST_INFER);
-    const struct engine_times *times = &i->batch->times;
-    r->timing = (struct response_timing){i->queue_ns, times->input_ns, times->compute_ns,
-                                         times->output_ns, i->batch->instances};
-    r->model = message_text_of(i->model->name);
-    r->version = message_text_of(i->model->version);
-    r->infer_id = (struct message_text){i->infer_id, i->infer_id_len};
-    outputs_fill(r, i);
+    struct response *r = exchange_begin(c, inflight->id, REQUEST_INFER);
+    const struct engine_times *times = &inflight->batch->times;
+    r->timing = (struct response_timing){inflight->queue_ns, times->input_ns, times->compute_ns,
+                                         times->output_ns, inflight->batch->instances};
+    r->model = message_text_of(inflight->model->name);
+    r->version = message_text_of(inflight->model->version);
+    r->infer_id = (struct message_text){inflight->infer_id, inflight->infer_id_len};
+    outputs_fill(r, inflight);
     connection_reply(c, r);
 }
 
 /* A run has left its own words; who never ran is told the cause's. */
-static void failure_reply(struct connection *c, const struct inflight *i)
+static void failure_reply(struct connection *c, const struct inflight *inflight)
 {
-    const struct cause_row *row = cause_row(i->cause);
+    const struct cause_row *row = cause_row(inflight->cause);
     struct error err;
-    if (i->batch)
-        error_cause(&err, i->cause, "%s", i->why);
+    if (inflight->batch)
+        error_cause(&err, inflight->cause, "%s", inflight->why);
     else
-        error_cause(&err, i->cause, "model '%s': %s", i->model->name, row->sentence);
-    error_reply(c, i->id, &err, MAX(row->retry_us, i->item.late_ns / NS_PER_US));
+        error_cause(&err, inflight->cause, "model '%s': %s", inflight->model->name, row->sentence);
+    error_reply(c, inflight->id, &err, MAX(row->retry_us, inflight->item.late_ns / NS_PER_US));
 }
 
 /* Whether or not anybody still hears of it. */
-static void failure_count(struct loop *loop, const struct inflight *i)
+static void failure_count(struct loop *loop, const struct inflight *inflight)
 {
-    counter_add(&loop->counters, i->batch ? COUNTER_FAILED : counter_of_cause(i->cause), 1);
+    counter_add(&loop->counters,
+                inflight->batch ? COUNTER_FAILED : counter_of_cause(inflight->cause), 1);
 }
 
-void exchange_result(struct loop *loop, struct inflight *i)
+void exchange_result(struct loop *loop, struct inflight *inflight)
 {
-    struct connection *c = loop_connection(loop, i->connection);
-    if (i->cause)
-        failure_count(loop, i);
+    struct connection *c = loop_connection(loop, inflight->connection);
+    if (inflight->cause)
+        failure_count(loop, inflight);
     if (!c) {
         counter_add(&loop->counters, COUNTER_REPLIES_DROPPED, 1);
-        slabs_give(loop->slabs, STEAL(i->slab));
+        slabs_give(loop->slabs, STEAL(inflight->slab));
         return;
     }
-    connection_payload_spent(c, i); /* now: the reply may need the room */
+    connection_payload_spent(c, inflight); /* now: the reply may need the room */
     if (c->phase == CONNECTION_DYING) {
         counter_add(&loop->counters, COUNTER_REPLIES_DROPPED, 1);
-    } else if (!i->cause) {
+    } else if (!inflight->cause) {
         counter_add(&loop->counters, COUNTER_REQUESTS_OK, 1);
-        result_reply(c, i);
+        result_reply(c, inflight);
     } else {
-        failure_reply(c, i);
+        failure_reply(c, inflight);
     }
-    connection_inflight_out(c, i);
+    connection_inflight_out(c, inflight);
 }
 
 /* --- taking back --- */
@@ -259,21 +261,21 @@ void exchange_forget(struct connection *c)
     exchange_unpack_drop(c);
     dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
     while (c->inflight) {
-        struct inflight *i = c->inflight;
-        connection_inflight_orphan(c, i);
-        if (i->cancelled) {
+        struct inflight *inflight = c->inflight;
+        connection_inflight_orphan(c, inflight);
+        if (inflight->cancelled) {
             counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
-            loop_inflight_give(c->loop, i);
+            loop_inflight_give(c->loop, inflight);
         }
     }
 }
 
-static void undone_reply(struct connection *c, const struct inflight *i, enum cause cause,
+static void undone_reply(struct connection *c, const struct inflight *inflight, enum cause cause,
                          bool may_have_run)
 {
     struct error err;
     dispatch_undone(&err, cause, may_have_run);
-    exchange_error(c, i->id, &err);
+    exchange_error(c, inflight->id, &err);
 }
 
 enum cause exchange_stopped(const struct shared *shared)
@@ -290,15 +292,15 @@ void exchange_fail(struct connection *c, bool all)
     bool lost = exchange_stopped(c->loop->shared) == CAUSE_DEVICE_LOST;
     enum cause cause = lost ? CAUSE_DEVICE_LOST : CAUSE_DRAINING;
     dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
-    for (struct inflight *i = c->inflight, *next; i; i = next) {
-        next = i->next_of_connection;
-        if (i->cancelled) {
-            undone_reply(c, i, cause, false);
-            connection_inflight_out(c, i);
-            loop_inflight_give(c->loop, i);
-        } else if (all && i->submitted) {
-            undone_reply(c, i, cause, true);
-            connection_inflight_orphan(c, i);
+    for (struct inflight *inflight = c->inflight, *next; inflight; inflight = next) {
+        next = inflight->next_of_connection;
+        if (inflight->cancelled) {
+            undone_reply(c, inflight, cause, false);
+            connection_inflight_out(c, inflight);
+            loop_inflight_give(c->loop, inflight);
+        } else if (all && inflight->submitted) {
+            undone_reply(c, inflight, cause, true);
+            connection_inflight_orphan(c, inflight);
         }
     }
     connection_cap_ease(c);
@@ -307,12 +309,12 @@ void exchange_fail(struct connection *c, bool all)
 
 void exchange_abandon(struct connection *c, const uint64_t *serials, size_t n)
 {
-    for (struct inflight *i = c->inflight, *next; i; i = next) {
-        next = i->next_of_connection;
+    for (struct inflight *inflight = c->inflight, *next; inflight; inflight = next) {
+        next = inflight->next_of_connection;
         for (size_t k = 0; k < n; k++)
-            if (serials[k] == i->serial) {
-                undone_reply(c, i, CAUSE_WORKER_HANGS, true);
-                connection_inflight_orphan(c, i);
+            if (serials[k] == inflight->serial) {
+                undone_reply(c, inflight, CAUSE_WORKER_HANGS, true);
+                connection_inflight_orphan(c, inflight);
                 break;
             }
     }

@@ -38,22 +38,21 @@ static bool is_typed(const struct request *r)
 
 /* Copies or unpacks the payloads into a slab, one behind the other. */
 static enum status payload_copy(const struct request *r, const struct model *model,
-                                const struct admission *a, struct inflight *i, struct error *err)
+                                const struct admission *a, struct inflight *inflight,
+                                struct error *err)
 {
-    uint8_t *to = i->slab->data;
+    uint8_t *to = inflight->slab->data;
     for (uint32_t k = 0; k < model->info->n_inputs; k++) {
         const struct message_tensor *t = &r->inputs[a->input[k]];
         size_t size = t->size;
         if (t->typed) {
             if (!shape_bytes(&t->shape, t->dtype, &size))
                 return error_set(err, STATUS_INVALID_ARGUMENT, "input too large");
-            enum status s = message_unpack(t, to, size, err);
-            if (s != STATUS_OK)
-                return s;
+            TRY(message_unpack(t, to, size, err));
         } else if (size) {
             memcpy(to, t->data, size);
         }
-        i->spans[k] = (struct engine_span){to, size};
+        inflight->spans[k] = (struct engine_span){to, size};
         to += (size + ADMISSION_ALIGN - 1) & ~(size_t)(ADMISSION_ALIGN - 1);
     }
     return STATUS_OK;
@@ -63,20 +62,20 @@ static enum status payload_copy(const struct request *r, const struct model *mod
  * contents of a frame of its own are left to be unpacked. */
 static enum status payload_place(struct connection *c, const struct request *r,
                                  const struct model *model, const struct admission *a,
-                                 struct inflight *i, struct slab **frame, struct error *err)
+                                 struct inflight *inflight, struct slab **frame, struct error *err)
 {
     bool typed = is_typed(r);
     if (*frame && !typed) {
-        i->slab = STEAL(*frame);
+        inflight->slab = STEAL(*frame);
         for (uint32_t k = 0; k < model->info->n_inputs; k++)
-            i->spans[k] =
+            inflight->spans[k] =
                 (struct engine_span){r->inputs[a->input[k]].data, r->inputs[a->input[k]].size};
         return STATUS_OK;
     }
-    i->slab = connection_slab_take(c, a->payload_bytes);
-    if (!i->slab)
+    inflight->slab = connection_slab_take(c, a->payload_bytes);
+    if (!inflight->slab)
         return error_plain(err, CAUSE_OVER_BUDGET);
-    return *frame ? STATUS_OK : payload_copy(r, model, a, i, err);
+    return *frame ? STATUS_OK : payload_copy(r, model, a, inflight, err);
 }
 
 static uint64_t deadline_of(const struct loop *loop, const struct request *r)
@@ -96,34 +95,34 @@ static uint64_t flow_of(const struct connection *c)
     return c->id ^ (uint64_t)c->loop->index << 26;
 }
 
-static void inflight_fill(struct inflight *i, const struct connection *c, const struct request *r,
-                          const struct identity *who, struct model *model,
+static void inflight_fill(struct inflight *inflight, const struct connection *c,
+                          const struct request *r, const struct identity *who, struct model *model,
                           const struct admission *a)
 {
-    i->item.instances = a->instances;
-    i->item.priority = identity_priority(who, r->priority);
-    i->item.shape_key = a->shape_key;
-    i->item.flow = flow_of(c);
-    i->item.deadline_ns = deadline_of(c->loop, r);
-    i->id = r->id;
-    i->model = model_ref(model);
-    i->n_outputs = a->n_outputs;
-    memcpy(i->output, a->output, a->n_outputs);
-    i->infer_id_len = (uint32_t)r->infer_id.len;
-    if (i->infer_id_len)
-        memcpy(i->infer_id, r->infer_id.data, i->infer_id_len);
+    inflight->item.instances = a->instances;
+    inflight->item.priority = identity_priority(who, r->priority);
+    inflight->item.shape_key = a->shape_key;
+    inflight->item.flow = flow_of(c);
+    inflight->item.deadline_ns = deadline_of(c->loop, r);
+    inflight->id = r->id;
+    inflight->model = model_ref(model);
+    inflight->n_outputs = a->n_outputs;
+    memcpy(inflight->output, a->output, a->n_outputs);
+    inflight->infer_id_len = (uint32_t)r->infer_id.len;
+    if (inflight->infer_id_len)
+        memcpy(inflight->infer_id, r->infer_id.data, inflight->infer_id_len);
 }
 
-void exchange_submit(struct connection *c, struct inflight *i)
+void exchange_submit(struct connection *c, struct inflight *inflight)
 {
-    connection_inflight_in(c, i);
-    loop_submit(c->loop, i);
+    connection_inflight_in(c, inflight);
+    loop_submit(c->loop, inflight);
 }
 
-void exchange_drop(struct connection *c, struct inflight *i)
+void exchange_drop(struct connection *c, struct inflight *inflight)
 {
-    connection_slab_give(c, STEAL(i->slab));
-    loop_inflight_give(c->loop, i);
+    connection_slab_give(c, STEAL(inflight->slab));
+    loop_inflight_give(c->loop, inflight);
 }
 
 /* A peer may not have more in flight than its address is allowed. */
@@ -150,39 +149,41 @@ static bool serving(struct connection *c, const struct request *r)
     return false;
 }
 
-/* Fits the request to its model, and makes of it what can be submitted. */
+static enum status inflight_prepare(struct connection *c, const struct request *r,
+                                    const struct identity *who, struct model *model,
+                                    const struct admission *admission, struct inflight *inflight,
+                                    struct slab **frame, struct error *err)
+{
+    inflight->use_bytes = admission->payload_bytes; /* given back with the request */
+    TRY(identity_charge(who, inflight->use_bytes, &inflight->use, err));
+    TRY(payload_place(c, r, model, admission, inflight, frame, err));
+    inflight_fill(inflight, c, r, who, model, admission);
+    if (*frame)
+        TRY(exchange_unpack_begin(c, r, admission->input, inflight, frame, err));
+    return address_check(c, err);
+}
+
+/* Checks the request against its model, and makes of it what can be submitted. */
 static enum status prepare(struct connection *c, const struct request *r,
                            const struct identity *who, struct model *model, struct slab **frame,
                            struct inflight **out, struct error *err)
 {
     struct admission admission;
-    enum status s = admission_check(model->info, model->max_instances, r, &admission, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(admission_check(model->info, model->max_instances, r, &admission, err));
     if (r->priority >= BATCHER_PRIORITIES)
         return error_set(err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
                          r->priority, BATCHER_PRIORITIES - 1);
-    struct inflight *i = loop_inflight_take(c->loop);
-    if (!i)
+    struct inflight *inflight = loop_inflight_take(c->loop);
+    if (!inflight)
         return error_plain(err, CAUSE_OVER_BUDGET);
-    i->use_bytes = admission.payload_bytes; /* given back with the request */
-    s = identity_charge(who, i->use_bytes, &i->use, err);
-    if (s == STATUS_OK)
-        s = payload_place(c, r, model, &admission, i, frame, err);
-    if (s == STATUS_OK) {
-        inflight_fill(i, c, r, who, model, &admission);
-        if (*frame)
-            s = exchange_unpack_begin(c, r, admission.input, i, frame, err);
+    enum status status = inflight_prepare(c, r, who, model, &admission, inflight, frame, err);
+    if (status) {
+        exchange_unpack_cancel(c, inflight);
+        exchange_drop(c, inflight);
+    } else {
+        *out = inflight;
     }
-    if (s == STATUS_OK)
-        s = address_check(c, err);
-    if (s != STATUS_OK) {
-        exchange_unpack_cancel(c, i);
-        exchange_drop(c, i);
-        return s;
-    }
-    *out = i;
-    return STATUS_OK;
+    return status;
 }
 
 void exchange_infer(struct connection *c, const struct request *r, const struct identity *who,
@@ -193,11 +194,11 @@ void exchange_infer(struct connection *c, const struct request *r, const struct 
     const struct table_entry *entry = serving(c, r) ? model_find(c, r) : NULL;
     if (!entry)
         return;
-    struct inflight *i = NULL;
-    if (prepare(c, r, who, entry->model, frame, &i, &err) != STATUS_OK)
+    struct inflight *inflight = NULL;
+    if (prepare(c, r, who, entry->model, frame, &inflight, &err))
         exchange_error(c, r->id, &err);
     else if (c->unpack)
         exchange_unpack_go_on(c);
     else
-        exchange_submit(c, i);
+        exchange_submit(c, inflight);
 }

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "daemon/admission.h"
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
@@ -29,9 +30,9 @@ static void unpack_free(struct connection *c)
     free(u);
 }
 
-void exchange_unpack_cancel(struct connection *c, const struct inflight *i)
+void exchange_unpack_cancel(struct connection *c, const struct inflight *inflight)
 {
-    if (c->unpack && c->unpack->request == i)
+    if (c->unpack && c->unpack->request == inflight)
         unpack_free(c);
 }
 
@@ -39,78 +40,79 @@ void exchange_unpack_drop(struct connection *c)
 {
     if (!c->unpack)
         return;
-    struct inflight *i = c->unpack->request;
+    struct inflight *inflight = c->unpack->request;
     unpack_free(c);
     peer_requests_out(c->peer);
-    exchange_drop(c, i);
+    exchange_drop(c, inflight);
 }
 
 enum status exchange_unpack_begin(struct connection *c, const struct request *r,
-                                  const uint8_t *input, struct inflight *i, struct slab **frame,
-                                  struct error *err)
+                                  const uint8_t *input, struct inflight *inflight,
+                                  struct slab **frame, struct error *err)
 {
-    uint32_t n = i->model->info->n_inputs;
+    uint32_t n = inflight->model->info->n_inputs;
+    CLEANUP(cleanup_free)
     struct exchange_unpack *u = calloc(1, sizeof(*u) + n * sizeof(u->inputs[0]));
     if (!u)
         return error_plain(err, CAUSE_OVER_BUDGET);
-    uint8_t *to = i->slab->data;
+    uint8_t *to = inflight->slab->data;
     for (uint32_t k = 0; k < n; k++) {
         size_t size = 0;
         u->inputs[k] = r->inputs[input[k]];
-        if (!shape_bytes(&u->inputs[k].shape, u->inputs[k].dtype, &size)) {
-            free(u);
+        if (!shape_bytes(&u->inputs[k].shape, u->inputs[k].dtype, &size))
             return error_set(err, STATUS_INVALID_ARGUMENT, "input too large");
-        }
-        i->spans[k] = (struct engine_span){to, size};
+        inflight->spans[k] = (struct engine_span){to, size};
         to += (size + ADMISSION_ALIGN - 1) & ~(size_t)(ADMISSION_ALIGN - 1);
     }
-    u->request = i;
+    u->request = inflight;
     u->n = n;
     u->frame = STEAL(*frame);
-    c->unpack = u;
+    c->unpack = STEAL(u);
     return STATUS_OK;
 }
 
 /* One step; *done: all inputs are there. */
 static enum status unpack_step(struct exchange_unpack *u, bool *done, struct error *err)
 {
-    enum status s = STATUS_OK;
     bool input_done = false;
     const struct engine_span *span = &u->request->spans[u->k];
     *done = u->k == u->n;
     if (*done)
-        return s;
+        return STATUS_OK;
     if (!u->begun)
-        s = message_unpack_begin(&u->now, &u->inputs[u->k], (void *)(uintptr_t)span->data,
-                                 span->size, err);
+        TRY(message_unpack_begin(&u->now, &u->inputs[u->k], (void *)(uintptr_t)span->data,
+                                 span->size, err));
     u->begun = true;
-    if (s == STATUS_OK)
-        s = message_unpack_step(&u->now, STEP, &input_done, err);
+    TRY(message_unpack_step(&u->now, STEP, &input_done, err));
     if (input_done) {
         u->begun = false;
         u->k++;
         *done = u->k == u->n;
     }
-    return s;
+    return STATUS_OK;
+}
+
+/* Steps until all inputs are there (*done) or the loop's slice is over. */
+static enum status unpack_slice(struct connection *c, bool *done, struct error *err)
+{
+    do {
+        TRY(unpack_step(c->unpack, done, err));
+    } while (!*done && !loop_slice_over(c->loop));
+    return STATUS_OK;
 }
 
 void exchange_unpack_go_on(struct connection *c)
 {
     struct error err;
-    enum status s = STATUS_OK;
     bool done = false;
-    while (s == STATUS_OK && !done) {
-        s = unpack_step(c->unpack, &done, &err);
-        if (s == STATUS_OK && !done && loop_slice_over(c->loop))
-            return;
-    }
-    struct inflight *i = c->unpack->request;
-    if (s == STATUS_OK) {
-        unpack_free(c);
-        exchange_submit(c, i);
-    } else {
-        uint64_t id = i->id;
+    enum status status = unpack_slice(c, &done, &err);
+    struct inflight *inflight = c->unpack->request;
+    if (status) {
+        uint64_t id = inflight->id;
         exchange_unpack_drop(c);
         exchange_error(c, id, &err);
+    } else if (done) {
+        unpack_free(c);
+        exchange_submit(c, inflight);
     }
 }

@@ -35,6 +35,11 @@ void external_free(struct external *x)
     free(x);
 }
 
+static void external_cleanup(struct external **x)
+{
+    external_free(*x);
+}
+
 static bool path_add(struct external *x, const char *text, size_t len)
 {
     /* Thousands of tensors name one file after the other. */
@@ -95,22 +100,16 @@ static void paths_once(struct external *x)
 enum status external_find(const void *model, size_t size, struct external **out, struct error *err)
 {
     const char *at = model, *end = at + size;
-    struct external *x = calloc(1, sizeof(*x));
+    CLEANUP(external_cleanup) struct external *x = calloc(1, sizeof(*x));
     bool ok = x != NULL;
     while (ok && (at = memmem(at, (size_t)(end - at), key, KEY_BYTES))) {
         at += KEY_BYTES;
         ok = value_add(x, at, end);
     }
-    if (!ok) {
-        external_free(x);
+    if (!ok)
         return error_no_memory(err, "a list of external data");
-    }
     paths_once(x);
-    if (x->n == 0 && !x->all) {
-        external_free(x);
-        x = NULL;
-    }
-    *out = x;
+    *out = x->n || x->all ? STEAL(x) : NULL;
     return STATUS_OK;
 }
 
@@ -149,7 +148,7 @@ enum status external_state(const struct external *x, int folder, uint8_t out[DIG
     for (size_t i = 0; ok && i < x->n; i++) {
         struct stat st = {0};
         int fd;
-        if (file_open_beneath(folder, x->paths[i], &fd, NULL) == STATUS_OK) {
+        if (!file_open_beneath(folder, x->paths[i], &fd, NULL)) {
             ok = fstat(fd, &st) == 0;
             close(fd);
         }

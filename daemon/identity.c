@@ -153,18 +153,18 @@ static enum status identity_make(const struct config_identity *from,
                                  const struct identities *before, struct identity *out,
                                  struct error *err)
 {
-    enum status status = limits_make(from, before, out, err);
+    TRY(limits_make(from, before, out, err));
     snprintf(out->name, sizeof(out->name), "%s", from->name);
     out->rights = from->rights;
     out->priority = from->priority;
     out->has_user = from->user != NULL;
     out->has_group = from->group != NULL;
-    if (from->user && status == STATUS_OK)
-        status = id_find("user", from->name, from->user, find_user, &out->user, err);
-    if (from->group && status == STATUS_OK)
-        status = id_find("group", from->name, from->group, find_group, &out->group, err);
-    if (status != STATUS_OK || !from->models_count)
-        return status;
+    if (from->user)
+        TRY(id_find("user", from->name, from->user, find_user, &out->user, err));
+    if (from->group)
+        TRY(id_find("group", from->name, from->group, find_group, &out->group, err));
+    if (!from->models_count)
+        return STATUS_OK;
     out->models = calloc(from->models_count, sizeof(*out->models));
     if (!out->models)
         return error_no_memory(err, "identities");
@@ -181,16 +181,15 @@ static enum status identity_make(const struct config_identity *from,
 static enum status configured_make(struct identities *all, const struct identities *before,
                                    const struct config *config, struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < config->identities_count && status == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < config->identities_count; i++) {
         const struct config_identity *from = &config->identities[i];
         bool nobody = strcmp(from->name, CONFIG_ANONYMOUS) == 0;
         struct identity *to = nobody ? &all->anonymous : &all->items[all->n++];
-        status = identity_make(from, before, to, err);
+        TRY(identity_make(from, before, to, err));
         all->by_peer |= to->has_user || to->has_group;
     }
     all->n_configured = all->n;
-    return status;
+    return STATUS_OK;
 }
 
 static struct identity *by_name(struct identities *all, const char *name, uint32_t from)
@@ -235,20 +234,26 @@ static enum status token_add(struct identities *all, const struct token_line *li
     return STATUS_OK;
 }
 
+static enum status tokens_add(struct identities *all, const struct token_list *list,
+                              struct error *err)
+{
+    struct token_hash first;
+    /* libcrypto sets itself up here, which reads files, and not on a loop's thread. */
+    if (!token_hash_of("", 0, &first))
+        return error_set(err, STATUS_INTERNAL, "libcrypto has no SHA-256");
+    if (!list->n)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "expected at least one token (inferctl token makes one)");
+    for (uint32_t i = 0; i < list->n; i++)
+        TRY(token_add(all, &list->items[i], err));
+    return STATUS_OK;
+}
+
 static enum status tokens_make(struct identities *all, const struct config *config,
                                const struct token_list *list, struct error *err)
 {
-    struct token_hash first;
-    enum status status = STATUS_OK;
-    /* libcrypto sets itself up here, which reads files, and not on a loop's thread. */
-    if (!token_hash_of("", 0, &first))
-        status = error_set(err, STATUS_INTERNAL, "libcrypto has no SHA-256");
-    else if (!list->n)
-        status = error_set(err, STATUS_INVALID_ARGUMENT,
-                           "expected at least one token (inferctl token makes one)");
-    for (uint32_t i = 0; i < list->n && status == STATUS_OK; i++)
-        status = token_add(all, &list->items[i], err);
-    if (status != STATUS_OK)
+    enum status status = tokens_add(all, list, err);
+    if (status)
         error_prefix(err, "%s", config->tokens);
     return status;
 }
@@ -271,18 +276,22 @@ static void identities_free(struct identities *all)
     free(all);
 }
 
+static void identities_cleanup(struct identities **all)
+{
+    if (*all)
+        identities_free(*all);
+}
+
 enum status identities_new(const struct config *config, const struct identities *before,
                            struct identities **out, struct error *err)
 {
-    struct token_list list = {0};
-    enum status status = config->tokens ? token_list_read(config->tokens, &list, err) : STATUS_OK;
-    if (status != STATUS_OK)
-        return status;
-    struct identities *all = calloc(1, sizeof(*all));
-    if (!all) {
-        token_list_deinit(&list);
+    CLEANUP(token_list_deinit) struct token_list list = {0};
+    CLEANUP(identities_cleanup) struct identities *all = NULL;
+    if (config->tokens)
+        TRY(token_list_read(config->tokens, &list, err));
+    all = calloc(1, sizeof(*all));
+    if (!all)
         return error_no_memory(err, "identities");
-    }
     size_t n = (size_t)config->identities_count + list.n;
     atomic_init(&all->refs, 1);
     all->required = config->tokens || config->identities_count;
@@ -291,17 +300,12 @@ enum status identities_new(const struct config *config, const struct identities 
     all->items = calloc(n ? n : 1, sizeof(*all->items));
     all->tokens = calloc(list.n ? list.n : 1, sizeof(*all->tokens));
     if (!all->items || !all->tokens)
-        status = error_no_memory(err, "identities");
-    if (status == STATUS_OK)
-        status = configured_make(all, before, config, err);
-    if (status == STATUS_OK && config->tokens)
-        status = tokens_make(all, config, &list, err);
-    token_list_deinit(&list);
-    if (status == STATUS_OK)
-        *out = all;
-    else
-        identities_free(all);
-    return status;
+        return error_no_memory(err, "identities");
+    TRY(configured_make(all, before, config, err));
+    if (config->tokens)
+        TRY(tokens_make(all, config, &list, err));
+    *out = STEAL(all);
+    return STATUS_OK;
 }
 
 struct identities *identities_ref(struct identities *all)
