@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The batcher's decision, see batcher.h for the rules, group.h for one shape key's queue and flow.h
- * for whose turn it is.
+ * The batcher's decision; see batcher.h for the rules, group.h for the queue of one shape key, and
+ * flow.h for whose turn it is.
  *
- * Three kinds of heap make a step independent of how many models there are:
- *   waiting   of the batcher: groups that wait for company, by the time at which they may go;
+ * Three kinds of heap make the cost of a step independent of the number of models:
+ *
+ *   waiting   of the batcher: groups that wait for more requests, by the time when they may go;
  *   ready     of each model and priority: groups that may go, by the turns of their first;
- *   turn      of the batcher: models with a ready group, by the time their heads were due.
+ *   turn      of the batcher: models with a ready group, by the time when their heads were due.
+ *
  * A step moves what has come due from `waiting` to `ready` and takes the root of `turn`.
  */
 #include "batching/batcher.h"
@@ -24,9 +26,9 @@
 
 enum { IDLE_WORDS = BATCHER_MAX_WORKERS / 64 };
 
-/* What is queued will take, on one worker. */
+/* The time that what is queued will take, on one worker. */
 struct work {
-    uint64_t all_ns, firsts_ns; /* of them the first request of each flow */
+    uint64_t all_ns, firsts_ns; /* all of it; the first request of each flow */
 };
 
 struct batcher_model {
@@ -42,18 +44,18 @@ struct batcher_model {
     struct group *groups;    /* uthash by key */
     struct group *idle;      /* utlist DL of the empty ones, the longest first */
     struct heap_node *ready[BATCHER_PRIORITIES]; /* of groups */
-    uint32_t passed[BATCHER_PRIORITIES]; /* batches since the first of this priority could go */
-    struct heap_node turn;               /* in batcher->turn while a group is ready */
-    bool placed;                         /* it is there */
+    uint32_t passed[BATCHER_PRIORITIES];         /* batches since its first could have gone */
+    struct heap_node turn;                       /* in batcher->turn while a group is ready */
+    bool placed;                                 /* it is there */
     struct batcher_model *prev, *next;
     uint64_t batches, batched_instances, expired, refused, hopeless;
 };
 
 struct batcher {
     uint64_t idle[IDLE_WORDS];                       /* a bit for each idle worker */
-    uint64_t busy[IDLE_WORDS];                       /* so for those that have a batch */
-    struct batcher_model *runs[BATCHER_MAX_WORKERS]; /* of the batch; NULL: it has ended */
-    uint64_t busy_until_ns[BATCHER_MAX_WORKERS];     /* as far as one can tell */
+    uint64_t busy[IDLE_WORDS];                       /* a bit for each worker that has a batch */
+    struct batcher_model *runs[BATCHER_MAX_WORKERS]; /* the batch's model; NULL: it has ended */
+    uint64_t busy_until_ns[BATCHER_MAX_WORKERS];     /* an estimate */
     struct work work;                                /* the sum of the models' */
     uint64_t now_ns;                                 /* the latest seen */
     bool draining;
@@ -95,14 +97,15 @@ static uint64_t advance(struct batcher *batcher, uint64_t now_ns)
 
 /* --- how long it takes --- */
 
-/* So many instances on one worker. Saturates: what will take for ever. */
+/* The time of so many instances on one worker. Saturates, so that sums over models stay in
+ * range. */
 static uint64_t queue_ns(const struct batcher_model *model, uint64_t instances)
 {
     enum { MOST = 1 << 16 }; /* models whose sum stays in range */
     return MIN(pace_queue_ns(&model->pace, instances, NULL), UINT64_MAX / MOST);
 }
 
-/* After the queue of the model changed. */
+/* Brings the sums of work up to date after the model's queue has changed. */
 static void tally(struct batcher_model *model)
 {
     struct work now = model->work, *all = &model->batcher->work;
@@ -118,15 +121,15 @@ static void tally(struct batcher_model *model)
     model->work = now;
 }
 
-/* After its pace changed. */
+/* The same after the model's pace has changed. */
 static void tally_anew(struct batcher_model *model)
 {
     model->tallied_firsts = UINT64_MAX;
     tally(model);
 }
 
-/* What other models run before an item of that flow and priority: the first request of each of
- * their flows, and once more for each that goes before it of its own. */
+/* The time that other models take before an item of that flow and priority: the first request of
+ * each of their flows, and again for each request that goes before the item in its own flow. */
 static uint64_t others_ns(const struct batcher_model *model, const struct flow *flow,
                           uint32_t priority)
 {
@@ -160,14 +163,14 @@ static struct hands look_at_workers(const struct batcher *batcher, uint64_t now_
     return hands;
 }
 
-/* Until a worker is free for what comes behind `ahead_ns` of work. */
+/* The time until a worker is free, if `ahead_ns` of work comes before. */
 static uint64_t wait_ns(struct hands hands, uint64_t ahead_ns)
 {
     uint64_t shared = time_add(hands.busy_ns, ahead_ns) / MAX(hands.all, 1U);
     return hands.idle ? MIN(shared, ahead_ns / hands.idle) : shared;
 }
 
-/* By how much a new item would miss its deadline, for all one can tell; 0: it has a chance. */
+/* By how much a new item will probably miss its deadline; 0: it has a chance. */
 static uint64_t late_ns(const struct batcher_model *model, const struct batcher_item *item,
                         const struct flow *flow, uint64_t now_ns)
 {
@@ -192,8 +195,8 @@ static uint64_t late_ns(const struct batcher_model *model, const struct batcher_
 
 /* --- places --- */
 
-/* Which priority leads the next batch: the best, or a worse one that has been passed over as often
- * as may be. BATCHER_PRIORITIES: nothing is ready. */
+/* Returns the priority that leads the next batch: the best one, or a worse one that has been passed
+ * over as often as is allowed. BATCHER_PRIORITIES: nothing is ready. */
 static uint32_t model_lead(const struct batcher_model *model)
 {
     uint32_t lead = 0;
@@ -205,7 +208,7 @@ static uint32_t model_lead(const struct batcher_model *model)
     return lead;
 }
 
-/* Puts the model where its next batch belongs among the others'. */
+/* Puts the model in its place among the others, by its next batch. */
 static void place_model(struct batcher_model *model)
 {
     struct batcher *batcher = model->batcher;
@@ -250,7 +253,7 @@ static void make_ready(struct group *group)
     group->place = GROUP_READY;
 }
 
-/* After the group or its model's limits changed. */
+/* Puts the group in its place after the group or its model's limits have changed. */
 static void place(struct group *group)
 {
     struct batcher_model *model = group->model;
@@ -268,7 +271,7 @@ static void place(struct group *group)
         }
     }
     if (model->placed || group->place == GROUP_READY)
-        place_model(model); /* also since another one may be the first of its flow now */
+        place_model(model); /* also because another item may now be the first of its flow */
 }
 
 static void place_all(struct batcher_model *model)
@@ -281,7 +284,7 @@ static void place_all(struct batcher_model *model)
     }
 }
 
-/* What has waited long enough may go. */
+/* Makes groups ready that have waited long enough. */
 static void ripen(struct batcher *batcher, uint64_t now_ns)
 {
     while (batcher->waiting && batcher->waiting->key <= now_ns) {
@@ -404,8 +407,8 @@ static struct group *group_find(struct batcher_model *model, uint64_t key)
     return group;
 }
 
-/* An idle group for a key that has none: the longest unused one, or a new one while there are few;
- * shapes come back, so a few stay with their keys. NULL: no memory. */
+/* Makes a group for a key that has none: the one unused longest, or a new one while there are few.
+ * Shapes come back, so a few groups stay with their keys. NULL: no memory. */
 static struct group *group_make(struct batcher_model *model, uint64_t key)
 {
     enum { KEPT = 16 };
@@ -457,7 +460,7 @@ static enum cause admit(struct batcher_model *model, struct batcher_item *item,
     return CAUSE_DEADLINE_HOPELESS;
 }
 
-/* The records for its shape and its flow; NULL in either: no memory. */
+/* The records for an item's shape and flow; NULL in either: no memory. */
 struct records {
     struct group *group;
     struct flow *flow;
@@ -473,7 +476,7 @@ static void enqueue(struct batcher_model *model, struct batcher_item *item, stru
     model->items++;
     model->instances += item->instances;
     tally(model);
-    /* Behind others of its priority in a group that is ready anyway it changes no order. */
+    /* Behind others of its priority in a group that is ready anyway, the item changes no order. */
     if (to.group->place != GROUP_READY || group_first(to.group, item->priority) == item)
         place(to.group);
 }
@@ -510,7 +513,7 @@ enum cause batcher_submit(struct batcher_model *model, struct batcher_item *item
     return CAUSE_OK;
 }
 
-/* The items of a list that left the queue, into a batch or not, are nobody's. */
+/* Books out the items of a list, which have left the queue, into a batch (`served`) or not. */
 static uint32_t release(struct batcher_model *model, struct batcher_item *list, bool served)
 {
     uint32_t count = 0;
@@ -554,7 +557,7 @@ void batcher_worker_gone(struct batcher *batcher, uint32_t worker)
     batcher->busy[worker / 64] &= ~(UINT64_C(1) << worker % 64);
 }
 
-/* It has a batch of the model. */
+/* Books a batch of the model for the worker. */
 static void worker_runs(struct batcher *batcher, uint32_t worker, struct batcher_model *model,
                         uint32_t instances, uint64_t now_ns)
 {
@@ -580,8 +583,8 @@ void batcher_worker_ran(struct batcher *batcher, uint32_t worker, uint32_t insta
     tally_anew(model);
 }
 
-/* The idle worker of the lowest number, so that few stay warm under a light load; or
- * BATCHER_MAX_WORKERS. */
+/* The idle worker of the lowest number, so that few stay warm under a light load.
+ * BATCHER_MAX_WORKERS: none is idle. */
 static uint32_t idle_worker(const struct batcher *batcher)
 {
     for (uint32_t i = 0; i < IDLE_WORDS; i++) {
@@ -593,14 +596,14 @@ static uint32_t idle_worker(const struct batcher *batcher)
 
 /* --- the step --- */
 
-/* When a full batch that starts now will have ended, for all one can tell. */
+/* An estimate of when a full batch that starts now will end. */
 static uint64_t full_end_ns(const struct batcher_model *model, uint64_t now_ns)
 {
     struct pace_time own = pace_batch(&model->pace, model->config.max_batch);
     return time_add(now_ns, time_add(own.mean_ns, own.deviation_ns * 2));
 }
 
-/* Who is first of each worse priority, and so could go. */
+/* The first item of each worse priority, if it could go. */
 struct firsts {
     const struct batcher_item *item[BATCHER_PRIORITIES];
 };
@@ -614,7 +617,8 @@ static struct firsts look_at_firsts(const struct batcher_model *model)
     return firsts;
 }
 
-/* A batch was formed. True: a priority that was passed over has a right to the next one. */
+/* Counts a batch as passing over the first items that it left behind. True: a priority that was
+ * passed over has a right to the next batch. */
 static bool count_passed(struct batcher_model *model, const struct firsts *firsts)
 {
     bool due = false;
@@ -628,7 +632,7 @@ static bool count_passed(struct batcher_model *model, const struct firsts *first
     return due;
 }
 
-/* What a worker is to run now. */
+/* Gives the batch that was taken to the worker. */
 static void give(struct batcher_model *model, uint32_t worker, uint64_t now_ns,
                  struct batcher_decision *out)
 {
@@ -643,7 +647,7 @@ static void give(struct batcher_model *model, uint32_t worker, uint64_t now_ns,
     worker_runs(model->batcher, worker, model, out->instances, now_ns);
 }
 
-/* Forms the batch of the model whose turn it is, if any may go. */
+/* Forms the batch of the model whose turn it is, if any model may go. */
 static void form(struct batcher *batcher, uint64_t now_ns, uint32_t worker,
                  struct batcher_decision *out)
 {
@@ -656,7 +660,7 @@ static void form(struct batcher *batcher, uint64_t now_ns, uint32_t worker,
         out->instances = group_take(group, &model->config, lead, now_ns, full_end_ns(model, now_ns),
                                     &out->batch, &expired);
         if (expired) {
-            /* What made it ready may have gone with them: look again. */
+            /* What made the group ready may have gone with the expired items, so look again. */
             model->expired += release(model, expired, false);
             DL_CONCAT(out->expired, expired);
         } else {

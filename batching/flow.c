@@ -11,8 +11,8 @@
 
 /* --- who has the most --- */
 
-/* A rank is lowered only when somebody asks who has the most: queues that breathe in and out cost
- * nothing, and each rank that has to be lowered is so for at least one item that has left. */
+/* A rank is lowered only when somebody asks who has the most. So queues that grow and shrink cost
+ * nothing, and each rank that is lowered stands for at least one item that has left. */
 static void rank_set(struct flows *flows, struct flow *flow, uint32_t priority)
 {
     struct flow_level *level = &flows->level[priority];
@@ -86,7 +86,7 @@ static uint64_t length_of(const struct batcher_item *item)
     return (uint64_t)item->instances * FLOW_UNIT;
 }
 
-/* Where what the flow sends next would start. */
+/* Where the next request of the flow would start. */
 static uint64_t start_of(const struct flow_level *level, const struct flow_lane *lane)
 {
     const struct batcher_item *last = lane->first ? lane->first->flow_prev : NULL;
@@ -159,8 +159,8 @@ void flow_pull(struct flows *flows, struct batcher_item *item, bool served, uint
 
 /* --- places --- */
 
-/* The newest of its worst priority, of who has the most of `priority` and worse: if that is still
- * no less than what `flow` has then. */
+/* Finds the newest item, of the worst priority, of the flow that has most queued at `priority` and
+ * worse, if that flow then still has no less than `flow`. */
 static struct batcher_item *longest_last(struct flows *flows, const struct flow *flow,
                                          uint32_t priority)
 {
@@ -196,7 +196,8 @@ uint64_t flow_ahead(const struct flows *flows, const struct flow *flow, uint32_t
     const struct flow_lane *lane = flow ? &flow->lane[priority] : &nothing;
     uint64_t others = level->flows - (lane->first != NULL), better = 0;
     uint64_t firsts = level->first_instances - (lane->first ? lane->first->instances : 0);
-    /* Until the item starts, the others get as much each, and finish what they have begun. */
+    /* Until the item starts, each other flow gets as many instances as this one is ahead of the
+     * clock, and finishes what it has begun. */
     uint64_t lag = (start_of(level, lane) - level->clock) / FLOW_UNIT;
     uint64_t before, own = lane->instances;
     if (__builtin_mul_overflow(lag, others, &before))

@@ -6,7 +6,7 @@
 
 #include "base/compiler.h"
 
-/* It would expire while it waits for company, so it does not wait. */
+/* The item would expire while it waits for others to join its batch, so it does not wait. */
 static bool is_urgent(const struct batcher_item *item, const struct batcher_model_config *config)
 {
     return item->deadline_ns != BATCHER_NEVER &&
@@ -103,7 +103,7 @@ uint64_t group_oldest(const struct group *group)
 
 /* --- when, and how many --- */
 
-/* The largest size worth running at once that has been reached; 0 if none has. */
+/* The largest of the sizes worth running at once that has been reached; 0: none. */
 static uint32_t reached(const struct group *group, const struct batcher_model_config *config)
 {
     if (group->instances >= config->max_batch)
@@ -125,7 +125,7 @@ uint64_t group_due(const struct group *group, const struct batcher_model_config 
 
 /* --- a batch --- */
 
-/* Who would be the next of a batch, before it is known whether it fits; NULL: nobody. */
+/* The item that is the next for a batch, before it is known whether it fits. NULL: none is left. */
 static struct batcher_item *next_of(const struct group *group, uint32_t lead, bool led)
 {
     struct batcher_item *item = led ? NULL : line_first(&group->line[lead]);
@@ -134,7 +134,7 @@ static struct batcher_item *next_of(const struct group *group, uint32_t lead, bo
     return item;
 }
 
-/* It would be answered too late, in a place that another one can have. */
+/* The item would be answered too late, in a place that another one can use. */
 static bool is_in_vain(const struct group *group, const struct batcher_model_config *config,
                        const struct batcher_item *item, uint64_t end_ns)
 {
@@ -142,7 +142,7 @@ static bool is_in_vain(const struct group *group, const struct batcher_model_con
            group->instances >= (uint64_t)config->max_batch + item->instances;
 }
 
-/* Back to where they were taken from: before all others. */
+/* Puts the items back where they were taken from, before all others. */
 static void put_back(struct group *group, struct batcher_item *batch)
 {
     while (batch) {
@@ -164,8 +164,8 @@ uint32_t group_take(struct group *group, const struct batcher_model_config *conf
         if (!item)
             break;
         bool late = item->deadline_ns <= now_ns || is_in_vain(group, config, item, end_ns);
-        /* The first always fits: admitted under a larger limit, or larger than the preferred size
-         * that others made up, it runs alone. */
+        /* The first item always fits: if it was admitted under a larger limit, or is larger than
+         * the preferred size that others made up, it runs alone. */
         if (!late && items > 0 && item->instances > limit - instances)
             break;
         line_pull(&group->line[item->priority], item);

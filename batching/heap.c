@@ -10,7 +10,7 @@ static bool less(const struct heap_node *a, const struct heap_node *b)
     return a->key != b->key ? a->key < b->key : a->tie < b->tie;
 }
 
-/* Both are roots (no siblings) or NULL. Of equals `a` stays above. */
+/* Both are roots (without siblings) or NULL. Of equal roots `a` stays above. */
 static struct heap_node *meld(struct heap_node *a, struct heap_node *b)
 {
     if (!a || !b)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables by one number, a shape key or a flow: uthash by Fibonacci hashing, whose upper half is
- * well mixed. Private to this folder; included before anything that includes uthash.
+ * Tables whose key is one number, a shape key or a flow: uthash with Fibonacci hashing, whose upper
+ * half is well mixed. Private to this folder; to be included before anything that includes uthash.
  */
 #ifndef INFERD_BATCHING_KEYS_H
 #define INFERD_BATCHING_KEYS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running means as in RFC 6298, which has the same question about round trips; see pace.h. */
+/* Running means as in RFC 6298, which estimates round trips in the same way; see pace.h. */
 #include "batching/pace.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static uint32_t class_of(uint32_t instances)
     return instances <= 1 ? 0 : 32 - (uint32_t)__builtin_clz(instances - 1);
 }
 
-/* Rounded away from `mean`, so that it arrives. */
+/* Rounds away from `mean`, so that the mean reaches a constant. */
 static uint64_t moved(uint64_t mean, uint64_t seen, uint64_t weight)
 {
     return seen >= mean ? mean + (seen - mean + weight - 1) / weight

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What batches of one model were seen to take, to tell how long a queue will: a running mean and
- * deviation of their times for each power of two of their size, and how full batches get when
+ * What batches of one model were seen to take, to estimate how long a queue will: a running mean
+ * and deviation of the times for each power of two of the size, and how full batches get when
  * enough requests wait (requests of different shapes or sizes leave room).
  *
- * Sizes never seen count as the nearest smaller one that was, or else as the nearest larger; with
- * nothing seen all times are 0. So it rather promises too much: who asks refuses requests by it.
- * Private to this folder; times are nanoseconds.
+ * A size never seen counts as the nearest smaller one that was seen, or else as the nearest larger;
+ * if nothing was seen, all times are 0. So estimates are rather too short, which is right because
+ * requests are refused by them. Private to this folder; times are nanoseconds.
  */
 #ifndef INFERD_BATCHING_PACE_H
 #define INFERD_BATCHING_PACE_H
@@ -25,7 +25,7 @@ struct pace {
     struct pace_time class[PACE_CLASSES];
 };
 
-/* Keeps the times: they are of sizes that may still come. */
+/* Sets the limit anew. Keeps the times, because their sizes may still come. */
 void pace_limit(struct pace *pace, uint32_t max_batch);
 
 /* A batch was formed while at least max_batch instances waited. */
@@ -34,11 +34,11 @@ void pace_formed(struct pace *pace, uint32_t instances);
 /* A batch took so long from its forming until its worker was free again. `instances` > 0. */
 void pace_ran(struct pace *pace, uint32_t instances, uint64_t ran_ns);
 
-/* One batch of that size. */
+/* The time of one batch of that size. */
 struct pace_time pace_batch(const struct pace *pace, uint32_t instances);
 
-/* Everything of a queue of that many instances, on one worker. Of it `*rest` are in the last batch,
- * which is not full and not counted if `rest` is given. */
+/* The time of a queue of that many instances, on one worker. If `rest` is given, the last batch,
+ * which is not full, is not counted, and *rest is the number of its instances. */
 uint64_t pace_queue_ns(const struct pace *pace, uint64_t instances, uint32_t *rest);
 
 #endif

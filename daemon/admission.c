@@ -22,7 +22,7 @@ static bool model_has_input(const struct engine_info *model, struct message_text
     return false;
 }
 
-/* The shape must be the binding's; where that has -1, any number. */
+/* Sizes must be equal to the binding's; where the binding has -1, any size fits. */
 static bool shape_fits(const struct shape *wanted, const struct shape *came)
 {
     if (wanted->rank != came->rank)
@@ -47,7 +47,7 @@ static enum status tensor_check(const struct engine_binding *wanted,
     return STATUS_OK;
 }
 
-/* How many instances a tensor carries; the same for all of a request. */
+/* Finds how many instances the request has; all its inputs must have as many. */
 static enum status instances_check(const struct engine_binding *wanted,
                                    const struct message_tensor *came, uint32_t max_batch,
                                    uint32_t *instances, struct error *err)
@@ -128,7 +128,8 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
     struct admission admission;
     TRY(inputs_check(model, max_batch, request, &admission, err));
     TRY(outputs_check(model, request, &admission, err));
-    /* Shapes beyond the number of instances are the model's own, so all requests fit together. */
+    /* Apart from the number of instances all requests of a model have the same shapes, so any of
+     * them may share a batch. */
     admission.shape_key = 0;
     admission.instances = MAX(admission.instances, 1u); /* a model without inputs */
     *out = admission;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does a request fit the model it names? A pure function: no lock, no clock, no memory.
+ * Checks whether a request fits the model that it names. The check is a pure function: it takes no
+ * lock, reads no clock and allocates nothing.
  *
  * Every mismatch is an INVALID_ARGUMENT that says what was expected and what came.
  */
@@ -26,7 +27,8 @@ enum status admission_check(const struct engine_info *model, uint32_t max_batch,
                             const struct request *request, struct admission *out,
                             struct error *err);
 
-/* Whether the daemon can serve the model at all: counts and names within the protocol's caps. */
+/* Checks that the daemon can serve the model at all: the protocol bounds the number and the names
+ * of its bindings. */
 enum status admission_model_check(const struct engine_info *model, struct error *err);
 
 #endif

@@ -43,7 +43,7 @@ void caller_deinit(struct caller *caller)
     caller->from = NULL;
 }
 
-/* A new snapshot: everything is asked again, for a token may be gone and a user may have rights. */
+/* Asks everything again for a new snapshot: tokens may have gone, users may have got rights. */
 __attribute__((noinline)) static void snapshot_change(struct caller *caller, struct identities *now,
                                                       int fd)
 {

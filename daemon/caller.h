@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a connection remembers of who its peer is: so that a token is hashed once, and the kernel is
- * asked once, for each snapshot of identities.
+ * What a connection remembers about the identity of its peer, so that a token is hashed only once,
+ * and the kernel asked only once, for each snapshot of identities.
  *
- * It belongs to the connection and so to its loop's thread; zero is a peer that was not asked yet.
+ * A struct caller belongs to its connection and so to that loop's thread. All zeros stand for a
+ * peer whose identity nobody has asked for yet.
  */
 #ifndef INFERD_DAEMON_CALLER_H
 #define INFERD_DAEMON_CALLER_H
@@ -11,8 +12,8 @@
 #include "daemon/identity.h"
 
 enum {
-    /* Of a connection that has shown nothing which gives it a right: the largest message, the time
-     * to show something, and how many unknown tokens it may try. */
+    /* Limits of a connection whose peer has shown nothing that gives it a right: the largest
+     * message, the time to show a token, and how many unknown tokens it may try. */
     CALLER_FRAME_MOST = 64 * 1024,
     CALLER_WAIT_MS = 2000,
     CALLER_REFUSED_MOST = 8,
@@ -31,8 +32,9 @@ struct caller {
 void caller_deinit(struct caller *caller);
 
 /*
- * Who asks, as of `now`: whom the token of the request stands for, or who the socket `fd` says it
- * is if the request has none. A token counts for its own request alone.
+ * Says who sent a request, by the snapshot `now`. The token of the request decides; a request
+ * without one comes from whom the socket `fd` shows as its peer. A token counts for its own request
+ * alone.
  *
  * UNAUTHENTICATED: the token is not known. RESOURCE_EXHAUSTED: no memory to hash it. *out lives as
  * long as `now`.
@@ -41,10 +43,11 @@ enum status caller_identify(struct caller *caller, struct identities *now, int f
                             struct message_text token, const struct identity **out,
                             struct error *err);
 
-/* The small limits hold for it: nothing that it has shown so far gives it a right. */
+/* Says whether the peer is a stranger, to whom the limits above apply: nothing that it has shown so
+ * far gives it a right. */
 bool caller_is_stranger(struct caller *caller, struct identities *now, int fd);
 
-/* The process at the other end of a connected socket. */
+/* Asks the kernel for the process at the other end of a connected socket. */
 void credentials_read(int fd, struct credentials *out);
 
 #endif

@@ -74,7 +74,8 @@ static void unix_check(struct check *c, const char *text, const struct address *
         printf("address %s: its folder is there; the socket is left alone\n", text);
 }
 
-/* As the listener binds. One in use is no failure: it may be the daemon's that this is about. */
+/* Binds as the listener does. An address in use is no failure: the daemon may be running with this
+ * configuration already. */
 static void tcp_check(struct check *c, const char *text, const struct address *address)
 {
     const struct sockaddr *sa = address_sockaddr(address);
@@ -116,7 +117,7 @@ static void address_check(struct check *c, char *text)
 
 /* --- device and cache --- */
 
-/* Without the keys every file is refused, as the daemon would not start. */
+/* If the keys cannot be read, the check has failed, and goes on without looking at signatures. */
 static void trust_open(struct check *c)
 {
     struct error err;
@@ -169,7 +170,7 @@ static void size_format(size_t bytes, char out[32])
         snprintf(out, 32, "%.1f MB of weights", (double)bytes / 1e6);
 }
 
-/* A context is made, as each worker makes one: only a backend understands tactics. */
+/* Makes a context, as each worker would: only the backend understands the plan's tactics. */
 static enum status engine_try(struct check *c, const struct wanted *w, struct engine *engine,
                               const char *kind, struct error *err)
 {
@@ -188,7 +189,7 @@ static enum status engine_try(struct check *c, const struct wanted *w, struct en
     return STATUS_OK;
 }
 
-/* Without a device a plan is read and checked all the same; only whether it fits stays open. */
+/* Without a device a plan is still read and checked, but whether it would run stays open. */
 static enum status file_try(const struct check *c, const struct wanted *w, struct error *err)
 {
     if (w->fd < 0)
@@ -228,12 +229,13 @@ static void model_check(struct check *c, const struct wanted *w)
     fflush(stdout); /* a build takes a while */
 }
 
-/* All the models of a part of the configuration. False: there is no list. */
+/* Checks all models of one part of the configuration. False: they cannot be listed. */
 static bool part_check(struct check *c, const struct config *part)
 {
     struct wanted_list list;
     struct error err;
-    /* In silence at first: a folder that is no repository would be warned of entry by entry. */
+    /* The first listing is silent: a folder that is no repository would cause a warning an
+     * entry. */
     if (repository_list(part, NULL, &list, &err)) {
         fail(c, "%s", err.text);
         return false;
@@ -255,8 +257,8 @@ static bool part_check(struct check *c, const struct config *part)
     return true;
 }
 
-/* Those named and the repository's each on their own: what is wrong with the list of the one does
- * not keep the other from being tried. */
+/* Checks the named models and those of the repository separately, so that an error in one list does
+ * not keep the models of the other one from being tried. */
 static void models_check(struct check *c)
 {
     struct config named = *c->config, found = *c->config;
@@ -275,7 +277,7 @@ static void models_check(struct check *c)
 
 /* --- the whole --- */
 
-/* The token file is read, and users and groups are looked up. */
+/* Reads the token file and looks up users and groups. */
 static void identities_check(struct check *c)
 {
     struct identities *identities = NULL;
@@ -285,7 +287,8 @@ static void identities_check(struct check *c)
     identities_unref(identities);
 }
 
-/* main has held them for the server's sake; here they end the process, and a build with it. */
+/* main blocks these signals for the server. Here they must end the process, and a running build
+ * with it. */
 static void signals_release(void)
 {
     sigset_t set;

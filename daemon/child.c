@@ -21,7 +21,7 @@
 
 enum {
     PATH_MAX_ = 4096,
-    HANDED = 64 /* and the cause: the exit status of inferctl (tools/handed.h) */
+    HANDED = 64 /* inferctl exits with this plus the cause (tools/handed.h) */
 };
 _Static_assert(HANDED + CAUSE_COUNT_ <= CHILD_NOT_CONFINED, "an exit status has two meanings");
 
@@ -34,7 +34,7 @@ static int program_open(const char *path)
     return access(path, X_OK) == 0 ? open(path, O_PATH | O_CLOEXEC) : -1;
 }
 
-/* inferctl lies in the folder of this program, beside that in a build tree, or is installed. */
+/* inferctl is in this program's folder, in the folder beside that (a build tree), or installed. */
 static int inferctl_open(void)
 {
     static const char *const beside[] = {"inferctl", "../tools/inferctl"};
@@ -57,7 +57,7 @@ static int inferctl_open(void)
 
 /* --- its end --- */
 
-/* What a child can know of; everything else is the daemon's to say. */
+/* Takes over a cause that a child can know of. All others count as INTERNAL. */
 static enum cause cause_of_child(int claimed)
 {
     static const bool known[CAUSE_COUNT_] = {
@@ -97,7 +97,7 @@ static uint64_t memory_default(void)
     return pages > 0 && size > 0 ? (uint64_t)pages / 4 * 3 * (uint64_t)size : UINT64_MAX;
 }
 
-/* A file that lies in memory is no larger than the child's memory may be. */
+/* A plan that is kept in memory (tmpfs) may be no larger than the child's memory. */
 static struct child_limits limits_of(const struct child_build *build)
 {
     struct statfs fs;
@@ -141,8 +141,8 @@ static enum status run_confined(const struct child_build *build, struct child_co
     TRY(child_confinement_init(c, err));
     if (c->rules < 0)
         log_write(build->log, LOG_INFO,
-                  "build: Landlock is not to be had here: only its list of system calls holds the "
-                  "child");
+                  "build: Landlock is not available here: only the list of system calls confines "
+                  "the child");
     TRY(child_start(c, argv, envp, &in, &pid, err));
     TRY(child_watch(&watch, pid, in, err));
     return child_result(&watch, err);

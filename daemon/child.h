@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `inferctl build` as a child: the daemon links no importer. An ONNX file is input that nobody has
- * checked, so the child is held as if the file had taken it over (child_confine.h): it has the
- * model and an empty file for the plan as open descriptors, may make the system calls that building
- * takes and read what libraries and the model's folder hold, and has no way to other processes, to
- * the network or to any other file. Its time, memory and output are bounded, and it dies with the
- * daemon (child_watch.h). What it leaves is not trusted either: the plan reader checks every field.
+ * Builds plans with `inferctl build` as a child, because the daemon links no importer. Nobody has
+ * checked an ONNX file, so the child is confined as if the file had taken it over
+ * (child_confine.h). It has the model and an empty file for the plan as open descriptors. It may
+ * make the system calls that building takes and read libraries and the model's folder, but it
+ * cannot reach other processes, the network or any other file. Its time, memory and output are
+ * bounded, and it dies with the daemon (child_watch.h). Nor is its plan trusted: the plan reader
+ * checks every field.
  */
 #ifndef INFERD_DAEMON_CHILD_H
 #define INFERD_DAEMON_CHILD_H
@@ -36,13 +37,13 @@ struct child_build {
     const _Atomic bool *stop;   /* ends the child early */
 };
 
-/* Runs it to its end; the descriptors stay the caller's. Errors have the child's own cause, if it
- * is one that a child can know of, and its last line (DISK_FULL: no room for the plan).
- * DEADLINE_EXCEEDED: it took too long. STOPPED: the server ends. */
+/* Runs the child to its end; the descriptors stay the caller's. An error has the child's own cause,
+ * if a child can know of that cause, and the last line that the child wrote. DISK_FULL: no room for
+ * the plan. DEADLINE_EXCEEDED: the child took too long. STOPPED: the server stops. */
 enum status child_build(const struct child_build *build, struct error *err);
 
-/* The same of another program, open as a descriptor, with a command line of its own: what a hostile
- * model could try, a test's program tries. */
+/* Does the same with another program, open as a descriptor, and with a command line of its own.
+ * Tests use it to run a program that tries what a hostile model could. */
 enum status child_run(const struct child_build *build, int program, char *const *argv,
                       struct error *err);
 

@@ -36,7 +36,7 @@ static char *text_of_type(const char *name, const char *type)
     return text;
 }
 
-/* Appends option and text at *n; false: there is no text, for want of memory. */
+/* Appends option and text at *n. False: `text` is NULL, since there was no memory for it. */
 static bool append(struct child_args *a, uint32_t *n, uint32_t *texts, char *option, char *text)
 {
     if (!text)
@@ -118,8 +118,8 @@ void child_args_deinit(struct child_args *a)
     *a = (struct child_args){0};
 }
 
-/* OpenMP's variables that bind threads to cores are not among them: the daemon's own threads are on
- * those. */
+/* The child does not inherit OpenMP's variables that bind threads to cores, because the daemon's
+ * own threads run on those cores. */
 static bool is_inherited(const char *entry)
 {
     static const char *const prefixes[] = {
@@ -148,8 +148,8 @@ static bool is_inherited(const char *entry)
 
 char **child_environment_new(void)
 {
-    /* Threads that wait sleep, and inferctl need not start itself again for that; a driver keeps
-     * nothing in files; a leak check would trace the process. */
+    /* Waiting threads must sleep, and inferctl would otherwise start itself again to have them do
+     * so. The driver must cache nothing in files. A leak check would have to trace the process. */
     static const char *const own[] = {"OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=1000",
                                       "CUDA_CACHE_DISABLE=1", "LSAN_OPTIONS=detect_leaks=0"};
     size_t n = 0, used = 0;
@@ -159,7 +159,7 @@ char **child_environment_new(void)
     if (!envp)
         return NULL;
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
-        envp[used++] = (char *)(uintptr_t)own[i]; /* of two with one name the first counts */
+        envp[used++] = (char *)(uintptr_t)own[i]; /* the first of two with one name counts */
     for (size_t i = 0; i < n; i++)
         if (is_inherited(environ[i]))
             envp[used++] = environ[i];

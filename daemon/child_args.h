@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line and the environment of a build child. Of the daemon's environment it gets what
- * libraries read their settings from, and nothing else: there may be secrets in it.
+ * The command line and the environment of a build child. Of the daemon's environment the child gets
+ * only the variables that libraries read their settings from, because others may hold secrets.
  */
 #ifndef INFERD_DAEMON_CHILD_ARGS_H
 #define INFERD_DAEMON_CHILD_ARGS_H
@@ -20,7 +20,7 @@ struct child_args {
 bool child_args_init(struct child_args *args, const struct child_build *build);
 void child_args_deinit(struct child_args *args); /* {0} and the half-built are fine */
 
-/* One block, to be freed; the strings are the environment's own. NULL: no memory. */
+/* The caller frees the array alone; its strings are static or the daemon's own. NULL: no memory. */
 char **child_environment_new(void);
 
 #endif

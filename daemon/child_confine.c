@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See child_confine.h. What the daemon itself may not do (a unit's system call filter) is left out:
- * limits and the priority are then the daemon's own. Without its filter of system calls no child
- * runs.
+ * See child_confine.h. A step that the daemon itself may not take (because its unit has a system
+ * call filter) is left out, and the child keeps the daemon's own limits and priority. But no child
+ * runs without its own filter of system calls.
  */
 #include "daemon/child_confine.h"
 
@@ -66,8 +66,8 @@ void child_confinement_deinit(struct child_confinement *c)
             close(all[i]);
 }
 
-/* Each at its number; the program and the rules are closed when the program is executed, and so is
- * whatever else the daemon has open. */
+/* Puts each descriptor at its number. The program and the rules are closed when the program is
+ * executed, and so is whatever else the daemon has open. */
 static bool descriptors_place(const struct child_confinement *c, int out)
 {
     const int from[PLACES] = {c->null,          out,     out, c->model, c->given.plan, c->folder,
@@ -94,7 +94,8 @@ static void signals_reset(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* The file belongs to root as long as the process is undumpable, as the daemon is. */
+/* Makes the kernel kill the child first when memory runs out. The file belongs to root while the
+ * process is undumpable, as the daemon is. */
 static void oom_first(void)
 {
     static const char most[] = "1000";
@@ -116,8 +117,8 @@ static void limit_set(int which, uint64_t value)
     setrlimit((__rlimit_resource_t)which, &limit);
 }
 
-/* Data are private memory that can be written, which is what building takes. Of address space
- * libraries and drivers reserve what they will never use. */
+/* Memory is limited as data, which are private memory that can be written and so what building
+ * takes. A limit of address space would count what libraries and drivers reserve and never use. */
 static void limits_set(const struct child_confinement *c)
 {
     limit_set(RLIMIT_CORE, 0);
@@ -131,8 +132,8 @@ static void limits_set(const struct child_confinement *c)
     setpriority(PRIO_PROCESS, 0, NICE);
 }
 
-/* Of a daemon that runs as root: its files may belong to others, and reading is what the rules of
- * Landlock keep to what is needed. */
+/* Drops all capabilities. The child of a root daemon keeps the one to read files that belong to
+ * others, if there are rules of Landlock that say which files it can read. */
 static void capabilities_drop(const struct child_confinement *c)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

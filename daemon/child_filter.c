@@ -38,9 +38,9 @@ enum { X32_BIT = 0x40000000 };
 struct rule {
     int number;
     enum { ALWAYS, MASKED, OWN_PID, OWN_OR_LATER, PROGRAM, FAILS } when;
-    unsigned arg; /* the one that is looked at: its low half, for these calls all of it */
-    /* MASKED: (argument & mask) == value. FAILS: value is the error, which is what callers that
-     * can do without know; they give up for EPERM, as all else fails. */
+    unsigned arg; /* the argument to compare: its low half, in these calls all of it */
+    /* MASKED: (argument & mask) == value. FAILS: the call fails with the error `value`, at which
+     * callers do without it; at EPERM they would give up. */
     uint32_t mask, value;
 };
 
@@ -58,7 +58,8 @@ struct rule {
         SYS_##call, OWN_PID, (arg), 0, 0                                                           \
     }
 
-/* Threads share everything with their process; namespaces and processes have none of these bits. */
+/* A new thread shares everything with its process, so it has all of THREAD_FLAGS. The bits of
+ * CLONE_FORBIDDEN make namespaces and processes. */
 enum {
     THREAD_FLAGS = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND | CLONE_FILES | CLONE_FS,
     CLONE_FORBIDDEN = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |
@@ -148,7 +149,7 @@ static const struct rule common_rules[] = {
     ANY(fdatasync),
     ANY(ftruncate),
     {SYS_openat2, FAILS, 0, 0, ENOSYS},
-    /* neither owners, who may be sent signals, nor leases and locks on files of the daemon */
+    /* fcntl: no owners, who would be sent signals, nor leases or locks on the daemon's files */
     ONLY(fcntl, 1, F_DUPFD),
     ONLY(fcntl, 1, F_DUPFD_CLOEXEC),
     ONLY(fcntl, 1, F_GETFD),
@@ -169,7 +170,7 @@ static const struct rule common_rules[] = {
 };
 
 static const struct rule host_rules[] = {
-    /* Memory that a limit does not count: shared, and that of stacks. */
+    /* No limit counts shared memory and memory that grows like a stack, so the child gets none. */
     BITS(mmap, 3, MAP_SHARED | MAP_GROWSDOWN, 0),
     BITS(openat, 2, OPEN_WRITES, O_RDONLY),
 #ifdef __x86_64__
@@ -177,9 +178,9 @@ static const struct rule host_rules[] = {
 #endif
 };
 
-/* What NVIDIA's driver needs beyond that: its devices are opened for writing and mapped; threads
- * are named through /proc; unified memory takes a memory file and a socket of its own, on which
- * nobody is ever spoken to here. The numbers of its ioctls are in its published sources
+/* What NVIDIA's driver needs beyond the common rules. Its devices are opened for writing and
+ * mapped; it names threads through /proc; unified memory takes a memory file and a socket of its
+ * own, over which it speaks to nobody here. The numbers of its ioctls are in its published sources
  * (nv-ioctl-numbers.h, uvm_ioctl.h, uvm_linux_ioctl.h). */
 static const struct rule device_rules[] = {
     ANY(mmap),
@@ -212,8 +213,8 @@ static const struct rule device_rules[] = {
     ANY(get_mempolicy),
     ANY(set_mempolicy),
     ONLY(sched_setaffinity, 0, 0),
-    /* Of its threads, which are younger than it, as the daemon's are not; their numbers are all
-     * that can be looked at. */
+    /* The child may bind its own threads, which are younger than itself and so have higher numbers;
+     * the daemon's have lower ones. The filter can compare nothing but numbers. */
     {SYS_sched_setaffinity, OWN_OR_LATER, 0, 0, 0},
     ANY(sched_get_priority_max),
     ANY(sched_get_priority_min),
@@ -224,7 +225,7 @@ static const struct rule device_rules[] = {
     ANY(epoll_create1),
     ANY(epoll_ctl),
     ANY(epoll_pwait),
-    /* Asked whether MPS runs, the driver gives up if it hears anything but that nobody is there. */
+    /* The driver asks whether MPS runs, and gives up on any answer but that nobody is there. */
     {SYS_connect, FAILS, 0, 0, ECONNREFUSED},
     {SYS_symlinkat, FAILS, 0, 0, EACCES},
     {SYS_unlinkat, FAILS, 0, 0, ENOENT},
@@ -270,14 +271,14 @@ static void put_argument(struct child_filter *f, unsigned arg)
     put_load(f, offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t));
 }
 
-/* Lets the call through if the number that is loaded equals `value`; else on to the next rule. */
+/* Lets the call through if the number that is loaded equals `value`; else the next rule follows. */
 static void put_equal(struct child_filter *f, uint32_t value)
 {
     put(f, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
     put_return(f, SECCOMP_RET_ALLOW);
 }
 
-/* Of one rule; between rules the call's number is loaded. */
+/* Writes the condition of one rule. Between rules the call's number is loaded. */
 static void put_condition(struct child_filter *f, const struct rule *rule, int program_at)
 {
     switch (rule->when) {
@@ -305,7 +306,7 @@ static void put_condition(struct child_filter *f, const struct rule *rule, int p
         put(f, BPF_JMP | BPF_JGE | BPF_K, 0, 0, 1);
         put_return(f, SECCOMP_RET_ALLOW);
         break;
-    case PROGRAM: /* the descriptor itself, not what a path leads to from there */
+    case PROGRAM: /* the descriptor itself, not a path that starts there */
         put_argument(f, 4);
         put(f, BPF_JMP | BPF_JEQ | BPF_K, AT_EMPTY_PATH, 0, 3);
         put_argument(f, 0);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The system calls that a build child may make: a list of those that `inferctl build` needs, found
- * by watching it, and EPERM for all others. Calls that reach out of the process are let through
- * with harmless arguments only: new threads but no new processes, files opened for reading, signals
- * to itself. What the filter cannot look into (clone3, openat2) is ENOSYS, as in a kernel without
- * them: the C library and base/file.c then use the older call. Calls of another architecture end
- * the process; x32's numbers, which come under this architecture's name, are EPERM like all unknown
- * ones.
+ * The system calls that a build child may make are a list of those that `inferctl build` needs,
+ * found by watching it; all others fail with EPERM. Calls that reach out of the process are let
+ * through with harmless arguments only: the child may make threads but no processes, open files for
+ * reading, and signal itself. The filter cannot look into the arguments of clone3 and openat2,
+ * which therefore fail with ENOSYS, as in a kernel without them: the C library and base/file.c then
+ * use the older call. Calls of another architecture end the process; the numbers of x32, which come
+ * under this architecture's name, fail with EPERM like all unknown ones.
  *
  * A device's driver needs more (its own ioctl numbers, files for writing, memory files, local
- * sockets for itself): a second list has it. No list has a way to connect to anybody.
+ * sockets to itself), which a second list allows. Neither list lets the child connect to anybody.
  */
 #ifndef INFERD_DAEMON_CHILD_FILTER_H
 #define INFERD_DAEMON_CHILD_FILTER_H
@@ -29,8 +29,8 @@ struct child_filter {
 /* `program_at`: the number of the descriptor that may be executed. */
 void child_filter_init(struct child_filter *filter, bool device, int program_at);
 
-/* In the process itself, before it executes anything else; async-signal-safe. It must not be able
- * to gain privileges. False: errno. */
+/* Puts the filter on the calling process before it executes anything else. The process must not be
+ * able to gain privileges. Async-signal-safe. False: errno says why. */
 bool child_filter_enter(struct child_filter *filter, pid_t self);
 
 #endif

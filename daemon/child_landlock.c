@@ -33,7 +33,7 @@ enum rights {
     OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV,
 };
 
-/* What the rules of a kernel's version can speak of; that is refused unless a rule lets it be. */
+/* The rights that a version of Landlock knows. It refuses each of them unless a rule allows it. */
 struct ruleset {
     uint64_t files, network, scopes;
 };
@@ -54,7 +54,7 @@ static const struct {
 struct beneath {
     uint64_t allowed;
     int32_t parent;
-} __attribute__((packed)); /* so is the kernel's */
+} __attribute__((packed)); /* as in the kernel */
 
 static const struct place {
     const char *path;
@@ -110,8 +110,8 @@ static void allow_path(const struct rules *rules, const char *path, unsigned rig
         close(fd);
 }
 
-/* The loader of this program is that of inferctl. The folders of the libraries that this program
- * has loaded, a device's among them, are those of inferctl's. */
+/* inferctl has the loader of this program, and its libraries are in the folders of those that this
+ * program has loaded, a device's libraries among them. */
 static int allow_object(struct dl_phdr_info *object, size_t size UNUSED, void *user)
 {
     const struct rules *rules = user;
@@ -128,7 +128,7 @@ static int allow_object(struct dl_phdr_info *object, size_t size UNUSED, void *u
     return 0;
 }
 
-/* The folders where the loader looks first. */
+/* Allows the folders where the loader looks first. */
 static void allow_library_path(const struct rules *rules)
 {
     const char *at = getenv("LD_LIBRARY_PATH");
@@ -197,8 +197,8 @@ int child_landlock_new(int program, int folder, bool device)
     return rules.fd;
 }
 
-/* A process's own folder has no name before the process is there. Drivers write the names of their
- * threads in it, and cut off what stood there. */
+/* Only the child itself can open its /proc/self, so this rule is added here. Drivers write the
+ * names of their threads there, and truncate what stood there. */
 bool child_landlock_enter(int rules, bool device)
 {
     int self = open("/proc/self", O_PATH | O_CLOEXEC);
@@ -206,7 +206,7 @@ bool child_landlock_enter(int rules, bool device)
         const unsigned writes = device ? WRITE_FILE | TRUNCATE : 0;
         struct beneath rule = {.allowed = READ | writes, .parent = self};
         if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &rule, 0) != 0) {
-            rule.allowed &= ~(uint64_t)TRUNCATE; /* a kernel that does not know it allows it */
+            rule.allowed &= ~(uint64_t)TRUNCATE; /* older kernels do not refuse it */
             syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH, &rule, 0);
         }
         close(self);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See child_watch.h. The end of the child is waited for beside the end of its pipe: either may come
- * long before the other. A process descriptor tells it at once; without one (an old kernel, a
- * filter of system calls) it is asked for at each tick.
+ * See child_watch.h. The watch waits for the end of the child and for the end of its pipe, since
+ * either may come long before the other. A process descriptor tells of the child's end at once;
+ * without one (an old kernel, a filter of system calls) the watch asks at each tick.
  */
 #include "daemon/child_watch.h"
 
@@ -65,7 +65,7 @@ static bool lines_read(struct child_watch *w, struct lines *l, int in)
     return n > 0 || (n < 0 && errno == EINTR);
 }
 
-/* It is not reaped: its number stays its own, and that of its group. */
+/* Does not reap the child, so that the child's number and that of its group stay its own. */
 static bool has_ended(pid_t pid)
 {
     siginfo_t info = {0};
@@ -97,10 +97,10 @@ enum status child_watch(struct child_watch *w, pid_t pid, int in, struct error *
     int process = (int)syscall(SYS_pidfd_open, pid, 0);
     enum status status = child_wait(w, &lines, pid, in, process, err);
     kill(-pid, SIGKILL);
-    kill(pid, SIGKILL); /* it may not have got to the head of its group yet */
+    kill(pid, SIGKILL); /* it may not head its group yet */
     while (waitpid(pid, &w->how, 0) < 0 && errno == EINTR)
         ;
-    /* What it said last is in the pipe; somebody else may still hold the other end. */
+    /* The child's last words are in the pipe, whose other end somebody else may still hold. */
     if (fcntl(in, F_SETFL, O_NONBLOCK) == 0)
         for (int n = 0; n < DRAINED_MAX && lines_read(w, &lines, in); n++)
             ;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A child from its start to its end: what it says goes to the log, and it is ended when it takes
- * too long or the server stops. Whatever it started ends with it, and nothing that holds its pipe
- * open delays anybody.
+ * Watches a child from its start to its end. What the child writes goes to the log; it is killed
+ * when it takes too long or the server stops. Whatever it started is killed with it, and a process
+ * that still holds its pipe open delays nobody.
  */
 #ifndef INFERD_DAEMON_CHILD_WATCH_H
 #define INFERD_DAEMON_CHILD_WATCH_H
@@ -25,8 +25,8 @@ struct child_watch {
     int how;                   /* it ended, as waitpid tells it */
 };
 
-/* `pid` is the head of a process group of its own, `in` the reading end of its pipe; closes the
- * pipe and reaps the child. DEADLINE_EXCEEDED, CANCELLED: it was ended. */
+/* `pid` heads a process group of its own, `in` is the reading end of its pipe. Closes the pipe and
+ * reaps the child. DEADLINE_EXCEEDED: the child took too long. STOPPED: the server stops. */
 enum status child_watch(struct child_watch *watch, pid_t pid, int in, struct error *err);
 
 #endif

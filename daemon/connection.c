@@ -2,8 +2,9 @@
 /*
  * Connections, see connection.h: accounts, reading, and the host's side of a session.
  *
- * Nothing here closes a connection at once: a function that finds it beyond help says that it dies,
- * and the end of the turn closes it. So whoever holds a connection within a turn holds a live one.
+ * Nothing here closes a connection at once. A function that finds it beyond help marks it as dying,
+ * and the end of the turn closes it, so that connections which are open in a turn exist until its
+ * end.
  */
 #include "daemon/connection.h"
 
@@ -63,15 +64,14 @@ static bool above(const struct connection *c, uint64_t share)
            requests >= MAX(limits->connection_requests / share, UINT64_C(1));
 }
 
-/* Only with something in flight, whose end lets it go on: a single frame may be as large as the
- * cap. */
+/* Stops reading only while something is in flight whose end will resume it: a single frame may be
+ * as large as the cap. */
 static void cap_check(struct connection *c)
 {
     if (!(c->stops & STOP_CAP) && c->n_inflight + c->n_told && above(c, 1))
         connection_stop(c, STOP_CAP);
 }
 
-/* Less is charged to it: reading goes on if that is what it waited for. */
 void connection_cap_ease(struct connection *c)
 {
     if (c->stops & STOP_CAP && (!(c->n_inflight + c->n_told) || !above(c, 2)))
@@ -106,7 +106,7 @@ struct slab *connection_slab_take(struct connection *c, size_t size)
     if (slab && charge_add(c, slab->charge))
         return slab;
     slabs_give(c->loop->slabs, slab);
-    /* If its address has its share, no memory of others' is waited for. */
+    /* If the address has used up its share, memory that others give back would be of no use. */
     if (!slab && !c->in_vain) {
         connection_stop(c, STOP_MEMORY);
         loop_wait_memory(c->loop, c, size);
@@ -187,12 +187,13 @@ static int events_wanted(const struct connection *c)
         events |= UV_READABLE;
     else if (c->phase == CONNECTION_OPEN && !c->left)
         events |= UV_DISCONNECT;
-    /* Urgent data, which nobody sends: so it is told of nothing but an error or a reset. */
+    /* No peer sends urgent data, so watching for that reports nothing but an error or a reset. */
     return events ? events : UV_PRIORITIZED;
 }
 
-/* Urgent data is no part of any protocol here. And what a peer that reads nothing leaves behind is
- * only known once both directions are closed: a half-closed one still waits for its replies. */
+/* No protocol here has urgent data, so such an event ends the connection. A peer that has closed
+ * its sending side may still wait for replies; only when both directions are closed has it left for
+ * good, and then the poll here says so. */
 static void peer_left(struct connection *c, int events)
 {
     struct pollfd now = {.fd = c->fd};
@@ -201,7 +202,7 @@ static void peer_left(struct connection *c, int events)
     c->left = true;
 }
 
-/* Reads what comes for nobody, until the peer closes too. */
+/* Reads and discards what comes, until the peer closes too. */
 static void drop_input(struct connection *c)
 {
     ssize_t n = recv(c->fd, c->loop->staging, LOOP_STAGING, 0);
@@ -256,7 +257,7 @@ static enum got read_once(struct connection *c)
     if (!size) {
         at = loop->staging;
         size = LOOP_STAGING;
-        if (!loop_aside(loop)) /* what is left of it would have no place */
+        if (!loop_aside(loop)) /* a rest of the input would have no place */
             size = MIN(size, c->ops->wants(c->session));
     }
     ssize_t n = recv(c->fd, at, size, 0);
@@ -302,7 +303,7 @@ void connection_turn(struct connection *c)
 
 /* --- the end --- */
 
-/* The replies to everything that was asked have gone, and there will be no more. */
+/* Everything that was asked has been answered and written, and the peer asks nothing more. */
 static bool finished(const struct connection *c)
 {
     bool asked = c->phase == CONNECTION_HALF && !c->stops && !c->unpack && c->queue == QUEUE_NONE &&
@@ -311,8 +312,8 @@ static bool finished(const struct connection *c)
            !(c->ops->unsent && c->ops->unsent(c->session));
 }
 
-/* Closing a socket with unread bytes resets it, and the peer might never see why: so first only our
- * side is closed, and what still comes is thrown away, for a while. */
+/* Closing a socket with unread bytes resets it, and the peer might never see why. So only our side
+ * is closed at first, and what still comes is thrown away for a while. */
 static void linger(struct connection *c)
 {
     c->phase = CONNECTION_LINGERING;
@@ -372,7 +373,8 @@ static struct slab *host_slab_take(struct session_host *host, size_t size)
     return connection_slab_take(connection_of(host), size);
 }
 
-/* A small rest gets a slab of its size; else, or if there is no room, the one set aside. */
+/* Takes a slab for the rest of the input: one of its size if the rest is small and there is room,
+ * and otherwise the slab that the loop has set aside. */
 static struct slab *host_slab_left(struct session_host *host, size_t size)
 {
     struct connection *c = connection_of(host);
@@ -458,8 +460,8 @@ void connection_reply(struct connection *c, const struct response *response)
 {
     if (c->phase >= CONNECTION_LINGERING)
         return;
-    /* What is told about the server is booked until it has gone; inferences are booked in and out.
-     */
+    /* Inferences are booked in and out one by one. Other replies are booked until the kernel has
+     * taken all that was written. */
     c->telling = response->kind != REQUEST_INFER && response->kind != REQUEST_NONE;
     c->n_told += c->telling;
     c->served_ms = uv_now(&c->loop->uv);
@@ -482,7 +484,7 @@ void connection_die(struct connection *c)
     }
 }
 
-/* libuv has let go: no callback comes any more. */
+/* libuv has let go of the handle, so no callback comes any more. */
 static void closed(uv_handle_t *handle)
 {
     struct connection *c = handle->data;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection: the socket's side of a session. It reads into the session's place or the loop's
- * staging buffer, gathers what is to be written and writes it once a turn, and keeps the accounts:
+ * A connection is the socket's side of a session. It reads into the session's own memory or the
+ * loop's staging buffer, gathers what it writes and writes it once a turn, and keeps the accounts:
  * bytes and requests in flight (R20 of docs/operations.md), what the peer has not taken yet (R22),
  * and time (R21).
  *
- * A connection that may not read, for whatever reason, stays watched: for the peer's leaving by the
- * loop's poll, for the time limits by the loop's tick. Each reason to stop says what ends it:
+ * A connection that may not read stays watched: the loop's poll sees its peer leave, and the loop's
+ * tick enforces the time limits. Each reason to stop reading has its own end:
  *
  *   STOP_CAP      too much of it is in flight: until half of that has been answered
  *   STOP_UNREAD   its peer does not read: until half of what waits has been taken
- *   STOP_MEMORY   the budget had no room: until there is what it needed, in the order in which
- *                 connections came to wait, and for at most LOOP_MEMORY_WAIT_MS; then all that it
- *                 keeps is answered, served or refused, before it may wait again
+ *   STOP_MEMORY   the budget had no room: until there is room for what it needs, in the order in
+ *                 which connections began to wait, and for at most LOOP_MEMORY_WAIT_MS; then every
+ *                 request that it keeps is answered, served or refused, before it may wait again
  *
- * It belongs to its loop's thread. Others refer to it by id: it may be gone before they answer.
+ * A connection belongs to its loop's thread. Others refer to it by id, because it may be gone
+ * before they answer.
  */
 #ifndef INFERD_DAEMON_CONNECTION_H
 #define INFERD_DAEMON_CONNECTION_H
@@ -30,20 +31,19 @@ struct loop;
 struct loop_pieces;
 struct exchange_unpack;
 
-/* The phases of a life, in their order; some are passed over. */
+/* The phases of a connection's life, in order; some may be skipped. */
 enum connection_phase {
     CONNECTION_OPEN,      /* takes requests */
     CONNECTION_HALF,      /* the peer sends no more; what it asked is still answered */
     CONNECTION_ENDING,    /* the session gave up: the connection ends when all is written */
-    CONNECTION_LINGERING, /* all is written; what the peer still sends is thrown away, for a while
-                           */
+    CONNECTION_LINGERING, /* all is written; input is thrown away for a while */
     CONNECTION_DYING,     /* is closed at the end of the turn; until then replies are dropped */
     CONNECTION_CLOSED,    /* closed; in memory until libuv has let go of its handle */
 };
 
 enum { STOP_CAP = 1, STOP_UNREAD = 2, STOP_MEMORY = 4 };
 
-/* On which of the loop's queues a connection is. */
+/* Which of the loop's queues a connection is on. */
 enum connection_queue { QUEUE_NONE, QUEUE_FRESH, QUEUE_BUSY };
 
 struct connection {
@@ -55,7 +55,7 @@ struct connection {
     uint64_t id;
     struct peer *peer; /* its address; NULL: unknown */
     struct caller caller;
-    uint64_t stranger_ms; /* since when the small limits hold for it; 0: they do not */
+    uint64_t stranger_ms; /* since when its peer is a stranger (caller.h); 0: it is none */
     const struct session_ops *ops;
     struct session *session;
 
@@ -67,18 +67,18 @@ struct connection {
     enum connection_queue queue;
     struct connection *prev_ready, *next_ready;
     struct connection *prev_waiting, *next_waiting; /* for memory */
-    size_t need;                                    /* so much of it */
-    uint64_t waiting_ms;                            /* since */
-    bool in_vain; /* it waited in vain: what is kept is refused now, and not waited with again */
+    size_t need;                                    /* bytes that it waits for */
+    uint64_t waiting_ms;                            /* since when it waits */
+    bool in_vain; /* it has waited in vain: what it keeps is refused now, and waits no more */
     bool in_waiting, in_dirty, in_dying;
     struct connection *next_dirty, *next_dying;
 
-    struct inflight *inflight; /* by next_of_connection, the latest first */
-    uint32_t n_inflight;       /* inferences that have not been answered */
-    uint32_t n_told;           /* replies to anything else that the kernel has not taken yet, */
-    size_t told_bytes;         /* and their bytes */
-    bool telling;              /* one is being written */
-    uint64_t charged;          /* bytes of slabs that came in */
+    struct inflight *inflight;      /* by next_of_connection, the latest first */
+    uint32_t n_inflight;            /* inferences that have not been answered */
+    uint32_t n_told;                /* other replies that the kernel has not taken yet */
+    size_t told_bytes;              /* the bytes of those replies */
+    bool telling;                   /* such a reply is being written */
+    uint64_t charged;               /* bytes of slabs for what came in */
     struct exchange_unpack *unpack; /* a request whose typed contents are being unpacked */
 
     struct loop_pieces *out;             /* NULL: nothing to write this turn */
@@ -89,16 +89,16 @@ struct connection {
     uint64_t active_ms;   /* last byte in, last reply out */
     uint64_t served_ms;   /* the last request that was answered; else when it was opened */
     uint64_t tick_ms;     /* the last tick */
-    uint64_t message_ms;  /* when `state` was first seen, but for times in which nothing was read */
-    size_t message_begin; /* and how much had come by then */
+    uint64_t message_ms;  /* when `state` was first seen, later by the times without reading */
+    size_t message_begin; /* how much of the message had come by then */
     struct session_state state;
     uint64_t write_ms;      /* when the peer was last seen to take something of the backlog */
-    size_t write_left;      /* and what was left then */
+    size_t write_left;      /* how much was left then */
     uint64_t backlog_ms;    /* when the backlog began */
     uint64_t backlog_taken; /* bytes of it that have gone since */
 };
 
-/* What a connection is made of. */
+/* A socket that was accepted, to make a connection of. */
 struct arrival {
     int fd;
     bool tcp;
@@ -106,66 +106,67 @@ struct arrival {
     struct peer *peer; /* may be NULL */
 };
 
-/* Takes over what came; it is closed and uncounted if there is no memory. */
+/* Takes over the arrival; if there is no memory, its socket is closed and no longer counted. */
 void connection_open(struct loop *loop, const struct arrival *arrival);
-/* It is closed at the end of the turn: what was not written is lost. From anywhere. */
+/* Has the connection closed at the end of the turn, when what was not written is lost. Any function
+ * of the loop's thread may call this. */
 void connection_die(struct connection *c);
-/* The end of the turn does so: what is queued for it is taken back. */
+/* Closes it and takes back what is queued for it. Only the end of the turn calls this. */
 void connection_close(struct connection *c);
 
-/* One turn, see loop.h: goes on with what the session kept, then with the socket, for about
+/* Takes one turn (see loop.h): goes on with what the session kept, then with the socket, for about
  * LOOP_SLICE_NS. */
 void connection_turn(struct connection *c);
 
-/* It may take requests now. */
+/* Says whether the connection may take requests now. */
 static inline bool connection_takes(const struct connection *c)
 {
     return c->phase <= CONNECTION_HALF && !c->stops;
 }
 
-/* Books a request in and out: its reply has been written. After `out` reading may go on. */
+/* Book a request in, and out when its reply has been written; after `out` reading may go on. */
 void connection_inflight_in(struct connection *c, struct inflight *inflight);
 void connection_inflight_out(struct connection *c, struct inflight *inflight);
-/* Out, but a worker may still be reading its payload: that stays with the request. */
+/* Books out a request whose payload, which stays with it, a worker may still be reading. */
 void connection_inflight_orphan(struct connection *c, struct inflight *inflight);
-/* The latest request of that id which is in flight; NULL: none. */
+/* Finds the latest request of that id which is in flight; NULL: none. */
 struct inflight *connection_inflight_find(const struct connection *c, uint64_t id);
 
-/* The small limits hold for it: it has shown nothing that gives it a right. */
+/* Says whether the peer is a stranger (caller.h). */
 bool connection_is_stranger(struct connection *c);
 
 /* Sends a response through its session. */
 void connection_reply(struct connection *c, const struct response *response);
 
-/* Slabs that are charged to this connection and its peer too. NULL: no memory, and reading stops;
- * or its address has all that it may. */
+/* Slabs that are charged to this connection and to its peer. NULL: there is no memory, and reading
+ * stops; or the peer's address has all that it may have. */
 struct slab *connection_slab_take(struct connection *c, size_t size);
 void connection_slab_give(struct connection *c, struct slab *slab);
-/* The request's payload is no longer needed, though it is still running. */
+/* Gives back the payload of a request that still runs. */
 void connection_payload_spent(struct connection *c, struct inflight *inflight);
 
-/* A reason to stop reading; and its end. */
+/* Add a reason to stop reading, and remove it. */
 void connection_stop(struct connection *c, uint32_t why);
 void connection_resume(struct connection *c, uint32_t why);
-/* Less of it is in flight: reading goes on if that is what it waited for. */
+/* To be called when less is in flight: ends STOP_CAP if that is little enough. */
 void connection_cap_ease(struct connection *c);
-/* Watches for what its state asks for; dies if that cannot be watched. */
+/* Watches for the events that its state asks for; dies if they cannot be watched. */
 void connection_watch(struct connection *c);
-/* Ends it if all is done: the peer sends no more, and everything has been answered. */
+/* Ends the connection if the peer sends no more and everything has been answered. */
 void connection_finish(struct connection *c);
 
 /* --- connection_write.c --- */
 
-/* Takes pieces to be written this turn; the first one begins at loop_head. They must stay until
- * they are flushed. */
+/* Takes pieces to be written this turn; the first one begins at loop_head. The pieces must stay in
+ * place until they are flushed. */
 void connection_write(struct connection *c, const struct iovec *iov, uint32_t n);
-/* The end of the turn is to look at it, even if nothing is written. */
+/* Has the end of the turn look at the connection, even if nothing is written. */
 void connection_dirty(struct connection *c);
 /* Writes the pieces: at the end of the turn, or when there is no room for more. */
 void connection_flush(struct connection *c);
-/* The socket takes more of the backlog. */
+/* Writes more of the backlog, since the socket takes it now. */
 void connection_writable(struct connection *c);
-/* Bytes the peer has not taken yet, those in the kernel too. Only with a backlog. */
+/* Bytes that the peer has not taken yet, including those in the kernel. Only with a backlog. */
 size_t connection_unread(const struct connection *c);
 void connection_backlog_drop(struct connection *c);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time limits of a connection (R21 of docs/operations.md), looked at every tick. A pause is not
- * the peer's: while a connection is stopped, the time of the message that is coming in does not
- * run. Every reason to stop has a bound of its own: requests in flight end, memory is waited for
- * LOOP_MEMORY_WAIT_MS, and a backlog has the limits of tick_write.
+ * The time limits of a connection (R21 of docs/operations.md), checked at every tick. A pause is
+ * not the peer's fault: while a connection is stopped, the time of the message that is coming in
+ * does not run. Every reason to stop has a bound of its own: requests in flight end, a wait for
+ * memory takes at most LOOP_MEMORY_WAIT_MS, and a backlog has the limits of tick_write.
  */
 #include "daemon/connection.h"
 #include "daemon/loop.h"
@@ -20,7 +20,7 @@ static void timed_out(struct connection *c, enum counter which)
     connection_die(c);
 }
 
-/* A reader that takes nothing, or next to nothing. */
+/* Disconnects a reader that takes nothing, or next to nothing. */
 static void tick_write(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
 {
     if (!c->backlog)
@@ -63,7 +63,7 @@ static void tick_read(struct connection *c, uint64_t now_ms, const struct config
         timed_out(c, COUNTER_TIMEOUT_IDLE);
 }
 
-/* Who has shown nothing that gives it a right has a short time. */
+/* Disconnects a peer that has shown nothing which gives it a right for CALLER_WAIT_MS. */
 static void tick_stranger(struct connection *c, uint64_t now_ms)
 {
     if (!connection_is_stranger(c)) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a connection writes. Pieces are gathered during a turn of the loop and offered to the socket
- * together; what it does not take is copied to the backlog, charged and bounded (R22 of
- * docs/operations.md), so that no reply's memory waits for a slow reader.
+ * together. What the socket does not take is copied to the backlog, which is charged and bounded
+ * (R22 of docs/operations.md), so that no reply's memory waits for a slow reader.
  *
- * A peer that leaves too much unread gets no more work done until it has read half of that. Of
- * descriptions, which cost next to nothing to ask for, that is UNREAD_STOP bytes. Of results it is
- * half of what would disconnect it: who sends many large requests before it reads its first reply
- * must not find that nobody reads either.
+ * A peer that leaves too much unread gets no more work done until it has read half of that.
+ * UNREAD_STOP bytes of descriptions are too much, since they cost next to nothing to ask for. Of
+ * results, too much is half of the limit at which a peer is disconnected: one that sends many large
+ * requests before it reads its first reply must not find that the server does not read either.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -23,10 +23,10 @@ enum {
     BACKLOG_SLAB = 16 * 1024, /* the least that is kept at a time */
     UNREAD_STOP = 256 * 1024,
     WRITE_AT_ONCE = 16,   /* slabs of the backlog offered to the socket in one turn */
-    FLUSH_FROM = 1 << 20, /* bytes that do not wait for the turn's end: a copy of them takes time */
+    FLUSH_FROM = 1 << 20, /* bytes that do not wait for the turn's end: copying takes time */
 };
 
-/* A slab of the backlog holds this. */
+/* What a slab of the backlog holds. */
 struct backlog {
     size_t sent, used;
     uint8_t bytes[];
@@ -44,7 +44,7 @@ static void backlog_count(struct connection *c, size_t came, size_t went)
     atomic_fetch_add_explicit(&c->loop->backlog_bytes, came - went, memory_order_relaxed);
 }
 
-/* More than one part in `share` of what may be unread. */
+/* Says whether more than 1/share of what may be unread is unread. */
 static bool unread_beyond(const struct connection *c, uint64_t share)
 {
     uint64_t most = c->loop->table->limits.output_bytes / 2;
@@ -71,7 +71,7 @@ static size_t offer(struct connection *c, const struct iovec *iov, uint32_t n)
     return 0;
 }
 
-/* Everything has been taken by the kernel. */
+/* The kernel has taken everything that was written. */
 static void all_written(struct connection *c)
 {
     c->n_told = 0;
@@ -152,7 +152,8 @@ static bool backlog_add(struct connection *c, const uint8_t *from, size_t left)
     return true;
 }
 
-/* The rest of the pieces, of which the first `written` bytes have gone. False: too much. */
+/* Adds the pieces to the backlog, without the first `written` bytes, which have gone. False: too
+ * much is unread, or there is no memory. */
 static bool backlog_take(struct connection *c, const struct iovec *v, uint32_t n, size_t written)
 {
     bool first = !c->backlog, room = true;
@@ -249,8 +250,8 @@ void connection_write(struct connection *c, const struct iovec *iov, uint32_t n)
         pieces_write(c, c->out);
 }
 
-/* A socket with a large buffer becomes writable only now and then, while its reader goes on
- * reading: so what the kernel holds counts. */
+/* A socket with a large buffer becomes writable only now and then, although its reader goes on
+ * reading; so what the kernel holds counts as unread, too. */
 size_t connection_unread(const struct connection *c)
 {
     int queued = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happened, counted (R27 of docs/operations.md). Each thread that counts often has a set of
- * its own, so that sets do not share cache lines; `inferctl status` shows their sums under the
- * names of this table.
+ * Counters of events (R27 of docs/operations.md). Each thread that counts often has a set of its
+ * own, so that sets do not share cache lines; `inferctl status` shows their sums under the names of
+ * this table.
  */
 #ifndef INFERD_DAEMON_COUNTERS_H
 #define INFERD_DAEMON_COUNTERS_H
@@ -30,9 +30,9 @@
     X(REQUESTS_NOT_FOUND, "requests_not_found")                                                    \
     X(REFUSED_UNAUTHENTICATED, "refused_unauthenticated") /* no token that is known */             \
     X(REFUSED_PERMISSION, "refused_permission")           /* who asks has no right to it */        \
-    X(REJECTED_IDENTITY, "rejected_identity")             /* it has too much in flight */          \
+    X(REJECTED_IDENTITY, "rejected_identity")             /* who asks has too much in flight */    \
     X(REJECTED_QUEUE, "rejected_queue")                   /* the model's queue was full */         \
-    X(REJECTED_DEADLINE, "rejected_deadline")             /* the queue was too long for it */      \
+    X(REJECTED_DEADLINE, "rejected_deadline")             /* it would miss its deadline */         \
     X(REJECTED_MEMORY, "rejected_memory")                 /* the in-flight budget was used up */   \
     X(REJECTED_ADDRESS, "rejected_address")               /* too many requests of its address */   \
     X(REJECTED_UNAVAILABLE, "rejected_unavailable")       /* draining, loading, device lost */     \
@@ -64,7 +64,7 @@ enum counter {
         COUNTER_COUNT_
 };
 
-/* Relaxed everywhere: numbers for people; nothing else is read through them. */
+/* All accesses are relaxed: the numbers are for people, and guard nothing else. */
 struct counters {
     _Alignas(64) _Atomic uint64_t value[COUNTER_COUNT_];
 };
@@ -82,7 +82,7 @@ static inline uint64_t counter_get(const struct counters *counters, enum counter
 /* Static storage. */
 const char *counter_name(enum counter which);
 
-/* What a request that fails for that cause counts as, unless it failed in a run. */
+/* The counter of requests that fail for that cause, unless they fail in a run. */
 enum counter counter_of_cause(enum cause cause);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Descriptions, see describe.h. Each is built in an arena that is gone when the function returns:
- * its bytes are copied to the loop's heads if they fit there, else they go through the connection's
- * backlog like any reply that the socket does not take at once.
+ * Descriptions, see describe.h. Each is built in an arena that is gone when the function returns.
+ * Its bytes are copied to the loop's heads if they fit there; otherwise they go through the
+ * connection's backlog, like any reply that the socket does not take at once.
  *
- * What describes the whole server costs more the more models there are, and takes the dispatcher's
- * lock. A loop spends at most one part in SHARE of its time on that: who asks more often gets what
- * was said a moment ago.
+ * A description of the whole server costs more the more models there are, and takes the
+ * dispatcher's lock. A loop spends at most 1/SHARE of its time on such descriptions: a peer that
+ * asks more often gets what was said a moment ago.
  */
 #include "daemon/describe.h"
 
@@ -294,7 +294,7 @@ void describe_repository_index(struct connection *c, const struct request *reque
 
 /* --- status --- */
 
-/* Its buckets that are not empty. */
+/* Lists the buckets that are not empty. */
 static bool stage_fill(const struct histogram_shared *from, struct arena *arena,
                        struct body_stage *out)
 {
@@ -357,7 +357,7 @@ static void counters_fill(const struct shared *shared, struct body_counter *out)
 
 enum { MEMORY_ROWS = 7 };
 
-/* Where each byte is that grows with peers, models and workers. */
+/* Says where the memory is that grows with peers, models and workers. */
 static uint32_t memory_fill(struct loop *loop, struct body_memory out[MEMORY_ROWS])
 {
     struct shared *shared = loop->shared;

@@ -6,12 +6,12 @@
 
 #include "engine/backend.h"
 
-/* The configured number, else the first plan's that is named; 0: all cores. */
+/* The configured number of threads, or that of the first configured plan with one; 0: all cores. */
 static uint32_t thread_count(const struct config *config)
 {
     uint32_t threads = config->threads;
     for (uint32_t i = 0; i < config->models_count && threads == 0; i++)
-        engine_plan_threads(config->models[i].path, &threads, NULL); /* its loader reports */
+        engine_plan_threads(config->models[i].path, &threads, NULL); /* loading it reports errors */
     return threads;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The dispatcher, see dispatch.h. Its lock is held for list operations alone: batches run, results
- * are delivered and workers woken without it. Decisions are collected under the lock and carried
- * out after it.
+ * The dispatcher, see dispatch.h. Its lock is held for list operations only: batches run, results
+ * are delivered and workers are woken without it. Decisions are collected under the lock and
+ * carried out after it.
  */
 #include "daemon/dispatch.h"
 
@@ -63,7 +63,7 @@ static struct batch *batch_form(struct dispatch *d, const struct batcher_decisio
 static void timer_arm(struct dispatch *d, uint64_t when_ns)
 {
     if (when_ns >= d->armed_ns)
-        return; /* it goes off earlier, finds nothing to do and is armed again */
+        return; /* the timer goes off earlier, and is armed again if there is nothing to do */
     d->armed_ns = when_ns;
     when_ns = MAX(when_ns, UINT64_C(1)); /* 0 would disarm it */
     const struct itimerspec at = {.it_value = {.tv_sec = (time_t)(when_ns / NS_PER_S),
@@ -89,7 +89,7 @@ void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decide
         timer_arm(d, decision.wake_ns);
 }
 
-/* What left the queue for another reason than a batch goes back to its loops. */
+/* Returns to their loops the requests that left the queue for another reason than a batch. */
 static void unrun_deliver(struct dispatch *d, struct batcher_item *list, enum cause cause)
 {
     struct dispatch_chains chains = {.used = 0};
@@ -258,7 +258,7 @@ static enum status nothing(void *arg UNUSED, uint32_t worker UNUSED, void *state
     return STATUS_OK;
 }
 
-/* A worker is called between jobs: behind what it does after one. */
+/* The pool calls a worker between jobs, after what it does at the end of one. */
 void dispatch_settle(struct dispatch *d)
 {
     if (d)

@@ -2,15 +2,16 @@
 /*
  * Where a request meets a batch, a batch meets a worker, and a result goes back to its loop.
  *
- *   loops     make `struct inflight`s, submit them, and get each one back exactly once: as refused
- *             by dispatch_submit, through dispatch_cancel, or through `deliver` with its result
- *             or why there is none: it expired, or others had a better right to its place;
- *   batcher   decides, under the one lock there is on the way of a request;
- *   workers   (threads of the pool) run batches, each with a stream (lane) and a context a model.
+ *   loops     make requests (struct inflight), submit them, and get each one back exactly once:
+ *             refused by dispatch_submit, taken back by dispatch_cancel, or through `deliver`, with
+ *             its result or the cause why there is none (it expired, or was pushed out);
+ *   batcher   decides, under the only lock on a request's way;
+ *   workers   (threads of the pool) run batches. Each worker has a lane, which is a stream and an
+ *             arena, and on it a context for each model.
  *
- * A worker has several output buffers. A batch's results stay in its buffer until each of its
- * requests has been released; a worker whose buffers are all taken is not idle, so a slow loop
- * costs the others nothing.
+ * A worker has several output buffers. The results of a batch stay in its buffer until each of its
+ * requests has been released. A worker whose buffers are all taken does not count as idle, so a
+ * slow loop costs the other loops nothing.
  */
 #ifndef INFERD_DAEMON_DISPATCH_H
 #define INFERD_DAEMON_DISPATCH_H
@@ -32,22 +33,22 @@ struct dispatch;
 struct batch;
 
 /* A request on its way. Between submission and return only the dispatcher touches `item` and the
- * result; the rest is the loop's, on its thread, all the time. */
+ * result. The rest belongs to the loop's thread all the time. */
 struct inflight {
     struct batcher_item item;
-    struct inflight *next;       /* of whoever has it: free list, submission, completions */
-    struct inflight *next_spent; /* of the loop it is told to, and then of the loop */
+    struct inflight *next;       /* in the list of whoever has it: free, to submit, completed */
+    struct inflight *next_spent; /* in the list of payloads that have been read */
 
     struct inflight *prev_of_connection, *next_of_connection;
     struct inflight **at_of_id, *next_of_id; /* of its bucket, see struct loop */
-    uint64_t connection;                     /* whose; 0: nobody waits any more */
+    uint64_t connection;                     /* that it came from; 0: nobody waits any more */
     uint64_t id;                             /* the peer's number for it */
     uint64_t serial;                         /* the loop's number for it */
     uint32_t loop;
     bool submitted;
     struct slab *slab; /* the payloads; NULL: already given back */
     struct model *model;
-    struct identity_use *use; /* of who asked, with `use_bytes`; NULL: it has no limits */
+    struct identity_use *use; /* of its identity, with `use_bytes`; NULL: no limits */
     uint64_t use_bytes;
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
@@ -57,29 +58,29 @@ struct inflight {
     /* The result. */
     enum cause cause;
     bool cancelled, expired;
-    struct batch *batch; /* it ran, or was to run, in; must be released */
+    struct batch *batch; /* in which it ran, or was to run; must be released */
     uint32_t first;      /* its first instance in the batch */
     uint64_t queue_ns;
-    char why[DISPATCH_WHY]; /* it ran in `batch` and failed: the reason, maybe cut */
+    char why[DISPATCH_WHY]; /* if it ran in `batch` and failed: the reason, maybe cut */
 };
 
-/* What ran; constant while anybody holds it. */
+/* A batch that ran. It does not change while anybody holds it. */
 struct batch {
     struct batch *next;
     uint32_t worker;
     struct model *model;
     const struct engine_profile *profile;
-    uint32_t instances; /* those that ran, once it has */
+    uint32_t instances; /* once it has run: those that ran */
     uint64_t formed_ns;
     struct batcher_item *items; /* unchanged from its forming to its delivery */
     void *output;
     size_t output_size;
-    /* Requests not yet released. Release order, so that the last one sees all reads done. */
+    /* Requests not yet released. Release order, so that the last to release sees all reads done. */
     _Atomic uint32_t refs;
     struct engine_times times; /* of a batch that ran in parts: their sums */
-    uint64_t run_ns;           /* of one that ran as a whole; else 0 */
-    uint64_t limit_ns;         /* under the lock: longer is a hang, whatever is configured */
-    /* When what is running now of it began; 0: nothing. Relaxed: a number for the watchdog. */
+    uint64_t run_ns;           /* of a batch that ran as a whole; else 0 */
+    uint64_t limit_ns;         /* under the lock: no shorter time is a hang */
+    /* When what runs of it now began; 0: nothing runs. Relaxed: a number for the watchdog. */
     _Atomic uint64_t since_ns;
     struct error err; /* the worker's */
 };
@@ -89,14 +90,15 @@ struct dispatch_config {
     uint32_t workers;
     const struct log_sink *log;
     struct counters *counters;
-    /* Any thread: a chain linked by ->next, ending at `last`, goes to that loop. */
+    /* Any thread: hands a chain linked by ->next, ending at `last`, to that loop. */
     void (*deliver)(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
     /* A worker's thread, before `deliver`: the payloads of a chain linked by ->next_spent, ending
-     * at `last`, have been read. Not if the device reads them in place. */
+     * at `last`, have been read. Not called if the device reads them in place. */
     void (*spent)(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
     /* A worker's thread: the device is lost (R28 of docs/operations.md). Called once. */
     void (*lost)(void *user, const struct error *err);
-    /* Any thread: a model has no user left; dispatch_model_unload it, on a thread that may wait. */
+    /* Any thread: a model has no user left. To be followed by dispatch_model_unload on a thread
+     * that may wait. */
     void (*retire)(void *user, struct model *model);
     void *user;
 };
@@ -107,44 +109,45 @@ enum status dispatch_new(const struct dispatch_config *config, struct dispatch *
 /* All models must have been unloaded, all requests returned and released. */
 void dispatch_free(struct dispatch *dispatch);
 
-/* A timerfd that becomes readable when dispatch_timer is to be called. */
+/* A timerfd. When it becomes readable, dispatch_timer must be called. */
 int dispatch_timer_fd(const struct dispatch *dispatch);
 void dispatch_timer(struct dispatch *dispatch);
 
-/* Submits a chain in its order. Those refused come back as a chain, with the batcher's cause. Those
- * that were queued before, and are pushed out by these, are delivered with QUEUE_FULL and without a
- * batch, to whatever loop they are of; one of this very chain too. */
+/* Submits a chain in its order. Refused requests come back as a chain, with the batcher's cause.
+ * Requests that were queued before and are now pushed out (requests of this very chain may be) are
+ * delivered to their loops with QUEUE_FULL and without a batch. */
 struct inflight *dispatch_submit(struct dispatch *dispatch, struct inflight *first);
 
 /* Takes a request back. True: it was still queued and is the caller's again; false: it will be
  * delivered. */
 bool dispatch_cancel(struct dispatch *dispatch, struct inflight *inflight);
-/* The same for a chain linked by `next_of_connection`; sets `cancelled` in each. Those that were
- * not submitted are passed over. */
+/* Does the same for a chain linked by `next_of_connection`, and sets `cancelled` in each request.
+ * Requests that were not submitted are passed over. */
 void dispatch_cancel_all(struct dispatch *dispatch, struct inflight *first);
 
-/* The request's outputs are no longer needed. Batches nobody holds any more are collected in
+/* The request's outputs are no longer needed. Batches that nobody holds any more are collected in
  * `*done` and go back together. */
 void dispatch_release(struct inflight *inflight, struct batch **done);
 void dispatch_recycle(struct dispatch *dispatch, struct batch *done); /* NULL is fine */
 
-/* Nothing new is taken; what is queued runs without waiting for company. */
+/* Takes nothing new; what is queued runs without waiting for other requests to join its batch. */
 void dispatch_drain(struct dispatch *dispatch);
 
-/* When all requests are back: returns once no worker has yet to wake a loop that it gave them to,
- * so that loops can be freed. */
+/* To be called when all requests are back. Returns once every worker has woken the loops that it
+ * gave requests to, so that loops can be freed. */
 void dispatch_settle(struct dispatch *dispatch); /* NULL is fine */
 
-/* From now on nothing runs any more: batches fail with DEVICE_LOST. */
+/* Has nothing run any more: batches fail with DEVICE_LOST. */
 void dispatch_fail(struct dispatch *dispatch);
 
-/* The cause's sentence, and whether the request may have been executed all the same. */
+/* Makes an error of the cause's sentence, and says whether the request may have been executed all
+ * the same. */
 enum status dispatch_undone(struct error *err, enum cause cause, bool may_have_run);
 
 /* --- models: on a thread that may wait, one at a time --- */
 
-/* Makes a context on every worker and a queue. Takes over `engine`, and the strings in `config` are
- * copied. R31: a failure leaves no trace. */
+/* Makes a context on every worker, and a queue. Takes over `engine`; copies the strings in
+ * `config`. A failure leaves no trace (R31 of docs/operations.md). */
 enum status dispatch_model_load(struct dispatch *dispatch, const struct config *server,
                                 const struct config_model *config, const char *version,
                                 struct engine *engine, struct model **out, struct error *err);
@@ -166,15 +169,15 @@ uint32_t dispatch_workers_busy(const struct dispatch *dispatch);
 uint64_t dispatch_output_bytes(struct dispatch *dispatch);
 
 /*
- * R30: a batch hangs that has run longer than `floor_ns` and longer than ten times the p99 of its
- * profile, once that has run a hundred times. In parts, each part counts for itself.
+ * A batch hangs (R30 of docs/operations.md) if it has run longer than `floor_ns` and longer than
+ * ten times the p99 of its profile, which counts once the profile has run a hundred times. If a
+ * batch runs in parts, each part counts for itself.
  *
- * The time that was exceeded, the least if several hang; 0: none hangs.
+ * Returns the limit that was exceeded, or the least of them if several batches hang; 0: none hangs.
  */
 uint64_t dispatch_hung(struct dispatch *dispatch, uint64_t now_ns, uint64_t floor_ns);
 
-/* The requests of batches that hang: the loops' numbers for them. Writes at most `max`; returns how
- * many were written. */
+/* Writes the loops' numbers for requests of batches that hang, at most `max`; returns how many. */
 struct dispatch_stuck {
     uint32_t loop;
     uint64_t serial;

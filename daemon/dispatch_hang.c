@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How long batches take, and which take too long (R30 of docs/operations.md). The limit follows
- * what a profile was seen to do, so that a slow model needs no configured time of its own, and is
- * worked out every hundred batches: quantiles are not for every batch, under the lock.
+ * How long batches take, and which take too long (R30 of docs/operations.md). The limit follows the
+ * times that a profile was seen to take, so a slow model needs no configured time of its own. It is
+ * computed every hundred batches, because quantiles cost too much for every batch under the lock.
  */
 #include "base/clock.h"
 #include "daemon/dispatch.h"
@@ -24,7 +24,7 @@ uint64_t dispatch_pace_limit(const struct model *model, uint32_t instances)
     return profile ? model->paces[profile - model->info->profiles].limit_ns : 0;
 }
 
-/* Under the lock. The time that the worker's batch has exceeded; 0: none. */
+/* Under the lock. Returns the limit that the worker's batch has exceeded; 0: none. */
 static uint64_t exceeded(const struct dispatch_worker *worker, uint64_t now_ns, uint64_t floor_ns)
 {
     const struct batch *batch = worker->running;

@@ -28,22 +28,23 @@ struct dispatch_worker {
     /* Under the lock. */
     struct batch *free;    /* batches whose output buffer nobody reads */
     struct batch *running; /* NULL: none */
-    bool starved;          /* it would be idle if it had a free batch */
+    bool starved;          /* it has nothing to do, and no free batch */
     uint32_t ran;          /* instances of its last batch */
-    uint64_t formed_ns;    /* and when that was formed */
-    size_t output_size;    /* what every buffer must hold; those that hold less are swapped for */
-    void *spare[DISPATCH_OUTPUTS]; /* these, when they come back */
+    uint64_t formed_ns;    /* when that batch was formed */
+    /* The least size of a buffer. Smaller ones are swapped for spare ones as they come back. */
+    size_t output_size;
+    void *spare[DISPATCH_OUTPUTS];
     uint32_t n_spare;
 };
 
 struct dispatch {
     struct dispatch_config config;
-    pthread_mutex_t lock; /* guards the batcher, and what says so above */
+    pthread_mutex_t lock; /* guards the batcher, and the fields that say so */
     struct batcher *batcher;
     uint64_t armed_ns; /* under the lock: when the timer will go off */
     int timer_fd;
     struct pool *pool;
-    /* Set once, then only read. Relaxed: a batch or two more may still try to run. */
+    /* Set once, then only read. Relaxed: it does no harm if a batch or two more try to run. */
     _Atomic bool failed;
     struct dispatch_worker workers[];
 };
@@ -61,7 +62,7 @@ struct dispatch_chains {
 void dispatch_chains_add(struct dispatch_chains *chains, struct inflight *inflight);
 void dispatch_chains_deliver(struct dispatch *dispatch, const struct dispatch_chains *chains);
 
-/* What is to be done once the lock has been let go. */
+/* What was decided under the lock, to be done after it. */
 struct dispatch_decided {
     uint32_t n_jobs;
     struct batch *jobs[BATCHER_MAX_WORKERS];
@@ -71,19 +72,18 @@ struct dispatch_decided {
 void dispatch_decide(struct dispatch *dispatch, uint64_t now_ns, struct dispatch_decided *out);
 /* Without it. */
 void dispatch_carry_out(struct dispatch *dispatch, const struct dispatch_decided *decided);
-/* Under the lock: the batch can be used again. Returns a buffer that is too small by now, or NULL.
- */
+/* Under the lock: the batch can be used again. Returns a buffer that is now too small, or NULL. */
 void *dispatch_batch_recycle(struct dispatch_worker *worker, struct batch *batch);
 
-/* Runs what was gathered, `instances` of them. Each request gathered has its status then; one that
- * expired meanwhile is no longer of the batch. The worker's thread. */
+/* Runs `instances` instances, which were gathered. Then each request that was gathered has its
+ * cause; one that expired meanwhile no longer belongs to the batch. The worker's thread. */
 void dispatch_batch_run(struct dispatch *dispatch, struct batch *batch, struct model_lane *lane,
                         uint32_t instances);
 
-/* Under the lock: a batch of this profile took so long. */
+/* Under the lock: takes note that a batch of this profile took so long. */
 void dispatch_pace_note(struct model *model, const struct engine_profile *profile, uint64_t run_ns);
-/* Under the lock: how long a batch of so many instances may take, beside the configured time
- * (R30 of docs/operations.md). */
+/* Under the lock: how long a batch of so many instances may take, unless the configured time is
+ * longer (R30 of docs/operations.md). */
 uint64_t dispatch_pace_limit(const struct model *model, uint32_t instances);
 
 /* Under the lock: the worker has a free batch, and nothing to do. */

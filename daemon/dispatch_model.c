@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Models in the dispatcher: loading makes a context on every worker's thread, between its batches,
- * and sees to it that every output buffer is large enough. What fails is undone (R31 of
+ * Models in the dispatcher. Loading makes a context on every worker's thread, between its batches,
+ * and sees to it that every output buffer is large enough. A load that fails is undone (R31 of
  * docs/operations.md).
  */
 #include <assert.h>
@@ -17,7 +17,7 @@
 
 /* --- output buffers --- */
 
-/* Gives every batch of the worker a buffer of at least `size`: those in use when they come back. */
+/* Gives every batch of the worker a buffer of at least `size`; a batch in use, when it returns. */
 static enum status outputs_grow(struct dispatch *d, struct dispatch_worker *worker, size_t size,
                                 struct error *err)
 {

@@ -2,14 +2,14 @@
 /*
  * How a batch runs, on its worker's thread.
  *
- * A batch of several requests that fails with an error of scope ERROR_REQUEST (an index out of
- * range, in one of them) is run again in halves, and what fails of those in halves again, until a
- * request that fails does so alone: only the guilty get the error, and nobody sees another one's.
- * So a request runs at most once more for each time its batch can be halved. Parts run into a
- * buffer of the worker, since each begins at its front, and what came out is moved to where the
- * batch has it; the buffer is made when a worker first needs one. What reaches further than a
- * request (ERROR_MODEL, ERROR_DEVICE) is not tried again, and neither is a batch whose payloads
- * have gone back to their loops.
+ * A batch of several requests that fails with an error of scope ERROR_REQUEST (such as an index out
+ * of range in one of them) is run again in halves, and a half that fails again in halves, until
+ * each failing request fails alone: only the guilty get the error, and nobody sees another one's.
+ * So a request runs at most once more for each time its batch can be halved. Each part begins at
+ * the front of an output buffer, so parts run into a buffer of the worker, made when it is first
+ * needed, and their results are moved to their places in the batch's buffer. A failure that
+ * concerns more than a request (ERROR_MODEL, ERROR_DEVICE) is not tried again, and neither is a
+ * batch whose payloads have gone back to their loops.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,10 +21,10 @@
 enum { HALVINGS = 16 }; /* more than BATCHER_MAX_ITEMS can take */
 _Static_assert(1 << HALVINGS > BATCHER_MAX_ITEMS, "a batch may need more halvings");
 
-/* Requests of a batch that are next to each other. */
+/* Consecutive requests of a batch. */
 struct part {
-    struct batcher_item *items; /* the first */
-    uint32_t first, n;          /* their numbers among those that were gathered */
+    struct batcher_item *items; /* its first request */
+    uint32_t first, n;          /* the first one's number among those gathered, and how many */
     uint32_t instance, instances;
 };
 
@@ -33,7 +33,7 @@ static bool was_gathered(const struct batch *batch, struct batcher_item *item)
     return dispatch_inflight_of(item)->batch == batch;
 }
 
-/* The next one at or behind `item` that was gathered; NULL: none. */
+/* The first request from `item` on that was gathered; NULL: none. */
 static struct batcher_item *gathered(const struct batch *batch, struct batcher_item *item)
 {
     while (item && !was_gathered(batch, item))
@@ -43,7 +43,7 @@ static struct batcher_item *gathered(const struct batch *batch, struct batcher_i
 
 /* --- one run --- */
 
-/* Tells the loops of payloads that the device has a copy of; the batch still runs. */
+/* Tells the loops that the device has a copy of the payloads. The batch still runs. */
 static void payloads_spent(struct dispatch *d, const struct batch *batch, const struct part *part)
 {
     struct inflight *first[DISPATCH_MAX_LOOPS], *last[DISPATCH_MAX_LOOPS];
@@ -63,7 +63,7 @@ static void payloads_spent(struct dispatch *d, const struct batch *batch, const 
     }
 }
 
-/* *spent: the payloads are the loops' again. */
+/* Sets *spent when the payloads are the loops' again. */
 static enum status part_execute(struct dispatch *d, struct batch *batch, struct model_lane *lane,
                                 const struct part *part, void *output, struct engine_times *times,
                                 bool *spent)
@@ -76,7 +76,7 @@ static enum status part_execute(struct dispatch *d, struct batch *batch, struct 
         if (*spent)
             payloads_spent(d, batch, part);
     }
-    /* Waited for in any case: nothing of the batch may run on. */
+    /* The run is waited for in any case, so that nothing of the batch goes on running. */
     enum status run_status = context_wait(lane->context, times, status ? NULL : &batch->err);
     return status ? status : run_status;
 }
@@ -88,7 +88,7 @@ static enum status part_run(struct dispatch *d, struct batch *batch, struct mode
     const struct model *model = batch->model;
     if (atomic_load_explicit(&d->failed, memory_order_relaxed))
         return dispatch_undone(&batch->err, CAUSE_DEVICE_LOST, false);
-    batch->err.cause = CAUSE_UNKNOWN; /* whatever an engine forgets to say, it is no result */
+    batch->err.cause = CAUSE_UNKNOWN; /* if an engine names no cause, it is still a failure */
     for (uint32_t k = 0; k < model->info->n_inputs; k++)
         lane->inputs[k] = (struct engine_input){
             &lane->spans[(size_t)k * model->max_items + part->first], part->n};
@@ -109,7 +109,7 @@ static void stat_add(_Atomic uint64_t *stat, uint64_t n)
     atomic_fetch_add_explicit(stat, n, memory_order_relaxed);
 }
 
-/* `n` requests took so long. */
+/* Counts `n` requests that took so long in that stage. */
 static void stage_add(struct model_stats *stats, enum body_stage_name stage, uint64_t ns,
                       uint64_t n)
 {
@@ -133,8 +133,8 @@ static void run_count(struct model_stats *stats, const struct part *part,
     stat_add(&by_batch->output_ns, t->output_ns);
 }
 
-/* Requests next to each other whose times lie in one bucket, counted at once: those of a batch have
- * mostly come together. */
+/* Requests in a row whose times lie in one bucket are counted at once: those of a batch have mostly
+ * come together. */
 struct same_bucket {
     struct histogram_shared *times;
     uint32_t bucket;
@@ -188,7 +188,7 @@ static bool may_split(const struct dispatch *d, const struct batch *batch)
            !atomic_load_explicit(&d->failed, memory_order_relaxed);
 }
 
-/* Where parts run to; false: no memory. */
+/* Makes sure of the buffer that parts run into. False: no memory. */
 static bool scratch_ready(struct dispatch *d, struct dispatch_worker *worker, size_t size)
 {
     if (size <= worker->scratch_size)
@@ -226,8 +226,9 @@ static void part_fail(const struct batch *batch, const struct part *part)
     }
 }
 
-/* Of the requests from number `at` on, those before `end` and before the first that has expired;
- * or that one alone, and true. */
+/* Cuts the next part from the requests [at, end) of the batch: all of them up to the first one that
+ * has expired. If the first one (`item`) has itself expired, the part is that request alone, and
+ * the function returns true. */
 static bool part_cut(const struct batch *batch, struct batcher_item *item, uint32_t at,
                      uint32_t end, struct part *out)
 {
@@ -253,14 +254,15 @@ static struct batcher_item *behind(const struct batch *batch, const struct part 
     return item;
 }
 
-/* It counts as one that never ran: it has no result, and its time was over before it had one. */
+/* The request counts as one that never ran: its time was over before it had a result. */
 static void part_expire(const struct part *part)
 {
     dispatch_inflight_of(part->items)->cause = CAUSE_EXPIRED;
     dispatch_inflight_of(part->items)->expired = true;
 }
 
-/* From left to right; `ends` are where the parts end that are yet to come, the nearest last. */
+/* Runs the parts from left to right. `ends` are the ends of the parts that are still to come, the
+ * nearest last. */
 static void split_run(struct dispatch *d, struct batch *batch, struct model_lane *lane,
                       const struct part *whole)
 {
@@ -295,7 +297,7 @@ static void split_run(struct dispatch *d, struct batch *batch, struct model_lane
     }
 }
 
-/* Those whose deadlines passed meanwhile no longer hold the batch. */
+/* Releases the batch from the requests that expired between its parts. */
 static void expired_drop(struct batch *batch)
 {
     uint32_t n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The workers' side of the dispatcher: a batch is gathered and run (dispatch_run.c) without the
- * lock; with it the worker says that it is idle, and hears what to do next.
+ * The workers' side of the dispatcher. A worker gathers and runs a batch (dispatch_run.c) without
+ * the lock; with the lock it says that it is idle, and learns what to do next.
  */
 #include "base/clock.h"
 #include "daemon/dispatch.h"
@@ -21,8 +21,8 @@ static void worker_stop(void *user UNUSED, uint32_t worker UNUSED, void *state)
     lane_free(state);
 }
 
-/* Right before the launch: leaves out what has expired, and lines up the payloads of the rest.
- * Returns how many instances are left. */
+/* Right before the launch: leaves out requests that have expired, and lines up the payloads of the
+ * others. Returns how many instances are left. */
 static uint32_t batch_gather(struct batch *batch, struct model_lane *lane, uint64_t now_ns)
 {
     const struct engine_info *info = batch->model->info;

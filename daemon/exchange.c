@@ -53,7 +53,7 @@ void exchange_session_end(struct connection *c, enum session_end why)
     if (why != SESSION_FOREIGN)
         return;
     counter_add(&c->loop->counters, COUNTER_FOREIGN, 1);
-    /* Peers may not fill the log. */
+    /* Peers must not be able to fill the log. */
     uint64_t now_ns = clock_now_ns();
     uint64_t before = atomic_load_explicit(&shared->foreign_ns, memory_order_relaxed);
     if (before && now_ns - before < SAY_AGAIN_S * NS_PER_S)
@@ -69,7 +69,7 @@ void exchange_session_end(struct connection *c, enum session_end why)
 
 enum { COMPARED_MOST = 256 }; /* a name that was mistyped costs the loop no more than these */
 
-/* Names come in order, each with its versions. */
+/* Names come in order, so versions of one model stand together. */
 static void names_gather(const struct connection *c, const struct request *request,
                          struct names *names)
 {
@@ -106,7 +106,7 @@ const struct table_entry *exchange_model(struct connection *c, const struct requ
 
 /* --- requests --- */
 
-/* Who asks; NULL: it has been answered that it may not. */
+/* Returns the identity of who asks. NULL: the request has been refused and answered. */
 static const struct identity *permit(struct connection *c, const struct request *request)
 {
     struct identities *identities = c->loop->table->identities;
@@ -114,7 +114,7 @@ static const struct identity *permit(struct connection *c, const struct request 
     struct error err;
     enum status status = permit_request(&c->caller, identities, c->fd, request, &who, &err);
     if (c->caller.refused >= CALLER_REFUSED_MOST && c->phase < CONNECTION_ENDING)
-        c->phase = CONNECTION_ENDING; /* it hears of this one yet */
+        c->phase = CONNECTION_ENDING; /* the peer still hears of this refusal */
     if (!status)
         return who;
     if (err.cause != CAUSE_OUT_OF_MEMORY &&
@@ -136,7 +136,7 @@ static void cancel(struct connection *c, const struct request *r)
     if (found) {
         error_plain(&err, CAUSE_CLIENT_CANCELLED);
         exchange_error(c, inflight->id, &err);
-        connection_inflight_out(c, inflight); /* what was not submitted the loop drops */
+        connection_inflight_out(c, inflight); /* the loop drops what was not submitted */
         if (submitted)
             loop_inflight_give(c->loop, inflight);
     }
@@ -213,7 +213,7 @@ static void result_reply(struct connection *c, const struct inflight *inflight)
     connection_reply(c, r);
 }
 
-/* A run has left its own words; who never ran is told the cause's. */
+/* A request that ran has an error of its own. One that never ran gets its cause's sentence. */
 static void failure_reply(struct connection *c, const struct inflight *inflight)
 {
     const struct cause_row *row = cause_row(inflight->cause);
@@ -225,7 +225,7 @@ static void failure_reply(struct connection *c, const struct inflight *inflight)
     error_reply(c, inflight->id, &err, MAX(row->retry_us, inflight->item.late_ns / NS_PER_US));
 }
 
-/* Whether or not anybody still hears of it. */
+/* Counts a failure, whether or not anybody still hears of it. */
 static void failure_count(struct loop *loop, const struct inflight *inflight)
 {
     counter_add(&loop->counters,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inferences, see exchange.h. Small payloads are copied from the staging buffer into a slab, each
- * aligned, so that a lone request can be read in place; those of a large frame stay in the slab
- * they were read into. Typed contents are unpacked into a slab: those of a large frame in slices
- * (exchange_unpack.c), for they can be millions of elements.
+ * aligned, so that a lone request can be read in place. Payloads of a large frame stay in the slab
+ * that they were read into. Typed contents are unpacked into a slab; those of a large frame in
+ * slices (exchange_unpack.c), because they can be millions of elements.
  */
 #include "daemon/exchange.h"
 
@@ -14,7 +14,7 @@
 
 /* --- inference --- */
 
-/* The entry, if it is ready; else the request has been answered with the reason. */
+/* The model's entry if the model is ready. NULL: the request has been answered with the reason. */
 static const struct table_entry *model_find(struct connection *c, const struct request *r)
 {
     const struct table_entry *entry = exchange_model(c, r);
@@ -58,8 +58,8 @@ static enum status payload_copy(const struct request *r, const struct model *mod
     return STATUS_OK;
 }
 
-/* Puts the payloads where the workers will read them. `*frame` is taken if they stay there; typed
- * contents of a frame of its own are left to be unpacked. */
+/* Puts the payloads where the workers will read them. Takes `*frame` if they stay there. Typed
+ * contents that have a frame of their own are left to be unpacked. */
 static enum status payload_place(struct connection *c, const struct request *r,
                                  const struct model *model, const struct admission *a,
                                  struct inflight *inflight, struct slab **frame, struct error *err)
@@ -89,7 +89,8 @@ static uint64_t deadline_of(const struct loop *loop, const struct request *r)
     return deadline_ns;
 }
 
-/* A number of its own among the connections of all loops: ids are the loops' own. */
+/* Makes a number that is unique among the connections of all loops, whose ids are unique in their
+ * loop only. */
 static uint64_t flow_of(const struct connection *c)
 {
     return c->id ^ (uint64_t)c->loop->index << 26;
@@ -125,7 +126,7 @@ void exchange_drop(struct connection *c, struct inflight *inflight)
     loop_inflight_give(c->loop, inflight);
 }
 
-/* A peer may not have more in flight than its address is allowed. */
+/* Books the request for the peer's address, which may have only so much in flight. */
 static enum status address_check(struct connection *c, struct error *err)
 {
     if (!c->peer)

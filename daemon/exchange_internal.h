@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the exchange share about inferences on their way to the queue. */
+/* What the exchange's files share about inferences on their way to the queue. */
 #ifndef INFERD_DAEMON_EXCHANGE_INTERNAL_H
 #define INFERD_DAEMON_EXCHANGE_INTERNAL_H
 
 #include "daemon/exchange.h"
 #include "daemon/shared.h"
 
-/* Why no inference is taken at all any more; CAUSE_OK: they are. */
+/* Why the server takes no inference any more; CAUSE_OK: it does. */
 enum cause exchange_stopped(const struct shared *shared);
 
-/* One that is ready goes to the queue; its address has been asked. */
+/* Submits a request that is ready, and is booked for its address. */
 void exchange_submit(struct connection *c, struct inflight *inflight);
-/* One that goes nowhere: gives back what it has. */
+/* Drops a request that will not be submitted, and gives back what it has. */
 void exchange_drop(struct connection *c, struct inflight *inflight);
 
 /* --- exchange_unpack.c --- */
 
 /* Begins to unpack typed contents, which lie in `*frame` (taken over), into the request's slab.
- * `input` has the request's input for each of the model's. The request is the unpacking's then. */
+ * `input` has, for each input of the model, the number of the request's input. From then on the
+ * unpacking owns the request. */
 enum status exchange_unpack_begin(struct connection *c, const struct request *request,
                                   const uint8_t *input, struct inflight *inflight,
                                   struct slab **frame, struct error *err);
-/* Ends the unpacking of that request, which stays the caller's, if it had begun. */
+/* Ends the unpacking of that request, if it had begun. The request stays the caller's. */
 void exchange_unpack_cancel(struct connection *c, const struct inflight *inflight);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Typed contents of a large frame. They can be tens of millions of elements, each an integer of
- * variable length, and would keep a loop busy for most of a second: so they are unpacked a slice of
- * the loop's time at a time. The frame stays until then, the connection takes no other request, and
- * the time that this takes counts as part of the request's.
+ * variable length, and would keep a loop busy for most of a second, so they are unpacked in slices
+ * of the loop's time. The frame stays until the end, the connection takes no other request
+ * meanwhile, and the time counts as part of the request's.
  */
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@ enum { STEP = 16 * 1024 /* bytes of contents between two looks at the clock */ }
 struct exchange_unpack {
     struct inflight *request;
     struct slab *frame;
-    uint32_t k, n; /* the input that is unpacked; of so many */
-    bool begun;    /* with input k */
+    uint32_t k, n; /* the input that is being unpacked, and how many there are */
+    bool begun;    /* input k has been begun */
     struct message_unpacking now;
     struct message_tensor inputs[]; /* in the model's order; they point into the frame */
 };
@@ -71,7 +71,7 @@ enum status exchange_unpack_begin(struct connection *c, const struct request *r,
     return STATUS_OK;
 }
 
-/* One step; *done: all inputs are there. */
+/* Takes one step. *done: all inputs are there. */
 static enum status unpack_step(struct exchange_unpack *u, bool *done, struct error *err)
 {
     bool input_done = false;

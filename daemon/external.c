@@ -42,7 +42,7 @@ static void external_cleanup(struct external **x)
 
 static bool path_add(struct external *x, const char *text, size_t len)
 {
-    /* Thousands of tensors name one file after the other. */
+    /* Thousands of tensors in a row may name the same file. */
     if (x->n && strlen(x->paths[x->n - 1]) == len && !memcmp(x->paths[x->n - 1], text, len))
         return true;
     if (x->n == x->capacity) {
@@ -60,7 +60,7 @@ static bool path_add(struct external *x, const char *text, size_t len)
     return true;
 }
 
-/* What stands behind a key: a value with a length of one or two bytes. */
+/* Adds the value that follows a key: a path whose length takes one or two bytes. */
 static bool value_add(struct external *x, const char *at, const char *end)
 {
     const unsigned char *p = (const unsigned char *)at;
@@ -124,7 +124,7 @@ static void state_add(struct digest *d, const char *path, const struct stat *st)
     digest_add(d, seen, sizeof(seen));
 }
 
-/* All in the folder, in an order that does not depend on how they are listed. */
+/* Adds all files of the folder, in an order that does not depend on how they are listed. */
 static bool folder_state(int folder, struct digest *d)
 {
     struct dirent **list;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files that a model's external data lie in, and whether they are still what they were. The
- * daemon does not read models: it looks for the bytes by which a tensor names its file
- * (onnx.proto3, TensorProto.external_data: a key "location" and, behind it, a path). A key with
- * anything else behind it makes all files count that lie in the model's folder.
+ * The files that hold a model's external data, and whether they have changed. The daemon does not
+ * read models: it looks for the bytes by which a tensor names its file (onnx.proto3,
+ * TensorProto.external_data: a key "location" followed by a path). If anything else follows such a
+ * key, all files in the model's folder count.
  *
- * What is compared is a file's number, size and times. One of the times, that of the last change of
- * the inode, is not for anybody to set.
+ * Files are compared by number, size and times. Nobody can set one of these times, that of the last
+ * change of the inode.
  */
 #ifndef INFERD_DAEMON_EXTERNAL_H
 #define INFERD_DAEMON_EXTERNAL_H
@@ -24,7 +24,8 @@ struct external;
 enum status external_find(const void *model, size_t size, struct external **out, struct error *err);
 void external_free(struct external *external); /* NULL is fine */
 
-/* What the files below `folder` are like now; one that cannot be opened is noted as that. */
+/* Digests the present state of the files below `folder`; a file that cannot be opened has a state
+ * of its own. */
 enum status external_state(const struct external *external, int folder, uint8_t out[DIGEST_BYTES],
                            struct error *err);
 

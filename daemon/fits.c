@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of sizes that a plan chooses are checked for overflow: what does not fit 64 bits fits no
- * limit either.
+ * Sums of sizes that a plan chooses saturate: a sum that does not fit 64 bits fits no limit either.
  */
 #include "daemon/fits.h"
 
@@ -16,13 +15,14 @@
 
 enum {
     SIZE_TEXT = 24,
-    /* Of a reply without its outputs: numbers, times, lengths, and around each output's name. */
+    /* Bytes of a reply besides its outputs: numbers, times, lengths, and what surrounds each
+     * output's name. */
     REPLY_ROOM = 256,
     OUTPUT_ROOM = 64 + 10 * SHAPE_MAX_RANK,
-    OUTPUT_BUFFERS = DISPATCH_OUTPUTS + 1, /* the last one lies behind the arena */
+    OUTPUT_BUFFERS = DISPATCH_OUTPUTS + 1, /* and one behind the arena */
 };
 
-/* "5.0 GiB"; what is below a KiB as it is. */
+/* Formats as "5.0 GiB"; sizes below a KiB are in bytes. */
 static const char *size_text(uint64_t bytes, char out[SIZE_TEXT])
 {
     static const char units[] = "KMGTPE";
@@ -59,7 +59,7 @@ struct bound {
     const char *name;
 };
 
-/* The names of the model and of its version stand in a reply too. */
+/* The model's name and version are in a reply too. */
 static size_t reply_head(const struct engine_info *info)
 {
     size_t head = REPLY_ROOM + MESSAGE_MAX_ID + 2 * MESSAGE_MAX_NAME;
@@ -86,7 +86,7 @@ static size_t instance_bytes(const struct engine_binding *bindings, uint32_t n)
     return sum;
 }
 
-/* One instance does not fit: the largest tensor is named, or how many there are. */
+/* Says that one instance does not fit: names the largest tensor if that takes half of the bound. */
 static enum status too_large(const struct engine_binding *bindings, uint32_t n, const char *what,
                              const struct bound *bound, struct error *err)
 {
@@ -106,7 +106,7 @@ static enum status too_large(const struct engine_binding *bindings, uint32_t n, 
                      size_text(instance_bytes(bindings, n), needs), bound->name, have);
 }
 
-/* A request's frame is bounded by itself: of how many instances it is need not be looked at. */
+/* The frame's own limit bounds a request's instances, so one instance is all that needs to fit. */
 static enum status request_check(const struct engine_info *info, const struct config_limits *limits,
                                  struct error *err)
 {
@@ -136,7 +136,7 @@ uint64_t fits_model_bytes(const struct config_limits *limits)
     return limits->model_bytes ? limits->model_bytes : machine_memory() / 4 * 3;
 }
 
-/* What every worker has for itself. */
+/* What each worker has for itself. */
 struct share {
     size_t arena, inputs, outputs;
 };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a model can be served within the limits: looked at when it is loaded, before any memory
- * is taken for it, so that no request finds out. A pure function but for the machine's memory,
- * which is the default bound.
+ * Whether a model can be served within the limits. This is checked when it is loaded, before any
+ * memory is taken for it, so that no request finds out. The check is a pure function except for the
+ * machine's memory, which is the default bound.
  *
- * Refused is a model of which not even one instance can be asked for (its inputs do not fit a
- * frame) or answered (its outputs fit neither a frame nor limits.output_bytes), and one that needs
- * more memory than limits.model_bytes. If the outputs of one instance fit and those of max_batch do
- * not, a request carries fewer; a batch of several requests stays as large as it is, because each
- * of them is answered by itself.
+ * A model is refused if not even one instance can be asked for (its inputs do not fit a frame) or
+ * answered (its outputs do not fit a frame or limits.output_bytes), or if it needs more memory than
+ * limits.model_bytes. If the outputs of one instance fit but those of max_batch do not, a request
+ * carries fewer instances; a batch of several requests stays as large as it is, because each
+ * request is answered by itself.
  */
 #ifndef INFERD_DAEMON_FITS_H
 #define INFERD_DAEMON_FITS_H
@@ -16,13 +16,13 @@
 #include "config/config.h"
 #include "engine/engine.h"
 
-/* `max_batch`: instances of a batch. *max_instances: of one request, 1..max_batch.
- * FAILED_PRECONDITION: the error says what is needed and which limit is in its way. */
+/* `max_batch`: instances of a batch. *max_instances: those of one request, 1..max_batch.
+ * FAILED_PRECONDITION: the error says what is needed and which limit is in the way. */
 enum status fits_check(const struct engine_info *info, const struct config_limits *limits,
                        uint32_t workers, uint32_t max_batch, uint32_t *max_instances,
                        struct error *err);
 
-/* limits.model_bytes, or what it stands for if it is 0. */
+/* Returns limits.model_bytes, or the default that 0 stands for. */
 uint64_t fits_model_bytes(const struct config_limits *limits);
 
 #endif

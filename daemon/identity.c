@@ -2,9 +2,9 @@
 /*
  * Identities, see identity.h.
  *
- * Users and groups become numbers when the snapshot is made. The number that the kernel shows for
- * everybody who has none in our user namespace (65534, "nobody") is never anybody: in a namespace
- * all strangers share it, so neither does an entry take it nor does a peer fit by it.
+ * Users and groups become numbers when the snapshot is made. The kernel shows one number (65534,
+ * "nobody") for everybody who has no number in our user namespace. All strangers of the namespace
+ * share it, so no entry may have it, and no peer fits an entry by it.
  */
 #include "daemon/identity.h"
 
@@ -23,7 +23,7 @@ enum { OVERFLOW_ID = 65534, LOOKUP_BYTES = 1 << 16 };
 struct identity {
     char name[TOKEN_NAME_MOST + 1];
     uint32_t rights, priority;
-    uint64_t requests, bytes; /* limits; 0: none */
+    uint64_t requests, bytes; /* its limits; 0: none */
     struct identity_use *use; /* if there are limits; a reference */
     bool all_models, has_user, has_group;
     uid_t user;
@@ -43,7 +43,7 @@ struct identities {
     bool required;
     bool by_peer; /* some entry names a user or group */
     struct identity local, anonymous;
-    uint32_t n, n_configured; /* those of the configuration come first, in its order */
+    uint32_t n, n_configured; /* the configured ones come first, in order */
     struct identity *items;
     uint32_t n_tokens;
     struct token_entry *tokens;
@@ -65,7 +65,7 @@ static bool parse_id(const char *text, uint32_t *out)
     return true;
 }
 
-/* 0, or an errno; ENOENT: there is none of that name. */
+/* Returns 0 or an errno; ENOENT: there is no user of that name. */
 static int find_user(const char *name, uint32_t *out)
 {
     struct passwd entry, *found = NULL;
@@ -126,7 +126,7 @@ static bool peer_fits(const struct identity *identity, const struct credentials 
 
 /* --- making --- */
 
-/* Of the same name in the snapshot before. */
+/* Finds the use of the same name in the snapshot before. */
 static struct identity_use *use_before(const struct identities *before, const char *name)
 {
     if (before && strcmp(name, CONFIG_ANONYMOUS) == 0)
@@ -201,9 +201,9 @@ static struct identity *by_name(struct identities *all, const char *name, uint32
 }
 
 /*
- * Rights stand in one place: in the configuration, or on the token's line, which is for all models.
- * A line without either would be a token for nothing; one with both would leave it open which
- * holds.
+ * Rights stand in one place: in the configuration, or on the token's line, where they are for all
+ * models. A line without rights and without an entry would be a token for nothing; rights in both
+ * places would leave open which of them hold.
  */
 static enum status token_add(struct identities *all, const struct token_line *line,
                              struct error *err)
@@ -238,7 +238,8 @@ static enum status tokens_add(struct identities *all, const struct token_list *l
                               struct error *err)
 {
     struct token_hash first;
-    /* libcrypto sets itself up here, which reads files, and not on a loop's thread. */
+    /* libcrypto sets itself up at its first hash. That reads files, so it must happen here and not
+     * on a loop's thread. */
     if (!token_hash_of("", 0, &first))
         return error_set(err, STATUS_INTERNAL, "libcrypto has no SHA-256");
     if (!list->n)
@@ -372,8 +373,8 @@ const char *identity_name(const struct identity *identity)
     return identity->name;
 }
 
-/* `*` fits any characters. One that did not suffice is tried again from a later place; those before
- * it need not be, so the work is at most the product of the lengths. */
+/* `*` fits any characters. If the latest `*` took too few, the match goes on one character later.
+ * Earlier ones need no second try, so the work is at most the product of the lengths. */
 static bool pattern_fits(const char *pattern, struct message_text name)
 {
     const char *star = NULL;

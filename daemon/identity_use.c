@@ -30,7 +30,7 @@ void identity_use_unref(struct identity_use *use)
         free(use);
 }
 
-/* Booked first and looked at then: two at once may both be refused, but never both go over. */
+/* Books first and looks then: two at once may both be refused, but never both exceed a limit. */
 bool identity_use_take(struct identity_use *use, uint64_t requests, uint64_t bytes, uint64_t size)
 {
     uint64_t n = atomic_fetch_add_explicit(&use->requests, 1, memory_order_relaxed);
