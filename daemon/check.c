@@ -171,7 +171,7 @@ static void size_format(size_t bytes, char out[32])
 }
 
 /* Makes a context, as each worker would: only the backend understands the plan's tactics. */
-static enum status engine_try(struct check *c, const struct wanted *w, struct engine *engine,
+static enum status engine_try(struct check *c, const struct wanted *wanted, struct engine *engine,
                               const char *kind, struct error *err)
 {
     const struct engine_info *info = engine_describe(engine);
@@ -184,46 +184,48 @@ static enum status engine_try(struct check *c, const struct wanted *w, struct en
     context_free(context);
     char size[32];
     size_format(info->weight_bytes, size);
-    printf("model '%s' version '%s': %s, %u profile%s, %s, ok\n", w->name, w->version, kind,
-           info->n_profiles, info->n_profiles == 1 ? "" : "s", size);
+    printf("model '%s' version '%s': %s, %u profile%s, %s, ok\n", wanted->name, wanted->version,
+           kind, info->n_profiles, info->n_profiles == 1 ? "" : "s", size);
     return STATUS_OK;
 }
 
 /* Without a device a plan is still read and checked, but whether it would run stays open. */
-static enum status file_try(const struct check *c, const struct wanted *w, struct error *err)
+static enum status file_try(const struct check *c, const struct wanted *wanted, struct error *err)
 {
-    if (w->fd < 0)
-        return error_copy(err, &w->err);
-    if (!w->onnx) {
-        const char *slash = strrchr(w->path, '/');
-        TRY(engine_plan_check_fd(w->fd, slash ? slash + 1 : w->path, c->config->device, err));
+    if (wanted->fd < 0)
+        return error_copy(err, &wanted->err);
+    if (!wanted->onnx) {
+        const char *slash = strrchr(wanted->path, '/');
+        TRY(engine_plan_check_fd(wanted->fd, slash ? slash + 1 : wanted->path, c->config->device,
+                                 err));
     }
-    printf("model '%s' version '%s': %s, not tried without the device\n", w->name, w->version,
-           w->onnx ? "ONNX file" : "plan, whole");
+    printf("model '%s' version '%s': %s, not tried without the device\n", wanted->name,
+           wanted->version, wanted->onnx ? "ONNX file" : "plan, whole");
     return STATUS_OK;
 }
 
-static void model_check(struct check *c, const struct wanted *w)
+static void model_check(struct check *c, const struct wanted *wanted)
 {
     struct error err;
     struct engine *engine = NULL;
     uint64_t built = counter_get(&c->counters, COUNTER_PLANS_BUILT);
     const struct models_source source = {c->device, c->cache, c->trust, &c->stop};
-    enum status status =
-        c->device ? models_engine_open(&source, c->config, w, &engine, &err) : file_try(c, w, &err);
+    enum status status = c->device ? models_engine_open(&source, c->config, wanted, &engine, &err)
+                                   : file_try(c, wanted, &err);
     built = counter_get(&c->counters, COUNTER_PLANS_BUILT) - built;
     if (engine)
-        status = engine_try(c, w, engine,
-                            !w->onnx ? "plan"
-                            : built  ? "ONNX file, its plan built now"
-                                     : "ONNX file, its plan from the cache",
+        status = engine_try(c, wanted, engine,
+                            !wanted->onnx ? "plan"
+                            : built       ? "ONNX file, its plan built now"
+                                          : "ONNX file, its plan from the cache",
                             &err);
     if (engine) {
         plan_cache_release(c->cache, engine);
         engine_unref(engine);
     }
     if (status)
-        fail(c, "model '%s' version '%s' (%s): %s", w->name, w->version, w->source.path, err.text);
+        fail(c, "model '%s' version '%s' (%s): %s", wanted->name, wanted->version,
+             wanted->source.path, err.text);
     c->models++;
     c->models_good += !status;
     fflush(stdout); /* a build takes a while */

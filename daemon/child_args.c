@@ -37,85 +37,85 @@ static char *text_of_type(const char *name, const char *type)
 }
 
 /* Appends option and text at *n. False: `text` is NULL, since there was no memory for it. */
-static bool append(struct child_args *a, uint32_t *n, uint32_t *texts, char *option, char *text)
+static bool append(struct child_args *args, uint32_t *n, uint32_t *texts, char *option, char *text)
 {
     if (!text)
         return false;
-    a->texts[(*texts)++] = text;
-    a->argv[(*n)++] = option;
-    a->argv[(*n)++] = text;
+    args->texts[(*texts)++] = text;
+    args->argv[(*n)++] = option;
+    args->argv[(*n)++] = text;
     return true;
 }
 
-static bool inputs_fill(struct child_args *a, const struct child_build *build, uint32_t *n)
+static bool inputs_fill(struct child_args *args, const struct child_build *build, uint32_t *n)
 {
     static char type[] = "--input-type", scale[] = "--input-scale", bias[] = "--input-bias";
     uint32_t t = 0;
     for (uint32_t i = 0; i < build->n_inputs; i++) {
         const struct config_input *in = &build->inputs[i];
-        if ((in->type && !append(a, n, &t, type, text_of_type(in->name, in->type))) ||
+        if ((in->type && !append(args, n, &t, type, text_of_type(in->name, in->type))) ||
             (in->scale_count &&
-             !append(a, n, &t, scale, text_of_numbers(in->name, in->scale, in->scale_count))) ||
+             !append(args, n, &t, scale, text_of_numbers(in->name, in->scale, in->scale_count))) ||
             (in->bias_count &&
-             !append(a, n, &t, bias, text_of_numbers(in->name, in->bias, in->bias_count))))
+             !append(args, n, &t, bias, text_of_numbers(in->name, in->bias, in->bias_count))))
             return false;
     }
     return true;
 }
 
-static bool argv_fill(struct child_args *a, const struct child_build *build)
+static bool argv_fill(struct child_args *args, const struct child_build *build)
 {
     uint32_t n = 0;
-    a->argv = calloc(ARGS_MAX + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*a->argv));
-    a->texts = calloc(1 + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*a->texts));
-    if (!a->argv || !a->texts)
+    args->argv = calloc(ARGS_MAX + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*args->argv));
+    args->texts = calloc(1 + (size_t)ARGS_OF_INPUT * build->n_inputs, sizeof(*args->texts));
+    if (!args->argv || !args->texts)
         return false;
-    snprintf(a->plan, sizeof(a->plan), "fd:%d", CHILD_PLAN_AT);
+    snprintf(args->plan, sizeof(args->plan), "fd:%d", CHILD_PLAN_AT);
     if (build->folder >= 0)
-        snprintf(a->model, sizeof(a->model), "fd:%d,%d:%s", CHILD_MODEL_AT, CHILD_FOLDER_AT,
+        snprintf(args->model, sizeof(args->model), "fd:%d,%d:%s", CHILD_MODEL_AT, CHILD_FOLDER_AT,
                  build->name);
     else
-        snprintf(a->model, sizeof(a->model), "fd:%d:%s", CHILD_MODEL_AT, build->name);
-    const char *const fixed[] = {"inferctl",       "build",    a->model,      "-o",
-                                 a->plan,          "--device", build->device, "--no-tune",
+        snprintf(args->model, sizeof(args->model), "fd:%d:%s", CHILD_MODEL_AT, build->name);
+    const char *const fixed[] = {"inferctl",       "build",    args->model,   "-o",
+                                 args->plan,       "--device", build->device, "--no-tune",
                                  "--timing-cache", "",         "--threads"};
     for (; n < ARRAY_LEN(fixed); n++)
-        a->argv[n] = (char *)(uintptr_t)fixed[n];
-    snprintf(a->threads, sizeof(a->threads), "%u", build->threads);
-    a->argv[n++] = a->threads;
+        args->argv[n] = (char *)(uintptr_t)fixed[n];
+    snprintf(args->threads, sizeof(args->threads), "%u", build->threads);
+    args->argv[n++] = args->threads;
     static char reference[] = "--reference-only", batch[] = "--batch";
     if (build->reference)
-        a->argv[n++] = reference;
+        args->argv[n++] = reference;
     size_t used = 0;
-    for (uint32_t i = 0; i < build->n_batches && used + 12 < sizeof(a->batches); i++)
-        used += (size_t)snprintf(a->batches + used, sizeof(a->batches) - used, "%s%u", i ? "," : "",
-                                 build->batches[i]);
+    for (uint32_t i = 0; i < build->n_batches && used + 12 < sizeof(args->batches); i++)
+        used += (size_t)snprintf(args->batches + used, sizeof(args->batches) - used, "%s%u",
+                                 i ? "," : "", build->batches[i]);
     if (used) {
-        a->argv[n++] = batch;
-        a->argv[n++] = a->batches;
+        args->argv[n++] = batch;
+        args->argv[n++] = args->batches;
     }
-    if (!inputs_fill(a, build, &n))
+    if (!inputs_fill(args, build, &n))
         return false;
-    a->argv[n] = NULL;
+    args->argv[n] = NULL;
     return true;
 }
 
-bool child_args_init(struct child_args *a, const struct child_build *build)
+bool child_args_init(struct child_args *args, const struct child_build *build)
 {
-    *a = (struct child_args){0};
-    if (argv_fill(a, build))
+    *args = (struct child_args){0};
+    if (argv_fill(args, build))
         return true;
-    child_args_deinit(a);
+    child_args_deinit(args);
     return false;
 }
 
-void child_args_deinit(struct child_args *a)
+void child_args_deinit(struct child_args *args)
 {
-    for (uint32_t i = 0; a->texts && a->texts[i]; i++)
-        free(a->texts[i]);
-    free(a->texts);
-    free(a->argv);
-    *a = (struct child_args){0};
+    for (uint32_t i = 0; args->texts && args->texts[i]; i++)
+        free(args->texts[i]);
+    free(args->texts);
+    free(args->argv);
+    *args = (struct child_args){0};
 }
 
 /* The child does not inherit OpenMP's variables that bind threads to cores, because the daemon's

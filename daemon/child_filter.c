@@ -246,107 +246,108 @@ static const struct rule device_rules[] = {
     ANY(recvfrom),
 };
 
-static void put(struct child_filter *f, unsigned code, uint32_t k, unsigned if_true,
+static void put(struct child_filter *filter, unsigned code, uint32_t k, unsigned if_true,
                 unsigned if_false)
 {
-    assert(f->len < CHILD_FILTER_MAX); /* the tables are this file's */
-    f->code[f->len++] = (struct sock_filter){.code = (unsigned short)code,
-                                             .jt = (unsigned char)if_true,
-                                             .jf = (unsigned char)if_false,
-                                             .k = k};
+    assert(filter->len < CHILD_FILTER_MAX); /* the tables are this file's */
+    filter->code[filter->len++] = (struct sock_filter){.code = (unsigned short)code,
+                                                       .jt = (unsigned char)if_true,
+                                                       .jf = (unsigned char)if_false,
+                                                       .k = k};
 }
 
-static void put_return(struct child_filter *f, uint32_t what)
+static void put_return(struct child_filter *filter, uint32_t what)
 {
-    put(f, BPF_RET | BPF_K, what, 0, 0);
+    put(filter, BPF_RET | BPF_K, what, 0, 0);
 }
 
-static void put_load(struct child_filter *f, size_t offset)
+static void put_load(struct child_filter *filter, size_t offset)
 {
-    put(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
+    put(filter, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
-static void put_argument(struct child_filter *f, unsigned arg)
+static void put_argument(struct child_filter *filter, unsigned arg)
 {
-    put_load(f, offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t));
+    put_load(filter, offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t));
 }
 
 /* Lets the call through if the number that is loaded equals `value`; else the next rule follows. */
-static void put_equal(struct child_filter *f, uint32_t value)
+static void put_equal(struct child_filter *filter, uint32_t value)
 {
-    put(f, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
-    put_return(f, SECCOMP_RET_ALLOW);
+    put(filter, BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+    put_return(filter, SECCOMP_RET_ALLOW);
 }
 
 /* Writes the condition of one rule. Between rules the call's number is loaded. */
-static void put_condition(struct child_filter *f, const struct rule *rule, int program_at)
+static void put_condition(struct child_filter *filter, const struct rule *rule, int program_at)
 {
     switch (rule->when) {
     case ALWAYS:
-        put_return(f, SECCOMP_RET_ALLOW);
+        put_return(filter, SECCOMP_RET_ALLOW);
         return;
     case FAILS:
-        put_return(f, SECCOMP_RET_ERRNO | rule->value);
+        put_return(filter, SECCOMP_RET_ERRNO | rule->value);
         return;
     case MASKED:
-        put_argument(f, rule->arg);
-        put(f, BPF_ALU | BPF_AND | BPF_K, rule->mask, 0, 0);
-        put_equal(f, rule->value);
+        put_argument(filter, rule->arg);
+        put(filter, BPF_ALU | BPF_AND | BPF_K, rule->mask, 0, 0);
+        put_equal(filter, rule->value);
         break;
     case OWN_PID:
-        assert(f->n_pids < CHILD_FILTER_PIDS_MAX);
-        put_argument(f, rule->arg);
-        f->pids[f->n_pids++] = f->len;
-        put_equal(f, 0);
+        assert(filter->n_pids < CHILD_FILTER_PIDS_MAX);
+        put_argument(filter, rule->arg);
+        filter->pids[filter->n_pids++] = filter->len;
+        put_equal(filter, 0);
         break;
     case OWN_OR_LATER:
-        assert(f->n_pids < CHILD_FILTER_PIDS_MAX);
-        put_argument(f, rule->arg);
-        f->pids[f->n_pids++] = f->len;
-        put(f, BPF_JMP | BPF_JGE | BPF_K, 0, 0, 1);
-        put_return(f, SECCOMP_RET_ALLOW);
+        assert(filter->n_pids < CHILD_FILTER_PIDS_MAX);
+        put_argument(filter, rule->arg);
+        filter->pids[filter->n_pids++] = filter->len;
+        put(filter, BPF_JMP | BPF_JGE | BPF_K, 0, 0, 1);
+        put_return(filter, SECCOMP_RET_ALLOW);
         break;
     case PROGRAM: /* the descriptor itself, not a path that starts there */
-        put_argument(f, 4);
-        put(f, BPF_JMP | BPF_JEQ | BPF_K, AT_EMPTY_PATH, 0, 3);
-        put_argument(f, 0);
-        put_equal(f, (uint32_t)program_at);
+        put_argument(filter, 4);
+        put(filter, BPF_JMP | BPF_JEQ | BPF_K, AT_EMPTY_PATH, 0, 3);
+        put_argument(filter, 0);
+        put_equal(filter, (uint32_t)program_at);
         break;
     }
-    put_load(f, offsetof(struct seccomp_data, nr));
+    put_load(filter, offsetof(struct seccomp_data, nr));
 }
 
-static void put_rules(struct child_filter *f, const struct rule *rules, size_t n, int program_at)
+static void put_rules(struct child_filter *filter, const struct rule *rules, size_t n,
+                      int program_at)
 {
     for (size_t i = 0; i < n; i++) {
-        unsigned short at = f->len;
-        put(f, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)rules[i].number, 0, 0);
-        put_condition(f, &rules[i], program_at);
-        f->code[at].jf = (unsigned char)(f->len - at - 1);
+        unsigned short at = filter->len;
+        put(filter, BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)rules[i].number, 0, 0);
+        put_condition(filter, &rules[i], program_at);
+        filter->code[at].jf = (unsigned char)(filter->len - at - 1);
     }
 }
 
-void child_filter_init(struct child_filter *f, bool device, int program_at)
+void child_filter_init(struct child_filter *filter, bool device, int program_at)
 {
-    f->len = f->n_pids = 0;
-    put_load(f, offsetof(struct seccomp_data, arch));
-    put(f, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_HERE, 1, 0);
-    put_return(f, SECCOMP_RET_KILL_PROCESS);
-    put_load(f, offsetof(struct seccomp_data, nr));
-    put(f, BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1);
-    put_return(f, SECCOMP_RET_ERRNO | EPERM);
-    put_rules(f, common_rules, ARRAY_LEN(common_rules), program_at);
+    filter->len = filter->n_pids = 0;
+    put_load(filter, offsetof(struct seccomp_data, arch));
+    put(filter, BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_HERE, 1, 0);
+    put_return(filter, SECCOMP_RET_KILL_PROCESS);
+    put_load(filter, offsetof(struct seccomp_data, nr));
+    put(filter, BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1);
+    put_return(filter, SECCOMP_RET_ERRNO | EPERM);
+    put_rules(filter, common_rules, ARRAY_LEN(common_rules), program_at);
     if (device)
-        put_rules(f, device_rules, ARRAY_LEN(device_rules), program_at);
+        put_rules(filter, device_rules, ARRAY_LEN(device_rules), program_at);
     else
-        put_rules(f, host_rules, ARRAY_LEN(host_rules), program_at);
-    put_return(f, SECCOMP_RET_ERRNO | EPERM);
+        put_rules(filter, host_rules, ARRAY_LEN(host_rules), program_at);
+    put_return(filter, SECCOMP_RET_ERRNO | EPERM);
 }
 
-bool child_filter_enter(struct child_filter *f, pid_t self)
+bool child_filter_enter(struct child_filter *filter, pid_t self)
 {
-    for (unsigned short i = 0; i < f->n_pids; i++)
-        f->code[f->pids[i]].k = (uint32_t)self;
-    const struct sock_fprog program = {.len = f->len, .filter = f->code};
+    for (unsigned short i = 0; i < filter->n_pids; i++)
+        filter->code[filter->pids[i]].k = (uint32_t)self;
+    const struct sock_fprog program = {.len = filter->len, .filter = filter->code};
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }

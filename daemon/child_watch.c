@@ -27,41 +27,41 @@ struct lines {
     unsigned n;
 };
 
-static void line_end(struct child_watch *w, struct lines *l)
+static void line_end(struct child_watch *watch, struct lines *lines)
 {
-    l->line[l->len] = '\0';
-    if (l->len == 0)
+    lines->line[lines->len] = '\0';
+    if (lines->len == 0)
         return;
-    if (++l->n <= LINES_LOGGED)
-        log_write(w->log, LOG_VERBOSE, "build: %s", l->line);
-    else if (l->n == LINES_LOGGED + 1)
-        log_write(w->log, LOG_VERBOSE, "build: further lines are left out");
-    memcpy(w->last, l->line, l->len + 1);
-    l->len = 0;
+    if (++lines->n <= LINES_LOGGED)
+        log_write(watch->log, LOG_VERBOSE, "build: %s", lines->line);
+    else if (lines->n == LINES_LOGGED + 1)
+        log_write(watch->log, LOG_VERBOSE, "build: further lines are left out");
+    memcpy(watch->last, lines->line, lines->len + 1);
+    lines->len = 0;
 }
 
-static void lines_add(struct child_watch *w, struct lines *l, const char *text, size_t n)
+static void lines_add(struct child_watch *watch, struct lines *lines, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char c = text[i];
         if (c == '\n' || c == '\r') {
-            line_end(w, l);
+            line_end(watch, lines);
             continue;
         }
         if ((unsigned char)c < 0x20 || c == 0x7f)
             c = '?';
-        if (l->len + 1 < sizeof(l->line))
-            l->line[l->len++] = c;
+        if (lines->len + 1 < sizeof(lines->line))
+            lines->line[lines->len++] = c;
     }
 }
 
 /* False: there is nothing more to come. */
-static bool lines_read(struct child_watch *w, struct lines *l, int in)
+static bool lines_read(struct child_watch *watch, struct lines *lines, int in)
 {
     char text[1024];
     ssize_t n = read(in, text, sizeof(text));
     if (n > 0)
-        lines_add(w, l, text, (size_t)n);
+        lines_add(watch, lines, text, (size_t)n);
     return n > 0 || (n < 0 && errno == EINTR);
 }
 
@@ -72,39 +72,39 @@ static bool has_ended(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid;
 }
 
-static enum status child_wait(struct child_watch *w, struct lines *l, pid_t pid, int in,
+static enum status child_wait(struct child_watch *watch, struct lines *lines, pid_t pid, int in,
                               int process, struct error *err)
 {
-    uint64_t end_ns = clock_now_ns() + w->timeout_s * NS_PER_S;
+    uint64_t end_ns = clock_now_ns() + watch->timeout_s * NS_PER_S;
     struct pollfd fds[] = {{.fd = in, .events = POLLIN}, {.fd = process, .events = POLLIN}};
     while (!has_ended(pid)) {
-        if (atomic_load_explicit(w->stop, memory_order_relaxed)) /* a flag and no more */
+        if (atomic_load_explicit(watch->stop, memory_order_relaxed)) /* a flag and no more */
             return error_plain(err, CAUSE_STOPPED);
         if (clock_now_ns() > end_ns)
             return error_set(err, STATUS_DEADLINE_EXCEEDED,
-                             "building took longer than build_timeout_s, %u s", w->timeout_s);
-        if (poll(fds, 2, TICK_MS) > 0 && fds[0].revents && !lines_read(w, l, in))
+                             "building took longer than build_timeout_s, %u s", watch->timeout_s);
+        if (poll(fds, 2, TICK_MS) > 0 && fds[0].revents && !lines_read(watch, lines, in))
             fds[0].fd = -1; /* closed by a child that goes on */
     }
     return STATUS_OK;
 }
 
-enum status child_watch(struct child_watch *w, pid_t pid, int in, struct error *err)
+enum status child_watch(struct child_watch *watch, pid_t pid, int in, struct error *err)
 {
     struct lines lines = {.len = 0};
-    w->last[0] = '\0';
-    w->how = SIGKILL;
+    watch->last[0] = '\0';
+    watch->how = SIGKILL;
     int process = (int)syscall(SYS_pidfd_open, pid, 0);
-    enum status status = child_wait(w, &lines, pid, in, process, err);
+    enum status status = child_wait(watch, &lines, pid, in, process, err);
     kill(-pid, SIGKILL);
     kill(pid, SIGKILL); /* it may not head its group yet */
-    while (waitpid(pid, &w->how, 0) < 0 && errno == EINTR)
+    while (waitpid(pid, &watch->how, 0) < 0 && errno == EINTR)
         ;
     /* The child's last words are in the pipe, whose other end somebody else may still hold. */
     if (fcntl(in, F_SETFL, O_NONBLOCK) == 0)
-        for (int n = 0; n < DRAINED_MAX && lines_read(w, &lines, in); n++)
+        for (int n = 0; n < DRAINED_MAX && lines_read(watch, &lines, in); n++)
             ;
-    line_end(w, &lines);
+    line_end(watch, &lines);
     close(in);
     if (process >= 0)
         close(process);

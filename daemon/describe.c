@@ -24,9 +24,9 @@ enum { SHARE = 20 };
 
 static void yes_or_no(struct connection *c, const struct request *request, bool yes)
 {
-    struct response *r = exchange_begin(c, request->id, request->kind);
-    r->yes = yes;
-    connection_reply(c, r);
+    struct response *response = exchange_begin(c, request->id, request->kind);
+    response->yes = yes;
+    connection_reply(c, response);
 }
 
 /* Sends an encoded body, or the reason why there is none, and frees the arena. */
@@ -36,9 +36,9 @@ static void body_send(struct connection *c, const struct request *request, enum 
     if (status) {
         exchange_error(c, request->id, err);
     } else {
-        struct response *r = exchange_begin(c, request->id, request->kind);
-        r->body = body;
-        connection_reply(c, r);
+        struct response *response = exchange_begin(c, request->id, request->kind);
+        response->body = body;
+        connection_reply(c, response);
         connection_flush(c); /* the body is in the arena */
     }
     arena_free(arena);
@@ -204,14 +204,14 @@ static bool batches_fill(const struct model *model, struct arena *arena,
         return false;
     out->batches = batches;
     for (uint32_t n = 1; n <= model->max_batch; n++) {
-        const struct model_batch_stats *s = &model->stats.by_batch[n];
-        uint64_t count = load(&s->count);
+        const struct model_batch_stats *stats = &model->stats.by_batch[n];
+        uint64_t count = load(&stats->count);
         if (count)
             batches[out->n_batches++] =
                 (struct body_batch_statistics){.batch_size = n,
-                                               .compute_input = {count, load(&s->input_ns)},
-                                               .compute_infer = {count, load(&s->compute_ns)},
-                                               .compute_output = {count, load(&s->output_ns)}};
+                                               .compute_input = {count, load(&stats->input_ns)},
+                                               .compute_infer = {count, load(&stats->compute_ns)},
+                                               .compute_output = {count, load(&stats->output_ns)}};
     }
     return true;
 }
@@ -219,20 +219,20 @@ static bool batches_fill(const struct model *model, struct arena *arena,
 static bool statistics_fill(const struct table_entry *entry, struct arena *arena,
                             struct body_model_statistics *out)
 {
-    const struct model_stats *s = &entry->model->stats;
-    uint64_t ok = load(&s->ok);
+    const struct model_stats *stats = &entry->model->stats;
+    uint64_t ok = load(&stats->ok);
     *out = (struct body_model_statistics){
         .name = entry->name,
         .version = entry->version,
-        .last_inference = load(&s->last_ms),
-        .inference_count = load(&s->instances),
-        .execution_count = load(&s->batches),
-        .success = {ok, load(&s->stage_ns[BODY_TOTAL])},
-        .fail = {load(&s->failed), load(&s->failed_ns)},
-        .queue = {ok, load(&s->stage_ns[BODY_QUEUE])},
-        .compute_input = {ok, load(&s->stage_ns[BODY_INPUT])},
-        .compute_infer = {ok, load(&s->stage_ns[BODY_COMPUTE])},
-        .compute_output = {ok, load(&s->stage_ns[BODY_OUTPUT])},
+        .last_inference = load(&stats->last_ms),
+        .inference_count = load(&stats->instances),
+        .execution_count = load(&stats->batches),
+        .success = {ok, load(&stats->stage_ns[BODY_TOTAL])},
+        .fail = {load(&stats->failed), load(&stats->failed_ns)},
+        .queue = {ok, load(&stats->stage_ns[BODY_QUEUE])},
+        .compute_input = {ok, load(&stats->stage_ns[BODY_INPUT])},
+        .compute_infer = {ok, load(&stats->stage_ns[BODY_COMPUTE])},
+        .compute_output = {ok, load(&stats->stage_ns[BODY_OUTPUT])},
     };
     return batches_fill(entry->model, arena, out);
 }
@@ -244,15 +244,15 @@ static enum status statistics(struct loop *loop, const struct request *request, 
     struct body_model_statistics *models = arena_array(arena, table->n, sizeof(*models));
     struct body_statistics body = {.models = models};
     for (uint32_t i = 0; models && i < table->n; i++) {
-        const struct table_entry *e = &table->entries[i];
+        const struct table_entry *entry = &table->entries[i];
         bool wanted =
-            !request->model.len || message_text_equal(request->model, message_text_of(e->name));
+            !request->model.len || message_text_equal(request->model, message_text_of(entry->name));
         if (request->model.len && request->version.len &&
-            !message_text_equal(request->version, message_text_of(e->version)))
+            !message_text_equal(request->version, message_text_of(entry->version)))
             wanted = false;
-        if (!wanted || !e->model)
+        if (!wanted || !entry->model)
             continue;
-        if (!statistics_fill(e, arena, &models[body.n_models++]))
+        if (!statistics_fill(entry, arena, &models[body.n_models++]))
             models = NULL;
     }
     if (!models)
@@ -278,10 +278,10 @@ static enum status repository_index(struct loop *loop, const struct request *req
     if (!models)
         return error_no_memory(err, "a description");
     for (uint32_t i = 0; i < table->n; i++) {
-        const struct table_entry *e = &table->entries[i];
-        if (!request->ready_only || e->state == MODEL_READY)
+        const struct table_entry *entry = &table->entries[i];
+        if (!request->ready_only || entry->state == MODEL_READY)
             models[body.n_models++] = (struct body_index_entry){
-                e->name, e->version, model_state_name(e->state), e->reason};
+                entry->name, entry->version, model_state_name(entry->state), entry->reason};
     }
     return body_index_encode(&body, arena, wire, err);
 }
@@ -315,33 +315,33 @@ static bool stage_fill(const struct histogram_shared *from, struct arena *arena,
     return true;
 }
 
-static bool status_model(struct shared *shared, const struct table_entry *e, struct arena *arena,
-                         struct body_status_model *out)
+static bool status_model(struct shared *shared, const struct table_entry *entry,
+                         struct arena *arena, struct body_status_model *out)
 {
-    *out = (struct body_status_model){.name = e->name,
-                                      .version = e->version,
-                                      .state = model_state_name(e->state),
-                                      .reason = e->reason};
-    if (!e->model)
+    *out = (struct body_status_model){.name = entry->name,
+                                      .version = entry->version,
+                                      .state = model_state_name(entry->state),
+                                      .reason = entry->reason};
+    if (!entry->model)
         return true;
-    const struct model_stats *s = &e->model->stats;
+    const struct model_stats *stats = &entry->model->stats;
     struct batcher_model_stats queue;
-    dispatch_model_stats(shared->dispatch, e->model, &queue);
+    dispatch_model_stats(shared->dispatch, entry->model, &queue);
     uint64_t now_ns = clock_now_ns();
-    out->max_batch = e->model->max_batch;
-    out->max_delay_us = load(&e->model->max_delay_ns) / NS_PER_US;
+    out->max_batch = entry->model->max_batch;
+    out->max_delay_us = load(&entry->model->max_delay_ns) / NS_PER_US;
     out->queued = queue.queued_items;
     if (queue.oldest_arrival_ns < now_ns)
         out->oldest_us = (now_ns - queue.oldest_arrival_ns) / NS_PER_US;
-    out->requests = load(&s->ok);
-    out->failures = load(&s->failed) + queue.expired + queue.refused;
-    out->instances = load(&s->instances);
-    out->batches = load(&s->batches);
-    out->since_ms = s->since_ms;
+    out->requests = load(&stats->ok);
+    out->failures = load(&stats->failed) + queue.expired + queue.refused;
+    out->instances = load(&stats->instances);
+    out->batches = load(&stats->batches);
+    out->since_ms = stats->since_ms;
     for (uint32_t k = 0; k < BODY_STAGES; k++) {
-        if (!stage_fill(&s->stage_times[k], arena, &out->stages[k]))
+        if (!stage_fill(&stats->stage_times[k], arena, &out->stages[k]))
             return false;
-        out->stages[k].ns = load(&s->stage_ns[k]);
+        out->stages[k].ns = load(&stats->stage_ns[k]);
     }
     return true;
 }

@@ -118,19 +118,19 @@ static void stage_add(struct model_stats *stats, enum body_stage_name stage, uin
 }
 
 static void run_count(struct model_stats *stats, const struct part *part,
-                      const struct engine_times *t)
+                      const struct engine_times *times)
 {
     atomic_store_explicit(&stats->last_ms, clock_wall_ms(), memory_order_relaxed);
     stat_add(&stats->instances, part->instances);
     stat_add(&stats->batches, 1);
-    stage_add(stats, BODY_INPUT, t->input_ns, part->n);
-    stage_add(stats, BODY_COMPUTE, t->compute_ns, part->n);
-    stage_add(stats, BODY_OUTPUT, t->output_ns, part->n);
+    stage_add(stats, BODY_INPUT, times->input_ns, part->n);
+    stage_add(stats, BODY_COMPUTE, times->compute_ns, part->n);
+    stage_add(stats, BODY_OUTPUT, times->output_ns, part->n);
     struct model_batch_stats *by_batch = &stats->by_batch[part->instances];
     stat_add(&by_batch->count, 1);
-    stat_add(&by_batch->input_ns, t->input_ns);
-    stat_add(&by_batch->compute_ns, t->compute_ns);
-    stat_add(&by_batch->output_ns, t->output_ns);
+    stat_add(&by_batch->input_ns, times->input_ns);
+    stat_add(&by_batch->compute_ns, times->compute_ns);
+    stat_add(&by_batch->output_ns, times->output_ns);
 }
 
 /* Requests in a row whose times lie in one bucket are counted at once: those of a batch have mostly

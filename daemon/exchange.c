@@ -17,26 +17,27 @@ enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter
 
 struct response *exchange_begin(struct connection *c, uint64_t id, enum request_kind kind)
 {
-    struct response *r = &c->loop->response;
-    r->id = id;
-    r->status = STATUS_OK;
-    r->message = r->model = r->version = r->infer_id = r->body = (struct message_text){0};
-    r->retry_after_us = 0;
-    r->timing = (struct response_timing){0};
-    r->kind = kind;
-    r->yes = false;
-    r->n_outputs = 0;
-    return r;
+    struct response *response = &c->loop->response;
+    response->id = id;
+    response->status = STATUS_OK;
+    response->message = response->model = response->version = response->infer_id = response->body =
+        (struct message_text){0};
+    response->retry_after_us = 0;
+    response->timing = (struct response_timing){0};
+    response->kind = kind;
+    response->yes = false;
+    response->n_outputs = 0;
+    return response;
 }
 
 static void error_reply(struct connection *c, uint64_t id, const struct error *err,
                         uint64_t retry_us)
 {
-    struct response *r = exchange_begin(c, id, REQUEST_NONE);
-    r->status = err->status;
-    r->message = message_text_of(err->text);
-    r->retry_after_us = retry_us;
-    connection_reply(c, r);
+    struct response *response = exchange_begin(c, id, REQUEST_NONE);
+    response->status = err->status;
+    response->message = message_text_of(err->text);
+    response->retry_after_us = retry_us;
+    connection_reply(c, response);
 }
 
 void exchange_error(struct connection *c, uint64_t id, const struct error *err)
@@ -124,11 +125,11 @@ static const struct identity *permit(struct connection *c, const struct request 
     return NULL;
 }
 
-static void cancel(struct connection *c, const struct request *r)
+static void cancel(struct connection *c, const struct request *request)
 {
-    struct inflight *inflight = connection_inflight_find(c, r->target);
+    struct inflight *inflight = connection_inflight_find(c, request->target);
     struct error err;
-    uint64_t id = r->id;
+    uint64_t id = request->id;
     bool found = inflight != NULL;
     bool submitted = found && inflight->submitted;
     if (submitted)
@@ -179,13 +180,13 @@ void exchange_request(struct connection *c, const struct request *request, struc
 
 /* --- results --- */
 
-static void outputs_fill(struct response *r, const struct inflight *inflight)
+static void outputs_fill(struct response *response, const struct inflight *inflight)
 {
     const struct engine_info *info = inflight->model->info;
-    r->n_outputs = inflight->n_outputs;
+    response->n_outputs = inflight->n_outputs;
     for (uint32_t k = 0; k < inflight->n_outputs; k++) {
         const struct engine_binding *b = &info->outputs[inflight->output[k]];
-        struct message_tensor *t = &r->outputs[k];
+        struct message_tensor *t = &response->outputs[k];
         const uint8_t *base = inflight->batch->output;
         t->name = message_text_of(b->name);
         t->dtype = b->dtype;
@@ -202,15 +203,16 @@ static void outputs_fill(struct response *r, const struct inflight *inflight)
 
 static void result_reply(struct connection *c, const struct inflight *inflight)
 {
-    struct response *r = exchange_begin(c, inflight->id, REQUEST_INFER);
+    struct response *response = exchange_begin(c, inflight->id, REQUEST_INFER);
     const struct engine_times *times = &inflight->batch->times;
-    r->timing = (struct response_timing){inflight->queue_ns, times->input_ns, times->compute_ns,
-                                         times->output_ns, inflight->batch->instances};
-    r->model = message_text_of(inflight->model->name);
-    r->version = message_text_of(inflight->model->version);
-    r->infer_id = (struct message_text){inflight->infer_id, inflight->infer_id_len};
-    outputs_fill(r, inflight);
-    connection_reply(c, r);
+    response->timing =
+        (struct response_timing){inflight->queue_ns, times->input_ns, times->compute_ns,
+                                 times->output_ns, inflight->batch->instances};
+    response->model = message_text_of(inflight->model->name);
+    response->version = message_text_of(inflight->model->version);
+    response->infer_id = (struct message_text){inflight->infer_id, inflight->infer_id_len};
+    outputs_fill(response, inflight);
+    connection_reply(c, response);
 }
 
 /* A request that ran has an error of its own. One that never ran gets its cause's sentence. */

@@ -15,35 +15,35 @@
 /* --- inference --- */
 
 /* The model's entry if the model is ready. NULL: the request has been answered with the reason. */
-static const struct table_entry *model_find(struct connection *c, const struct request *r)
+static const struct table_entry *model_find(struct connection *c, const struct request *request)
 {
-    const struct table_entry *entry = exchange_model(c, r);
+    const struct table_entry *entry = exchange_model(c, request);
     struct error err;
     if (!entry || entry->state == MODEL_READY)
         return entry;
     error_cause(&err, CAUSE_MODEL_NOT_READY, "model '%s' version '%s' is %s%s%s", entry->name,
                 entry->version, model_state_name(entry->state), *entry->reason ? ": " : "",
                 entry->reason);
-    exchange_error(c, r->id, &err);
+    exchange_error(c, request->id, &err);
     return NULL;
 }
 
-static bool is_typed(const struct request *r)
+static bool is_typed(const struct request *request)
 {
     bool typed = false;
-    for (uint32_t k = 0; k < r->n_inputs; k++)
-        typed |= r->inputs[k].typed;
+    for (uint32_t k = 0; k < request->n_inputs; k++)
+        typed |= request->inputs[k].typed;
     return typed;
 }
 
 /* Copies or unpacks the payloads into a slab, one behind the other. */
-static enum status payload_copy(const struct request *r, const struct model *model,
-                                const struct admission *a, struct inflight *inflight,
+static enum status payload_copy(const struct request *request, const struct model *model,
+                                const struct admission *admission, struct inflight *inflight,
                                 struct error *err)
 {
     uint8_t *to = inflight->slab->data;
     for (uint32_t k = 0; k < model->info->n_inputs; k++) {
-        const struct message_tensor *t = &r->inputs[a->input[k]];
+        const struct message_tensor *t = &request->inputs[admission->input[k]];
         size_t size = t->size;
         if (t->typed) {
             if (!shape_bytes(&t->shape, t->dtype, &size))
@@ -60,28 +60,28 @@ static enum status payload_copy(const struct request *r, const struct model *mod
 
 /* Puts the payloads where the workers will read them. Takes `*frame` if they stay there. Typed
  * contents that have a frame of their own are left to be unpacked. */
-static enum status payload_place(struct connection *c, const struct request *r,
-                                 const struct model *model, const struct admission *a,
+static enum status payload_place(struct connection *c, const struct request *request,
+                                 const struct model *model, const struct admission *admission,
                                  struct inflight *inflight, struct slab **frame, struct error *err)
 {
-    bool typed = is_typed(r);
+    bool typed = is_typed(request);
     if (*frame && !typed) {
         inflight->slab = STEAL(*frame);
         for (uint32_t k = 0; k < model->info->n_inputs; k++)
-            inflight->spans[k] =
-                (struct engine_span){r->inputs[a->input[k]].data, r->inputs[a->input[k]].size};
+            inflight->spans[k] = (struct engine_span){request->inputs[admission->input[k]].data,
+                                                      request->inputs[admission->input[k]].size};
         return STATUS_OK;
     }
-    inflight->slab = connection_slab_take(c, a->payload_bytes);
+    inflight->slab = connection_slab_take(c, admission->payload_bytes);
     if (!inflight->slab)
         return error_plain(err, CAUSE_OVER_BUDGET);
-    return *frame ? STATUS_OK : payload_copy(r, model, a, inflight, err);
+    return *frame ? STATUS_OK : payload_copy(request, model, admission, inflight, err);
 }
 
-static uint64_t deadline_of(const struct loop *loop, const struct request *r)
+static uint64_t deadline_of(const struct loop *loop, const struct request *request)
 {
     uint64_t timeout_ns = loop->table->default_timeout_ns;
-    if (r->timeout_us && __builtin_mul_overflow(r->timeout_us, NS_PER_US, &timeout_ns))
+    if (request->timeout_us && __builtin_mul_overflow(request->timeout_us, NS_PER_US, &timeout_ns))
         return BATCHER_NEVER;
     uint64_t deadline_ns;
     if (!timeout_ns || __builtin_add_overflow(loop->now_ns, timeout_ns, &deadline_ns))
@@ -97,21 +97,21 @@ static uint64_t flow_of(const struct connection *c)
 }
 
 static void inflight_fill(struct inflight *inflight, const struct connection *c,
-                          const struct request *r, const struct identity *who, struct model *model,
-                          const struct admission *a)
+                          const struct request *request, const struct identity *who,
+                          struct model *model, const struct admission *admission)
 {
-    inflight->item.instances = a->instances;
-    inflight->item.priority = identity_priority(who, r->priority);
-    inflight->item.shape_key = a->shape_key;
+    inflight->item.instances = admission->instances;
+    inflight->item.priority = identity_priority(who, request->priority);
+    inflight->item.shape_key = admission->shape_key;
     inflight->item.flow = flow_of(c);
-    inflight->item.deadline_ns = deadline_of(c->loop, r);
-    inflight->id = r->id;
+    inflight->item.deadline_ns = deadline_of(c->loop, request);
+    inflight->id = request->id;
     inflight->model = model_ref(model);
-    inflight->n_outputs = a->n_outputs;
-    memcpy(inflight->output, a->output, a->n_outputs);
-    inflight->infer_id_len = (uint32_t)r->infer_id.len;
+    inflight->n_outputs = admission->n_outputs;
+    memcpy(inflight->output, admission->output, admission->n_outputs);
+    inflight->infer_id_len = (uint32_t)request->infer_id.len;
     if (inflight->infer_id_len)
-        memcpy(inflight->infer_id, r->infer_id.data, inflight->infer_id_len);
+        memcpy(inflight->infer_id, request->infer_id.data, inflight->infer_id_len);
 }
 
 void exchange_submit(struct connection *c, struct inflight *inflight)
@@ -139,45 +139,45 @@ static enum status address_check(struct connection *c, struct error *err)
                        (unsigned long long)most);
 }
 
-static bool serving(struct connection *c, const struct request *r)
+static bool serving(struct connection *c, const struct request *request)
 {
     enum cause cause = exchange_stopped(c->loop->shared);
     struct error err;
     if (!cause)
         return true;
     dispatch_undone(&err, cause, false);
-    exchange_error(c, r->id, &err);
+    exchange_error(c, request->id, &err);
     return false;
 }
 
-static enum status inflight_prepare(struct connection *c, const struct request *r,
+static enum status inflight_prepare(struct connection *c, const struct request *request,
                                     const struct identity *who, struct model *model,
                                     const struct admission *admission, struct inflight *inflight,
                                     struct slab **frame, struct error *err)
 {
     inflight->use_bytes = admission->payload_bytes; /* given back with the request */
     TRY(identity_charge(who, inflight->use_bytes, &inflight->use, err));
-    TRY(payload_place(c, r, model, admission, inflight, frame, err));
-    inflight_fill(inflight, c, r, who, model, admission);
+    TRY(payload_place(c, request, model, admission, inflight, frame, err));
+    inflight_fill(inflight, c, request, who, model, admission);
     if (*frame)
-        TRY(exchange_unpack_begin(c, r, admission->input, inflight, frame, err));
+        TRY(exchange_unpack_begin(c, request, admission->input, inflight, frame, err));
     return address_check(c, err);
 }
 
 /* Checks the request against its model, and makes of it what can be submitted. */
-static enum status prepare(struct connection *c, const struct request *r,
+static enum status prepare(struct connection *c, const struct request *request,
                            const struct identity *who, struct model *model, struct slab **frame,
                            struct inflight **out, struct error *err)
 {
     struct admission admission;
-    TRY(admission_check(model->info, model->max_instances, r, &admission, err));
-    if (r->priority >= BATCHER_PRIORITIES)
+    TRY(admission_check(model->info, model->max_instances, request, &admission, err));
+    if (request->priority >= BATCHER_PRIORITIES)
         return error_set(err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
-                         r->priority, BATCHER_PRIORITIES - 1);
+                         request->priority, BATCHER_PRIORITIES - 1);
     struct inflight *inflight = loop_inflight_take(c->loop);
     if (!inflight)
         return error_plain(err, CAUSE_OVER_BUDGET);
-    enum status status = inflight_prepare(c, r, who, model, &admission, inflight, frame, err);
+    enum status status = inflight_prepare(c, request, who, model, &admission, inflight, frame, err);
     if (status) {
         exchange_unpack_cancel(c, inflight);
         exchange_drop(c, inflight);
@@ -187,17 +187,17 @@ static enum status prepare(struct connection *c, const struct request *r,
     return status;
 }
 
-void exchange_infer(struct connection *c, const struct request *r, const struct identity *who,
+void exchange_infer(struct connection *c, const struct request *request, const struct identity *who,
                     struct slab **frame)
 {
     struct error err;
     counter_add(&c->loop->counters, COUNTER_REQUESTS, 1);
-    const struct table_entry *entry = serving(c, r) ? model_find(c, r) : NULL;
+    const struct table_entry *entry = serving(c, request) ? model_find(c, request) : NULL;
     if (!entry)
         return;
     struct inflight *inflight = NULL;
-    if (prepare(c, r, who, entry->model, frame, &inflight, &err))
-        exchange_error(c, r->id, &err);
+    if (prepare(c, request, who, entry->model, frame, &inflight, &err))
+        exchange_error(c, request->id, &err);
     else if (c->unpack)
         exchange_unpack_go_on(c);
     else

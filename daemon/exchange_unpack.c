@@ -25,9 +25,9 @@ struct exchange_unpack {
 
 static void unpack_free(struct connection *c)
 {
-    struct exchange_unpack *u = STEAL(c->unpack);
-    connection_slab_give(c, u->frame);
-    free(u);
+    struct exchange_unpack *unpack = STEAL(c->unpack);
+    connection_slab_give(c, unpack->frame);
+    free(unpack);
 }
 
 void exchange_unpack_cancel(struct connection *c, const struct inflight *inflight)
@@ -46,48 +46,48 @@ void exchange_unpack_drop(struct connection *c)
     exchange_drop(c, inflight);
 }
 
-enum status exchange_unpack_begin(struct connection *c, const struct request *r,
+enum status exchange_unpack_begin(struct connection *c, const struct request *request,
                                   const uint8_t *input, struct inflight *inflight,
                                   struct slab **frame, struct error *err)
 {
     uint32_t n = inflight->model->info->n_inputs;
     CLEANUP(cleanup_free)
-    struct exchange_unpack *u = calloc(1, sizeof(*u) + n * sizeof(u->inputs[0]));
-    if (!u)
+    struct exchange_unpack *unpack = calloc(1, sizeof(*unpack) + n * sizeof(unpack->inputs[0]));
+    if (!unpack)
         return error_plain(err, CAUSE_OVER_BUDGET);
     uint8_t *to = inflight->slab->data;
     for (uint32_t k = 0; k < n; k++) {
         size_t size = 0;
-        u->inputs[k] = r->inputs[input[k]];
-        if (!shape_bytes(&u->inputs[k].shape, u->inputs[k].dtype, &size))
+        unpack->inputs[k] = request->inputs[input[k]];
+        if (!shape_bytes(&unpack->inputs[k].shape, unpack->inputs[k].dtype, &size))
             return error_set(err, STATUS_INVALID_ARGUMENT, "input too large");
         inflight->spans[k] = (struct engine_span){to, size};
         to += (size + ADMISSION_ALIGN - 1) & ~(size_t)(ADMISSION_ALIGN - 1);
     }
-    u->request = inflight;
-    u->n = n;
-    u->frame = STEAL(*frame);
-    c->unpack = STEAL(u);
+    unpack->request = inflight;
+    unpack->n = n;
+    unpack->frame = STEAL(*frame);
+    c->unpack = STEAL(unpack);
     return STATUS_OK;
 }
 
 /* Takes one step. *done: all inputs are there. */
-static enum status unpack_step(struct exchange_unpack *u, bool *done, struct error *err)
+static enum status unpack_step(struct exchange_unpack *unpack, bool *done, struct error *err)
 {
     bool input_done = false;
-    const struct engine_span *span = &u->request->spans[u->k];
-    *done = u->k == u->n;
+    const struct engine_span *span = &unpack->request->spans[unpack->k];
+    *done = unpack->k == unpack->n;
     if (*done)
         return STATUS_OK;
-    if (!u->begun)
-        TRY(message_unpack_begin(&u->now, &u->inputs[u->k], (void *)(uintptr_t)span->data,
-                                 span->size, err));
-    u->begun = true;
-    TRY(message_unpack_step(&u->now, STEP, &input_done, err));
+    if (!unpack->begun)
+        TRY(message_unpack_begin(&unpack->now, &unpack->inputs[unpack->k],
+                                 (void *)(uintptr_t)span->data, span->size, err));
+    unpack->begun = true;
+    TRY(message_unpack_step(&unpack->now, STEP, &input_done, err));
     if (input_done) {
-        u->begun = false;
-        u->k++;
-        *done = u->k == u->n;
+        unpack->begun = false;
+        unpack->k++;
+        *done = unpack->k == unpack->n;
     }
     return STATUS_OK;
 }

@@ -25,43 +25,44 @@ struct external {
     char **paths; /* each once after external_find */
 };
 
-void external_free(struct external *x)
+void external_free(struct external *external)
 {
-    if (!x)
+    if (!external)
         return;
-    for (size_t i = 0; i < x->n; i++)
-        free(x->paths[i]);
-    free(x->paths);
-    free(x);
+    for (size_t i = 0; i < external->n; i++)
+        free(external->paths[i]);
+    free(external->paths);
+    free(external);
 }
 
-static void external_cleanup(struct external **x)
+static void external_cleanup(struct external **external)
 {
-    external_free(*x);
+    external_free(*external);
 }
 
-static bool path_add(struct external *x, const char *text, size_t len)
+static bool path_add(struct external *external, const char *text, size_t len)
 {
     /* Thousands of tensors in a row may name the same file. */
-    if (x->n && strlen(x->paths[x->n - 1]) == len && !memcmp(x->paths[x->n - 1], text, len))
+    if (external->n && strlen(external->paths[external->n - 1]) == len &&
+        !memcmp(external->paths[external->n - 1], text, len))
         return true;
-    if (x->n == x->capacity) {
-        size_t capacity = x->capacity ? 2 * x->capacity : 16;
-        char **more = realloc(x->paths, capacity * sizeof(*more));
+    if (external->n == external->capacity) {
+        size_t capacity = external->capacity ? 2 * external->capacity : 16;
+        char **more = realloc(external->paths, capacity * sizeof(*more));
         if (!more)
             return false;
-        x->paths = more;
-        x->capacity = capacity;
+        external->paths = more;
+        external->capacity = capacity;
     }
-    x->paths[x->n] = strndup(text, len);
-    if (!x->paths[x->n])
+    external->paths[external->n] = strndup(text, len);
+    if (!external->paths[external->n])
         return false;
-    x->n++;
+    external->n++;
     return true;
 }
 
 /* Adds the value that follows a key: a path whose length takes one or two bytes. */
-static bool value_add(struct external *x, const char *at, const char *end)
+static bool value_add(struct external *external, const char *at, const char *end)
 {
     const unsigned char *p = (const unsigned char *)at;
     size_t left = (size_t)(end - at), len = 0, head = 2;
@@ -72,10 +73,10 @@ static bool value_add(struct external *x, const char *at, const char *end)
         head = 3;
     }
     if (len == 0 || len > PATH_MOST || head + len > left || memchr(at + head, 0, len)) {
-        x->all = true;
+        external->all = true;
         return true;
     }
-    return path_add(x, at + head, len);
+    return path_add(external, at + head, len);
 }
 
 static int by_text(const void *a, const void *b)
@@ -83,56 +84,56 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void paths_once(struct external *x)
+static void paths_once(struct external *external)
 {
     size_t kept = 0;
-    if (x->n)
-        qsort(x->paths, x->n, sizeof(*x->paths), by_text);
-    for (size_t i = 0; i < x->n; i++) {
-        if (kept && strcmp(x->paths[kept - 1], x->paths[i]) == 0)
-            free(x->paths[i]);
+    if (external->n)
+        qsort(external->paths, external->n, sizeof(*external->paths), by_text);
+    for (size_t i = 0; i < external->n; i++) {
+        if (kept && strcmp(external->paths[kept - 1], external->paths[i]) == 0)
+            free(external->paths[i]);
         else
-            x->paths[kept++] = x->paths[i];
+            external->paths[kept++] = external->paths[i];
     }
-    x->n = kept;
+    external->n = kept;
 }
 
 enum status external_find(const void *model, size_t size, struct external **out, struct error *err)
 {
     const char *at = model, *end = at + size;
-    CLEANUP(external_cleanup) struct external *x = calloc(1, sizeof(*x));
-    bool ok = x != NULL;
+    CLEANUP(external_cleanup) struct external *external = calloc(1, sizeof(*external));
+    bool ok = external != NULL;
     while (ok && (at = memmem(at, (size_t)(end - at), key, KEY_BYTES))) {
         at += KEY_BYTES;
-        ok = value_add(x, at, end);
+        ok = value_add(external, at, end);
     }
     if (!ok)
         return error_no_memory(err, "a list of external data");
-    paths_once(x);
-    *out = x->n || x->all ? STEAL(x) : NULL;
+    paths_once(external);
+    *out = external->n || external->all ? STEAL(external) : NULL;
     return STATUS_OK;
 }
 
 /* --- how they are --- */
 
-static void state_add(struct digest *d, const char *path, const struct stat *st)
+static void state_add(struct digest *digest, const char *path, const struct stat *st)
 {
     const int64_t seen[] = {(int64_t)st->st_dev, (int64_t)st->st_ino, st->st_size,
                             st->st_mtim.tv_sec,  st->st_mtim.tv_nsec, st->st_ctim.tv_sec,
                             st->st_ctim.tv_nsec};
-    digest_add(d, path, strlen(path) + 1);
-    digest_add(d, seen, sizeof(seen));
+    digest_add(digest, path, strlen(path) + 1);
+    digest_add(digest, seen, sizeof(seen));
 }
 
 /* Adds all files of the folder, in an order that does not depend on how they are listed. */
-static bool folder_state(int folder, struct digest *d)
+static bool folder_state(int folder, struct digest *digest)
 {
     struct dirent **list;
     int n = scandirat(folder, ".", &list, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         struct stat st;
         if (fstatat(folder, list[i]->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-            state_add(d, list[i]->d_name, &st);
+            state_add(digest, list[i]->d_name, &st);
         free(list[i]);
     }
     if (n >= 0)
@@ -140,22 +141,22 @@ static bool folder_state(int folder, struct digest *d)
     return n >= 0;
 }
 
-enum status external_state(const struct external *x, int folder, uint8_t out[DIGEST_BYTES],
+enum status external_state(const struct external *external, int folder, uint8_t out[DIGEST_BYTES],
                            struct error *err)
 {
-    struct digest *d = digest_new();
-    bool ok = d && (!x->all || folder_state(folder, d));
-    for (size_t i = 0; ok && i < x->n; i++) {
+    struct digest *digest = digest_new();
+    bool ok = digest && (!external->all || folder_state(folder, digest));
+    for (size_t i = 0; ok && i < external->n; i++) {
         struct stat st = {0};
         int fd;
-        if (!file_open_beneath(folder, x->paths[i], &fd, NULL)) {
+        if (!file_open_beneath(folder, external->paths[i], &fd, NULL)) {
             ok = fstat(fd, &st) == 0;
             close(fd);
         }
-        state_add(d, x->paths[i], &st);
+        state_add(digest, external->paths[i], &st);
     }
-    ok = ok && digest_finish(d, out);
-    digest_free(d);
+    ok = ok && digest_finish(digest, out);
+    digest_free(digest);
     return ok ? STATUS_OK
               : error_set(err, STATUS_RESOURCE_EXHAUSTED, "the model's folder cannot be looked at");
 }

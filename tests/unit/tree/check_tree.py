@@ -69,14 +69,14 @@ IDIOMS = [
      "engine/plan engine/runtime engine/tune kernels pool proto tests tools"),
     (r"\benum status\s+(?!(?:\w+_)?status\b)\w+\s*(?:[;,)]|=[^=])",
      "an enum status is called status, or something_status",
-     "client config docs engine/build engine/import engine/passes engine/plan kernels pool proto "
-     "tools"),
+     "batching client config docs engine/build engine/import engine/passes engine/plan kernels "
+     "pool proto tools"),
     (r"\bif\s*\((?:[^;{}]*[^;{}\w])?![\w.>-]*status\b[^;{}]*\)\s*\w*status\s*=[^=]",
      "no `if (!status) status = ...`: TRY(call)",
      "base batching config docs engine/passes kernels pool proto"),
     (rf"{STATUS}\s*[!=]=\s*STATUS_OK\b|\bSTATUS_OK\s*[!=]=",
      "`status` or `!status`, not a comparison with STATUS_OK",
-     "config docs engine/build engine/plan engine/runtime kernels/cuda pool proto"),
+     "batching config docs engine/build engine/plan engine/runtime kernels/cuda pool proto"),
     (r"\b(?:strstr|strn?(?:case)?cmp|mem(?:cmp|mem))\s*\([^;?]*(?:->|\.)text\b",
      "an error's text is for people: ask for its cause",
      "base batching client config daemon docs engine kernels pool proto tools"),
