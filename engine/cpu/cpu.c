@@ -250,16 +250,12 @@ static enum status candidates(struct device *device, const struct ir_graph *grap
                               tactic_visit visit, void *user, struct error *err)
 {
     struct onednn *onednn = cpu_device_of(device)->onednn;
-    enum status status = STATUS_OK;
-    if (onednn)
-        status = onednn_candidates(onednn, graph, node, precision, visit, user, err);
-    if (!status && onednn)
-        status = native_candidates(device->threads, graph, node, visit, user, err);
+    if (onednn) {
+        TRY(onednn_candidates(onednn, graph, node, precision, visit, user, err));
+        TRY(native_candidates(device->threads, graph, node, visit, user, err));
+    }
     struct tactic tactic;
-    if (!status)
-        status = reference_candidate(graph, node, &tactic, err);
-    if (status)
-        return status;
+    TRY(reference_candidate(graph, node, &tactic, err));
     tactic.backend = backend_cpu.name;
     return visit(user, &tactic, err);
 }

@@ -18,9 +18,7 @@ enum status cpu_eval_node(void *user UNUSED, const struct ir_graph *graph,
 {
     CLEANUP(free_op) struct reference_op *op = NULL;
     CLEANUP(cleanup_free) void *workspace = NULL;
-    enum status status = reference_op_prepare(graph, node, NULL, &op, err);
-    if (status)
-        return status;
+    TRY(reference_op_prepare(graph, node, NULL, &op, err));
     uint64_t bytes = reference_op_workspace(op);
     if (bytes && !(workspace = malloc(bytes)))
         return error_no_memory(err, "folding constants");
@@ -120,18 +118,15 @@ enum status cpu_eval_graph(const struct ir_graph *graph, const struct tensor_vie
                            const struct tensor_view *outputs, struct error *err)
 {
     CLEANUP(places_deinit) struct places places = {0};
-    enum status status = places_init(&places, graph, err);
-    if (!status)
-        status = bind(&places, graph, graph->n_inputs, graph->inputs, inputs, "input", err);
-    if (!status)
-        status = bind(&places, graph, graph->n_outputs, graph->outputs, outputs, "output", err);
-    for (uint32_t i = 0; i < graph->n_nodes && !status; i++) {
+    TRY(places_init(&places, graph, err));
+    TRY(bind(&places, graph, graph->n_inputs, graph->inputs, inputs, "input", err));
+    TRY(bind(&places, graph, graph->n_outputs, graph->outputs, outputs, "output", err));
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
         if (node->op == IR_OP_NONE)
             continue;
-        status = eval_one(&places, graph, node, err);
-        if (!status)
-            release(&places, node);
+        TRY(eval_one(&places, graph, node, err));
+        release(&places, node);
     }
-    return status; /* NOLINT: the analyser knows no cleanup */
+    return STATUS_OK; /* NOLINT: the analyser knows no cleanup */
 }

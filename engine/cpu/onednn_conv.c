@@ -146,12 +146,10 @@ static enum status make_matmul(const struct subject *s, const struct window *w, 
         recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &d, IR_LAYOUT_CHANNELS_LAST);
     dnnl_primitive_attr_t attr;
-    enum status st = epilogue_attr(s, &view, r, &attr);
-    if (st == STATUS_OK)
-        st = recipe_pick(s, r, &desc, attr);
-    if (st == STATUS_OK)
-        recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
-    return st;
+    TRY(epilogue_attr(s, &view, r, &attr));
+    TRY(recipe_pick(s, r, &desc, attr));
+    recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
+    return STATUS_OK;
 }
 
 union conv_desc {
@@ -209,14 +207,12 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     struct output_view view = {.kind = VIEW_SAME, .rank = y->shape.rank, .layout = c.dst};
     memcpy(view.dims, y->shape.dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
-    enum status st = epilogue_attr(s, &view, r, &attr);
-    if (st == STATUS_OK)
-        st = recipe_pick(s, r, &desc, attr);
-    if (st == STATUS_OK && r->want && miscomputes(s, r))
-        st = STATUS_UNIMPLEMENTED;
-    if (st == STATUS_OK)
-        recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
-    return st;
+    TRY(epilogue_attr(s, &view, r, &attr));
+    TRY(recipe_pick(s, r, &desc, attr));
+    if (r->want && miscomputes(s, r))
+        return STATUS_UNIMPLEMENTED;
+    recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
+    return STATUS_OK;
 }
 
 static enum status make_conv(const struct subject *s, struct choice c, struct recipe *r)

@@ -15,8 +15,8 @@ static enum status pick(const struct subject *s, const_dnnl_op_desc_t desc, stru
     struct output_view view = {.kind = VIEW_SAME, .rank = y->rank, .layout = c.dst};
     memcpy(view.dims, y->dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
-    enum status st = epilogue_attr(s, &view, r, &attr);
-    return st == STATUS_OK ? recipe_pick(s, r, desc, attr) : st;
+    TRY(epilogue_attr(s, &view, r, &attr));
+    return recipe_pick(s, r, desc, attr);
 }
 
 static enum status make_unary(const struct subject *s, struct choice c, struct recipe *r)

@@ -58,18 +58,15 @@ static enum status finish(const struct subject *s, const struct product *p,
                           const dnnl_memory_desc_t *plain, struct recipe *r)
 {
     dnnl_primitive_attr_t attr;
-    enum status st = epilogue_attr(s, view, r, &attr);
-    if (st != STATUS_OK)
-        return st;
+    TRY(epilogue_attr(s, view, r, &attr));
     if (p->alpha != 1 &&
         dnnl_primitive_attr_set_output_scales(attr, 1, 0, &p->alpha) != dnnl_success) {
         dnnl_primitive_attr_destroy(attr);
         return STATUS_UNIMPLEMENTED;
     }
-    st = recipe_pick(s, r, desc, attr);
-    if (st == STATUS_OK)
-        recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), plain);
-    return st;
+    TRY(recipe_pick(s, r, desc, attr));
+    recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), plain);
+    return STATUS_OK;
 }
 
 /* Any format for a constant right side, else as it lies. */

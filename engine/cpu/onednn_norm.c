@@ -20,8 +20,8 @@ static enum status pick_plain(const struct subject *s, const_dnnl_op_desc_t desc
         .kind = VIEW_SAME, .rank = subject_out(s, 0)->shape.rank, .layout = c.dst};
     memcpy(view.dims, subject_out(s, 0)->shape.dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
-    enum status st = epilogue_attr(s, &view, r, &attr);
-    return st == STATUS_OK ? recipe_pick(s, r, desc, attr) : st;
+    TRY(epilogue_attr(s, &view, r, &attr));
+    return recipe_pick(s, r, desc, attr);
 }
 
 static enum status make_softmax(const struct subject *s, struct choice c, struct recipe *r)

@@ -63,8 +63,8 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     struct output_view view = {.kind = VIEW_SAME, .rank = out->rank, .layout = c.dst};
     memcpy(view.dims, out->dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
-    enum status st = epilogue_attr(s, &view, r, &attr);
-    return st == STATUS_OK ? recipe_pick(s, r, &desc, attr) : st;
+    TRY(epilogue_attr(s, &view, r, &attr));
+    return recipe_pick(s, r, &desc, attr);
 }
 
 static enum status make_pool(const struct subject *s, struct choice c, struct recipe *r)
@@ -156,8 +156,8 @@ static enum status make_reduction(const struct subject *s, const struct shape *o
     struct output_view view = {.kind = VIEW_SAME, .rank = out->rank};
     memcpy(view.dims, out->dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
-    enum status st = epilogue_attr(s, &view, r, &attr);
-    return st == STATUS_OK ? recipe_pick(s, r, &desc, attr) : st;
+    TRY(epilogue_attr(s, &view, r, &attr));
+    return recipe_pick(s, r, &desc, attr);
 }
 
 static enum status make_reduce(const struct subject *s, struct choice c, struct recipe *r)

@@ -34,9 +34,7 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
 {
     struct ir_type types[IR_MAX_OUTPUTS];
     uint32_t n = 0;
-    enum status status = ir_infer_node(graph, node, types, &n, err);
-    if (status)
-        return status;
+    TRY(ir_infer_node(graph, node, types, &n, err));
     if (node->n_outputs == 0 || node->n_outputs > n ||
         node->n_outputs < ir_op_row(node->op)->min_out)
         return refuse(node, err, "wrong number of outputs");
@@ -86,13 +84,12 @@ static enum status check_layout(const struct ir_graph *graph, const struct ir_no
 static enum status check_layouts(const struct ir_graph *graph, const struct ir_node *node,
                                  struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < node->n_inputs && !status; i++)
+    for (uint32_t i = 0; i < node->n_inputs; i++)
         if (node->inputs[i] != IR_NONE)
-            status = check_layout(graph, node, node->inputs[i], err);
-    for (uint32_t i = 0; i < node->n_outputs && !status; i++)
-        status = check_layout(graph, node, node->outputs[i], err);
-    return status;
+            TRY(check_layout(graph, node, node->inputs[i], err));
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        TRY(check_layout(graph, node, node->outputs[i], err));
+    return STATUS_OK;
 }
 
 static enum status check_ports(const struct ir_graph *graph, const struct ir_node *node,
@@ -116,9 +113,7 @@ static enum status check_ports(const struct ir_graph *graph, const struct ir_nod
 enum status reference_candidate(const struct ir_graph *graph, const struct ir_node *node,
                                 struct tactic *out, struct error *err)
 {
-    enum status status = check_node(graph, node, err);
-    if (status)
-        return status;
+    TRY(check_node(graph, node, err));
     struct tactic tactic = {.id = REFERENCE_TACTIC, .n_out = node->n_outputs};
     tactic.n_in = MIN(node->n_inputs, TACTIC_PORTS_MAX);
     memcpy(tactic.name, "reference", sizeof("reference"));

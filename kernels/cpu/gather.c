@@ -27,9 +27,7 @@ enum status ref_index_tuple(const struct tensor_view *indices, int64_t row, uint
     int64_t offset = 0;
     for (uint32_t d = 0; d < n; d++) {
         int64_t index = 0;
-        enum status status = ref_index(indices, row * n + d, dims[d], &index, err);
-        if (status != STATUS_OK)
-            return status;
+        TRY(ref_index(indices, row * n + d, dims[d], &index, err));
         offset += index * strides[d];
     }
     *out = offset;
@@ -47,9 +45,7 @@ enum status ref_gather(uint32_t axis, const struct tensor_view *x,
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < n; i++, to += part) {
             int64_t index = 0;
-            enum status status = ref_index(indices, i, dim, &index, err);
-            if (status != STATUS_OK)
-                return status;
+            TRY(ref_index(indices, i, dim, &index, err));
             if (part)
                 memcpy(to, (const char *)x->data + (size_t)(o * dim + index) * part, part);
         }
@@ -70,9 +66,7 @@ enum status ref_gather_elements(uint32_t axis, const struct tensor_view *x,
     for (bool row = ref_walk_init(&w, &y->shape, 2, strides); row; row = ref_walk_next(&w))
         for (int64_t i = 0; i < w.row; i++) {
             int64_t to = w.at[0] + i * w.step[0], index = 0;
-            enum status status = ref_index(indices, to, x->shape.dim[axis], &index, err);
-            if (status != STATUS_OK)
-                return status;
+            TRY(ref_index(indices, to, x->shape.dim[axis], &index, err));
             int64_t from = w.at[1] + i * w.step[1] + index * along;
             memcpy((char *)y->data + (size_t)to * size, (const char *)x->data + (size_t)from * size,
                    size);
@@ -97,10 +91,8 @@ enum status ref_gather_nd(uint32_t batch_dims, const struct tensor_view *x,
     for (int64_t b = 0; b < batches; b++)
         for (int64_t r = 0; r < rows; r++, to += part) {
             int64_t at = 0;
-            enum status status = ref_index_tuple(indices, b * rows + r, n, &x->shape.dim[first],
-                                                 &strides[first], &at, err);
-            if (status != STATUS_OK)
-                return status;
+            TRY(ref_index_tuple(indices, b * rows + r, n, &x->shape.dim[first], &strides[first],
+                                &at, err));
             if (part)
                 memcpy(to, (const char *)x->data + (size_t)(b * batch_size + at) * size, part);
         }

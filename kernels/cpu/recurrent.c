@@ -219,11 +219,8 @@ enum status ref_recurrent(const struct ref_recurrent *how, void *scratch, struct
     struct state s = state_of(how, scratch);
     const struct tensor_view *y = how->y;
     int64_t all = s.sequences * s.hidden;
-    for (int64_t n = 0; n < s.sequences; n++) {
-        enum status status = ref_recurrent_length(how->lengths, n, s.steps, &s.left[n], err);
-        if (status)
-            return status;
-    }
+    for (int64_t n = 0; n < s.sequences; n++)
+        TRY(ref_recurrent_length(how->lengths, n, s.steps, &s.left[n], err));
     load(how->h0, all, s.h);
     load(how->c0, all, s.c);
     load(how->peephole, 3 * s.hidden, s.peephole);

@@ -43,9 +43,7 @@ enum status ref_scatter_elements(uint32_t axis, enum ir_scatter func, const stru
     for (bool row = ref_walk_init(&w, &indices->shape, 2, strides); row; row = ref_walk_next(&w))
         for (int64_t i = 0; i < w.row; i++) {
             int64_t from = w.at[0] + i * w.step[0], index = 0;
-            enum status status = ref_index(indices, from, y->shape.dim[axis], &index, err);
-            if (status != STATUS_OK)
-                return status;
+            TRY(ref_index(indices, from, y->shape.dim[axis], &index, err));
             put(func, y, w.at[1] + i * w.step[1] + index * along, updates, from, 1);
         }
     return STATUS_OK;
@@ -63,9 +61,7 @@ enum status ref_scatter_nd(enum ir_scatter func, const struct tensor_view *x,
     int64_t part = ref_extent(&y->shape, n, y->shape.rank);
     for (int64_t r = 0; r < rows; r++) {
         int64_t at = 0;
-        enum status status = ref_index_tuple(indices, r, n, y->shape.dim, strides, &at, err);
-        if (status != STATUS_OK)
-            return status;
+        TRY(ref_index_tuple(indices, r, n, y->shape.dim, strides, &at, err));
         put(func, y, at, updates, r * part, part);
     }
     return STATUS_OK;
