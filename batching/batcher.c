@@ -54,7 +54,7 @@ struct batcher_model {
 struct batcher {
     uint64_t idle[IDLE_WORDS];                       /* a bit for each idle worker */
     uint64_t busy[IDLE_WORDS];                       /* a bit for each worker that has a batch */
-    struct batcher_model *runs[BATCHER_MAX_WORKERS]; /* the batch's model; NULL: it has ended */
+    struct batcher_model *runs[BATCHER_MAX_WORKERS]; /* the model of its batch; NULL: none */
     uint64_t busy_until_ns[BATCHER_MAX_WORKERS];     /* an estimate */
     struct work work;                                /* the sum of the models' */
     uint64_t now_ns;                                 /* the latest seen */

@@ -87,10 +87,10 @@ static uint64_t length_of(const struct batcher_item *item)
 }
 
 /* Where the next request of the flow would start. */
-static uint64_t start_of(const struct flow_level *level, const struct flow_lane *lane)
+static uint64_t start_of(const struct flow_level *level, const struct flow_queue *queue)
 {
-    const struct batcher_item *last = lane->first ? lane->first->flow_prev : NULL;
-    return MAX(level->clock, last ? last->turn.key + length_of(last) : lane->served);
+    const struct batcher_item *last = queue->first ? queue->first->flow_prev : NULL;
+    return MAX(level->clock, last ? last->turn.key + length_of(last) : queue->served);
 }
 
 static void clock_advance(struct flow_level *level, const struct batcher_item *item)
@@ -106,20 +106,20 @@ static void clock_advance(struct flow_level *level, const struct batcher_item *i
 void flow_push(struct flows *flows, struct flow *flow, struct batcher_item *item)
 {
     struct flow_level *level = &flows->level[item->priority];
-    struct flow_lane *lane = &flow->lane[item->priority];
-    item->turn.key = start_of(level, lane);
+    struct flow_queue *queue = &flow->queue[item->priority];
+    item->turn.key = start_of(level, queue);
     item->turn.tie = flows->serial++;
     item->front_ns = item->arrival_ns;
     item->of = flow;
     if (!flow->items[0])
         DL_DELETE(flows->idle, flow);
-    if (!lane->first) {
+    if (!queue->first) {
         level->flows++;
         level->first_instances += item->instances;
     }
     level->instances += item->instances;
-    lane->instances += item->instances;
-    DL_APPEND2(lane->first, item, flow_prev, flow_next);
+    queue->instances += item->instances;
+    DL_APPEND2(queue->first, item, flow_prev, flow_next);
     for (uint32_t p = 0; p <= item->priority; p++) {
         flows->level[p].items++;
         if (++flow->items[p] > flow->most[p])
@@ -131,20 +131,20 @@ void flow_pull(struct flows *flows, struct batcher_item *item, bool served, uint
 {
     struct flow *flow = STEAL(item->of);
     struct flow_level *level = &flows->level[item->priority];
-    struct flow_lane *lane = &flow->lane[item->priority];
-    bool first = lane->first == item;
+    struct flow_queue *queue = &flow->queue[item->priority];
+    bool first = queue->first == item;
     if (served) {
-        lane->served = MAX(lane->served, item->turn.key + length_of(item));
+        queue->served = MAX(queue->served, item->turn.key + length_of(item));
         clock_advance(level, item);
     }
-    DL_DELETE2(lane->first, item, flow_prev, flow_next);
+    DL_DELETE2(queue->first, item, flow_prev, flow_next);
     level->instances -= item->instances;
-    lane->instances -= item->instances;
+    queue->instances -= item->instances;
     if (first) {
         level->first_instances -= item->instances;
-        if (lane->first) {
-            level->first_instances += lane->first->instances;
-            lane->first->front_ns = now_ns;
+        if (queue->first) {
+            level->first_instances += queue->first->instances;
+            queue->first->front_ns = now_ns;
         } else {
             level->flows--;
         }
@@ -168,9 +168,9 @@ static struct batcher_item *longest_last(struct flows *flows, const struct flow 
     if (!longest || longest->items[priority] < (flow ? flow->items[priority] : 0) + 2)
         return NULL;
     uint32_t p = BATCHER_PRIORITIES - 1;
-    while (!longest->lane[p].first)
+    while (!longest->queue[p].first)
         p--;
-    return longest->lane[p].first->flow_prev;
+    return longest->queue[p].first->flow_prev;
 }
 
 struct batcher_item *flow_victim(struct flows *flows, const struct flow *flow, uint32_t priority,
@@ -191,15 +191,15 @@ uint32_t flow_items_before(const struct flow *flow, uint32_t priority)
 
 uint64_t flow_ahead(const struct flows *flows, const struct flow *flow, uint32_t priority)
 {
-    static const struct flow_lane nothing;
+    static const struct flow_queue nothing;
     const struct flow_level *level = &flows->level[priority];
-    const struct flow_lane *lane = flow ? &flow->lane[priority] : &nothing;
-    uint64_t others = level->flows - (lane->first != NULL), better = 0;
-    uint64_t firsts = level->first_instances - (lane->first ? lane->first->instances : 0);
+    const struct flow_queue *queue = flow ? &flow->queue[priority] : &nothing;
+    uint64_t others = level->flows - (queue->first != NULL), better = 0;
+    uint64_t firsts = level->first_instances - (queue->first ? queue->first->instances : 0);
     /* Until the item starts, each other flow gets as many instances as this one is ahead of the
      * clock, and finishes what it has begun. */
-    uint64_t lag = (start_of(level, lane) - level->clock) / FLOW_UNIT;
-    uint64_t before, own = lane->instances;
+    uint64_t lag = (start_of(level, queue) - level->clock) / FLOW_UNIT;
+    uint64_t before, own = queue->instances;
     if (__builtin_mul_overflow(lag, others, &before))
         before = level->instances;
     before = MIN(MIN(before, level->instances) + firsts + own, level->instances);

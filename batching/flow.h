@@ -34,7 +34,7 @@ enum {
 };
 
 /* What a flow has at one priority. */
-struct flow_lane {
+struct flow_queue {
     struct batcher_item *first; /* utlist DL by flow_prev, flow_next: in order of arrival */
     uint64_t served;            /* the end of its last request that ran */
     uint32_t instances;
@@ -43,7 +43,7 @@ struct flow_lane {
 struct flow {
     UT_hash_handle hh; /* in its model's table, by key; also while it is idle */
     uint64_t key;
-    struct flow_lane lane[BATCHER_PRIORITIES];
+    struct flow_queue queue[BATCHER_PRIORITIES];
     uint32_t items[BATCHER_PRIORITIES]; /* of this priority and worse */
     uint32_t most[BATCHER_PRIORITIES];  /* `items` when `rank` was last set; 0: no rank */
     struct flow *prev, *next;           /* on the list of idle flows, while it has nothing queued */

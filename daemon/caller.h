@@ -32,8 +32,8 @@ struct caller {
 void caller_deinit(struct caller *caller);
 
 /*
- * Says who sent a request, by the snapshot `now`. The token of the request decides; a request
- * without one comes from whom the socket `fd` shows as its peer. A token counts for its own request
+ * Says who sent a request, by the snapshot `now`: whom the request's token stands for or, without a
+ * token, the peer that the kernel shows for the socket `fd`. A token counts for its own request
  * alone.
  *
  * UNAUTHENTICATED: the token is not known. RESOURCE_EXHAUSTED: no memory to hash it. *out lives as

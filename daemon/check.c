@@ -27,13 +27,13 @@
 
 struct check {
     const struct config *config;
-    struct log_sink log; /* warnings of what is tried */
+    struct log_sink log; /* gets the warnings of what is tried */
     struct counters counters;
     struct device *device; /* NULL: it cannot be opened */
-    struct lane *lane;
-    struct trust *trust; /* NULL: files need no signature */
+    struct lane *lane;     /* a stream and an arena, for contexts */
+    struct trust *trust;   /* NULL: files need no signature */
     struct plan_cache *cache;
-    _Atomic bool stop; /* of builds; a signal ends the process instead */
+    _Atomic bool stop; /* never set: a signal ends the process, and builds with it */
     uint32_t failures, models, models_good;
 };
 
@@ -51,7 +51,7 @@ PRINTF(2, 3) static void fail(struct check *c, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
-    fflush(stdout); /* in the order in which things were found */
+    fflush(stdout); /* lines come in the order of the findings */
     log_write(&c->log, LOG_ERROR, "%s", line);
     c->failures++;
 }
@@ -236,8 +236,7 @@ static bool part_check(struct check *c, const struct config *part)
 {
     struct wanted_list list;
     struct error err;
-    /* The first listing is silent: a folder that is no repository would cause a warning an
-     * entry. */
+    /* The first listing is silent: a wrong folder would cause a warning for each of its entries. */
     if (repository_list(part, NULL, &list, &err)) {
         fail(c, "%s", err.text);
         return false;

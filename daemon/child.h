@@ -33,7 +33,7 @@ struct child_build {
     uint32_t n_inputs;
     uint32_t timeout_s;
     uint64_t memory_bytes;      /* 0: three quarters of the machine's */
-    const struct log_sink *log; /* its lines, as verbose */
+    const struct log_sink *log; /* gets its lines, as verbose */
     const _Atomic bool *stop;   /* ends the child early */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lists, and the program in seccomp's BPF that is made of one; see child_filter.h. */
+/* The lists, and the BPF program for seccomp that is made of them; see child_filter.h. */
 #include "daemon/child_filter.h"
 
 #include <assert.h>
@@ -249,7 +249,7 @@ static const struct rule device_rules[] = {
 static void put(struct child_filter *filter, unsigned code, uint32_t k, unsigned if_true,
                 unsigned if_false)
 {
-    assert(filter->len < CHILD_FILTER_MAX); /* the tables are this file's */
+    assert(filter->len < CHILD_FILTER_MAX); /* the tables are in this file */
     filter->code[filter->len++] = (struct sock_filter){.code = (unsigned short)code,
                                                        .jt = (unsigned char)if_true,
                                                        .jf = (unsigned char)if_false,

@@ -18,11 +18,11 @@
 enum { CHILD_LINE_MAX = 512 };
 
 struct child_watch {
-    const struct log_sink *log; /* its first lines, as verbose */
+    const struct log_sink *log; /* gets its first lines, as verbose */
     const _Atomic bool *stop;   /* ends it early */
     uint32_t timeout_s;
     char last[CHILD_LINE_MAX]; /* its last line; no control bytes */
-    int how;                   /* it ended, as waitpid tells it */
+    int how;                   /* how it ended, as waitpid tells it */
 };
 
 /* `pid` heads a process group of its own, `in` is the reading end of its pipe. Closes the pipe and

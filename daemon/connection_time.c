@@ -10,7 +10,7 @@
 
 enum {
     RATE_GRACE_MS = 2000,  /* before a sender's rate is looked at */
-    RATE_FROM = 64 * 1024, /* of frames that hold this much */
+    RATE_FROM = 64 * 1024, /* bytes of a frame, before its sender's rate counts */
     LINGER_MS = 1000,      /* for a peer to read why it is disconnected */
 };
 

@@ -28,7 +28,7 @@
     X(REQUESTS_OK, "requests_ok")                                                                  \
     X(REQUESTS_INVALID, "requests_invalid")                                                        \
     X(REQUESTS_NOT_FOUND, "requests_not_found")                                                    \
-    X(REFUSED_UNAUTHENTICATED, "refused_unauthenticated") /* no token that is known */             \
+    X(REFUSED_UNAUTHENTICATED, "refused_unauthenticated") /* its token is not known */             \
     X(REFUSED_PERMISSION, "refused_permission")           /* who asks has no right to it */        \
     X(REJECTED_IDENTITY, "rejected_identity")             /* who asks has too much in flight */    \
     X(REJECTED_QUEUE, "rejected_queue")                   /* the model's queue was full */         \

@@ -20,7 +20,7 @@
 
 enum { ARENA_LIMIT = 64 << 20 };
 enum { SHARE = 20 };
-#define BURST_NS (200 * NS_PER_MS) /* of the loop's time whose share may be spent at once */
+#define BURST_NS (200 * NS_PER_MS) /* the share of so much time may be spent at once */
 
 static void yes_or_no(struct connection *c, const struct request *request, bool yes)
 {

@@ -21,7 +21,7 @@ enum status device_configured_open(const struct config *config, const struct log
     const struct device_options options = {
         .threads = thread_count(config),
         .reference_only = getenv("INFERD_REFERENCE_KERNELS") != NULL,
-        .script = getenv("INFERD_FAULT_SCRIPT"), /* of the device "fault" alone */
+        .script = getenv("INFERD_FAULT_SCRIPT"), /* only the device "fault" reads it */
         .log = log,
     };
     return engine_device_open(config->device, &options, out, err);

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "daemon/dispatch_internal.h"
 
-enum { SPIN_NS = 200000 }; /* of workers of a device, between two batches */
+enum { SPIN_NS = 200000 }; /* that a device's workers spin between two batches */
 
 /* --- deliveries --- */
 

@@ -25,7 +25,7 @@
 
 enum {
     DISPATCH_MAX_LOOPS = 64,
-    DISPATCH_OUTPUTS = 4, /* buffers a worker */
+    DISPATCH_OUTPUTS = 4, /* buffers of each worker */
     DISPATCH_WHY = 256,   /* bytes of a failure's text */
 };
 
@@ -53,7 +53,7 @@ struct inflight {
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for */
-    struct engine_span spans[MESSAGE_MAX_TENSORS]; /* one an input of the model */
+    struct engine_span spans[MESSAGE_MAX_TENSORS]; /* one for each input */
 
     /* The result. */
     enum cause cause;
@@ -82,7 +82,7 @@ struct batch {
     uint64_t limit_ns;         /* under the lock: no shorter time is a hang */
     /* When what runs of it now began; 0: nothing runs. Relaxed: a number for the watchdog. */
     _Atomic uint64_t since_ns;
-    struct error err; /* the worker's */
+    struct error err; /* of the run */
 };
 
 struct dispatch_config {
@@ -137,7 +137,7 @@ void dispatch_drain(struct dispatch *dispatch);
  * gave requests to, so that loops can be freed. */
 void dispatch_settle(struct dispatch *dispatch); /* NULL is fine */
 
-/* Has nothing run any more: batches fail with DEVICE_LOST. */
+/* Stops everything: from now on batches fail with DEVICE_LOST. */
 void dispatch_fail(struct dispatch *dispatch);
 
 /* Makes an error of the cause's sentence, and says whether the request may have been executed all

@@ -188,7 +188,7 @@ static bool may_split(const struct dispatch *d, const struct batch *batch)
            !atomic_load_explicit(&d->failed, memory_order_relaxed);
 }
 
-/* Makes sure of the buffer that parts run into. False: no memory. */
+/* Makes sure that the worker has a buffer for parts of that size. False: no memory. */
 static bool scratch_ready(struct dispatch *d, struct dispatch_worker *worker, size_t size)
 {
     if (size <= worker->scratch_size)

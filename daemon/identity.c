@@ -126,7 +126,7 @@ static bool peer_fits(const struct identity *identity, const struct credentials 
 
 /* --- making --- */
 
-/* Finds the use of the same name in the snapshot before. */
+/* Finds what the identity of that name has in flight, in the snapshot before. */
 static struct identity_use *use_before(const struct identities *before, const char *name)
 {
     if (before && strcmp(name, CONFIG_ANONYMOUS) == 0)
