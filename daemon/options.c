@@ -28,7 +28,7 @@ static const char usage[] =
     "  --insecure          listen beyond loopback without tokens: everybody there may do "
     "everything\n"
     "  --device DEVICE     cpu, cuda or cuda:N\n"
-    "  --max-delay-us T    how long a request may wait for company while a worker is idle\n"
+    "  --max-delay-us T    how long a request may wait for others while a worker is idle\n"
     "  --max-batch N       the most instances in one batch; 0: what the plan was built for\n"
     "  --workers N         batches at the same time; 0: as many as fill the cores, or two\n"
     "                      on a GPU\n"

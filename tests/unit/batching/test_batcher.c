@@ -144,7 +144,7 @@ static void a_worker_that_is_gone_gets_nothing(void **state)
     expect_none(f, 1000, BATCHER_NEVER);
 }
 
-static void the_oldest_waits_at_most_t_for_company(void **state)
+static void the_oldest_waits_at_most_t_for_others(void **state)
 {
     struct fixture *f = *state;
     batcher_worker_idle(f->batcher, 0);
@@ -375,12 +375,12 @@ static void the_expired_do_not_make_a_batch_full(void **state)
     submit(f, 1, 19);
     batcher_worker_idle(f->batcher, 0);
     step(f, 20);
-    assert_null(f->d.model); /* the one that is left may still get company */
+    assert_null(f->d.model); /* the one that is left may still be joined by others */
     expect_expired(f, 0);
     assert_int_equal(f->d.wake_ns, 19 + T);
 }
 
-static void who_would_expire_waiting_for_company_does_not_wait(void **state)
+static void who_would_expire_waiting_for_others_does_not_wait(void **state)
 {
     struct fixture *f = *state;
     batcher_worker_idle(f->batcher, 0);
@@ -663,7 +663,7 @@ int main(void)
         CASE(no_batch_without_an_idle_worker),
         CASE(one_batch_for_each_idle_worker),
         CASE(a_worker_that_is_gone_gets_nothing),
-        CASE(the_oldest_waits_at_most_t_for_company),
+        CASE(the_oldest_waits_at_most_t_for_others),
         CASE(the_wait_counts_from_arrival_not_from_idleness),
         CASE(a_full_batch_does_not_wait),
         CASE(t_of_zero_never_waits),
@@ -679,7 +679,7 @@ int main(void)
         CASE(r19_the_expired_never_run),
         CASE(r19_expired_ones_alone_take_no_worker),
         CASE(the_expired_do_not_make_a_batch_full),
-        CASE(who_would_expire_waiting_for_company_does_not_wait),
+        CASE(who_would_expire_waiting_for_others_does_not_wait),
         CASE(r18_the_queue_is_bounded),
         CASE(bad_items_are_refused),
         CASE(bad_limits_are_refused),

@@ -387,7 +387,7 @@ static void judge_batch(struct world *w, const struct batcher_decision *d)
     uint32_t m = w->of[index_of(w, d->batch)], lead = lead_of(w, m);
     CHECK(d->model == w->model[m], "a batch of another model");
     CHECK(d->worker < WORKERS && w->idle[d->worker], "worker %u is not idle", d->worker);
-    CHECK(may_go(w, m, d->batch->shape_key), "model %u, key %u should wait for company", m,
+    CHECK(may_go(w, m, d->batch->shape_key), "model %u, key %u should wait for others", m,
           (unsigned)d->batch->shape_key);
     CHECK(lead < ITEMS, "nobody of model %u could go", m);
     for (uint32_t p = 0; p < BATCHER_PRIORITIES; p++)
