@@ -71,9 +71,7 @@ static enum status check_device(uint32_t index, struct cudaDeviceProp *propertie
                                 struct error *err)
 {
     uint32_t n;
-    enum status status = cuda_device_count(&n, err);
-    if (status)
-        return status;
+    TRY(cuda_device_count(&n, err));
     if (index >= n)
         return error_set(err, STATUS_NOT_FOUND, "there %s %u CUDA device%s, no cuda:%u",
                          n == 1 ? "is" : "are", n, n == 1 ? "" : "s", index);

@@ -95,14 +95,14 @@ enum status cuda_dnn_new(int ordinal, const char *properties, struct cuda_dnn **
     dnn->ordinal = ordinal;
     pthread_mutex_init(&dnn->lock, NULL);
     dnn->plans = dnn_plans_new();
-    enum status st = dnn->plans ? STATUS_OK : error_no_memory(err, "cuDNN");
-    if (!st && ordinal < 0)
-        st = read_properties(dnn, properties, err);
-    if (st)
+    enum status status = dnn->plans ? STATUS_OK : error_no_memory(err, "cuDNN");
+    if (!status && ordinal < 0)
+        status = read_properties(dnn, properties, err);
+    if (status)
         cuda_dnn_free(dnn);
     else
         *out = dnn;
-    return st;
+    return status;
 }
 
 void cuda_dnn_free(struct cuda_dnn *dnn)
@@ -185,16 +185,16 @@ enum status dnn_stream_handle(struct backend_stream *stream, cudnnHandle_t *out,
 {
     if (!stream->dnn_handle) {
         cudnnHandle_t handle;
-        enum status st = dnn_handle_take(stream->device->dnn, &handle, err);
-        if (st)
-            return st;
+        enum status status = dnn_handle_take(stream->device->dnn, &handle, err);
+        if (status)
+            return status;
         if (!handle)
             return error_set(err, STATUS_FAILED_PRECONDITION, "cuDNN: no device to run on");
         cudnnStatus_t code = cudnnSetStream(handle, stream->stream);
         if (code) {
-            st = dnn_error(err, code, "cudnnSetStream");
+            status = dnn_error(err, code, "cudnnSetStream");
             dnn_handle_give(stream->device->dnn, handle);
-            return st;
+            return status;
         }
         stream->dnn_handle = handle;
     }

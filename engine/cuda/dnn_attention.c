@@ -142,9 +142,7 @@ static enum status list(struct cuda_dnn *dnn, const struct attention *at,
 {
     struct dnn_build *b;
     struct dnn_engine engine;
-    enum status st = dnn_build_new(dnn, &b, err);
-    if (st)
-        return st;
+    TRY(dnn_build_new(dnn, &b, err));
     build(b, &at->spec);
     dnn_graph_finish(b);
     uint32_t found = dnn_heuristic(b, CONFIGS_MAX / 2, out), engines = dnn_engine_count(b);
@@ -161,17 +159,16 @@ static enum status visit_all(const struct ir_graph *graph, const struct ir_node 
                              const struct dnn_config *configs, uint32_t n, tactic_visit visit,
                              void *user, struct error *err)
 {
-    enum status st = STATUS_OK;
-    for (uint32_t i = 0; i < n && !st; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         struct tactic t;
         char text[TACTIC_NAME_MAX], detail[TACTIC_NAME_MAX];
         dnn_config_text(&configs[i], text, sizeof(text));
         snprintf(detail, sizeof(detail), "%.60s %s", text, at->io == DTYPE_F16 ? "f16" : "bf16");
         cuda_tactic(&t, &cuda_family_dnn_attention, 0, graph, node, dtype, IR_LAYOUT_PLAIN, detail);
         t.blob_size = dnn_config_write(&configs[i], t.blob);
-        st = visit(user, &t, err);
+        TRY(visit(user, &t, err));
     }
-    return st;
+    return STATUS_OK;
 }
 
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
@@ -179,19 +176,17 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               tactic_visit visit, void *user, struct error *err)
 {
     enum dtype dtypes[3];
-    enum status st = STATUS_OK;
     uint32_t n_types = cuda_dtypes(graph, node, precision, dtypes);
-    for (uint32_t i = 0; i < n_types && !st; i++) {
+    for (uint32_t i = 0; i < n_types; i++) {
         struct attention at;
         struct dnn_config configs[CONFIGS_MAX];
         uint32_t n = 0;
         if (!attention_read(graph, node, dtypes[i], &at))
             continue;
-        st = list(device->dnn, &at, configs, &n, err);
-        if (!st)
-            st = visit_all(graph, node, &at, dtypes[i], configs, n, visit, user, err);
+        TRY(list(device->dnn, &at, configs, &n, err));
+        TRY(visit_all(graph, node, &at, dtypes[i], configs, n, visit, user, err));
     }
-    return st;
+    return STATUS_OK;
 }
 
 /* --- back from a tactic --- */
@@ -208,10 +203,11 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "cuDNN: '%s' cannot run as planned: the tactic is not for this node",
                          node->name);
-    enum status st = dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
-    if (st)
+    enum status status =
+        dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
+    if (status)
         error_prefix(err, "'%s'", node->name);
-    return st;
+    return status;
 }
 
 static enum status plan(struct cuda_device *device, const struct ir_graph *graph,
@@ -280,21 +276,21 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     struct dnn_plan *plan;
     cudnnHandle_t handle;
     struct cuda_device *device = stream->device;
-    enum status st = get_plan(device, graph, node, tactic, &at, &plan, err);
-    if (st)
-        return st;
+    enum status status = get_plan(device, graph, node, tactic, &at, &plan, err);
+    if (status)
+        return status;
     struct attention_op *op = calloc(1, sizeof(*op));
     if (!op)
-        st = error_no_memory(err, "cuDNN");
+        status = error_no_memory(err, "cuDNN");
     else if (!tensors_fit(graph, node, at.io))
-        st = error_set(err, STATUS_FAILED_PRECONDITION,
-                       "cuDNN: '%s': a tensor has another size than it needs", node->name);
+        status = error_set(err, STATUS_FAILED_PRECONDITION,
+                           "cuDNN: '%s': a tensor has another size than it needs", node->name);
     else if (device->ordinal >= 0)
-        st = dnn_stream_handle(stream, &handle, err);
-    if (st) {
+        status = dnn_stream_handle(stream, &handle, err);
+    if (status) {
         dnn_plan_put(device->dnn, plan);
         free(op);
-        return st;
+        return status;
     }
     op->base = (struct backend_op){
         .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};

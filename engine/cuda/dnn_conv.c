@@ -78,26 +78,25 @@ static enum status list_type(struct cuda_device *device, const struct ir_graph *
     bool stem = x->rank > 1 && x->dim[1] % 8 != 0 && ir_attr_int(node, IR_ATTR_GROUP, 1) == 1;
     static const enum ir_layout layouts[] = {IR_LAYOUT_CHANNELS_LAST_4, IR_LAYOUT_CHANNELS_LAST,
                                              IR_LAYOUT_CHANNELS_LAST_8};
-    enum status st = STATUS_OK;
-    for (uint32_t i = 0; i < ARRAY_LEN(layouts) && !st; i++)
+    for (uint32_t i = 0; i < ARRAY_LEN(layouts); i++)
         if (stem || layouts[i] == IR_LAYOUT_CHANNELS_LAST)
-            st = conv_list(device->dnn, graph, node, io, layouts[i], strict, stem, out, n, err);
-    return st;
+            TRY(conv_list(device->dnn, graph, node, io, layouts[i], strict, stem, out, n, err));
+    return STATUS_OK;
 }
 
 static enum status visit_all(const struct ir_graph *graph, const struct ir_node *node,
                              enum dtype dtype, enum dtype io, const struct conv_choice *choices,
                              uint32_t n, tactic_visit visit, void *user, struct error *err)
 {
-    enum status st = STATUS_OK;
+    enum status status = STATUS_OK;
     struct tactic *t = malloc(sizeof(*t));
     if (!t)
         return error_no_memory(err, "cuDNN");
-    for (uint32_t i = 0; i < n && !st; i++)
+    for (uint32_t i = 0; i < n && !status; i++)
         if (make_tactic(graph, node, dtype, io, &choices[i], t))
-            st = visit(user, t, err);
+            status = visit(user, t, err);
     free(t);
-    return st;
+    return status;
 }
 
 /* Of the types that are allowed, the first that cuDNN has anything for: the others are slower. */
@@ -110,18 +109,18 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     struct conv_choice *choices = malloc(CONV_CHOICES_MAX * sizeof(*choices));
     if (!choices)
         return error_no_memory(err, "cuDNN");
-    enum status st = STATUS_OK;
-    for (uint32_t i = 0; i < n_types && n == 0 && !st; i++) {
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < n_types && n == 0 && !status; i++) {
         enum dtype io = conv_io(graph, node, dtypes[i]);
         if (io == DTYPE_NONE)
             continue;
         bool strict = io == DTYPE_F32 && precision == PRECISION_F32;
-        st = list_type(device, graph, node, io, strict, choices, &n, err);
-        if (!st)
-            st = visit_all(graph, node, dtypes[i], io, choices, n, visit, user, err);
+        status = list_type(device, graph, node, io, strict, choices, &n, err);
+        if (!status)
+            status = visit_all(graph, node, dtypes[i], io, choices, n, visit, user, err);
     }
     free(choices);
-    return st;
+    return status;
 }
 
 /* --- back from a tactic --- */
@@ -180,8 +179,8 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
 {
     struct conv conv;
     struct dnn_recipe recipe;
-    enum status st = reread(graph, node, tactic, &conv, &recipe, err);
-    return st ? st : conv_pack(graph, node, &conv, input, to, err);
+    TRY(reread(graph, node, tactic, &conv, &recipe, err));
+    return conv_pack(graph, node, &conv, input, to, err);
 }
 
 static enum status get_plan(struct cuda_device *device, const struct ir_graph *graph,
@@ -189,12 +188,12 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
                             struct conv *conv, struct dnn_plan **out, struct error *err)
 {
     struct dnn_recipe recipe;
-    enum status st = reread(graph, node, tactic, conv, &recipe, err);
-    if (!st)
-        st = dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
-    if (st)
+    enum status status = reread(graph, node, tactic, conv, &recipe, err);
+    if (!status)
+        status = dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
+    if (status)
         error_prefix(err, "'%s'", node->name);
-    return st;
+    return status;
 }
 
 static enum status plan(struct cuda_device *device, const struct ir_graph *graph,
@@ -290,20 +289,20 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     struct dnn_plan *plan;
     cudnnHandle_t handle;
     struct cuda_device *device = stream->device;
-    enum status st = get_plan(device, graph, node, tactic, &conv, &plan, err);
-    if (st)
-        return st;
+    enum status status = get_plan(device, graph, node, tactic, &conv, &plan, err);
+    if (status)
+        return status;
     struct conv_op *op = calloc(1, sizeof(*op));
     if (!op)
-        st = error_no_memory(err, "cuDNN");
+        status = error_no_memory(err, "cuDNN");
     else if (!bind_all(op, &conv) || !tensors_fit(graph, node, (enum dtype)conv.spec.io))
-        st = refuse(node, err, "a tensor has another size than it needs");
+        status = refuse(node, err, "a tensor has another size than it needs");
     else if (device->ordinal >= 0)
-        st = dnn_stream_handle(stream, &handle, err);
-    if (st) {
+        status = dnn_stream_handle(stream, &handle, err);
+    if (status) {
         dnn_plan_put(device->dnn, plan);
         free(op);
-        return st;
+        return status;
     }
     op->base = (struct backend_op){
         .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};

@@ -159,9 +159,7 @@ static enum status open_list(struct cuda_dnn *dnn, const struct conv *conv, bool
     l->conv = conv;
     l->out = out;
     l->n = n;
-    enum status st = dnn_build_new(dnn, &l->build, err);
-    if (st)
-        return st;
+    TRY(dnn_build_new(dnn, &l->build, err));
     conv_build(l->build, &conv->spec);
     dnn_graph_finish(l->build);
     read_engines(l, strict);
@@ -175,9 +173,7 @@ static enum status list_pattern(struct cuda_dnn *dnn, const struct conv *conv, b
 {
     struct dnn_config found[HEURISTIC];
     struct list l;
-    enum status st = open_list(dnn, conv, strict, out, n, &l, err);
-    if (st)
-        return st;
+    TRY(open_list(dnn, conv, strict, out, n, &l, err));
     uint32_t m = dnn_heuristic(l.build, few ? HEURISTIC_FEW : HEURISTIC, found);
     int32_t best = best_runtime(&l);
     put_heuristics(&l, found, 0, MIN(m, (uint32_t)FIRST));
@@ -196,9 +192,7 @@ static enum status list_runtime(struct cuda_dnn *dnn, const struct conv *conv, b
                                 bool few, struct conv_choice *out, uint32_t *n, struct error *err)
 {
     struct list l;
-    enum status st = open_list(dnn, conv, strict, out, n, &l, err);
-    if (st)
-        return st;
+    TRY(open_list(dnn, conv, strict, out, n, &l, err));
     int32_t best = best_runtime(&l);
     struct dnn_config found[HEURISTIC_RUNTIME];
     if (l.build->handle && !few) {
@@ -232,15 +226,13 @@ enum status conv_list(struct cuda_dnn *dnn, const struct ir_graph *graph,
                       bool few, struct conv_choice *out, uint32_t *n, struct error *err)
 {
     struct conv conv;
-    enum status st = STATUS_OK;
     uint32_t first = *n;
     if (conv_read(graph, node, io, layout, CONV_BIAS_IO, &conv))
-        st = list_pattern(dnn, &conv, strict, few, out, n, &first, err);
+        TRY(list_pattern(dnn, &conv, strict, few, out, n, &first, err));
     uint32_t middle = *n;
     bool other = io != DTYPE_F32 || !conv.pattern;
-    if (!st && other && conv_read(graph, node, io, layout, CONV_BIAS_FLOAT, &conv))
-        st = list_runtime(dnn, &conv, strict, few, out, n, err);
-    if (!st)
-        move_ahead(out, first, middle, *n);
-    return st;
+    if (other && conv_read(graph, node, io, layout, CONV_BIAS_FLOAT, &conv))
+        TRY(list_runtime(dnn, &conv, strict, few, out, n, err));
+    move_ahead(out, first, middle, *n);
+    return STATUS_OK;
 }

@@ -13,12 +13,12 @@ enum status dnn_build_new(struct cuda_dnn *dnn, struct dnn_build **out, struct e
         return error_no_memory(err, "cuDNN");
     b->dnn = dnn;
     b->next_virtual = DNN_VIRTUAL_UID;
-    enum status st = dnn_handle_take(dnn, &b->handle, err);
-    if (st)
+    enum status status = dnn_handle_take(dnn, &b->handle, err);
+    if (status)
         free(b);
     else
         *out = b;
-    return st;
+    return status;
 }
 
 void dnn_build_settle(struct dnn_build *b)

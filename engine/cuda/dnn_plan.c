@@ -204,11 +204,12 @@ static enum status make(struct cuda_dnn *dnn, const struct dnn_recipe *r, struct
 {
     const char *text = NULL;
     uint64_t size = 0;
-    enum status st = code ? open_code(&plan->key, code, code_size, &text, &size, err) : STATUS_OK;
-    if (!st)
-        st = dnn_build_new(dnn, &plan->build, err);
-    if (st)
-        return st;
+    enum status status =
+        code ? open_code(&plan->key, code, code_size, &text, &size, err) : STATUS_OK;
+    if (!status)
+        status = dnn_build_new(dnn, &plan->build, err);
+    if (status)
+        return status;
     struct dnn_build *b = plan->build;
     if (text) {
         set_code(b, text, size);
@@ -218,11 +219,12 @@ static enum status make(struct cuda_dnn *dnn, const struct dnn_recipe *r, struct
         dnn_graph_finish(b);
         set_config(b, &r->config);
     }
-    st = b->status ? dnn_build_error(b, err, text ? "a compiled tactic does not load" : "no plan")
-                   : STATUS_OK;
+    status = b->status
+                 ? dnn_build_error(b, err, text ? "a compiled tactic does not load" : "no plan")
+                 : STATUS_OK;
     dnn_build_settle(b);
-    if (st)
-        return st;
+    if (status)
+        return status;
     plan->desc = b->owned[b->n_owned - 1];
     return take_workspace(plan, err);
 }
@@ -251,10 +253,10 @@ static enum status share(struct dnn_plans *plans, struct dnn_plan *plan, struct 
 
 /* Under the lock. `final`: trying again would give the same. A failure that is not stays for those
  * who wait for it; the next one tries again. */
-static void settle(struct dnn_plans *plans, struct dnn_plan *plan, enum status st, bool final)
+static void settle(struct dnn_plans *plans, struct dnn_plan *plan, enum status status, bool final)
 {
-    plan->state = st ? PLAN_FAILED : PLAN_READY;
-    if (st) {
+    plan->state = status ? PLAN_FAILED : PLAN_READY;
+    if (status) {
         plan->refs--;
         if (!final)
             plan->key.low = ~plan->key.low; /* found by nobody; dropped with the rest */
@@ -267,15 +269,15 @@ enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, 
 {
     struct dnn_plans *plans = dnn_plans(dnn);
     struct key key = key_of(recipe);
-    enum status st = STATUS_OK;
+    enum status status = STATUS_OK;
     pthread_mutex_lock(&plans->lock);
     struct dnn_plan *plan = find(plans, &key);
     if (plan) {
-        st = share(plans, plan, err);
+        status = share(plans, plan, err);
         pthread_mutex_unlock(&plans->lock);
-        if (!st)
+        if (!status)
             *out = plan;
-        return st;
+        return status;
     }
     plan = calloc(1, sizeof(*plan));
     if (plan) {
@@ -290,15 +292,15 @@ enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, 
     pthread_mutex_unlock(&plans->lock);
     if (!plan)
         return error_no_memory(err, "cuDNN");
-    st = make(dnn, recipe, plan, code, code_size, &plan->failure);
-    if (st && err)
+    status = make(dnn, recipe, plan, code, code_size, &plan->failure);
+    if (status && err)
         *err = plan->failure;
     pthread_mutex_lock(&plans->lock);
-    settle(plans, plan, st, !code && st == STATUS_FAILED_PRECONDITION);
+    settle(plans, plan, status, !code && status == STATUS_FAILED_PRECONDITION);
     pthread_mutex_unlock(&plans->lock);
-    if (!st)
+    if (!status)
         *out = plan;
-    return st;
+    return status;
 }
 
 void dnn_plan_put(struct cuda_dnn *dnn, struct dnn_plan *plan)
@@ -327,20 +329,20 @@ enum status dnn_plan_code(const struct dnn_plan *plan, struct arena *arena, cons
                           uint64_t *size, struct error *err)
 {
     int64_t n = 0, got = 0;
-    cudnnStatus_t st = cudnnBackendGetAttribute(
+    cudnnStatus_t result = cudnnBackendGetAttribute(
         plan->desc, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &n, NULL);
-    if (st)
-        return dnn_error(err, st, "size of a plan's text");
+    if (result)
+        return dnn_error(err, result, "size of a plan's text");
     if (n <= 0 || n > CODE_MAX / 2)
         return error_set(err, STATUS_INTERNAL, "cuDNN: a plan's text of %lld bytes", (long long)n);
     struct code_head head = {.version = cudnnGetVersion(), .key = plan->key};
     char *out = arena_alloc(arena, sizeof(head) + (size_t)n);
     if (!out)
         return error_no_memory(err, "cuDNN");
-    st = cudnnBackendGetAttribute(plan->desc, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
-                                  CUDNN_TYPE_CHAR, n, &got, out + sizeof(head));
-    if (st || got <= 0 || got > n)
-        return dnn_error(err, st, "a plan's text");
+    result = cudnnBackendGetAttribute(plan->desc, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                      CUDNN_TYPE_CHAR, n, &got, out + sizeof(head));
+    if (result || got <= 0 || got > n)
+        return dnn_error(err, result, "a plan's text");
     memcpy(head.magic, code_magic, sizeof(head.magic));
     head.size = (uint64_t)got;
     head.digest = XXH3_64bits(out + sizeof(head), head.size);

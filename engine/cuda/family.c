@@ -21,12 +21,12 @@ enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
                             const struct ir_node *node, enum precision precision,
                             tactic_visit visit, void *user, struct error *err)
 {
-    enum status status = enter_if_real(cuda_device_of(device), err);
-    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_ && !status; i++)
+    TRY(enter_if_real(cuda_device_of(device), err));
+    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_; i++)
         if (cuda_family_takes(i, node->op))
-            status = families[i]->candidates(cuda_device_of(device), graph, node, precision, visit,
-                                             user, err);
-    return status;
+            TRY(families[i]->candidates(cuda_device_of(device), graph, node, precision, visit, user,
+                                        err));
+    return STATUS_OK;
 }
 
 /* --- stored tactics --- */
@@ -71,9 +71,8 @@ enum status cuda_pack(struct device *device, const struct ir_graph *graph,
     const struct cuda_family *family = cuda_family_of(node, tactic);
     if (!family || !family->pack || input >= tactic->n_in || !tactic->in[input].packed_bytes)
         return cuda_refuse(node, tactic, err);
-    enum status status = enter_if_real(cuda_device_of(device), err);
-    return status ? status
-                  : family->pack(cuda_device_of(device), graph, node, tactic, input, to, err);
+    TRY(enter_if_real(cuda_device_of(device), err));
+    return family->pack(cuda_device_of(device), graph, node, tactic, input, to, err);
 }
 
 /* *out: NULL if the family makes no plans; else to be put back. */
@@ -87,18 +86,17 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
     *out = NULL;
     if (!family->plan)
         return STATUS_OK;
-    enum status status = enter_if_real(device, err);
-    return status ? status : family->plan(device, graph, node, tactic, out, err);
+    TRY(enter_if_real(device, err));
+    return family->plan(device, graph, node, tactic, out, err);
 }
 
 enum status cuda_compile(struct device *device, const struct ir_graph *graph,
                          const struct ir_node *node, const struct tactic *tactic, struct error *err)
 {
     struct dnn_plan *plan;
-    enum status status = get_plan(cuda_device_of(device), graph, node, tactic, &plan, err);
-    if (!status)
-        dnn_plan_put(cuda_device_of(device)->dnn, plan);
-    return status;
+    TRY(get_plan(cuda_device_of(device), graph, node, tactic, &plan, err));
+    dnn_plan_put(cuda_device_of(device)->dnn, plan);
+    return STATUS_OK;
 }
 
 void cuda_compile_drop(struct device *device)
@@ -131,8 +129,8 @@ enum status cuda_op_prepare(struct backend_stream *stream, const struct ir_graph
     const struct cuda_family *family = cuda_family_of(node, tactic);
     if (!family || !ports_fit(graph, node, tactic))
         return cuda_refuse(node, tactic, err);
-    enum status status = enter_if_real(stream->device, err);
-    return status ? status : family->prepare(stream, graph, node, tactic, out, err);
+    TRY(enter_if_real(stream->device, err));
+    return family->prepare(stream, graph, node, tactic, out, err);
 }
 
 /* --- ops --- */
@@ -152,6 +150,6 @@ enum status cuda_op_launch(struct backend_op *op, struct backend_stream *stream,
                            void *const *inputs, void *const *outputs, void *workspace,
                            struct error *err)
 {
-    enum status status = cuda_enter(stream->device, err);
-    return status ? status : op->launch(op, stream, inputs, outputs, workspace, err);
+    TRY(cuda_enter(stream->device, err));
+    return op->launch(op, stream, inputs, outputs, workspace, err);
 }

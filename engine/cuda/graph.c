@@ -24,9 +24,7 @@ struct backend_graph {
 
 enum status cuda_capture_begin(struct backend_stream *stream, struct error *err)
 {
-    enum status status = cuda_enter(stream->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(stream->device, err));
     cudaError_t code = cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal);
     stream->capturing = code == cudaSuccess;
     return code ? cuda_error(err, code, "cudaStreamBeginCapture") : STATUS_OK;
@@ -64,9 +62,7 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
 {
     cudaGraph_t captured = NULL;
     const char *what = "cudaStreamEndCapture";
-    enum status status = cuda_enter(stream->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(stream->device, err));
     cudaEvent_t half = stream->half;
     stream->capturing = false;
     stream->half = NULL;
@@ -112,9 +108,7 @@ static cudaError_t launch_in_turn(struct backend_graph *graph, struct backend_st
 enum status cuda_graph_launch(struct backend_graph *graph, struct backend_stream *stream,
                               struct error *err)
 {
-    enum status status = cuda_enter(stream->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(stream->device, err));
     cudaError_t code =
         graph->half ? launch_in_turn(graph, stream) : cudaGraphLaunch(graph->exec, stream->stream);
     return code ? cuda_error(err, code, "cudaGraphLaunch") : STATUS_OK;

@@ -42,12 +42,12 @@ static cublasStatus_t make_op(const struct lt_api *api, const struct lt_product 
         {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)},
     };
     size_t n = ARRAY_LEN(attributes) - (e->bias == IR_NONE);
-    cublasStatus_t st = api->cublasLtMatmulDescCreate(
+    cublasStatus_t code = api->cublasLtMatmulDescCreate(
         out, p->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    for (size_t i = 0; i < n && st == CUBLAS_STATUS_SUCCESS; i++)
-        st = api->cublasLtMatmulDescSetAttribute(*out, attributes[i].key, attributes[i].value,
-                                                 attributes[i].size);
-    return st;
+    for (size_t i = 0; i < n && code == CUBLAS_STATUS_SUCCESS; i++)
+        code = api->cublasLtMatmulDescSetAttribute(*out, attributes[i].key, attributes[i].value,
+                                                   attributes[i].size);
+    return code;
 }
 
 /* A dense row-major matrix, or `batch` of them. */
@@ -56,42 +56,42 @@ static cublasStatus_t make_layout(const struct lt_api *api, enum dtype dtype, in
                                   cublasLtMatrixLayout_t *out)
 {
     int32_t count = (int32_t)batch;
-    cublasStatus_t st = api->cublasLtMatrixLayoutCreate(out, data_type(dtype), (uint64_t)cols,
-                                                        (uint64_t)rows, cols);
-    if (st != CUBLAS_STATUS_SUCCESS || batch == 1)
-        return st;
-    st = api->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                               sizeof(count));
-    return st == CUBLAS_STATUS_SUCCESS
+    cublasStatus_t code = api->cublasLtMatrixLayoutCreate(out, data_type(dtype), (uint64_t)cols,
+                                                          (uint64_t)rows, cols);
+    if (code != CUBLAS_STATUS_SUCCESS || batch == 1)
+        return code;
+    code = api->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                 sizeof(count));
+    return code == CUBLAS_STATUS_SUCCESS
                ? api->cublasLtMatrixLayoutSetAttribute(
                      *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step))
-               : st;
+               : code;
 }
 
 static cublasStatus_t make(const struct lt_api *api, const struct lt_product *p,
                            const struct lt_epilogue *epilogue, struct lt_desc *d)
 {
     const struct lt_loop *batch = &p->batch;
-    cublasStatus_t st = make_op(api, p, epilogue, &d->op);
-    if (st == CUBLAS_STATUS_SUCCESS)
-        st = make_layout(api, p->dtype, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n,
-                         batch->n, batch->b, &d->a);
-    if (st == CUBLAS_STATUS_SUCCESS)
-        st = make_layout(api, p->dtype, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k,
-                         batch->n, batch->a, &d->b);
-    return st == CUBLAS_STATUS_SUCCESS
+    cublasStatus_t code = make_op(api, p, epilogue, &d->op);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = make_layout(api, p->dtype, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n,
+                           batch->n, batch->b, &d->a);
+    if (code == CUBLAS_STATUS_SUCCESS)
+        code = make_layout(api, p->dtype, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k,
+                           batch->n, batch->a, &d->b);
+    return code == CUBLAS_STATUS_SUCCESS
                ? make_layout(api, p->dtype, p->m, p->n, batch->n, batch->y, &d->y)
-               : st;
+               : code;
 }
 
 enum status lt_desc_new(const struct lt_api *api, const struct lt_product *p,
                         const struct lt_epilogue *epilogue, struct lt_desc *out, struct error *err)
 {
     struct lt_desc d = {0};
-    cublasStatus_t st = make(api, p, epilogue, &d);
-    if (st != CUBLAS_STATUS_SUCCESS) {
+    cublasStatus_t code = make(api, p, epilogue, &d);
+    if (code != CUBLAS_STATUS_SUCCESS) {
         lt_desc_free(api, &d);
-        return lt_error(api, st, "descriptors", err);
+        return lt_error(api, code, "descriptors", err);
     }
     *out = d;
     return STATUS_OK;

@@ -220,11 +220,11 @@ static cublasStatus_t make_preference(const struct lt_api *api, const struct lt_
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &y, sizeof(y)},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &y, sizeof(y)},
     };
-    cublasStatus_t st = api->cublasLtMatmulPreferenceCreate(out);
-    for (size_t i = 0; i < ARRAY_LEN(attributes) && st == CUBLAS_STATUS_SUCCESS; i++)
-        st = api->cublasLtMatmulPreferenceSetAttribute(*out, attributes[i].key, attributes[i].value,
-                                                       attributes[i].size);
-    return st;
+    cublasStatus_t code = api->cublasLtMatmulPreferenceCreate(out);
+    for (size_t i = 0; i < ARRAY_LEN(attributes) && code == CUBLAS_STATUS_SUCCESS; i++)
+        code = api->cublasLtMatmulPreferenceSetAttribute(*out, attributes[i].key,
+                                                         attributes[i].value, attributes[i].size);
+    return code;
 }
 
 static bool is_new(struct ask *ask, const cublasLtMatmulAlgo_t *algo)
@@ -269,9 +269,7 @@ static enum status visit_results(struct ask *ask, uint32_t taken, int n,
         blob.algo = results[i].algo;
         lt_tactic_fill(ask->kind, ask->api, ask->graph, ask->node, ask->p, ask->dtype, &blob,
                        &tactic);
-        enum status st = ask->visit(ask->user, &tactic, err);
-        if (st)
-            return st;
+        TRY(ask->visit(ask->user, &tactic, err));
     }
     return STATUS_OK;
 }
@@ -289,25 +287,25 @@ static enum status ask_taken(struct ask *ask, uint32_t taken, int most, struct e
     if (lt_desc_new(ask->api, ask->p, &epilogue, &desc, NULL))
         return STATUS_OK;
     int n = ask_heuristics(ask->api, ask->p, &desc, LT_WORKSPACE_MAX, most, results);
-    enum status st = visit_results(ask, taken, n, results, err);
-    if (!st) {
+    enum status status = visit_results(ask, taken, n, results, err);
+    if (!status) {
         n = ask_heuristics(ask->api, ask->p, &desc, 0, MIN(most, ALGOS_ASKED_LESS), results);
-        st = visit_results(ask, taken, n, results, err);
+        status = visit_results(ask, taken, n, results, err);
     }
     lt_desc_free(ask->api, &desc);
-    return st;
+    return status;
 }
 
 static enum status ask_all(struct ask *ask, int most, struct error *err)
 {
-    enum status st = STATUS_OK;
+    enum status status = STATUS_OK;
     ask->n = 0;
-    for (uint32_t taken = lt_epilogue_longest(&ask->p->steps) + 1; taken-- > 0 && !st;) {
-        st = ask_taken(ask, taken, most, err);
+    for (uint32_t taken = lt_epilogue_longest(&ask->p->steps) + 1; taken-- > 0 && !status;) {
+        status = ask_taken(ask, taken, most, err);
         if (ask->n > 0)
             break;
     }
-    return st;
+    return status;
 }
 
 /* The library that is missing leaves the node to other families; it is told once. */
@@ -316,15 +314,15 @@ static enum status open_library(struct cuda_device *device, const struct lt_api 
 {
     struct error reason;
     *api = NULL;
-    enum status st = lt_open(device->lt, api, &reason);
-    if (st == STATUS_UNIMPLEMENTED) {
+    enum status status = lt_open(device->lt, api, &reason);
+    if (status == STATUS_UNIMPLEMENTED) {
         if (lt_first_failure(device->lt))
             log_write(device->log, LOG_WARNING, "%s", reason.text);
         return STATUS_OK;
     }
-    if (st && err)
+    if (status && err)
         *err = reason;
-    return st;
+    return status;
 }
 
 enum status lt_gemm_candidates(const struct lt_kind *kind, struct cuda_device *device,
@@ -338,27 +336,27 @@ enum status lt_gemm_candidates(const struct lt_kind *kind, struct cuda_device *d
         .kind = kind, .graph = graph, .node = node, .p = &p, .visit = visit, .user = user};
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status st = STATUS_OK;
+    enum status status = STATUS_OK;
     if (device->ordinal < 0 || node->n_outputs != 1)
         return STATUS_OK;
     for (uint32_t i = 0; i < n; i++) {
         int most = i == 0 ? ALGOS_ASKED : ALGOS_ASKED_LESS;
-        for (size_t k = 0; k < ARRAY_LEN(orders) && most > 0 && !st; k++) {
+        for (size_t k = 0; k < ARRAY_LEN(orders) && most > 0 && !status; k++) {
             ask.dtype = dtypes[i];
             ask.order = orders[k];
             if (!kind->read(graph, node, ask.dtype, false, ask.order, &p))
                 continue;
             p.tf32 = p.dtype == DTYPE_F32 && precision != PRECISION_F32;
             if (!ask.api)
-                st = open_library(device, &ask.api, err);
+                status = open_library(device, &ask.api, err);
             if (!ask.api)
-                return st;
-            st = ask_all(&ask, most, err);
+                return status;
+            status = ask_all(&ask, most, err);
             if (ask.n > 0)
                 most = i == 0 ? ALGOS_ASKED_AGAIN : 0;
         }
     }
-    return st;
+    return status;
 }
 
 /* --- packing --- */
@@ -465,16 +463,17 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
                           struct error *err)
 {
     struct lt_op *op = CONTAINER_OF(base, struct lt_op, base);
-    cublasStatus_t st = CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
     uintptr_t aligned =
         ((uintptr_t)workspace + WORKSPACE_ALIGN - 1) / WORKSPACE_ALIGN * WORKSPACE_ALIGN;
     if (op->epilogue.bias != IR_NONE)
-        st = op->api->cublasLtMatmulDescSetAttribute(op->desc.op, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                     &inputs[op->epilogue.bias], sizeof(void *));
-    for (int64_t i = 0; i < op->p.launches && st == CUBLAS_STATUS_SUCCESS; i++)
-        st = launch_one(op, i, stream, inputs, outputs, op->workspace ? (void *)aligned : NULL);
-    if (st != CUBLAS_STATUS_SUCCESS)
-        return lt_error(op->api, st, "cublasLtMatmul", err);
+        code =
+            op->api->cublasLtMatmulDescSetAttribute(op->desc.op, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                    &inputs[op->epilogue.bias], sizeof(void *));
+    for (int64_t i = 0; i < op->p.launches && code == CUBLAS_STATUS_SUCCESS; i++)
+        code = launch_one(op, i, stream, inputs, outputs, op->workspace ? (void *)aligned : NULL);
+    if (code != CUBLAS_STATUS_SUCCESS)
+        return lt_error(op->api, code, "cublasLtMatmul", err);
     return op->rest.n ? launch_rest(op, stream, inputs, outputs, err) : STATUS_OK;
 }
 
@@ -482,11 +481,11 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
 static enum status check_algo(struct lt_op *op, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t result = {0};
-    cublasStatus_t st =
+    cublasStatus_t code =
         op->api->cublasLtMatmulAlgoCheck(op->api->handle, op->desc.op, op->desc.a, op->desc.b,
                                          op->desc.y, op->desc.y, &op->blob.algo, &result);
-    if (st != CUBLAS_STATUS_SUCCESS)
-        return lt_error(op->api, st, "this algorithm does not fit the node", err);
+    if (code != CUBLAS_STATUS_SUCCESS)
+        return lt_error(op->api, code, "this algorithm does not fit the node", err);
     op->workspace = MAX(result.workspaceSize, op->blob.workspace);
     if (op->workspace > LT_WORKSPACE_MAX)
         return error_set(err, STATUS_INVALID_ARGUMENT,
@@ -508,8 +507,8 @@ static enum status make_op(struct lt_op *op, const struct ir_graph *graph,
     lt_epilogue(&op->p.steps, op->blob.taken, &op->epilogue);
     if (!make_rest(graph, node, &op->p, op->blob.taken, op))
         return refuse(node, err, "leaves an epilogue that no kernel does");
-    enum status st = lt_desc_new(op->api, &op->p, &op->epilogue, &op->desc, err);
-    return st ? st : check_algo(op, err);
+    TRY(lt_desc_new(op->api, &op->p, &op->epilogue, &op->desc, err));
+    return check_algo(op, err);
 }
 
 enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *stream,
@@ -521,16 +520,16 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
         return error_no_memory(err, "CUDA");
     op->base = (struct backend_op){.launch = launch, .free = free_op};
     op->device = stream->device;
-    enum status st = lt_blob_read(kind, graph, node, tactic, &op->blob, &op->p, err);
-    if (!st)
-        st = lt_open(stream->device->lt, &op->api, err);
-    if (!st)
-        st = make_op(op, graph, node, err);
-    if (st && op->api)
+    enum status status = lt_blob_read(kind, graph, node, tactic, &op->blob, &op->p, err);
+    if (!status)
+        status = lt_open(stream->device->lt, &op->api, err);
+    if (!status)
+        status = make_op(op, graph, node, err);
+    if (status && op->api)
         free_op(&op->base);
-    else if (st)
+    else if (status)
         free(op);
     else
         *out = &op->base;
-    return st;
+    return status;
 }

@@ -112,13 +112,12 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 {
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status status = STATUS_OK;
-    for (uint32_t d = 0; d < n && !status; d++) {
+    for (uint32_t d = 0; d < n; d++) {
         struct attention at;
         bool any = false;
         if (!attention_read(graph, node, dtypes[d], &at))
             continue;
-        for (uint32_t i = 0; i < ARRAY_LEN(variants) && !status; i++) {
+        for (uint32_t i = 0; i < ARRAY_LEN(variants); i++) {
             struct kernel_call call = own_call_dry(device, variants[i].variant);
             bool plain = variants[i].variant == KERNEL_ATTENTION_PLAIN;
             /* The plain one only where there is no other: it is never faster. */
@@ -131,10 +130,10 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
             struct tactic tactic;
             cuda_tactic(&tactic, &cuda_family_own_attention, (uint32_t)variants[i].variant, graph,
                         node, dtypes[d], IR_LAYOUT_PLAIN, detail);
-            status = visit(user, &tactic, err);
+            TRY(visit(user, &tactic, err));
         }
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,

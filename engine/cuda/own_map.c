@@ -190,15 +190,15 @@ static enum status offer_layouts(const struct offer *o, enum dtype dtype, struct
     static const enum ir_layout image[] = {IR_LAYOUT_CHANNELS_LAST_4, IR_LAYOUT_CHANNELS_LAST_8,
                                            IR_LAYOUT_CHANNELS_LAST};
     const struct shape *shape = &ir_tensor(o->graph, o->node->outputs[0])->shape;
-    enum status status = offer(o, dtype, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, err);
-    if (!status && shape->rank >= 3)
-        status = offer(o, dtype, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, err);
+    TRY(offer(o, dtype, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, err));
+    if (shape->rank >= 3)
+        TRY(offer(o, dtype, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, err));
     bool is_image =
         shape->rank == 4 && shape->dim[1] <= IMAGE_CHANNELS && o->node->op != IR_OP_SELECT;
-    for (uint32_t i = 0; i < ARRAY_LEN(image) && is_image && !status; i++)
+    for (uint32_t i = 0; i < ARRAY_LEN(image) && is_image; i++)
         if (image[i] != IR_LAYOUT_CHANNELS_LAST_4 || shape->dim[1] <= 4)
-            status = offer(o, dtype, IR_LAYOUT_PLAIN, image[i], err);
-    return status;
+            TRY(offer(o, dtype, IR_LAYOUT_PLAIN, image[i], err));
+    return STATUS_OK;
 }
 
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
@@ -208,14 +208,13 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     struct offer o = {device, graph, node, visit, user};
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status status = STATUS_OK;
     /* A reformat's types and layouts are those that its tensors have. */
     if (node->op == IR_OP_REFORMAT)
         return offer(&o, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
                      ir_tensor(graph, node->outputs[0])->layout, err);
-    for (uint32_t i = 0; i < n && !status; i++)
-        status = offer_layouts(&o, dtypes[i], err);
-    return status;
+    for (uint32_t i = 0; i < n; i++)
+        TRY(offer_layouts(&o, dtypes[i], err));
+    return STATUS_OK;
 }
 
 /* --- ops --- */

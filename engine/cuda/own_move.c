@@ -268,10 +268,9 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     if ((tactic->id & 0xffff) != 0 || !move_read(graph, node, tactic, DTYPE_NONE, &made.move) ||
         run(&call, &made.move) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
-    enum status status = STATUS_OK;
     if (made.move.op == IR_OP_GATHER)
-        status = cuda_stream_flag(stream, &made.move.bad, err);
-    return status ? status : own_op_new(&made.base, sizeof(made), out, err);
+        TRY(cuda_stream_flag(stream, &made.move.bad, err));
+    return own_op_new(&made.base, sizeof(made), out, err);
 }
 
 const struct cuda_family cuda_family_own_move = {

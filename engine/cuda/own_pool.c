@@ -112,12 +112,11 @@ static enum status list(struct cuda_device *device, const struct ir_graph *graph
                         tactic_visit visit, void *user, struct error *err)
 {
     struct pool pool;
-    enum status status = STATUS_OK;
     bool any = false;
     if (!pool_read(graph, node, dtype, layouts[layout].x, layouts[layout].y, &pool) ||
         (layouts[layout].x != layouts[layout].y && !pool.whole))
         return STATUS_OK;
-    for (uint32_t i = 0; i < ARRAY_LEN(variants) && !status; i++) {
+    for (uint32_t i = 0; i < ARRAY_LEN(variants); i++) {
         struct kernel_call call = own_call_dry(device, variants[i].variant);
         if ((any && variants[i].variant == KERNEL_POOL_GENERAL) ||
             pool_call(&call, &pool) != cudaSuccess)
@@ -129,9 +128,9 @@ static enum status list(struct cuda_device *device, const struct ir_graph *graph
         struct tactic tactic;
         own_tactic(&tactic, &cuda_family_own_pool, (uint32_t)variants[i].variant, graph, node,
                    dtype, layouts[layout].x, layouts[layout].y, detail);
-        status = visit(user, &tactic, err);
+        TRY(visit(user, &tactic, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,

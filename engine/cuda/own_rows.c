@@ -202,9 +202,8 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 {
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status status = STATUS_OK;
     struct kernel_call call = own_call_dry(device, 0);
-    for (uint32_t at = 0; at < n * ARRAY_LEN(layouts) && !status; at++) {
+    for (uint32_t at = 0; at < n * ARRAY_LEN(layouts); at++) {
         uint32_t d = at / ARRAY_LEN(layouts), l = at % ARRAY_LEN(layouts);
         struct rows rows;
         if (!layouts_fit(graph, node, l) ||
@@ -219,9 +218,9 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                    layouts[l].y, detail);
         for (uint32_t i = 1; rows.packed && i <= 1U + rows.biased; i++)
             tactic_port_pack(&tactic.in[i], (uint64_t)rows.packed * sizeof(float));
-        status = visit(user, &tactic, err);
+        TRY(visit(user, &tactic, err));
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* --- packing --- */

@@ -33,9 +33,7 @@ struct backend_event {
 
 enum status cuda_stream_new(struct device *device, struct backend_stream **out, struct error *err)
 {
-    enum status status = cuda_enter(cuda_device_of(device), err);
-    if (status)
-        return status;
+    TRY(cuda_enter(cuda_device_of(device), err));
     struct backend_stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
         return error_no_memory(err, "a stream");
@@ -94,9 +92,7 @@ static enum status take_flag(struct backend_stream *stream, struct error *err)
 enum status cuda_event_new(struct device *device, bool timing, struct backend_event **out,
                            struct error *err)
 {
-    enum status status = cuda_enter(cuda_device_of(device), err);
-    if (status)
-        return status;
+    TRY(cuda_enter(cuda_device_of(device), err));
     struct backend_event *event = calloc(1, sizeof(*event));
     if (!event)
         return error_no_memory(err, "an event");
@@ -124,9 +120,7 @@ void cuda_event_free(struct backend_event *event)
 enum status cuda_event_record(struct backend_event *event, struct backend_stream *stream,
                               struct error *err)
 {
-    enum status status = cuda_enter(stream->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(stream->device, err));
     unsigned flags = stream->capturing ? cudaEventRecordExternal : cudaEventRecordDefault;
     cudaError_t code = cudaEventRecordWithFlags(event->event, stream->stream, flags);
     event->stream = stream;
@@ -148,9 +142,7 @@ static cudaError_t wait_napping(cudaEvent_t event, uint64_t begun)
 
 enum status cuda_event_wait(struct backend_event *event, struct error *err)
 {
-    enum status status = cuda_enter(event->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(event->device, err));
     cudaError_t code = cudaEventQuery(event->event);
     if (code == cudaErrorNotReady) {
         uint64_t begun = clock_now_ns();
@@ -167,9 +159,7 @@ enum status cuda_event_elapsed(struct backend_event *from, struct backend_event 
                                struct error *err)
 {
     float ms;
-    enum status status = cuda_enter(from->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(from->device, err));
     cudaError_t code = cudaEventElapsedTime(&ms, from->event, to->event);
     if (code)
         return cuda_error(err, code, "cudaEventElapsedTime");
@@ -247,9 +237,7 @@ static cudaError_t copy_all(const struct backend_stream *stream, enum copy_direc
 enum status cuda_copy(struct backend_stream *stream, enum copy_direction direction,
                       const struct backend_copy *copies, uint32_t n, struct error *err)
 {
-    enum status status = cuda_enter(stream->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(stream->device, err));
     for (uint32_t i = 0; i < n;) {
         struct batch batch;
         for (batch.n = 0; i < n && batch.n < BATCH_MAX; i++) {
