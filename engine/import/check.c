@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A node against its row of the table: number of operands, element type, names and types of
- * attributes. What an attribute that nobody knows would have meant nobody knows either: such a node
- * is refused rather than run without it.
+ * Compares a node with its row of the table: number of operands, element type, names and types of
+ * attributes. A node with an attribute that the row does not have is refused rather than run
+ * without it, because nobody knows what the attribute would have meant.
  */
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static const char *attr_type_name(char letter)
     return "another type";
 }
 
-/* The letters of an attribute in a row's list; NULL: it is not there. */
+/* The type letters of the attribute in a row's list; NULL: the list does not name it. */
 static const char *letters_of(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -107,7 +107,8 @@ static void check_type(struct mapper *m)
                types_text(m->row->types, text, sizeof(text)));
 }
 
-/* Narrow constants are held in a wider type: only what reads nothing but their values may. */
+/* A narrow constant is held in a wider type, so only ops that read nothing but its values may have
+ * it. */
 static void check_narrow(struct mapper *m)
 {
     for (uint32_t i = 0; i < m->node->n_inputs && !map_failed(m); i++) {

@@ -14,22 +14,22 @@
 
 enum { MAX_LIST = 1 << 24 /* numbers in one attribute */ };
 
-/* Spans, collected by a callback. */
+/* Spans that a callback collects. */
 struct spans {
     struct arena *arena;
-    struct span whole; /* what they must lie in */
+    struct span whole; /* what all of them must lie in */
     struct span *items;
     uint32_t n, cap, max;
 };
 
-/* Numbers, collected by a callback; size is that of one item. */
+/* Numbers that a callback collects; `cap` counts items of the callback's type. */
 struct numbers {
     struct arena *arena;
     void *items;
     uint32_t n, cap;
 };
 
-/* Told from damage by its address. */
+/* A stream's error that has this address means "no memory"; any other means damage. */
 static const char exhausted[] = "no memory";
 
 static bool grow(struct arena *arena, void **items, uint32_t n, uint32_t *cap, size_t size)
@@ -96,7 +96,7 @@ static bool floats_take(pb_istream_t *stream, const pb_field_t *field UNUSED, vo
     return true;
 }
 
-/* The callback of a field of which there may be `max`. */
+/* Gives the callback of a field that may occur `max` times. */
 static pb_callback_t into(struct spans *list, struct arena *arena, struct span whole, uint32_t max)
 {
     *list = (struct spans){.arena = arena, .whole = whole, .max = max};
@@ -115,7 +115,7 @@ enum status decode_message(struct span body, const pb_msgdesc_t *fields, void *m
                      PB_GET_ERROR(&stream));
 }
 
-/* A terminated copy of the only item, "" if there is none. */
+/* Copies the span as a terminated string. */
 static enum status text_of(struct arena *arena, struct span span, const char *what,
                            const char **out, struct error *err)
 {
@@ -148,7 +148,7 @@ static enum status texts_of(struct arena *arena, const struct spans *list, const
     return STATUS_OK;
 }
 
-/* "" and digits that fit; false for anything else. */
+/* Reads digits only; false for anything else, or if the number does not fit. */
 static bool number_of(struct span span, uint64_t *out)
 {
     uint64_t value = 0;
@@ -221,7 +221,7 @@ enum status decode_tensor(struct arena *arena, struct span body, struct onnx_ten
     return STATUS_OK;
 }
 
-/* Files older than the type field say it by which field is there. */
+/* Files older than the field `type` tell the type by which of the other fields is present. */
 static enum onnx_attr_type attr_type(const onnxpb_Attribute *message, const struct spans *s,
                                      const struct spans *t, const struct spans *g,
                                      const struct onnx_attr *attr)
@@ -248,8 +248,9 @@ static enum status attr_tensor(struct arena *arena, const struct spans *t, struc
     return decode_tensor(arena, only(t), attr->tensor, err);
 }
 
-/* A graph within a graph is put at the end of the list and decoded in its turn: the file's nesting
- * costs no stack. One that lies too deep is not decoded; whoever needs it says so. */
+/* Puts a graph within a graph at the end of the model's list, to be decoded in its turn: so the
+ * file's nesting costs no stack. A graph that lies too deep is not decoded; whoever needs it says
+ * so. */
 static enum status attr_graph(struct onnx_model *model, uint32_t depth, const struct spans *g,
                               struct onnx_attr *attr, struct error *err)
 {
@@ -314,7 +315,7 @@ static enum status node_attrs(struct onnx_model *model, uint32_t depth, const st
     return STATUS_OK;
 }
 
-/* IR_MAX_INPUTS bounds what a node of ours may have; Concat and Sum rarely have more than 64. */
+/* IR_MAX_INPUTS bounds the operands of a node of ours; Concat and Sum rarely have more than 64. */
 enum { MAX_NODE_INPUTS = 256, MAX_NODE_OUTPUTS = 256 };
 
 static enum status decode_node(struct onnx_model *model, uint32_t depth, struct span body,
@@ -384,7 +385,7 @@ static enum status decode_shape(struct arena *arena, struct span body, struct on
     return status;
 }
 
-/* The type of a sequence, map or optional is left at is_tensor = false. */
+/* Leaves is_tensor false for a sequence, a map or an optional. */
 static enum status decode_type(struct arena *arena, struct span body, struct onnx_value_info *out,
                                struct error *err)
 {
@@ -507,8 +508,8 @@ static enum status decode_opsets(struct onnx_model *model, const struct spans *l
     return STATUS_OK;
 }
 
-/* Every exporter begins with the version of the format, which is field 1. What begins otherwise and
- * does not decode either is no damaged model but another kind of file. */
+/* Every exporter begins a file with the version of the format, which is field 1. A file that begins
+ * with anything else and does not decode either is not a damaged model but another kind of file. */
 static enum status not_onnx(struct span bytes, struct error *err)
 {
     static const char plan[] = "INFERDPL";

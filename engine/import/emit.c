@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes and constants of the graph being built, and their evaluation on the way.
+ * Makes the nodes and constants of the graph that is being built, and evaluates nodes on the way.
  *
- * What only depends on shapes and small constants is computed as soon as it is emitted: that is how
- * the shape arithmetic of exporters disappears. Larger constants (a transposed weight) are left to
- * the folding pass. Convolution and its like are never computed here: a file of a few bytes could
- * ask for hours.
+ * A node that depends on shapes and small constants only is computed as soon as it is emitted,
+ * which makes the shape arithmetic of exporters disappear. Nodes with larger results (a transposed
+ * weight) are left to the folding pass. Convolutions and the like are never computed here, because
+ * a file of a few bytes could ask for hours of them.
  */
 #include "engine/import/map.h"
 
@@ -67,7 +67,7 @@ static bool is_foldable(const struct mapper *m, const struct ir_node *node, bool
     return bytes <= m->fold_budget && ir_node_work(m->graph, node) <= m->fold_work;
 }
 
-/* Kernels read elements as such; constants may lie anywhere in the file. */
+/* Kernels need aligned elements, but a constant may lie anywhere in the file. */
 static const void *aligned(struct arena *scratch, const struct ir_tensor *t)
 {
     if ((uintptr_t)t->data % dtype_size(t->dtype) == 0)
@@ -119,7 +119,7 @@ void emit_fold(struct mapper *m, uint32_t node, bool wanted)
     enum status status = evaluator->eval(evaluator->user, m->graph, n, inputs, outputs, &err);
     arena_free(scratch);
     if (status == STATUS_UNIMPLEMENTED)
-        return; /* stays a node: the backend may know it */
+        return; /* it stays a node: a backend may be able to run it */
     if (status) {
         error_prefix(&err, "cannot be computed");
         map_failed_with(m, status, &err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mapped through base/file.h; what is added is where a model's external data may be. */
+/* Maps files through base/file.h, and says where a model's external data may lie. */
 #include "engine/import/file.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ enum status file_map_open(const char *path, size_t limit, struct file_map *out, 
     return STATUS_OK;
 }
 
-/* Each component must be a plain name; "a//b", "./a" and "a/" have no use in a model. */
+/* Says whether each component is a plain name; "a//b", "./a" and "a/" have no use in a model. */
 static bool location_ok(const char *location)
 {
     size_t len = strlen(location);

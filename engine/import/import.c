@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk over the file's graph: inputs with their symbols bound, initializers, nodes (which
- * order.c has put in order), outputs.
+ * Walks over the file's graph: inputs with their symbols bound, initializers, nodes (in order.c's
+ * order), outputs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 static const size_t fold_budget = (size_t)1 << 28; /* bytes of constants computed in one import */
 static const uint64_t fold_work = UINT64_C(1) << 31;
 
-enum { UNROLLED_MAX = 1 << 16 /* nodes that branches and iterations have in all */ };
+enum { UNROLLED_MAX = 1 << 16 /* nodes of all branches and iterations together */ };
 
 /* --- inputs --- */
 
@@ -48,11 +48,12 @@ static int64_t axis_value(const struct mapper *m, const struct onnx_value_info *
     int64_t value = dim_named(m->options, axis->param);
     if (value < 0 && (d == 0 || onnx_is_batch_dim(m->model, axis->param)) && m->options->batch > 0)
         value = m->options->batch;
-    /* A tensor without elements is a legal input where no name says that 0 means "any". */
+    /* A 0 without a name is a tensor without elements, which is a legal input; with a name it is
+     * "any". */
     return value < 0 && d && !axis->param && axis->value == 0 ? 0 : value;
 }
 
-/* Index of the value that the caller gives to this input, or IR_NONE. */
+/* The index of the value that the caller gives to this input, or IR_NONE. */
 static uint32_t binding_of(const struct onnx_options *options, const char *name)
 {
     for (uint32_t i = 0; i < options->n_values; i++) {
@@ -62,7 +63,8 @@ static uint32_t binding_of(const struct onnx_options *options, const char *name)
     return IR_NONE;
 }
 
-/* A given value says what the file leaves open. */
+/* The shape of a bound input: the given value's dimensions stand where the file leaves them
+ * open. */
 static void bound_shape(struct mapper *m, const struct onnx_value_info *input, uint32_t bound,
                         struct shape *out)
 {
@@ -130,7 +132,7 @@ static void import_input(struct mapper *m, const struct onnx_value_info *input)
     map_value_add(m, input->name, tensor);
 }
 
-/* A value for a dimension that no input has is a mistyped name. */
+/* A value for a dimension that no input has means that the name was mistyped. */
 static enum status dim_check(const struct onnx_model *model, const char *wanted, struct error *err)
 {
     struct names names;
@@ -160,14 +162,15 @@ enum status map_dims_check(const struct onnx_model *model, const struct onnx_opt
     return STATUS_OK;
 }
 
-/* A survey takes what has just failed for whatever is no node, and goes on. */
+/* If something other than a node has just failed, a survey takes the failure, and the import goes
+ * on. */
 static void surveyed(struct mapper *m)
 {
     if (map_failed(m) && m->survey)
         survey_take(m, NULL, true);
 }
 
-/* In old files every initializer is listed as an input, too. */
+/* Old files list every initializer as an input, too. */
 static void import_inputs(struct mapper *m)
 {
     for (uint32_t i = 0; i < m->model->graph.n_inputs && !map_failed(m); i++) {
@@ -267,8 +270,9 @@ static void import_nodes(struct mapper *m, const struct onnx_graph *graph)
         m->node = NULL;
 }
 
-/* Which names are read at all, so that unused outputs cost nothing and are no reason to refuse. A
- * name that an inner graph reads may be an outer one's. */
+/* Collects the names that anything reads, so that unused outputs cost nothing and are no reason to
+ * refuse a model. All graphs share one table, because a name that an inner graph reads may be an
+ * outer graph's. */
 static void collect_uses(struct mapper *m, const struct onnx_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes && !map_failed(m); i++) {
@@ -346,8 +350,8 @@ void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
 
 /* --- outputs --- */
 
-/* An output of the graph is written by a node of its own and has the file's name. What is an input,
- * a constant, or already an output under another name is copied. */
+/* Makes an output of the graph the output of a node of its own, with the file's name. An input, a
+ * constant, or a tensor that is already an output under another name is copied. */
 static uint32_t own_output(struct mapper *m, uint32_t tensor, const char *name)
 {
     struct ir_tensor *t = ir_tensor(m->graph, tensor);
@@ -376,7 +380,7 @@ static void import_output(struct mapper *m, const struct onnx_value_info *output
     bool found;
     uint32_t tensor = map_value_find(m, output->name, &found);
     if (!found && m->survey && m->survey->n_refused)
-        return; /* by one that was refused, perhaps */
+        return; /* a refused node may have been its writer */
     if (!found)
         map_invalid(m, "output '%s' is written by no node", output->name);
     else if (m->graph->n_outputs == IR_MAX_IO)
@@ -391,7 +395,7 @@ static void import_output(struct mapper *m, const struct onnx_value_info *output
         m->graph->outputs[m->graph->n_outputs++] = tensor;
 }
 
-/* Inputs whose value went into the graph are none any more. */
+/* An input whose value went into the graph is no input of the result. */
 static void drop_taken_inputs(struct mapper *m)
 {
     uint32_t kept = 0;

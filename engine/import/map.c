@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What mapping functions ask of the ONNX node: operands, attributes, values known at build time. */
+/* Answers what mapping functions ask about the ONNX node: operands, attributes, values known when
+ * the plan is built. */
 #include "engine/import/map.h"
 
 #include <stdlib.h>
@@ -329,7 +330,7 @@ int64_t map_attr_named(struct mapper *m, const char *name, const char *const *na
     return 0;
 }
 
-/* --- what must be known --- */
+/* --- values known at build time --- */
 
 double map_element(const struct ir_tensor *tensor, size_t i)
 {
@@ -387,9 +388,10 @@ static bool bind_input(struct mapper *m, uint32_t tensor)
     return false;
 }
 
-/* Follows what is not constant back to bound inputs. The depth is bounded because the file chooses
- * it; what has no bound input behind it was evaluated when it was emitted. */
-static bool resolve(struct mapper *m, uint32_t tensor, uint32_t depth)
+/* Follows the operands back to bound inputs, whose values become constants of the graph, and
+ * evaluates the nodes behind them. Anything else that can be evaluated was so when it was emitted.
+ * The depth is bounded because the file chooses it. */
+static bool make_known(struct mapper *m, uint32_t tensor, uint32_t depth)
 {
     const struct ir_tensor *t = ir_tensor(m->graph, tensor);
     if (ir_tensor_is_constant(t))
@@ -400,18 +402,18 @@ static bool resolve(struct mapper *m, uint32_t tensor, uint32_t depth)
     const struct ir_node *node = ir_node(m->graph, producer);
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         uint32_t input = node->inputs[i];
-        if (input != IR_NONE && (!depth || !resolve(m, input, depth - 1)))
+        if (input != IR_NONE && (!depth || !make_known(m, input, depth - 1)))
             return false;
     }
     emit_fold(m, producer, true);
     return !map_failed(m) && ir_tensor_is_constant(ir_tensor(m->graph, tensor));
 }
 
-enum { RESOLVE_DEPTH = 32, RESOLVE_STEPS = 4096 };
+enum { KNOWN_DEPTH = 32, KNOWN_STEPS = 4096 };
 
-/* As resolve, without doing anything. Nothing is marked on the way: `steps` bounds what operands
- * that are shared many times over may cost. */
-static bool resolvable(const struct mapper *m, uint32_t tensor, uint32_t depth, uint32_t *steps)
+/* Says whether make_known would succeed, and changes nothing. The walk marks no tensor as seen, so
+ * `steps` bounds its cost where operands are shared many times over. */
+static bool can_make_known(const struct mapper *m, uint32_t tensor, uint32_t depth, uint32_t *steps)
 {
     const struct ir_tensor *t = ir_tensor(m->graph, tensor);
     if (ir_tensor_is_constant(t))
@@ -427,26 +429,26 @@ static bool resolvable(const struct mapper *m, uint32_t tensor, uint32_t depth, 
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i] == IR_NONE)
             continue;
-        if (!depth || !*steps || !(--*steps, resolvable(m, node->inputs[i], depth - 1, steps)))
+        if (!depth || !*steps || !(--*steps, can_make_known(m, node->inputs[i], depth - 1, steps)))
             return false;
     }
     return m->options->evaluator.eval != NULL;
 }
 
-bool map_can_know(const struct mapper *m, uint32_t tensor)
+bool map_can_make_known(const struct mapper *m, uint32_t tensor)
 {
-    uint32_t steps = RESOLVE_STEPS;
-    return !map_failed(m) && tensor != IR_NONE && resolvable(m, tensor, RESOLVE_DEPTH, &steps);
+    uint32_t steps = KNOWN_STEPS;
+    return !map_failed(m) && tensor != IR_NONE && can_make_known(m, tensor, KNOWN_DEPTH, &steps);
 }
 
-bool map_is_known(struct mapper *m, uint32_t tensor)
+bool map_make_known(struct mapper *m, uint32_t tensor)
 {
-    return !map_failed(m) && tensor != IR_NONE && resolve(m, tensor, RESOLVE_DEPTH);
+    return !map_failed(m) && tensor != IR_NONE && make_known(m, tensor, KNOWN_DEPTH);
 }
 
 const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor)
 {
-    if (map_is_known(m, tensor))
+    if (map_make_known(m, tensor))
         return ir_tensor(m->graph, tensor);
     if (map_failed(m) || tensor == IR_NONE)
         return NULL;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mapping function sees: the ONNX node at hand, and the graph being built.
+ * What a mapping function works with: the ONNX node at hand, and the graph that is being built.
  *
  * A mapping function turns one ONNX node into nodes of ours. It returns nothing: the first failure
- * sticks in the mapper, and everything called after it gives IR_NONE, empty shapes and defaults, so
- * that a mapping reads as the formula it is. Loops and array accesses over what a shape says are
- * therefore safe after a failure; only map_failed() tells.
+ * sticks in the mapper, and every later call gives IR_NONE, an empty shape or the default, so that
+ * a mapping reads like a formula. A loop over a shape's dimensions is therefore safe after a
+ * failure, and only map_failed() tells that there was one.
  *
- * emit_*: nodes. A node whose operands are all constants is evaluated at once if that is cheap, so
- * the tensor that an emit function gives may be a constant.
+ * The emit_* functions make nodes. A node whose operands are all constants is evaluated at once if
+ * that is cheap, so the tensor that they return may be a constant.
  */
 #ifndef INFERD_ENGINE_IMPORT_MAP_H
 #define INFERD_ENGINE_IMPORT_MAP_H
@@ -21,18 +21,18 @@ enum {
     MAP_MAX_INTS = 256,  /* in a list of axes, sizes, pads */
     MAP_OPSET_LAST = 26, /* the newest opset that any row claims to know */
     MAP_MANY = UINT16_MAX,
-    MAP_NAME_PART = 128, /* how much of a name goes into that of something in an inner graph */
+    MAP_NAME_PART = 128, /* how much of a name goes into one of an inner graph */
 };
 
 struct mapper;
 
-/* How many operands a node may have, and which of them has the element type of the row. Trailing
- * operands that are left out do not count. */
+/* How many operands and outputs a node may have, and which operand (`typed`) has the row's element
+ * type. Trailing operands that are left out do not count. */
 struct map_arity {
     uint16_t min_in, max_in, max_out, typed;
 };
 
-/* One row of the table of ops (ops.c). `func` is for mapping functions that serve many rows.
+/* One row of the table of ops (ops.c). `func` tells apart the rows that share a mapping function.
  * Operands and attributes are those of all opsets from `first` to `last`. */
 struct map_op {
     const char *op;
@@ -42,7 +42,7 @@ struct map_op {
     int64_t func;
     struct map_arity arity;
     uint32_t types;      /* bit (1 << enum dtype): what the typed operand may be */
-    uint64_t parts;      /* bit (1 << enum ir_op): what does the work; 0: known at build time */
+    uint64_t parts;      /* bit (1 << enum ir_op): what the node becomes; 0: known at build time */
     const char *attrs;   /* "axis:i axes:I": names and types (i f s t g, I F S: lists), or NULL */
     const char *refuses; /* what is refused, in words, or NULL */
 };
@@ -55,11 +55,12 @@ const struct map_op *map_op_find(const char *domain, const char *op, int64_t ops
 struct value; /* a name of the file and its tensor; map.c */
 struct bytes; /* a tensor of the file and the constant it has become; map.c */
 
-/* The names of a graph: those of the graphs around it are seen, and may be hidden. */
+/* The names of a graph. Names of the graphs around it can be seen too, unless the graph hides
+ * them. */
 struct scope {
     struct value *values; /* hash table */
     struct scope *outer;  /* NULL: the model's graph */
-    const char *prefix;   /* of what its nodes are called: "loop/3/" */
+    const char *prefix;   /* what the names of its nodes begin with: "loop/3/" */
 };
 
 struct mapper {
@@ -68,19 +69,19 @@ struct mapper {
     struct ir_graph *graph;
     struct scope *scope;
     struct value *used;        /* names that some node or a graph reads; hash table */
-    struct bytes *shared;      /* of graphs that are imported many times; hash table */
+    struct bytes *shared;      /* constants of graphs that are imported many times; hash table */
     uint32_t bound[IR_MAX_IO]; /* of graph input i: index into options->values, or IR_NONE */
-    bool taken[IR_MAX_IO];     /* its value has been used */
+    bool taken[IR_MAX_IO];     /* the value of input i has been used */
     size_t fold_budget;        /* bytes of constants that may still be computed */
-    uint64_t fold_work;        /* bytes that may still be touched for that */
-    uint32_t unrolled;         /* nodes imported of graphs within nodes */
+    uint64_t fold_work;        /* bytes that these computations may still touch */
+    uint32_t unrolled;         /* nodes imported so far from graphs within nodes */
     const struct onnx_node *node;
     const struct map_op *row;
     int64_t opset;
     const char *label; /* the node's name, or one made for it */
     uint32_t n_emitted;
-    uint64_t steps;             /* of all that map_sequence was told */
-    struct onnx_survey *survey; /* NULL: the first failure is the last */
+    uint64_t steps;             /* the sum of the steps that map_sequence was told */
+    struct onnx_survey *survey; /* NULL: the first failure ends the import */
     enum status status;
     struct error *err;
 };
@@ -94,22 +95,24 @@ struct ints {
 void map_refuse(struct mapper *m, const char *fmt, ...) PRINTF(2, 3);  /* UNIMPLEMENTED */
 void map_invalid(struct mapper *m, const char *fmt, ...) PRINTF(2, 3); /* INVALID_ARGUMENT */
 void map_exhausted(struct mapper *m); /* memory, or a limit of the graph */
-/* As what was called says: not supported or out of memory; anything else is the model's fault. */
+/* Fails with the error of a function that was called. "Not supported" and "out of memory" stay what
+ * they are; any other status becomes INVALID_ARGUMENT, because the model is at fault. */
 void map_failed_with(struct mapper *m, enum status status, const struct error *err);
 static inline bool map_failed(const struct mapper *m)
 {
-    return m->status != STATUS_OK;
+    return m->status;
 }
 
 /* --- operands --- */
-uint32_t map_in(struct mapper *m, uint32_t i);     /* must be there */
+uint32_t map_in(struct mapper *m, uint32_t i);     /* it must be there */
 uint32_t map_in_opt(struct mapper *m, uint32_t i); /* IR_NONE: left out */
 uint32_t map_in_count(const struct mapper *m);     /* trailing absent ones not counted */
 const struct shape *map_shape(const struct mapper *m, uint32_t tensor);
 enum dtype map_dtype(const struct mapper *m, uint32_t tensor);
-/* Product of the dimensions from `first` up to, not including, `last`; fails on overflow. */
+/* The product of dimensions first..last-1; fails on overflow. */
 int64_t map_product(struct mapper *m, const struct shape *shape, uint32_t first, uint32_t last);
-/* An axis of `steps` is walked one by one: it holds no instances that could be batched. */
+/* Notes that an axis of `steps` is walked step by step, so it holds no instances that could be
+ * batched. */
 void map_sequence(struct mapper *m, int64_t steps);
 bool map_out_used(const struct mapper *m, uint32_t i);
 void map_out(struct mapper *m, uint32_t i, uint32_t tensor);
@@ -120,27 +123,32 @@ int64_t map_attr_int(struct mapper *m, const char *name, int64_t fallback);
 float map_attr_float(struct mapper *m, const char *name, float fallback);
 bool map_attr_ints(struct mapper *m, const char *name, struct ints *out); /* false: not there */
 bool map_attr_is(struct mapper *m, const char *name, const char *value, const char *fallback);
-/* Which of `names` (NULL: none of this number) the attribute is; refuses any other value. */
+/* The index in `names` (NULL: no name has this index) of the attribute's value; refuses any other
+ * value. */
 int64_t map_attr_named(struct mapper *m, const char *name, const char *const *names, uint32_t n,
                        const char *fallback);
 
-/* --- operands that must be known now --- */
-const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor); /* or NULL, and failed */
-bool map_can_know(const struct mapper *m, uint32_t tensor); /* whether map_known would find it */
+/* --- values known at build time --- */
+/* Makes the tensor a constant, if that is possible: the inputs that it depends on must have values
+ * (struct onnx_value), which then become part of the graph. False, without failing: it is not. */
+bool map_make_known(struct mapper *m, uint32_t tensor);
+/* Says whether map_make_known would succeed. Changes nothing in the graph. */
+bool map_can_make_known(const struct mapper *m, uint32_t tensor);
+/* These make the tensor known in the same way, but fail if that is not possible. */
+const struct ir_tensor *map_known(struct mapper *m, uint32_t tensor); /* NULL: failed */
 bool map_known_ints(struct mapper *m, uint32_t tensor, struct ints *out);
-bool map_is_known(struct mapper *m, uint32_t tensor);       /* asks the same, and does not fail */
 double map_known_number(struct mapper *m, uint32_t tensor); /* one element of any type */
-int64_t map_known_int(struct mapper *m, uint32_t tensor);   /* the same, and it must be whole */
-/* Element i of a constant as a double; the caller checks i. */
+int64_t map_known_int(struct mapper *m, uint32_t tensor);   /* one element, a whole number */
+/* Element i of a constant as a double or an integer; the caller checks i. */
 double map_element(const struct ir_tensor *tensor, size_t i);
 int64_t map_element_int(const struct ir_tensor *tensor, size_t i);
 
-/* Input i, or failing that the attribute `name`; false: neither is there. */
+/* Reads input i, or the attribute `name` if there is no such input; false: neither is there. */
 bool map_ints(struct mapper *m, uint32_t i, const char *name, struct ints *out);
 
-/* A negative axis counted from the end; fails outside -rank..rank-1. */
+/* Counts a negative axis from the end; fails outside -rank..rank-1. */
 uint32_t map_axis(struct mapper *m, int64_t axis, uint32_t rank);
-/* The same for a list; sorted, without duplicates. */
+/* Does the same for a list, which becomes sorted; fails if an axis is given twice. */
 void map_axes(struct mapper *m, struct ints *axes, uint32_t rank);
 
 /* --- nodes --- */
@@ -149,7 +157,7 @@ void emit_int(struct mapper *m, uint32_t node, enum ir_attr_key key, int64_t val
 void emit_float(struct mapper *m, uint32_t node, enum ir_attr_key key, float value);
 void emit_ints(struct mapper *m, uint32_t node, enum ir_attr_key key, uint32_t n,
                const int64_t *values);
-uint32_t emit_end(struct mapper *m, uint32_t node); /* infers; gives the first output */
+uint32_t emit_end(struct mapper *m, uint32_t node); /* infers; returns the first output */
 void emit_end_all(struct mapper *m, uint32_t node, uint32_t n, uint32_t *outputs);
 
 uint32_t emit_unary(struct mapper *m, enum ir_unary func, uint32_t x);
@@ -164,13 +172,13 @@ uint32_t emit_reduce(struct mapper *m, enum ir_reduce func, uint32_t x, const st
                      bool keepdims);
 uint32_t emit_matmul(struct mapper *m, uint32_t a, uint32_t b, uint32_t bias);
 uint32_t emit_concat(struct mapper *m, uint32_t n, const uint32_t *inputs, uint32_t axis);
-/* One axis of x, from start to end. */
+/* One axis of x, from `start` up to, not including, `end`. */
 uint32_t emit_slice(struct mapper *m, uint32_t x, uint32_t axis, int64_t start, int64_t end);
 uint32_t emit_gather(struct mapper *m, uint32_t x, uint32_t indices, uint32_t axis);
 /* Every `step`-th element of one axis; a step of -1 reverses it. */
 uint32_t emit_strided(struct mapper *m, uint32_t x, uint32_t axis, int64_t step);
 
-/* --- constants; data lies in the graph's arena --- */
+/* --- constants; their data lies in the graph's arena --- */
 void *emit_room(struct mapper *m, const struct shape *shape, enum dtype dtype); /* or NULL */
 uint32_t emit_constant(struct mapper *m, enum dtype dtype, const struct shape *shape,
                        const void *data);
@@ -183,38 +191,38 @@ void emit_number(void *room, enum dtype dtype, size_t i, double value);
 
 /* The graph of an attribute; NULL, and failed, if it is missing or lies too deep. */
 const struct onnx_graph *map_graph(struct mapper *m, const char *name);
-/* Imports it: `inputs` are those of the graph, `outputs` gets its outputs. Its nodes are called
- * after this node and `tag`: "loop/3/Conv_1". */
+/* Imports a graph. `inputs` become its inputs, and `outputs` gets its outputs. The names of its
+ * nodes begin with this node's name and `tag`: "loop/3/Conv_1". */
 void map_body(struct mapper *m, const struct onnx_graph *graph, const char *tag,
               const uint32_t *inputs, uint32_t *outputs);
 
 /* --- for import.c --- */
-/* As the row says: how many operands the node has, and its attributes; then their types, once what
- * they are has been imported. */
+/* Check the node against its row: first the number of operands, and the attributes; then, when the
+ * operands have been imported, their types. */
 void map_check_form(struct mapper *m);
 void map_check_operands(struct mapper *m);
-/* The node's row; fails if there is none, or the node has not its form. */
+/* Finds the node's row and checks its form; fails if there is no row, or the form does not fit. */
 void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t index);
 /* INVALID_ARGUMENT: a value is given to a dimension that no input has. */
 enum status map_dims_check(const struct onnx_model *model, const struct onnx_options *options,
                            struct error *err);
-/* onnx_import; `survey`, if not NULL, takes what is refused, the import goes on, and no graph comes
- * of it. */
+/* Does what onnx_import promises. If `survey` is not NULL, it takes each refusal, the import goes
+ * on, and no graph is returned. */
 enum status map_import(struct onnx_model *model, const struct onnx_options *options,
                        struct onnx_survey *survey, struct ir_graph **out, struct error *err);
 uint32_t map_value_find(const struct mapper *m, const char *name, bool *found);
 bool map_value_add(struct mapper *m, const char *name, uint32_t tensor); /* false: failed */
-/* The value is of this narrow type (tensor.h), and held in a wider one. */
+/* Notes that the value has this narrow type (tensor.h) and is held in a wider one. */
 void map_value_narrow(struct mapper *m, const char *name, int32_t type);
-int32_t map_in_narrow(const struct mapper *m, uint32_t i); /* of input i, or 0 */
+int32_t map_in_narrow(const struct mapper *m, uint32_t i); /* the narrow type of input i, or 0 */
 bool map_use_add(struct mapper *m, const char *name);
 void map_scope_free(struct scope *scope);
 void map_tables_free(struct mapper *m);
-/* The constant that a tensor of an inner graph has become; IR_NONE: none yet. */
+/* The constant that a tensor of an inner graph has already become; IR_NONE: none yet. */
 uint32_t map_shared_find(const struct mapper *m, const struct onnx_tensor *tensor);
 void map_shared_add(struct mapper *m, const struct onnx_tensor *tensor, uint32_t constant);
-/* Evaluates a node whose inputs are all constants and takes it out of the graph, if it is cheap
- * or was asked for (`wanted`) and the evaluator can. */
+/* Evaluates a node whose inputs are all constants, and takes it out of the graph, if the evaluator
+ * can do it and the node is cheap or was asked for (`wanted`). */
 void emit_fold(struct mapper *m, uint32_t node, bool wanted);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening and closing a model; the file of a tensor. */
+/* Opens and closes models, and reads files of a single tensor. */
 #include "engine/import/model.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include "engine/import/onnx.h"
 #include "engine/import/tensor.h"
 
-/* The wire format's own limit is 2 GiB; the records of the largest models need far less than the
- * arena's. */
+/* The wire format's own limit is 2 GiB. The records of the largest models need far less than the
+ * arena's limit. */
 static const size_t file_limit = (size_t)1 << 31, records_limit = (size_t)1 << 30;
 
 struct onnx_model *onnx_model_ref(struct onnx_model *model)
@@ -68,7 +68,8 @@ static int name_compare(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorted, so that a graph with a million inputs and as many initializers stays cheap to look at. */
+/* Sorts the names, so that a graph with a million inputs and as many initializers is still searched
+ * cheaply. */
 static enum status index_initializers(struct onnx_model *model, struct error *err)
 {
     const char **names = arena_array(model->arena, model->graph.n_initializers, sizeof(*names));
@@ -102,7 +103,7 @@ enum status onnx_open_memory(const void *data, size_t size, struct onnx_model **
     return STATUS_OK;
 }
 
-/* The file is mapped; takes the model over if that is all right. */
+/* Decodes a model whose file is mapped; takes the model over if it is good. */
 static enum status open_mapped(struct onnx_model **model, const char *name, struct onnx_model **out,
                                struct error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An ONNX model as it lies in its file: records in an arena that point into the mapped bytes.
- * Made by decode.c, read by everything else in this folder. Nothing here has been believed yet
- * except lengths: names are terminated copies, numbers are the file's.
+ * decode.c makes the records, and everything else in this folder reads them. Only lengths have been
+ * checked: names are terminated copies, but numbers are as the file gives them.
  */
 #ifndef INFERD_ENGINE_IMPORT_MODEL_H
 #define INFERD_ENGINE_IMPORT_MODEL_H
@@ -56,7 +56,8 @@ enum onnx_type {
     ONNX_INT4 = 22,
 };
 
-/* DTYPE_NONE for what the engine has no type for (strings, complex, 8-bit floats, 4-bit). */
+/* DTYPE_NONE for types that the engine does not have (strings, complex, 8-bit floats, 4-bit
+ * integers). */
 enum dtype onnx_dtype(int64_t type);
 
 /* "FLOAT"; "unknown" outside the table. Static storage. */
@@ -67,8 +68,8 @@ struct onnx_tensor {
     int32_t type;     /* enum onnx_type, or any other number */
     struct shape shape;
     struct span body; /* the whole message: typed fields are decoded when the bytes are wanted */
-    struct span raw;  /* data NULL: no raw_data */
-    bool external;    /* data_location says so */
+    struct span raw;  /* data NULL: there is no raw_data */
+    bool external;    /* data_location says that the bytes are in another file */
     const char *location;    /* of external data; NULL: none given */
     uint64_t offset, length; /* of external data; length UINT64_MAX: to the end of the file */
 };
@@ -112,11 +113,11 @@ struct onnx_node {
 };
 
 struct onnx_axis {
-    int64_t value;     /* -1: not said */
-    const char *param; /* its name, or NULL */
+    int64_t value;     /* -1: not given */
+    const char *param; /* name of the dimension, or NULL */
 };
 
-/* 0 and -1 are what some exporters write for "any". */
+/* Some exporters write 0 or -1 for "any". */
 static inline bool onnx_axis_is_fixed(const struct onnx_axis *axis)
 {
     return !axis->param && axis->value > 0;
@@ -141,7 +142,7 @@ struct onnx_graph {
     struct onnx_node *nodes;
     struct onnx_tensor *initializers;
     struct onnx_value_info *inputs, *outputs;
-    struct onnx_graph *next; /* of the model's list of all of them */
+    struct onnx_graph *next; /* in the model's list of all graphs */
 };
 
 struct onnx_opset {
@@ -155,19 +156,19 @@ struct onnx_external {
 };
 
 struct onnx_model {
-    atomic_uint refs; /* relaxed up, acquire-release down: graphs are freed on any thread */
+    atomic_uint refs; /* rises relaxed, falls acquire-release: any thread may free the last graph */
     struct arena *arena;
-    struct file_map file; /* data NULL when opened from memory */
+    struct file_map file; /* data NULL: opened from memory */
     int folder;           /* descriptor of the model's folder, or -1: no external data */
     struct span bytes;
     int64_t ir_version;
     uint32_t n_opsets, n_external;
     struct onnx_opset *opsets;
     struct onnx_graph graph;
-    struct onnx_graph *last;        /* of the list that begins with `graph` */
-    const char **initializer_names; /* of `graph`, sorted */
-    bool reordered;                 /* its nodes, or those of a graph within, were not in order */
-    /* Mapped when first asked for; one import at a time. */
+    struct onnx_graph *last;        /* the end of the list that begins with `graph` */
+    const char **initializer_names; /* the names of `graph`'s initializers, sorted */
+    bool reordered;                 /* the nodes of a graph were not in order */
+    /* Each file is mapped when it is first asked for; one import runs at a time. */
     struct onnx_external external[ONNX_MAX_EXTERNAL_FILES];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constants of 4-bit integers and 8-bit floats, which no tensor of ours has: they are unpacked into
- * the smallest type that holds all their values.
+ * Unpacks constants of 4-bit integers and 8-bit floats. No tensor of ours has these types, so their
+ * values go into the smallest type that holds them all.
  */
 #include <math.h>
 #include <string.h>
@@ -10,18 +10,18 @@
 #include "engine/import/onnx.h"
 #include "engine/import/tensor.h"
 
-/* An 8-bit float: sign, `exponent` bits, and the rest. */
+/* An 8-bit float: a sign, `exponent` bits, and the mantissa in the remaining bits. */
 struct float8 {
     uint32_t exponent;
     int bias;
-    bool infinities;    /* as IEEE 754; else all exponents are finite */
-    bool unsigned_zero; /* what would be -0 is the only NaN; else all ones are */
+    bool infinities;    /* as in IEEE 754; otherwise all exponents are finite */
+    bool unsigned_zero; /* the pattern of -0 is the only NaN; otherwise all ones are */
 };
 
 static const struct narrow {
     enum onnx_type type;
     enum dtype held;
-    struct float8 format; /* of a float */
+    struct float8 format; /* of the 8-bit floats */
 } narrow[] = {
     {ONNX_INT4, DTYPE_I8, {0}},
     {ONNX_UINT4, DTYPE_U8, {0}},
@@ -61,7 +61,7 @@ static float decode_float8(const struct float8 *format, uint8_t bits)
     return sign * ldexpf((float)(mantissa + (exponent ? 1u << mantissa_bits : 0)), power);
 }
 
-/* Low nibbles come first. */
+/* The low nibble of each byte comes first. */
 static void unpack_nibbles(bool is_signed, size_t n, const uint8_t *from, uint8_t *to)
 {
     for (size_t i = 0; i < n; i++) {

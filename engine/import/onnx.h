@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ONNX -> ir. The file is mapped, decoded in place with nanopb against our own subset of the
- * schema (onnx.proto3, opset 7 and later), and every node is mapped by one row of a table.
+ * Turns ONNX into our graph. The file is mapped and decoded in place with nanopb against our own
+ * subset of the schema (onnx.proto3, opset 7 and later); one row of a table maps each node.
  *
- * Shapes are static: the caller binds symbolic dimensions. Whatever depends on shapes and constants
- * alone is evaluated on the way, by the evaluator that the caller passes (import knows no backend).
- * What is not supported is refused with op, node name, opset and reason (UNIMPLEMENTED).
+ * Shapes are static: the caller binds symbolic dimensions. The evaluator that the caller passes
+ * computes on the way whatever depends on shapes and constants alone (the importer itself knows no
+ * backend). A node that is not supported is refused with op, node name, opset and reason
+ * (UNIMPLEMENTED).
  */
 #ifndef INFERD_ENGINE_IMPORT_ONNX_H
 #define INFERD_ENGINE_IMPORT_ONNX_H
@@ -14,8 +15,8 @@
 #include "base/log.h"
 #include "engine/ir/ir.h"
 
-/* Computes a node whose inputs are all constants; outputs are dense, row-major, already allocated.
- */
+/* Computes a node whose inputs are all constants. Outputs are dense, row-major, already
+ * allocated. */
 struct ir_evaluator {
     enum status (*eval)(void *user, const struct ir_graph *graph, const struct ir_node *node,
                         const void *const *inputs, void *const *outputs, struct error *err);
@@ -29,9 +30,9 @@ struct onnx_dim {
 
 /*
  * The value of a graph input, for models whose shapes depend on one (the second operand of a
- * Reshape, say). It is used only where the graph cannot be built without it; the input is then none
- * of the result's. Its shape is taken for what the file leaves open. `view.data` may go away after
- * the import.
+ * Reshape, say). The value is used only where the graph cannot be built without it; the result then
+ * does not have this input. Its shape also fills in the dimensions that the file leaves open.
+ * `view.data` may go away after the import.
  */
 struct onnx_value {
     const char *name;
@@ -39,8 +40,8 @@ struct onnx_value {
 };
 
 struct onnx_options {
-    /* Bound to the first dimension of every graph input whose first dimension is symbolic (or
-     * 0/-1); 0: leave as -1 is an error, so callers pass 1 at least. */
+    /* Bound to the first dimension of every graph input where it is symbolic (or 0 or -1). Callers
+     * pass at least 1: with 0 such a dimension stays open, which is an error. */
     int64_t batch;
     const struct onnx_dim *dims; /* values for the other symbolic dimensions */
     uint32_t n_dims;
@@ -49,16 +50,17 @@ struct onnx_options {
     struct ir_evaluator evaluator;
     const struct log_sink *log;
     /* If not NULL: becomes the number of steps that recurrent layers and loops of the model take.
-     * If it changes with `batch`, the first dimension of the inputs is time, not instances. */
+     * If it changes with `batch`, the first dimension of the inputs is time and does not count
+     * instances. */
     uint64_t *steps;
 };
 
-/* A model file held open: mapped once, imported once per profile. */
+/* A model file that is held open: mapped once, imported once for each profile. */
 struct onnx_model;
 
 enum status onnx_open(const char *path, struct onnx_model **out, struct error *err);
-/* The same of an open file; its external data lie below `folder`, -1: it may have none. Takes no
- * ownership of the descriptors; `name` is for error texts. */
+/* Opens a model from an open file. Its external data lies below `folder`; -1: it may have none. The
+ * caller keeps the descriptors; `name` is for error texts. */
 enum status onnx_open_fd(int fd, int folder, const char *name, struct onnx_model **out,
                          struct error *err);
 enum status onnx_open_memory(
@@ -70,11 +72,12 @@ void onnx_close(
 /* True if the first dimension of every graph input (initializers aside) is symbolic. */
 bool onnx_is_batched(const struct onnx_model *model);
 
-/* An input's first dimension has this name: it counts instances, and may turn up elsewhere. */
+/* Says whether an input's first dimension has this name. Such a name counts instances, and other
+ * dimensions may have it too. */
 bool onnx_is_batch_dim(const struct onnx_model *model, const char *name);
 
-/* The name of a symbolic dimension of an input: what an onnx_dim would bind. NULL if there is no
- * such input or dimension, or if it is fixed or has no name. */
+/* The name of a symbolic dimension of an input, which an onnx_dim could bind. NULL: there is no
+ * such input or dimension, or it is fixed or has no name. */
 const char *onnx_input_dim(const struct onnx_model *model, const char *input, uint32_t axis);
 
 /* The model's bytes, for a digest. */
@@ -86,13 +89,14 @@ enum status onnx_import(struct onnx_model *model, const struct onnx_options *opt
 /* --- what a model is and takes, without building it --- */
 
 struct onnx_survey_value {
-    const char *name, *type; /* "FP32"; the file's name of a type that is not supported */
+    const char *name, *type; /* type: "FP32", or the file's name of a type that is not supported */
     bool has_shape;
     uint32_t rank;
-    const char *dims[SHAPE_MAX_RANK]; /* "224", "N", or "?" for one that is open and has no name */
+    const char *dims[SHAPE_MAX_RANK]; /* each is "224", "N", or "?" if it is open and has no name */
 };
 
-/* `n` nodes of an op; `why`: they are refused, `first` being one of them. op NULL: the model is. */
+/* `n` nodes of an op. In the list of refusals `why` is the reason and `first` the name of one of
+ * the nodes; op NULL: the model itself is refused. */
 struct onnx_finding {
     const char *op, *first, *why;
     uint32_t n;
@@ -102,27 +106,28 @@ enum { ONNX_FINDINGS_MAX = 256 };
 
 struct onnx_survey {
     struct arena *arena;
-    struct onnx_model *model; /* a reference: texts are the file's */
+    struct onnx_model *model; /* a reference, because texts lie in the file */
     const char *opsets;       /* "17, com.example 1" */
-    const char *unbound;   /* a dimension without a value: shapes were not looked at; NULL: none */
-    uint64_t weight_bytes; /* of initializers */
-    uint32_t n_nodes;      /* with those of branches and loops */
+    const char *unbound;   /* a dimension without a value: no shapes were looked at; NULL: none */
+    uint64_t weight_bytes; /* the size of all initializers */
+    uint32_t n_nodes;      /* with the nodes of branches and loops */
     uint32_t n_inputs, n_outputs, n_ops, n_refused;
     struct onnx_survey_value *inputs, *outputs;
     struct onnx_finding ops[ONNX_FINDINGS_MAX], refused[ONNX_FINDINGS_MAX];
-    bool silent;    /* while it is made: what failed has been taken */
-    bool exhausted; /* the same: there was no memory for a finding */
+    bool silent;    /* used while the survey is made: the last failure is already in the list */
+    bool exhausted; /* used while the survey is made: there was no memory for a finding */
 };
 
-/* Everything that an import with these options would refuse: each op by the table, and unless a
- * dimension is unbound what is found by importing, but for nodes behind one that was refused. More
- * than ONNX_FINDINGS_MAX are cut. Fails for what says nothing about the model alone. */
+/* Finds everything that an import with these options would refuse. Each op is looked up in the
+ * table of ops. Unless a dimension is unbound, an import then finds the rest, except in nodes that
+ * depend on a refused one. Findings beyond ONNX_FINDINGS_MAX are dropped. A failure says nothing
+ * about the model alone (no memory, say). */
 enum status onnx_survey(struct onnx_model *model, const struct onnx_options *options,
                         struct onnx_survey **out, struct error *err);
 void onnx_survey_free(struct onnx_survey *survey); /* NULL is fine */
 
-/* A TensorProto file (.pb), as in the published test data. `*data` is malloc-ed, dense, row-major.
- */
+/* Reads a TensorProto file (.pb), as in the published test data. `out->data` is malloc-ed, dense,
+ * row-major. */
 enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **name,
                              struct error *err);
 

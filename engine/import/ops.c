@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of ops. A new op is a row here and a mapping function in the file of its family; what a
- * row says of operands, types and attributes is checked before the function is called, and
- * docs/operators.md is made of it (docs/describe_ops.c).
+ * The table of ops. A new op is a row here and a mapping function in the file of its family. What a
+ * row says about operands, types and attributes is checked before the function is called.
+ * docs/describe_ops.c makes docs/operators.md from the rows.
  *
- * `first` is the oldest opset for which the mapping is right: often older than what the importer
- * promises (7), because files are written with the opset in which their op last changed.
+ * `first` is the oldest opset for which the mapping is right. It is often older than the opset that
+ * the importer promises (7), because exporters write the opset in which an op last changed.
  */
 #include "engine/import/ops.h"
 
@@ -26,16 +26,16 @@ enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
 #define BYTES     (T(U8) | T(I8))
 #define QUANTISED (BYTES | T(U16) | T(I16))
 
-/* inputs at least, at most; outputs at most; the first input has the row's type */
+/* at least, at most so many inputs; at most so many outputs; the first input has the row's type */
 #define IO(min_in, max_in, max_out)                                                                \
     {                                                                                              \
         min_in, max_in, max_out, 0                                                                 \
     }
 
-/* what the mapping makes */
+/* an op that the mapping makes */
 #define OP(op) (UINT64_C(1) << IR_OP_##op)
 
-/* attributes that many have */
+/* attributes that many ops have */
 #define WINDOW    "auto_pad:s dilations:I kernel_shape:I pads:I strides:I"
 #define BROADCAST "axis:i broadcast:i"
 #define REDUCED   "axes:I keepdims:i noop_with_empty_axes:i"
@@ -43,7 +43,7 @@ enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
     "activation_alpha:F activation_beta:F activations:S clip:f direction:s hidden_size:i "         \
     "layout:i output_sequence:i"
 
-/* One line a row, and what that does not hold below it. */
+/* Each row takes one line, and what does not fit goes on in the next. */
 /* clang-format off */
 static const struct map_op ops[] = {
     /* convolution, product, pooling */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mapping functions by family, and what families lend each other. */
+/* The mapping functions by family, and what the families share. */
 #ifndef INFERD_ENGINE_IMPORT_OPS_H
 #define INFERD_ENGINE_IMPORT_OPS_H
 
@@ -151,20 +151,21 @@ void map_range(struct mapper *m);
 void map_eye_like(struct mapper *m);
 void map_window(struct mapper *m);
 
-/* A vector as dimension `axis` of a tensor of `rank`; anything else as it is. */
+/* Reshapes a vector so that it lies along dimension `axis` of a tensor of `rank`; anything else
+ * stays as it is. */
 uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank);
-/* A convolution with the window that the node's attributes give; bias may be IR_NONE. */
+/* Makes a convolution with the window that the node's attributes give; bias may be IR_NONE. */
 uint32_t emit_conv(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias);
-/* x - zero as `to`; zero is one value, or one for each index of `axis`, or IR_NONE. */
+/* Makes x - zero as type `to`. `zero` is one value, or one for each index of `axis`, or IR_NONE. */
 uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to);
 /* Rounds half to even, adds the zero point (IR_NONE: 0), saturates. */
 uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum dtype to);
 uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all elements as a vector */
-uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* vectors too */
+uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* takes vectors too */
 uint32_t emit_softmax(struct mapper *m, uint32_t x, uint32_t axis, bool log_form);
 uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t batch_dims);
-/* `narrow`: outside of branches and loops 4-bit integers and 8-bit floats may be held in wider
- * types (tensor.h). */
+/* Makes a constant of the graph. If `narrow`, and outside of branches and loops, 4-bit integers and
+ * 8-bit floats may be held in wider types (tensor.h). */
 uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool narrow);
 
 #endif

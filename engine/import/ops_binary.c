@@ -2,7 +2,7 @@
 /* Functions of two and more elements, with broadcasting. */
 #include "engine/import/ops.h"
 
-/* Before opset 7 the second operand was aligned by attributes: its dimensions start at `axis`. */
+/* Before opset 7 attributes aligned the second operand: its dimensions start at `axis`. */
 static uint32_t old_broadcast(struct mapper *m, uint32_t a, uint32_t b)
 {
     struct shape shape = *map_shape(m, b), out = {.rank = 0};
@@ -37,7 +37,7 @@ void map_pow(struct mapper *m)
     map_out(m, 0, emit_cast(m, y, base));
 }
 
-/* The slope broadcasts to x; in old files a vector is one slope for each channel. */
+/* The slope broadcasts to x. In old files a vector holds one slope for each channel. */
 void map_prelu(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), slope = map_in(m, 1);
@@ -71,7 +71,7 @@ void map_mod(struct mapper *m)
     map_out(m, 0, emit_end(m, node));
 }
 
-/* Sum, Max, Min of any number of operands. */
+/* Applies Sum, Max or Min to any number of operands. */
 static uint32_t emit_chain(struct mapper *m, enum ir_binary func)
 {
     uint32_t y = map_in(m, 0);

@@ -3,8 +3,8 @@
  * RoiAlign, MaxRoiPool, NonMaxSuppression.
  *
  * How many boxes NonMaxSuppression selects depends on their values, which a plan of fixed shapes
- * cannot express. With boxes and scores that are known the answer is computed on the way. With
- * others the output has as many rows as can be selected, and those behind the selected ones are -1.
+ * cannot express. If boxes and scores are known, the importer computes the answer. Otherwise the
+ * output has as many rows as boxes can be selected, and the rows behind the selected ones hold -1.
  */
 #include "engine/import/ops.h"
 
@@ -35,7 +35,7 @@ void map_roi_align(struct mapper *m)
     map_out(m, 0, emit_end(m, node));
 }
 
-/* The first of five columns is the image. */
+/* The first of a region's five columns is the number of its image. */
 void map_max_roi_pool(struct mapper *m)
 {
     struct ints size;
@@ -55,7 +55,7 @@ void map_max_roi_pool(struct mapper *m)
 
 /* --- NonMaxSuppression --- */
 
-/* Without the rows behind the selected ones. */
+/* Cuts off the rows behind the selected ones. */
 static uint32_t selected_rows(struct mapper *m, uint32_t y)
 {
     const struct ir_tensor *t = ir_tensor(m->graph, y);
@@ -65,7 +65,7 @@ static uint32_t selected_rows(struct mapper *m, uint32_t y)
     return emit_slice(m, y, 0, 0, rows);
 }
 
-/* Operand i, one number, or the fallback. */
+/* Operand i as one number, or the fallback if it is absent. */
 static double threshold(struct mapper *m, uint32_t i, double fallback)
 {
     uint32_t tensor = map_in_opt(m, i);
@@ -78,9 +78,9 @@ void map_nms(struct mapper *m)
     uint32_t most = map_in_opt(m, 2);
     int64_t k = most == IR_NONE ? 0 : map_known_int(m, most);
     double overlap = threshold(m, 3, 0), least = threshold(m, 4, 0);
-    if (map_can_know(m, inputs[0]) && map_can_know(m, inputs[1])) {
-        map_known(m, inputs[0]);
-        map_known(m, inputs[1]);
+    if (map_can_make_known(m, inputs[0]) && map_can_make_known(m, inputs[1])) {
+        map_make_known(m, inputs[0]);
+        map_make_known(m, inputs[1]);
     }
     uint32_t node = emit_begin(m, IR_OP_NMS, 2, inputs);
     emit_int(m, node, IR_ATTR_K, MAX(k, 0));

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known when the plan is built: constants, shapes, ranges, windows. */
+/* Ops whose results are known when the plan is built: constants, shapes, ranges, windows. */
 #include "engine/import/ops.h"
 #include "engine/import/tensor.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A TensorProto as a constant of the graph, which keeps the model's bytes alive. */
+/* Makes a TensorProto a constant of the graph, which keeps the model's bytes alive. */
 uint32_t emit_tensor(struct mapper *m, const struct onnx_tensor *tensor, bool narrow)
 {
     enum dtype dtype;
     const void *data;
-    bool many = m->scope->outer != NULL; /* a loop may come here again */
+    bool many = m->scope->outer != NULL; /* a loop may import this graph again */
     uint32_t known = many ? map_shared_find(m, tensor) : IR_NONE;
     if (map_failed(m) || known != IR_NONE)
         return known;
@@ -114,7 +114,7 @@ void map_size_of(struct mapper *m)
 
 enum { RANGE_MAX = 1 << 20 };
 
-/* Counts as numpy's arange does. */
+/* The length of the range, counted as numpy's arange does. */
 static int64_t range_count(struct mapper *m, bool whole, const double *f, const int64_t *i)
 {
     double n =

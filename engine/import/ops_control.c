@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * If, Loop and Scan. A plan has no branches and no loops: a branch is taken when the plan is built,
- * iterations are imported one behind the other, and what they collect is put together behind them.
+ * iterations are imported one after the other, and behind them the values that they collect are put
+ * together.
  *
- * An If whose condition only a request knows has both branches computed and one chosen, if they
- * give the same types and shapes and neither can fail. A Loop whose end only a request knows is
- * refused.
+ * If only a request knows the condition of an If, both branches are computed and one result is
+ * chosen. For that the branches must give the same types and shapes, and neither may be able to
+ * fail. A Loop whose end only a request knows is refused.
  */
 #include "engine/import/ops.h"
 
@@ -18,11 +19,11 @@ enum { ITERATIONS_MAX = 1024 };
 
 /* --- If --- */
 
-/* False: it is not one number, or known only to requests. */
+/* Reads a condition. False: it is not one number, or only a request knows it. */
 static bool known_flag(struct mapper *m, uint32_t tensor, bool *value)
 {
     size_t n;
-    if (map_failed(m) || tensor == IR_NONE || !map_is_known(m, tensor))
+    if (map_failed(m) || tensor == IR_NONE || !map_make_known(m, tensor))
         return false;
     const struct ir_tensor *t = ir_tensor(m->graph, tensor);
     if (t->dtype != DTYPE_BOOL || !shape_elements(&t->shape, &n) || n != 1) {
@@ -58,8 +59,8 @@ static uint32_t *import_branch(struct mapper *m, const struct onnx_graph *graph,
     return map_failed(m) ? NULL : outputs;
 }
 
-/* A node that fails for some values of what it reads: it must not run where it was not asked for.
- * Returns its index, or IR_NONE. */
+/* Finds a node that fails for some values of its operands: such a node must not run where the model
+ * would not run it. Returns its index, or IR_NONE. */
 static uint32_t find_failing(const struct mapper *m, uint32_t first)
 {
     for (uint32_t i = first; i < m->graph->n_nodes; i++) {
@@ -89,7 +90,8 @@ static void refuse_unlike(struct mapper *m, uint32_t a, uint32_t b)
                dtype_name(map_dtype(m, b)), shape_format(map_shape(m, b), y));
 }
 
-/* Both branches are there; the condition is a request's. */
+/* Makes outputs that choose between two imported branches when a request comes with the
+ * condition. */
 static void choose(struct mapper *m, uint32_t cond, uint32_t first, const uint32_t *then,
                    const uint32_t *other)
 {
@@ -146,7 +148,7 @@ void map_if(struct mapper *m)
     const uint32_t *a = import_branch(m, then, "then"), *b = import_branch(m, other, "else");
     if (!a || !b)
         return;
-    /* A value that was given for the input is taken only where there is no other way. */
+    /* A value that the caller gave for an input is used only if there is no other way. */
     if (!(all_alike(m, a, b) && find_failing(m, first) == IR_NONE) && known_flag(m, cond, &value))
         take(m, value ? a : b);
     else
@@ -155,13 +157,13 @@ void map_if(struct mapper *m)
 
 /* --- iterations --- */
 
-/* A loop being unrolled. */
+/* A loop that is being unrolled. */
 struct unroll {
     const struct onnx_graph *body;
-    uint32_t n_state;           /* values that each iteration hands on */
-    uint32_t n_scan;            /* values of which all are kept */
-    uint32_t first_out;         /* of the body's outputs: those before are the loop's own */
-    uint32_t n, max;            /* iterations done, and at most */
+    uint32_t n_state;           /* index of the body's first output that is a state */
+    uint32_t n_scan;            /* values of which every iteration's is kept */
+    uint32_t first_out;         /* the body's outputs before this one are the loop's own */
+    uint32_t n, max;            /* iterations done, and at most to do */
     uint32_t *inputs, *outputs; /* of the body */
     uint32_t *kept;             /* [n_scan][max] */
 };
@@ -175,7 +177,7 @@ static void unroll_begin(struct mapper *m, struct unroll *u)
         map_exhausted(m);
 }
 
-/* `first_in`: the body's first input that is a state. */
+/* Imports one iteration. `first_in` is the body's first input that is a state. */
 static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
 {
     char tag[16];
@@ -188,7 +190,8 @@ static void unroll_step(struct mapper *m, struct unroll *u, uint32_t first_in)
     u->n++;
 }
 
-/* Tensors of one shape along a new axis, in parts that a node can have as inputs. */
+/* Stacks tensors of one shape along a new axis, in as many steps as a node's limit of inputs
+ * demands. */
 static uint32_t emit_stack(struct mapper *m, uint32_t n, uint32_t *parts, uint32_t axis)
 {
     for (uint32_t i = 0; i < n && !map_failed(m); i++) {
@@ -213,7 +216,7 @@ static uint32_t emit_stack(struct mapper *m, uint32_t n, uint32_t *parts, uint32
     return map_failed(m) ? IR_NONE : parts[0];
 }
 
-/* Nothing was kept: the shape is what the body declares. */
+/* Makes the output of a loop without iterations, in the shape that the body declares. */
 static uint32_t emit_nothing(struct mapper *m, const struct onnx_value_info *info, uint32_t axis)
 {
     struct shape shape = {.rank = info->rank + 1};
@@ -234,7 +237,7 @@ static uint32_t emit_nothing(struct mapper *m, const struct onnx_value_info *inf
     return room ? emit_constant(m, dtype, &shape, room) : IR_NONE;
 }
 
-/* Output `i` of those that are kept, as the node's. */
+/* Makes an output of the node from the values that the iterations gave for kept output `i`. */
 static void unroll_collect(struct mapper *m, struct unroll *u, uint32_t i, int64_t axis,
                            bool backward)
 {
@@ -271,7 +274,7 @@ static int64_t read_trips(struct mapper *m)
     uint32_t trips = map_in_opt(m, 0);
     if (trips == IR_NONE)
         return -1;
-    if (!map_is_known(m, trips) && !map_failed(m))
+    if (!map_make_known(m, trips) && !map_failed(m))
         map_refuse(m, "its number of iterations is computed from an input");
     int64_t n = map_known_int(m, trips);
     return n < 0 ? 0 : n;
@@ -341,7 +344,7 @@ struct scan {
     struct ints in_axes, in_directions, out_axes, out_directions;
 };
 
-/* A list of `n` values; all 0 if it is not given. */
+/* Reads a list of `n` values; all are 0 if the attribute is not given. */
 static void read_list(struct mapper *m, const char *name, uint32_t n, struct ints *out)
 {
     if (n > MAP_MAX_INTS) {
@@ -377,7 +380,8 @@ static void read_scan(struct mapper *m, struct scan *s)
     read_list(m, "scan_output_directions", u->n_scan, &s->out_directions);
 }
 
-/* How long the operands are that are walked: all the same. Their axes become those from 0 on. */
+/* Returns the length of the operands that are walked, which all must share. Their axes become
+ * non-negative. */
 static int64_t read_length(struct mapper *m, struct scan *s)
 {
     int64_t length = 0;
@@ -395,7 +399,7 @@ static int64_t read_length(struct mapper *m, struct scan *s)
     return length;
 }
 
-/* What iteration `at` gets of an operand. */
+/* Makes iteration `at`'s element of an operand. */
 static uint32_t emit_element(struct mapper *m, const struct scan *s, uint32_t i, int64_t at)
 {
     uint32_t x = map_in(m, s->u.n_state + i), axis = (uint32_t)s->in_axes.v[i];

@@ -21,7 +21,8 @@ void map_conv(struct mapper *m)
     map_out(m, 0, emit_conv(m, x, weights, bias));
 }
 
-/* The output is `size` long: pads are what is too much, output_padding what is too little. */
+/* Chooses pads for an output that must be `size` long. Pads take away what is too much;
+ * output_padding adds what is too little. */
 static void deconv_pads_for(const struct window *w, uint32_t i, int64_t in, int64_t size,
                             enum auto_pad side, int64_t *pads, int64_t *output_padding)
 {

@@ -2,11 +2,11 @@
 /*
  * Einsum as sums, transposes and matrix products.
  *
- * Operands are taken from the left, two at a time. Of the two, indices that nobody needs any more
- * are summed away; those that only one has and that are needed become rows or columns, those that
- * both have become the batch if needed and the inner dimension if not. Before that, an index that
- * one operand has twice becomes the diagonal of those two dimensions, and a dimension of 1 that
- * stands against a larger one is dropped.
+ * Operands are taken from the left, two at a time. An index that only one of the two has is summed
+ * away if nothing needs it any more, and otherwise becomes a row or a column. An index that both
+ * have becomes part of the batch if something still needs it, and otherwise of the inner dimension.
+ * Before that, an index that one operand has twice becomes the diagonal of the two dimensions, and
+ * a dimension of 1 is dropped if the other operand's is larger.
  */
 #include "engine/import/ops.h"
 
@@ -14,8 +14,8 @@
 
 enum { TERM_MAX = SHAPE_MAX_RANK, MAX_TERMS = 16 };
 
-/* Labels: 'a'..'z', 'A'..'Z' as they are; dimensions under an ellipsis are 1, 2, .. from the
- * right. */
+/* The labels of an operand's dimensions: 'a'..'z' and 'A'..'Z' stand for themselves, dimensions
+ * under an ellipsis are 1, 2, .. from the right. */
 struct term {
     uint32_t n;
     char labels[TERM_MAX];
@@ -41,7 +41,8 @@ static void term_add(struct mapper *m, struct term *term, char label)
         term->labels[term->n++] = label;
 }
 
-/* Reads up to ',', '-' or the end; `dots` dimensions are under an ellipsis. Gives what follows. */
+/* Reads a term up to ',', '-' or the end; its ellipsis stands for `dots` dimensions. Returns where
+ * the text goes on. */
 static size_t read_term(struct mapper *m, struct span text, size_t at, uint32_t dots,
                         struct term *term)
 {
@@ -63,7 +64,7 @@ static size_t read_term(struct mapper *m, struct span text, size_t at, uint32_t 
     return at;
 }
 
-/* How many dimensions of an operand of this rank its ellipsis stands for. */
+/* The number of dimensions that the ellipsis of an operand of this rank stands for. */
 static uint32_t dots_of(struct span text, size_t at, uint32_t rank)
 {
     uint32_t letters = 0, dots = 0;
@@ -102,7 +103,8 @@ static void read_equation(struct mapper *m, struct span text, struct equation *e
             map_invalid(m, "an index twice in the result");
 }
 
-/* Without an arrow: the ellipsis, then every index that occurs once, in alphabetical order. */
+/* Without an arrow the output is the ellipsis, then every index that occurs once, in alphabetical
+ * order. */
 static void implied_output(struct mapper *m, struct equation *e)
 {
     for (uint32_t i = e->dots; i > 0; i--)
@@ -117,7 +119,7 @@ static void implied_output(struct mapper *m, struct equation *e)
     }
 }
 
-/* Whether the result or an operand from `next` on still needs an index. */
+/* Says whether the result, or an operand from `next` on, still needs an index. */
 static bool needed(const struct equation *e, uint32_t next, char label)
 {
     bool found = has(&e->out, label);
@@ -170,7 +172,7 @@ static uint32_t diagonal(struct mapper *m, uint32_t x, struct term *term, uint32
     return emit_strided(m, x, flat.rank - 1, n + 1);
 }
 
-/* Operand i, with each of its indices once. */
+/* Operand i, in which each index occurs once. */
 static uint32_t operand(struct mapper *m, struct equation *e, uint32_t i)
 {
     struct term *term = &e->terms[i];
@@ -179,12 +181,12 @@ static uint32_t operand(struct mapper *m, struct equation *e, uint32_t i)
         for (uint32_t b = a + 1; b < term->n && !map_failed(m); b++)
             if (term->labels[a] == term->labels[b]) {
                 x = diagonal(m, x, term, a, b);
-                a = b = 0; /* others have moved */
+                a = b = 0; /* search again: the dimensions have moved */
             }
     return x;
 }
 
-/* Puts the indices of x into the order of `to`, which has the same ones. */
+/* Transposes x into the order of `to`, which has the same indices. */
 static uint32_t permuted(struct mapper *m, uint32_t x, const struct term *from,
                          const struct term *to)
 {
@@ -204,7 +206,7 @@ static void append(struct term *to, const struct term *from)
         to->labels[to->n++] = from->labels[i];
 }
 
-/* Sizes of the indices of one pair. */
+/* The sizes of the indices of one pair of operands. */
 struct sizes {
     int64_t of[128];
 };
@@ -228,7 +230,7 @@ static int64_t product(struct mapper *m, const struct term *term, const struct s
     return map_product(m, &shape, 0, shape.rank);
 }
 
-/* One operand as [batch, first, second] of collected indices. */
+/* Reshapes an operand to [batch, first, second], each a product of indices. */
 static uint32_t as_matrix(struct mapper *m, uint32_t x, const struct term *term,
                           const struct term *const parts[3], const struct sizes *sizes)
 {
@@ -241,7 +243,7 @@ static uint32_t as_matrix(struct mapper *m, uint32_t x, const struct term *term,
     return emit_reshape(m, permuted(m, x, term, &order), &shape);
 }
 
-/* Drops dimensions of 1 from x where `other` has a larger one under the same index. */
+/* Drops dimensions of 1 from x if `other` has a larger one under the same index. */
 static uint32_t without_ones(struct mapper *m, uint32_t x, struct term *term, uint32_t other,
                              const struct term *others)
 {
@@ -258,7 +260,7 @@ static uint32_t without_ones(struct mapper *m, uint32_t x, struct term *term, ui
     return emit_reshape(m, x, &kept);
 }
 
-/* Multiplies two operands and sums over what nobody needs afterwards. */
+/* Multiplies two operands and sums over the indices that nothing needs afterwards. */
 static uint32_t contract(struct mapper *m, const struct equation *e, uint32_t next, uint32_t a,
                          struct term *left, uint32_t b, struct term right)
 {
@@ -295,7 +297,7 @@ static uint32_t contract(struct mapper *m, const struct equation *e, uint32_t ne
     append(left, &columns);
     for (uint32_t i = 0; i < left->n; i++)
         shape.dim[shape.rank++] = sizes.of[(unsigned char)left->labels[i]];
-    /* sums of bytes come as INT32, and are bytes here */
+    /* a product of bytes has INT32 sums; here the result has the operands' type */
     uint32_t y = emit_cast(m, emit_matmul(m, a, b, IR_NONE), map_dtype(m, a));
     return emit_reshape(m, y, &shape);
 }

@@ -74,7 +74,7 @@ void map_one_hot(struct mapper *m)
     map_out(m, 0, emit_end(m, node));
 }
 
-/* The places where a known condition holds become indices of a gather. */
+/* Turns the places where a known condition holds into indices of a gather. */
 void map_compress(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), axis = 0;
@@ -103,7 +103,7 @@ void map_compress(struct mapper *m)
     map_out(m, 0, emit_gather(m, x, emit_constant(m, DTYPE_I64, &shape, indices), axis));
 }
 
-/* Of a known operand only: the number of results is the shape of the output. */
+/* Takes a known operand only, because the number of results is the shape of the output. */
 void map_non_zero(struct mapper *m)
 {
     const struct ir_tensor *x = map_known(m, map_in(m, 0));
@@ -132,7 +132,7 @@ void map_non_zero(struct mapper *m)
     map_out(m, 0, emit_constant(m, DTYPE_I64, &out, to));
 }
 
-/* Which step of the input each step of the output shows, [batch, time, 1]. */
+/* For each step of the output, the step of the input that it shows: [batch, time, 1]. */
 static uint32_t reversed_steps(struct mapper *m, const struct ir_tensor *lengths, int64_t batch,
                                int64_t time)
 {
@@ -152,7 +152,7 @@ static uint32_t reversed_steps(struct mapper *m, const struct ir_tensor *lengths
     return emit_constant(m, DTYPE_I64, &shape, to);
 }
 
-/* With known lengths only: a gather along time for each batch. */
+/* Takes known lengths only, and becomes a gather along time for each batch. */
 void map_reverse_sequence(struct mapper *m)
 {
     uint32_t x = map_in(m, 0);

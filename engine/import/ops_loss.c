@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The score of each target, [N, d..] of scores [N, C, d..]. */
+/* The score of each target: [N, d..] from scores [N, C, d..]. */
 static uint32_t picked(struct mapper *m, uint32_t scores, uint32_t targets)
 {
     struct shape shape = *map_shape(m, targets), column = shape;
@@ -24,7 +24,8 @@ static uint32_t picked(struct mapper *m, uint32_t scores, uint32_t targets)
     return emit_reshape(m, emit_end(m, node), &shape);
 }
 
-/* The weight of each target: its class's, and 0 where it is to be ignored. IR_NONE: all are 1. */
+/* The weight of each target: the weight of its class, or 0 if the target is ignored. IR_NONE: all
+ * are 1. */
 static uint32_t target_weights(struct mapper *m, uint32_t targets, uint32_t ignored,
                                uint32_t classes, enum dtype dtype)
 {

@@ -14,8 +14,8 @@ uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank)
     return emit_reshape(m, x, &out);
 }
 
-/* numpy's rule: a vector on the left is a row, one on the right a column, and that dimension is
- * gone from the result. */
+/* Follows numpy's rule: a vector on the left is a row, a vector on the right a column, and the
+ * result does not have that dimension. */
 uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b)
 {
     bool row = map_shape(m, a)->rank == 1, column = map_shape(m, b)->rank == 1;
@@ -38,7 +38,8 @@ void map_matmul(struct mapper *m)
     map_out(m, 0, emit_matmul_any(m, a, b));
 }
 
-/* C of a Gemm as the bias of a product with n columns, or IR_NONE if it is something else. */
+/* The C of a Gemm as the bias of a product with n columns; IR_NONE if it does not have that
+ * form. */
 static uint32_t row_bias(struct mapper *m, uint32_t c, int64_t n)
 {
     const struct shape *shape = map_shape(m, c);

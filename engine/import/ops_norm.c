@@ -10,7 +10,7 @@ static void refuse_outputs_from(struct mapper *m, uint32_t first)
     }
 }
 
-/* Statistics may be of a wider type than x: then that is what is computed in. */
+/* Statistics may have a wider type than x; then everything is computed in that type. */
 void map_batch_norm(struct mapper *m)
 {
     uint32_t inputs[5];
@@ -48,7 +48,8 @@ void map_instance_norm(struct mapper *m)
     instance_norm(m, x, scale, bias, 0);
 }
 
-/* One value a group -> one value a channel: the form of opset 18. */
+/* Repeats a value for each group as one for each channel, because opset 18 gives values by
+ * group. */
 static uint32_t per_channel(struct mapper *m, uint32_t x, int64_t groups, int64_t channels)
 {
     const struct shape *shape = map_shape(m, x);
@@ -73,7 +74,7 @@ void map_group_norm(struct mapper *m)
     instance_norm(m, x, scale, bias, groups);
 }
 
-/* The statistics that LayerNormalization gives on demand. */
+/* Makes the statistics that LayerNormalization gives on demand. */
 static void layer_statistics(struct mapper *m, uint32_t x, const struct ints *axes)
 {
     if (!map_out_used(m, 1) && !map_out_used(m, 2))

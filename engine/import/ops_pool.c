@@ -12,7 +12,7 @@ static uint32_t begin_pool(struct mapper *m, uint32_t x, const struct window *w)
     return node;
 }
 
-/* The order of LP pooling; a float in the first opset. */
+/* The order p of LP pooling, which is a float in the first opset. */
 static float pool_order(struct mapper *m)
 {
     const struct onnx_attr *p = map_attr(m, "p");
@@ -26,7 +26,8 @@ static uint32_t with_number(struct mapper *m, enum ir_binary func, uint32_t x, i
     return emit_binary(m, func, x, emit_int_list(m, 1, &value));
 }
 
-/* Positions in the whole of x, counted with the first spatial dim fastest within each plane. */
+/* Turns positions in x into ONNX's column-major ones, in which the first spatial dimension counts
+ * fastest within each plane. */
 static uint32_t column_major(struct mapper *m, uint32_t x, uint32_t indices)
 {
     struct shape in = *map_shape(m, x);
@@ -65,7 +66,7 @@ void map_pool(struct mapper *m)
     map_out(m, 1, columns ? column_major(m, x, outputs[1]) : outputs[1]);
 }
 
-/* One window over everything. */
+/* Pools with one window over the whole image. */
 void map_global_pool(struct mapper *m)
 {
     uint32_t x = map_in(m, 0);
@@ -83,8 +84,8 @@ void map_global_pool(struct mapper *m)
     map_out(m, 0, emit_end(m, node));
 }
 
-/* Zeros behind each dimension up to the output shape that operand 2 asks for. As in the published
- * cases indices are places in the shape that the window gives, whatever comes behind it. */
+/* Appends zeros to each dimension up to the output shape that operand 2 asks for. In the published
+ * cases indices are places in the shape that the window gives, not in the larger one. */
 static uint32_t stretched(struct mapper *m, uint32_t y)
 {
     struct ints sizes;
@@ -109,7 +110,7 @@ static uint32_t stretched(struct mapper *m, uint32_t y)
     return emit_end(m, node);
 }
 
-/* Scatters the values to the places (in the flat output) that MaxPool's indices name. */
+/* Scatters the values to the places of the flat output that MaxPool's indices name. */
 void map_max_unpool(struct mapper *m)
 {
     struct window w;

@@ -2,20 +2,20 @@
 /*
  * Products and convolutions of 8-bit integers.
  *
- * Where the weights are known and fit INT8 once their zero point is taken off, the node is one of
- * 8-bit operands with INT32 sums, and the other operand's zero point z is taken off afterwards:
- * sum((x - z) w) = sum(x w) - z sum(w). All of it is exact, modulo 2^32 as ONNX has it, and such
- * nodes have fast kernels. Anything else is computed in fp64, which holds the sums exactly.
+ * If the weights are known and fit INT8 once their zero point is subtracted, the node becomes one
+ * with 8-bit operands and INT32 sums, for which there are fast kernels. The other operand's zero
+ * point z is subtracted afterwards: sum((x - z) w) = sum(x w) - z sum(w). All of this is exact,
+ * modulo 2^32 as ONNX has it. Anything else is computed in fp64, which holds the sums exactly.
  */
 #include "engine/import/ops.h"
 #include "engine/import/window.h"
 
-/* Weights without their zero point, and their sums for each output channel. */
+/* Weights without their zero point, and the sum of the weights of each output channel. */
 struct byte_weights {
-    uint32_t tensor, sums; /* INT8; INT32, [M], or of a product [.., 1, N] */
+    uint32_t tensor, sums; /* INT8; INT32 [M], or [.., 1, N] for a product */
 };
 
-/* Sums of so many products of 9 and 8 bits stay within 31. */
+/* A sum of so many products of a 9-bit and an 8-bit number stays within 31 bits. */
 enum { DEPTH_MAX = 65536 };
 
 static bool is_byte(const struct mapper *m, uint32_t tensor)
@@ -34,7 +34,7 @@ static bool is_single(const struct mapper *m, uint32_t tensor)
     return shape_elements(map_shape(m, tensor), &n) && n == 1;
 }
 
-/* A zero point that is known and one number, or left out (0). */
+/* Reads a zero point that is left out (0) or is one known number; false for any other. */
 static bool known_zero(const struct mapper *m, uint32_t zero, int64_t *out)
 {
     *out = 0;
@@ -46,8 +46,8 @@ static bool known_zero(const struct mapper *m, uint32_t zero, int64_t *out)
     return true;
 }
 
-/* An array of weights: `depth` terms of each of `channels` sums, `outer` times; a term of a channel
- * is `step` elements behind the one before it. */
+/* The order of an array of weights: `outer` times `channels` sums of `depth` terms each. A
+ * channel's terms lie `step` elements apart. */
 struct weight_order {
     int64_t outer, channels, depth, step;
 };
@@ -58,7 +58,7 @@ static int64_t weight_at(const struct weight_order *o, int64_t outer, int64_t ch
     return base + (o->step == 1 ? channel * o->depth + k : k * o->step + channel);
 }
 
-/* False: a weight does not fit. */
+/* Subtracts the zero point from the weights. False: a weight then does not fit. */
 static bool shift_weights(const struct mapper *m, const struct weight_order *o, uint32_t weights,
                           uint32_t zero, int8_t *to, int32_t *sums)
 {
@@ -81,7 +81,7 @@ static bool shift_weights(const struct mapper *m, const struct weight_order *o, 
     return true;
 }
 
-/* False, without failing: not known, or too wide for INT8. */
+/* Reads weights as bytes. False, without failing: they are not known, or too wide for INT8. */
 static bool read_weights(struct mapper *m, uint32_t weights, uint32_t zero,
                          const struct weight_order *o, const struct shape *sums_shape,
                          struct byte_weights *out)
@@ -101,7 +101,7 @@ static bool read_weights(struct mapper *m, uint32_t weights, uint32_t zero,
     return !map_failed(m);
 }
 
-/* bias - z sums, all INT32 [n] */
+/* Makes bias - z sums, all INT32 [n]. */
 static uint32_t known_bias(struct mapper *m, uint32_t bias, int64_t z, uint32_t sums, int64_t n)
 {
     const struct shape shape = {.rank = 1, .dim = {n}};
@@ -117,7 +117,7 @@ static uint32_t known_bias(struct mapper *m, uint32_t bias, int64_t z, uint32_t 
     return to ? emit_constant(m, DTYPE_I32, &shape, to) : IR_NONE;
 }
 
-/* acc - zero * sums, INT32 */
+/* Makes acc - zero * sums, INT32. */
 static uint32_t emit_less(struct mapper *m, uint32_t acc, uint32_t zero, uint32_t sums)
 {
     uint32_t off = emit_binary(m, IR_BINARY_MUL, emit_cast(m, zero, DTYPE_I32), sums);
@@ -136,7 +136,7 @@ static uint32_t emit_conv_in(struct mapper *m, uint32_t x, uint32_t weights, uin
     return emit_end(m, node);
 }
 
-/* What the window pads with is x's zero point, which stands for nought. */
+/* Pads x with its zero point, which stands for 0, and takes the pads from the window. */
 static uint32_t emit_padded(struct mapper *m, uint32_t x, int64_t zero, struct window *w)
 {
     int64_t pads[2 * SHAPE_MAX_RANK] = {0};
@@ -157,7 +157,8 @@ static uint32_t emit_padded(struct mapper *m, uint32_t x, int64_t zero, struct w
     return emit_end(m, node);
 }
 
-/* The sums of the weights that each output sees: those of all of them where nothing is padded. */
+/* For each output, the sum of the weights whose taps lie inside the image; without padding that is
+ * the sum of all. */
 static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weights *by,
                           const struct window *w)
 {
@@ -177,7 +178,8 @@ static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weight
     return emit_conv_in(m, emit_constant(m, DTYPE_U8, &shape, ones), by->tensor, IR_NONE, w);
 }
 
-/* The INT32 sums of a convolution of bytes; false, without failing: it cannot be one. */
+/* Makes the INT32 sums of a convolution of bytes. False, without failing: the node cannot be
+ * one. */
 static bool emit_byte_conv(struct mapper *m, uint32_t x, uint32_t x_zero, uint32_t weights,
                            uint32_t w_zero, uint32_t bias, uint32_t *out)
 {
@@ -238,14 +240,15 @@ static bool emit_byte_matmul(struct mapper *m, uint32_t a, uint32_t a_zero, uint
 
 /* --- operators --- */
 
-/* Scales and zero points of an operator's result and operands, and along which of its dimensions a
- * vector of them lies. */
+/* The scales and zero points of an operator's result and operands, and the dimension of the result
+ * along which a vector of them lies. */
 struct requantise {
-    uint32_t scale[3], zero; /* of both operands and the result; the result's */
+    uint32_t scale[3], zero; /* of both operands and the result; of the result */
     uint32_t axis[3];
 };
 
-/* acc * (a b / y), quantised; acc is INT32, or FP64 and then stays that. */
+/* Makes acc * (a b / y), quantised. acc is INT32, or FP64; the product is computed in FP64 in the
+ * latter case. */
 static uint32_t emit_requantised(struct mapper *m, uint32_t acc, const struct requantise *by)
 {
     enum dtype real = map_dtype(m, acc) == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
@@ -259,7 +262,7 @@ static uint32_t emit_requantised(struct mapper *m, uint32_t acc, const struct re
     return emit_quantised(m, scaled, zero, map_dtype(m, by->zero));
 }
 
-/* Zero points are read as numbers of their operands' types. */
+/* Checks that a zero point has its operand's type. */
 static void check_zero(struct mapper *m, uint32_t operand, uint32_t zero)
 {
     if (zero != IR_NONE && map_dtype(m, zero) != map_dtype(m, operand))
@@ -267,7 +270,7 @@ static void check_zero(struct mapper *m, uint32_t operand, uint32_t zero)
                     dtype_name(map_dtype(m, operand)));
 }
 
-/* A known one is read element by element, without a look at its shape. */
+/* Checks the shape of a bias, because a known bias is later read by element. */
 static void check_bias(struct mapper *m, uint32_t bias, uint32_t weights)
 {
     const struct shape *shape = map_shape(m, bias);
@@ -279,7 +282,7 @@ static void check_bias(struct mapper *m, uint32_t bias, uint32_t weights)
                     shape_format(shape, text), (long long)channels);
 }
 
-/* The sums of a product; INT32, or FP64 where they are computed in that. */
+/* Makes the sums of a product: INT32, or FP64 if they are computed in it. */
 static uint32_t emit_product(struct mapper *m, uint32_t a, uint32_t a_zero, uint32_t b,
                              uint32_t b_zero)
 {
@@ -330,7 +333,7 @@ void map_qlinear_conv(struct mapper *m)
     map_out(m, 0, emit_requantised(m, acc, &by));
 }
 
-/* Integers in, INT32 out. */
+/* Takes integers and gives INT32. */
 void map_conv_integer(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), weights = map_in(m, 1);

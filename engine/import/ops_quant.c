@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Quantising and dequantising, as arithmetic on real numbers: per tensor, per axis, or in blocks of
- * an axis, for which the scales are spread out.
+ * Quantising and dequantising as arithmetic on real numbers: per tensor, per axis, or in blocks
+ * along an axis, for which the scales are repeated.
  */
 #include "engine/import/ops.h"
 
@@ -13,7 +13,7 @@ uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis
     return emit_binary(m, IR_BINARY_SUB, wide, emit_along(m, emit_cast(m, zero, to), axis, rank));
 }
 
-/* The numbers that an 8- or 16-bit type holds; false for others. */
+/* The range of an 8- or 16-bit type; false for other types. */
 static bool quantised_range(struct mapper *m, enum dtype dtype, double *low, double *high)
 {
     static const struct {
@@ -34,7 +34,8 @@ static bool quantised_range(struct mapper *m, enum dtype dtype, double *low, dou
     return false;
 }
 
-/* What is computed on the way: fp64 stays, anything else is fp32, which holds 16-bit integers. */
+/* The type to compute in: fp64 stays, anything else becomes fp32, which holds all 16-bit
+ * integers. */
 static enum dtype real_type(enum dtype dtype)
 {
     return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
@@ -53,10 +54,10 @@ uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum d
     return emit_cast(m, y, to);
 }
 
-/* How scales and zero points go with the elements of x. */
+/* How scales and zero points belong to the elements of x. */
 struct scaling {
     uint32_t axis;
-    int64_t block; /* 0: one for all, or one for each place along the axis */
+    int64_t block; /* 0: one value for all, or one for each index of the axis */
 };
 
 static void read_scaling(struct mapper *m, uint32_t x, uint32_t scale, struct scaling *out)
@@ -80,7 +81,7 @@ static void read_scaling(struct mapper *m, uint32_t x, uint32_t scale, struct sc
                     (long long)out->block, out->axis);
 }
 
-/* A scale or zero point as something that broadcasts to x. */
+/* Gives a scale or zero point a shape that broadcasts to x. */
 static uint32_t emit_spread(struct mapper *m, uint32_t value, uint32_t x, const struct scaling *by)
 {
     struct shape xs = *map_shape(m, x), shape = *map_shape(m, value), apart = shape;
@@ -106,7 +107,7 @@ static uint32_t emit_spread(struct mapper *m, uint32_t value, uint32_t x, const 
     return emit_slice(m, value, axis, 0, xs.dim[axis]);
 }
 
-/* The type that an attribute names; `fallback` if it is not there or 0. */
+/* The type that an attribute names; `fallback` if the attribute is absent or 0. */
 static enum dtype attr_dtype(struct mapper *m, const char *name, enum dtype fallback)
 {
     int64_t type = map_attr_int(m, name, 0);
@@ -127,7 +128,7 @@ void map_dequantize(struct mapper *m)
                     dtype_name(map_dtype(m, x)));
     zero = emit_spread(m, zero, x, &by);
     scale = emit_spread(m, scale, x, &by);
-    /* 32 bits are more than fp32 has */
+    /* fp32 does not hold all 32-bit integers */
     uint32_t y = emit_shifted(m, x, zero, 0, map_dtype(m, x) == DTYPE_I32 ? DTYPE_I64 : real);
     y = emit_binary(m, IR_BINARY_MUL, emit_cast(m, y, real), emit_cast(m, scale, real));
     map_out(m, 0, emit_cast(m, y, to));
@@ -149,7 +150,7 @@ void map_quantize(struct mapper *m)
     map_out(m, 0, emit_quantised(m, emit_binary(m, IR_BINARY_DIV, x, scale), zero, to));
 }
 
-/* UINT8, with the scale and zero point that the operand's own range asks for. */
+/* Quantises to UINT8 by a scale and a zero point that follow from the operand's own range. */
 void map_dynamic_quantize(struct mapper *m)
 {
     uint32_t x = map_in(m, 0);

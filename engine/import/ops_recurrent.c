@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RNN, LSTM, GRU. Each direction becomes a product of all steps' inputs with the weights, a node of
- * its own whose tactic is chosen like any other, and a RECURRENT node for what depends on the step
- * before. Biases are summed into the product, but for the one that a linear GRU scales.
+ * RNN, LSTM, GRU. Each direction becomes two nodes: a product of all steps' inputs with the
+ * weights, whose tactic is chosen like any other's, and a RECURRENT node for what depends on the
+ * step before. The product adds all biases except the one that a linear GRU scales.
  */
 #include "engine/import/ops.h"
 
@@ -11,12 +11,12 @@
 
 enum { MAX_FUNCS = 3 };
 
-/* The words of the attribute `activations`, in any case. */
+/* The words of the attribute `activations`, in upper or lower case. */
 static const struct cell_function {
     const char *name;
     enum ir_unary func;
     bool takes_alpha, takes_beta;
-    float alpha, beta; /* unless given */
+    float alpha, beta; /* if the file gives none */
 } functions[] = {
     {"Tanh", IR_UNARY_TANH, false, false, 1, 1},
     {"Sigmoid", IR_UNARY_SIGMOID, false, false, 0, 0},
@@ -42,7 +42,7 @@ static const struct cell {
     [IR_RECURRENT_GRU] = {IR_RECURRENT_GRU, 3, 2, {"Sigmoid", "Tanh"}},
 };
 
-/* What the functions of one direction are. */
+/* The functions of one direction. */
 struct choice {
     int64_t funcs[MAX_FUNCS];
     float alphas[MAX_FUNCS], betas[MAX_FUNCS];
@@ -54,7 +54,7 @@ struct layer {
     int64_t steps, sequences, hidden, directions;
     int64_t linear, coupled;
     float clip;
-    bool batch_first, backward; /* backward: the only direction */
+    bool batch_first, backward; /* backward: there is no forward direction */
     struct choice choices[2];
 };
 
@@ -68,7 +68,7 @@ static const struct cell_function *function_named(const char *name, size_t size)
     return NULL;
 }
 
-/* Values are handed out in the order of the functions that take one. */
+/* A function that takes a value gets the next one of the list. */
 static float next_value(const struct onnx_attr *values, uint32_t *used, bool takes, float fallback)
 {
     if (!takes || !values || *used >= values->n_floats)
@@ -116,7 +116,7 @@ static void read_attributes(struct mapper *m, struct layer *l)
 
 /* --- operands --- */
 
-/* Which kinds have an operand in this place: a cell state and a peephole are the LSTM's. */
+/* Only an LSTM has operands in these places: a cell state and a peephole. */
 static uint32_t lstm_in(struct mapper *m, const struct layer *l, uint32_t i)
 {
     return l->cell->kind == IR_RECURRENT_LSTM ? map_in_opt(m, i) : IR_NONE;
@@ -132,7 +132,7 @@ static void check_operand(struct mapper *m, const char *name, uint32_t tensor, u
                     shape_format(shape, text), rank, (long long)want, axis);
 }
 
-/* Lengths that are those of all steps say nothing. */
+/* Says whether all sequences have all steps, so that their lengths need not be given. */
 static bool is_full(const struct mapper *m, uint32_t lengths, int64_t steps)
 {
     const struct ir_tensor *t = ir_tensor(m->graph, lengths);
@@ -183,7 +183,7 @@ static void read_operands(struct mapper *m, struct layer *l)
 
 /* --- nodes --- */
 
-/* One index of an axis, as a tensor of `shape`; IR_NONE stays that. */
+/* Takes one index of an axis as a tensor of `shape`; IR_NONE stays IR_NONE. */
 static uint32_t emit_pick(struct mapper *m, uint32_t x, uint32_t axis, int64_t index,
                           const struct shape *shape)
 {
@@ -194,7 +194,7 @@ static uint32_t emit_pick(struct mapper *m, uint32_t x, uint32_t axis, int64_t i
     return emit_reshape(m, x, shape);
 }
 
-/* Biases: the product's, and the one a linear GRU scales. */
+/* Makes the bias of the product and, in `inner`, the one that a linear GRU scales. */
 static uint32_t emit_biases(struct mapper *m, const struct layer *l, uint32_t d, uint32_t *inner)
 {
     int64_t width = l->cell->gates * l->hidden;
@@ -215,7 +215,7 @@ static uint32_t emit_biases(struct mapper *m, const struct layer *l, uint32_t d,
     return emit_binary(m, IR_BINARY_ADD, of_inputs, of_state);
 }
 
-/* x w' + bias for all steps */
+/* Makes x w' + bias for all steps. */
 static uint32_t emit_inputs(struct mapper *m, const struct layer *l, uint32_t d, uint32_t bias)
 {
     struct shape shape = {.rank = 2};
@@ -235,7 +235,7 @@ static void emit_floats(struct mapper *m, uint32_t node, enum ir_attr_key key, u
         map_exhausted(m);
 }
 
-/* Direction d: y, the last h, the last c. */
+/* Makes the nodes of direction d; outputs: y, the last h, the last c. */
 static void emit_direction(struct mapper *m, const struct layer *l, uint32_t d, uint32_t *outputs)
 {
     const struct choice *choice = &l->choices[d];
@@ -271,7 +271,7 @@ static void emit_direction(struct mapper *m, const struct layer *l, uint32_t d, 
     emit_end_all(m, node, l->cell->kind == IR_RECURRENT_LSTM ? 3 : 2, outputs);
 }
 
-/* The directions' tensors side by side along a new axis. */
+/* Puts the directions' tensors side by side along a new axis. */
 static uint32_t emit_joined(struct mapper *m, const struct layer *l, const uint32_t *parts,
                             uint32_t axis)
 {

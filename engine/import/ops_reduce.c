@@ -2,13 +2,14 @@
 /* Reduce*, ArgMax, ArgMin, Softmax and its kin, CumSum, TopK. */
 #include "engine/import/ops.h"
 
-/* Opset from which the axes are an operand. */
+/* The opset from which on the axes are an operand. */
 static int axes_operand_since(const struct mapper *m)
 {
     return m->row->func == IR_REDUCE_SUM ? 13 : 18;
 }
 
-/* Over no axes, what only reduces gives its operand; others still take a square or a logarithm. */
+/* Over no axes a plain reduction gives its operand. The other functions still take a square or a
+ * logarithm. */
 static bool is_plain_reduction(int64_t func)
 {
     return func == IR_REDUCE_SUM || func == IR_REDUCE_MEAN || func == IR_REDUCE_MAX ||
@@ -91,7 +92,8 @@ static uint32_t emit_max_kind(struct mapper *m, uint32_t x, uint32_t axis)
     return emit_softmax(m, x, axis, m->row->func == MAP_LOG_SOFTMAX);
 }
 
-/* From opset 13 on over one axis; before that over all dimensions from `axis` on, as one. */
+/* From opset 13 on the softmax goes over one axis, before that over all dimensions from `axis` on
+ * together. */
 void map_softmax(struct mapper *m)
 {
     uint32_t x = map_in(m, 0);
@@ -99,7 +101,7 @@ void map_softmax(struct mapper *m)
     bool one_axis = m->opset >= 13;
     uint32_t axis = 0;
     int64_t given = map_attr_int(m, "axis", one_axis ? -1 : 1);
-    /* A vector has no dimension 1: old files mean the whole of it. */
+    /* A vector has no dimension 1, but old files say 1 and mean the whole vector. */
     if (!one_axis && given == shape.rank && shape.rank == 1)
         given = 0;
     axis = map_axis(m, given, shape.rank);

@@ -4,14 +4,14 @@
 
 #include <math.h>
 
-/* The output shape and the scale of every dimension. */
+/* The output shape, and the scale of every dimension. */
 struct target {
     uint32_t rank;
     struct shape shape;
     float scales[SHAPE_MAX_RANK];
 };
 
-/* The dimensions that scales and sizes speak of. */
+/* The dimensions that scales and sizes are given for. */
 static void resize_axes(struct mapper *m, uint32_t rank, struct ints *axes)
 {
     if (m->opset >= 18 && map_attr_ints(m, "axes", axes)) {
@@ -24,7 +24,7 @@ static void resize_axes(struct mapper *m, uint32_t rank, struct ints *axes)
         axes->v[d] = d;
 }
 
-/* In fp32, as the scale is: 30 * 0.7 must be 21. */
+/* Computes in fp32, as the scale is: 30 * 0.7 must be 21. */
 static void scale_axis(struct mapper *m, struct target *t, uint32_t axis, int64_t in, float scale)
 {
     float out = floorf((float)in * scale);
@@ -37,7 +37,8 @@ static void scale_axis(struct mapper *m, struct target *t, uint32_t axis, int64_
     t->scales[axis] = scale;
 }
 
-/* One scale for all axes: the smallest or largest that the sizes ask for. */
+/* Gives one scale for all axes: the smallest or the largest that the sizes ask for. 0: the axes
+ * have scales of their own. */
 static double kept_ratio(struct mapper *m, const struct shape *in, const struct ints *axes,
                          const struct ints *sizes)
 {
@@ -98,7 +99,7 @@ static const char *const coords[] = {
     [IR_COORD_ASYMMETRIC] = "asymmetric",
     [IR_COORD_TF_CROP] = "tf_crop_and_resize",
     [IR_COORD_HALF_PIXEL_SYMMETRIC] = "half_pixel_symmetric",
-    [IR_COORD_TF_HALF_PIXEL_NN] = "tf_half_pixel_for_nn", /* the last: gone from opset 13 on */
+    [IR_COORD_TF_HALF_PIXEL_NN] = "tf_half_pixel_for_nn", /* must be last: opset 13 dropped it */
 };
 static const char *const roundings[] = {
     [IR_NEAREST_ROUND_PREFER_FLOOR] = "round_prefer_floor",
@@ -109,7 +110,7 @@ static const char *const roundings[] = {
 
 static int64_t resize_mode(struct mapper *m)
 {
-    if (map_attr_is(m, "mode", "bilinear", "nearest")) /* Upsample-1 and its like */
+    if (map_attr_is(m, "mode", "bilinear", "nearest")) /* Upsample-1 and similar ops */
         return IR_RESIZE_LINEAR;
     return map_attr_named(m, "mode", modes, ARRAY_LEN(modes), "nearest");
 }
@@ -124,7 +125,8 @@ static uint32_t begin_resize(struct mapper *m, uint32_t x, const struct target *
     return node;
 }
 
-/* The region of interest: starts, then ends, in units of the input; others are all of it. */
+/* Reads the region of interest: starts, then ends, in units of the input. Axes that are not named
+ * have the whole input. */
 static void resize_roi(struct mapper *m, uint32_t node, uint32_t rank, const struct ints *axes)
 {
     float roi[2 * SHAPE_MAX_RANK];
@@ -152,7 +154,7 @@ static void target_init(const struct shape *in, struct target *t)
         t->scales[d] = 1;
 }
 
-/* An operand that some exporters leave out and some give without elements. */
+/* Some exporters leave this operand out, others give it without elements. */
 static uint32_t filled(struct mapper *m, uint32_t i)
 {
     uint32_t tensor = map_in_opt(m, i);
@@ -191,7 +193,7 @@ void map_resize(struct mapper *m)
     map_out(m, 0, emit_end(m, node));
 }
 
-/* Upsample, and Resize of opset 10: scales only, x_in = x_out / scale, rounded down. */
+/* Upsample, and Resize of opset 10, have scales only: x_in = x_out / scale, rounded down. */
 void map_upsample(struct mapper *m)
 {
     struct target t;

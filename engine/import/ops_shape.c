@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only changes the shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand, Transpose,
+/* Ops that only change the shape: Reshape, Flatten, Squeeze, Unsqueeze, Expand, Transpose,
  * DepthToSpace, SpaceToDepth. */
 #include "engine/import/ops.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * DFT and STFT as products with a matrix of sines and cosines, made here; MelWeightMatrix.
+ * DFT and STFT as products with a matrix of sines and cosines that is made here; MelWeightMatrix.
  *
- * A product takes more steps than a fast transform, but it is what machines do best; lengths beyond
- * a few thousand, whose matrix would be larger than most models, are refused.
+ * A product takes more steps than a fast transform, but products are what machines do best. A
+ * transform of more than a few thousand points is refused, because its matrix would be larger than
+ * most models.
  */
 #include "engine/import/ops.h"
 
@@ -14,7 +15,7 @@ enum { MATRIX_MAX = 1 << 24, MEL_MAX = 1 << 22 }; /* elements */
 
 static const double turn = 6.283185307179586;
 
-/* What the matrix of a transform depends on. */
+/* A transform, as far as its matrix depends on it. */
 struct dft {
     int64_t length;     /* of the transform */
     int64_t rows, bins; /* points that are read, and written */
@@ -23,8 +24,8 @@ struct dft {
     bool inverse, half;
 };
 
-/* What point `row` of the input adds to point `bin` of the output: its real part (from 0) or its
- * imaginary one (from 1), to the real or imaginary part. */
+/* The number in the matrix by which point `row` of the input counts in point `bin` of the output.
+ * `from` and `to` say which parts they are: 0 real, 1 imaginary. */
 static double factor(const struct dft *d, int64_t row, int64_t from, int64_t bin, int64_t to)
 {
     double angle = turn * (double)(row * bin % d->length) / (double)d->length;
@@ -32,7 +33,7 @@ static double factor(const struct dft *d, int64_t row, int64_t from, int64_t bin
     double value = from == to ? cos(angle) : to ? sine : -sine;
     if (!d->inverse)
         return value;
-    bool twice = d->half && row != 0 && 2 * row != d->length; /* for its mirror image */
+    bool twice = d->half && row != 0 && 2 * row != d->length; /* counts for its mirror image too */
     return value * (twice ? 2 : 1) / (double)d->length;
 }
 
@@ -50,7 +51,8 @@ static uint32_t dft_matrix(struct mapper *m, enum dtype dtype, const struct dft 
     return emit_constant(m, dtype, &shape, room);
 }
 
-/* Fills in what follows from the length and the number of points on the axis; length 0: theirs. */
+/* Fills in what follows from the number of points on the axis and the length; length 0: as many as
+ * there are points. */
 static void dft_sizes(struct mapper *m, struct dft *d, int64_t points, int64_t length)
 {
     bool mirror = d->inverse && d->half;
@@ -66,7 +68,7 @@ static void dft_sizes(struct mapper *m, struct dft *d, int64_t points, int64_t l
         map_refuse(m, "a transform of %lld points", (long long)d->length);
 }
 
-/* Transforms along an axis of x[.., parts]. */
+/* Transforms x[.., parts] along an axis. */
 static uint32_t emit_dft(struct mapper *m, uint32_t x, uint32_t axis, const struct dft *d)
 {
     struct shape shape = *map_shape(m, x), flat = {.rank = 2};
@@ -93,7 +95,7 @@ static uint32_t emit_dft(struct mapper *m, uint32_t x, uint32_t axis, const stru
     return axis != rank - 2 ? emit_transpose(m, y, rank, back) : y;
 }
 
-/* The last dimension: real and imaginary part. */
+/* How many parts the last dimension has: the real one, or the real and the imaginary one. */
 static int64_t parts_of(struct mapper *m, uint32_t x, uint32_t least_rank)
 {
     const struct shape *shape = map_shape(m, x);
@@ -127,7 +129,7 @@ void map_dft(struct mapper *m)
     map_out(m, 0, emit_dft(m, x, at, &d));
 }
 
-/* Frames of x[batch, points, parts] as [batch, frames, length, parts]. */
+/* Cuts x[batch, points, parts] into frames: [batch, frames, length, parts]. */
 static uint32_t emit_frames(struct mapper *m, uint32_t x, int64_t length, int64_t step)
 {
     int64_t points = map_shape(m, x)->dim[1];
@@ -177,14 +179,14 @@ static double mel_of(double hertz)
     return 2595 * log10(1 + hertz / 700);
 }
 
-/* The bin of the spectrum that edge i of n triangles falls into. */
+/* The bin of the spectrum into which edge i of n triangles falls. */
 static double mel_edge(double low, double high, int64_t i, int64_t n, double length, double rate)
 {
     double mel = mel_of(low) + (double)i * (mel_of(high) - mel_of(low)) / (double)n;
     return floor((length + 1) * (700 * (pow(10, mel / 2595) - 1)) / rate);
 }
 
-/* How much triangle low-top-high weighs bin `at`. */
+/* The weight of bin `at` in the triangle low-top-high. */
 static double triangle(double at, double low, double top, double high)
 {
     if (at >= top && at < high)

@@ -19,7 +19,7 @@ void map_concat(struct mapper *m)
     map_out(m, 0, n == 1 ? inputs[0] : emit_concat(m, n, inputs, axis));
 }
 
-/* The sizes of the parts when they are not given. */
+/* The sizes of the parts if none are given. */
 static void equal_parts(struct mapper *m, int64_t dim, uint32_t parts, struct ints *sizes)
 {
     sizes->n = parts;
@@ -71,7 +71,7 @@ static int64_t clamp(int64_t v, int64_t low, int64_t high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* Counts from the end where negative, and cuts to what exists; see slice in docs/ir.md. */
+/* Counts negative bounds from the end and cuts them to the dimension; see slice in docs/ir.md. */
 static void slice_axis(struct bounds *b, uint32_t axis, int64_t dim, int64_t start, int64_t end,
                        int64_t step)
 {
@@ -89,7 +89,7 @@ static void slice_axis(struct bounds *b, uint32_t axis, int64_t dim, int64_t sta
     b->steps[axis] = step;
 }
 
-/* Axes that are not given are the first ones. */
+/* Without a list of axes the first ones are meant. */
 static void default_axes(struct ints *axes, uint32_t n)
 {
     axes->n = n;
@@ -155,7 +155,7 @@ static float pad_value(struct mapper *m)
     return (float)value;
 }
 
-/* pads names some axes only; the others get none. */
+/* Spreads the pads, which may name some axes only, over all axes; the others get 0. */
 static void pads_spread(struct mapper *m, const struct ints *pads, struct ints *axes, uint32_t rank,
                         int64_t *out)
 {
@@ -171,7 +171,7 @@ static void pads_spread(struct mapper *m, const struct ints *pads, struct ints *
     }
 }
 
-/* Negative pads cut before the others repeat what is left. */
+/* Negative pads cut x before the other pads repeat parts of it. */
 static uint32_t emit_cut(struct mapper *m, uint32_t x, int64_t *pads)
 {
     struct shape shape = *map_shape(m, x);

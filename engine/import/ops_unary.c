@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of one element, casts, and what copies its operand. */
+/* Functions of one element, casts, and ops that copy their operand. */
 #include "engine/import/ops.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ void map_unary(struct mapper *m)
     map_out(m, 0, emit_unary(m, (enum ir_unary)m->row->func, map_in(m, 0)));
 }
 
-/* The ONNX attributes behind alpha, beta and gamma of our functions. */
+/* The ONNX attributes that become alpha, beta and gamma of our functions. */
 static const struct {
     enum ir_unary func;
     struct {
@@ -63,7 +63,7 @@ void map_gelu(struct mapper *m)
     map_out(m, 0, emit_unary(m, tanh_form ? IR_UNARY_GELU_TANH : IR_UNARY_GELU, x));
 }
 
-/* A bound that fp32 holds and that is known now, so that the whole thing is one function. */
+/* Says whether a bound is absent or known now, so that the Clip becomes a single function. */
 static bool is_plain_bound(struct mapper *m, uint32_t bound)
 {
     return bound == IR_NONE || ir_tensor_is_constant(ir_tensor(m->graph, bound));
@@ -134,7 +134,7 @@ void map_identity(struct mapper *m)
     map_out(m, 0, map_in(m, 0));
 }
 
-/* Inference: nothing is dropped, unless the file asks for training. */
+/* A Dropout drops nothing, because models are served; a file that asks for training is refused. */
 void map_dropout(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), ratio = map_in_opt(m, 1), training = map_in_opt(m, 2);
@@ -151,7 +151,7 @@ void map_dropout(struct mapper *m)
     }
 }
 
-/* There are no optional values here: an operand is there or it is not. */
+/* Our graphs have no optional values: an operand is there or it is not. */
 void map_optional_has(struct mapper *m)
 {
     map_out(m, 0, emit_scalar(m, DTYPE_BOOL, map_in_opt(m, 0) != IR_NONE));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unique of a known operand: the number of results is the shape of the output. */
+/* Unique, of a known operand only, because the number of results is the shape of the output. */
 #include "engine/import/ops.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 enum { UNIQUE_MAX = 1 << 22 };
 
-/* The parts of a tensor along one axis, to be compared with each other. */
+/* The parts of a tensor along one axis, which are compared with each other. */
 struct parts {
     struct ir_tensor tensor;
     int64_t outer, n, inner;
@@ -15,7 +15,7 @@ struct parts {
 
 static int order_of(double a, double b)
 {
-    if (isnan(a) || isnan(b)) /* NaN is the largest number, and its own like */
+    if (isnan(a) || isnan(b)) /* NaN is the largest number, and equals NaN */
         return (isnan(a) != 0) - (isnan(b) != 0);
     return (a > b) - (a < b);
 }
@@ -38,7 +38,7 @@ static int compare(const struct parts *p, int64_t a, int64_t b)
     return order;
 }
 
-/* Merges runs of ever more parts; equal ones stay in order. `order` is 0, 1, .. at first. */
+/* Sorts by merging ever longer runs; equal parts stay in order. `order` is 0, 1, .. at first. */
 static void sort(const struct parts *p, int64_t *order, int64_t *room)
 {
     for (int64_t run = 1; run < p->n; run *= 2) {
@@ -61,8 +61,8 @@ static int64_t *numbers(struct mapper *m, int64_t n)
     return room;
 }
 
-/* What each part is like: `group` by part; groups are numbered as they come in the answer. Gives
- * how many there are. */
+/* Puts equal parts into one group: group[i] is the group of part i. Groups have numbers in the
+ * order of the output. Returns how many there are. */
 static int64_t group_parts(struct mapper *m, const struct parts *p, bool sorted, int64_t *group)
 {
     int64_t *order = numbers(m, p->n), *name = numbers(m, p->n), n = 0, next = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GridSample and what is composed around it: AffineGrid (a product), DeformConv (sampling at the
- * shifted places of a window, then a product); Col2Im, CenterCropPad.
+ * GridSample and the ops around it: AffineGrid (a product), DeformConv (samples at the shifted
+ * places of a window, then a product); Col2Im, CenterCropPad.
  */
 #include "engine/import/ops.h"
 #include "engine/import/window.h"
@@ -39,7 +39,8 @@ void map_grid_sample(struct mapper *m)
                         align ? IR_SAMPLE_ALIGN_CORNERS : IR_SAMPLE_HALF_PIXEL));
 }
 
-/* The places of an image of `size`, spatial dims last first, then 1: [places, n + 1]. */
+/* The places of an image of `size`, each as its coordinates, last dimension first, then 1: [places,
+ * n + 1]. */
 static uint32_t homogeneous_grid(struct mapper *m, enum dtype dtype, const int64_t *size,
                                  uint32_t n, bool align)
 {
@@ -130,7 +131,8 @@ static bool read_deform(struct mapper *m, uint32_t x, uint32_t weights, uint32_t
     return !map_failed(m);
 }
 
-/* Where the window lies without offsets, in pixels, spatial dims last first: [taps, places, n]. */
+/* The places of the window's taps without offsets, in pixels, last dimension first: [taps, places,
+ * n]. */
 static uint32_t window_places(struct mapper *m, enum dtype dtype, const struct deform *d)
 {
     uint32_t n = d->w.n;
@@ -150,7 +152,7 @@ static uint32_t window_places(struct mapper *m, enum dtype dtype, const struct d
     return emit_constant(m, dtype, &shape, room);
 }
 
-/* What the window sees: [batch, group, channels of a group x taps, places]. */
+/* The samples that the window's taps see: [batch, group, channels of a group x taps, places]. */
 static uint32_t deformed(struct mapper *m, uint32_t x, uint32_t offset, uint32_t mask,
                          const struct deform *d)
 {
@@ -195,7 +197,7 @@ void map_deform_conv(struct mapper *m)
 
 /* --- Col2Im --- */
 
-/* Column p of a block goes to the block's place p: the weights of a transposed convolution. */
+/* Makes weights of a transposed convolution that put column p of a block at the block's place p. */
 static uint32_t block_weights(struct mapper *m, enum dtype dtype, const struct ints *block,
                               int64_t taps)
 {
@@ -221,8 +223,8 @@ static void list_or(struct mapper *m, const char *name, uint32_t n, int64_t fall
     out->n = n;
 }
 
-/* The output is what a transposed convolution of stride, pads and dilations would write, with the
- * blocks of all channels as images of their own. */
+/* A transposed convolution with the same strides, pads and dilations writes this output. The blocks
+ * of each channel are an image of their own. */
 void map_col2im(struct mapper *m)
 {
     struct ints image, block, strides, pads, dilations;

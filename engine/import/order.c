@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes in an order in which they may run. ONNX asks files for it, and some exporters do not care.
+ * Puts nodes into an order in which they may run. ONNX demands such an order of files, but some
+ * exporters do not keep it.
  *
- * A node needs the nodes that write what it reads, and what graphs within it read from outside.
- * One walk over all graphs finds that: each name that is read is looked up in the graphs around it,
- * from the innermost on, and is a need of that node of the graph where it is written which the
- * reader is, or lies in. Linear in the file, times the depth to which graphs are nested.
+ * A node needs the nodes that write its inputs, and those that write what graphs within it read
+ * from outside. One walk over all graphs finds these needs. Each name that a node reads is looked
+ * up in its graph, then in the graphs around it. In the graph where a node writes the name, the
+ * need is noted for the reader, or for the node that the reader lies in. The time is linear in the
+ * file, times the depth to which graphs are nested.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +19,10 @@
 #define HASH_FUNCTION(key, len, hash) ((hash) = hash_fnv1a((key), (len)))
 #include "base/hash.h"
 
-/* Which node writes a name. */
+/* A name, and the node that writes it. */
 struct writer {
     const char *name;
-    uint32_t node; /* SORT_NONE: it is there before any node */
+    uint32_t node; /* SORT_NONE: the name is there before any node */
     UT_hash_handle hh;
 };
 
@@ -29,9 +31,9 @@ struct level {
     struct onnx_model *model;
     struct onnx_graph *graph;
     struct level *outer;
-    struct writer *writers, *room; /* a hash table, and what it is made of */
+    struct writer *writers, *room; /* the node that reads; SORT_NONE: the graph itself */
     uint32_t n_room;
-    uint32_t at;             /* the node that reads; SORT_NONE: the graph itself */
+    uint32_t at; /* the node that reads at the moment; SORT_NONE: the graph itself reads */
     uint32_t *first, *needs; /* node i needs needs[first[i] .. first[i + 1]) */
     uint32_t n_needs, cap;
     uint32_t *order;
@@ -46,7 +48,7 @@ static void level_deinit(struct level *l)
     free(l->order);
 }
 
-/* Of names that are written twice the importer speaks. */
+/* Ignores a name that is written twice: the importer reports it. */
 static enum status add_writer(struct level *l, const char *name, uint32_t node, struct error *err)
 {
     struct writer *w = NULL;
@@ -60,8 +62,9 @@ static enum status add_writer(struct level *l, const char *name, uint32_t node, 
     return HASH_ADDED(w) ? STATUS_OK : error_no_memory(err, "sorting a model");
 }
 
-/* The model's own inputs and initializers are needed by nobody in this sense: whatever is not found
- * is there before all nodes. Those of a graph within hide names of the graphs around it. */
+/* Adds the names that a graph writes. The model's own inputs and initializers are left out, because
+ * a name that is not found counts as there before all nodes. Those of an inner graph are added,
+ * because they hide names of the graphs around it. */
 static enum status add_writers(struct level *l, struct error *err)
 {
     const struct onnx_graph *g = l->graph;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Questions about a model that is not built. A survey goes over all nodes twice: once beside the
- * table of ops, which needs no shapes and so sees every graph of the file; and once by importing,
- * where each refusal is taken down and the nodes behind it are left out.
+ * Answers questions about a model without building it. A survey goes over all nodes twice. First it
+ * looks each node up in the table of ops, which needs no shapes and so covers every graph of the
+ * file. Then it imports the model, notes each refusal, and leaves out the nodes that depend on the
+ * refused one.
  */
 #include "engine/import/survey.h"
 
@@ -35,7 +36,7 @@ static void count(struct onnx_finding *list, uint32_t *n, const struct onnx_find
         list[(*n)++] = *one;
 }
 
-/* What the mapper's error says, without what it says of the node. */
+/* Notes a refusal with the mapper's error, without the part that names the node. */
 static void refuse(struct onnx_survey *s, const struct onnx_node *node, const char *label,
                    const char *text)
 {
@@ -59,10 +60,10 @@ static bool about_the_model(enum status status)
 void survey_take(struct mapper *m, const struct onnx_node *node, bool formed)
 {
     if (!about_the_model(m->status))
-        return; /* nor is the import worth going on with */
+        return; /* the import is not worth going on with */
     if (formed && !m->survey->silent)
         refuse(m->survey, node, node ? m->label : "", m->err->text);
-    m->survey->silent = m->scope->outer != NULL; /* the node that this graph is in says it again */
+    m->survey->silent = m->scope->outer != NULL; /* the node around this graph reports it again */
     if (!m->survey->silent)
         m->status = STATUS_OK;
 }
@@ -78,7 +79,8 @@ bool survey_lacks(struct mapper *m, const struct onnx_node *node)
 
 /* --- the table of ops --- */
 
-/* Each node has a mapper of its own, which it may fail. */
+/* Looks up every node of a graph. Each has a mapper of its own, because a mapper fails only
+ * once. */
 static void look(struct onnx_survey *s, struct onnx_model *model, const struct onnx_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
@@ -161,7 +163,7 @@ static uint64_t weights_of(const struct onnx_graph *graph)
     return sum;
 }
 
-/* A dimension that neither the batch nor the caller gives a value to. */
+/* Finds a dimension to which neither the batch nor the caller gives a value. */
 static const char *unbound_dim(const struct onnx_model *model, const struct onnx_options *options)
 {
     for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
@@ -179,7 +181,7 @@ static const char *unbound_dim(const struct onnx_model *model, const struct onnx
     return NULL;
 }
 
-/* --- both --- */
+/* --- all of it --- */
 
 static enum status survey(struct onnx_survey *s, struct onnx_model *model,
                           const struct onnx_options *options, struct error *err)
@@ -217,7 +219,7 @@ enum status onnx_survey(struct onnx_model *model, const struct onnx_options *opt
     if (!s || !s->arena)
         return error_no_memory(err, "a survey");
     s->model = onnx_model_ref(model);
-    struct error why; /* what is refused passes through it */
+    struct error why; /* takes each refusal on its way into the list */
     enum status status = survey(s, model, options, &why);
     if (status)
         return error_copy(err, &why);

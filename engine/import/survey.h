@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A survey's side of an import: failures are taken down, and it goes on without the node. */
+/* The survey's side of an import: it notes failures, and the import goes on without the node. */
 #ifndef INFERD_ENGINE_IMPORT_SURVEY_H
 #define INFERD_ENGINE_IMPORT_SURVEY_H
 
 #include "engine/import/map.h"
 
-/* The mapper has failed on this node (NULL: on an input or the like): takes the failure from it,
- * but for one that says nothing about the model. `formed`: the table of ops has not shown it. */
+/* Takes the failure of this node (NULL: of an input or the like) from the mapper, unless it says
+ * nothing about the model. `formed`: the node has passed the table of ops, so the failure is not
+ * yet noted. */
 void survey_take(struct mapper *m, const struct onnx_node *node, bool formed);
 
-/* The node reads what a refused one would have written. */
+/* Says whether the node reads a name that a refused node would have written. */
 bool survey_lacks(struct mapper *m, const struct onnx_node *node);
 
 #endif

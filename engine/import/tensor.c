@@ -54,7 +54,7 @@ const char *onnx_type_name(int64_t type)
     return type >= 0 && type < (int64_t)ARRAY_LEN(types) ? types[type].name : "unknown";
 }
 
-/* Takes typed fields into a dense array, or finds that they lie as one. */
+/* Copies typed fields into a dense array, or finds that the file has them as one. */
 struct typed {
     enum dtype dtype;
     struct span whole;
@@ -68,7 +68,7 @@ static bool typed_room(const struct typed *t)
     return t->n < t->elements;
 }
 
-/* float_data and double_data. */
+/* Reads float_data and double_data. */
 static bool fixed_take(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
     struct typed *t = *arg;
@@ -90,7 +90,7 @@ static bool fixed_take(pb_istream_t *stream, const pb_field_t *field UNUSED, voi
     return true;
 }
 
-/* int32_data, int64_data, uint64_data: the low bytes of each value are the element. */
+/* Reads int32_data, int64_data, uint64_data: the low bytes of each value are the element. */
 static bool varint_take(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
     struct typed *t = *arg;
@@ -213,7 +213,7 @@ static enum status external_bytes(struct onnx_model *model, const struct onnx_te
     return STATUS_OK;
 }
 
-/* Kernels count on a BOOL being 0 or 1. */
+/* Makes every BOOL 0 or 1, because kernels count on it. */
 static enum status bool_bytes(struct arena *arena, size_t n, const void **data, struct error *err)
 {
     const uint8_t *from = *data;

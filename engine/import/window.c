@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/import/window.h"
 
-/* Keeps every product of two of them within int64. */
+/* Keeps the product of any two values within int64. */
 static const int64_t value_max = INT32_MAX;
 
 static void read_list(struct mapper *m, const char *name, uint32_t n, int64_t least,

@@ -16,14 +16,14 @@ struct window {
     int64_t pads[2 * WINDOW_MAX]; /* begins, then ends */
 };
 
-/* Reads kernel_shape, strides, dilations, pads and auto_pad for an operand x[N,C,spatial..].
- * `weights`: where the kernel's shape is if the attribute is absent; IR_NONE: it must be there. */
+/* Reads kernel_shape, strides, dilations, pads and auto_pad for an operand x[N,C,spatial..]. If the
+ * attribute is absent, the kernel has the shape of `weights`; IR_NONE: it must be there. */
 void window_read(struct mapper *m, uint32_t x, uint32_t weights, struct window *out);
 
-/* Sets pads from auto_pad as for an operator that shrinks its input by the strides. */
+/* Sets pads from auto_pad for an operator that shrinks its input by the strides. */
 void window_auto_pad(struct mapper *m, uint32_t x, struct window *w);
 
-/* The extent of dimension i's kernel with its dilation. */
+/* The size of dimension i of the kernel, with the gaps of its dilation. */
 static inline int64_t window_extent(const struct window *w, uint32_t i)
 {
     return (w->kernel[i] - 1) * w->dilations[i] + 1;

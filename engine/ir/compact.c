@@ -119,7 +119,7 @@ enum status ir_graph_compact(struct ir_graph *graph, struct error *err)
         goto out;
     }
     status = sort_nodes(graph, order, &n_order, err);
-    if (status != STATUS_OK)
+    if (status)
         goto out;
     place_nodes(graph, moved, order, n_order);
     place_tensors(graph, map, number_tensors(graph, map));

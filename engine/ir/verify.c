@@ -263,21 +263,21 @@ enum status ir_verify(const struct ir_graph *graph, struct error *err)
         goto out;
     }
     status = STATUS_OK;
-    for (uint32_t i = 0; i < graph->n_tensors && status == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < graph->n_tensors && !status; i++) {
         made[i] = IR_NONE;
         status = check_tensor(graph, i, err);
     }
-    if (status == STATUS_OK)
+    if (!status)
         status = check_aliases(graph, aliases, err);
-    if (status == STATUS_OK)
+    if (!status)
         status = check_ends(graph, ends, err);
-    for (uint32_t i = 0; i < graph->n_nodes && status == STATUS_OK; i++)
+    for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
         status = check_node(graph, i, ends, made, err);
-    for (uint32_t i = 0; i < graph->n_tensors && status == STATUS_OK; i++)
+    for (uint32_t i = 0; i < graph->n_tensors && !status; i++)
         if (ir_tensor(graph, i)->producer != made[i])
             status = bad(err, "tensor %u (%s) is no output of node %u", i,
                          ir_tensor(graph, i)->name, ir_tensor(graph, i)->producer);
-    if (status == STATUS_OK)
+    if (!status)
         status = check_segments(graph, err);
 out:
     free(aliases);

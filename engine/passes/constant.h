@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and making constants of the float types that passes compute with (rw_is_float). */
+/* Reads and makes constants of the float types that passes compute with (rw_is_float). */
 #ifndef INFERD_ENGINE_PASSES_CONSTANT_H
 #define INFERD_ENGINE_PASSES_CONSTANT_H
 
@@ -7,7 +7,7 @@
 
 #include "engine/passes/rewrite.h"
 
-/* Element i of an array of one of these types; any alignment. */
+/* Element i of an array of such a type, at any alignment. */
 static inline float float_get(const void *data, enum dtype dtype, size_t i)
 {
     if (dtype == DTYPE_F32) {
@@ -30,19 +30,19 @@ static inline void float_put(void *data, enum dtype dtype, size_t i, float value
     memcpy((char *)data + 2 * i, &bits, 2);
 }
 
-/* True if the tensor is a constant in memory of such a type. */
+/* True if the tensor is a constant in memory, of such a type. */
 bool constant_is_float(const struct rewrite *rw, uint32_t tensor);
 
 /* Element `i` of such a constant. */
 float constant_at(const struct rewrite *rw, uint32_t tensor, size_t i);
 
-/* True if all its elements (one at least) are the same finite number. */
+/* True if all elements (at least one) are the same finite number. */
 bool constant_uniform(const struct rewrite *rw, uint32_t tensor, float *out);
 
 /*
- * True if the constant, broadcast to `to`, differs along dimension `axis` only: per channel, or one
- * number for all. `*values` is then a malloc-ed array of to->dim[axis] numbers (NULL, with the pass
- * failed, without memory).
+ * True if the constant, broadcast to `to`, differs along dimension `axis` only: it has a number for
+ * each channel, or one for all. `*values` then is a malloc-ed array of to->dim[axis] numbers; NULL,
+ * with the pass failed, if there is no memory.
  */
 bool constant_per_channel(struct rewrite *rw, uint32_t tensor, const struct shape *to,
                           uint32_t axis, float **values);

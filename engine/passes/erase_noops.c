@@ -4,8 +4,8 @@
  * the same shape, casts to the same type, slices of everything, padding by nothing, x + 0, x * 1,
  * ...
  *
- * Refused: a node between a graph input (or a constant) and a graph output, because an output is
- * always made by a node.
+ * A node between a graph input (or a constant) and a graph output stays, because a node must make
+ * each output.
  */
 #include "engine/passes/constant.h"
 
@@ -20,7 +20,7 @@ static bool all_ints(const struct ir_node *node, enum ir_attr_key key, int64_t v
     return true;
 }
 
-/* Only dimensions of size 1 change places: no element does. */
+/* True if only dimensions of size 1 change places: then no element moves. */
 static bool keeps_order(const struct ir_node *node, const struct shape *shape)
 {
     const struct ir_attr *perm = ir_attr(node, IR_ATTR_PERM);
@@ -44,7 +44,7 @@ static bool keeps_values(struct rewrite *rw, uint32_t node, uint32_t x)
     case IR_OP_CAST:
     case IR_OP_EXPAND:
     case IR_OP_TILE:
-        return true; /* given that type and shape are the same */
+        return true; /* the caller checks that type and shape are the same */
     case IR_OP_TRANSPOSE:
         return keeps_order(n, &ir_tensor(rw->graph, x)->shape);
     case IR_OP_SLICE:
@@ -66,7 +66,7 @@ static bool keeps_values(struct rewrite *rw, uint32_t node, uint32_t x)
     }
 }
 
-/* RELU of something that is never negative. */
+/* A RELU of something that is never negative. */
 static bool is_repeated(struct rewrite *rw, uint32_t node, uint32_t x)
 {
     return rw_is_unary(rw, node, IR_UNARY_RELU) &&
@@ -74,7 +74,7 @@ static bool is_repeated(struct rewrite *rw, uint32_t node, uint32_t x)
             rw_made_by_unary(rw, x, IR_UNARY_SIGMOID) != IR_NONE);
 }
 
-/* The operand that a BINARY node hands on, or IR_NONE. */
+/* The operand that a BINARY node only hands on, or IR_NONE. */
 static uint32_t neutral_operand(struct rewrite *rw, uint32_t node)
 {
     static const struct {
@@ -113,7 +113,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     uint32_t y = rw_output(rw, node);
     if (!rw_replace(rw, y, x)) {
         const struct ir_tensor *a = ir_tensor(rw->graph, x), *b = ir_tensor(rw->graph, y);
-        if (a->dtype == b->dtype && shape_equal(&a->shape, &b->shape) && rw->status == STATUS_OK)
+        if (a->dtype == b->dtype && shape_equal(&a->shape, &b->shape) && !rw->status)
             rw_near_miss(rw, "%s (%s) stays: output %s is made by a node", n->name,
                          ir_op_name(n->op), b->name);
         return;

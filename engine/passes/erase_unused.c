@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dead-layer elimination. The nodes are walked from the last to the first, so that what only a dead
- * node read is found dead when the walk comes to it. */
+/* Removes dead nodes. The walk goes from the last node to the first, so that a node that only dead
+ * nodes read is found dead when the walk comes to it. */
 
 #include "engine/passes/pass.h"
 

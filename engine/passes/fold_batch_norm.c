@@ -2,8 +2,8 @@
 /*
  * Batch normalisation is y = x * s + t with s = scale / sqrt(var + epsilon), t = bias - mean * s
  * for each channel. Behind a convolution or matrix product with constant weights it moves into
- * weights and bias; anywhere else it becomes a product with an epilogue sum (conv-free "scale"
- * layers of DenseNet and its like), to which an activation may join.
+ * weights and bias. Anywhere else (the "scale" layers of DenseNet, say) it becomes a product with a
+ * sum in its epilogue, which an activation may join.
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/weights.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* scale[c] and shift[c]; false if a variance makes no sense. */
+/* Computes scale[c] and shift[c]; false if a variance makes no sense. */
 static bool coefficients(const struct rewrite *rw, uint32_t node, size_t channels, float *scale,
                          float *shift)
 {

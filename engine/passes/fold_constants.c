@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constant folding: a node that reads constants alone is computed now, by the evaluator.
+ * The evaluator computes a node that reads constants alone.
  *
- * Not folded is what would blow the plan up: an output much larger than what it was made from (a
- * constant expanded to a large shape costs less as a node), or more constants altogether than a
- * multiple of those that there are, or work that a file of a few bytes could ask for without end:
- * what is left is computed when the model runs. A graph output stays the output of a node: an
- * identity of the constant.
+ * Some nodes are left to be computed when the model runs, because folding them would blow up the
+ * plan or the build: a node whose output is much larger than its inputs (a constant that is
+ * expanded to a large shape costs less as a node), a node that would bring all constants together
+ * above a multiple of the present ones, and a node whose work is too large, because a file of a few
+ * bytes could ask for work without end. If a folded node made a graph output, an identity of the
+ * constant now makes it.
  */
 
 #include "engine/passes/rewrite.h"
 
-/* Bytes that may be touched for one graph, in all rounds of passes together. */
+/* Bytes that folding may touch for one graph, in all rounds of passes together. */
 #define WORK_MAX (UINT64_C(1) << 33)
 
-/* An output may always have this many bytes, and twice as many as the inputs together. */
+/* A node's outputs may have this many bytes, or twice as many as its inputs if that is more. */
 enum { SMALL_BYTES = 1 << 20 };
 
 static bool is_constant_node(const struct ir_graph *g, const struct ir_node *node, uint64_t *bytes)
@@ -39,13 +40,13 @@ static bool is_output_identity(const struct ir_graph *g, const struct ir_node *n
            ir_tensor_is_output(g, node->outputs[0]);
 }
 
-/* Makes the outputs as constants; false, having said why, if they cannot be computed. */
+/* Makes the outputs as constants. False, with the reason logged, if they cannot be computed. */
 static bool compute(struct rewrite *rw, uint32_t node, uint32_t *ids)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
     const void *inputs[IR_MAX_INPUTS];
     void *outputs[IR_MAX_OUTPUTS];
-    if (n->op == IR_OP_RESHAPE) { /* the same bytes */
+    if (n->op == IR_OP_RESHAPE) { /* the output has the same bytes */
         ids[0] = rw_share_constant(rw, n->inputs[0], &ir_tensor(rw->graph, n->outputs[0])->shape);
         return ids[0] != IR_NONE;
     }
@@ -59,7 +60,7 @@ static bool compute(struct rewrite *rw, uint32_t node, uint32_t *ids)
         inputs[i] = n->inputs[i] == IR_NONE ? NULL : ir_tensor(rw->graph, n->inputs[i])->data;
     struct error why = {0};
     const struct ir_evaluator *e = &rw->ctx->evaluator;
-    if (e->eval(e->user, rw->graph, n, inputs, outputs, &why) == STATUS_OK)
+    if (!e->eval(e->user, rw->graph, n, inputs, outputs, &why))
         return true;
     rw_near_miss(rw, "%s (%s) cannot be computed: %s", n->name, ir_op_name(n->op), why.text);
     return false;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Zero padding before a convolution becomes the convolution's own; before an average pooling too,
- * if the pooling counts padding (or has none yet, and counts it from now on).
+ * Zero padding before a convolution becomes the convolution's own. The same holds before an average
+ * pooling that counts its padding, or that has none: it then counts padding from now on.
  */
 #include "engine/passes/rewrite.h"
 
 enum { PAD_LIMIT = 1 << 20 }; /* what type inference accepts */
 
-/* The padding node's pads of spatial dimensions, added to `pads`; false if it does not qualify. */
+/* Adds the padding node's pads of spatial dimensions to `pads`; false if it does not qualify. */
 static bool add_pads(const struct ir_node *pad, const struct ir_node *window, uint32_t rank,
                      int64_t *pads)
 {

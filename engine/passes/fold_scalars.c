@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One spelling for arithmetic with a single number: y = a x + b (UNARY LINEAR). Later passes look
- * for that one, and a backend computes it without reading a second operand.
+ * Arithmetic with a single number gets one spelling: y = a x + b (UNARY LINEAR). Later passes look
+ * for this spelling only, and a backend computes it without reading a second operand.
  *
  *   x + c, x - c, c - x, x * c, x / c, -x   LINEAR           a (c x + d) + b  one LINEAR
  *   x ^ 2   x * x      x ^ 0.5  SQRT        x ^ -1  RECIPROCAL
  *   max(x, c), min(x, c), clips in a row    CLIP             clip to [0, inf)  RELU
  *   prelu(x, c)  LEAKY_RELU
  *
- * Only for fp32, fp16 and bf16: a parameter is an fp32 number. What changes a rounding is left
- * alone where a step function reads the result.
+ * The pass takes only fp32, fp16 and bf16, because a parameter is an fp32 number. Where a step
+ * function reads the result, it does nothing that changes a rounding.
  */
 #include "engine/passes/constant.h"
 
@@ -46,14 +46,14 @@ static void power(struct rewrite *rw, uint32_t node, uint32_t x, float c)
             become_plain(rw, node, x, rows[i].func, (struct unary_args){0});
 }
 
-/* Then 1 / c is exact. */
+/* For such a number, 1 / c is exact. */
 static bool is_power_of_two(float c)
 {
     int exponent;
     return fabsf(frexpf(c, &exponent)) == 0.5f;
 }
 
-/* x and the number `c` in this order, or the other way round if `swapped`. */
+/* Rewrites a function of x and the number `c`; with `swapped`, of `c` and x. */
 static void with_number(struct rewrite *rw, uint32_t node, uint32_t x, float c, bool swapped)
 {
     switch (ir_attr_int(ir_node(rw->graph, node), IR_ATTR_FUNC, -1)) {
@@ -110,7 +110,7 @@ static void visit_binary(struct rewrite *rw, uint32_t node)
     }
 }
 
-/* The UNARY node before this one, if nobody else reads it. */
+/* The UNARY node before `node`, if no other node reads it. */
 static uint32_t before(const struct rewrite *rw, uint32_t node, enum ir_unary func)
 {
     uint32_t x = rw_input(rw, node, 0), first = rw_made_by_unary(rw, x, func);
@@ -137,7 +137,7 @@ static void merge_clip(struct rewrite *rw, uint32_t node)
     struct unary_args args = rw_unary_args(n);
     uint32_t clip = before(rw, node, IR_UNARY_CLIP), relu = before(rw, node, IR_UNARY_RELU);
     if (clip != IR_NONE) {
-        /* The outer bounds win: a value beyond both of an inner pair is first moved into it. */
+        /* The outer bounds win: an outer value beyond both inner bounds becomes both. */
         struct unary_args inner = rw_unary_args(ir_node(rw->graph, clip));
         struct unary_args both = {fminf(fmaxf(inner.alpha, args.alpha), args.beta),
                                   fminf(fmaxf(inner.beta, args.alpha), args.beta), 0};
@@ -154,7 +154,7 @@ static void merge_clip(struct rewrite *rw, uint32_t node)
         become_plain(rw, node, rw_input(rw, node, 0), IR_UNARY_RELU, args);
     } else if (!ir_attr(n, IR_ATTR_ALPHA) || !ir_attr(n, IR_ATTR_BETA) || !isfinite(args.alpha) ||
                !isfinite(args.beta)) {
-        /* Bounds are written out, and are finite. */
+        /* Both bounds are written out and made finite. */
         args.alpha = fmaxf(args.alpha, -FLT_MAX);
         args.beta = fminf(args.beta, FLT_MAX);
         become_plain(rw, node, rw_input(rw, node, 0), IR_UNARY_CLIP, args);
@@ -171,9 +171,9 @@ static void visit(struct rewrite *rw, uint32_t node)
         visit_binary(rw, node);
     else if (rw_is_unary(rw, node, IR_UNARY_NEG))
         become_linear(rw, node, rw_input(rw, node, 0), -1, 0);
-    if (rw->status == STATUS_OK && rw_is_unary(rw, node, IR_UNARY_LINEAR))
+    if (!rw->status && rw_is_unary(rw, node, IR_UNARY_LINEAR))
         merge_linear(rw, node);
-    else if (rw->status == STATUS_OK && rw_is_unary(rw, node, IR_UNARY_CLIP))
+    else if (!rw->status && rw_is_unary(rw, node, IR_UNARY_CLIP))
         merge_clip(rw, node);
 }
 

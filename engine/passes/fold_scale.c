@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A scale, uniform or per output channel, moves into what is before it: into the weights and the
- * bias of a convolution or a matrix product; a uniform one into the ALPHA of a product of two
- * computed operands (the 1/sqrt(d) of attention).
+ * A scale, uniform or per output channel, moves into the weights and the bias of the convolution or
+ * matrix product before it. A uniform one moves into the ALPHA of a product of two computed
+ * operands (the 1/sqrt(d) of attention).
  *
- * A scale before such a node moves into it, too, uniform or per input channel; so does a shift that
- * comes with it, unless there is padding, which is zero behind the shift and not before it. That is
- * how an image's mean and deviation disappear.
+ * A scale before such a node, uniform or per input channel, moves into it too. So does a shift that
+ * comes with the scale, unless the node pads: padding is zero after the shift, not before it. In
+ * this way an image's mean and deviation disappear.
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/weights.h"
@@ -39,7 +39,7 @@ static void absorb_scaled(struct rewrite *rw, const struct weighted *w, uint32_t
     rw_absorb(rw, w->node, node);
 }
 
-/* scale * (CONV, DECONV, MATMUL) + shift */
+/* Takes scale * y + shift into the CONV, DECONV or MATMUL that makes y. */
 static void linear_behind(struct rewrite *rw, uint32_t node, float scale, float shift)
 {
     struct weighted w;
@@ -64,7 +64,7 @@ static void linear_behind(struct rewrite *rw, uint32_t node, float scale, float 
     rw_absorb(rw, w.node, node);
 }
 
-/* (CONV, DECONV, MATMUL) * c or / c with a constant per channel */
+/* Takes y * c or y / c, c constant per channel, into the CONV, DECONV or MATMUL that makes y. */
 static void channels_behind(struct rewrite *rw, uint32_t node, bool divide)
 {
     for (uint32_t i = 0; i < (divide ? 1 : 2); i++) {
@@ -91,7 +91,7 @@ static void channels_behind(struct rewrite *rw, uint32_t node, bool divide)
     }
 }
 
-/* A node that scales operand i of `node`, and nobody else's. */
+/* A node that scales operand i of `node` and has no other reader. */
 static uint32_t scale_before(const struct rewrite *rw, uint32_t node, uint32_t i, float *scale)
 {
     float shift;
@@ -111,7 +111,7 @@ static void take_operand(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t
 
 static void visit_matmul(struct rewrite *rw, uint32_t node)
 {
-    for (uint32_t i = 0; i < 2 && rw->status == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < 2 && !rw->status; i++) {
         float scale;
         uint32_t linear = scale_before(rw, node, i, &scale);
         if (linear == IR_NONE)
@@ -121,7 +121,7 @@ static void visit_matmul(struct rewrite *rw, uint32_t node)
     }
 }
 
-/* The node before, which nobody else reads, goes; its operand is read instead. */
+/* Makes the node read what the node before it reads; nothing else reads that one, so it goes. */
 static void skip_before(struct rewrite *rw, uint32_t node, uint32_t before, uint32_t x)
 {
     rw_done(rw, "%s + %s", ir_node(rw->graph, before)->name, ir_node(rw->graph, node)->name);
@@ -129,7 +129,7 @@ static void skip_before(struct rewrite *rw, uint32_t node, uint32_t before, uint
     rw_set_input(rw, node, 0, x);
 }
 
-/* (CONV, MATMUL) of scale * x + shift */
+/* Takes scale * x + shift into the CONV or MATMUL that reads it. */
 static bool linear_before(struct rewrite *rw, const struct weighted *w, uint32_t before)
 {
     float scale, shift;
@@ -143,7 +143,7 @@ static bool linear_before(struct rewrite *rw, const struct weighted *w, uint32_t
     }
     float *s = fill(rw, w->channels, scale), *t = fill(rw, w->channels, shift);
     if (s && t) {
-        if (shift != 0) /* by the weights as they are */
+        if (shift != 0) /* computed from the weights before they are scaled */
             weighted_shift_input(rw, w, t);
         if (product)
             scale_alpha(rw, w->node, scale);
@@ -156,7 +156,8 @@ static bool linear_before(struct rewrite *rw, const struct weighted *w, uint32_t
     return s && t;
 }
 
-/* What kind of arithmetic with a constant per channel a BINARY node does; 0: none of these. */
+/* Takes x * c, x / c, x + c or x - c, c constant per channel, into the node that reads it; false if
+ * `before` is none of these. */
 static bool per_channel_before(struct rewrite *rw, const struct weighted *w, uint32_t before)
 {
     int64_t func = ir_attr_int(ir_node(rw->graph, before), IR_ATTR_FUNC, -1);
@@ -191,7 +192,7 @@ static bool per_channel_before(struct rewrite *rw, const struct weighted *w, uin
     return done;
 }
 
-/* True if something was taken in: there may be more before it. */
+/* Takes the node before into `node`. True if it did: there may be more to take. */
 static bool visit_input(struct rewrite *rw, uint32_t node)
 {
     struct weighted w;
@@ -223,9 +224,9 @@ static void visit_deconv(struct rewrite *rw, uint32_t node)
 
 static void visit_operands(struct rewrite *rw, uint32_t node)
 {
-    while (rw->status == STATUS_OK && visit_input(rw, node))
+    while (!rw->status && visit_input(rw, node))
         ;
-    if (rw->status == STATUS_OK && ir_node(rw->graph, node)->op == IR_OP_MATMUL)
+    if (!rw->status && ir_node(rw->graph, node)->op == IR_OP_MATMUL)
         visit_matmul(rw, node);
 }
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An activation joins the convolution, matrix product, scale or sum before it: conv+activation,
- * fully-connected+activation, scale+activation. Functions that no kernel library applies on the way
- * out stay nodes of their own.
+ * An activation joins the convolution, matrix product, scale or sum before it. Functions that no
+ * kernel library applies before it stores stay nodes of their own.
  */
 #include "engine/passes/host.h"
 
 /*
- * What an activation is made of, in kernel libraries: they generate one routine for each, and a
- * second step with the same routine but other parameters is not to be had (oneDNN 2.6).
+ * The routines of a kernel library that make up an activation. oneDNN 2.6 generates a routine once,
+ * so a second step cannot have the same routine with other parameters.
  */
 enum { RECTIFIER = 1, AFFINE = 2, CLAMP = 4, OTHER = 8 };
 
@@ -23,7 +22,7 @@ static const uint8_t routines[IR_UNARY_COUNT_] = {
     [IR_UNARY_EXP] = OTHER,      [IR_UNARY_SQRT] = OTHER,
 };
 
-/* A step of the epilogue uses a routine that `func` needs, too. */
+/* Says whether a step of the epilogue already uses a routine that `func` needs. */
 static bool is_taken(const struct ir_node *host, uint32_t func)
 {
     for (uint32_t i = 0; i < host->n_epilogue; i++) {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention from its parts, for backends that have kernels for it:
+ * Makes one node of attention's parts, for backends that have kernels for it:
  *
- *   softmax(a Q K' + mask) V, the heads split off before it and merged behind it
+ *   softmax(a Q K' + mask) V, with the heads split before it and merged behind it
  *
- * Found from the node behind the second product that merges the heads. How queries, keys and values
- * come to be [N,H,S,D] is not looked for in patterns: they are followed back as views (view.h) to
- * where head h of row s of batch n lies at (n S + s) W + h D, which all ways of splitting end in:
- * three products, or slices or gathers of one. Scales found on the way, such as the square root of
- * the scale on queries and keys alike, join the others.
+ * The search starts from the node that merges the heads behind the second product. It looks for no
+ * pattern in how queries, keys and values become [N,H,S,D]. Instead it follows them back as views
+ * (view.h), until head h of row s of batch n lies at (n S + s) W + h D. All ways of splitting come
+ * from there: from three products, or from slices or gathers of one. Scales on the way, such as the
+ * square root of the scale on queries and on keys, become part of a.
  *
- * Refused: scores or probabilities that others read, or whose operands broadcast over batch or
- * heads; heads that are made in another order of dimensions (rotated by position, say).
+ * Left alone are scores or probabilities that other nodes read, or whose operands broadcast over
+ * batch or heads, and heads whose dimensions come in another order (rotated by position, say).
  * Vaswani et al., "Attention Is All You Need", 2017.
  */
 #include "engine/passes/match.h"
 #include "engine/passes/view.h"
 
-/* Behind what is found; in the order of a view's dimensions. */
+/* The dimensions of a view. */
 enum { N, H, S, D };
 
-/* Nodes followed back in one search: what moves elements has been merged before, as far as it can
- * be, and a longer row of them is not worth the time. */
+/* How many nodes a search follows back. Nodes that move elements have been merged before as far as
+ * they can be, and a longer row of them is not worth the time. */
 enum { STEPS_MAX = 16 };
 
 struct attention {
@@ -34,7 +34,7 @@ struct attention {
     float scale;
 };
 
-/* The elements of a view of rows lie where they are expected; gives the rows' width. */
+/* Says whether the elements of a view lie in rows as expected; gives the rows' width. */
 static bool is_in_rows(const struct rewrite *rw, const struct view *view, int64_t *row)
 {
     size_t total;
@@ -49,8 +49,8 @@ static bool is_in_rows(const struct rewrite *rw, const struct view *view, int64_
     return view->offset + heads <= width && view_has_strides(view, strides);
 }
 
-/* Follows [N,H,S,D] (or, `turned`, [N,H,D,S]) back as far as it lies in rows, but not past a scale
- * unless `scaled`. */
+/* Follows [N,H,S,D] (or, if `turned`, [N,H,D,S]) back as far as it lies in rows. Unless `scaled`,
+ * it does not go past a scale. */
 static bool find_rows(const struct rewrite *rw, uint32_t tensor, bool turned, bool scaled,
                       struct view *out, int64_t *row)
 {
@@ -79,8 +79,8 @@ static bool find_rows(const struct rewrite *rw, uint32_t tensor, bool turned, bo
     return found;
 }
 
-/* The product that makes scores: [N,H,Sq,Sk], without a bias. `mask` is what one sum behind it
- * adds, if there is one. */
+/* The product without a bias that makes the scores [N,H,Sq,Sk]. If a single sum follows, `mask`
+ * becomes the tensor that it adds. */
 static uint32_t find_product(const struct rewrite *rw, uint32_t tensor, uint32_t *mask)
 {
     uint32_t node = ir_tensor(rw->graph, tensor)->producer;
@@ -99,7 +99,7 @@ static uint32_t find_product(const struct rewrite *rw, uint32_t tensor, uint32_t
     return node;
 }
 
-/* a Q K' + mask: the sum as a node, or in the product's epilogue. */
+/* Finds a Q K' + mask; the sum is a node, or a step of the product's epilogue. */
 static bool find_scores(const struct rewrite *rw, struct attention *a, uint32_t tensor)
 {
     const struct shape *shape = &ir_tensor(rw->graph, tensor)->shape;
@@ -120,7 +120,7 @@ static bool find_scores(const struct rewrite *rw, struct attention *a, uint32_t 
     return false;
 }
 
-/* softmax(scores) V, heads apart. */
+/* Finds softmax(scores) V with the heads apart. */
 static bool find_values(const struct rewrite *rw, struct attention *a, uint32_t tensor)
 {
     uint32_t node = rw_made_by(rw, tensor, IR_OP_MATMUL);
@@ -131,12 +131,12 @@ static bool find_values(const struct rewrite *rw, struct attention *a, uint32_t 
     return true;
 }
 
-/* The tensor, as [N,Sq,H,E] in its order of elements, is the product's [N,H,Sq,E] transposed. */
+/* Says whether the tensor, read as [N,Sq,H,E], is the product's [N,H,Sq,E] transposed. */
 static bool find_merged(const struct rewrite *rw, struct attention *a, uint32_t tensor)
 {
     struct view view;
     uint32_t at = tensor;
-    for (int step = 0; step < STEPS_MAX; step++) { /* to the product, whose dimensions we need */
+    for (int step = 0; step < STEPS_MAX; step++) { /* until the product's dimensions are known */
         uint32_t node = rw_made_by(rw, at, IR_OP_RESHAPE);
         if (node == IR_NONE)
             node = rw_made_by(rw, at, IR_OP_TRANSPOSE);
@@ -174,7 +174,7 @@ static const char *check_softmax(const struct rewrite *rw, const struct attentio
     return NULL;
 }
 
-/* All three in rows, with the dimensions of one attention. */
+/* Finds all three operands in rows, with dimensions that fit one attention. */
 static const char *find_operands(const struct rewrite *rw, struct attention *a)
 {
     const struct ir_node *scores = ir_node(rw->graph, a->scores_node);
@@ -195,7 +195,7 @@ static const char *find_operands(const struct rewrite *rw, struct attention *a)
     return NULL;
 }
 
-/* Query, key and value behind one another in each row of one tensor. */
+/* Says whether each row of one tensor holds query, key and value behind one another. */
 static bool is_packed(const struct attention *a)
 {
     int64_t size = a->q.dim[H] * a->q.dim[D];
@@ -204,7 +204,7 @@ static bool is_packed(const struct attention *a)
            a->k.offset == size && a->v.offset == 2 * size;
 }
 
-/* A tensor of rank 3 of the view's rows. */
+/* Reshapes the view's tensor to rank 3: its rows. */
 static uint32_t make_rows(struct rewrite *rw, const struct view *view, int64_t row,
                           const char *name)
 {
@@ -217,7 +217,7 @@ static uint32_t make_rows(struct rewrite *rw, const struct view *view, int64_t r
     return rw_finish(rw, node);
 }
 
-/* The same, cut to what belongs to the heads. */
+/* Does the same, and cuts off what does not belong to the heads. */
 static uint32_t make_operand(struct rewrite *rw, const struct view *view, int64_t row,
                              const char *name)
 {
@@ -234,7 +234,7 @@ static uint32_t make_operand(struct rewrite *rw, const struct view *view, int64_
     return rw_finish(rw, node);
 }
 
-/* The attention's output, [N,Sq,H*E]. */
+/* Makes the attention with its output, [N,Sq,H*E]. */
 static uint32_t make_attention(struct rewrite *rw, struct attention *a, bool packed)
 {
     const char *name = ir_node(rw->graph, a->values_node)->name;
@@ -246,7 +246,7 @@ static uint32_t make_attention(struct rewrite *rw, struct attention *a, bool pac
         inputs[1] = make_operand(rw, &a->k, a->k_row, name);
         inputs[2] = make_operand(rw, &a->v, a->v_row, name);
     }
-    if (rw->status != STATUS_OK)
+    if (rw->status)
         return IR_NONE;
     uint32_t n = a->mask != IR_NONE ? 4 : packed ? 1 : 3;
     uint32_t node = rw_add_node(rw, IR_OP_ATTENTION, name, n, inputs);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sum with a constant, uniform or per output channel, becomes the bias of the convolution or
- * matrix product before it; if there is a constant bias already, they are added.
+ * The sum with a constant, uniform or per output channel, becomes the bias of the convolution or
+ * matrix product before it. If the node has a constant bias already, the two are added.
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/weights.h"
@@ -16,7 +16,7 @@ static void add_bias(struct rewrite *rw, const struct weighted *w, uint32_t node
     rw_absorb(rw, w->node, node);
 }
 
-/* y + c, c + y, y - c */
+/* Takes y + c, c + y or y - c. */
 static void visit_sum(struct rewrite *rw, uint32_t node, bool subtract)
 {
     for (uint32_t i = 0; i < (subtract ? 1 : 2); i++) {

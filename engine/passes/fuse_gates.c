@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Activations that exporters write as a gate: x times a function of x (after fold-scalars).
+ * Finds activations that exporters write as a gate, x times a function of x, in the forms that
+ * fold_scalars leaves:
  *
  *   x sigmoid(a x)                        SWISH(a)      x tanh(softplus(x))   MISH
  *   clip(a x + b, 0, c) / c               HARD_SIGMOID(a/c, b/c)
@@ -16,7 +17,7 @@ static void become(struct rewrite *rw, struct match *m, uint32_t node, uint32_t 
     rw_become_unary(rw, node, x, func, args);
 }
 
-/* scale * clip(a x + b, 0, c) with scale * c = 1, as HARD_SIGMOID of `x`. */
+/* Reads scale * clip(a x + b, 0, c), where scale * c = 1, as HARD_SIGMOID of `x`. */
 static bool hard_sigmoid(const struct rewrite *rw, struct match *m, uint32_t clip, float scale,
                          uint32_t *x, struct unary_args *args)
 {
@@ -48,7 +49,7 @@ static void visit_clip(struct rewrite *rw, uint32_t node)
         become(rw, &m, node, x, IR_UNARY_HARD_SIGMOID, args);
 }
 
-/* scale * clip(..) or scale * x * clip(..) */
+/* Looks for scale * clip(..) and scale * x * clip(..). */
 static void visit_linear(struct rewrite *rw, uint32_t node)
 {
     struct match m = {.n = 0};
@@ -74,13 +75,13 @@ static void visit_linear(struct rewrite *rw, uint32_t node)
     }
 }
 
-/* x * f(x), f made by `gate`. */
+/* Looks for x * f(x), where `gate` makes f. */
 static bool gated(struct rewrite *rw, uint32_t node, uint32_t x, uint32_t gate)
 {
     struct match m = {.n = 0};
     uint32_t base, sigmoid = rw_made_by_unary(rw, gate, IR_UNARY_SIGMOID);
     if (match_part(&m, sigmoid)) {
-        /* x may itself be some a z: then it is x sigmoid(x) for this x. */
+        /* x may itself be some a z; then the function is x sigmoid(x) of this x. */
         float a = 1;
         if (rw_input(rw, sigmoid, 0) != x) {
             a = match_scaled(rw, &m, rw_input(rw, sigmoid, 0), &base);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GELU as exporters write it, found from its last node (after fold-scalars: every scalar operation
- * is a x + b):
+ * Finds GELU as exporters write it, starting from its last node. fold_scalars has turned every
+ * operation with one number into a x + b, so there are two forms:
  *
  *   exact    x/2 (1 + erf(x / sqrt 2))
  *   by tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
@@ -22,14 +22,14 @@ static bool is_product(const struct rewrite *rw, uint32_t node, uint32_t a, uint
     return (p == a && q == b) || (p == b && q == a);
 }
 
-/* x * x, as a product. */
+/* Says whether the tensor is x * x, as a product. */
 static bool is_square(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t x)
 {
     uint32_t mul = rw_made_by_binary(rw, tensor, IR_BINARY_MUL);
     return match_part(m, mul) && is_product(rw, mul, x, x);
 }
 
-/* x^3, as a power or as (x * x) * x. */
+/* Says whether the tensor is x^3, as a power or as (x * x) * x. */
 static bool is_cube(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t x)
 {
     float exponent;
@@ -46,7 +46,7 @@ static bool is_cube(const struct rewrite *rw, struct match *m, uint32_t tensor, 
     return false;
 }
 
-/* k (x + c x^3) */
+/* Says whether the tensor is k (x + c x^3). */
 static bool is_sum_form(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t x)
 {
     uint32_t inner, cube;
@@ -63,7 +63,7 @@ static bool is_sum_form(const struct rewrite *rw, struct match *m, uint32_t tens
     return false;
 }
 
-/* k x (1 + c x^2), the k at the whole or at x. */
+/* Says whether the tensor is k x (1 + c x^2), where k scales the whole or x. */
 static bool is_product_form(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t x)
 {
     uint32_t inner, base;
@@ -83,7 +83,7 @@ static bool is_product_form(const struct rewrite *rw, struct match *m, uint32_t 
     return false;
 }
 
-/* p (1 + erf(x / sqrt 2)) or p (1 + tanh(...)); gives p, 0 if it is neither. */
+/* Finds p (1 + erf(x / sqrt 2)) or p (1 + tanh(...)) and returns p; 0 if the tensor is neither. */
 static float gate(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t x,
                   enum ir_unary *func)
 {
@@ -105,11 +105,11 @@ static float gate(const struct rewrite *rw, struct match *m, uint32_t tensor, ui
     uint32_t n = m->n;
     if (is_sum_form(rw, m, rw_input(rw, tanh, 0), x))
         return scale;
-    m->n = n; /* what the failed search noted */
+    m->n = n; /* forgets the parts that the failed search noted */
     return is_product_form(rw, m, rw_input(rw, tanh, 0), x) ? scale : 0;
 }
 
-/* Looks for f * GELU in a product; gives f, 0 if it is none. */
+/* Looks for f * GELU in a product and returns f; 0 if there is none. */
 static float product(const struct rewrite *rw, struct match *m, uint32_t mul, uint32_t *x,
                      enum ir_unary *func)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer normalisation as exporters wrote it before ONNX had an operator for it (opset 17):
+ * Finds layer normalisation as exporters wrote it before ONNX had an operator for it (opset 17):
  *
  *   d = x - mean(x);  y = d / sqrt(mean(d * d) + epsilon) * scale + bias
  *
- * with the means over the last dimensions. Found in three steps, each right by itself: the quotient
- * becomes a LAYER_NORM with a scale of ones; a product behind it its scale; a sum its bias.
- * Ba, Kiros, Hinton, "Layer Normalization", 2016.
+ * with the means over the last dimensions. There are three steps, each of them right by itself: the
+ * quotient becomes a LAYER_NORM with a scale of ones, a product behind it becomes its scale, and a
+ * sum its bias. Ba, Kiros, Hinton, "Layer Normalization", 2016.
  */
 #include "engine/passes/constant.h"
 #include "engine/passes/match.h"
 
-/* A mean over dimensions axis..rank-1, which keeps them. Gives its input. */
+/* Says whether the tensor is a mean over dimensions axis..rank-1 that keeps them; gives its
+ * input. */
 static bool is_mean(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t *x,
                     uint32_t *axis)
 {
@@ -32,7 +33,7 @@ static bool is_mean(const struct rewrite *rw, struct match *m, uint32_t tensor, 
     return true;
 }
 
-/* x - mean(x) */
+/* Says whether the tensor is x - mean(x). */
 static bool is_centred(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t *x,
                        uint32_t *axis)
 {
@@ -41,7 +42,8 @@ static bool is_centred(const struct rewrite *rw, struct match *m, uint32_t tenso
            rw_input(rw, sub, 0) == *x;
 }
 
-/* sqrt(mean(d * d) + epsilon), d centred (the same d, or computed once more). */
+/* Says whether the tensor is sqrt(mean(d * d) + epsilon), where d is centred (the same node's, or
+ * computed once more). */
 static bool is_deviation(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t x,
                          uint32_t axis, float *epsilon)
 {
@@ -87,7 +89,7 @@ static void become_norm(struct rewrite *rw, struct match *m, uint32_t node, uint
     rw_set_float(rw, node, IR_ATTR_EPSILON, epsilon);
 }
 
-/* d / deviation, or d * (1 / deviation). */
+/* Looks for d / deviation and d * (1 / deviation). */
 static bool visit_quotient(struct rewrite *rw, uint32_t node)
 {
     bool is_product = rw_is_binary(rw, node, IR_BINARY_MUL);
@@ -112,8 +114,8 @@ static bool visit_quotient(struct rewrite *rw, uint32_t node)
     return false;
 }
 
-/* The operand as scale or bias of the norm: it must broadcast to the normalised dimensions alone.
- * Leading ones of a constant do not count. */
+/* The operand as a scale or a bias of the norm, or IR_NONE: it must broadcast to the normalised
+ * dimensions alone. A constant may have leading dimensions of 1. */
 static uint32_t fitting(struct rewrite *rw, uint32_t operand, const struct shape *inner)
 {
     struct shape shape = ir_tensor(rw->graph, operand)->shape, r;
@@ -129,7 +131,7 @@ static uint32_t fitting(struct rewrite *rw, uint32_t operand, const struct shape
     return ir_tensor(rw->graph, operand)->data ? rw_share_constant(rw, operand, &shape) : IR_NONE;
 }
 
-/* norm * scale, norm + bias. */
+/* Looks for norm * scale and norm + bias. */
 static void visit_affine(struct rewrite *rw, uint32_t node, bool is_scale)
 {
     for (uint32_t i = 0; i < 2; i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions of a function, and functions of a reduction:
+ * Joins a function and a reduction, whichever comes first:
  *
  *   sum(|x|)  L1      sum(x * x)  SUM_SQUARE     sqrt(sum(x * x))  L2
  *   log(sum(x))  LOG_SUM      log(sum(exp(x)))  LOG_SUM_EXP
  *
- * and a reduction behind a transpose (shuffle + reduce), whether or not it keeps its dimensions.
+ * and a transpose and the reduction behind it, whether or not the reduction keeps its dimensions.
  */
 #include "engine/passes/rewrite.h"
 
@@ -15,7 +15,8 @@ static bool is_reduce(const struct rewrite *rw, uint32_t node, enum ir_reduce fu
     return n->op == IR_OP_REDUCE && !n->n_epilogue && ir_attr_int(n, IR_ATTR_FUNC, -1) == func;
 }
 
-/* The node that makes the reduction's input, if it is that function and nobody else reads it. */
+/* Joins the node that makes the reduction's input. The caller has checked its function, and that
+ * only the reduction reads it. */
 static void join_input(struct rewrite *rw, uint32_t node, uint32_t first, enum ir_reduce func)
 {
     const char *name = ir_node(rw->graph, first)->name;
@@ -44,7 +45,7 @@ static void visit_log_sum(struct rewrite *rw, uint32_t node)
         join_input(rw, node, first, IR_REDUCE_LOG_SUM_EXP);
 }
 
-/* sqrt or log of a reduction that only it reads. */
+/* Joins a sqrt or log to a reduction that only it reads. */
 static void visit_unary(struct rewrite *rw, uint32_t node)
 {
     static const struct {
@@ -69,18 +70,18 @@ static void visit_unary(struct rewrite *rw, uint32_t node)
     }
 }
 
-/* What a reduction behind a transpose is before it. */
+/* A reduction behind a transpose, as it is written before the transpose. */
 struct turned {
     uint32_t n_axes, n_perm;
     int64_t axes[SHAPE_MAX_RANK]; /* of the transpose's input */
-    int64_t perm[SHAPE_MAX_RANK]; /* what has to be done to the result */
+    int64_t perm[SHAPE_MAX_RANK]; /* the transpose that the result still needs */
 };
 
 static struct turned turn(const struct ir_attr *perm, const struct ir_attr *axes, bool keepdims)
 {
     struct turned t = {0};
     bool reduced[SHAPE_MAX_RANK] = {false};
-    int64_t place[SHAPE_MAX_RANK]; /* in the result, of each dimension of the transpose's input */
+    int64_t place[SHAPE_MAX_RANK]; /* in the result, of each input dimension */
     for (uint32_t i = 0; i < axes->count; i++)
         reduced[perm->i[axes->i[i]]] = true;
     for (uint32_t i = 0, n = 0; i < perm->count; i++) {
@@ -92,7 +93,7 @@ static struct turned turn(const struct ir_attr *perm, const struct ir_attr *axes
     for (uint32_t i = 0; i < perm->count; i++)
         if (keepdims || !reduced[perm->i[i]])
             t.perm[t.n_perm++] = place[perm->i[i]];
-    /* Dimensions of one element may stand anywhere: those that stay are put in their order. */
+    /* Dimensions of one element may stand in any order, so they are put into their own. */
     for (uint32_t i = 0; keepdims && i < t.n_perm; i++)
         for (uint32_t k = i + 1; reduced[t.perm[i]] && k < t.n_perm; k++)
             if (reduced[t.perm[k]] && t.perm[k] < t.perm[i]) {
@@ -111,8 +112,8 @@ static bool in_order(const struct turned *t)
     return true;
 }
 
-/* The reduction reads what the transpose reads; what is left of the transpose moves behind it,
- * where there is less to move, and often nothing but dimensions of one element. */
+/* Makes the reduction read the transpose's input. What the transpose still has to do moves behind
+ * the reduction, where there is less to move: often only dimensions of one element. */
 static void visit_transpose(struct rewrite *rw, uint32_t node)
 {
     uint32_t x = rw_input(rw, node, 0), first = rw_made_by(rw, x, IR_OP_TRANSPOSE);
@@ -155,7 +156,7 @@ static void visit(struct rewrite *rw, uint32_t node)
         visit_sum(rw, node);
     else if (is_reduce(rw, node, IR_REDUCE_LOG_SUM))
         visit_log_sum(rw, node);
-    if (rw->status == STATUS_OK)
+    if (!rw->status)
         visit_transpose(rw, node);
 }
 

@@ -3,11 +3,11 @@
  * Elementwise arithmetic of two tensors joins the node that made one of them: the residual sum of
  * ResNet, a product with a gate, a scale per channel that could not be folded.
  *
- * The other operand has the full shape, or is one number for each channel or for all: any other
- * broadcast, over the batch too, would cost the node its fast kernels. Only the node's own value
- * may be on the left of what does not commute. That the operand may be computed later than the node
- * is no hindrance: it cannot depend on the node, whose only reader is the one that joins, and nodes
- * are sorted afterwards.
+ * The other operand must have the full shape, or a number for each channel, or one number for all.
+ * Any other broadcast, even over the batch, would cost the node its fast kernels. In a function
+ * that does not commute, the node's own value must stand on the left. The operand may be computed
+ * after the node, because nodes are sorted again afterwards. It cannot depend on the node, whose
+ * only reader is the function that joins it.
  */
 #include "engine/passes/host.h"
 
@@ -17,7 +17,7 @@ static bool commutes(int64_t func)
            func == IR_BINARY_MIN;
 }
 
-/* One number for each place along dimension `axis`, or for all. */
+/* Says whether the operand has one number for each index of dimension `axis`, or one for all. */
 static bool is_vector(const struct shape *operand, const struct shape *out, uint32_t axis)
 {
     struct shape r;
@@ -37,7 +37,8 @@ static bool fits(const struct rewrite *rw, uint32_t host, uint32_t operand)
     return shape_equal(shape, out) || (out->rank > channel && is_vector(shape, out, channel));
 }
 
-/* The host among the operands that is left of the other one, or stands on either side. */
+/* The host among the operands. It stands on the left, or on either side if the function
+ * commutes. */
 static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t *operand)
 {
     uint32_t best = IR_NONE;
@@ -54,7 +55,7 @@ static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t
                          ir_node(rw->graph, node)->name, ir_tensor(rw->graph, other)->name);
             continue;
         }
-        /* The later one of two: its operand is already there when it runs. */
+        /* Of two hosts the later is better: the other operand is already there when it runs. */
         if (best == IR_NONE || host_is_heavy(rw, host) > host_is_heavy(rw, best) ||
             (host_is_heavy(rw, host) == host_is_heavy(rw, best) && host > best)) {
             best = host;

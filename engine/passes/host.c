@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/passes/host.h"
 
-/* Ops whose kernels apply further steps before they store. An elementwise node of one operand is
- * none: it would only trade one pass over memory for a slower kernel. A cast to fp32 is one: it is
- * what an input of another type begins with, and its scale and shift cost nothing there. */
+/* Says whether the node's kernels can apply further steps before they store. An elementwise node of
+ * one operand is no host: that would only trade a pass over memory for a slower kernel. A cast to
+ * fp32 is a host, because an input of another type begins with it, and a scale and a shift cost
+ * nothing there. */
 static bool is_host(const struct rewrite *rw, const struct ir_node *node)
 {
     if (ir_op_has(node->op, IR_TRAIT_PRODUCT))

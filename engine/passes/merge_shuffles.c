@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shuffles in a row: reshape after reshape, transpose after transpose, slice after slice become
- * one. A transpose that moves only dimensions of size 1 is a reshape, which is for free.
+ * Merges reshape after reshape, transpose after transpose, slice after slice into one. A transpose
+ * that moves only dimensions of size 1 becomes a reshape, which costs nothing.
  *
- * The first of the two may have other readers: the second one then reads past it.
+ * If the first of the two has other readers, it stays, and the second one reads past it.
  */
 #include "engine/passes/rewrite.h"
 
@@ -53,7 +53,7 @@ static void transpose_to_reshape(struct rewrite *rw, uint32_t node)
     }
     struct shape to = ir_tensor(rw->graph, n->outputs[0])->shape;
     if (shape_equal(from, &to))
-        return; /* the matter of erase_noops */
+        return; /* left to erase_noops */
     rw_become(rw, node, IR_OP_RESHAPE, 1, &x);
     rw_set_ints(rw, node, IR_ATTR_SHAPE, to.rank, to.dim);
     rw_done(rw, "%s is a reshape", ir_node(rw->graph, node)->name);
@@ -85,7 +85,7 @@ static void merge_slice(struct rewrite *rw, uint32_t node)
                     step * ir_attr_at(outer, IR_ATTR_STARTS, i, 0);
         if (to->dim[i] == 0)
             starts[i] = 0;
-        /* With one element left the step does not matter, and may be any size. */
+        /* If one element is left, any step is right, but a large one could overflow. */
         steps[i] = to->dim[i] > 1 ? step * outer_step : 1;
         ends[i] = to->dim[i] ? starts[i] + (to->dim[i] - 1) * steps[i] + 1 : 0;
     }
@@ -105,7 +105,7 @@ static void visit(struct rewrite *rw, uint32_t node)
         break;
     case IR_OP_TRANSPOSE:
         merge_transpose(rw, node);
-        if (rw->status == STATUS_OK)
+        if (!rw->status)
             transpose_to_reshape(rw, node);
         break;
     case IR_OP_SLICE:

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Horizontal fusion: the products that make queries, keys and values from one tensor become one,
- * whose output attention reads as it is (its packed form).
+ * The products that make queries, keys and values from one tensor become one product. Attention
+ * reads its output as it is (the packed form).
  *
- * Only where nobody has to cut the result apart: a slice would be one more pass over memory, which
- * costs more than two small products do. Convolutions with the same input (Inception's 1x1 ones)
- * stay apart for that reason: their outputs go to different places. And only for backends whose
- * kernels are better filled that way.
+ * This is done only where the result need not be cut apart, because a slice is one more pass over
+ * memory, which costs more than two small products. Convolutions with the same input (Inception's
+ * 1x1 ones) stay apart for that reason: their outputs go to different places. It is also done only
+ * for backends whose kernels run faster on one larger product.
  */
 #include "engine/passes/constant.h"
 
@@ -14,12 +14,12 @@ enum { Q, K, V, SIBLINGS };
 
 struct siblings {
     uint32_t node[SIBLINGS];
-    uint32_t x;              /* what all of them read */
-    int64_t depth, channels; /* of each one's weights */
-    bool reshaped;           /* the products are of rank 2, with a reshape behind each */
+    uint32_t x;              /* what all products read */
+    int64_t depth, channels; /* of each product's weights */
+    bool reshaped;           /* the products are of rank 2, and each has a reshape behind it */
 };
 
-/* The product that makes an operand of the attention, and of nothing else. */
+/* The product that makes an operand of the attention and has no other reader. */
 static uint32_t find_product(const struct rewrite *rw, uint32_t tensor, bool *reshaped)
 {
     uint32_t reshape = tensor == IR_NONE ? IR_NONE : rw_made_by(rw, tensor, IR_OP_RESHAPE);
@@ -32,7 +32,7 @@ static uint32_t find_product(const struct rewrite *rw, uint32_t tensor, bool *re
     return node != IR_NONE && rw_uses(rw, tensor) == 1 ? node : IR_NONE;
 }
 
-/* What hinders; NULL: nothing. */
+/* Says why the product cannot be merged; NULL: it can. */
 static const char *check_product(const struct rewrite *rw, uint32_t node, bool reshaped)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
@@ -77,7 +77,7 @@ static bool find_siblings(struct rewrite *rw, uint32_t attention, struct sibling
     return true;
 }
 
-/* Columns first.. of `to` [depth, 3 channels] from the weights of one of them. */
+/* Copies the weights of product i into its columns of `to` [depth, 3 channels]. */
 static void copy_weights(const struct rewrite *rw, const struct siblings *s, uint32_t i, void *to)
 {
     const struct ir_node *n = ir_node(rw->graph, s->node[i]);
@@ -110,7 +110,8 @@ static uint32_t merge_weights(struct rewrite *rw, const struct siblings *s)
     return id;
 }
 
-/* The biases behind one another, zeros for one that is absent; IR_NONE if all are. */
+/* Makes the biases of all products behind one another, with zeros for a product without one;
+ * IR_NONE if none has one. */
 static uint32_t merge_bias(struct rewrite *rw, const struct siblings *s)
 {
     const struct shape shape = {.rank = 1, .dim = {SIBLINGS * s->channels}};
@@ -130,7 +131,8 @@ static uint32_t merge_bias(struct rewrite *rw, const struct siblings *s)
     return id;
 }
 
-/* The weights are there twice until the old ones' file is closed: a bound, as for folding. */
+/* The old weights stay in memory until the model's file is closed, so merging has a bound, as
+ * folding has. */
 static bool has_room(struct rewrite *rw, const struct siblings *s)
 {
     uint64_t bytes = (uint64_t)s->depth * (uint64_t)s->channels * SIBLINGS *
@@ -145,7 +147,7 @@ static uint32_t merge(struct rewrite *rw, const struct siblings *s, const struct
 {
     uint32_t weights = merge_weights(rw, s), bias = merge_bias(rw, s);
     const uint32_t inputs[3] = {s->x, weights, bias};
-    if (rw->status != STATUS_OK)
+    if (rw->status)
         return IR_NONE;
     uint32_t node = rw_add_node(rw, IR_OP_MATMUL, ir_node(rw->graph, s->node[Q])->name,
                                 bias == IR_NONE ? 2 : 3, inputs);

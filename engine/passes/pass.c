@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop over the table of passes. */
+/* Runs the table of passes. */
 #include "engine/passes/pass.h"
 
 #include <string.h>
 
-/* Each round that changes something makes the graph smaller or more canonical, so that few are
- * ever needed; the bound is for a mistake in here, not for models. */
+/* Each round that changes something makes the graph smaller or more canonical, so a model needs few
+ * rounds. The bound is for a mistake in a pass. */
 enum { ROUNDS_MAX = 16 };
 
 #define PASS_ROW(name, what) {#name, what, pass_##name},

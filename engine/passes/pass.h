@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One graph rewrite per file, and the ordered table of them. */
+/* Passes: one graph rewrite in each file, and the ordered table of them. */
 #ifndef INFERD_ENGINE_PASSES_PASS_H
 #define INFERD_ENGINE_PASSES_PASS_H
 
@@ -17,15 +17,15 @@ enum { PASS_COUNT = 0 PASSES(PASS_COUNT_ONE) };
 
 struct pass_tally {
     uint32_t rewrites;
-    int32_t removed; /* nodes; below zero: added */
+    int32_t removed; /* number of nodes; below zero: the pass added some */
 };
 
 struct pass_context {
     struct ir_evaluator evaluator; /* for constant folding */
-    const struct log_sink *log;    /* info: each fusion; verbose: why a near miss was none */
+    const struct log_sink *log;    /* info: each fusion; verbose: why one was missed */
     bool attention;                /* the backend has kernels for IR_OP_ATTENTION */
-    bool merge;                    /* siblings that read the same input are worth merging for it */
-    const struct pass *pass;       /* the one that runs */
+    bool merge;                    /* merging products of one input pays for the backend */
+    const struct pass *pass;       /* the pass that runs */
     uint32_t rewrites;             /* counted up by every rewrite */
     uint64_t fold_work;            /* bytes touched by constant folding so far */
     struct pass_tally tally[PASS_COUNT];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An average (or maximum) over all spatial dimensions is a pooling with one window: backends have
- * those for every layout, so that the tensor before it need not be brought into plain order.
+ * An average (or maximum) over all spatial dimensions becomes a pooling with one window. Backends
+ * have kernels of it for every layout, so that the tensor before it need not be brought into plain
+ * order.
  *
- * For rank 4 and 5 only: what averages over the last dimension of a rank 3 tensor is a sequence
- * model's statistic.
+ * Only tensors of rank 4 and 5 qualify: an average over the last dimension of a tensor of rank 3 is
+ * a statistic of a sequence model.
  */
 #include "engine/passes/rewrite.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk and the edits behind it.
+ * The walk over the nodes, and the edits that visitors make.
  *
- * Replacing a tensor does not visit its readers: it is noted in `forward`, and every node's inputs
- * are brought up to date when the walk comes to it, the rest at the end. Graph outputs are the
- * exception: there are few, and their tensors carry the names that users know, so the tensor stays
- * and its new producer writes it.
+ * To replace a tensor, no reader is visited. The replacement is noted in `forward`; a node's inputs
+ * are brought up to date when the walk comes to the node, and the remaining ones at the end. Graph
+ * outputs are the exception: there are few of them, and they have the names that users know, so an
+ * output's tensor stays, and its new producer writes it.
  */
 #include "engine/passes/rewrite.h"
 
@@ -18,15 +18,15 @@ enum { NAME_MAX_LENGTH = 256, LINE_MAX_LENGTH = 640 };
 
 void rw_fail(struct rewrite *rw)
 {
-    if (rw->status == STATUS_OK)
+    if (!rw->status)
         rw->status = error_no_memory(rw->err, "pass %s", rw->ctx->pass->name);
 }
 
-/* Room in the per-tensor arrays for the tensors that there are now. */
+/* Makes room in the per-tensor arrays for all present tensors. */
 static void cover(struct rewrite *rw)
 {
     uint32_t n = rw->graph->n_tensors;
-    if (rw->status != STATUS_OK || n <= rw->cap)
+    if (rw->status || n <= rw->cap)
         return;
     uint32_t cap = MAX(n + 64, rw->cap + rw->cap / 2);
     uint32_t *uses = realloc(rw->uses, cap * sizeof(*uses));
@@ -106,7 +106,7 @@ static void count_uses(struct rewrite *rw)
         rw->uses[g->outputs[i]]++;
 }
 
-/* Twice what there is, and something for graphs that have nearly nothing. */
+/* Twice the bytes of all present constants, and something for graphs that have nearly none. */
 static uint64_t room_for_constants(const struct ir_graph *graph)
 {
     uint64_t sum = 0;
@@ -123,15 +123,15 @@ enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, rewrit
     rw.room = room_for_constants(graph);
     uint32_t n = graph->n_nodes;
     cover(&rw);
-    if (rw.status == STATUS_OK)
+    if (!rw.status)
         count_uses(&rw);
-    for (uint32_t i = 0; i < n && rw.status == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < n && !rw.status; i++) {
         if (ir_node(graph, i)->op == IR_OP_NONE)
             continue;
         resolve_inputs(&rw, i);
         visit(&rw, i);
     }
-    for (uint32_t i = 0; i < graph->n_nodes && rw.status == STATUS_OK; i++)
+    for (uint32_t i = 0; i < graph->n_nodes && !rw.status; i++)
         if (ir_node(graph, i)->op != IR_OP_NONE)
             resolve_inputs(&rw, i);
     free(rw.uses);
@@ -218,7 +218,8 @@ bool rw_is_float(const struct rewrite *rw, uint32_t tensor)
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
 }
 
-/* `to`, made by a node for other readers too, takes the place and the name of a graph output. */
+/* Lets `to` take the place and the name of a graph output. A node must make `to`; it may have other
+ * readers. */
 static bool replace_output(struct rewrite *rw, uint32_t from, uint32_t to)
 {
     struct ir_graph *g = rw->graph;
@@ -240,8 +241,7 @@ static bool replace_output(struct rewrite *rw, uint32_t from, uint32_t to)
 bool rw_replace(struct rewrite *rw, uint32_t from, uint32_t to)
 {
     const struct ir_tensor *a = ir_tensor(rw->graph, from), *b = ir_tensor(rw->graph, to);
-    if (rw->status != STATUS_OK || from == to || a->dtype != b->dtype ||
-        !shape_equal(&a->shape, &b->shape))
+    if (rw->status || from == to || a->dtype != b->dtype || !shape_equal(&a->shape, &b->shape))
         return false;
     if (ir_tensor_is_output(rw->graph, from))
         return replace_output(rw, from, to);
@@ -260,7 +260,8 @@ static bool is_unused(const struct rewrite *rw, uint32_t node)
     return true;
 }
 
-/* One reader of the tensor less; its producer is put on the stack if that was the last one. */
+/* Takes one reader off the tensor. If that was the last one, the tensor's producer goes on the
+ * stack. */
 static uint32_t drop_use(struct rewrite *rw, uint32_t tensor, uint32_t depth)
 {
     if (tensor == IR_NONE || --rw->uses[tensor] > 0)
@@ -286,12 +287,13 @@ static void sweep(struct rewrite *rw, uint32_t depth)
     }
 }
 
-/* Each node is pushed at most once: when the last of its outputs loses its last reader. */
+/* Makes room for all nodes, each of which is pushed at most once: when the last of its outputs
+ * loses its last reader. */
 static bool cover_stack(struct rewrite *rw)
 {
     uint32_t need = rw->graph->n_nodes + 1;
-    if (rw->status != STATUS_OK || need <= rw->stack_cap)
-        return rw->status == STATUS_OK;
+    if (rw->status || need <= rw->stack_cap)
+        return !rw->status;
     uint32_t *stack = realloc(rw->stack, (need + 64) * sizeof(*stack));
     if (!stack) {
         rw_fail(rw);
@@ -323,7 +325,7 @@ void rw_set_input(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t tensor
 
 void rw_add_input(struct rewrite *rw, uint32_t node, uint32_t tensor)
 {
-    if (rw->status != STATUS_OK)
+    if (rw->status)
         return;
     if (ir_node_input_add(rw->graph, node, tensor) == IR_NONE)
         rw_fail(rw);
@@ -333,7 +335,7 @@ void rw_add_input(struct rewrite *rw, uint32_t node, uint32_t tensor)
 
 void rw_add_epilogue(struct rewrite *rw, uint32_t node, struct ir_epilogue step, uint32_t tensor)
 {
-    if (rw->status != STATUS_OK)
+    if (rw->status)
         return;
     if (!ir_epilogue_add(rw->graph, node, step, tensor))
         rw_fail(rw);
@@ -366,20 +368,20 @@ void rw_become(struct rewrite *rw, uint32_t node, enum ir_op op, uint32_t n_inpu
 
 void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node)
 {
-    if (rw->status != STATUS_OK)
+    if (rw->status)
         return;
     uint32_t own = rw_output(rw, host), out = rw_output(rw, node);
     rw_set_name(rw, host, ir_node(rw->graph, host)->name, ir_node(rw->graph, node)->name);
     ir_node_set_output(rw->graph, host, 0, out);
     rw_remove(rw, node);
-    rw->forward[own] = out; /* nobody is left who reads it */
+    rw->forward[own] = out; /* nothing reads it any more */
 }
 
 uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32_t n_inputs,
                      const uint32_t *inputs)
 {
     uint32_t node = IR_NONE;
-    if (rw->status == STATUS_OK)
+    if (!rw->status)
         node = ir_node_add(rw->graph, op, name, n_inputs, inputs);
     if (node == IR_NONE) {
         rw_fail(rw);
@@ -393,16 +395,16 @@ uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32
 
 uint32_t rw_finish(struct rewrite *rw, uint32_t node)
 {
-    if (rw->status == STATUS_OK)
+    if (!rw->status)
         rw->status = ir_infer_apply(rw->graph, node, NULL, 0, rw->err);
     cover(rw);
-    return rw->status == STATUS_OK ? rw_output(rw, node) : IR_NONE;
+    return !rw->status ? rw_output(rw, node) : IR_NONE;
 }
 
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
                  const int64_t *values)
 {
-    if (rw->status == STATUS_OK && !ir_attr_set_ints(rw->graph, node, key, n, values))
+    if (!rw->status && !ir_attr_set_ints(rw->graph, node, key, n, values))
         rw_fail(rw);
 }
 
@@ -413,7 +415,7 @@ void rw_set_int(struct rewrite *rw, uint32_t node, enum ir_attr_key key, int64_t
 
 void rw_set_float(struct rewrite *rw, uint32_t node, enum ir_attr_key key, float value)
 {
-    if (rw->status == STATUS_OK && !ir_attr_set_float(rw->graph, node, key, value))
+    if (!rw->status && !ir_attr_set_float(rw->graph, node, key, value))
         rw_fail(rw);
 }
 
@@ -448,7 +450,7 @@ uint32_t rw_add_constant(struct rewrite *rw, const char *name, enum dtype dtype,
                          const struct shape *shape, void **data)
 {
     uint64_t bytes;
-    if (rw->status != STATUS_OK)
+    if (rw->status)
         return IR_NONE;
     void *memory = ir_layout_bytes(shape, dtype, IR_LAYOUT_PLAIN, &bytes)
                        ? arena_alloc(rw->graph->arena, bytes)
@@ -457,7 +459,7 @@ uint32_t rw_add_constant(struct rewrite *rw, const char *name, enum dtype dtype,
     if (id == IR_NONE)
         rw_fail(rw);
     cover(rw);
-    if (rw->status != STATUS_OK)
+    if (rw->status)
         return IR_NONE;
     *data = memory;
     return id;
@@ -467,12 +469,12 @@ uint32_t rw_share_constant(struct rewrite *rw, uint32_t constant, const struct s
 {
     struct ir_tensor t = *ir_tensor(rw->graph, constant);
     uint32_t id = IR_NONE;
-    if (rw->status == STATUS_OK)
+    if (!rw->status)
         id = ir_constant_add(rw->graph, t.name, t.dtype, shape, t.data);
     if (id == IR_NONE)
         rw_fail(rw);
     cover(rw);
-    return rw->status == STATUS_OK ? id : IR_NONE;
+    return !rw->status ? id : IR_NONE;
 }
 
 static void say(const struct rewrite *rw, enum log_level level, const char *fmt, va_list args)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the passes share: a walk over the nodes in their order, and edits that keep count of
- * readers.
+ * Shared by the passes: a walk over the nodes in their order, and edits that keep count of readers.
  *
- * A visitor is anchored at the last node of what it looks for and searches backwards; when it is
- * called, the node's inputs are up to date. It changes nodes in place or lets one take over the
- * output of another; whatever loses its last reader disappears with everything only it needed.
- * Node pointers are good until the next node is added, tensor pointers until the next tensor.
+ * The walk calls a visitor with each node, whose inputs are then up to date. The visitor takes the
+ * node for the last one of what it looks for, and searches backwards. It changes nodes in place, or
+ * lets one take over the output of another. A node that loses its last reader disappears, with
+ * everything that only it needed. Node pointers are good until the next node is added, tensor
+ * pointers until the next tensor.
  *
- * A failed allocation is remembered, and ends the pass: editing functions then do nothing.
- * The cost of a pass is linear in the graph, and in what it changes.
+ * A failed allocation is remembered and ends the pass: editing functions then do nothing. The time
+ * of a pass is linear in the graph and in what the pass changes.
  */
 #ifndef INFERD_ENGINE_PASSES_REWRITE_H
 #define INFERD_ENGINE_PASSES_REWRITE_H
@@ -23,7 +23,7 @@ struct rewrite {
     enum status status;
     /* For each tensor: */
     uint32_t *uses;    /* node inputs and graph outputs that read it */
-    uint32_t *forward; /* the tensor to be read instead; itself if none */
+    uint32_t *forward; /* the tensor to read instead; the tensor itself if there is none */
     bool *stepped;     /* a step function reads it; see rw_is_stepped */
     uint32_t cap;
     uint32_t *stack; /* nodes about to be removed */
@@ -33,7 +33,8 @@ struct rewrite {
 
 typedef void (*rewrite_visit)(struct rewrite *rw, uint32_t node);
 
-/* Calls `visit` for every node that is there when the walk comes to it; not for nodes it adds. */
+/* Calls `visit` for each node that exists when the walk comes to it; not for nodes that a visitor
+ * adds. */
 enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, rewrite_visit visit,
                         struct error *err);
 
@@ -42,9 +43,9 @@ enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, rewrit
 /* Number of readers; a graph output counts as one. */
 uint32_t rw_uses(const struct rewrite *rw, uint32_t tensor);
 
-/* The node that makes the tensor, if it is of that op (and has no epilogue); else IR_NONE. */
+/* The node that makes the tensor, if it is of that op and has no epilogue; otherwise IR_NONE. */
 uint32_t rw_made_by(const struct rewrite *rw, uint32_t tensor, enum ir_op op);
-/* The same for UNARY and BINARY nodes with that function. */
+/* Do the same for UNARY and BINARY nodes with that function. */
 uint32_t rw_made_by_unary(const struct rewrite *rw, uint32_t tensor, enum ir_unary func);
 uint32_t rw_made_by_binary(const struct rewrite *rw, uint32_t tensor, enum ir_binary func);
 
@@ -59,14 +60,14 @@ struct unary_args {
 };
 struct unary_args rw_unary_args(const struct ir_node *node);
 
-/* UNARY LINEAR without epilogue: y = scale * x + shift. */
+/* True if the node is a UNARY LINEAR without epilogue: y = scale * x + shift. */
 bool rw_linear(const struct rewrite *rw, uint32_t node, float *scale, float *shift);
 
-/* A function that jumps (floor, a comparison, a cast to integers) reads the tensor: a rounding more
- * or less may matter there, as in floor(index / width). Known for tensors that are not new. */
+/* Says whether a function that jumps (floor, a comparison, a cast to integers) reads the tensor:
+ * then a different rounding may matter, as in floor(index / width). False for new tensors. */
 bool rw_is_stepped(const struct rewrite *rw, uint32_t tensor);
 
-/* fp32, fp16 or bf16: types for which arithmetic may be rearranged in fp32. */
+/* Says whether the type is fp32, fp16 or bf16, for which arithmetic may be rearranged in fp32. */
 bool rw_is_float(const struct rewrite *rw, uint32_t tensor);
 
 /* --- edits --- */
@@ -75,22 +76,23 @@ bool rw_is_float(const struct rewrite *rw, uint32_t tensor);
  * `from` is a graph output and `to` cannot take its place. */
 bool rw_replace(struct rewrite *rw, uint32_t from, uint32_t to);
 
-/* Removes a node whose outputs nobody reads any more, and what only it needed. */
+/* Removes a node whose outputs nothing reads any more, and the nodes that only it needed. */
 void rw_remove(struct rewrite *rw, uint32_t node);
 
-/* Turns `node` into another op with other inputs; its output stays, attributes and epilogue go. */
+/* Turns `node` into another op with other inputs. Its output stays; its attributes and its epilogue
+ * go. */
 void rw_become(struct rewrite *rw, uint32_t node, enum ir_op op, uint32_t n_inputs,
                const uint32_t *inputs);
 
-/* `host` makes the first output of `node`, its only reader, in place of its own; `node` goes, and
- * the name of `host` becomes "host + node". */
+/* Lets `host` make the first output of `node`, its only reader, in place of its own output. `node`
+ * goes, and the name of `host` becomes "host + node". */
 void rw_absorb(struct rewrite *rw, uint32_t host, uint32_t node);
 
 void rw_set_input(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t tensor);
 void rw_add_input(struct rewrite *rw, uint32_t node, uint32_t tensor);
 void rw_add_epilogue(struct rewrite *rw, uint32_t node, struct ir_epilogue step, uint32_t tensor);
 
-/* Adds a node; attributes are set by the caller, then rw_finish infers and makes its output. */
+/* Adds a node. The caller sets the attributes; then rw_finish infers and makes its output. */
 uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32_t n_inputs,
                      const uint32_t *inputs);
 uint32_t rw_finish(struct rewrite *rw, uint32_t node);
@@ -99,21 +101,22 @@ void rw_set_int(struct rewrite *rw, uint32_t node, enum ir_attr_key key, int64_t
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
                  const int64_t *values);
 void rw_set_float(struct rewrite *rw, uint32_t node, enum ir_attr_key key, float value);
-/* UNARY `func`; the parameters that the function has are written out. */
+/* Turns `node` into UNARY `func` of `input`, with all parameters that the function has. */
 void rw_become_unary(struct rewrite *rw, uint32_t node, uint32_t input, enum ir_unary func,
                      struct unary_args args);
 
-/* The node's name becomes "a + b", cut if it grows too long. */
+/* Names the node "a + b", cut if that is too long. */
 void rw_set_name(struct rewrite *rw, uint32_t node, const char *a, const char *b);
 
-/* A constant that shares the bytes of another one. */
+/* Makes a constant that shares the bytes of another one. */
 uint32_t rw_share_constant(struct rewrite *rw, uint32_t constant, const struct shape *shape);
 
-/* A constant of the graph's arena, filled by the caller; IR_NONE and failed without memory. */
+/* Makes a constant in the graph's arena, which the caller fills; IR_NONE, and failed, without
+ * memory. */
 uint32_t rw_add_constant(struct rewrite *rw, const char *name, enum dtype dtype,
                          const struct shape *shape, void **data);
 
-/* Out of memory (or of tensor numbers). */
+/* Fails: there is no memory, or no more tensor numbers. */
 void rw_fail(struct rewrite *rw);
 
 /* --- log --- */

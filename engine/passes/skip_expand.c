@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An elementwise operation broadcasts by itself: it reads past an EXPAND, as long as its result
- * keeps its shape. Exporters write such expands for masks and position tables.
+ * An elementwise operation broadcasts by itself, so it reads past an EXPAND if its result keeps its
+ * shape. Exporters write such expands for masks and position tables.
  */
 #include "engine/passes/rewrite.h"
 
-/* The shape of all inputs together, with `x` in the place of input `i`. */
+/* The shape to which all inputs broadcast, with `x` in the place of input `i`. */
 static bool broadcast_with(const struct rewrite *rw, uint32_t node, uint32_t i, uint32_t x,
                            struct shape *out)
 {
@@ -25,7 +25,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     const struct ir_node *n = ir_node(rw->graph, node);
     if (n->op != IR_OP_BINARY && n->op != IR_OP_SELECT)
         return;
-    for (uint32_t i = 0; i < ir_node_own_inputs(n) && rw->status == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < ir_node_own_inputs(n) && !rw->status; i++) {
         uint32_t expand = rw_made_by(rw, n->inputs[i], IR_OP_EXPAND);
         struct shape shape;
         if (expand == IR_NONE || !broadcast_with(rw, node, i, rw_input(rw, expand, 0), &shape))

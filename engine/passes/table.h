@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The passes in the order in which they run: the name, which is that of the pass's file and of its
- * function, and a line for people. See each file's top for what it does.
+ * The passes in the order in which they run. A row has the pass's name, which its file and its
+ * function share, and a line for people. The top of each file says what its pass does.
  *
  * The order matters where one pass prepares another: scalars become one canonical function before
- * patterns are looked for; patterns become single nodes before they are fused into others;
- * weights take scales before activations close a node. What a later pass uncovers for an earlier
- * one is done in the next round.
+ * patterns are looked for, patterns become single nodes before they are fused into others, and
+ * weights take scales before activations close a node. If a later pass uncovers work for an earlier
+ * one, the next round does it.
  */
 #ifndef INFERD_ENGINE_PASSES_TABLE_H
 #define INFERD_ENGINE_PASSES_TABLE_H

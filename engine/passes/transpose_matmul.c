@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A matrix product reads its operand transposed rather than having it transposed before.
+ * A matrix product reads its operand transposed, so that no node need transpose it before.
  *
- * A transpose before an operand, and the operand's flag, are together one permutation, which can be
- * split in two ways: with the flag and without. Best is the way that leaves no transpose at all;
- * next the one whose transpose keeps the last dimension, because it moves whole rows (the keys of
+ * A transpose before an operand and the operand's flag together are one permutation, which can be
+ * split in two ways: with the flag and without it. The best way leaves no transpose at all. The
+ * next best keeps the last dimension, because the transpose then moves whole rows (the keys of
  * attention: 0,2,3,1 becomes 0,2,1,3 and a flag).
  */
 #include "engine/passes/rewrite.h"
@@ -17,7 +17,7 @@ static bool is_identity(const int64_t *perm, uint32_t rank)
     return true;
 }
 
-/* Operand i of the product; its flag is `flag`. */
+/* Visits operand i of the product, which `flag` transposes. */
 static void visit_operand(struct rewrite *rw, uint32_t node, uint32_t i, enum ir_attr_key flag)
 {
     uint32_t operand = rw_input(rw, node, i), first = rw_made_by(rw, operand, IR_OP_TRANSPOSE);
@@ -56,7 +56,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     if (ir_node(rw->graph, node)->op != IR_OP_MATMUL)
         return;
     visit_operand(rw, node, 0, IR_ATTR_TRANS_A);
-    if (rw->status == STATUS_OK)
+    if (!rw->status)
         visit_operand(rw, node, 1, IR_ATTR_TRANS_B);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An element's number in a dense tensor is written in digits, one for each of its dimensions. A
- * node that moves whole dimensions moves digits; that is a strided view again as long as each
- * dimension of the view counts within one digit, and nothing carries into the next.
+ * The number of an element in a dense tensor is written in digits, one for each dimension of the
+ * tensor. A node that moves whole dimensions moves digits. The result is a strided view again if
+ * each dimension of the view counts within one digit and never carries into the next.
  */
 #include "engine/passes/view.h"
 
@@ -25,13 +25,13 @@ bool view_init(const struct rewrite *rw, uint32_t tensor, const int64_t dim[VIEW
     return true;
 }
 
-/* How the digits of a node's output become places in its input: digit j counts `step[j]` elements;
- * the first element is `base`. */
+/* How the digits of a place in a node's output become a place in its input: digit j counts
+ * `step[j]` elements, and the first element is at `base`. */
 struct digits {
     int64_t step[SHAPE_MAX_RANK], base;
 };
 
-/* The digit in which a stride counts; rank if there is none. */
+/* The digit in which a stride counts; the rank if there is none. */
 static uint32_t digit_of(const struct shape *shape, const int64_t *strides, int64_t stride)
 {
     uint32_t j = 0;
@@ -89,7 +89,7 @@ static bool back_slice(const struct ir_node *node, const int64_t *strides, struc
     return true;
 }
 
-/* The one index of a GATHER; false if it is not known, or there are more. */
+/* Reads the one index of a GATHER; false if it is not known, or there are several. */
 static bool constant_index(const struct ir_tensor *t, int64_t dim, int64_t *out)
 {
     int64_t index;

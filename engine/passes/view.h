@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tensor of four dimensions as a strided view of another one that lies further back: where the
- * elements of a reshaped, transposed, sliced tensor come from. Spellings of the same movement, such
- * as the many ways to split heads, come to the same view.
+ * A tensor of four dimensions as a strided view of a tensor further back: it says where the
+ * elements of a reshaped, transposed or sliced tensor come from. Different spellings of one
+ * movement, such as the many ways to split heads, give the same view.
  */
 #ifndef INFERD_ENGINE_PASSES_VIEW_H
 #define INFERD_ENGINE_PASSES_VIEW_H
@@ -19,16 +19,16 @@ struct view {
     float scale;
 };
 
-/* The tensor itself, in the order of its elements, as if it had the dimensions `dim`; they have as
- * many elements. False if there are none. */
+/* Makes a view of the tensor itself, in the order of its elements, as if its dimensions were `dim`.
+ * False if there are no elements, or another number of them. */
 bool view_init(const struct rewrite *rw, uint32_t tensor, const int64_t dim[VIEW_RANK],
                struct view *out);
 
-/* The same elements in what the tensor was made of, if its node is a RESHAPE, TRANSPOSE, SLICE, a
- * GATHER at one constant place or a multiplication with a number; else false. */
+/* Moves the view back to the input of the tensor's node, if that is a RESHAPE, TRANSPOSE, SLICE, a
+ * GATHER of one constant index or a multiplication with a number; otherwise false. */
 bool view_back(const struct rewrite *rw, struct view *view);
 
-/* True if stride[k] is what is wanted; of a dimension with one element it does not matter. */
+/* True if the strides are these; for a dimension of one element any stride is right. */
 bool view_has_strides(const struct view *view, const int64_t stride[VIEW_RANK]);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * New constants are made: the old ones may have other readers, or lie in the model's file.
+ * Makes new constants, because the old ones may have other readers, or lie in the model's file.
  *
- * Output channel of a weight, by its place:
+ * The output channel of a weight follows from its place:
  *   CONV    W[M, C/g, k..]   m
  *   DECONV  W[C, M/g, k..]   (c / (C/g)) * M/g + m
  *   MATMUL  B[.., K, N]      n, or with TRANS_B B[.., N, K]
@@ -43,8 +43,9 @@ bool weighted_has_constants(const struct rewrite *rw, const struct weighted *w)
     return constant_is_float(rw, rw_input(rw, w->node, 1)) && weighted_has_plain_bias(rw, w);
 }
 
-/* The channels, along the weights: span channels of `inner` weights each, again and again; after
- * `group` weights (of a DECONV) the next span. */
+/* The order of output channels in the array of weights. `inner` weights of one channel follow each
+ * other, then come `inner` of the next one. After `span` channels the first one comes again. After
+ * `group` weights (the weights of one group of a DECONV) the next `span` channels begin. */
 struct order {
     size_t inner, span, group;
 };
@@ -139,11 +140,11 @@ bool weighted_find_input(struct rewrite *rw, uint32_t node, struct weighted *out
            (bias == IR_NONE || constant_is_float(rw, bias));
 }
 
-/* The weights as [outs, ins, inner]: of output channel o and input channel c. */
+/* The weights as [outs, ins, inner], for output channel o and input channel c. */
 struct matrix {
     size_t outs, ins, inner;
     size_t o_step, c_step;
-    size_t per_group; /* output channels; group g reads input channels from g * ins on */
+    size_t per_group; /* output channels of a group; group g reads input channels g * ins and up */
 };
 
 static bool matrix_of(const struct rewrite *rw, const struct weighted *w, struct matrix *out)

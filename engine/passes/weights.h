@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes that multiply by constant weights (CONV, DECONV, MATMUL), and the folding of a scale and a
- * shift into their weights and bias: of each output channel, or of each input channel.
+ * Finds nodes that multiply by constant weights (CONV, DECONV, MATMUL), and folds a scale and a
+ * shift of each output channel or of each input channel into their weights and bias.
  */
 #ifndef INFERD_ENGINE_PASSES_WEIGHTS_H
 #define INFERD_ENGINE_PASSES_WEIGHTS_H
@@ -10,35 +10,39 @@
 
 struct weighted {
     uint32_t node;
-    uint32_t axis; /* of the output's channels */
+    uint32_t axis; /* the output's dimension of channels; for an input, the input's */
     size_t channels;
 };
 
-/* The CONV, DECONV or MATMUL without epilogue that makes the tensor for one reader only. */
+/* Finds the CONV, DECONV or MATMUL without epilogue that makes the tensor, if the tensor has one
+ * reader. */
 bool weighted_find(struct rewrite *rw, uint32_t tensor, struct weighted *out);
 
-/* Its weights are a constant of a float type, and so is its bias, if there is one. */
+/* Says whether the weights are a constant of a float type, and so is the bias, if there is one. */
 bool weighted_has_constants(const struct rewrite *rw, const struct weighted *w);
 bool weighted_has_plain_bias(const struct rewrite *rw, const struct weighted *w);
 
-/* Weights times scale[channel]. */
+/* Multiplies the weights by scale[channel]. */
 void weighted_scale(struct rewrite *rw, const struct weighted *w, const float *scale);
 
-/* bias = bias * scale[channel] + shift[channel]; scale or shift may be NULL: 1, 0. */
+/* Computes bias = bias * scale[channel] + shift[channel]. `scale` NULL stands for 1, `shift` for
+ * 0. */
 void weighted_shift(struct rewrite *rw, const struct weighted *w, const float *scale,
                     const float *shift);
 
 /*
- * The same from the other side: CONV with its input's dim 1 as channels, or MATMUL by weights of
- * rank 2 with A's last dim; weights and bias as weighted_has_constants says.
+ * Finds the node in terms of its input's channels: a CONV, with the input's dimension 1 as
+ * channels, or a MATMUL by weights of rank 2, with A's last dimension. Weights and bias must be
+ * constants as in weighted_has_constants.
  */
 bool weighted_find_input(struct rewrite *rw, uint32_t node, struct weighted *out);
 
-/* What the node makes of scale[channel] x: weights times that. */
+/* Folds a scale of the input, scale[channel] x, into the weights. */
 void weighted_scale_input(struct rewrite *rw, const struct weighted *w, const float *scale);
 
-/* What it makes of x + shift[channel]: a bias. Not for a CONV that pads, whose padding stays zero,
- * nor for a node with an epilogue, whose bias has its place taken: false. */
+/* Says whether a shift of the input, x + shift[channel], can become a bias. Not of a CONV that
+ * pads, because its padding would stay zero, nor of a node with an epilogue, because a bias comes
+ * before it. */
 bool weighted_can_shift_input(const struct rewrite *rw, const struct weighted *w);
 void weighted_shift_input(struct rewrite *rw, const struct weighted *w, const float *shift);
 
