@@ -10,16 +10,16 @@
 static const char introduction[] =
     "# The intermediate representation\n"
     "\n"
-    "Made by `docs/describe_ir.c` from `engine/ir/ops.def`, `engine/ir/attrs.def` and\n"
+    "`docs/describe_ir.c` makes this page from `engine/ir/ops.def`, `engine/ir/attrs.def` and\n"
     "`engine/ir/functions.c`; `ninja -C build operators` writes it again. The enums that\n"
     "attributes name are in `base/op_enums.h`, graphs in `engine/ir/ir.h`.\n"
     "\n"
     "Importers map to these ops, passes rewrite among them, and every backend is judged by the\n"
-    "reference in `kernels/cpu/`. Fusions add an epilogue to a node, never an op for a\n"
-    "combination. Everything is static: what ONNX passes as a tensor of shape-like integers "
-    "(axes,\n"
-    "pads, starts, sizes) is an attribute here, resolved by the importer. Numbers of ops,\n"
-    "attributes and functions are stored in plans.\n"
+    "reference in `kernels/cpu/`. A fusion adds an epilogue to a node, never an op for a\n"
+    "combination. Everything is static: if ONNX passes integers about shapes as a tensor (axes,\n"
+    "pads, starts, sizes), the importer resolves them, and they are an attribute here. Plans "
+    "store\n"
+    "the numbers of ops, attributes and functions.\n"
     "\n"
     "## Adding an op\n"
     "\n"
@@ -27,15 +27,16 @@ static const char introduction[] =
     "\n"
     "1. `engine/ir/ops.def`: its row. The number, the name, the manual and all that the importer,\n"
     "   the verifier, the passes and the tuner ask about an op come from there.\n"
-    "2. `engine/ir/infer_arith.c` or another file of rules: `infer_NAME`, its types and shapes.\n"
+    "2. `engine/ir/infer_arith.c` or another file of rules: `infer_NAME` infers types and shapes.\n"
     "3. `kernels/cpu/ref.h` and 4. a file beside it: the reference kernel.\n"
-    "5. `engine/cpu/call.c`: `run_NAME`, from a node to that kernel.\n"
+    "5. `engine/cpu/call.c`: `run_NAME` calls that kernel for a node.\n"
     "\n"
     "Without 2 or 5 nothing links or compiles. `tests/unit/ir/test_infer.c` and\n"
-    "`tests/unit/cpu/test_every_op.c` fail until they have cases of the new op, and the latter\n"
-    "runs them; this page is out of date until it is written again. A row of\n"
-    "`engine/import/ops.c` and a mapping function make an operator of ONNX of it; backends that\n"
-    "have kernels of their own list it in their tables.\n";
+    "`tests/unit/cpu/test_every_op.c` fail until they have cases of the new op; the latter also\n"
+    "runs the kernel. A test fails until this page is written again. To map an operator of ONNX "
+    "to\n"
+    "the op, add a row and a mapping function to `engine/import/ops.c`. A backend that has a\n"
+    "kernel of its own for the op lists it in its table.\n";
 
 static const char *const groups[IR_GROUP_COUNT_] = {
     [IR_GROUP_CONVOLUTION] = "Convolutions",
@@ -54,8 +55,8 @@ static const struct {
     const char *text;
 } traits[] = {
     {IR_TRAIT_EPILOGUE, "may have an epilogue"},
-    {IR_TRAIT_BYTES, "also of 8-bit operands: INT32 sums and bias, no epilogue"},
-    {IR_TRAIT_HEAVY, "heavy"},
+    {IR_TRAIT_BYTES, "takes 8-bit operands too (INT32 sums and bias, no epilogue)"},
+    {IR_TRAIT_HEAVY, "slow in the reference"},
     {IR_TRAIT_MIXES, "mixes instances"},
     {IR_TRAIT_MOVES, "only moves elements"},
     {IR_TRAIT_RENAMES, "may only rename bytes"},
@@ -63,10 +64,10 @@ static const struct {
 
 static const char *const works[] = {
     [IR_WORK_SIZES] = NULL,
-    [IR_WORK_PRODUCT] = "folded by the work of its product",
-    [IR_WORK_PAIRS] = "folded by pairs of boxes and scores",
-    [IR_WORK_CUBES] = "folded by the cube of n",
-    [IR_WORK_TAPS] = "folded by the elements that it interpolates",
+    [IR_WORK_PRODUCT] = "folded if its product is small enough",
+    [IR_WORK_PAIRS] = "folded if there are few enough pairs of boxes and scores",
+    [IR_WORK_CUBES] = "folded if the cube of n is small enough",
+    [IR_WORK_TAPS] = "folded if it reads few enough elements",
     [IR_WORK_ENDLESS] = "never folded",
 };
 

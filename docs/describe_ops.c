@@ -19,31 +19,28 @@ enum { TEXT_MAX = 512, OPS_MAX = 1024, OLDEST_OPSET = 7 };
 static const char introduction[] =
     "# Operators\n"
     "\n"
-    "Made by `docs/describe_ops.c` from the importer's table (`engine/import/ops.c`) and the "
-    "tables\n"
-    "of the backends; `ninja -C build operators` writes it again.\n"
+    "`docs/describe_ops.c` makes this page from the importer's table (`engine/import/ops.c`) and\n"
+    "the tables of the backends; `ninja -C build operators` writes it again.\n"
     "\n"
-    "- **Opsets**: those for which the op is known, as it was in each of them. Files older than\n"
-    "  opset 7 are not promised to work.\n"
-    "- **Types**: of its data. *floats* are FP16, BF16, FP32 and FP64; *integers* are INT8 to "
-    "INT64\n"
-    "  and UINT8 to UINT64; *all* are these and BOOL. Operands beside the data (indices, axes,\n"
-    "  scales) have the types that ONNX gives them. Any other type is refused.\n"
-    "- **CPU**: what may run it beside the reference kernels, which do every op in every type. "
-    "The\n"
-    "  tuner takes what is fastest. oneDNN has FP32, and products and convolutions of 8-bit\n"
-    "  integers where the processor gets them right (VNNI); native kernels have FP32. Of unary "
-    "and\n"
-    "  binary functions, both have those that networks spend time in.\n"
-    "- **CUDA**: which family of kernels may run it; further down is what each of them takes. "
-    "What\n"
-    "  none of them takes, by op, type or form, is a *CPU segment*.\n"
-    "- An op that is made of others stands with its parts. *known at build time*: nothing of it\n"
-    "  is left in the plan.\n"
-    "\n"
-    "Attributes that an op does not have, operands too few or too many, and other types are "
-    "refused\n"
-    "with op, node, opset and reason, as is everything under *refused*.\n"
+    "- **Opsets**: the opsets for which the op is known, as it was in each of them. Files older\n"
+    "  than opset 7 are not promised to work.\n"
+    "- **Types**: the element types of its data. *floats* are FP16, BF16, FP32 and FP64;\n"
+    "  *integers* are INT8 to INT64 and UINT8 to UINT64; *all* are these and BOOL. Operands\n"
+    "  beside the data (indices, axes, scales) have the types that ONNX gives them. Any other\n"
+    "  type is refused.\n"
+    "- **CPU**: the kernels that may run it beside the reference kernels, which run every op in\n"
+    "  every type. The tuner takes the fastest. oneDNN takes FP32, and 8-bit integers for\n"
+    "  products and convolutions where the processor computes them exactly (VNNI). Native\n"
+    "  kernels take FP32. Both have only those unary and binary functions in which networks\n"
+    "  spend time.\n"
+    "- **CUDA**: the families of kernels that may run it; the last table says what each family\n"
+    "  takes. A node that no family takes, because of its op, type or form, runs in a *CPU\n"
+    "  segment*.\n"
+    "- An op that the importer makes of other ops is listed with these parts. *known at build\n"
+    "  time*: nothing of the op is left in the plan.\n"
+    "- **Refused**: limits of an op beyond its types. A node is also refused if it has too few or\n"
+    "  too many operands, or an attribute that its op does not have. The error names op, node,\n"
+    "  opset and reason.\n"
     "\n";
 
 static void add(char *text, const char *separator, const char *what)
@@ -102,7 +99,7 @@ static void cpu_text(enum ir_op op, uint32_t types UNUSED, char *text)
         add(text, ", ", "reference");
 }
 
-/* Products and convolutions there are of floats. */
+/* The kernels of products and convolutions on the device take floats only. */
 static void cuda_text(enum ir_op op, uint32_t types, char *text)
 {
     bool product = ir_op_has(op, IR_TRAIT_BYTES);
@@ -115,7 +112,7 @@ static void cuda_text(enum ir_op op, uint32_t types, char *text)
         add(text, ", ", "CPU segment");
 }
 
-/* "oneDNN", or where parts differ "cast: native; matmul: oneDNN" */
+/* Writes "oneDNN", or "cast: native; matmul: oneDNN" if the parts differ. */
 static void parts_text(const struct map_op *row,
                        void (*one)(enum ir_op op, uint32_t types, char *text), char *text)
 {
@@ -166,7 +163,7 @@ static void print_families(void)
     printf("\n## Families of a CUDA device\n\n"
            "Floats are FP32, FP16 and BF16 here. No kernel takes a tensor of 2^31 elements or "
            "more.\n\n"
-           "| by | of | takes |\n|---|---|---|\n");
+           "| family | ops | takes |\n|---|---|---|\n");
     for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_; i++) {
         char ops[TEXT_MAX] = "";
         for (enum ir_op op = 1; op < IR_OP_COUNT_; op++) {

@@ -282,12 +282,9 @@ static enum status decode_attr(struct onnx_model *model, uint32_t depth, struct 
         .ints = {.funcs.decode = ints_take, .arg = &ints},
         .floats = {.funcs.decode = floats_take, .arg = &floats},
     };
-    enum status status = decode_message(body, onnxpb_Attribute_fields, &message, "attribute", err);
+    TRY(decode_message(body, onnxpb_Attribute_fields, &message, "attribute", err));
     struct onnx_attr attr = {.f = message.f, .i = message.i, .s = only(&s)};
-    if (!status)
-        status = text_of(arena, only(&name), "attribute name", &attr.name, err);
-    if (status)
-        return status;
+    TRY(text_of(arena, only(&name), "attribute name", &attr.name, err));
     attr.ints = ints.items;
     attr.n_ints = ints.n;
     attr.floats = floats.items;
@@ -295,12 +292,10 @@ static enum status decode_attr(struct onnx_model *model, uint32_t depth, struct 
     attr.strings = strings.items;
     attr.n_strings = strings.n;
     attr.type = attr_type(&message, &s, &t, graphs.n ? &graphs : &g, &attr);
-    status = attr_tensor(arena, &t, &attr, err);
-    if (!status)
-        status = attr_graph(model, depth, &g, &attr, err);
-    if (!status)
-        *out = attr;
-    return status;
+    TRY(attr_tensor(arena, &t, &attr, err));
+    TRY(attr_graph(model, depth, &g, &attr, err));
+    *out = attr;
+    return STATUS_OK;
 }
 
 static enum status node_attrs(struct onnx_model *model, uint32_t depth, const struct spans *list,
@@ -318,8 +313,8 @@ static enum status node_attrs(struct onnx_model *model, uint32_t depth, const st
 /* IR_MAX_INPUTS bounds the operands of a node of ours; Concat and Sum rarely have more than 64. */
 enum { MAX_NODE_INPUTS = 256, MAX_NODE_OUTPUTS = 256 };
 
-static enum status decode_node(struct onnx_model *model, uint32_t depth, struct span body,
-                               struct onnx_node *out, struct error *err)
+static enum status read_node(struct onnx_model *model, uint32_t depth, struct span body,
+                             struct onnx_node *node, struct error *err)
 {
     struct arena *arena = model->arena;
     struct spans name, op, domain, inputs, outputs, attrs;
@@ -331,30 +326,30 @@ static enum status decode_node(struct onnx_model *model, uint32_t depth, struct 
         .output = into(&outputs, arena, body, MAX_NODE_OUTPUTS),
         .attribute = into(&attrs, arena, body, ONNX_MAX_ATTRS),
     };
-    struct onnx_node node = {.n_inputs = 0};
-    enum status status = decode_message(body, onnxpb_Node_fields, &message, "node", err);
-    if (!status)
-        status = text_of(arena, only(&name), "node name", &node.name, err);
-    if (!status)
-        status = text_of(arena, only(&op), "op type", &node.op, err);
-    if (!status)
-        status = text_of(arena, only(&domain), "domain", &node.domain, err);
-    if (!status)
-        status = texts_of(arena, &inputs, "input name", &node.inputs, err);
-    if (!status)
-        status = texts_of(arena, &outputs, "output name", &node.outputs, err);
-    if (!status)
-        status = node_attrs(model, depth, &attrs, &node, err);
-    if (status) {
-        error_prefix(err, "node '%s'", node.name ? node.name : "");
-        return status;
-    }
-    if (!strcmp(node.domain, "ai.onnx"))
-        node.domain = "";
-    node.n_inputs = inputs.n;
-    node.n_outputs = outputs.n;
-    *out = node;
+    TRY(decode_message(body, onnxpb_Node_fields, &message, "node", err));
+    TRY(text_of(arena, only(&name), "node name", &node->name, err));
+    TRY(text_of(arena, only(&op), "op type", &node->op, err));
+    TRY(text_of(arena, only(&domain), "domain", &node->domain, err));
+    TRY(texts_of(arena, &inputs, "input name", &node->inputs, err));
+    TRY(texts_of(arena, &outputs, "output name", &node->outputs, err));
+    TRY(node_attrs(model, depth, &attrs, node, err));
+    if (!strcmp(node->domain, "ai.onnx"))
+        node->domain = "";
+    node->n_inputs = inputs.n;
+    node->n_outputs = outputs.n;
     return STATUS_OK;
+}
+
+static enum status decode_node(struct onnx_model *model, uint32_t depth, struct span body,
+                               struct onnx_node *out, struct error *err)
+{
+    struct onnx_node node = {.name = ""};
+    enum status status = read_node(model, depth, body, &node, err);
+    if (status)
+        error_prefix(err, "node '%s'", node.name);
+    else
+        *out = node;
+    return status;
 }
 
 static enum status decode_dim(struct arena *arena, struct span body, struct onnx_axis *out,
@@ -402,24 +397,27 @@ static enum status decode_type(struct arena *arena, struct span body, struct onn
     return shape.n ? decode_shape(arena, only(&shape), out, err) : STATUS_OK;
 }
 
-static enum status decode_value(struct onnx_model *model, struct span body,
-                                struct onnx_value_info *out, struct error *err)
+static enum status read_value(struct onnx_model *model, struct span body,
+                              struct onnx_value_info *value, struct error *err)
 {
     struct spans name, type;
     onnxpb_ValueInfo message = {.name = into(&name, model->arena, body, 1),
                                 .type = into(&type, model->arena, body, 1)};
+    TRY(decode_message(body, onnxpb_ValueInfo_fields, &message, "value", err));
+    TRY(text_of(model->arena, only(&name), "value name", &value->name, err));
+    return type.n ? decode_type(model->arena, only(&type), value, err) : STATUS_OK;
+}
+
+static enum status decode_value(struct onnx_model *model, struct span body,
+                                struct onnx_value_info *out, struct error *err)
+{
     struct onnx_value_info value = {.name = ""};
-    enum status status = decode_message(body, onnxpb_ValueInfo_fields, &message, "value", err);
-    if (!status)
-        status = text_of(model->arena, only(&name), "value name", &value.name, err);
-    if (!status && type.n)
-        status = decode_type(model->arena, only(&type), &value, err);
-    if (status) {
+    enum status status = read_value(model, body, &value, err);
+    if (status)
         error_prefix(err, "graph input or output '%s'", value.name);
-        return status;
-    }
-    *out = value;
-    return STATUS_OK;
+    else
+        *out = value;
+    return status;
 }
 
 static enum status decode_values(struct onnx_model *model, const struct spans *list,
@@ -495,13 +493,8 @@ static enum status decode_opsets(struct onnx_model *model, const struct spans *l
     for (uint32_t i = 0; i < list->n; i++) {
         struct spans domain;
         onnxpb_OperatorSet message = {.domain = into(&domain, model->arena, list->items[i], 1)};
-        enum status status =
-            decode_message(list->items[i], onnxpb_OperatorSet_fields, &message, "opset", err);
-        if (!status)
-            status =
-                text_of(model->arena, only(&domain), "opset domain", &model->opsets[i].domain, err);
-        if (status)
-            return status;
+        TRY(decode_message(list->items[i], onnxpb_OperatorSet_fields, &message, "opset", err));
+        TRY(text_of(model->arena, only(&domain), "opset domain", &model->opsets[i].domain, err));
         model->opsets[i].version = message.version;
     }
     model->n_opsets = list->n;
@@ -528,13 +521,13 @@ enum status decode_model(struct onnx_model *model, struct error *err)
     enum status status = decode_message(model->bytes, onnxpb_Model_fields, &message, "model", err);
     if (status == STATUS_INVALID_ARGUMENT && model->bytes.data[0] != (1 << 3 | PB_WT_VARINT))
         return not_onnx(model->bytes, err);
-    if (!status && !graph.n)
-        status = error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX file: it has no graph");
-    if (!status)
-        status = decode_opsets(model, &opsets, err);
+    TRY(status);
+    if (!graph.n)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "not an ONNX file: it has no graph");
+    TRY(decode_opsets(model, &opsets, err));
     model->graph.body = only(&graph);
-    for (struct onnx_graph *g = &model->graph; g && !status; g = g->next)
-        status = decode_graph(model, g, err);
+    for (struct onnx_graph *g = &model->graph; g; g = g->next)
+        TRY(decode_graph(model, g, err));
     model->ir_version = message.ir_version;
-    return status;
+    return STATUS_OK;
 }

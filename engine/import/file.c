@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 enum { LOCATION_MAX = 1024 };
 
 static int open_parent(const char *path)
@@ -40,25 +42,18 @@ enum status file_map_open_fd(int fd, const char *name, size_t limit, struct file
 enum status file_map_open(const char *path, size_t limit, struct file_map *out, int *folder,
                           struct error *err)
 {
-    struct file_map map;
-    int fd;
-    enum status status = file_open(path, &fd, err);
-    if (status)
-        return status;
-    status = file_map_open_fd(fd, path, limit, &map, err);
-    close(fd);
-    if (status)
-        return status;
+    CLEANUP(cleanup_close) int fd = -1;
+    CLEANUP(cleanup_close) int parent = -1;
+    TRY(file_open(path, &fd, err));
+    if (folder)
+        parent = open_parent(path);
+    if (folder && parent < 0)
+        return error_errno(err, errno, "%s: its folder", path);
+    TRY(file_map_open_fd(fd, path, limit, out, err));
     if (folder) {
-        int parent = open_parent(path);
-        if (parent < 0) {
-            status = error_errno(err, errno, "%s: its folder", path);
-            file_unmap(&map);
-            return status;
-        }
         *folder = parent;
+        parent = -1;
     }
-    *out = map;
     return STATUS_OK;
 }
 
@@ -78,19 +73,22 @@ static bool location_ok(const char *location)
     }
 }
 
+static enum status map_beneath(int folder, const char *location, struct file_map *out,
+                               struct error *err)
+{
+    CLEANUP(cleanup_close) int fd = -1;
+    TRY(file_open_beneath(folder, location, &fd, err));
+    return file_map_fd(fd, location, 0, out, err);
+}
+
 enum status file_map_open_beside(int folder, const char *location, struct file_map *out,
                                  struct error *err)
 {
-    int fd;
     if (!location_ok(location))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "external data at '%s': expected a path below the model's folder",
                          location);
-    enum status status = file_open_beneath(folder, location, &fd, err);
-    if (!status) {
-        status = file_map_fd(fd, location, 0, out, err);
-        close(fd);
-    }
+    enum status status = map_beneath(folder, location, out, err);
     if (status)
         error_prefix(err, "external data");
     return status;

@@ -442,6 +442,11 @@ static struct ir_graph *graph_for(struct onnx_model *model)
     return graph;
 }
 
+static void graph_cleanup(struct ir_graph **graph)
+{
+    ir_graph_free(*graph);
+}
+
 enum status map_import(struct onnx_model *model, const struct onnx_options *options,
                        struct onnx_survey *survey, struct ir_graph **out, struct error *err)
 {
@@ -456,26 +461,20 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
                        .err = err};
     if (!m.graph)
         return error_no_memory(err, "a graph");
+    CLEANUP(graph_cleanup) struct ir_graph *graph = m.graph;
     import_graph(&m);
     map_scope_free(&names);
     map_tables_free(&m);
-    if (survey) {
-        ir_graph_free(m.graph);
-        return m.status;
-    }
-    if (!m.status)
-        m.status = ir_graph_compact(m.graph, err);
-    if (!m.status)
-        m.status = ir_verify(m.graph, err);
-    if (m.status) {
-        ir_graph_free(m.graph);
-        return m.status;
-    }
-    log_write(options->log, LOG_VERBOSE, "imported '%s': %u nodes%s became %u", m.graph->name,
-              model->graph.n_nodes, model->reordered ? ", put in order," : "", m.graph->n_nodes);
+    TRY(m.status);
+    if (survey)
+        return STATUS_OK;
+    TRY(ir_graph_compact(graph, err));
+    TRY(ir_verify(graph, err));
+    log_write(options->log, LOG_VERBOSE, "imported '%s': %u nodes%s became %u", graph->name,
+              model->graph.n_nodes, model->reordered ? ", put in order," : "", graph->n_nodes);
     if (options->steps)
         *options->steps = m.steps;
-    *out = m.graph;
+    *out = STEAL(graph);
     return STATUS_OK;
 }
 

@@ -171,6 +171,14 @@ static void arena_cleanup(struct arena **arena)
     arena_free(*arena);
 }
 
+static enum status decode_dense(struct arena *arena, const struct file_map *map,
+                                struct onnx_tensor *tensor, enum dtype *dtype, const void **bytes,
+                                struct error *err)
+{
+    TRY(decode_tensor(arena, (struct span){map->data, map->size}, tensor, err));
+    return tensor_bytes(NULL, arena, tensor, dtype, bytes, err);
+}
+
 enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **name,
                              struct error *err)
 {
@@ -182,12 +190,8 @@ enum status onnx_tensor_read(const char *path, struct tensor_view *out, char **n
     size_t size;
     if (!arena)
         return error_no_memory(err, "%s", path);
-    enum status status = file_map_open(path, file_limit, &map, NULL, err);
-    if (status)
-        return status;
-    status = decode_tensor(arena, (struct span){map.data, map.size}, &tensor, err);
-    if (!status)
-        status = tensor_bytes(NULL, arena, &tensor, &view.dtype, &bytes, err);
+    TRY(file_map_open(path, file_limit, &map, NULL, err));
+    enum status status = decode_dense(arena, &map, &tensor, &view.dtype, &bytes, err);
     if (status) {
         error_prefix(err, "%s", path);
         return status;

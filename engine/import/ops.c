@@ -48,7 +48,7 @@ enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
 static const struct map_op ops[] = {
     /* convolution, product, pooling */
     {"Col2Im", "", 18, LAST, map_col2im, 0, IO(3, 3, 1), FLOATS, OP(DECONV),
-     "dilations:I pads:I strides:I", "image and block are known when the plan is built"},
+     "dilations:I pads:I strides:I", "an image or block shape that is computed from an input"},
     {"Conv", "", 1, LAST, map_conv, 0, IO(2, 3, 1), FLOATS, OP(CONV), WINDOW " group:i", NULL},
     {"ConvTranspose", "", 1, LAST, map_conv_transpose, 0, IO(2, 3, 1), FLOATS, OP(DECONV),
      WINDOW " group:i output_padding:I output_shape:I", NULL},
@@ -60,7 +60,7 @@ static const struct map_op ops[] = {
      NUMBERS, OP(MATMUL) | OP(REDUCE) | OP(TRANSPOSE),
      "equation:s", NULL},
     {"Gemm", "", 6, LAST, map_gemm, 0, IO(2, 3, 1), WIDE, OP(MATMUL),
-     "alpha:f beta:f broadcast:i transA:i transB:i", "alpha and beta other than 1: floats only"},
+     "alpha:f beta:f broadcast:i transA:i transB:i", "integers with alpha or beta other than 1"},
     {"MatMul", "", 1, LAST, map_matmul, 0, IO(2, 2, 1), WIDE, OP(MATMUL), NULL, NULL},
     {"AveragePool", "", 1, LAST, map_pool, IR_POOL_AVERAGE, IO(1, 1, 1), FLOATS, OP(POOL),
      WINDOW " ceil_mode:i count_include_pad:i", NULL},
@@ -75,7 +75,7 @@ static const struct map_op ops[] = {
     {"GlobalMaxPool", "", 1, LAST, map_global_pool, IR_POOL_MAX, IO(1, 1, 1), FLOATS, OP(POOL),
      NULL, NULL},
     {"MaxUnpool", "", 9, LAST, map_max_unpool, 0, IO(2, 3, 1), FLOATS, OP(SCATTER_ELEMENTS),
-     "kernel_shape:I pads:I strides:I", "to no shape smaller than its window gives"},
+     "kernel_shape:I pads:I strides:I", "an output shape smaller than its window gives"},
 
     /* recurrent */
     {"GRU", "", 7, LAST, map_recurrent, IR_RECURRENT_GRU, IO(3, 6, 2),
@@ -124,7 +124,7 @@ static const struct map_op ops[] = {
     /* normalisation */
     {"BatchNormalization", "", 6, LAST, map_batch_norm, 0, IO(5, 5, 5), FLOATS, OP(BATCH_NORM),
      "epsilon:f is_test:i momentum:f spatial:i training_mode:i",
-     "not in training mode; not spatial = 0"},
+     "training mode; spatial = 0"},
     {"GroupNormalization", "", 18, LAST, map_group_norm, 0, IO(3, 3, 1), FLOATS, OP(INSTANCE_NORM),
      "epsilon:f num_groups:i stash_type:i", NULL},
     {"InstanceNormalization", "", 6, LAST, map_instance_norm, 0, IO(3, 3, 1),
@@ -134,7 +134,7 @@ static const struct map_op ops[] = {
     {"LayerNormalization", "", 17, LAST, map_layer_norm, 0, IO(2, 3, 3), FLOATS, OP(LAYER_NORM),
      "axis:i epsilon:f stash_type:i", NULL},
     {"LpNormalization", "", 1, LAST, map_lp_norm, 0, IO(1, 1, 1), FLOATS, OP(REDUCE) | OP(BINARY),
-     "axis:i p:i", "p is 1 or 2"},
+     "axis:i p:i", "a p other than 1 and 2"},
     {"MeanVarianceNormalization", "", 9, LAST, map_mean_variance_norm, 0, IO(1, 1, 1),
      FLOATS, OP(REDUCE) | OP(BINARY) | OP(UNARY), "axes:I", NULL},
     {"RMSNormalization", "", 23, LAST, map_rms_norm, 0, IO(2, 2, 1),
@@ -162,7 +162,7 @@ static const struct map_op ops[] = {
     {"Cos", "", 7, LAST, map_unary, IR_UNARY_COS, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Cosh", "", 9, LAST, map_unary, IR_UNARY_COSH, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Dropout", "", 1, LAST, map_dropout, 0, IO(1, 3, 2), FLOATS, 0,
-     "consumed_inputs:I is_test:i ratio:f seed:i", "not in training mode"},
+     "consumed_inputs:I is_test:i ratio:f seed:i", "training mode"},
     {"Elu", "", 6, LAST, map_unary_parameters, IR_UNARY_ELU, IO(1, 1, 1), FLOATS, OP(UNARY),
      "alpha:f", NULL},
     {"Erf", "", 9, LAST, map_unary, IR_UNARY_ERF, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
@@ -296,22 +296,22 @@ static const struct map_op ops[] = {
 
     /* images */
     {"AffineGrid", "", 20, LAST, map_affine_grid, 0, IO(2, 2, 1), FLOATS, OP(MATMUL),
-     "align_corners:i", "its size is known when the plan is built"},
+     "align_corners:i", "a size that is computed from an input"},
     {"GridSample", "", 16, LAST, map_grid_sample, 0, IO(2, 2, 1), FLOATS, OP(SAMPLE),
-     "align_corners:i mode:s padding_mode:s", "cubic in three dimensions at most"},
+     "align_corners:i mode:s padding_mode:s", "cubic in more than three dimensions"},
     {"MaxRoiPool", "", 1, LAST, map_max_roi_pool, 0, IO(2, 2, 1), FLOATS, OP(ROI_POOL),
      "pooled_shape:I spatial_scale:f", NULL},
     {"NonMaxSuppression", "", 10, LAST, map_nms, 0, IO(2, 5, 1), T(F32), OP(NMS),
-     "center_point_box:i", "limit and thresholds are known when the plan is built"},
+     "center_point_box:i", "a limit or threshold that is computed from an input"},
     {"RoiAlign", "", 10, LAST, map_roi_align, 0, IO(3, 3, 1), FLOATS, OP(ROI_POOL),
      "coordinate_transformation_mode:s mode:s output_height:i output_width:i sampling_ratio:i "
-     "spatial_scale:f", "256 samples at most"},
+     "spatial_scale:f", "more than 256 samples"},
 
     /* signals */
     {"DFT", "", 17, LAST, map_dft, 0, IO(1, 3, 1), FLOATS, OP(MATMUL),
-     "axis:i inverse:i onesided:i", "a matrix of 2^24 elements at most"},
+     "axis:i inverse:i onesided:i", "a transform whose matrix has more than 2^24 elements"},
     {"STFT", "", 17, LAST, map_stft, 0, IO(2, 4, 1), FLOATS, OP(GATHER) | OP(BINARY) | OP(MATMUL),
-     "onesided:i", "a matrix of 2^24 elements at most"},
+     "onesided:i", "a transform whose matrix has more than 2^24 elements"},
 
     /* shape */
     {"DepthToSpace", "", 1, LAST, map_depth_to_space, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE),
@@ -349,14 +349,14 @@ static const struct map_op ops[] = {
 
     /* by index */
     {"Compress", "", 9, LAST, map_compress, 0, IO(2, 2, 1), ANY, OP(GATHER),
-     "axis:i", "its condition is known when the plan is built"},
+     "axis:i", "a condition that is computed from an input"},
     {"Gather", "", 1, LAST, map_gather, 0, IO(2, 2, 1), ANY, OP(GATHER), "axis:i", NULL},
     {"GatherElements", "", 11, LAST, map_gather_elements, 0, IO(2, 2, 1), ANY, OP(GATHER_ELEMENTS),
      "axis:i", NULL},
     {"GatherND", "", 11, LAST, map_gather_nd, 0, IO(2, 2, 1), ANY, OP(GATHER_ND),
      "batch_dims:i", NULL},
     {"NonZero", "", 9, LAST, map_non_zero, 0, IO(1, 1, 1), ANY, 0,
-     NULL, "its input is known when the plan is built"},
+     NULL, "an input that is not known when the plan is built"},
     {"OneHot", "", 9, LAST, map_one_hot, 0, {3, 3, 1, 2}, ANY, OP(ONE_HOT), "axis:i", NULL},
     {"ReverseSequence", "", 10, LAST, map_reverse_sequence, 0, IO(2, 2, 1),
      ANY, OP(GATHER_ND) | OP(TRANSPOSE), "batch_axis:i time_axis:i", NULL},
@@ -368,7 +368,7 @@ static const struct map_op ops[] = {
     {"ScatterND", "", 11, LAST, map_scatter_nd, 0, IO(3, 3, 1), ANY, OP(SCATTER_ND),
      "reduction:s", NULL},
     {"Unique", "", 11, LAST, map_unique, 0, IO(1, 1, 4), ANY, 0,
-     "axis:i sorted:i", "its input is known when the plan is built"},
+     "axis:i sorted:i", "an input that is not known when the plan is built"},
 
     /* known when the plan is built */
     {"BlackmanWindow", "", 17, LAST, map_window, MAP_WINDOW_BLACKMAN, IO(1, 1, 1), INDICES, 0,
@@ -376,7 +376,7 @@ static const struct map_op ops[] = {
     {"Constant", "", 1, LAST, map_constant, 0, IO(0, 0, 1), 0,
      0, "sparse_value:p value:t value_float:f value_floats:F "
      "value_int:i value_ints:I value_string:s value_strings:S",
-     "dense tensors and numbers"},
+     "sparse tensors and strings"},
     {"ConstantOfShape", "", 9, LAST, map_constant_of_shape, 0, IO(1, 1, 1), T(I64), 0,
      "value:t", NULL},
     {"EyeLike", "", 9, LAST, map_eye_like, 0, IO(1, 1, 1), ANY, 0, "dtype:i k:i", NULL},
@@ -387,11 +387,11 @@ static const struct map_op ops[] = {
     {"MelWeightMatrix", "", 17, LAST, map_mel_weight_matrix, 0, IO(5, 5, 1), INDICES, 0,
      "output_datatype:i", NULL},
     {"OptionalGetElement", "", 15, LAST, map_optional_get, 0, IO(1, 1, 1), ANY, 0,
-     NULL, "tensors only"},
+     NULL, "sequences and maps"},
     {"OptionalHasElement", "", 15, LAST, map_optional_has, 0, IO(0, 1, 1), ANY, 0,
-     NULL, "tensors only"},
+     NULL, "sequences and maps"},
     {"Range", "", 11, LAST, map_range, 0, IO(3, 3, 1), T(I16) | INDICES | T(F32) | T(F64), 0,
-     NULL, "its inputs are known when the plan is built; 2^20 values at most"},
+     NULL, "inputs that are not known when the plan is built; more than 2^20 values"},
     {"Shape", "", 1, LAST, map_shape_of, 0, IO(1, 1, 1), ANY, 0, "end:i start:i", NULL},
     {"Size", "", 1, LAST, map_size_of, 0, IO(1, 1, 1), ANY, 0, NULL, NULL},
 };

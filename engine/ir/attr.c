@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attributes of a node: a short list, searched linearly. Setting one copies the list, so that a
- * list made by somebody else (a reader, with exactly n_attrs entries) is never written beyond.
+ * Attributes of a node: a short list that is searched linearly. To set an attribute the list is
+ * copied, because another list (a reader's, with exactly n_attrs entries) may have no room for it.
  */
 #include "engine/ir/ir.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { ATTR_COUNT_MAX = 64 }; /* values; the longest one has 2 * SHAPE_MAX_RANK */
+enum { ATTR_COUNT_MAX = 64 }; /* values; the longest list has 2 * SHAPE_MAX_RANK */
 
 const struct ir_attr *ir_attr(const struct ir_node *node, enum ir_attr_key key)
 {

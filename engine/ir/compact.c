@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Brings a rewritten graph back into order: nodes in an order in which they may run, without holes.
- * Linear time. Refuses graphs with cycles and graphs that were already divided into segments.
+ * Brings a rewritten graph back into order: nodes stand in an order in which they may run, without
+ * holes. The time is linear. A graph with a cycle, or one that is already divided into segments, is
+ * refused.
  */
 #include "engine/ir/ir.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "engine/ir/sort.h"
 
 static uint32_t producer_of_input(const void *user, uint32_t index, uint32_t k)
@@ -30,13 +32,14 @@ static enum status sort_nodes(struct ir_graph *graph, uint32_t *order, uint32_t 
     if (through != SORT_NONE)
         return error_set(err, status, "graph has a cycle through node \"%s\"",
                          ir_node(graph, through)->name);
-    for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
+    TRY(status);
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
         if (ir_node(graph, order[i])->op != IR_OP_NONE)
             order[(*n_order)++] = order[i];
-    return status;
+    return STATUS_OK;
 }
 
-/* Puts the nodes into their new order; `moved` has room for all of them. */
+/* Puts the nodes into their new order; `moved` has room for all nodes. */
 static void place_nodes(struct ir_graph *graph, struct ir_node *moved, const uint32_t *order,
                         uint32_t n_order)
 {
@@ -56,7 +59,8 @@ static void keep(uint32_t *map, uint32_t tensor)
         map[tensor] = 0;
 }
 
-/* map[old] becomes the new number of each tensor that somebody names, else stays IR_NONE. */
+/* map[old] becomes the new number of each tensor that a node or the graph names; for others it
+ * stays IR_NONE. */
 static uint32_t number_tensors(const struct ir_graph *graph, uint32_t *map)
 {
     for (uint32_t i = 0; i < graph->n_tensors; i++)
@@ -92,7 +96,7 @@ static void place_tensors(struct ir_graph *graph, const uint32_t *map, uint32_t 
         struct ir_tensor *t = ir_tensor(graph, i);
         renumber(&t->alias_of, 1, map);
         if (map[i] != IR_NONE)
-            graph->tensors[map[i]] = *t; /* downward: never onto one still to be moved */
+            graph->tensors[map[i]] = *t; /* downward: never onto one that must still move */
     }
     graph->n_tensors = kept;
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
@@ -108,24 +112,14 @@ enum status ir_graph_compact(struct ir_graph *graph, struct error *err)
 {
     if (graph->n_segments)
         return error_set(err, STATUS_FAILED_PRECONDITION, "graph is already divided into segments");
-
-    enum status status = STATUS_RESOURCE_EXHAUSTED;
     uint32_t n_order = 0;
-    uint32_t *order = calloc(MAX(graph->n_nodes, 1), sizeof(*order));
-    struct ir_node *moved = calloc(MAX(graph->n_nodes, 1), sizeof(*moved));
-    uint32_t *map = calloc(MAX(graph->n_tensors, 1), sizeof(*map));
-    if (!order || !moved || !map) {
-        error_no_memory(err, "compacting %u nodes", graph->n_nodes);
-        goto out;
-    }
-    status = sort_nodes(graph, order, &n_order, err);
-    if (status)
-        goto out;
+    CLEANUP(cleanup_free) uint32_t *order = calloc(MAX(graph->n_nodes, 1), sizeof(*order));
+    CLEANUP(cleanup_free) struct ir_node *moved = calloc(MAX(graph->n_nodes, 1), sizeof(*moved));
+    CLEANUP(cleanup_free) uint32_t *map = calloc(MAX(graph->n_tensors, 1), sizeof(*map));
+    if (!order || !moved || !map)
+        return error_no_memory(err, "compacting %u nodes", graph->n_nodes);
+    TRY(sort_nodes(graph, order, &n_order, err));
     place_nodes(graph, moved, order, n_order);
     place_tensors(graph, map, number_tensors(graph, map));
-out:
-    free(order);
-    free(moved);
-    free(map);
-    return status;
+    return STATUS_OK;
 }

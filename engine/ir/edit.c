@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions about readers, and the edits that keep producers and readers consistent. */
+/* Finds readers, and edits the graph so that producers and readers stay consistent. */
 #include "engine/ir/ir.h"
 
 bool ir_tensor_is_constant(const struct ir_tensor *tensor)

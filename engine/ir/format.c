@@ -9,7 +9,7 @@ const struct ir_scale *ir_scale(const struct ir_graph *graph, uint32_t number)
     return number == IR_NO_SCALE || number > graph->n_scales ? NULL : &graph->scales[number - 1];
 }
 
-/* Zero points are stored values; those of 8 bits are all that scales are for. */
+/* Zero points are stored values; only types of 8 bits have scales. */
 static bool scale_fits(const struct ir_scale *scale, const struct shape *shape, enum dtype dtype)
 {
     int32_t least = dtype == DTYPE_I8 ? INT8_MIN : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats: what a tensor is stored as. The same struct says it of a tensor of a graph, of a port of
- * a tactic, of either end of a reformat and in a plan file.
+ * A format says how a tensor is stored. The same struct describes a tensor of a graph, a port of a
+ * tactic, both ends of a reformat, and a tensor in a plan file.
  */
 #ifndef INFERD_ENGINE_IR_FORMAT_H
 #define INFERD_ENGINE_IR_FORMAT_H
@@ -17,11 +17,11 @@ enum { IR_NO_SCALE = 0 };
 struct ir_format {
     enum ir_layout layout;
     enum dtype dtype;
-    uint32_t scale; /* number of a row in the graph's table of scales, or IR_NO_SCALE */
+    uint32_t scale; /* number of the row in the graph's table of scales, or IR_NO_SCALE */
 };
 
 /*
- * What a stored integer q stands for: step * (q - zero). One pair of step and zero for the whole
+ * A stored integer q stands for step * (q - zero). There is one pair of step and zero for the whole
  * tensor, or one for each index of dimension `axis`. The padding of a layout is stored as 0.
  */
 struct ir_scale {
@@ -29,7 +29,7 @@ struct ir_scale {
     uint32_t axis;
     const float *step;          /* n of them, finite and above 0 */
     const int32_t *zero;        /* n of them, within the stored type; NULL: all are 0 */
-    int32_t zero_min, zero_max; /* of all; set by ir_scale_add */
+    int32_t zero_min, zero_max; /* over all zeros; set by ir_scale_add */
 };
 
 static inline bool ir_format_equal(struct ir_format a, struct ir_format b)
@@ -39,7 +39,8 @@ static inline bool ir_format_equal(struct ir_format a, struct ir_format b)
 
 enum { IR_FORMAT_TEXT_MAX = 96 };
 struct ir_graph;
-/* "FP16 nhwc", "INT8 nhwc step 0.02 zero 3", "INT8 opaque step 0.02.. of 64"; returns `text`. */
+/* Writes "FP16 nhwc", "INT8 nhwc step 0.02 zero 3" or "INT8 opaque step 0.02.. of 64" into `text`,
+ * and returns it. */
 const char *ir_format_text(const struct ir_graph *graph, struct ir_format format,
                            char text[IR_FORMAT_TEXT_MAX]);
 

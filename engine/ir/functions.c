@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of the functions of UNARY, BINARY, epilogues and cells. */
+/* The tables of the functions that UNARY, BINARY, epilogues and cells have. */
 #include <math.h>
 
 #include "base/compiler.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A graph's life and growth. Everything is in one arena: a graph is built once, rewritten a few
- * times and freed as a whole. Arrays double when full; the halves left behind stay in the arena.
+ * Makes, grows and frees graphs. All of a graph lies in one arena, because a graph is built once,
+ * rewritten a few times and freed as a whole. A full array moves to one of twice the size; the old
+ * one stays in the arena.
  */
 #include "engine/ir/ir.h"
 
@@ -48,7 +49,7 @@ bool ir_graph_hold(struct ir_graph *graph, void *object, void (*release)(void *o
     return true;
 }
 
-/* Room for one more of `count` elements; false at `max` or without memory. */
+/* Makes room for one element more than `count`. False: `max` is reached, or there is no memory. */
 static bool grow(struct arena *arena, void *array, uint32_t count, uint32_t *cap, uint32_t max,
                  size_t size)
 {
@@ -123,7 +124,7 @@ uint32_t ir_constant_add(struct ir_graph *graph, const char *name, enum dtype dt
     uint32_t id = ir_tensor_add(graph, name, dtype, shape);
     if (id == IR_NONE)
         return IR_NONE;
-    /* A constant without elements still needs an address: that is what makes it a constant. */
+    /* A constant without elements needs an address too: the address makes it a constant. */
     ir_tensor(graph, id)->data = data ? data : "";
     return id;
 }

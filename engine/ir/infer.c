@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Type and shape inference: the checks that are the same for all ops, by their rows, and what the
- * rules use. Everything here may be fed from a damaged plan file: no index, count or dimension is
- * used before it was checked.
+ * Type and shape inference: the checks that all ops share, which follow their rows, and helpers of
+ * the rules. A damaged plan file may come here, so no index, count or dimension is used before it
+ * is checked.
  */
 #include "engine/ir/infer.h"
 
@@ -120,7 +120,7 @@ static enum status check_count(const struct infer *in, const struct ir_op_row *r
     return STATUS_OK;
 }
 
-/* The row of the op's own input i; NULL for one of the epilogue. */
+/* The row of the op's own input i; NULL for an input of the epilogue. */
 static const struct ir_operand *operand_of(const struct infer *in, const struct ir_op_row *row,
                                            uint32_t i)
 {
@@ -151,7 +151,8 @@ static enum status check_inputs(const struct infer *in, const struct ir_op_row *
     return STATUS_OK;
 }
 
-/* Two 8-bit operands are no matter of classes; a bias then has the type of the sums. */
+/* Checks the classes of the inputs' types. Two 8-bit operands have no class; a bias then has the
+ * type of the sums. */
 static enum status check_classes(const struct infer *in, const struct ir_op_row *row)
 {
     const struct ir_tensor *bias = infer_input(in, 2);

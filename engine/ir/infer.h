@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the type and shape rules of the ops share; private to engine/ir.
+ * Shared by the type and shape rules of the ops; private to engine/ir.
  *
- * A rule is called with inputs that are in range, present unless the op's row says optional, of
- * bounded rank and dimensions (IR_MAX_DIM) and of the class that the row gives; and with the
- * attributes that the row has, all that are needed, of the right kind, one value where there is
- * one, integers within their range. How long lists are is checked through infer_ints, before they
- * are read. What a rule computes is checked against the same bounds afterwards.
+ * Before a rule is called, the inputs have been checked: they are in range, present unless the op's
+ * row says optional, of bounded rank and dimensions (IR_MAX_DIM), and of the class in the row. The
+ * attributes have been checked too: all that are needed are there, none is foreign to the row, each
+ * is of the right kind, each that is no list has one value, and integers are in range. The rule
+ * itself checks the lengths of lists, through infer_ints. Its results are checked against the same
+ * bounds afterwards.
  */
 #ifndef INFERD_ENGINE_IR_INFER_H
 #define INFERD_ENGINE_IR_INFER_H
@@ -14,8 +15,8 @@
 #include "engine/ir/ir.h"
 
 enum {
-    /* Strides, dilations, kernels of pools and paddings: generous, and products with a dimension
-     * fit. */
+    /* Bounds strides, dilations, kernels of pools and paddings. It is generous, and a product with
+     * a dimension still fits. */
     INFER_WINDOW_MAX = 1 << 20,
     INFER_ROI_SAMPLES_MAX = 256,
 };
@@ -37,18 +38,18 @@ typedef enum status (*infer_rule)(const struct infer *in, struct ir_type *out, u
 /* NULL if the input is absent. */
 const struct ir_tensor *infer_input(const struct infer *in, uint32_t i);
 
-/* An error that begins with op and node name. */
+/* Returns an error that begins with the op and the node's name. */
 enum status infer_fail(const struct infer *in, const char *fmt, ...) PRINTF(2, 3);
 
-/* The value of an attribute, or what the op's row says of an absent one. */
+/* The value of an attribute; if it is absent, the default in the op's row. */
 int64_t infer_int(const struct infer *in, enum ir_attr_key key);
-/* The same for `count` values; an error if there is another number of them. */
+/* Reads a list of `count` values; any other number of values is an error. */
 enum status infer_ints(const struct infer *in, enum ir_attr_key key, uint32_t count, int64_t *out);
 
 enum status infer_class(const struct infer *in, uint32_t input, enum ir_class wanted);
-/* The type of a product's sums: the operands', but INT32 of two 8-bit ones. */
+/* The type of a product's sums: the operands' type, but INT32 for two 8-bit operands. */
 enum dtype infer_sums(const struct infer *in);
-/* An optional input that, if present, is a vector of `length`. */
+/* Checks that an optional input, if present, is a vector of `length`. */
 enum status infer_vector(const struct infer *in, uint32_t input, int64_t length);
 
 /* out[0] = the type of input 0. */

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-/* The last dim is `parts` times a number of elements that the heads divide. */
+/* Checks that the last dimension is `parts` times a number that the heads divide. */
 static enum status check_matrix(const struct infer *in, uint32_t input, int64_t parts)
 {
     const struct ir_tensor *t = infer_input(in, input);
@@ -18,7 +18,7 @@ static enum status check_matrix(const struct infer *in, uint32_t input, int64_t 
     return STATUS_OK;
 }
 
-/* Keys fit the queries, values the keys. */
+/* Checks that keys fit the queries, and values the keys. */
 static enum status check_apart(const struct infer *in, int64_t heads)
 {
     for (uint32_t i = 1; i <= 2; i++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops that read or write where an index tensor says. The indices' values are the kernels' matter.
- */
+/* Ops that read or write where an index tensor says. The kernels check the values of indices. */
 #include "engine/ir/infer.h"
 
 #include <inttypes.h>
@@ -34,7 +33,7 @@ enum status infer_gather(const struct infer *in, struct ir_type *out, uint32_t *
     return append(in, &out->shape, &x->shape, (uint32_t)axis + 1, x->shape.rank);
 }
 
-/* Every dimension of `index` but the one at `axis` lies within X. */
+/* Checks that every dimension of `index` but the one at `axis` lies within X. */
 static enum status check_elements(const struct infer *in, const struct shape *x,
                                   const struct shape *index)
 {
@@ -56,7 +55,8 @@ enum status infer_gather_elements(const struct infer *in, struct ir_type *out, u
     return STATUS_OK;
 }
 
-/* The last dimension of an ND index: how many dimensions of X, from `batch` on, it addresses. */
+/* Reads the last dimension of an ND index: the number of X's dimensions, from `batch` on, that an
+ * index addresses. */
 static enum status tuple_size(const struct infer *in, const struct shape *x,
                               const struct shape *index, uint32_t batch, uint32_t *out)
 {

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Drops the dimensions in `axes` (a bit each), or makes them 1. */
+/* Drops the dimensions in `axes` (one bit each), or makes them 1. */
 static struct shape reduced(const struct shape *shape, uint32_t axes, bool keep)
 {
     struct shape r = {0};
@@ -51,7 +51,7 @@ enum status infer_softmax(const struct infer *in, struct ir_type *out, uint32_t 
     return STATUS_OK;
 }
 
-/* X and the vectors of length C behind it. */
+/* Checks that the inputs behind X are vectors of length C. */
 static enum status per_channel(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
     infer_like_first(in, out, n_out);

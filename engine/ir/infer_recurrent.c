@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent layers: operands that fit the cell, and functions that a cell may have. */
+/* Recurrent layers: checks that operands fit the cell, and that the cell may have its functions. */
 #include "engine/ir/infer.h"
 
 #include <inttypes.h>
@@ -47,7 +47,7 @@ static enum status check_matrix(const struct infer *in, uint32_t input, int64_t 
                       shape_format(&t->shape, text), rows, cols);
 }
 
-/* Operands that only some cells have. */
+/* Checks operands that only some cells have. */
 static enum status check_extras(const struct infer *in, int64_t cell, int64_t linear)
 {
     bool lstm = cell == IR_RECURRENT_LSTM, gru = cell == IR_RECURRENT_GRU;

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-/* SHAPE as a shape of any rank. */
+/* Reads SHAPE as a shape of any rank. */
 static enum status read_shape(const struct infer *in, struct shape *out)
 {
     const struct ir_attr *attr = ir_attr(in->node, IR_ATTR_SHAPE);
@@ -102,8 +102,8 @@ enum status infer_pad(const struct infer *in, struct ir_type *out, uint32_t *n_o
     TRY(infer_ints(in, IR_ATTR_PADS, 2 * rank, pads));
     for (uint32_t i = 0; i < rank; i++) {
         int64_t dim = out->shape.dim[i], before = pads[i], after = pads[rank + i];
-        /* Mirrored padding takes what lies beyond the edge element: one less than there is. The
-         * other modes but the constant one need an element to take. */
+        /* Mirrored padding takes elements beyond the edge element, of which there is one less than
+         * the dimension has. The other modes except the constant one need an element to repeat. */
         int64_t most = mode == IR_PAD_REFLECT ? dim - 1 : IR_MAX_DIM;
         bool grows = before > 0 || after > 0;
         if (dim + before + after < 0 || dim + MIN(before, 0) + MIN(after, 0) < 0 ||

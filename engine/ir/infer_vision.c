@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ops of image models: sampling at coordinates, pooling of regions, suppression of overlapping
- * boxes; and the determinant. What boxes and coordinates hold is the kernels' matter.
+ * boxes; and the determinant. The kernels deal with the values of boxes and coordinates.
  */
 #include "engine/ir/infer.h"
 

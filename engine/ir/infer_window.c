@@ -20,7 +20,7 @@ struct window {
     int64_t pads[2 * SPATIAL_MAX];
 };
 
-/* All of a window but its kernel. */
+/* Reads everything of a window except its kernel. */
 static enum status read_window(const struct infer *in, uint32_t rank, struct window *w)
 {
     if (rank < 3)
@@ -51,8 +51,8 @@ static int64_t extent(const struct window *w, uint32_t i)
     return w->dilations[i] * (w->kernel[i] - 1) + 1;
 }
 
-/* Output size of dimension i of a window over `size`. With `ceil` a last window that would start
- * behind input and leading padding is not counted: it would see padding only. */
+/* The output size of dimension i of a window over `size`. With `ceil`, a last window that would
+ * start behind the input and its leading padding is not counted: it would see padding only. */
 static enum status slide(const struct infer *in, const struct window *w, uint32_t i, int64_t size,
                          bool ceil, int64_t *out)
 {

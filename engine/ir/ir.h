@@ -2,13 +2,13 @@
 /*
  * The intermediate representation: a graph of typed tensors and nodes with static shapes.
  *
- * One graph is one profile: the same model bound to one tuple of input shapes. The importer makes
- * it, passes rewrite it, the builder gives every node a tactic and every tensor a layout and a
- * place, and the plan file stores it; the runtime reads the very same structure back.
+ * One graph is one profile: a model that is bound to one tuple of input shapes. The importer makes
+ * the graph, passes rewrite it, and the builder gives every node a tactic and every tensor a layout
+ * and a place. The plan file stores the graph, and the runtime reads the same structure back.
  *
- * Tensors and nodes are named by index (`uint32_t`), never by pointer: arrays grow. Pointers got
- * from ir_tensor() and ir_node() are good until the next ir_*_add. All strings and arrays live in
- * the graph's arena. A graph belongs to one thread at a time; a finished graph may be read by many.
+ * Indices (`uint32_t`) name tensors and nodes, never pointers, because arrays grow. Pointers from
+ * ir_tensor() and ir_node() are good until the next ir_*_add. All strings and arrays live in the
+ * graph's arena. A graph belongs to one thread at a time; a finished graph may be read by many.
  */
 #ifndef INFERD_ENGINE_IR_IR_H
 #define INFERD_ENGINE_IR_IR_H
@@ -50,7 +50,7 @@ enum ir_place {
 };
 
 struct ir_tensor {
-    const char *name; /* never NULL; may be "" for one made by a pass */
+    const char *name; /* never NULL; may be "" if a pass made the tensor */
     union {
         struct ir_format format;
         struct { /* the same under the names of its parts */
@@ -59,13 +59,13 @@ struct ir_tensor {
             uint32_t scale;
         };
     };
-    enum dtype real; /* the float type that the graph's rules see, where another one is stored in
-                        its place; NONE: they see `dtype`. See ir_tensor_type */
-    uint32_t range;  /* row of the table of scales by which 8 bits would hold it, or IR_NO_SCALE */
+    enum dtype real; /* the float type that the graph's rules see, if another type is stored in its
+                        place; NONE: they see `dtype`. See ir_tensor_type */
+    uint32_t range;  /* row of the scales by which 8 bits could hold it, or IR_NO_SCALE */
     struct shape shape;
     enum ir_place place;
     uint32_t producer; /* node, or IR_NONE: an input or a constant */
-    uint32_t alias_of; /* tensor whose bytes these are (a reshape for free), or IR_NONE */
+    uint32_t alias_of; /* tensor whose bytes it shares (a free reshape), or IR_NONE */
     uint64_t offset;   /* see enum ir_place */
     uint64_t bytes;    /* size in its layout; set by ir_tensor_add and ir_tensor_set_layout */
     const void
@@ -82,7 +82,7 @@ struct ir_attr {
     };
 };
 
-/* What a node does to its (first) output before storing it, step by step, in fp32. */
+/* What a node does to its (first) output before it stores it, step by step, in fp32. */
 enum ir_epilogue_kind {
     IR_EPILOGUE_UNARY = 0, /* y = func(y; alpha, beta) */
     IR_EPILOGUE_BINARY =
@@ -99,8 +99,8 @@ struct ir_epilogue {
 struct tactic; /* engine/backend.h */
 
 struct ir_node {
-    enum ir_op op;    /* IR_OP_NONE: removed; skipped by everybody */
-    const char *name; /* of a fused node its parts' names: "conv1 + relu1" */
+    enum ir_op op;    /* IR_OP_NONE: the node has been removed; everything skips it */
+    const char *name; /* a fused node has its parts' names: "conv1 + relu1" */
     uint32_t n_inputs, n_outputs, n_attrs, n_epilogue;
     uint32_t *inputs; /* the op's own inputs first (absent ones IR_NONE), then epilogue operands */
     uint32_t outputs[IR_MAX_OUTPUTS];
@@ -116,15 +116,15 @@ struct ir_node {
 /*
  * A maximal run of consecutive nodes on one backend.
  *
- * Where a graph has segments of several backends, each backend has an arena of its own of the same
- * size and layout: a tensor and a workspace have ONE offset, whichever arena they are in, and their
- * lifetimes are those over all segments. So a tensor that is made on one backend and read on
- * another lies at its offset in both arenas: whoever runs the graph copies it, once, before the
- * first segment of the other backend that reads it; its bytes there stay untouched until the last
- * node that reads it. What crosses is the root (the end of the chain of aliases): `bytes` bytes,
- * whatever they mean. Graph inputs and outputs cross in the same way, constants are wherever they
- * are needed: mapped for the CPU, uploaded for a device. Aliases run nowhere; they belong to the
- * segment that they stand in, and do not copy.
+ * If a graph has segments of several backends, each backend has an arena of its own, of the same
+ * size and layout. A tensor or a workspace has ONE offset in all arenas, and its lifetime counts
+ * over all segments. So a tensor that is made on one backend and read on another lies at its offset
+ * in both arenas. Whoever runs the graph copies the tensor once, before the first segment of the
+ * other backend that reads it, and its bytes there stay untouched until the last node that reads
+ * it. The copy is of the root (the end of the chain of aliases): `bytes` bytes, whatever they mean.
+ * Graph inputs and outputs are copied in the same way. Constants are wherever they are needed:
+ * mapped for the CPU, uploaded for a device. Aliases run nowhere; they belong to the segment that
+ * they stand in, and copy nothing.
  */
 struct ir_segment {
     const char *backend;
@@ -142,8 +142,8 @@ struct ir_graph {
     uint32_t n_tensors, n_nodes, n_segments, n_scales, n_inputs, n_outputs;
     uint32_t tensors_cap, nodes_cap, scales_cap;
     uint32_t inputs[IR_MAX_IO];
-    uint32_t outputs[IR_MAX_IO]; /* distinct, and each made by a node (if need be an identity) */
-    struct ir_hold *holds;       /* what the graph's constants point into */
+    uint32_t outputs[IR_MAX_IO]; /* distinct; a node makes each, if need be an identity */
+    struct ir_hold *holds;       /* objects that the graph's constants point into */
 };
 
 struct ir_graph *ir_graph_new(void);
@@ -162,12 +162,12 @@ static inline struct ir_node *ir_node(const struct ir_graph *graph, uint32_t id)
     return &graph->nodes[id];
 }
 
-/* All ir_..._add functions copy what they are given into the graph's arena (but not constant data)
- * and give IR_NONE when memory or a limit is exhausted. */
+/* All ir_*_add functions copy their arguments into the graph's arena (but not a constant's data).
+ * They return IR_NONE if there is no memory or a limit is reached. */
 uint32_t ir_tensor_add(struct ir_graph *graph, const char *name, enum dtype dtype,
                        const struct shape *shape);
 
-/* What type and shape rules, and readers of the graph, take the tensor for. */
+/* The type that the tensor has for type and shape rules, and for readers of the graph. */
 static inline enum dtype ir_tensor_type(const struct ir_tensor *tensor)
 {
     return tensor->real != DTYPE_NONE ? tensor->real : tensor->dtype;
@@ -181,8 +181,8 @@ uint32_t ir_constant_add(struct ir_graph *graph, const char *name, enum dtype dt
 uint32_t ir_node_add(struct ir_graph *graph, enum ir_op op, const char *name, uint32_t n_inputs,
                      const uint32_t *inputs);
 
-/* Adds an output of a type and shape that the caller knows; sets its producer. Returns the tensor.
- * ir_infer_node is the usual way; this one is for readers and tests. */
+/* Adds an output of a type and shape that the caller knows, and returns its tensor. Readers and
+ * tests use this; ir_infer_apply is the usual way. */
 uint32_t ir_node_output_add(struct ir_graph *graph, uint32_t node, const char *name,
                             enum dtype dtype, const struct shape *shape);
 
@@ -203,17 +203,17 @@ float ir_attr_float(const struct ir_node *node, enum ir_attr_key key, float fall
 /* One value of a list; `fallback` if the list is absent or shorter. */
 int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i, int64_t fallback);
 
-/* The constants of a UNARY node that has been checked, with its function's defaults. */
+/* The constants of a UNARY node that has been checked; absent ones are the function's defaults. */
 void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma);
 
 /* Adds an input to a node's list and returns its index there, or IR_NONE. */
 uint32_t ir_node_input_add(struct ir_graph *graph, uint32_t node, uint32_t tensor);
 
-/* Bytes that computing the node touches, roughly, by its op's row (enum ir_work); UINT64_MAX: more
- * than can be counted, or not known. The node has its outputs. */
+/* Roughly the bytes that computing the node touches, by its op's row (enum ir_work). UINT64_MAX:
+ * too many to count, or not known. The node must have its outputs. */
 uint64_t ir_node_work(const struct ir_graph *graph, const struct ir_node *node);
 
-/* Number of inputs that are the op's own: those before the first epilogue operand. */
+/* How many of the inputs are the op's own: those before the first epilogue operand. */
 uint32_t ir_node_own_inputs(const struct ir_node *node);
 
 /* Appends an epilogue step; for BINARY `tensor` becomes an input. False: full or no memory. */
@@ -229,7 +229,7 @@ uint32_t ir_tensor_uses(const struct ir_graph *graph, uint32_t tensor);
 /* The only node that reads the tensor; IR_NONE if there are several, none, or it is an output. */
 uint32_t ir_tensor_sole_reader(const struct ir_graph *graph, uint32_t tensor);
 
-/* Every reader of `from`, graph outputs included, reads `to` instead. */
+/* Lets every reader of `from`, graph outputs included, read `to` instead. */
 void ir_replace_uses(struct ir_graph *graph, uint32_t from, uint32_t to);
 
 /* Turns the node into IR_OP_NONE; its outputs lose their producer. */
@@ -246,15 +246,17 @@ enum status ir_graph_compact(struct ir_graph *graph, struct error *err);
 bool ir_layout_bytes(const struct shape *shape, enum dtype dtype, enum ir_layout layout,
                      uint64_t *out) MUST_USE;
 bool ir_tensor_set_layout(struct ir_graph *graph, uint32_t tensor, enum ir_layout layout) MUST_USE;
-/* The tensor keeps its type for the graph's rules. The same of OPAQUE: `bytes` stays as it is. */
+/* Sets how the tensor is stored; it keeps its type for the graph's rules. For OPAQUE, `bytes` stays
+ * as it is. */
 bool ir_tensor_set_format(struct ir_graph *graph, uint32_t tensor,
                           struct ir_format format) MUST_USE;
-/* Whether the tensor may be stored in this format instead of as the graph has it: a float as a
- * shorter one or none, or in 8 bits with a scale that fits its shape. */
+/* Says whether the tensor may be stored in this format instead of its own: a float as a float that
+ * is not longer, or in 8 bits with a scale that fits its shape. */
 bool ir_format_fits(const struct ir_graph *graph, const struct ir_tensor *tensor,
                     struct ir_format format);
-/* Whether all FP32 tensors of the node are stored as one type, but for a REFORMAT's and for what is
- * OPAQUE, and none has a scale: what kernels are for that know one float type at a time. */
+/* Says whether all FP32 tensors of the node are stored as one type and have no scale, as kernels
+ * need that know one float type at a time. The tensors of a REFORMAT and OPAQUE ones do not
+ * count. */
 bool ir_node_is_uniform(const struct ir_graph *graph, const struct ir_node *node);
 /* Appends a row to the table of scales and returns its number; IR_NO_SCALE: full, or no memory. */
 uint32_t ir_scale_add(struct ir_graph *graph, const struct ir_scale *scale);
@@ -262,15 +264,17 @@ uint32_t ir_scale_add(struct ir_graph *graph, const struct ir_scale *scale);
 const struct ir_scale *ir_scale(const struct ir_graph *graph, uint32_t number);
 /* "nchw", "nhwc", "nhwc4", "nhwc8", "nChw8c", "nChw16c", "opaque" */
 const char *ir_layout_name(enum ir_layout layout);
-/* Whether a tensor of this shape has the same bytes in both layouts: all spatial dims are 1, or
- * there is one channel, and the padding is the same. Going from one to the other is a renaming. */
+/* Says whether a tensor of this shape has the same bytes in both layouts: all spatial dimensions
+ * are 1, or there is one channel, and the padding is the same. A reformat between them then only
+ * renames. */
 bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layout b);
 
 /*
  * Type and shape inference. ir_infer_node checks the node's inputs and attributes against ops.h and
  * computes the types and shapes of all outputs it may have into `out` without changing the graph.
- * ir_infer_apply adds (or checks) the outputs accordingly: as many as there are names, but at least
- * those that are not optional (ops.h). A name may be NULL. Errors name op, node and shapes.
+ * ir_infer_apply then adds the outputs, or checks those that are there: as many as there are names,
+ * but at least those that are not optional (ops.h). A name may be NULL. Errors name op, node and
+ * shapes.
  */
 struct ir_type {
     enum dtype dtype;
@@ -281,12 +285,13 @@ enum status ir_infer_node(const struct ir_graph *graph, const struct ir_node *no
 enum status ir_infer_apply(struct ir_graph *graph, uint32_t node, const char *const *names,
                            uint32_t n_names, struct error *err);
 
-/* Every rule of this header: indices in range, order, single producers, types and shapes as
- * inferred, epilogue operands that broadcast, attributes of the right kind and count. Runs after
- * the importer, after every pass, and on every plan that is read. */
+/* Checks every rule of this header: indices in range, order, single producers, types and shapes as
+ * inferred, epilogue operands that broadcast, attributes of the right kind and count. It is called
+ * after the importer, after every pass, and for every plan that is read. */
 enum status ir_verify(const struct ir_graph *graph, struct error *err);
 
-/* Text form for tests and --verbose: a line a node. Caller frees. NULL: no memory. */
+/* The graph as text, for tests and --verbose: a line for each node. The caller frees it. NULL: no
+ * memory. */
 char *ir_graph_text(const struct ir_graph *graph);
 
 #endif

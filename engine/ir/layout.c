@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes of tensors in their layouts. No tensor may be larger than IR_MAX_TENSOR_BYTES: sums over
- * all tensors of a graph then fit 64 bits, so that nobody behind has to check them again.
+ * Computes sizes of tensors in their layouts. No tensor may be larger than IR_MAX_TENSOR_BYTES, so
+ * sums over all tensors of a graph fit 64 bits, and later code need not check them.
  */
 #include "engine/ir/ir.h"
 
 #include "base/checked.h"
 
 enum order {
-    CHANNELS_FIRST, /* N, C, S; S: all spatial dims as one */
+    CHANNELS_FIRST, /* N, C, S, where S is all spatial dimensions as one */
     CHANNELS_LAST,  /* N, S, C */
     BLOCKS,         /* N, C/b, S, b */
 };
 
-/* `multiple`: what the number of channels is rounded up to; 0: no layout of known size. */
+/* `multiple`: the number of channels is rounded up to a multiple of it; 0: the layout has no known
+ * size. */
 static const struct {
     int64_t multiple;
     enum order order;
@@ -80,7 +81,7 @@ bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layou
         return false;
     if (spatial == 1 || channels == 1)
         return true;
-    /* One block of all channels is channels-last. */
+    /* A layout with all channels in one block is channels-last. */
     enum order x = rows[a].multiple == channels ? CHANNELS_LAST : rows[a].order;
     enum order y = rows[b].multiple == channels ? CHANNELS_LAST : rows[b].order;
     return x == y && (x != BLOCKS || rows[a].multiple == rows[b].multiple);

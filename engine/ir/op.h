@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The numbers of ops and attribute keys: IR_OP_CONV, IR_ATTR_FUNC and so on, one for each row of
- * ops.def and attrs.def. docs/ir.md is the manual, ops.h the table for programs.
+ * ops.def and attrs.def. docs/ir.md is their manual; programs ask the tables of ops.h.
  */
 #ifndef INFERD_ENGINE_IR_OP_H
 #define INFERD_ENGINE_IR_OP_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of ops, attribute keys and functions: the tables behind ops.def and attrs.def.
- * Whoever needs a fact about an op asks here; nobody keeps a list of ops that have something in
- * common. Everything is static; numbers outside a table give a row called "?" with nothing in it.
+ * All facts about ops, attribute keys and functions: the tables behind ops.def and attrs.def. Code
+ * that needs a fact about an op asks here; it keeps no list of ops that have something in common.
+ * Everything is static. A number outside a table gives an empty row called "?".
  */
 #ifndef INFERD_ENGINE_IR_OPS_H
 #define INFERD_ENGINE_IR_OPS_H
@@ -27,14 +27,14 @@ enum ir_class {
 const char *ir_class_name(enum ir_class class); /* "a float" */
 
 enum {
-    IR_OPERANDS_MAX = 8, /* in a row, the end included */
+    IR_OPERANDS_MAX = 8, /* in a row, with the one that ends it */
     IR_OP_ATTRS_MAX = 12,
 
     /* of an operand */
     IR_OPERAND_OPTIONAL = 1,
-    IR_OPERAND_MANY = 2,   /* and any number of the kind behind it */
+    IR_OPERAND_MANY = 2,   /* any number of such operands may follow it */
     IR_OPERAND_FAILS = 4,  /* some of its values make the node fail when it runs */
-    IR_OPERAND_LENGTH = 8, /* how many steps of each sequence count: work depends on it */
+    IR_OPERAND_LENGTH = 8, /* says how many steps of each sequence count; the work depends on it */
 
     /* of an attribute */
     IR_OP_ATTR_NEEDED = 1,
@@ -43,13 +43,13 @@ enum {
 };
 
 struct ir_operand {
-    const char *name; /* with its shape: "W[M,C/GROUP,k..]"; NULL: the end */
+    const char *name; /* with its shape: "W[M,C/GROUP,k..]"; NULL: the list ends */
     enum ir_class class;
     uint32_t flags;
 };
 
 struct ir_op_attr {
-    enum ir_attr_key key; /* IR_ATTR_NONE: the end */
+    enum ir_attr_key key; /* IR_ATTR_NONE: the list ends */
     uint32_t flags;
     int64_t lo, hi;  /* of each value, if it is an integer */
     double fallback; /* the value if it is absent */
@@ -57,12 +57,12 @@ struct ir_op_attr {
 
 enum ir_trait {
     IR_TRAIT_EPILOGUE = 1 << 0, /* the first output may have an epilogue */
-    IR_TRAIT_PRODUCT = 1 << 1,  /* sums of products with operand 1, plus operand 2: whatever runs
-                                   it applies further steps before it stores */
-    IR_TRAIT_BYTES = 1 << 2,    /* operands 0 and 1 may be of INT8 and UINT8, in any mixture: sums
-                                   and operand 2 then are INT32, and there is no epilogue */
-    IR_TRAIT_HEAVY = 1 << 3,    /* the reference takes ages: only where nothing else does it */
-    IR_TRAIT_MIXES = 1 << 4,    /* rows of the output belong to no one instance */
+    IR_TRAIT_PRODUCT = 1 << 1,  /* sums of products with operand 1, plus operand 2. Any kernel of
+                                   the op can apply further steps before it stores */
+    IR_TRAIT_BYTES = 1 << 2,    /* operands 0 and 1 may be INT8 and UINT8, in any mixture; sums and
+                                   operand 2 then are INT32, and there is no epilogue */
+    IR_TRAIT_HEAVY = 1 << 3,    /* the reference takes very long: the last resort */
+    IR_TRAIT_MIXES = 1 << 4,    /* rows of the output do not belong to one instance each */
     IR_TRAIT_MOVES = 1 << 5,    /* moves elements without looking at them */
     IR_TRAIT_RENAMES = 1 << 6,  /* the output may be the input's bytes under another shape or
                                    layout */
@@ -74,8 +74,8 @@ enum ir_work {
     IR_WORK_PRODUCT, /* for each element of the output a row and a column */
     IR_WORK_PAIRS,   /* each box against each score */
     IR_WORK_CUBES,   /* elimination in each matrix */
-    IR_WORK_TAPS,    /* for each element of the output those that it is interpolated from */
-    IR_WORK_ENDLESS, /* not known, and a file of a few bytes could ask for hours of it */
+    IR_WORK_TAPS,    /* for each element of the output the elements that it is interpolated from */
+    IR_WORK_ENDLESS, /* not known: a file of a few bytes could ask for hours of it */
 };
 
 enum ir_group {
@@ -105,7 +105,7 @@ struct ir_op_row {
 const struct ir_op_row *ir_op_row(enum ir_op op);
 const char *ir_op_name(enum ir_op op); /* "conv" */
 bool ir_op_has(enum ir_op op, enum ir_trait trait);
-/* What the op makes of the key; NULL: it does not have it. */
+/* What the op makes of the key; NULL: the op does not have it. */
 const struct ir_op_attr *ir_op_attr(enum ir_op op, enum ir_attr_key key);
 
 struct ir_attr_row {
@@ -121,7 +121,7 @@ enum {
     IR_FUNC_BETA = 2,
     IR_FUNC_GAMMA = 4,
     IR_FUNC_TO_BOOL = 8, /* its values are BOOL */
-    IR_FUNC_JUMPS = 16,  /* a rounding more or less of its operands may make a large difference */
+    IR_FUNC_JUMPS = 16,  /* a slight rounding of its operands may matter much */
     IR_FUNC_CELL = 32,   /* a cell of RECURRENT may have it */
 };
 

@@ -20,7 +20,7 @@ static void walk_deinit(struct walk *w)
     free(w->marks);
 }
 
-/* An item of a cycle, or SORT_NONE. */
+/* Walks from `root`. Returns an item of a cycle, or SORT_NONE. */
 static uint32_t walk_from(struct walk *w, uint32_t root, sort_need need, const void *user)
 {
     uint32_t depth = 0;

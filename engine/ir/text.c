@@ -6,7 +6,7 @@
  *   y FP32[1,8,8,8] = conv "conv1 + relu1" (x, w FP32[8,3,1,1], -) group=1 then add(r), relu
  *   output y
  *
- * Constants are written with their types where they are read; tensors without a name as %number.
+ * A constant is written with its type where it is read, a tensor without a name as %number.
  */
 #include "engine/ir/ir.h"
 

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rules a graph keeps, checked after the importer, after every pass, and on every plan that is
- * read. A plan is not trusted: nothing is used here before it was found to be in range, and the
+ * Checks the rules that a graph keeps, after the importer, after every pass, and for every plan
+ * that is read. A plan is not trusted: no number is used before it is found to be in range, and the
  * time is linear in nodes, edges and tensors.
  *
- * Not checked here: where tensors lie (the plan reader knows the sections' sizes), tactics (the
- * backend knows them), and the values of constants (kernels check what they index with).
+ * Three things are checked elsewhere: where tensors lie (the plan reader knows the sections'
+ * sizes), tactics (the backend knows them), and the values of constants (kernels check their
+ * indices).
  */
 #include "engine/ir/infer.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
 
 static enum status bad(struct error *err, const char *fmt, ...) PRINTF(2, 3);
 
@@ -34,7 +38,7 @@ static enum status check_counts(const struct ir_graph *g, struct error *err)
     return STATUS_OK;
 }
 
-/* `real` says that something else is stored in the place of the graph's own type, and only then. */
+/* Checks that `real` is set exactly if another type is stored in place of the graph's own. */
 static enum status check_format(const struct ir_graph *g, uint32_t id, struct error *err)
 {
     const struct ir_tensor *t = ir_tensor(g, id);
@@ -87,8 +91,8 @@ static enum status check_tensor(const struct ir_graph *g, uint32_t id, struct er
     return STATUS_OK;
 }
 
-/* Chains of aliases end, and what lies in a tensor is no larger than it. `state`: 0 unseen, 1 on
- * the chain being followed, 2 known to end. */
+/* Checks that chains of aliases end, and that a tensor is no larger than the one whose bytes it
+ * shares. `state`: 0 unseen, 1 on the chain that is being followed, 2 known to end. */
 static enum status check_aliases(const struct ir_graph *g, uint8_t *state, struct error *err)
 {
     for (uint32_t i = 0; i < g->n_tensors; i++) {
@@ -139,7 +143,7 @@ static enum status check_reads(const struct ir_graph *g, uint32_t at, const uint
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         uint32_t id = node->inputs[i];
         if (id == IR_NONE)
-            continue; /* ir_infer_node knows whether it may be absent */
+            continue; /* ir_infer_node knows whether the input may be absent */
         if (id >= g->n_tensors)
             return bad(err, "node %u (%s) reads tensor %u of %u", at, node->name, id, g->n_tensors);
         const struct ir_tensor *t = ir_tensor(g, id);
@@ -250,38 +254,34 @@ static enum status check_segments(const struct ir_graph *g, struct error *err)
     return STATUS_OK;
 }
 
+/* `made` gets, for each tensor, the node that has it as an output. */
+static enum status check_nodes(const struct ir_graph *graph, const uint8_t *ends, uint32_t *made,
+                               struct error *err)
+{
+    memset(made, 0xff, graph->n_tensors * sizeof(*made)); /* IR_NONE */
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        TRY(check_node(graph, i, ends, made, err));
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        if (ir_tensor(graph, i)->producer != made[i])
+            return bad(err, "tensor %u (%s) is no output of node %u", i, ir_tensor(graph, i)->name,
+                       ir_tensor(graph, i)->producer);
+    return STATUS_OK;
+}
+
 enum status ir_verify(const struct ir_graph *graph, struct error *err)
 {
     TRY(check_counts(graph, err));
     TRY(check_scales(graph, err));
     size_t n = MAX(graph->n_tensors, 1);
-    uint8_t *aliases = calloc(n, 1), *ends = calloc(n, 1);
-    uint32_t *made = calloc(n, sizeof(*made)); /* the node that listed the tensor as its output */
-    enum status status = STATUS_RESOURCE_EXHAUSTED;
-    if (!aliases || !ends || !made) {
-        error_no_memory(err, "checking %u tensors", graph->n_tensors);
-        goto out;
-    }
-    status = STATUS_OK;
-    for (uint32_t i = 0; i < graph->n_tensors && !status; i++) {
-        made[i] = IR_NONE;
-        status = check_tensor(graph, i, err);
-    }
-    if (!status)
-        status = check_aliases(graph, aliases, err);
-    if (!status)
-        status = check_ends(graph, ends, err);
-    for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
-        status = check_node(graph, i, ends, made, err);
-    for (uint32_t i = 0; i < graph->n_tensors && !status; i++)
-        if (ir_tensor(graph, i)->producer != made[i])
-            status = bad(err, "tensor %u (%s) is no output of node %u", i,
-                         ir_tensor(graph, i)->name, ir_tensor(graph, i)->producer);
-    if (!status)
-        status = check_segments(graph, err);
-out:
-    free(aliases);
-    free(ends);
-    free(made);
-    return status;
+    CLEANUP(cleanup_free) uint8_t *aliases = calloc(n, 1);
+    CLEANUP(cleanup_free) uint8_t *ends = calloc(n, 1);
+    CLEANUP(cleanup_free) uint32_t *made = calloc(n, sizeof(*made));
+    if (!aliases || !ends || !made)
+        return error_no_memory(err, "checking %u tensors", graph->n_tensors);
+    for (uint32_t i = 0; i < graph->n_tensors; i++)
+        TRY(check_tensor(graph, i, err));
+    TRY(check_aliases(graph, aliases, err));
+    TRY(check_ends(graph, ends, err));
+    TRY(check_nodes(graph, ends, made, err));
+    return check_segments(graph, err);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What computing a node costs, for those who may decide not to. */
+/* Computes what a node costs, for code that may decide not to compute the node. */
 #include <math.h>
 
 #include "engine/ir/ir.h"
 
-enum { STEP_BYTES = 8 }; /* what a step of a loop counts for, where sizes do not tell */
+enum { STEP_BYTES = 8 }; /* bytes that a step of a loop counts for where sizes do not tell */
 
 static double elements(const struct shape *shape)
 {
@@ -14,14 +14,14 @@ static double elements(const struct shape *shape)
     return n;
 }
 
-/* How long the rows of a product's first operand are: each element of the output reads one. */
+/* The length of the rows of a product's first operand: each element of the output reads one row. */
 static double row_length(const struct ir_node *node, const struct shape *a)
 {
     bool swapped = ir_attr_int(node, IR_ATTR_TRANS_A, 0) != 0;
     return (double)a->dim[a->rank - (swapped ? 2 : 1)];
 }
 
-/* Elements of X that each element of a resized tensor is made of. */
+/* How many elements of X each element of a resized tensor is made of. */
 static double taps(const struct ir_node *node, const struct shape *x, const struct shape *y)
 {
     int64_t mode = ir_attr_int(node, IR_ATTR_MODE, IR_RESIZE_NEAREST);
