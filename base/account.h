@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums of bytes that several threads charge and that have a limit. Relaxed: an account guards no
- * other data. A charge is booked first and looked at then: two at once may both be refused, but
- * they never both go over the limit.
+ * Sums of bytes that several threads charge and that have a limit. The atomics are relaxed, because
+ * an account guards no other data. A charge is added first and compared with the limit afterwards:
+ * two charges at one moment may both be refused, but they never both go over the limit.
  */
 #ifndef INFERD_BASE_ACCOUNT_H
 #define INFERD_BASE_ACCOUNT_H
@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 
-/* For what cannot be refused. */
+/* Charges what cannot be refused; the sum may go over its limit. */
 static inline void account_force(_Atomic uint64_t *sum, uint64_t bytes)
 {
     atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
@@ -24,7 +24,7 @@ static inline void account_sub(_Atomic uint64_t *sum, uint64_t bytes)
     atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
 }
 
-/* False, and nothing added: the sum would go beyond `most`. */
+/* Returns false and adds nothing if the sum would go beyond `most`. */
 static inline MUST_USE bool account_add(_Atomic uint64_t *sum, uint64_t bytes, uint64_t most)
 {
     uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);

@@ -24,7 +24,7 @@ static enum status parse_unix(const char *path, struct address *out, struct erro
     return STATUS_OK;
 }
 
-/* 0 to 65535; -1 if it is not a port. */
+/* 0 to 65535; -1 if `text` is no port. */
 static int parse_port(const char *text)
 {
     size_t len = strlen(text);

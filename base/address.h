@@ -2,8 +2,8 @@
 /*
  * Socket addresses as text: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock".
  *
- * Hosts are numbers here: those with names are base/resolve.h's. Parsing only: no socket is made,
- * and nobody is asked.
+ * Hosts are numbers here; base/resolve.h takes hosts with names. Parsing makes no socket and asks
+ * no resolver.
  */
 #ifndef INFERD_BASE_ADDRESS_H
 #define INFERD_BASE_ADDRESS_H
@@ -24,11 +24,11 @@ struct address {
 /* INVALID_ARGUMENT says what was expected. */
 enum status address_parse(const char *text, struct address *out, struct error *err);
 
-/* The text that address_parse takes; returns `out`. "?" for another family. */
+/* Writes the text that address_parse takes, or "?" for another family; returns `out`. */
 const char *address_format(const struct address *address, char out[ADDRESS_TEXT_MAX]);
 
 bool address_is_unix(const struct address *address);
-/* Nobody outside of this machine reaches it: a unix socket, 127.0.0.0/8, ::1. */
+/* Whether nobody outside this machine reaches the address: a unix socket, 127.0.0.0/8, ::1. */
 bool address_is_local(const struct address *address);
 
 static inline const struct sockaddr *address_sockaddr(const struct address *address)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of 64 KiB in a list; what is larger than a quarter of that gets a chunk of its own. */
+/* A list of chunks of 64 KiB. An allocation larger than a quarter of that gets its own chunk. */
 #include "base/arena.h"
 
 #include <stdarg.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why something failed, finer than a status: the one table of causes. A program decides by the
- * cause, never by a text; the text beside it (base/error.h) is for people.
+ * The one table of causes: why something failed, in finer steps than a status. A program decides by
+ * the cause, never by a text; the text beside it (base/error.h) is for people.
  *
- * The first 17 causes are the statuses themselves, with their numbers: what error_set gives, where
- * nothing more needs to be known than the status. A row of the table:
+ * The first 17 causes are the statuses themselves, with the same numbers. error_set gives one of
+ * them where nobody needs to know more than the status. A row of the table has:
  *
  *   name      CAUSE_name; in CAUSE_STATUSES the status as well
  *   status    what goes onto the wire
  *   retry     the hint to a client: when it makes sense to try again, if at all
- *   counter   of the daemon (daemon/counters.h), when a request fails for it
- *   sentence  where there is nothing particular to say; error_plain, and what a text begins with
+ *   counter   the daemon's (daemon/counters.h), for requests that fail for this cause
+ *   sentence  the text where there is nothing particular to say (error_plain)
  *
  * Numbers leave a process only in the exit status of a build child (tools/handed.h), which is of
  * the same version.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic on sizes that a peer or a file chose: false on overflow, the result untouched then. */
+/* Arithmetic on sizes that a peer or a file chose. An overflow returns false and leaves the result
+ * untouched. */
 #ifndef INFERD_BASE_CHECKED_H
 #define INFERD_BASE_CHECKED_H
 

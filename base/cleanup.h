@@ -22,7 +22,7 @@ static inline void cleanup_close(const int *fd)
         close(*fd);
 }
 
-/* Of a pointer to anything that free(3) takes. */
+/* `pointer` is the address of a pointer to anything that free(3) takes. */
 static inline void cleanup_free(void *pointer)
 {
     void *memory;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotonic time in nanoseconds, and a clock object that tests can move by hand. */
+/* Monotonic time in nanoseconds, and the time of day. */
 #ifndef INFERD_BASE_CLOCK_H
 #define INFERD_BASE_CLOCK_H
 
@@ -12,7 +12,7 @@
 /* CLOCK_MONOTONIC. */
 uint64_t clock_now_ns(void);
 
-/* CLOCK_REALTIME, to a few milliseconds: since 1970. */
+/* Milliseconds since 1970, exact to a few of them (CLOCK_REALTIME_COARSE). */
 uint64_t clock_wall_ms(void);
 
 /* Sleeps until clock_now_ns() >= `when`; returns at once if that has passed. */

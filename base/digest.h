@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SHA-256, where somebody could gain from two contents with one digest: the names of kept plans,
- * and what a signature is made over. XXH3, which plans and timings carry inside, finds accidents
- * only.
+ * SHA-256, for where somebody could gain from two contents with one digest: the names of kept
+ * plans, and what a signature is made over. XXH3, which plans and timings carry inside, finds
+ * accidents only.
  *
- * The hash is libcrypto's: it uses the processor's own instructions, is looked after, and is the
- * library that TLS needs anyway.
+ * libcrypto computes the hash, because it uses the processor's own instructions and is well looked
+ * after.
  */
 #ifndef INFERD_BASE_DIGEST_H
 #define INFERD_BASE_DIGEST_H
@@ -23,8 +23,8 @@ struct digest;
 struct digest *digest_new(void); /* NULL: no memory */
 void digest_free(struct digest *digest);
 void digest_add(struct digest *digest, const void *data, size_t size);
-/* What was added since the last digest_finish. False: the library failed, now or in between (it
- * had no memory). */
+/* Gives the digest of what was added since the last digest_finish. False: the library has failed
+ * since then (it had no memory). */
 bool digest_finish(struct digest *digest, uint8_t out[DIGEST_BYTES]) MUST_USE;
 
 /* As hexadecimal digits. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line of text a failure; see error.h. */
+/* One line of text for each failure; see error.h. */
 #include "base/error.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 
 #include "base/utf8.h"
 
-/* Long enough that what is cut here lies beyond what the text has room for. */
+/* A text is formatted to this size and cut there. The size is above ERROR_TEXT_MAX, so that the cut
+ * lies beyond what an error has room for. */
 enum { RAW_MAX = ERROR_TEXT_MAX + 4 };
 
 static const struct cause_row rows[CAUSE_COUNT_] = {
@@ -32,7 +33,7 @@ const char *status_name(enum status status)
 }
 
 /* C0, DEL, and C1 (U+0080 to U+009F), which terminals take for commands as well. */
-static bool control(const unsigned char *at, size_t len)
+static bool is_control(const unsigned char *at, size_t len)
 {
     return (len == 1 && (at[0] < 0x20 || at[0] == 0x7f)) ||
            (len == 2 && at[0] == 0xc2 && at[1] < 0xa0);
@@ -46,7 +47,7 @@ static void escape(char *out, size_t size, const char *in)
     for (; left; in += len, left -= len) {
         const unsigned char *at = (const unsigned char *)in;
         len = utf8_char(in, left);
-        if (len && !control(at, len)) {
+        if (len && !is_control(at, len)) {
             if (n + len >= size)
                 break;
             memcpy(out + n, in, len);
@@ -135,7 +136,7 @@ static enum cause cause_of_errno(int errnum)
         return CAUSE_OUT_OF_MEMORY;
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: /* the limit of a process on what it may write */
+    case EFBIG: /* the process's limit on the size of a file */
         return CAUSE_DISK_FULL;
     case EMFILE:
     case ENFILE:

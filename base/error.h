@@ -42,9 +42,9 @@ enum status {
  * function owns at that point must be in CLEANUP variables. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
-        enum status status_ = (call);                                                              \
-        if (status_)                                                                               \
-            return status_;                                                                        \
+        enum status try_status = (call);                                                           \
+        if (try_status)                                                                            \
+            return try_status;                                                                     \
     } while (0)
 
 /* How far a failure reaches: this request alone, this model, or the device and so the process. */
@@ -62,37 +62,39 @@ struct error {
 /* "INVALID_ARGUMENT" and so on; "UNKNOWN" for a number outside the table. Static storage. */
 const char *status_name(enum status status);
 
-/* A row of the table of causes (base/cause.h); UNKNOWN's for a number outside it. */
+/* A row of the table of causes (base/cause.h). cause_row() gives UNKNOWN's row for a number outside
+ * the table. */
 struct cause_row {
     const char *name;
     enum status status;
-    uint32_t retry_us; /* 0: no use */
+    uint32_t retry_us; /* 0: trying again is of no use */
     const char *sentence;
 };
 const struct cause_row *cause_row(enum cause cause);
 
 /* Fills `err` (if not NULL) with scope ERROR_REQUEST and the status as its cause, and returns
- * `status`. A text that is too long is cut, not within a character. Control characters and bytes
+ * `status`. A text that is too long is cut between two characters. Control characters and bytes
  * that are not UTF-8 are written as \xNN, so that a text made from a peer's bytes is one line that
  * any protobuf library takes. */
 enum status error_set(struct error *err, enum status status, const char *fmt, ...) PRINTF(3, 4);
 enum status error_setv(struct error *err, enum status status, const char *fmt, va_list args)
     PRINTF(3, 0);
 
-/* The same with a cause of its own; its status is returned. error_plain: the cause's sentence. */
+/* The same for a cause, whose status is returned. error_plain takes the cause's sentence as
+ * text. */
 enum status error_cause(struct error *err, enum cause cause, const char *fmt, ...) PRINTF(3, 4);
 enum status error_plain(struct error *err, enum cause cause);
 
-/* OUT_OF_MEMORY: "no memory for ", and what could not be made. */
+/* Fails with the cause OUT_OF_MEMORY; the text is "no memory for " and what could not be made. */
 enum status error_no_memory(struct error *err, const char *fmt, ...) PRINTF(2, 3);
 
 /* error_set with the text of an errno value appended; the cause follows from the errno. */
 enum status error_errno(struct error *err, int errnum, const char *fmt, ...) PRINTF(3, 4);
 
-/* Hands on what somebody else failed with, whole. */
+/* Hands on another function's error unchanged, and returns its status. */
 enum status error_copy(struct error *err, const struct error *from);
 
-/* Another cause with the same text; its status is returned. */
+/* Gives `err` another cause, keeps its text, and returns the status of the cause. */
 enum status error_recast(struct error *err, enum cause cause);
 
 /* Puts "text: " before what `err` already says; for callers who know where it happened. */

@@ -20,6 +20,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 #define TEMPORARY_SUFFIX ".inferd-tmp"
 
 static enum status check_regular(int fd, const char *path, bool alone, struct error *err)
@@ -34,22 +36,27 @@ static enum status check_regular(int fd, const char *path, bool alone, struct er
     return STATUS_OK;
 }
 
+/* Gives `file` to the caller, or closes it if it is not regular. */
+static enum status regular_take(int file, const char *path, bool alone, int *fd, struct error *err)
+{
+    enum status status = check_regular(file, path, alone, err);
+    if (status)
+        close(file);
+    else
+        *fd = file;
+    return status;
+}
+
 enum status file_open(const char *path, int *fd, struct error *err)
 {
     /* O_NONBLOCK: opening a pipe must not wait for its other end. */
-    int f = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (f < 0)
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (file < 0)
         return error_errno(err, errno, "%s", path);
-    enum status status = check_regular(f, path, false, err);
-    if (status) {
-        close(f);
-        return status;
-    }
-    *fd = f;
-    return STATUS_OK;
+    return regular_take(file, path, false, fd, err);
 }
 
-/* Kernels before 5.6 and some sandboxes have no openat2: walk the path by hand. */
+/* Walks the path by hand, because kernels before 5.6 and some sandboxes have no openat2. */
 static int open_walk(int dir, const char *path)
 {
     int at = dir, flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW;
@@ -87,21 +94,15 @@ enum status file_open_beneath(int dir, const char *path, int *fd, struct error *
         .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
     };
-    int f = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
-    if (f < 0 && (errno == ENOSYS || errno == EPERM))
-        f = open_walk(dir, path);
-    if (f < 0 && (errno == ELOOP || errno == EXDEV))
+    int file = (int)syscall(SYS_openat2, dir, path, &how, sizeof(how));
+    if (file < 0 && (errno == ENOSYS || errno == EPERM))
+        file = open_walk(dir, path);
+    if (file < 0 && (errno == ELOOP || errno == EXDEV))
         return error_set(err, STATUS_PERMISSION_DENIED,
                          "%s: symbolic links and paths out of the folder are not followed", path);
-    if (f < 0)
+    if (file < 0)
         return error_errno(err, errno, "%s", path);
-    enum status status = check_regular(f, path, true, err);
-    if (status) {
-        close(f);
-        return status;
-    }
-    *fd = f;
-    return STATUS_OK;
+    return regular_take(file, path, true, fd, err);
 }
 
 enum status file_map_fd(int fd, const char *name, size_t limit, struct file_map *out,
@@ -127,13 +128,9 @@ enum status file_map_fd(int fd, const char *name, size_t limit, struct file_map 
 
 enum status file_map_path(const char *path, size_t limit, struct file_map *out, struct error *err)
 {
-    int fd;
-    enum status status = file_open(path, &fd, err);
-    if (status)
-        return status;
-    status = file_map_fd(fd, path, limit, out, err);
-    close(fd);
-    return status;
+    CLEANUP(cleanup_close) int fd = -1;
+    TRY(file_open(path, &fd, err));
+    return file_map_fd(fd, path, limit, out, err);
 }
 
 void file_unmap(struct file_map *map)
@@ -168,7 +165,7 @@ static enum status take_name(struct file_writer *w, const char *path, const char
     return STATUS_OK;
 }
 
-/* 1: locked and still the file of that name. 0: try again. -1: errno. */
+/* Opens and locks the temporary. 1: it still is the file of that name. 0: try again. -1: errno. */
 static int lock_temporary(struct file_writer *w, bool wait)
 {
     struct stat mine, named;
@@ -193,11 +190,11 @@ static int lock_temporary(struct file_writer *w, bool wait)
     return 1;
 }
 
-/* `dir` is taken over; `path` is for error texts. */
+/* Takes over `dir`; `path` is for error texts. */
 static enum status writer_new(int dir, const char *path, const char *name, bool wait,
                               struct file_writer **out, struct error *err)
 {
-    struct file_writer *w = calloc(1, sizeof(*w));
+    CLEANUP(file_writer_cleanup) struct file_writer *w = calloc(1, sizeof(*w));
     if (!w) {
         close(dir);
         return error_no_memory(err, "%s", path);
@@ -205,32 +202,21 @@ static enum status writer_new(int dir, const char *path, const char *name, bool 
     w->dir = dir;
     w->fd = -1;
     w->committed = true; /* nothing to remove yet */
-    enum status status = take_name(w, path, name, err);
-    if (status)
-        goto fail;
+    TRY(take_name(w, path, name, err));
     int rc;
     while ((rc = lock_temporary(w, wait)) == 0) {
         close(w->fd);
         w->fd = -1;
     }
-    if (rc < 0 && errno == EWOULDBLOCK) {
-        status = error_set(err, STATUS_UNAVAILABLE, "%s: another process is writing it", path);
-        goto fail;
-    }
-    if (rc < 0) {
-        status = error_errno(err, errno, "%s: opening the temporary %s", path, w->temporary);
-        goto fail;
-    }
+    if (rc < 0 && errno == EWOULDBLOCK)
+        return error_set(err, STATUS_UNAVAILABLE, "%s: another process is writing it", path);
+    if (rc < 0)
+        return error_errno(err, errno, "%s: opening the temporary %s", path, w->temporary);
     w->committed = false;
-    if (ftruncate(w->fd, 0) < 0) {
-        status = error_errno(err, errno, "%s", path);
-        goto fail;
-    }
-    *out = w;
+    if (ftruncate(w->fd, 0) < 0)
+        return error_errno(err, errno, "%s", path);
+    *out = STEAL(w);
     return STATUS_OK;
-fail:
-    file_writer_free(w);
-    return status;
 }
 
 /* "a/b" is "b" in the folder "a". */
@@ -260,23 +246,19 @@ enum status file_writer_new_in(int dir, const char *name, bool wait, struct file
 enum status file_writer_new_fd(int fd, const char *name, struct file_writer **out,
                                struct error *err)
 {
-    enum status status = check_regular(fd, name, false, err);
-    if (status)
-        return status;
-    struct file_writer *w = calloc(1, sizeof(*w));
-    if (!w || !(w->path = strdup(name))) {
-        free(w);
+    TRY(check_regular(fd, name, false, err));
+    CLEANUP(file_writer_cleanup) struct file_writer *w = calloc(1, sizeof(*w));
+    if (!w)
         return error_no_memory(err, "%s", name);
-    }
-    w->dir = -1;
+    w->dir = w->fd = -1;
     w->committed = true; /* there is no name to remove */
+    w->path = strdup(name);
+    if (!w->path)
+        return error_no_memory(err, "%s", name);
     w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (w->fd < 0 || ftruncate(w->fd, 0) < 0 || lseek(w->fd, 0, SEEK_SET) < 0) {
-        status = error_errno(err, errno, "%s", name);
-        file_writer_free(w);
-        return status;
-    }
-    *out = w;
+    if (w->fd < 0 || ftruncate(w->fd, 0) < 0 || lseek(w->fd, 0, SEEK_SET) < 0)
+        return error_errno(err, errno, "%s", name);
+    *out = STEAL(w);
     return STATUS_OK;
 }
 
@@ -314,8 +296,8 @@ enum status file_writer_commit(struct file_writer *w, struct error *err)
     return STATUS_OK;
 }
 
-/* What a handler may call: fstat, fstatat, unlinkat (signal-safety(7)). The name is another
- * writer's once this one has renamed its file. */
+/* Calls only what a signal handler may: fstat, fstatat, unlinkat (signal-safety(7)). Once this
+ * writer has renamed its file, a file of the temporary's name is another writer's and stays. */
 void file_writer_abandon(const struct file_writer *w)
 {
     struct stat mine, named;
@@ -339,6 +321,11 @@ void file_writer_free(struct file_writer *w)
     free(w->name);
     free(w->temporary);
     free(w);
+}
+
+void file_writer_cleanup(struct file_writer **at)
+{
+    file_writer_free(*at);
 }
 
 static bool is_temporary(const char *name)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several threads take the next piece each until none is left; see file_read.h. The caller is one
- * of them. If pieces are wanted in order, it hands out those that are there before it reads
- * another.
+ * Several threads, the caller among them, each take the next piece until none is left; see
+ * file_read.h. If pieces are wanted in order, the caller hands out the pieces that are there before
+ * it reads another one.
  */
 #include "base/file_read.h"
 
@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
 enum { HELPERS_MAX = 7, PIECES_EACH = 4, WORD_MAX = 64, HUGE_PAGE = 2 << 20 };
 
 static const char digest_prefix[] = "inferd file v1";
@@ -23,7 +25,7 @@ struct reading {
     const struct file_read *how;
     size_t size, n_pieces;
     char *memory;                     /* where the bytes go; NULL: they are not kept */
-    uint8_t (*digests)[DIGEST_BYTES]; /* of the pieces, each written by who read it; or NULL */
+    uint8_t (*digests)[DIGEST_BYTES]; /* of the pieces, each written by its reader; or NULL */
     pthread_t helpers[HELPERS_MAX];
     uint32_t n_helpers;
 
@@ -40,7 +42,7 @@ struct reading {
 struct reader {
     struct reading *r;
     struct digest *digest;
-    char *buffer; /* a piece and what a word may stand over its end; if nothing is kept */
+    char *buffer; /* if nothing is kept: for a piece, and for a word that goes over its end */
 };
 
 /* --- one piece --- */
@@ -77,9 +79,7 @@ static enum status piece_read(struct reader *me, size_t index, bool *found, stru
     char *to = r->memory ? r->memory + at : me->buffer;
     if (!r->memory && r->how->word)
         more = MIN(strlen(r->how->word) - 1, r->size - at - size);
-    enum status s = read_at(r, at, to, size + more, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(read_at(r, at, to, size + more, err));
     if (more || (!r->memory && r->how->word))
         *found = memmem(to, size + more, r->how->word, strlen(r->how->word)) != NULL;
     if (!r->digests)
@@ -92,34 +92,35 @@ static enum status piece_read(struct reader *me, size_t index, bool *found, stru
 
 /* --- threads --- */
 
-/* Under the lock. */
+/* Notes the first failure, which ends the reading. Under the lock. */
 static void fail(struct reading *r, enum status status, const struct error *err)
 {
-    if (r->status == STATUS_OK) {
+    if (!r->status) {
         r->status = status;
         r->err = *err;
     }
 }
 
-/* Under the lock, which is let go while the piece is read. False: there is none left. */
+/* Reads the next piece. Called under the lock, which is released while the piece is read. False:
+ * there is none left. */
 static bool piece_next(struct reader *me)
 {
     struct reading *r = me->r;
     struct error err;
     const struct file_guard *guard = r->how->guard;
-    if (r->status == STATUS_OK && guard && guard->stop &&
-        atomic_load_explicit(guard->stop, memory_order_relaxed)) /* nothing else is read by it */
+    if (!r->status && guard && guard->stop &&
+        atomic_load_explicit(guard->stop, memory_order_relaxed)) /* it guards no other data */
         fail(r, error_set(&err, STATUS_CANCELLED, "%s: reading was ended", r->how->name), &err);
-    if (r->status != STATUS_OK || r->next == r->n_pieces)
+    if (r->status || r->next == r->n_pieces)
         return false;
     size_t index = r->next++;
     bool found = false;
     pthread_mutex_unlock(&r->lock);
-    enum status s = piece_read(me, index, &found, &err);
+    enum status status = piece_read(me, index, &found, &err);
     pthread_mutex_lock(&r->lock);
-    if (s != STATUS_OK)
-        fail(r, s, &err);
-    r->there[index] = s == STATUS_OK;
+    if (status)
+        fail(r, status, &err);
+    r->there[index] = !status;
     r->found |= found;
     pthread_cond_broadcast(&r->moved);
     return true;
@@ -144,7 +145,7 @@ static void reader_deinit(struct reader *me)
 static void *helper_run(void *arg)
 {
     struct reader me;
-    if (reader_init(&me, arg)) { /* else the others read all of it */
+    if (reader_init(&me, arg)) { /* else the other threads read the whole file */
         pthread_mutex_lock(&me.r->lock);
         while (piece_next(&me))
             ;
@@ -163,7 +164,7 @@ static void helpers_start(struct reading *r)
             r->n_helpers++;
 }
 
-/* The caller's part. */
+/* The caller's part: it starts the others, reads as they do, and hands out the pieces in order. */
 static enum status pieces_read(struct reading *r, struct error *err)
 {
     struct reader me;
@@ -173,14 +174,14 @@ static enum status pieces_read(struct reading *r, struct error *err)
     }
     helpers_start(r);
     pthread_mutex_lock(&r->lock);
-    for (size_t done = 0; done < r->n_pieces && r->status == STATUS_OK;) {
+    for (size_t done = 0; done < r->n_pieces && !r->status;) {
         if (r->there[done]) {
             pthread_mutex_unlock(&r->lock);
             if (r->how->piece && r->memory)
                 r->how->piece(r->how->user, r->memory + done * FILE_PIECE, piece_size(r, done));
             pthread_mutex_lock(&r->lock);
             done++;
-        } else if (!piece_next(&me) && r->status == STATUS_OK) {
+        } else if (!piece_next(&me) && !r->status) {
             pthread_cond_wait(&r->moved, &r->lock);
         }
     }
@@ -188,7 +189,7 @@ static enum status pieces_read(struct reading *r, struct error *err)
     for (uint32_t i = 0; i < r->n_helpers; i++)
         pthread_join(r->helpers[i], NULL);
     reader_deinit(&me);
-    if (r->status != STATUS_OK && err)
+    if (r->status && err)
         *err = r->err;
     return r->status;
 }
@@ -235,39 +236,37 @@ static enum status file_check(int fd, const struct file_read *how, struct stat *
     return STATUS_OK;
 }
 
-/* The bytes go to `memory`, or nowhere; their digest to `digest`, if that is not NULL. */
+/* Reads the bytes to `memory`, or keeps none if that is NULL. Their digest goes to `digest`, if
+ * that is not NULL. */
 static enum status read_whole(int fd, const struct file_read *how, const struct stat *before,
                               char *memory, uint8_t *digest, struct error *err)
 {
+    size_t size = (size_t)before->st_size, n = (size + FILE_PIECE - 1) / FILE_PIECE;
+    CLEANUP(cleanup_free) bool *there = calloc(MAX(n, 1), sizeof(*there));
+    CLEANUP(cleanup_free)
+    uint8_t(*digests)[DIGEST_BYTES] = digest ? calloc(MAX(n, 1), sizeof(*digests)) : NULL;
+    if (!there || (digest && !digests))
+        return error_no_memory(err, "reading %s", how->name);
     struct reading r = {.fd = fd,
                         .how = how,
-                        .size = (size_t)before->st_size,
+                        .size = size,
+                        .n_pieces = n,
                         .memory = memory,
+                        .digests = digests,
+                        .there = there,
                         .lock = PTHREAD_MUTEX_INITIALIZER,
                         .moved = PTHREAD_COND_INITIALIZER};
     struct stat after;
-    r.n_pieces = (r.size + FILE_PIECE - 1) / FILE_PIECE;
-    size_t n = r.n_pieces ? r.n_pieces : 1;
-    r.there = calloc(n, sizeof(*r.there));
-    if (digest)
-        r.digests = calloc(n, sizeof(*r.digests));
-    enum status s = STATUS_OK;
-    if (!r.there || (digest && !r.digests))
-        s = error_no_memory(err, "reading %s", how->name);
-    if (s == STATUS_OK)
-        s = pieces_read(&r, err);
-    if (s == STATUS_OK && fstat(fd, &after) != 0)
-        s = error_errno(err, errno, "%s", how->name);
-    else if (s == STATUS_OK && !unchanged(before, &after))
-        s = error_cause(err, CAUSE_FILE_CHANGED, "%s: changed while it was read", how->name);
-    if (s == STATUS_OK && digest &&
-        !digest_all((const uint8_t(*)[DIGEST_BYTES])r.digests, r.n_pieces, r.size, digest))
-        s = error_no_memory(err, "a digest of %s", how->name);
-    if (s == STATUS_OK && how->found)
+    TRY(pieces_read(&r, err));
+    if (fstat(fd, &after) != 0)
+        return error_errno(err, errno, "%s", how->name);
+    if (!unchanged(before, &after))
+        return error_cause(err, CAUSE_FILE_CHANGED, "%s: changed while it was read", how->name);
+    if (digest && !digest_all((const uint8_t(*)[DIGEST_BYTES])digests, n, size, digest))
+        return error_no_memory(err, "a digest of %s", how->name);
+    if (how->found)
         *how->found = r.found;
-    free(r.there);
-    free(r.digests);
-    return s;
+    return STATUS_OK;
 }
 
 enum status file_digest(int fd, const struct file_read *how, uint8_t out[DIGEST_BYTES],
@@ -278,9 +277,9 @@ enum status file_digest(int fd, const struct file_read *how, uint8_t out[DIGEST_
     return read_whole(fd, how, &st, NULL, out, err);
 }
 
-/* Wishes, all of them. Huge pages: a 200 MB plan takes 100 faults instead of 50,000, and its
- * weights fewer entries of the TLB. As with a mapped file, a child's fork has no pages of it to
- * prepare, and a core does not hold it. */
+/* These are wishes, which the kernel may ignore. With huge pages a 200 MB plan takes 100 faults
+ * instead of 50,000, and its weights take fewer entries of the TLB. As if the file were mapped, a
+ * fork copies no pages of it, and a core does not hold it. */
 static void memory_advise(void *memory, size_t size)
 {
     madvise(memory, size, MADV_HUGEPAGE);
@@ -288,7 +287,7 @@ static void memory_advise(void *memory, size_t size)
     madvise(memory, size, MADV_DONTDUMP);
 }
 
-/* Zeroed memory, at a huge page's begin if it is larger than one. */
+/* Zeroed memory; it is aligned to huge pages if it is larger than one of them. */
 static void *memory_take(size_t size)
 {
     size_t extra = size > HUGE_PAGE ? HUGE_PAGE : 0;
@@ -310,28 +309,24 @@ static void *memory_take(size_t size)
 
 enum status file_load(int fd, const struct file_read *how, struct file_map *out, struct error *err)
 {
+    CLEANUP(file_unmap) struct file_map map = {.data = ""};
     struct stat st;
-    enum status s = file_check(fd, how, &st, err);
-    if (s != STATUS_OK)
-        return s;
-    struct file_map map = {.data = "", .size = (size_t)st.st_size};
-    char *memory = map.size ? memory_take(map.size) : NULL;
-    if (map.size && !memory)
-        return error_no_memory(err, "%zu bytes of %s", map.size, how->name);
+    TRY(file_check(fd, how, &st, err));
+    size_t size = (size_t)st.st_size;
+    char *memory = size ? memory_take(size) : NULL;
+    if (size && !memory)
+        return error_no_memory(err, "%zu bytes of %s", size, how->name);
     if (memory)
-        map.data = memory;
+        map = (struct file_map){memory, size};
     const struct file_guard *guard = how->guard;
     bool accept = guard && guard->accept;
     uint8_t digest[DIGEST_BYTES];
-    s = read_whole(fd, how, &st, memory, accept ? digest : NULL, err);
-    if (s == STATUS_OK && accept)
-        s = guard->accept(guard->user, digest, err);
-    if (s == STATUS_OK && memory && mprotect(memory, map.size, PROT_READ) != 0)
-        s = error_errno(err, errno, "%s: mprotect", how->name);
-    if (s != STATUS_OK) {
-        file_unmap(&map);
-        return s;
-    }
+    TRY(read_whole(fd, how, &st, memory, accept ? digest : NULL, err));
+    if (accept)
+        TRY(guard->accept(guard->user, digest, err));
+    if (memory && mprotect(memory, size, PROT_READ) != 0)
+        return error_errno(err, errno, "%s: mprotect", how->name);
     *out = map;
+    map = (struct file_map){0};
     return STATUS_OK;
 }

@@ -2,13 +2,14 @@
 /*
  * Reading a whole file, into memory of our own or for its digest alone.
  *
- * What a process has mapped, others can change, or take away: a file that is cut short turns the
- * next look at it into a SIGBUS, and bytes that are overwritten change under those who had checked
- * them. Whoever may not die of that, or has to know what it uses, reads. That costs little: several
- * threads read, piece by piece, into huge pages, and look at each piece while it is warm.
+ * Others can change a file that a process has mapped: if the file is cut short, the next access
+ * raises SIGBUS, and overwritten bytes change under a process that has checked them. A process that
+ * must not die of that, or must know what it uses, reads the file instead. That costs little:
+ * several threads read, piece by piece, into huge pages, and hash each piece while it is in the
+ * cache.
  *
- * A file that changes while it is read is refused. The times and the size of the file tell, but not
- * for every way of writing: those who have a digest compare it as well.
+ * A file that changes while it is read is refused. Its time and its size tell of most changes, but
+ * not for every way of writing, so callers that have a digest compare it as well.
  */
 #ifndef INFERD_BASE_FILE_READ_H
 #define INFERD_BASE_FILE_READ_H
@@ -20,11 +21,11 @@
 
 enum { FILE_PIECE = 1 << 20 };
 
-/* What somebody far from the reading asks of it. */
+/* What callers further up ask of a reading. */
 struct file_guard {
-    const _Atomic bool *stop; /* looked at between pieces, ends it: CANCELLED; NULL: nobody does */
-    /* Is told the digest of the bytes that are going to be used, before they are given out; a
-     * failure refuses them. NULL: all are accepted. */
+    const _Atomic bool *stop; /* ends the reading between two pieces: CANCELLED; NULL: never */
+    /* Gets the digest of the bytes before they are given out; its failure refuses them. NULL: all
+     * bytes are accepted. */
     enum status (*accept)(void *user, const uint8_t digest[DIGEST_BYTES], struct error *err);
     void *user;
 };
@@ -37,7 +38,7 @@ struct file_read {
      * read; NULL: not wanted. */
     void (*piece)(void *user, const void *data, size_t size);
     void *user;
-    /* file_digest: to be looked for, 2 to 64 bytes; NULL: nothing. */
+    /* file_digest: a text of 2 to 64 bytes to look for; NULL: none. */
     const char *word;
     bool *found;
 };
@@ -50,10 +51,11 @@ struct file_read {
  *     the SHA-256 of each MiB (FILE_PIECE) of it  32 bytes each; the last piece may be shorter
  */
 
-/* The whole regular file `fd`, from its begin, into memory that nobody else has and that cannot be
+/* Reads the whole regular file `fd` into memory that no other process has and that cannot be
  * written any more; file_unmap frees it. UNAVAILABLE: the file changed while it was read. */
 enum status file_load(int fd, const struct file_read *how, struct file_map *out, struct error *err);
-/* The digest alone, and whether the word is in the file; keeps only a few pieces in memory. */
+/* Finds the digest alone, and whether the word is in the file; keeps only a few pieces in
+ * memory. */
 enum status file_digest(int fd, const struct file_read *how, uint8_t out[DIGEST_BYTES],
                         struct error *err);
 

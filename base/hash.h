@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * uthash whose tables may fail to grow: its own answer to that is exit(). After HASH_ADD and its
- * like the caller asks HASH_ADDED; an item that was not added belongs to the caller as before.
- * HASH_FUNCTION, if another is wanted, is defined before this is included.
+ * uthash, set up so that a table which cannot grow reports it; uthash alone would call exit().
+ * After HASH_ADD and the like the caller asks HASH_ADDED; an item that was not added belongs to the
+ * caller as before. A file that wants another HASH_FUNCTION defines it before it includes this
+ * header.
  */
 #ifndef INFERD_BASE_HASH_H
 #define INFERD_BASE_HASH_H
@@ -13,7 +14,7 @@
 
 #include <uthash.h>
 
-/* For texts; its own default makes clang speak of fall-through. */
+/* A hash for texts, because clang warns of fall-through in uthash's default. */
 static inline unsigned hash_fnv1a(const void *key, size_t len)
 {
     const uint8_t *bytes = (const uint8_t *)key;

@@ -6,10 +6,10 @@
  * by addition. Least, greatest, sum and count are exact. Not thread-safe; 30 KB, so not for the
  * stack of a deep call.
  *
- * A `struct histogram_shared` is one that several threads record to, and that is sent to others. A
- * bucket of it is two of the other's, so a quantile is within 1.6%; 8 KB reach to 2^37, which is
- * 137 s in ns, and its last bucket takes what is beyond. It only grows: what came between two looks
- * at it is their difference.
+ * A `struct histogram_shared` is a histogram that several threads record to, and that is sent to
+ * others. Each of its buckets covers two of a struct histogram's, so a quantile is within 1.6%. Its
+ * 8 KB reach to 2^37, which is 137 s in ns; the last bucket takes what is beyond. Its counts only
+ * grow, so the difference of two readings is what came between them.
  */
 #ifndef INFERD_BASE_HISTOGRAM_H
 #define INFERD_BASE_HISTOGRAM_H
@@ -33,14 +33,14 @@ enum {
     HISTOGRAM_SHARED_BUCKETS = HISTOGRAM_SHARED_SUB * (37 - 5),
 };
 
-/* Relaxed: numbers for people, each bucket for itself. Zeros are an empty one. */
+/* Relaxed: the buckets are numbers for people, and independent of each other. All zero is empty. */
 struct histogram_shared {
     _Atomic uint64_t bucket[HISTOGRAM_SHARED_BUCKETS];
 };
 
-/* The bucket of a value in a struct histogram: a value below 128 is its own; one whose highest bit
- * is b >= 7 keeps its 7 highest bits, value >> (b - 6), which lie in 64..127, and the buckets of b
- * follow those of b - 1. */
+/* The bucket of a value in a struct histogram. A value below 128 is its own bucket. A value whose
+ * highest bit is b >= 7 keeps its 7 highest bits, value >> (b - 6), which lie in 64..127; the
+ * buckets of b follow the buckets of b - 1. */
 static inline uint32_t histogram_bucket(uint64_t value)
 {
     if (value < 2 * HISTOGRAM_SUB)
@@ -55,20 +55,20 @@ static inline uint32_t histogram_shared_bucket(uint64_t value)
     return bucket < HISTOGRAM_SHARED_BUCKETS ? bucket : HISTOGRAM_SHARED_BUCKETS - 1;
 }
 
-/* The least value of a bucket, which the bucket before ends below. */
+/* The least value of a bucket; the bucket before it ends just below. */
 static inline uint64_t histogram_shared_low(uint32_t bucket)
 {
     uint32_t octave = bucket / HISTOGRAM_SHARED_SUB, within = bucket % HISTOGRAM_SHARED_SUB;
     return octave ? (uint64_t)(HISTOGRAM_SHARED_SUB + within) << octave : 2 * within;
 }
 
-/* `n` values of a bucket. Any thread. */
+/* Adds `n` values to a bucket. Any thread. */
 static inline void histogram_shared_add(struct histogram_shared *h, uint32_t bucket, uint64_t n)
 {
     atomic_fetch_add_explicit(&h->bucket[bucket], n, memory_order_relaxed);
 }
 
-/* Empties it. */
+/* Makes `h` empty. */
 void histogram_init(struct histogram *h);
 
 void histogram_record(struct histogram *h, uint64_t value);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What cannot be read counts as no limit: the numbers bound mistakes, and the kernel bounds the
- * process in any case.
+ * A limit that cannot be read counts as no limit: these numbers guard against mistakes, and the
+ * kernel limits the process in any case.
  */
 #include "base/machine.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory this process may come to use: what bounds are derived from. */
+/* How much memory this process may come to use; other limits are derived from that. */
 #ifndef INFERD_BASE_MACHINE_H
 #define INFERD_BASE_MACHINE_H
 
 #include <stdint.h>
 
-/* Bytes of the machine's memory, or the limit of the process's control group (version 2, its own or
- * that of one above it) where that is less. Reads files: not for the path of a request. */
+/* Bytes of the machine's memory, or the limit of the process's control group (version 2) or of a
+ * group above it where that is less. Reads files, so it is not for the path of a request. */
 uint64_t machine_memory(void);
 
 /* The least `memory.max` of the group `group` ("/system.slice/inferd.service") and of those above

@@ -10,9 +10,9 @@
 #include "base/compiler.h"
 #include "base/utf8.h"
 
-/* Insertions, deletions, changes and swaps of neighbours that lead from `a` to `b`: three rows of
- * Damerau and Levenshtein's table, of which [i][j] is the distance between the first i letters of
- * `a` and the first j of `b`. */
+/* How many insertions, deletions, changes and swaps of neighbours lead from `a` to `b`. Keeps three
+ * rows of Damerau and Levenshtein's table, where [i][j] is the distance between the first i letters
+ * of `a` and the first j letters of `b`. */
 static uint32_t distance(const char *a, const char *b)
 {
     uint32_t rows[3][NAMES_LONGEST + 1];
@@ -33,7 +33,8 @@ static uint32_t distance(const char *a, const char *b)
     return rows[strlen(a) % 3][n];
 }
 
-/* A third of the letters; of short names one, unless that is all of them. */
+/* How many letters of a near name may differ: a third of them, and at least one letter if the name
+ * has two or more. */
 static uint32_t near_enough(size_t len)
 {
     return len < 2 ? 0 : (uint32_t)MAX(len / 3, (size_t)1);
@@ -69,7 +70,7 @@ void names_add(struct names *names, const char *name)
     names->n++;
     compare(names, name, len);
     if (names->told == NAMES_TOLD || names->told + 1 < names->n)
-        return; /* the list ends at the first that it has no room for */
+        return; /* the list ends at the first name that it has no room for */
     int cut = (int)utf8_cut(name, len, NAMES_LONGEST);
     int n = snprintf(names->list + names->len, room, "%s'%.*s%s'", names->told ? ", " : "", cut,
                      name, (size_t)cut < len ? ".." : "");

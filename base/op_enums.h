@@ -11,8 +11,9 @@
 
 /*
  * How the elements of a tensor lie in memory. The shape is always the logical one (NCHW). Blocked
- * layouts store channels (dim 1) in blocks of 8 or 16 innermost, rounded up, the padding zero.
- * OPAQUE is a constant in a form that only its node's tactic reads; the tensor says how large.
+ * layouts store channels (dim 1) innermost, in blocks of 8 or 16; the channels are rounded up, and
+ * the padding is zero. OPAQUE is a constant in a form that only its node's tactic reads; the tensor
+ * says how large it is.
  */
 enum ir_layout {
     IR_LAYOUT_PLAIN = 0,         /* dense row-major */
@@ -155,15 +156,17 @@ enum ir_recurrent {
 };
 /* What SAMPLE finds outside of its input. */
 enum ir_border { IR_BORDER_ZEROS = 0, IR_BORDER_EDGE = 1, IR_BORDER_REFLECT = 2 };
-/* What a coordinate of SAMPLE counts: -1..1 from border to border of the outer pixels, or from
- * centre to centre of them; or pixels, the first one's centre being 0. */
+/* The unit of SAMPLE's coordinates: -1..1 from the outer border of the first pixel to that of the
+ * last, or from the centre of the first to the centre of the last; or pixels, where 0 is the first
+ * one's centre. */
 enum ir_sample {
     IR_SAMPLE_HALF_PIXEL = 0,
     IR_SAMPLE_ALIGN_CORNERS = 1,
     IR_SAMPLE_PIXELS = 2,
 };
-/* How ROI_POOL makes one value of a bin: samples between pixels, or whole pixels (MAX_QUANTISED).
- * MAX is ONNX's: of the four weighted pixels around each sample, not of their sum. */
+/* How ROI_POOL makes one value of a bin: from samples between pixels, or from whole pixels
+ * (MAX_QUANTISED). MAX follows ONNX: it takes the greatest of the four weighted pixels around each
+ * sample, not of their sums. */
 enum ir_roi { IR_ROI_AVERAGE = 0, IR_ROI_MAX = 1, IR_ROI_MAX_QUANTISED = 2 };
 
 #endif

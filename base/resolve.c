@@ -9,8 +9,9 @@
 #include <string.h>
 #include <strings.h>
 
-/* Letters, digits, '-', '.' and '_', with a letter among them, and none of the forms that
- * inet_aton(3) takes for a number ("0x7f.1"): those would be addresses that do not look like it. */
+/* Whether `host` is made of letters, digits, '-', '.' and '_', with a letter among them. Forms that
+ * inet_aton(3) takes for a number ("0x7f.1") are refused, because they are addresses that do not
+ * look like one. */
 static bool host_ok(const char *host)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -43,7 +44,7 @@ static void loopback_add(const char *host, const char *port, struct resolved *ou
 {
     char text[32];
     snprintf(text, sizeof(text), "%s:%s", host, port);
-    if (address_parse(text, &out->items[out->n], NULL) == STATUS_OK)
+    if (!address_parse(text, &out->items[out->n], NULL))
         out->n++;
 }
 
@@ -54,7 +55,7 @@ enum status resolve_text(const char *text, struct resolved *out, struct resolve_
     struct resolve_name own;
     if (strncmp(text, "unix:", 5) == 0 || !name_parse(text, &own)) {
         struct error why;
-        if (address_parse(text, &address, &why) != STATUS_OK)
+        if (address_parse(text, &address, &why))
             return strncmp(text, "unix:", 5) == 0
                        ? error_copy(err, &why)
                        : error_set(err, STATUS_INVALID_ARGUMENT,

@@ -8,7 +8,7 @@
  * time.
  *
  * "localhost" is this machine's two loopback addresses, whatever a resolver would say (RFC 6761,
- * section 6.3), and so needs none.
+ * section 6.3), and so needs no resolver.
  */
 #ifndef INFERD_BASE_RESOLVE_H
 #define INFERD_BASE_RESOLVE_H
@@ -29,21 +29,22 @@ struct resolve_name {
 
 struct resolved {
     uint32_t n;
-    struct address items[RESOLVE_MOST]; /* in the order in which they are to be tried */
+    struct address items[RESOLVE_MOST]; /* in the order in which to try them */
 };
 
-/* Without asking anybody: a number, a unix socket and "localhost" give addresses; for another name
- * out->n is 0, and `name` is what to ask for. INVALID_ARGUMENT says what was expected. */
+/* Resolves what needs no resolver: a number, a unix socket and "localhost" give addresses. For any
+ * other name out->n is 0, and `name` is what to ask for. INVALID_ARGUMENT says what was
+ * expected. */
 enum status resolve_text(const char *text, struct resolved *out, struct resolve_name *name,
                          struct error *err);
 
 /* What to ask getaddrinfo(3) for. */
 struct addrinfo resolve_hints(void);
-/* Its answer: internet addresses, each once. */
+/* Takes the internet addresses of getaddrinfo's answer, each once. */
 void resolve_take(const struct addrinfo *list, struct resolved *out);
 
-/* All of it, with getaddrinfo: blocks as long as the system's resolver does. NOT_FOUND: there is no
- * such host; UNAVAILABLE: nobody answered. */
+/* Resolves any address; for a name it calls getaddrinfo, and blocks as long as the system's
+ * resolver does. NOT_FOUND: there is no such host; UNAVAILABLE: nobody answered. */
 enum status resolve_wait(const char *text, struct resolved *out, struct error *err);
 
 #endif

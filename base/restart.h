@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Environment variables that libraries read while they are loaded, before main: the program starts
- * itself again with them.
+ * Sets environment variables that libraries read while they are loaded, before main. The program
+ * must therefore start itself again with them.
  *
  * OpenMP is why. Threads that spin while they wait ruin everything else on the machine and the
  * program's own tail latency; threads that sleep at once are woken for every layer, which takes a
@@ -11,8 +11,8 @@
 #ifndef INFERD_BASE_RESTART_H
 #define INFERD_BASE_RESTART_H
 
-/* First thing in main. Returns at once if the operator has set one of the two, or if starting again
- * does not work; else it does not return. */
+/* Called early in main, before anything that an exec would lose. Returns at once if the operator
+ * has set one of the two, or if starting again does not work; else it does not return. */
 void restart_for_openmp(char **argv);
 
 #endif

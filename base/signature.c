@@ -28,7 +28,7 @@ static void message_make(const uint8_t digest[DIGEST_BYTES],
     memcpy(out + PREFIX_BYTES, digest, DIGEST_BYTES);
 }
 
-/* At most `size` bytes of a file, from its begin; -1: errno. */
+/* Reads at most `size` bytes from the start of a file; -1: errno. */
 static ssize_t read_begin(int fd, void *out, size_t size)
 {
     size_t n = 0;
@@ -45,7 +45,13 @@ static ssize_t read_begin(int fd, void *out, size_t size)
     return (ssize_t)n;
 }
 
-/* A file of keys in memory, and how many objects it seems to have. */
+static void bio_cleanup(BIO **at)
+{
+    BIO_free(*at);
+    ERR_clear_error(); /* left by the reads that failed */
+}
+
+/* Loads a file of keys into memory, and counts the objects that it seems to have. */
 static enum status pem_open(int fd, const char *name, BIO **out, uint32_t *n_objects,
                             struct error *err)
 {
@@ -62,7 +68,7 @@ static enum status pem_open(int fd, const char *name, BIO **out, uint32_t *n_obj
         ++*n_objects;
     BIO *bio = BIO_new(BIO_s_mem());
     bool ok = bio && (n == 0 || BIO_write(bio, text, (int)n) == (int)n);
-    OPENSSL_cleanse(text, sizeof(text)); /* it may be a private key */
+    OPENSSL_cleanse(text, sizeof(text)); /* the text may be a private key */
     if (!ok) {
         BIO_free(bio);
         return error_no_memory(err, "keys of %s", name);
@@ -89,36 +95,36 @@ static enum status keys_add(struct signature_keys *keys, const char *name, EVP_P
                      keys->n + 1);
 }
 
-enum status signature_keys_read(int fd, const char *name, struct signature_keys **out,
-                                struct error *err)
-{
-    struct signature_keys *keys = calloc(1, sizeof(*keys));
-    BIO *bio = NULL;
-    if (!keys)
-        return error_no_memory(err, "keys of %s", name);
-    uint32_t n_objects = 0;
-    enum status s = pem_open(fd, name, &bio, &n_objects, err);
-    for (EVP_PKEY *key; s == STATUS_OK && (key = PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL));)
-        s = keys_add(keys, name, key, err);
-    if (s == STATUS_OK && (keys->n == 0 || keys->n != n_objects))
-        s = error_set(err, STATUS_INVALID_ARGUMENT,
-                      "%s: expected public keys in PEM (openssl pkey -pubout), number %u is none",
-                      name, keys->n + 1);
-    ERR_clear_error();
-    BIO_free(bio);
-    if (s != STATUS_OK) {
-        signature_keys_free(keys);
-        return s;
-    }
-    *out = keys;
-    return STATUS_OK;
-}
-
 void signature_keys_free(struct signature_keys *keys)
 {
     for (uint32_t i = 0; keys && i < keys->n; i++)
         EVP_PKEY_free(keys->list[i]);
     free(keys);
+}
+
+static void keys_cleanup(struct signature_keys **at)
+{
+    signature_keys_free(*at);
+}
+
+enum status signature_keys_read(int fd, const char *name, struct signature_keys **out,
+                                struct error *err)
+{
+    CLEANUP(bio_cleanup) BIO *bio = NULL;
+    CLEANUP(keys_cleanup) struct signature_keys *keys = calloc(1, sizeof(*keys));
+    uint32_t n_objects = 0;
+    if (!keys)
+        return error_no_memory(err, "keys of %s", name);
+    TRY(pem_open(fd, name, &bio, &n_objects, err));
+    for (EVP_PKEY *key; (key = PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL));)
+        TRY(keys_add(keys, name, key, err));
+    if (keys->n == 0 || keys->n != n_objects)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "%s: expected public keys in PEM (openssl pkey -pubout), number %u is "
+                         "none",
+                         name, keys->n + 1);
+    *out = STEAL(keys);
+    return STATUS_OK;
 }
 
 /* --- signatures --- */
@@ -159,10 +165,20 @@ enum status signature_check(const struct signature_keys *keys, const uint8_t dig
                             keys->n);
 }
 
-/* Instead of asking on the terminal. */
+/* Fails, where libcrypto would ask for a password on the terminal. */
 static int no_password(char *out UNUSED, int size UNUSED, int writing UNUSED, void *user UNUSED)
 {
     return -1;
+}
+
+static void key_cleanup(EVP_PKEY **at)
+{
+    EVP_PKEY_free(*at);
+}
+
+static void state_cleanup(EVP_MD_CTX **at)
+{
+    EVP_MD_CTX_free(*at);
 }
 
 enum status signature_make(int fd, const char *name, const uint8_t digest[DIGEST_BYTES],
@@ -171,24 +187,18 @@ enum status signature_make(int fd, const char *name, const uint8_t digest[DIGEST
     uint8_t message[PREFIX_BYTES + DIGEST_BYTES];
     size_t size = SIGNATURE_BYTES;
     uint32_t n_objects;
-    BIO *bio;
-    enum status s = pem_open(fd, name, &bio, &n_objects, err);
-    if (s != STATUS_OK)
-        return s;
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL);
-    BIO_free(bio);
+    CLEANUP(bio_cleanup) BIO *bio = NULL;
+    TRY(pem_open(fd, name, &bio, &n_objects, err));
+    CLEANUP(key_cleanup) EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL);
     if (!key || EVP_PKEY_get_id(key) != EVP_PKEY_ED25519)
-        s = error_set(err, STATUS_INVALID_ARGUMENT,
-                      "%s: expected a private Ed25519 key in PEM that is not encrypted (openssl "
-                      "genpkey -algorithm ed25519)",
-                      name);
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "%s: expected a private Ed25519 key in PEM that is not encrypted (openssl "
+                         "genpkey -algorithm ed25519)",
+                         name);
     message_make(digest, message);
-    EVP_MD_CTX *state = s == STATUS_OK ? EVP_MD_CTX_new() : NULL;
-    if (s == STATUS_OK && (!state || EVP_DigestSignInit(state, NULL, NULL, NULL, key) != 1 ||
-                           EVP_DigestSign(state, out, &size, message, sizeof(message)) != 1))
-        s = error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: libcrypto could not sign", name);
-    EVP_MD_CTX_free(state);
-    EVP_PKEY_free(key);
-    ERR_clear_error();
-    return s;
+    CLEANUP(state_cleanup) EVP_MD_CTX *state = EVP_MD_CTX_new();
+    if (!state || EVP_DigestSignInit(state, NULL, NULL, NULL, key) != 1 ||
+        EVP_DigestSign(state, out, &size, message, sizeof(message)) != 1)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: libcrypto could not sign", name);
+    return STATUS_OK;
 }

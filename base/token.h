@@ -2,10 +2,11 @@
 /*
  * Bearer tokens: made, hashed, compared.
  *
- * A token is 32 random bytes, written in base64url without padding: 43 characters. It cannot be
- * guessed whatever the hash costs, so one round of SHA-256 is right for keeping it: a slow hash
- * protects what people choose, and would let who sends wrong tokens use up a processor. So nobody's
- * password may take a token's place: what is shorter than TOKEN_LEAST is never accepted.
+ * A token is 32 random bytes, written in base64url without padding: 43 characters. Nobody can guess
+ * it, however little the hash costs, so one round of SHA-256 is right for keeping it. A slow hash
+ * would protect what people choose, but let a peer that sends wrong tokens use up a processor. A
+ * password must therefore not take a token's place: a text shorter than TOKEN_LEAST is never
+ * accepted.
  */
 #ifndef INFERD_BASE_TOKEN_H
 #define INFERD_BASE_TOKEN_H
@@ -18,8 +19,8 @@
 
 enum {
     TOKEN_TEXT = 43,  /* characters of a token that was made here */
-    TOKEN_LEAST = 32, /* of any: 16 bytes in hexadecimal are enough */
-    TOKEN_MOST = 128, /* longer ones are not known */
+    TOKEN_LEAST = 32, /* of any token: 16 bytes in hexadecimal are enough */
+    TOKEN_MOST = 128, /* a longer text is no token */
     TOKEN_HASH_TEXT = sizeof("sha256:") - 1 + 64,
 };
 
@@ -30,7 +31,7 @@ struct token_hash {
 /* A new token, terminated. */
 enum status token_new(char out[TOKEN_TEXT + 1], struct error *err);
 
-/* TOKEN_LEAST to TOKEN_MOST printable ASCII characters without a space. */
+/* Whether `token` is TOKEN_LEAST to TOKEN_MOST printable ASCII characters without a space. */
 bool token_ok(const char *token, size_t len);
 
 /* False: no memory for the library's context. */
@@ -40,7 +41,7 @@ bool token_hash_of(const char *token, size_t len, struct token_hash *out) MUST_U
 void token_hash_format(const struct token_hash *hash, char out[TOKEN_HASH_TEXT + 1]);
 bool token_hash_parse(const char *text, size_t len, struct token_hash *out);
 
-/* In a time that does not depend on where they differ. */
+/* Compares in a time that does not depend on where the two differ. */
 bool token_same(const void *a, const void *b, size_t size);
 
 #endif
