@@ -3,12 +3,12 @@
  * The asynchronous half of client.h: one connection on the caller's loop.
  *
  * Requests gather in one of two outboxes. A prepare handle, which runs before the loop waits,
- * writes it with one system call; what the socket does not take is left to uv_write while the other
- * outbox gathers. So nothing is allocated for a request, and many that are sent in one round cost
- * one write.
+ * writes that outbox with one system call. What the socket does not take is left to uv_write, while
+ * requests gather in the other outbox. So nothing is allocated for a request, and many requests
+ * that are sent in one round cost one write.
  *
- * A name is looked up by libuv's threads, and its addresses are tried one after the other, each on
- * a socket of its own: the handle is closed and made anew.
+ * Threads of libuv look a name up, and its addresses are tried one after the other. Each has a
+ * socket of its own, for which the handle is closed and made anew.
  *
  * The stream's position tells whether a request has left: `queued` counts bytes put into outboxes,
  * `written` bytes the socket took.
@@ -68,7 +68,7 @@ struct inferd_async {
     struct reply reply;
 };
 
-/* The position up to which the socket has taken the stream; of a write under way, too. */
+/* The position up to which the socket has taken the stream, including a write under way. */
 static uint64_t position(const struct inferd_async *a)
 {
     if (!a->writing)
@@ -88,7 +88,7 @@ static void give_answer(struct inferd_async *a, struct flight_slot *slot)
 
 static void answer_all(struct inferd_async *a, enum status status, const char *reason)
 {
-    /* A callback may end others by closing: look anew each time. */
+    /* A callback may close the connection, which answers the others: so each slot is read anew. */
     for (uint32_t i = 0; i < a->flight.cap; i++) {
         struct flight_slot *slot = &a->flight.slots[i];
         if (!slot->id)
@@ -106,7 +106,7 @@ static void fail(struct inferd_async *a, const struct error *err)
         return;
     a->phase = FAILED;
     a->failure = *err;
-    close_handle(&a->socket.handle); /* from now on nobody's memory is read */
+    close_handle(&a->socket.handle); /* from now on no request's memory is read */
     uv_timer_stop(&a->timer);
     answer_all(a, err->status, err->text);
     if (a->phase == FAILED && a->state)
@@ -146,9 +146,9 @@ static void take_message(struct inferd_async *a, const void *message, size_t siz
     }
     struct flight_slot *slot = flight_find(&a->flight, r->id);
     if (!slot)
-        return; /* too late, or the answer to a cancel */
+        return; /* it came too late, or answers a cancel */
     if (slot->sent_at > position(a)) {
-        /* The rest of its frame would have to be sent from memory that is the user's again. */
+        /* After this answer the user may free the data, but the rest of the frame is to be sent. */
         fail_set(a, STATUS_UNAVAILABLE, "the server answered a request before it had all of it");
         return;
     }
@@ -297,7 +297,7 @@ static void cancel_quietly(struct inferd_async *a, uint64_t id)
     if (encoder_cancel(&a->encoder, CANCEL_ID(id), id, NULL))
         return;
     struct outbox_frame frame = encoded(a);
-    /* Without memory for it the request just runs. */
+    /* If there is no memory for this, the request just runs. */
     if (gather(a, &frame, &start, NULL))
         return;
 }
@@ -318,7 +318,7 @@ static void on_timer(uv_timer_t *handle)
     struct inferd_async *a = handle->data;
     uint64_t now = clock_now_ns();
     a->timer_ns = FLIGHT_NEVER;
-    flush(a); /* timers run before the prepare handle: what was just sent has not left yet */
+    flush(a); /* timers run before the prepare handle, so requests may still be in the outbox */
     if (a->phase == CONNECTING && now >= a->connect_by_ns) {
         fail_set(a, STATUS_UNAVAILABLE, "connect: timed out");
         return;
@@ -381,7 +381,7 @@ void inferd_async_close(struct inferd_async *a, inferd_closed closed, void *user
 
 static void on_connect(uv_connect_t *request, int code);
 
-/* Tries the next address; what fails at once gives way to the one behind it. */
+/* Starts to connect to the next address. */
 static int connect_next(struct inferd_async *a)
 {
     const struct address *address = &a->addresses.items[a->next_address++];
@@ -391,7 +391,7 @@ static int connect_next(struct inferd_async *a)
 
 static void on_refused_closed(uv_handle_t *handle);
 
-/* True: another address is tried, on a new socket. */
+/* Tries another address on a new socket. False: there is none. */
 static bool connect_again(struct inferd_async *a)
 {
     if (a->next_address >= a->addresses.n)
@@ -460,8 +460,7 @@ static void on_connect(uv_connect_t *request, int code)
         a->state(a->state_user, INFERD_OK, "");
 }
 
-/* Starts to connect. The handles are initialised one by one, so that a failure closes just those.
- */
+/* Starts to connect. `handles` says which handles a failure has to close: none or all. */
 static int start(struct inferd_async *a, uv_loop_t *loop, const struct resolve_name *name)
 {
     const struct address *first = &a->addresses.items[0];
@@ -491,9 +490,18 @@ static int start(struct inferd_async *a, uv_loop_t *loop, const struct resolve_n
     if (code)
         return code;
     uv_prepare_start(&a->flush, on_prepare);
-    uv_unref((uv_handle_t *)&a->flush); /* the socket keeps the loop alive, as long as it lives */
+    uv_unref((uv_handle_t *)&a->flush); /* the socket alone keeps the loop running */
     set_timer(a, a->connect_by_ns);
     return 0;
+}
+
+/* A connection that could not be opened; handles that it has already are closed by the loop. */
+static void async_cleanup(struct inferd_async **async)
+{
+    if (*async && (*async)->handles > 0)
+        inferd_async_close(*async, NULL, NULL);
+    else if (*async)
+        async_free(*async);
 }
 
 static enum status open_async(uv_loop_t *loop, const char *text,
@@ -501,33 +509,19 @@ static enum status open_async(uv_loop_t *loop, const char *text,
                               struct error *err)
 {
     struct resolve_name name;
-    struct inferd_async *a = calloc(1, sizeof(*a));
+    CLEANUP(async_cleanup) struct inferd_async *a = calloc(1, sizeof(*a));
     if (!a)
         return error_no_memory(err, "a connection");
-    enum status status = resolve_text(text, &a->addresses, &name, err);
-    if (status) {
-        free(a);
-        return status;
-    }
+    TRY(resolve_text(text, &a->addresses, &name, err));
     a->options = options_fill(options);
     a->timer_ns = FLIGHT_NEVER;
     a->connect_by_ns = clock_now_ns() + a->options.connect_timeout_ms * NS_PER_MS;
     inbox_init(&a->inbox, a->options.max_response);
-    status = flight_init(&a->flight, a->options.max_in_flight, err);
-    if (status) {
-        free(a);
-        return status;
-    }
+    TRY(flight_init(&a->flight, a->options.max_in_flight, err));
     int code = start(a, loop, &name);
-    if (code) {
-        status = error_set(err, STATUS_UNAVAILABLE, "%.150s: %s", text, uv_strerror(code));
-        if (a->handles > 0)
-            inferd_async_close(a, NULL, NULL);
-        else
-            async_free(a);
-        return status;
-    }
-    *out = a;
+    if (code)
+        return error_set(err, STATUS_UNAVAILABLE, "%.150s: %s", text, uv_strerror(code));
+    *out = STEAL(a);
     return STATUS_OK;
 }
 
@@ -572,7 +566,7 @@ static enum status take_slot(struct inferd_async *a, enum inferd_kind kind,
     return STATUS_OK;
 }
 
-/* The frame is in the outbox: the request is in flight. */
+/* Notes that the request is in flight: its frame is in the outbox. */
 static void launch(struct inferd_async *a, struct flight_slot *slot, uint64_t timeout_us,
                    inferd_answer call, void *user)
 {
@@ -586,19 +580,21 @@ static void launch(struct inferd_async *a, struct flight_slot *slot, uint64_t ti
         set_timer(a, slot->deadline_ns);
 }
 
+static enum status gather_request(struct inferd_async *a, const struct inferd_request *request,
+                                  uint64_t id, struct error *err)
+{
+    uint8_t *start;
+    TRY(encoder_request(&a->encoder, request, id, err));
+    struct outbox_frame frame = encoded(a);
+    return gather(a, &frame, &start, err);
+}
+
 static enum status send_request(struct inferd_async *a, const struct inferd_request *request,
                                 inferd_answer call, void *user, uint64_t *id, struct error *err)
 {
     struct flight_slot *slot;
-    uint8_t *start;
-    enum status status = take_slot(a, request->kind, &slot, err);
-    if (status)
-        return status;
-    status = encoder_request(&a->encoder, request, slot->id, err);
-    if (!status) {
-        struct outbox_frame frame = encoded(a);
-        status = gather(a, &frame, &start, err);
-    }
+    TRY(take_slot(a, request->kind, &slot, err));
+    enum status status = gather_request(a, request, slot->id, err);
     if (status) {
         flight_give_back(&a->flight, slot);
         return status;
@@ -628,10 +624,8 @@ static enum status send_prepared(struct inferd_async *a, const struct inferd_pre
                                  prepared->head_size};
     struct flight_slot *slot;
     uint8_t *start;
-    enum status status = take_slot(a, prepared->kind, &slot, err);
-    if (status)
-        return status;
-    status = gather(a, &frame, &start, err);
+    TRY(take_slot(a, prepared->kind, &slot, err));
+    enum status status = gather(a, &frame, &start, err);
     if (status) {
         flight_give_back(&a->flight, slot);
         return status;
@@ -656,14 +650,19 @@ enum inferd_status inferd_async_send_prepared(struct inferd_async *async,
     return INFERD_OK;
 }
 
+static enum status check_in_flight(struct inferd_async *a, uint64_t id, struct error *err)
+{
+    TRY(check_open(a, err));
+    if (!flight_find(&a->flight, id))
+        return error_set(err, STATUS_NOT_FOUND, "no such request is in flight");
+    return STATUS_OK;
+}
+
 enum inferd_status inferd_async_cancel(struct inferd_async *async, uint64_t id,
                                        struct inferd_error *user_err)
 {
     struct error err;
-    enum status status = check_open(async, &err);
-    if (!status && !flight_find(&async->flight, id))
-        status = error_set(&err, STATUS_NOT_FOUND, "no such request is in flight");
-    if (status)
+    if (check_in_flight(async, id, &err))
         return error_to_user(&err, user_err);
     cancel_quietly(async, id);
     return INFERD_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The blocking half of client.h: one non-blocking socket and poll. Nothing is queued here: a
- * request is written from where it lies until the socket has all of it, and what the server sends
- * meanwhile is read, so that neither waits for the other for ever.
+ * request is written from where it lies until the socket has taken all of it. What the server sends
+ * meanwhile is read, so that client and server never wait for each other.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,6 +17,7 @@
 
 #include <utlist.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/resolve.h"
 #include "client/client.h"
@@ -65,7 +66,7 @@ static enum status fail_set(struct inferd_client *c, enum status status, const c
     return fail(c, &err);
 }
 
-/* Waits for `events`; DEADLINE_EXCEEDED if none has come by `until_ns`. `*events` is what came. */
+/* Waits for `*events` and sets it to those that came; DEADLINE_EXCEEDED: none by `until_ns`. */
 static enum status wait_for(int fd, short *events, uint64_t until_ns, struct error *err)
 {
     for (;;) {
@@ -99,65 +100,59 @@ static enum status connect_to(const struct address *address, uint64_t until_ns, 
                               struct error *err)
 {
     int one = 1;
+    CLEANUP(cleanup_close)
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return error_errno(err, errno, "socket");
     if (!address_is_unix(address))
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    enum status status = STATUS_OK;
     if (connect(fd, address_sockaddr(address), address->length) != 0) {
-        if (errno == EINPROGRESS)
-            status = finish_connect(fd, until_ns, err);
-        else
-            status = error_errno(err, errno, "connect");
-    }
-    if (status) {
-        close(fd);
-        return status;
+        if (errno != EINPROGRESS)
+            return error_errno(err, errno, "connect");
+        TRY(finish_connect(fd, until_ns, err));
     }
     *out = fd;
+    fd = -1;
     return STATUS_OK;
 }
 
-/* One after the other until one accepts; the error is the last one's. */
+/* Tries one address after the other until one accepts; the error is that of the last one. */
 static enum status connect_first(const struct resolved *addresses, uint64_t until_ns, int *out,
                                  struct error *err)
 {
     enum status status = STATUS_OK;
     for (uint32_t i = 0; i < addresses->n; i++) {
         status = connect_to(&addresses->items[i], until_ns, out, err);
-        if (status == STATUS_OK || status == STATUS_DEADLINE_EXCEEDED)
+        if (!status || status == STATUS_DEADLINE_EXCEEDED)
             break;
     }
     return status;
+}
+
+static void client_cleanup(struct inferd_client **client)
+{
+    inferd_client_close(*client);
 }
 
 static enum status open_client(const char *text, const struct inferd_options *options,
                                struct inferd_client **out, struct error *err)
 {
     struct resolved addresses;
-    enum status status = resolve_wait(text, &addresses, err);
-    if (status)
-        return status;
-    struct inferd_client *c = calloc(1, sizeof(*c));
+    TRY(resolve_wait(text, &addresses, err));
+    CLEANUP(client_cleanup) struct inferd_client *c = calloc(1, sizeof(*c));
     if (!c)
         return error_no_memory(err, "a connection");
     c->fd = -1;
     c->options = options_fill(options);
     inbox_init(&c->inbox, c->options.max_response);
-    status = flight_init(&c->flight, c->options.max_in_flight, err);
-    if (!status) {
-        uint64_t until = clock_now_ns() + c->options.connect_timeout_ms * NS_PER_MS;
-        status = connect_first(&addresses, until, &c->fd, err);
-        if (status)
-            error_prefix(err, "%.150s", text);
-    }
-    if (status) {
-        inferd_client_close(c);
-        return status;
-    }
-    *out = c;
-    return STATUS_OK;
+    TRY(flight_init(&c->flight, c->options.max_in_flight, err));
+    uint64_t until = clock_now_ns() + c->options.connect_timeout_ms * NS_PER_MS;
+    enum status status = connect_first(&addresses, until, &c->fd, err);
+    if (status)
+        error_prefix(err, "%.150s", text);
+    else
+        *out = STEAL(c);
+    return status;
 }
 
 enum inferd_status inferd_client_open(const char *address, const struct inferd_options *options,
@@ -190,8 +185,8 @@ uint32_t inferd_client_in_flight(const struct inferd_client *client)
 
 /* --- bytes --- */
 
-/* Reads once what is there; `*got` (may be NULL): something was. The connection fails if it ended.
- */
+/* Reads once what is there; `*got` (may be NULL) says whether that was anything. The connection
+ * fails if the server has ended it. */
 static enum status read_some(struct inferd_client *c, bool *got)
 {
     struct error err;
@@ -230,11 +225,11 @@ static void advance(struct iovec **iov, uint32_t *n, size_t sent)
     }
 }
 
-/* Waits until something more can be written, and reads what comes before that. */
+/* Waits until more can be written, and reads what comes before that. */
 static enum status wait_to_write(struct inferd_client *c, uint64_t until_ns)
 {
     struct error err;
-    /* Once that much is unread, reading more would only hide that nobody receives. */
+    /* If so much is unread, the caller does not receive: reading more would only hide that. */
     bool full = c->inbox.end - c->inbox.begin > c->options.max_response;
     short events = POLLOUT | (full ? 0 : POLLIN);
     if (wait_for(c->fd, &events, until_ns, &err)) {
@@ -244,7 +239,7 @@ static enum status wait_to_write(struct inferd_client *c, uint64_t until_ns)
     return events & POLLIN ? read_some(c, NULL) : STATUS_OK;
 }
 
-/* The server may have answered before it closed: that is read first. */
+/* The server may have answered before it closed, so what it sent is read first. */
 static enum status write_failed(struct inferd_client *c, int errnum)
 {
     struct error err;
@@ -277,7 +272,7 @@ static enum status write_all(struct inferd_client *c, uint64_t until_ns)
 
 /* --- receiving --- */
 
-/* The server's reason is a better one than that the connection ended. */
+/* The connection fails with the reason that the server gave. */
 static enum status told(struct inferd_client *c, const struct inferd_response *r)
 {
     fail_set(c, STATUS_UNAVAILABLE, "");
@@ -308,7 +303,7 @@ static enum status next_answer(struct inferd_client *c, const void **message, si
         const struct inferd_response *r = &c->reply.response;
         if (r->id == 0) /* about the connection, which the server closes now */
             return told(c, r);
-        *slot = flight_find(&c->flight, r->id); /* else too late, or to a cancel */
+        *slot = flight_find(&c->flight, r->id); /* NULL: it came too late, or answers a cancel */
     }
     return STATUS_OK;
 }
@@ -327,7 +322,7 @@ static enum status put_aside(struct inferd_client *c, const void *message, size_
     return STATUS_OK;
 }
 
-/* What has come, answers to others and perhaps the reason of a failure. */
+/* Puts aside all that has come: answers to other requests, and perhaps the reason of a failure. */
 static void put_all_aside(struct inferd_client *c)
 {
     const void *message;
@@ -366,9 +361,8 @@ static const struct inferd_response *from_stash(struct inferd_client *c)
         c->stash_size -= s->size;
         free(c->shown);
         c->shown = s;
-        enum status status = reply_decode(&c->reply, s->message, s->size, &err);
-        assert(status == STATUS_OK); /* it was decoded before it was put aside */
-        (void)status;
+        enum status status UNUSED = reply_decode(&c->reply, s->message, s->size, &err);
+        assert(!status); /* the message was decoded before it was put aside */
         struct flight_slot *slot = flight_find(&c->flight, c->reply.response.id);
         if (slot)
             return finish(c, slot);
@@ -380,7 +374,9 @@ static enum status wait_to_read(struct inferd_client *c, uint64_t until_ns, stru
 {
     short events = POLLIN;
     TRY(wait_for(c->fd, &events, until_ns, err));
-    read_some(c, NULL); /* a failure shows in the next round, after what came before it */
+    read_some(
+        c,
+        NULL); /* a failure is reported in the next round, after the answers that came before it */
     return STATUS_OK;
 }
 
@@ -389,7 +385,7 @@ static enum status wait_to_read(struct inferd_client *c, uint64_t until_ns, stru
 static enum status failed(const struct inferd_client *c, struct error *err)
 {
     *err = c->failure;
-    assert(err->status != STATUS_OK);
+    assert(err->status);
     return err->status == STATUS_DEADLINE_EXCEEDED ? error_recast(err, CAUSE_UNAVAILABLE)
                                                    : err->status;
 }
@@ -419,7 +415,7 @@ static enum status send_request(struct inferd_client *c, const struct inferd_req
     *id = slot->id;
     if (write_all(c, slot->deadline_ns)) {
         flight_give_back(&c->flight, slot);
-        put_all_aside(c); /* and finds what the server said about it */
+        put_all_aside(c); /* which also finds what the server said about the failure */
         return failed(c, err);
     }
     return STATUS_OK;

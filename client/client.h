@@ -33,27 +33,28 @@
  *
  * -- Who owns what -------------------------------------------------------------------------------
  *
- *   Requests    Read during the call that takes them, but for tensors' `data`, which is sent from
- *               where it lies: it must stay as it is until the call returns (blocking) or the
- *               callback has run (async). Strings and arrays may go at once.
- *   Responses   Views into the connection's receive buffer: good until the next call on that
- *               connection (blocking), or until the callback returns (async). Copy what you keep.
- *               `data` of outputs has no particular alignment: memcpy from it.
+ *   Requests    The call that takes a request reads all of it, except the `data` of tensors:
+ *               that is sent from where it lies, and must stay as it is until the call returns
+ *               (blocking) or the callback has run (async). Strings and arrays may be freed
+ *               before.
+ *   Responses   They are views into the connection's receive buffer, and good until the next call
+ *               on that connection (blocking) or until the callback returns (async). Copy what
+ *               you keep. The `data` of outputs has no particular alignment: memcpy from it.
  *
  * -- Time ----------------------------------------------------------------------------------------
  *
- * `timeout_us` goes to the server: what it has not begun by then it answers with DEADLINE_EXCEEDED
- * and never runs. If no answer at all has come by that time plus the option `grace_ms`, the library
- * gives DEADLINE_EXCEEDED itself, and drops the answer should it come later. Without a timeout
- * requests wait as long as the connection lives.
+ * `timeout_us` goes to the server. A request that the server has not begun by then is answered with
+ * DEADLINE_EXCEEDED and never runs. If no answer has come by that time plus the option `grace_ms`,
+ * the library gives DEADLINE_EXCEEDED itself, and drops an answer that comes later. Without a
+ * timeout requests wait as long as the connection lives.
  *
  * -- Errors --------------------------------------------------------------------------------------
  *
- * Codes are gRPC's. INFERD_UNAVAILABLE and INFERD_RESOURCE_EXHAUSTED can be tried again, after
- * `retry_after_us` if that is not 0. INFERD_UNAUTHENTICATED says that the server wants a token that
- * it knows, INFERD_PERMISSION_DENIED that the token's owner may not do this. If a connection is
- * lost, requests in flight get UNAVAILABLE: they may have been executed. A connection that failed
- * stays so; close it and open another.
+ * Codes are gRPC's. After INFERD_UNAVAILABLE and INFERD_RESOURCE_EXHAUSTED a request can be tried
+ * again, after `retry_after_us` if that is not 0. INFERD_UNAUTHENTICATED says that the server wants
+ * a token that it knows, INFERD_PERMISSION_DENIED that the token's owner may not do this. If a
+ * connection is lost, requests in flight get UNAVAILABLE: they may have been executed. A connection
+ * that has failed cannot be used again; close it and open another.
  *
  * -- Threads -------------------------------------------------------------------------------------
  *
@@ -159,15 +160,15 @@ struct inferd_request {
     const struct inferd_tensor *inputs;
     uint32_t n_outputs; /* 0: all */
     const char *const *outputs;
-    uint64_t timeout_us; /* 0: the server's default */
-    uint32_t priority;   /* 0 (first) to 3 */
-    const char *token;   /* if the server asks for one: sent with this request, whatever its kind */
+    uint64_t timeout_us;     /* 0: the server's default */
+    uint32_t priority;       /* 0 (first) to 3 */
+    const char *token;       /* sent with the request, whatever its kind; NULL: none */
     const char *traceparent; /* W3C Trace Context */
 };
 
 /* --- responses --- */
 
-/* Where an inference spent its time in the server. */
+/* Where an inference has spent its time in the server. */
 struct inferd_timing {
     uint64_t queue_ns, input_ns, compute_ns, output_ns;
     uint32_t batch; /* instances in the batch it ran in */
@@ -219,7 +220,7 @@ struct inferd_index {
     const struct inferd_index_entry *models;
 };
 
-/* The stages of an answered request; the last is all of them. */
+/* The stages of an answered request; INFERD_TOTAL is all of them together. */
 enum inferd_stage {
     INFERD_QUEUE,
     INFERD_INPUT,
@@ -229,12 +230,13 @@ enum inferd_stage {
     INFERD_STAGES
 };
 
-/* Requests that took from `low_ns` to below `high_ns`, which is at most a 32nd more. */
+/* Counts the requests that took from `low_ns` to below `high_ns`, which is at most a 32nd more. */
 struct inferd_bucket {
     uint64_t low_ns, high_ns, count;
 };
 
-/* Buckets that are not empty, by rising times. Their counts never fall, but for a restart. */
+/* The buckets that are not empty, by rising times. Counts only fall when the model is loaded
+ * anew. */
 struct inferd_histogram {
     uint32_t n_buckets;
     const struct inferd_bucket *buckets;
@@ -248,14 +250,14 @@ struct inferd_status_model {
     uint64_t requests, failures, instances, batches;
     uint64_t queue_ns, input_ns, compute_ns, output_ns; /* sums over answered requests */
     uint64_t total_ns;
-    uint64_t since_ms; /* since 1970: when all these were zero; another one is another load */
+    uint64_t since_ms; /* since 1970: when all these were zero; differs for each load */
     struct inferd_histogram stages[INFERD_STAGES];
 };
 
 /*
- * The time in ns that a share `q` (0 to 1) of the requests did not exceed, as well as the buckets
- * tell: of those that `now` has and `before`, an earlier status of the same load, has not. NULL for
- * `before`: of all. 0 if there are none.
+ * The time in ns that a share `q` (0 to 1) of the requests did not exceed, as exactly as the
+ * buckets tell. Counted are the requests that `now` has and `before`, an earlier status of the same
+ * load, has not; all of them if `before` is NULL. 0 if there are none.
  */
 INFERD_API uint64_t inferd_histogram_quantile(const struct inferd_histogram *now,
                                               const struct inferd_histogram *before, double q);
@@ -265,7 +267,7 @@ struct inferd_counter {
     uint64_t value;
 };
 
-/* Where the server's bytes are: a row a place. */
+/* Where the server's bytes are: one row for each place. */
 struct inferd_memory {
     const char *name;
     uint64_t bytes, limit; /* limit 0: none */
@@ -280,9 +282,9 @@ struct inferd_status_page {
     uint32_t n_models, n_counters;
     const struct inferd_status_model *models;
     const struct inferd_counter *counters;
-    uint32_t n_memory; /* 0: a server that does not say */
+    uint32_t n_memory; /* 0: the server does not say */
     const struct inferd_memory *memory;
-    uint64_t uptime_ns, started_ms; /* the latter since 1970: another one is another run */
+    uint64_t uptime_ns, started_ms; /* started_ms counts from 1970; differs for each run */
 };
 
 struct inferd_response {
@@ -309,19 +311,19 @@ struct inferd_response {
 
 /* --- connections --- */
 
-/* Zeros, or a NULL pointer to it, are the defaults. */
+/* A member that is 0 has its default, shown here; a NULL pointer gives all defaults. */
 struct inferd_options {
     uint32_t connect_timeout_ms; /* 10,000 */
     uint32_t grace_ms;           /* see Time above; 1,000 */
     uint32_t max_in_flight;      /* unanswered requests; 1,024; at most 65,536 */
-    size_t max_response;         /* bytes of a response; 1 GiB; memory grows with what comes only */
+    size_t max_response;         /* bytes; 1 GiB; memory grows only with what has come */
 };
 
 /*
  * Addresses: "127.0.0.1:8003", "[::1]:8003", "localhost:8003", "serving.example.org:8003",
  * "unix:/run/inferd/inferd.sock". The addresses of a name are tried in order. The blocking client
- * waits for the system's resolver, whatever connect_timeout_ms says; the asynchronous one has it
- * asked by a thread of libuv's, and may only be done closing when that has its answer.
+ * waits for the system's resolver, whatever connect_timeout_ms says. The asynchronous client has a
+ * thread of libuv ask it, and cannot finish closing before the resolver has answered.
  *
  * Out-parameters are untouched on failure; `err` may be NULL.
  */
@@ -337,9 +339,9 @@ INFERD_API enum inferd_status inferd_client_open(const char *address,
 INFERD_API void inferd_client_close(struct inferd_client *client);
 
 /*
- * Sends and waits for the answer. A server's error is returned as one, with its message in `err`;
- * `*out` is then set too (if the server did answer), for its retry_after_us. May be mixed with send
- * and receive: answers to earlier sends that come meanwhile are kept for "receive".
+ * Sends a request and waits for the answer. An error that the server answers is returned as an
+ * error, with its message in `err`; `*out` is then set too, for its retry_after_us. Calls may be
+ * mixed with send and receive: answers to earlier sends that come meanwhile are kept for "receive".
  */
 INFERD_API enum inferd_status inferd_client_call(struct inferd_client *client,
                                                  const struct inferd_request *request,
@@ -347,31 +349,31 @@ INFERD_API enum inferd_status inferd_client_call(struct inferd_client *client,
                                                  struct inferd_error *err);
 
 /*
- * Sends without waiting for the answer; `*id` is what its response will carry. RESOURCE_EXHAUSTED:
- * max_in_flight are unanswered, or what the server sent meanwhile fills max_response: receive
- * first.
+ * Sends without waiting for the answer; the response will carry `*id`. RESOURCE_EXHAUSTED:
+ * max_in_flight requests are unanswered, or what the server has sent meanwhile fills max_response:
+ * receive first.
  */
 INFERD_API enum inferd_status inferd_client_send(struct inferd_client *client,
                                                  const struct inferd_request *request, uint64_t *id,
                                                  struct inferd_error *err);
 
 /*
- * Waits for the next answer, of whichever request. OK means that there is one: its own status is in
- * the response. DEADLINE_EXCEEDED: none came in `timeout_us` (0: only looks; UINT64_MAX: waits).
- * FAILED_PRECONDITION: nothing is in flight. A request that has outlived its time gets a response
- * with that status here.
+ * Waits for the next answer, to whichever request. OK means that an answer came; its own status is
+ * in the response. DEADLINE_EXCEEDED: no answer came in `timeout_us` (0: do not wait; UINT64_MAX:
+ * wait for ever). FAILED_PRECONDITION: nothing is in flight. For a request whose own time is over,
+ * this gives a response with the status DEADLINE_EXCEEDED.
  */
 INFERD_API enum inferd_status inferd_client_receive(struct inferd_client *client,
                                                     uint64_t timeout_us,
                                                     const struct inferd_response **out,
                                                     struct inferd_error *err);
 
-/* Asks the server not to run it. It still gets its one answer: CANCELLED, or its result if it was
- * too late. NOT_FOUND: no such request is in flight. */
+/* Asks the server not to run a request. The request still gets its one answer: CANCELLED, or its
+ * result if the cancel came too late. NOT_FOUND: no such request is in flight. */
 INFERD_API enum inferd_status inferd_client_cancel(struct inferd_client *client, uint64_t id,
                                                    struct inferd_error *err);
 
-/* Unanswered requests. */
+/* The number of unanswered requests. */
 INFERD_API uint32_t inferd_client_in_flight(const struct inferd_client *client);
 
 /* --- asynchronous, on libuv --- */
@@ -379,33 +381,34 @@ INFERD_API uint32_t inferd_client_in_flight(const struct inferd_client *client);
 struct uv_loop_s; /* uv_loop_t */
 struct inferd_async;
 
-/* The one answer to a request; also given when it timed out (DEADLINE_EXCEEDED), the connection was
- * lost (UNAVAILABLE) or closed (CANCELLED). Any function may be called from it. */
+/* Takes the one answer to a request. It is also called when the request has timed out
+ * (DEADLINE_EXCEEDED) or the connection was lost (UNAVAILABLE) or closed (CANCELLED). It may call
+ * any function of this header. */
 typedef void (*inferd_answer)(void *user, const struct inferd_response *response);
 
-/* Once with OK when connected; once with another status when the connection could not be made or
- * was lost, after the answers to what was in flight. */
+/* Called once with OK when connected, and once with another status when the connection could not be
+ * made or was lost; then all requests in flight have been answered. */
 typedef void (*inferd_state)(void *user, enum inferd_status status, const char *reason);
 
 typedef void (*inferd_closed)(void *user);
 
-/* Starts to connect; requests may be sent at once and go out when it is done. `state` may be NULL.
- */
+/* Starts to connect. Requests may be sent at once; they go out when the connection is made. `state`
+ * may be NULL. */
 INFERD_API enum inferd_status inferd_async_open(struct uv_loop_s *loop, const char *address,
                                                 const struct inferd_options *options,
                                                 inferd_state state, void *user,
                                                 struct inferd_async **out,
                                                 struct inferd_error *err);
 
-/* Answers what is in flight with CANCELLED, then frees everything in the loop's next rounds and
- * calls `closed` (may be NULL) with `user`. Run the loop until then. */
+/* Answers all requests in flight with CANCELLED, frees everything in the next rounds of the loop,
+ * and then calls `closed` (may be NULL) with `user`. Run the loop until then. */
 INFERD_API void inferd_async_close(struct inferd_async *async, inferd_closed closed, void *user);
 
 /*
- * Sends; `answer` is called exactly once if and only if this returns OK, and never from within it.
- * What is sent in one round of the loop goes out in one system call before the loop waits again.
- * `id` may be NULL. RESOURCE_EXHAUSTED: max_in_flight are unanswered. UNAVAILABLE: not connected
- * any more.
+ * Sends a request. If this returns OK, `answer` is called exactly once, and never from within this
+ * function; otherwise it is not called. What is sent in one round of the loop goes out in one
+ * system call before the loop waits again. `id` may be NULL. RESOURCE_EXHAUSTED: max_in_flight
+ * requests are unanswered. UNAVAILABLE: the connection is lost.
  */
 INFERD_API enum inferd_status inferd_async_send(struct inferd_async *async,
                                                 const struct inferd_request *request,
@@ -420,9 +423,9 @@ INFERD_API uint32_t inferd_async_in_flight(const struct inferd_async *async);
 /* --- prepared requests --- */
 
 /*
- * A request that is sent many times, encoded once: its shape stays, the bytes at its tensors'
- * `data` are read again at each send. Sending one costs about a copy. Of no connection in
- * particular.
+ * A request that is encoded once and sent many times. Its shapes stay the same; the bytes at its
+ * tensors' `data` are read again at each send. Sending it costs about a copy. It belongs to no
+ * connection: any may send it.
  */
 struct inferd_prepared;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Server, metadata, statistics, index and status; see describe.h. The public structs are nearly
- * those of proto/body.h, but they are an installed interface and those are not: so they are copied,
- * member by member, which happens rarely and costs little. The texts are shared.
+ * those of proto/body.h. But they are an installed interface, which proto/body.h is not, so members
+ * are copied one by one; that happens rarely and costs little. The texts are shared.
  */
 #include "client/describe.h"
 
@@ -109,7 +109,7 @@ static enum status describe_index(struct reply *reply, struct error *err)
     return STATUS_OK;
 }
 
-/* What lies beyond the last bucket that there can be is left out. */
+/* Leaves out buckets beyond the last one that can exist. */
 static bool stage(struct arena *arena, const struct body_stage *from, struct inferd_histogram *out)
 {
     struct inferd_bucket *to = arena_array(arena, from->n_buckets, sizeof(*to));

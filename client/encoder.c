@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "proto/frame.h"
 
-/* The header repeats these numbers so that it needs no other; they are the same. */
+/* client.h repeats these numbers so that it needs no other header; they must stay the same. */
 _Static_assert((int)INFERD_UNAUTHENTICATED == (int)STATUS_UNAUTHENTICATED, "codes");
 _Static_assert((int)INFERD_INTERNAL == (int)STATUS_INTERNAL, "codes");
 _Static_assert((int)INFERD_BOOL == (int)DTYPE_BOOL && (int)INFERD_INT8 == (int)DTYPE_I8 &&
@@ -98,7 +98,7 @@ static enum status tensors_to_wire(struct request *r, const struct inferd_reques
     return STATUS_OK;
 }
 
-/* All but the tensors, which are many bytes and set one by one. */
+/* Sets all members except the tensors, which are many bytes and set one by one. */
 static void head_to_wire(struct request *r, const struct inferd_request *request, uint64_t id)
 {
     r->id = id;
@@ -122,11 +122,8 @@ enum status encoder_request(struct encoder *encoder, const struct inferd_request
     head_to_wire(r, request, id);
     if (r->kind == REQUEST_NONE)
         return error_set(err, STATUS_INVALID_ARGUMENT, "request kind %d", (int)request->kind);
-    if (r->kind == REQUEST_INFER) {
-        enum status status = tensors_to_wire(r, request, err);
-        if (status)
-            return status;
-    }
+    if (r->kind == REQUEST_INFER)
+        TRY(tensors_to_wire(r, request, err));
     return request_encode(r, encoder->head, encoder->iov, &encoder->n_iov, err);
 }
 
@@ -144,8 +141,8 @@ enum status encoder_cancel(struct encoder *encoder, uint64_t id, uint64_t target
 
 /*
  * Request.id is field 1, so its tag and varint come right behind the frame's head. A template is
- * encoded with an id whose varint takes ID_BYTES; smaller ids are written with as many, the upper
- * ones empty, which a varint may have.
+ * encoded with an id whose varint takes ID_BYTES. Smaller ids are written with as many bytes, the
+ * upper ones empty, which a varint may have.
  */
 enum { ID_AT = FRAME_HEAD_BYTES + 1, ID_BYTES = 7, ID_TAG = 1 << 3 };
 static const uint64_t template_id = UINT64_C(1) << 48;
@@ -192,25 +189,29 @@ static struct inferd_prepared *prepared_make(const struct encoder *encoder)
     return p;
 }
 
+static enum status prepare(const struct inferd_request *request, struct inferd_prepared **out,
+                           struct error *err)
+{
+    CLEANUP(cleanup_free) struct encoder *encoder = malloc(sizeof(*encoder));
+    if (!encoder)
+        return error_no_memory(err, "a request");
+    TRY(encoder_request(encoder, request, template_id, err));
+    if (!has_template_id(encoder))
+        return error_set(err, STATUS_INTERNAL, "the encoder does not put the id first");
+    struct inferd_prepared *prepared = prepared_make(encoder);
+    if (!prepared)
+        return error_no_memory(err, "a request");
+    prepared->kind = request->kind;
+    prepared->timeout_us = request->timeout_us;
+    *out = prepared;
+    return STATUS_OK;
+}
+
 enum inferd_status inferd_prepared_new(const struct inferd_request *request,
                                        struct inferd_prepared **out, struct inferd_error *user_err)
 {
     struct error err;
-    struct inferd_prepared *prepared = NULL;
-    struct encoder *encoder = malloc(sizeof(*encoder));
-    enum status status = encoder ? encoder_request(encoder, request, template_id, &err)
-                                 : error_no_memory(&err, "a request");
-    if (!status && !has_template_id(encoder))
-        status = error_set(&err, STATUS_INTERNAL, "the encoder does not put the id first");
-    if (!status && !(prepared = prepared_make(encoder)))
-        status = error_no_memory(&err, "a request");
-    free(encoder);
-    if (status)
-        return error_to_user(&err, user_err);
-    prepared->kind = request->kind;
-    prepared->timeout_us = request->timeout_us;
-    *out = prepared;
-    return INFERD_OK;
+    return prepare(request, out, &err) ? error_to_user(&err, user_err) : INFERD_OK;
 }
 
 void inferd_prepared_free(struct inferd_prepared *prepared)

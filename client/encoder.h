@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The public request, checked and encoded as a frame: head and payloads as iovecs. And prepared
- * requests, whose id alone is written anew for each send.
+ * Checks the public request and encodes it as a frame: head and payloads as iovecs. Also makes
+ * prepared requests: only their id is written anew for each send.
  */
 #ifndef INFERD_CLIENT_ENCODER_H
 #define INFERD_CLIENT_ENCODER_H
@@ -19,13 +19,13 @@ struct encoder {
     uint32_t n_iov;
 };
 
-/* Into encoder->iov, which points into the encoder and at the tensors' data. */
+/* Encode into encoder->iov, which points into the encoder and at the tensors' data. */
 enum status encoder_request(struct encoder *encoder, const struct inferd_request *request,
                             uint64_t id, struct error *err);
 enum status encoder_cancel(struct encoder *encoder, uint64_t id, uint64_t target,
                            struct error *err);
 
-/* The id of the request that asks for the cancellation of `target`: no id in flight has its bit. */
+/* The id of the request that cancels `target`: ids in flight never have that bit. */
 #define CANCEL_ID(target) ((target) | UINT64_C(1) << 62)
 
 struct inferd_prepared {
@@ -40,10 +40,10 @@ struct inferd_prepared {
 /* Writes the id into `head`, a copy of a prepared request's first piece. */
 void prepared_set_id(uint8_t *head, uint64_t id);
 
-/* Our kinds and the protocol's. */
+/* The protocol's kind for a public one. */
 enum request_kind kind_to_wire(enum inferd_kind kind);
 
-/* Passes an internal error on to the user's, which may be NULL; returns its code. */
+/* Copies an internal error to the user's, which may be NULL, and returns its code. */
 enum inferd_status error_to_user(const struct error *from, struct inferd_error *to);
 
 #endif

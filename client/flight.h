@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests in flight of one connection. A request's id names its place in a table and how often
- * that place was used, so that an answer finds its request without a search and a late answer finds
- * nothing. Ids take 48 bits: their varint fits the room that prepared requests leave.
+ * The requests in flight of one connection. A request's id is made of its place in a table and how
+ * often that place was used: so an answer finds its request without a search, and a late answer
+ * finds nothing. Ids have 48 bits, so that their varint fits the room that prepared requests leave.
  */
 #ifndef INFERD_CLIENT_FLIGHT_H
 #define INFERD_CLIENT_FLIGHT_H
@@ -19,7 +19,7 @@ enum { FLIGHT_MAX = 65536 };
 struct flight_slot {
     uint64_t id; /* 0: free */
     uint64_t deadline_ns;
-    uint64_t sent_at; /* the stream's position after its last byte */
+    uint64_t sent_at; /* the stream's position behind the request's last byte */
     enum inferd_kind kind;
     uint32_t uses, next_free;
     inferd_answer answer; /* async only, as is `user` */

@@ -29,7 +29,7 @@ static void drop_taken(struct inbox *in)
         in->begin = in->end = 0;
 }
 
-/* Doubles, but to no more than the frame in front needs if that is known. */
+/* Doubles the buffer, but not beyond what the frame in front needs, if its length is known. */
 static enum status grow(struct inbox *in, struct error *err)
 {
     size_t want = in->cap ? in->cap * 2 : INBOX_FIRST, size = 0;
@@ -52,11 +52,8 @@ enum status inbox_room(struct inbox *in, void **at, size_t *size, struct error *
         in->end -= in->begin;
         in->begin = 0;
     }
-    if (in->cap == in->end) {
-        enum status status = grow(in, err);
-        if (status)
-            return status;
-    }
+    if (in->cap == in->end)
+        TRY(grow(in, err));
     *at = in->data + in->end;
     *size = in->cap - in->end;
     return STATUS_OK;

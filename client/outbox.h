@@ -33,8 +33,8 @@ struct outbox {
 
 void outbox_deinit(struct outbox *out);
 
-/* A frame as the encoder gives it. The pieces that lie in `head`, the first among them, are copied
- * whatever their size: that memory is used again. */
+/* A frame as the encoder gives it. The pieces that lie in `head`, which the first does, are copied
+ * whatever their size, because that memory is used again. */
 struct outbox_frame {
     const struct iovec *iov;
     uint32_t n;
@@ -55,7 +55,7 @@ static inline bool outbox_empty(const struct outbox *out)
 /* The next unsent pieces, at most `max`; returns how many. */
 uint32_t outbox_pieces(const struct outbox *out, struct iovec *iov, uint32_t max);
 
-/* So many bytes were sent. */
+/* Tells that `size` bytes were sent. */
 void outbox_sent(struct outbox *out, size_t size);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quantiles of a server's histograms: of all, or of what came between two looks at them. */
+/* Quantiles of a server's histograms: of all requests, or of those between two looks at them. */
 #include "base/compiler.h"
 #include "client/client.h"
 
-/* How many of a bucket are new. `*k` walks over the earlier one's. */
+/* How many requests of a bucket are new. `*k` walks over the buckets of `before`. */
 static uint64_t fresh(const struct inferd_bucket *bucket, const struct inferd_histogram *before,
                       uint32_t *k)
 {
@@ -25,7 +25,7 @@ uint64_t inferd_histogram_quantile(const struct inferd_histogram *now,
     for (uint32_t i = 0, k = 0; i < now->n_buckets; i++) {
         const struct inferd_bucket *b = &now->buckets[i];
         uint64_t n = fresh(b, before, &k);
-        /* Those of a bucket are taken to be spread evenly over it. */
+        /* Requests are taken to be spread evenly over their bucket. */
         if (n && (double)(seen + n) >= rank) {
             uint64_t place = rank > (double)seen ? (uint64_t)(rank - (double)seen) : 0;
             double share = ((double)MIN(place, n - 1) + 0.5) / (double)n;

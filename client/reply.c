@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames to public responses; see reply.h. The bodies that describe the server are in describe.c.
- */
+/* Frames become public responses; see reply.h. describe.c has the bodies that describe the
+ * server. */
 #include "client/reply.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void reset(struct reply *reply)
     reply->response = (struct inferd_response){.message = "", .model = "", .version = ""};
 }
 
-/* A terminated copy, cut at `max` bytes; what a peer may send has been checked to fit. */
+/* A terminated copy, cut at `max` bytes. There is room for all texts that the decoder lets pass. */
 static const char *keep(struct reply *reply, struct message_text text, size_t max)
 {
     size_t room = sizeof(reply->text) - reply->text_used;

@@ -10,7 +10,7 @@
 enum {
     /* Every text of a response at its greatest length: names, model, version, message. */
     REPLY_TEXT = (MESSAGE_MAX_TENSORS + 2) * (MESSAGE_MAX_NAME + 1) + ERROR_TEXT_MAX,
-    /* What a server can make us keep of its description. */
+    /* The most bytes of its description that a server can make us keep. */
     REPLY_BODY_MAX = 64 * 1024 * 1024,
 };
 
@@ -36,8 +36,8 @@ void reply_deinit(struct reply *reply);
 /* Decodes into reply->response, but for its `kind`. */
 enum status reply_decode(struct reply *reply, const void *message, size_t size, struct error *err);
 
-/* Whether the decoded body is what a request of `kind` asks for; errors are always. Sets the kind.
- */
+/* Sets the kind, and says whether the decoded body is what a request of `kind` asks for. An error
+ * fits every kind. */
 bool reply_fits(struct reply *reply, enum inferd_kind kind);
 
 /* A response that the library itself gives; `reason` is copied. */

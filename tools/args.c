@@ -112,7 +112,7 @@ static bool store(const struct arg *arg, const char *value, void *into)
     return false;
 }
 
-/* What each kind takes: its size as a field, and in words what it expects. */
+/* Of each kind: the size of its field, and what value it expects, in words. */
 static const struct {
     size_t size;
     const char *expected;
@@ -191,7 +191,7 @@ static int complain_unknown(const struct args *args, const char *text)
 
 /* --- parsing --- */
 
-/* "vvv" */
+/* The same letter all over, as "vvv". */
 static bool repeats(const char *letters)
 {
     return strspn(letters, (const char[]){letters[0], '\0'}) == strlen(letters);
@@ -210,7 +210,7 @@ static const struct arg *find_in(const struct arg *rows, const char *text)
     return NULL;
 }
 
-/* The option of an argument that begins with '-'; *at: the struct that it fills. */
+/* The option of an argument that begins with '-'; *at is the offset of the struct that it fills. */
 static const struct arg *find(const struct args *args, const char *text, size_t *at)
 {
     *at = 0;

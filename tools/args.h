@@ -6,9 +6,10 @@
  *       {"output", 'o', ARG_TEXT, offsetof(struct mine, output), "FILE", "where the plan goes"},
  *       ...
  *
- * "--name VALUE", "--name=VALUE", "-n VALUE"; "--" ends options; "-h" and "--help" are everywhere.
- * Options that several commands have are tables of their own, which a command's refers to.
- * What is wrong is said in one line on stderr. Exit codes: 0 success, 1 failure, 2 usage.
+ * Options are "--name VALUE", "--name=VALUE" or "-n VALUE"; "--" ends them, and every command has
+ * "-h" and "--help". Options of several commands are in tables of their own, which the tables of
+ * these commands name. Complaints are one line on stderr. Exit codes: 0 success, 1 failure, 2
+ * usage.
  */
 #ifndef INFERD_TOOLS_ARGS_H
 #define INFERD_TOOLS_ARGS_H
@@ -51,11 +52,11 @@ struct arg {
     const char *help; /* one line */
 };
 
-/* Options that are not the command's alone: they fill a struct within the command's own. */
+/* Options that several commands share: they fill a struct within the command's own. */
 struct arg_table {
     const struct arg *rows;
-    size_t at;        /* of that struct */
-    const char *head; /* of their section in the help; NULL: with those before */
+    size_t at;        /* offset of that struct */
+    const char *head; /* of their section in the help; NULL: they follow those before */
 };
 
 enum { ARG_TABLES_MAX = 4 };
@@ -65,7 +66,7 @@ struct args {
     const char *what;  /* one line */
     const struct arg *options;
     uint32_t min_positional, max_positional;
-    struct arg_table shared[ARG_TABLES_MAX]; /* one without rows ends them */
+    struct arg_table shared[ARG_TABLES_MAX]; /* ended by a table without rows */
 };
 
 /* Fills *into by the table and `positional` with what is left. argv[0] is the command's name.
@@ -73,14 +74,14 @@ struct args {
 int args_parse(const struct args *args, int argc, char **argv, void *into,
                struct arg_texts *positional);
 
-/* The first option of these rows whose value is not 0, NULL or false, so was given; NULL: none. For
- * commands that have to say which option does not go with what they were asked for. */
+/* The first option of these rows that was given, that is, whose value is not 0, NULL or false;
+ * NULL: none. For commands that have to say which option does not go with the others. */
 const char *args_given(const struct arg *rows, const void *at);
 
 /* "NAME=VALUE" in two; the name is copied. False if there is no '=' or the name does not fit. */
 bool args_split(const char *text, char *name, size_t name_size, const char **value);
 
-/* A whole number in decimal, or a number; false if there is anything else. */
+/* Parse a whole number in decimal, or any number that is not negative; false for other texts. */
 bool args_u32(const char *text, uint32_t *out);
 bool args_f64(const char *text, double *out);
 bool args_bytes(const char *text, uint64_t *out); /* with KiB, MiB or GiB behind it, or nothing */

@@ -11,11 +11,11 @@
 
 #include "engine/runtime/layer_times.h"
 
-/* One context's; belongs to its thread until that has ended. */
+/* The trace of one context. It belongs to the context's thread until that has ended. */
 struct bench_trace {
     struct trace_span *spans;
     uint32_t n, max;
-    bool full; /* the rest of the run is not in it */
+    bool full; /* the rest of the run is left out */
 };
 
 enum status bench_trace_init(struct bench_trace *trace, struct error *err);
@@ -25,7 +25,7 @@ void bench_trace_deinit(struct bench_trace *trace);
 enum status bench_trace_add(struct bench_trace *trace, struct context *ctx,
                             const struct trace_base *base, struct error *err);
 
-/* One file for all contexts. Times count from the base. */
+/* Writes one file for all contexts. Times count from the base. */
 enum status bench_trace_write(const char *path, const struct bench_trace *const *traces, uint32_t n,
                               struct error *err);
 

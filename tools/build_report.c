@@ -27,7 +27,7 @@ static bool is_reference(const struct ir_node *node)
     return node->tactic && !strncmp(node->tactic->name, "reference", strlen("reference"));
 }
 
-/* What there is no room for counts as the last one. */
+/* If there is no room for another family, layers count for the last one. */
 static struct family *find(struct families *f, const struct tactic *tactic)
 {
     char name[FAMILY_MAX];
@@ -159,7 +159,7 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
     print_fusion(report, all);
     print_where(&f);
     if (device)
-        print_named("on the CPU, for the device has no kernel", graph, f.ns, is_on_host);
+        print_named("on the CPU, because the device has no kernel", graph, f.ns, is_on_host);
     print_named("no fast kernel", graph, f.ns, is_reference);
     if (all)
         print_profiles(plan);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a build tells at its end: what fusion removed, and which layers run where. */
+/* The report at the end of a build: what fusion removed, and which layers run where. */
 #ifndef INFERD_TOOLS_BUILD_REPORT_H
 #define INFERD_TOOLS_BUILD_REPORT_H
 
@@ -8,8 +8,8 @@
 #include "engine/build/build.h"
 #include "engine/plan/plan.h"
 
-/* A few lines on stdout; shares of time are those of the largest batch. `all`: also a line for each
- * profile and for each pass that changed something. */
+/* Prints a few lines on stdout; shares of time are those of the largest batch. `all`: also a line
+ * for each profile and for each pass that changed something. */
 void build_report_print(const struct plan *plan, const struct build_report *report, bool all);
 
 #endif

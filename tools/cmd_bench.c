@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
-#include "engine/runtime/memory.h"
 #include "engine/runtime/layer_times.h"
+#include "engine/runtime/memory.h"
 #include "tools/bench_trace.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
@@ -31,7 +32,7 @@ struct bench_args {
 
 static const struct arg options[] = {
     {"batch", 'b', ARG_U32, offsetof(struct bench_args, batch), "B",
-     "instances a batch (default: 1)"},
+     "instances in a batch (default: 1)"},
     {"contexts", 'c', ARG_U32, offsetof(struct bench_args, contexts), "N",
      "threads with a context each (default: 1)"},
     {"seconds", 's', ARG_F64, offsetof(struct bench_args, seconds), "S", "how long (default: 5)"},
@@ -60,7 +61,7 @@ static const struct args spec = {
 
 enum { CONTEXTS_MAX = 256, WARM_UP = 3, SAMPLES_MAX = 1 << 20 /* of all contexts */ };
 
-/* What is measured of each batch: what the device tells, and how long it took in all. */
+/* What is measured of each batch: the times that the device reports, and the latency. */
 enum { INPUT, COMPUTE, OUTPUT, LATENCY, N_SERIES };
 static const char *const part_keys[LATENCY] = {"input_p50_us", "compute_p50_us", "output_p50_us"};
 
@@ -72,10 +73,10 @@ struct bench {
     struct trace_base *base;
     pthread_barrier_t start;
     uint64_t begin_ns, end_ns; /* written by the first runner between two barriers */
-    atomic_bool failed;        /* relaxed: ends the others early */
+    atomic_bool failed;        /* relaxed; ends the other runners early */
 };
 
-/* One thread's. */
+/* What one thread has. */
 struct runner {
     struct bench *bench;
     uint32_t index;
@@ -122,29 +123,25 @@ static enum status prepare(struct runner *r)
 {
     struct bench *b = r->bench;
     struct context_options wanted = {.batch = b->batch, .no_capture = b->args->no_capture};
-    enum status status = lane_new(b->model.device, &r->lane, &r->err);
+    TRY(lane_new(b->model.device, &r->lane, &r->err));
     uint64_t begin_ns = clock_now_ns();
-    if (!status)
-        status = context_new_with(b->model.engine, r->lane, &wanted, &r->ctx, &r->err);
+    TRY(context_new_with(b->model.engine, r->lane, &wanted, &r->ctx, &r->err));
     r->ready_ns = clock_now_ns() - begin_ns;
-    if (!status)
-        status = make_inputs(r);
-    for (int i = 0; i < WARM_UP && !status; i++) {
+    TRY(make_inputs(r));
+    for (int i = 0; i < WARM_UP; i++) {
         begin_ns = clock_now_ns();
-        status = run_one(r, false, NULL);
+        TRY(run_one(r, false, NULL));
         if (i == 0)
             r->first_ns = clock_now_ns() - begin_ns;
     }
-    for (int k = 0; k < N_SERIES && !status; k++)
-        status = samples_init(&r->series[k], SAMPLES_MAX / b->args->contexts, &r->err);
-    if (!status && b->args->layers)
-        status = context_layer_times_start(r->ctx, &r->err);
-    if (!status && b->args->trace)
-        status = bench_trace_init(&r->trace, &r->err);
-    return status;
+    for (int k = 0; k < N_SERIES; k++)
+        TRY(samples_init(&r->series[k], SAMPLES_MAX / b->args->contexts, &r->err));
+    if (b->args->layers)
+        TRY(context_layer_times_start(r->ctx, &r->err));
+    return b->args->trace ? bench_trace_init(&r->trace, &r->err) : STATUS_OK;
 }
 
-/* One batch, and what the device tells of it. */
+/* Runs one batch and adds the times that the device reports. */
 static enum status measure_one(struct runner *r)
 {
     struct bench *b = r->bench;
@@ -190,7 +187,7 @@ static void *runner_main(void *arg)
     return NULL;
 }
 
-/* Contexts are freed after all have been looked at. */
+/* Only when the report is made: it reads the layer times in the contexts. */
 static void runner_deinit(struct runner *r)
 {
     for (uint32_t i = 0; i < IR_MAX_IO; i++)
@@ -377,7 +374,7 @@ static enum status report(struct bench *b, struct runner *runners, struct error 
 {
     CLEANUP(result_free) struct result *result = calloc(1, sizeof(*result));
     if (!result)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return error_no_memory(err, "the results");
     TRY(collect(b, runners, result, err));
     if (b->args->json)
         print_json(b, result, runners);
@@ -388,6 +385,15 @@ static enum status report(struct bench *b, struct runner *runners, struct error 
 
 /* --- running --- */
 
+/* The first failure of a runner, or the report. */
+static enum status conclude(struct bench *b, struct runner *runners, struct error *err)
+{
+    for (uint32_t i = 0; i < b->args->contexts; i++)
+        if (runners[i].status)
+            return error_copy(err, &runners[i].err);
+    return report(b, runners, err);
+}
+
 static enum status run_threads(struct bench *b, struct runner *runners, struct error *err)
 {
     uint32_t n = b->args->contexts;
@@ -395,7 +401,7 @@ static enum status run_threads(struct bench *b, struct runner *runners, struct e
     for (uint32_t i = 0; i < n; i++) {
         runners[i].bench = b;
         runners[i].index = i;
-        /* Those that wait at the barrier could not be ended: there is nothing to go back to. */
+        /* Threads that wait at the barrier could not be ended, so the program ends. */
         if (pthread_create(&runners[i].thread, NULL, runner_main, &runners[i])) {
             fprintf(stderr, "inferctl bench: cannot start %u threads\n", n);
             exit(EXIT_FAILED);
@@ -404,32 +410,28 @@ static enum status run_threads(struct bench *b, struct runner *runners, struct e
     for (uint32_t i = 0; i < n; i++)
         pthread_join(runners[i].thread, NULL);
     pthread_barrier_destroy(&b->start);
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < n && !status; i++)
-        if ((status = runners[i].status))
-            *err = runners[i].err;
-    if (!status)
-        status = report(b, runners, err);
+    enum status status = conclude(b, runners, err);
     for (uint32_t i = 0; i < n; i++)
         runner_deinit(&runners[i]);
     return status;
 }
 
+static enum status bench_model(struct bench *b, struct error *err)
+{
+    CLEANUP(cleanup_free) struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
+    if (!runners)
+        return error_no_memory(err, "the measurement");
+    if (b->args->trace)
+        TRY(trace_base_new(b->model.device, &b->base, err));
+    return run_threads(b, runners, err);
+}
+
 static enum status bench(struct bench *b, const char *path, struct error *err)
 {
     struct arg_u32s batches = {.n = 1, .list = {b->batch}};
-    enum status status = model_open(&b->model, path, &b->args->model, &batches, err);
-    if (status)
-        return status;
-    struct runner *runners = calloc(b->args->contexts, sizeof(*runners));
-    if (!runners)
-        status = error_no_memory(err, "the measurement");
-    if (!status && b->args->trace)
-        status = trace_base_new(b->model.device, &b->base, err);
-    if (!status)
-        status = run_threads(b, runners, err);
+    TRY(model_open(&b->model, path, &b->args->model, &batches, err));
+    enum status status = bench_model(b, err);
     trace_base_free(b->base);
-    free(runners);
     model_close(&b->model);
     return status;
 }

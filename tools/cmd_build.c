@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "tools/build_report.h"
+#include "tools/cleanup.h"
 #include "tools/handed.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
@@ -36,8 +37,8 @@ static const struct args spec = {
     .shared = MODEL_TABLES(struct build_args, model),
 };
 
-/* Precision is an upper bound on speed: what the layers really compute on is said of the largest
- * batch. */
+/* --precision only names the lowest type that is allowed, so the summary says which types the
+ * layers of the largest batch really compute in. */
 static void print_summary(const struct build_args *args, const struct plan *plan, uint64_t ns)
 {
     char types[TYPES_TEXT_MAX];
@@ -61,8 +62,8 @@ static void print_summary(const struct build_args *args, const struct plan *plan
            types_format(largest->graph, types), (double)ns / NS_PER_S);
 }
 
-/* What a signal leaves unfinished. Relaxed: the handler runs on a thread of this process, and what
- * the pointer leads to does not change while the pointer is there. */
+/* The file that a signal would leave unfinished. Relaxed: the handler runs on a thread of this
+ * process, and the writer does not change while this points to it. */
 static _Atomic(const struct file_writer *) unfinished;
 
 static void on_signal(int number)
@@ -75,8 +76,8 @@ static void on_signal(int number)
 
 static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 
-/* A signal that is ignored stays so: nohup. */
-static void heed_signals(void)
+/* A signal that is ignored stays ignored, as under nohup. */
+static void handle_signals(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         struct sigaction action = {.sa_handler = on_signal}, was;
@@ -85,7 +86,7 @@ static void heed_signals(void)
     }
 }
 
-/* No signal comes between the making of the temporary and its being known to the handler. */
+/* Signals are blocked until the handler knows of the temporary. */
 static enum status try_writer(const char *output, struct file_writer **out, struct error *err)
 {
     sigset_t those, before;
@@ -100,23 +101,13 @@ static enum status try_writer(const char *output, struct file_writer **out, stru
     return status;
 }
 
-static void writer_drop(struct file_writer **writer)
+static void unfinished_cleanup(struct file_writer **writer)
 {
     atomic_store_explicit(&unfinished, NULL, memory_order_relaxed);
     file_writer_free(*writer);
 }
 
-static void device_drop(struct device **device)
-{
-    engine_device_close(*device);
-}
-
-static void plan_drop(struct plan **plan)
-{
-    plan_free(*plan);
-}
-
-enum { TURN_US = 50000 }; /* how often one looks whether another build of the plan has ended */
+enum { LOOK_US = 50000 }; /* time between two looks whether another build of the plan has ended */
 
 static enum status open_plan(const char *output, struct file_writer **out, struct error *err)
 {
@@ -124,24 +115,24 @@ static enum status open_plan(const char *output, struct file_writer **out, struc
     if (handed_parse(output, &handed))
         return file_writer_new_fd(handed.fd, "the plan", out, err);
     enum status status;
-    heed_signals();
+    handle_signals();
     while ((status = try_writer(output, out, err)) == STATUS_UNAVAILABLE)
-        usleep(TURN_US);
+        usleep(LOOK_US);
     TRY(status);
-    file_writer_sweep(*out); /* what was killed in the middle */
+    file_writer_sweep(*out); /* temporaries of builds that were killed */
     return STATUS_OK;
 }
 
-/* The writer is opened before the work: two builds of one plan take turns, and a folder that cannot
- * be written to is found out at once. */
+/* The writer is opened before the work, so that two builds of one plan take turns and a folder that
+ * cannot be written to is found at once. */
 static enum status build(const struct build_args *args, const char *from, struct error *err)
 {
     struct log_sink log = model_log(&args->model);
     struct build_report report;
     uint64_t begin = clock_now_ns();
-    CLEANUP(writer_drop) struct file_writer *writer = NULL;
-    CLEANUP(device_drop) struct device *device = NULL;
-    CLEANUP(plan_drop) struct plan *plan = NULL;
+    CLEANUP(unfinished_cleanup) struct file_writer *writer = NULL;
+    CLEANUP(device_cleanup) struct device *device = NULL;
+    CLEANUP(plan_cleanup) struct plan *plan = NULL;
     TRY(open_plan(args->output, &writer, err));
     TRY(model_device_open(&args->model, NULL, &log, &device, err));
     TRY(model_build(from, &args->model, device, &log, &args->batches, &report, &plan, err));
@@ -166,7 +157,7 @@ int command_build(int argc, char **argv)
     struct handed handed;
     bool is_handed = handed_parse(args.output, &handed);
     enum status status = is_handed && !handed_seal()
-                             ? error_set(&err, STATUS_INTERNAL, "seccomp is not to be had")
+                             ? error_set(&err, STATUS_INTERNAL, "the kernel has no seccomp")
                              : build(&args, files.list[0], &err);
     if (!status)
         return EXIT_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * inferctl graph: a picture of a graph. A model is drawn as it was imported, or with --fused as the
- * passes leave it; a plan as it runs. Constants are not drawn, only counted in the tooltip.
+ * passes leave it; a plan is drawn as it runs. Constants are not drawn.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/layers.h"
 #include "tools/model.h"
@@ -30,7 +31,7 @@ static const struct arg options[] = {
     {"device", 0, ARG_TEXT, offsetof(struct graph_args, model.device), "DEVICE",
      "of a model: fused for cpu (default), cuda, cuda:N"},
     {"verbose", 'v', ARG_COUNT, offsetof(struct graph_args, model.verbose), NULL,
-     "say what was fused; twice: and what was not, and why"},
+     "say what was fused; twice: also what was not, and why"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -229,71 +230,62 @@ static void draw(struct drawing *d)
     fputs("</g>\n</svg>\n", d->to);
 }
 
+/* False: no memory. */
+static bool draw_text(struct drawing *d, char **text, size_t *size)
+{
+    if (!add_vertices(d) || !add_edges(d) || !layers_arrange(&d->layers, GAP) ||
+        !(d->to = open_memstream(text, size)))
+        return false;
+    draw(d);
+    return fclose(d->to) == 0;
+}
+
 static enum status write_svg(const struct ir_graph *graph, const char *path, struct error *err)
 {
     struct drawing d = {.graph = graph};
-    struct file_writer *writer = NULL;
-    char *text = NULL;
+    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
+    CLEANUP(cleanup_free) char *text = NULL;
     size_t size = 0;
-    enum status status = error_no_memory(err, "the drawing");
-    if (add_vertices(&d) && add_edges(&d) && layers_arrange(&d.layers, GAP) &&
-        (d.to = open_memstream(&text, &size))) {
-        draw(&d);
-        status = fclose(d.to) ? status : file_writer_new(path, true, &writer, err);
-    }
-    if (!status)
-        status = file_writer_put(writer, text, size, err);
-    if (!status)
-        status = file_writer_commit(writer, err);
-    file_writer_free(writer);
-    free(text);
+    bool drawn = draw_text(&d, &text, &size);
     layers_deinit(&d.layers);
-    return status;
+    if (!drawn)
+        return error_no_memory(err, "the drawing");
+    TRY(file_writer_new(path, true, &writer, err));
+    TRY(file_writer_put(writer, text, size, err));
+    return file_writer_commit(writer, err);
 }
 
 /* --- where the graph comes from --- */
 
 static enum status draw_plan(const struct graph_args *args, const char *path, struct error *err)
 {
-    struct plan *plan;
-    enum status status = model_args_check(&args->model, path, err);
-    if (!status && (args->fused || args->model.device))
-        status = error_set(err, STATUS_INVALID_ARGUMENT,
-                           "--%s is about models: a plan is drawn as it was built",
-                           args->fused ? "fused" : "device");
-    if (!status)
-        status = plan_read(path, &plan, err);
-    if (status)
-        return status;
+    CLEANUP(plan_cleanup) struct plan *plan = NULL;
+    TRY(model_args_check(&args->model, path, err));
+    if (args->fused || args->model.device)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--%s is about models: a plan is drawn as it was built",
+                         args->fused ? "fused" : "device");
+    TRY(plan_read(path, &plan, err));
     const struct ir_graph *graph = NULL;
     for (uint32_t i = 0; i < plan->n_profiles && !graph; i++)
         if (!args->batch || plan->profiles[i].batch == args->batch)
             graph = plan->profiles[i].graph;
-    status = graph ? write_svg(graph, args->output, err)
-                   : error_set(err, STATUS_NOT_FOUND, "the plan has no profile for batch %u",
-                               args->batch);
-    plan_free(plan);
-    return status;
+    return graph ? write_svg(graph, args->output, err)
+                 : error_set(err, STATUS_NOT_FOUND, "the plan has no profile for batch %u",
+                             args->batch);
 }
 
-/* Only passes for one kind of device want to know which it is: it is opened if it was named. */
+/* A device is opened only if it was named: some passes are for one kind of device alone. */
 static enum status draw_model(const struct graph_args *args, const char *path, struct error *err)
 {
     struct log_sink log = model_log(&args->model);
-    struct device *device = NULL;
-    struct ir_graph *graph;
-    enum status status = STATUS_OK;
+    CLEANUP(device_cleanup) struct device *device = NULL;
+    CLEANUP(graph_cleanup) struct ir_graph *graph = NULL;
     if (args->model.device)
-        status = model_device_open(&args->model, NULL, &log, &device, err);
-    if (!status)
-        status = model_graph(path, &args->model, device, &log, args->batch ? args->batch : 1,
-                             args->fused, &graph, err);
-    if (!status) {
-        status = write_svg(graph, args->output, err);
-        ir_graph_free(graph);
-    }
-    engine_device_close(device);
-    return status;
+        TRY(model_device_open(&args->model, NULL, &log, &device, err));
+    TRY(model_graph(path, &args->model, device, &log, args->batch ? args->batch : 1, args->fused,
+                    &graph, err));
+    return write_svg(graph, args->output, err);
 }
 
 int command_graph(int argc, char **argv)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inferctl infer: one request to a daemon; outputs are shown or written. */
+/* inferctl infer sends one request to a daemon; its outputs are shown or written. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/npy.h"
 #include "tools/request.h"
@@ -37,7 +38,7 @@ static const struct args spec = {
     .shared = REQUEST_TABLES(struct infer_args, request),
 };
 
-/* A copy that may be read as numbers: received data has no alignment. */
+/* Makes a copy that may be read as numbers: received data has no alignment. */
 static enum status copy_output(const struct inferd_tensor *from, struct tensor_view *out,
                                struct error *err)
 {
@@ -66,22 +67,25 @@ static enum status write_output(const char *folder, const char *name, const stru
     return npy_write(path, t, err);
 }
 
+static enum status take_output(const struct infer_args *args, const struct inferd_tensor *from,
+                               struct error *err)
+{
+    struct tensor_view t;
+    TRY(copy_output(from, &t, err));
+    CLEANUP(cleanup_free) void *data = t.data;
+    if (!args->quiet)
+        tensor_print(stdout, from->name, &t, 10);
+    return args->output ? write_output(args->output, from->name, &t, err) : STATUS_OK;
+}
+
 static enum status take_outputs(const struct infer_args *args, const struct inferd_response *r,
                                 struct error *err)
 {
     if (args->output && mkdir(args->output, 0777) && errno != EEXIST)
         return error_errno(err, errno, "%s", args->output);
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < r->n_outputs && !status; i++) {
-        struct tensor_view t = {0};
-        status = copy_output(&r->outputs[i], &t, err);
-        if (!status && !args->quiet)
-            tensor_print(stdout, r->outputs[i].name, &t, 10);
-        if (!status && args->output)
-            status = write_output(args->output, r->outputs[i].name, &t, err);
-        free(t.data);
-    }
-    return status;
+    for (uint32_t i = 0; i < r->n_outputs; i++)
+        TRY(take_output(args, &r->outputs[i], err));
+    return STATUS_OK;
 }
 
 static double us(uint64_t ns)
@@ -110,6 +114,20 @@ static enum status infer(const struct infer_args *args, struct inferd_client *cl
     return STATUS_OK;
 }
 
+static enum status infer_at(struct infer_args *args, const char *address, struct error *err)
+{
+    CLEANUP(client_cleanup) struct inferd_client *client = NULL;
+    CLEANUP(request_data_close) struct request_data data = {0};
+    TRY(token_args_load(&args->request.token, err));
+    TRY(request_connect(address, &client, err));
+    TRY(request_data_open(client, &args->request, args->batch, &data, err));
+    if (args->batch && data.instances != args->batch)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "--batch %u: %s", args->batch,
+                         data.batched ? "the files say how many instances there are"
+                                      : "the model is not batched");
+    return infer(args, client, &data, err);
+}
+
 int command_infer(int argc, char **argv)
 {
     struct infer_args args = {0};
@@ -124,20 +142,5 @@ int command_infer(int argc, char **argv)
         fprintf(stderr, "--model is missing; usage: %s\n", spec.usage);
         return EXIT_USAGE;
     }
-    struct inferd_client *client = NULL;
-    struct request_data data = {0};
-    enum status status = token_args_load(&args.request.token, &err);
-    if (!status)
-        status = request_connect(addresses.list[0], &client, &err);
-    if (!status)
-        status = request_data_open(client, &args.request, args.batch, &data, &err);
-    if (!status && args.batch && data.instances != args.batch)
-        status = error_set(&err, STATUS_INVALID_ARGUMENT, "--batch %u: %s", args.batch,
-                           data.batched ? "the files say how many instances there are"
-                                        : "the model is not batched");
-    if (!status)
-        status = infer(&args, client, &data, &err);
-    request_data_close(&data);
-    inferd_client_close(client);
-    return status ? command_failed("infer", &err) : EXIT_OK;
+    return infer_at(&args, addresses.list[0], &err) ? command_failed("infer", &err) : EXIT_OK;
 }

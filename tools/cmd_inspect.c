@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inferctl inspect: what is in a plan or a model, for people or as JSON. Needs no device. */
+/* inferctl inspect shows what is in a plan or a model, as text or as JSON. It needs no device. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "engine/plan/plan.h"
 #include "tools/args.h"
+#include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/inspect_model.h"
 #include "tools/json.h"
@@ -21,7 +22,7 @@ struct inspect_args {
 static const struct arg options[] = {
     {"json", 0, ARG_FLAG, offsetof(struct inspect_args, json), NULL, "one JSON object"},
     {"batch", 0, ARG_U32, offsetof(struct inspect_args, batch), "B",
-     "of a plan: only this profile; of a model: instances to look at it with (default: 1)"},
+     "of a plan: only this profile; of a model: check it for so many instances (default: 1)"},
     {"dim", 0, ARG_TEXTS, offsetof(struct inspect_args, model.dims), "NAME=N",
      "of a model: value of another symbolic dimension"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
@@ -29,8 +30,9 @@ static const struct arg options[] = {
 
 static const struct args spec = {
     .usage = "inferctl inspect MODEL|PLAN [--json] [--batch B] [--dim NAME=N]...",
-    .what = "Of a plan: layers, fusions, tactics, precision, times and memory of each profile.\n"
-            "Of a model: inputs, outputs, ops, and all that a build would refuse: then exit 1.",
+    .what =
+        "Of a plan: layers, fusions, tactics, precision, times and memory of each profile.\n"
+        "Of a model: inputs, outputs, ops, and what a build would refuse; exit 1 if there is any.",
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
@@ -194,8 +196,7 @@ static void print_name(const char *name)
         putchar(*c < 0x20 || *c == 0x7f ? '?' : *c);
 }
 
-/* "cuda 12 layers, cpu 1, cuda 3"; a plan for one device alone has one segment, and no such line.
- */
+/* "cuda 12 layers, cpu 1, cuda 3"; a plan that runs on one device alone has no such line. */
 static void print_segments(const struct ir_graph *graph)
 {
     if (graph->n_segments < 2)
@@ -211,7 +212,7 @@ static void print_segments(const struct ir_graph *graph)
     putchar('\n');
 }
 
-/* Of the columns whose texts differ most in length. */
+/* Widths of the columns whose texts differ most in length. */
 struct widths {
     int output, tactic;
 };
@@ -292,15 +293,10 @@ static enum status no_such_profile(uint32_t batch, const struct plan *plan, stru
                      list);
 }
 
-static void plan_drop(struct plan **plan)
-{
-    plan_free(*plan);
-}
-
 static enum status inspect_plan(const struct inspect_args *args, const char *path,
                                 struct error *err)
 {
-    CLEANUP(plan_drop) struct plan *plan = NULL;
+    CLEANUP(plan_cleanup) struct plan *plan = NULL;
     TRY(model_args_check(&args->model, path, err));
     TRY(plan_read(path, &plan, err));
     if (!has_profile(args, plan))

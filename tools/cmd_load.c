@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inferctl load: a load test against a daemon. Points one after the other: a range of numbers of
- * clients (closed loop), a rate (open loop), or a search for the highest rate whose p99 keeps a
- * bound (client/load/load_search.h), below what a closed loop reaches. A server that goes away ends
- * the test, and what was measured until then is reported.
+ * inferctl load: a load test against a daemon. It measures one point after the other: a range of
+ * numbers of clients (closed loop), a rate (open loop), or a search for the highest rate whose p99
+ * keeps a bound (client/load/load_search.h), below what a closed loop reaches. A server that goes
+ * away ends the test, and what was measured until then is reported.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/load_report.h"
 #include "tools/request.h"
@@ -34,14 +35,15 @@ static const struct arg options[] = {
     {"concurrency", 'c', ARG_TEXT, FIELD(concurrency), "A[:B[:STEP]]",
      "closed loop: clients that wait for their answers (default: 1)"},
     {"rate", 'r', ARG_F64, FIELD(rate), "R", "open loop: requests a second, answered or not"},
-    {"poisson", 0, ARG_FLAG, FIELD(poisson), NULL, "at random instead of even times"},
+    {"poisson", 0, ARG_FLAG, FIELD(poisson), NULL, "send at random times instead of even ones"},
     {"p99", 0, ARG_F64, FIELD(p99_ms), "MS", "search the highest rate with a p99 of at most this"},
-    {"seconds", 's', ARG_F64, FIELD(seconds), "S", "a point, in three windows (default: 5)"},
-    {"warm-up", 0, ARG_F64, FIELD(warm_up), "S", "before that (default: a fifth, at most 1)"},
+    {"seconds", 's', ARG_F64, FIELD(seconds), "S", "for each point, in three windows (default: 5)"},
+    {"warm-up", 0, ARG_F64, FIELD(warm_up), "S",
+     "warm-up before them (default: a fifth, at most 1)"},
     {"max-windows", 0, ARG_U32, FIELD(max_windows), "N",
-     "until three in a row agree to 10%, go on up to so many (default: 6)"},
+     "go on until three in a row agree to 10%, or to so many (default: 6)"},
     {"connections", 0, ARG_U32, FIELD(connections), "N",
-     "shared by the clients (default: one each; open loop: 16)"},
+     "connections that clients share (default: one each; open loop: 16)"},
     {"batch", 'b', ARG_U32, FIELD(batch), "B", "instances in a request (default: 1)"},
     {"outstanding", 0, ARG_U32, FIELD(outstanding), "N",
      "open loop: unanswered requests at most (default: 4096)"},
@@ -135,7 +137,7 @@ static int check_args(const struct load_args *args, struct range *range)
 
 /* --- requests --- */
 
-/* Files of many instances give several requests, which are sent in turn. */
+/* Makes the requests. Files of many instances give several, which are sent in turn. */
 static enum status prepare(struct test *t, struct error *err)
 {
     struct inferd_tensor tensors[INFERD_MAX_TENSORS];
@@ -144,21 +146,21 @@ static enum status prepare(struct test *t, struct error *err)
     uint32_t n = MAX(MIN(t->data.instances / each, (uint32_t)VARIANTS_MAX), 1u);
     if (!t->data.batched && t->args->batch > 1)
         return error_set(err, STATUS_INVALID_ARGUMENT, "--batch: the model is not batched");
-    enum status status = request_data_resize(&t->data, n * each, err);
-    for (uint32_t i = 0; i < n && !status; i++) {
+    TRY(request_data_resize(&t->data, n * each, err));
+    for (uint32_t i = 0; i < n; i++) {
         struct inferd_request q =
             request_slice(&t->data, &t->args->request, i * each, each, tensors);
         if (inferd_prepared_new(&q, &t->requests[i], &from))
-            status = request_error(&from, err);
+            return request_error(&from, err);
     }
     t->plan.requests = t->requests;
     t->plan.n_requests = n;
     t->plan.instances = each;
-    return status;
+    return STATUS_OK;
 }
 
-/* One request before the test, so that what is wrong with it is said in the server's words. What
- * may be otherwise a moment later is for the test to count. */
+/* Sends one request before the test, so that the server says what is wrong with it. Failures that
+ * may be over a moment later are left for the test to count. */
 static enum status try_one(const struct test *t, struct inferd_client *client, struct error *err)
 {
     struct inferd_tensor tensors[INFERD_MAX_TENSORS];
@@ -179,16 +181,11 @@ static enum status try_one(const struct test *t, struct inferd_client *client, s
 
 static enum status open_requests(struct test *t, struct error *err)
 {
-    struct inferd_client *client = NULL;
-    enum status status = request_connect(t->plan.address, &client, err);
-    if (!status)
-        status = request_data_open(client, &t->args->request, t->args->batch, &t->data, err);
-    if (!status)
-        status = prepare(t, err);
-    if (!status)
-        status = try_one(t, client, err);
-    inferd_client_close(client);
-    return status;
+    CLEANUP(client_cleanup) struct inferd_client *client = NULL;
+    TRY(request_connect(t->plan.address, &client, err));
+    TRY(request_data_open(client, &t->args->request, t->args->batch, &t->data, err));
+    TRY(prepare(t, err));
+    return try_one(t, client, err);
 }
 
 /* --- points --- */
@@ -242,10 +239,9 @@ static enum status run_points(struct test *t, struct error *err)
         return search(t, err);
     if (t->args->rate > 0)
         return run_point(t, 0, t->args->rate, err);
-    enum status status = STATUS_OK;
-    for (uint32_t c = t->range.from; c <= t->range.to && !status; c += t->range.step)
-        status = run_point(t, c, 0, err);
-    return status;
+    for (uint32_t c = t->range.from; c <= t->range.to; c += t->range.step)
+        TRY(run_point(t, c, 0, err));
+    return STATUS_OK;
 }
 
 static enum status write_files(const struct load_args *args, const struct load_report *report,
@@ -256,13 +252,13 @@ static enum status write_files(const struct load_args *args, const struct load_r
     return args->csv ? load_report_csv(report, args->csv, err) : STATUS_OK;
 }
 
-/* Also when it failed on the way: what was measured is worth keeping. */
+/* Reports after a failure too: what was measured until then is worth keeping. */
 static enum status run(struct test *t, struct error *err)
 {
     const struct load_args *args = t->args;
     t->points = calloc(POINTS_MAX, sizeof(*t->points));
     if (!t->points)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for the results");
+        return error_no_memory(err, "the results");
     TRY(open_requests(t, err));
     if (!args->quiet)
         load_report_head(stdout);
@@ -306,9 +302,9 @@ int command_load(int argc, char **argv)
     t.plan.window_s = args.seconds / LOAD_WINDOWS;
     t.plan.warm_up_s = args.warm_up >= 0 ? args.warm_up : MIN(1.0, args.seconds / 5);
     t.plan.max_windows = args.max_windows ? args.max_windows : 2 * LOAD_WINDOWS;
-    enum status status = token_args_load(&args.request.token, &err);
-    if (!status)
-        status = run(&t, &err);
+    if (token_args_load(&args.request.token, &err))
+        return command_failed("load", &err);
+    enum status status = run(&t, &err);
     for (uint32_t i = 0; i < VARIANTS_MAX; i++)
         inferd_prepared_free(t.requests[i]);
     request_data_close(&t.data);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inferctl models: which models a daemon has, and what each takes and gives. The index is asked for
- * first, then each model that is ready for its metadata; one that went meanwhile is shown as it
- * was.
+ * inferctl models shows which models a daemon has, and what each takes and gives. It asks for the
+ * index first, and then for the metadata of each model that is ready. A model that is gone by then
+ * is shown as the index had it.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/names.h"
+#include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/json.h"
 #include "tools/request.h"
@@ -56,7 +57,8 @@ static void entries_deinit(struct entries *entries)
     free(entries->list);
 }
 
-/* The index is what this peer may see, so its names can be told. They come in order. */
+/* The index has only models that this client may see, so the error may name them. They are
+ * sorted. */
 static enum status no_such_model(const struct inferd_index *index, const char *model,
                                  struct error *err)
 {
@@ -103,7 +105,7 @@ static enum status index_ask(const struct models_args *args, struct inferd_clien
     return index_take(r->index, args->model, out, err);
 }
 
-/* `*out` is NULL for one that is not ready, or that has gone since the index came. */
+/* `*out` is NULL for a model that is not ready, or that has gone since the index came. */
 static enum status metadata_ask(const struct models_args *args, struct inferd_client *client,
                                 const struct entry *entry, const struct inferd_metadata **out,
                                 struct error *err)
@@ -206,6 +208,16 @@ static enum status show(const struct models_args *args, struct inferd_client *cl
     return status;
 }
 
+static enum status models(struct models_args *args, const char *address, struct error *err)
+{
+    CLEANUP(client_cleanup) struct inferd_client *client = NULL;
+    CLEANUP(entries_deinit) struct entries entries = {0};
+    TRY(token_args_load(&args->token, err));
+    TRY(request_connect(address, &client, err));
+    TRY(index_ask(args, client, &entries, err));
+    return show(args, client, &entries, err);
+}
+
 int command_models(int argc, char **argv)
 {
     struct models_args args = {0};
@@ -216,16 +228,5 @@ int command_models(int argc, char **argv)
         rc = token_args_check(&args.token, &spec);
     if (rc >= 0)
         return rc;
-    struct inferd_client *client = NULL;
-    struct entries entries = {0};
-    enum status status = token_args_load(&args.token, &err);
-    if (!status)
-        status = request_connect(addresses.list[0], &client, &err);
-    if (!status)
-        status = index_ask(&args, client, &entries, &err);
-    if (!status)
-        status = show(&args, client, &entries, &err);
-    entries_deinit(&entries);
-    inferd_client_close(client);
-    return status ? command_failed("models", &err) : EXIT_OK;
+    return models(&args, addresses.list[0], &err) ? command_failed("models", &err) : EXIT_OK;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inferctl run: one pass over the given inputs, as many batches as they take. Inputs that are not
- * given are random, the same in every run. Outputs are shown, written, or compared with files.
+ * inferctl run runs a model once over the given inputs, in as many batches as they take. Inputs
+ * that are not given are random, the same in every run. Outputs are shown, written, or compared
+ * with files.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "base/names.h"
 #include "engine/import/onnx.h"
+#include "tools/cleanup.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
 #include "tools/npy.h"
@@ -108,7 +110,7 @@ static void guess_all(struct guess *g, const struct run_args *args, const char *
     g->args = args->model;
     g->batch = args->batch;
     if (model_is_plan(path) || onnx_open(path, &model, NULL))
-        model = NULL; /* what is wrong with it is said later */
+        model = NULL; /* model_open will say what is wrong with it */
     for (uint32_t i = 0; i < args->inputs.n; i++) {
         char name[128];
         const char *file;
@@ -122,7 +124,7 @@ static void guess_all(struct guess *g, const struct run_args *args, const char *
     onnx_close(model);
 }
 
-/* Two tries for a model built on the fly: it may turn out not to be batched. */
+/* A model that is built on the fly gets a second try: it may turn out not to be batched. */
 static enum status open_model(struct run *r, const char *path, struct error *err)
 {
     struct guess g;
@@ -190,7 +192,7 @@ static enum status load_inputs(struct run *r, struct error *err)
     }
     if (r->instances == 0)
         r->instances = info(r)->batched && r->args->batch ? r->args->batch : 1;
-    /* Of a model, --batch is also the profile that was built. */
+    /* Of a plan alone: of a model, --batch is the profile that was built. */
     if (r->of_plan && r->args->batch && r->args->batch != r->instances)
         return error_set(err, STATUS_INVALID_ARGUMENT, "--batch %u: %s", r->args->batch,
                          info(r)->batched ? "the files say how many instances there are"
@@ -250,25 +252,27 @@ static enum status run_batch(struct run *r, struct context *ctx, size_t first, u
     return STATUS_OK;
 }
 
+static enum status run_batches(struct run *r, struct context *ctx, char *buffer, struct error *err)
+{
+    uint32_t batch;
+    for (size_t done = 0; done < r->instances; done += batch) {
+        batch = (uint32_t)MIN(r->instances - done, (size_t)info(r)->max_batch);
+        TRY(run_batch(r, ctx, done, batch, buffer, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status run_all(struct run *r, struct error *err)
 {
-    struct lane *lane = NULL;
-    struct context *ctx = NULL;
-    void *buffer = NULL;
-    enum status status = lane_new(r->model.device, &lane, err);
-    if (!status)
-        status = context_new(r->model.engine, lane, &ctx, err);
-    if (!status)
-        status = engine_buffer_alloc(r->model.device, MAX(info(r)->out_bytes_max, (size_t)64),
-                                     "output", &buffer, err);
-    for (size_t done = 0; done < r->instances && !status;) {
-        uint32_t batch = (uint32_t)MIN(r->instances - done, (size_t)info(r)->max_batch);
-        status = run_batch(r, ctx, done, batch, buffer, err);
-        done += batch;
-    }
+    CLEANUP(lane_cleanup) struct lane *lane = NULL;
+    CLEANUP(context_cleanup) struct context *ctx = NULL;
+    void *buffer;
+    TRY(lane_new(r->model.device, &lane, err));
+    TRY(context_new(r->model.engine, lane, &ctx, err));
+    TRY(engine_buffer_alloc(r->model.device, MAX(info(r)->out_bytes_max, (size_t)64), "output",
+                            &buffer, err));
+    enum status status = run_batches(r, ctx, buffer, err);
     engine_buffer_free(r->model.device, buffer);
-    context_free(ctx);
-    lane_free(lane);
     return status;
 }
 
@@ -304,42 +308,41 @@ static enum status check_output(const struct run *r, const char *text, struct er
         return error_set(err, STATUS_INVALID_ARGUMENT, "--check '%s': the form is NAME=FILE", text);
     if (!find_binding(info(r)->outputs, info(r)->n_outputs, name, &index))
         return no_such_binding("check", "output", name, info(r)->outputs, info(r)->n_outputs, err);
-    enum status status = tensor_read(path, &t, err);
-    if (status)
-        return status;
+    TRY(tensor_read(path, &t, err));
+    CLEANUP(cleanup_free) void *data = t.data;
     const struct tensor_view *out = &r->out[index];
     if (!tensor_compare(out, &t, r->args->rtol, r->args->atol, &d))
-        status = error_set(err, STATUS_ABORTED, "'%s' is %s %s, %s has %s %s", name,
-                           dtype_name(out->dtype), shape_format(&out->shape, have), path,
-                           dtype_name(t.dtype), shape_format(&t.shape, want));
-    else if (d.different)
-        status = error_set(err, STATUS_ABORTED,
-                           "'%s' differs from %s in %zu of %zu elements: greatest difference %g "
-                           "(relative %g), first at %zu: %g instead of %g",
-                           name, path, d.different, d.elements, d.max_abs, d.max_rel, d.first,
-                           tensor_at(out, d.first), tensor_at(&t, d.first));
-    else
-        printf("%s agrees: %zu elements, greatest difference %g (relative %g)\n", name, d.elements,
-               d.max_abs, d.max_rel);
-    free(t.data);
-    return status;
+        return error_set(err, STATUS_ABORTED, "'%s' is %s %s, %s has %s %s", name,
+                         dtype_name(out->dtype), shape_format(&out->shape, have), path,
+                         dtype_name(t.dtype), shape_format(&t.shape, want));
+    if (d.different)
+        return error_set(err, STATUS_ABORTED,
+                         "'%s' differs from %s in %zu of %zu elements: greatest difference %g "
+                         "(relative %g), first at %zu: %g instead of %g",
+                         name, path, d.different, d.elements, d.max_abs, d.max_rel, d.first,
+                         tensor_at(out, d.first), tensor_at(&t, d.first));
+    printf("%s agrees: %zu elements, greatest difference %g (relative %g)\n", name, d.elements,
+           d.max_abs, d.max_rel);
+    return STATUS_OK;
+}
+
+static enum status run_steps(struct run *r, const char *path, struct error *err)
+{
+    TRY(open_model(r, path, err));
+    TRY(load_inputs(r, err));
+    TRY(make_tensors(r, err));
+    TRY(run_all(r, err));
+    for (uint32_t i = 0; !r->args->quiet && i < info(r)->n_outputs; i++)
+        tensor_print(stdout, info(r)->outputs[i].name, &r->out[i], 10);
+    TRY(write_outputs(r, err));
+    for (uint32_t i = 0; i < r->args->checks.n; i++)
+        TRY(check_output(r, r->args->checks.list[i], err));
+    return STATUS_OK;
 }
 
 static enum status run(struct run *r, const char *path, struct error *err)
 {
-    enum status status = open_model(r, path, err);
-    if (!status)
-        status = load_inputs(r, err);
-    if (!status)
-        status = make_tensors(r, err);
-    if (!status)
-        status = run_all(r, err);
-    for (uint32_t i = 0; !status && !r->args->quiet && i < info(r)->n_outputs; i++)
-        tensor_print(stdout, info(r)->outputs[i].name, &r->out[i], 10);
-    if (!status)
-        status = write_outputs(r, err);
-    for (uint32_t i = 0; i < r->args->checks.n && !status; i++)
-        status = check_output(r, r->args->checks.list[i], err);
+    enum status status = run_steps(r, path, err);
     for (uint32_t i = 0; i < IR_MAX_IO; i++) {
         free(r->in[i].data);
         free(r->out[i].data);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inferctl sign: FILE gets a signature beside it, FILE.sig. */
+/* inferctl sign puts a signature beside a file: FILE gets FILE.sig. */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/file_read.h"
 #include "base/signature.h"
 #include "tools/args.h"
+#include "tools/cleanup.h"
 #include "tools/inferctl.h"
 
 struct sign_args {
@@ -29,34 +30,23 @@ static const struct args spec = {
 static enum status digest_of(const char *path, uint8_t out[DIGEST_BYTES], struct error *err)
 {
     const struct file_read how = {.name = path};
-    int fd;
-    enum status status = file_open(path, &fd, err);
-    if (status)
-        return status;
-    status = file_digest(fd, &how, out, err);
-    close(fd);
-    return status;
+    CLEANUP(cleanup_close) int fd = -1;
+    TRY(file_open(path, &fd, err));
+    return file_digest(fd, &how, out, err);
 }
 
 static enum status sign(const char *path, int key, const char *key_path, struct error *err)
 {
     uint8_t digest[DIGEST_BYTES], signature[SIGNATURE_BYTES];
     char beside[4096];
-    struct file_writer *writer;
+    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
     if (snprintf(beside, sizeof(beside), "%s.sig", path) >= (int)sizeof(beside))
-        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: a path that is too long", path);
-    enum status status = digest_of(path, digest, err);
-    if (!status)
-        status = signature_make(key, key_path, digest, signature, err);
-    if (!status)
-        status = file_writer_new(beside, true, &writer, err);
-    if (status)
-        return status;
-    status = file_writer_put(writer, signature, sizeof(signature), err);
-    if (!status)
-        status = file_writer_commit(writer, err);
-    file_writer_free(writer);
-    return status;
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: the path is too long", path);
+    TRY(digest_of(path, digest, err));
+    TRY(signature_make(key, key_path, digest, signature, err));
+    TRY(file_writer_new(beside, true, &writer, err));
+    TRY(file_writer_put(writer, signature, sizeof(signature), err));
+    return file_writer_commit(writer, err);
 }
 
 int command_sign(int argc, char **argv)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inferctl status: what a daemon says of itself since its start or, again and again, of the time
- * since the look before. A watch goes on while the daemon is away.
+ * inferctl status shows what a daemon says of itself: once, since its start, or again and again,
+ * for the interval since the look before. A watch goes on while the daemon is away.
  *
- * A response is good until the next call on its connection: so there are two connections, and looks
- * take turns. The page of the look before stays as it is on the other one.
+ * A response is good until the next call on its connection, so looks alternate between two
+ * connections: the page of the look before stays valid on the other one.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,13 +28,13 @@ struct status_args {
 
 static const struct arg options[] = {
     {"watch", 'w', ARG_FLAG, offsetof(struct status_args, watch), NULL,
-     "again and again: what happened since the last time"},
+     "show it again and again, each time for the last interval"},
     {"interval", 0, ARG_F64, offsetof(struct status_args, interval), "S",
-     "seconds between two times (default: 1)"},
+     "seconds of an interval (default: 1)"},
     {"count", 'n', ARG_U32, offsetof(struct status_args, count), "N",
      "stop after so many intervals (default: never)"},
     {"json", 0, ARG_FLAG, offsetof(struct status_args, json), NULL,
-     "one JSON object (each time one line, with --watch)"},
+     "one JSON object (with --watch one for each interval, in a line)"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -56,8 +56,8 @@ struct watch {
     const struct status_args *args;
     const char *address;
     struct look looks[2];
-    uint32_t next;          /* whose turn it is; the other one has the look before */
-    uint64_t away_since_ns; /* 0: the last look found it */
+    uint32_t next;          /* index of the coming look; the other one is the look before */
+    uint64_t away_since_ns; /* 0: the last look found the server */
     bool ready;
 };
 
@@ -71,16 +71,15 @@ static enum status call(const struct watch *w, struct look *look, struct error *
         .kind = INFERD_STATUS, .token = w->args->token.token, .timeout_us = TIMEOUT_S * 1000000};
     look->page = NULL;
     if (inferd_client_call(look->client, &q, &r, &from)) {
-        if (!r) { /* the connection failed, and stays so */
+        if (!r) /* the connection failed, and stays so */
             inferd_client_close(STEAL(look->client));
-        }
         return request_error(&from, err);
     }
     look->page = r->status_page;
     return STATUS_OK;
 }
 
-/* A connection that was there before may be one to a server that has gone. */
+/* The server of an old connection may be gone, so a connection that fails is opened once more. */
 static enum status ask(const struct watch *w, struct look *look, struct error *err)
 {
     if (look->client) {
@@ -239,7 +238,7 @@ static void show_away(struct watch *w, const struct error *err)
 
 /* --- looking --- */
 
-/* The first look of a watch is only remembered. */
+/* Takes a look and shows it; the first look of a watch is only remembered. */
 static enum status look(struct watch *w, bool first, struct error *err)
 {
     struct look *mine = &w->looks[w->next], *other = &w->looks[1 - w->next];
@@ -263,7 +262,7 @@ static enum status look(struct watch *w, bool first, struct error *err)
     return STATUS_OK;
 }
 
-static enum status go_on(struct watch *w, struct error *err)
+static enum status watch(struct watch *w, struct error *err)
 {
     const struct status_args *args = w->args;
     TRY(look(w, true, err));
@@ -293,9 +292,9 @@ int command_status(int argc, char **argv)
         return EXIT_USAGE;
     }
     struct watch w = {.args = &args, .address = addresses.list[0]};
-    enum status status = token_args_load(&args.token, &err);
-    if (!status)
-        status = go_on(&w, &err);
+    if (token_args_load(&args.token, &err))
+        return command_failed("status", &err);
+    enum status status = watch(&w, &err);
     for (size_t i = 0; i < ARRAY_LEN(w.looks); i++)
         inferd_client_close(w.looks[i].client);
     if (status)

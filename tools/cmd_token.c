@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inferctl token: a new token, and the line for the daemon's file of tokens.
+ * inferctl token makes a new token, and the line for the daemon's file of tokens.
  *
- * Tokens are only ever made, never chosen: their hash is a fast one (base/token.h). The output
- * without a file has the token in its first line, so it can be a client's token file itself.
+ * Nobody may choose a token: its hash is a fast one (base/token.h), which would not protect a
+ * password. Without --output the token is the first line of the output, so that the output can be a
+ * client's token file.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 
-/* Digits at *text, which is moved behind them; -1: there are none, or too many. */
+/* The number at *text, which is moved behind it; -1: there are no digits, or too many. */
 static int number(const char **text)
 {
     size_t n = strspn(*text, "0123456789");
@@ -48,8 +48,8 @@ bool handed_parse(const char *text, struct handed *out)
     return true;
 }
 
-/* A filter more; the daemon's has to let pass what starts this program. Another architecture's
- * numbers end the process there. */
+/* Adds a filter of its own, because the daemon's has to let pass the call that starts this program.
+ * The daemon's filter also ends processes that use another architecture's numbers. */
 bool handed_seal(void)
 {
     static const struct sock_filter code[] = {
@@ -61,7 +61,7 @@ bool handed_seal(void)
     };
     const struct sock_fprog program = {.len = ARRAY_LEN(code),
                                        .filter = (struct sock_filter *)(uintptr_t)code};
-    prctl(PR_SET_NAME, "inferctl"); /* else it would be called after a descriptor's number */
+    prctl(PR_SET_NAME, "inferctl"); /* otherwise its name would be a descriptor's number */
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }

@@ -16,7 +16,8 @@ static const struct {
     const char *help;
 } commands[] = {
     {"build", command_build, "make a plan for a device from an ONNX model"},
-    {"inspect", command_inspect, "show what is in a plan or a model, and what of it is refused"},
+    {"inspect", command_inspect,
+     "show what is in a plan or a model, and what a build would refuse"},
     {"graph", command_graph, "draw a model or plan as SVG"},
     {"run", command_run, "run a model or plan once, and compare its outputs"},
     {"bench", command_bench, "measure a model or plan without a daemon"},
@@ -24,7 +25,7 @@ static const struct {
     {"load", command_load, "measure a daemon under load"},
     {"models", command_models, "show a daemon's models, their inputs and outputs"},
     {"status", command_status, "show what a daemon does"},
-    {"sign", command_sign, "sign plans and models for daemons that ask for it"},
+    {"sign", command_sign, "sign plans and models for daemons that demand it"},
     {"token", command_token, "make a token for a daemon's clients"},
 };
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-/* argv[0] is the subcommand's name. They return the exit code (args.h). */
+/* argv[0] is the subcommand's name. The functions return the exit code (args.h). */
 int command_build(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_graph(int argc, char **argv);
@@ -18,8 +18,8 @@ int command_status(int argc, char **argv);
 int command_sign(int argc, char **argv);
 int command_token(int argc, char **argv);
 
-/* "inferctl COMMAND: text" on stderr; "unsupported" is among the words if that is the reason.
- * Returns EXIT_FAILED. */
+/* Prints "inferctl COMMAND: text" on stderr, with "unsupported:" before the text if that is the
+ * reason. Returns EXIT_FAILED. */
 int command_failed(const char *command, const struct error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A survey of a model, for people or as JSON. */
+/* Prints a survey of a model, as text or as JSON. */
 #include "tools/inspect_model.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static bool is_open(const char *dim)
     return dim[strspn(dim, "0123456789")] != '\0';
 }
 
-/* Each name once: the batch is the first dimension of an input. */
+/* Prints the name of each open dimension once. The first dimension of an input is the batch. */
 static void print_open(const struct onnx_survey *s)
 {
     char seen[512] = "";
@@ -69,7 +69,7 @@ static void print_text(const char *path, const struct onnx_survey *s)
     for (uint32_t i = 0; i < s->n_refused; i++)
         print_refused(&s->refused[i]);
     if (s->unbound)
-        printf("shapes   were not looked at: give --dim %s=N\n", s->unbound);
+        printf("shapes   were not checked: give --dim %s=N\n", s->unbound);
     else if (!s->n_refused)
         printf("builds   everything in it is supported\n");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What inferctl inspect shows of a model that is no plan yet. */
+/* What inferctl inspect shows of an ONNX model. */
 #ifndef INFERD_TOOLS_INSPECT_MODEL_H
 #define INFERD_TOOLS_INSPECT_MODEL_H
 

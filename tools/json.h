@@ -3,9 +3,14 @@
  * Writes one JSON value to a file, key by key, indented. `key` is NULL within a list. Strings are
  * escaped; numbers that JSON has no word for (nan, inf) become null.
  *
- *   struct json j; json_init(&j, stdout);
- *   json_object(&j, NULL); json_text(&j, "name", "x"); json_list(&j, "dims"); json_int(&j, NULL,
- * 3); json_end(&j); json_end(&j);
+ *   struct json j;
+ *   json_init(&j, stdout);
+ *   json_object(&j, NULL);
+ *   json_text(&j, "name", "x");
+ *   json_list(&j, "dims");
+ *   json_int(&j, NULL, 3);
+ *   json_end(&j);
+ *   json_end(&j);
  */
 #ifndef INFERD_TOOLS_JSON_H
 #define INFERD_TOOLS_JSON_H
@@ -21,7 +26,7 @@ enum { JSON_DEPTH_MAX = 16 };
 struct json {
     FILE *file;
     unsigned depth;
-    bool compact;                  /* one line; set it behind json_init */
+    bool compact;                  /* one line; set it after json_init */
     bool some[JSON_DEPTH_MAX + 1]; /* this level has an entry already */
     char close[JSON_DEPTH_MAX + 1];
 };

@@ -68,7 +68,7 @@ static void find_levels(struct layers *l)
         l->n_levels = MAX(l->n_levels, l->vertices[i].level + 1);
 }
 
-/* Vertices that nothing leads to go right above their first reader. */
+/* Vertices without an incoming edge move right above their first reader. */
 static void lower_sources(struct layers *l)
 {
     for (uint32_t i = 0; i < l->n_vertices; i++) {
@@ -143,8 +143,8 @@ static float distance(const struct work *w, uint32_t a, uint32_t b)
     return (w->l->vertices[a].width + w->l->vertices[b].width) / 2 + w->gap;
 }
 
-/* Each vertex of a level as near to where it wants to be as its left neighbours allow; then the
- * whole level moves back by the mean of what they were pushed. */
+/* Puts each vertex of a level as near to its wanted position as its left neighbours allow. Then the
+ * whole level moves back by the mean distance that vertices were pushed. */
 static void settle(struct work *w, uint32_t level)
 {
     struct place *p = &w->order[w->first[level]];

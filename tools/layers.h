@@ -3,7 +3,7 @@
  * A layered drawing of a directed acyclic graph (Sugiyama, Tagawa and Toda, "Methods for Visual
  * Understanding of Hierarchical System Structures", 1981): levels by longest path, long edges led
  * through each level by points of their own, order within a level by barycentres, then positions
- * that pull straight without changing the order.
+ * that make edges straight without changing the order.
  */
 #ifndef INFERD_TOOLS_LAYERS_H
 #define INFERD_TOOLS_LAYERS_H

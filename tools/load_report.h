@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The results of `inferctl load`: a text table, JSON and CSV. The keys are a contract: scripts read
- * them. */
+/* The results of `inferctl load` as a text table, JSON and CSV. The keys must stay: scripts read
+ * them.
+ */
 #ifndef INFERD_TOOLS_LOAD_REPORT_H
 #define INFERD_TOOLS_LOAD_REPORT_H
 
@@ -9,7 +10,7 @@
 #include "client/load/load_run.h"
 #include "client/load/load_search.h"
 
-/* What was measured, for the head of the JSON object. */
+/* What was measured, and what the head of the JSON object says. */
 struct load_report {
     const char *address, *model;
     uint32_t batch, connections; /* connections 0: one for each client */

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/machine.h"
@@ -18,6 +17,7 @@
 #include "engine/build/build.h"
 #include "engine/cpu/eval.h"
 #include "engine/runtime/memory.h"
+#include "tools/cleanup.h"
 #include "tools/handed.h"
 
 #define FIELD(name) offsetof(struct model_args, name)
@@ -37,7 +37,7 @@ const struct arg model_device_options[] = {
 };
 
 const struct arg model_import_options[] = {
-    {"dim", 0, ARG_TEXTS, FIELD(dims), "NAME=N", "value of a symbolic dimension but the batch"},
+    {"dim", 0, ARG_TEXTS, FIELD(dims), "NAME=N", "value of a symbolic dimension, not the batch"},
     {"input-type", 0, ARG_TEXTS, FIELD(input_types), "NAME=T",
      "a float input that clients send as uint8 or fp16"},
     {"input-scale", 0, ARG_TEXTS, FIELD(input_scales), "NAME=S,..",
@@ -49,13 +49,13 @@ const struct arg model_import_options[] = {
 
 const struct arg model_tune_options[] = {
     {"precision", 0, ARG_TEXT, FIELD(precision), "P",
-     "lowest allowed: fp32 (default), tf32, fp16, bf16"},
+     "lowest type allowed for layers: fp32 (default), tf32, fp16, bf16"},
     {"max-bytes", 0, ARG_BYTES, FIELD(max_bytes), "N[MiB]",
-     "memory a profile may need (default: the machine's)"},
+     "most memory a profile may need (default: the machine's)"},
     {"timing-cache", 0, ARG_TEXT, FIELD(timing_cache), "FILE",
-     "known times (default: in the user's cache; '': none)"},
+     "keeps layer times (default: in the user's cache; '': none)"},
     {"no-tune", 0, ARG_FLAG, FIELD(no_tune), NULL,
-     "time nothing: heuristics, or what the cache knows"},
+     "time nothing: take what the cache knows, or heuristics"},
     {"retune", 0, ARG_FLAG, FIELD(retune), NULL, "time all, whatever the cache knows"},
     NO_MORE,
 };
@@ -75,9 +75,10 @@ enum status model_args_check(const struct model_args *args, const char *plan, st
     given = given ? given : args_given(model_tune_options, args);
     if (!given)
         return STATUS_OK;
-    return error_set(err, STATUS_INVALID_ARGUMENT,
-                     "--%s says how a model is built, and %.200s is a plan: build it again with it",
-                     given, plan);
+    return error_set(
+        err, STATUS_INVALID_ARGUMENT,
+        "--%s says how a model is built, and %.200s is a plan: build it again with this option",
+        given, plan);
 }
 
 bool model_is_plan(const char *path)
@@ -116,7 +117,7 @@ enum status model_device_open(const struct model_args *args, const char *plan,
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "--reference-only is for the CPU: %.64s has no plain kernels", name);
     if (!threads && plan)
-        engine_plan_threads(plan, &threads, NULL); /* what is wrong with it, engine_load says */
+        engine_plan_threads(plan, &threads, NULL); /* engine_load says what is wrong with it */
     struct device_options options = {
         .threads = threads,
         .reference_only = args->reference_only,
@@ -196,7 +197,7 @@ struct served {
     uint32_t n, n_numbers;
 };
 
-/* The entry of that name, made if there is none; `rest`: what is behind "NAME=". */
+/* Finds or makes the entry of that name; `rest` is what stands behind "NAME=". */
 static enum status served_entry(struct served *s, const char *option, const char *text,
                                 struct build_input **out, const char **rest, struct error *err)
 {
@@ -276,7 +277,7 @@ static enum status parse_served(const struct model_args *args, struct served *s,
     return STATUS_OK;
 }
 
-/* ~/.cache/inferd/timing.cache, its folder made; false if there is no place for it. */
+/* The path of ~/.cache/inferd/timing.cache, whose folder is made. False: there is no place. */
 static bool default_cache(char *out, size_t size)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -303,11 +304,12 @@ struct setup {
     char names[ARG_LIST_MAX][64];
     char cache_path[600];
     struct progress progress;
-    struct device *host; /* what the device does not do; NULL if it is the CPU itself */
+    struct device
+        *host; /* for nodes that the device has no kernel for; NULL if the device is the CPU */
     struct served served;
 };
 
-/* After a failed setup_init too. */
+/* Also of a setup that is all zeros, or whose setup_init has failed. */
 static void setup_deinit(struct setup *s)
 {
     tune_cache_free(s->options.cache);
@@ -334,16 +336,14 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .progress = show_progress,
         .user = &s->progress,
     };
-    enum status status = parse_precision(args, &s->options.precision, err);
-    if (!status)
-        status = parse_dims(args, s->names, s->dims, err);
-    if (!status && device && !device->backend->host_memory)
-        status = backend_host_open(device, &s->host, err);
-    s->options.host = s->host;
-    if (!status)
-        status = parse_served(args, &s->served, err);
+    TRY(parse_precision(args, &s->options.precision, err));
+    TRY(parse_dims(args, s->names, s->dims, err));
+    TRY(parse_served(args, &s->served, err));
     s->options.n_inputs = s->served.n;
-    return status;
+    if (device && !device->backend->host_memory)
+        TRY(backend_host_open(device, &s->host, err));
+    s->options.host = s->host;
+    return STATUS_OK;
 }
 
 static enum status load_cache(struct setup *s, const struct model_args *args, struct error *err)
@@ -368,37 +368,34 @@ static enum status open_onnx(const char *path, struct onnx_model **out, struct e
     return onnx_open(path, out, err);
 }
 
+static enum status import_and_build(const char *path, const struct build_options *options,
+                                    struct plan **out, struct error *err)
+{
+    CLEANUP(onnx_cleanup) struct onnx_model *model = NULL;
+    TRY(open_onnx(path, &model, err));
+    return build_plan(model, options, out, err);
+}
+
 enum status model_build(const char *path, const struct model_args *args, struct device *device,
                         const struct log_sink *log, const struct arg_u32s *batches,
                         struct build_report *report, struct plan **out, struct error *err)
 {
-    struct setup setup;
-    struct onnx_model *model;
+    CLEANUP(setup_deinit) struct setup setup = {0};
     struct error why;
-    enum status status = setup_init(&setup, args, device, log, err);
-    if (!status)
-        status = load_cache(&setup, args, err);
-    if (status) {
-        setup_deinit(&setup);
-        return status;
-    }
+    TRY(setup_init(&setup, args, device, log, err));
+    TRY(load_cache(&setup, args, err));
     setup.options.report = report;
     if (batches->n) {
         setup.options.batches = batches->list;
         setup.options.n_batches = batches->n;
     }
-    status = open_onnx(path, &model, err);
-    if (!status) {
-        status = build_plan(model, &setup.options, out, err);
-        onnx_close(model);
-    }
+    enum status status = import_and_build(path, &setup.options, out, err);
     if (setup.progress.terminal)
         fputs("\r\033[K", stderr);
-    /* Times are worth keeping even if the build failed later; a cache that cannot be written costs
-     * nothing but time. */
+    /* Times are worth keeping even if the build has failed. A cache that cannot be written costs a
+     * later build some time, and nothing else. */
     if (setup.cache_path[0] && tune_cache_save(setup.options.cache, setup.cache_path, &why))
         log_write(log, LOG_WARNING, "timing cache: %s", why.text);
-    setup_deinit(&setup);
     return status;
 }
 
@@ -406,28 +403,17 @@ enum status model_graph(const char *path, const struct model_args *args, struct 
                         const struct log_sink *log, uint32_t batch, bool fused,
                         struct ir_graph **out, struct error *err)
 {
-    struct setup setup;
-    struct onnx_model *model;
-    enum status status = setup_init(&setup, args, device, log, err);
-    if (!status)
-        status = onnx_open(path, &model, err);
-    if (!status) {
-        status = build_graph(model, &setup.options, batch, fused, out, err);
-        onnx_close(model);
-    }
-    setup_deinit(&setup);
-    return status;
-}
-
-static void onnx_drop(struct onnx_model **model)
-{
-    onnx_close(*model);
+    CLEANUP(setup_deinit) struct setup setup = {0};
+    CLEANUP(onnx_cleanup) struct onnx_model *model = NULL;
+    TRY(setup_init(&setup, args, device, log, err));
+    TRY(onnx_open(path, &model, err));
+    return build_graph(model, &setup.options, batch, fused, out, err);
 }
 
 enum status model_survey(const char *path, const struct model_args *args, uint32_t batch,
                          struct onnx_survey **out, struct error *err)
 {
-    CLEANUP(onnx_drop) struct onnx_model *model = NULL;
+    CLEANUP(onnx_cleanup) struct onnx_model *model = NULL;
     struct onnx_dim dims[ARG_LIST_MAX];
     char names[ARG_LIST_MAX][64];
     TRY(parse_dims(args, names, dims, err));
@@ -447,17 +433,7 @@ static enum status load(struct model *model, const char *path, struct error *err
     return status;
 }
 
-static void writer_drop(struct file_writer **writer)
-{
-    file_writer_free(*writer);
-}
-
-static void plan_drop(struct plan **plan)
-{
-    plan_free(*plan);
-}
-
-/* A file that has no name any more: whatever ends this process, nothing is left. */
+/* Opens a file without a name, so that nothing is left however this process ends. */
 static enum status open_nameless(int *out, struct error *err)
 {
     const char *tmp = getenv("TMPDIR");
@@ -473,14 +449,14 @@ static enum status open_nameless(int *out, struct error *err)
     return STATUS_OK;
 }
 
-/* Engines hold the mapping. */
+/* The file may go at the end: the engine has read it. */
 static enum status build_and_load(struct model *model, const char *path,
                                   const struct model_args *args, const struct arg_u32s *batches,
                                   struct error *err)
 {
     CLEANUP(cleanup_close) int fd = -1;
-    CLEANUP(writer_drop) struct file_writer *writer = NULL;
-    CLEANUP(plan_drop) struct plan *plan = NULL;
+    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
+    CLEANUP(plan_cleanup) struct plan *plan = NULL;
     char name[32];
     TRY(open_nameless(&fd, err));
     TRY(file_writer_new_fd(fd, "the plan", &writer, err));
@@ -490,18 +466,23 @@ static enum status build_and_load(struct model *model, const char *path,
     return load(model, name, err);
 }
 
+static enum status open_steps(struct model *model, const char *path, const struct model_args *args,
+                              const struct arg_u32s *batches, struct error *err)
+{
+    bool plan = model_is_plan(path);
+    if (plan)
+        TRY(model_args_check(args, path, err));
+    TRY(model_device_open(args, plan ? path : NULL, &model->log, &model->device, err));
+    if (args->track_memory)
+        TRY(memory_track_start(model->device, err));
+    return plan ? load(model, path, err) : build_and_load(model, path, args, batches, err);
+}
+
 enum status model_open(struct model *model, const char *path, const struct model_args *args,
                        const struct arg_u32s *batches, struct error *err)
 {
     *model = (struct model){.log = model_log(args)};
-    bool plan = model_is_plan(path);
-    enum status status = plan ? model_args_check(args, path, err) : STATUS_OK;
-    if (!status)
-        status = model_device_open(args, plan ? path : NULL, &model->log, &model->device, err);
-    if (!status && args->track_memory)
-        status = memory_track_start(model->device, err);
-    if (!status)
-        status = plan ? load(model, path, err) : build_and_load(model, path, args, batches, err);
+    enum status status = open_steps(model, path, args, batches, err);
     if (status)
         model_close(model);
     return status;

@@ -26,12 +26,12 @@ struct model_args {
     uint32_t threads;
     uint64_t max_bytes; /* 0: the machine's memory */
     bool no_tune, retune, reference_only;
-    bool track_memory; /* from the opening of the device on; no option of its own */
+    bool track_memory; /* from the opening of the device on; set by bench --memory alone */
     uint32_t verbose;  /* 1: a longer report; 2: info; 3: everything */
 };
 
-/* Tables for commands that have a struct model_args. Those of import and tune say how a model is
- * built: with a plan, where that is done, they are refused. */
+/* Tables for commands that have a struct model_args. The options of import and tune say how a model
+ * is built; with a plan, which is built already, they are refused. */
 extern const struct arg model_device_options[], model_import_options[], model_tune_options[],
     model_developer_options[];
 
@@ -47,13 +47,14 @@ extern const struct arg model_device_options[], model_import_options[], model_tu
 /* INVALID_ARGUMENT: an option says how to build what is a plan already. */
 enum status model_args_check(const struct model_args *args, const char *plan, struct error *err);
 
-/* The file is a plan (by its first bytes). */
+/* Whether the file is a plan, by its first bytes. */
 bool model_is_plan(const char *path);
 
-/* Prints to stderr by args->verbose; warnings always. */
+/* Prints to stderr: warnings always, more by args->verbose. */
 struct log_sink model_log(const struct model_args *args);
 
-/* `plan`: the plan it is for, or NULL; without --threads the device gets the plan's number. */
+/* `plan` is the plan that the device will run, or NULL. Without --threads the device gets the
+ * plan's number of threads. */
 enum status model_device_open(const struct model_args *args, const char *plan,
                               const struct log_sink *log, struct device **out, struct error *err);
 
@@ -69,7 +70,7 @@ enum status model_graph(const char *path, const struct model_args *args, struct 
                         const struct log_sink *log, uint32_t batch, bool fused,
                         struct ir_graph **out, struct error *err);
 
-/* What an ONNX file takes and what of it would be refused, without a device. */
+/* What is in an ONNX file, and what a build would refuse; needs no device. */
 enum status model_survey(const char *path, const struct model_args *args, uint32_t batch,
                          struct onnx_survey **out, struct error *err);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "tools/cleanup.h"
 
 #define MAGIC "\x93NUMPY"
 enum { MAGIC_LEN = 6, HEADER_MAX = 65536 };
@@ -188,10 +189,8 @@ enum status npy_parse(const void *data, size_t size, const char *name, struct te
 enum status npy_read(const char *path, struct tensor_view *out, struct error *err)
 {
     struct file_map map;
-    enum status status = file_map_path(path, 0, &map, err);
-    if (status)
-        return status;
-    status = npy_parse(map.data, map.size, path, out, err);
+    TRY(file_map_path(path, 0, &map, err));
+    enum status status = npy_parse(map.data, map.size, path, out, err);
     file_unmap(&map);
     return status;
 }
@@ -228,17 +227,11 @@ enum status npy_write(const char *path, const struct tensor_view *tensor, struct
 {
     char header[512];
     size_t bytes;
-    struct file_writer *writer;
+    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
     if (!shape_bytes(&tensor->shape, tensor->dtype, &bytes))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: a tensor of a bad shape", path);
-    enum status status = file_writer_new(path, true, &writer, err);
-    if (status)
-        return status;
-    status = file_writer_put(writer, header, make_header(tensor, header), err);
-    if (!status)
-        status = file_writer_put(writer, tensor->data, bytes, err);
-    if (!status)
-        status = file_writer_commit(writer, err);
-    file_writer_free(writer);
-    return status;
+    TRY(file_writer_new(path, true, &writer, err));
+    TRY(file_writer_put(writer, header, make_header(tensor, header), err));
+    TRY(file_writer_put(writer, tensor->data, bytes, err));
+    return file_writer_commit(writer, err);
 }

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/shape.h"
 
-/* out->data is malloc-ed. Refuses what it does not know, and files whose length does not fit. */
+/* out->data is malloc-ed. Unknown types and files whose length does not fit are refused. */
 enum status npy_read(const char *path, struct tensor_view *out, struct error *err);
-/* For bytes in memory, such as fuzzers have; `name` is for the error text. */
+/* The same for bytes in memory; `name` is for the error text. */
 enum status npy_parse(const void *data, size_t size, const char *name, struct tensor_view *out,
                       struct error *err);
 

@@ -87,9 +87,9 @@ static enum status read_file(const struct inferd_metadata *m, const char *text,
                              data->names[i]);
     }
     TRY(input_check(m, data->names[i], err));
-    enum status status = tensor_read(path, &data->tensors[i], err);
-    data->n += status == STATUS_OK;
-    return status;
+    TRY(tensor_read(path, &data->tensors[i], err));
+    data->n++;
+    return STATUS_OK;
 }
 
 static bool given(const struct request_data *data, const char *name)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inputs of the commands that talk to a daemon: from files, or random by what the model's
- * metadata says, the same in every run.
+ * The inputs of requests to a daemon: read from files, or made at random after the model's
+ * metadata, the same in every run.
  */
 #ifndef INFERD_TOOLS_REQUEST_H
 #define INFERD_TOOLS_REQUEST_H
@@ -14,7 +14,7 @@
 
 enum { REQUEST_NAME_MAX = 65 };
 
-/* Where and to which model; tables for commands that have this struct. */
+/* What a request asks of which model; filled by the tables below. */
 struct request_args {
     const char *model, *version;
     struct token_args token;
@@ -45,7 +45,7 @@ enum status request_data_open(struct inferd_client *client, const struct request
                               uint32_t instances, struct request_data *out, struct error *err);
 void request_data_close(struct request_data *data);
 
-/* Makes the data hold exactly `instances`, by repeating or dropping at the end. */
+/* Makes the data hold exactly `instances`: repeats them from the first on, or drops the last. */
 enum status request_data_resize(struct request_data *data, uint32_t instances, struct error *err);
 
 /* The request for `count` instances from `first` on; `tensors` has INFERD_MAX_TENSORS entries and
@@ -54,7 +54,7 @@ struct inferd_request request_slice(const struct request_data *data,
                                     const struct request_args *args, uint32_t first, uint32_t count,
                                     struct inferd_tensor *tensors);
 
-/* Opens a connection, the client's error as ours. */
+/* Opens a connection; the client's error becomes ours. */
 enum status request_connect(const char *address, struct inferd_client **out, struct error *err);
 enum status request_error(const struct inferd_error *from, struct error *err);
 

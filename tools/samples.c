@@ -12,7 +12,7 @@ enum status samples_init(struct samples *samples, uint32_t capacity, struct erro
     uint64_t *kept = malloc(bytes);
     if (!kept)
         return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %u samples", capacity);
-    memset(kept, 1, bytes); /* now, and not one page after the other while it is measured */
+    memset(kept, 1, bytes); /* takes the pages now, and not while it is measured */
     *samples = (struct samples){.kept = kept, .capacity = capacity, .stride = 1, .min = UINT64_MAX};
     return STATUS_OK;
 }

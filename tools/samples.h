@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measured values, kept as they are, so that a median is one that was measured. Memory is bounded:
- * when it is full, every second value goes, and from then on every second one (fourth, and so on)
- * is kept. Count, least, greatest and mean are always of all. One thread at a time.
+ * Measured values, kept as they are, so that a median is a value that was measured. Memory is
+ * bounded: when it is full, every second value is dropped, and from then on only every second value
+ * (then every fourth, and so on) is kept. Count, least, greatest and mean are those of all values.
+ * Not thread-safe.
  */
 #ifndef INFERD_TOOLS_SAMPLES_H
 #define INFERD_TOOLS_SAMPLES_H
@@ -14,21 +15,21 @@
 struct samples {
     uint64_t *kept;
     uint32_t n, capacity;
-    uint64_t stride; /* one of so many is kept; a power of two */
+    uint64_t stride; /* one of so many values is kept; a power of two */
     uint64_t count, min, max;
     double sum;
 };
 
-/* RESOURCE_EXHAUSTED. `capacity` is at least 2. */
+/* RESOURCE_EXHAUSTED: no memory. `capacity` is at least 2. */
 enum status samples_init(struct samples *samples, uint32_t capacity, struct error *err);
 void samples_deinit(struct samples *samples); /* also of one that is all zeros */
 
 void samples_add(struct samples *samples, uint64_t value);
 
-/* Adds all of `from`; both may lose values, so that what is left stands for equally many. */
+/* Adds all of `from`. Both may lose values, so that each value kept stands for equally many. */
 void samples_merge(struct samples *into, struct samples *from);
 
-/* Puts the values in order. Then samples_quantile, and no more samples_add. */
+/* Sorts the values. After that, samples_quantile may be called, and samples_add no more. */
 void samples_sort(struct samples *samples);
 
 /* The least kept value that a share `q` (0 to 1) of them does not exceed. 0 if there are none. */

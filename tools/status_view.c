@@ -50,7 +50,7 @@ struct status_counts status_counts_of(const struct status_view *view,
 
 /* --- texts that fit --- */
 
-/* Ends in an ellipsis what has more than `width` bytes; `out` has room for them. */
+/* Cuts a text of more than `width` bytes and ends it with "..."; `out` has room for `width` + 1. */
 static const char *cut(const char *text, size_t width, char *out)
 {
     size_t len = strlen(text), keep = len > width ? utf8_prefix(text, len, width - 3) : len;
@@ -158,7 +158,7 @@ static void print_memory(const struct inferd_status_page *s)
     }
 }
 
-/* Those that are not zero, as many in a line as fit. */
+/* Prints the counters that are not zero, as many in a line as fit. */
 static void print_counters(const struct status_view *view)
 {
     const struct inferd_status_page *now = view->now, *before = view->before;

@@ -11,11 +11,11 @@
 struct status_view {
     const struct inferd_status_page *now;
     const struct inferd_status_page *before; /* NULL: none of this run of the server */
-    bool interval;                           /* show what happened since `before` */
+    bool interval;                           /* show only what happened since `before` */
 };
 
-/* A model's numbers within the view. They are never negative: of a model that has been loaded since
- * `before`, all is new. */
+/* A model's numbers within the view. If the model was loaded after `before`, all its numbers count,
+ * so that none is negative. */
 struct status_counts {
     const struct inferd_status_model *before; /* the same load; NULL: all is counted */
     double seconds;                           /* 0: it is not known over which time */

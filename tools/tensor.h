@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "base/shape.h"
 
-/* By the end of its name: .npy, or anything else: an ONNX TensorProto. data is malloc-ed. */
+/* Reads a .npy file, or under any other name an ONNX TensorProto. `data` is malloc-ed. */
 enum status tensor_read(const char *path, struct tensor_view *out, struct error *err);
 
-/* Fills `data` with `n` elements that depend on `seed` alone: floats in [-1, 1), whole numbers 0 or
- * 1, which are valid as indices and as truth values. */
+/* Fills `data` with `n` elements that depend on `seed` alone: floats in [-1, 1), any UINT8, and for
+ * other whole numbers 0 or 1, which are valid as indices and as truth values. */
 void tensor_random(void *data, size_t n, enum dtype dtype, uint64_t *seed);
 
 /* Element `i` as a double; 64-bit integers lose what a double cannot hold. */

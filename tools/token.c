@@ -9,9 +9,9 @@
 
 const struct arg token_options[] = {
     {"token-file", 0, ARG_TEXT, offsetof(struct token_args, file), "FILE",
-     "its first line is sent (default: $INFERD_TOKEN_FILE)"},
+     "send its first line as the token (default: $INFERD_TOKEN_FILE)"},
     {"token", 0, ARG_TEXT, offsetof(struct token_args, token), "TEXT",
-     "this is sent; ps shows it to everybody"},
+     "send this token; ps shows it to everybody"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -19,11 +19,11 @@ int token_args_check(const struct token_args *args, const struct args *spec)
 {
     if (!args->token || !args->file)
         return -1;
-    fprintf(stderr, "--token and --token-file: one of them; usage: %s\n", spec->usage);
+    fprintf(stderr, "--token and --token-file: give only one of them; usage: %s\n", spec->usage);
     return EXIT_USAGE;
 }
 
-/* Any file will do, a pipe as well: shells make one of `<(command)`. */
+/* The file may be a pipe: shells make one of `<(command)`. */
 static enum status line_read(const char *path, char *out, size_t size, size_t *len,
                              struct error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The token of the commands that talk to a daemon: the first line of a file, whose name comes from
- * the command line or the environment, or a text on the command line, which everybody on the
+ * The token of commands that talk to a daemon. It is the first line of a file, whose name comes
+ * from the command line or the environment, or a text on the command line, which everybody on the
  * machine can read there.
  */
 #ifndef INFERD_TOOLS_TOKEN_H
@@ -20,7 +20,7 @@ extern const struct arg token_options[]; /* for commands that have a struct toke
 /* After args_parse: -1, or EXIT_USAGE after a complaint. */
 int token_args_check(const struct token_args *args, const struct args *spec);
 
-/* Sets `token` from the file, if one is named; NULL: there is no token. */
+/* Sets `token` from the file, if one is named; it stays NULL if there is no token. */
 enum status token_args_load(struct token_args *args, struct error *err);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/compiler.h"
 
-/* One with a scale, or the first that is of floats; of outputs before inputs. */
+/* The tensor whose type counts: one with a scale, or the first of floats; outputs before inputs. */
 static const struct ir_tensor *leader(const struct ir_graph *graph, const struct ir_node *node)
 {
     const struct ir_tensor *best = NULL;
@@ -30,7 +30,7 @@ struct share {
     uint64_t ns;
 };
 
-/* The type with the most time (or layers) that is left; NONE: no more. */
+/* The type with the most time (or layers) among those left; NONE: there is none left. */
 static enum dtype largest(const struct share *shares)
 {
     enum dtype best = DTYPE_NONE;

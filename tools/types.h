@@ -7,14 +7,14 @@
 
 #include "engine/ir/ir.h"
 
-/* The float type that the layer's tensors are stored as, or that of 8 bits with a scale if one of
- * them is; the type of its output if it has none. */
+/* The type that a layer computes in: the 8-bit type if one of its tensors has a scale, otherwise
+ * the float type of its tensors, and the type of its output if none of them is a float. */
 enum dtype types_of_layer(const struct ir_graph *graph, const struct ir_node *node);
 
 enum { TYPES_TEXT_MAX = 160 };
 
-/* "FP16 52 layers, 96% of the time; FP32 3, 4%": those that run, and have floats, by falling time.
- */
+/* "FP16 52 layers, 96% of the time; FP32 3, 4%": the layers that run and have floats, by falling
+ * time. */
 const char *types_format(const struct ir_graph *graph, char out[TYPES_TEXT_MAX]);
 
 #endif

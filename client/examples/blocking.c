@@ -51,7 +51,7 @@ static void print_output(const struct inferd_tensor *t)
     printf("%s\n", n > 10 ? " ..." : "");
 }
 
-/* NULL: none is to be sent. */
+/* NULL: no token is sent. */
 static const char *read_token(void)
 {
     static char token[256];
@@ -101,11 +101,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s ADDRESS MODEL\n", argv[0]);
         return 2;
     }
-    enum inferd_status status = inferd_client_open(argv[1], NULL, &client, &err);
-    if (!status)
-        status = infer(client, argv[2], &err);
-    if (status)
-        fprintf(stderr, "%s: %s\n", inferd_status_name(status), err.text);
+    int failed = inferd_client_open(argv[1], NULL, &client, &err) || infer(client, argv[2], &err);
+    if (failed)
+        fprintf(stderr, "%s: %s\n", inferd_status_name(err.status), err.text);
     inferd_client_close(client);
-    return status ? 1 : 0;
+    return failed;
 }

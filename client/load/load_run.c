@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The runner of a load test; see load_run.h. Everything is allocated before the first request: a
- * "shot" for each request that can be unanswered, which carries the time it counts from.
+ * The runner of a load test; see load_run.h. Everything is allocated before the first request. Each
+ * request that can be unanswered has a "shot", with the time from which its latency counts.
  *
- * Open-loop sends are woken by a timerfd, whose times are exact to microseconds; libuv's own timers
- * are to milliseconds, which is more than many answers take.
+ * A timerfd wakes open-loop sends: it is exact to microseconds. libuv's own timers are exact to
+ * milliseconds only, which is more than many answers take.
  */
 #include "client/load/load_run.h"
 
@@ -37,7 +37,7 @@ struct connection {
 struct shot {
     struct load *load;
     uint64_t counts_from_ns;
-    uint32_t connection; /* closed loop: its client's */
+    uint32_t connection; /* closed loop: that of its client */
     struct shot *next;   /* on the list of free or of pausing ones */
 };
 
@@ -115,7 +115,7 @@ static void drain(struct load *l)
 
 static void on_answer(void *user, const struct inferd_response *response);
 
-/* Sends by the first living connection from number `from` on. False: it cannot be sent now, the
+/* Sends by the first living connection from number `from` on. False: none can send now, and the
  * shot stays the caller's. */
 static bool fire(struct load *l, struct shot *shot, uint32_t from)
 {
@@ -168,8 +168,8 @@ static double next_gap_ns(struct load *l)
     return l->plan->poisson ? -log(uniform(l)) * mean : mean;
 }
 
-/* Sends all that is due, as far as shots are free, and sets the alarm for the next. When none is
- * free or none can be sent, the next answer comes back here. */
+/* Sends all requests that are due, as far as shots are free, and sets the alarm for the next one.
+ * If no shot is free or nothing can be sent, the next answer calls this again. */
 static void pump(struct load *l)
 {
     uint64_t now = clock_now_ns();
@@ -195,9 +195,8 @@ static void pump(struct load *l)
     timerfd_settime(l->due_fd, TFD_TIMER_ABSTIME, &at, NULL); /* also makes it unreadable */
 }
 
-static void on_due(uv_poll_t *poll, int status, int events)
+static void on_due(uv_poll_t *poll, int status UNUSED, int events UNUSED)
 {
-    (void)status, (void)events;
     struct load *l = poll->data;
     if (l->phase < DRAINING)
         pump(l);
@@ -330,7 +329,7 @@ static enum status make_loop(struct load *l, struct error *err)
 
 static void open_connections(struct load *l)
 {
-    /* A few times their share, for those of a connection that is lost. */
+    /* A few times a connection's share, because the others take over when one is lost. */
     uint32_t most = l->n_shots / l->plan->connections * 4 + 64;
     struct inferd_options options = {.max_in_flight = MIN(most, l->n_shots)};
     for (uint32_t i = 0; i < l->plan->connections; i++) {
@@ -351,11 +350,24 @@ static void result(const struct load *l, struct load_point *out)
     uint32_t n = MIN(l->n_windows, (uint32_t)LOAD_WINDOWS);
     out->concurrency = l->plan->concurrency;
     out->rate = l->plan->concurrency ? 0 : l->plan->rate;
-    out->cut = l->status != STATUS_OK;
+    out->cut = l->status;
     out->stable = !out->cut && n == LOAD_WINDOWS && load_stats_stable(l->last, n, LOAD_STABLE);
     load_stats_init(&out->stats);
     for (uint32_t i = 0; i < n; i++)
         load_stats_merge(&out->stats, &l->last[i]);
+}
+
+static enum status run_load(struct load *l, struct load_point *out, struct error *err)
+{
+    TRY(make_shots(l, err));
+    TRY(make_loop(l, err));
+    open_connections(l);
+    uv_run(&l->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&l->loop);
+    if (l->n_windows == 0)
+        TRY(l->status);
+    result(l, out);
+    return STATUS_OK;
 }
 
 enum status load_run(const struct load_plan *plan, struct load_point *out, struct error *err)
@@ -367,19 +379,8 @@ enum status load_run(const struct load_plan *plan, struct load_point *out, struc
     l->err = err;
     l->rng = UINT64_C(0x9e3779b97f4a7c15);
     l->due_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    enum status status = l->due_fd < 0 ? error_errno(err, errno, "timerfd_create") : STATUS_OK;
-    if (!status)
-        status = make_shots(l, err);
-    if (!status)
-        status = make_loop(l, err);
-    if (!status) {
-        open_connections(l);
-        uv_run(&l->loop, UV_RUN_DEFAULT);
-        uv_loop_close(&l->loop);
-        status = l->n_windows ? STATUS_OK : l->status;
-    }
-    if (!status)
-        result(l, out);
+    enum status status =
+        l->due_fd < 0 ? error_errno(err, errno, "timerfd_create") : run_load(l, out, err);
     if (l->due_fd >= 0)
         close(l->due_fd);
     free(l->connections);

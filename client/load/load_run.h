@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One point of a load test: requests over some connections on one loop, until three windows in a
- * row agree or there have been enough of them.
+ * One point of a load test: requests over some connections on one loop, until three windows of time
+ * in a row agree or there have been max_windows of them.
  *
  * Closed loop: `concurrency` clients, each sending its next request when the last is answered. An
  * error makes a client pause for a few milliseconds, so that a server that refuses is not stormed.
@@ -41,13 +41,13 @@ struct load_point {
     uint32_t concurrency;    /* 0: open loop */
     double rate;             /* 0: closed loop */
     bool stable;             /* the last LOAD_WINDOWS windows agreed */
-    bool cut;                /* the server went away before the end: what came until then */
-    struct load_stats stats; /* their sum */
+    bool cut;                /* the server went away; the point has what came until then */
+    struct load_stats stats; /* the sum of these windows */
 };
 
 /* UNAVAILABLE and the like: no connection could be made, or all were lost before anything was
- * measured. If that was later, the point is cut and `err` says why. Errors of single requests are
- * in the point. */
+ * measured. If they are lost later, the point is cut and `err` says why. Errors of single requests
+ * are counted in the point. */
 enum status load_run(const struct load_plan *plan, struct load_point *out, struct error *err);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { LEAD = 2, UNSTABLE = 3 };
 
-#define CLOSE    0.02  /* ends of the bracket: so near, as a share of the upper one */
+#define CLOSE    0.02  /* the bracket is narrow: its width as a share of its upper end */
 #define HOPELESS 0.001 /* of the capacity: no rate below that is tried */
 #define RISE     1.3
 #define SIMILAR  1.25 /* latencies */
@@ -30,7 +30,7 @@ static bool holds(const struct load_search *s, const struct load_reading *r)
 /* Ends the round if it has a result. */
 static void decide(const struct load_search *s, struct load_search_point *p)
 {
-    int all = 0, stable = 0; /* those that hold, less those that fail */
+    int all = 0, stable = 0; /* readings that hold, less readings that fail */
     uint32_t n_stable = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         int vote = holds(s, &p->readings[i]) ? 1 : -1;
@@ -61,7 +61,7 @@ static double median(const struct load_search_point *p)
     return values[p->n / 2];
 }
 
-/* The verdict has turned round: those beyond it are of the same time, or older. */
+/* The verdict has turned round: equal verdicts beyond it are as old as the former one, or older. */
 static void forget_beyond(struct load_search *s, const struct load_search_point *p)
 {
     for (uint32_t i = 0; i < s->n_points; i++) {
@@ -78,7 +78,7 @@ static bool similar(const struct load_search_point *p, const struct load_reading
     return r->kept_up && r->latency <= SIMILAR * before && before <= SIMILAR * r->latency;
 }
 
-/* A reading at a rate about which there is a verdict: the same, or a new round begins. */
+/* Takes a reading at a rate that has a verdict: it confirms the verdict, or a new round begins. */
 static void check(struct load_search *s, struct load_search_point *p, const struct load_reading *r)
 {
     p->checked = r->stable && holds(s, r) == (p->verdict == LOAD_HOLDS);
@@ -108,7 +108,7 @@ void load_search_add(struct load_search *s, const struct load_reading *reading)
 
 /* --- the bracket --- */
 
-/* `undivided`: only where all readings agree. NULL: none. */
+/* `undivided`: only rates whose readings all agree. NULL: there is none. */
 static const struct load_search_point *highest_holding(const struct load_search *s, bool undivided)
 {
     const struct load_search_point *best = NULL;
@@ -165,13 +165,13 @@ double load_search_next(struct load_search *s)
     }
     if (low && !low->checked)
         return look_again(s, low);
-    /* Last: disturbances make rates fail, hardly ever hold. */
+    /* The upper end comes last: disturbances make rates fail, but hardly ever hold. */
     return high->checked ? 0 : look_again(s, high);
 }
 
 /* --- the answer --- */
 
-/* Between two rates, where their latencies, as a power of the rate, would meet the bound. */
+/* The rate between two others at which latency, taken as a power of the rate, meets the bound. */
 static double between(const struct load_search *s, const struct load_search_point *low,
                       const struct load_search_point *high)
 {

@@ -22,12 +22,12 @@ struct load_stats {
     struct histogram refused;          /* ns; answers with RESOURCE_EXHAUSTED and UNAVAILABLE */
     uint64_t queue_ns, input_ns, compute_ns, output_ns; /* sums of what the server says */
     uint64_t timed_instances; /* instances of requests that came with a timing */
-    double batches;           /* and the batches they were in: the sum of their shares */
+    double batches;           /* that they were in: the sum of their shares of batches */
 };
 
 void load_stats_init(struct load_stats *stats);
 
-/* One answer, `latency_ns` after it was to be sent. */
+/* Adds an answer that came `latency_ns` after its request should have been sent. */
 void load_stats_record(struct load_stats *stats, const struct inferd_response *response,
                        uint32_t instances, uint64_t latency_ns);
 
@@ -37,7 +37,8 @@ uint64_t load_stats_errors(const struct load_stats *stats);
 double load_stats_throughput(const struct load_stats *stats); /* instances a second */
 double load_stats_mean_batch(const struct load_stats *stats); /* 0 if the server says nothing */
 
-/* The windows agree: throughput and median latency of each are within `share` of their means. */
+/* Whether the windows agree: throughput and median latency of each are within `share` of the
+ * means. */
 bool load_stats_stable(const struct load_stats *windows, uint32_t n, double share);
 
 #endif

@@ -73,11 +73,12 @@ IDIOMS = [
      "engine/plan kernels pool proto tools"),
     (r"\bif\s*\((?:[^;{}]*[^;{}\w])?![\w.>-]*status\b[^;{}]*\)\s*\w*status\s*=[^=]",
      "no `if (!status) status = ...`: TRY(call)",
-     "base batching config docs engine/import engine/ir engine/passes kernels pool proto"),
+     "base batching client config docs engine/import engine/ir engine/passes kernels pool proto "
+     "tools"),
     (rf"{STATUS}\s*[!=]=\s*STATUS_OK\b|\bSTATUS_OK\s*[!=]=",
      "`status` or `!status`, not a comparison with STATUS_OK",
-     "base batching config docs engine/build engine/import engine/ir engine/passes engine/plan "
-     "engine/runtime kernels/cuda pool proto"),
+     "base batching client config docs engine/build engine/import engine/ir engine/passes "
+     "engine/plan engine/runtime kernels/cuda pool proto tools"),
     (r"\b(?:strstr|strn?(?:case)?cmp|mem(?:cmp|mem))\s*\([^;?]*(?:->|\.)text\b",
      "an error's text is for people: ask for its cause",
      "base batching client config daemon docs engine kernels pool proto tools"),
