@@ -134,7 +134,7 @@ static void print_fusion(const struct build_report *report, bool all)
     puts(before[0] == ',' ? ")" : "");
     for (uint32_t i = 0; i < PASS_COUNT && all; i++)
         if (report->passes[i].rewrites)
-            printf("    %-16s %5u times: %s\n", passes[i].name, report->passes[i].rewrites,
+            printf("    %-16s %5u x  %s\n", passes[i].name, report->passes[i].rewrites,
                    passes[i].what);
 }
 
