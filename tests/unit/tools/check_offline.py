@@ -124,7 +124,7 @@ class Offline(unittest.TestCase):
         self.assertIn("fold_batch_norm -3", text)
         self.assertRegex(text, r"\n  cpu: \d+ of \d+ layers \(")
         self.assertNotIn("batch normalisation moves", text)
-        self.assertIn("3 times: batch normalisation moves into weights",
+        self.assertIn("3 x  batch normalisation moves into weights",
                       self.run_it(*base, "--no-tune", "-v"))
         text = self.run_it(*base, "--reference-only")
         self.assertRegex(text, r"no fast kernel: \d+ layers, 100% of the time: '.*' \(conv\)")
