@@ -202,7 +202,7 @@ static void raw_cleanup(struct raw_config **raw)
     schema_free(*raw);
 }
 
-static void config_cleanup(struct config **config)
+void config_cleanup(struct config **config)
 {
     config_free(*config);
 }

@@ -111,6 +111,7 @@ struct config {
 /* Defaults only. NULL: no memory. */
 struct config *config_new(void);
 void config_free(struct config *config);
+void config_cleanup(struct config **config);
 
 /* Reads a file over defaults. Errors name file, line, key, what was expected and what came. */
 enum status config_read(const char *path, struct config **out, struct error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles the signals that end a process, see last_words.h; only what is safe in a signal handler
- * is called there. */
+/* Handles the signals that end a process, see last_words.h. The handlers call only what is safe in
+ * a signal handler. */
 #include "daemon/last_words.h"
 
 #include <dlfcn.h>
@@ -34,7 +34,8 @@ int posix_memalign(void **out, size_t align, size_t size)
     return memory ? 0 : ENOMEM;
 }
 
-/* It comes once more, and then does what it does to a process that is not closed. */
+/* Raises the signal once more, now with its default action and in a process that may leave a
+ * core. */
 static void on_fatal(int number)
 {
     prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* NOLINT: a system call and no more */
@@ -55,7 +56,7 @@ static void on_abort(int number)
     on_fatal(number);
 }
 
-/* In a build with a sanitizer the others are the sanitizer's. */
+/* In a build with a sanitizer, the sanitizer handles all signals but SIGABRT. */
 void last_words_install(void)
 {
     signal(SIGABRT, on_abort);

@@ -11,8 +11,7 @@
 
 #include "base/resolve.h"
 
-/* Whether the kernel knows the address as one of this machine's: with a port that is never taken.
- */
+/* Whether the kernel knows the address as one of this machine's. Port 0 is never taken. */
 static bool is_here(const struct address *address)
 {
     struct address free_port = *address;
@@ -29,7 +28,8 @@ static bool is_here(const struct address *address)
     return here;
 }
 
-/* Drops those that are not here, but for the first if none is: to bind it says what is wrong. */
+/* Drops the addresses that this machine does not have. If it has none of them the first one stays,
+ * because binding to it will say what is wrong. */
 static void keep_here(struct resolved *list)
 {
     uint32_t n = 0;
@@ -39,7 +39,7 @@ static void keep_here(struct resolved *list)
     list->n = n ? n : 1;
 }
 
-static enum status add(struct config_listen *out, const char *text, struct error *err)
+static enum status address_add(struct config_listen *out, const char *text, struct error *err)
 {
     for (uint32_t i = 0; i < out->framed_count; i++) /* "localhost:1" beside "127.0.0.1:1" */
         if (strcmp(out->framed[i], text) == 0 && strcmp(strrchr(text, ':'), ":0") != 0)
@@ -58,30 +58,27 @@ static enum status entry_resolve(const char *text, struct config_listen *out, st
     char number[ADDRESS_TEXT_MAX];
     TRY(resolve_text(text, &list, &name, err));
     if (list.n == 1) /* spelled as it was */
-        return add(out, text, err);
+        return address_add(out, text, err);
     TRY(resolve_wait(text, &list, err));
     keep_here(&list);
     for (uint32_t i = 0; i < list.n; i++)
-        TRY(add(out, address_format(&list.items[i], number), err));
+        TRY(address_add(out, address_format(&list.items[i], number), err));
     return STATUS_OK;
 }
 
 enum status listen_names_resolve(const struct config_listen *config, struct config_listen *out,
                                  struct error *err)
 {
-    struct config_listen list = *config;
+    CLEANUP(listen_names_free) struct config_listen list = *config;
     list.framed_count = 0;
     list.framed = calloc((size_t)config->framed_count * RESOLVE_MOST + 1, sizeof(*list.framed));
     if (!list.framed)
         return error_no_memory(err, "addresses");
-    enum status s = STATUS_OK;
-    for (uint32_t i = 0; i < config->framed_count && s == STATUS_OK; i++)
-        s = entry_resolve(config->framed[i], &list, err);
-    if (s == STATUS_OK)
-        *out = list;
-    else
-        listen_names_free(&list);
-    return s;
+    for (uint32_t i = 0; i < config->framed_count; i++)
+        TRY(entry_resolve(config->framed[i], &list, err));
+    *out = list;
+    list = (struct config_listen){0};
+    return STATUS_OK;
 }
 
 void listen_names_free(struct config_listen *resolved)

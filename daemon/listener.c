@@ -17,7 +17,7 @@
 #include "daemon/loop.h"
 
 enum {
-    ACCEPT_AT_ONCE = 64, /* then the loop serves its connections first */
+    ACCEPT_AT_ONCE = 64, /* then the control thread does its other work first */
     BACKLOG = 4096,
     PAUSE_MS = 100,     /* for want of descriptors or memory */
     FULL_PAUSE_MS = 10, /* until there may be a place for one more connection */
@@ -29,8 +29,8 @@ struct listener {
     uv_poll_t poll;
     int fd;
     bool tcp, polling;
-    bool made;        /* the unix socket's file is ours to remove, */
-    struct stat file; /* while it is this one */
+    bool made;        /* the unix socket's file was made here, and is ours to remove */
+    struct stat file; /* which file that was */
     const struct session_ops *protocol;
     struct address address;
 };
@@ -40,7 +40,7 @@ struct listeners {
     uv_loop_t *uv;
     uv_timer_t pause; /* runs while accepting pauses */
     struct peers *peers;
-    int spare; /* a descriptor to give up when there are no more; -1: it is given up */
+    int spare; /* a descriptor to give up when there are no more; -1: it was given up */
     bool started, stopped;
     uint32_t n;
     struct listener items[];
@@ -137,7 +137,7 @@ static void deal(struct listener *l, int fd)
     loop_adopt(loop, &arrival);
 }
 
-/* False: not now. */
+/* False: nothing more is accepted for now. */
 static bool accept_one(struct listeners *all, struct listener *l)
 {
     struct shared *shared = all->shared;
@@ -155,7 +155,7 @@ static bool accept_one(struct listeners *all, struct listener *l)
     int why = errno;
     if (why == EMFILE || why == ENFILE || why == ENOBUFS || why == ENOMEM)
         accept_starved(all, l);
-    /* Others are the peer's trouble: it has gone, or its network has. */
+    /* The next errors are the peer's trouble: the peer or its network has gone. */
     return why == ECONNABORTED || why == EINTR || why == EPROTO || why == EPERM;
 }
 
@@ -175,7 +175,8 @@ static bool poll_start(struct listener *l)
     return false;
 }
 
-/* False: not all of them are watched, for want of kernel memory. */
+/* Starts or ends polling of all listeners. False: some are not polled, for want of kernel
+ * memory. */
 static bool watch(struct listeners *all, bool on)
 {
     bool done = true;
@@ -191,7 +192,7 @@ static bool watch(struct listeners *all, bool on)
 
 /* --- sockets --- */
 
-/* A unix socket's file that nobody listens on any more is removed. */
+/* Removes a unix socket's file that nobody listens on any more. */
 static void stale_remove(const struct sockaddr_un *address, socklen_t length)
 {
     struct stat st;
@@ -212,9 +213,7 @@ static const char *unix_path(const struct listener *l)
 
 static enum status socket_bind(struct listener *l, const char *text, struct error *err)
 {
-    enum status s = address_parse(text, &l->address, err);
-    if (s != STATUS_OK)
-        return s;
+    TRY(address_parse(text, &l->address, err));
     const struct sockaddr *address = address_sockaddr(&l->address);
     l->tcp = !address_is_unix(&l->address);
     l->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -274,7 +273,7 @@ static void listener_close(struct listener *l)
     if (l->poll.data)
         uv_close((uv_handle_t *)&l->poll, NULL);
     l->poll.data = NULL;
-    /* Another process may have put a newer one in its place. */
+    /* Another process may have put a newer socket in its place. */
     struct stat now;
     if (l->made && lstat(unix_path(l), &now) == 0 && now.st_ino == l->file.st_ino &&
         now.st_dev == l->file.st_dev)
@@ -293,6 +292,24 @@ enum status listeners_check(const struct listeners *all, const struct config *co
     return STATUS_OK;
 }
 
+static enum status sockets_open(struct listeners *all, const struct config_listen *listen,
+                                uint32_t n, uint32_t n_fds, struct error *err)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct listener *l = &all->items[i];
+        all->n = i + 1; /* listeners_stop closes it, whatever fails */
+        l->all = all;
+        l->fd = -1;
+        l->protocol = &session_framed;
+        if (n_fds)
+            TRY(socket_take(l, FIRST_FD + (int)i, err));
+        else
+            TRY(socket_bind(l, listen->framed[i], err));
+        TRY(watch_init(l, err));
+    }
+    return STATUS_OK;
+}
+
 enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *listen,
                           uint32_t n_fds, struct listeners **out, struct error *err)
 {
@@ -306,28 +323,16 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
     all->peers = peers_new();
     uv_timer_init(uv, &all->pause);
     all->pause.data = all;
-    enum status s = STATUS_OK;
-    if (!all->peers)
-        s = error_no_memory(err, "listeners");
-    while (all->n < n && s == STATUS_OK) {
-        struct listener *l = &all->items[all->n];
-        l->all = all;
-        l->fd = -1;
-        l->protocol = &session_framed;
-        s = n_fds ? socket_take(l, FIRST_FD + (int)all->n, err)
-                  : socket_bind(l, listen->framed[all->n], err);
-        all->n++;
-        if (s == STATUS_OK)
-            s = watch_init(l, err);
-    }
-    if (s == STATUS_OK) {
+    enum status status =
+        all->peers ? sockets_open(all, listen, n, n_fds, err) : error_no_memory(err, "listeners");
+    if (!status) {
         *out = all;
-        return s;
+        return STATUS_OK;
     }
     listeners_stop(all);
     uv_run(uv, UV_RUN_NOWAIT);
     listeners_free(all);
-    return s;
+    return status;
 }
 
 void listeners_start(struct listeners *all)

@@ -57,7 +57,7 @@ static void line_write(void *user, enum log_level level, const char *line)
 }
 
 /* Whether stderr is the very stream to the journal that the service manager made. The variable
- * alone says little: what a desktop or a shell of a service starts has inherited it. */
+ * alone says little, because programs that a desktop or a service's shell starts inherit it. */
 static bool to_journal(void)
 {
     const char *text = getenv("JOURNAL_STREAM");

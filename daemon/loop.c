@@ -42,7 +42,8 @@ void loop_complete(struct loop *loop, struct inflight *first, struct inflight *l
     uv_async_send(&loop->wake);
 }
 
-/* Nobody is woken: in a loop that has nothing else to do, nobody waits for memory. */
+/* Does not wake the loop: while a loop has nothing else to do, none of its connections waits for
+ * memory. */
 void loop_spent(struct loop *loop, struct inflight *first, struct inflight *last)
 {
     last->next_spent = atomic_load_explicit(&loop->spent, memory_order_relaxed);
@@ -80,37 +81,37 @@ struct inflight *loop_inflight_take(struct loop *loop)
             loop->free_inflight = &chunk->items[i];
         }
     }
-    struct inflight *i = loop->free_inflight;
-    loop->free_inflight = i->next;
+    struct inflight *inflight = loop->free_inflight;
+    loop->free_inflight = inflight->next;
     loop->n_inflight++;
-    i->next = NULL;
-    i->item.model = NULL;
-    i->connection = 0;
-    i->serial = ++loop->next_serial;
-    i->loop = loop->index;
-    i->submitted = i->cancelled = false;
-    i->slab = NULL;
-    i->use = NULL;
-    i->model = NULL;
-    i->batch = NULL;
-    return i;
+    inflight->next = NULL;
+    inflight->item.model = NULL;
+    inflight->connection = 0;
+    inflight->serial = ++loop->next_serial;
+    inflight->loop = loop->index;
+    inflight->submitted = inflight->cancelled = false;
+    inflight->slab = NULL;
+    inflight->use = NULL;
+    inflight->model = NULL;
+    inflight->batch = NULL;
+    return inflight;
 }
 
-void loop_inflight_give(struct loop *loop, struct inflight *i)
+void loop_inflight_give(struct loop *loop, struct inflight *inflight)
 {
-    slabs_give(loop->slabs, i->slab);
-    identity_use_give(i->use, i->use_bytes);
-    model_unref(i->model);
-    i->next = loop->free_inflight;
-    loop->free_inflight = i;
+    slabs_give(loop->slabs, inflight->slab);
+    identity_use_give(inflight->use, inflight->use_bytes);
+    model_unref(inflight->model);
+    inflight->next = loop->free_inflight;
+    loop->free_inflight = inflight;
     loop->n_inflight--;
 }
 
-void loop_submit(struct loop *loop, struct inflight *i)
+void loop_submit(struct loop *loop, struct inflight *inflight)
 {
-    *loop->submit_tail = i;
-    loop->submit_tail = &i->next;
-    loop->n_gathered += i->slab ? 1 + i->slab->charge / LOOP_GATHERED_BYTES : 1;
+    *loop->submit_tail = inflight;
+    loop->submit_tail = &inflight->next;
+    loop->n_gathered += inflight->slab ? 1 + inflight->slab->charge / LOOP_GATHERED_BYTES : 1;
 }
 
 struct inflight **loop_bucket(struct loop *loop, uint64_t connection, uint64_t id)
@@ -173,13 +174,14 @@ void loop_connection_gone(struct loop *loop, struct connection *c)
 
 /* --- the turn --- */
 
-/* It only wakes the loop: the turn's end takes what came. */
+/* Takes the messages. For completions the wake-up itself is enough, because each turn takes
+ * them. */
 static void on_wake(uv_async_t *async)
 {
     loop_messages_take(async->data);
 }
 
-/* Only there so that the poll does not block. */
+/* Does nothing: an idle handle that is active keeps the poll from blocking. */
 static void on_again(uv_idle_t *idle UNUSED)
 {
 }
@@ -252,7 +254,7 @@ enum status loop_watchers_grow(uv_loop_t *uv, struct error *err)
     return r == 0 ? STATUS_OK : error_set(err, STATUS_INTERNAL, "uv_poll: %s", uv_strerror(r));
 }
 
-/* A slab for payloads that the engine packs anyway, and is not worth pinning. */
+/* Whether a slab is for payloads that the engine packs anyway, and so is not worth pinning. */
 static bool slab_is_small(const struct device *device, size_t size)
 {
     return engine_device_apart(device) && size <= ENGINE_PACK_MAX;
@@ -263,7 +265,7 @@ static void *slab_alloc(void *user, size_t size)
     void *memory;
     if (slab_is_small(user, size))
         return aligned_alloc(SLAB_ALIGN, (size + SLAB_ALIGN - 1) / SLAB_ALIGN * SLAB_ALIGN);
-    return engine_buffer_alloc(user, size, "frames", &memory, NULL) == STATUS_OK ? memory : NULL;
+    return engine_buffer_alloc(user, size, "frames", &memory, NULL) ? NULL : memory;
 }
 
 static void slab_release(void *user, void *memory, size_t size)
@@ -274,7 +276,8 @@ static void slab_release(void *user, void *memory, size_t size)
         engine_buffer_free(user, memory);
 }
 
-/* Pinned memory is kept as far as the budget goes: giving it back may wait for the device. */
+/* How many bytes of slabs are kept. Pinned memory is kept as far as the budget goes, because giving
+ * it back may wait for the device. */
 static size_t keep_most(const struct loop *loop)
 {
     return engine_device_apart(loop->shared->device) ? SIZE_MAX : (size_t)LOOP_SLABS_KEPT;
@@ -292,6 +295,17 @@ static enum status handles_init(struct loop *loop, struct error *err)
     uv_check_start(&loop->turn_end, on_turn_end);
     uv_timer_start(&loop->tick, on_tick, tick_ms(loop), 0);
     return STATUS_OK;
+}
+
+static enum status parts_make(struct loop *loop, struct error *err)
+{
+    const struct slab_memory memory = {slab_alloc, slab_release, loop->shared->device};
+    loop->slabs = slabs_new(&memory, &loop->shared->budget, keep_most(loop));
+    loop->heads = malloc(LOOP_HEADS);
+    if (!loop->slabs || !loop->heads)
+        return error_no_memory(err, "a loop");
+    TRY(loop_watchers_grow(&loop->uv, err));
+    return handles_init(loop, err);
 }
 
 enum status loop_new(struct shared *shared, uint32_t index, struct table *table, struct loop **out,
@@ -312,21 +326,12 @@ enum status loop_new(struct shared *shared, uint32_t index, struct table *table,
     if (getrandom(&loop->seed, sizeof(loop->seed), GRND_NONBLOCK) < 0)
         loop->seed = (uintptr_t)loop;
     loop->table = table_ref(table);
-    const struct slab_memory memory = {slab_alloc, slab_release, shared->device};
-    loop->slabs = slabs_new(&memory, &shared->budget, keep_most(loop));
-    loop->heads = malloc(LOOP_HEADS);
-    enum status s = STATUS_OK;
-    if (!loop->slabs || !loop->heads)
-        s = error_no_memory(err, "a loop");
-    if (s == STATUS_OK)
-        s = loop_watchers_grow(&loop->uv, err);
-    if (s == STATUS_OK)
-        s = handles_init(loop, err);
-    if (s == STATUS_OK)
-        *out = loop;
-    else
+    enum status status = parts_make(loop, err);
+    if (status)
         loop_free(loop);
-    return s;
+    else
+        *out = loop;
+    return status;
 }
 
 static void handle_close(uv_handle_t *handle, void *arg UNUSED)
@@ -343,7 +348,7 @@ void loop_free(struct loop *loop)
     uv_walk(&loop->uv, handle_close, NULL); /* of a loop that never ran */
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
-    /* What came too late for a loop that has stopped. */
+    /* Takes what came after the loop had stopped. */
     loop_results_take(loop);
     loop_results_answer(loop, UINT64_MAX);
     loop_messages_take(loop);

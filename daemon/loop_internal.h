@@ -19,7 +19,7 @@ void loop_tick_soon(struct loop *loop);
 /* --- loop_turn.c --- */
 
 void loop_turn(struct loop *loop);
-/* Takes what came back from other threads; and answers it, until `end_ns`. */
+/* Takes the results that came back from other threads; and answers them, until `end_ns`. */
 void loop_results_take(struct loop *loop);
 void loop_results_answer(struct loop *loop, uint64_t end_ns);
 /* Writes what has gathered. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other threads ask of a loop: connections to take, tables to change to, orders. A message is
- * allocated, pushed onto the loop's stack and freed by the loop; none is on the way of a request.
+ * What other threads ask of a loop: connections to take, tables to change to, orders. The sender
+ * allocates a message and pushes it onto the loop's stack, and the loop frees it; requests need
+ * none.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -81,7 +82,7 @@ void loop_order(struct loop *loop, enum loop_order order)
 void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n)
 {
     const struct loop_message m = {.kind = MESSAGE_ABANDON, .n = n};
-    message_send(loop, &m, serials); /* if not, those requests wait for the worker */
+    message_send(loop, &m, serials); /* if that fails, these requests wait for the worker */
 }
 
 /* --- on the loop's thread --- */
@@ -95,7 +96,7 @@ static void adopt(struct loop *loop, const struct arrival *arrival)
         arrival_drop(loop, arrival);
 }
 
-/* Each live connection in turn. */
+/* The next live connection; NULL after the last. */
 static struct connection *next_of(const struct loop *loop, uint32_t *slot)
 {
     for (; *slot < loop->n_slots; ++*slot) {
@@ -108,8 +109,8 @@ static struct connection *next_of(const struct loop *loop, uint32_t *slot)
     return NULL;
 }
 
-/* The connection that was last of use, by a reply, before all others; who has something in flight
- * is none, nor one that has hardly come. */
+/* Closes the connection whose last reply is the oldest. It spares a connection that has something
+ * in flight or has only just come. */
 static void evict(struct loop *loop)
 {
     uint64_t now_ms = uv_now(&loop->uv);
@@ -188,7 +189,7 @@ static void message_handle(struct loop *loop, struct loop_message *m)
     free(m);
 }
 
-/* In the order they were sent: the stack has the latest first. */
+/* Handles messages in the order they were sent; the stack has the latest first. */
 void loop_messages_take(struct loop *loop)
 {
     struct loop_message *m = atomic_exchange_explicit(&loop->messages, NULL, memory_order_acquire);

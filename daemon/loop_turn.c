@@ -11,7 +11,7 @@
 #include "daemon/loop_internal.h"
 
 enum {
-    LOOKS = 4,         /* questions to one look at the clock */
+    LOOKS = 4,         /* so many calls of loop_slice_over share a look at the clock */
     RESULTS_LOOK = 16, /* so many results are answered between two looks */
 };
 
@@ -58,7 +58,8 @@ void loop_aside_drop(struct loop *loop)
     slabs_give(loop->slabs, slab);
 }
 
-/* Loops that keep something give it back in their next turn, which may be long in coming. */
+/* Wakes the other loops, which give back the slabs they keep in their next turn; without this it
+ * might be long in coming. */
 static void others_wake(const struct loop *loop)
 {
     const struct shared *shared = loop->shared;
@@ -87,8 +88,8 @@ void loop_unwait(struct loop *loop, struct connection *c)
     c->in_waiting = false;
 }
 
-/* In the order in which they came to wait, while there is what they need all together; and whoever
- * has waited long enough to try again. */
+/* Wakes connections in the order in which they began to wait, while there is room for what all of
+ * them need; and any that has waited long enough to try again. */
 static void wake_waiting(struct loop *loop)
 {
     uint64_t now_ms = uv_now(&loop->uv);
@@ -129,45 +130,47 @@ void loop_head_used(struct loop *loop, size_t size)
 /* Gives back payloads that the device has a copy of. */
 static void spent_take(struct loop *loop)
 {
-    struct inflight *i = atomic_exchange_explicit(&loop->spent, NULL, memory_order_acquire);
-    for (struct inflight *next; i; i = next) {
-        struct connection *c = loop_connection(loop, i->connection);
-        next = i->next_spent;
+    struct inflight *inflight = atomic_exchange_explicit(&loop->spent, NULL, memory_order_acquire);
+    for (struct inflight *next; inflight; inflight = next) {
+        struct connection *c = loop_connection(loop, inflight->connection);
+        next = inflight->next_spent;
         if (c)
-            connection_payload_spent(c, i);
+            connection_payload_spent(c, inflight);
         else
-            slabs_give(loop->slabs, STEAL(i->slab));
+            slabs_give(loop->slabs, STEAL(inflight->slab));
     }
 }
 
 void loop_results_take(struct loop *loop)
 {
     /* Chains lie on the stack latest first; within a chain the order is that of the batch. Replies
-     * may go in any order, so no more is made of it. */
+     * may go in any order, so this order is left as it is. */
     *loop->results_tail = atomic_exchange_explicit(&loop->completions, NULL, memory_order_acquire);
     while (*loop->results_tail)
         loop->results_tail = &(*loop->results_tail)->next;
-    /* A worker tells of a spent payload before it completes the request: so of those now completed,
-     * none is told of later, when it may be another one's. */
+    /* A worker reports a payload as spent before it completes the request. The reports are taken
+     * after the completions, so that none is left for a request that was completed, whose struct
+     * may soon be another request's. */
     spent_take(loop);
 }
 
-/* The reply points into the batch's outputs until the flush. */
-static void result_answer(struct loop *loop, struct inflight *i)
+/* Answers a request and holds it, because the reply points into the batch's outputs until the
+ * flush. */
+static void result_answer(struct loop *loop, struct inflight *inflight)
 {
-    exchange_result(loop, i);
-    i->next = loop->held;
-    loop->held = i;
+    exchange_result(loop, inflight);
+    inflight->next = loop->held;
+    loop->held = inflight;
 }
 
 void loop_results_answer(struct loop *loop, uint64_t end_ns)
 {
     for (uint32_t n = 1; loop->results; n++) {
-        struct inflight *i = loop->results;
-        loop->results = i->next;
+        struct inflight *inflight = loop->results;
+        loop->results = inflight->next;
         if (!loop->results)
             loop->results_tail = &loop->results;
-        result_answer(loop, i);
+        result_answer(loop, inflight);
         if (n % RESULTS_LOOK == 0 && clock_now_ns() >= end_ns)
             return;
     }
@@ -178,15 +181,15 @@ void loop_results_answer(struct loop *loop, uint64_t end_ns)
 static void submit_all(struct loop *loop)
 {
     struct inflight *first = NULL, **tail = &first;
-    for (struct inflight *i = loop->submit_first, *next; i; i = next) {
-        next = i->next;
-        i->next = NULL;
-        if (!i->connection) { /* cancelled, or its connection has gone */
-            loop_inflight_give(loop, i);
+    for (struct inflight *inflight = loop->submit_first, *next; inflight; inflight = next) {
+        next = inflight->next;
+        inflight->next = NULL;
+        if (!inflight->connection) { /* cancelled, or its connection has gone */
+            loop_inflight_give(loop, inflight);
             continue;
         }
-        *tail = i;
-        tail = &i->next;
+        *tail = inflight;
+        tail = &inflight->next;
     }
     loop->submit_first = NULL;
     loop->submit_tail = &loop->submit_first;
@@ -209,10 +212,10 @@ void loop_held_release(struct loop *loop)
 {
     struct batch *done = NULL;
     while (loop->held) {
-        struct inflight *i = loop->held;
-        loop->held = i->next;
-        dispatch_release(i, &done);
-        loop_inflight_give(loop, i);
+        struct inflight *inflight = loop->held;
+        loop->held = inflight->next;
+        dispatch_release(inflight, &done);
+        loop_inflight_give(loop, inflight);
     }
     if (done)
         dispatch_recycle(loop->shared->dispatch, done);
@@ -269,7 +272,7 @@ static uint64_t slice(struct loop *loop, struct connection *c, uint64_t now_ns)
 
 static void serve(struct loop *loop, uint64_t now_ns, uint64_t end_ns)
 {
-    if (loop->busy) /* one at least, however many others come */
+    if (loop->busy) /* one busy connection at least, however many fresh ones come */
         now_ns = slice(loop, loop->busy, now_ns);
     while (now_ns < end_ns && (loop->fresh || loop->busy))
         now_ns = slice(loop, loop->fresh ? loop->fresh : loop->busy, now_ns);

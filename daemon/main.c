@@ -23,8 +23,8 @@
 #include "daemon/server.h"
 
 /* Blocks of this size and more have mappings of their own, which go back when they are freed. Left
- * to itself glibc raises the size with every such block, up to 32 MiB; frames and replies then lie
- * in heaps of the threads, of which a small block at the end keeps all. */
+ * to itself, glibc raises the size with every such block, up to 32 MiB; frames and replies then lie
+ * in the threads' heaps, and a small block at the end of a heap keeps all of it. */
 enum { MAPPED_BYTES = 128 << 10 };
 
 /* The process is closed to others of its account, a build child among them: they cannot open its
@@ -59,7 +59,7 @@ int main(int argc, char **argv)
     struct config *config;
     struct error err;
     int result = EXIT_FAILURE;
-    if (options_configure(&options, &config, &err) != STATUS_OK) {
+    if (options_configure(&options, &config, &err)) {
         fprintf(stderr, "inferd: %s\n", err.text);
     } else if (options.check) {
         result = check_run(config);

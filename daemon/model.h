@@ -3,8 +3,9 @@
  * A loaded version of a model, and the table of all of them.
  *
  * A table is an immutable snapshot. Each loop holds one and looks models up in it without a lock; a
- * reload builds the next table and hands it to every loop. Who uses a model (a table, a request)
- * holds a reference; the last one to let go passes it to the thread that loads and unloads.
+ * reload builds the next table and hands it to every loop. Each user of a model (a table, a
+ * request) holds a reference; the last one to let go passes the model to the thread that loads and
+ * unloads.
  */
 #ifndef INFERD_DAEMON_MODEL_H
 #define INFERD_DAEMON_MODEL_H
@@ -29,15 +30,17 @@ struct model_stats {
     _Atomic uint64_t ok, failed, instances, batches;
     _Atomic uint64_t failed_ns; /* over requests */
     _Atomic uint64_t last_ms;   /* since 1970 */
-    uint64_t since_ms;          /* since 1970: when all this was zero */
-    /* Over requests that were answered; of input, compute and output each counts its batch's. The
-     * sums are apart from the histograms, so that they share a cache line. */
+    uint64_t since_ms;          /* since 1970: when all these counts were zero */
+    /* Times of the requests that were answered; for input, compute and output each request counts
+     * the time of its batch. The sums are apart from the histograms, so that they share a cache
+     * line. */
     _Atomic uint64_t stage_ns[BODY_STAGES];
     struct histogram_shared stage_times[BODY_STAGES];
     struct model_batch_stats *by_batch; /* max_batch + 1 */
 };
 
-/* What one worker has of a model; used on its thread only. */
+/* What a worker has of a model on its lane (a stream and an arena, with the execution contexts that
+ * share them); used on its thread only. */
 struct model_lane {
     struct context *context;
     struct engine_input *inputs; /* n_inputs */
@@ -58,7 +61,7 @@ struct model_source {
 };
 
 struct model {
-    _Atomic uint32_t refs; /* release on the way down, so that who frees sees all that was done */
+    _Atomic uint32_t refs; /* released on the way down: the last user sees all that was done */
     char *name, *version;
     struct model_source source;
     struct engine *engine;
@@ -103,7 +106,8 @@ bool table_add(struct table *table, const char *name, const char *version, enum 
                const char *reason, struct model *model) MUST_USE;
 void table_sort(struct table *table); /* after the last table_add */
 
-/* The entry; an empty version: the highest that is ready, else the highest. NULL: none. */
+/* The entry of a name and a version. An empty version means the highest one that is ready, or else
+ * the highest. NULL: there is none. */
 const struct table_entry *table_find(const struct table *table, struct message_text name,
                                      struct message_text version);
 

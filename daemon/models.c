@@ -21,16 +21,16 @@ struct models {
     struct plan_cache *cache;
     pthread_t thread;
 
-    pthread_mutex_t lock; /* guards these four */
+    pthread_mutex_t lock; /* guards start, reload and retired */
     pthread_cond_t wake;
     bool start, reload;
     struct model *retired; /* by ->next */
 
-    _Atomic bool stop; /* relaxed: read again and again */
+    _Atomic bool stop; /* relaxed: it guards no other data */
 
     /* The loader's thread. */
     struct config *config; /* of the present table */
-    struct config *first;  /* the one that devices, threads and sockets were made of */
+    struct config *first;  /* what devices, threads and sockets were made from */
     struct table *table;   /* a reference */
     bool loaded_once;
 };
@@ -55,33 +55,38 @@ enum status models_engine_open(const struct models_source *source, const struct 
         return error_copy(err, &w->err);
     if (w->onnx)
         return plan_cache_load(source->cache, w, config->build_timeout_s, out, err);
-    /* The file that was opened, whatever its name leads to by now. */
+    /* Loads the file that was opened, whatever its name leads to by now. */
     const char *slash = strrchr(w->path, '/');
     struct accepting who = {source->trust, w};
     const struct file_guard guard = {source->stop, source->trust ? accept_signed : NULL, &who};
     return engine_load_fd(source->device, w->fd, slash ? slash + 1 : w->path, &guard, out, err);
 }
 
+/* Makes a model with its engine. If that fails, *engine may be what the cache must release. */
+static enum status version_make(struct models *m, const struct config *config,
+                                const struct wanted *w, struct engine **engine, struct model **out,
+                                struct error *err)
+{
+    const struct models_source source = {m->shared->device, m->cache, m->trust, &m->stop};
+    struct config_model named = w->config;
+    named.name = w->name;
+    TRY(models_engine_open(&source, config, w, engine, err));
+    return dispatch_model_load(m->shared->dispatch, config, &named, w->version, *engine, out, err);
+}
+
 static enum status version_load(struct models *m, const struct config *config,
                                 const struct wanted *w, struct model **out, struct error *err)
 {
     uint64_t start_ns = clock_now_ns();
-    const struct models_source source = {m->shared->device, m->cache, m->trust, &m->stop};
     struct engine *engine = NULL;
     struct model *model;
-    enum status s = models_engine_open(&source, config, w, &engine, err);
-    if (s == STATUS_OK) {
-        struct config_model named = w->config;
-        named.name = w->name;
-        s = dispatch_model_load(m->shared->dispatch, config, &named, w->version, engine, &model,
-                                err);
-    }
-    if (s != STATUS_OK) {
+    enum status status = version_make(m, config, w, &engine, &model, err);
+    if (status) {
         plan_cache_release(m->cache, engine);
         counter_add(&m->shared->counters, COUNTER_LOADS_FAILED, 1);
         log_write(&m->shared->log, LOG_ERROR, "model '%s' version '%s' (%s): %s", w->name,
                   w->version, w->source.path, err->text);
-        return s;
+        return status;
     }
     engine_settle(model->engine); /* every worker has its context */
     model->source = w->source;
@@ -101,14 +106,13 @@ static const struct table_entry *served(const struct table *table, const struct 
     return NULL;
 }
 
-/* Serves on what is already loaded, if it is from the same file and only its limits changed. */
+/* Keeps a version that is loaded already, if it is from the same file and only limits changed. */
 static bool version_keep(struct models *m, const struct config *config, const struct wanted *w,
                          const struct table_entry *old)
 {
     return old && old->model && old->model->source.path &&
            model_source_equal(&old->model->source, &w->source) &&
-           dispatch_model_configure(m->shared->dispatch, old->model, config, &w->config, NULL) ==
-               STATUS_OK;
+           !dispatch_model_configure(m->shared->dispatch, old->model, config, &w->config, NULL);
 }
 
 /* --- a pass --- */
@@ -123,14 +127,13 @@ static enum status entry_make(struct models *m, const struct config *config, con
         model = model_ref(old->model);
     } else {
         struct error why;
-        enum status s = version_load(m, config, w, &model, &why);
+        enum status status = version_load(m, config, w, &model, &why);
         bool tolerated = !m->loaded_once || (old && old->state == MODEL_UNAVAILABLE);
-        if (s != STATUS_OK && !tolerated) {
-            error_set(err, s, "model '%s' version '%s': %s", w->name, w->version, why.text);
-            return s;
-        }
-        if (s != STATUS_OK)
-            snprintf(reason, sizeof(reason), "%s; the server's log says more", status_name(s));
+        if (status && !tolerated)
+            return error_set(err, status, "model '%s' version '%s': %s", w->name, w->version,
+                             why.text);
+        if (status)
+            snprintf(reason, sizeof(reason), "%s; the server's log says more", status_name(status));
     }
     if (table_add(table, w->name, w->version, model ? MODEL_READY : MODEL_UNAVAILABLE, reason,
                   model))
@@ -139,37 +142,35 @@ static enum status entry_make(struct models *m, const struct config *config, con
     return error_no_memory(err, "the table of models");
 }
 
+static void table_cleanup(struct table **at)
+{
+    table_unref(*at);
+}
+
 static enum status table_make(struct models *m, const struct config *config, struct table **out,
                               struct error *err)
 {
-    struct wanted_list list;
-    enum status s = repository_list(config, &m->shared->log, &list, err);
-    if (s != STATUS_OK)
-        return s;
-    struct table *table = table_new(config, list.n);
+    CLEANUP(repository_list_deinit) struct wanted_list list = {0};
+    TRY(repository_list(config, &m->shared->log, &list, err));
+    CLEANUP(table_cleanup) struct table *table = table_new(config, list.n);
     if (!table)
-        s = error_no_memory(err, "the table of models");
-    if (s == STATUS_OK)
-        s = identities_new(config, m->table->identities, &table->identities, err);
-    for (uint32_t i = 0; i < list.n && s == STATUS_OK; i++)
-        s = atomic_load_explicit(&m->stop, memory_order_relaxed)
-                ? error_plain(err, CAUSE_STOPPED)
-                : entry_make(m, config, &list.items[i], table, err);
-    repository_list_deinit(&list);
-    if (s != STATUS_OK) {
-        table_unref(table);
-        return s;
+        return error_no_memory(err, "the table of models");
+    TRY(identities_new(config, m->table->identities, &table->identities, err));
+    for (uint32_t i = 0; i < list.n; i++) {
+        if (atomic_load_explicit(&m->stop, memory_order_relaxed))
+            return error_plain(err, CAUSE_STOPPED);
+        TRY(entry_make(m, config, &list.items[i], table, err));
     }
     table_sort(table);
-    *out = table;
+    *out = STEAL(table);
     return STATUS_OK;
 }
 
-/* Limits that versions kept from the old table may have been given by a pass that then failed. */
+/* Gives versions that a failed pass kept from the old table their old limits back. */
 static void limits_restore(struct models *m)
 {
     struct wanted_list list;
-    if (repository_list(m->config, NULL, &list, NULL) != STATUS_OK)
+    if (repository_list(m->config, NULL, &list, NULL))
         return;
     for (uint32_t i = 0; i < list.n; i++)
         version_keep(m, m->config, &list.items[i], served(m->table, &list.items[i]));
@@ -197,9 +198,9 @@ static uint32_t ready_count(const struct table *table)
 static void first_pass(struct models *m)
 {
     struct error err;
-    enum status s = table_change(m, m->config, &err);
-    m->loaded_once = s == STATUS_OK;
-    m->ops.done(m->ops.user, true, ready_count(m->table), s == STATUS_OK ? NULL : &err);
+    enum status status = table_change(m, m->config, &err);
+    m->loaded_once = !status;
+    m->ops.done(m->ops.user, true, ready_count(m->table), status ? &err : NULL);
 }
 
 static void restart_warn(const struct models *m, const struct config *config)
@@ -217,24 +218,27 @@ static void config_keep(struct models *m, struct config *config)
     m->config = config;
 }
 
+static enum status config_change(struct models *m, struct error *err)
+{
+    struct config *config;
+    TRY(m->ops.configure(m->ops.user, &config, err));
+    enum status status = table_change(m, config, err);
+    if (status) {
+        limits_restore(m);
+        config_free(config);
+        return status;
+    }
+    restart_warn(m, config);
+    config_keep(m, config);
+    return STATUS_OK;
+}
+
 static void reload_pass(struct models *m)
 {
     struct error err;
-    struct config *config = NULL;
-    enum status s = m->ops.configure(m->ops.user, &config, &err);
-    if (s == STATUS_OK) {
-        s = table_change(m, config, &err);
-        if (s != STATUS_OK)
-            limits_restore(m);
-    }
-    if (s == STATUS_OK) {
-        restart_warn(m, config);
-        config_keep(m, config);
-    } else {
-        config_free(config);
-    }
-    counter_add(&m->shared->counters, s == STATUS_OK ? COUNTER_RELOADS : COUNTER_RELOADS_FAILED, 1);
-    m->ops.done(m->ops.user, false, ready_count(m->table), s == STATUS_OK ? NULL : &err);
+    enum status status = config_change(m, &err);
+    counter_add(&m->shared->counters, status ? COUNTER_RELOADS_FAILED : COUNTER_RELOADS, 1);
+    m->ops.done(m->ops.user, false, ready_count(m->table), status ? &err : NULL);
 }
 
 /* --- the thread --- */
@@ -326,6 +330,25 @@ static enum status thread_start(struct models *m, struct error *err)
     return r == 0 ? STATUS_OK : error_errno(err, r, "the loader's thread");
 }
 
+static enum status parts_make(struct models *m, struct error *err)
+{
+    struct shared *shared = m->shared;
+    if (m->config->plan_keys)
+        TRY(trust_new(m->config->plan_keys, &m->trust, err));
+    const struct plan_cache_config cache = {.folder = m->config->cache,
+                                            .limit = m->config->cache_bytes,
+                                            .device = shared->device,
+                                            .device_spec = shared->device_name,
+                                            .reference = shared->reference,
+                                            .build_memory_bytes = m->config->build_memory_bytes,
+                                            .log = &shared->log,
+                                            .counters = &shared->counters,
+                                            .trust = m->trust,
+                                            .stop = &m->stop};
+    TRY(plan_cache_new(&cache, &m->cache, err));
+    return thread_start(m, err);
+}
+
 enum status models_new(struct shared *shared, struct config *config, struct table *table,
                        const struct models_ops *ops, struct models **out, struct error *err)
 {
@@ -339,24 +362,10 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
     m->config = m->first = config;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
-    enum status s = config->plan_keys ? trust_new(config->plan_keys, &m->trust, err) : STATUS_OK;
-    const struct plan_cache_config cache = {.folder = config->cache,
-                                            .limit = config->cache_bytes,
-                                            .device = shared->device,
-                                            .device_spec = shared->device_name,
-                                            .reference = shared->reference,
-                                            .build_memory_bytes = config->build_memory_bytes,
-                                            .log = &shared->log,
-                                            .counters = &shared->counters,
-                                            .trust = m->trust,
-                                            .stop = &m->stop};
-    if (s == STATUS_OK)
-        s = plan_cache_new(&cache, &m->cache, err);
-    if (s == STATUS_OK)
-        s = thread_start(m, err);
-    if (s != STATUS_OK) {
+    enum status status = parts_make(m, err);
+    if (status) {
         models_destroy(m);
-        return s;
+        return status;
     }
     m->table = table_ref(table);
     *out = m;

@@ -20,8 +20,8 @@ struct models;
 struct models_ops {
     /* The configuration again, on the loader's thread (for a reload). */
     enum status (*configure)(void *user, struct config **out, struct error *err);
-    /* A new table is to be used by everybody from now on; when it returns they do. The table that
-     * was replaced is no longer looked up in. Both references stay the caller's. */
+    /* Gives every loop a new table. When the call returns all of them use it, and nobody looks into
+     * the old one any more. Both references stay the caller's. */
     void (*publish)(void *user, struct table *table, const struct config *config);
     /* The present pass has ended: `err` is NULL if all is well. The loader's thread. */
     void (*done)(void *user, bool first, uint32_t loaded, const struct error *err);
@@ -38,12 +38,12 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
 void models_start(struct models *models);
 /* Asks for a reload; several at once become one. Any thread. */
 void models_reload(struct models *models);
-/* A model nobody uses any more. Any thread. */
+/* Hands over a model that nobody uses any more. Any thread. */
 void models_retire(struct models *models, struct model *model);
 /* Tells the thread to end: builds are cut short. Any thread. */
 void models_stop(struct models *models);
-/* Waits for the end; lets its table go and unloads every model. The loops must be gone: they could
- * not take a table any more. NULL is fine. */
+/* Waits for the thread's end, lets its table go and unloads every model. The loops must be gone,
+ * because their tables hold models. NULL is fine. */
 void models_free(struct models *models);
 
 /* Where engines are loaded from and to. */
@@ -51,7 +51,7 @@ struct models_source {
     struct device *device;
     struct plan_cache *cache;
     struct trust *trust;      /* NULL: files need no signature */
-    const _Atomic bool *stop; /* ends it early */
+    const _Atomic bool *stop; /* ends a load early */
 };
 
 /* The engine of one version, from its plan or, by way of the cache, its ONNX file: what the thread

@@ -17,7 +17,7 @@
 
 enum { FIRST_FD = 3, MOST_FDS = 64 };
 
-/* The number in a variable; 0 if it is not there or not a number. */
+/* The number in an environment variable; 0 if the variable is missing or no number. */
 static uint64_t variable(const char *name)
 {
     const char *text = getenv(name);

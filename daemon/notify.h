@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The service manager's side: readiness and watchdog messages (sd_notify(3)) and handed-over
- * sockets (sd_listen_fds(3)), spoken directly: they are datagrams and environment variables (R38 of
- * docs/operations.md).
+ * What the daemon shares with a service manager: readiness and watchdog messages (sd_notify(3)) and
+ * handed-over sockets (sd_listen_fds(3)). systemd's library is not needed, because these are only
+ * datagrams and environment variables (R38 of docs/operations.md).
  */
 #ifndef INFERD_DAEMON_NOTIFY_H
 #define INFERD_DAEMON_NOTIFY_H
@@ -13,14 +13,15 @@
 
 struct notify {
     int fd;               /* connected to the manager; -1: there is none */
-    uint64_t watchdog_ns; /* the longest it may wait between two signs of life; 0: it does not */
+    uint64_t watchdog_ns; /* the longest time between two signs of life; 0: none are expected */
 };
 
-/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Without them it is silent. */
+/* Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID. Without them notify_send is silent. */
 void notify_init(struct notify *notify);
 void notify_deinit(struct notify *notify);
 
-/* "READY=1", "STATUS=..."; lines. Never blocks, never fails: there is nobody to tell. */
+/* Sends lines such as "READY=1" and "STATUS=...". Never blocks; nobody could be told of a
+ * failure. */
 void notify_send(const struct notify *notify, const char *fmt, ...) PRINTF(2, 3);
 
 /* How many sockets were handed over, from descriptor 3 on; 0 if none or not to this process. They

@@ -73,7 +73,7 @@ static bool number_parse(const char *option, const char *text, int64_t *out)
     return true;
 }
 
-/* In place of getopt's own words, which name no option that there is. */
+/* Says what is wrong with an option. getopt's own messages would not suggest a similar one. */
 static void complain(char **argv, int which)
 {
     const char *given = argv[optind - 1];
@@ -120,7 +120,7 @@ static bool option_take(struct options *o, int which)
     }
 }
 
-/* `inferd help` and `inferd version`: a repository of that name is `./help`. */
+/* Takes `inferd help` and `inferd version` for options; a repository of that name is `./help`. */
 static void words_translate(int argc, char **argv)
 {
     static char help[] = "--help", version[] = "--version";
@@ -227,19 +227,13 @@ static enum status options_apply(const struct options *o, struct config *config,
 
 enum status options_configure(const struct options *options, struct config **out, struct error *err)
 {
-    struct config *config = NULL;
-    enum status s = STATUS_OK;
+    CLEANUP(config_cleanup) struct config *config = NULL;
     if (options->config_file)
-        s = config_read(options->config_file, &config, err);
+        TRY(config_read(options->config_file, &config, err));
     else if (!(config = config_new()))
-        s = error_no_memory(err, "the configuration");
-    if (s == STATUS_OK)
-        s = options_apply(options, config, err);
-    if (s == STATUS_OK)
-        s = config_check(config, err);
-    if (s == STATUS_OK)
-        *out = config;
-    else
-        config_free(config);
-    return s;
+        return error_no_memory(err, "the configuration");
+    TRY(options_apply(options, config, err));
+    TRY(config_check(config, err));
+    *out = STEAL(config);
+    return STATUS_OK;
 }

@@ -27,7 +27,7 @@ struct peers *peers_new(void)
     return peers;
 }
 
-/* Forgets those of a bucket that nobody uses; all of them if `all`. */
+/* Forgets the records of a bucket that nobody uses; all of them if `all`. */
 static void bucket_sweep(struct peer **at, bool all)
 {
     while (*at) {
@@ -56,7 +56,7 @@ void peers_free(struct peers *peers)
     free(peers);
 }
 
-/* True: it is this machine's. */
+/* Fills the key. True: the address is this machine's. */
 static bool key_of_ipv4(const struct in_addr *address, uint8_t key[PEER_KEY])
 {
     key[0] = KIND_IPV4;
@@ -99,7 +99,7 @@ static bool key_make(int fd, uint8_t key[PEER_KEY])
     socklen_t size = sizeof(address);
     memset(key, 0, PEER_KEY);
     if (getpeername(fd, &address.any, &size) != 0)
-        return false; /* it has gone already */
+        return false; /* the peer has gone already */
     if (address.any.sa_family == AF_INET)
         return key_of_ipv4(&address.v4.sin_addr, key);
     if (address.any.sa_family == AF_INET6)

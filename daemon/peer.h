@@ -25,8 +25,8 @@ enum { PEER_KEY = 20 };
 struct peer {
     uint8_t key[PEER_KEY]; /* kind, then address or user */
     bool local;            /* this machine's */
-    /* Relaxed: sums that guard nothing, but for connections: release on the way down, so that who
-     * forgets a record sees that nobody uses it. */
+    /* Relaxed: sums that guard no other data. But `connections` is released on the way down, so
+     * that the thread that forgets a record sees that nobody uses it. */
     _Atomic uint32_t connections, requests;
     _Atomic uint64_t bytes;
     struct peer *next; /* of its bucket */
@@ -38,21 +38,21 @@ struct peers;
 struct peers *peers_new(void);
 void peers_free(struct peers *peers); /* NULL is fine; all must have left */
 
-/* The record of who is at the other end of `fd`, counted as one more connection. NULL: no memory.
- * Looks now and then for records that nobody uses. The control thread. */
+/* The record for the other end of `fd`, which counts one more connection. NULL: no memory. Now and
+ * then it forgets records that nobody uses. The control thread. */
 struct peer *peers_meet(struct peers *peers, int fd);
 /* Any thread. NULL is fine. */
 void peer_leave(struct peer *peer);
 
-/* What a peer may use, of a configured limit of `total` for all. */
+/* What a peer may use: the configured limit, or what 0 means where all have `total` together. */
 uint64_t peer_most(const struct peer *peer, uint64_t configured, uint64_t total);
 static inline uint32_t peer_connections(const struct peer *peer)
 {
     return atomic_load_explicit(&peer->connections, memory_order_relaxed);
 }
 
-/* Books `n`; false, and nothing is booked: that would be more than `most`. NULL: nothing to book.
- */
+/* Books a request or `n` bytes. False, and nothing is booked: that would be more than `most`. A
+ * peer of NULL has no limit. */
 bool peer_requests_in(struct peer *peer, uint64_t most) MUST_USE;
 void peer_requests_out(struct peer *peer);
 bool peer_bytes_in(struct peer *peer, uint64_t n, uint64_t most) MUST_USE;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What requests take; see permit.h.
+ * Which right each request takes; see permit.h.
  *
- * server_live and server_ready take nothing: load balancers ask them, and their answers tell of no
- * model. Nor does a cancel, which reaches requests of its own connection alone. Everything else
- * takes a right, also to hear that there is no such model.
+ * server_live and server_ready take no right: load balancers ask them, and their answers tell of no
+ * model. Neither does a cancel, which reaches requests of its own connection alone. Everything else
+ * takes a right, even to hear that there is no such model.
  */
 #include "daemon/permit.h"
 
@@ -12,7 +12,7 @@ enum scope {
     SCOPE_FREE,   /* takes no right */
     SCOPE_SERVER, /* no model is named */
     SCOPE_MODEL,  /* the right, and this model */
-    SCOPE_ALL,    /* a model may be named; without one it is about all, which takes STATUS */
+    SCOPE_ALL,    /* a model may be named; a request for all models takes RIGHT_STATUS */
 };
 
 struct row {
@@ -35,7 +35,7 @@ static const struct row rows[] = {
     {REQUEST_SERVER_STATUS, SCOPE_SERVER, RIGHT_STATUS, "the server's status"},
 };
 
-/* Of a kind that nobody has thought about here. */
+/* For a kind that was forgotten above. */
 static const struct row unknown = {REQUEST_NONE, SCOPE_SERVER, RIGHT_ADMIN, "this"};
 
 static const struct row *row_of(enum request_kind kind)
@@ -65,11 +65,11 @@ enum status permit_request(struct caller *caller, struct identities *now, int fd
     const struct identity *who = identities_anonymous(now);
     struct message_text model = {0};
     enum status status = caller_identify(caller, now, fd, request->token, &who, err);
-    if (row->scope == SCOPE_FREE) { /* also with a token that is not known: a probe's may be old */
+    if (row->scope == SCOPE_FREE) { /* even with an unknown token: that of a probe may be old */
         *out = who;
         return STATUS_OK;
     }
-    if (status != STATUS_OK)
+    if (status)
         return status;
     if (row->scope != SCOPE_SERVER)
         model = request->model;
@@ -80,7 +80,7 @@ enum status permit_request(struct caller *caller, struct identities *now, int fd
     return STATUS_OK;
 }
 
-/* Who was just identified. */
+/* The identity that permit_request has just found. */
 static const struct identity *asker(const struct caller *caller, const struct identities *now,
                                     const struct request *request)
 {
@@ -114,11 +114,8 @@ enum status permit_large(struct caller *caller, struct identities *now, int fd, 
     enum request_token found = request_token_find(message, size, &token);
     if (found == REQUEST_TOKEN_MORE)
         return error_set(err, STATUS_UNAVAILABLE, "the token has not come yet");
-    if (found == REQUEST_TOKEN_FOUND) {
-        enum status status = caller_identify(caller, now, fd, token, &who, err);
-        if (status != STATUS_OK)
-            return status;
-    }
+    if (found == REQUEST_TOKEN_FOUND)
+        TRY(caller_identify(caller, now, fd, token, &who, err));
     if (!caller_is_stranger(caller, now, fd))
         return STATUS_OK;
     return error_set(err, STATUS_UNAUTHENTICATED,

@@ -11,6 +11,7 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/file_read.h"
 #include "daemon/child.h"
 #include "daemon/counters.h"
@@ -42,9 +43,9 @@ struct loading {
     const struct wanted *w;
     uint32_t timeout_s;
     uint8_t model[DIGEST_BYTES];
-    struct external *external;           /* NULL: it has none */
-    int folder;                          /* that they lie in; else -1 */
-    uint8_t external_seen[DIGEST_BYTES]; /* how they were when the key was made */
+    struct external *external;           /* NULL: the model has no external data */
+    int folder;                          /* that external data lie in; else -1 */
+    uint8_t external_seen[DIGEST_BYTES]; /* the data's state when the key was made */
     char key[KEY_MAX];
 };
 
@@ -56,8 +57,7 @@ enum status plan_cache_new(const struct plan_cache_config *config, struct plan_c
     if (!cache)
         return error_no_memory(err, "the plan cache");
     cache->config = *config;
-    if (plan_folder_open(config->folder, config->limit, config->log, &cache->folder, &why) !=
-        STATUS_OK)
+    if (plan_folder_open(config->folder, config->limit, config->log, &cache->folder, &why))
         log_write(config->log, LOG_WARNING,
                   "plan cache cannot be used: %s: plans are built anew at each start", why.text);
     *out = cache;
@@ -92,7 +92,7 @@ static void in_use_add(struct plan_cache *cache, const struct engine *engine, in
 {
     struct in_use *use = calloc(1, sizeof(*use));
     if (!use) {
-        close(fd); /* it may be removed then, and is built again */
+        close(fd); /* the plan may be removed then, and is built again */
         return;
     }
     *use = (struct in_use){cache->in_use, engine, fd};
@@ -167,20 +167,18 @@ static enum status same_model(void *user, const uint8_t digest[DIGEST_BYTES], st
     return memcmp(digest, l->model, DIGEST_BYTES) == 0 ? STATUS_OK : changed(l, err);
 }
 
-/* The model has the word by which tensors name their files. */
+/* Looks for external data in a model that has the word by which tensors name their files. */
 static enum status external_look(struct loading *l, struct error *err)
 {
     const struct file_guard guard = {l->cache->config.stop, same_model, l};
     const struct file_read how = {
         .name = l->w->source.path, .limit = MODEL_MAX_BYTES, .guard = &guard};
     struct file_map map;
-    enum status s = file_load(l->w->fd, &how, &map, err);
-    if (s != STATUS_OK)
-        return s;
-    s = external_find(map.data, map.size, &l->external, err);
+    TRY(file_load(l->w->fd, &how, &map, err));
+    enum status status = external_find(map.data, map.size, &l->external, err);
     file_unmap(&map);
-    if (s != STATUS_OK || !l->external)
-        return s;
+    if (status || !l->external)
+        return status;
     if (l->cache->config.trust)
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "plan_keys: a signature does not cover external data; build a plan of the "
@@ -207,11 +205,11 @@ static enum status key_make(struct loading *l, struct error *err)
 static enum status copy_bytes(const struct loading *l, int to, struct error *err)
 {
     for (;;) {
-        if (atomic_load_explicit(l->cache->config.stop, memory_order_relaxed)) /* as elsewhere */
+        if (atomic_load_explicit(l->cache->config.stop, memory_order_relaxed))
             return error_plain(err, CAUSE_STOPPED);
         off_t at = lseek(to, 0, SEEK_CUR);
         if (at > (off_t)MODEL_MAX_BYTES)
-            return changed(l, err); /* it grows and grows */
+            return changed(l, err); /* somebody keeps writing to the file */
         ssize_t n = sendfile(to, l->w->fd, &at, COPY_BYTES);
         if (n == 0)
             return STATUS_OK;
@@ -220,27 +218,29 @@ static enum status copy_bytes(const struct loading *l, int to, struct error *err
     }
 }
 
-/* A copy of the model that nobody can change; it must be what the key was made of. */
-static enum status model_copy(const struct loading *l, int *out, struct error *err)
+/* Copies the model to `to`, and seals the copy; it must have the digest that is in the key. */
+static enum status copy_sealed(const struct loading *l, int to, struct error *err)
 {
     uint8_t digest[DIGEST_BYTES];
+    TRY(copy_bytes(l, to, err));
+    if (fcntl(to, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
+        return error_errno(err, errno, "sealing a copy of the model");
+    TRY(model_digest(l, to, digest, NULL, err));
+    return memcmp(digest, l->model, sizeof(digest)) == 0 ? STATUS_OK : changed(l, err);
+}
+
+/* Makes a copy of the model that nobody can change. */
+static enum status model_copy(const struct loading *l, int *out, struct error *err)
+{
     int fd = memfd_create("model", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return error_errno(err, errno, "memfd_create");
-    enum status s = copy_bytes(l, fd, err);
-    if (s == STATUS_OK &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0)
-        s = error_errno(err, errno, "sealing a copy of the model");
-    if (s == STATUS_OK)
-        s = model_digest(l, fd, digest, NULL, err);
-    if (s == STATUS_OK && memcmp(digest, l->model, sizeof(digest)) != 0)
-        s = changed(l, err);
-    if (s != STATUS_OK) {
+    enum status status = copy_sealed(l, fd, err);
+    if (status)
         close(fd);
-        return s;
-    }
-    *out = fd;
-    return STATUS_OK;
+    else
+        *out = fd;
+    return status;
 }
 
 static enum status plan_make(struct loading *l, int model, int plan, struct error *err)
@@ -253,7 +253,7 @@ static enum status plan_make(struct loading *l, int model, int plan, struct erro
         .name = slash ? slash + 1 : w->path,
         .folder = l->folder,
         .plan_fd = plan,
-        /* Faults are for those who serve. */
+        /* The device "fault" is for serving only. */
         .device = strncmp(config->device_spec, "fault", 5) == 0 ? "cpu" : config->device_spec,
         .threads = config->device->threads,
         .reference = config->reference,
@@ -268,46 +268,38 @@ static enum status plan_make(struct loading *l, int model, int plan, struct erro
     };
     log_write(config->log, LOG_INFO, "model '%s' version '%s': building a plan from %s", w->name,
               w->version, w->source.path);
-    enum status s = child_build(&child, err);
-    if (s == STATUS_OK)
-        counter_add(config->counters, COUNTER_PLANS_BUILT, 1);
-    return s;
+    TRY(child_build(&child, err));
+    counter_add(config->counters, COUNTER_PLANS_BUILT, 1);
+    return STATUS_OK;
 }
 
-/* Into the empty file `plan`, and from there into an engine. */
+/* Builds the plan into the empty file `plan`, and loads the engine from there. */
 static enum status build(struct loading *l, int plan, struct engine **out, struct error *err)
 {
     const struct file_guard guard = {.stop = l->cache->config.stop};
     uint8_t now[DIGEST_BYTES];
-    struct engine *engine = NULL;
-    int model = -1;
-    enum status s = model_copy(l, &model, err);
-    if (s != STATUS_OK)
-        return s;
-    s = plan_make(l, model, plan, err);
-    close(model);
-    if (s == STATUS_OK && l->external) {
-        s = external_state(l->external, l->folder, now, err);
-        if (s == STATUS_OK && memcmp(now, l->external_seen, sizeof(now)) != 0)
-            s = changed(l, err);
+    int model;
+    TRY(model_copy(l, &model, err));
+    enum status status = plan_make(l, model, plan, err);
+    close(model); /* it takes memory that the engine may need */
+    if (status)
+        return status;
+    if (l->external) {
+        TRY(external_state(l->external, l->folder, now, err));
+        if (memcmp(now, l->external_seen, sizeof(now)) != 0)
+            return changed(l, err);
     }
-    if (s == STATUS_OK)
-        s = engine_load_fd(l->cache->config.device, plan, "the plan that was built", &guard,
-                           &engine, err);
-    if (s == STATUS_OK)
-        *out = engine;
-    return s;
+    return engine_load_fd(l->cache->config.device, plan, "the plan that was built", &guard, out,
+                          err);
 }
 
 /* Without a cache: the plan has no name, and is gone once it is read. */
 static enum status load_uncached(struct loading *l, struct engine **out, struct error *err)
 {
-    int plan = memfd_create("plan", MFD_CLOEXEC);
+    CLEANUP(cleanup_close) int plan = memfd_create("plan", MFD_CLOEXEC);
     if (plan < 0)
         return error_errno(err, errno, "memfd_create");
-    enum status s = build(l, plan, out, err);
-    close(plan);
-    return s;
+    return build(l, plan, out, err);
 }
 
 /* A kept plan that is damaged or made for something else is as good as none. */
@@ -316,40 +308,48 @@ static enum status load_kept(const struct loading *l, struct engine **out, struc
     const struct plan_cache_config *config = &l->cache->config;
     const struct file_guard guard = {.stop = config->stop};
     int fd;
-    enum status s = plan_folder_find(l->cache->folder, l->key, &fd, err);
-    if (s == STATUS_NOT_FOUND)
-        return s;
-    if (s == STATUS_OK) {
-        s = engine_load_fd(config->device, fd, l->key, &guard, out, err);
-        if (s == STATUS_OK)
-            in_use_add(l->cache, *out, fd);
-        else
+    enum status status = plan_folder_find(l->cache->folder, l->key, &fd, err);
+    if (status == STATUS_NOT_FOUND)
+        return status;
+    if (!status) {
+        status = engine_load_fd(config->device, fd, l->key, &guard, out, err);
+        if (status)
             close(fd);
+        else
+            in_use_add(l->cache, *out, fd);
     }
-    if (s != STATUS_OK && s != STATUS_CANCELLED)
+    if (status && status != STATUS_CANCELLED)
         log_write(config->log, LOG_WARNING, "model '%s' version '%s': the kept plan: %s",
                   l->w->name, l->w->version, err->text);
-    return s;
+    return status;
 }
 
-/* The engine first: what does not load is not kept. Takes over the writer, whose lock would keep us
- * from marking the plan as used. */
+/* Takes over the writer, whose lock would keep us from marking the plan as used. */
+static enum status plan_keep(struct loading *l, struct file_writer *writer,
+                             const struct engine *engine, struct error *err)
+{
+    int fd;
+    enum status status = file_writer_commit(writer, err);
+    file_writer_free(writer);
+    if (status)
+        return status;
+    TRY(plan_folder_find(l->cache->folder, l->key, &fd, err));
+    in_use_add(l->cache, engine, fd);
+    return STATUS_OK;
+}
+
+/* Takes over the writer. Makes the engine first, because a plan that does not load is not kept. */
 static enum status build_kept(struct loading *l, struct file_writer *writer, struct engine **out,
                               struct error *err)
 {
     struct plan_cache *cache = l->cache;
     struct error why;
-    int fd;
-    enum status s = build(l, file_writer_fd(writer), out, err);
-    enum status kept = s == STATUS_OK ? file_writer_commit(writer, &why) : s;
-    file_writer_free(writer);
-    if (s != STATUS_OK)
-        return s;
-    if (kept == STATUS_OK)
-        kept = plan_folder_find(cache->folder, l->key, &fd, &why);
-    if (kept == STATUS_OK)
-        in_use_add(cache, *out, fd);
-    else
+    enum status status = build(l, file_writer_fd(writer), out, err);
+    if (status) {
+        file_writer_free(writer);
+        return status;
+    }
+    if (plan_keep(l, writer, *out, &why))
         log_write(cache->config.log, LOG_WARNING, "plan cache %s: the plan is not kept: %s",
                   plan_folder_path(cache->folder), why.text);
     plan_folder_trim(cache->folder);
@@ -357,49 +357,54 @@ static enum status build_kept(struct loading *l, struct file_writer *writer, str
 }
 
 /* Whether there is any use in building what was kept and could not be loaded. */
-static bool worth_building(enum status s)
+static bool worth_building(enum status status)
 {
-    return s != STATUS_OK && s != STATUS_CANCELLED && s != STATUS_RESOURCE_EXHAUSTED;
+    return status && status != STATUS_CANCELLED && status != STATUS_RESOURCE_EXHAUSTED;
 }
 
 static enum status load_cached(struct loading *l, struct engine **out, struct error *err)
 {
     struct plan_cache *cache = l->cache;
     struct file_writer *writer;
-    enum status s = load_kept(l, out, err);
-    if (!worth_building(s))
-        return s;
-    s = plan_folder_write(cache->folder, l->key, l->timeout_s, cache->config.stop, &writer, err);
-    if (s == STATUS_CANCELLED)
-        return s;
-    if (s == STATUS_OK) {
-        s = load_kept(l, out, err); /* somebody may have built it meanwhile */
-        if (worth_building(s))
-            s = build_kept(l, writer, out, err);
+    enum status status = load_kept(l, out, err);
+    if (!worth_building(status))
+        return status;
+    status =
+        plan_folder_write(cache->folder, l->key, l->timeout_s, cache->config.stop, &writer, err);
+    if (status == STATUS_CANCELLED)
+        return status;
+    if (!status) {
+        status = load_kept(l, out, err); /* another process may have built it meanwhile */
+        if (worth_building(status))
+            status = build_kept(l, writer, out, err);
         else
             file_writer_free(writer);
-        if (s == STATUS_OK || err->cause != CAUSE_DISK_FULL)
-            return s;
+        if (!status || err->cause != CAUSE_DISK_FULL)
+            return status;
     }
-    /* The folder has no place for the plan, or another process does not come to an end with it. */
+    /* The folder has no place for the plan, or another process does not finish writing it. */
     log_write(cache->config.log, LOG_WARNING, "plan cache %s: %s", plan_folder_path(cache->folder),
               err->text);
     return load_uncached(l, out, err);
 }
 
+static enum status load_once(struct loading *l, struct engine **out, struct error *err)
+{
+    TRY(key_make(l, err));
+    return l->cache->folder ? load_cached(l, out, err) : load_uncached(l, out, err);
+}
+
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *w, uint32_t timeout_s,
                             struct engine **out, struct error *err)
 {
-    enum status s;
+    enum status status;
     uint32_t attempts = 0;
     do {
         struct loading l = {.cache = cache, .w = w, .timeout_s = timeout_s, .folder = -1};
-        s = key_make(&l, err);
-        if (s == STATUS_OK)
-            s = cache->folder ? load_cached(&l, out, err) : load_uncached(&l, out, err);
+        status = load_once(&l, out, err);
         external_free(l.external);
         if (l.folder >= 0)
             close(l.folder);
-    } while (s != STATUS_OK && err->cause == CAUSE_FILE_CHANGED && ++attempts < ATTEMPTS);
-    return s;
+    } while (status && err->cause == CAUSE_FILE_CHANGED && ++attempts < ATTEMPTS);
+    return status;
 }

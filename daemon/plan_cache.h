@@ -5,9 +5,9 @@
  * and this version of inferd. The name is a SHA-256: nobody can make two models with one name.
  *
  * What is kept under a digest was built from bytes of that digest, whatever becomes of the model's
- * file meanwhile: the build child gets a sealed copy of it in memory, whose digest is the name's.
- * External data are not copied. If a file beside the model changes while it is built, the plan is
- * thrown away.
+ * file meanwhile: the build child gets a sealed copy of the file in memory, whose digest is the one
+ * in the name. External data are not copied. If a file beside the model changes while the plan is
+ * built, the plan is thrown away.
  *
  * One process builds a plan, others wait for it and then find it (R35 of docs/operations.md). If
  * the folder cannot be used, or its disk is full, the plan is built in memory and served from
@@ -43,8 +43,8 @@ enum status plan_cache_new(const struct plan_cache_config *config, struct plan_c
                            struct error *err);
 void plan_cache_free(struct plan_cache *cache); /* NULL is fine */
 
-/* The engine of an ONNX file: from a kept plan, or from one that is built now. Cause
- * FILE_CHANGED: while it was read or built, twice. */
+/* The engine of an ONNX file: from a kept plan, or from one that is built now. Cause FILE_CHANGED:
+ * the file changed while it was read or built, at two attempts. */
 enum status plan_cache_load(struct plan_cache *cache, const struct wanted *wanted,
                             uint32_t timeout_s, struct engine **out, struct error *err);
 

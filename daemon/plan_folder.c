@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/digest.h"
 
@@ -65,8 +66,8 @@ static enum status folder_make(const char *path, struct error *err)
     return STATUS_OK;
 }
 
-/* One folder on the way, or the last. A sticky one lets others write, but not rename what is not
- * theirs. */
+/* Checks one folder on the way, or the last one. A sticky folder lets others write, but not rename
+ * what is not theirs. */
 static enum status folder_check(const struct stat *st, const char *path, bool last, bool *sticky,
                                 struct error *err)
 {
@@ -89,7 +90,7 @@ static enum status folder_check(const struct stat *st, const char *path, bool la
                                      : "no right to write for group and others");
 }
 
-/* The folder `name` in `at`, which is closed; not through a link. */
+/* Opens the folder `name` in `at`, but not through a link, and closes `at`. */
 static int folder_enter(int at, const char *name, size_t len)
 {
     char text[NAME_MAX_];
@@ -110,46 +111,37 @@ static int folder_enter(int at, const char *name, size_t len)
 static enum status folder_walk(const char *path, int *out, struct error *err)
 {
     char part[PATH_MAX_];
-    bool sticky = false, last = false;
-    enum status s = STATUS_OK;
-    int at = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    for (size_t end = 0; s == STATUS_OK && !last;) {
+    bool sticky = false;
+    CLEANUP(cleanup_close) int at = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (size_t end = 0;;) {
         struct stat st;
-        last = path[end] == '\0' || strcmp(path, "/") == 0;
+        bool last = path[end] == '\0' || strcmp(path, "/") == 0;
         snprintf(part, sizeof(part), "%.*s", end ? (int)end : 1, path);
-        s = at < 0 || fstat(at, &st) != 0 ? error_errno(err, errno, "%s", part)
-                                          : folder_check(&st, part, last, &sticky, err);
-        if (s == STATUS_OK && !last) {
-            size_t begin = end + 1;
-            end = begin + strcspn(path + begin, "/");
-            at = folder_enter(at, path + begin, end - begin);
-        }
+        if (at < 0 || fstat(at, &st) != 0)
+            return error_errno(err, errno, "%s", part);
+        TRY(folder_check(&st, part, last, &sticky, err));
+        if (last)
+            break;
+        size_t begin = end + 1;
+        end = begin + strcspn(path + begin, "/");
+        at = folder_enter(at, path + begin, end - begin);
     }
-    int fd = s == STATUS_OK ? openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (s == STATUS_OK && (fd < 0 || faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) != 0))
-        s = error_errno(err, errno, "%s", path);
-    if (at >= 0)
-        close(at);
-    if (s == STATUS_OK)
-        *out = fd;
-    else if (fd >= 0)
-        close(fd);
-    return s;
+    CLEANUP(cleanup_close) int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        return error_errno(err, errno, "%s", path);
+    *out = fd;
+    fd = -1; /* the caller's from here on */
+    return STATUS_OK;
 }
 
 static enum status folder_open(struct plan_folder *f, const char *configured, struct error *err)
 {
-    char *whole;
-    enum status s = path_find(configured, f->path, err);
-    if (s == STATUS_OK)
-        s = folder_make(f->path, err);
-    if (s != STATUS_OK)
-        return s;
-    if (!(whole = realpath(f->path, NULL)))
+    TRY(path_find(configured, f->path, err));
+    TRY(folder_make(f->path, err));
+    CLEANUP(cleanup_free) char *whole = realpath(f->path, NULL);
+    if (!whole)
         return error_errno(err, errno, "%s", f->path);
-    s = folder_walk(whole, &f->fd, err);
-    free(whole);
-    return s;
+    return folder_walk(whole, &f->fd, err);
 }
 
 enum status plan_folder_open(const char *path, uint64_t limit, const struct log_sink *log,
@@ -161,10 +153,10 @@ enum status plan_folder_open(const char *path, uint64_t limit, const struct log_
     f->fd = -1;
     f->limit = limit;
     f->log = log;
-    enum status s = folder_open(f, path, err);
-    if (s != STATUS_OK) {
+    enum status status = folder_open(f, path, err);
+    if (status) {
         plan_folder_close(f);
-        return s;
+        return status;
     }
     if (file_sweep(f->fd) > 0)
         log_write(log, LOG_INFO, "plan cache: removed what a killed build had left");
@@ -208,7 +200,7 @@ enum status plan_folder_find(struct plan_folder *f, const char *key, int *out, s
                          name);
     }
     flock(fd,
-          LOCK_SH | LOCK_NB); /* fails while it is being removed: then it is read all the same */
+          LOCK_SH | LOCK_NB); /* fails while the plan is being removed; it is read all the same */
     futimens(fd, NULL);
     *out = fd;
     return STATUS_OK;
@@ -222,14 +214,14 @@ enum status plan_folder_write(struct plan_folder *f, const char *key, uint32_t t
     uint64_t end_ns = clock_now_ns() + timeout_s * NS_PER_S;
     plan_name(key, name);
     for (bool first = true;; first = false) {
-        enum status s = file_writer_new_in(f->fd, name, false, out, err);
-        if (s == STATUS_OK && fchmod(file_writer_fd(*out), 0600) != 0)
+        enum status status = file_writer_new_in(f->fd, name, false, out, err);
+        if (!status && fchmod(file_writer_fd(*out), 0600) != 0)
             log_write(f->log, LOG_WARNING, "plan cache: %s: chmod: %s", name, strerror(errno));
-        if (s != STATUS_UNAVAILABLE)
-            return s;
+        if (status != STATUS_UNAVAILABLE)
+            return status;
         if (first)
             log_write(f->log, LOG_INFO, "plan cache: another process writes %s: waiting", name);
-        if (atomic_load_explicit(stop, memory_order_relaxed)) /* nothing else is read by it */
+        if (atomic_load_explicit(stop, memory_order_relaxed)) /* it guards no other data */
             return error_plain(err, CAUSE_STOPPED);
         if (clock_now_ns() > end_ns)
             return error_set(err, STATUS_DEADLINE_EXCEEDED,
@@ -246,8 +238,8 @@ struct kept {
     uint64_t size, used_ns;
 };
 
-/* "MODEL-HEX.plan", HEX of a SHA-256, or of the 128 bits of former versions: nothing else that may
- * lie in the folder is ours to remove. */
+/* Whether a name is "MODEL-HEX" and `end`, with the HEX of a SHA-256 or of the 128 bits of former
+ * versions. Nothing else that may lie in the folder is ours to remove. */
 static bool is_kept(const char *name, const char *end)
 {
     size_t len = strlen(name), n = strlen(end);
@@ -259,7 +251,7 @@ static bool is_kept(const char *name, const char *end)
            (digits == DIGEST_TEXT - 1 || digits == 32);
 }
 
-/* Unless somebody has it locked. */
+/* Removes a file, unless somebody has it locked. */
 static bool remove_unused(const struct plan_folder *f, const char *name)
 {
     int fd = openat(f->fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -270,7 +262,7 @@ static bool remove_unused(const struct plan_folder *f, const char *name)
     return removed;
 }
 
-/* Takes note of a plan; removes what former versions of inferd locked. False: no memory. */
+/* Adds a plan to the list; removes lock files of former versions of inferd. False: no memory. */
 static bool entry_see(const struct plan_folder *f, const char *name, struct kept **list, size_t *n)
 {
     struct stat st;

@@ -3,10 +3,10 @@
  * The folder that built plans are kept in: files "KEY.plan" that only this account can write.
  *
  * Whoever can write a plan decides what it computes, and on a GPU what runs. So the folder is
- * checked as sshd checks the files of a user: it belongs to us, what is above it to us or root, and
- * nobody else may write to any of them; below a sticky folder like /tmp it must be closed to all
- * others. A folder that fails is not used. Files are opened below its descriptor, follow no link
- * and must be ours alone.
+ * checked as sshd checks the files of a user: it must belong to us, the folders above it to us or
+ * root, and nobody else may write to any of them; below a sticky folder like /tmp it must be closed
+ * to all others. A folder that fails the check is not used. Files are opened below its descriptor,
+ * not through links, and must be ours alone.
  *
  * A plan has one writer at a time: its temporary is locked (base/file.h). Plans in use are locked
  * as shared, so that no process removes what another one serves.
@@ -25,8 +25,8 @@
 struct plan_folder;
 
 /* `path` is made if it is missing (for us alone); NULL: $CACHE_DIRECTORY, else ~/.cache/inferd.
- * What killed builds left is removed, and what is beyond `limit` bytes (0: none). The error says
- * what was expected and what is there. */
+ * What killed builds left is removed, and so are plans beyond `limit` bytes (0: no limit). The
+ * error says what was expected and what is there. */
 enum status plan_folder_open(const char *path, uint64_t limit, const struct log_sink *log,
                              struct plan_folder **out, struct error *err);
 void plan_folder_close(struct plan_folder *folder); /* NULL is fine */
@@ -36,13 +36,13 @@ void plan_folder_close(struct plan_folder *folder); /* NULL is fine */
 enum status plan_folder_find(struct plan_folder *folder, const char *key, int *fd,
                              struct error *err);
 
-/* Becomes the one who writes this plan, into file_writer_fd. While another process does it waits,
- * for `timeout_s` (DEADLINE_EXCEEDED) or until `stop` (CANCELLED). */
+/* Becomes the writer of this plan (to file_writer_fd). While another process writes it, the call
+ * waits, for `timeout_s` (DEADLINE_EXCEEDED) or until `stop` (CANCELLED). */
 enum status plan_folder_write(struct plan_folder *folder, const char *key, uint32_t timeout_s,
                               const _Atomic bool *stop, struct file_writer **out,
                               struct error *err);
 
-/* Removes the plans that were not used for the longest time until the rest fits the limit; none
+/* Removes the plans that were not used for the longest time until the rest fits the limit, but none
  * that somebody has open. */
 void plan_folder_trim(struct plan_folder *folder);
 

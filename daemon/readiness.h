@@ -15,7 +15,7 @@
 #include "config/config.h"
 #include "daemon/model.h"
 
-/* Of one configuration and the table made of it. */
+/* Counts for one configuration and the table made of it. */
 struct readiness_models {
     bool strict;
     uint32_t named, missing;
@@ -30,12 +30,13 @@ struct readiness {
 
 bool readiness_decide(const struct readiness *readiness);
 
-/* What is missing is logged, if that withholds readiness. `log` may be NULL. */
+/* Counts the named models, and logs those that are missing if that withholds readiness. `log` may
+ * be NULL. */
 struct readiness_models readiness_count(const struct config *config, const struct table *table,
                                         const struct log_sink *log);
 
 enum { READINESS_TEXT = 128 };
-/* "serving 3 model versions", or what they wait for; returns `out`. */
+/* "serving 3 model versions", after what withholds readiness, if anything does; returns `out`. */
 const char *readiness_format(const struct readiness_models *models, uint32_t loaded,
                              char out[READINESS_TEXT]);
 

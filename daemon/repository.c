@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
 
@@ -50,7 +51,7 @@ void repository_list_deinit(struct wanted_list *list)
     *list = (struct wanted_list){0};
 }
 
-/* Appends an entry with its own copies; `fd` and `folder` are taken over. NULL: no memory. */
+/* Appends an entry with its own copies of the texts. NULL: no memory. */
 static struct wanted *wanted_add(struct wanted_list *list, const char *name, const char *version,
                                  const char *path, const char *source)
 {
@@ -126,9 +127,7 @@ static enum status configured_add(const struct config_model *config, struct want
         w->source.profiles =
             XXH3_64bits(config->batches, config->batches_count * sizeof(config->batches[0]));
     w->source.profiles += wanted_inputs_digest(config);
-    int fd;
-    if (file_open(config->path, &fd, &w->err) == STATUS_OK)
-        w->fd = fd;
+    file_open(config->path, &w->fd, &w->err); /* the entry keeps the reason of a failure */
     source_fill(w);
     return STATUS_OK;
 }
@@ -150,19 +149,19 @@ static enum status version_add(const struct scan *scan, const char *name, const 
         struct error why;
         int fd;
         snprintf(below, sizeof(below), "%s/%s/%s", name, version, file_names[i]);
-        enum status s = file_open_beneath(scan->root, below, &fd, &why);
-        if (s == STATUS_NOT_FOUND)
+        enum status status = file_open_beneath(scan->root, below, &fd, &why);
+        if (status == STATUS_NOT_FOUND)
             continue;
         snprintf(source, sizeof(source), "%s/%s", scan->path, below);
         struct wanted *w = wanted_add(scan->list, name, version, file_names[i], source);
         if (!w) {
-            if (s == STATUS_OK)
+            if (!status)
                 close(fd);
             return error_no_memory(err, "the list of models");
         }
         w->config = (struct config_model){.max_delay_us = -1};
         w->err = why;
-        if (s == STATUS_OK) {
+        if (!status) {
             *strrchr(below, '/') = '\0';
             w->fd = fd;
             w->folder = openat(scan->root, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -175,7 +174,8 @@ static enum status version_add(const struct scan *scan, const char *name, const 
     return STATUS_OK;
 }
 
-/* Calls entry_walk for the sub-folders with proper names. `name` is NULL on the first level. */
+/* Calls entry_walk for each sub-folder of `fd`, which is closed. `name` is the model's, or NULL on
+ * the first level. */
 static enum status folder_walk(const struct scan *scan, int fd, const char *name,
                                struct error *err);
 
@@ -205,30 +205,29 @@ static enum status folder_walk(const struct scan *scan, int fd, const char *name
         close(fd);
         return error_no_memory(err, "the list of models");
     }
-    enum status s = STATUS_OK;
-    for (struct dirent *e; s == STATUS_OK && (e = readdir(dir));) {
+    enum status status = STATUS_OK;
+    for (struct dirent *e; !status && (e = readdir(dir));) {
         struct stat st;
         if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (S_ISDIR(st.st_mode))
-            s = entry_walk(scan, dirfd(dir), name, e->d_name, err);
+            status = entry_walk(scan, dirfd(dir), name, e->d_name, err);
     }
     closedir(dir);
-    return s;
+    return status;
 }
 
 static enum status repository_scan(const char *path, const struct log_sink *log,
                                    struct wanted_list *list, struct error *err)
 {
-    int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CLEANUP(cleanup_close) int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return error_errno(err, errno, "repository %s", path);
     const struct scan scan = {root, path, log, list};
     int top = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    enum status s = top < 0 ? error_errno(err, errno, "repository %s", path)
-                            : folder_walk(&scan, top, NULL, err);
-    close(root);
-    return s;
+    if (top < 0)
+        return error_errno(err, errno, "repository %s", path);
+    return folder_walk(&scan, top, NULL, err);
 }
 
 static enum status duplicates_check(const struct wanted_list *list, struct error *err)
@@ -247,17 +246,13 @@ static enum status duplicates_check(const struct wanted_list *list, struct error
 enum status repository_list(const struct config *config, const struct log_sink *log,
                             struct wanted_list *out, struct error *err)
 {
-    struct wanted_list list = {0};
-    enum status s = STATUS_OK;
-    for (uint32_t i = 0; i < config->models_count && s == STATUS_OK; i++)
-        s = configured_add(&config->models[i], &list, err);
-    if (s == STATUS_OK && config->repository)
-        s = repository_scan(config->repository, log, &list, err);
-    if (s == STATUS_OK)
-        s = duplicates_check(&list, err);
-    if (s == STATUS_OK)
-        *out = list;
-    else
-        repository_list_deinit(&list);
-    return s;
+    CLEANUP(repository_list_deinit) struct wanted_list list = {0};
+    for (uint32_t i = 0; i < config->models_count; i++)
+        TRY(configured_add(&config->models[i], &list, err));
+    if (config->repository)
+        TRY(repository_scan(config->repository, log, &list, err));
+    TRY(duplicates_check(&list, err));
+    *out = list;
+    list = (struct wanted_list){0};
+    return STATUS_OK;
 }

@@ -13,8 +13,8 @@
 struct wanted {
     struct config_model config; /* the configuration's, or defaults; the strings are not its own */
     char *name, *version;
-    char *path;                 /* for logs; what a child opens, from `folder` if that is not -1 */
-    int folder;                 /* a folder to be in while opening `path`; -1: any */
+    char *path;                 /* of the file, below `folder` if that is not -1 */
+    int folder;                 /* the file's folder in the repository; -1: `path` says it all */
     int fd;                     /* the file; -1: it could not be opened */
     bool onnx;                  /* else a plan */
     struct model_source source; /* which file this is; its path is `path` of the listing */
@@ -32,7 +32,7 @@ enum status repository_list(const struct config *config, const struct log_sink *
                             struct wanted_list *out, struct error *err);
 void repository_list_deinit(struct wanted_list *list);
 
-/* Of the types that inputs are served as; 0: as they are. */
+/* A digest of the types that inputs are served as; 0: all as the model has them. */
 uint64_t wanted_inputs_digest(const struct config_model *config);
 
 bool model_source_equal(const struct model_source *a, const struct model_source *b);

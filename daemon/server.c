@@ -46,7 +46,7 @@ enum {
     DEVICE_WORKERS = 2,
 };
 
-/* Room for all connections; with less, fewer are taken. */
+/* Makes room for the descriptors of all connections. If there is not enough, fewer are taken. */
 static void descriptors_raise(struct server *s, const struct config *config)
 {
     struct rlimit limit;
@@ -55,7 +55,7 @@ static void descriptors_raise(struct server *s, const struct config *config)
                     4 * (rlim_t)(config->io_threads + config->models_count);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
-    if (limit.rlim_cur != wanted) { /* a higher one would only make libuv's tables larger */
+    if (limit.rlim_cur != wanted) { /* a higher limit would only make libuv's tables larger */
         rlim_t before = limit.rlim_cur;
         limit.rlim_cur = MIN(wanted, limit.rlim_max);
         if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -91,14 +91,13 @@ static uint32_t worker_count(const struct server *s, const struct config *config
 
 static enum status loops_start(struct server *s, uint32_t n, struct table *table, struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < n && status == STATUS_OK; i++) {
-        status = loop_new(&s->shared, i, table, &s->shared.loops[i], err);
-        s->shared.n_loops += status == STATUS_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        TRY(loop_new(&s->shared, i, table, &s->shared.loops[i], err));
+        s->shared.n_loops++;
     }
-    for (uint32_t i = 0; i < n && status == STATUS_OK; i++)
-        status = loop_start(s->shared.loops[i], err);
-    return status;
+    for (uint32_t i = 0; i < n; i++)
+        TRY(loop_start(s->shared.loops[i], err));
+    return STATUS_OK;
 }
 
 static enum status control_start(struct server *s, struct error *err)
@@ -161,15 +160,12 @@ static enum status dispatch_start(struct server *s, const struct config *config,
 /* A service manager's sockets take the place of what is configured. */
 static enum status listeners_open(struct server *s, const struct config *config, struct error *err)
 {
-    struct config_listen listen = {0};
+    CLEANUP(listen_names_free) struct config_listen listen = {0};
     uint32_t n_fds = notify_listen_fds();
-    enum status status = n_fds ? STATUS_OK : listen_names_resolve(&config->listen, &listen, err);
-    if (status == STATUS_OK)
-        status = listeners_new(&s->shared, server_loop(s), &listen, n_fds, &s->listeners, err);
-    if (status == STATUS_OK)
-        status = listeners_check(s->listeners, config, err);
-    listen_names_free(&listen);
-    return status;
+    if (!n_fds)
+        TRY(listen_names_resolve(&config->listen, &listen, err));
+    TRY(listeners_new(&s->shared, server_loop(s), &listen, n_fds, &s->listeners, err));
+    return listeners_check(s->listeners, config, err);
 }
 
 static enum status server_start(struct server *s, struct config *config, struct table *table,
@@ -188,7 +184,8 @@ static enum status server_start(struct server *s, struct config *config, struct 
     return STATUS_OK;
 }
 
-/* In the order in which they lean on each other; after a failed start too. */
+/* Stops everything in the order in which the parts lean on each other, also after a failed
+ * start. */
 static void server_stop(struct server *s)
 {
     server_handles_close(s);
@@ -240,7 +237,7 @@ int server_run(const struct options *options, struct config *config)
     server_settings_apply(s, config);
     enum status status = server_start(s, config, table, &err);
     table_unref(table);
-    if (status == STATUS_OK) {
+    if (!status) {
         uv_run(server_loop(s), UV_RUN_DEFAULT);
     } else {
         log_write(&s->shared.log, LOG_ERROR, "%s", err.text);

@@ -9,7 +9,7 @@
 #include "daemon/options.h"
 
 /* First in main: from now on SIGTERM, SIGINT and SIGHUP wait until the server handles them, also
- * across an exec. Else one that comes early would end the process without a word, or, in a
+ * across an exec. Otherwise an early signal would end the process without a word, or, in a
  * container whose first process this is, be lost. */
 void server_signals_hold(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the server comes to an end. While draining nothing new is admitted and what was admitted is
- * answered. At the deadline what still runs is answered "may have been executed", and the process
- * ends without taking itself apart: a worker that hangs cannot be joined.
+ * How the server comes to an end. While it drains nothing new is admitted, and admitted requests
+ * are answered. At the deadline requests that still run are answered "may have been executed", and
+ * the process ends without taking itself apart, because a worker that hangs cannot be joined.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 enum {
     DRAIN_STEP_MS = 5,
     LAST_WORDS_MS = 100, /* for answers at a deadline to go out */
-    AGAIN_MS = 1000,     /* a signal to stop is meant once, however often it comes within */
+    AGAIN_MS = 1000,     /* signals to stop within this time count as one */
 };
 
 void server_handles_close(struct server *s)
@@ -22,7 +22,7 @@ void server_handles_close(struct server *s)
     if (!s->handles)
         return;
     s->handles = false;
-    server_signals_hold(); /* the end is near: another signal must not make it a death by signal */
+    server_signals_hold(); /* the process is about to end, and must not die of another signal */
     uv_handle_t *const handles[] = {
         (uv_handle_t *)&s->term,        (uv_handle_t *)&s->interrupt, (uv_handle_t *)&s->hangup,
         (uv_handle_t *)&s->news,        (uv_handle_t *)&s->beat,      (uv_handle_t *)&s->step,

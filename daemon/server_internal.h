@@ -4,7 +4,7 @@
  *
  *   server.c        starts and stops everything
  *   server_drain.c  how it comes to an end: signals, the loss of the device, deadlines
- *   server_news.c   what the loader and the workers tell the main thread, and it them
+ *   server_news.c   what the loader and the workers tell the main thread, and what it tells them
  *   server_watch.c  hangs, signs of life, the watchdog
  */
 #ifndef INFERD_DAEMON_SERVER_INTERNAL_H
@@ -71,7 +71,7 @@ static inline uv_loop_t *server_loop(struct server *s)
 
 /* --- server_drain.c --- */
 
-/* Nothing new from now on; the end is there when all is answered, or after `within_ms`. */
+/* Admits nothing new from now on. The server ends when all is answered, or after `within_ms`. */
 void server_drain(struct server *s, int exit_code, uint64_t within_ms);
 void server_device_lost(struct server *s, const char *why);
 void server_handles_close(struct server *s);
@@ -80,16 +80,16 @@ void server_on_reload_signal(uv_signal_t *signal, int number);
 
 /* --- server_news.c --- */
 
-extern const struct models_ops server_models_ops; /* but for `user`, the server */
+extern const struct models_ops server_models_ops; /* all but `user`, which is the server */
 void server_on_news(uv_async_t *async);
 void server_worker_lost(void *user, const struct error *err);
 void server_retire(void *user, struct model *model);
 void server_deliver(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
 void server_spent(void *user, uint32_t loop, struct inflight *first, struct inflight *last);
-/* Sets shared.ready and .healthy to what all reasons together make of them; after each change of
- * one. The main thread. */
+/* Sets shared.ready and .healthy by all reasons together; called after each change of a reason. The
+ * main thread. */
 void server_ready_update(struct server *s);
-/* What of a configuration can change while serving, beside the table. */
+/* Applies what a configuration can change while the server serves, beside the table. */
 void server_settings_apply(struct server *s, const struct config *config);
 
 /* --- server_watch.c --- */

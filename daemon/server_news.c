@@ -119,16 +119,11 @@ void server_worker_lost(void *user, const struct error *err)
 static enum status configure(void *user, struct config **out, struct error *err)
 {
     struct server *s = user;
-    struct config *config;
-    enum status status = options_configure(s->options, &config, err);
-    if (status != STATUS_OK)
-        return status;
-    status = listeners_check(s->listeners, config, err);
-    if (status == STATUS_OK)
-        *out = config;
-    else
-        config_free(config);
-    return status;
+    CLEANUP(config_cleanup) struct config *config = NULL;
+    TRY(options_configure(s->options, &config, err));
+    TRY(listeners_check(s->listeners, config, err));
+    *out = STEAL(config);
+    return STATUS_OK;
 }
 
 void server_settings_apply(struct server *s, const struct config *config)
@@ -156,7 +151,7 @@ static void publish(void *user, struct table *table, const struct config *config
     atomic_store_explicit(&s->versions, table->n, memory_order_relaxed);
     uv_sem_init(&done, 0);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
-        while (loop_set_table(s->shared.loops[i], table, &done) != STATUS_OK)
+        while (loop_set_table(s->shared.loops[i], table, &done))
             clock_sleep_until(clock_now_ns() + NS_PER_MS);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         uv_sem_wait(&done);

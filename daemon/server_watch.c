@@ -38,9 +38,10 @@ static void stuck_abandon(struct server *s, uint64_t now_ns, uint64_t age_ns)
     free(serials);
 }
 
-/* A batch that runs far too long: unready, the watchdog is not fed, its requests are answered. If
- * it comes to an end after all, serving goes on; if nobody watches, the process ends by itself. A
- * device of its own that takes so long does not come back: it is lost (R29, R30). */
+/* While a batch runs far too long the server is unready, the watchdog is not fed, and the batch's
+ * requests are answered. If the batch ends after all, serving goes on; if no service manager
+ * watches, the process ends by itself. A device with memory of its own that takes so long does not
+ * come back: it is lost (R29, R30). */
 static void hang_check(struct server *s, uint64_t now_ns)
 {
     uint64_t floor_ns = atomic_load_explicit(&s->hang_ns, memory_order_relaxed);

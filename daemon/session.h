@@ -6,8 +6,8 @@
  *
  * The framed protocol (session_framed.c) is the first; others join as further tables.
  *
- * What came is decoded where it was read. What cannot be used at once stays with the session, in
- * slabs of the host; a host that is `paused` gets no more requests until session_ops.resume.
+ * Bytes are decoded where they were read. Bytes that cannot be used at once stay with the session,
+ * in slabs of the host; a host that is `paused` gets no more requests until session_ops.resume.
  *
  * Threads: a session, its host and all they hold belong to one loop's thread.
  */
@@ -25,8 +25,8 @@ struct session;
 /* Why a session cannot go on; the host closes once what was written has gone out. */
 enum session_end {
     SESSION_TOO_LARGE, /* a length beyond the limit: the stream cannot be followed */
-    SESSION_FOREIGN,   /* the same, and it is the beginning of another protocol */
-    SESSION_STRANGER,  /* the same, for who has shown no token */
+    SESSION_FOREIGN,   /* the same, and the bytes begin another protocol */
+    SESSION_STRANGER,  /* the same, and the peer has shown no token */
     SESSION_NO_MEMORY, /* not even for the bytes already here */
 };
 
@@ -36,17 +36,18 @@ struct session_host {
 
 struct session_host_ops {
     /*
-     * A whole request was decoded. Answered by session_ops.reply, now or later, exactly once unless
-     * the connection goes first. Payloads lie in `frame` if that is not NULL (the host owns it
-     * from now on), else in memory that is valid during the call only.
+     * Takes a whole request, which session_ops.reply answers now or later, exactly once unless the
+     * connection goes first. Payloads lie in `frame` if that is not NULL (the host owns it from now
+     * on), else in memory that is valid during the call only.
      */
     void (*request)(struct session_host *host, const struct request *request, struct slab *frame);
-    /* A message that is no request; `id` is 0 if it had none. Answered at once through reply. */
+    /* Takes a message that is no request, and answers it at once through reply; `id` is 0 if it had
+     * none. */
     void (*malformed)(struct session_host *host, uint64_t id, const struct error *err);
-    /* No more requests now, because of a limit (R20 of docs/operations.md) or because others have
-     * their turn: keep what follows until session_ops.resume. It begins within `request`,
-     * `malformed` or a failed slab_take, and never between them: what comes to a host that is not
-     * paused is begun with. */
+    /* Whether the host takes no more requests now, because of a limit (R20 of docs/operations.md)
+     * or because it is the turn of others; the session keeps what follows until session_ops.resume.
+     * A pause begins within `request`, `malformed` or a failed slab_take, and never between them:
+     * the session begins with whatever comes while the host is not paused. */
     bool (*paused)(struct session_host *host);
     /* MESSAGE_HEAD_MAX bytes to encode into; then `write` what is to go out, of which the first
      * piece begins there. Both the head and the pieces must stay until they are flushed. */
@@ -54,8 +55,9 @@ struct session_host_ops {
     void (*write)(struct session_host *host, const struct iovec *iov, uint32_t n);
     /* NULL: no memory, or none within the budget. */
     struct slab *(*slab_take)(struct session_host *host, size_t size);
-    /* For what is left of the bytes that `input` was given, which would be lost: there is always
-     * one, because it was set aside before they were read. Once an input. NULL: no memory. */
+    /* A slab for what is left of the bytes that `input` was given, which would be lost otherwise.
+     * It was set aside before the bytes were read, so there is always one, once for each input.
+     * NULL: no memory. */
     struct slab *(*slab_left)(struct session_host *host, size_t size);
     void (*slab_give)(struct session_host *host, struct slab *slab);
     /* Bytes that have come for this session and have not been read. */
@@ -64,8 +66,9 @@ struct session_host_ops {
     struct request *(*scratch)(struct session_host *host);
     /* The largest message that is accepted, now. */
     size_t (*frame_limit)(struct session_host *host);
-    /* A message of `whole` bytes, which is more, begins with these `size` bytes: OK if the limit is
-     * another one now, UNAVAILABLE if more bytes may make it so, else why not. */
+    /* Called when a message of `whole` bytes, which is over the limit, begins with these `size`
+     * bytes. OK: the limit is another one now; UNAVAILABLE: more bytes may raise it; else why it
+     * stays. */
     enum status (*introduce)(struct session_host *host, const void *message, size_t size,
                              size_t whole, struct error *err);
     void (*end)(struct session_host *host, enum session_end why);
@@ -93,7 +96,7 @@ struct session_ops {
      * directly, and input is given nothing else. Else `*size` is 0 and any buffer will do. */
     void (*buffer)(struct session *session, void **at, size_t *size);
     /* Bytes to the end of what has begun, at least 1. A host that has nothing set aside for
-     * leftovers reads no more than that, and there will be none. */
+     * leftovers reads no more than that, so that there are none. */
     size_t (*wants)(const struct session *session);
     /* Bytes came, in the place that `buffer` gave or elsewhere. All are taken. Not while paused. */
     void (*input)(struct session *session, const void *data, size_t size);

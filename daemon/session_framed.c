@@ -2,10 +2,10 @@
 /*
  * The framed protocol: a 4-byte length, a message; see docs/protocol.md.
  *
- * Frames are decoded where they were read if they are whole. What is not whole is kept in a slab
- * that grows with what has come (R1 of docs/operations.md): never to more than four times the bytes
- * that are here or wait in the socket, and twice beyond 128 KiB. From 4 bytes on the connection
- * reads straight into it. The slab of a large frame is handed over with the request, so its payload
+ * A whole frame is decoded where it was read. A part of a frame is kept in a slab that grows with
+ * what has come (R1 of docs/operations.md): to at most four times the bytes that are here or wait
+ * in the socket, and twice beyond 128 KiB. Once the head of 4 bytes is there, the connection reads
+ * straight into the slab. The slab of a large frame is handed over with the request, so its payload
  * is not copied again.
  *
  * A frame that finds no budget is answered RESOURCE_EXHAUSTED and its bytes are thrown away as they
@@ -22,13 +22,14 @@ enum { FIRST_SLAB = 4 * 1024, LARGE_FRAME = 64 * 1024, BELIEVED_FIRST = 128 * 10
 
 struct session {
     struct session_host *host;
-    /* The beginning of a frame of which nothing but that has come; nothing else is kept then. */
+    /* The head of a frame, or a part of it, while no more of the frame has come; nothing else is
+     * kept then. */
     uint8_t head[FRAME_HEAD_BYTES];
     size_t n_head;
     struct slab *kept; /* bytes not yet used; NULL: none */
     size_t at, have;   /* they are [at, have) of kept */
     size_t need;       /* of the frame at `at`, head included; 0: not looked at yet */
-    bool held;         /* kept may have whole frames: the host was paused */
+    bool held;         /* kept may have whole frames, because the host was paused */
     size_t discard;    /* bytes of a refused frame still to come, */
     size_t refused;    /* of so many */
     uint64_t message;
@@ -57,12 +58,11 @@ static void framed_reply(struct session *s, const struct response *response)
     struct error err;
     uint32_t n;
     void *head = s->host->ops->head(s->host);
-    if (response_encode(response, head, iov, &n, &err) != STATUS_OK) {
+    if (response_encode(response, head, iov, &n, &err)) {
         const struct response failed = {
             .id = response->id, .status = err.status, .message = message_text_of(err.text)};
-        enum status again = response_encode(&failed, head, iov, &n, NULL);
-        assert(again == STATUS_OK); /* an error without a body always fits */
-        (void)again;
+        enum status failed_status UNUSED = response_encode(&failed, head, iov, &n, NULL);
+        assert(!failed_status); /* an error without a body always fits */
     }
     s->host->ops->write(s->host, iov, n);
 }
@@ -73,13 +73,13 @@ static void end(struct session *s, enum session_end why)
     s->host->ops->end(s->host, why);
 }
 
-/* A whole message. `frame`: the slab that holds it alone, or NULL. */
+/* Decodes a whole message and hands it on. `frame`: the slab that holds it alone, or NULL. */
 static void message_take(struct session *s, const void *message, size_t size, struct slab *frame)
 {
     struct request *request = s->host->ops->scratch(s->host);
     struct error err;
     s->message++;
-    if (request_decode(message, size, request, &err) == STATUS_OK) {
+    if (!request_decode(message, size, request, &err)) {
         s->host->ops->request(s->host, request, frame);
         return;
     }
@@ -87,7 +87,7 @@ static void message_take(struct session *s, const void *message, size_t size, st
     s->host->ops->malformed(s->host, request->id, &err);
 }
 
-/* What clients of other protocols begin with. */
+/* The other protocol whose clients begin with these bytes; NULL: none that is known. */
 static const char *foreign_protocol(const uint8_t *head)
 {
     static const struct {
@@ -118,8 +118,9 @@ static void too_large(struct session *s, const uint8_t *head, const uint8_t *mes
     end(s, foreign ? SESSION_FOREIGN : stranger ? SESSION_STRANGER : SESSION_TOO_LARGE);
 }
 
-/* A frame of `whole` bytes of message begins: false, and the session has ended, if it may not be
- * read on. What is beyond the limit may be so only until it has shown whose it is. */
+/* Whether a frame with `whole` bytes of message, which begins now, may be read on; if not, the
+ * session has ended. A message beyond the limit may be read on only until it has shown whose it
+ * is. */
 static bool length_allowed(struct session *s, const uint8_t *head, const uint8_t *message,
                            size_t have, size_t whole)
 {
@@ -127,14 +128,14 @@ static bool length_allowed(struct session *s, const uint8_t *head, const uint8_t
     if (whole <= s->host->ops->frame_limit(s->host))
         return true;
     enum status status = s->host->ops->introduce(s->host, message, have, whole, &err);
-    if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
+    if (!status || status == STATUS_UNAVAILABLE)
         return true;
     too_large(s, head, message, have, &err);
     return false;
 }
 
-/* Answers a frame for which there is no memory; `data` are the `size` bytes of its message that are
- * here, of `message`. */
+/* Answers a frame for which there is no memory. Its message has `message` bytes, of which `size`
+ * are here, in `data`. */
 static void frame_refuse(struct session *s, const uint8_t *data, size_t size, size_t message)
 {
     struct error err;
@@ -191,9 +192,9 @@ static void kept_drop(struct session *s)
     kept_forget(s);
 }
 
-/* The size of the slab that `have` bytes of a frame of `need` bytes deserve: what is here and waits
- * in the socket has come; beyond that it is believed as much again, and at first three times that,
- * so that what a frame of some 100 KiB has brought is not moved. */
+/* The size of the slab for a frame of `need` bytes of which `have` are here. There is room for the
+ * bytes that have come, here and in the socket, and the frame's word is taken for as many again as
+ * are here, at first for three times as many, so that a frame of some 100 KiB is not moved. */
 static size_t kept_size(const struct session *s, size_t have, size_t need)
 {
     size_t came = have + s->host->ops->queued(s->host);
@@ -232,8 +233,8 @@ static bool kept_move(struct session *s, size_t size)
     return true;
 }
 
-/* Room for more of the frame that is being kept. And less, if it lies in a place that leftovers
- * were given. */
+/* Makes room for more of the frame that is being kept, or moves it to a smaller slab if it lies in
+ * a large one that was given for leftovers. */
 static void kept_fit(struct session *s)
 {
     size_t want = kept_size(s, s->have, s->need);
@@ -251,7 +252,7 @@ static void kept_fit(struct session *s)
     s->host->ops->slab_give(s->host, old);
 }
 
-/* A whole large frame, alone in its slab. */
+/* Hands over a whole large frame, which is alone in its slab. */
 static void kept_hand_over(struct session *s)
 {
     struct slab *frame = s->kept;
@@ -260,7 +261,7 @@ static void kept_hand_over(struct session *s)
     message_take(s, frame->data + FRAME_HEAD_BYTES, size, frame);
 }
 
-/* The bytes behind the last whole frame: a head, or part of it, stays in the session. */
+/* Keeps the bytes behind the last whole frame. A head, or a part of one, stays in the session. */
 static void rest_keep(struct session *s, const uint8_t *data, size_t size)
 {
     if (size > FRAME_HEAD_BYTES) {
@@ -313,7 +314,8 @@ static void kept_use(struct session *s)
     kept_fit(s);
 }
 
-/* Where the frame being kept goes on. Not beyond its end: what follows belongs elsewhere. */
+/* How much more of the frame being kept has room. It is never more than the frame, because what
+ * follows belongs elsewhere. */
 static size_t kept_room(const struct session *s)
 {
     return MIN(s->need, s->kept->size) - s->have;
@@ -379,7 +381,7 @@ static size_t discard_take(struct session *s, size_t size)
 static void framed_input(struct session *s, const void *data, size_t size)
 {
     const uint8_t *from = data;
-    assert(!paused(s)); /* so a head that is kept is gone on with, before anything else is kept */
+    assert(!paused(s)); /* so a kept head is completed before anything else is kept */
     while (size && !s->ended) {
         size_t n, need;
         if (s->discard) {

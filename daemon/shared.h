@@ -18,7 +18,7 @@ struct shared {
     struct budget budget;
     struct device *device;
     char device_name[64]; /* as configured */
-    bool reference;       /* it has plain kernels only (a sanitizer's wish) */
+    bool reference;       /* the device has plain kernels only, for sanitizers */
     struct dispatch *dispatch;
     uint32_t n_loops;
     struct loop *loops[DISPATCH_MAX_LOOPS];

@@ -36,7 +36,7 @@ uint64_t budget_limit(const struct config_limits *limits)
     return MAX(limits->inflight_bytes, two + two / (SLAB_SMALL_SHARE - 1) + BUDGET_EXTRA);
 }
 
-/* What slabs of that charge and use may take together with all others. */
+/* How much slabs of this charge and use may take, together with all others. */
 static uint64_t share(const struct budget *budget, size_t charge, enum slab_use use)
 {
     uint64_t limit = limit_of(budget);
@@ -75,7 +75,7 @@ size_t slab_within(size_t charge)
     return above ? class_size(above - 1) - sizeof(struct slab) : 0;
 }
 
-/* Takes a free slab of the class out: it is held, and nobody's. */
+/* Takes a free slab out of the class. It still counts as held, but is in nobody's use. */
 static struct slab *pop(struct slabs *slabs, uint32_t class)
 {
     struct slab *slab = slabs->class[class].free;
@@ -108,7 +108,7 @@ static void evict(struct slabs *slabs, uint64_t bytes)
         }
 }
 
-/* Memory that the system has to give. NULL: no room, or no memory. */
+/* Takes a new slab from the system. NULL: no room, or no memory. */
 static struct slab *fresh(struct slabs *slabs, size_t charge)
 {
     struct budget *budget = slabs->budget;
@@ -116,8 +116,8 @@ static struct slab *fresh(struct slabs *slabs, size_t charge)
     if (!account_add(&budget->held, charge, limit)) {
         evict(slabs, charge);
         if (!account_add(&budget->held, charge, limit)) {
-            if (budget_held(budget) + charge >
-                budget_used(budget)) /* which counts this one already */
+            /* `used` counts this slab already. */
+            if (budget_held(budget) + charge > budget_used(budget))
                 atomic_fetch_add_explicit(&budget->pressure, 1, memory_order_relaxed);
             return NULL;
         }
@@ -199,7 +199,7 @@ void slabs_give(struct slabs *slabs, struct slab *slab)
     if (!slab)
         return;
     account_sub(&slabs->budget->used, slab->charge);
-    /* Other loops have no way to what is kept here: so it leaves them half of the budget. */
+    /* Other loops cannot use what is kept here, so it leaves them half of the budget. */
     bool much = budget_held(slabs->budget) > limit_of(slabs->budget) / SLAB_KEPT_SHARE;
     if (much || slab->charge > slabs->keep - slabs->kept) {
         release(slabs, slab);

@@ -5,10 +5,10 @@
  *
  * The budget bounds memory, not only what is in use: slabs that were given back and are kept for
  * the next taker count as well, used + kept <= limit at any moment. Nothing more is kept while that
- * is above half of the limit. Who finds no room first gives back what his own loop keeps, of
- * whatever class, and if others keep something, asks them to.
+ * sum is above half of the limit. A loop that finds no room first gives back what it keeps itself,
+ * of whatever class, and if others keep something, asks them to do the same.
  *
- * Not everybody may use all of it. Slabs of large frames leave an eighth of the budget alone, so
+ * Not every slab may use all of the budget. Slabs of large frames leave an eighth of it alone, so
  * that a few of them on their way never keep small requests out; and all that comes in leaves a
  * sixteenth to replies, which have nowhere else to go.
  *
@@ -32,8 +32,8 @@ struct budget {
     _Atomic uint64_t limit;
     _Atomic uint64_t used; /* by somebody */
     _Atomic uint64_t held; /* used, or kept for later: taken from the system */
-    /* Rises when somebody found no room although others keep slabs: they let them go (slabs_heed).
-     */
+    /* Rises when a loop finds no room although others keep slabs, which they then let go
+     * (slabs_heed). */
     _Atomic uint32_t pressure;
 };
 
@@ -49,14 +49,14 @@ static inline uint64_t budget_held(const struct budget *budget)
 enum {
     SLAB_ALIGN = 64,
     SLAB_LARGE = 64 * 1024, /* slabs beyond this size are large */
-    SLAB_SMALL_SHARE = 8,   /* large ones leave one part in so many of the budget alone, */
-    SLAB_REPLY_SHARE = 16,  /* and small ones one in so many */
-    SLAB_KEPT_SHARE = 2,    /* what is kept must be within one part in so many, with what is used */
+    SLAB_SMALL_SHARE = 8,   /* large slabs leave one part in so many of the budget alone, */
+    SLAB_REPLY_SHARE = 16,  /* and small requests' slabs one part in so many */
+    SLAB_KEPT_SHARE = 2,    /* used and kept slabs together fill one part in so many at most */
 };
 
-/* What limits.inflight_bytes is taken as: with less a single frame would not always find room. Its
- * slab may be a quarter larger than the frame is; while it grows, the one before is there too; and
- * large slabs leave a share of the budget alone. */
+/* The budget for limits.inflight_bytes: these, or more if one frame of the largest size would not
+ * always find room. Its slab may be a quarter larger than the frame; while the frame moves to a
+ * larger slab both slabs exist; and large slabs leave a share of the budget alone. */
 uint64_t budget_limit(const struct config_limits *limits);
 
 enum slab_use { SLAB_REQUEST, SLAB_REPLY };
@@ -86,16 +86,16 @@ void slabs_free(struct slabs *slabs); /* all slabs must have been given back */
 struct slab *slabs_take(struct slabs *slabs, size_t size, enum slab_use use) MUST_USE;
 void slabs_give(struct slabs *slabs, struct slab *slab); /* NULL is fine */
 
-/* Sets a slab aside: it stays held, so that there is memory when it is needed, but is nobody's. Who
- * needs it claims it, which never fails; then it is in use like any other. */
+/* Sets a slab aside: it stays held, so that there is memory when it is needed, but is in nobody's
+ * use. Claiming it when it is needed never fails; then it is in use like any other slab. */
 void slabs_set_aside(struct slabs *slabs, const struct slab *slab);
 void slabs_claim(struct slabs *slabs, const struct slab *slab);
 
 /* What the budget is charged for a slab of `size` usable bytes. */
 size_t slab_charge(size_t size);
-/* The most usable bytes of which no more than `charge` is charged; 0: there is no such slab. */
+/* The most usable bytes for which at most `charge` is charged; 0: there is no such slab. */
 size_t slab_within(size_t charge);
-/* Whether the budget has room for a request's slab now, but for what other loops keep. */
+/* Whether the budget has room for a request's slab now, leaving aside what other loops keep. */
 bool slabs_room(const struct slabs *slabs, size_t size);
 
 /* Bytes kept for later. */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/right.h"
 #include "config/config.h"
 #include "proto/message.h"
@@ -95,7 +96,8 @@ static int line_compare(const void *a, const void *b)
     return (x->line > y->line) - (x->line < y->line);
 }
 
-/* Sorted by hash, equal ones are neighbours; then the file's order is restored. */
+/* Sorts the lines by hash, so that equal ones are neighbours, and then restores the file's
+ * order. */
 static enum status refuse_twins(struct token_list *list, uint32_t *line, struct error *err)
 {
     qsort(list->items, list->n, sizeof(*list->items), hash_compare);
@@ -151,7 +153,7 @@ enum status token_list_parse(const char *file, const char *text, size_t size,
     if (!list.items)
         return error_no_memory(err, "%s", file);
     enum status status = lines_parse(text, size, &list, &number, err);
-    if (status != STATUS_OK) {
+    if (status) {
         error_prefix(err, "%s:%u", file, number);
         token_list_deinit(&list);
         return status;
@@ -168,7 +170,7 @@ void token_list_deinit(struct token_list *list)
 
 /* --- the file --- */
 
-/* Where a configured name leads. */
+/* Finds the path that a configured name stands for. */
 static enum status place_find(const char *path, char *out, size_t size, bool *credential,
                               struct error *err)
 {
@@ -207,7 +209,7 @@ static enum status file_check(int fd, const char *path, bool credential, struct 
     return STATUS_OK;
 }
 
-/* At most TOKEN_FILE_BYTES + 1: the parser refuses what is longer. */
+/* Reads at most TOKEN_FILE_BYTES + 1 bytes; the parser refuses a file that is longer. */
 static enum status bytes_read(int fd, const char *path, char *to, size_t *size, struct error *err)
 {
     size_t have = 0;
@@ -227,31 +229,22 @@ static enum status file_parse(int fd, const char *path, bool credential, struct 
                               struct error *err)
 {
     size_t size = 0;
-    enum status status = file_check(fd, path, credential, err);
-    if (status != STATUS_OK)
-        return status;
-    char *text = malloc(TOKEN_FILE_BYTES + 1);
+    TRY(file_check(fd, path, credential, err));
+    CLEANUP(cleanup_free) char *text = malloc(TOKEN_FILE_BYTES + 1);
     if (!text)
         return error_no_memory(err, "%s", path);
-    status = bytes_read(fd, path, text, &size, err);
-    if (status == STATUS_OK)
-        status = token_list_parse(path, text, size, out, err);
-    free(text);
-    return status;
+    TRY(bytes_read(fd, path, text, &size, err));
+    return token_list_parse(path, text, size, out, err);
 }
 
 enum status token_list_read(const char *name, struct token_list *out, struct error *err)
 {
     char path[PATH_MAX];
     bool credential;
-    enum status status = place_find(name, path, sizeof(path), &credential, err);
-    if (status != STATUS_OK)
-        return status;
+    TRY(place_find(name, path, sizeof(path), &credential, err));
     /* O_NONBLOCK: opening a pipe must not wait for its other end. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return error_errno(err, errno, "%s", path);
-    status = file_parse(fd, path, credential, out, err);
-    close(fd);
-    return status;
+    return file_parse(fd, path, credential, out, err);
 }

@@ -40,8 +40,8 @@ enum status token_list_parse(const char *file, const char *text, size_t size,
 /*
  * The same from a file: `path` as the operator configured it, or a name without a slash, which lies
  * in $CREDENTIALS_DIRECTORY. As sshd does with keys, a file is refused that is not regular, that
- * belongs to somebody else than this process or root, or that group or others may read or write;
- * but for the credentials' folder, whose modes are the service manager's.
+ * belongs to somebody else than this process or root, or that group or others may read or write.
+ * The modes are not checked in the credentials' folder, where the service manager sets them.
  */
 enum status token_list_read(const char *path, struct token_list *out, struct error *err);
 void token_list_deinit(struct token_list *list); /* {0} is fine; leaves {0} */

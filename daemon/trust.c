@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/file_read.h"
 #include "base/signature.h"
 
@@ -17,31 +18,32 @@ struct trust {
     struct signature_keys *keys;
 };
 
+static enum status keys_load(const char *path, struct signature_keys **out, struct error *err)
+{
+    CLEANUP(cleanup_close) int fd = -1;
+    struct stat st;
+    TRY(file_open(path, &fd, err));
+    if (fstat(fd, &st) != 0)
+        return error_errno(err, errno, "%s", path);
+    if ((st.st_mode & (S_IWGRP | S_IWOTH)) || (st.st_uid != 0 && st.st_uid != geteuid()))
+        return error_set(err, STATUS_PERMISSION_DENIED,
+                         "%s belongs to user %u and has mode %04o, expected user %u or 0 and no "
+                         "right to write for group and others",
+                         path, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777),
+                         (unsigned)geteuid());
+    return signature_keys_read(fd, path, out, err);
+}
+
 enum status trust_new(const char *path, struct trust **out, struct error *err)
 {
     struct trust *t = calloc(1, sizeof(*t));
-    struct stat st;
-    int fd = -1;
     if (!t)
         return error_no_memory(err, "plan_keys");
-    enum status s = file_open(path, &fd, err);
-    if (s == STATUS_OK && fstat(fd, &st) != 0)
-        s = error_errno(err, errno, "%s", path);
-    else if (s == STATUS_OK &&
-             ((st.st_mode & (S_IWGRP | S_IWOTH)) || (st.st_uid != 0 && st.st_uid != geteuid())))
-        s = error_set(err, STATUS_PERMISSION_DENIED,
-                      "%s belongs to user %u and has mode %04o, expected user %u or 0 and no right "
-                      "to write for group and others",
-                      path, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777),
-                      (unsigned)geteuid());
-    if (s == STATUS_OK)
-        s = signature_keys_read(fd, path, &t->keys, err);
-    if (fd >= 0)
-        close(fd);
-    if (s != STATUS_OK) {
+    enum status status = keys_load(path, &t->keys, err);
+    if (status) {
         trust_free(t);
         error_prefix(err, "plan_keys");
-        return s;
+        return status;
     }
     *out = t;
     return STATUS_OK;
@@ -54,13 +56,23 @@ void trust_free(struct trust *t)
     free(t);
 }
 
-/* FILE.sig, where the file itself was found. */
+/* Opens FILE.sig where the file itself was found. */
 static enum status signature_open(const struct wanted *w, int *fd, struct error *err)
 {
     char path[4096 + 8];
     if (snprintf(path, sizeof(path), "%s.sig", w->path) >= (int)sizeof(path))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: a path that is too long", w->path);
     return w->folder >= 0 ? file_open_beneath(w->folder, path, fd, err) : file_open(path, fd, err);
+}
+
+static enum status signature_verify(const struct trust *t, const struct wanted *w,
+                                    const uint8_t digest[DIGEST_BYTES], struct error *err)
+{
+    CLEANUP(cleanup_close) int fd = -1;
+    uint8_t signature[SIGNATURE_BYTES];
+    TRY(signature_open(w, &fd, err));
+    TRY(signature_read(fd, signature, err));
+    return signature_check(t->keys, digest, signature, err);
 }
 
 enum status trust_check(const struct trust *t, const struct wanted *w,
@@ -70,18 +82,11 @@ enum status trust_check(const struct trust *t, const struct wanted *w,
         return STATUS_OK;
     const char *slash = strrchr(w->path, '/');
     const char *name = slash ? slash + 1 : w->path;
-    uint8_t signature[SIGNATURE_BYTES];
     struct error why;
-    int fd;
-    enum status s = signature_open(w, &fd, &why);
-    if (s == STATUS_OK) {
-        s = signature_read(fd, signature, &why);
-        close(fd);
-    }
-    if (s == STATUS_OK)
-        s = signature_check(t->keys, digest, signature, &why);
-    return s == STATUS_OK ? s
-                          : error_set(err, STATUS_FAILED_PRECONDITION,
-                                      "plan_keys asks for a signature of %s in %s.sig: %s", name,
-                                      name, s == STATUS_NOT_FOUND ? "there is none" : why.text);
+    enum status status = signature_verify(t, w, digest, &why);
+    if (!status)
+        return STATUS_OK;
+    return error_set(err, STATUS_FAILED_PRECONDITION,
+                     "plan_keys asks for a signature of %s in %s.sig: %s", name, name,
+                     status == STATUS_NOT_FOUND ? "there is none" : why.text);
 }

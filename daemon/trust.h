@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose files are served: with the key "plan_keys" configured, those alone that have a signature by
- * one of its keys beside them, FILE.sig (base/signature.h). It is checked against the digest of the
- * bytes that are then used, so that a file that is changed between looking and using is not used.
+ * Whose files are served. If "plan_keys" is configured, only a file is served that has a signature
+ * by one of these keys beside it, FILE.sig (base/signature.h). The signature is checked against the
+ * digest of the very bytes that are used, so that a file that changes in between is not used.
  */
 #ifndef INFERD_DAEMON_TRUST_H
 #define INFERD_DAEMON_TRUST_H
