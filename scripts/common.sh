@@ -32,7 +32,7 @@ as_root() {
     fi
 }
 
-# install_packages NAME...: those that are missing; lists are fetched only if they are too old.
+# install_packages NAME...: installs those that are missing; fetches lists only if they are too old.
 install_packages() {
     missing=
     for package in "$@"; do
@@ -50,7 +50,7 @@ install_packages() {
     }
 }
 
-# configure_in FOLDER MESON-OPTION...: for the first time, or with other options.
+# configure_in FOLDER MESON-OPTION...: configures a build folder, for the first time or anew.
 configure_in() {
     folder=$1
     shift

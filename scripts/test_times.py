@@ -3,8 +3,8 @@
 """Where the time of scripts/test went: test_times.py TIMES KEPT TESTLOG.json...
 
 TIMES has a line "VERDICT SECONDS NAME" for each step. Prints them, the longest first, and the
-slowest tests of the logs. What the steps that passed took goes to KEPT, "SECONDS NAME", where it
-stays until they pass again.
+slowest tests of the logs. For each step that passed, a line "SECONDS NAME" goes to KEPT, where it
+stays until the step passes again.
 """
 import json
 import pathlib
