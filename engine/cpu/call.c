@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a node's attributes to the parameters of a reference kernel: one short function an op, and
- * the table of them. Attributes are read on every call; that is nothing beside the kernels.
+ * Turns a node's attributes into the parameters of its reference kernel: one short function for
+ * each op, and a table of these functions. Attributes are read on every call, which costs next to
+ * nothing beside the kernels.
  */
 #include "engine/cpu/call.h"
 
@@ -12,7 +13,8 @@
 
 typedef enum status (*run)(const struct call *c);
 
-/* Attributes, or what the op's row says of absent ones. */
+/* int_of and float_of give an attribute's value, or the fallback of the op's row if the node has
+ * none. */
 static int64_t int_of(const struct call *c, enum ir_attr_key key)
 {
     return ir_attr_int(c->node, key, (int64_t)ir_op_attr(c->node->op, key)->fallback);

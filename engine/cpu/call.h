@@ -9,19 +9,19 @@
 struct call {
     const struct ir_graph *graph;
     const struct ir_node *node;
-    const struct tensor_view *in; /* n_inputs; one whose data is NULL is absent */
+    const struct tensor_view *in; /* n_inputs of them; an input whose data is NULL is absent */
     const struct tensor_view *out;
     void *scratch; /* call_scratch bytes */
     struct error *err;
 };
 
-/* Scratch memory that the node's kernel needs. */
+/* Bytes of scratch memory that the node's kernel needs. */
 size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node);
 
-/* The node has been checked by ir_infer_node, its tensors fit it. */
+/* Runs the kernel. The caller has checked the node with ir_infer_node, and the tensors fit it. */
 enum status call_run(const struct call *call);
 
-/* y = step(y, operand) in place; operand NULL for UNARY. */
+/* Computes y = step(y, operand) in place; `operand` is NULL for UNARY. */
 void call_epilogue(const struct ir_epilogue *step, const struct tensor_view *operand,
                    const struct tensor_view *y);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Physical cores from the affinity mask and sysfs: of the hardware threads of one core only the
- * first that we may use counts. Where sysfs says nothing, every thread is taken for a core.
+ * Counts physical cores from the affinity mask and sysfs. Of the hardware threads of one core only
+ * the first that we may use counts. If sysfs says nothing, every hardware thread counts as a core.
  */
 #include "engine/cpu/cores.h"
 
@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* True if a cpu below `cpu` that is in the set shares its core. The file reads like "0-1,8". */
+/* Whether a CPU in `set` with a lower number shares the core of `cpu`. The file in sysfs lists the
+ * CPUs of a core like "0-1,8". */
 static bool has_earlier_sibling(int cpu, const cpu_set_t *set)
 {
     char path[96], text[256];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPU backend's table. Work is done inside the launch, so streams carry nothing and an event is
- * the time at which it was recorded. What runs a node is told by its tactic's id.
+ * The CPU backend's table. A launch returns when its work is done, so a stream holds no work and an
+ * event is only the time at which it was recorded. A tactic's id says which part of the backend
+ * (reference, native or oneDNN) runs the node.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "engine/backend.h"
@@ -28,7 +30,7 @@ struct cpu_device {
 
 struct backend_stream {
     struct cpu_device *device;
-    struct waits *waits; /* NULL until they are asked for */
+    struct waits *waits; /* NULL until longest_wait is first called */
 };
 
 struct backend_event {
@@ -40,7 +42,7 @@ struct backend_arena {
     size_t reserved, usable; /* bytes, whole pages */
 };
 
-/* One of them is set. */
+/* Exactly one of the three is set. */
 struct backend_op {
     struct reference_op *reference;
     struct native_op *native;
@@ -69,19 +71,14 @@ static enum status device_open(const struct device_options *options, struct devi
     if (options->threads > THREADS_MAX)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%u threads: at most %d", options->threads,
                          THREADS_MAX);
-    struct cpu_device *device = calloc(1, sizeof(*device));
+    CLEANUP(cleanup_free) struct cpu_device *device = calloc(1, sizeof(*device));
     if (!device)
         return error_no_memory(err, "a device (%zu bytes)", sizeof(*device));
     device->base.backend = &backend_cpu;
     device->base.threads = options->threads ? options->threads : MIN(cores_count(), THREADS_MAX);
-    enum status status = STATUS_OK;
     if (!options->reference_only)
-        status = onednn_new(device->base.threads, &device->onednn, err);
-    if (status) {
-        free(device);
-        return status;
-    }
-    *out = &device->base;
+        TRY(onednn_new(device->base.threads, &device->onednn, err));
+    *out = &STEAL(device)->base;
     return STATUS_OK;
 }
 
@@ -129,19 +126,15 @@ static enum status arena_make(struct device *device UNUSED, size_t reserve,
                               struct backend_arena **out, struct error *err)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), rounded;
-    struct backend_arena *arena = calloc(1, sizeof(*arena));
-    if (!arena || !checked_round_up(MAX(reserve, 1), page, &rounded)) {
-        free(arena);
+    CLEANUP(cleanup_free) struct backend_arena *arena = calloc(1, sizeof(*arena));
+    if (!arena || !checked_round_up(MAX(reserve, 1), page, &rounded))
         return error_no_memory(err, "an arena (%zu bytes)", reserve);
-    }
     void *base = mmap(NULL, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) {
-        free(arena);
+    if (base == MAP_FAILED)
         return error_no_memory(err, "an arena (%zu bytes)", reserve);
-    }
     arena->base = base;
     arena->reserved = rounded;
-    *out = arena;
+    *out = STEAL(arena);
     return STATUS_OK;
 }
 
@@ -298,6 +291,11 @@ static void op_free(struct backend_op *op)
     free(op);
 }
 
+static void op_cleanup(struct backend_op **at)
+{
+    op_free(*at);
+}
+
 static enum status fill_op(struct backend_op *op, struct cpu_device *device,
                            const struct ir_graph *graph, const struct ir_node *node,
                            const struct tactic *tactic, struct error *err)
@@ -319,15 +317,11 @@ static enum status op_prepare(struct backend_stream *stream, const struct ir_gra
                               const struct ir_node *node, const struct tactic *tactic,
                               struct backend_op **out, struct error *err)
 {
-    struct backend_op *op = calloc(1, sizeof(*op));
+    CLEANUP(op_cleanup) struct backend_op *op = calloc(1, sizeof(*op));
     if (!op)
         return error_no_memory(err, "an op (%zu bytes)", sizeof(*op));
-    enum status status = fill_op(op, stream->device, graph, node, tactic, err);
-    if (status) {
-        op_free(op);
-        return status;
-    }
-    *out = op;
+    TRY(fill_op(op, stream->device, graph, node, tactic, err));
+    *out = STEAL(op);
     return STATUS_OK;
 }
 

@@ -7,35 +7,35 @@
 #include "base/cleanup.h"
 #include "engine/cpu/reference.h"
 
-static void free_op(struct reference_op **op)
+static void reference_op_cleanup(struct reference_op **at)
 {
-    reference_op_free(*op);
+    reference_op_free(*at);
 }
 
 enum status cpu_eval_node(void *user UNUSED, const struct ir_graph *graph,
                           const struct ir_node *node, const void *const *inputs,
                           void *const *outputs, struct error *err)
 {
-    CLEANUP(free_op) struct reference_op *op = NULL;
+    CLEANUP(reference_op_cleanup) struct reference_op *op = NULL;
     CLEANUP(cleanup_free) void *workspace = NULL;
     TRY(reference_op_prepare(graph, node, NULL, &op, err));
     uint64_t bytes = reference_op_workspace(op);
     if (bytes && !(workspace = malloc(bytes)))
         return error_no_memory(err, "folding constants");
     void *in[IR_MAX_INPUTS];
-    memcpy(in, inputs, node->n_inputs * sizeof(in[0])); /* kernels do not write to them */
+    memcpy(in, inputs, node->n_inputs * sizeof(in[0])); /* kernels do not write to inputs */
     return reference_op_launch(op, in, outputs, workspace, err);
 }
 
-/* Where each tensor of a graph is while it runs. */
+/* Where each tensor is while a graph runs. */
 struct places {
     uint32_t n;
-    void **at;      /* by tensor */
+    void **at;      /* indexed by tensor */
     uint32_t *uses; /* readers still to come */
     bool *owned;
 };
 
-static void places_deinit(struct places *p)
+static void places_cleanup(struct places *p)
 {
     for (uint32_t i = 0; p->at && p->owned && i < p->n; i++)
         if (p->owned[i])
@@ -77,7 +77,7 @@ static enum status bind(struct places *p, const struct ir_graph *graph, uint32_t
                              dtype_name(views[i].dtype), shape_format(&views[i].shape, have));
         }
         p->at[ids[i]] = views[i].data;
-        p->uses[ids[i]]++; /* never released */
+        p->uses[ids[i]]++; /* the caller's memory is never released */
     }
     return STATUS_OK;
 }
@@ -117,7 +117,7 @@ static void release(struct places *p, const struct ir_node *node)
 enum status cpu_eval_graph(const struct ir_graph *graph, const struct tensor_view *inputs,
                            const struct tensor_view *outputs, struct error *err)
 {
-    CLEANUP(places_deinit) struct places places = {0};
+    CLEANUP(places_cleanup) struct places places = {0};
     TRY(places_init(&places, graph, err));
     TRY(bind(&places, graph, graph->n_inputs, graph->inputs, inputs, "input", err));
     TRY(bind(&places, graph, graph->n_outputs, graph->outputs, outputs, "output", err));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "engine/cpu/native_op.h"
 
 /* What a tactic's blob holds. */
@@ -38,7 +38,8 @@ const char *native_isa(void)
     return best()->isa;
 }
 
-/* False: not a node for this. The node has been verified: types and shapes are as inferred. */
+/* Returns false if the native kernels do not take such a node. The node has been verified: its
+ * types and shapes are as inferred. */
 static bool make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
 {
     size_t elements;
@@ -57,7 +58,7 @@ static void fill_tactic(const struct ir_graph *graph, const struct ir_node *node
              threads == 1 ? "" : "s");
     memcpy(out->blob, &blob, sizeof(blob));
     out->n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
-    out->n_out = node->n_outputs; /* all ports plain, but for what is packed */
+    out->n_out = node->n_outputs; /* the ports stay plain */
     tactic_set_types(out, graph, node, DTYPE_NONE);
     if (op->packed_bytes)
         tactic_port_pack(&out->in[1], op->packed_bytes);
@@ -71,16 +72,15 @@ enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
     struct tactic tactic;
     if (!make(&op, graph, node))
         return STATUS_OK;
-    enum status status = STATUS_OK;
     if (threads > 1 && op.units > 1) {
         fill_tactic(graph, node, &op, threads, &tactic);
-        status = visit(user, &tactic, err);
+        TRY(visit(user, &tactic, err));
     }
     fill_tactic(graph, node, &op, 1, &tactic);
-    return status ? status : visit(user, &tactic, err);
+    return visit(user, &tactic, err);
 }
 
-/* The port and the tensor are plain, or packed as this op wants it. */
+/* Whether port and tensor are plain, or packed as this op wants them. */
 static bool is_wanted(const struct ir_graph *graph, const struct native_op *op, uint32_t input,
                       uint32_t tensor, const struct tactic_port *port)
 {
@@ -126,23 +126,19 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
                               struct native_op **out, struct error *err)
 {
     struct native_blob blob;
-    struct native_op *op = malloc(sizeof(*op));
+    CLEANUP(cleanup_free) struct native_op *op = malloc(sizeof(*op));
     if (!op)
         return error_no_memory(err, "an op");
     if (tactic->id != NATIVE_TACTIC || tactic->blob_size != sizeof(blob) ||
-        !make(op, graph, node) || !all_wanted(graph, node, op, tactic)) {
-        free(op);
+        !make(op, graph, node) || !all_wanted(graph, node, op, tactic))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': the tactic is not for this node",
                          ir_op_name(node->op), node->name);
-    }
     memcpy(&blob, tactic->blob, sizeof(blob));
-    if (blob.threads < 1 || blob.threads > threads) {
-        free(op);
+    if (blob.threads < 1 || blob.threads > threads)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': planned for %u threads, not %u",
                          ir_op_name(node->op), node->name, blob.threads, threads);
-    }
     op->threads = blob.threads;
-    *out = op;
+    *out = STEAL(op);
     return STATUS_OK;
 }
 
@@ -163,11 +159,8 @@ enum status native_op_launch(struct native_op *op, void *const *inputs, void *co
     op->outputs = outputs;
     op->output = outputs[0];
     op->workspace = workspace;
-    if (op->check) {
-        enum status status = op->check(op, err);
-        if (status)
-            return status;
-    }
+    if (op->check)
+        TRY(op->check(op, err));
     team_run(op->threads, op->units, op->work, op);
     return STATUS_OK;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The native half of the CPU backend: nodes run on the fast rows of kernels/cpu/fast.h. Elementwise
- * chains with broadcasting (UNARY, BINARY, CAST to fp32 and any epilogue on them), SOFTMAX and
- * LAYER_NORM over the last dims, TRANSPOSE, GATHER, RECURRENT; all on plain tensors but for the
- * last one's matrix, which is repacked.
+ * The native part of the CPU backend: it runs nodes on the fast rows of kernels/cpu/fast.h. It
+ * takes elementwise chains with broadcasting (UNARY, BINARY, CAST to fp32 and any epilogue on
+ * them), SOFTMAX and LAYER_NORM over the last dims, TRANSPOSE, GATHER and RECURRENT. All tensors
+ * are plain, except RECURRENT's matrix, which is repacked.
  *
- * Each node has a candidate on one thread and, where the device has more, one on all of them: which
- * of the two is faster depends on the size and is for the tuner to find out.
+ * Each node has a candidate on one thread and, if the device has more threads, a candidate on all
+ * of them. Which of the two is faster depends on the size; the tuner finds out.
  */
 #ifndef INFERD_ENGINE_CPU_NATIVE_H
 #define INFERD_ENGINE_CPU_NATIVE_H
@@ -22,7 +22,7 @@ enum { NATIVE_TACTIC = 1 };
 
 struct native_op;
 
-/* "avx512": what the fast rows use here. */
+/* The instruction set that the fast rows use on this machine, like "avx512". */
 const char *native_isa(void);
 
 /* Whether any node of this op may have a candidate. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TRANSPOSE and GATHER. A transpose whose rows stay rows copies them; any other one becomes a
- * series of matrix transposes of the two dims that are dense on either side (elements of four
- * bytes).
+ * TRANSPOSE and GATHER. A transpose that keeps rows whole copies them. Any other transpose becomes
+ * a series of matrix transposes over the two dims that are dense in x and in y; its elements must
+ * have four bytes.
  */
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #include "kernels/cpu/index.h"
 
 enum {
-    BLOCK = 64,           /* columns of x, which are rows of y, of one unit */
-    COPY_BYTES = 1 << 15, /* of one unit of a long copy */
+    BLOCK = 64,           /* columns of x (rows of y) in one unit */
+    COPY_BYTES = 1 << 15, /* bytes in one unit of a long copy */
 };
 
 /* --- rows that stay rows --- */
@@ -50,7 +50,7 @@ static void transpose_blocks(void *user, int64_t first, int64_t end)
     }
 }
 
-/* The walk's dim along which x is dense becomes the matrix's columns and leaves the walk. */
+/* Takes the dim along which x is dense out of the walk and makes it the matrix's columns. */
 static bool take_matrix(struct native_op *op)
 {
     struct ref_walk *w = &op->walk;
@@ -124,7 +124,7 @@ static void copy_picks(void *user, int64_t first, int64_t end)
     for (int64_t unit = first; unit < end; unit++) {
         int64_t run = unit / op->blocks, at = unit % op->blocks * COPY_BYTES, index = 0;
         if (ref_index(&picks, run % op->picks, op->table, &index, NULL))
-            continue; /* checked before: somebody writes to the indices while they are used */
+            continue; /* check_picks passed, so somebody writes to the indices meanwhile */
         int64_t from = run / op->picks * op->table + index;
         memcpy((char *)op->output + run * op->row + at,
                (const char *)op->inputs[0] + from * op->row + at,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the native files share the work: a node becomes units that threads can take. Private. */
+/* What the native files share: a node becomes units of work that threads can take. Private to
+ * engine/cpu. */
 #ifndef INFERD_ENGINE_CPU_NATIVE_OP_H
 #define INFERD_ENGINE_CPU_NATIVE_OP_H
 
@@ -13,22 +14,22 @@ enum {
     NATIVE_STEPS_MAX = 1 + IR_MAX_EPILOGUE,
 };
 
-/* One function of a chain; either of the two is set. */
+/* One function of a chain; exactly one of `unary` and `binary` is set. */
 struct native_step {
     fast_unary unary;
     float alpha, beta;
     fast_binary binary;
-    uint32_t operand; /* of BINARY: index of the walk's tensor */
+    uint32_t operand; /* of `binary`: the number of its tensor in the walk */
 };
 
-/* A recurrent layer; steps count elements. */
+/* A recurrent layer. */
 struct native_recurrent {
     enum ir_recurrent cell;
-    struct native_step funcs[3]; /* of the cell */
+    struct native_step funcs[3]; /* the cell's activation functions */
     float clip;
     bool reverse, linear, coupled, has_c;
-    bool packs; /* the matrix is computed, and packed for each launch */
-    int64_t steps, sequences, hidden, width; /* width: of all gates */
+    bool packs;                              /* the matrix is no constant: each launch packs it */
+    int64_t steps, sequences, hidden, width; /* width: elements of all gates */
     int64_t once, packed; /* columns of the first product; floats of the packed matrix */
     enum dtype lengths;
     uint32_t n_inputs;
@@ -38,8 +39,8 @@ struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
     int64_t units;
-    team_work work; /* on a struct native_op */
-    /* What may fail, before the threads start; NULL: nothing does. */
+    team_work work; /* its user pointer is the struct native_op */
+    /* Does what may fail, before the threads start; NULL: nothing can fail. */
     enum status (*check)(const struct native_op *op, struct error *err);
 
     struct ref_walk walk;         /* tensor 0 is the output, tensor 1 the first input */
@@ -47,8 +48,8 @@ struct native_op {
 
     /* Rows: elementwise chains, softmax, layer norm. */
     int64_t row;                 /* elements of one call */
-    int64_t inner[REF_WALK_MAX]; /* steps within such a row */
-    fast_from from; /* CAST: what the first input is converted by, and its bytes an element */
+    int64_t inner[REF_WALK_MAX]; /* each tensor's step within such a row */
+    fast_from from;              /* CAST: converts the first input, of from_size bytes an element */
     int64_t from_size;
     uint32_t n_steps;
     struct native_step steps[NATIVE_STEPS_MAX];
@@ -67,7 +68,7 @@ struct native_op {
     struct native_recurrent cell;
 
     uint64_t workspace_bytes;
-    uint64_t packed_bytes; /* of input 1, if that is a constant in a form of its own */
+    uint64_t packed_bytes; /* of input 1, if it is a constant that is packed */
 
     /* Of the launch that runs now. */
     void *const *inputs;
@@ -76,7 +77,8 @@ struct native_op {
     void *workspace;
 };
 
-/* Each fills what it needs (all but `threads`) and returns true if it does such nodes. */
+/* Each fills `op` (all but `threads`) for the node and returns true, or returns false if it does
+ * not take such nodes. */
 bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
                        const struct ir_node *node);
 bool native_softmax_make(struct native_op *op, const struct ir_graph *graph,
@@ -87,7 +89,7 @@ bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
 bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
-/* The form that input 1 of a recurrent layer has, of its plain bytes. */
+/* Packs the plain bytes of a recurrent layer's input 1 into the form that the product reads. */
 void native_recurrent_pack(const struct native_op *op, const void *from, float *to);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);

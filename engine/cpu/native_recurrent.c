@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recurrent layers in fp32. A step is a product of all sequences' states with the packed matrix,
- * begun with what the inputs gave, and then the gates, a row a sequence, by the fast rows. Threads
- * share the sequences: none waits for another, and one sequence is one thread's.
+ * Recurrent layers in fp32. A step multiplies the states of all sequences with the packed matrix,
+ * adds the products to what the inputs gave, and then computes the gates with the fast rows, a row
+ * being one sequence. Each thread takes some sequences through all steps, so no thread waits for
+ * another, and a single sequence runs on one thread.
  *
- * The workspace holds for each sequence the sums of all gates, a state h between steps, the cell
- * state and two rows more; and behind them the packed matrix where that is no constant.
+ * The workspace holds for each sequence the sums of all gates, the state h between steps, the cell
+ * state and two more rows. Behind them lies the packed matrix, unless it is a constant.
  */
 #include <math.h>
 #include <string.h>
@@ -13,13 +14,13 @@
 #include "base/checked.h"
 #include "engine/cpu/native_op.h"
 
-enum { SPARE = 4 }; /* rows of a sequence beside its sums: h, c, and two */
+enum { SPARE = 4 }; /* rows of a sequence beside its sums: h, c, reset, spare */
 
-/* What a thread works on: sequences first..end-1 in one launch. */
+/* What one thread does in a launch: sequences begin..end-1. */
 struct run {
     const struct native_op *op;
     const struct native_recurrent *l;
-    const float *x, *first, *second, *peephole, *bias; /* the packed matrix in two parts */
+    const float *x, *first, *second, *peephole, *bias; /* first, second: of the matrix */
     float *y, *sums, *h, *c, *reset, *spare;
     int64_t begin, end;
 };
@@ -66,7 +67,7 @@ static void close_lstm(const struct run *r, int64_t n)
         h[j] *= o[j];
 }
 
-/* z and r of each sequence; then what the hidden gate multiplies. */
+/* Computes z and r of each sequence, and then r * h, which the hidden gate multiplies. */
 static void open_gru(const struct run *r)
 {
     int64_t size = r->l->hidden;
@@ -95,12 +96,12 @@ static int64_t length_of(const struct run *r, int64_t n)
 {
     const struct native_recurrent *l = r->l;
     const struct tensor_view lengths = {l->lengths, {1, {l->sequences}}, r->op->inputs[2]};
-    int64_t length = 0; /* checked before, unless somebody writes to the lengths meanwhile */
+    int64_t length = 0; /* stays 0 if somebody has changed the lengths since the check */
     (void)ref_recurrent_length(l->lengths ? &lengths : NULL, n, l->steps, &length, NULL);
     return length;
 }
 
-/* Where sequence n is in this step; -1: it has ended. */
+/* The position of sequence n in this step; -1: the sequence has ended. */
 static int64_t position(const struct run *r, int64_t n, int64_t step)
 {
     int64_t length = r->l->lengths ? length_of(r, n) : r->l->steps;
@@ -109,14 +110,15 @@ static int64_t position(const struct run *r, int64_t n, int64_t step)
     return r->l->reverse ? length - 1 - step : step;
 }
 
-/* Products of the sequences that are left, with what they begin with; `bias`: instead of x. */
+/* Sets the sums of the sequences that have not ended to the products of `from` with a part of the
+ * matrix, plus `bias`, or plus x if `bias` is NULL. */
 static void multiply(const struct run *r, const float *packed, int64_t at, int64_t cols,
                      int64_t step, const float *from, const float *bias)
 {
     const struct native_recurrent *l = r->l;
     int64_t rows = r->end - r->begin, first = r->begin * l->hidden;
     float *sums = r->sums + r->begin * l->width + at;
-    if (!l->lengths) { /* all are in the same place */
+    if (!l->lengths) { /* all sequences are at the same position */
         int64_t t = position(r, r->begin, step);
         const float *x = r->x + (t * l->sequences + r->begin) * l->width + at;
         r->op->fast->product(packed, l->hidden, cols, rows, from + first, l->hidden,
@@ -174,7 +176,7 @@ static void begin_rows(float *to, const float *from, int64_t first, int64_t n)
         memset(to + first, 0, (size_t)n * sizeof(*to));
 }
 
-/* Where a matrix that is no constant is packed: behind the rows. */
+/* Memory for a packed matrix that is no constant: it lies behind the rows. */
 static float *own_matrix(const struct native_op *op)
 {
     const struct native_recurrent *l = &op->cell;
@@ -221,7 +223,7 @@ static void run_sequences(void *user, int64_t first, int64_t end)
         memcpy((float *)op->outputs[2] + at, r.c + at, (size_t)n * sizeof(*r.c));
 }
 
-/* Lengths are checked, and a matrix that is no constant is packed, before threads start. */
+/* Checks the lengths, and packs a matrix that is no constant, before threads start. */
 static enum status prepare_launch(const struct native_op *op, struct error *err)
 {
     const struct native_recurrent *l = &op->cell;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of fp32: a head (a function, a softmax or a layer norm) writes a stretch of the output, then
- * the epilogue's functions run over it while it is in the first cache.
+ * Rows of fp32. A head (a function, a softmax or a layer norm) writes a stretch of the output; then
+ * the epilogue's functions run over this stretch while it is in the first-level cache.
  *
- * Chains: the output is walked in rows as long as all operands allow, and those are cut into
- * chunks. Softmax and layer norm: a row is what is normalised; the walk is over what is outside of
- * it, and operands of the epilogue must be dense or constant along it.
+ * A chain walks the output in rows that are as long as all operands allow, and cuts these rows into
+ * chunks. In softmax and layer norm a row is what is normalised: the walk covers the dims outside
+ * of the row, and operands of the epilogue must be dense or constant along it.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ static bool is_f32(const struct ir_graph *graph, uint32_t tensor)
     return tensor != IR_NONE && ir_tensor(graph, tensor)->dtype == DTYPE_F32;
 }
 
-/* Inputs from `first` on, and the output. */
+/* Whether the inputs from `first` on and the output are fp32. */
 static bool all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first)
 {
     for (uint32_t i = first; i < node->n_inputs; i++)
@@ -29,7 +29,7 @@ static bool all_f32(const struct ir_graph *graph, const struct ir_node *node, ui
     return is_f32(graph, node->outputs[0]);
 }
 
-/* A walk's tensor for node input `input`; its number. */
+/* Adds node input `input` to the walk's tensors; returns its number there. */
 static uint32_t add_tensor(struct native_op *op, uint32_t *n, uint32_t input)
 {
     op->input[*n] = input;
@@ -78,7 +78,7 @@ static const float *operand_at(const float *data, int64_t step, size_t n, float 
     return buffer;
 }
 
-/* n elements of the output from `at` of the walk's row on. */
+/* Computes n elements of the output, from element `at` of the walk's row on. */
 static void run_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
 {
     float buffer[NATIVE_CHUNK];
@@ -88,7 +88,7 @@ static void run_chunk(const struct native_op *op, const struct ref_walk *w, int6
     const float *so_far = y;
     if (op->from)
         op->from(first + x * op->from_size, y, n);
-    else /* a broadcast one is spread out in y */
+    else /* an input that is broadcast is spread out in y */
         so_far = operand_at((const float *)(const void *)first + x, w->step[1], n, y);
     for (uint32_t i = 0; i < op->n_steps; i++) {
         const struct native_step *s = &op->steps[i];
@@ -120,7 +120,7 @@ static void run_chunks(void *user, int64_t first, int64_t end)
     }
 }
 
-/* A CAST has the shape of its input, so that rows of one are rows of the other. */
+/* A CAST's output has the shape of its input, so rows of the output are rows of the input. */
 static bool add_cast(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
 {
     enum dtype from = ir_tensor(graph, node->inputs[0])->dtype;
@@ -202,7 +202,8 @@ static void run_rows(void *user, int64_t first, int64_t end)
     }
 }
 
-/* The step of an operand along the dims axis.. of y: 1 dense, 0 constant; false: neither. */
+/* Finds the step of an operand along the dims of y from `axis` on: 1 if it is dense there, 0 if it
+ * is constant. Returns false if it is neither. */
 static bool inner_step(const struct shape *y, uint32_t axis, const int64_t *strides, int64_t *out)
 {
     struct shape inner = {.rank = y->rank - axis};
@@ -218,7 +219,7 @@ static bool inner_step(const struct shape *y, uint32_t axis, const int64_t *stri
     return true;
 }
 
-/* Rows of the dims axis..rank-1. */
+/* Makes an op whose rows are the dims axis..rank-1. */
 static bool make_rows(struct native_op *op, const struct ir_graph *graph,
                       const struct ir_node *node, uint32_t axis)
 {
@@ -251,7 +252,7 @@ bool native_softmax_make(struct native_op *op, const struct ir_graph *graph,
            make_rows(op, graph, node, axis);
 }
 
-/* Scale and bias must be one number for each element of a row. */
+/* Whether an input has one number for each element of a row, as scale and bias must. */
 static bool is_row(const struct ir_graph *graph, const struct ir_node *node, uint32_t input,
                    int64_t row)
 {

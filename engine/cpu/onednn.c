@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The oneDNN half of the CPU backend: the device, the table of ops and the candidates of a node.
- * Preparing and launching are in onednn_op.c, both over the recipes of the per-op files.
+ * The oneDNN part of the CPU backend: the device, the table of ops and the candidates of a node.
+ * onednn_op.c prepares and launches nodes. Both files use the recipes of the per-op files.
  */
 #include "engine/cpu/onednn.h"
 
@@ -12,7 +12,8 @@
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
 
-/* Up to here one thread may be faster than waking the others: some 50 us of a good kernel. */
+/* Up to this many operations (some 50 us of a good kernel) one thread may be faster than waking the
+ * others. */
 static const double serial_work_max = 1e7;
 
 static const struct onednn_row *const rows[] = {
@@ -92,8 +93,8 @@ bool onednn_takes(enum ir_op op)
 
 /* --- candidates --- */
 
-/* oneDNN's own reference is for checking, and an older instruction set has lost before it starts.
- */
+/* oneDNN's reference implementations serve to check others, and an implementation for an older
+ * instruction set has no chance. */
 static bool worth_timing(const struct onednn *dnn, const char *name, uint32_t found)
 {
     if (strncmp(name, "ref", 3) == 0)
@@ -139,21 +140,21 @@ static enum status visit_impl(const struct subject *s, const struct onednn_row *
 {
     struct tactic tactic;
     recipe_init(r, name);
-    enum status st = row->make(s, c, r);
-    if (st == STATUS_OK) {
+    enum status status = row->make(s, c, r);
+    if (!status) {
         fill_tactic(s, r, c, &tactic);
-        st = visit(user, &tactic, err);
-    } else if (st == STATUS_UNIMPLEMENTED) {
-        st = STATUS_OK;
+        status = visit(user, &tactic, err);
+    } else if (status == STATUS_UNIMPLEMENTED) {
+        status = STATUS_OK;
     } else {
-        st = error_set(err, st, "oneDNN: no candidates for '%s': %s", s->node->name,
-                       status_name(st));
+        error_set(err, status, "oneDNN: no candidates for '%s': %s", s->node->name,
+                  status_name(status));
     }
     recipe_deinit(r);
-    return st;
+    return status;
 }
 
-/* Every implementation of one choice. */
+/* Visits the implementations of one choice that are worth timing. */
 static enum status visit_choice(const struct subject *s, const struct onednn_row *row,
                                 struct choice c, struct recipe *r, tactic_visit visit, void *user,
                                 struct error *err)
@@ -162,46 +163,42 @@ static enum status visit_choice(const struct subject *s, const struct onednn_row
     uint32_t n = 0, found = 0;
     omp_set_num_threads((int)choice_threads(s->dnn, c));
     recipe_init(r, NULL);
-    enum status st = row->make(s, c, r);
-    if (st == STATUS_OK) {
+    enum status status = row->make(s, c, r);
+    if (!status) {
         n = r->n_impls;
         memcpy(impls, r->impls, sizeof(impls));
     }
     recipe_deinit(r);
-    if (st == STATUS_RESOURCE_EXHAUSTED)
+    if (status == STATUS_RESOURCE_EXHAUSTED)
         return error_no_memory(err, "oneDNN");
-    st = STATUS_OK;
-    for (uint32_t i = 0; i < n && found < row->impls && !st; i++) {
+    for (uint32_t i = 0; i < n && found < row->impls; i++) {
         if (!worth_timing(s->dnn, impls[i], found))
             continue;
         found++;
-        st = visit_impl(s, row, c, impls[i], r, visit, user, err);
+        TRY(visit_impl(s, row, c, impls[i], r, visit, user, err));
     }
-    return st;
+    return STATUS_OK;
 }
 
 enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
-                              const struct ir_node *node, enum precision precision,
+                              const struct ir_node *node, enum precision precision UNUSED,
                               tactic_visit visit, void *user, struct error *err)
 {
-    (void)precision; /* all that is here computes in fp32, or exactly: within every bound */
     const struct onednn_row *row = onednn_row_find(node->op);
     struct subject s = {dnn, graph, node};
     if (!row || node->n_outputs != 1 || node->n_inputs == 0 ||
         !(subject_all_f32(&s) || subject_is_bytes(&s)))
         return STATUS_OK;
-    struct recipe *r = malloc(sizeof(*r));
+    CLEANUP(recipe_cleanup) struct recipe *r = recipe_new();
     if (!r)
         return error_no_memory(err, "oneDNN");
     struct choice choices[CHOICES_MAX];
     uint32_t n = row->list(&s, choices);
-    enum status st = STATUS_OK;
     bool serial = dnn->threads > 1 && subject_work(&s) < serial_work_max;
-    for (uint32_t i = 0; i < (serial ? 2 * n : n) && st == STATUS_OK; i++) {
+    for (uint32_t i = 0; i < (serial ? 2 * n : n); i++) {
         struct choice c = choices[i % n];
         c.serial = i >= n;
-        st = visit_choice(&s, row, c, r, visit, user, err);
+        TRY(visit_choice(&s, row, c, r, visit, user, err));
     }
-    free(r);
-    return st;
+    return STATUS_OK;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The oneDNN half of the CPU backend, as engine/cpu/cpu.c calls it: the functions of backend.h's
+ * The oneDNN part of the CPU backend, as engine/cpu/cpu.c calls it: the functions of backend.h's
  * table for tactics whose id is at least ONEDNN_TACTIC_FIRST.
  *
- * Threads: a `struct onednn` may be used by many threads at once; an op belongs to one thread at a
- * time. oneDNN fixes the thread number of a primitive when it is made, so both making and launching
- * happen under omp_set_num_threads(threads) of the calling thread.
+ * Threads: many threads may use a `struct onednn` at once; an op belongs to one thread at a time.
+ * oneDNN fixes the number of threads of a primitive when it makes the primitive, so both making and
+ * launching happen under omp_set_num_threads(threads) of the calling thread.
  *
- * Nothing of oneDNN is stored in a plan: a tactic's blob names an implementation and a few choices,
- * and prepare derives every memory descriptor again from the node and checks sizes against it.
+ * A plan stores nothing of oneDNN: a tactic's blob names an implementation and a few choices, and
+ * prepare derives every memory descriptor again from the node and checks sizes against it.
  */
 #ifndef INFERD_ENGINE_CPU_ONEDNN_H
 #define INFERD_ENGINE_CPU_ONEDNN_H
@@ -21,24 +21,27 @@
 #include "engine/backend.h"
 #include "engine/ir/ir.h"
 
-/* Tactic ids from here to ONEDNN_TACTIC_LAST are ours; smaller ones are the reference kernels'. */
+/* Tactic ids from here to ONEDNN_TACTIC_LAST are oneDNN's; smaller ids belong to the reference and
+ * native parts. */
 enum { ONEDNN_TACTIC_FIRST = 0x1000, ONEDNN_TACTIC_LAST = 0x1fff };
 
 struct onednn;
 struct onednn_op;
 
-/* `threads` >= 1: of every primitive made. */
+/* `threads` (at least 1) is the number of threads of every primitive. */
 enum status onednn_new(uint32_t threads, struct onednn **out, struct error *err);
 void onednn_free(struct onednn *dnn); /* after its ops; NULL is fine */
 
-/* Adds "oneDNN 2.6.3 avx512_core_bf16 omp" to a device's fingerprint: library, instruction set as
- * oneDNN sees it (DNNL_MAX_CPU_ISA counts), threading runtime. */
+/* Writes oneDNN's part of a device's fingerprint, like "oneDNN 2.6.3 avx512_core_bf16 omp": the
+ * library, the instruction set that oneDNN uses (DNNL_MAX_CPU_ISA may limit it) and the threading
+ * runtime. */
 void onednn_fingerprint(const struct onednn *dnn, char *out, size_t size);
 
 /* Whether any node of this op may have a candidate. */
 bool onednn_takes(enum ir_op op);
 
-/* Visits every way in which oneDNN can run the node; best guess first. None: not a node for it. */
+/* Visits every way in which oneDNN can run the node, the best guess first; none if oneDNN cannot
+ * run it. `precision` rules none of them out: they compute in fp32, or exactly. */
 enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);

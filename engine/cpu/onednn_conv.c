@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution and transposed convolution, one to three spatial dimensions, groups, dilation, any
- * padding. Ways: direct and Winograd in several layouts, and a 1x1 convolution as a matrix product
- * over channels-last pixels. Negative padding (a crop) is refused.
+ * Convolution and transposed convolution with one to three spatial dimensions, groups, dilation and
+ * padding; negative padding (a crop) is refused. A convolution runs directly or by Winograd's
+ * algorithm, in several layouts, and a 1x1 convolution also as a matrix product over channels-last
+ * pixels.
  */
 #include <string.h>
 
@@ -45,8 +46,8 @@ static bool read_window(const struct subject *s, struct window *w)
     return true;
 }
 
-/* Weights as oneDNN has them, [g,] out, in, kernel.., over ONNX's dense array; a transposed
- * convolution's array has in before out. */
+/* Describes the weights in oneDNN's order of dims, [g,] out, in, kernel.., over ONNX's dense array.
+ * The array of a transposed convolution has in before out. */
 static bool weights_desc(const struct subject *s, const struct window *w, bool transposed,
                          dnnl_memory_desc_t *plain, uint32_t *rank, int64_t *dims)
 {
@@ -90,7 +91,7 @@ static uint32_t list_conv(const struct subject *s, struct choice out[CHOICES_MAX
         return n;
     }
     enum ir_layout blocked = s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8;
-    if (w.group == 1 && subject_in(s, 0)->shape.dim[1] < 8) { /* the stem */
+    if (w.group == 1 && subject_in(s, 0)->shape.dim[1] < 8) { /* a first layer */
         put(out, &n, WAY_DIRECT, IR_LAYOUT_PLAIN, blocked);
         put(out, &n, WAY_DIRECT, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST);
     }
@@ -104,7 +105,7 @@ static uint32_t list_conv(const struct subject *s, struct choice out[CHOICES_MAX
     return n;
 }
 
-/* Weights: packed as the primitive likes them if they are constant, else as they lie. */
+/* Lets the primitive choose the form of constant weights. Other weights stay as they lie. */
 static bool wanted_weights(const struct subject *s, const dnnl_memory_desc_t *plain, uint32_t rank,
                            const int64_t *dims, dnnl_memory_desc_t *out)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Unary functions, binary functions with broadcasting, and resizing, in any layout. oneDNN
- * broadcasts its second operand only: operands of a commutative function change places if need be.
+ * broadcasts only its second operand, so the operands of a commutative function change places if
+ * the first one is broadcast.
  */
 #include <math.h>
 #include <string.h>
@@ -45,9 +46,9 @@ static bool commutes(uint32_t func)
            func == IR_BINARY_MIN;
 }
 
-/* Several instances of one place each: the strides are those of channels last as well as of plain
- * order. oneDNN 2.6 takes an operand for each channel in an epilogue for one of the other kind, and
- * the first instance's for all. */
+/* If a tensor has several instances but only one spatial position, its strides are the same in
+ * channels-last and in plain order. oneDNN 2.6 then mistakes a per-channel operand of an epilogue
+ * for one of full size, and uses the first instance's values for all. */
 static bool confuses_epilogue(const struct subject *s)
 {
     const struct shape *y = &subject_out(s, 0)->shape;
@@ -64,7 +65,7 @@ static enum status make_binary(const struct subject *s, struct choice c, struct 
 {
     uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC, IR_BINARY_ADD);
     const struct ir_tensor *y = subject_out(s, 0);
-    uint32_t wide = 0; /* the operand of the full shape */
+    uint32_t wide = 0; /* index of the operand that has the output's shape */
     if (!shape_equal(&subject_in(s, 0)->shape, &y->shape)) {
         if (!commutes(func))
             return STATUS_UNIMPLEMENTED;
@@ -89,9 +90,9 @@ static enum status make_binary(const struct subject *s, struct choice c, struct 
     return pick(s, &desc, c, r);
 }
 
-/* oneDNN maps pixel centres (half pixel) and rounds to nearest. For a whole factor up, every usual
- * rule of ONNX's picks the same neighbour; for anything else only the linear half-pixel rule is the
- * same. */
+/* oneDNN maps pixel centres (half pixel) and rounds to nearest. For nearest neighbours and a whole
+ * factor, every usual rule of ONNX picks the same neighbour as oneDNN. For linear interpolation
+ * only the half-pixel rule is the same. */
 static bool resize_known(const struct subject *s, const struct shape *x, const struct shape *y)
 {
     int64_t mode = ir_attr_int(s->node, IR_ATTR_MODE, IR_RESIZE_NEAREST);

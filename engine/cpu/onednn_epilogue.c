@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A node's epilogue as oneDNN post-ops. Steps that oneDNN does not know make the whole way
- * UNIMPLEMENTED: a node falls back to another backend kernel, never to a half-applied epilogue.
+ * Turns a node's epilogue into oneDNN post-ops. A step that oneDNN does not know makes the whole
+ * recipe UNIMPLEMENTED: the node then runs on another kernel, never with half of its epilogue.
  *
- * A residual is a binary post-op, not a sum: a sum needs the residual in the destination, which is
- * a rule for whoever places tensors; a binary one costs one more read stream and nothing else.
+ * A residual becomes a binary post-op, not a sum. A sum would need the residual in the destination,
+ * which would be a rule for whoever places tensors; a binary post-op only reads one more tensor.
  */
 #include <math.h>
 
@@ -14,13 +14,13 @@
 struct eltwise {
     dnnl_alg_kind_t kind;
     bool known;
-    /* Whose parameters oneDNN takes as they are; the others are fixed numbers. */
+    /* Which parameters oneDNN takes from the function; the others have the fixed values below. */
     bool takes_alpha, takes_beta;
     float alpha, beta;
 };
 
-/* Not here: logarithm and softplus. oneDNN 2.6 gives -1.4e-6 for log(1), and negative numbers for
- * softplus(-20). */
+/* Logarithm and softplus are left out: oneDNN 2.6 gives -1.4e-6 for log(1), and negative numbers
+ * for softplus(-20). */
 static const struct eltwise eltwise_table[IR_UNARY_COUNT_] = {
     [IR_UNARY_IDENTITY] = {dnnl_eltwise_linear, true, false, false, 1, 0},
     [IR_UNARY_RELU] = {dnnl_eltwise_relu, true, false, false, 0, 0},
@@ -70,7 +70,8 @@ bool binary_of(uint32_t func, dnnl_alg_kind_t *kind)
     return true;
 }
 
-/* An operand's dims as the view has them; false if a merged dimension is broadcast in part. */
+/* Gives an operand's dims as the view has them. Returns false if the operand broadcasts only a part
+ * of a merged dimension. */
 static bool operand_dims(const struct output_view *view, const struct shape *out,
                          const struct shape *operand, int64_t *dims)
 {
@@ -107,8 +108,8 @@ static enum status append_binary(const struct subject *s, const struct output_vi
     bool plain = false;
     for (uint32_t i = 0; i < view->rank; i++)
         plain = plain || dims[i] != view->dims[i];
-    /* What is broadcast has at most one dimension that is not 1, or all in plain order. An operand
-     * of the full shape but a smaller rank has no channel dimension of its own. */
+    /* A broadcast operand is plain. An operand of the full shape has the output's layout; if its
+     * rank is smaller than the output's, it has no channel dimension for such a layout. */
     if (!plain && view->layout != IR_LAYOUT_PLAIN && operand->shape.rank != out->shape.rank)
         return STATUS_UNIMPLEMENTED;
     enum ir_layout layout = plain ? IR_LAYOUT_PLAIN : view->layout;
@@ -121,8 +122,8 @@ static enum status append_binary(const struct subject *s, const struct output_vi
     return STATUS_OK;
 }
 
-/* oneDNN 2.6 generates one routine for each algorithm: a second step of the same one silently gets
- * the first one's parameters. */
+/* oneDNN 2.6 generates one routine for each algorithm, so a second step with the same algorithm
+ * silently gets the parameters of the first. */
 static bool taken(const_dnnl_post_ops_t ops, dnnl_alg_kind_t kind, float alpha, float beta)
 {
     for (int i = 0; i < dnnl_post_ops_len(ops); i++) {
@@ -152,38 +153,34 @@ static enum status append(const struct subject *s, const struct output_view *vie
         return append_binary(s, view, step, dnnl_post_ops_len(ops), ops, r);
     dnnl_alg_kind_t kind;
     float alpha = step->alpha, beta = step->beta;
-    if (step->func == IR_UNARY_HARD_SIGMOID) { /* two steps of oneDNN's */
-        enum status st = append_eltwise(ops, dnnl_eltwise_linear, alpha, beta);
-        return st == STATUS_OK ? append_eltwise(ops, dnnl_eltwise_clip, 0, 1) : st;
+    if (step->func == IR_UNARY_HARD_SIGMOID) { /* two steps in oneDNN */
+        TRY(append_eltwise(ops, dnnl_eltwise_linear, alpha, beta));
+        return append_eltwise(ops, dnnl_eltwise_clip, 0, 1);
     }
     if (!eltwise_of(step->func, alpha, beta, &kind, &alpha, &beta))
         return STATUS_UNIMPLEMENTED;
     return append_eltwise(ops, kind, alpha, beta);
 }
 
+static void post_ops_cleanup(dnnl_post_ops_t *at)
+{
+    if (*at)
+        dnnl_post_ops_destroy(*at);
+}
+
 enum status epilogue_attr(const struct subject *s, const struct output_view *view, struct recipe *r,
                           dnnl_primitive_attr_t *out)
 {
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_post_ops_t ops = NULL;
-    enum status st = STATUS_RESOURCE_EXHAUSTED;
-    if (dnnl_primitive_attr_create(&attr) != dnnl_success)
-        return st;
-    if (dnnl_post_ops_create(&ops) != dnnl_success)
-        goto fail;
-    st = STATUS_OK;
-    for (uint32_t i = 0; i < s->node->n_epilogue && st == STATUS_OK; i++)
-        st = append(s, view, &s->node->epilogue[i], ops, r);
-    if (st == STATUS_OK &&
-        (dnnl_primitive_attr_set_post_ops(attr, ops) != dnnl_success ||
-         dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success))
-        st = STATUS_RESOURCE_EXHAUSTED;
-    dnnl_post_ops_destroy(ops);
-    if (st != STATUS_OK)
-        goto fail;
-    *out = attr;
+    CLEANUP(attr_cleanup) dnnl_primitive_attr_t attr = NULL;
+    CLEANUP(post_ops_cleanup) dnnl_post_ops_t ops = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success ||
+        dnnl_post_ops_create(&ops) != dnnl_success)
+        return STATUS_RESOURCE_EXHAUSTED;
+    for (uint32_t i = 0; i < s->node->n_epilogue; i++)
+        TRY(append(s, view, &s->node->epilogue[i], ops, r));
+    if (dnnl_primitive_attr_set_post_ops(attr, ops) != dnnl_success ||
+        dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success)
+        return STATUS_RESOURCE_EXHAUSTED;
+    *out = STEAL(attr);
     return STATUS_OK;
-fail:
-    dnnl_primitive_attr_destroy(attr);
-    return st;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix product. With one matrix on the right (a linear layer) the rows of all batches on the left
- * are one matrix, and the constant right side is packed as the primitive likes it; the same thing
- * may run as an inner product, whose kernels differ. With a matrix of its own for each batch it is
- * a batched product over strides, so that a transposed operand costs nothing.
+ * Matrix product. If there is one matrix on the right (a linear layer), the rows of all batches on
+ * the left form one matrix, and a constant right side is packed as the primitive likes it. The same
+ * product may run as an inner product, whose kernels differ. If each batch has a right matrix of
+ * its own, the node is a batched product over strides, so that a transposed operand costs nothing.
  *
- * oneDNN scales the bias too: ALPHA together with a bias is refused.
+ * oneDNN scales the bias too, so ALPHA together with a bias is refused.
  */
 #include <string.h>
 
@@ -69,7 +69,7 @@ static enum status finish(const struct subject *s, const struct product *p,
     return STATUS_OK;
 }
 
-/* Any format for a constant right side, else as it lies. */
+/* Lets oneDNN choose the form of a constant right side. Any other right side stays as it lies. */
 static bool right_desc(const struct subject *s, const dnnl_memory_desc_t *plain, uint32_t rank,
                        const int64_t *dims, dnnl_memory_desc_t *out)
 {
@@ -77,7 +77,7 @@ static bool right_desc(const struct subject *s, const dnnl_memory_desc_t *plain,
     return !ir_tensor_is_constant(subject_in(s, 1)) || desc_any(out, rank, dims);
 }
 
-/* A bias has the type of the sums. */
+/* Gives the descriptors the types of their tensors; a bias has the type of the output. */
 static void set_types(const struct subject *s, dnnl_memory_desc_t *a, dnnl_memory_desc_t *b,
                       dnnl_memory_desc_t *plain, dnnl_memory_desc_t *bias, dnnl_memory_desc_t *d)
 {
@@ -94,7 +94,7 @@ static enum status make_rows(const struct subject *s, const struct product *p, s
     bool ip = c.way == WAY_INNER_PRODUCT;
     int64_t a_dims[2] = {p->rows, p->k};
     int64_t b_dims[2] = {ip ? p->n : p->k, ip ? p->k : p->n};
-    bool first_dense = ip != p->trans_b; /* of b_dims, in the array as it is */
+    bool first_dense = ip != p->trans_b; /* whether b_dims[0] is dense in memory */
     int64_t b_strides[2] = {first_dense ? 1 : b_dims[1], first_dense ? b_dims[0] : 1};
     int64_t bias_dims[2] = {ip ? p->n : 1, p->n};
     struct output_view view = {.kind = VIEW_ROWS, .rank = 2, .dims = {p->rows, p->n}};
@@ -109,11 +109,11 @@ static enum status make_rows(const struct subject *s, const struct product *p, s
         dnnl_matmul_desc_t matmul;
         dnnl_inner_product_desc_t ip;
     } desc;
-    dnnl_status_t st =
+    dnnl_status_t made =
         ip ? dnnl_inner_product_forward_desc_init(&desc.ip, dnnl_forward_inference, &a, &b,
                                                   p->biased ? &bias : NULL, &d)
            : dnnl_matmul_desc_init(&desc.matmul, &a, &b, p->biased ? &bias : NULL, &d);
-    if (st != dnnl_success)
+    if (made != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_SRC, 0, &a, IR_LAYOUT_PLAIN);
     if (p->biased)
@@ -122,7 +122,7 @@ static enum status make_rows(const struct subject *s, const struct product *p, s
     return finish(s, p, &view, &desc, &plain, r);
 }
 
-/* An operand with its last two dims swapped if asked for. */
+/* Describes an operand, with its last two dims swapped if `swap` is set. */
 static bool operand_desc(const struct shape *shape, uint32_t rank, bool swap, int64_t *dims,
                          dnnl_memory_desc_t *md)
 {

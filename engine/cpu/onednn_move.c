@@ -3,22 +3,18 @@
  * Ops that only move elements: concatenation, reformats, transposes and slices. The last three are
  * reorders between two descriptors of the same dims.
  */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/cleanup.h"
 #include "engine/cpu/onednn_recipe.h"
 
-/* For primitives that know no post-ops: no epilogue, user scratchpad. */
+/* Makes attributes for a primitive that knows no post-ops, with a scratchpad of ours. Returns false
+ * if the node has an epilogue. */
 static bool bare_attr(const struct subject *s, dnnl_primitive_attr_t *out)
 {
-    dnnl_primitive_attr_t attr = NULL;
-    if (s->node->n_epilogue > 0 || dnnl_primitive_attr_create(&attr) != dnnl_success)
+    CLEANUP(attr_cleanup) dnnl_primitive_attr_t attr = NULL;
+    if (s->node->n_epilogue > 0 || dnnl_primitive_attr_create(&attr) != dnnl_success ||
+        dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success)
         return false;
-    if (dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success) {
-        dnnl_primitive_attr_destroy(attr);
-        return false;
-    }
-    *out = attr;
+    *out = STEAL(attr);
     return true;
 }
 
@@ -27,45 +23,40 @@ static enum status make_concat(const struct subject *s, struct choice c, struct 
     const struct ir_tensor *y = subject_out(s, 0);
     uint32_t n = s->node->n_inputs;
     int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS, 0);
-    dnnl_primitive_attr_t attr;
+    CLEANUP(attr_cleanup) dnnl_primitive_attr_t attr = NULL;
+    CLEANUP(cleanup_free) dnnl_memory_desc_t *src = NULL;
     dnnl_memory_desc_t dst;
     if (c.src != c.dst || n > CONCAT_MAX || !desc_tensor(&dst, y, c.dst) || !bare_attr(s, &attr))
         return STATUS_UNIMPLEMENTED;
-    enum status st = STATUS_RESOURCE_EXHAUSTED;
-    dnnl_memory_desc_t *src = calloc(n, sizeof(*src));
-    if (!src)
-        goto done;
-    st = STATUS_UNIMPLEMENTED;
+    if (!(src = calloc(n, sizeof(*src))))
+        return STATUS_RESOURCE_EXHAUSTED;
     for (uint32_t i = 0; i < n; i++) {
         if (!desc_tensor(&src[i], subject_in(s, i), c.src))
-            goto done;
+            return STATUS_UNIMPLEMENTED;
         recipe_in(s, r, DNNL_ARG_MULTIPLE_SRC + (int)i, i, &src[i], c.src);
     }
     recipe_out(s, r, DNNL_ARG_DST, 0, &dst, c.dst);
     dnnl_primitive_desc_t pd;
     if (dnnl_concat_primitive_desc_create(&pd, &dst, (int)n, (int)axis, src, attr,
-                                          s->dnn->engine) == dnnl_success)
-        st = recipe_take(r, pd);
-done:
-    free(src);
-    dnnl_primitive_attr_destroy(attr);
-    return st;
+                                          s->dnn->engine) != dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    return recipe_take(r, pd);
 }
 
 static enum status reorder(const struct subject *s, const dnnl_memory_desc_t *from,
                            enum ir_layout from_layout, const dnnl_memory_desc_t *to,
                            enum ir_layout to_layout, struct recipe *r)
 {
-    dnnl_primitive_attr_t attr;
+    CLEANUP(attr_cleanup) dnnl_primitive_attr_t attr = NULL;
     if (!bare_attr(s, &attr))
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_FROM, 0, from, from_layout);
     recipe_out(s, r, DNNL_ARG_TO, 0, to, to_layout);
     dnnl_primitive_desc_t pd;
-    dnnl_status_t st =
-        dnnl_reorder_primitive_desc_create(&pd, from, s->dnn->engine, to, s->dnn->engine, attr);
-    dnnl_primitive_attr_destroy(attr);
-    return st == dnnl_success ? recipe_take(r, pd) : STATUS_UNIMPLEMENTED;
+    if (dnnl_reorder_primitive_desc_create(&pd, from, s->dnn->engine, to, s->dnn->engine, attr) !=
+        dnnl_success)
+        return STATUS_UNIMPLEMENTED;
+    return recipe_take(r, pd);
 }
 
 /* A reformat's layouts are those that its tensors have. */
@@ -108,7 +99,7 @@ static enum status make_transpose(const struct subject *s, struct choice c UNUSE
     return reorder(s, &from, IR_LAYOUT_PLAIN, &to, IR_LAYOUT_PLAIN, r);
 }
 
-/* Whole channel blocks only, where channels are blocked: oneDNN checks that. */
+/* If channels are blocked, a slice must consist of whole blocks; oneDNN checks that. */
 static enum status make_slice(const struct subject *s, struct choice c, struct recipe *r)
 {
     const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);

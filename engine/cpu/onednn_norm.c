@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Softmax, layer norm and batch norm. Softmax and layer norm see the tensor as a matrix (or, for a
- * softmax over a middle axis, as three dimensions): their kernels are best there.
+ * softmax over a middle axis, as three dimensions), because their kernels are best on such shapes.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static enum status make_softmax(const struct subject *s, struct choice c, struct
     if (!desc_layout(&md, dims[2] == 1 ? 2 : 3, dims, IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
     bool log = ir_attr_int(s->node, IR_ATTR_LOG, 0) != 0;
-    if (log && dims[1] == 1) /* 0, but oneDNN 2.6 gives 1.4e-6 */
+    if (log && dims[1] == 1) /* the answer is 0, but oneDNN 2.6 gives 1.4e-6 */
         return STATUS_UNIMPLEMENTED;
     dnnl_softmax_v2_desc_t desc;
     if (dnnl_softmax_v2_forward_desc_init(&desc, dnnl_forward_inference,

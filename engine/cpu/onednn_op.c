@@ -1,23 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tactics that come back: packing constants for them, preparing and launching.
+ * What happens to a tactic that the tuner has chosen: constants are packed for it, and the node is
+ * prepared and launched.
  *
- * A tactic's blob holds a choice and the name of the implementation that was timed. When it comes
- * back, the recipe is made again from the node; where there is no implementation of that name (a
- * different library or machine) it is refused, and every size is compared with the tensor it is
+ * A tactic's blob holds a choice and the name of the implementation that was timed. The recipe is
+ * made again from the node. If oneDNN has no implementation of that name (because the library or
+ * the machine is another), the tactic is refused. Every size is compared with the tensor that it is
  * for.
  *
- * Memory objects of inputs are made over bytes, not over the true descriptor, where that one has
- * padded channels: oneDNN zeroes the padding whenever a handle is set, which would write to weights
- * that are mapped read-only. Kernels take their descriptors from the primitive.
+ * If the descriptor of an input has padded channels, its memory object is made over plain bytes:
+ * oneDNN zeroes the padding whenever a handle is set, and would write to weights that are mapped
+ * read-only. Kernels take their descriptors from the primitive.
  */
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "engine/cpu/onednn_recipe.h"
 
-/* --- back from a tactic to a recipe --- */
+/* As TRY, for a call of oneDNN in a function that returns oneDNN's status. */
+#define TRY_DNNL(call)                                                                             \
+    do {                                                                                           \
+        dnnl_status_t status_ = (call);                                                            \
+        if (status_ != dnnl_success)                                                               \
+            return status_;                                                                        \
+    } while (0)
+
+/* --- from a tactic to its recipe --- */
 
 static enum status refuse(const struct subject *s, struct error *err, const char *why)
 {
@@ -35,7 +45,7 @@ static bool fits(const struct ir_tensor *t, const struct tactic_port *port,
     return layout_canonical(&t->shape, t->layout) == port->format.layout && size <= t->bytes;
 }
 
-/* `packed`: constants have been repacked already. */
+/* Makes the tactic's recipe again. `packed`: the constants have been repacked already. */
 static enum status rebuild(const struct subject *s, const struct tactic *tactic, bool packed,
                            struct recipe *r, uint32_t *threads, struct error *err)
 {
@@ -53,11 +63,11 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
     *threads = choice_threads(s->dnn, blob.choice);
     omp_set_num_threads((int)*threads);
     recipe_init(r, blob.impl);
-    enum status st = row->make(s, blob.choice, r);
-    r->want = NULL; /* it was ours */
-    if (st != STATUS_OK)
-        return st == STATUS_RESOURCE_EXHAUSTED ? error_no_memory(err, "oneDNN")
-                                               : refuse(s, err, "no such implementation here");
+    enum status status = row->make(s, blob.choice, r);
+    r->want = NULL; /* `blob` ends with this function */
+    if (status)
+        return status == STATUS_RESOURCE_EXHAUSTED ? error_no_memory(err, "oneDNN")
+                                                   : refuse(s, err, "no such implementation here");
     for (uint32_t i = 0; packed && i < r->n_args; i++) {
         const struct recipe_arg *a = &r->args[i];
         const struct ir_tensor *t = a->output ? subject_out(s, a->index) : subject_in(s, a->index);
@@ -69,53 +79,55 @@ static enum status rebuild(const struct subject *s, const struct tactic *tactic,
 
 /* --- packing --- */
 
+struct reorder {
+    dnnl_primitive_desc_t pd;
+    dnnl_primitive_t primitive;
+    dnnl_stream_t stream;
+    dnnl_memory_t from, to;
+};
+
+static void reorder_cleanup(struct reorder *r)
+{
+    dnnl_memory_destroy(r->to);
+    dnnl_memory_destroy(r->from);
+    dnnl_stream_destroy(r->stream);
+    dnnl_primitive_destroy(r->primitive);
+    dnnl_primitive_desc_destroy(r->pd);
+}
+
 /* Reorders the bytes at `from` into `to`. */
 static dnnl_status_t reorder_now(const struct onednn *dnn, const dnnl_memory_desc_t *from_md,
                                  void *from, const dnnl_memory_desc_t *to_md, void *to)
 {
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_primitive_t primitive = NULL;
-    dnnl_stream_t stream = NULL;
-    dnnl_memory_t a = NULL, b = NULL;
-    dnnl_status_t st =
-        dnnl_reorder_primitive_desc_create(&pd, from_md, dnn->engine, to_md, dnn->engine, NULL);
-    if (st == dnnl_success)
-        st = dnnl_primitive_create(&primitive, pd);
-    if (st == dnnl_success)
-        st = dnnl_stream_create(&stream, dnn->engine, dnnl_stream_default_flags);
-    if (st == dnnl_success)
-        st = dnnl_memory_create(&a, from_md, dnn->engine, from);
-    if (st == dnnl_success)
-        st = dnnl_memory_create(&b, to_md, dnn->engine, to);
-    dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, a}, {DNNL_ARG_TO, b}};
-    if (st == dnnl_success)
-        st = dnnl_primitive_execute(primitive, stream, 2, args);
-    if (st == dnnl_success)
-        st = dnnl_stream_wait(stream);
-    dnnl_memory_destroy(b);
-    dnnl_memory_destroy(a);
-    dnnl_stream_destroy(stream);
-    dnnl_primitive_destroy(primitive);
-    dnnl_primitive_desc_destroy(pd);
-    return st;
+    CLEANUP(reorder_cleanup) struct reorder r = {0};
+    TRY_DNNL(
+        dnnl_reorder_primitive_desc_create(&r.pd, from_md, dnn->engine, to_md, dnn->engine, NULL));
+    TRY_DNNL(dnnl_primitive_create(&r.primitive, r.pd));
+    TRY_DNNL(dnnl_stream_create(&r.stream, dnn->engine, dnnl_stream_default_flags));
+    TRY_DNNL(dnnl_memory_create(&r.from, from_md, dnn->engine, from));
+    TRY_DNNL(dnnl_memory_create(&r.to, to_md, dnn->engine, to));
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, r.from}, {DNNL_ARG_TO, r.to}};
+    TRY_DNNL(dnnl_primitive_execute(r.primitive, r.stream, 2, args));
+    return dnnl_stream_wait(r.stream);
 }
 
-/* A constant's bytes may lie at any address; oneDNN wants floats where floats go. */
+/* Packs from a copy: a constant's bytes may lie at any address, but oneDNN wants aligned floats. */
 static enum status pack_aligned(const struct subject *s, const struct recipe *r, void *to,
                                 struct error *err)
 {
     const struct recipe_arg *arg = &r->args[r->packed_arg];
     size_t size = dnnl_memory_desc_get_size(&r->plain);
-    void *from = aligned_alloc(BACKEND_ALIGN, (size + BACKEND_ALIGN - 1) & ~(size_t)63);
+    size_t rounded = (size + BACKEND_ALIGN - 1) & ~(size_t)63;
+    CLEANUP(cleanup_free) void *from = aligned_alloc(BACKEND_ALIGN, rounded);
     if (!from)
         return error_no_memory(err, "oneDNN");
     memcpy(from, subject_in(s, arg->index)->data, size);
     memset(to, 0, dnnl_memory_desc_get_size(&arg->md));
-    dnnl_status_t st = reorder_now(s->dnn, &r->plain, from, &arg->md, to);
-    free(from);
-    return st == dnnl_success ? STATUS_OK
-                              : error_set(err, status_of_dnnl(st),
-                                          "oneDNN: cannot pack the weights of '%s'", s->node->name);
+    dnnl_status_t packed = reorder_now(s->dnn, &r->plain, from, &arg->md, to);
+    if (packed != dnnl_success)
+        return error_set(err, status_of_dnnl(packed), "oneDNN: cannot pack the weights of '%s'",
+                         s->node->name);
+    return STATUS_OK;
 }
 
 enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
@@ -123,21 +135,15 @@ enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
                         void *to, struct error *err)
 {
     struct subject s = {dnn, graph, node};
-    struct recipe *r = malloc(sizeof(*r));
+    CLEANUP(recipe_cleanup) struct recipe *r = recipe_new();
     uint32_t threads;
     if (!r)
         return error_no_memory(err, "oneDNN");
-    recipe_init(r, NULL);
-    enum status st = rebuild(&s, tactic, false, r, &threads, err);
-    if (st == STATUS_OK && (r->packed_arg == UINT32_MAX || r->args[r->packed_arg].index != input ||
-                            r->in[input].packed_bytes != tactic->in[input].packed_bytes ||
-                            !subject_in(&s, input)->data))
-        st = refuse(&s, err, "this input is not packed");
-    if (st == STATUS_OK)
-        st = pack_aligned(&s, r, to, err);
-    recipe_deinit(r);
-    free(r);
-    return st;
+    TRY(rebuild(&s, tactic, false, r, &threads, err));
+    if (r->packed_arg == UINT32_MAX || r->args[r->packed_arg].index != input ||
+        r->in[input].packed_bytes != tactic->in[input].packed_bytes || !subject_in(&s, input)->data)
+        return refuse(&s, err, "this input is not packed");
+    return pack_aligned(&s, r, to, err);
 }
 
 /* --- running --- */
@@ -181,24 +187,28 @@ static dnnl_status_t make_memory(const struct onednn *dnn, const struct recipe_a
 
 static dnnl_status_t fill_op(struct onednn_op *op, const struct recipe *r)
 {
-    dnnl_status_t st = dnnl_primitive_create(&op->primitive, r->pd);
-    if (st == dnnl_success)
-        st = dnnl_stream_create(&op->stream, op->dnn->engine, dnnl_stream_default_flags);
-    for (uint32_t i = 0; st == dnnl_success && i < r->n_args; i++) {
+    TRY_DNNL(dnnl_primitive_create(&op->primitive, r->pd));
+    TRY_DNNL(dnnl_stream_create(&op->stream, op->dnn->engine, dnnl_stream_default_flags));
+    for (uint32_t i = 0; i < r->n_args; i++) {
         struct binding *b = &op->bindings[i];
         b->output = r->args[i].output;
         b->index = r->args[i].index;
-        st = make_memory(op->dnn, &r->args[i], &b->memory);
+        TRY_DNNL(make_memory(op->dnn, &r->args[i], &b->memory));
         op->args[i] = (dnnl_exec_arg_t){r->args[i].arg, b->memory};
         op->n++;
     }
     const dnnl_memory_desc_t *scratch = recipe_md(r, dnnl_query_scratchpad_md, 0);
     op->workspace = scratch ? dnnl_memory_desc_get_size(scratch) : 0;
-    if (st == dnnl_success && op->workspace > 0) {
-        st = dnnl_memory_create(&op->scratch, scratch, op->dnn->engine, DNNL_MEMORY_NONE);
+    if (op->workspace > 0) {
+        TRY_DNNL(dnnl_memory_create(&op->scratch, scratch, op->dnn->engine, DNNL_MEMORY_NONE));
         op->args[op->n] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, op->scratch};
     }
-    return st;
+    return dnnl_success;
+}
+
+static void onednn_op_cleanup(struct onednn_op **at)
+{
+    onednn_op_free(*at);
 }
 
 enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
@@ -206,30 +216,19 @@ enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
                               struct onednn_op **out, struct error *err)
 {
     struct subject s = {dnn, graph, node};
-    struct recipe *r = malloc(sizeof(*r));
-    struct onednn_op *op = calloc(1, sizeof(*op));
-    enum status st = STATUS_RESOURCE_EXHAUSTED;
-    if (r && op) {
-        recipe_init(r, NULL);
-        op->dnn = dnn;
-        op->name = node->name;
-        st = rebuild(&s, tactic, true, r, &op->threads, err);
-        if (st == STATUS_OK) {
-            dnnl_status_t made = fill_op(op, r);
-            if (made != dnnl_success)
-                st = error_set(err, status_of_dnnl(made), "oneDNN: '%s' cannot be made ready",
-                               node->name);
-        }
-        recipe_deinit(r);
-    } else {
-        error_no_memory(err, "oneDNN");
-    }
-    free(r);
-    if (st == STATUS_OK)
-        *out = op;
-    else
-        onednn_op_free(op);
-    return st;
+    CLEANUP(recipe_cleanup) struct recipe *r = recipe_new();
+    CLEANUP(onednn_op_cleanup) struct onednn_op *op = calloc(1, sizeof(*op));
+    if (!r || !op)
+        return error_no_memory(err, "oneDNN");
+    op->dnn = dnn;
+    op->name = node->name;
+    TRY(rebuild(&s, tactic, true, r, &op->threads, err));
+    dnnl_status_t made = fill_op(op, r);
+    if (made != dnnl_success)
+        return error_set(err, status_of_dnnl(made), "oneDNN: '%s' cannot be made ready",
+                         node->name);
+    *out = STEAL(op);
+    return STATUS_OK;
 }
 
 uint64_t onednn_op_workspace(const struct onednn_op *op)
@@ -249,33 +248,38 @@ void onednn_op_free(struct onednn_op *op)
     free(op);
 }
 
-/* Setting a handle may cost a pass over the padding: only when the address has changed. */
+/* Setting a handle may cost a pass over the padding, so it is set only when the address has
+ * changed. */
 static dnnl_status_t set_handle(dnnl_memory_t memory, void **now, void *want)
 {
     if (*now == want)
         return dnnl_success;
-    dnnl_status_t st = dnnl_memory_set_data_handle(memory, want);
-    if (st == dnnl_success)
-        *now = want;
-    return st;
+    TRY_DNNL(dnnl_memory_set_data_handle(memory, want));
+    *now = want;
+    return dnnl_success;
+}
+
+static dnnl_status_t execute(struct onednn_op *op, void *const *inputs, void *const *outputs,
+                             void *workspace)
+{
+    for (uint32_t i = 0; i < op->n; i++) {
+        struct binding *b = &op->bindings[i];
+        void *handle = b->output ? outputs[b->index] : inputs[b->index];
+        TRY_DNNL(set_handle(b->memory, &b->handle, handle));
+    }
+    if (op->workspace > 0)
+        TRY_DNNL(set_handle(op->scratch, &op->scratch_handle, workspace));
+    return dnnl_primitive_execute(op->primitive, op->stream,
+                                  (int)op->n + (op->workspace > 0 ? 1 : 0), op->args);
 }
 
 enum status onednn_op_launch(struct onednn_op *op, void *const *inputs, void *const *outputs,
                              void *workspace, struct error *err)
 {
     omp_set_num_threads((int)op->threads);
-    dnnl_status_t st = dnnl_success;
-    for (uint32_t i = 0; i < op->n && st == dnnl_success; i++) {
-        struct binding *b = &op->bindings[i];
-        st = set_handle(b->memory, &b->handle, b->output ? outputs[b->index] : inputs[b->index]);
-    }
-    if (st == dnnl_success && op->workspace > 0)
-        st = set_handle(op->scratch, &op->scratch_handle, workspace);
-    if (st == dnnl_success)
-        st = dnnl_primitive_execute(op->primitive, op->stream,
-                                    (int)op->n + (op->workspace > 0 ? 1 : 0), op->args);
-    if (st != dnnl_success)
-        return error_set(err, status_of_dnnl(st), "oneDNN: '%s' failed (%s)", op->name,
-                         dnnl_status2str(st));
+    dnnl_status_t done = execute(op, inputs, outputs, workspace);
+    if (done != dnnl_success)
+        return error_set(err, status_of_dnnl(done), "oneDNN: '%s' failed (%s)", op->name,
+                         dnnl_status2str(done));
     return STATUS_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pooling, and reductions. A mean or maximum over all pixels runs as pooling too, in whatever
- * layout the tensor has. Refused: the argmax output, LP pooling, and an average that counts padding
- * where the last window reaches past it (ceil mode), which ONNX and oneDNN divide differently.
+ * Pooling and reductions. A mean or maximum over all pixels runs as pooling too, in whatever layout
+ * the tensor has. Three things are refused: the argmax output, LP pooling, and an average that
+ * counts padding if the last window reaches past the padding (ceil mode), because ONNX and oneDNN
+ * divide such a sum by different counts.
  */
 #include <string.h>
 
@@ -81,8 +82,8 @@ struct reduction {
     float p;
 };
 
-/* Not here: maximum and minimum. oneDNN 2.6 gives the largest finite number for a row of
- * infinities, and attention masks are full of them. */
+/* Maximum and minimum are left out: oneDNN 2.6 gives the largest finite number for a row of
+ * infinities, and attention masks are full of such rows. */
 static const struct reduction reductions[] = {
     [IR_REDUCE_SUM] = {dnnl_reduction_sum, true, 0},
     [IR_REDUCE_MEAN] = {dnnl_reduction_mean, true, 0},
@@ -93,7 +94,8 @@ static const struct reduction reductions[] = {
     [IR_REDUCE_LOG_SUM_EXP] = {dnnl_alg_kind_undef, false, 0},
 };
 
-/* The input's shape with ones where it is reduced; false if there is nothing to reduce. */
+/* Gives the input's shape with ones in the reduced dims. Returns false if there is nothing to
+ * reduce. */
 static bool reduced(const struct subject *s, struct shape *out)
 {
     *out = subject_in(s, 0)->shape;
@@ -108,7 +110,7 @@ static bool reduced(const struct subject *s, struct shape *out)
     return any;
 }
 
-/* Whether exactly the pixels are reduced, and pooling can do it. */
+/* Whether exactly the pixels are reduced, and pooling can do this. */
 static bool over_pixels(const struct subject *s, const struct shape *out, int64_t func)
 {
     const struct shape *x = &subject_in(s, 0)->shape;
@@ -166,14 +168,15 @@ static enum status make_reduce(const struct subject *s, struct choice c, struct 
     int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC, IR_REDUCE_SUM);
     if (!reduced(s, &out))
         return STATUS_UNIMPLEMENTED;
-    /* An epilogue operand broadcasts against the output as it is: no dimension may be missing. */
+    /* An operand of the epilogue broadcasts against the node's output, so the output must have kept
+     * the reduced dims. */
     if (s->node->n_epilogue > 0 && !shape_equal(&out, &subject_out(s, 0)->shape))
         return STATUS_UNIMPLEMENTED;
     if (c.way == WAY_REDUCTION)
         return make_reduction(s, &out, r);
     if (!over_pixels(s, &out, func) || c.src != c.dst)
         return STATUS_UNIMPLEMENTED;
-    /* Without the reduced dimensions the output is plain: only where its bytes are the same. */
+    /* An output without the reduced dims is plain, so the layout must mean the same bytes. */
     if (!shape_equal(&out, &subject_out(s, 0)->shape) &&
         layout_canonical(&out, c.dst) != IR_LAYOUT_PLAIN)
         return STATUS_UNIMPLEMENTED;
@@ -183,9 +186,9 @@ static enum status make_reduce(const struct subject *s, struct choice c, struct 
         w.kernel[i] = subject_in(s, 0)->shape.dim[2 + i];
         w.strides[i] = 1;
     }
-    enum status st = make_window(s, &w, c, &out, r);
+    TRY(make_window(s, &w, c, &out, r));
     r->out[0].format.layout = layout_canonical(&out, c.dst);
-    return st;
+    return STATUS_OK;
 }
 
 const struct onednn_row onednn_pool = {

@@ -5,11 +5,12 @@
  */
 #include "engine/cpu/onednn_recipe.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 
-/* By rank (3..5), as far as the layouts are defined. */
+/* oneDNN's tags by rank (3..5), for the layouts that it knows. */
 static const dnnl_format_tag_t tags[IR_LAYOUT_COUNT_][3] = {
     [IR_LAYOUT_CHANNELS_LAST] = {dnnl_acb, dnnl_acdb, dnnl_acdeb},
     [IR_LAYOUT_BLOCKED_8] = {dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b},
@@ -61,7 +62,7 @@ static bool usable(const struct ir_tensor *tensor)
     return tensor->dtype == DTYPE_F32 && has_elements(tensor);
 }
 
-/* Weights of UINT8 are not for oneDNN. */
+/* oneDNN takes no weights of UINT8. */
 bool subject_is_bytes(const struct subject *s)
 {
     const struct ir_tensor *x = subject_in(s, 0), *w = subject_in(s, 1), *y = subject_out(s, 0);
@@ -184,6 +185,27 @@ void recipe_init(struct recipe *r, const char *want)
     memset(r->out, 0, sizeof(r->out));
 }
 
+struct recipe *recipe_new(void)
+{
+    struct recipe *r = malloc(sizeof(*r));
+    if (r)
+        recipe_init(r, NULL);
+    return r;
+}
+
+void recipe_cleanup(struct recipe **at)
+{
+    if (*at)
+        recipe_deinit(*at);
+    free(*at);
+}
+
+void attr_cleanup(dnnl_primitive_attr_t *at)
+{
+    if (*at)
+        dnnl_primitive_attr_destroy(*at);
+}
+
 void recipe_deinit(struct recipe *r)
 {
     if (r->pd)
@@ -245,9 +267,10 @@ static const char *name_of(const_dnnl_primitive_desc_t pd)
     return name;
 }
 
-/* Puts a name at the end of the list; one that is there already moves. oneDNN's iterator begins
- * with what its cache of primitives holds for the operation, and later offers it again in its own
- * place: that place is the one that does not depend on what ran before. */
+/* Puts a name at the end of the list; a name that is in the list already moves to the end. oneDNN's
+ * iterator begins with the implementation that its cache of primitives holds for the operation, and
+ * later offers it again in its proper place. Only this later place does not depend on what ran
+ * before. */
 static void note_impl(struct recipe *r, const char *name)
 {
     uint32_t at = 0;
@@ -282,17 +305,17 @@ enum status recipe_pick(const struct subject *s, struct recipe *r, const_dnnl_op
                         dnnl_primitive_attr_t attr)
 {
     dnnl_primitive_desc_iterator_t it = NULL;
-    dnnl_status_t st = dnnl_primitive_desc_iterator_create(&it, desc, attr, s->dnn->engine, NULL);
+    dnnl_status_t more = dnnl_primitive_desc_iterator_create(&it, desc, attr, s->dnn->engine, NULL);
     dnnl_primitive_attr_destroy(attr);
-    while (st == dnnl_success) {
+    while (more == dnnl_success) {
         dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(it);
-        if (pd && recipe_take(r, pd) == STATUS_OK && r->want)
+        if (pd && !recipe_take(r, pd) && r->want)
             break;
-        st = dnnl_primitive_desc_iterator_next(it);
+        more = dnnl_primitive_desc_iterator_next(it);
     }
     if (it)
         dnnl_primitive_desc_iterator_destroy(it);
-    if (st == dnnl_out_of_memory)
+    if (more == dnnl_out_of_memory)
         return STATUS_RESOURCE_EXHAUSTED;
     return r->pd ? STATUS_OK : STATUS_UNIMPLEMENTED;
 }
@@ -307,9 +330,9 @@ const char *recipe_impl(const struct recipe *r)
     return name_of(r->pd);
 }
 
-enum status status_of_dnnl(dnnl_status_t st)
+enum status status_of_dnnl(dnnl_status_t dnnl)
 {
-    switch (st) {
+    switch (dnnl) {
     case dnnl_success:
         return STATUS_OK;
     case dnnl_out_of_memory:

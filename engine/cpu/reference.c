@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes made ready for the reference kernels: checked once against inference, then views over the
- * addresses of each launch. An epilogue runs behind the kernel, step by step in place; a half
- * precision output is kept in fp32 until its last step.
+ * Prepares nodes for the reference kernels and launches them. A node is checked once against type
+ * inference; each launch puts its addresses into the views. An epilogue runs after the kernel, step
+ * by step and in place; until its last step a half-precision output is kept in fp32.
  */
 #include "engine/cpu/reference.h"
 
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "engine/cpu/call.h"
 #include "kernels/cpu/ref.h"
 
@@ -17,7 +18,7 @@ struct reference_op {
     const struct ir_graph *graph;
     const struct ir_node *node;
     uint64_t scratch_bytes; /* of the kernel, at the start of the workspace */
-    uint64_t wide_bytes;    /* of an fp32 output behind it; 0: the kernel stores the output */
+    uint64_t wide_bytes;    /* of an fp32 output behind it; 0: the kernel writes to the output */
     struct tensor_view *in;
     struct tensor_view out[IR_MAX_OUTPUTS];
 };
@@ -28,7 +29,7 @@ static enum status refuse(const struct ir_node *node, struct error *err, const c
                      why);
 }
 
-/* Outputs as inferred, plain layouts. */
+/* Checks that the outputs have the types and shapes that inference gives. */
 static enum status check_node(const struct ir_graph *graph, const struct ir_node *node,
                               struct error *err)
 {
@@ -127,7 +128,8 @@ enum status reference_candidate(const struct ir_graph *graph, const struct ir_no
     return STATUS_OK;
 }
 
-/* What only moves elements cannot change their type on the way. */
+/* Whether an output is kept in fp32 until its epilogue has run. An op that only moves elements
+ * cannot change their type on the way. */
 static bool is_wide(const struct ir_node *node, enum dtype dtype)
 {
     return node->n_epilogue && !ir_op_has(node->op, IR_TRAIT_MOVES) &&
@@ -158,16 +160,13 @@ enum status reference_op_prepare(const struct ir_graph *graph, const struct ir_n
                                  const struct tactic *tactic, struct reference_op **out,
                                  struct error *err)
 {
-    enum status status = check_node(graph, node, err);
-    if (!status)
-        status = check_epilogue(node, err);
-    if (!status)
-        status = check_layouts(graph, node, err);
-    if (!status && tactic)
-        status = check_ports(graph, node, tactic, err);
-    if (status)
-        return status;
-    struct reference_op *op = calloc(1, sizeof(*op) + node->n_inputs * sizeof(*op->in));
+    TRY(check_node(graph, node, err));
+    TRY(check_epilogue(node, err));
+    TRY(check_layouts(graph, node, err));
+    if (tactic)
+        TRY(check_ports(graph, node, tactic, err));
+    size_t size = sizeof(struct reference_op) + node->n_inputs * sizeof(struct tensor_view);
+    CLEANUP(cleanup_free) struct reference_op *op = calloc(1, size);
     if (!op)
         return error_no_memory(err, "an op");
     op->graph = graph;
@@ -177,12 +176,8 @@ enum status reference_op_prepare(const struct ir_graph *graph, const struct ir_n
         op->in[i] = view_of(graph, node->inputs[i]);
     for (uint32_t i = 0; i < node->n_outputs; i++)
         op->out[i] = view_of(graph, node->outputs[i]);
-    status = size_workspace(op, err);
-    if (status) {
-        free(op);
-        return status;
-    }
-    *out = op;
+    TRY(size_workspace(op, err));
+    *out = STEAL(op);
     return STATUS_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference half of the CPU backend: every op of the IR on the kernels of kernels/cpu/ref.h.
- * Tensors are plain; only REFORMAT reads and writes other layouts.
+ * The reference part of the CPU backend: it runs every op of the IR on the kernels of
+ * kernels/cpu/ref.h. Tensors are plain; only REFORMAT reads and writes other layouts.
  */
 #ifndef INFERD_ENGINE_CPU_REFERENCE_H
 #define INFERD_ENGINE_CPU_REFERENCE_H
@@ -20,7 +20,7 @@ struct reference_op;
 enum status reference_candidate(const struct ir_graph *graph, const struct ir_node *node,
                                 struct tactic *out, struct error *err);
 
-/* As backend.h's op_*. `tactic` NULL: of a graph that was not tuned. */
+/* As backend.h's op_*. `tactic` is NULL for a node of a graph that was not tuned. */
 enum status reference_op_prepare(const struct ir_graph *graph, const struct ir_node *node,
                                  const struct tactic *tactic, struct reference_op **out,
                                  struct error *err);

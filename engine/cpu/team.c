@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls libgomp by the functions that compilers call: clang would bring a runtime of its own for
- * the pragmas, and a second set of threads with it.
+ * Calls libgomp through the functions that gcc puts in place of OpenMP's pragmas. For the pragmas
+ * themselves clang would bring a runtime of its own, and with it a second set of threads.
  */
 #include "engine/cpu/team.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work of one node spread over the threads of its stream: those of the OpenMP runtime that oneDNN
- * uses as well, so that there is one set of threads.
+ * Spreads the work of one node over the threads of its stream. They belong to the OpenMP runtime
+ * that oneDNN uses as well, so there is one set of threads.
  */
 #ifndef INFERD_ENGINE_CPU_TEAM_H
 #define INFERD_ENGINE_CPU_TEAM_H
 
 #include <stdint.h>
 
-/* Units first..end-1 of the work. */
+/* Does units first..end-1 of the work. */
 typedef void (*team_work)(void *user, int64_t first, int64_t end);
 
 /* Calls `work` on up to `threads` threads, the caller among them, with equal parts of `units`;

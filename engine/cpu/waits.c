@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files stay open, and are opened anew when the number of threads is another: what was waited
- * meanwhile is not known then. */
+/* The files stay open, and all are opened anew when the number of threads changes; the waits since
+ * the last call are then lost. */
 #include "engine/cpu/waits.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 enum { THREADS_MAX = 256, WAKING_NS = 50000, PREEMPTED_NS = 500000 };
 
 struct waits {
-    nlink_t links; /* of the folder: threads, and two */
+    nlink_t links; /* of the folder: the number of threads, and two */
     uint32_t n;
     struct thread {
         int fd;
@@ -53,7 +53,7 @@ static bool read_thread(struct thread *t)
         return false;
     text[n] = '\0';
     char *rest;
-    strtoull(text, &rest, 10); /* on the processor */
+    strtoull(text, &rest, 10); /* the time on a processor */
     t->waited = strtoull(rest, &rest, 10);
     t->turns = strtoull(rest, NULL, 10);
     return true;
@@ -102,7 +102,7 @@ uint64_t waits_longest(struct waits *w)
     }
     for (uint32_t i = 0; i < w->n; i++) {
         struct thread *t = &w->threads[i], was = *t;
-        if (!read_thread(t)) { /* it is no more */
+        if (!read_thread(t)) { /* the thread has ended */
             w->links = 0;
             continue;
         }

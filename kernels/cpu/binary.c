@@ -48,9 +48,10 @@ static double modulo(double a, double b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
+/* clang-format off */
 FLOAT(f_add, a + b)
 FLOAT(f_sub, a - b)
-FLOAT(f_mul, a *b)
+FLOAT(f_mul, a * b)
 FLOAT(f_div, a / b)
 FLOAT(f_max, maximum(a, b))
 FLOAT(f_min, minimum(a, b))
@@ -63,6 +64,7 @@ FLOAT(f_less, a < b)
 FLOAT(f_less_equal, a <= b)
 FLOAT(f_greater, a > b)
 FLOAT(f_greater_equal, a >= b)
+/* clang-format on */
 
 /* What is not here works on integers only. */
 static const float_row float_rows[IR_BINARY_COUNT_] = {
@@ -105,16 +107,17 @@ static int64_t power(int64_t a, int64_t b)
     return (int64_t)r;
 }
 
+/* clang-format off */
 UNSIGNED(i_add, a + b)
 UNSIGNED(i_sub, a - b)
-UNSIGNED(i_mul, a *b)
+UNSIGNED(i_mul, a * b)
 UNSIGNED(i_equal, a == b)
-UNSIGNED(i_and, a &&b)
+UNSIGNED(i_and, a && b)
 UNSIGNED(i_or, a || b)
 UNSIGNED(i_xor, !a != !b)
 UNSIGNED(i_shift_left, b < 64 ? a << b : 0)
 UNSIGNED(i_shift_right, b < 64 ? a >> b : 0)
-UNSIGNED(i_bitwise_and, a &b)
+UNSIGNED(i_bitwise_and, a & b)
 UNSIGNED(i_bitwise_or, a | b)
 UNSIGNED(i_bitwise_xor, a ^ b)
 SIGNED(i_div, divide(a, b))
@@ -137,6 +140,7 @@ UNSIGNED(u_less, a < b)
 UNSIGNED(u_less_equal, a <= b)
 UNSIGNED(u_greater, a > b)
 UNSIGNED(u_greater_equal, a >= b)
+/* clang-format on */
 
 static const int_row int_rows[IR_BINARY_COUNT_] = {
     [IR_BINARY_ADD] = i_add,

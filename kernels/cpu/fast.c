@@ -152,24 +152,26 @@ static inline float clip_of(float x, float low, float high)
         }                                                                                          \
     }
 
+/* clang-format off */
 UNARY(u_relu, v < 0 ? 0 : v)
 UNARY(u_leaky_relu, v < 0 ? a * v : v)
 UNARY(u_sigmoid, sigmoid_of(v))
-UNARY(u_hard_sigmoid, clip_of(a *v + b, 0, 1))
-UNARY(u_hard_swish, v *clip_of(v *(1.0F / 6) + 0.5F, 0, 1))
-UNARY(u_swish, v *sigmoid_of(a *v))
+UNARY(u_hard_sigmoid, clip_of(a * v + b, 0, 1))
+UNARY(u_hard_swish, v * clip_of(v * (1.0F / 6) + 0.5F, 0, 1))
+UNARY(u_swish, v * sigmoid_of(a * v))
 UNARY(u_tanh, tanh_of(v))
 UNARY(u_gelu, gelu_of(v))
 /* (1 + tanh u) / 2 is sigmoid 2u, which keeps its digits where it is small. */
-UNARY(u_gelu_tanh, v *sigmoid_of(1.59576912F * (v + 0.044715F * v * v * v)))
+UNARY(u_gelu_tanh, v * sigmoid_of(1.59576912F * (v + 0.044715F * v * v * v)))
 UNARY(u_clip, clip_of(v, a, b))
-UNARY(u_linear, a *v + b)
+UNARY(u_linear, a * v + b)
 UNARY(u_abs, fabsf(v))
 UNARY(u_neg, -v)
 UNARY(u_exp, exp_of(v))
 UNARY(u_sqrt, sqrtf(v))
 UNARY(u_reciprocal, 1.0F / v)
 UNARY(u_erf, erf_of(v))
+/* clang-format on */
 
 #define BINARY(name, expr)                                                                         \
     static void name(const float *as, const float *bs, float *y, size_t n)                         \
@@ -181,13 +183,15 @@ UNARY(u_erf, erf_of(v))
         }                                                                                          \
     }
 
+/* clang-format off */
 BINARY(b_add, a + b)
 BINARY(b_sub, a - b)
-BINARY(b_mul, a *b)
+BINARY(b_mul, a * b)
 BINARY(b_div, a / b)
 BINARY(b_max, a != a || a > b ? a : b)
 BINARY(b_min, a != a || a < b ? a : b)
 BINARY(b_prelu, a < 0 ? a * b : a)
+/* clang-format on */
 
 /* Nearly always by one small number for the whole row. */
 static void b_pow(const float *a, const float *b, float *y, size_t n)

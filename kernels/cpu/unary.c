@@ -54,25 +54,26 @@ static double shrink(double x, double bias, double lambda)
     return x < -lambda ? x + bias : x > lambda ? x - bias : isnan(x) ? x : 0;
 }
 
+/* clang-format off */
 FLOAT(f_identity, x)
 FLOAT(f_relu, x < 0 ? 0 : x)
 FLOAT(f_leaky_relu, x < 0 ? a * x : x)
 FLOAT(f_elu, x < 0 ? a * expm1(x) : x)
-FLOAT(f_selu, g *(x < 0 ? a * expm1(x) : x))
+FLOAT(f_selu, g * (x < 0 ? a * expm1(x) : x))
 FLOAT(f_celu, x < 0 ? a * expm1(x / a) : x)
 FLOAT(f_sigmoid, sigmoid(x))
-FLOAT(f_hard_sigmoid, clip(a *x + b, 0, 1))
-FLOAT(f_hard_swish, x *clip(x / 6 + 0.5, 0, 1))
-FLOAT(f_swish, x *sigmoid(a *x))
+FLOAT(f_hard_sigmoid, clip(a * x + b, 0, 1))
+FLOAT(f_hard_swish, x * clip(x / 6 + 0.5, 0, 1))
+FLOAT(f_swish, x * sigmoid(a * x))
 FLOAT(f_tanh, tanh(x))
 FLOAT(f_softplus, softplus(x))
 FLOAT(f_softsign, x / (1 + fabs(x)))
 FLOAT(f_thresholded_relu, x > a || isnan(x) ? x : 0)
 FLOAT(f_gelu, 0.5 * x * (1 + erf(x * M_SQRT1_2)))
 FLOAT(f_gelu_tanh, 0.5 * x * (1 + tanh(sqrt(M_2_PI) * (x + 0.044715 * x * x * x))))
-FLOAT(f_mish, x *tanh(softplus(x)))
+FLOAT(f_mish, x * tanh(softplus(x)))
 FLOAT(f_clip, clip(x, a, b))
-FLOAT(f_linear, a *x + b)
+FLOAT(f_linear, a * x + b)
 FLOAT(f_abs, fabs(x))
 FLOAT(f_neg, -x)
 FLOAT(f_exp, exp(x))
@@ -99,6 +100,7 @@ FLOAT(f_atanh, atanh(x))
 FLOAT(f_is_nan, isnan(x) ? 1 : 0)
 FLOAT(f_is_inf, isinf(x) && (x < 0 ? a : b) != 0)
 FLOAT(f_shrink, shrink(x, a, b))
+/* clang-format on */
 
 static const float_row float_rows[IR_UNARY_COUNT_] = {
     [IR_UNARY_IDENTITY] = f_identity,
