@@ -179,7 +179,7 @@ static void limits_restore(struct models *m)
 
 static enum status table_change(struct models *m, struct config *config, struct error *err)
 {
-    struct table *table;
+    struct table *table = NULL;
     TRY(table_make(m, config, &table, err));
     m->ops.publish(m->ops.user, table, config);
     table_unref(m->table);

@@ -119,7 +119,7 @@ enum status permit_large(struct caller *caller, struct identities *now, int fd, 
     if (!caller_is_stranger(caller, now, fd))
         return STATUS_OK;
     return error_set(err, STATUS_UNAUTHENTICATED,
-                     "a message of more than %d bytes from a peer that has shown no token; it "
-                     "stands before the body",
+                     "a message of more than %d bytes from a peer that has shown no token; the "
+                     "token stands before the body",
                      CALLER_FRAME_MOST);
 }

@@ -278,7 +278,7 @@ static enum status build(struct loading *l, int plan, struct engine **out, struc
 {
     const struct file_guard guard = {.stop = l->cache->config.stop};
     uint8_t now[DIGEST_BYTES];
-    int model;
+    int model = -1;
     TRY(model_copy(l, &model, err));
     enum status status = plan_make(l, model, plan, err);
     close(model); /* it takes memory that the engine may need */

@@ -200,7 +200,7 @@ static void a_large_message_shows_its_token_first(void **state)
     assert_int_equal(caller.refused, 1);
     size = message_make(message, ""); /* the body comes, and there was no token */
     assert_int_equal(permit_large(&caller, all, -1, message, size, &err), STATUS_UNAUTHENTICATED);
-    assert_non_null(strstr(err.text, "it stands before the body"));
+    assert_non_null(strstr(err.text, "the token stands before the body"));
     caller_deinit(&caller);
 }
 
