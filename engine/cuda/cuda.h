@@ -28,12 +28,12 @@
 #include "kernels/cuda/kernels.h"
 
 struct cuda_dnn; /* of a device: loaded cuDNN, device properties, cache of execution plans */
-struct cuda_lt;  /* of a device: cublasLt, opened on first use */
+struct cuda_lt;  /* of a device: cuBLASLt, opened on first use */
 struct dnn_plan;
 
 struct cuda_device {
     struct device base;
-    int ordinal; /* -1: no device: lowering and candidates from a device-property file only */
+    int ordinal; /* -1: no hardware; lowering and candidates work from a property file */
     struct cudaDeviceProp properties;
     const struct log_sink *log;
     struct cuda_dnn *dnn;
@@ -60,20 +60,24 @@ struct backend_op {
     void (*free)(struct backend_op *op);
 };
 
-/* Functions as those of struct backend; visit only what can really be made ready. */
+/* Each function does what its namesake in struct backend does. `candidates` visits only tactics
+ * that can really be prepared. */
 struct cuda_family {
     enum cuda_family_id id;
     /* Asked only for ops that are the family's by takes.h. */
     enum status (*candidates)(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);
+    /* `pack` may read the data of its own input only. Other constant tensors may already be packed
+     * for other nodes, so of those only shape and type hold. NULL: the family packs nothing. */
     enum status (*pack)(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
-                        void *to, struct error *err); /* or NULL */
-    /* cuDNN's execution plan, which takes time to make and is kept as code; to be put back. */
+                        void *to, struct error *err);
+    /* Gives cuDNN's execution plan, which takes time to make and which plan files keep as code. The
+     * caller puts it back (dnn_plan_put). NULL: the family has no such plans. */
     enum status (*plan)(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic,
-                        struct dnn_plan **out, struct error *err); /* or NULL */
+                        struct dnn_plan **out, struct error *err);
     enum status (*prepare)(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err);
@@ -92,10 +96,10 @@ static inline uint32_t cuda_tactic_id(enum cuda_family_id family, uint32_t varia
  * scope ERROR_DEVICE (R28 of docs/operations.md). `what`: "cudaMalloc of 12 bytes". */
 enum status cuda_error(struct error *err, cudaError_t code, const char *what);
 
-/* --- cublasLt (lt.c) --- */
+/* --- cuBLASLt (lt.c) --- */
 
-/* Made with the device, before anything else of it is used by other threads, and freed with it; the
- * library itself is opened when a family first needs it. `ordinal` -1: no device, no handle. */
+/* Made with the device, before other threads use the device, and freed with it; the library itself
+ * is opened when a family first needs it. `ordinal` -1: no device, no handle. */
 enum status cuda_lt_new(int ordinal, struct cuda_lt **out, struct error *err);
 void cuda_lt_free(struct cuda_lt *lt); /* NULL is fine */
 
@@ -104,20 +108,21 @@ void cuda_lt_free(struct cuda_lt *lt); /* NULL is fine */
 /* Refuses a stored tactic. */
 enum status cuda_refuse(const struct ir_node *node, const struct tactic *tactic, struct error *err);
 
-/* The float types a family may offer a node within a precision, best first: F16 before F32 for
- * PRECISION_F16, and so on. Returns their number. DTYPE_NONE alone: the node has no F32 tensor. */
+/* The float types that a family may offer a node within a precision, best first: F16 before F32 for
+ * PRECISION_F16, and so on. Returns their number. If the node has no F32 tensor, the only type is
+ * DTYPE_NONE. */
 uint32_t cuda_dtypes(const struct ir_graph *graph, const struct ir_node *node,
                      enum precision precision, enum dtype out[3]);
 
-/* A tactic with every port set to `layout` (constants too) and `dtype` in the place of F32 (NONE:
- * F32 stays), no packing, named "<family> <detail>". */
+/* Makes a tactic named "<family> <detail>" that packs nothing. Every port, those of constants too,
+ * gets `layout`, and `dtype` takes the place of F32 (NONE: F32 stays). */
 void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
                  const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                  enum ir_layout layout, const char *detail);
 
-/* Strides of a tensor as it stands in its graph (dtype, layout); data stays NULL. `pad_channels`
- * may be NULL: the channels a padded layout holds, else 0. False: OPAQUE, blocked, or rank too
- * high. */
+/* The strides of a tensor as it stands in its graph (dtype, layout); data stays NULL.
+ * `pad_channels` (may be NULL) gets the channels that a padded layout holds, or 0. False: the
+ * layout is OPAQUE or blocked, or the rank is too high. */
 bool cuda_view(const struct ir_tensor *tensor, struct kernel_view *out, int64_t *pad_channels);
 
 /* The view broadcast to `like`'s dims (numpy's rules). False: it does not broadcast. */
@@ -131,8 +136,8 @@ bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
 void cuda_epilogue_bind(struct kernel_epilogue *epilogue, const struct ir_node *node,
                         void *const *inputs);
 
-/* Float constants as fp32 / as the tactic's type, whatever the graph has. False: not a constant, or
- * not of a float type. `n` elements. */
+/* Converts the `n` elements of a constant of any float type to fp32, or to `dtype`. False: the
+ * tensor is no constant of a float type and `n` elements. */
 bool cuda_constant_f32(const struct ir_tensor *tensor, float *out, uint64_t n);
 bool cuda_constant_cast(const struct ir_tensor *tensor, enum dtype dtype, void *out, uint64_t n);
 

@@ -18,7 +18,7 @@ enum status cuda_enter(const struct cuda_device *device, struct error *err)
     return code ? cuda_error(err, code, "cudaSetDevice") : STATUS_OK;
 }
 
-/* Without a driver the runtime only says that the one it found is too old. */
+/* Without a driver, the runtime itself says only that the driver is too old. */
 static enum status no_device(struct error *err, cudaError_t code)
 {
     int driver = 0;
@@ -89,20 +89,19 @@ static enum status check_device(uint32_t index, struct cudaDeviceProp *propertie
 static enum status fill_device(struct cuda_device *device, struct error *err)
 {
     int driver_version = 0;
-    enum status status = cuda_enter(device, err);
+    TRY(cuda_enter(device, err));
     cudaDriverGetVersion(&driver_version);
     cuda_device_describe(device, driver_version);
-    return status ? status : cuda_dnn_new(device->ordinal, NULL, &device->dnn, err);
+    TRY(cuda_dnn_new(device->ordinal, NULL, &device->dnn, err));
+    return cuda_lt_new(device->ordinal, &device->lt, err);
 }
 
 enum status cuda_device_open(const struct device_options *options, struct device **out,
                              struct error *err)
 {
     struct cudaDeviceProp properties;
-    enum status status = check_device(options->index, &properties, err);
-    if (status)
-        return status;
-    struct cuda_device *device = calloc(1, sizeof(*device));
+    TRY(check_device(options->index, &properties, err));
+    CLEANUP(cuda_device_cleanup) struct cuda_device *device = calloc(1, sizeof(*device));
     if (!device)
         return error_no_memory(err, "a device");
     pthread_mutex_init(&device->turn_lock, NULL);
@@ -111,15 +110,9 @@ enum status cuda_device_open(const struct device_options *options, struct device
     device->ordinal = (int)options->index;
     device->properties = properties;
     device->log = options->log;
-    status = fill_device(device, err);
-    if (!status)
-        status = cuda_lt_new(device->ordinal, &device->lt, err);
-    if (status) {
-        cuda_device_close(&device->base);
-        return status;
-    }
+    TRY(fill_device(device, err));
     log_write(options->log, LOG_VERBOSE, "cuda:%u: %s", options->index, device->fingerprint);
-    *out = &device->base;
+    *out = &STEAL(device)->base;
     return STATUS_OK;
 }
 

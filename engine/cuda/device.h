@@ -3,8 +3,8 @@
  * The parts of the backend's table that have no families: devices, memory, arenas, streams, events,
  * copies, capture. The contracts are those of engine/backend.h.
  *
- * CUDA keeps a current device for each thread. Whatever may be the first call of a thread begins
- * with cuda_enter; functions behind it rely on that.
+ * CUDA keeps a current device for each thread. Every function that may be the first call of a
+ * thread begins with cuda_enter; the functions behind it rely on that.
  */
 #ifndef INFERD_ENGINE_CUDA_DEVICE_H
 #define INFERD_ENGINE_CUDA_DEVICE_H
@@ -19,7 +19,8 @@ static inline struct cuda_device *cuda_device_of(struct device *device)
     return CONTAINER_OF(device, struct cuda_device, base);
 }
 
-/* Makes the device the calling thread's. FAILED_PRECONDITION for one without hardware (dry.h). */
+/* Makes the device current in the calling thread. FAILED_PRECONDITION: the device has no hardware
+ * (dry.h). */
 enum status cuda_enter(const struct cuda_device *device, struct error *err);
 
 /* --- device.c --- */
@@ -27,11 +28,17 @@ enum status cuda_device_count(uint32_t *out, struct error *err);
 enum status cuda_device_open(const struct device_options *options, struct device **out,
                              struct error *err);
 void cuda_device_close(struct device *device);
+static inline void cuda_device_cleanup(struct cuda_device **at)
+{
+    if (*at)
+        cuda_device_close(&(*at)->base);
+}
 void cuda_device_fingerprint(struct device *device, char out[FINGERPRINT_MAX]);
 /* Writes device->fingerprint from its properties and the libraries' versions. */
 void cuda_device_describe(struct cuda_device *device, int driver_version);
-/* Whether the module's kernels run on that capability: `archs` is "90a 100a", of which those with a
- * letter are for one capability alone and the others for later ones of the same major too. */
+/* Whether kernels for `archs` ("90a 100") run on a device of this compute capability. Those for an
+ * architecture with a letter run on that capability alone, the others also on later ones of the
+ * same major version. */
 bool cuda_archs_fit(const char *archs, int major, int minor);
 
 /* --- memory.c --- */
@@ -47,8 +54,9 @@ void cuda_arena_free(struct backend_arena *arena);
 /* --- stream.c --- */
 enum status cuda_stream_new(struct device *device, struct backend_stream **out, struct error *err);
 void cuda_stream_free(struct backend_stream *stream);
-/* Where a kernel writes 1 when it finds an index out of range: the next wait for an event that was
- * recorded on the stream clears it and gives INVALID_ARGUMENT. NULL without hardware. */
+/* Gives the address to which a kernel writes 1 when it finds an index out of range. The next wait
+ * for an event that was recorded on the stream clears the flag and returns INVALID_ARGUMENT. *out
+ * is NULL without hardware. */
 enum status cuda_stream_flag(struct backend_stream *stream, int32_t **out, struct error *err);
 enum status cuda_event_new(struct device *device, bool timing, struct backend_event **out,
                            struct error *err);
@@ -69,7 +77,8 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
 enum status cuda_graph_launch(struct backend_graph *graph, struct backend_stream *stream,
                               struct error *err);
 void cuda_graph_free(struct backend_graph *graph);
-/* The stream is about to be freed: nobody shall take another one at its address for it. */
+/* Called before the stream is freed, so that no later stream at the same address is taken for
+ * it. */
 void cuda_turn_leave(struct backend_stream *stream);
 void cuda_range_begin(const char *name);
 void cuda_range_end(void);

@@ -2,11 +2,11 @@
 /*
  * cuDNN of a device: handles, errors, and launching a plan.
  *
- * A handle belongs to one thread at a time. Streams have one each, for launching; those that make
- * plans take one from a store and give it back, and all live as long as the device. The first
- * cudnnCreate loads libraries and is not safe beside another one, so all are made under the lock.
- * Without a device there are no handles: graphs then carry a device-property descriptor, read from
- * its JSON text.
+ * A handle belongs to one thread at a time. A stream has its own handle for launching; a thread
+ * that makes plans takes one from a store and gives it back. All handles live as long as the
+ * device. The first cudnnCreate loads libraries and must not run beside another one, so handles are
+ * made under the lock. Without a device there are no handles: graphs then carry a device-property
+ * descriptor, read from its JSON text.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "engine/cuda/dnn_graph.h"
 
 enum { HANDLES_MAX = 64 };
@@ -48,7 +49,7 @@ static enum status status_of(cudnnStatus_t code)
     }
 }
 
-/* Keeps the last words of cuDNN, on one line. */
+/* Copies the first line of cuDNN's last error message. */
 static void last_words(char *out, size_t size)
 {
     char text[1024] = "";
@@ -83,26 +84,29 @@ static enum status read_properties(struct cuda_dnn *dnn, const char *json, struc
     return code ? dnn_error(err, code, "device properties") : STATUS_OK;
 }
 
+static void dnn_cleanup(struct cuda_dnn **at)
+{
+    cuda_dnn_free(*at);
+}
+
 enum status cuda_dnn_new(int ordinal, const char *properties, struct cuda_dnn **out,
                          struct error *err)
 {
     if (ordinal < 0 && !properties)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "cuDNN: neither a device nor its properties");
-    struct cuda_dnn *dnn = calloc(1, sizeof(*dnn));
+    CLEANUP(dnn_cleanup) struct cuda_dnn *dnn = calloc(1, sizeof(*dnn));
     if (!dnn)
         return error_no_memory(err, "cuDNN");
     dnn->ordinal = ordinal;
     pthread_mutex_init(&dnn->lock, NULL);
     dnn->plans = dnn_plans_new();
-    enum status status = dnn->plans ? STATUS_OK : error_no_memory(err, "cuDNN");
-    if (!status && ordinal < 0)
-        status = read_properties(dnn, properties, err);
-    if (status)
-        cuda_dnn_free(dnn);
-    else
-        *out = dnn;
-    return status;
+    if (!dnn->plans)
+        return error_no_memory(err, "cuDNN");
+    if (ordinal < 0)
+        TRY(read_properties(dnn, properties, err));
+    *out = STEAL(dnn);
+    return STATUS_OK;
 }
 
 void cuda_dnn_free(struct cuda_dnn *dnn)
@@ -134,8 +138,8 @@ dnn_desc dnn_properties(const struct cuda_dnn *dnn)
 }
 
 /* cuDNN opens the run-time compiler for each question to an engine that needs it, and closes it
- * again, which takes a multiple of the answer. So it is kept open, for good, once something is to
- * be compiled; should it not be found here, cuDNN knows better where to look. */
+ * again, which takes several times as long as the answer. So the compiler's library is opened for
+ * good before the first compilation. If it is not found here, cuDNN still looks in other places. */
 void dnn_compiler_hold(struct cuda_dnn *dnn)
 {
     char name[32];
@@ -185,14 +189,12 @@ enum status dnn_stream_handle(struct backend_stream *stream, cudnnHandle_t *out,
 {
     if (!stream->dnn_handle) {
         cudnnHandle_t handle;
-        enum status status = dnn_handle_take(stream->device->dnn, &handle, err);
-        if (status)
-            return status;
+        TRY(dnn_handle_take(stream->device->dnn, &handle, err));
         if (!handle)
             return error_set(err, STATUS_FAILED_PRECONDITION, "cuDNN: no device to run on");
         cudnnStatus_t code = cudnnSetStream(handle, stream->stream);
         if (code) {
-            status = dnn_error(err, code, "cudnnSetStream");
+            enum status status = dnn_error(err, code, "cudnnSetStream");
             dnn_handle_give(stream->device->dnn, handle);
             return status;
         }
@@ -202,7 +204,8 @@ enum status dnn_stream_handle(struct backend_stream *stream, cudnnHandle_t *out,
     return STATUS_OK;
 }
 
-/* Given back, not destroyed: plans may have been made with it, and others may still run those. */
+/* The handle is given back, not destroyed: other streams may still run plans that were made with
+ * it. */
 void cuda_dnn_stream_deinit(struct backend_stream *stream)
 {
     if (stream->dnn_handle) {

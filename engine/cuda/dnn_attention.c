@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention through cuDNN's scaled-dot-product operation, which compiles one kernel at run time:
- * queries, keys and values [N,S,H*D], apart or behind one another in the rows of one tensor, are
- * seen as [N,H,S,D] by their strides and nothing is moved. Half types, heads of a multiple of 8 up
- * to 128; no mask (it takes none that is added), no epilogue.
+ * Attention through cuDNN's scaled-dot-product operation, which compiles one kernel at run time.
+ * Queries, keys and values [N,S,H*D], apart or behind one another in the rows of one tensor, are
+ * seen as [N,H,S,D] by their strides; nothing is moved. Half types only, with heads of a multiple
+ * of 8 columns up to 128; no epilogue, and no mask: the operation takes none that is added.
  *
- * The scale is handed over by value with each launch; captured graphs keep it.
+ * The scale is passed by value with each launch; captured graphs keep it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 enum { UID_Q = 1, UID_K = 2, UID_V = 3, UID_Y = 4, UID_SCALE = 5, TENSORS = 4, HEAD_MAX = 128 };
 enum { CONFIGS_MAX = 16 };
 
-/* Everything that decides the graph. Hashed as bytes: it has no holes, and is zeroed first. */
+/* Everything that decides the graph. It is hashed as bytes, so it has no holes and is zeroed
+ * first. */
 struct attention_spec {
     int64_t dim[TENSORS][4], stride[TENSORS][4]; /* Q, K, V, Y */
     int64_t io;                                  /* enum dtype */
@@ -60,7 +61,7 @@ static bool set_tensor(struct attention_spec *s, int i, const struct ir_tensor *
     return true;
 }
 
-/* The half type that the tensor is stored as; NONE: it is not. */
+/* The half type that the tensor is stored as; NONE: it is stored as another type. */
 static enum dtype stored(const struct ir_tensor *t, enum dtype dtype)
 {
     enum dtype as = t->dtype == DTYPE_F32 ? dtype : t->dtype;
@@ -136,7 +137,7 @@ static bool listed(const struct dnn_config *configs, uint32_t n, int32_t engine)
     return false;
 }
 
-/* What the heuristics say, and every engine as it sets itself. */
+/* Lists what the heuristics propose, and every other engine with its default knobs. */
 static enum status list(struct cuda_dnn *dnn, const struct attention *at,
                         struct dnn_config out[CONFIGS_MAX], uint32_t *n, struct error *err)
 {
@@ -268,41 +269,45 @@ static bool tensors_fit(const struct ir_graph *graph, const struct ir_node *node
     return fit;
 }
 
+/* The op owns `plan` if this succeeds. */
+static enum status make_op(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct attention *at,
+                           struct dnn_plan *plan, struct backend_op **out, struct error *err)
+{
+    cudnnHandle_t handle;
+    if (!tensors_fit(graph, node, at->io))
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "cuDNN: '%s': a tensor has another size than it needs", node->name);
+    if (stream->device->ordinal >= 0)
+        TRY(dnn_stream_handle(stream, &handle, err));
+    struct attention_op *op = calloc(1, sizeof(*op));
+    if (!op)
+        return error_no_memory(err, "cuDNN");
+    op->base = (struct backend_op){
+        .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};
+    op->dnn = stream->device->dnn;
+    op->plan = plan;
+    op->name = node->name;
+    op->at = *at;
+    op->pack.n = UID_SCALE;
+    for (uint32_t i = 0; i < op->pack.n; i++)
+        op->pack.uid[i] = UID_Q + i;
+    *out = &op->base;
+    return STATUS_OK;
+}
+
 static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
     struct attention at;
     struct dnn_plan *plan;
-    cudnnHandle_t handle;
     struct cuda_device *device = stream->device;
-    enum status status = get_plan(device, graph, node, tactic, &at, &plan, err);
+    TRY(get_plan(device, graph, node, tactic, &at, &plan, err));
+    enum status status = make_op(stream, graph, node, &at, plan, out, err);
     if (status)
-        return status;
-    struct attention_op *op = calloc(1, sizeof(*op));
-    if (!op)
-        status = error_no_memory(err, "cuDNN");
-    else if (!tensors_fit(graph, node, at.io))
-        status = error_set(err, STATUS_FAILED_PRECONDITION,
-                           "cuDNN: '%s': a tensor has another size than it needs", node->name);
-    else if (device->ordinal >= 0)
-        status = dnn_stream_handle(stream, &handle, err);
-    if (status) {
         dnn_plan_put(device->dnn, plan);
-        free(op);
-        return status;
-    }
-    op->base = (struct backend_op){
-        .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};
-    op->dnn = device->dnn;
-    op->plan = plan;
-    op->name = node->name;
-    op->at = at;
-    op->pack.n = UID_SCALE;
-    for (uint32_t i = 0; i < op->pack.n; i++)
-        op->pack.uid[i] = UID_Q + i;
-    *out = &op->base;
-    return STATUS_OK;
+    return status;
 }
 
 const struct cuda_family cuda_family_dnn_attention = {

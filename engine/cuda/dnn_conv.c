@@ -2,15 +2,15 @@
 /*
  * The family of convolutions through cuDNN: candidates, plans, running.
  *
- * A tactic's blob is spelling, input layout, engine and knobs. When one comes back, the node is
- * read again as it says, and every size it gives is compared with the ports; so a damaged one is
- * refused, or fails as cuDNN refuses its engine.
+ * A tactic's blob holds the spelling, the input's layout, the engine and its knobs. When a stored
+ * tactic comes back, the node is read again as the blob says, and the sizes are compared with the
+ * tactic's ports. So a damaged blob is refused here, or cuDNN refuses its engine.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/compiler.h"
+#include "base/cleanup.h"
 #include "engine/cuda/dnn_conv.h"
 
 enum { BLOB_HEAD = 2 };
@@ -29,7 +29,7 @@ static const char *type_text(enum dtype io)
     return io == DTYPE_F16 ? "f16" : io == DTYPE_BF16 ? "bf16" : "f32";
 }
 
-/* Tensors with channels are channels-last; small operands are as they are. */
+/* Tensors of the output's rank are channels-last; operands of another rank stay plain. */
 static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
                       const struct conv *conv, struct tactic *t)
 {
@@ -88,39 +88,35 @@ static enum status visit_all(const struct ir_graph *graph, const struct ir_node 
                              enum dtype dtype, enum dtype io, const struct conv_choice *choices,
                              uint32_t n, tactic_visit visit, void *user, struct error *err)
 {
-    enum status status = STATUS_OK;
-    struct tactic *t = malloc(sizeof(*t));
+    CLEANUP(cleanup_free) struct tactic *t = malloc(sizeof(*t));
     if (!t)
         return error_no_memory(err, "cuDNN");
-    for (uint32_t i = 0; i < n && !status; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (make_tactic(graph, node, dtype, io, &choices[i], t))
-            status = visit(user, t, err);
-    free(t);
-    return status;
+            TRY(visit(user, t, err));
+    return STATUS_OK;
 }
 
-/* Of the types that are allowed, the first that cuDNN has anything for: the others are slower. */
+/* Offers the first of the allowed types for which cuDNN has any candidate: the types after it are
+ * slower. */
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
     enum dtype dtypes[3];
     uint32_t n_types = cuda_dtypes(graph, node, precision, dtypes), n = 0;
-    struct conv_choice *choices = malloc(CONV_CHOICES_MAX * sizeof(*choices));
+    CLEANUP(cleanup_free) struct conv_choice *choices = malloc(CONV_CHOICES_MAX * sizeof(*choices));
     if (!choices)
         return error_no_memory(err, "cuDNN");
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < n_types && n == 0 && !status; i++) {
+    for (uint32_t i = 0; i < n_types && n == 0; i++) {
         enum dtype io = conv_io(graph, node, dtypes[i]);
         if (io == DTYPE_NONE)
             continue;
         bool strict = io == DTYPE_F32 && precision == PRECISION_F32;
-        status = list_type(device, graph, node, io, strict, choices, &n, err);
-        if (!status)
-            status = visit_all(graph, node, dtypes[i], io, choices, n, visit, user, err);
+        TRY(list_type(device, graph, node, io, strict, choices, &n, err));
+        TRY(visit_all(graph, node, dtypes[i], io, choices, n, visit, user, err));
     }
-    free(choices);
-    return status;
+    return STATUS_OK;
 }
 
 /* --- back from a tactic --- */
@@ -188,9 +184,9 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
                             struct conv *conv, struct dnn_plan **out, struct error *err)
 {
     struct dnn_recipe recipe;
-    enum status status = reread(graph, node, tactic, conv, &recipe, err);
-    if (!status)
-        status = dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
+    TRY(reread(graph, node, tactic, conv, &recipe, err)); /* its errors name the node */
+    enum status status =
+        dnn_plan_get(device->dnn, &recipe, tactic->code, tactic->code_size, out, err);
     if (status)
         error_prefix(err, "'%s'", node->name);
     return status;
@@ -265,7 +261,7 @@ static void op_free(struct backend_op *base)
     free(op);
 }
 
-/* The tensors are as large as the plan will take them to be. */
+/* Whether the tensor is as large as the plan takes it to be. */
 static bool is_large_enough(const struct ir_tensor *t, enum dtype io)
 {
     uint64_t bytes;
@@ -281,36 +277,40 @@ static bool tensors_fit(const struct ir_graph *graph, const struct ir_node *node
     return fit;
 }
 
+/* The op owns `plan` if this succeeds. */
+static enum status make_op(struct backend_stream *stream, const struct ir_graph *graph,
+                           const struct ir_node *node, const struct conv *conv,
+                           struct dnn_plan *plan, struct backend_op **out, struct error *err)
+{
+    cudnnHandle_t handle;
+    CLEANUP(cleanup_free) struct conv_op *op = calloc(1, sizeof(*op));
+    if (!op)
+        return error_no_memory(err, "cuDNN");
+    if (!bind_all(op, conv) || !tensors_fit(graph, node, (enum dtype)conv->spec.io))
+        return refuse(node, err, "a tensor has another size than it needs");
+    if (stream->device->ordinal >= 0)
+        TRY(dnn_stream_handle(stream, &handle, err));
+    op->base = (struct backend_op){
+        .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};
+    op->dnn = stream->device->dnn;
+    op->plan = plan;
+    op->name = node->name;
+    *out = &STEAL(op)->base;
+    return STATUS_OK;
+}
+
 static enum status prepare(struct backend_stream *stream, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
     struct conv conv;
     struct dnn_plan *plan;
-    cudnnHandle_t handle;
     struct cuda_device *device = stream->device;
-    enum status status = get_plan(device, graph, node, tactic, &conv, &plan, err);
+    TRY(get_plan(device, graph, node, tactic, &conv, &plan, err));
+    enum status status = make_op(stream, graph, node, &conv, plan, out, err);
     if (status)
-        return status;
-    struct conv_op *op = calloc(1, sizeof(*op));
-    if (!op)
-        status = error_no_memory(err, "cuDNN");
-    else if (!bind_all(op, &conv) || !tensors_fit(graph, node, (enum dtype)conv.spec.io))
-        status = refuse(node, err, "a tensor has another size than it needs");
-    else if (device->ordinal >= 0)
-        status = dnn_stream_handle(stream, &handle, err);
-    if (status) {
         dnn_plan_put(device->dnn, plan);
-        free(op);
-        return status;
-    }
-    op->base = (struct backend_op){
-        .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};
-    op->dnn = device->dnn;
-    op->plan = plan;
-    op->name = node->name;
-    *out = &op->base;
-    return STATUS_OK;
+    return status;
 }
 
 const struct cuda_family cuda_family_dnn_conv = {

@@ -6,10 +6,10 @@
  *   dnn_conv_list.c   candidates                     dnn_conv_pack.c   constants in cuDNN's form
  *   dnn_conv.c        the family: blobs, plans, running
  *
- * How a graph is spelled decides which kernels may run it. With a bias of the tensors' own type and
- * convolution -> [ADD residual] -> ADD bias -> [RELU] the precompiled kernels take it, and some
- * that compile at run time; with a bias in fp32, or any other chain of steps, only the latter. Both
- * spellings have layers on which they are the best.
+ * How a graph is spelled decides which kernels may run it. If the bias has the tensors' own type
+ * and the graph is convolution -> [ADD residual] -> ADD bias -> [RELU], the precompiled kernels
+ * take it, and some that compile at run time. With a bias in fp32, or with any other chain of
+ * steps, only kernels that compile at run time do. Each spelling is the best on some layers.
  */
 #ifndef INFERD_ENGINE_CUDA_DNN_CONV_H
 #define INFERD_ENGINE_CUDA_DNN_CONV_H
@@ -53,7 +53,8 @@ struct conv_operand {
     int64_t dim[4];
 };
 
-/* Everything that decides the graph. Hashed as bytes: it has no holes, and is zeroed first. */
+/* Everything that decides the graph. It is hashed as bytes, so it has no holes and is zeroed
+ * first. */
 struct conv_spec {
     int64_t x[4], w[4], y[4]; /* NCHW, KCRS; channels as the layout pads them */
     int64_t pre[2], post[2], stride[2], dilation[2];
@@ -64,25 +65,27 @@ struct conv_spec {
     struct conv_operand operand[CONV_OPERANDS_MAX];
 };
 
-/* A node as cuDNN is to see it. The weights' packed form is KRSC and, behind it (each aligned to
- * BACKEND_ALIGN): zeros in the place of a bias that the node lacks, then scalars that steps need.
- */
+/* A convolution node in the form that cuDNN takes. Its packed weights are KRSC; behind them lie,
+ * each aligned to BACKEND_ALIGN, zeros in the place of the bias if the node has none, and the
+ * scalars that steps need. */
 struct conv {
     struct conv_spec spec;
     enum ir_layout layout; /* of the input */
-    bool pattern;          /* the precompiled kernels' pattern */
+    bool pattern;          /* the steps are the precompiled kernels' pattern */
     bool biased;
     float scalar[CONV_SCALARS_MAX];
     uint64_t zeros_at, scalars_at; /* in the packed weights */
     uint64_t weights_bytes, bias_bytes;
 };
 
-/* False: not for cuDNN. `io`: F16, BF16 or F32. `spelling` CONV_BIAS_IO needs the pattern. */
+/* False: cuDNN does not do the node. `io`: F16, BF16 or F32. `spelling` CONV_BIAS_IO needs the
+ * pattern. */
 bool conv_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype io,
                enum ir_layout layout, enum conv_spelling spelling, struct conv *out);
-/* The type the node's floats are stored as under a tactic's dtype; NONE: mixed or unfit. */
+/* The type that the node's floats are stored as under a tactic's dtype; NONE: they are mixed or
+ * unfit. */
 enum dtype conv_io(const struct ir_graph *graph, const struct ir_node *node, enum dtype tactic);
-/* Bytes of operand `i` as it is packed; 0: it is no constant. */
+/* Bytes of operand `i` as it is packed; 0: the operand is no constant. */
 uint64_t conv_operand_bytes(const struct ir_graph *graph, const struct ir_node *node,
                             const struct conv *conv, uint32_t i);
 
@@ -97,8 +100,8 @@ struct conv_choice {
 };
 enum { CONV_CHOICES_MAX = 160 };
 
-/* The candidates of one layout and all spellings, best guess first. `strict`: fp32 is fp32.
- * `few`: the node is asked for several layouts. */
+/* Adds the candidates of one layout in all spellings, best guess first. `strict`: fp32 must not be
+ * computed on fewer bits. `few`: several layouts are asked, so that each adds only a few. */
 enum status conv_list(struct cuda_dnn *dnn, const struct ir_graph *graph,
                       const struct ir_node *node, enum dtype io, enum ir_layout layout, bool strict,
                       bool few, struct conv_choice *out, uint32_t *n, struct error *err);

@@ -2,22 +2,22 @@
 /*
  * Which of cuDNN's ways to run a convolution are worth timing.
  *
- * Precompiled kernels cost nothing to make ready: what the heuristics say (HEURISTIC of them) and
- * each engine of the pool once, as it sets itself. Engines that compile at run time cost up to a
- * second of a core each, so their number is bounded by a rule. The sm_90 one, known by the most
- * kernel configurations below 64, is the best on most small layers and on some large ones. Of it
- * are listed, by output tiles of 128x128:
+ * Precompiled kernels cost nothing to make ready. Listed are what the heuristics propose (HEURISTIC
+ * of them) and each engine of the pool once, with its default knobs. Engines that compile at run
+ * time cost up to a second of a core each, so a rule bounds their number. The one for sm_90,
+ * recognised as the one with the most kernel configurations below 64, is the best on most small
+ * layers and on some large ones. It is listed, counting output tiles of 128x128:
  *
- *   - as it sets itself, and as the heuristics for its pool set it (they ask it, so it takes a
- *     driver, and the tenth part of a second);
- *   - its KERNEL_CFG values in an order in which the first six have different tile shapes: six, or
- *     four where there are more than four waves of tiles;
- *   - the first two of them with K split in 2, 4, 8, 16: as long as a part is 128 deep or more and
- *     all parts together are no more than three waves.
+ *   - with its default knobs, and as the heuristics for its pool set it (they ask the engine, which
+ *     takes a driver and a tenth of a second);
+ *   - with KERNEL_CFG values in an order whose first six have different tile shapes: six values, or
+ *     four if there are more than four waves of tiles;
+ *   - with the first two of these values and K split in 2, 4, 8 and 16 parts, as long as a part is
+ *     at least 128 deep and all parts together make no more than three waves.
  *
- * Whether such an engine really takes the graph shows when it compiles: asking here costs as much.
- * Other runtime engines are listed only where there is no other way (an epilogue of their own
- * kind).
+ * Whether such an engine really takes the graph shows only when it compiles: asking here would cost
+ * as much. Other run-time engines are listed only if there is no other way (an epilogue of their
+ * own kind).
  */
 #include <string.h>
 
@@ -28,10 +28,10 @@ enum {
     HEURISTIC = 24,
     HEURISTIC_FEW = 8, /* of each layout, when there are several */
     HEURISTIC_RUNTIME = 3,
-    CONFIGS_BEST = 64, /* runtime engines with fewer kernel configurations than this */
+    CONFIGS_BEST = 64, /* run-time engines with fewer kernel configurations than this */
     CONFIGS_LEAST = 16,
-    FIRST = 6,  /* of the heuristics' configurations that go before the runtime engine's */
-    MANY = 528, /* tiles: beyond this, MANY_CONFIGS of the kernel configurations */
+    FIRST = 6,  /* so many of the heuristics' configurations go before the run-time engine's */
+    MANY = 528, /* tiles; with more, only MANY_CONFIGS kernel configurations are listed */
     MANY_CONFIGS = 4,
     SPLIT_CONFIGS = 2,
     SPLIT_MAX = 16,
@@ -39,7 +39,8 @@ enum {
     SPLIT_DEPTH = 128, /* of one part */
 };
 
-/* Seen to span the tile shapes (cuDNN 9.19, H200); what an older version lacks fails to compile. */
+/* These were seen to span the tile shapes (cuDNN 9.19, H200). A value that an older version lacks
+ * fails to compile. */
 static const int32_t kernel_configs[] = {2, 10, 6, 14, 42, 44};
 
 struct list {
@@ -73,8 +74,9 @@ static void put(struct list *l, const struct dnn_config *config)
     l->seen[config->engine] = true;
 }
 
-/* Strict fp32: tensor cores would compute on ten bits of fraction. Sums on fewer bits are the way
- * of the quickest stem kernels: for half types, whose results have no more digits. */
+/* Strict fp32 excludes tensor cores, which compute on ten bits of fraction. The quickest kernels
+ * for the first layer sum in half precision: they are allowed for half types only, whose results
+ * have no more digits than that. */
 static bool allowed(const struct dnn_engine *e, enum dtype io, bool strict)
 {
     return !e->coarse && (io != DTYPE_F32 || !e->half_sums) &&
@@ -150,7 +152,8 @@ static void put_configs(struct list *l, int32_t engine)
         put_splits(l, engine);
 }
 
-/* One spelling: its graph and its engines. One that cuDNN cannot even spell has none. */
+/* Builds the graph of one spelling and reads its engines. A spelling that cuDNN does not know has
+ * none. */
 static enum status open_list(struct cuda_dnn *dnn, const struct conv *conv, bool strict,
                              struct conv_choice *out, uint32_t *n, struct list *l,
                              struct error *err)
@@ -166,7 +169,8 @@ static enum status open_list(struct cuda_dnn *dnn, const struct conv *conv, bool
     return STATUS_OK;
 }
 
-/* Precompiled kernels, and the sm_90 runtime engine as far as it takes the same spelling. */
+/* Lists the precompiled kernels, and the sm_90 run-time engine as far as it takes the same
+ * spelling. *first becomes the place of that engine's first candidate. */
 static enum status list_pattern(struct cuda_dnn *dnn, const struct conv *conv, bool strict,
                                 bool few, struct conv_choice *out, uint32_t *n, uint32_t *first,
                                 struct error *err)
@@ -211,7 +215,7 @@ static enum status list_runtime(struct cuda_dnn *dnn, const struct conv *conv, b
     return STATUS_OK;
 }
 
-/* Brings what stands at `from` to `to`, what was there behind it. */
+/* Moves the choices from `from` on to `to`; those that stood there follow. */
 static void move_ahead(struct conv_choice *c, uint32_t to, uint32_t from, uint32_t n)
 {
     for (uint32_t i = from; i < n; i++) {

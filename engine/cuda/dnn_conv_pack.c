@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolution's constants in cuDNN's form: weights from KCRS in any float type to KRSC in the
- * tensors' own, channels padded with zeros, see struct conv; bias and operands as they are spelled.
+ * Packs a convolution's constants in cuDNN's form (struct conv): weights of any float type in KCRS
+ * become KRSC in the tensors' own type, with channels padded by zeros; the bias and operands get
+ * the type of the spelling.
  *
- * A network's weights are packed for every profile, so this has to keep up with memory: a filter
- * is converted as one run, by the processor's own instructions where it has them, then turned over.
+ * A network's weights are packed for every profile, so packing has to be about as quick as memory:
+ * a filter is converted in one run, by the processor's own instructions if it has them, and then
+ * transposed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +35,7 @@ __attribute__((target("avx,f16c"))) static size_t halves_fast(const char *from, 
 
 static size_t halves_begin(const char *from, uint16_t *to, size_t n)
 {
-    /* no CPU has avx2 without f16c, which not every compiler can ask for */
+    /* No CPU has avx2 without f16c, and not every compiler can ask for f16c. */
     return __builtin_cpu_supports("avx2") ? halves_fast(from, to, n) : 0;
 }
 #else
@@ -82,7 +84,7 @@ static void convert(enum dtype from_type, const char *from, enum dtype to_type, 
 
 /* --- weights --- */
 
-/* channels x taps -> taps x padded channels; `to` is zero. */
+/* Transposes channels x taps to taps x padded channels; `to` was zeroed before. */
 static void turn_over_16(const uint16_t *from, uint16_t *to, size_t channels, size_t padded,
                          size_t taps)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A convolution node as cuDNN is to see it: one or two spatial dimensions (one is two with a height
- * of 1), any groups, strides and dilations, padding that is not negative; constant weights and
- * bias.
+ * Reads a convolution node into the form that cuDNN takes: one or two spatial dimensions (one
+ * becomes two with a height of 1), any groups, strides and dilations, padding that is not negative;
+ * constant weights and bias.
  *
  * The epilogue becomes pointwise steps on fp32 values. Its operands are constants of one element or
- * one a channel, or tensors that broadcast to the output. What is not in the tables here is
- * refused: then the node is for another family.
+ * of one per channel, or tensors that broadcast to the output. A step that is not in the tables
+ * here is refused, and the node is left to another family.
  */
 #include <math.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static bool is_weight_type(enum dtype dtype)
 
 /* --- types --- */
 
-/* F32 is stored as `io`; anything else has to be that already. */
+/* F32 is stored as `io`; any other type must be `io` already. */
 static bool stored_as(const struct ir_tensor *t, enum dtype io)
 {
     return t->dtype == io || t->dtype == DTYPE_F32;
@@ -56,7 +56,7 @@ enum dtype conv_io(const struct ir_graph *graph, const struct ir_node *node, enu
 
 /* --- the window --- */
 
-/* Dims of three or four as four, with a height of 1 where there is none. */
+/* Writes three or four dims as four; three get a height of 1. */
 static bool as_four(const struct shape *shape, int64_t out[4])
 {
     if (shape->rank != 3 && shape->rank != 4)
@@ -91,7 +91,7 @@ static bool read_window(const struct ir_node *node, uint32_t spatial, struct con
     return true;
 }
 
-/* The extent that the output has to have. */
+/* Whether the output has the extent that the window gives. */
 static bool extent_fits(const struct conv_spec *s, int i)
 {
     int64_t window = s->dilation[i] * (s->w[2 + i] - 1) + 1;
@@ -273,7 +273,7 @@ static int32_t unary_step(struct chain *c, const struct ir_epilogue *e)
 
 /* --- binary steps --- */
 
-/* The operand's dims under the output's, each its own or 1. */
+/* Aligns the operand's dims with the output's; each must equal the output's or be 1. */
 static bool operand_dims(const struct ir_tensor *t, const struct ir_tensor *y, int64_t out[4])
 {
     struct shape wide = {.rank = y->shape.rank};
@@ -294,7 +294,7 @@ static bool is_channels(const int64_t dim[4])
     return dim[0] == 1 && dim[2] == 1 && dim[3] == 1;
 }
 
-/* Adds the operand; CONV_NONE: not possible. */
+/* Adds the operand. CONV_NONE: cuDNN cannot take it. */
 static int32_t operand(struct chain *c, const struct ir_graph *graph, const struct ir_node *node,
                        uint32_t input)
 {

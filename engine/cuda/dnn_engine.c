@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Engines of a finished graph, what cuDNN's heuristics make of it, and configurations as text and
- * as bytes. Descriptors of questions are freed at once: only those of plans are kept.
+ * Engines of a finished graph, the configurations that cuDNN's heuristics propose for it, and
+ * configurations as text and as bytes. Descriptors that are made for a question are freed at once:
+ * only those of plans are kept.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void destroy(dnn_desc *d)
     *d = NULL;
 }
 
-/* One value of an attribute. */
+/* Reads an attribute that has one value. */
 static bool get(dnn_desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                 void *out)
 {

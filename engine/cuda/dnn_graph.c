@@ -4,21 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "engine/cuda/dnn_graph.h"
 
 enum status dnn_build_new(struct cuda_dnn *dnn, struct dnn_build **out, struct error *err)
 {
-    struct dnn_build *b = calloc(1, sizeof(*b));
+    CLEANUP(cleanup_free) struct dnn_build *b = calloc(1, sizeof(*b));
     if (!b)
         return error_no_memory(err, "cuDNN");
     b->dnn = dnn;
     b->next_virtual = DNN_VIRTUAL_UID;
-    enum status status = dnn_handle_take(dnn, &b->handle, err);
-    if (status)
-        free(b);
-    else
-        *out = b;
-    return status;
+    TRY(dnn_handle_take(dnn, &b->handle, err));
+    *out = STEAL(b);
+    return STATUS_OK;
 }
 
 void dnn_build_settle(struct dnn_build *b)
@@ -31,7 +29,7 @@ void dnn_build_free(struct dnn_build *b)
 {
     if (!b)
         return;
-    while (b->n_owned > 0) /* those that refer to others are the later ones */
+    while (b->n_owned > 0) /* later descriptors refer to earlier ones */
         cudnnBackendDestroyDescriptor(b->owned[--b->n_owned]);
     dnn_build_settle(b);
     free(b);

@@ -2,10 +2,10 @@
 /*
  * What the dnn_*.c files share: building graphs of cuDNN's backend API, execution plans, handles.
  *
- * A `build` owns every descriptor that is made through it, until it is freed; the first call that
- * fails sticks, and all later ones do nothing, so that code reads straight on and looks once, at
- * the end. Descriptors of a finalised execution plan stay with it: what cuDNN still refers to in
- * them is not documented.
+ * A `build` owns every descriptor that is made through it, until it is freed. The first call that
+ * fails sticks, and all later ones do nothing, so that code reads straight on and checks once, at
+ * the end. A finalised execution plan keeps its descriptors: cuDNN does not document which of them
+ * it still refers to.
  */
 #ifndef INFERD_ENGINE_CUDA_DNN_GRAPH_H
 #define INFERD_ENGINE_CUDA_DNN_GRAPH_H
@@ -51,7 +51,7 @@ struct dnn_knob {
     int32_t value;
 };
 
-/* An engine of a graph, and what is set of its knobs. */
+/* An engine of a graph, and the knobs that are set. */
 struct dnn_config {
     int32_t engine;
     uint32_t n_knobs;
@@ -63,7 +63,7 @@ struct dnn_config {
 /* Takes a handle from the device's store; dnn_build_free gives it back. */
 enum status dnn_build_new(struct cuda_dnn *dnn, struct dnn_build **out, struct error *err);
 void dnn_build_free(struct dnn_build *b);
-/* Gives the handle back ahead of the rest. */
+/* Gives the handle back before the build is freed. */
 void dnn_build_settle(struct dnn_build *b);
 enum status dnn_build_error(const struct dnn_build *b, struct error *err, const char *what);
 
@@ -84,7 +84,7 @@ dnn_desc dnn_tensor(struct dnn_build *b, const struct dnn_tensor *t);
 /* Dims NCHW, bytes NHWC. */
 dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type,
                          const int64_t dim[4]);
-/* Adds a finished operation to the graph to be. */
+/* Adds a finished operation to the graph that dnn_graph_finish will make. */
 void dnn_op_add(struct dnn_build *b, dnn_desc op);
 /* Makes b->graph of the operations. */
 void dnn_graph_finish(struct dnn_build *b);
@@ -96,24 +96,27 @@ bool dnn_type(enum dtype dtype, cudnnDataType_t *out);
 
 struct dnn_engine {
     bool runtime;       /* compiles when a plan is made */
-    bool down_converts; /* of fp32: computes on fewer bits */
+    bool down_converts; /* computes fp32 on fewer bits */
     bool tensor_core;
-    bool half_sums;        /* adds up partly on fewer bits than it is told to */
-    bool coarse;           /* works by a transform that costs digits */
+    bool half_sums;        /* sums partly on fewer bits than it is told to */
+    bool coarse;           /* uses a transform that costs digits */
     int32_t kernel_config; /* highest value of its KERNEL_CFG knob; -1: it has none */
     bool split_k;          /* it has a SPLIT_K_SLC knob */
 };
 
 /* Number of engines of the graph's pool, usable or not; at most DNN_ENGINES_MAX. */
 uint32_t dnn_engine_count(struct dnn_build *b);
-/* Whether engine `index` takes the graph here. Does not stick: false is an answer. */
+/* Whether engine `index` takes the graph here. False is an answer and does not stick to the
+ * build. */
 bool dnn_engine_read(struct dnn_build *b, int32_t index, struct dnn_engine *out);
-/* What cuDNN would choose, best first; returns their number, 0 also if it cannot say. */
+/* Gives the configurations that cuDNN would choose, best first. Returns their number; 0 also if
+ * cuDNN cannot say. */
 uint32_t dnn_heuristic(struct dnn_build *b, uint32_t max, struct dnn_config *out);
 
-/* " e41 tile3 cga2x1" */
+/* Writes "e41 cfg6 splitk2", for example. */
 void dnn_config_text(const struct dnn_config *config, char *out, size_t size);
-/* To and from a tactic's blob: 2 + 2 n numbers of 4 bytes. dnn_config_read checks everything. */
+/* Convert to and from a tactic's blob: 2 + 2 n numbers of 4 bytes. dnn_config_read checks
+ * everything. */
 enum { DNN_CONFIG_BYTES_MAX = 4 * (2 + 2 * DNN_KNOBS_MAX) };
 uint32_t dnn_config_write(const struct dnn_config *config, uint8_t *out);
 bool dnn_config_read(const uint8_t *blob, uint32_t size, struct dnn_config *out);
@@ -122,7 +125,7 @@ bool dnn_config_read(const uint8_t *blob, uint32_t size, struct dnn_config *out)
 
 struct dnn_plan;
 
-/* What to make a plan of. `spec` has no padding bytes that are not zero: it is hashed. */
+/* What a plan is made of. `spec` is hashed, so its padding bytes must be zero. */
 struct dnn_recipe {
     const void *spec;
     size_t spec_size;
@@ -130,8 +133,9 @@ struct dnn_recipe {
     struct dnn_config config;
 };
 
-/* The plan from the device's table, or from `code` (NULL: there is none), or made now; the caller
- * gets a reference. FAILED_PRECONDITION: it cannot be had here. Any thread. */
+/* Gives the plan from the device's table, or loads it from `code` (NULL: there is none), or makes
+ * it; the caller gets a reference. FAILED_PRECONDITION: this device cannot have it. Any thread may
+ * call this. */
 enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, const void *code,
                          uint64_t code_size, struct dnn_plan **out, struct error *err);
 void dnn_plan_put(struct cuda_dnn *dnn, struct dnn_plan *plan); /* NULL is fine */
@@ -149,7 +153,8 @@ enum status dnn_error(struct error *err, cudnnStatus_t code, const char *what);
 
 enum { DNN_BINDINGS_MAX = 24 };
 
-/* Addresses of a launch, by tensor. Remade only when one has changed. */
+/* The addresses of a launch, by tensor. The descriptor is made again only when one of them has
+ * changed. */
 struct dnn_pack {
     dnn_desc desc;
     uint32_t n;
@@ -162,7 +167,7 @@ enum status dnn_pack_run(struct dnn_pack *pack, struct backend_stream *stream,
                          const char *name, struct error *err);
 void dnn_pack_deinit(struct dnn_pack *pack);
 
-/* Of struct cuda_dnn, for dnn_graph.c and dnn_plan.c. */
+/* What dnn_graph.c and dnn_plan.c need of struct cuda_dnn. */
 enum status dnn_handle_take(struct cuda_dnn *dnn, cudnnHandle_t *out, struct error *err);
 void dnn_handle_give(struct cuda_dnn *dnn, cudnnHandle_t handle);
 dnn_desc dnn_properties(const struct cuda_dnn *dnn); /* NULL with a device */

@@ -2,21 +2,24 @@
 /*
  * The table of a device's execution plans, and plans as bytes.
  *
- * A plan that is being made stands in the table already; others who want it wait. One that could
- * not be made stays as such, so that nobody tries again, unless memory was the reason.
+ * A plan stands in the table while it is being made, and threads that want it wait for it. A plan
+ * that could not be made stays as a failure, so that nobody tries again, unless another try may
+ * succeed (memory was short, or stored code did not load).
  *
- * As bytes a plan is a head and cuDNN's JSON text. cuDNN trusts such a text: the head says for
- * which graph, engine, knobs and version it was written and holds a digest of it, and nothing else
- * is given to cuDNN. It finds accidents, not malice: the text holds machine code for the device.
+ * As bytes, a plan is a head and cuDNN's JSON text. cuDNN trusts such a text, so it is given only a
+ * text that its head fits: the head says for which graph, engine, knobs and version the text was
+ * written, and holds a digest of it. The digest finds accidents, not malice: the text holds machine
+ * code for the device.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL /* the module has no need of the library */
+#define XXH_INLINE_ALL /* so that the module needs no library */
 #include <xxhash.h>
 
+#include "base/cleanup.h"
 #include "engine/cuda/dnn_graph.h"
 #include "base/hash.h"
 
@@ -32,7 +35,7 @@ struct dnn_plan {
     struct key key;
     UT_hash_handle hh;
     uint32_t refs;         /* under the table's lock */
-    enum plan_state state; /* the same */
+    enum plan_state state; /* under the table's lock, too */
     struct error failure;  /* of FAILED */
     struct dnn_build *build;
     dnn_desc desc;
@@ -176,7 +179,7 @@ static enum status damaged(struct error *err, const char *why)
     return error_set(err, STATUS_FAILED_PRECONDITION, "cuDNN: the compiled tactic %s", why);
 }
 
-/* What is behind the head, if the head and it belong together. */
+/* Gives the text behind the head, if the head fits this text and the key. */
 static enum status open_code(const struct key *key, const void *code, uint64_t size,
                              const char **text, uint64_t *text_size, struct error *err)
 {
@@ -204,12 +207,9 @@ static enum status make(struct cuda_dnn *dnn, const struct dnn_recipe *r, struct
 {
     const char *text = NULL;
     uint64_t size = 0;
-    enum status status =
-        code ? open_code(&plan->key, code, code_size, &text, &size, err) : STATUS_OK;
-    if (!status)
-        status = dnn_build_new(dnn, &plan->build, err);
-    if (status)
-        return status;
+    if (code)
+        TRY(open_code(&plan->key, code, code_size, &text, &size, err));
+    TRY(dnn_build_new(dnn, &plan->build, err));
     struct dnn_build *b = plan->build;
     if (text) {
         set_code(b, text, size);
@@ -219,9 +219,9 @@ static enum status make(struct cuda_dnn *dnn, const struct dnn_recipe *r, struct
         dnn_graph_finish(b);
         set_config(b, &r->config);
     }
-    status = b->status
-                 ? dnn_build_error(b, err, text ? "a compiled tactic does not load" : "no plan")
-                 : STATUS_OK;
+    enum status status =
+        b->status ? dnn_build_error(b, err, text ? "a compiled tactic does not load" : "no plan")
+                  : STATUS_OK;
     dnn_build_settle(b);
     if (status)
         return status;
@@ -236,7 +236,20 @@ static struct dnn_plan *find(struct dnn_plans *plans, const struct key *key)
     return row;
 }
 
-/* Somebody else's row: waits until it is made. Under the lock. */
+/* NULL: no memory. */
+static struct dnn_plan *add(struct dnn_plans *plans, const struct key *key)
+{
+    CLEANUP(cleanup_free) struct dnn_plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return NULL;
+    plan->key = *key;
+    plan->refs = 1;
+    HASH_ADD(hh, plans->rows, key, sizeof(plan->key), plan);
+    return HASH_ADDED(plan) ? STEAL(plan) : NULL;
+}
+
+/* Takes a reference to a row that another thread has made, or waits until it has. Called under the
+ * lock. */
 static enum status share(struct dnn_plans *plans, struct dnn_plan *plan, struct error *err)
 {
     plan->refs++;
@@ -251,8 +264,8 @@ static enum status share(struct dnn_plans *plans, struct dnn_plan *plan, struct 
     return status;
 }
 
-/* Under the lock. `final`: trying again would give the same. A failure that is not stays for those
- * who wait for it; the next one tries again. */
+/* Ends the making of a plan; called under the lock. `final`: another try would fail alike. A
+ * failure that is not final is given to those who wait for it now; the next call tries again. */
 static void settle(struct dnn_plans *plans, struct dnn_plan *plan, enum status status, bool final)
 {
     plan->state = status ? PLAN_FAILED : PLAN_READY;
@@ -269,30 +282,20 @@ enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, 
 {
     struct dnn_plans *plans = dnn_plans(dnn);
     struct key key = key_of(recipe);
-    enum status status = STATUS_OK;
     pthread_mutex_lock(&plans->lock);
     struct dnn_plan *plan = find(plans, &key);
     if (plan) {
-        status = share(plans, plan, err);
+        enum status status = share(plans, plan, err);
         pthread_mutex_unlock(&plans->lock);
         if (!status)
             *out = plan;
         return status;
     }
-    plan = calloc(1, sizeof(*plan));
-    if (plan) {
-        plan->key = key;
-        plan->refs = 1;
-        HASH_ADD(hh, plans->rows, key, sizeof(plan->key), plan);
-        if (!HASH_ADDED(plan)) {
-            free(plan);
-            plan = NULL;
-        }
-    }
+    plan = add(plans, &key);
     pthread_mutex_unlock(&plans->lock);
     if (!plan)
         return error_no_memory(err, "cuDNN");
-    status = make(dnn, recipe, plan, code, code_size, &plan->failure);
+    enum status status = make(dnn, recipe, plan, code, code_size, &plan->failure);
     if (status && err)
         *err = plan->failure;
     pthread_mutex_lock(&plans->lock);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/dnn.h"
 
@@ -87,34 +88,23 @@ static enum status read_json(const char *path, char **out, struct error *err)
 enum status cuda_device_open_dry(const char *path, const struct log_sink *log, struct device **out,
                                  struct error *err)
 {
-    char *json = NULL;
+    CLEANUP(cleanup_free) char *json = NULL;
     int driver = 0;
-    enum status status = read_json(path, &json, err);
-    if (status)
-        return status;
-    struct cuda_device *device = calloc(1, sizeof(*device));
-    if (device)
-        pthread_mutex_init(&device->turn_lock, NULL);
+    TRY(read_json(path, &json, err));
+    CLEANUP(cuda_device_cleanup) struct cuda_device *device = calloc(1, sizeof(*device));
     if (!device)
-        status = error_no_memory(err, "a device");
-    else if (!read_properties(json, &device->properties, &driver))
-        status = error_set(err, STATUS_INVALID_ARGUMENT, "%s: no device properties", path);
-    if (!status) {
-        device->base.backend = &backend_cuda;
-        device->base.threads = 1;
-        device->ordinal = -1;
-        device->log = log;
-        cuda_device_describe(device, driver);
-        status = cuda_dnn_new(-1, json, &device->dnn, err);
-        if (!status)
-            status = cuda_lt_new(-1, &device->lt, err);
-    }
-    free(json);
-    if (status) {
-        cuda_device_close(device ? &device->base : NULL);
-        return status;
-    }
-    *out = &device->base;
+        return error_no_memory(err, "a device");
+    pthread_mutex_init(&device->turn_lock, NULL);
+    if (!read_properties(json, &device->properties, &driver))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "%s: no device properties", path);
+    device->base.backend = &backend_cuda;
+    device->base.threads = 1;
+    device->ordinal = -1;
+    device->log = log;
+    cuda_device_describe(device, driver);
+    TRY(cuda_dnn_new(-1, json, &device->dnn, err));
+    TRY(cuda_lt_new(-1, &device->lt, err));
+    *out = &STEAL(device)->base;
     return STATUS_OK;
 }
 
@@ -131,7 +121,5 @@ enum status cuda_stream_new_dry(struct device *device, struct backend_stream **o
 
 void cuda_stream_free_dry(struct backend_stream *stream)
 {
-    if (!stream)
-        return;
     free(stream);
 }

@@ -3,7 +3,7 @@
 #include "base/compiler.h"
 #include "engine/cuda/cuda.h"
 
-/* After these every further call of the process fails alike. */
+/* After one of these errors, every further call of the process fails with it, too. */
 static const cudaError_t sticky[] = {
     cudaErrorDevicesUnavailable,
     cudaErrorECCUncorrectable,

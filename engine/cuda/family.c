@@ -6,7 +6,7 @@
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/dnn_graph.h"
 
-/* Asked in this order. Row 0 is nobody's. */
+/* Families are asked in this order. Row 0 belongs to none. */
 #define F(id, NAME, name, ...) [id] = &cuda_family_##name,
 static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {CUDA_FAMILIES(F)};
 #undef F
@@ -31,7 +31,7 @@ enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
 
 /* --- stored tactics --- */
 
-/* The tensor is as the port wants it. */
+/* Whether the tensor has the form that the port wants. */
 static bool port_fits(const struct ir_graph *graph, uint32_t id, const struct tactic_port *port)
 {
     if (id == IR_NONE)
@@ -75,7 +75,7 @@ enum status cuda_pack(struct device *device, const struct ir_graph *graph,
     return family->pack(cuda_device_of(device), graph, node, tactic, input, to, err);
 }
 
-/* *out: NULL if the family makes no plans; else to be put back. */
+/* *out is NULL if the family makes no plans; else the caller puts the plan back. */
 static enum status get_plan(struct cuda_device *device, const struct ir_graph *graph,
                             const struct ir_node *node, const struct tactic *tactic,
                             struct dnn_plan **out, struct error *err)
@@ -109,15 +109,13 @@ enum status cuda_code(struct device *device, const struct ir_graph *graph,
                       const void **code, uint64_t *size, struct error *err)
 {
     struct dnn_plan *plan;
-    enum status status = get_plan(cuda_device_of(device), graph, node, tactic, &plan, err);
-    if (status)
-        return status;
-    if (plan) {
-        status = dnn_plan_code(plan, arena, code, size, err);
-    } else {
+    TRY(get_plan(cuda_device_of(device), graph, node, tactic, &plan, err));
+    if (!plan) {
         *code = NULL;
         *size = 0;
+        return STATUS_OK;
     }
+    enum status status = dnn_plan_code(plan, arena, code, size, err);
     dnn_plan_put(cuda_device_of(device)->dnn, plan);
     return status;
 }

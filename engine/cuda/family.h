@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The table of families, and the functions of struct backend that it answers: which family a node
- * or a tactic belongs to. A stored tactic is checked here as far as all families have to: its id,
- * its op, and its ports against the tensors as they stand in the graph.
+ * or a tactic belongs to. What every family would have to check of a stored tactic is checked here:
+ * its id, its op, and its ports against the tensors as they stand in the graph.
  */
 #ifndef INFERD_ENGINE_CUDA_FAMILY_H
 #define INFERD_ENGINE_CUDA_FAMILY_H
 
 #include "engine/cuda/cuda.h"
 
-/* The family of a stored tactic that has the form of one for this node; NULL: it has not. */
+/* The family of a stored tactic. NULL: the tactic does not have the form of one for this node. */
 const struct cuda_family *cuda_family_of(const struct ir_node *node, const struct tactic *tactic);
 
 enum status cuda_candidates(struct device *device, const struct ir_graph *graph,

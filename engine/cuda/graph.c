@@ -3,10 +3,11 @@
  * Captured graphs, and named ranges for profilers. Capture concerns the calling thread alone:
  * other threads go on allocating, compiling and capturing meanwhile.
  *
- * Marked graphs take turns: device->turn is the one launched last. It waits only for what was
- * launched before, wait and launch are one step under turn_lock, and no thread's work on the device
- * waits for a thread: so turns never close a circle. What a stream waits for was settled by
- * cudaStreamWaitEvent: the event may then be recorded anew, or destroyed.
+ * Marked graphs take turns: device->turn is the graph that was launched last, and the next one
+ * waits for its half. A launch waits only for earlier launches, because the wait and the launch are
+ * one step under turn_lock, and no work on the device waits for a thread. So waits never form a
+ * circle. cudaStreamWaitEvent settles what the stream waits for: afterwards the event may be
+ * recorded anew, or destroyed.
  */
 #include <stdlib.h>
 
@@ -18,7 +19,8 @@ struct backend_graph {
     struct cuda_device *device;
     cudaGraphExec_t exec;
     cudaEvent_t half; /* or NULL */
-    /* Of the last launch; under turn_lock, and good only while the graph is device->turn. */
+    /* The stream of the last launch; under turn_lock, and valid only while the graph is
+     * device->turn. */
     struct backend_stream *stream;
 };
 
@@ -34,7 +36,8 @@ enum status cuda_capture_half(struct backend_stream *stream, struct error *err)
 {
     cudaEvent_t half;
     if (!stream->capturing || stream->half)
-        return error_set(err, STATUS_FAILED_PRECONDITION, "cuda: half of no capture, or once more");
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "cuda: the half of a capture is marked once, while it runs");
     cudaError_t code = cudaEventCreateWithFlags(&half, cudaEventDisableTiming);
     if (code)
         return cuda_error(err, code, "an event for half of a graph");
@@ -43,7 +46,7 @@ enum status cuda_capture_half(struct backend_stream *stream, struct error *err)
     return code ? cuda_error(err, code, "half of a graph") : STATUS_OK;
 }
 
-/* Uploaded at once, so that the first launch costs no more than the others. */
+/* The graph is uploaded at once, so that the first launch costs no more than the others. */
 static cudaError_t instantiate(cudaGraph_t graph, cudaStream_t stream, cudaGraphExec_t *out,
                                const char **what)
 {
@@ -67,7 +70,8 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
     stream->capturing = false;
     stream->half = NULL;
     struct backend_graph *graph = calloc(1, sizeof(*graph));
-    cudaError_t code = cudaStreamEndCapture(stream->stream, &captured); /* whatever happened */
+    /* This ends the capture, whatever failed before. */
+    cudaError_t code = cudaStreamEndCapture(stream->stream, &captured);
     if (!code && graph)
         code = instantiate(captured, stream->stream, &graph->exec, &what);
     if (captured)
@@ -87,7 +91,8 @@ enum status cuda_capture_end(struct backend_stream *stream, struct backend_graph
     return STATUS_OK;
 }
 
-/* Behind the first half of the graph launched before. A wait for what is over costs nothing. */
+/* Launches the graph behind the first half of the graph that was launched before. A wait for an
+ * event that is over costs nothing. */
 static cudaError_t launch_in_turn(struct backend_graph *graph, struct backend_stream *stream)
 {
     struct cuda_device *device = graph->device;

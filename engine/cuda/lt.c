@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cublasLt as a library that is opened when a plan first needs it, with a handle for each device.
+ * cuBLASLt as a library that is opened when a plan first needs it, with a handle for each device.
  *
  * The soname carries the major version we were compiled with; no other one is tried, for its types
- * may differ. Without a device there is no handle: descriptors can be made, heuristics not asked.
+ * may differ. Without a device there is no handle: descriptors can be made, but heuristics cannot
+ * be asked.
  */
 #include "engine/cuda/lt.h"
 
@@ -23,7 +24,7 @@ struct cuda_lt {
     int ordinal;
     void *library;
     bool opened, told;
-    enum status failure; /* of the first attempt: there is no second one */
+    enum status load_status; /* of the first attempt: there is no second one */
     struct error reason;
     struct lt_api api; /* constant once `opened` */
 };
@@ -68,7 +69,7 @@ enum status lt_error(const struct lt_api *api, cublasStatus_t code, const char *
     enum status status = code == CUBLAS_STATUS_ALLOC_FAILED    ? STATUS_RESOURCE_EXHAUSTED
                          : code == CUBLAS_STATUS_NOT_SUPPORTED ? STATUS_UNIMPLEMENTED
                                                                : STATUS_INTERNAL;
-    error_set(err, status, "cublasLt: %s: %s", what, api->cublasLtGetStatusName(code));
+    error_set(err, status, "cuBLASLt: %s: %s", what, api->cublasLtGetStatusName(code));
     if (err && code == CUBLAS_STATUS_EXECUTION_FAILED)
         err->scope = ERROR_DEVICE;
     return status;
@@ -100,20 +101,20 @@ static enum status load(struct cuda_lt *lt, struct error *err)
 
 enum status lt_open(struct cuda_lt *lt, const struct lt_api **out, struct error *err)
 {
-    /* The library asks about the calling thread's device. */
+    /* The library uses the calling thread's current device. */
     cudaError_t code = lt->ordinal < 0 ? cudaSuccess : cudaSetDevice(lt->ordinal);
     if (code != cudaSuccess)
         return cuda_error(err, code, "cudaSetDevice");
     pthread_mutex_lock(&lt->lock);
-    if (!lt->opened && !lt->failure) {
-        lt->failure = load(lt, &lt->reason);
-        lt->opened = !lt->failure;
+    if (!lt->opened && !lt->load_status) {
+        lt->load_status = load(lt, &lt->reason);
+        lt->opened = !lt->load_status;
     }
-    enum status status = lt->failure;
+    enum status status = lt->load_status;
     if (status && err)
         *err = lt->reason;
     pthread_mutex_unlock(&lt->lock);
-    if (status == STATUS_OK)
+    if (!status)
         *out = &lt->api;
     return status;
 }

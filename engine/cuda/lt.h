@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products through cublasLt: what its files share.
+ * Matrix products through cuBLASLt: what its files share.
  *
  *   lt.c         the library, opened when first needed: 150 MB of memory and 100 ms that a plan
  *                without matrix products does not pay
- *   lt_desc.c    a product -> cublasLt's descriptors; names of algorithms
- *   lt_steps.c   which part of an epilogue cublasLt can do
+ *   lt_desc.c    a product -> cuBLASLt's descriptors; names of algorithms
+ *   lt_steps.c   which part of an epilogue cuBLASLt can do
  *   lt_gemm.c    candidates, packing, preparation, launch of a product
  *   lt_matmul.c  IR_OP_MATMUL -> product          lt_conv.c  1x1 IR_OP_CONV -> product
  *
- * cublasLt counts columns first. A row-major Y = A B is read as Y' = B' A': our B is its A, our N
- * its number of rows, and so a bias per column of Y is its bias per row of D.
+ * cuBLASLt's matrices are column-major. A row-major Y = A B is read as Y' = B' A': our B is its A,
+ * our N is its number of rows, and so a bias per column of Y is its bias per row of D.
  */
 #ifndef INFERD_ENGINE_CUDA_LT_H
 #define INFERD_ENGINE_CUDA_LT_H
@@ -50,12 +50,12 @@ struct lt_api {
     uint32_t version;
 };
 
-/* Opens the library and makes the device's handle on the first call; any thread. UNIMPLEMENTED if
- * it is not installed, with one line that says so. Good until cuda_lt_free. */
+/* Opens the library and makes the device's handle on the first call; any thread may call.
+ * UNIMPLEMENTED: the library is not installed. *out is valid until cuda_lt_free. */
 enum status lt_open(struct cuda_lt *lt, const struct lt_api **out, struct error *err);
-/* The table of functions to use, instead of opening the library: for tests without a device. */
+/* Sets the table of functions to use instead of opening the library; for tests without a device. */
 void lt_adopt(struct cuda_lt *lt, const struct lt_api *api);
-/* True once: who is told first that the library is missing may log it. */
+/* True on the first call only, so that a missing library is logged once. */
 bool lt_first_failure(struct cuda_lt *lt);
 enum status lt_error(const struct lt_api *api, cublasStatus_t code, const char *what,
                      struct error *err);
@@ -79,15 +79,15 @@ struct lt_steps {
     struct lt_step step[LT_STEPS_MAX];
 };
 
-/* The steps that cublasLt does itself: Y = act(alpha A B + residual + bias). */
+/* The steps that cuBLASLt does itself: Y = act(alpha A B + residual + bias). */
 struct lt_epilogue {
     uint32_t bias, residual; /* inputs of the node, or IR_NONE */
     cublasLtEpilogue_t act;  /* DEFAULT, RELU or GELU */
 };
 
-/* The first `taken` steps as cublasLt does them; false if it does not. */
+/* Gives the first `taken` steps as cuBLASLt does them; false: it does not do them. */
 bool lt_epilogue(const struct lt_steps *steps, uint32_t taken, struct lt_epilogue *out);
-/* Most steps from the first on that cublasLt does. */
+/* How many steps, counted from the first, cuBLASLt does at most. */
 uint32_t lt_epilogue_longest(const struct lt_steps *steps);
 
 /* --- products --- */
@@ -122,7 +122,7 @@ struct lt_product {
 
 struct lt_desc {
     cublasLtMatmulDesc_t op;
-    cublasLtMatrixLayout_t a, b, y; /* cublasLt's A, B and D; C is like D */
+    cublasLtMatrixLayout_t a, b, y; /* cuBLASLt's A, B and D; C is like D */
 };
 
 enum status lt_desc_new(const struct lt_api *api, const struct lt_product *p,
@@ -141,8 +141,8 @@ void lt_algo_name(const struct lt_api *api, const struct lt_product *p,
 struct lt_kind {
     const struct cuda_family *family;
     enum ir_layout layout; /* of A, Y and operands of full shape; everything else is plain */
-    /* False: not a product that we do. `dtype` NONE: as the graph has it. `exact`: tensors have
-     * their final types; else F32 stands for `dtype`. */
+    /* Reads a node as a product; false: it is none that we do. `dtype` NONE: with the types that
+     * the graph has. `exact`: tensors have their final types; else F32 stands for `dtype`. */
     bool (*read)(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                  bool exact, enum lt_order order, struct lt_product *out);
 };
@@ -159,8 +159,9 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
                             const struct tactic *tactic, struct backend_op **out,
                             struct error *err);
 
-/* What `read` needs: the type of a tensor (see there), an input or NULL, and the node's steps,
- * whose vectors lie along p->axis; `bias` is the input that is one. p->dtype is set. */
+/* Helpers of `read`: the type of a tensor (`dtype` and `exact` as there), an input or NULL, and the
+ * steps of the node, whose vectors lie along p->axis. `bias` is the number of the input that is the
+ * bias; p->dtype must be set. */
 enum dtype lt_type(const struct ir_tensor *tensor, enum dtype dtype, bool exact);
 const struct ir_tensor *lt_input(const struct ir_graph *graph, const struct ir_node *node,
                                  uint32_t input);
@@ -180,7 +181,8 @@ struct lt_blob {
 
 enum { LT_WORKSPACE_MAX = 64 << 20 };
 
-/* The tactic for one algorithm, and back; `lt_blob_read` checks everything but the algorithm. */
+/* Make the tactic for one algorithm, and read it again; `lt_blob_read` checks everything but the
+ * algorithm. */
 void lt_tactic_fill(const struct lt_kind *kind, const struct lt_api *api,
                     const struct ir_graph *graph, const struct ir_node *node,
                     const struct lt_product *p, enum dtype dtype, const struct lt_blob *blob,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A 1x1 convolution as a product: with channels last, the pixels of all images are the rows of A,
- * the weights [M, C, 1, 1] are B as [N, K], and Y has a pixel a row. Refused: strides, padding,
- * groups; a convolution over padded channels (CHANNELS_LAST_8).
+ * the weights [M, C, 1, 1] are B as [N, K], and each row of Y is a pixel. Refused: strides,
+ * padding, groups; a convolution over padded channels (CHANNELS_LAST_8).
  */
 #include "base/compiler.h"
 #include "engine/cuda/lt.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A product as cublasLt's descriptors, and the names of its algorithms. */
+/* A product as cuBLASLt's descriptors, and the names of its algorithms. */
 #include "engine/cuda/lt.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 #include "base/compiler.h"
 
-/* Heuristics look at the alignment of the bias's address, which is not known yet. */
+/* The heuristics look at the alignment of the bias's address. The address is not known yet, so this
+ * one stands in for it. */
 #define ANY_ADDRESS ((const void *)(uintptr_t)4096)
 
 static cudaDataType_t data_type(enum dtype dtype)
@@ -50,7 +51,7 @@ static cublasStatus_t make_op(const struct lt_api *api, const struct lt_product 
     return code;
 }
 
-/* A dense row-major matrix, or `batch` of them. */
+/* A dense row-major matrix, or `batch` of them, `step` elements apart. */
 static cublasStatus_t make_layout(const struct lt_api *api, enum dtype dtype, int64_t rows,
                                   int64_t cols, int64_t batch, int64_t step,
                                   cublasLtMatrixLayout_t *out)
@@ -122,7 +123,8 @@ static const uint16_t first_tiles[][2] = {
 
 static const uint16_t last_tiles[][2] = {{256, 512}, {256, 1024}, {512, 512}, {512, 1024}};
 
-/* The numbers behind the first ones run over two grids, without what came before. */
+/* The tile numbers behind the first ones run over two grids and leave out sizes that came
+ * before. */
 static const struct grid {
     uint16_t row_step, col_step;
     uint32_t most; /* rows x cols */
@@ -160,7 +162,8 @@ bool lt_tile_size(uint32_t tile, uint32_t *rows, uint32_t *cols)
     return true;
 }
 
-/* The number of stages of a cublasLtMatmulStages_t, "auto", or the number itself. */
+/* Names a cublasLtMatmulStages_t: its number of stages, "auto", or "#" and the enumerator's
+ * value. */
 static void stages_name(uint32_t stages, char *out, size_t size)
 {
     if (stages >= CUBLASLT_MATMUL_STAGES_16x1 && stages <= CUBLASLT_MATMUL_STAGES_128x6)

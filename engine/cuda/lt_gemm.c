@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products by cublasLt: candidates, packing, preparation, launch.
+ * Products by cuBLASLt: candidates, packing, preparation, launch.
  *
- * What cublasLt's epilogues cannot do is left to one launch of our elementwise kernel, in place. If
- * heuristics find nothing for the longest part of the epilogue (odd sizes), shorter ones are asked.
+ * Steps that cuBLASLt's epilogues cannot do are left to one launch of our elementwise kernel, in
+ * place. If the heuristics find nothing for the longest part of the epilogue (odd sizes), shorter
+ * parts are asked.
  *
  * Partial sums of a split K are added up in fp32, never in 16 bit.
  */
@@ -18,8 +19,8 @@
 enum {
     ALGOS_ASKED = 32,
     ALGOS_ASKED_AGAIN = 16, /* for the other order of B */
-    ALGOS_ASKED_LESS = 8,   /* without workspace, and of types that are not the fastest */
-    ALGOS_MAX = 48,         /* different ones of one question */
+    ALGOS_ASKED_LESS = 8,   /* without workspace, and for types that are not the fastest */
+    ALGOS_MAX = 48,         /* different algorithms of one question */
     POINTER_ALIGN = 16,     /* of tensors; what any algorithm wants at most */
     WORKSPACE_ALIGN = 256,
 };
@@ -32,13 +33,13 @@ struct lt_op {
     struct lt_product p;
     struct lt_epilogue epilogue;
     struct lt_blob blob;
-    uint64_t workspace; /* without what aligning it takes */
+    uint64_t workspace; /* bytes, without the room to align it */
     struct kernel_epilogue rest;
     uint32_t rest_input[KERNEL_STEPS_MAX];
     struct kernel_view y;
 };
 
-/* --- the part of the epilogue that cublasLt leaves --- */
+/* --- the part of the epilogue that cuBLASLt leaves --- */
 
 static void bias_view(const struct lt_product *p, const struct kernel_view *y,
                       struct kernel_view *out)
@@ -49,7 +50,7 @@ static void bias_view(const struct lt_product *p, const struct kernel_view *y,
     out->stride[p->axis] = 1;
 }
 
-/* False: our kernels do not know it either. */
+/* False: our kernels cannot do it either. */
 static bool make_rest(const struct ir_graph *graph, const struct ir_node *node,
                       const struct lt_product *p, uint32_t taken, struct lt_op *op)
 {
@@ -125,7 +126,7 @@ void lt_tactic_fill(const struct lt_kind *kind, const struct lt_api *api,
 
 static enum status refuse(const struct ir_node *node, struct error *err, const char *why)
 {
-    return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': the cublasLt tactic %s",
+    return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': the cuBLASLt tactic %s",
                      ir_op_name(node->op), node->name, why);
 }
 
@@ -186,7 +187,7 @@ struct ask {
     cublasLtMatmulAlgo_t seen[ALGOS_MAX];
 };
 
-/* Of the operand's address in any of the launches. */
+/* The alignment that the operand's address has in all launches. */
 static uint32_t alignment(const struct lt_product *p, size_t step_offset)
 {
     uint32_t align = POINTER_ALIGN;
@@ -202,7 +203,7 @@ static uint32_t alignment(const struct lt_product *p, size_t step_offset)
 static cublasStatus_t make_preference(const struct lt_api *api, const struct lt_product *p,
                                       uint64_t workspace, cublasLtMatmulPreference_t *out)
 {
-    uint32_t a = alignment(p, offsetof(struct lt_loop, b)); /* cublasLt's A is our B */
+    uint32_t a = alignment(p, offsetof(struct lt_loop, b)); /* cuBLASLt's A is our B */
     uint32_t b = alignment(p, offsetof(struct lt_loop, a));
     uint32_t y = alignment(p, offsetof(struct lt_loop, y));
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -238,7 +239,7 @@ static bool is_new(struct ask *ask, const cublasLtMatmulAlgo_t *algo)
     return true;
 }
 
-/* No answer is not an error: another spelling may have one. */
+/* Returns the number of results. 0 is not an error: another spelling may have some. */
 static int ask_heuristics(const struct lt_api *api, const struct lt_product *p,
                           const struct lt_desc *desc, uint64_t workspace, int most,
                           cublasLtMatmulHeuristicResult_t *results)
@@ -274,10 +275,19 @@ static enum status visit_results(struct ask *ask, uint32_t taken, int n,
     return STATUS_OK;
 }
 
-/* With this part of the epilogue. */
-static enum status ask_taken(struct ask *ask, uint32_t taken, int most, struct error *err)
+static enum status ask_and_visit(struct ask *ask, uint32_t taken, const struct lt_desc *desc,
+                                 int most, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t results[ALGOS_ASKED] = {0};
+    int n = ask_heuristics(ask->api, ask->p, desc, LT_WORKSPACE_MAX, most, results);
+    TRY(visit_results(ask, taken, n, results, err));
+    n = ask_heuristics(ask->api, ask->p, desc, 0, MIN(most, ALGOS_ASKED_LESS), results);
+    return visit_results(ask, taken, n, results, err);
+}
+
+/* Asks with the first `taken` steps of the epilogue in the product. */
+static enum status ask_taken(struct ask *ask, uint32_t taken, int most, struct error *err)
+{
     struct lt_epilogue epilogue;
     struct lt_desc desc;
     struct lt_op op;
@@ -286,29 +296,20 @@ static enum status ask_taken(struct ask *ask, uint32_t taken, int most, struct e
         return STATUS_OK;
     if (lt_desc_new(ask->api, ask->p, &epilogue, &desc, NULL))
         return STATUS_OK;
-    int n = ask_heuristics(ask->api, ask->p, &desc, LT_WORKSPACE_MAX, most, results);
-    enum status status = visit_results(ask, taken, n, results, err);
-    if (!status) {
-        n = ask_heuristics(ask->api, ask->p, &desc, 0, MIN(most, ALGOS_ASKED_LESS), results);
-        status = visit_results(ask, taken, n, results, err);
-    }
+    enum status status = ask_and_visit(ask, taken, &desc, most, err);
     lt_desc_free(ask->api, &desc);
     return status;
 }
 
 static enum status ask_all(struct ask *ask, int most, struct error *err)
 {
-    enum status status = STATUS_OK;
     ask->n = 0;
-    for (uint32_t taken = lt_epilogue_longest(&ask->p->steps) + 1; taken-- > 0 && !status;) {
-        status = ask_taken(ask, taken, most, err);
-        if (ask->n > 0)
-            break;
-    }
-    return status;
+    for (uint32_t taken = lt_epilogue_longest(&ask->p->steps) + 1; taken-- > 0 && ask->n == 0;)
+        TRY(ask_taken(ask, taken, most, err));
+    return STATUS_OK;
 }
 
-/* The library that is missing leaves the node to other families; it is told once. */
+/* A missing library leaves the node to other families (*api is NULL then) and is logged once. */
 static enum status open_library(struct cuda_device *device, const struct lt_api **api,
                                 struct error *err)
 {
@@ -336,32 +337,31 @@ enum status lt_gemm_candidates(const struct lt_kind *kind, struct cuda_device *d
         .kind = kind, .graph = graph, .node = node, .p = &p, .visit = visit, .user = user};
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status status = STATUS_OK;
     if (device->ordinal < 0 || node->n_outputs != 1)
         return STATUS_OK;
     for (uint32_t i = 0; i < n; i++) {
         int most = i == 0 ? ALGOS_ASKED : ALGOS_ASKED_LESS;
-        for (size_t k = 0; k < ARRAY_LEN(orders) && most > 0 && !status; k++) {
+        for (size_t k = 0; k < ARRAY_LEN(orders) && most > 0; k++) {
             ask.dtype = dtypes[i];
             ask.order = orders[k];
             if (!kind->read(graph, node, ask.dtype, false, ask.order, &p))
                 continue;
             p.tf32 = p.dtype == DTYPE_F32 && precision != PRECISION_F32;
             if (!ask.api)
-                status = open_library(device, &ask.api, err);
+                TRY(open_library(device, &ask.api, err));
             if (!ask.api)
-                return status;
-            status = ask_all(&ask, most, err);
+                return STATUS_OK;
+            TRY(ask_all(&ask, most, err));
             if (ask.n > 0)
                 most = i == 0 ? ALGOS_ASKED_AGAIN : 0;
         }
     }
-    return status;
+    return STATUS_OK;
 }
 
 /* --- packing --- */
 
-/* to[c][r] = from[r][c], in matrices behind one another. */
+/* to[c][r] = from[r][c], in each of `matrices` that follow one another. */
 static void transpose(const char *from, char *to, uint64_t matrices, uint64_t rows, uint64_t cols,
                       size_t size)
 {
@@ -372,7 +372,7 @@ static void transpose(const char *from, char *to, uint64_t matrices, uint64_t ro
                        from + ((i * rows + r) * cols + c) * size, size);
 }
 
-/* B as matrices of the node's own; true: they are [N, K]. */
+/* The rows and columns of B's matrices as the node has them; true: they are [N, K]. */
 static bool read_constant(const struct ir_node *node, const struct shape *b, uint64_t *rows,
                           uint64_t *cols)
 {
@@ -381,7 +381,6 @@ static bool read_constant(const struct ir_node *node, const struct shape *b, uin
     return node->op == IR_OP_CONV || ir_attr_int(node, IR_ATTR_TRANS_B, 0) != 0;
 }
 
-/* Of the other tensors only shapes count: some already have what other nodes make of them. */
 enum status lt_gemm_pack(const struct lt_kind *kind, const struct ir_graph *graph,
                          const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                          void *to, struct error *err)
@@ -417,6 +416,12 @@ static void free_op(struct backend_op *base)
     struct lt_op *op = CONTAINER_OF(base, struct lt_op, base);
     lt_desc_free(op->api, &op->desc);
     free(op);
+}
+
+static void op_cleanup(struct lt_op **at)
+{
+    if (*at)
+        free_op(&(*at)->base);
 }
 
 static const char *at(const void *base, int64_t elements, const struct lt_op *op)
@@ -477,7 +482,8 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return op->rest.n ? launch_rest(op, stream, inputs, outputs, err) : STATUS_OK;
 }
 
-/* The algorithm's own check; its need of workspace is the larger of what it says now and then. */
+/* Lets the algorithm check itself. Its workspace is the larger of what it asks for now and of what
+ * it asked for when the plan was built. */
 static enum status check_algo(struct lt_op *op, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t result = {0};
@@ -489,7 +495,7 @@ static enum status check_algo(struct lt_op *op, struct error *err)
     op->workspace = MAX(result.workspaceSize, op->blob.workspace);
     if (op->workspace > LT_WORKSPACE_MAX)
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "cublasLt: this algorithm wants %llu bytes of workspace",
+                         "cuBLASLt: this algorithm wants %llu bytes of workspace",
                          (unsigned long long)op->workspace);
     op->base.workspace = op->workspace ? op->workspace + WORKSPACE_ALIGN : 0;
     return STATUS_OK;
@@ -499,10 +505,10 @@ static enum status make_op(struct lt_op *op, const struct ir_graph *graph,
                            const struct ir_node *node, struct error *err)
 {
     if (!op->api->handle)
-        return error_set(err, STATUS_FAILED_PRECONDITION, "cublasLt: there is no device");
+        return error_set(err, STATUS_FAILED_PRECONDITION, "cuBLASLt: there is no device");
     if (op->blob.version != op->api->version)
         return error_set(err, STATUS_FAILED_PRECONDITION,
-                         "cublasLt: the plan was built with version %u, this is %u: build it again",
+                         "cuBLASLt: the plan was built with version %u, this is %u: build it again",
                          op->blob.version, op->api->version);
     lt_epilogue(&op->p.steps, op->blob.taken, &op->epilogue);
     if (!make_rest(graph, node, &op->p, op->blob.taken, op))
@@ -515,21 +521,14 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
                             const struct ir_graph *graph, const struct ir_node *node,
                             const struct tactic *tactic, struct backend_op **out, struct error *err)
 {
-    struct lt_op *op = calloc(1, sizeof(*op));
+    CLEANUP(op_cleanup) struct lt_op *op = calloc(1, sizeof(*op));
     if (!op)
         return error_no_memory(err, "CUDA");
     op->base = (struct backend_op){.launch = launch, .free = free_op};
     op->device = stream->device;
-    enum status status = lt_blob_read(kind, graph, node, tactic, &op->blob, &op->p, err);
-    if (!status)
-        status = lt_open(stream->device->lt, &op->api, err);
-    if (!status)
-        status = make_op(op, graph, node, err);
-    if (status && op->api)
-        free_op(&op->base);
-    else if (status)
-        free(op);
-    else
-        *out = &op->base;
-    return status;
+    TRY(lt_blob_read(kind, graph, node, tactic, &op->blob, &op->p, err));
+    TRY(lt_open(stream->device->lt, &op->api, err));
+    TRY(make_op(op, graph, node, err));
+    *out = &STEAL(op)->base;
+    return STATUS_OK;
 }

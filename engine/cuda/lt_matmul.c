@@ -2,9 +2,9 @@
 /*
  * IR_OP_MATMUL as a product.
  *
- * Leading dims that run with one stride in A, B and Y are one loop. Where B does not change along
- * the innermost loop, its rows are rows of A: M grows. The longest loop is cublasLt's batch; what
- * then is left (operands that broadcast along different dims) is done by several launches.
+ * Leading dims that run with one stride in A, B and Y are one loop. If B does not change along the
+ * innermost loop, the loop only adds rows to A: M grows. The longest loop is cuBLASLt's batch.
+ * Loops that are then left (operands that broadcast along different dims) become several launches.
  */
 #include "base/compiler.h"
 #include "engine/cuda/lt.h"
@@ -16,7 +16,7 @@ struct operand {
     int64_t rows, cols; /* of the matrices as they lie in memory */
 };
 
-/* Step along dim `i` of Y's leading dims, of which there are `leading`; 0 where it broadcasts. */
+/* The operand's step along dim `i` of Y's `leading` leading dims; 0 where it broadcasts. */
 static int64_t step_along(const struct operand *o, uint32_t i, uint32_t leading)
 {
     uint32_t own = o->shape->rank - 2;
@@ -28,7 +28,7 @@ static int64_t step_along(const struct operand *o, uint32_t i, uint32_t leading)
     return step;
 }
 
-/* Innermost first. */
+/* Reads the leading dims as loops, innermost first. */
 static void read_loops(const struct operand *a, const struct operand *b, const struct shape *y,
                        struct lt_product *p)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which part of an epilogue cublasLt does by itself: any number of the first steps that together
+ * Which part of an epilogue cuBLASLt does by itself: any number of the first steps that together
  * are act(x + residual + bias), each at most once, in any order before the activation. Its GELU is
- * the tanh form; the exact one is left to our kernels, like all that follows.
+ * the tanh form; the exact GELU is left to our kernels, as are all steps behind it.
  */
 #include "engine/cuda/lt.h"
 
@@ -49,7 +49,7 @@ uint32_t lt_epilogue_longest(const struct lt_steps *steps)
     return n;
 }
 
-/* --- reading them --- */
+/* --- reading steps --- */
 
 enum dtype lt_type(const struct ir_tensor *tensor, enum dtype dtype, bool exact)
 {

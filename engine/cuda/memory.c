@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of the device, pinned memory of the host, and arenas: reserved address space whose front
- * is backed by memory, more of it when asked, without moving what is there (CUDA C Programming
- * Guide, "Virtual Memory Management"). Only the driver offers that; its functions are looked up
- * through the runtime, so that the module links no driver library.
+ * Memory of the device, pinned memory of the host, and arenas. An arena is reserved address space
+ * whose front is backed by memory; it grows without moving its contents (CUDA C Programming Guide,
+ * "Virtual Memory Management"). Only the driver offers that; its functions are looked up through
+ * the runtime, so that the module links no driver library.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include <cudaTypedefs.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "engine/cuda/device.h"
 
 /* --- plain allocations --- */
@@ -20,14 +21,13 @@ enum status cuda_memory_alloc(struct device *device, enum memory_kind kind, size
                               const char *tag, void **out, struct error *err)
 {
     void *memory = NULL;
-    enum status status = cuda_enter(cuda_device_of(device), err);
-    if (status)
-        return status;
+    TRY(cuda_enter(cuda_device_of(device), err));
     cudaError_t code = kind == MEMORY_PINNED
                            ? cudaHostAlloc(&memory, MAX(size, 1), cudaHostAllocPortable)
                            : cudaMalloc(&memory, MAX(size, 1));
     if (code) {
-        status = cuda_error(err, code, kind == MEMORY_PINNED ? "cudaHostAlloc" : "cudaMalloc");
+        enum status status =
+            cuda_error(err, code, kind == MEMORY_PINNED ? "cudaHostAlloc" : "cudaMalloc");
         error_prefix(err, "%zu bytes for %s", size, tag);
         return status;
     }
@@ -35,7 +35,8 @@ enum status cuda_memory_alloc(struct device *device, enum memory_kind kind, size
     return STATUS_OK;
 }
 
-/* What a free reports is an earlier failure, that its own caller has seen. */
+/* An error that a free reports is an earlier failure, which the failing call has told its own
+ * caller. */
 void cuda_memory_free(struct device *device, enum memory_kind kind, void *memory)
 {
     if (!memory || cuda_enter(cuda_device_of(device), NULL))
@@ -67,7 +68,7 @@ struct backend_arena {
     size_t granularity, reserved, usable; /* bytes */
 };
 
-enum { VMM_VERSION = 10020 }; /* of the driver, when these functions came */
+enum { VMM_VERSION = 10020 }; /* the driver version that brought these functions */
 
 static enum status find_driver(struct driver *driver, struct error *err)
 {
@@ -130,26 +131,19 @@ static enum status reserve_arena(struct backend_arena *arena, size_t reserve, st
 enum status cuda_arena_new(struct device *device, size_t reserve, struct backend_arena **out,
                            struct error *err)
 {
-    enum status status = cuda_enter(cuda_device_of(device), err);
-    if (status)
-        return status;
-    struct backend_arena *arena = calloc(1, sizeof(*arena));
+    TRY(cuda_enter(cuda_device_of(device), err));
+    CLEANUP(cleanup_free) struct backend_arena *arena = calloc(1, sizeof(*arena));
     if (!arena)
         return error_no_memory(err, "an arena");
     arena->device = cuda_device_of(device);
-    status = find_driver(&arena->driver, err);
-    if (!status)
-        status = reserve_arena(arena, reserve, err);
-    if (status) {
-        free(arena);
-        return status;
-    }
-    *out = arena;
+    TRY(find_driver(&arena->driver, err));
+    TRY(reserve_arena(arena, reserve, err));
+    *out = STEAL(arena);
     return STATUS_OK;
 }
 
-/* Backs the `size` bytes behind the usable ones. The mapping keeps the memory: its handle is not
- * needed any longer. */
+/* Backs the `size` bytes behind the usable ones. The mapping keeps the memory alive, so its handle
+ * is released. */
 static CUresult map_more(struct backend_arena *arena, size_t size, const char **what)
 {
     const struct driver *driver = &arena->driver;
@@ -183,12 +177,10 @@ enum status cuda_arena_grow(struct backend_arena *arena, size_t size, struct err
         return error_set(err, STATUS_RESOURCE_EXHAUSTED,
                          "an arena of %zu bytes is needed, %zu are reserved", size,
                          arena->reserved);
-    enum status status = cuda_enter(arena->device, err);
-    if (status)
-        return status;
+    TRY(cuda_enter(arena->device, err));
     CUresult result = map_more(arena, rounded - arena->usable, &what);
     if (result) {
-        status = driver_error(err, result, what);
+        enum status status = driver_error(err, result, what);
         error_prefix(err, "an arena of %zu bytes", size);
         return status;
     }

@@ -5,13 +5,13 @@
 
 #include "engine/cuda/cuda.h"
 
-/* The view that the tensor would have in this layout and, if it is F32 and `dtype` is not NONE, of
- * this type: what a tactic would make of it. */
+/* The view that a tactic would give the tensor: in this layout and, if the tensor is F32 and
+ * `dtype` is not NONE, of this type. */
 bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout layout,
               struct kernel_view *out);
 
-/* A tactic whose first input and whose output have these layouts; epilogue operands that have the
- * output's rank lie like it, all other tensors plainly. */
+/* Makes a tactic whose first input and whose output have these layouts. Epilogue operands of the
+ * output's rank lie like the output, all other tensors plainly. */
 void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
                 const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                 enum ir_layout in, enum ir_layout out, const char *detail);
@@ -19,11 +19,11 @@ void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);
 
-/* For asking a launcher whether it takes a case. */
+/* A call that only asks a launcher whether it takes a case, and one that launches. */
 struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant);
 struct kernel_call own_call(const struct backend_stream *stream, int32_t variant);
 
-/* A prepared op of `size` bytes that begins with `made` and owns nothing: a copy of it. */
+/* Makes a prepared op: a copy of the `size` bytes that begin with `made` and own nothing. */
 enum status own_op_new(const struct backend_op *made, size_t size, struct backend_op **out,
                        struct error *err);
 

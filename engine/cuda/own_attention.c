@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention by our own kernels: queries, keys and values apart or in one tensor, read where the
- * matrix products before it left them. The variants of kernel_attention are tactics of their own;
- * which is best depends on batch, heads and length, so they are timed.
+ * Attention by our own kernels. Queries, keys and values, apart or in one tensor, are read where
+ * the matrix products before the node left them. The variants of kernel_attention are tactics of
+ * their own; which is best depends on batch, heads and length, so they are timed.
  */
 #include <stdio.h>
 
@@ -38,7 +38,7 @@ static const struct ir_tensor *input_of(const struct ir_graph *graph, const stru
     return there ? ir_tensor(graph, node->inputs[i]) : NULL;
 }
 
-/* [N,S,H*D] (or with more columns a row) as [N,H,S,D]. */
+/* Views [N,S,H*D] (rows may have more columns) as [N,H,S,D]. */
 static bool heads_view(const struct ir_tensor *tensor, enum dtype dtype, int64_t heads,
                        int64_t columns, struct kernel_view *out)
 {
@@ -92,7 +92,8 @@ static bool attention_read(const struct ir_graph *graph, const struct ir_node *n
     return true;
 }
 
-/* Without `inputs` it is a dry call: views have no data, but a mask has to be seen to be there. */
+/* Without `inputs` this is a dry call: views have no data, but the launcher must see that there is
+ * a mask. */
 static cudaError_t attention_call(const struct kernel_call *call, struct attention *at,
                                   void *const *inputs, void *const *outputs)
 {
@@ -120,7 +121,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         for (uint32_t i = 0; i < ARRAY_LEN(variants); i++) {
             struct kernel_call call = own_call_dry(device, variants[i].variant);
             bool plain = variants[i].variant == KERNEL_ATTENTION_PLAIN;
-            /* The plain one only where there is no other: it is never faster. */
+            /* The plain variant is offered only if no other is: it is never faster. */
             if ((plain && any) || attention_call(&call, &at, NULL, NULL) != cudaSuccess)
                 continue;
             any = true;

@@ -4,8 +4,8 @@
  * which does every convolution of floats in either layout.
  *
  * The direct kernel is slow. Where a library surely does the node (one group, two spatial dims, the
- * same padding on both sides) and the work is large, it is not offered: timing it would take longer
- * than anything that it could win.
+ * same padding on both sides) and the work is large, it is not offered, because timing it would
+ * take longer than it could ever save.
  *
  * Weights of depthwise nodes are packed [k.., C]; those of the direct kernel stay as they are. The
  * bias is packed in fp32.
@@ -29,7 +29,7 @@ static const char *const names[] = {[WIDE] = "depthwise 4 columns",
                                     [ANY] = "depthwise any window",
                                     [DIRECT] = "direct"};
 
-/* Products that the direct kernel may need where libraries have something better, too. */
+/* At most so many products for the direct kernel where a library surely does the node, too. */
 #define DIRECT_WORK_MAX (INT64_C(1) << 28)
 
 struct conv {
@@ -123,7 +123,7 @@ static bool is_depthwise(const struct conv *c)
     return c->window.spatial == 2 && c->groups == c->channels && c->outputs == c->channels;
 }
 
-/* Has kernels with unrolled loops. */
+/* Whether there are kernels with unrolled loops for this window. */
 static bool is_usual(const struct conv *c)
 {
     const struct kernel_window *w = &c->window;
@@ -139,7 +139,7 @@ static bool is_range(const struct kernel_epilogue *e)
                          (e->step[0].func == IR_UNARY_RELU || e->step[0].func == IR_UNARY_CLIP));
 }
 
-/* A float that is not there as a constant must be in the kernel's type already. */
+/* Weights and biases that are not constants must have the type that the kernel reads already. */
 static bool inputs_fit(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                        enum variant variant, const struct conv *c)
 {
@@ -188,7 +188,7 @@ static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
         tactic_port_pack(&tactic->in[2], (uint64_t)c->outputs * sizeof(float));
 }
 
-/* The tactic, if this is one. */
+/* Makes the tactic; false: the variant does not take the node. */
 static bool make_tactic(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                         enum variant variant, enum ir_layout layout, const struct conv *c,
                         struct tactic *out)
@@ -217,9 +217,8 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     };
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status status = STATUS_OK;
     for (uint32_t d = 0; d < n; d++)
-        for (size_t i = 0; i < ARRAY_LEN(ways) && !status; i++) {
+        for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
             struct conv c;
             struct tactic tactic;
             struct kernel_call call = own_call_dry(device, (int32_t)ways[i].variant);
@@ -229,14 +228,14 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                              &tactic) ||
                 call_kernel(&call, ways[i].variant, &c, NULL, NULL) != cudaSuccess)
                 continue;
-            status = visit(user, &tactic, err);
+            TRY(visit(user, &tactic, err));
         }
-    return status;
+    return STATUS_OK;
 }
 
 /* --- packing --- */
 
-/* [C, 1, k..] to [k.., C]. */
+/* Packs [C, 1, k..] as [k.., C]. */
 static bool pack_depthwise(const struct ir_tensor *w, enum dtype dtype, char *to)
 {
     uint64_t channels = (uint64_t)w->shape.dim[0], size = dtype_size(dtype);
@@ -253,7 +252,6 @@ static bool pack_depthwise(const struct ir_tensor *w, enum dtype dtype, char *to
     return ok;
 }
 
-/* Of the other tensors only shapes count: some already have what other nodes make of them. */
 static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)

@@ -2,9 +2,9 @@
 /*
  * Elementwise nodes and reformats by our own kernels: UNARY, CAST, BINARY, SELECT, REFORMAT.
  *
- * A unary function is the first step of the epilogue of a copy. In channels-last, operands that
- * have y's rank lie like y; those that are one number a channel, and those of a smaller rank, stay
- * plain: their strides say all. Inputs of few channels (images) may be read plain and written as
+ * A unary function is the first step of the epilogue of a copy. In channels-last, operands of y's
+ * rank lie like y; those with one number per channel, and those of a smaller rank, stay plain:
+ * their strides say everything. Inputs of few channels (images) may be read plain and written as
  * pixels, padded or not, so that a network's first cast or scale is its reformat too.
  */
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct map {
     enum ir_op op;
     uint32_t n_in;
     struct kernel_view in[3], y;
-    int64_t padded; /* what y's pixels hold; 0: no padding */
+    int64_t padded; /* channels that y's pixels hold; 0: no padding */
     int32_t func;   /* of BINARY */
     bool fmod;
     bool first;                  /* there is a step before the node's epilogue: */
@@ -70,7 +70,7 @@ static bool read_binary(const struct ir_node *node, struct map *m)
     m->fmod = ir_attr_float(node, IR_ATTR_ALPHA, 0) != 0;
     if (m->padded == 0)
         return true;
-    /* kernel_binary knows no padding: a copy with a step. */
+    /* kernel_binary knows no padding, so the node becomes a copy with a step. */
     m->op = IR_OP_UNARY;
     m->n_in = 1;
     m->first = true;
@@ -159,7 +159,7 @@ static void make_tactic(const struct ir_graph *graph, const struct ir_node *node
         else if (x && lies_like(x, y))
             tactic->in[i].format.layout = like;
     }
-    /* A first operand that broadcasts. */
+    /* A first operand that broadcasts stays plain. */
     if (node->op != IR_OP_REFORMAT && node->inputs[0] != IR_NONE && from != IR_LAYOUT_PLAIN &&
         !lies_like(ir_tensor(graph, node->inputs[0]), y))
         tactic->in[0].format.layout = IR_LAYOUT_PLAIN;

@@ -3,8 +3,8 @@
  * Nodes that move elements without looking at them, by our own kernels: RESHAPE, TRANSPOSE, SLICE,
  * EXPAND and TILE are copies between views; CONCAT, GATHER and PAD have kernels of their own.
  *
- * An index out of range cannot be told from within a captured graph: GATHER makes NaN of that row
- * and raises the stream's flag in pinned memory, which cuda_event_wait turns into the
+ * A captured graph cannot return an error for an index out of range. So GATHER makes NaN of that
+ * row and raises the stream's flag in pinned memory, and cuda_event_wait turns the flag into the
  * INVALID_ARGUMENT that the reference gives. Refused: padding that is not constant or crops,
  * concatenations of more than KERNEL_CONCAT_MAX tensors.
  */
@@ -24,7 +24,7 @@ struct move {
     int32_t axis;
     int64_t pads[2 * KERNEL_RANK_MAX];
     float value;
-    int32_t *bad; /* GATHER */
+    int32_t *bad; /* GATHER's flag for an index out of range */
 };
 
 struct move_op {
@@ -39,7 +39,7 @@ static int64_t attr_at(const struct ir_node *node, enum ir_attr_key key, int32_t
 
 /* --- from a node to views; the node was checked by ir_infer_node --- */
 
-/* Both dense and plain: one row of elements. */
+/* Both tensors are dense and plain, so the node copies one row of elements. */
 static bool read_reshape(const struct ir_node *node UNUSED, struct move *m)
 {
     int64_t n = 1;
@@ -69,7 +69,7 @@ static bool read_slice(const struct ir_node *node, struct move *m)
     for (int32_t i = 0; i < m->y.rank && m->y.dim[i] > 0; i++) {
         int64_t stride = m->in[0].stride[i], step = attr_at(node, IR_ATTR_STEPS, i);
         first += attr_at(node, IR_ATTR_STARTS, i) * stride;
-        /* Of one element the step does not matter, however large it is. */
+        /* The step along a dim of one element does not matter, however large it is. */
         m->in[0].stride[i] = m->y.dim[i] > 1 ? step * stride : 0;
         m->in[0].dim[i] = m->y.dim[i];
     }
@@ -88,7 +88,8 @@ static bool read_expand(const struct ir_node *node UNUSED, struct move *m)
     return cuda_view_broadcast(&x, &m->y, &m->in[0]);
 }
 
-/* Every repeated dim becomes two: the repetition, along which x stands still, and itself. */
+/* Every repeated dim becomes two: the repetition, along which x stands still, and the dim
+ * itself. */
 static bool read_tile(const struct ir_node *node, struct move *m)
 {
     struct kernel_view x = m->in[0], y = m->y;
@@ -129,7 +130,7 @@ static bool read_pad(const struct ir_node *node, struct move *m)
     return true;
 }
 
-/* What each op takes: in plain, in channels-last, or read in that and written plain. */
+/* The layouts that each op takes: plain, channels-last, or channels-last read and plain written. */
 enum { PLAIN = 1, LAST = 2, LAST_TO_PLAIN = 4 };
 
 static const struct {
@@ -147,7 +148,7 @@ static const struct {
     [IR_OP_TILE] = {read_tile, 1, PLAIN},
 };
 
-/* Only pairs of layouts that `rows` offers: a stored tactic may name others. */
+/* Whether `rows` offers this pair of layouts; a stored tactic may name another one. */
 static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
 {
     enum ir_layout from = tactic->in[0].format.layout, to = tactic->out[0].format.layout;
@@ -231,16 +232,15 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     };
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status status = STATUS_OK;
     if (node->n_inputs == 0 || node->inputs[0] == IR_NONE)
         return STATUS_OK;
     bool has_channels = ir_tensor(graph, node->inputs[0])->shape.rank >= 3;
     for (uint32_t d = 0; d < n; d++)
-        for (uint32_t i = 0; i < ARRAY_LEN(pairs) && !status; i++)
+        for (uint32_t i = 0; i < ARRAY_LEN(pairs); i++)
             if (rows[node->op].layouts & pairs[i].pair && (pairs[i].pair == PLAIN || has_channels))
-                status = offer(device, graph, node, dtypes[d], pairs[i].from, pairs[i].to, visit,
-                               user, err);
-    return status;
+                TRY(offer(device, graph, node, dtypes[d], pairs[i].from, pairs[i].to, visit, user,
+                          err));
+    return STATUS_OK;
 }
 
 /* --- ops --- */

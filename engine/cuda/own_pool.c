@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pooling by our own kernels, in channels-last and plain layout. A window as large as the image is
- * also offered as a reduction, which shares out the image among threads; its output, of one pixel,
+ * also offered as a reduction, which shares out the image among threads; the output of one pixel
  * lies the same in both layouts. Refused: LP pooling, the argmax output, negative padding.
  */
 #include <limits.h>
@@ -45,7 +45,7 @@ static const struct {
     {IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, "nchw"},
 };
 
-/* One value a spatial dim, `key`'s from `first` on. */
+/* Reads one value per spatial dim, beginning with number `first` of `key`. */
 static bool read_ints(const struct ir_node *node, enum ir_attr_key key, uint32_t first, uint32_t n,
                       int64_t fallback, int32_t *out)
 {
@@ -106,7 +106,8 @@ static cudaError_t pool_call(struct kernel_call *call, const struct pool *p)
                          p->window.spatial, &p->x, &p->y, &p->epilogue);
 }
 
-/* All variants of a type and a pair of layouts; the general one only where there is no other. */
+/* Visits all variants of a type and a pair of layouts; the general one only if no other is
+ * there. */
 static enum status list(struct cuda_device *device, const struct ir_graph *graph,
                         const struct ir_node *node, enum dtype dtype, uint32_t layout,
                         tactic_visit visit, void *user, struct error *err)
@@ -139,11 +140,10 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 {
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
-    enum status status = STATUS_OK;
     for (uint32_t d = 0; d < n; d++)
-        for (uint32_t l = 0; l < ARRAY_LEN(layouts) && !status; l++)
-            status = list(device, graph, node, dtypes[d], l, visit, user, err);
-    return status;
+        for (uint32_t l = 0; l < ARRAY_LEN(layouts); l++)
+            TRY(list(device, graph, node, dtypes[d], l, visit, user, err));
+    return STATUS_OK;
 }
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,

@@ -63,7 +63,7 @@ static bool read_layer_norm(const struct ir_graph *graph, const struct ir_node *
     return cuda_epilogue(graph, node, &r->y, &r->epilogue);
 }
 
-/* Along dim 1 of y, without data yet. */
+/* A step whose operand lies along dim 1 of y and has no data yet. */
 static struct kernel_step channel_step(const struct kernel_view *y, enum ir_binary func)
 {
     struct kernel_step step = {.binary = 1, .func = (int32_t)func, .operand = *y};
@@ -93,7 +93,7 @@ static bool read_batch_norm(const struct ir_graph *graph, const struct ir_node *
     return true;
 }
 
-/* A view without the reduced dims gets them back, with one element. */
+/* Gives a view that lacks the reduced dims these dims back, with one element each. */
 static void unsqueeze(struct kernel_view *view, int32_t rank, uint32_t reduced)
 {
     struct kernel_view wide = *view;
@@ -180,8 +180,8 @@ static const struct {
     {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN, "nhwc to plain"},
 };
 
-/* Layer normalisation is over neighbours only. Only reductions have an output that may lie
- * otherwise, and then one without pixels. */
+/* Layer normalisation is only over neighbours in memory. Only a reduction may write another layout
+ * than it reads, and only if its output has no more than one pixel. */
 static bool layouts_fit(const struct ir_graph *graph, const struct ir_node *node, uint32_t layout)
 {
     const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
@@ -225,7 +225,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 
 /* --- packing --- */
 
-/* The constant broadcast to dims axis..rank-1 of x, row-major. */
+/* Broadcasts the constant to dims axis..rank-1 of x, row-major. */
 static enum status pack_row(const struct ir_tensor *constant, const struct shape *x, uint32_t axis,
                             float *to, struct error *err)
 {
@@ -257,7 +257,8 @@ static enum status pack_row(const struct ir_tensor *constant, const struct shape
                  : error_set(err, STATUS_INVALID_ARGUMENT, "a scale that is no float constant");
 }
 
-/* Input 1: scale / sqrt(var + epsilon); input 2: bias - mean * that. */
+/* Input 1 becomes scale / sqrt(var + epsilon), and input 2 bias - mean * scale / sqrt(var +
+ * epsilon). */
 static enum status pack_channels(const struct ir_graph *graph, const struct ir_node *node,
                                  uint32_t input, float *to, struct error *err)
 {
@@ -281,7 +282,6 @@ static enum status pack_channels(const struct ir_graph *graph, const struct ir_n
                : error_set(err, STATUS_INVALID_ARGUMENT, "statistics that are no float constants");
 }
 
-/* Of the other tensors only shapes count: some already have what other nodes make of them. */
 static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)
@@ -323,7 +323,7 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "row kernel");
 }
 
-/* Exactly the inputs that have to be packed are. */
+/* Whether exactly those inputs are packed that have to be. */
 static bool packed_fit(const struct tactic *tactic, const struct rows *r)
 {
     for (uint32_t i = 0; i < tactic->n_in; i++) {

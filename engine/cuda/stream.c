@@ -2,10 +2,10 @@
 /*
  * Streams, events and copies.
  *
- * A waiting thread asks the device without pause for a while, which answers soonest, and then with
- * naps in between that grow with what it has waited: late by a small part of that at most. The
- * driver's own blocking wait costs a wake-up of 200 to 500 us on a virtual machine (H200,
- * measured).
+ * A waiting thread first asks the device without pause, which notices the end soonest. Then it naps
+ * between its questions; a nap grows with the time waited so far, so the thread is late by a small
+ * part of that time at most. The driver's own blocking wait costs a wake-up of 200 to 500 us on a
+ * virtual machine (H200, measured).
  */
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -16,7 +16,7 @@
 #include "engine/cuda/dnn.h"
 
 enum {
-    SPIN_NS = 400000,   /* of asking: the shortest batches end within it */
+    SPIN_NS = 400000,   /* asking without pause: the shortest batches end within it */
     NAP_PART = 32,      /* a nap is this part of what was waited so far, */
     NAP_MAX_NS = 50000, /* but no longer than this */
     SLACK_NS = 1000,    /* how late the kernel may end a nap; its own default is 50 us */
@@ -26,7 +26,7 @@ enum {
 struct backend_event {
     struct cuda_device *device;
     cudaEvent_t event;
-    struct backend_stream *stream; /* it was last recorded on; outlives every wait for it */
+    struct backend_stream *stream; /* the last to record it; outlives every wait for the event */
 };
 
 /* --- streams --- */
@@ -76,8 +76,8 @@ enum status cuda_stream_flag(struct backend_stream *stream, int32_t **out, struc
     return STATUS_OK;
 }
 
-/* What a kernel found out since the last time. The event behind it has been waited for: its write
- * is here, and no other is under way for this thread's stream. */
+/* Reads and clears the flag that a kernel may have set. The caller has waited for an event behind
+ * the kernels: their writes have arrived, and this thread's stream runs no other. */
 static enum status take_flag(struct backend_stream *stream, struct error *err)
 {
     volatile int32_t *flag = stream ? stream->bad_index : NULL;
@@ -130,8 +130,8 @@ enum status cuda_event_record(struct backend_event *event, struct backend_stream
 static cudaError_t wait_napping(cudaEvent_t event, uint64_t begun)
 {
     cudaError_t code;
-    /* The thread may be anybody's, and new: once a wait, which is next to nothing beside SPIN_NS.
-     * Where it is forbidden naps end later. */
+    /* The caller may be any thread, so the timer slack is set at each wait; the call costs next to
+     * nothing beside SPIN_NS. If a system call filter forbids it, naps only end later. */
     prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS, 0UL, 0UL, 0UL);
     while ((code = cudaEventQuery(event)) == cudaErrorNotReady) {
         uint64_t ns = (clock_now_ns() - begun) / NAP_PART;
@@ -199,7 +199,7 @@ static cudaError_t copy_each(const struct backend_stream *stream, enum copy_dire
 }
 
 #if CUDART_VERSION >= 13000 /* before, this function had other parameters, or was not there */
-/* The copies of a batch are not ordered among themselves; those of backend.h need not be. */
+/* The copies of a batch have no order among themselves; backend.h asks for none. */
 static cudaError_t copy_batch(const struct backend_stream *stream, enum copy_direction direction,
                               struct batch *batch)
 {
@@ -230,7 +230,7 @@ static cudaError_t copy_all(const struct backend_stream *stream, enum copy_direc
     cudaError_t code = copy_batch(stream, direction, batch);
     if (code != cudaErrorInvalidValue)
         return code;
-    cudaGetLastError(); /* one of them is of memory that is not pinned, which no batch may have */
+    cudaGetLastError(); /* some memory is not pinned, which no batch may have */
     return copy_each(stream, direction, batch);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of families, and which ops they take. No header of CUDA is behind this one: the same
- * list decides what families are asked, and says in docs/operators.md what a device runs, in a
- * build without CUDA too.
+ * The list of families, and which ops they take. This header needs none of CUDA's: the same list
+ * decides which families are asked, and says in docs/operators.md what a device runs, in a build
+ * without CUDA too.
  */
 #ifndef INFERD_ENGINE_CUDA_TAKES_H
 #define INFERD_ENGINE_CUDA_TAKES_H
@@ -21,7 +21,7 @@
  *   title    what the names of its tactics begin with
  *   library  what runs it
  *   ops      what it takes: OP(CONV) | OP(POOL)
- *   what     which of them, for people. Floats are FP32, FP16 and BF16
+ *   what     which nodes of these ops, for people. Floats are FP32, FP16 and BF16
  */
 /* clang-format off */
 #define CUDA_FAMILIES(F)                                                                           \
@@ -73,7 +73,7 @@ struct cuda_taking {
     uint64_t ops; /* bit (1 << enum ir_op) */
 };
 
-/* Row 0 is nobody's. */
+/* No family has row 0. */
 extern const struct cuda_taking cuda_takings[CUDA_FAMILY_COUNT_];
 
 static inline bool cuda_family_takes(enum cuda_family_id id, enum ir_op op)

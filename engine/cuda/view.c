@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From tensors, epilogues and constants of the IR to what kernels take. Refuses (false) what has no
- * strides (opaque, blocked) and epilogue steps that do not stay within floats.
+ * Turns tensors, epilogues and constants of the IR into what kernels take. Refused (false): tensors
+ * that have no strides (opaque, blocked), and epilogue steps that do not stay within floats.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ _Static_assert((int)KERNEL_STEPS_MAX >= (int)IR_MAX_EPILOGUE, "and every epilogu
 
 /* --- tactics --- */
 
-/* The upper bound on speed allows all types that are not faster than its own. */
+/* A precision allows its own type and all slower types. */
 static const struct {
     uint32_t n;
     enum dtype dtype[2];
@@ -104,7 +104,7 @@ static void channels_last_strides(const struct shape *shape, int64_t channels, i
 bool cuda_view(const struct ir_tensor *tensor, struct kernel_view *out, int64_t *pad_channels)
 {
     const struct shape *shape = &tensor->shape;
-    uint64_t bytes; /* a size that fits: strides do too */
+    uint64_t bytes; /* if the size fits, so do the strides */
     if (tensor->layout == IR_LAYOUT_OPAQUE || dtype_size(tensor->dtype) == 0 ||
         !ir_layout_bytes(shape, tensor->dtype, tensor->layout, &bytes))
         return false;
@@ -113,7 +113,7 @@ bool cuda_view(const struct ir_tensor *tensor, struct kernel_view *out, int64_t 
         return false;
     *out = (struct kernel_view){.dtype = (int32_t)tensor->dtype, .rank = (int32_t)shape->rank};
     memcpy(out->dim, shape->dim, shape->rank * sizeof(out->dim[0]));
-    /* Of an empty tensor the other dims may have any product: its strides stay 0. */
+    /* The other dims of an empty tensor may have any product, so its strides stay 0. */
     if (bytes > 0 && channels)
         channels_last_strides(shape, channels, out->stride);
     else if (bytes > 0)
@@ -144,7 +144,8 @@ bool cuda_view_broadcast(const struct kernel_view *view, const struct kernel_vie
 
 /* --- epilogues --- */
 
-/* Floats in, floats out: what can be done to a value in a register before it is stored. */
+/* Functions from floats to floats, which can be done to a value in a register before it is
+ * stored. */
 static bool unary_known(uint32_t func)
 {
     return func < IR_UNARY_COUNT_ && func != IR_UNARY_NOT && func != IR_UNARY_IS_NAN &&
