@@ -7,7 +7,7 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/walk.h"
 
-/* An element under an order that knows NaN (the largest) and keeps int64 exact. */
+/* An element as it is compared: NaN is the largest, and int64 stays exact. */
 struct key {
     double f;
     int64_t i;
@@ -26,7 +26,7 @@ static struct key key_of(const struct tensor_view *x, int64_t index, int64_t at)
     return key;
 }
 
-/* <0, 0, >0 as a is below, like or above b. */
+/* Returns <0, 0 or >0 if a is below, like or above b. */
 static int compare(const struct key *a, const struct key *b)
 {
     if (a->i != b->i)
@@ -88,7 +88,7 @@ size_t ref_topk_scratch(int64_t dim)
     return (size_t)dim * sizeof(struct key);
 }
 
-/* True if a comes before b in the answer. */
+/* Whether a comes before b in the answer. */
 static bool before(const struct key *a, const struct key *b, bool largest)
 {
     int order = compare(a, b);
@@ -97,7 +97,8 @@ static bool before(const struct key *a, const struct key *b, bool largest)
     return largest ? order > 0 : order < 0;
 }
 
-/* keys[at] sinks until no child comes after it: the last of all is on top. */
+/* Lets keys[at] sink until no child comes after it, so that the last key of the answer is on
+ * top. */
 static void sift(struct key *keys, int64_t at, int64_t n, bool largest)
 {
     for (;;) {
@@ -115,7 +116,7 @@ static void sift(struct key *keys, int64_t at, int64_t n, bool largest)
     }
 }
 
-/* Heap sort, first of the answer first: needs no memory and has no bad case. */
+/* Sorts the keys into the order of the answer. Heap sort needs no memory and has no bad case. */
 static void sort(struct key *keys, int64_t n, bool largest)
 {
     for (int64_t at = n / 2; at-- > 0;)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention, a few queries at a time: their scores against all keys lie in scratch memory, so that
- * softmax is the plain one (relative to the row's maximum) and a key or value is converted once for
- * all of them.
+ * Computes attention for a few queries at a time. Their scores against all keys lie in scratch
+ * memory, so softmax can use the maximum of a row, and a key or value is converted once for all
+ * these queries.
  */
 #include <math.h>
 
@@ -13,7 +13,7 @@
 
 enum { ROWS = 8 }; /* queries at a time */
 
-/* One head of one sample; offsets and steps count elements. */
+/* One head of one instance; offsets and steps count elements. */
 struct head {
     const struct ref_attention *how;
     const struct tensor_view *q, *k, *v, *mask, *y;
@@ -104,7 +104,7 @@ static void attend(const struct head *h)
     }
 }
 
-/* Sizes and steps; in the packed form query, key and value are thirds of a row. */
+/* Fills in sizes and steps. In the packed form query, key and value are thirds of a row. */
 static struct head head_of(const struct ref_attention *how, const struct tensor_view *q,
                            const struct tensor_view *k, const struct tensor_view *v,
                            const struct tensor_view *y)

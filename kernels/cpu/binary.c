@@ -41,7 +41,7 @@ static double minimum(double a, double b)
     return isnan(a) || a < b ? a : b;
 }
 
-/* With the divisor's sign. */
+/* The remainder with the divisor's sign. */
 static double modulo(double a, double b)
 {
     double r = fmod(a, b);
@@ -66,7 +66,7 @@ FLOAT(f_greater, a > b)
 FLOAT(f_greater_equal, a >= b)
 /* clang-format on */
 
-/* What is not here works on integers only. */
+/* Functions without a row here work on integers only. */
 static const float_row float_rows[IR_BINARY_COUNT_] = {
     [IR_BINARY_ADD] = f_add,         [IR_BINARY_SUB] = f_sub,
     [IR_BINARY_MUL] = f_mul,         [IR_BINARY_DIV] = f_div,
@@ -95,7 +95,7 @@ static int64_t modulo_int(int64_t a, int64_t b)
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-/* Wraps around; a negative exponent gives the truncated quotient. */
+/* An integer power, which wraps around. A negative exponent gives the truncated quotient. */
 static int64_t power(int64_t a, int64_t b)
 {
     if (b < 0)
@@ -167,7 +167,7 @@ static const int_row int_rows[IR_BINARY_COUNT_] = {
     [IR_BINARY_BITWISE_XOR] = i_bitwise_xor,
 };
 
-/* Where uint64 differs. */
+/* Functions that differ for uint64. */
 static const int_row u64_rows[IR_BINARY_COUNT_] = {
     [IR_BINARY_DIV] = u_div,
     [IR_BINARY_MAX] = u_max,

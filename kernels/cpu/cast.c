@@ -3,7 +3,7 @@
 #include "kernels/cpu/number.h"
 #include "kernels/cpu/ref.h"
 
-/* Through double a large uint64 would be rounded twice on its way to fp32. */
+/* Converts directly: through double, a large uint64 would be rounded twice on its way to fp32. */
 static void cast_u64_to_f32(const struct tensor_view *x, const struct tensor_view *y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

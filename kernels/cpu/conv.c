@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution of any spatial rank, direct: COLS outputs of a row for ROWS output channels at a
- * time, so that a row of x is converted to double once for several channels. Depthwise and grouped
- * ones take the same path with fewer channels.
+ * Direct convolution of any spatial rank. COLS outputs of a row are computed for ROWS output
+ * channels at a time, so that a row of x is converted to double once for several channels.
+ * Depthwise and grouped convolutions take the same path with fewer channels at a time.
  */
 #include "base/compiler.h"
 #include "kernels/cpu/number.h"
@@ -27,7 +27,8 @@ struct tile {
     double sums[ROWS][COLS];
 };
 
-/* Adds what one row of kernel positions (w_at: its offset in a filter) sees of one row of x. */
+/* Adds the products of one row of x with one row of the kernel, whose offset in a filter is
+ * w_at. */
 static void add_row(const struct conv *c, struct tile *t, int64_t x_at, int64_t w_at)
 {
     uint32_t last = c->win->rank - 1;
@@ -71,7 +72,7 @@ static void fill_tile(const struct conv *c, struct tile *t)
     }
 }
 
-/* All output channels of one row of y; `row` is its offset in a channel. */
+/* Computes all output channels of one row of y; `row` is the row's offset in a channel. */
 static void fill_row(const struct conv *c, struct tile *t, int64_t row)
 {
     int64_t channels = c->y->shape.dim[1], out = c->y->shape.dim[1 + c->win->rank];

@@ -15,7 +15,8 @@ struct deconv {
     int64_t in_per_group, out_per_group, in_size, kernel_size;
 };
 
-/* As ref_window_row, the other way round: the row of x that reaches output row o through k. */
+/* Finds the row of x that reaches output row o through kernel position k: ref_window_row the other
+ * way round. */
 static bool source_row(const struct ref_window *win, const int64_t *in, const int64_t *o,
                        const int64_t *k, int64_t *out)
 {
@@ -30,7 +31,8 @@ static bool source_row(const struct ref_window *win, const int64_t *in, const in
     return true;
 }
 
-/* Adds to sums, which are outputs first..first+n-1 of a row, what a row of x gives. */
+/* Adds the products of a row of x with a row of the kernel to `sums`, which are outputs
+ * first..first+n-1 of a row. */
 static void add_row(const struct deconv *c, int64_t x_at, int64_t w_at, int64_t first, int64_t n,
                     double *sums)
 {
@@ -51,7 +53,7 @@ static void add_row(const struct deconv *c, int64_t x_at, int64_t w_at, int64_t 
     }
 }
 
-/* Outputs first..first+n-1 of row o in channel m of image `image`. */
+/* Computes outputs first..first+n-1 of row o in channel m of image `image`. */
 static void fill(const struct deconv *c, int64_t image, int64_t m, const int64_t *o, int64_t first,
                  int64_t n, double *sums)
 {

@@ -29,7 +29,7 @@ static double determinant(double *a, int64_t n)
         }
         det *= a[i * n + i];
         if (a[i * n + i] == 0)
-            return det; /* 0, or NaN if one was met */
+            return det; /* 0, or NaN if the matrix holds one */
         for (int64_t r = i + 1; r < n; r++) {
             double factor = a[r * n + i] / a[i * n + i];
             for (int64_t c = i + 1; c < n; c++)

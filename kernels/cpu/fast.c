@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rows of fast.h for one instruction set; the build compiles this file several times, with
- * FAST_TABLE as the table's name. Loops are simple enough to vectorise; `omp simd` says that there
- * is nothing between iterations (and is all of OpenMP that is used).
+ * The rows of fast.h for one instruction set. The build compiles this file several times, with
+ * FAST_TABLE as the table's name. Loops are simple enough to vectorise; `omp simd` says that their
+ * iterations are independent, and is all that is used of OpenMP.
  *
  * exp, erf and tanh are polynomials fitted to a relative error of 5e-8 or less on their ranges. No
- * float is converted to an integer that might not hold it: NaN and infinity take the same path.
+ * float is converted to an integer that might not hold it, so NaN and infinity take the same path
+ * as numbers.
  */
 #include "kernels/cpu/fast.h"
 
@@ -51,7 +52,7 @@ static inline float exp_split(float x, int32_t *k)
     p = p * r + 0.499999916F;
     p = p * r + 1.0F;
     p = p * r + 1.0F;
-    *k = (int32_t)(bits_of(shifted) - bits_of(magic)); /* any number if x is none */
+    *k = (int32_t)(bits_of(shifted) - bits_of(magic)); /* any number if x is NaN */
     return p;
 }
 
@@ -68,7 +69,7 @@ static inline float exp_of(float x)
     return p * power_of_two(half) * power_of_two(k - half);
 }
 
-/* For x <= 0; what would be subnormal is 0. */
+/* exp(x) for x <= 0. Results that would be subnormal are 0. */
 static inline float exp_of_negative(float x)
 {
     int32_t k;
@@ -113,7 +114,7 @@ static inline float gelu_of(float x)
 {
     float a = fabsf(x) * 0.707106781F;
     float tail = 0.5F * x * exp_of(-a * a) * erfc_scaled(a);
-    return x < 0 ? tail : x - (x > 1e30F ? 0.0F : tail); /* infinity times nothing is no number */
+    return x < 0 ? tail : x - (x > 1e30F ? 0.0F : tail); /* infinity times 0 is NaN */
 }
 
 static inline float sigmoid_of(float x)
@@ -193,7 +194,8 @@ BINARY(b_min, a != a || a < b ? a : b)
 BINARY(b_prelu, a < 0 ? a * b : a)
 /* clang-format on */
 
-/* Nearly always by one small number for the whole row. */
+/* The exponent is nearly always one small number for the whole row; squares are quickest as
+ * products. */
 static void b_pow(const float *a, const float *b, float *y, size_t n)
 {
     bool square = true;
@@ -208,7 +210,8 @@ static void b_pow(const float *a, const float *b, float *y, size_t n)
 
 /* --- rows as a whole --- */
 
-/* The maximum that is no NaN, in lanes: compilers that honour NaN do not split a plain maximum. */
+/* The largest element that is not NaN. It is computed in lanes, because compilers that honour NaN
+ * do not split a plain maximum. */
 static float highest_of(const float *x, size_t n)
 {
     enum { LANES = 16 };
@@ -229,7 +232,8 @@ static float highest_of(const float *x, size_t n)
     return highest;
 }
 
-/* Rows are summed in parts: what is lost by adding in fp32 does not grow with a row's length. */
+/* Rows are summed in parts of this length, so that the error of adding in fp32 does not grow with a
+ * row's length. */
 enum { PART = 256 };
 
 /* y = exp(x - highest); returns the sum. */
@@ -273,8 +277,8 @@ static void softmax(const float *x, float *y, size_t n, bool log_of)
         y[i] *= factor;
 }
 
-/* The mean, as what the elements are above the first one: large rows of close numbers keep their
- * digits. */
+/* The mean. It is computed from the differences to the first element, so that large numbers that
+ * are close to each other keep their digits. */
 static float mean_of(const float *x, size_t n)
 {
     double total = 0;
@@ -321,8 +325,8 @@ static void layer_norm(const float *x, const float *scale, const float *bias, fl
     }
 }
 
-/* Through a tile that stays in registers or the first cache: both sides are touched a line at a
- * time. */
+/* Matrices are transposed through tiles that stay in registers or in the first-level cache, so that
+ * both sides are touched a cache line at a time. */
 enum { TILE = 16 };
 
 static void transpose_tile(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row)
@@ -347,8 +351,8 @@ static void transpose_32(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t 
             y[c * y_row + r] = x[r * x_row + c];
 }
 
-/* The exponent is put right by a product, which does subnormal numbers too; infinity and NaN keep
- * the highest one. */
+/* Converts fp16. A product with 2^112 corrects the exponent, for subnormal numbers too; infinity
+ * and NaN keep the highest exponent. */
 static inline float half_of(uint16_t h)
 {
     uint32_t bits = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
@@ -372,8 +376,7 @@ FROM(i64, int64_t, (float)x[i])
 FROM(f16, uint16_t, half_of(x[i]))
 FROM(bf16, uint16_t, float_of((uint32_t)x[i] << 16))
 
-/* --- products with a packed matrix: few rows, so that the matrix is read once for all of them ---
- */
+/* --- products of a few rows with a packed matrix, which is read once for all of them --- */
 
 #ifdef __AVX512F__
 enum { LANES = 16, ROWS = 4 };
@@ -383,8 +386,8 @@ enum { LANES = 8, ROWS = 2 };
 enum { TILE_COLS = 4 * LANES };
 typedef float vec __attribute__((vector_size(sizeof(float) * LANES), aligned(4), may_alias));
 
-/* Sums are spelled one by one: compilers keep arrays of vectors in memory. Row r of a tile has four
- * of them; m0 to m3 are the four vectors of the matrix. */
+/* The sums are variables of their own, because compilers keep arrays of vectors in memory. Row r of
+ * a tile has four sums; m0 to m3 are four vectors of the matrix. */
 #define VEC_AT(p, i) (((vec *)(uintptr_t)(p))[i])
 #define ROW_LOAD(r, from)                                                                          \
     vec s##r##0 = VEC_AT(from, 0), s##r##1 = VEC_AT(from, 1), s##r##2 = VEC_AT(from, 2),           \
@@ -442,7 +445,8 @@ static void add_2(const float *panel, int64_t depth, const float *x, int64_t x_r
     ROW_STORE(1, sums + FAST_PANEL);
 }
 
-/* One row: even and odd k apart, so that sums need not wait for one another. */
+/* One row. Even and odd k have sums of their own, so that an addition need not wait for the one
+ * before. */
 static void add_1(const float *panel, int64_t depth, const float *x, float *sums)
 {
     const float zeros[TILE_COLS] = {0};
@@ -469,7 +473,7 @@ static void add_1(const float *panel, int64_t depth, const float *x, float *sums
     ROW_STORE(0, sums);
 }
 
-/* `rows` rows, ROWS at most. */
+/* Adds the products of `rows` rows, ROWS at most, with one panel. */
 static void add_panel(const float *panel, int64_t depth, int64_t rows, const float *x,
                       int64_t x_row, float *sums)
 {

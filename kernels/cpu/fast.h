@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fast fp32 rows for what a library leaves slow: elementwise functions, softmax, layer norm,
- * transposes. Plain C that compilers vectorise; fast.c is compiled once for each instruction set,
- * and the list tells which of the results this machine can run.
+ * transposes, conversions and products of few rows. They are plain C that compilers vectorise;
+ * fast.c is compiled once for each instruction set, and fast_kernels_list tells which of the tables
+ * this machine can run.
  *
  * Each function agrees with the reference (ref.h) within a few units in the last place of its
- * largest term; results differ between instruction sets, never between runs. Rows are dense,
+ * largest term. Results differ between instruction sets, never between runs. Rows are dense and
  * aligned to 4; `y` may be `x` or an operand itself, but must not overlap them otherwise.
  */
 #ifndef INFERD_KERNELS_CPU_FAST_H
@@ -19,7 +20,7 @@
 
 typedef void (*fast_unary)(const float *x, float *y, size_t n, float alpha, float beta);
 typedef void (*fast_binary)(const float *a, const float *b, float *y, size_t n);
-typedef void (*fast_from)(const void *x, float *y, size_t n); /* numbers of a type, to fp32 */
+typedef void (*fast_from)(const void *x, float *y, size_t n); /* converts to fp32 */
 
 struct fast_kernels {
     const char *isa;                      /* "avx512" */
@@ -33,14 +34,14 @@ struct fast_kernels {
     void (*transpose_32)(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
                          int64_t cols);
     fast_from from[DTYPE_COUNT_]; /* NULL: not here */
-    /* y[r][c] = start[r][c] + the sum over k of x[r][k] m[c][k]: `m` packed by fast_pack. A step of
-     * 0 from row to row of `start` repeats the row. Steps count elements. */
+    /* y[r][c] = start[r][c] + the sum over k of x[r][k] m[c][k], with `m` packed by fast_pack. A
+     * step of 0 from row to row of `start` repeats the row. Steps count elements. */
     void (*product)(const float *packed, int64_t depth, int64_t cols, int64_t rows, const float *x,
                     int64_t x_row, const float *start, int64_t start_row, float *y, int64_t y_row);
 };
 
-/* Panels of FAST_PANEL columns, zeros behind the last one; each has its columns' numbers for every
- * k behind one another. `m` may be unaligned. */
+/* A packed matrix consists of panels of FAST_PANEL columns, with zeros behind the last column. For
+ * each k in turn a panel holds the numbers of all its columns. `m` may be unaligned. */
 enum { FAST_PANEL = 64 };
 static inline int64_t fast_packed_floats(int64_t cols, int64_t depth)
 {
@@ -50,7 +51,7 @@ void fast_pack(const void *m, int64_t cols, int64_t depth, float *packed);
 
 enum { FAST_MAX = 3 };
 
-/* Those that run here, best first; returns how many (at least 1). */
+/* Lists the tables that this machine can run, best first; returns their number (at least 1). */
 size_t fast_kernels_list(const struct fast_kernels *out[FAST_MAX]);
 
 #endif

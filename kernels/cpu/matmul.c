@@ -92,7 +92,7 @@ void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_vi
     p.b_row = trans_b ? 1 : p.n;
     p.b_col = trans_b ? p.k : 1;
 
-    /* The batch dims: those of a and b broadcast to y's. */
+    /* The batch dims of a and b broadcast to those of y. */
     struct shape batch = y->shape, of_a = a->shape, of_b = b->shape;
     batch.rank -= 2;
     of_a.rank -= 2;

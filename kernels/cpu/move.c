@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ops that move elements without looking at them: each is a walk over one index space with one
- * set of strides for where elements come from and one for where they go.
+ * The ops that move elements without looking at them. Each is a walk over one index space with two
+ * sets of strides: one for where elements come from, one for where they go.
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@ void ref_transpose(const int64_t *perm, const struct tensor_view *x, const struc
 
 void ref_concat(uint32_t axis, uint32_t n, const struct tensor_view *x, const struct tensor_view *y)
 {
-    /* As matrices: one row for each index before the axis. */
+    /* The tensors are seen as matrices with one row for each index before the axis. */
     size_t size = dtype_size(y->dtype);
     int64_t rows = ref_extent(&y->shape, 0, axis);
     int64_t inner = ref_extent(&y->shape, axis + 1, y->shape.rank);
@@ -54,7 +54,7 @@ void ref_slice(const int64_t *starts, const int64_t *steps, const struct tensor_
     shape_strides(&x->shape, from);
     for (uint32_t d = 0; d < x->shape.rank; d++) {
         first += starts[d] * from[d];
-        strides[1][d] = y->shape.dim[d] > 1 ? from[d] * steps[d] : 0; /* or a huge step */
+        strides[1][d] = y->shape.dim[d] > 1 ? from[d] * steps[d] : 0; /* a lone step may be huge */
     }
     struct ref_walk walk;
     ref_walk_copy(&walk, &y->shape, strides, size, y->data,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Non-maximum suppression, class by class: boxes in falling order of score, each kept if it does
- * not overlap one that was kept before. Equal scores go by index, lower first.
+ * Non-maximum suppression, class by class: boxes are visited in falling order of score, and each is
+ * kept unless it overlaps a box that was kept before. Of equal scores, the one with the lower index
+ * comes first.
  *
  * Overlap is computed in fp32 for all types but FP64: boxes that meet a threshold exactly are
- * common, and must fall on the side on which everybody has them.
+ * common, and other implementations decide them in fp32.
  */
 #include <math.h>
 
@@ -71,7 +72,7 @@ static bool before(const struct candidate *a, const struct candidate *b)
     return a->score > b->score || (a->score == b->score && a->box < b->box);
 }
 
-/* heap[at] sinks until no child comes before it: the best is on top. */
+/* Lets heap[at] sink until no child comes before it, so that the best is on top. */
 static void sift(struct candidate *heap, int64_t at, int64_t n)
 {
     for (int64_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
@@ -86,7 +87,8 @@ static void sift(struct candidate *heap, int64_t at, int64_t n)
     }
 }
 
-/* A heap of the boxes of one class that may be selected; NaN never is. */
+/* Makes a heap of the boxes of one class that may be selected; a score of NaN never is. Returns
+ * their number. */
 static int64_t gather(const struct ref_nms *how, const struct tensor_view *scores, int64_t first,
                       int64_t n, struct candidate *heap)
 {
@@ -102,7 +104,8 @@ static int64_t gather(const struct ref_nms *how, const struct tensor_view *score
     return found;
 }
 
-/* Selected boxes go behind one another to the end of `heap`'s memory, which the heap leaves. */
+/* Takes boxes from the heap in order and puts the selected ones into `chosen`. Returns their
+ * number. */
 static int64_t select_class(const struct ref_nms *how, const struct tensor_view *boxes,
                             int64_t first_box, struct candidate *heap, int64_t n, int64_t *chosen)
 {

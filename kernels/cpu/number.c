@@ -9,8 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-/* A float narrowed to 24 bits so that rounding it again to 11 or 8 gives what rounding once would:
- * towards zero, with the last bit set if anything was lost ("round to odd"). */
+/* Narrows to 24 bits in such a way that rounding the result again, to 11 or 8 bits, gives what
+ * rounding once would give: it rounds towards zero and sets the last bit if anything was lost
+ * ("round to odd"). */
 static float narrow_to_odd(double value)
 {
     float near = (float)value;
@@ -25,7 +26,7 @@ static float narrow_to_odd(double value)
     return near;
 }
 
-/* What x86's conversion instructions give: the smallest number for whatever does not fit. */
+/* Converts as x86's instructions do: a number that does not fit becomes the smallest one. */
 static int64_t truncate_64(double value)
 {
     return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
@@ -43,7 +44,8 @@ static uint64_t truncate_u64(double value)
     return (uint64_t)truncate_64(value);
 }
 
-/* One pass over the row; the contiguous case on its own, so that it can be vectorised. */
+/* One pass over the row. The contiguous case has a loop of its own, which compilers can
+ * vectorise. */
 #define FOR_ROW(size, body)                                                                        \
     do {                                                                                           \
         if (stride == 1) {                                                                         \

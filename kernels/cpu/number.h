@@ -2,9 +2,10 @@
 /*
  * Rows of numbers of any type, read into and written from double or int64.
  *
- * Every arithmetic kernel works on short rows in one of these two, so that it is written once and
- * the thirteen types are dealt with here. `index` and `stride` count elements; data may be
- * unaligned. uint64 travels in int64 bit for bit: who compares or divides must ask for its type.
+ * Every arithmetic kernel works on short rows of one of these two types, so that it is written once
+ * and the thirteen types are dealt with here. `index` and `stride` count elements; data may be
+ * unaligned. uint64 travels in int64 bit for bit, so code that compares or divides must ask for the
+ * type.
  */
 #ifndef INFERD_KERNELS_CPU_NUMBER_H
 #define INFERD_KERNELS_CPU_NUMBER_H
@@ -18,11 +19,11 @@ enum { REF_ROW = 256 }; /* elements that kernels work on at a time */
 
 void ref_read_f64(enum dtype dtype, const void *base, int64_t index, int64_t stride, size_t n,
                   double *out);
-/* To integers as ref_cast says. */
+/* Floats become integers as ref_cast says. */
 void ref_write_f64(enum dtype dtype, void *base, int64_t index, int64_t stride, size_t n,
                    const double *in);
 
-/* From floats: as ref_cast to int64. */
+/* Floats become int64 as ref_cast says. */
 void ref_read_i64(enum dtype dtype, const void *base, int64_t index, int64_t stride, size_t n,
                   int64_t *out);
 void ref_write_i64(enum dtype dtype, void *base, int64_t index, int64_t stride, size_t n,

@@ -20,7 +20,7 @@ static int64_t source(enum ir_pad mode, int64_t i, int64_t n)
     return i < 0 ? 0 : MIN(i, n - 1); /* IR_PAD_EDGE */
 }
 
-/* The part of y that repeats x is one box: everything is filled, then the box is copied. */
+/* The part of y that repeats x is one box: all of y is filled, then the box is copied. */
 static void pad_constant(const int64_t *pads, const char *fill, const struct tensor_view *x,
                          const struct tensor_view *y)
 {

@@ -14,7 +14,7 @@ struct seen {
     int64_t count;  /* elements of x */
     int64_t best;   /* where the maximum is; -1: nothing yet */
     double highest; /* the maximum of floats */
-    int64_t most;   /* and of integers */
+    int64_t most;   /* the maximum of integers */
 };
 
 static void see(const struct ref_pooling *pool, const struct tensor_view *x, int64_t at,
@@ -40,7 +40,7 @@ static void see(const struct ref_pooling *pool, const struct tensor_view *x, int
     }
 }
 
-/* The window at output o of the plane of x that starts at `plane`. */
+/* Looks at the elements of x in the window of output o; the plane of x starts at `plane`. */
 static void look(const struct ref_pooling *pool, const struct tensor_view *x, int64_t plane,
                  const int64_t *o, struct seen *seen)
 {
@@ -58,7 +58,8 @@ static void look(const struct ref_pooling *pool, const struct tensor_view *x, in
     } while (ref_window_next(last, win->kernel, k));
 }
 
-/* Kernel positions that fall on x or its padding: ceil mode lets the last windows reach further. */
+/* Counts the kernel positions that fall on x or its padding; in ceil mode the last windows reach
+ * further. */
 static int64_t covered(const struct ref_pooling *pool, const int64_t *in, const int64_t *o)
 {
     const struct ref_window *win = &pool->win;

@@ -14,7 +14,7 @@
 static const int64_t gates_of[] = {
     [IR_RECURRENT_RNN] = 1, [IR_RECURRENT_LSTM] = 4, [IR_RECURRENT_GRU] = 3};
 
-/* All in double: [sequences][hidden] but for what says otherwise. */
+/* Numbers are double, and arrays are [sequences][hidden] unless a comment says otherwise. */
 struct state {
     const struct ref_recurrent *how;
     int64_t steps, sequences, hidden, gates;
@@ -28,7 +28,7 @@ struct state {
 static double call(const struct state *s, uint32_t f, double x)
 {
     double a = s->how->alphas[f], b = s->how->betas[f], clip = s->how->clip;
-    if (clip > 0 && f < 2) /* the LSTM's third one takes the cell state as it is */
+    if (clip > 0 && f < 2) /* the LSTM's third function takes the cell state as it is */
         x = x < -clip ? -clip : x > clip ? clip : x;
     switch (s->how->funcs[f]) {
     case IR_UNARY_RELU:
@@ -57,7 +57,7 @@ static double call(const struct state *s, uint32_t f, double x)
     }
 }
 
-/* Adds what rows first..end-1 of the matrix give for each sequence's `from`. */
+/* Adds the products of rows first..end-1 of the matrix with each sequence's `from` to the sums. */
 static void add_products(const struct state *s, int64_t first, int64_t end, const double *from)
 {
     const struct tensor_view *r = s->how->r;
@@ -76,8 +76,8 @@ static void add_products(const struct state *s, int64_t first, int64_t end, cons
         }
 }
 
-/* Sums of sequence n begin with what the inputs give; for the hidden gate of a linear GRU, whose
- * product is scaled first, with the bias. */
+/* Sets the sums of sequence n to what the inputs give. The hidden gate of a linear GRU begins with
+ * the bias instead, because its product is scaled first. */
 static void begin_sums(const struct state *s, int64_t n, int64_t at)
 {
     const struct tensor_view *x = s->how->x;
@@ -110,7 +110,8 @@ static void step_lstm(const struct state *s, int64_t n)
     }
 }
 
-/* z and r in the place of their sums; r * h where the hidden gate's product needs it. */
+/* Puts z and r in the place of their sums, and computes r * h, which the hidden gate's product may
+ * need. */
 static void open_gru(const struct state *s, int64_t n)
 {
     double *sums = s->sums + n * 3 * s->hidden;
@@ -135,7 +136,7 @@ static void close_gru(const struct state *s, int64_t n, int64_t at)
     }
 }
 
-/* Where sequence n is read and written in this step; steps: nowhere, it has ended. */
+/* The position of sequence n in this step; `steps` if the sequence has ended. */
 static int64_t position(const struct state *s, int64_t n, int64_t step)
 {
     if (step >= s->left[n])
@@ -181,7 +182,7 @@ enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, i
     return STATUS_OK;
 }
 
-/* An operand of `count` numbers, or zeros. */
+/* Loads an operand of `count` numbers, or zeros if it is absent. */
 static void load(const struct tensor_view *from, int64_t count, double *to)
 {
     if (from)

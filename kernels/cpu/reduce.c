@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reductions. The kept dims are walked outside, the reduced ones inside; partial results stay in
- * double, or in int64 where the answer is exact there.
+ * Reductions. The kept dims are walked outside, the reduced dims inside. Partial results stay in
+ * double, or in int64 if the answer is exact there.
  */
 #include <math.h>
 
@@ -55,7 +55,7 @@ static void fold_square(struct sums *s, const double *row, size_t n)
         s->value += row[i] * row[i];
 }
 
-/* sum(exp(x - highest)), scaled down whenever a new maximum turns up. */
+/* Adds exp(x - highest). The sum is scaled down whenever a new maximum turns up. */
 static void fold_exp(struct sums *s, const double *row, size_t n)
 {
     double highest = s->highest;
@@ -110,7 +110,7 @@ static const struct {
     [IR_REDUCE_LOG_SUM_EXP] = {0, fold_exp, finish_log_exp},
 };
 
-/* The same for integers, by one element; the others are computed in double. */
+/* Folds one integer into a result; functions without a case here are computed in double. */
 static uint64_t fold_int(enum ir_reduce func, enum dtype dtype, uint64_t so_far, uint64_t x)
 {
     bool above = dtype == DTYPE_U64 ? x > so_far : (int64_t)x > (int64_t)so_far;
@@ -138,7 +138,7 @@ static bool in_int64(enum ir_reduce func, enum dtype dtype)
            func != IR_REDUCE_LOG_SUM && func != IR_REDUCE_LOG_SUM_EXP;
 }
 
-/* `inner` walks the reduced dims of x from `first` on. */
+/* Reduces one output; `inner` walks the reduced dims of x from `first` on. */
 static int64_t reduce_ints(enum ir_reduce func, const struct tensor_view *x, int64_t first,
                            struct ref_walk *inner)
 {
@@ -188,7 +188,7 @@ static int64_t extreme(enum dtype dtype, bool largest)
     return largest ? INT64_MAX >> unused : INT64_MIN >> unused;
 }
 
-/* Every output of a reduction over no elements. */
+/* Writes every output of a reduction over no elements. */
 static void reduce_nothing(enum ir_reduce func, const struct tensor_view *y)
 {
     struct sums none = {.value = rows[func].initial, .highest = -INFINITY};

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference of every op: plain C over dense row-major tensors, one file a family.
+ * The reference of every op: plain C over dense row-major tensors, one file for each family.
  *
- * These functions are what every other implementation is judged by, so they are written to be read
- * and to be right: floats are computed in double and rounded once when they are stored (fp16 and
- * bf16 too), integers in int64 wrapping around, NaN and infinity go where numpy and ONNX say.
- * They are also the fallback for whatever a faster library does not do, so loops run in a sane
+ * Every other implementation is judged by these functions, so they are written to be read and to be
+ * right. Floats (fp16 and bf16 too) are computed in double and rounded once when they are stored.
+ * Integers are computed in int64 and wrap around. NaN and infinity go where numpy and ONNX say. The
+ * functions are also the fallback for whatever a faster library does not do, so loops run in a sane
  * order; nothing here allocates, starts threads or keeps state.
  *
- * Callers pass types and shapes that fit together as docs/ir.md demands; that is asserted at
- * most. What tensors hold is never trusted: functions that read indices return a status.
- * Data may be unaligned. Outputs must not overlap inputs, except where a function says so.
+ * Callers pass types and shapes that fit together as docs/ir.md demands; this is asserted at most.
+ * What tensors hold is never trusted: functions that read indices return a status. Data may be
+ * unaligned. Outputs must not overlap inputs, except where a function says so.
  */
 #ifndef INFERD_KERNELS_CPU_REF_H
 #define INFERD_KERNELS_CPU_REF_H
@@ -40,8 +40,9 @@ void ref_binary(enum ir_binary func, bool truncate, const struct tensor_view *a,
 void ref_select(const struct tensor_view *cond, const struct tensor_view *a,
                 const struct tensor_view *b, const struct tensor_view *y);
 
-/* Number conversion as numpy's astype does it on x86: float to integer truncates, what is out of
- * range gives the smallest int32/int64 and is then cut to the width; integers wrap around. */
+/* Converts numbers as numpy's astype does on x86. A float is truncated to an integer; if it is out
+ * of range, it becomes the smallest int32/int64 and is then cut to the width. Integers wrap
+ * around. */
 void ref_cast(const struct tensor_view *x, const struct tensor_view *y);
 
 /* --- shape: bytes are moved, types do not matter --- */
@@ -89,7 +90,8 @@ void ref_one_hot(uint32_t axis, const struct tensor_view *indices, const struct 
 
 /* --- reductions --- */
 
-/* `axes`: `n_axes` of them; y has x's elements without those dims (or with 1 in their place). */
+/* Reduces the `n_axes` dims in `axes`; y has x's shape without these dims (or with 1 in their
+ * place). */
 void ref_reduce(enum ir_reduce func, const int64_t *axes, uint32_t n_axes,
                 const struct tensor_view *x, const struct tensor_view *y);
 /* y is int64. A NaN wins, as in numpy. */
@@ -114,7 +116,7 @@ void ref_batch_norm(double epsilon, const struct tensor_view *x, const struct te
 void ref_layer_norm(uint32_t axis, double epsilon, const struct tensor_view *x,
                     const struct tensor_view *scale, const struct tensor_view *bias,
                     const struct tensor_view *y);
-/* groups 0: every channel is one. */
+/* `groups` 0: every channel is a group of its own. */
 void ref_instance_norm(int64_t groups, double epsilon, const struct tensor_view *x,
                        const struct tensor_view *scale, const struct tensor_view *bias,
                        const struct tensor_view *y);
@@ -152,7 +154,7 @@ struct ref_recurrent {
  * to 8. */
 size_t ref_recurrent_scratch(const struct shape *x, enum ir_recurrent cell);
 enum status ref_recurrent(const struct ref_recurrent *how, void *scratch, struct error *err);
-/* The length of sequence n: `steps` without lengths. */
+/* The length of sequence n, which is `steps` if `lengths` is NULL. */
 enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, int64_t steps,
                                  int64_t *out, struct error *err);
 
@@ -162,7 +164,7 @@ enum status ref_recurrent_length(const struct tensor_view *lengths, int64_t n, i
 struct ref_window {
     uint32_t rank; /* spatial dims, 1..6 */
     int64_t kernel[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK], dilations[SHAPE_MAX_RANK];
-    int64_t pads[SHAPE_MAX_RANK]; /* begins; what lies beyond follows from the output's shape */
+    int64_t pads[SHAPE_MAX_RANK]; /* begins; the ends follow from the output's shape */
 };
 
 /* x[N,C,s..], w[M,C/group,k..], b[M] or NULL, y[N,M,o..]. Floats. */
@@ -182,7 +184,7 @@ void ref_matmul(bool trans_a, bool trans_b, double alpha, const struct tensor_vi
 struct ref_pooling {
     enum ir_pool func;
     struct ref_window win;
-    int64_t ends[SHAPE_MAX_RANK]; /* pads behind; counted where padding is */
+    int64_t ends[SHAPE_MAX_RANK]; /* pads at the ends, for count_include_pad */
     bool count_include_pad;
     double p;
 };
@@ -213,14 +215,15 @@ struct ref_sample {
     enum ir_border border;
     enum ir_sample coord;
 };
-/* x[N,C,s..], grid[N,o..,r], y[N,C,o..]; r spatial dims, coordinates in reverse order of them. */
+/* x[N,C,s..], grid[N,o..,r], y[N,C,o..]. There are r spatial dims; coordinates name the last one
+ * first. */
 void ref_sample(const struct ref_sample *how, const struct tensor_view *x,
                 const struct tensor_view *grid, const struct tensor_view *y);
 
 struct ref_roi_pool {
     enum ir_roi func;
     bool half_pixel;
-    int64_t samples; /* 0: by the size of a bin */
+    int64_t samples; /* of a bin, in each dim; 0: by the bin's size */
     double scale;
 };
 /* x[N,C,H,W], rois[R,4], batch[R], y[R,C,h,w]. INVALID_ARGUMENT for an image that is not there. */
@@ -229,9 +232,9 @@ enum status ref_roi_pool(const struct ref_roi_pool *how, const struct tensor_vie
                          const struct tensor_view *y, struct error *err);
 
 struct ref_nms {
-    int64_t most; /* boxes of a class */
+    int64_t most; /* boxes kept of a class */
     double overlap;
-    double least; /* scores must be above it, if has_least */
+    double least; /* scores must be above this number, if has_least */
     bool has_least;
     bool centre; /* boxes are x, y, width, height; else two opposite corners */
 };

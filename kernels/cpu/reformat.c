@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From one layout to another. Both sides are seen as N, C/b, c (channel in a block), S (all spatial
- * dims as one) with strides of their own; plain and channels-last are one block of all channels,
- * rounded up where the layout says so.
+ * Moves a tensor from one layout to another. Each side is seen as N, C/b, c (the channel in a
+ * block) and S (all spatial dims as one), with strides of its own. Plain and channels-last layouts
+ * have one block of all channels, rounded up if the layout says so.
  */
 #include <string.h>
 
@@ -38,7 +38,7 @@ static int64_t channel_at(const struct place *p, int64_t c)
     return c / p->block * p->by_block + c % p->block * p->by_c;
 }
 
-/* One channel's row of elements. */
+/* Moves one channel's row of elements. */
 static void move_row(const struct tensor_view *x, int64_t from, int64_t x_step,
                      const struct tensor_view *y, int64_t to, int64_t y_step, int64_t n)
 {

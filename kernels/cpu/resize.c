@@ -24,7 +24,7 @@ struct taps {
     int64_t *at;
     double *weight;
     bool outside;       /* IR_COORD_TF_CROP: beyond the input */
-    struct ratio scale; /* of the dim, all positions have it */
+    struct ratio scale; /* of the dim, the same for all positions */
 };
 
 struct room {
@@ -33,14 +33,15 @@ struct room {
 };
 
 /*
- * A scale that misses out / in by its own rounding only is out / in: ties are decided by it. Dims
- * whose ratio is kept share the scale of the one that decided it, and only there is it out / in.
+ * A scale that differs from out / in only by its own rounding is taken as out / in, because ties
+ * are decided by it. Dims whose ratio is kept share the scale of the dim that decided it, and only
+ * for that dim the scale is out / in.
  */
 static struct ratio exact_scale(const struct ref_resize *how, uint32_t d, const struct shape *x,
                                 const struct shape *y)
 {
     for (uint32_t i = 0; i < x->rank; i++) {
-        uint32_t of = (d + i) % x->rank; /* itself first */
+        uint32_t of = (d + i) % x->rank; /* dim d itself first */
         double in = (double)x->dim[of], out = (double)y->dim[of];
         if (how->scales[of] == how->scales[d] && fabs(how->scales[d] * in - out) <= 1e-6 * out)
             return (struct ratio){out, in};
@@ -48,7 +49,7 @@ static struct ratio exact_scale(const struct ref_resize *how, uint32_t d, const 
     return (struct ratio){how->scales[d], 1};
 }
 
-/* n / scale, exact if it can be: what is half way, or whole, must stay so. */
+/* n / scale, exact if possible: a result that is half way, or whole, must stay so. */
 static double shrink(double n, struct ratio scale)
 {
     return n * scale.in / scale.out;
@@ -62,11 +63,11 @@ static double source(const struct ref_resize *how, uint32_t d, struct ratio scal
     switch (how->coord) {
     case IR_COORD_HALF_PIXEL:
         return shrink(at + 0.5, scale) - 0.5;
-    case IR_COORD_HALF_PIXEL_SYMMETRIC: /* the centres of both lie on each other */
+    case IR_COORD_HALF_PIXEL_SYMMETRIC: /* the centres of x and y coincide */
         return ((double)in - shrink((double)out, scale)) / 2 + shrink(at + 0.5, scale) - 0.5;
     case IR_COORD_PYTORCH_HALF_PIXEL:
         return out > 1 ? shrink(at + 0.5, scale) - 0.5 : 0;
-    case IR_COORD_ALIGN_CORNERS: /* of an output of scale * in, which need not be whole */
+    case IR_COORD_ALIGN_CORNERS: /* the output has size scale * in, which need not be whole */
         return out > 1 ? at * (double)(in - 1) / (scale.out * (double)in / scale.in - 1) : 0;
     case IR_COORD_ASYMMETRIC:
         return shrink(at, scale);
@@ -96,7 +97,7 @@ static double nearest(enum ir_nearest how, double at)
     return at;
 }
 
-/* NaN, which scales that do not fit the sizes may give, becomes 0. */
+/* The index at a position. NaN, which scales that do not fit the sizes may give, becomes 0. */
 static int64_t clamp(double at, int64_t n)
 {
     return !(at > 0) ? 0 : at > (double)(n - 1) ? n - 1 : (int64_t)at;
@@ -111,8 +112,9 @@ static double cubic(double a, double t)
     return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
 }
 
-/* Taps behind one another from `first` on, weighted by their distance from `at` under a filter that
- * is 1/scale as wide as usual. What is outside takes the edge's value, or no part. */
+/* Fills consecutive taps from `first` on, weighted by their distance from `at` under a filter that
+ * is 1/scale times as wide as usual. A tap outside of x takes the edge's value, or has no part if
+ * exclude_outside is set. */
 static void filter_taps(const struct ref_resize *how, double at, double first, double scale,
                         int64_t in, struct taps *taps)
 {
@@ -130,7 +132,7 @@ static void filter_taps(const struct ref_resize *how, double at, double first, d
         taps->weight[k] /= sum;
 }
 
-/* Taps on either side of a position. */
+/* The number of taps on either side of a position. */
 static int64_t reach(const struct ref_resize *how, double scale)
 {
     int64_t one = how->mode == IR_RESIZE_CUBIC ? 2 : 1;
@@ -174,13 +176,13 @@ static double sum_taps(const struct tensor_view *x, const int64_t *strides,
             at += taps[d].at[k[d]] * strides[d];
             weight *= taps[d].weight[k[d]];
         }
-        if (weight != 0) /* an infinity beside the sample must not become NaN */
+        if (weight != 0) /* an infinity times 0 would be NaN */
             sum += weight * ref_get_f64(x->dtype, x->data, at);
     } while (ref_window_next(x->shape.rank, dims, k));
     return sum;
 }
 
-/* The scale that counts is the exact one, which is larger by a millionth at most. */
+/* The most taps that a dim can have. exact_scale changes a scale by a millionth at most. */
 static int64_t most_taps(const struct ref_resize *how, uint32_t d)
 {
     return 2 * reach(how, how->scales[d] * (1 - 2e-6)) + 2;
@@ -231,7 +233,8 @@ void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
         double value = outside ? how->value : sum_taps(x, strides, taps);
         ref_write_f64(y->dtype, y->data, to++, 1, 1, &value);
         more = ref_window_next(rank, y->shape.dim, o);
-        /* Only the dims that moved: the last one, and those before it after a carry. */
+        /* Only the dims that moved have new taps: the last dim, and after a carry the dims before
+         * it. */
         for (uint32_t d = rank; more && d-- > 0;) {
             taps_of(how, d, o[d], x->shape.dim[d], y->shape.dim[d], &taps[d]);
             if (o[d] != 0)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions of images cut into bins, one value a bin and channel.
+ * Cuts regions of images into bins, and gives one value for each bin and channel.
  *
- * A region comes from a peer and may be of any size: samples that lie outside of the image count as
- * zeros without being visited. Where a region begins and how many samples its bins have is computed
- * in fp32 for all types but FP64, as others do: a bin of exactly 2.0 has two samples.
+ * A region comes from a peer and may be of any size, so samples that lie outside of the image count
+ * as zeros without being visited. The start of a region and the number of samples of its bins are
+ * computed in fp32 for all types but FP64, as other implementations do: a bin of exactly 2.0 has
+ * two samples.
  */
 #include <math.h>
 
@@ -13,22 +14,22 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/walk.h"
 
-#define COUNT_MAX 0x1p52 /* doubles count up to here */
+#define COUNT_MAX 0x1p52 /* doubles count exactly up to here */
 
 /* One dim of a region. */
 struct side {
     double start, bin; /* in pixels */
-    double samples;    /* of a bin, whole */
+    double samples;    /* of a bin; a whole number */
     int64_t size;      /* of the image */
 };
 
 /* The two pixels around a sample. */
 struct between {
     int64_t low, high;
-    double t; /* how far it is to the high one */
+    double t; /* 0 at the low pixel, 1 at the high one */
 };
 
-/* Samples first..last-1 of a bin are within the image. */
+/* The samples of a bin that may lie within the image: first..last-1. */
 struct span {
     int64_t first, last;
 };
@@ -63,7 +64,7 @@ static bool is_inside(const struct side *side, double at)
     return at >= -1 && at <= (double)side->size; /* false for NaN */
 }
 
-/* Which samples of a bin to visit; those left out are outside of the image. */
+/* Says which samples of a bin to visit; all others lie outside of the image. */
 static struct span visible(const struct side *side, int64_t bin)
 {
     double all = side->samples > 0 ? side->samples : 0;
@@ -126,7 +127,8 @@ static double aligned_bin(const struct ref_roi_pool *how, const struct tensor_vi
     return total.n > 0 && total.n >= count ? total.most : fmax(total.most, 0);
 }
 
-/* Whole pixels low..high-1 of bin `bin` of `bins` of a region from pixel a to pixel b. */
+/* Gives the whole pixels low..high-1 of bin `bin`, if `bins` bins share a region from pixel a to
+ * pixel b. */
 static void pixels_of_bin(enum dtype dtype, double a, double b, int64_t bin, int64_t bins,
                           int64_t size, int64_t *low, int64_t *high)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tensor read at real coordinates: each output position sums over the grid of taps that its
- * coordinates span (1 tap a dim for nearest, 2 for linear, 4 for cubic), the same for all channels.
+ * Reads a tensor at real coordinates. Each output position sums over the grid of taps that its
+ * coordinates span (1 tap a dim for nearest, 2 for linear, 4 for cubic); the taps are the same for
+ * all channels.
  *
- * Coordinates come from peers and may be anything: they are folded into the input while they are
- * doubles, and only what is inside becomes an index. NaN reads element 0 of its dim, or nothing
- * where the border is zeros.
+ * Coordinates come from peers and may be anything. They are folded into the input while they are
+ * doubles, and only a coordinate inside of it becomes an index. NaN reads element 0 of its dim, or
+ * nothing if the border is zeros.
  */
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,7 @@
 
 enum { DIM_TAPS = 4, ALL_TAPS = 64 }; /* 4^3 for cubic, 2^6 for linear */
 
-/* What one dim contributes: places, and weights; 0 for a tap that falls outside. */
+/* What one dim contributes: positions and weights. The weight of a tap that falls outside is 0. */
 struct dim_taps {
     int64_t n;
     int64_t at[DIM_TAPS];
@@ -31,7 +32,7 @@ struct taps {
     double weight[ALL_TAPS];
 };
 
-/* From -1..1 to pixels of a dim of n. */
+/* Maps a coordinate from -1..1 to pixels of a dim of n. */
 static double in_pixels(enum ir_sample coord, double at, int64_t n)
 {
     if (coord == IR_SAMPLE_HALF_PIXEL)
@@ -57,7 +58,7 @@ static double fold_in(const struct ref_sample *how, double at, int64_t n)
     return reflect(at, edge, last - edge);
 }
 
-/* A whole position as an index; false: it is outside and counts as zero. */
+/* Turns a whole position into an index. False: the position is outside and counts as zero. */
 static bool index_of(const struct ref_sample *how, double at, int64_t n, int64_t *out)
 {
     double inside = fold_in(how, at, n);
@@ -103,7 +104,7 @@ static void dim_taps(const struct ref_sample *how, double coordinate, int64_t n,
             taps->weight[k] = 0;
 }
 
-/* All taps of one output position whose weight is not 0. */
+/* Collects all taps of one output position whose weight is not 0. */
 static void collect(const struct ref_sample *how, const struct tensor_view *x,
                     const struct tensor_view *grid, int64_t position, const int64_t *strides,
                     struct taps *taps)
@@ -124,7 +125,7 @@ static void collect(const struct ref_sample *how, const struct tensor_view *x,
             at += dims[d].at[k[d]] * strides[2 + d];
             weight *= dims[d].weight[k[d]];
         }
-        if (weight == 0) /* an infinity beside the sample must not become NaN */
+        if (weight == 0) /* an infinity times 0 would be NaN */
             continue;
         taps->at[taps->n] = at;
         taps->weight[taps->n++] = weight;

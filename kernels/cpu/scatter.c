@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies x, then writes or combines updates where the indices say, in their order. */
+/* SCATTER ops: they copy x, then write or combine updates where the indices say, in the order of
+ * the updates. */
 #include <string.h>
 
 #include "kernels/cpu/index.h"
@@ -14,7 +15,8 @@ static const enum ir_binary combine_with[] = {
     [IR_SCATTER_MIN] = IR_BINARY_MIN,
 };
 
-/* `n` elements at `from` of the updates go to `to` of y. */
+/* Writes `n` elements of the updates, from `from` on, to y at `to`, or combines them with those of
+ * y. */
 static void put(enum ir_scatter func, const struct tensor_view *y, int64_t to,
                 const struct tensor_view *updates, int64_t from, int64_t n)
 {

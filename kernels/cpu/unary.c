@@ -46,7 +46,7 @@ static double softplus(double x)
 
 static double sign(double x)
 {
-    return x > 0 ? 1 : x < 0 ? -1 : x; /* zeros and NaN are themselves */
+    return x > 0 ? 1 : x < 0 ? -1 : x; /* zeros and NaN stay as they are */
 }
 
 static double shrink(double x, double bias, double lambda)
@@ -174,7 +174,7 @@ INT(i_sign, (x > 0) - (x < 0))
 INT(i_not, x == 0)
 INT(i_bitwise_not, ~x)
 
-/* What is not here is computed in double. */
+/* Functions without a row here are computed in double. */
 static const int_row int_rows[IR_UNARY_COUNT_] = {
     [IR_UNARY_IDENTITY] = i_identity,
     [IR_UNARY_RELU] = i_relu,
@@ -189,7 +189,8 @@ static const int_row int_rows[IR_UNARY_COUNT_] = {
     [IR_UNARY_BITWISE_NOT] = i_bitwise_not,
 };
 
-/* uint64 in an int64 row looks negative from 2^63 on: these have answers of their own. */
+/* From 2^63 on a uint64 looks negative in an int64 row, so these functions have versions for
+ * uint64. */
 INT(u_sign, x != 0)
 
 static void u_clip(int64_t *row, size_t n, double a, double b)

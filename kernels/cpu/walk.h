@@ -29,21 +29,22 @@ struct ref_walk {
     int64_t stride[REF_WALK_MAX][SHAPE_MAX_RANK];
 };
 
-/* At the first row; false if the space is empty. */
+/* Moves to the first row; returns false if the space is empty. */
 bool ref_walk_init(struct ref_walk *walk, const struct shape *space, uint32_t n,
                    int64_t (*strides)[SHAPE_MAX_RANK]);
-/* At the next row; after the last one false, and `at` is back at the first. */
+/* Moves to the next row. After the last row it returns false, and `at` is back at the first. */
 bool ref_walk_next(struct ref_walk *walk);
 
-/* At row `row` (counted from 0), which must exist. */
+/* Moves to row `row` (counted from 0), which must exist. */
 void ref_walk_seek(struct ref_walk *walk, int64_t row);
 int64_t ref_walk_rows(const struct ref_walk *walk);
 
-/* Strides of a dense tensor of shape `of` broadcast to `space`: 0 where it repeats. */
+/* The strides of a dense tensor of shape `of` broadcast to `space`: 0 where the tensor repeats. */
 void ref_broadcast_strides(const struct shape *of, const struct shape *space,
                            int64_t out[SHAPE_MAX_RANK]);
 
-/* Copies elements of `size` bytes over a walk of two tensors: to, then from. */
+/* Copies elements of `size` bytes over a walk of two tensors, the first for `to`, the second for
+ * `from`. */
 void ref_walk_copy(struct ref_walk *walk, const struct shape *space,
                    int64_t (*strides)[SHAPE_MAX_RANK], size_t size, void *to, const void *from);
 
