@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much memory a graph needs at least, before any of it is taken: a file of a hundred bytes can
- * ask for a tensor of a terabyte. Counted are all constants, the graph's inputs and outputs, and
- * what is alive at the worst node; an arena is never smaller than that. Every tensor has at most
- * IR_MAX_TENSOR_BYTES and a graph at most IR_MAX_TENSORS of them, so that sums fit 64 bits.
+ * Finds how much memory a graph needs at least, before any is taken: a file of a hundred bytes can
+ * ask for a tensor of a terabyte. The sum is made of all constants, the graph's inputs, and the
+ * tensors that are alive at the worst node, outputs included; no way to place them needs less. A
+ * tensor has at most IR_MAX_TENSOR_BYTES and a graph at most IR_MAX_TENSORS of them, so sums fit 64
+ * bits.
  */
 #include <stdlib.h>
 
@@ -11,10 +12,10 @@
 
 struct sums {
     uint64_t constants, ends, alive;
-    uint32_t worst; /* the node at which so much is alive */
+    uint32_t worst; /* the node at which `alive` bytes are alive */
 };
 
-/* The node behind which nobody reads the tensor any more. */
+/* last[i]: the last node that reads tensor i, or else the node that makes it. */
 static void find_last_uses(const struct ir_graph *g, uint32_t *last)
 {
     for (uint32_t i = 0; i < g->n_tensors; i++)
@@ -25,7 +26,7 @@ static void find_last_uses(const struct ir_graph *g, uint32_t *last)
                 last[ir_node(g, i)->inputs[k]] = i;
 }
 
-/* A reshape renames the bytes of its input: they are not there twice. */
+/* A reshape renames the bytes of its input and adds none. */
 static uint64_t made_bytes(const struct ir_graph *g, uint32_t tensor)
 {
     const struct ir_tensor *t = ir_tensor(g, tensor);
@@ -48,7 +49,7 @@ static void add_alive(const struct ir_graph *g, const uint32_t *last, struct sum
             sums->worst = i;
         }
         for (uint32_t k = 0; k < n->n_inputs; k++) {
-            bool again = false; /* an operand may stand there twice */
+            bool again = false; /* a node may read one tensor twice */
             for (uint32_t j = 0; j < k && !again; j++)
                 again = n->inputs[j] == n->inputs[k];
             if (!again && n->inputs[k] != IR_NONE && last[n->inputs[k]] == i)

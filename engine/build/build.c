@@ -26,12 +26,12 @@ struct builder {
     struct plan *plan;
     uint32_t batch; /* being built */
     struct build_report report;
-    double weight, done_weight, all_weight; /* of the profile at hand, of those before, of all */
-    bool told;   /* what is fused: once, for it is the same in all profiles */
+    double weight, done_weight, all_weight; /* work: at this profile, at those before, at all */
+    bool told;   /* the log has the import's lines, which are the same for all profiles */
     bool beyond; /* the profile needs more than max_bytes */
 };
 
-/* Larger batches take longer, but not as much as they are larger: some of it is the same for all. */
+/* A larger batch takes longer to build, but not in proportion: some work is the same for all. */
 static double weight_of(uint32_t batch)
 {
     return 4.0 + batch;
@@ -131,7 +131,8 @@ static bool all_scale(const struct ir_graph *one, const struct ir_graph *two)
     return ok;
 }
 
-/* The selected boxes of all images stand behind one another: no row belongs to one instance. */
+/* Whether an output mixes instances: NonMaxSuppression puts the boxes of all images into one list,
+ * so none of its rows is an instance's own. */
 static bool mixes_instances(const struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++)
@@ -143,7 +144,8 @@ static bool mixes_instances(const struct ir_graph *graph)
 /* The symbolic first dimension is the number of instances only if everything grows with it. */
 static enum status find_batched(struct builder *b, bool *batched, struct error *err)
 {
-    struct ir_graph *one = NULL, *two = NULL;
+    CLEANUP(graph_cleanup) struct ir_graph *one = NULL;
+    CLEANUP(graph_cleanup) struct ir_graph *two = NULL;
     struct error why;
     uint64_t steps_of_one = 0, steps_of_two = 0;
     struct build_options quiet = *b->options;
@@ -151,22 +153,15 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     *batched = false;
     if (!onnx_is_batched(b->model))
         return STATUS_OK;
-    enum status status = import_graph(b->model, &quiet, 1, &steps_of_one, &one, err);
-    if (status)
-        return status;
+    TRY(import_graph(b->model, &quiet, 1, &steps_of_one, &one, err));
     if (mixes_instances(one)) {
-        ir_graph_free(one);
         log_write(b->options->log, LOG_WARNING,
                   "not batched: NonMaxSuppression puts the boxes of all instances together");
         return STATUS_OK;
     }
-    status = import_graph(b->model, &quiet, 2, &steps_of_two, &two, &why);
-    if (status == STATUS_RESOURCE_EXHAUSTED) { /* says nothing about the model */
-        ir_graph_free(one);
-        if (err)
-            *err = why;
-        return status;
-    }
+    enum status status = import_graph(b->model, &quiet, 2, &steps_of_two, &two, &why);
+    if (status == STATUS_RESOURCE_EXHAUSTED)
+        return error_copy(err, &why); /* says nothing about the model */
     if (status)
         log_write(b->options->log, LOG_WARNING,
                   "not batched: the model cannot take two instances at once: %s", why.text);
@@ -176,13 +171,12 @@ static enum status find_batched(struct builder *b, bool *batched, struct error *
     else if (!(*batched = all_scale(one, two)))
         log_write(b->options->log, LOG_WARNING,
                   "not batched: an output does not grow with the number of instances");
-    ir_graph_free(one);
-    ir_graph_free(two);
     return STATUS_OK;
 }
 
-/* A value for the batch makes a model of a fixed number of instances: refused where it is only meant
- * to be one of several. A first dimension that is time, or a size, may be given. */
+/* A value for the batch dimension would fix the model's number of instances. It is refused if the
+ * model is batched without it: --batch is meant then. A first dimension that is time or a size may
+ * be given. */
 static enum status batch_dim_check(struct builder *b, struct error *err)
 {
     struct build_options without = *b->options;
@@ -217,7 +211,8 @@ static enum status bounds_check(struct builder *b, const struct ir_graph *graph,
     return status;
 }
 
-/* Workspaces, reformats and what placing wastes come on top of what was known before. */
+/* Checks the size of the arena. It is larger than bounds_check could know: workspaces, reformats
+ * and gaps between tensors are part of it. */
 static enum status arena_check(struct builder *b, const struct ir_graph *graph, struct error *err)
 {
     uint64_t arena = graph->n_segments ? graph->segments[0].arena_bytes : 0;
@@ -230,12 +225,13 @@ static enum status arena_check(struct builder *b, const struct ir_graph *graph, 
                      (double)arena / (1 << 20), (double)most / (1 << 20));
 }
 
-static enum status build_profile(struct builder *b, uint32_t batch, struct plan_profile *out,
-                                 struct error *err)
+/* Sets graph and tensor_bytes of the profile out->batch. */
+static enum status make_profile(struct builder *b, const struct build_options *import,
+                                struct tune_report *report, struct plan_profile *out,
+                                struct error *err)
 {
     const struct build_options *o = b->options;
-    struct ir_graph *graph;
-    struct tune_report report = {0};
+    CLEANUP(graph_cleanup) struct ir_graph *graph = NULL;
     struct tune_options tune = {
         .device = o->device,
         .host = o->host,
@@ -244,84 +240,84 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
         .no_timing = o->no_timing,
         .retune = o->retune,
         .cache = o->cache,
-        .seed = batch,
+        .seed = out->batch,
         .log = o->log,
         .progress = tune_progress,
         .user = b,
     };
-    uint64_t tensor_bytes = 0;
-    struct build_options import = *o;
+    TRY(make_graph(b->model, import, out->batch, &b->report, &graph, err));
+    TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
+    TRY(tune_graph(graph, &tune, report, err));
+    TRY(build_place(graph, &out->tensor_bytes, err));
+    TRY(arena_check(b, graph, err));
+    return build_store_graph(b->store, STEAL(graph), &out->graph, err);
+}
+
+static enum status build_profile(struct builder *b, uint32_t batch, struct plan_profile *out,
+                                 struct error *err)
+{
+    struct plan_profile profile = {.batch = batch};
+    struct tune_report report = {0};
+    struct build_options import = *b->options;
     if (b->told)
         import.log = NULL;
     b->told = true;
+    b->beyond = false;
     b->batch = batch;
     b->done_weight += b->weight;
     b->weight = weight_of(batch);
     progress(b, "importing", 0, 1);
-    enum status status = make_graph(b->model, &import, batch, &b->report, &graph, err);
-    if (status)
-        return status;
-    status = bounds_check(b, graph, err); /* before tensors are made to try layers with */
-    if (!status)
-        status = tune_graph(graph, &tune, &report, err);
-    if (!status)
-        status = build_place(graph, &tensor_bytes, err);
-    if (!status)
-        status = arena_check(b, graph, err);
-    if (status) {
-        ir_graph_free(graph);
-        return status;
-    }
-    status = build_store_graph(b->store, graph, &graph, err);
-    if (status)
-        return status;
+    TRY(make_profile(b, &import, &report, &profile, err));
+    const struct ir_graph *graph = profile.graph;
     b->report.timed += report.timed;
     b->report.disturbed += report.disturbed;
-    log_write(o->log, LOG_INFO,
+    log_write(b->options->log, LOG_INFO,
               "batch %u: %u layers, %u reformat%s, %u candidates timed, %u from the cache, %u not "
               "tried, activations %.1f MiB in an arena of %.1f MiB",
               batch, report.nodes, report.reformats, report.reformats == 1 ? "" : "s", report.timed,
-              report.from_cache, report.given_up, (double)tensor_bytes / (1 << 20),
+              report.from_cache, report.given_up, (double)profile.tensor_bytes / (1 << 20),
               graph->n_segments ? (double)graph->segments[0].arena_bytes / (1 << 20) : 0.0);
-    *out = (struct plan_profile){.batch = batch, .graph = graph, .tensor_bytes = tensor_bytes};
+    *out = profile;
     return STATUS_OK;
 }
 
-/* The smallest and the largest first: they show what need not be tried between. Of the default
- * sizes, which nobody asked for, those are left out that need too much memory. */
+/* Builds the largest of the plan's profiles. Default sizes, which nobody asked for, are left out if
+ * they need too much memory. */
+static enum status build_largest(struct builder *b, const uint32_t *batches, struct error *err)
+{
+    struct plan *plan = b->plan;
+    struct error why;
+    for (uint32_t i; (i = plan->n_profiles - 1) > 0; plan->n_profiles--) {
+        if (!build_profile(b, batches[i], &plan->profiles[i], &why))
+            return STATUS_OK;
+        if (!b->beyond || b->options->batches)
+            return error_copy(err, &why);
+        log_write(b->options->log, LOG_WARNING, "left out: %s", why.text);
+        b->all_weight -= b->weight;
+        b->weight = 0;
+    }
+    return STATUS_OK;
+}
+
+/* The smallest and the largest are built first: they show which candidates are not worth trying at
+ * the sizes between. The plan frees what was built before a failure. */
 static enum status build_profiles(struct builder *b, const uint32_t *batches, uint32_t n,
                                   struct error *err)
 {
-    struct plan_profile made[PLAN_MAX_PROFILES] = {0};
-    struct error why;
+    struct plan *plan = b->plan;
     for (uint32_t i = 0; i < n; i++)
         b->all_weight += weight_of(batches[i]);
-    enum status status = build_profile(b, batches[0], &made[0], err);
-    for (bool again = n > 1; again && !status;) {
-        status = build_profile(b, batches[n - 1], &made[n - 1], &why);
-        again = status && b->beyond && !b->options->batches;
-        if (again) {
-            log_write(b->options->log, LOG_WARNING, "left out: %s", why.text);
-            b->all_weight -= b->weight;
-            b->weight = 0;
-            status = STATUS_OK;
-            again = --n > 1;
-        } else if (status && err) {
-            *err = why;
-        }
-    }
-    for (uint32_t i = 1; i + 1 < n && !status; i++)
-        status = build_profile(b, batches[i], &made[i], err);
-    for (uint32_t i = 0; i < n && !status; i++)
-        b->plan->profiles[b->plan->n_profiles++] = made[i];
-    for (uint32_t i = 0; i < n && status; i++)
-        ir_graph_free(made[i].graph);
-    return status;
+    plan->n_profiles = n;
+    TRY(build_profile(b, batches[0], &plan->profiles[0], err));
+    TRY(build_largest(b, batches, err));
+    for (uint32_t i = 1; i + 1 < plan->n_profiles; i++)
+        TRY(build_profile(b, batches[i], &plan->profiles[i], err));
+    return STATUS_OK;
 }
 
 /* --- the plan --- */
 
-/* A name that clients can write: other characters become '_'. */
+/* *out: `from` as a name that clients can write: other characters become '_'. */
 static enum status binding_name(struct plan *plan, const struct plan_binding *earlier, uint32_t n,
                                 const char *from, const struct log_sink *log, const char **out,
                                 struct error *err)
@@ -437,15 +433,10 @@ static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
     uint32_t batches[PLAN_MAX_PROFILES], n = 0;
-    enum status status = batch_dim_check(b, err);
-    if (!status)
-        status = find_batched(b, &plan->batched, err);
-    if (!status)
-        status = choose_batches(b, batches, &n, err);
-    if (!status)
-        status = build_profiles(b, batches, n, err);
-    if (status)
-        return status;
+    TRY(batch_dim_check(b, err));
+    TRY(find_batched(b, &plan->batched, err));
+    TRY(choose_batches(b, batches, &n, err));
+    TRY(build_profiles(b, batches, n, err));
     tell_disturbed(b);
     if (b->options->report)
         *b->options->report = b->report;
@@ -453,25 +444,22 @@ static enum status fill_plan(struct builder *b, struct error *err)
     plan->name = arena_strndup(plan->arena, first->name, strlen(first->name));
     if (!plan->name)
         return error_no_memory(err, "the builder");
-    status = make_bindings(b, first->inputs, first->n_inputs, plan->inputs, &plan->n_inputs, err);
-    if (!status)
-        status = make_bindings(b, first->outputs, first->n_outputs, plan->outputs, &plan->n_outputs,
-                               err);
+    TRY(make_bindings(b, first->inputs, first->n_inputs, plan->inputs, &plan->n_inputs, err));
+    TRY(make_bindings(b, first->outputs, first->n_outputs, plan->outputs, &plan->n_outputs, err));
     put_digest(plan, b->model);
     put_device(plan, b->options);
-    return status ? status : plan_check(plan, err);
+    return plan_check(plan, err);
 }
 
 enum status build_plan(struct onnx_model *model, const struct build_options *options,
                        struct plan **out, struct error *err)
 {
     struct builder b = {.model = model, .options = options};
-    enum status status = build_store_new(&b.store, err);
-    if (status)
-        return status;
+    TRY(build_store_new(&b.store, err));
     b.plan = plan_new();
     b.history = tune_history_new();
-    status = b.plan && b.history ? fill_plan(&b, err) : error_no_memory(err, "the builder");
+    enum status status =
+        b.plan && b.history ? fill_plan(&b, err) : error_no_memory(err, "the builder");
     tune_history_free(b.history);
     build_store_unref(b.store);
     if (status) {

@@ -28,43 +28,43 @@ struct build_progress {
     uint32_t batch; /* the profile at hand */
     const char *what;
     uint32_t done, total; /* of this step */
-    double part;          /* of all that is to do for all profiles, by guess: 0 to 1 */
+    double part;          /* of the whole build, by guess: 0 to 1 */
 };
 
 /* What a build has done. */
 struct build_report {
-    uint32_t imported, fused; /* nodes: as imported and as the passes left them, of one profile */
+    uint32_t imported, fused; /* nodes of one profile: as imported, and after the passes */
     struct pass_tally passes[PASS_COUNT];
-    uint32_t timed, disturbed; /* candidates, as in tune_report; of all profiles */
+    uint32_t timed, disturbed; /* candidates of all profiles, as in tune_report */
 };
 
 struct build_options {
     struct device *device;         /* NULL for build_graph: any device's */
-    struct device *host;           /* a CPU device for what `device` does not do; may be NULL */
-    struct ir_evaluator evaluator; /* for what depends on constants alone */
+    struct device *host;           /* a CPU for nodes that `device` cannot run; may be NULL */
+    struct ir_evaluator evaluator; /* for nodes that depend on constants alone */
     enum precision precision;
-    const uint32_t *batches; /* profiles wanted, in any order; NULL: 1,2,4,8,16,32 */
+    const uint32_t *batches; /* batch sizes of the profiles, in any order; NULL: 1,2,4,8,16,32 */
     uint32_t n_batches;
     const struct onnx_dim *dims; /* values of other symbolic dimensions */
     uint32_t n_dims;
-    const struct onnx_value *values; /* of inputs that shapes depend on */
+    const struct onnx_value *values; /* the values of inputs that shapes depend on */
     uint32_t n_values;
-    const struct build_input *inputs; /* those that are served as another type */
+    const struct build_input *inputs; /* the inputs that are served as another type */
     uint32_t n_inputs;
-    uint64_t max_bytes;         /* of memory that a profile may need; 0: any number */
-    bool no_timing;             /* untimed choices from heuristics, or from the cache */
-    bool retune;                /* time anew what the cache knows */
+    uint64_t max_bytes;         /* a profile may need this much memory; 0: any amount */
+    bool no_timing;             /* choose by times from the cache, else by guesses */
+    bool retune;                /* time candidates anew whose times the cache has */
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */
-    void (*progress)(void *user,
-                     const struct build_progress *at); /* on the caller's thread; or NULL */
+    /* Called on the caller's thread; may be NULL. */
+    void (*progress)(void *user, const struct build_progress *at);
     void *user;
     struct build_report *report; /* filled; may be NULL */
 };
 
 /* UNIMPLEMENTED: something in the model is not supported; the text says what. INVALID_ARGUMENT: the
  * options do not fit the model, or the model is wrong. FAILED_PRECONDITION: a profile needs more
- * than max_bytes; if the batch sizes are the default ones, those that do are left out. */
+ * than max_bytes; default batch sizes that need more are left out instead, but for the smallest. */
 enum status build_plan(struct onnx_model *model, const struct build_options *options,
                        struct plan **out, struct error *err);
 
@@ -72,24 +72,25 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
 enum status build_graph(struct onnx_model *model, const struct build_options *options,
                         uint32_t batch, bool fused, struct ir_graph **out, struct error *err);
 
-/* The precisions' names on the command line, in the order of enum precision; NULL outside. */
+/* The precision's name on the command line; NULL for a number outside the enum. */
 const char *precision_name(enum precision precision);
 
 /*
  * Gives every tensor of a tuned graph its place and every segment its arena: reshapes become
- * aliases, outputs go to the caller's buffer, the rest shares an arena by lifetime. *tensor_bytes
- * is what the arena would take without sharing.
+ * aliases, outputs go to the caller's buffer, the other tensors share an arena by lifetime.
+ * *tensor_bytes is the size that the arena would have without sharing.
  */
 enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err);
 
 /* FAILED_PRECONDITION if the graph, tuned or not, needs more memory than `max_bytes` (0: any
- * number) whatever is done about it; the error says for what. Linear time. */
+ * amount) however it is placed; the error says what needs it. Takes linear time. */
 enum status build_bounds_check(const struct ir_graph *graph, uint64_t max_bytes, struct error *err);
 
 /*
- * A store of constants, each kept once. build_store_graph copies a graph without anything that
- * import, passes and tuner left behind, its constants in the store, and frees the original:
- * profiles that wait for the last one to be built share their weights. Graphs hold the store.
+ * A store that keeps equal constants once, so that the profiles of a plan share their weights while
+ * the last profile is being built. build_store_graph copies a graph, puts the copy's constants into
+ * the store, and frees the original, also on failure, with everything that import, passes and tuner
+ * left in its arena. A copied graph holds a reference to the store.
  */
 struct build_store;
 enum status build_store_new(struct build_store **out, struct error *err);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Largest first, each block takes the tightest gap among those placed before it whose lifetimes
- * meet its own ("greedy by size" in Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
- * Net Inference", 2020); ties go by index, so the result is always the same.
+ * Blocks are placed largest first, each into the tightest gap between the blocks that are already
+ * placed and whose lifetimes meet its own ("greedy by size" in Pisarchyk and Lee, "Efficient Memory
+ * Management for Deep Neural Net Inference", 2020). Ties go by index, so the result is always the
+ * same.
  *
- * That looks at every pair of blocks that are alive together. A file may be made such that these
- * are too many: then blocks are placed in the order in which they come to life, each into the
- * tightest gap that there is at that moment, which looks at what is alive then and nothing else.
+ * This looks at every pair of blocks that are alive together. A hostile file may have too many such
+ * pairs: then blocks are placed in the order in which their lives begin, each into the tightest gap
+ * at that moment, which only looks at the blocks that are alive then.
  */
 #include "engine/build/pack.h"
 
@@ -49,7 +50,7 @@ static int by_size(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Of those that come to life together the largest is first. */
+/* Of blocks whose lives begin together, the largest is first. */
 static int by_first(const void *a, const void *b)
 {
     const struct pack_block *x = a, *y = b;
@@ -81,13 +82,13 @@ static uint64_t find_gap(const struct pack_block *const *alive, uint32_t n, uint
 
 /* --- by size --- */
 
-/* Blocks in the order of their `first`, as the leaves of a tree: each inner node knows the latest
- * end of those below it that have been placed, so that what meets a lifetime is found without
- * looking at the rest. */
+/* The blocks in the order of their `first`, as the leaves of a tree. Each inner node knows the
+ * latest end of the placed blocks below it, so the blocks that meet a lifetime are found without a
+ * look at the others. */
 struct lives {
     const struct pack_block **order;
-    uint32_t *place; /* of a block in `order` */
-    uint32_t *ends;  /* of node i, whose children are 2i and 2i + 1: last + 1; 0: none is placed */
+    uint32_t *place; /* by block: its index in `order` */
+    uint32_t *ends;  /* by node (node i has children 2i and 2i + 1): last + 1; 0: none is placed */
     uint32_t n, leaves;
 };
 
@@ -129,7 +130,7 @@ static void lives_add(struct lives *l, uint32_t block, uint32_t last)
         l->ends[at] = MAX(l->ends[at], last + 1);
 }
 
-/* The placed blocks that meet b's lifetime. */
+/* Lists the placed blocks that meet b's lifetime. */
 static uint32_t lives_meet(const struct lives *l, const struct pack_block *b,
                            const struct pack_block **out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory planning. A tensor needs its bytes from the node that writes it to the last that reads it,
- * a workspace during its node; pack.c finds room for them.
+ * Memory planning. A tensor needs its bytes from the node that writes it to the last node that
+ * reads it, and a workspace during its node; pack.c finds room for them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 struct planner {
     struct ir_graph *graph;
-    uint32_t *last_use; /* of a root */
+    uint32_t *last_use; /* by tensor that is no alias: the last node that reads it */
     struct pack_block *blocks;
     uint32_t n_blocks;
     uint64_t sum;
@@ -30,7 +30,7 @@ static bool renames(const struct ir_node *node, const struct ir_tensor *in,
     return node->op == IR_OP_REFORMAT && ir_layouts_agree(&in->shape, in->layout, out->layout);
 }
 
-/* The tactics of those that only rename are of no use. */
+/* Turns nodes that only rename into aliases, which need no tactic. */
 static void make_aliases(struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
@@ -55,7 +55,7 @@ static enum status make_segments(struct ir_graph *graph, struct error *err)
     graph->segments = arena_array(graph->arena, PLAN_MAX_SEGMENTS, sizeof(*graph->segments));
     if (!graph->segments)
         return error_no_memory(err, "the builder");
-    /* Aliases run nowhere; they join whatever is going on. */
+    /* Aliases run nowhere; they join the segment of the node before them, or the first segment. */
     for (uint32_t i = 0; i < graph->n_nodes && !backend; i++)
         if (ir_node(graph, i)->tactic)
             backend = ir_node(graph, i)->tactic->backend;
@@ -138,7 +138,7 @@ static bool collect_blocks(struct planner *p)
     return ok;
 }
 
-/* Readers of plans follow so many at one time, and no more (plan/check.c). */
+/* The check of a plan follows at most PLAN_MAX_LIVE tensors at a time (plan/check.c). */
 static enum status too_many(uint32_t alive, struct error *err)
 {
     return error_set(err, STATUS_UNIMPLEMENTED,
@@ -160,7 +160,7 @@ static enum status place_blocks(struct planner *p, struct error *err)
     return STATUS_OK;
 }
 
-/* Aliases lie where their roots lie. */
+/* An alias has the place of the tensor whose bytes it renames. */
 static void place_aliases(struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_tensors; i++) {
@@ -173,31 +173,28 @@ static void place_aliases(struct ir_graph *graph)
     }
 }
 
+static void planner_deinit(struct planner *p)
+{
+    free(p->last_use);
+    free(p->blocks);
+}
+
 enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct error *err)
 {
-    struct planner p = {.graph = graph};
+    CLEANUP(planner_deinit) struct planner p = {.graph = graph};
     size_t n = (size_t)graph->n_tensors + graph->n_nodes + 1;
     make_aliases(graph);
-    enum status status = make_segments(graph, err);
-    if (status)
-        return status;
+    TRY(make_segments(graph, err));
     place_outside_arena(graph);
     p.last_use = calloc(n, sizeof(*p.last_use));
     p.blocks = calloc(n, sizeof(*p.blocks));
-    if (p.last_use && p.blocks) {
-        find_last_uses(&p);
-        if (!collect_blocks(&p))
-            status = error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: tensors are too large");
-        if (!status)
-            status = place_blocks(&p, err);
-        if (!status) {
-            place_aliases(graph);
-            *tensor_bytes = p.sum;
-        }
-    } else {
-        status = error_no_memory(err, "the builder");
-    }
-    free(p.last_use);
-    free(p.blocks);
-    return status;
+    if (!p.last_use || !p.blocks)
+        return error_no_memory(err, "the builder");
+    find_last_uses(&p);
+    if (!collect_blocks(&p))
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "builder: tensors are too large");
+    TRY(place_blocks(&p, err));
+    place_aliases(graph);
+    *tensor_bytes = p.sum;
+    return STATUS_OK;
 }

@@ -40,7 +40,7 @@ static enum status find_input(const struct ir_graph *graph, const char *name, ui
                      names_text(&names));
 }
 
-/* One number, or one for each of dimension 1, all finite. */
+/* There may be one number, or one for each index of dimension 1; all are finite. */
 static enum status check_numbers(const struct ir_tensor *t, const char *what, const float *values,
                                  uint32_t n, struct error *err)
 {
@@ -78,7 +78,7 @@ static void put(void *data, enum dtype dtype, uint32_t i, float value)
         memcpy((char *)data + 2 * (size_t)i, &half, 2);
 }
 
-/* [] for one number, [C,1,..] for one a channel; IR_NONE: no memory. */
+/* A constant of shape [] for one number, [C,1,..] for a number a channel; IR_NONE: no memory. */
 static uint32_t make_numbers(struct ir_graph *graph, const struct ir_tensor *like,
                              const float *values, uint32_t n)
 {
@@ -97,10 +97,10 @@ static uint32_t make_numbers(struct ir_graph *graph, const struct ir_tensor *lik
     return ir_constant_add(graph, "", like->dtype, &shape, data);
 }
 
-/* The steps from the served tensor to the model's own; `at` is the last one's output so far. */
+/* The nodes from the served tensor to the model's own; `at` is the output of the last node. */
 struct chain {
     struct ir_graph *graph;
-    const char *name; /* of the input, for the nodes */
+    const char *name; /* of the input; the nodes' names begin with it */
     uint32_t at, last;
     struct error *err;
 };

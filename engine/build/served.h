@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Served types: a float input of a model that clients send as bytes or halves.
+ * Served types: a float input of a model that clients send as bytes or fp16.
  *
  *   value = scale * served + bias
  *
- * The graph's input takes the served type and keeps its name; a cast, a scale and a shift stand
- * between it and what read it before. Passes then move those into the first layer where they can.
+ * The graph's input takes the served type and keeps its name. A cast, a multiplication and an
+ * addition stand between the input and its former readers; passes then move these nodes into the
+ * first layer where they can.
  */
 #ifndef INFERD_ENGINE_BUILD_SERVED_H
 #define INFERD_ENGINE_BUILD_SERVED_H
@@ -18,7 +19,7 @@
 struct build_input {
     const char *name; /* as in the model */
     enum dtype dtype; /* NONE: the model's own */
-    /* One for all, or one for each place along dimension 1; none: 1 and 0. */
+    /* One number for all, or one for each index of dimension 1. None: scale 1, bias 0. */
     const float *scale, *bias;
     uint32_t n_scale, n_bias;
 };
@@ -26,8 +27,8 @@ struct build_input {
 /* "uint8", "fp16"; NONE for anything else. */
 enum dtype build_served_type(const char *name);
 
-/* The graph as the importer made it. INVALID_ARGUMENT: no such input, or not a float one, or the
- * numbers do not fit it. */
+/* Changes the graph's inputs, which must be as the importer made them. INVALID_ARGUMENT: there is
+ * no such input, or it has no float type, or the numbers do not fit it. */
 enum status build_serve(struct ir_graph *graph, const struct build_input *inputs, uint32_t n,
                         struct error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constants by content, and copies of graphs that use them; see build.h. */
+/* Keeps constants by their contents, and copies graphs that use them; see build.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ struct entry {
 };
 
 struct build_store {
-    uint32_t refs; /* the builder's thread only */
+    uint32_t refs; /* used by the builder's thread only */
     struct entry *table;
 };
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must hold of a plan before anything of it runs. The builder's plans are checked before they
- * are written, a file's after it was read.
+ * Checks what must hold of a plan before any part of it runs. The builder's plans are checked
+ * before they are written, a file's plan after it was read.
  *
  * The last part walks each graph in its order and keeps the arena's occupied intervals, sorted and
- * disjoint: a tensor occupies its bytes from the node that writes it to the last that reads it. So
- * nothing is read before it was written, and nothing overwritten while it is needed.
+ * disjoint: a tensor occupies its bytes from the node that writes it to the last node that reads
+ * it. So no tensor is read before it was written, and none is overwritten while it is needed.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "engine/plan/format.h"
 
 #define ARENA_BYTES_MAX (UINT64_C(1) << 48)
@@ -44,7 +45,7 @@ static enum status check_bindings(const struct plan *plan, const struct plan_bin
     return STATUS_OK;
 }
 
-/* Graph inputs or outputs against the bindings. */
+/* Compares graph inputs or outputs with the bindings. */
 static enum status check_io(const struct plan *plan, const struct plan_profile *profile,
                             const struct plan_binding *bindings, uint32_t n_bindings,
                             const uint32_t *ids, uint32_t n, struct error *err)
@@ -132,24 +133,23 @@ static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint
     return false;
 }
 
-/* Everybody who follows a chain of aliases does so again and again: the importer's passes leave
- * none of more than a few. */
+/* Chains of aliases are followed again and again, so their length is limited. The passes leave no
+ * chain of more than a few. */
 static enum status check_chains(const struct ir_graph *graph, struct error *err)
 {
+    CLEANUP(cleanup_free)
     uint16_t *length = calloc((size_t)graph->n_tensors + 1, sizeof(*length));
-    enum status status = STATUS_OK;
     if (!length)
         return error_no_memory(err, "a plan");
-    for (uint32_t i = 0; i < graph->n_nodes && !status; i++) {
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
         if (!plan_node_is_alias(graph, node))
             continue;
         length[node->outputs[0]] = (uint16_t)(length[node->inputs[0]] + 1);
         if (length[node->outputs[0]] > PLAN_MAX_ALIASES)
-            status = bad(err, "too long a chain of aliases", node->name);
+            return bad(err, "too long a chain of aliases", node->name);
     }
-    free(length);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status check_tensors(const struct plan *plan, const struct ir_graph *graph,
@@ -180,8 +180,8 @@ static enum status check_tensors(const struct plan *plan, const struct ir_graph 
 
 /* --- nodes --- */
 
-/* The tensor is stored as the port wants it. `like`: the port stands for others like it too, whose
- * scales are their own. */
+/* Whether the tensor is stored as the port wants it. `like`: the node has more inputs than ports,
+ * and the last port stands for this input, whose scale is its own. */
 static bool port_ok(const struct ir_graph *graph, uint32_t tensor, const struct tactic_port *port,
                     bool like)
 {
@@ -239,8 +239,8 @@ struct interval {
 
 struct liveness {
     const struct ir_graph *graph;
-    uint32_t *last_use;     /* of a root: the node that reads it last; n_nodes: an output */
-    unsigned char *state;   /* of a root */
+    uint32_t *last_use;     /* by root: the node that reads it last; n_nodes: an output */
+    unsigned char *state;   /* by root (plan_tensor_root) */
     struct interval *alive; /* sorted, disjoint */
     uint32_t n_alive;
 };
@@ -324,16 +324,14 @@ static enum status check_inputs(const struct liveness *l, const struct ir_node *
 static enum status step(struct liveness *l, uint32_t i, struct error *err)
 {
     const struct ir_node *node = ir_node(l->graph, i);
-    enum status status = check_inputs(l, node, err);
+    TRY(check_inputs(l, node, err));
     bool alias = plan_node_is_alias(l->graph, node);
     uint64_t scratch_bytes = alias ? 0 : node->workspace_bytes;
     struct interval scratch = {node->workspace_offset, node->workspace_offset + scratch_bytes};
-    for (uint32_t k = 0; k < node->n_outputs && !alias && !status; k++)
-        status = begin_life(l, node->outputs[k], err);
-    if (!status && !occupy(l, scratch))
-        status = bad(err, "a workspace overwrites a tensor", node->name);
-    if (status)
-        return status;
+    for (uint32_t k = 0; k < node->n_outputs && !alias; k++)
+        TRY(begin_life(l, node->outputs[k], err));
+    if (!occupy(l, scratch))
+        return bad(err, "a workspace overwrites a tensor", node->name);
     vacate(l, scratch);
     for (uint32_t k = 0; k < node->n_inputs; k++) {
         if (node->inputs[k] == IR_NONE)
@@ -363,24 +361,25 @@ static void find_last_uses(struct liveness *l)
         l->last_use[plan_tensor_root(graph, graph->outputs[i])] = graph->n_nodes;
 }
 
+static void liveness_deinit(struct liveness *l)
+{
+    free(l->last_use);
+    free(l->state);
+    free(l->alive);
+}
+
 static enum status check_liveness(const struct ir_graph *graph, struct error *err)
 {
-    struct liveness l = {.graph = graph};
-    enum status status = STATUS_OK;
+    CLEANUP(liveness_deinit) struct liveness l = {.graph = graph};
     l.last_use = calloc(graph->n_tensors + 1, sizeof(*l.last_use));
     l.state = calloc(graph->n_tensors + 1, sizeof(*l.state));
     l.alive = calloc(PLAN_MAX_LIVE, sizeof(*l.alive));
-    if (!l.last_use || !l.state || !l.alive) {
-        status = error_no_memory(err, "a plan");
-    } else {
-        find_last_uses(&l);
-        for (uint32_t i = 0; i < graph->n_nodes && !status; i++)
-            status = step(&l, i, err);
-    }
-    free(l.last_use);
-    free(l.state);
-    free(l.alive);
-    return status;
+    if (!l.last_use || !l.state || !l.alive)
+        return error_no_memory(err, "a plan");
+    find_last_uses(&l);
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        TRY(step(&l, i, err));
+    return STATUS_OK;
 }
 
 /* --- the whole --- */
@@ -395,9 +394,9 @@ static enum status check_profile(const struct plan *plan, const struct plan_prof
     for (uint32_t i = 0; i < graph->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, graph->inputs[i]);
         if (t->place != IR_PLACE_INPUT || t->offset != i)
-            TRY(bad(err, "an input in a bad place", t->name));
+            return bad(err, "an input in a bad place", t->name);
     }
-    TRY(check_segments(graph, err)); /* tells the nodes theirs, which a file does not */
+    TRY(check_segments(graph, err)); /* sets each node's segment, which a file does not hold */
     TRY(ir_verify(graph, err));
     TRY(check_tensors(plan, graph, err));
     for (uint32_t i = 0; i < graph->n_nodes; i++)

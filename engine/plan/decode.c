@@ -2,7 +2,7 @@
 /*
  * Structure section -> struct plan, with nanopb callbacks. Every list has a limit, and all memory
  * is charged to a budget that grows with the section, so that a small file cannot ask for much.
- * Only what would not fit the structs is refused here; check.c looks at the rest.
+ * This file only refuses what would not fit the structs; check.c checks the rest.
  */
 #include <limits.h>
 #include <string.h>
@@ -14,14 +14,14 @@
 
 enum {
     BUDGET_BASE = 1 << 20,
-    BUDGET_FACTOR = 64, /* a small node is some 50 bytes in the file and 2.5 KiB in memory */
+    BUDGET_FACTOR = 64, /* a small node takes some 50 bytes in the file and 2.5 KiB in memory */
     ATTR_VALUES_MAX = 64,
 };
 
 struct decoder {
     struct plan *plan;
     struct ir_graph *graph; /* of the profile being read */
-    struct arena *arena;    /* where strings go now: the plan's or the graph's */
+    struct arena *arena;    /* holds the strings that are read now: the plan's or the graph's */
     size_t budget;
     struct error *err;
     enum status status;
@@ -281,7 +281,7 @@ static bool on_tactic(pb_istream_t *in, const pb_field_t *field UNUSED, void **a
     return true;
 }
 
-/* Connects the staged node's outputs: ids of tensors that no node has produced yet. */
+/* Connects the node's outputs, which must be tensors that no node has produced yet. */
 static bool connect_outputs(struct decoder *d, uint32_t id, const struct list *outputs)
 {
     struct ir_node *node = ir_node(d->graph, id);
@@ -382,7 +382,7 @@ static bool on_tensor(pb_istream_t *in, const pb_field_t *field UNUSED, void **a
     return true;
 }
 
-/* A packed list of numbers of four bytes, in one piece. */
+/* A packed list of four-byte numbers, which must come in one piece. */
 struct words {
     struct decoder *d;
     uint32_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * struct plan -> structure section. Mirrors decode.c. Submessages are encoded twice, once to learn
- * their size, as nanopb does it: the section is small.
+ * struct plan -> structure section, the mirror of decode.c. nanopb encodes submessages twice, once
+ * to learn their size; the section is small enough for that.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -163,8 +163,8 @@ static bool put_tactic(pb_ostream_t *out, const pb_field_t *field, void *const *
 
 struct profile_arg {
     const struct plan_profile *profile;
-    const uint64_t *constants; /* offsets, by tensor */
-    const uint64_t *code;      /* by node */
+    const uint64_t *constants; /* offsets by tensor */
+    const uint64_t *code;      /* offsets by node */
 };
 
 static bool put_nodes(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
@@ -233,7 +233,7 @@ static bool put_segments(pb_ostream_t *out, const pb_field_t *field, void *const
     return true;
 }
 
-/* Packed: four bytes each. */
+/* Writes a packed field: the length, then four bytes for each step. */
 static bool put_steps(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
 {
     const struct ir_scale *s = *arg;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The header of a plan file, and what reader and writer share.
+ * The header of a plan file, and the functions that reader and writer share.
  *
  *   offset 0                  struct plan_header
  *   sizeof(struct plan_header) structure section: an encoded inferd.plan.Plan
  *   next multiple of 4096     weight section: each constant at a multiple of 64, zeros between
- *   next multiple of 4096     code section: compiled tactics, laid out in the same way. Not part of
- *                             the weights, which go to the device as they are
+ *   next multiple of 4096     code section: compiled tactics, laid out in the same way. They are no
+ *                             part of the weights, because the weights go to the device as they are
  *
- * Numbers are in the byte order of the machine that wrote them; `endian` tells. `digest` is an XXH3
- * 128-bit hash in canonical form: of the header, with the hash of all bytes behind it in its place.
+ * Numbers are in the byte order of the machine that wrote them; `endian` tells which. `digest` is
+ * the XXH3 128-bit hash, in canonical form, of a header whose `digest` is the hash of all bytes
+ * behind the header.
  */
 #ifndef INFERD_ENGINE_PLAN_FORMAT_H
 #define INFERD_ENGINE_PLAN_FORMAT_H
@@ -18,8 +19,8 @@
 #include <stdint.h>
 
 #if defined(__x86_64__)
-/* XXH3 as fast as the processor's widest registers allow, where xxhash.h is content with SSE2: a
- * plan's digest then costs little beside reading it. */
+/* This XXH3 uses the processor's widest registers, where xxhash.h would use SSE2: the digest then
+ * takes little time beside reading the plan. */
 #include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>
@@ -58,11 +59,10 @@ void plan_digest(const struct plan_header *header, XXH128_hash_t rest, uint8_t o
 /* Decodes the structure section into `plan`. `size` bounds the memory it may take. */
 enum status plan_decode(struct plan *plan, const void *data, size_t size, struct error *err);
 
-/* Where things lie in their sections: constant t of profile p in the weights, the code of node n's
- * tactic in the code. */
+/* Offsets within the sections, by profile. */
 struct plan_offsets {
-    uint64_t *constants[PLAN_MAX_PROFILES];
-    uint64_t *code[PLAN_MAX_PROFILES];
+    uint64_t *constants[PLAN_MAX_PROFILES]; /* by tensor, in the weight section */
+    uint64_t *code[PLAN_MAX_PROFILES];      /* by node: its tactic's code, in the code section */
 };
 
 /* Encodes the structure section; *out is malloc-ed. */

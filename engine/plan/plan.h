@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan file: a model made ready for one device. A header (format.h), a structure section
- * (plan.proto) and a weight section that is used where it was read to. All profiles share the
- * weights: constants with the same bytes are stored once.
+ * The plan file: a model made ready for one device. It has a header (format.h), a structure section
+ * (plan.proto), and a weight section that is used in the memory that it was read into. All profiles
+ * share the weights: constants with the same bytes are stored once. Compiled tactics (tactic->code)
+ * lie in a section of their own, equal ones once.
  *
- * In memory a profile is an ir_graph with everything filled in: tactics, layouts, places. The
- * builder makes a struct plan and writes it; the runtime reads the same struct back.
+ * A profile is what was tuned for one batch size. In memory it is an ir_graph with everything
+ * filled in: tactics, layouts, places. The builder makes a struct plan and writes it; the runtime
+ * reads the same struct back.
  *
- * Compiled tactics (tactic->code) lie in a section of their own, equal ones once.
- *
- * The digest only finds accidents. The reader trusts no field: whatever comes out of it satisfies
- * ir_verify and plan_check (indices, sizes, places inside their sections and arenas, nothing read
- * before it is written or overwritten while it is needed). What it cannot check is what only a
- * backend understands: tactics; op_prepare does that.
+ * The digest only finds accidents. The reader trusts no field: a plan that it returns satisfies
+ * ir_verify and plan_check (indices, sizes, places inside their sections and arenas, no tensor read
+ * before it is written or overwritten while it is needed). Only a backend understands tactics, so
+ * op_prepare checks them.
  */
 #ifndef INFERD_ENGINE_PLAN_PLAN_H
 #define INFERD_ENGINE_PLAN_PLAN_H
@@ -30,7 +30,7 @@
 enum {
     PLAN_MAX_PROFILES = 64,
     PLAN_MAX_SEGMENTS = 256,
-    PLAN_MAX_ALIASES = 1024, /* of aliases of aliases, in a row */
+    PLAN_MAX_ALIASES = 1024, /* length of a chain of aliases */
     PLAN_MAX_LIVE = 8192,    /* tensors and workspaces alive at once in one graph */
     PLAN_MAX_BATCH = 65536,
     PLAN_NAME_MAX = 64, /* of a binding: [A-Za-z0-9._/:-], 1..64 bytes (R4 of docs/operations.md) */
@@ -47,7 +47,7 @@ struct plan_binding {
 struct plan_profile {
     uint32_t batch; /* 1 for a model that is not batched */
     struct ir_graph *graph;
-    uint64_t tensor_bytes; /* sum of the intermediate tensors: the arena without liveness */
+    uint64_t tensor_bytes; /* sum of the intermediate tensors: the arena if they shared no bytes */
 };
 
 struct plan {
@@ -60,7 +60,7 @@ struct plan {
     struct plan_profile profiles[PLAN_MAX_PROFILES]; /* by rising batch */
     const void *weights; /* set by the reader; constants point into it */
     size_t weight_bytes;
-    const void *code; /* likewise; compiled tactics point into it */
+    const void *code; /* set by the reader; compiled tactics point into it */
     size_t code_bytes;
     struct arena *arena;
     struct file_map map;
@@ -78,9 +78,9 @@ enum status plan_read(const char *path, struct plan **out, struct error *err);
  * be NULL. */
 enum status plan_read_fd(int fd, const char *name, const struct file_guard *guard,
                          struct plan **out, struct error *err);
-/* The device line of a plan's header alone; nothing else of the file is read or checked. */
+/* Reads the device line of a plan's header; the rest of the file is neither read nor checked. */
 enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err);
-/* `data` is aligned to 64 and outlives the plan. */
+/* Reads a plan from memory; `data` is aligned to 64 and outlives the plan. */
 enum status plan_read_memory(const void *data, size_t size, struct plan **out, struct error *err);
 
 /* Checks the plan and replaces the file. Constants are taken from their tensors' `data`, at any
@@ -89,23 +89,25 @@ enum status plan_write(const char *path, const struct plan *plan, struct error *
 /* The same through a writer that was opened earlier; commits it. */
 enum status plan_write_to(struct file_writer *writer, const struct plan *plan, struct error *err);
 
-/* What a plan's header says of where it runs: the device's fingerprint, and, if it needs the CPU
- * beside it, " | " and the CPU's. A plan fits exactly if the lines are equal. */
+/* Makes the device line of a plan's header: the device's fingerprint, and, if the plan needs the
+ * CPU beside the device, " | " and the CPU's fingerprint. A plan fits a machine exactly if the
+ * lines are equal. */
 void plan_device_line(char out[PLAN_DEVICE_MAX], const char *device, const char *host);
-/* Whether some segment runs on another backend than this one: the CPU. */
+/* Whether some segment runs on another backend than this one, which can only be the CPU. */
 bool plan_needs_host(const struct plan *plan, const char *backend);
 
-/* Everything that can be checked without a device. Constants' offsets are checked only if
+/* Checks everything that can be checked without a device. Constants' offsets are checked only if
  * plan->weights is set. */
 enum status plan_check(const struct plan *plan, struct error *err);
 bool plan_name_ok(const char *name); /* of a binding */
 
-/* The tensor whose bytes `tensor` has: itself, or the end of its chain of aliases. For a graph that
- * passed ir_verify and whose aliases are outputs of such nodes. */
+/* The root of a tensor is the tensor whose bytes it has: itself, or the end of its chain of
+ * aliases. The graph has passed ir_verify, and its aliases are outputs of nodes as
+ * plan_node_is_alias describes them. */
 uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor);
 
-/* A RESHAPE, or a REFORMAT between layouts that agree, whose output is an alias of its input: there
- * is nothing to run. */
+/* Whether the node is a RESHAPE, or a REFORMAT between layouts that agree, whose output is an alias
+ * of its input: then there is nothing to run. */
 bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node);
 
 /* Sum of the nodes' times; 0 if none was timed. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plan file -> struct plan: the header first, then the digest, only then the contents. A file is
- * read into memory of our own, with the digest made on the way; what else it says is looked at once
- * all of it is there and the caller has accepted it.
+ * Plan file -> struct plan: the header is checked first, then the digest, and only then the
+ * contents. A file is read into memory of our own, and its digest is made on the way. The contents
+ * are looked at once the whole file is in memory and the caller's guard has accepted it.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "engine/plan/format.h"
 
 static void put_hash(XXH128_hash_t hash, uint8_t out[16])
@@ -40,7 +41,7 @@ static bool section_ok(uint64_t offset, uint64_t size, uint64_t file_size)
     return offset <= file_size && size <= file_size - offset;
 }
 
-/* Where the sections must be; there is only one right answer. */
+/* Whether the sections are where they must be; their sizes leave only one right answer. */
 static bool sections_ok(const struct plan_header *h, size_t size)
 {
     size_t end, code;
@@ -54,7 +55,7 @@ static bool sections_ok(const struct plan_header *h, size_t size)
            section_ok(h->code_offset, h->code_size, size) && h->code_offset + h->code_size == size;
 }
 
-/* What can be said without the rest of the file. */
+/* Checks what can be checked without the rest of the file. */
 static enum status check_lengths(const struct plan_header *h, size_t size, struct error *err)
 {
     if (memcmp(h->magic, PLAN_MAGIC, sizeof(h->magic)) != 0)
@@ -92,16 +93,19 @@ static enum status too_short(struct error *err)
     return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: too short");
 }
 
-/* There is a whole header. */
+static void plan_cleanup(struct plan **plan)
+{
+    plan_free(*plan);
+}
+
+/* `data` holds a whole header at least; `rest` is the hash of all bytes behind it. */
 static enum status read_hashed(const void *data, size_t size, XXH128_hash_t rest, struct plan **out,
                                struct error *err)
 {
     struct plan_header h;
     memcpy(&h, data, sizeof(h));
-    enum status status = check_header(&h, size, rest, err);
-    if (status)
-        return status;
-    struct plan *plan = plan_new();
+    TRY(check_header(&h, size, rest, err));
+    CLEANUP(plan_cleanup) struct plan *plan = plan_new();
     if (!plan)
         return error_no_memory(err, "a plan");
     memcpy(plan->device, h.device, sizeof(plan->device));
@@ -114,14 +118,9 @@ static enum status read_hashed(const void *data, size_t size, XXH128_hash_t rest
     plan->weight_bytes = h.weights_size;
     plan->code = (const char *)data + h.code_offset;
     plan->code_bytes = h.code_size;
-    status = plan_decode(plan, (const char *)data + h.structure_offset, h.structure_size, err);
-    if (!status)
-        status = plan_check(plan, err);
-    if (status) {
-        plan_free(plan);
-        return status;
-    }
-    *out = plan;
+    TRY(plan_decode(plan, (const char *)data + h.structure_offset, h.structure_size, err));
+    TRY(plan_check(plan, err));
+    *out = STEAL(plan);
     return STATUS_OK;
 }
 
@@ -146,7 +145,7 @@ static enum status header_read(int fd, struct plan_header *out, struct error *er
     return (size_t)n < sizeof(*out) ? too_short(err) : STATUS_OK;
 }
 
-/* Whether the file can be a plan at all, before memory of its size is taken. */
+/* Checks whether the file can be a plan at all, before memory of its size is taken. */
 static enum status first_look(int fd, struct error *err)
 {
     struct plan_header h;
@@ -161,7 +160,7 @@ static enum status first_look(int fd, struct error *err)
 
 struct hashing {
     XXH3_state_t *state;
-    size_t header; /* what is still to come of it */
+    size_t header; /* bytes of the header that have not come yet */
 };
 
 static void hash_piece(void *user, const void *data, size_t size)
@@ -172,7 +171,7 @@ static void hash_piece(void *user, const void *data, size_t size)
     XXH3_128bits_update(h->state, (const char *)data + skip, size - skip);
 }
 
-/* The bytes, and the hash of what is behind the header. */
+/* *map: the file's bytes; *rest: the hash of all bytes behind the header. */
 static enum status load(int fd, const char *name, const struct file_guard *guard,
                         struct file_map *map, XXH128_hash_t *rest, struct error *err)
 {
@@ -201,9 +200,7 @@ enum status plan_read_fd(int fd, const char *name, const struct file_guard *guar
         error_prefix(err, "%s", name);
         return status;
     }
-    status = load(fd, name, guard, &map, &rest, err);
-    if (status)
-        return status;
+    TRY(load(fd, name, guard, &map, &rest, err)); /* its errors have the name */
     status = map.size < sizeof(struct plan_header)
                  ? too_short(err)
                  : read_hashed(map.data, map.size, rest, &plan, err);
@@ -219,27 +216,19 @@ enum status plan_read_fd(int fd, const char *name, const struct file_guard *guar
 
 enum status plan_read(const char *path, struct plan **out, struct error *err)
 {
-    int fd;
-    enum status status = file_open(path, &fd, err);
-    if (status)
-        return status;
-    status = plan_read_fd(fd, path, NULL, out, err);
-    close(fd);
-    return status;
+    CLEANUP(cleanup_close) int fd = -1;
+    TRY(file_open(path, &fd, err));
+    return plan_read_fd(fd, path, NULL, out, err);
 }
 
 enum status plan_read_device(const char *path, char device[PLAN_DEVICE_MAX], struct error *err)
 {
     struct plan_header h;
-    int fd;
-    enum status status = file_open(path, &fd, err);
-    if (status)
-        return status;
+    CLEANUP(cleanup_close) int fd = -1;
+    TRY(file_open(path, &fd, err));
     if (header_read(fd, &h, err) || memcmp(h.magic, PLAN_MAGIC, sizeof(h.magic)) != 0 ||
         strnlen(h.device, sizeof(h.device)) == sizeof(h.device))
-        status = error_set(err, STATUS_DATA_LOSS, "%s: not a plan file", path);
-    else
-        memcpy(device, h.device, sizeof(h.device));
-    close(fd);
-    return status;
+        return error_set(err, STATUS_DATA_LOSS, "%s: not a plan file", path);
+    memcpy(device, h.device, sizeof(h.device));
+    return STATUS_OK;
 }

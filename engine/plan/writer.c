@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * struct plan -> file. Constants and compiled tactics are laid out first (the same bytes once),
- * then the structure is encoded with their offsets, then everything goes through one function
- * twice: into the digest, and into the file.
+ * then the structure is encoded with their offsets. Then emit() runs twice: it puts all bytes into
+ * the digest, and then into the file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #define HASH_FUNCTION(key, len, hash) ((hash) = (unsigned)XXH3_64bits((key), (len)))
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "base/hash.h"
 #include "engine/plan/format.h"
 
@@ -130,7 +131,7 @@ static enum status sink_put(struct sink *sink, const void *data, size_t size, st
 static enum status sink_pad(struct sink *sink, uint64_t to, struct error *err)
 {
     static const char zeros[PLAN_PAGE];
-    return sink_put(sink, zeros, to - sink->at, err); /* always less than a page */
+    return sink_put(sink, zeros, to - sink->at, err); /* a gap is always less than a page */
 }
 
 static enum status emit_section(struct sink *sink, const struct section *section, uint64_t offset,
@@ -145,7 +146,7 @@ static enum status emit_section(struct sink *sink, const struct section *section
     return STATUS_OK;
 }
 
-/* Everything behind the header. */
+/* Puts everything behind the header into the sink. */
 static enum status emit(struct sink *sink, const struct plan_header *header, const void *structure,
                         const struct layout *layout, struct error *err)
 {
@@ -188,52 +189,43 @@ static bool header_init(struct plan_header *h, const struct plan *plan, size_t s
     return true;
 }
 
-static enum status hash_and_write(struct file_writer *writer, struct plan_header *header,
-                                  const void *structure, const struct layout *layout,
-                                  struct error *err)
+/* Sets the header's digest. */
+static enum status digest(struct plan_header *header, const void *structure,
+                          const struct layout *layout, struct error *err)
 {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state)
+    struct sink hash = {.hash = XXH3_createState()};
+    if (!hash.hash)
         return error_no_memory(err, "a plan");
-    XXH3_128bits_reset(state);
-    struct sink hash = {.hash = state}, file = {.file = writer};
+    XXH3_128bits_reset(hash.hash);
     enum status status = emit(&hash, header, structure, layout, err);
-    plan_digest(header, XXH3_128bits_digest(state), header->digest);
-    XXH3_freeState(state);
-    if (!status)
-        status = file_writer_put(writer, header, sizeof(*header), err);
-    if (!status)
-        status = emit(&file, header, structure, layout, err);
-    return status ? status : file_writer_commit(writer, err);
+    plan_digest(header, XXH3_128bits_digest(hash.hash), header->digest);
+    XXH3_freeState(hash.hash);
+    return status;
 }
 
 enum status plan_write_to(struct file_writer *writer, const struct plan *plan, struct error *err)
 {
-    struct layout layout = {0};
-    uint8_t *structure = NULL;
+    CLEANUP(layout_deinit) struct layout layout = {0};
+    CLEANUP(cleanup_free) uint8_t *structure = NULL;
+    struct sink file = {.file = writer};
     size_t size = 0;
     struct plan_header header;
-    enum status status = plan_check(plan, err);
-    if (!status)
-        status = layout_init(&layout, plan, err);
-    if (!status)
-        status = plan_encode(plan, &layout.offsets, &structure, &size, err);
-    if (!status && !header_init(&header, plan, size, layout.weights.size, layout.code.size))
-        status = error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
-    if (!status)
-        status = hash_and_write(writer, &header, structure, &layout, err);
-    free(structure);
-    layout_deinit(&layout);
-    return status;
+    TRY(plan_check(plan, err));
+    TRY(layout_init(&layout, plan, err));
+    TRY(plan_encode(plan, &layout.offsets, &structure, &size, err));
+    if (!header_init(&header, plan, size, layout.weights.size, layout.code.size))
+        return error_set(err, STATUS_OUT_OF_RANGE, "plan: too large");
+    TRY(digest(&header, structure, &layout, err));
+    TRY(file_writer_put(writer, &header, sizeof(header), err));
+    TRY(emit(&file, &header, structure, &layout, err));
+    return file_writer_commit(writer, err);
 }
 
 enum status plan_write(const char *path, const struct plan *plan, struct error *err)
 {
     struct file_writer *writer;
-    enum status status = file_writer_new(path, true, &writer, err);
-    if (status)
-        return status;
-    status = plan_write_to(writer, plan, err);
+    TRY(file_writer_new(path, true, &writer, err));
+    enum status status = plan_write_to(writer, plan, err);
     file_writer_free(writer);
     return status;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The answer put into the graph: layouts and types, reformats, constants, tactics and times. In the
- * end every node is prepared once as it stands, which gives its workspace and proves that what goes
- * into the plan can be made ready.
+ * Puts the solver's answer into the graph: layouts and types, reformats, constants, tactics and
+ * times. In the end every node is prepared once as it stands, which gives its workspace and proves
+ * that the plan's nodes can be made ready.
  *
- * Layouts that agree are one format to the solver; here a REFORMAT without a tactic, which becomes
- * an alias, renames the tensor from one to the other, so that every tactic sees the layout it
- * wants.
+ * Layouts that agree are one format to the solver. Here a REFORMAT without a tactic renames the
+ * tensor from one such layout to the other, so that every tactic sees the layout it wants; the
+ * REFORMAT becomes an alias.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #include "engine/tune/internal.h"
 #include "kernels/cpu/ref.h"
 
-/* A tensor in another format, which `made` is. */
+/* The tensor `made` is tensor key.tensor in format key.format. */
 struct reformatted {
     struct {
         uint32_t tensor;
@@ -32,11 +32,11 @@ struct reformatted {
 struct apply {
     struct ir_graph *graph;
     struct tune_table *table;
-    struct arena *memory;            /* of the reformats */
-    struct reformatted *reformatted; /* hash table: the first of each */
+    struct arena *memory;            /* of the table below */
+    struct reformatted *reformatted; /* hash table: the first reformat of each tensor and format */
 };
 
-/* A copy whose ports name the scales of the graph instead of the sample's. */
+/* Gives the node a copy of the tactic whose ports name the graph's scales, not the sample's. */
 static enum status set_tactic(struct apply *a, uint32_t node, const struct tune_option *option,
                               struct error *err)
 {
@@ -79,7 +79,7 @@ static struct ir_format in_layout(struct ir_format format, enum ir_layout layout
     return format;
 }
 
-/* The fastest way, made ready to be stored. */
+/* Gives the reformat its fastest tactic, with its code if the backend compiles. */
 static enum status reformat_tactic(struct apply *a, uint32_t node, uint32_t from, uint32_t to,
                                    struct error *err)
 {
@@ -119,7 +119,7 @@ static bool note_reformat(struct apply *a, uint32_t from, uint32_t to)
     return HASH_ADDED(r);
 }
 
-/* A node that brings `from` into `to`, which has its format already. */
+/* Adds a node that writes `from` into `to`; both tensors have their formats already. */
 static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, struct error *err)
 {
     bool rename = renames(ir_tensor(a->graph, from), ir_tensor(a->graph, to));
@@ -128,11 +128,11 @@ static enum status add_reformat(struct apply *a, uint32_t from, uint32_t to, str
     if (node == IR_NONE || !note_reformat(a, from, to) ||
         ir_node_output_add(a->graph, node, "", t.dtype, &t.shape) == IR_NONE)
         return error_no_memory(err, "the tuner");
-    ir_node_set_output(a->graph, node, 0, to); /* the one just added drops out */
+    ir_node_set_output(a->graph, node, 0, to); /* in place of the output that was just added */
     return rename ? STATUS_OK : reformat_tactic(a, node, from, to, err);
 }
 
-/* One step: the tensor itself, an earlier reformat, or a new one. */
+/* *out: the tensor in this format: itself, what an earlier reformat made, or a new one. */
 static enum status step_to(struct apply *a, uint32_t tensor, struct ir_format format, uint32_t *out,
                            struct error *err)
 {
@@ -153,8 +153,9 @@ static enum status step_to(struct apply *a, uint32_t tensor, struct ir_format fo
     return STATUS_OK;
 }
 
-/* The tensor in this format, by what the solver counted: a reformat between the least of the
- * layouts that agree with either side, renamed before and behind. */
+/* *out: the tensor in this format, made as the solver has counted it: one reformat between the
+ * least layouts that agree with the tensor's and with the wanted one, and renamings before and
+ * behind the reformat. */
 static enum status in_format(struct apply *a, uint32_t tensor, struct ir_format format,
                              uint32_t *out, struct error *err)
 {
@@ -170,7 +171,8 @@ static enum status in_format(struct apply *a, uint32_t tensor, struct ir_format 
 
 /* --- outputs: formats of what nodes write --- */
 
-/* The graph's output stays as it is and keeps its name: everybody else reads the new tensor. */
+/* The node writes a new tensor in the format, which all its readers read. A reformat makes the
+ * graph's output from the new tensor; the output keeps its name and its format. */
 static enum status divert_output(struct apply *a, uint32_t node, uint32_t index,
                                  struct ir_format format, struct error *err)
 {
@@ -270,8 +272,9 @@ static enum status set_constant(struct apply *a, const struct tune_entry *entry,
     return STATUS_OK;
 }
 
-/* First what comes from other nodes, then the constants: while those are packed, the node's other
- * tensors are as the tactic wants them, and its constants as the graph had them. */
+/* First brings the inputs that other nodes make into their formats, then the constants: `pack` may
+ * rely on the node's other tensors being as the tactic wants them, and on its constants being as
+ * the graph had them. */
 static enum status set_inputs(struct apply *a, const struct tune_entry *entry, uint32_t node,
                               struct error *err)
 {
@@ -295,7 +298,7 @@ static enum status set_inputs(struct apply *a, const struct tune_entry *entry, u
 
 /* --- the whole --- */
 
-/* Where the node runs, by its tactic; what only renames runs nowhere. */
+/* The device that the node's tactic runs on; NULL: the node only renames and runs nowhere. */
 static struct device *device_of(const struct apply *a, const struct ir_node *node)
 {
     const struct tune_options *options = tune_table_options(a->table);
@@ -305,18 +308,23 @@ static struct device *device_of(const struct apply *a, const struct ir_node *nod
     return host ? options->host : options->device;
 }
 
+static enum status set_workspace(struct apply *a, struct device *device, struct ir_node *node,
+                                 struct error *err)
+{
+    struct tune_bench *bench;
+    TRY(tune_table_bench(a->table, device, &bench, err));
+    return tune_bench_workspace(bench, a->graph, node, &node->workspace_bytes, err);
+}
+
 static enum status set_workspaces(struct apply *a, struct error *err)
 {
     for (uint32_t i = 0; i < a->graph->n_nodes; i++) {
         struct ir_node *node = ir_node(a->graph, i);
         struct device *device = device_of(a, node);
-        struct tune_bench *bench;
         if (!device)
             continue;
         tune_table_report(a->table)->nodes++;
-        enum status status = tune_table_bench(a->table, device, &bench, err);
-        if (!status)
-            status = tune_bench_workspace(bench, a->graph, node, &node->workspace_bytes, err);
+        enum status status = set_workspace(a, device, node, err);
         if (status) {
             error_prefix(err, "layer '%s' (%s)", node->name, node->tactic->name);
             return status;
@@ -325,26 +333,30 @@ static enum status set_workspaces(struct apply *a, struct error *err)
     return STATUS_OK;
 }
 
+static void apply_deinit(struct apply *a)
+{
+    HASH_CLEAR(hh, a->reformatted);
+    arena_free(a->memory);
+}
+
 enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
                        struct tune_entry *const *entries, const uint32_t *choice, struct error *err)
 {
+    CLEANUP(apply_deinit)
     struct apply a = {.graph = graph, .table = table, .memory = arena_new(0)};
-    uint32_t n_nodes = graph->n_nodes; /* those that were tuned; reformats come behind */
-    enum status status = a.memory ? STATUS_OK : error_no_memory(err, "the tuner");
-    for (uint32_t i = 0; i < n_nodes && !status; i++)
+    uint32_t n_nodes = graph->n_nodes; /* the nodes that were tuned; reformats come behind them */
+    if (!a.memory)
+        return error_no_memory(err, "the tuner");
+    for (uint32_t i = 0; i < n_nodes; i++)
         if (entries[i])
-            status = set_tactic(&a, i, &entries[i]->options[choice[i]], err);
-    for (uint32_t i = 0; i < n_nodes && !status; i++)
-        for (uint32_t k = 0; entries[i] && k < ir_node(graph, i)->n_outputs && !status; k++)
-            status = set_output(&a, i, k, err);
-    for (uint32_t i = 0; i < n_nodes && !status; i++)
+            TRY(set_tactic(&a, i, &entries[i]->options[choice[i]], err));
+    for (uint32_t i = 0; i < n_nodes; i++)
+        for (uint32_t k = 0; entries[i] && k < ir_node(graph, i)->n_outputs; k++)
+            TRY(set_output(&a, i, k, err));
+    for (uint32_t i = 0; i < n_nodes; i++)
         if (entries[i])
-            status = set_inputs(&a, entries[i], i, err);
-    HASH_CLEAR(hh, a.reformatted);
-    arena_free(a.memory);
-    if (!status)
-        status = ir_graph_compact(graph, err);
-    if (!status)
-        status = ir_verify(graph, err);
-    return status ? status : set_workspaces(&a, err);
+            TRY(set_inputs(&a, entries[i], i, err));
+    TRY(ir_graph_compact(graph, err));
+    TRY(ir_verify(graph, err));
+    return set_workspaces(&a, err);
 }

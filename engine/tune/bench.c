@@ -2,21 +2,23 @@
 /*
  * The buffers that candidates are timed on; they are kept from candidate to candidate.
  *
- * Inputs and outputs are warm, as right behind the layer before. Constants are as warm as the model
- * lets them be: each launch takes them from another place in a pool as large as all constants of
- * the model, for that is what lies between two uses of the same weights.
+ * Inputs and outputs are in the device's caches, as they are right behind the layer before.
+ * Constants are there only as far as the model lets them be: each launch takes them from another
+ * place in a pool as large as all constants of the model, because a batch reads all the others
+ * between two uses of the same weights.
  *
- * Floats are random: a device may be faster on zeros. Integer inputs are zeros: they are indices
- * more often than not, and zero is always a valid one; but lengths are full, for a sequence of no
- * steps takes no time. What a packed constant holds is the
- * backend's own, so the pool has bytes that are harmless in any float type: each 16 bits are a half
- * of 0.5 to 1, of either sign; two of them are a normal fp32, one a normal bf16.
+ * Floats are random: a device may be faster on zeros. Integer inputs are zeros: most of them are
+ * indices, and zero is always a valid index; but lengths of sequences are full, because a sequence
+ * of no steps takes no time. Only the backend knows what a packed constant holds, so the pool has
+ * bytes that are harmless in any float type: each 16 bits are an fp16 number of 0.5 to 1 of either
+ * sign, which is a normal number as bf16 too, and two of them are a normal fp32.
  */
 #include "engine/tune/bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/compiler.h"
 #include "kernels/cpu/ref.h"
 
@@ -58,27 +60,27 @@ static bool make_noise(struct tune_bench *b, uint64_t seed)
     return true;
 }
 
+static void bench_cleanup(struct tune_bench **b)
+{
+    tune_bench_free(*b);
+}
+
 enum status tune_bench_new(struct device *device, uint64_t seed, uint64_t pool_bytes,
                            struct tune_bench **out, struct error *err)
 {
-    struct tune_bench *b = calloc(1, sizeof(*b));
+    CLEANUP(bench_cleanup) struct tune_bench *b = calloc(1, sizeof(*b));
     if (!b)
         return error_no_memory(err, "the tuner");
     b->device = device;
     b->backend = device->backend;
     b->pool_bytes = pool_bytes;
-    enum status status = make_noise(b, seed) ? STATUS_OK : error_no_memory(err, "the tuner");
-    if (!status)
-        status = b->backend->stream_new(device, &b->stream, err);
-    if (!status)
-        status = b->backend->event_new(device, true, &b->begin, err);
-    if (!status)
-        status = b->backend->event_new(device, true, &b->end, err);
-    if (status)
-        tune_bench_free(b);
-    else
-        *out = b;
-    return status;
+    if (!make_noise(b, seed))
+        return error_no_memory(err, "the tuner");
+    TRY(b->backend->stream_new(device, &b->stream, err));
+    TRY(b->backend->event_new(device, true, &b->begin, err));
+    TRY(b->backend->event_new(device, true, &b->end, err));
+    *out = STEAL(b);
+    return STATUS_OK;
 }
 
 void tune_bench_free(struct tune_bench *b)
@@ -125,16 +127,15 @@ static enum status grow(struct tune_bench *b, struct bench_slot *slot, uint64_t 
 static enum status fill(struct tune_bench *b, struct bench_slot *slot, uint64_t size,
                         const void *block, struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (uint64_t at = 0; at < size && !status; at += BENCH_BLOCK) {
+    for (uint64_t at = 0; at < size; at += BENCH_BLOCK) {
         struct backend_copy copy = {(char *)slot->memory + at, block,
                                     (size_t)MIN(size - at, (uint64_t)BENCH_BLOCK)};
-        status = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
+        TRY(b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err));
     }
-    return status ? status : bench_settle(b, err);
+    return bench_settle(b, err);
 }
 
-/* A small integer constant is used as it is: it may be what decides the work. */
+/* A small integer constant is used as it is: the amount of work may depend on it. */
 static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
                               const struct ir_tensor *t, struct error *err)
 {
@@ -152,25 +153,21 @@ static enum status fill_input(struct tune_bench *b, struct bench_slot *slot,
     return bench_settle(b, err);
 }
 
-/* The lengths of a recurrent layer's sequences: all steps. */
+/* Fills the lengths of a recurrent layer's sequences: each sequence has all steps. */
 static enum status fill_lengths(struct tune_bench *b, struct bench_slot *slot,
                                 const struct ir_tensor *t, int64_t steps, struct error *err)
 {
     size_t n = t->bytes / dtype_size(t->dtype);
-    uint8_t *full = malloc(MAX(t->bytes, 1));
+    CLEANUP(cleanup_free) uint8_t *full = malloc(MAX(t->bytes, 1));
     if (!full)
         return error_no_memory(err, "the tuner");
     for (size_t i = 0; i < n; i++)
         memcpy(full + i * dtype_size(t->dtype), &steps, dtype_size(t->dtype)); /* little-endian */
-    enum status status = grow(b, slot, MAX(t->bytes, 1), err);
+    TRY(grow(b, slot, MAX(t->bytes, 1), err));
     struct backend_copy copy = {slot->memory, full, t->bytes};
     slot->noise = DTYPE_NONE;
-    if (!status)
-        status = b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err);
-    if (!status)
-        status = bench_settle(b, err);
-    free(full);
-    return status;
+    TRY(b->backend->copy(b->stream, COPY_TO_DEVICE, &copy, 1, err));
+    return bench_settle(b, err);
 }
 
 static bool is_length(const struct ir_graph *sample, uint32_t input)
@@ -228,23 +225,23 @@ enum status bench_set_up(struct tune_bench *b, const struct ir_graph *sample, ui
                          struct error *err)
 {
     const struct ir_node *node = ir_node(sample, 0);
-    enum status status = grow_pool(b, sample, err);
-    for (uint32_t i = 0; i < node->n_inputs && !status; i++) {
+    TRY(grow_pool(b, sample, err));
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
         b->inputs[i] = NULL;
         if (node->inputs[i] == IR_NONE || b->constant[i])
             continue;
         const struct ir_tensor *t = ir_tensor(sample, node->inputs[i]);
         if (is_length(sample, i))
-            status = fill_lengths(b, &b->slots[i], t,
-                                  ir_tensor(sample, node->inputs[0])->shape.dim[0], err);
+            TRY(fill_lengths(b, &b->slots[i], t, ir_tensor(sample, node->inputs[0])->shape.dim[0],
+                             err));
         else
-            status = fill_input(b, &b->slots[i], t, err);
+            TRY(fill_input(b, &b->slots[i], t, err));
         b->inputs[i] = b->slots[i].memory;
     }
-    for (uint32_t i = 0; i < node->n_outputs && !status; i++) {
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
         struct bench_slot *slot = &b->slots[IR_MAX_INPUTS + i];
-        status = grow(b, slot, MAX(ir_tensor(sample, node->outputs[i])->bytes, 1), err);
+        TRY(grow(b, slot, MAX(ir_tensor(sample, node->outputs[i])->bytes, 1), err));
         b->outputs[i] = slot->memory;
     }
-    return status ? status : grow(b, &b->slots[BENCH_WORKSPACE], MAX(workspace, 1), err);
+    return grow(b, &b->slots[BENCH_WORKSPACE], MAX(workspace, 1), err);
 }

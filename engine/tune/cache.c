@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The timing cache. Keys are salted with the device's fingerprint, so one file serves many devices
- * and library versions, and what no longer fits is simply never asked for.
+ * and library versions, and entries of a device that is gone are simply never asked for.
  *
- * File, little-endian: "INFTIMES", u32 version, u32 number of times, u32 number of codes, u32 zero,
- * then the times by rising key (u64 high, u64 low, u64 nanoseconds), then the codes by rising key
- * (u64 high, u64 low, u64 bytes, and those, padded to 8), then the 16 bytes of XXH3-128 over all
- * before it. Two saves of the same entries have the same bytes.
+ * The file is little-endian: "INFTIMES", u32 version, u32 number of times, u32 number of codes,
+ * u32 zero, then the times by rising key (u64 high, u64 low, u64 nanoseconds), then the codes by
+ * rising key (u64 high, u64 low, u64 n, n bytes padded to 8), then the 16 bytes of XXH3-128 over
+ * all bytes before them. Two saves of the same entries have the same bytes.
  *
- * Codes are what winners were compiled to. They are large, so their sum is bounded: when it is
- * reached, those that this process did not ask for are left out of the file.
+ * A code is a chosen tactic in its compiled form. Codes are large, so their sum is bounded: beyond
+ * it, the file leaves out codes that this process did not ask for.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/compiler.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -229,7 +230,7 @@ static uint32_t codes_of(const uint8_t *data)
     return (uint32_t)get_u64(data + 16);
 }
 
-/* Whether the entries fill the file exactly. */
+/* Whether the entries fill the file between head and digest exactly. */
 static bool entries_fit(const uint8_t *data, size_t size)
 {
     uint64_t left = size - HEAD - DIGEST, times = (uint64_t)times_of(data) * ENTRY;
@@ -265,7 +266,6 @@ static const char *fault_of(const uint8_t *data, size_t size)
     return memcmp(digest, data + size - DIGEST, DIGEST) ? "damaged" : NULL;
 }
 
-/* Adds a file's entries; those that are there already stay if `keep`. */
 static enum status merge(struct tune_cache *cache, const uint8_t *data, bool keep,
                          struct error *err)
 {
@@ -291,7 +291,7 @@ enum status tune_cache_merge(struct tune_cache *cache, const void *data, size_t 
     return *fault ? STATUS_OK : merge(cache, data, keep, err);
 }
 
-/* Merges the file if there is a sound one. */
+/* Merges the file into the cache; a file that is missing or unsound changes nothing. */
 static enum status read_file(struct tune_cache *cache, const char *path, bool keep,
                              const struct log_sink *log, struct error *err)
 {
@@ -299,7 +299,7 @@ static enum status read_file(struct tune_cache *cache, const char *path, bool ke
     struct error why;
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return STATUS_OK;
-    if (file_map_path(path, CACHE_MAX_BYTES, &map, &why) != STATUS_OK) {
+    if (file_map_path(path, CACHE_MAX_BYTES, &map, &why)) {
         log_write(log, LOG_WARNING, "timing cache ignored: %s", why.text);
         return STATUS_OK;
     }
@@ -311,19 +311,19 @@ static enum status read_file(struct tune_cache *cache, const char *path, bool ke
     return status;
 }
 
+static void cache_cleanup(struct tune_cache **cache)
+{
+    tune_cache_free(*cache);
+}
+
 enum status tune_cache_load(const char *path, struct device *device, const struct log_sink *log,
                             struct tune_cache **out, struct error *err)
 {
-    struct tune_cache *cache;
-    enum status status = tune_cache_new(device, &cache, err);
-    if (status)
-        return status;
-    status = read_file(cache, path, false, log, err);
-    if (status)
-        tune_cache_free(cache);
-    else
-        *out = cache;
-    return status;
+    CLEANUP(cache_cleanup) struct tune_cache *cache = NULL;
+    TRY(tune_cache_new(device, &cache, err));
+    TRY(read_file(cache, path, false, log, err));
+    *out = STEAL(cache);
+    return STATUS_OK;
 }
 
 static int by_key(const struct entry *a, const struct entry *b)
@@ -336,8 +336,8 @@ static int by_code_key(const struct code *a, const struct code *b)
     return tune_key_compare(&a->key, &b->key);
 }
 
-/* Leaves out what this process did not ask for once all together are too large; how many bytes the
- * codes take in the file, and how many they are. */
+/* Drops codes that this process did not ask for if all together are too large. Sorts the others,
+ * sets *n to their number and returns the bytes that they take in the file. */
 static uint64_t choose_codes(struct tune_cache *cache, uint32_t *n)
 {
     uint64_t used = 0, sum = 0;
@@ -362,7 +362,7 @@ static uint64_t choose_codes(struct tune_cache *cache, uint32_t *n)
     return sum;
 }
 
-/* The file's bytes; the caller frees. */
+/* The file's bytes, which the caller frees; NULL: no memory. */
 static uint8_t *spell(struct tune_cache *cache, size_t *size)
 {
     uint32_t n_codes;
@@ -395,27 +395,28 @@ static uint8_t *spell(struct tune_cache *cache, size_t *size)
     return data;
 }
 
+/* The writer holds the file's lock, so entries that another process has added since are kept. */
+static enum status save_to(struct file_writer *writer, struct tune_cache *cache, const char *path,
+                           struct error *err)
+{
+    size_t size = 0;
+    TRY(read_file(cache, path, true, NULL, err));
+    CLEANUP(cleanup_free) uint8_t *data = spell(cache, &size);
+    if (!data)
+        return error_no_memory(err, "the timing cache");
+    TRY(file_writer_put(writer, data, size, err));
+    TRY(file_writer_commit(writer, err));
+    cache->changed = false;
+    return STATUS_OK;
+}
+
 enum status tune_cache_save(struct tune_cache *cache, const char *path, struct error *err)
 {
     struct file_writer *writer = NULL;
     if (!cache->changed)
         return STATUS_OK;
-    enum status status = file_writer_new(path, true, &writer, err);
-    if (status)
-        return status;
-    /* Under the writer's lock: what another process has added since is kept. */
-    status = read_file(cache, path, true, NULL, err);
-    size_t size = 0;
-    uint8_t *data = status ? NULL : spell(cache, &size);
-    if (!status && !data)
-        status = error_no_memory(err, "the timing cache");
-    if (!status)
-        status = file_writer_put(writer, data, size, err);
-    if (!status)
-        status = file_writer_commit(writer, err);
-    if (!status)
-        cache->changed = false;
-    free(data);
+    TRY(file_writer_new(path, true, &writer, err));
+    enum status status = save_to(writer, cache, path, err);
     file_writer_free(writer);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compiling candidates: independent of each other and slow, so all cores take part; the caller's
- * thread is one of the workers. Jobs are taken in their order.
+ * Compiling candidates. They are independent of each other and slow to compile, so all cores take
+ * part; the caller's thread is one of the workers. Jobs are taken in their order.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
@@ -43,10 +44,8 @@ static enum status compile_one(const struct tune_job *job, struct error *err)
     struct ir_graph *shaped;
     if (!device->backend->compile)
         return STATUS_OK;
-    enum status status = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
-    if (status)
-        return status;
-    status = device->backend->compile(device, shaped, ir_node(shaped, 0), tactic, err);
+    TRY(tune_sample_shaped(job->entry->sample, tactic, &shaped, err));
+    enum status status = device->backend->compile(device, shaped, ir_node(shaped, 0), tactic, err);
     ir_graph_free(shaped);
     return status;
 }
@@ -82,7 +81,7 @@ static void *work(void *user)
     return NULL;
 }
 
-/* The caller's thread, which alone may tell of progress. */
+/* The same on the caller's thread, which alone may tell of progress. */
 static void work_here(struct pool *p)
 {
     const struct tune_options *o = p->options;
@@ -122,7 +121,7 @@ enum status tune_compile(const struct tune_options *options, struct tune_job *jo
     wanted = MIN(wanted, n);
     while (started + 1 < wanted && !pthread_create(&threads[started], NULL, work, &pool))
         started++;
-    work_here(&pool); /* with fewer threads it only takes longer */
+    work_here(&pool); /* if fewer threads have started, this only takes longer */
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&pool.lock);
@@ -133,7 +132,7 @@ enum status tune_compile(const struct tune_options *options, struct tune_job *jo
 
 /* --- what was chosen --- */
 
-/* The code that the cache has of it, if any. */
+/* Gives the tactic the code that the cache has for it, if any. */
 static enum status recall(struct tune_table *t, const struct tune_job *job, struct arena *arena,
                           struct error *err)
 {
@@ -167,10 +166,8 @@ static enum status obtain(struct tune_table *t, const struct tune_job *job, stru
     uint64_t size = 0;
     if (!device->backend->code || tactic->code)
         return STATUS_OK;
-    enum status status = tune_sample_shaped(job->entry->sample, tactic, &shaped, err);
-    if (status)
-        return status;
-    status =
+    TRY(tune_sample_shaped(job->entry->sample, tactic, &shaped, err));
+    enum status status =
         device->backend->code(device, shaped, ir_node(shaped, 0), tactic, arena, &code, &size, err);
     ir_graph_free(shaped);
     if (status) {
@@ -186,7 +183,7 @@ static enum status obtain(struct tune_table *t, const struct tune_job *job, stru
                : error_no_memory(err, "the tuner");
 }
 
-/* A second try, compiled anew, for those that the cache's code did not do for. */
+/* Compiles the tactics anew whose code from the cache did not work; `before`: their times. */
 static enum status retry(struct tune_table *t, struct tune_job *jobs, uint32_t n,
                          const uint64_t *before, struct error *err)
 {
@@ -220,30 +217,27 @@ static enum status remember_failure(struct tune_table *t, const struct tune_job 
 enum status tune_compile_chosen(struct tune_table *t, struct tune_job *jobs, uint32_t n,
                                 struct arena *arena, bool *again, struct error *err)
 {
-    struct tune_job *list = calloc((size_t)n + 1, sizeof(*list));
-    uint64_t *before = calloc((size_t)n + 1, sizeof(*before));
-    enum status status = list && before ? STATUS_OK : error_no_memory(err, "the tuner");
+    CLEANUP(cleanup_free) struct tune_job *list = calloc((size_t)n + 1, sizeof(*list));
+    CLEANUP(cleanup_free) uint64_t *before = calloc((size_t)n + 1, sizeof(*before));
     uint32_t open = 0;
-    for (uint32_t i = 0; i < n && !status; i++) {
-        status = recall(t, &jobs[i], arena, err);
-        if (status || jobs[i].option->compiled)
+    if (!list || !before)
+        return error_no_memory(err, "the tuner");
+    for (uint32_t i = 0; i < n; i++) {
+        TRY(recall(t, &jobs[i], arena, err));
+        if (jobs[i].option->compiled)
             continue;
         before[open] = jobs[i].option->ns;
         list[open++] = jobs[i];
     }
-    if (!status)
-        status = tune_compile(tune_table_options(t), list, open, 0, err);
-    if (!status)
-        status = retry(t, list, open, before, err);
-    for (uint32_t i = 0; i < open && !status; i++)
+    TRY(tune_compile(tune_table_options(t), list, open, 0, err));
+    TRY(retry(t, list, open, before, err));
+    for (uint32_t i = 0; i < open; i++)
         if (list[i].option->ns >= TUNE_NEVER) {
-            status = remember_failure(t, &list[i], err);
+            TRY(remember_failure(t, &list[i], err));
             *again = true;
         }
-    for (uint32_t i = 0; i < n && !status; i++)
+    for (uint32_t i = 0; i < n; i++)
         if (jobs[i].option->ns < TUNE_NEVER)
-            status = obtain(t, &jobs[i], arena, err);
-    free(list);
-    free(before);
-    return status;
+            TRY(obtain(t, &jobs[i], arena, err));
+    return STATUS_OK;
 }

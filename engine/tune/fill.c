@@ -1,32 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Times for all candidates: from the cache, from the device, or guessed.
+ * Finds the times of all candidates: from the cache, on the device, or by a guess.
  *
- * What a backend compiles is compiled first, on all cores, the best guesses of all nodes before the
- * second best; then the device is timed alone. Most of the time goes into compiling, so candidates
- * that were slow at the smallest and at the largest batch are not compiled for those between, and
- * what is not begun when the time is up is given up, and remembered as that: a build with the same
- * cache comes to the same plan.
+ * Candidates that a backend compiles are compiled first, on all cores, the best guesses of all
+ * nodes before the second best; then the device runs them one at a time. Compiling takes most of
+ * the time, so candidates that were slow at the smallest and at the largest batch are not compiled
+ * for the batch sizes between. Candidates that are not begun when the time is up are given up, and
+ * the cache remembers that: a build with the same cache comes to the same plan.
  *
- * Other work on the machine disturbs times. Those that are not believed are taken once more after
- * all others, round after round, as long as that takes no more than a part of what it took before;
- * what is still not believed then is used, for there is nothing better, but not remembered.
+ * Other work on the machine disturbs times. Candidates whose times are not believed run again after
+ * all others, round after round, as long as these rounds take no more than a part of the time
+ * before them. A time that is still not believed then is used, because there is no better one, but
+ * not remembered.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "engine/tune/internal.h"
 
 enum {
-    COMPILE_SECONDS = 20,             /* of one graph */
-    AGAIN_ROUNDS = 8,                 /* for what is not believed, */
-    AGAIN_PART = 2,                   /* within this part of what all runs took before, */
-    AGAIN_NS_MIN = 500 * 1000 * 1000, /* or this */
+    COMPILE_SECONDS = 20,             /* for one graph */
+    AGAIN_ROUNDS = 8,                 /* most rounds for times that are not believed */
+    AGAIN_PART = 2,                   /* these rounds take 1/2 of all runs before them at most, */
+    AGAIN_NS_MIN = 500 * 1000 * 1000, /* or this much, whichever is more */
 };
 
-/* Bytes of what the node writes, or of its constants, as the tactic stores them. */
+/* Bytes of the node's constants, or else of its outputs, as the tactic stores them. */
 static uint64_t stored_bytes(const struct tune_entry *e, const struct tactic *tactic,
                              bool constants)
 {
@@ -42,7 +44,7 @@ static uint64_t stored_bytes(const struct tune_entry *e, const struct tactic *ta
     return bytes;
 }
 
-/* Bytes of what the node writes, as the graph has it. */
+/* Bytes of the node's outputs, as the graph stores them. */
 static uint64_t written_bytes(const struct ir_graph *sample)
 {
     uint64_t bytes = 0;
@@ -51,9 +53,10 @@ static uint64_t written_bytes(const struct ir_graph *sample)
     return bytes;
 }
 
-/* Without a time: as if the device moved five bytes in a nanosecond, later candidates a little
- * slower than earlier ones, and heavy work in fp32 a lot slower than in less where there is a
- * choice. Good enough to keep one layout and the lowest type through a network. */
+/* Stands in for a time: assumes that the device moves five bytes in a nanosecond, that later
+ * candidates are a little slower than earlier ones, and that heavy work is much slower in fp32 than
+ * in a shorter type where there is a choice. This is good enough to keep one layout and the
+ * shortest type through a network. */
 static uint64_t guess(const struct tune_entry *e, uint32_t option)
 {
     const struct tactic *tactic = e->options[option].tactic;
@@ -97,7 +100,7 @@ static void tell(struct tune_table *t, const struct tune_entry *e, const struct 
                   *type ? " " : "", type, (double)o->ns / 1000, whence);
 }
 
-/* A reshape between plain tensors is a renaming: it never runs. */
+/* A reshape between plain tensors only renames them: it never runs. */
 static bool runs_never(const struct tune_entry *e, const struct tactic *tactic)
 {
     return ir_node(e->sample, 0)->op == IR_OP_RESHAPE && tactic->n_in == 1 && tactic->n_out == 1 &&
@@ -120,7 +123,7 @@ static enum status remember(struct tune_table *t, const struct tune_entry *e,
                                                         : error_no_memory(err, "the tuner");
 }
 
-/* --- what need not be run --- */
+/* --- candidates that need not run --- */
 
 static void look_up(struct tune_table *t, struct tune_entry *e)
 {
@@ -149,7 +152,7 @@ static void give_up(struct tune_table *t, const struct tune_entry *e, struct tun
     tell(t, e, o, why);
 }
 
-/* Candidates that other batch sizes have shown to be slow, unless all of them were. */
+/* Gives up candidates that were slow at other batch sizes, unless all of them were. */
 static void prune(struct tune_table *t, struct tune_entry *e)
 {
     const struct tune_history *history = tune_table_options(t)->history;
@@ -170,7 +173,7 @@ static void prune(struct tune_table *t, struct tune_entry *e)
 
 static enum status compile_all(struct tune_table *t, struct error *err)
 {
-    struct tune_job *jobs = NULL;
+    CLEANUP(cleanup_free) struct tune_job *jobs = NULL;
     uint32_t n = 0, most = 0, total = 0;
     for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e)) {
         most = MAX(most, e->n);
@@ -183,9 +186,8 @@ static enum status compile_all(struct tune_table *t, struct error *err)
         for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
             if (rank < e->n && is_open(e, &e->options[rank]))
                 jobs[n++] = (struct tune_job){.entry = e, .option = &e->options[rank]};
-    enum status status =
-        tune_compile(tune_table_options(t), jobs, n, COMPILE_SECONDS * (uint64_t)NS_PER_S, err);
-    for (uint32_t i = 0; i < n && !status; i++) {
+    TRY(tune_compile(tune_table_options(t), jobs, n, COMPILE_SECONDS * (uint64_t)NS_PER_S, err));
+    for (uint32_t i = 0; i < n; i++) {
         struct tune_option *o = jobs[i].option;
         if (o->compiled)
             continue;
@@ -193,10 +195,9 @@ static enum status compile_all(struct tune_table *t, struct error *err)
             give_up(t, jobs[i].entry, o, "out of time");
         else
             tell(t, jobs[i].entry, o, jobs[i].why);
-        status = remember(t, jobs[i].entry, o, err);
+        TRY(remember(t, jobs[i].entry, o, err));
     }
-    free(jobs);
-    return status;
+    return STATUS_OK;
 }
 
 /* --- timing --- */
@@ -219,7 +220,7 @@ static void add_round(struct tune_option *o, const struct tune_time *time)
     o->timed = o->ran = true;
 }
 
-/* Runs the candidate for one round more. */
+/* Runs the candidate for one more round. */
 static enum status run_option(struct tune_table *t, struct tune_entry *e, struct tune_option *o,
                               struct error *err)
 {
@@ -237,7 +238,7 @@ static enum status run_option(struct tune_table *t, struct tune_entry *e, struct
         return status;
     }
     if (status && o->ran)
-        return STATUS_OK; /* it ran before */
+        return STATUS_OK; /* it worked in an earlier round */
     if (!status) {
         add_round(o, &time);
         tell(t, e, o, tune_believed(o) ? "" : " (disturbed)");
@@ -248,7 +249,7 @@ static enum status run_option(struct tune_table *t, struct tune_entry *e, struct
     return remember(t, e, o, err);
 }
 
-/* At the end: what is believed is kept, the rest counted. */
+/* At the end: remembers the times that are believed and counts the others. */
 static enum status keep(struct tune_table *t, const struct tune_entry *e, struct error *err)
 {
     for (uint32_t i = 0; i < e->n; i++) {
@@ -264,19 +265,18 @@ static enum status keep(struct tune_table *t, const struct tune_entry *e, struct
 
 static enum status fill_options(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
-    enum status status = STATUS_OK;
     if (e->filled)
         return STATUS_OK;
     look_up(t, e);
-    for (uint32_t i = 0; i < e->n && !status; i++) {
+    for (uint32_t i = 0; i < e->n; i++) {
         if (is_open(e, &e->options[i])) {
             tune_table_report(t)->timed++;
-            status = run_option(t, e, &e->options[i], err);
+            TRY(run_option(t, e, &e->options[i], err));
         }
         tune_table_progress(t, e, 1);
     }
-    e->filled = !status;
-    return status;
+    e->filled = true;
+    return STATUS_OK;
 }
 
 static bool none_works(const struct tune_entry *e)
@@ -304,7 +304,7 @@ static enum status run_again(struct tune_table *t, struct tune_entry *e, struct 
     return STATUS_OK;
 }
 
-/* One round more for what is not believed; *open: there was such. */
+/* One more round for the times that are not believed; *open: there were some. */
 static enum status doubt(struct tune_table *t, struct tune_entry *e, bool *open, struct error *err)
 {
     for (uint32_t i = 0; i < e->n; i++) {
@@ -329,8 +329,8 @@ enum status tune_fill_entry(struct tune_table *t, struct tune_entry *e, struct e
     return keep(t, e, err);
 }
 
-/* A disturbance lasts longer than the samples of one candidate: those that came close to the best
- * run once more, later. */
+/* A disturbance lasts longer than the samples of one candidate, so candidates that came close to
+ * the best run once more, later. */
 static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)
 {
     uint64_t best = best_of(e);
@@ -366,7 +366,7 @@ static enum status time_all(struct tune_table *t, struct error *err)
     return STATUS_OK;
 }
 
-/* Also if it ended early: what is believed is worth keeping. */
+/* Also done if the timing ended early: times that are believed are worth keeping. */
 static enum status keep_all(struct tune_table *t, struct error *err)
 {
     for (struct tune_entry *e = tune_table_next(t, NULL); e; e = tune_table_next(t, e))
@@ -391,8 +391,9 @@ enum status tune_fill(struct tune_table *t, struct error *err)
         prune(t, e);
     }
     TRY(compile_all(t, err));
-    enum status status = time_all(t, err), kept = keep_all(t, status ? NULL : err);
-    if (status || kept)
-        return status ? status : kept;
+    enum status status = time_all(t, err);
+    enum status kept_status = keep_all(t, status ? NULL : err);
+    if (status || kept_status)
+        return status ? status : kept_status;
     return history ? note_all(t, history, err) : STATUS_OK;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Formats: how one tensor may be stored. Ports of tactics are taken for what they say of the
- * sample, whose scales are numbered as they come: in the graph a port's scale is the tensor's own
- * range.
+ * Formats: how one tensor may be stored. A tactic's ports speak of the sample, whose scales have
+ * numbers of their own; in the graph, a port with a scale means the tensor's own range.
  */
 #include "base/compiler.h"
 #include "engine/tune/internal.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How candidates did at the batch sizes tuned so far: by op and name of the node and by name
- * and formats of the tactic, for shapes differ. A candidate counts by its best showing.
+ * How candidates did at the batch sizes that were tuned so far. A record's key is made of the
+ * node's op and name and of the tactic's name and formats, because shapes differ from batch size
+ * to batch size. A candidate that came close to the best once is never hopeless.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 enum {
     GRAPHS_MIN = 2,   /* the smallest and the largest */
-    HOPELESS_NUM = 4, /* slower than the best by 4/3 in all of them */
+    HOPELESS_NUM = 4, /* hopeless: took more than 4/3 of the best time in all of them */
     HOPELESS_DEN = 3,
 };
 
@@ -82,8 +83,8 @@ bool tune_history_note(struct tune_history *h, const struct tune_entry *e)
 {
     for (uint32_t i = 0; i < e->n; i++) {
         const struct tune_option *o = &e->options[i];
-        /* A guess proves nothing, nor does a disturbed time, and what was given up by one batch
-         * size is no second witness. */
+        /* A guess proves nothing, nor does a disturbed time. A candidate that was given up because
+         * of other batch sizes did not run, so it is no second witness either. */
         if (o->given_up || !tune_believed(o) || (!o->timed && o->ns < TUNE_NEVER))
             continue;
         struct record *r = find(h, e, o->tactic);
@@ -99,7 +100,7 @@ bool tune_history_note(struct tune_history *h, const struct tune_entry *e)
             }
         }
         r->seen++;
-        /* Among its own type: which type is best is decided over the whole graph. */
+        /* Compared within its own type: the solver chooses the types, over the whole graph. */
         uint64_t best = best_of(e, tune_type(e->sample, o->tactic));
         r->close = r->close || o->ns / HOPELESS_NUM <= best / HOPELESS_DEN;
     }

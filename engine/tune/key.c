@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys: a 128-bit digest over a byte string that spells the node. Names are left out, attributes
- * are taken in the order of their numbers, so that equal nodes of different models meet.
+ * Keys: a 128-bit digest over a byte string that spells the node. Names are left out and attributes
+ * are taken in the order of their numbers, so that equal nodes of different models have one key.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void put_float(struct spelling *s, float value)
     put_u64(s, bits);
 }
 
-/* That there is one, and its kind; its numbers do not count. */
+/* Whether there is a scale, and of which kind; its numbers do not count. */
 static void put_scale(struct spelling *s, const struct ir_scale *scale)
 {
     put_u64(s, scale ? 1 + (scale->n > 1) : 0);

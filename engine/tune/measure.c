@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timing one candidate, in one round: the least of a few samples (what else runs on the machine can
- * only make it slower).
+ * Timing one candidate, in one round: its time is the least of a few samples, because other work on
+ * the machine can only make a sample longer.
  *
- * A round is clean if nothing speaks against its answer: the two least samples agree, and while the
- * least one was taken no thread waited for a processor that others had. Samples that are shorter
- * than a scheduler's time slice often fit into one; of a longer sample, what its unluckiest thread
- * has waited is taken off, which is closer to the truth, but not clean.
+ * A round is clean if nothing speaks against its answer: the two least samples agree, and no thread
+ * waited for a processor while the least sample was taken. Samples that are shorter than a
+ * scheduler's time slice often pass without a wait. From a longer sample the wait of its unluckiest
+ * thread is subtracted, which is closer to the truth, but not clean.
  *
- * Where a backend captures, a context will replay its launches, so that is what is timed: a graph
- * of some launches, one behind the other, each with other constants. What the host does for a
- * launch is not in it.
+ * Where a backend captures, a context will replay captured launches, so these are timed: a graph of
+ * some launches, one behind the other, each with other constants. The host's work for a launch is
+ * not part of such a time.
  *
- * A candidate that fails is only that: it is refused (UNIMPLEMENTED), the others go on. Errors of
- * the device end the tuning.
+ * A candidate that fails is refused (UNIMPLEMENTED), and the others go on. Errors of the device end
+ * the tuning.
  */
 #include "base/compiler.h"
 #include "engine/tune/bench.h"
@@ -23,22 +23,22 @@ enum {
     SAMPLES_MAX = 16,
     SAMPLE_NS = 50000, /* launches are repeated until a sample is at least this long */
     REPEATS_MAX = 64,
-    GRAPH_NS = 150000, /* the same of a graph: its start must not show */
+    GRAPH_NS = 150000, /* the same for a graph, which is longer so that its start does not count */
     GRAPH_REPEATS_MIN = 4,
-    GRAPH_LAUNCH_NS = 12000, /* what a lone launch may take on top of its kernel */
+    GRAPH_LAUNCH_NS = 12000, /* a lone launch may take this much longer than its kernel */
     GRAPH_SAMPLES_MAX = 8,
-    BUDGET_NS = 60000000, /* of a round, once it has SAMPLES_MIN */
-    STEADY_PART = 30,     /* the two least samples differ by less than this part */
-    SLOW_NUM = 3,         /* slower than the best by 3/2: SAMPLES_MIN will do */
+    BUDGET_NS = 60000000, /* a round that has SAMPLES_MIN ends after this time */
+    STEADY_PART = 30,     /* the two least samples agree if they differ by less than 1/30 */
+    SLOW_NUM = 3,         /* slower than the best by 3/2: SAMPLES_MIN are enough */
     SLOW_DEN = 2,
-    HOPELESS_FACTOR = 8, /* slower than the best by this: one will do */
+    HOPELESS_FACTOR = 8, /* slower than the best by this factor: one sample is enough */
     GRAPH_HOPELESS_FACTOR = 3,
-    ROUGH_PART = 4,     /* of the slow the two least need not agree better */
-    CHUNK_NS = 1000000, /* so much is run before waits are asked for: that costs microseconds */
-    WAITED_PART = 32,   /* a chunk is clean if less than this part of it was waited */
+    ROUGH_PART = 4,     /* as STEADY_PART, for a slow candidate */
+    CHUNK_NS = 1000000, /* samples run this long between two calls of longest_wait, which is slow */
+    WAITED_PART = 32,   /* a chunk is clean if its waits are less than 1/32 of it */
 };
 
-/* Puts some work onto the stream, between the two events. */
+/* What one sample puts onto the stream, between the two events. */
 struct work {
     struct backend_op *op;       /* launched `repeats` times, */
     struct backend_graph *graph; /* or a graph that holds as many launches */
@@ -56,16 +56,19 @@ static enum status launch(struct tune_bench *b, struct backend_op *op, uint32_t 
     return STATUS_OK;
 }
 
-/* What the samples of a round have shown so far; UINT64_MAX: nothing. */
+/* What the samples of a round have shown so far; UINT64_MAX: nothing yet. Times are of one launch,
+ * if the label does not say otherwise. */
 struct round {
-    uint64_t least, second, clean; /* of one launch; `clean`: the least of clean chunks */
-    uint64_t spent;                /* on all samples */
+    uint64_t least, second;
+    uint64_t clean; /* the least time in clean chunks */
+    uint64_t spent; /* on all samples together */
     struct chunk {
-        uint64_t ns, least; /* all of it; of one launch */
+        uint64_t ns; /* of all its samples together */
+        uint64_t least;
         uint32_t samples;
-    } chunk;        /* since waits were last asked for */
-    uint64_t guess; /* the last sample without its waits; one alone may have waited outside of it */
-    bool careful;   /* after each sample: something was waited for */
+    } chunk;        /* the samples since the last call of longest_wait */
+    uint64_t guess; /* the last sample less its waits, some of which may have been outside of it */
+    bool careful;   /* the chunk ends after each sample, because the least time is not clean */
 };
 
 static const struct round no_round = {.least = UINT64_MAX,
@@ -112,28 +115,29 @@ static void add_sample(struct tune_bench *b, struct round *r, uint64_t total, ui
     r->least = MIN(r->least, ns);
 }
 
-/* Nanoseconds of all launches together. */
+static enum status start(struct tune_bench *b, const struct work *work, struct error *err)
+{
+    TRY(b->backend->event_record(b->begin, b->stream, err));
+    return work->graph ? b->backend->graph_launch(work->graph, b->stream, err)
+                       : launch(b, work->op, work->repeats, err);
+}
+
+/* *out: nanoseconds of all launches together. */
 static enum status run(struct tune_bench *b, const struct work *work, uint64_t *out,
                        struct error *err)
 {
     const struct backend *backend = b->backend;
     uint64_t total = 0;
-    enum status status = backend->event_record(b->begin, b->stream, err);
-    if (!status && work->graph)
-        status = backend->graph_launch(work->graph, b->stream, err);
-    else if (!status)
-        status = launch(b, work->op, work->repeats, err);
+    enum status status = start(b, work, err);
     if (status) {
-        bench_settle(b, NULL); /* what has begun still uses the buffers */
+        bench_settle(b, NULL); /* launches that have begun still use the buffers */
         return status;
     }
-    status = bench_settle(b, err);
-    if (!status)
-        status = backend->event_wait(b->begin, err);
-    if (!status)
-        status = backend->event_elapsed(b->begin, b->end, &total, err);
+    TRY(bench_settle(b, err));
+    TRY(backend->event_wait(b->begin, err));
+    TRY(backend->event_elapsed(b->begin, b->end, &total, err));
     *out = MAX(total, work->repeats);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status sample(struct tune_bench *b, const struct work *work, struct round *r,
@@ -141,7 +145,7 @@ static enum status sample(struct tune_bench *b, const struct work *work, struct 
 {
     uint64_t total;
     if (r->chunk.samples == 0)
-        longest_wait(b); /* what was waited before is not this one's */
+        longest_wait(b); /* forgets the waits before this chunk */
     TRY(run(b, work, &total, err));
     add_sample(b, r, total, total / work->repeats);
     return STATUS_OK;
@@ -157,7 +161,7 @@ static bool is_slow(const struct round *r, uint64_t best_ns)
     return best_ns && r->least / SLOW_NUM > best_ns / SLOW_DEN;
 }
 
-/* Whether the least is clean, as far as is known now. */
+/* Ends the chunk, and says whether the least time is confirmed by a clean one. */
 static bool is_clean(struct tune_bench *b, struct round *r)
 {
     if (r->chunk.samples)
@@ -166,20 +170,20 @@ static bool is_clean(struct tune_bench *b, struct round *r)
     return !r->careful;
 }
 
-/* Much slower than the best, and not because of others. */
+/* Whether the candidate is much slower than the best, and not because of other work. */
 static bool is_hopeless(struct tune_bench *b, struct round *r, uint64_t best_ns)
 {
     return best_ns && r->least / HOPELESS_FACTOR > best_ns && is_clean(b, r);
 }
 
-/* Whether another sample would tell nothing new: the least is believed once another one comes close
- * to it. */
+/* Whether another sample would tell nothing new: the least time is believed once another sample
+ * comes close to it. */
 static bool enough(struct tune_bench *b, struct round *r, uint64_t best_ns)
 {
     return (is_slow(r, best_ns) || agree(r, STEADY_PART)) && is_clean(b, r);
 }
 
-/* `rough`: it is known well enough without a second sample that agrees. */
+/* `rough`: the time is known well enough without a second sample that agrees. */
 static struct tune_time end_round(struct tune_bench *b, struct round *r, uint64_t best_ns,
                                   bool rough)
 {
@@ -193,7 +197,7 @@ static enum status sample_launches(struct tune_bench *b, struct backend_op *op, 
     struct work work = {.op = op, .repeats = 1};
     struct round r = no_round;
     bool hopeless = false;
-    TRY(sample(b, &work, &r, err)); /* warms up, but bounds it too */
+    TRY(sample(b, &work, &r, err)); /* warms up; its time counts all the same */
     for (uint32_t i = 0; !once && i < SAMPLES_MAX; i++) {
         hopeless = is_hopeless(b, &r, best_ns);
         if (hopeless)
@@ -212,18 +216,16 @@ static enum status capture(struct tune_bench *b, struct backend_op *op, uint32_t
                            struct backend_graph **out, struct error *err)
 {
     struct backend_graph *graph = NULL;
-    enum status status = b->backend->capture_begin(b->stream, err);
-    if (status)
-        return status;
-    status = launch(b, op, repeats, err);
-    enum status ended = b->backend->capture_end(b->stream, &graph, status ? NULL : err);
-    if (!status && !ended) {
+    TRY(b->backend->capture_begin(b->stream, err));
+    enum status status = launch(b, op, repeats, err);
+    enum status end_status = b->backend->capture_end(b->stream, &graph, status ? NULL : err);
+    if (!status && !end_status) {
         *out = graph;
         return STATUS_OK;
     }
-    if (!ended)
+    if (!end_status)
         b->backend->graph_free(graph);
-    return status ? status : ended;
+    return status ? status : end_status;
 }
 
 static enum status sample_graph(struct tune_bench *b, const struct work *work, uint64_t best_ns,
@@ -246,7 +248,7 @@ static enum status sample_captured(struct tune_bench *b, struct backend_op *op, 
 {
     struct work work = {.op = op, .repeats = 1};
     uint64_t ns = 0;
-    TRY(run(b, &work, &ns, err)); /* loads what is loaded lazily */
+    TRY(run(b, &work, &ns, err)); /* libraries load kernels at their first launch */
     TRY(run(b, &work, &ns, err));
     uint64_t least = ns > GRAPH_LAUNCH_NS ? ns - GRAPH_LAUNCH_NS : 1;
     if (best_ns && least / GRAPH_HOPELESS_FACTOR > best_ns && longest_wait(b) <= ns / WAITED_PART) {
@@ -260,40 +262,46 @@ static enum status sample_captured(struct tune_bench *b, struct backend_op *op, 
     return status;
 }
 
-/* What one candidate does wrong is no reason to end; a lost device is. */
+/* A failure of one candidate is no reason to end the tuning; a lost device is. */
 static enum status judge(enum status status, const struct error *why, struct error *err)
 {
-    if (status == STATUS_OK)
-        return status;
+    if (!status)
+        return STATUS_OK;
     if (err)
         *err = *why;
     return why->scope == ERROR_DEVICE ? status : STATUS_UNIMPLEMENTED;
+}
+
+static enum status time_op(struct tune_bench *b, const struct ir_graph *shaped,
+                           struct backend_op *op, uint64_t best_ns, bool once,
+                           struct tune_time *out, struct error *err)
+{
+    TRY(bench_set_up(b, shaped, b->backend->op_workspace(op), err));
+    longest_wait(b);
+    return b->backend->capture_begin && !once ? sample_captured(b, op, best_ns, out, err)
+                                              : sample_launches(b, op, best_ns, once, out, err);
+}
+
+static enum status time_shaped(struct tune_bench *b, const struct ir_graph *shaped,
+                               const struct tactic *tactic, uint64_t best_ns, bool once,
+                               struct tune_time *out, struct error *err)
+{
+    struct backend_op *op = NULL;
+    TRY(b->backend->op_prepare(b->stream, shaped, ir_node(shaped, 0), tactic, &op, err));
+    enum status status = time_op(b, shaped, op, best_ns, once, out, err);
+    b->backend->op_free(op);
+    return status;
 }
 
 enum status tune_bench_time(struct tune_bench *b, const struct ir_graph *sample,
                             const struct tactic *tactic, uint64_t best_ns, bool once,
                             struct tune_time *out, struct error *err)
 {
-    struct backend_op *op = NULL;
     struct ir_graph *shaped;
     struct error why = {0};
-    struct tune_time time;
-    enum status status = tune_sample_shaped(sample, tactic, &shaped, err);
-    if (status)
-        return status;
-    status = b->backend->op_prepare(b->stream, shaped, ir_node(shaped, 0), tactic, &op, &why);
-    if (!status)
-        status = bench_set_up(b, shaped, b->backend->op_workspace(op), &why);
-    longest_wait(b);
-    if (!status && b->backend->capture_begin && !once)
-        status = sample_captured(b, op, best_ns, &time, &why);
-    else if (!status)
-        status = sample_launches(b, op, best_ns, once, &time, &why);
-    if (op)
-        b->backend->op_free(op);
+    TRY(tune_sample_shaped(sample, tactic, &shaped, err));
+    enum status status = time_shaped(b, shaped, tactic, best_ns, once, out, &why);
     ir_graph_free(shaped);
-    if (!status)
-        *out = time;
     return judge(status, &why, err);
 }
 

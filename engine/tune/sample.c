@@ -4,8 +4,8 @@
 
 #include "engine/tune/internal.h"
 
-/* As it is, or in another format, whose scale is its range. Every tensor of a sample has a range of
- * its own. */
+/* Copies the tensor in `format`; a format with a scale means the copy's range. Every tensor of a
+ * sample has a range of its own. */
 static uint32_t copy_tensor(struct ir_graph *to, const struct ir_graph *graph,
                             const struct ir_tensor *t, struct ir_format format)
 {
@@ -127,15 +127,12 @@ enum status tune_sample_shaped(const struct ir_graph *sample, const struct tacti
                                struct ir_graph **out, struct error *err)
 {
     struct ir_graph *copy;
-    enum status status = tune_sample_new(sample, ir_node(sample, 0), &copy, err);
-    if (status)
-        return status;
+    TRY(tune_sample_new(sample, ir_node(sample, 0), &copy, err));
     if (!shape_ports(copy, tactic)) {
-        status =
-            error_set(err, STATUS_INTERNAL, "tuner: '%s' asks for a layout that '%s' cannot have",
-                      tactic->name, ir_node(sample, 0)->name);
         ir_graph_free(copy);
-        return status;
+        return error_set(err, STATUS_INTERNAL,
+                         "tuner: '%s' asks for a layout that '%s' cannot have", tactic->name,
+                         ir_node(sample, 0)->name);
     }
     *out = copy;
     return STATUS_OK;

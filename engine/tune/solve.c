@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every answer to the assignment problem shares: what it costs, and who gives it. Exact where
- * that is cheap (solve_exact.c), else improved step by step (solve_local.c).
+ * The cost of an answer to the assignment problem, and the choice of the solver: the exact one
+ * where it is cheap (solve_exact.c), else local improvement (solve_local.c).
  */
 #include "engine/tune/solve.h"
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The assignment problem on its own: nodes with options, tensors between them, and the option of
- * each node such that the sum of the nodes' times and of the reformats between differing formats is
- * least. A format is a small number, whatever it stands for (tune.c). A reformat of one tensor to
- * one format is paid for once, however many nodes read it.
+ * The assignment problem on its own. Nodes have options, and tensors lie between the nodes. The
+ * answer is an option for each node that makes the sum of the nodes' times and of the reformats
+ * between differing formats least. A format is a small number here (tune.c gives it its meaning). A
+ * reformat of one tensor to one format is paid for once, however many nodes read its result.
  *
- * Knows nothing of graphs, backends or clocks, so that it can be tested against trying everything.
+ * The solver knows nothing of graphs, backends or clocks, so tests can compare it with trying all
+ * assignments.
  */
 #ifndef INFERD_ENGINE_TUNE_SOLVE_H
 #define INFERD_ENGINE_TUNE_SOLVE_H
@@ -43,12 +44,13 @@ struct solve_problem {
     const struct solve_tensor *tensors;
 };
 
-/* Sum for these options; SOLVE_NEVER or more if it cannot be. */
+/* The sum for these options; SOLVE_NEVER or more: they are impossible. */
 uint64_t solve_cost(const struct solve_problem *p, const uint32_t *choice);
 
-/* Fills choice[n_nodes]. Exact by eliminating one node after the other as long as the tables stay
- * below `table_limit` entries (0: a default), else by local improvement from several starts.
- * `exact` (may be NULL) says which. The same problem always gets the same answer. */
+/* Fills choice[n_nodes]. The answer is exact, found by eliminating one node after the other, if all
+ * tables stay below `table_limit` entries (0: a default); else it comes from local improvement from
+ * several starts. `exact` (may be NULL) says which of the two. The same problem always gets the
+ * same answer. */
 enum status solve(const struct solve_problem *p, uint32_t table_limit, uint32_t *choice,
                   bool *exact, struct error *err);
 

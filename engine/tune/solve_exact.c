@@ -5,12 +5,13 @@
  * table keeps tables small.
  *
  * A tensor with many readers would tie them all together in one table. It is taken apart instead: a
- * variable for each format says whether the tensor is brought into it, and each reader is tied to
- * those alone.
+ * variable for each format says whether the tensor is brought into that format, and each reader is
+ * tied to these variables alone.
  *
- * A file chooses how many nodes there are and who reads what, so nothing here looks at all of them
- * for each: a variable knows the factors that mention it, factors of one scope are one factor, and
- * the next variable comes from a heap. Eliminating one costs what its tables have entries.
+ * A file chooses how many nodes there are and which node reads which, so no step here may look at
+ * all nodes: a variable knows the factors that mention it, factors of one scope are merged into
+ * one, and the next variable comes from a heap. The work of eliminating a variable grows with the
+ * entries of its tables.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +33,13 @@ enum {
 
 #define WORK_MAX (UINT64_C(1) << 30) /* look-ups in tables */
 
-/* A function of the options of a few variables: a table, the first one's option changing fastest.
- * The variables of one that counts are sorted. */
+/* A function of the options of a few variables, as a table in which the first variable's option
+ * changes fastest. The variables are sorted. */
 struct factor {
     uint32_t n;
     uint32_t vars[SCOPE_MAX];
     uint64_t *table;
-    bool counts; /* it is in the hash table of those that do */
+    bool counts; /* part of the problem that is left, and in the hash table of such factors */
     UT_hash_handle hh;
 };
 
@@ -53,21 +54,21 @@ struct heap_entry {
     uint32_t var;
 };
 
-/* Variables are the nodes, then those of the tensors that were taken apart. */
+/* The first variables are the nodes, the others belong to tensors that were taken apart. */
 struct elimination {
     const struct solve_problem *p;
     struct arena *memory;
     uint32_t limit;
-    uint64_t left, work; /* entries that tables may still have, look-ups that may still be made */
+    uint64_t left, work; /* table entries that may still be made, and look-ups */
     uint32_t n_vars;
     uint32_t *options;         /* of each variable */
     uint64_t *size;            /* of the table that its elimination leaves; 0: too large */
     bool *done;                /* eliminated, or with one option only */
-    bool *stale;               /* its size has to be found anew, and it is in `anew` */
-    struct mention **mentions; /* of each variable; those that no longer count go when seen */
-    struct factor *factors;    /* hash table by scope: those that count */
+    bool *stale;               /* the variable's `size` has to be found anew; it is in `anew` */
+    struct mention **mentions; /* by variable; factors that no longer count are dropped when met */
+    struct factor *factors;    /* hash table by scope: the factors that count */
     uint32_t *anew, n_anew;
-    struct heap_entry *heap; /* smallest size first, then the first variable; with outdated ones */
+    struct heap_entry *heap; /* by size, then by variable; some entries are outdated */
     uint32_t n_heap, heap_cap;
     uint32_t *choice; /* scratch while tables are filled, then the answer */
     struct bucket {
@@ -160,7 +161,7 @@ static void stale(struct elimination *e, uint32_t var)
     e->anew[e->n_anew++] = var;
 }
 
-/* From now on the factor counts; one of the same scope takes its table over. */
+/* Makes the factor count. If there is a factor of the same scope, its table takes up this one. */
 static bool factor_add(struct elimination *e, struct factor *f)
 {
     struct factor *same;
@@ -232,7 +233,8 @@ static uint32_t use_formats(const struct solve_problem *p, const struct solve_te
     return n;
 }
 
-/* What bringing the tensor into `format` costs, by its maker's option and by whether it is done. */
+/* Adds the cost of bringing the tensor into `format`, by its maker's option and by whether the
+ * tensor is brought into it at all (`var`). */
 static bool add_supply(struct elimination *e, const struct solve_tensor *t, uint32_t format,
                        uint32_t var)
 {
@@ -249,7 +251,7 @@ static bool add_supply(struct elimination *e, const struct solve_tensor *t, uint
     return factor_add(e, f);
 }
 
-/* A reader needs its format to be there. `vars`: by format. */
+/* Makes a reader need the variable of its format. `vars`: by format. */
 static bool add_demand(struct elimination *e, const struct solve_end *use, const uint32_t *vars)
 {
     bool set[SOLVE_FORMATS] = {false};
@@ -287,7 +289,7 @@ static bool take_apart(struct elimination *e, const struct solve_tensor *t)
     return ok;
 }
 
-/* Of nodes that are not in the scope any option will do: their formats do not vary. */
+/* Nodes outside the scope may have any option here: their formats do not vary. */
 static bool add_tensor(struct elimination *e, const struct solve_tensor *t)
 {
     struct factor scope = {0};
@@ -309,7 +311,7 @@ static bool add_tensor(struct elimination *e, const struct solve_tensor *t)
 
 /* --- which variable is next --- */
 
-/* The factors that mention the variable: those that no longer count are dropped. */
+/* The factors that count and mention the variable; drops the others from its list. */
 static struct mention *mentions_of(struct elimination *e, uint32_t var)
 {
     struct mention **at = &e->mentions[var];
@@ -322,7 +324,7 @@ static struct mention *mentions_of(struct elimination *e, uint32_t var)
     return e->mentions[var];
 }
 
-/* The variables that one's elimination leaves tied together. False: too many. */
+/* *out: the variables that the elimination of `var` leaves tied together. False: too many. */
 static bool neighbours(struct elimination *e, uint32_t var, struct factor *out)
 {
     for (struct mention **at = &e->mentions[var]; *at;) {
@@ -394,7 +396,8 @@ static bool sizes_find(struct elimination *e)
     return true;
 }
 
-/* The one whose elimination leaves the smallest table; IR_NONE if all leave too large ones. */
+/* The variable whose elimination leaves the smallest table; IR_NONE if all leave too large ones, or
+ * there is no memory. */
 static uint32_t cheapest(struct elimination *e)
 {
     if (!sizes_find(e))
@@ -409,7 +412,8 @@ static uint32_t cheapest(struct elimination *e)
 
 /* --- elimination --- */
 
-/* The best option of `var` for the options that the others have now, and its cost. */
+/* *option: the best option of `var` for the present options of the other variables. Returns its
+ * cost. */
 static uint64_t best_option(const struct elimination *e, const struct mention *touching,
                             uint32_t var, uint32_t *option)
 {
@@ -427,7 +431,7 @@ static uint64_t best_option(const struct elimination *e, const struct mention *t
     return best;
 }
 
-/* The look-ups that it takes to fill a table of this size. */
+/* Subtracts the look-ups that filling a table of this size takes. False: too many. */
 static bool afford(struct elimination *e, const struct mention *touching, uint32_t var,
                    uint64_t size)
 {

@@ -5,11 +5,11 @@
 
 #include "engine/tune/solve.h"
 
-/* A sum that stays at SOLVE_NEVER once it is there. */
+/* The sum of two costs; SOLVE_NEVER and anything is SOLVE_NEVER. */
 uint64_t solve_plus(uint64_t a, uint64_t b);
-/* The format at this end for the options chosen. */
+/* The format that the chosen options give this end. */
 uint8_t solve_format_at(const struct solve_end *end, const uint32_t *choice);
-/* What the reformats of one tensor cost. */
+/* The cost of the reformats of one tensor. */
 uint64_t solve_tensor_cost(const struct solve_tensor *tensor, const uint32_t *choice);
 
 /* False: tables would be too large, the work too much, or there is no memory. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Local improvement: change one node at a time, from a start where each node is fastest and from
- * starts that favour one format throughout. Of each tensor it is known how many readers want which
- * format, so that trying an option costs what the node has ends, however many others read the same.
+ * Local improvement: changes one node at a time, from a start where each node is fastest and from
+ * starts that favour one format throughout. For each tensor the search counts how many readers want
+ * each format. So the work of trying an option grows with the ends of its node only, however many
+ * other nodes read the same tensors.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ struct search {
     const struct solve_problem *p;
     uint32_t *first; /* ports[first[i] .. first[i + 1]): those of node i, by rising tensor */
     struct port *ports;
-    uint32_t (*readers)[SOLVE_FORMATS]; /* of each tensor */
+    uint32_t (*readers)[SOLVE_FORMATS]; /* by tensor: how many readers want each format */
     uint32_t *choice;
     uint64_t work;
 };
@@ -82,7 +83,7 @@ static bool is_use(const struct search *s, const struct port *port)
     return port->end != &s->p->tensors[port->tensor].from;
 }
 
-/* The readers of all tensors, for the choice as it stands. */
+/* Counts the readers of all tensors for the present choice. */
 static void count_readers(struct search *s)
 {
     memset(s->readers, 0, s->p->n_tensors * sizeof(*s->readers));
@@ -165,7 +166,7 @@ static uint32_t votes(const struct search *s, uint32_t node, uint32_t option, ui
     return n;
 }
 
-/* format SOLVE_FORMATS: favour none. */
+/* Chooses a start that favours `format`; SOLVE_FORMATS: it favours none. */
 static void start(struct search *s, uint8_t format)
 {
     for (uint32_t node = 0; node < s->p->n_nodes; node++) {
@@ -182,7 +183,7 @@ static void start(struct search *s, uint8_t format)
     }
 }
 
-/* Favouring a format that nobody has is favouring none, which is a start of its own. */
+/* A format that no option has needs no start: to favour it would be to favour none. */
 static void find_formats(const struct solve_problem *p, bool there[SOLVE_FORMATS + 1])
 {
     there[SOLVE_FORMATS] = true;

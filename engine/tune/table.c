@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The candidates of each distinct node. What the device does not do at all, its host does, plain
- * and in the graph's own types, so that nothing but bytes has to cross. A reference kernel is the
- * CPU backend's fallback: where something else can do heavy work it is not even tried.
+ * The candidates of each distinct node. A node that the device has no candidate for is given to the
+ * host, with plain layouts and in the graph's own types, so that its tensors cross as they are. A
+ * reference kernel is the CPU backend's fallback: it is not even tried for heavy work that another
+ * candidate can do.
  */
 #include <float.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 enum {
     OPTIONS_MAX = 512,
-    HIGH_MAX = 8, /* fp32 candidates of a heavy node that can do with less */
+    HIGH_MAX = 8, /* fp32 candidates of a heavy node that has candidates in shorter types */
 };
 
 #define F16_MAX 65504.0F
@@ -29,7 +30,7 @@ struct tune_table {
     struct tune_report *report;
     uint64_t pool_bytes;
     struct tune_bench *bench, *host_bench; /* NULL until needed */
-    struct row *rows;                      /* in the order in which they came */
+    struct row *rows;                      /* hash table, in the order in which rows were added */
     uint32_t total, done;                  /* candidates, for progress */
     char host_line[FINGERPRINT_MAX];
 };
@@ -127,7 +128,7 @@ bool tune_is_fallback(const struct tactic *tactic)
     return strncmp(tactic->name, "reference", strlen("reference")) == 0;
 }
 
-/* Finite numbers that would become infinite: masks are made of such. */
+/* Whether finite numbers would become infinite in fp16: masks often have such numbers. */
 static bool overflows_f16(const struct ir_tensor *t)
 {
     size_t n;
@@ -142,7 +143,8 @@ static bool overflows_f16(const struct ir_tensor *t)
     return false;
 }
 
-/* A number that is or becomes a wide integer is an index or a count: it stays exact. */
+/* Whether the node casts from or to a wide integer: that is an index or a count, which must stay
+ * exact. */
 static bool counts(const struct ir_graph *g, const struct ir_node *node)
 {
     enum dtype x = ir_tensor(g, node->inputs[0])->dtype, y = ir_tensor(g, node->outputs[0])->dtype;
@@ -150,7 +152,7 @@ static bool counts(const struct ir_graph *g, const struct ir_node *node)
            ((!dtype_is_float(x) && dtype_size(x) > 1) || (!dtype_is_float(y) && dtype_size(y) > 1));
 }
 
-/* What the low types cannot hold of this node's numbers. */
+/* Shorter types that cannot hold this node's numbers. */
 struct limits {
     bool no_low, no_f16;
 };
@@ -171,8 +173,9 @@ struct keeper {
     bool scales; /* the backend has kernels for formats with a scale */
 };
 
-/* What the port makes of the tensor can be, and is within what is asked for. A reformat's tensors
- * have the formats that they shall have; 8 bits of a constant are the backend's to pack. */
+/* Whether the tensor can have the format that the port gives it, and the options allow that. The
+ * tensors of a reformat have their formats already. A constant gets 8 bits with a scale only if the
+ * backend packs it. */
 static bool port_wanted(const struct keeper *k, const struct ir_tensor *t,
                         const struct tactic_port *port)
 {
@@ -244,7 +247,8 @@ static enum status ask(struct tune_table *t, struct tune_entry *e, struct device
     return status == STATUS_UNIMPLEMENTED ? STATUS_OK : status;
 }
 
-/* fp32 hardly wins where less will do; the first few of a heavy node show whether it does. */
+/* fp32 is seldom fastest where shorter types are allowed; a heavy node's first few fp32 candidates
+ * show whether it is. */
 static void thin_out(struct tune_entry *e)
 {
     bool low = false;
@@ -278,37 +282,40 @@ enum status tune_table_to_host(struct tune_table *t, struct tune_entry *e, struc
 
 /* --- entries --- */
 
+static void row_cleanup(struct row **row)
+{
+    if (*row)
+        row_free(*row);
+}
+
+static enum status collect(struct tune_table *t, struct tune_entry *e, struct error *err)
+{
+    TRY(ask(t, e, t->options->device, err));
+    thin_out(e);
+    t->total += e->n;
+    return e->n ? STATUS_OK : tune_table_to_host(t, e, err);
+}
+
 /* Takes the sample over. */
 static enum status add_row(struct tune_table *t, const struct tune_key *key,
                            struct ir_graph *sample, struct tune_entry **out, struct error *err)
 {
-    struct row *row = calloc(1, sizeof(*row));
+    CLEANUP(row_cleanup) struct row *row = calloc(1, sizeof(*row));
     if (!row) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
     }
     row->entry.key = *key;
     row->entry.sample = sample;
-    enum status status = ask(t, &row->entry, t->options->device, err);
-    if (!status)
-        thin_out(&row->entry);
-    t->total += row->entry.n;
-    if (!status && row->entry.n == 0)
-        status = tune_table_to_host(t, &row->entry, err);
-    if (status) {
-        row_free(row);
-        return status;
-    }
+    TRY(collect(t, &row->entry, err));
     HASH_ADD(hh, t->rows, entry.key, sizeof(row->entry.key), row);
-    if (!HASH_ADDED(row)) {
-        row_free(row);
+    if (!HASH_ADDED(row))
         return error_no_memory(err, "the tuner");
-    }
-    *out = &row->entry;
+    *out = &STEAL(row)->entry;
     return STATUS_OK;
 }
 
-/* Takes the sample over if there is no entry yet; else it is freed. */
+/* Takes the sample over; if there is an entry already, the sample is freed. */
 static enum status find_or_add(struct tune_table *t, struct ir_graph *sample,
                                struct tune_entry **out, struct error *err)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tuning a graph: candidates, times, the assignment problem, and its answer put into the graph.
+ * Tuning a graph: collects candidates, has them timed, states the assignment problem, and has its
+ * answer put into the graph.
  *
- * Of a node's candidates with the same formats only the fastest is an option of the problem.
+ * Among a node's candidates with the same formats only the fastest is an option of the problem.
  * Constants cost nothing to reformat: they are repacked when the plan is built. Graph inputs and
  * outputs are plain and keep their types.
  */
@@ -21,7 +22,7 @@
 
 enum { POOL_MIN = 1 << 16, POOL_MAX = 1 << 27, ROUNDS_MAX = 16 };
 
-/* What bringing tensors of one type and shape from some formats into others costs. */
+/* The costs of bringing tensors of one type and shape from some formats into others. */
 struct prices {
     struct {
         struct shape shape;
@@ -32,7 +33,7 @@ struct prices {
     UT_hash_handle hh;
 };
 
-/* Who reads which tensor: those of tensor i are readers[first[i] .. first[i + 1]). */
+/* The readers of tensor i are readers[first_reader[i] .. first_reader[i + 1]). */
 struct reader {
     uint32_t node, input;
 };
@@ -54,12 +55,12 @@ struct tuner {
     struct solve_tensor *tensors;
     uint32_t n_tensors;
     struct prices *prices; /* hash table; in `memory` */
-    /* The formats by their numbers, sorted: relative to a tensor, see format_number. */
+    /* The formats by their numbers, sorted. They are relative to a tensor, see relative(). */
     struct ir_format formats[SOLVE_FORMATS];
     uint32_t n_formats;
 };
 
-static const uint8_t plain_end[1] = {0}; /* plain, as the graph has it */
+static const uint8_t plain_end[1] = {0}; /* the plain layout in the graph's own type */
 
 /* --- options --- */
 
@@ -92,8 +93,9 @@ static int by_format(const void *a, const void *b)
     return x->layout == y->layout ? 0 : x->layout < y->layout ? -1 : 1;
 }
 
-/* What a port makes of the tensor, relative to it: layouts that agree are one, dtype is NONE where
- * the tensor keeps its type, and scale says whether there is one, which is its range. */
+/* The format that a port gives the tensor, relative to the tensor: layouts that agree are one
+ * layout, dtype is NONE if the tensor keeps its type, and scale is 1 if the tensor is stored by its
+ * range. */
 static struct ir_format relative(const struct ir_tensor *x, const struct tactic_port *port)
 {
     struct ir_format f = tune_port_format(x, port);
@@ -133,24 +135,23 @@ static enum status note_format(struct tuner *t, uint32_t tensor, const struct ta
     return STATUS_OK;
 }
 
-/* Those of all ports, and what graph inputs and outputs have, which is the first in order. */
+/* Lists the formats of all ports. The first one is that of graph inputs and outputs. */
 static enum status find_formats(struct tuner *t, struct error *err)
 {
-    enum status status = STATUS_OK;
     t->formats[0] = (struct ir_format){IR_LAYOUT_PLAIN, DTYPE_NONE, IR_NO_SCALE};
     t->n_formats = 1;
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(t->graph, i);
         for (uint32_t k = 0; t->entries[i] && k < t->entries[i]->n; k++) {
             const struct tactic *tactic = t->entries[i]->options[k].tactic;
-            for (uint32_t p = 0; p < node->n_inputs && !status; p++)
-                status = note_format(t, node->inputs[p], tune_port_in(tactic, p), err);
-            for (uint32_t p = 0; p < node->n_outputs && !status; p++)
-                status = note_format(t, node->outputs[p], &tactic->out[p], err);
+            for (uint32_t p = 0; p < node->n_inputs; p++)
+                TRY(note_format(t, node->inputs[p], tune_port_in(tactic, p), err));
+            for (uint32_t p = 0; p < node->n_outputs; p++)
+                TRY(note_format(t, node->outputs[p], &tactic->out[p], err));
         }
     }
     qsort(t->formats, t->n_formats, sizeof(*t->formats), by_format);
-    return status;
+    return STATUS_OK;
 }
 
 static uint8_t format_in(const struct tuner *t, const struct ir_node *node,
@@ -165,7 +166,7 @@ static uint8_t format_out(const struct tuner *t, const struct ir_node *node,
     return format_number(t, node->outputs[output], &tactic->out[output]);
 }
 
-/* Whether two tactics have the same formats wherever that matters. */
+/* Whether two tactics have the same formats, constants apart. */
 static bool same_formats(const struct tuner *t, const struct ir_node *node, const struct tactic *a,
                          const struct tactic *b)
 {
@@ -239,7 +240,7 @@ static void mark_ends(const struct tuner *t, const struct solve_tensor *s, uint3
         mark(to, &s->uses[u], t->solve_nodes);
 }
 
-/* Times the reformats that could be wanted between a tensor's ends. */
+/* Times the reformats that may be needed between a tensor's ends. */
 static enum status fill_prices(struct tuner *t, uint32_t tensor, struct prices *p,
                                struct error *err)
 {
@@ -275,9 +276,7 @@ static enum status price(struct tuner *t, uint32_t tensor, uint32_t from, uint32
     p->key.to = to;
     HASH_FIND(hh, t->prices, &p->key, sizeof(p->key), known);
     if (!known) {
-        enum status status = fill_prices(t, tensor, p, err);
-        if (status)
-            return status;
+        TRY(fill_prices(t, tensor, p, err));
         HASH_ADD(hh, t->prices, key, sizeof(p->key), p);
         if (!HASH_ADDED(p))
             return error_no_memory(err, "the tuner");
@@ -327,7 +326,7 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
     return STATUS_OK;
 }
 
-/* Candidates there were; by now it is known which of them work. */
+/* Every node had candidates; here it must have one that works. */
 static enum status check_options(const struct tuner *t, struct error *err)
 {
     for (uint32_t i = 0; i < t->graph->n_nodes; i++)
@@ -373,7 +372,7 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
     return STATUS_OK;
 }
 
-/* Each chosen option once. */
+/* Lists each chosen option once. Returns how many there are. */
 static uint32_t list_chosen(struct tuner *t, const uint32_t *choice, struct tune_job *jobs)
 {
     uint32_t n = 0;
@@ -392,7 +391,8 @@ static uint32_t list_chosen(struct tuner *t, const uint32_t *choice, struct tune
     return n;
 }
 
-/* What was guessed or remembered may turn out not to work here: then the next best is chosen. */
+/* A tactic whose time was guessed or remembered may turn out not to work here: then the next best
+ * assignment is chosen. */
 static enum status settle(struct tuner *t, uint32_t *choice, struct error *err)
 {
     struct tune_job *jobs = arena_array(t->memory, (size_t)t->graph->n_nodes + 1, sizeof(*jobs));
@@ -400,25 +400,21 @@ static enum status settle(struct tuner *t, uint32_t *choice, struct error *err)
         return error_no_memory(err, "the tuner");
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool again = false;
-        enum status status = state_problem(t, err);
-        if (!status)
-            status = choose(t, choice, err);
-        if (!status)
-            status = tune_compile_chosen(t->table, jobs, list_chosen(t, choice, jobs),
-                                         t->graph->arena, &again, err);
-        if (status || !again)
-            return status;
-        for (uint32_t i = 0; i < t->graph->n_nodes && !status; i++)
+        TRY(state_problem(t, err));
+        TRY(choose(t, choice, err));
+        TRY(tune_compile_chosen(t->table, jobs, list_chosen(t, choice, jobs), t->graph->arena,
+                                &again, err));
+        if (!again)
+            return STATUS_OK;
+        for (uint32_t i = 0; i < t->graph->n_nodes; i++)
             if (t->entries[i])
-                status = tune_fill_entry(t->table, t->entries[i], err);
-        if (status)
-            return status;
+                TRY(tune_fill_entry(t->table, t->entries[i], err));
     }
     return error_set(err, STATUS_UNIMPLEMENTED,
                      "too many of the chosen tactics do not work on this device");
 }
 
-/* Which layers the CPU has to run, for the log: "resize1, topk, ...". */
+/* Logs which layers the CPU has to run: "resize1, topk, ...". */
 static void tell_host(struct tuner *t)
 {
     char names[200] = "";
@@ -441,8 +437,8 @@ static void tell_host(struct tuner *t)
 
 /* --- the whole --- */
 
-/* All constants together, rounded up to a power of two, and cut off where no cache reaches: models
- * of about the same size share their times. */
+/* The bytes of all constants, rounded up to a power of two, so that models of about the same size
+ * share their times, and cut off at a size that no device's cache reaches. */
 static uint64_t pool_bytes(const struct ir_graph *graph)
 {
     uint64_t sum = 0, rounded = POOL_MIN;
@@ -454,7 +450,7 @@ static uint64_t pool_bytes(const struct ir_graph *graph)
     return rounded;
 }
 
-/* Counted, summed up, and put where the sums say. */
+/* Counts the readers of each tensor, sums the counts up, and puts readers where the sums say. */
 static bool find_readers(struct tuner *t)
 {
     const struct ir_graph *g = t->graph;
@@ -497,23 +493,23 @@ static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
     return tune_table_new(t->options, pool_bytes(t->graph), t->report, &t->table, err);
 }
 
+static enum status tune(struct tuner *t, struct error *err)
+{
+    uint32_t *choice;
+    TRY(start(t, &choice, err));
+    TRY(collect(t, err));
+    TRY(tune_fill(t->table, err));
+    TRY(settle(t, choice, err));
+    tell_host(t);
+    return tune_apply(t->graph, t->table, t->entries, choice, err);
+}
+
 enum status tune_graph(struct ir_graph *graph, const struct tune_options *options,
                        struct tune_report *report, struct error *err)
 {
-    uint32_t *choice = NULL;
     struct tune_report sum = {0};
     struct tuner t = {.graph = graph, .options = options, .report = &sum};
-    enum status status = start(&t, &choice, err);
-    if (!status)
-        status = collect(&t, err);
-    if (!status)
-        status = tune_fill(t.table, err);
-    if (!status)
-        status = settle(&t, choice, err);
-    if (!status) {
-        tell_host(&t);
-        status = tune_apply(graph, t.table, t.entries, choice, err);
-    }
+    enum status status = tune(&t, err);
     HASH_CLEAR(hh, t.prices);
     tune_table_free(t.table);
     if (options->device->backend->compile_drop)

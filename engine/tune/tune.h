@@ -2,23 +2,22 @@
 /*
  * The tuner: gives every node of a graph a tactic and every tensor a layout and a type.
  *
- * It asks the backend for the candidates of each node within a precision, compiles them on several
- * threads, times them on random data, times the reformats between the layouts and types that occur,
- * and takes the cheapest consistent assignment over the whole graph. Nothing is forced: a layer
- * keeps fp32 where that is faster. Nodes that are the same (op, attributes, epilogue, shapes,
- * types, constants or not) are timed once, in this graph and in every other one that shares the
- * cache. A node that the device has no candidate for is given to the CPU, plain and as the graph
- * has it.
+ * A tactic is one way to run a node; a candidate is a tactic that is being timed. The tuner asks
+ * the backend for the candidates of each node within a precision, compiles them on several threads,
+ * times them on random data, times the reformats between the layouts and types that occur, and
+ * takes the cheapest consistent assignment over the whole graph. Nothing is forced: a layer keeps
+ * fp32 where that is faster. Nodes that are the same (op, attributes, epilogue, shapes, types,
+ * constants or not) are timed once, in this graph and in every other graph that shares the cache. A
+ * node that the device has no candidate for is given to the CPU, with plain layouts and in the
+ * graph's own types.
  *
  * On return the graph is complete but for places and offsets:
- *  - node->tactic and node->time_ns are set, node->workspace_bytes is the tactic's need;
- *  - tensors have their layouts and types; graph inputs and outputs are plain and of their own
- * type;
- *  - REFORMAT nodes stand where layouts or types differ; one between layouts that agree has no
- *    tactic: it becomes an alias (engine/build/place.c);
+ *  - node->tactic, node->time_ns and node->workspace_bytes are set;
+ *  - tensors have their layouts and types; graph inputs and outputs are plain and keep their types;
+ *  - REFORMAT nodes stand where layouts or types differ; a REFORMAT between layouts that agree has
+ *    no tactic: it becomes an alias (engine/build/place.c);
  *  - constants that a tactic wants packed are replaced by OPAQUE ones, others converted. Two graphs
- *    (profiles) of one model often get the same bytes: whoever writes the plan should store equal
- *    bytes once.
+ *    (profiles) of one model often get the same bytes: the plan's writer should store them once.
  * The graph has been compacted: indices have changed.
  */
 #ifndef INFERD_ENGINE_TUNE_TUNE_H
@@ -36,17 +35,17 @@ struct tune_cache;
 struct tune_history;
 
 struct tune_options {
-    struct device *device;        /* device->backend is asked */
-    struct device *host;          /* a CPU device for what `device` does not do; NULL: nothing is */
-    struct tune_history *history; /* what other graphs of this model have shown; may be NULL */
+    struct device *device;        /* runs the graph; its backend is asked for candidates */
+    struct device *host;          /* a CPU for nodes that `device` has no candidate for; or NULL */
+    struct tune_history *history; /* times of other graphs of this model; may be NULL */
     enum precision precision;
     bool no_timing; /* time nothing: cached times where there are any, else guesses from sizes */
     bool retune;    /* take no times from the cache */
     struct tune_cache *cache; /* read and added to; NULL: none */
     uint64_t seed;            /* of the random data */
     const struct log_sink
-        *log; /* info: a line at the end; verbose: a line a candidate. May be NULL */
-    /* May be NULL. `done` of `total` candidates; called on the caller's thread. */
+        *log; /* info: a line at the end; verbose: one for each candidate; or NULL */
+    /* Tells that `done` of `total` candidates are done, on the caller's thread. May be NULL. */
     void (*progress)(void *user, uint32_t done, uint32_t total, const char *what);
     void *user;
 };
@@ -54,10 +53,10 @@ struct tune_options {
 struct tune_report {
     uint32_t nodes;      /* with a tactic, reformats included */
     uint32_t reformats;  /* put in */
-    uint32_t timed;      /* candidates that were run now */
-    uint32_t disturbed;  /* of those, the ones whose time is not believed, and not in the cache */
-    uint32_t from_cache; /* candidates whose time was known */
-    uint32_t given_up;   /* candidates not tried: hopeless by other batch sizes, or out of time */
+    uint32_t timed;      /* candidates that ran */
+    uint32_t disturbed;  /* candidates that ran, but whose times are not believed and not cached */
+    uint32_t from_cache; /* candidates whose times the cache had */
+    uint32_t given_up;   /* candidates not tried: hopeless at other batch sizes, or out of time */
     uint32_t on_host;    /* nodes that the CPU runs in the device's place */
     uint64_t time_ns;    /* sum over the chosen tactics; 0 if nothing was timed */
 };
@@ -67,15 +66,14 @@ enum status tune_graph(struct ir_graph *graph, const struct tune_options *option
                        struct tune_report *report, struct error *err);
 
 /*
- * The timing cache: a file of times, keyed by device, node and tactic, and of the compiled form of
- * the tactics that were chosen. Loading never fails for what
- * a file holds: one that is missing is an empty cache, one that is damaged or of another version is
- * ignored with a warning to `log`; times of other devices stay in it and are not used. Not
- * thread-safe.
+ * The timing cache: a file of times, keyed by device, node and tactic, and of the compiled forms of
+ * the tactics that were chosen. Loading never fails because of a file's contents: a missing file is
+ * an empty cache, and a file that is damaged or of another version is ignored with a warning to
+ * `log`. Times of other devices stay in the file and are not used. Not thread-safe.
  */
 enum status tune_cache_load(const char *path, struct device *device, const struct log_sink *log,
                             struct tune_cache **out, struct error *err);
-/* An empty one, kept in memory. */
+/* An empty cache in memory. */
 enum status tune_cache_new(struct device *device, struct tune_cache **out, struct error *err);
 /* Replaces the file, under its writer's lock; times that another process has put there since are
  * kept. Nothing is written if nothing was added. */
@@ -83,9 +81,9 @@ enum status tune_cache_save(struct tune_cache *cache, const char *path, struct e
 void tune_cache_free(struct tune_cache *cache);
 
 /*
- * What was seen while one model was tuned at several batch sizes: a candidate that was slow at two
- * of them need not be compiled for a third. Only for backends that compile. For the graphs of one
- * model on one device, the smallest and the largest first.
+ * Times from tuning one model at several batch sizes on one device: a candidate that was slow at
+ * two of them need not be compiled for a third. Tune the smallest and the largest batch first.
+ * Backends that do not compile have no use for it.
  */
 struct tune_history *tune_history_new(void); /* NULL: no memory */
 void tune_history_free(struct tune_history *history);
