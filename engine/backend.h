@@ -3,11 +3,11 @@
  * A backend: the table of functions a device implements, and the only place where the builder and
  * the runtime meet a device.
  *
- * Work is asynchronous: launch and copy put work onto a stream and return; the bytes they read and
- * write must stay until an event recorded behind them has been waited for. The CPU backend does the
- * work inside the call and its events are complete when recorded; callers may not rely on that.
+ * Work is asynchronous: launch and copy put work onto a stream and return; the bytes that they read
+ * and write must stay until an event recorded behind them has been waited for. The CPU backend does
+ * the work inside the call and its events are complete when recorded; callers may not rely on that.
  *
- * Threads: a device may be used by many threads. A stream, and what is prepared for it, belongs to
+ * Threads: a device may be used by many threads. A stream, with the ops prepared for it, belongs to
  * one thread at a time. Tables are const and live for the whole process. Functions marked [opt] may
  * be NULL.
  *
@@ -31,24 +31,23 @@ enum {
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
-    TACTIC_PORTS_MAX = 64, /* nodes with more inputs: ports beyond the last one are like the last */
+    TACTIC_PORTS_MAX = 64, /* of a node with more inputs, the last port stands for the others too */
     FINGERPRINT_MAX = 192,
 };
 
 struct backend;
-struct backend_op;    /* a node made ready to run; the backend's own */
-struct backend_graph; /* a captured sequence of launches; the backend's own */
+struct backend_op;    /* a node made ready to run; defined by each backend, as those below */
+struct backend_graph; /* a captured sequence of launches */
 struct backend_stream;
 struct backend_event;
 struct backend_arena;
 
 struct device_options {
-    uint32_t index;      /* cuda:N */
-    uint32_t threads;    /* CPU: threads of one stream; 0: one per physical core */
-    bool reference_only; /* CPU: only our own kernels (the oracle; sanitizers) */
-    const char *script;  /* fault backend: what to inject; NULL: nothing */
-    const struct backend
-        *wrap; /* fault backend: what it wraps, whatever the script says; or NULL */
+    uint32_t index;             /* cuda:N */
+    uint32_t threads;           /* CPU: threads of one stream; 0: one per physical core */
+    bool reference_only;        /* CPU: only our own kernels (the oracle; sanitizers) */
+    const char *script;         /* fault backend: its script; NULL: it injects nothing */
+    const struct backend *wrap; /* fault backend: the backend it wraps; NULL: the script names it */
     const struct log_sink *log; /* may be NULL; must outlive the device */
 };
 
@@ -61,29 +60,32 @@ struct device {
 };
 
 enum memory_kind {
-    MEMORY_DEVICE = 0, /* what ops read and write */
-    MEMORY_PINNED = 1, /* host memory that copies to and from the device are fastest with */
+    MEMORY_DEVICE = 0, /* memory that ops read and write */
+    MEMORY_PINNED = 1, /* host memory that is fastest to copy to and from the device */
 };
 
-/* What a tactic wants one input or output to be stored as. An FP32 tensor may be a shorter float,
- * any float tensor with a range (ir.h) 8 bits by that range; the others keep their types. */
+/* How a tactic wants one input or output to be stored. An FP32 tensor may be stored as a shorter
+ * float type, and any float tensor with a range (ir.h) in 8 bits by that range; other tensors keep
+ * their types. */
 struct tactic_port {
-    struct ir_format format; /* its scale is the tensor's range, or none; absent: dtype NONE */
-    uint64_t packed_bytes;   /* > 0: a constant, repacked by `pack` to this size; OPAQUE */
+    struct ir_format
+        format;            /* the scale is the tensor's range, or none; absent input: dtype NONE */
+    uint64_t packed_bytes; /* > 0: `pack` makes the constant OPAQUE and of this size */
 };
 
 /*
- * One way to run a node. Stored in the plan: `id` and `blob` are the backend's own, and are not
- * trusted when they come back from a file: op_prepare checks them.
+ * One way to run a node. Tactics are stored in the plan. Only the backend knows what `id` and
+ * `blob` mean. They are not trusted when they come back from a file: op_prepare checks them.
  */
 struct tactic {
-    const char *backend;        /* "cpu", "cuda": whose table; static storage */
+    const char *backend;        /* the name of its backend: "cpu", "cuda"; static storage */
     char name[TACTIC_NAME_MAX]; /* for people: "onednn conv jit:avx512_core nChw16c" */
     uint32_t id;
     uint32_t blob_size;
     uint8_t blob[TACTIC_BLOB_MAX];
-    /* The tactic compiled for the device, from `code` below; stored in the plan, NULL if there is
-     * nothing to compile. Not trusted either. Lives as long as whoever keeps the tactic. */
+    /* The tactic's compiled form, as backend->code gave it; NULL: there is none. It is stored in
+     * the plan and not trusted either. It lives as long as the plan or table that keeps the
+     * tactic. */
     const void *code;
     uint64_t code_size;
     uint32_t n_in, n_out; /* min(node's, TACTIC_PORTS_MAX) */
@@ -91,8 +93,8 @@ struct tactic {
     struct tactic_port out[IR_MAX_OUTPUTS];
 };
 
-/* Gives all ports the types that the tensors have in the graph, `real` (NONE: none) in the place of
- * FP32. */
+/* Gives all ports the types that the tensors have in the graph, but `real` instead of FP32 if it is
+ * not NONE. */
 static inline void tactic_set_types(struct tactic *tactic, const struct ir_graph *graph,
                                     const struct ir_node *node, enum dtype real)
 {
@@ -111,7 +113,7 @@ static inline void tactic_port_pack(struct tactic_port *port, uint64_t bytes)
     port->packed_bytes = bytes;
 }
 
-/* The type of the first port that has floats; NONE: none has. */
+/* The type of the first port that has a float type; NONE: no port has one. */
 static inline enum dtype tactic_float(const struct tactic *tactic)
 {
     for (uint32_t i = 0; i < tactic->n_in + tactic->n_out; i++) {
@@ -123,7 +125,7 @@ static inline enum dtype tactic_float(const struct tactic *tactic)
     return DTYPE_NONE;
 }
 
-/* Upper bound on speed, not an order. */
+/* The shortest type that tactics may use in place of FP32; the numbers are no order. */
 enum precision {
     PRECISION_F32 = 0,
     PRECISION_TF32 = 1,
@@ -131,7 +133,7 @@ enum precision {
     PRECISION_BF16 = 3,
 };
 
-/* Called once for each candidate; the tactic is copied by whoever wants to keep it. */
+/* Called once for each candidate. A visitor that wants to keep the tactic copies it. */
 typedef enum status (*tactic_visit)(void *user, const struct tactic *tactic, struct error *err);
 
 struct backend_copy {
@@ -142,11 +144,11 @@ struct backend_copy {
 
 enum copy_direction { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE };
 
-/* What passes may make of a graph for this backend (engine/passes/pass.h). */
+/* Features that passes (engine/passes/pass.h) and the tuner ask for. */
 enum backend_feature {
-    BACKEND_ATTENTION = 1, /* it has kernels for IR_OP_ATTENTION */
-    BACKEND_MERGE = 2,     /* siblings that read the same input are worth merging */
-    BACKEND_SCALES = 4,    /* it has kernels for formats with a scale */
+    BACKEND_ATTENTION = 1, /* the backend has kernels for IR_OP_ATTENTION */
+    BACKEND_MERGE = 2,     /* nodes of one kind that read the same input are worth merging */
+    BACKEND_SCALES = 4,    /* the backend has kernels for formats with a scale */
 };
 
 struct backend {
@@ -183,40 +185,42 @@ struct backend {
     enum status (*event_new)(struct device *device, bool timing, struct backend_event **out,
                              struct error *err);
     void (*event_free)(struct backend_event *event);
-    /* Within a capture: becomes part of the graph; each launch of that records the event anew. */
+    /* Within a capture the event becomes part of the graph: each launch of the graph records it
+     * anew. */
     enum status (*event_record)(struct backend_event *event, struct backend_stream *stream,
                                 struct error *err);
-    /* Blocks the caller. INVALID_ARGUMENT: an op before it found an index out of range. An event is
-     * not waited for after its stream was freed. */
+    /* Blocks the caller. INVALID_ARGUMENT: an op before the event found an index out of range. Not
+     * to be called after the event's stream was freed. */
     enum status (*event_wait)(struct backend_event *event, struct error *err);
     /* Nanoseconds between two waited-for timing events. */
     enum status (*event_elapsed)(struct backend_event *from, struct backend_event *to, uint64_t *ns,
                                  struct error *err);
-    /* Nanoseconds that the unluckiest of the stream's threads has waited for a processor since this
-     * was last asked (at first 0): other work has it. NULL: nobody knows. [opt] */
+    /* Nanoseconds that the unluckiest of the stream's threads has waited for a processor since the
+     * last call (0 at the first call), because other work had it. NULL: that cannot be known.
+     * [opt] */
     uint64_t (*longest_wait)(struct backend_stream *stream);
     enum status (*copy)(struct backend_stream *stream, enum copy_direction direction,
                         const struct backend_copy *copies, uint32_t n, struct error *err);
 
     /* --- build time --- */
-    /* Visits every way to run the node within `precision`, best guess first. None visited: the
-     * backend does not do this node. A tactic of REFORMAT has the formats that the node's tensors
-     * have: they are the job. An error is one of the visitor's or of the device. */
+    /* Visits every way to run the node within `precision`, best guess first. If none is visited,
+     * the backend cannot run this node. A tactic of REFORMAT keeps the formats of the node's
+     * tensors, because they say what to do. An error comes from the visitor or from the device. */
     enum status (*candidates)(struct device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);
     /* Repacks constant input `input` of the node for the tactic. `to` has packed_bytes bytes. The
      * node's constants are still as the graph had them, its other tensors as the tactic wants them.
-     * Where the node runs, the packed constant is OPAQUE and of the type that is stored in the
-     * place of its own, whatever its bytes are. [opt] */
+     * When the node runs, the packed constant is OPAQUE and has the type of the tactic's port,
+     * whatever its bytes are. [opt] */
     enum status (*pack)(struct device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err);
-    /* Does what costs time in op_prepare: compiles, or loads tactic->code if there is that. From
-     * many threads at once, when tuning and before a context is made ready. What comes out stays
-     * with the device, for all streams, until compile_drop, which forgets all of it that no op
-     * uses. Checks tactic and node as op_prepare does. FAILED_PRECONDITION: this tactic does not
-     * work here after all. [opt] */
+    /* Does the slow part of op_prepare ahead of it: compiles, or loads tactic->code if there is
+     * any. Called by many threads at once, when tuning and before a context is made ready. The
+     * device keeps the results for all streams until compile_drop, which forgets the results that
+     * no op uses. Checks tactic and node as op_prepare does. FAILED_PRECONDITION: this tactic does
+     * not work here after all. [opt] */
     enum status (*compile)(struct device *device, const struct ir_graph *graph,
                            const struct ir_node *node, const struct tactic *tactic,
                            struct error *err);
@@ -241,20 +245,21 @@ struct backend {
                              struct error *err);
 
     /* --- capture [opt, all or none] --- */
-    /* Of what this thread puts onto the stream; other threads may go on with theirs. Every
-     * capture_begin that succeeds is followed by a capture_end, after a failed launch too: then it
-     * fails, or gives a graph that is freed. Ops and streams must outlive the graph, which is not
-     * freed while it runs. */
+    /* Captures the work that this thread puts onto the stream; other threads may go on with their
+     * streams. Every capture_begin that succeeds is followed by a capture_end, also after a failed
+     * launch: then capture_end fails, or its graph is freed. Ops and streams must outlive the
+     * graph, which is not freed while it runs. */
     enum status (*capture_begin)(struct backend_stream *stream, struct error *err);
     enum status (*capture_end)(struct backend_stream *stream, struct backend_graph **out,
                                struct error *err);
     enum status (*graph_launch)(struct backend_graph *graph, struct backend_stream *stream,
                                 struct error *err);
     void (*graph_free)(struct backend_graph *graph);
-    /* Once within a capture: about half of the graph's work has been put onto the stream. Graphs
-     * that were marked so take turns: a launch on another stream begins no sooner than the graph
-     * launched before it has come this far. Else two workers fall into step, and copy at the same
-     * time and compute at the same time instead of one behind the other. [opt] */
+    /* Called once within a capture, when about half of the graph's work is on the stream. Graphs
+     * with this mark take turns: a launch on another stream begins no sooner than the graph
+     * launched before it has reached its mark. Otherwise two workers fall into step: both copy at
+     * the same time and both compute at the same time, instead of one copying while the other
+     * computes. [opt] */
     enum status (*capture_half)(struct backend_stream *stream, struct error *err);
 
     /* --- profilers [opt] --- */
@@ -265,20 +270,21 @@ struct backend {
 
 /* The built-in tables. The CPU one also offers every op's reference kernel as a candidate. */
 extern const struct backend backend_cpu;
-/* Wraps another one, from the script's `on=cpu`; see engine/runtime/fault.h for the script. */
+/* Wraps the backend that its script names (`on=cpu`); engine/runtime/fault.h describes scripts. */
 extern const struct backend backend_fault;
 
-/* The only symbol of a backend's module ("inferd-cuda.so"): gives its table. */
+/* The only symbol of a backend's module ("inferd-cuda.so"): a function that returns its table. */
 #define BACKEND_MODULE_SYMBOL "inferd_backend"
 typedef const struct backend *(*backend_module)(void);
 
-/* "cpu", "cuda", "cuda:1", "fault": the table and the index. Opens the CUDA module when asked for
- * it. */
+/* *out, *index: the table and the device's index for "cpu", "cuda", "cuda:1" or "fault". Opens the
+ * CUDA module if `spec` asks for it. */
 enum status backend_find(const char *spec, const struct backend **out, uint32_t *index,
                          struct error *err);
 
-/* Opens the CPU device that runs the "cpu" segments of plans for `device` (one with memory of its
- * own): always the same kind, so that what was tuned is what runs. */
+/* Opens the CPU device that runs the "cpu" segments of plans for `device`, which has memory of its
+ * own. Tuner and runtime both open it here, so that segments run on the kind of device that they
+ * were tuned for. */
 enum status backend_host_open(const struct device *device, struct device **out, struct error *err);
 
 #endif

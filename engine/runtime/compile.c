@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Compiled code is loaded, and what has none compiled, before ops are prepared: with several
- * threads, because each node takes up to milliseconds, and once for all contexts of an engine,
- * because the device keeps it. Only a backend that compiles is asked.
+ * Before ops are prepared, compiled tactics are loaded, and tactics without compiled code are
+ * compiled. Several threads do it, because each node takes up to milliseconds, and once for all
+ * contexts of an engine, because the device keeps the results. Only a backend that compiles is
+ * asked.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@ enum { THREADS_MAX = 8, NODES_A_THREAD = 4 /* fewer are not worth a thread */ };
 struct work {
     const struct engine *engine;
     const struct ir_graph *graph;
-    atomic_uint next; /* relaxed: only its numbers matter */
+    atomic_uint next; /* relaxed: it only hands out numbers */
 };
 
 static bool compiles(const struct work *work, const struct ir_node *node)
@@ -35,10 +36,8 @@ static void *compile_nodes(void *arg)
         const struct ir_node *node = ir_node(work->graph, i);
         if (!compiles(work, node))
             continue;
-        /* A failure is op_prepare's to tell. */
-        enum status status =
-            device->backend->compile(device, work->graph, node, node->tactic, NULL);
-        (void)status;
+        /* A failure is not told here: op_prepare meets it again. */
+        (void)device->backend->compile(device, work->graph, node, node->tactic, NULL);
     }
 }
 
@@ -49,7 +48,7 @@ static uint32_t thread_count(uint32_t n_nodes)
     return MIN(most, 1 + n_nodes / NODES_A_THREAD);
 }
 
-/* The caller works too: no thread need start for the work to end. */
+/* The caller works too, so the work is done even if no thread can be started. */
 static void compile_profile(struct work *work)
 {
     pthread_t threads[THREADS_MAX];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An execution context: profiles of an engine made ready on one lane. A batch is the copies of its
- * inputs, the launches, and the copies of its outputs, put onto the lane's stream with an event
- * behind each; nothing is waited for but by who asks. Nothing is allocated after context_new.
+ * An execution context: profiles of an engine made ready on one lane (a stream and an arena, shared
+ * by the lane's contexts). A batch is the copies of its inputs, the launches, and the copies of its
+ * outputs, put onto the lane's stream with an event behind each of the three. Only the wait
+ * functions wait for an event. Nothing is allocated after context_new.
  */
 #include "engine/runtime/context.h"
 
@@ -40,9 +41,7 @@ enum status context_new_with(struct engine *engine, struct lane *lane,
     ctx->backend = lane->device->backend;
     ctx->options = *options;
     ctx->half_step = CONTEXT_NO_STEP;
-    enum status status = engine_padding(engine, err);
-    if (!status)
-        status = context_make_ready(ctx, err);
+    enum status status = context_make_ready(ctx, err);
     if (status) {
         context_free(ctx);
         return status;
@@ -69,8 +68,8 @@ void context_free(struct context *ctx)
         return;
     if (ctx->running)
         context_wait(ctx, NULL, NULL);
-    else if (ctx->events[EVENT_OUTPUT] && !context_record(ctx, EVENT_OUTPUT, NULL))
-        ctx->backend->event_wait(ctx->events[EVENT_OUTPUT], NULL); /* what failed may still run */
+    else if (ctx->events[EVENT_OUTPUT])
+        context_settle(ctx, NULL); /* launches before a failure may still run */
     for (uint32_t i = 0; ctx->profiles && i < ctx->engine->info.n_profiles; i++)
         free_profile(ctx, &ctx->profiles[i]);
     for (uint32_t i = 0; i < N_EVENTS; i++)
@@ -133,7 +132,7 @@ static enum status start(struct context *ctx, struct profile *p, uint32_t batch,
                          const struct engine_input *inputs, char *output, struct error *err)
 {
     for (uint32_t i = 0; context_in_place(ctx) && i < ctx->engine->info.n_outputs; i++)
-        p->out_now[i] = output ? output + p->info->out_offset[i] : p->out_arena[i];
+        p->outputs[i].now = output ? output + p->info->out_offset[i] : p->outputs[i].arena;
     TRY(context_record(ctx, EVENT_BEGIN, err));
     if (inputs)
         TRY(context_bind_inputs(ctx, p, batch, inputs, err));
@@ -149,20 +148,17 @@ enum status context_enqueue(struct context *ctx, uint32_t batch, const struct en
                             void *output, struct error *err)
 {
     struct profile *p = NULL;
-    enum status status = check(ctx, batch, inputs, &p, err);
-    if (status)
-        return status;
+    TRY(check(ctx, batch, inputs, &p, err));
     ctx->last = NULL;
     if (ctx->backend->range_begin)
         ctx->backend->range_begin(p->range);
-    status = start(ctx, p, batch, inputs, output, err);
+    enum status status = start(ctx, p, batch, inputs, output, err);
     if (!status) {
         ctx->running = p;
         return STATUS_OK;
     }
-    /* What was put onto the stream still reads the caller's bytes: let it end. */
-    if (!context_record(ctx, EVENT_OUTPUT, NULL))
-        ctx->backend->event_wait(ctx->events[EVENT_OUTPUT], NULL);
+    /* Copies and launches that are on the stream still read the caller's bytes: let them end. */
+    context_settle(ctx, NULL);
     if (ctx->backend->range_end)
         ctx->backend->range_end();
     return status;
@@ -187,14 +183,15 @@ enum status context_wait(struct context *ctx, struct engine_times *times, struct
     if (ctx->backend->range_end)
         ctx->backend->range_end();
     ctx->last = status ? NULL : p;
-    if (!status && p->layers)
-        status = context_layer_times_add(ctx, p, err);
-    if (status || !times)
+    if (status)
         return status;
+    if (p->layers)
+        TRY(context_layer_times_add(ctx, p, err));
+    if (!times)
+        return STATUS_OK;
     uint64_t *const parts[] = {&t.input_ns, &t.compute_ns, &t.output_ns};
-    for (uint32_t i = 0; i < ARRAY_LEN(parts) && !status; i++)
-        status = ctx->backend->event_elapsed(ctx->events[i], ctx->events[i + 1], parts[i], err);
-    if (!status)
-        *times = t;
-    return status;
+    for (uint32_t i = 0; i < ARRAY_LEN(parts); i++)
+        TRY(ctx->backend->event_elapsed(ctx->events[i], ctx->events[i + 1], parts[i], err));
+    *times = t;
+    return STATUS_OK;
 }

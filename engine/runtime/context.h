@@ -4,13 +4,13 @@
  *
  *   context.c        life, enqueue and wait
  *   context_ready.c  makes profiles ready: addresses, ops, warm-up, capture
- *   context_io.c     inputs to where the first layers read them, outputs to the caller
- *   context_run.c    the launches in between
+ *   context_io.c     brings inputs to where the layers read them, and outputs to the caller
+ *   context_run.c    launches the layers between inputs and outputs
  *   layer_times.c    the time of each layer, and of each part of a batch
  *
- * A profile runs in parts: maximal runs of layers on the device, or on the CPU beside it. A tensor
- * has the same offset in the device's arena and in the context's arena for the CPU; where a part
- * reads what the other side made, it is copied from the one to the other before that part.
+ * A profile runs in parts: a part is a longest run of layers on one side, which is the device or
+ * the CPU beside it. A tensor has the same offset in the device's arena and in the context's arena
+ * for the CPU. Tensors that a part reads and the other side made are copied before the part runs.
  */
 #ifndef INFERD_ENGINE_RUNTIME_CONTEXT_H
 #define INFERD_ENGINE_RUNTIME_CONTEXT_H
@@ -18,10 +18,10 @@
 #include "engine/runtime/internal.h"
 #include "engine/runtime/layer_times.h"
 
-/* A launch. */
+/* The launch of one layer. */
 struct step {
     const struct ir_node *node;
-    const struct backend *backend; /* the part's */
+    const struct backend *backend; /* of the part's side */
     struct backend_op *op;
     void **inputs, **outputs;
     void *workspace;
@@ -33,9 +33,9 @@ struct part {
     int side;
     uint32_t first, count; /* steps */
     uint32_t n_copies;
-    struct backend_copy *copies; /* from the other side, before the part */
-    /* Captured: as it serves, and with an event behind each step. NULL: launched step by step. */
-    struct backend_graph *graph, *timed_graph;
+    struct backend_copy *copies;       /* from the other side, before the part */
+    struct backend_graph *graph;       /* the captured part; NULL: it is launched step by step */
+    struct backend_graph *timed_graph; /* the same with an event behind each step */
 };
 
 /* A pointer that follows the address of a graph input or output. */
@@ -45,20 +45,29 @@ struct patch {
     bool output;
 };
 
+struct profile_input {
+    size_t offset;      /* of the gathered bytes, in both arenas */
+    void *now;          /* where the device reads this batch's bytes: patched slots hold it */
+    bool used[N_SIDES]; /* a layer on this side reads the input */
+};
+
+struct profile_output {
+    void *arena;  /* where the device writes the output if it cannot be the caller's buffer */
+    void *now;    /* where the device writes this batch's bytes: patched slots hold it */
+    void *made;   /* where the output's bytes are after the launches */
+    bool on_host; /* `made` is host memory of the context */
+};
+
 struct profile {
     const struct engine_profile *info;
-    const char *range; /* of a batch, for device profilers */
+    const char *range; /* the name of a batch's range, for device profilers */
     bool ready;
     uint32_t n_steps, n_parts, n_patches;
     struct step *steps;
     struct part *parts;
     struct patch *patches;
-    bool *in_used[N_SIDES];    /* input i is read on that side */
-    size_t *in_offset;         /* in both arenas */
-    void **out_arena;          /* where outputs are made if not in place; device */
-    void **in_now, **out_now;  /* what the patched slots hold */
-    void **out_from;           /* output i's bytes after the launches, */
-    bool *out_host;            /* and whether that is host memory of ours */
+    struct profile_input *inputs;
+    struct profile_output *outputs;
     struct layer_time *layers; /* one a step; NULL: layers are not timed */
 };
 
@@ -69,14 +78,14 @@ struct context {
     struct lane *lane;
     const struct backend *backend;
     struct context_options options;
-    struct arena *memory; /* everything below that is not a backend's */
+    struct arena *memory; /* of all lists below and in the profiles */
     struct profile *profiles;
     struct backend_copy *copies; /* enough for one span an instance of each input */
     size_t n_copies;
-    char *base[N_SIDES];                /* of the arenas; no host side: NULL */
+    char *base[N_SIDES];                /* of the arenas; the host's is NULL if there is none */
     struct backend_stream *host_stream; /* of the CPU beside the device, or NULL */
-    char *staging;                      /* MEMORY_PINNED: small spans on their way; or NULL */
-    size_t *staging_offset;             /* of input i; SIZE_MAX: its instances are too large */
+    char *staging;                      /* MEMORY_PINNED: small spans are packed here; or NULL */
+    size_t *staging_offset; /* by input; SIZE_MAX: its instances are too large to pack */
     struct backend_event *events[N_EVENTS];
     /* Marks between which layers are timed: events on the device, times on the CPU. There are
      * enough for the longest profile: one mark before each part and one behind each step, so the
@@ -86,7 +95,7 @@ struct context {
     uint32_t n_layer_events;
     uint32_t half_step; /* while a whole profile is captured: the step in the middle of its time */
     struct profile *running;    /* between enqueue and wait */
-    const struct profile *last; /* whose events are those of the batch that ended last; or NULL */
+    const struct profile *last; /* of the batch that ended last, if it did not fail; or NULL */
 };
 
 static inline void *context_take(struct context *ctx, size_t count, size_t size)
@@ -94,7 +103,7 @@ static inline void *context_take(struct context *ctx, size_t count, size_t size)
     return arena_array(ctx->memory, count ? count : 1, size);
 }
 
-/* The device reads and writes the caller's bytes. */
+/* Whether the device may read and write the caller's bytes where they are. */
 static inline bool context_in_place(const struct context *ctx)
 {
     return ctx->backend->host_memory && !ctx->backend->stable_addresses;
@@ -111,6 +120,13 @@ static inline enum status context_record(struct context *ctx, int event, struct 
     return ctx->backend->event_record(ctx->events[event], ctx->lane->stream, err);
 }
 
+/* Waits for everything on the lane's stream. */
+static inline enum status context_settle(struct context *ctx, struct error *err)
+{
+    TRY(context_record(ctx, EVENT_OUTPUT, err));
+    return ctx->backend->event_wait(ctx->events[EVENT_OUTPUT], err);
+}
+
 /* --- context_ready.c --- */
 
 #define CONTEXT_NO_STEP UINT32_MAX
@@ -121,21 +137,22 @@ enum status context_capture(struct context *ctx, struct profile *p, struct error
 
 /* --- context_io.c --- */
 
-/* Room to pack small spans in. */
+/* Takes memory to pack small spans in. */
 enum status context_staging_new(struct context *ctx, struct error *err);
 /* Starts the copies of the inputs, or lets the layers read them where they are. */
 enum status context_bind_inputs(struct context *ctx, struct profile *p, uint32_t batch,
                                 const struct engine_input *inputs, struct error *err);
 enum status context_zero_inputs(struct context *ctx, struct profile *p, struct error *err);
-/* Starts the copies of what the layers did not make where the caller wants it. */
+/* Starts the copies of the outputs that the layers did not write to the caller's buffer. */
 enum status context_collect(struct context *ctx, struct profile *p, uint32_t batch, char *output,
                             struct error *err);
 
 /* --- context_run.c --- */
 
-/* All parts; waits where a CPU part reads what the device makes. `plain`: step by step. */
+/* Runs all parts. The call waits for the device before it runs a CPU part. `plain`: the device's
+ * parts are launched step by step, not as graphs. */
 enum status context_run(struct context *ctx, struct profile *p, bool plain, struct error *err);
-/* The steps of one part, each with an event behind it if `stamp`. */
+/* Launches the steps of one part, with a mark before the first and behind each if `stamp`. */
 enum status context_launch(struct context *ctx, struct profile *p, uint32_t part, bool stamp,
                            struct error *err);
 

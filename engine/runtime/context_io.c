@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inputs and outputs of a batch. A device that reads host memory gets a lone, aligned, full span in
- * place and the rest gathered. For a device with memory of its own all copies of a batch go in one
- * call: large spans straight from where they are, runs of small ones from the context's staging,
- * where they are packed first, because a copy of its own costs more than the processor's.
+ * Inputs and outputs of a batch. A device that reads host memory reads a lone, aligned span that
+ * fills the profile in place; other spans are gathered in the arena. For a device with memory of
+ * its own all copies of a batch go in one call. Large spans are copied straight from where they
+ * are. Small spans are packed into the context's staging memory first and copied in runs, because
+ * one more copy by the device takes longer than a small copy by the processor.
  */
 #include <assert.h>
 #include <string.h>
@@ -38,15 +39,16 @@ enum status context_staging_new(struct context *ctx, struct error *err)
 
 /* --- inputs --- */
 
-/* The copies of a batch: those from the host from the front of ctx->copies, those of zeros from its
- * end. */
+/* The copies of a batch: copies from the host fill ctx->copies from its front, copies of zeros from
+ * its end. */
 struct copies {
     struct context *ctx;
     uint32_t n, n_zeros;
 };
 
-/* What was packed behind what was packed before is one copy with it; spans that happen to lie
- * behind one another are not: a copy may not read from two allocations. */
+/* Adds a copy. Bytes that were packed right behind those of the last copy join that copy. Spans of
+ * the caller that happen to lie behind one another do not: a copy may not read from two
+ * allocations. */
 static void add_copy(struct copies *c, void *to, const void *from, size_t size, bool packed)
 {
     struct backend_copy *last = packed && c->n ? &c->ctx->copies[c->n - 1] : NULL;
@@ -64,14 +66,14 @@ static void add_zeros(struct copies *c, void *to, size_t size)
         (struct backend_copy){to, c->ctx->engine->zeros, size};
 }
 
-/* The copies that put the input into the device's arena; what the batch leaves empty becomes zero.
- * No more than one copy an instance of the profile. */
+/* Adds the copies that put the input into the device's arena; instances of the profile that the
+ * batch leaves empty become zeros. There is at most one copy for each instance of the profile. */
 static void gather(struct copies *c, const struct profile *p, uint32_t index, uint32_t batch,
                    const struct engine_input *input)
 {
     const struct context *ctx = c->ctx;
     size_t instance = ctx->engine->info.inputs[index].instance_bytes, at = 0;
-    char *to = ctx->base[SIDE_DEVICE] + p->in_offset[index];
+    char *to = ctx->base[SIDE_DEVICE] + p->inputs[index].offset;
     char *packed =
         ctx->staging_offset[index] == SIZE_MAX ? NULL : ctx->staging + ctx->staging_offset[index];
     for (uint32_t i = 0; i < input->n_spans; i++) {
@@ -94,7 +96,7 @@ static void gather(struct copies *c, const struct profile *p, uint32_t index, ui
 static void gather_on_host(const struct context *ctx, const struct profile *p, uint32_t index,
                            uint32_t batch, const struct engine_input *input)
 {
-    char *to = ctx->base[SIDE_HOST] + p->in_offset[index];
+    char *to = ctx->base[SIDE_HOST] + p->inputs[index].offset;
     for (uint32_t i = 0; i < input->n_spans; i++) {
         const struct engine_span *span = &input->spans[i];
         assert(span->data || !span->size);
@@ -117,7 +119,7 @@ static enum status start_copies(const struct copies *c, struct error *err)
     return STATUS_OK;
 }
 
-/* The span that is the whole input, where the device may read it; or NULL. */
+/* The bytes of a span that is the whole input and that the device may read in place; or NULL. */
 static const void *whole_span(const struct context *ctx, const struct profile *p, uint32_t batch,
                               const struct engine_input *input)
 {
@@ -133,10 +135,11 @@ enum status context_bind_inputs(struct context *ctx, struct profile *p, uint32_t
     struct copies copies = {.ctx = ctx};
     for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++) {
         const void *whole = whole_span(ctx, p, batch, &inputs[i]);
-        p->in_now[i] = whole ? (void *)(uintptr_t)whole : ctx->base[SIDE_DEVICE] + p->in_offset[i];
-        if (!whole && p->in_used[SIDE_DEVICE][i])
+        struct profile_input *input = &p->inputs[i];
+        input->now = whole ? (void *)(uintptr_t)whole : ctx->base[SIDE_DEVICE] + input->offset;
+        if (!whole && input->used[SIDE_DEVICE])
             gather(&copies, p, i, batch, &inputs[i]);
-        if (p->in_used[SIDE_HOST][i])
+        if (input->used[SIDE_HOST])
             gather_on_host(ctx, p, i, batch, &inputs[i]);
     }
     return start_copies(&copies, err);
@@ -148,9 +151,10 @@ enum status context_zero_inputs(struct context *ctx, struct profile *p, struct e
     for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++) {
         size_t instance = ctx->engine->info.inputs[i].instance_bytes;
         for (uint32_t k = 0; k < p->info->batch && instance; k++)
-            add_zeros(&copies, ctx->base[SIDE_DEVICE] + p->in_offset[i] + k * instance, instance);
-        if (p->in_used[SIDE_HOST][i])
-            memset(ctx->base[SIDE_HOST] + p->in_offset[i], 0, p->info->batch * instance);
+            add_zeros(&copies, ctx->base[SIDE_DEVICE] + p->inputs[i].offset + k * instance,
+                      instance);
+        if (p->inputs[i].used[SIDE_HOST])
+            memset(ctx->base[SIDE_HOST] + p->inputs[i].offset, 0, p->info->batch * instance);
     }
     return start_copies(&copies, err);
 }
@@ -164,12 +168,13 @@ enum status context_collect(struct context *ctx, struct profile *p, uint32_t bat
     for (uint32_t i = 0; i < ctx->engine->info.n_outputs; i++) {
         size_t size = batch * ctx->engine->info.outputs[i].instance_bytes;
         char *to = output + p->info->out_offset[i];
-        if (!size || p->out_from[i] == to)
+        const struct profile_output *from = &p->outputs[i];
+        if (!size || from->made == to)
             continue;
-        if (p->out_host[i])
-            memcpy(to, p->out_from[i], size);
+        if (from->on_host)
+            memcpy(to, from->made, size);
         else
-            ctx->copies[n++] = (struct backend_copy){to, p->out_from[i], size};
+            ctx->copies[n++] = (struct backend_copy){to, from->made, size};
     }
     return n ? ctx->backend->copy(ctx->lane->stream, COPY_TO_HOST, ctx->copies, n, err) : STATUS_OK;
 }

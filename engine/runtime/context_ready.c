@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes profiles ready. Addresses are resolved once. Those of graph inputs and outputs may differ
- * from batch to batch where the device reads host memory: the slots that hold them are listed and
- * patched.
+ * Makes profiles ready. Addresses are resolved once. If the device reads host memory, the addresses
+ * of graph inputs and outputs may differ from batch to batch: the slots that hold them are listed
+ * here and patched before each batch.
  *
- * Where the backend captures, each profile runs once plainly, on inputs of zeros, so that whatever
- * is loaded on first use is loaded; then each device part is captured, and the whole runs once more
- * as it will serve. Offsets, and what reads what, were checked when the plan was read.
+ * Where the backend captures, each profile runs once step by step, on inputs of zeros, so that code
+ * that is loaded on first use is loaded. Then each device part is captured, and the whole profile
+ * runs once more as it will serve. Offsets, and which node reads which tensor, were checked when
+ * the plan was read.
  */
 #include <stdlib.h>
 
@@ -14,12 +15,12 @@
 #include "engine/runtime/context.h"
 #include "engine/runtime/memory.h"
 
-/* While one profile is made. */
+/* What is needed while one profile is made ready. */
 struct making {
     struct context *ctx;
     struct profile *p;
     const struct ir_graph *graph;
-    unsigned char *where; /* of a root: a bit for each side that has its bytes by now */
+    unsigned char *where; /* by root: a bit for each side that has its bytes by now; or NULL */
 };
 
 /* --- addresses --- */
@@ -30,7 +31,7 @@ static int side_of(const struct making *m, uint32_t node)
     return engine_segment_on_host(m->ctx->engine, segment) ? SIDE_HOST : SIDE_DEVICE;
 }
 
-/* Where the bytes of a root are on one side. */
+/* Where the bytes of a root (plan_tensor_root) are on one side. */
 static void *address(const struct making *m, const struct ir_tensor *t, int side)
 {
     const struct engine *engine = m->ctx->engine;
@@ -42,9 +43,9 @@ static void *address(const struct making *m, const struct ir_tensor *t, int side
     case IR_PLACE_ARENA:
         return base + t->offset;
     case IR_PLACE_INPUT:
-        return base + m->p->in_offset[t->offset];
+        return base + m->p->inputs[t->offset].offset;
     case IR_PLACE_OUTPUT:
-        return base + ((char *)m->p->out_arena[t->offset] - m->ctx->base[SIDE_DEVICE]);
+        return base + ((char *)m->p->outputs[t->offset].arena - m->ctx->base[SIDE_DEVICE]);
     case IR_PLACE_NONE:
         break;
     }
@@ -57,7 +58,7 @@ static void bind(const struct making *m, uint32_t tensor, int side, void **slot)
     const struct ir_tensor *t = ir_tensor(m->graph, plan_tensor_root(m->graph, tensor));
     *slot = address(m, t, side);
     if (t->place == IR_PLACE_INPUT)
-        m->p->in_used[side][t->offset] = true;
+        m->p->inputs[t->offset].used[side] = true;
     if (context_in_place(m->ctx) && (t->place == IR_PLACE_INPUT || t->place == IR_PLACE_OUTPUT))
         m->p->patches[m->p->n_patches++] =
             (struct patch){slot, (uint32_t)t->offset, t->place == IR_PLACE_OUTPUT};
@@ -72,7 +73,7 @@ static void cross(struct making *m, struct part *part, uint32_t tensor)
     uint32_t root = plan_tensor_root(m->graph, tensor);
     const struct ir_tensor *t = ir_tensor(m->graph, root);
     if (t->producer == IR_NONE || !t->bytes)
-        return; /* inputs are gathered on, and constants are on, both sides */
+        return; /* both sides have constants and the gathered inputs */
     if (!m->where[root])
         m->where[root] = (unsigned char)(1 << side_of(m, t->producer));
     if (m->where[root] >> part->side & 1)
@@ -124,7 +125,7 @@ static enum status make_step(struct making *m, struct part *part, const struct i
         error_prefix(err, "layer '%s'", node->name);
         return status;
     }
-    m->p->n_steps++; /* from here on its op is freed with the context */
+    m->p->n_steps++; /* from here on the step's op is freed with the context */
     part->count++;
     if (step->backend->op_workspace(step->op) > node->workspace_bytes)
         return error_set(err, STATUS_FAILED_PRECONDITION,
@@ -133,7 +134,7 @@ static enum status make_step(struct making *m, struct part *part, const struct i
     return STATUS_OK;
 }
 
-/* How many inputs the nodes from `first` on that are on its side have: the most that can cross. */
+/* How many inputs the nodes of a part that begins at `first` have: as many copies at most. */
 static size_t count_inputs(const struct making *m, uint32_t first)
 {
     size_t n = 0;
@@ -167,24 +168,21 @@ static enum status make_steps(struct making *m, struct error *err)
         struct part *part = NULL;
         if (plan_node_is_alias(m->graph, node))
             continue;
-        enum status status = find_part(m, i, &part, err);
-        if (!status)
-            status = make_step(m, part, node, err);
-        if (status)
-            return status;
+        TRY(find_part(m, i, &part, err));
+        TRY(make_step(m, part, node, err));
     }
     return STATUS_OK;
 }
 
-/* Outputs are taken from where they were made. */
+/* Finds where the outputs' bytes are after the launches. */
 static void find_outputs(struct making *m)
 {
     for (uint32_t i = 0; i < m->graph->n_outputs; i++) {
         uint32_t root = plan_tensor_root(m->graph, m->graph->outputs[i]);
         uint32_t producer = ir_tensor(m->graph, root)->producer;
         int side = producer == IR_NONE ? SIDE_DEVICE : side_of(m, producer);
-        bind(m, root, side, &m->p->out_from[i]);
-        m->p->out_host[i] = side == SIDE_HOST;
+        bind(m, root, side, &m->p->outputs[i].made);
+        m->p->outputs[i].on_host = side == SIDE_HOST;
     }
 }
 
@@ -204,26 +202,21 @@ static bool take_arrays(struct context *ctx, struct profile *p, const struct ir_
     p->parts = context_take(ctx, graph->n_segments, sizeof(*p->parts));
     p->patches =
         context_take(ctx, context_in_place(ctx) ? count_slots(graph) : 0, sizeof(*p->patches));
-    p->in_used[SIDE_DEVICE] = context_take(ctx, graph->n_inputs, sizeof(bool));
-    p->in_used[SIDE_HOST] = context_take(ctx, graph->n_inputs, sizeof(bool));
-    p->in_now = context_take(ctx, graph->n_inputs, sizeof(void *));
-    p->out_arena = context_take(ctx, graph->n_outputs, sizeof(void *));
-    p->out_now = context_take(ctx, graph->n_outputs, sizeof(void *));
-    p->out_from = context_take(ctx, graph->n_outputs, sizeof(void *));
-    p->out_host = context_take(ctx, graph->n_outputs, sizeof(bool));
+    p->inputs = context_take(ctx, graph->n_inputs, sizeof(*p->inputs));
+    p->outputs = context_take(ctx, graph->n_outputs, sizeof(*p->outputs));
     p->range = arena_printf(ctx->memory, "%s batch %u", ctx->engine->info.name, p->info->batch);
-    return p->steps && p->parts && p->patches && p->in_used[SIDE_DEVICE] && p->in_used[SIDE_HOST] &&
-           p->in_now && p->out_arena && p->out_now && p->out_from && p->out_host && p->range;
+    return p->steps && p->parts && p->patches && p->inputs && p->outputs && p->range;
 }
 
 static void place_io(struct context *ctx, struct profile *p, const struct profile_layout *layout)
 {
     char *base = ctx->base[SIDE_DEVICE];
-    p->in_offset = layout->in_offset;
-    for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++)
-        p->in_now[i] = base + layout->in_offset[i];
+    for (uint32_t i = 0; i < ctx->engine->info.n_inputs; i++) {
+        p->inputs[i].offset = layout->in_offset[i];
+        p->inputs[i].now = base + layout->in_offset[i];
+    }
     for (uint32_t i = 0; i < ctx->engine->info.n_outputs; i++)
-        p->out_now[i] = p->out_arena[i] = base + layout->out_base + p->info->out_offset[i];
+        p->outputs[i].now = p->outputs[i].arena = base + layout->out_base + p->info->out_offset[i];
 }
 
 static enum status make_profile(struct context *ctx, uint32_t index, struct error *err)
@@ -246,8 +239,8 @@ static enum status make_profile(struct context *ctx, uint32_t index, struct erro
 
 /* --- warm-up and capture --- */
 
-/* The step by whose end half of the profile's time is over; with more parts than one there are
- * waits enough. */
+/* The step at whose end half of the profile's time has passed (capture_half). A profile of several
+ * parts needs none: its batches wait between the parts. */
 static uint32_t find_half(const struct context *ctx, const struct profile *p, bool stamp)
 {
     uint64_t total = 0, sum = 0;
@@ -257,7 +250,7 @@ static uint32_t find_half(const struct context *ctx, const struct profile *p, bo
         total += MAX(p->steps[i].node->time_ns, (uint64_t)1);
     for (uint32_t i = 0; i < p->n_steps; i++) {
         sum += MAX(p->steps[i].node->time_ns, (uint64_t)1);
-        if (sum >= total - sum) /* at the last one, whatever a plan's times may sum up to */
+        if (sum >= total - sum) /* true at the last step at the latest, even if the sums wrap */
             return i;
     }
     return CONTEXT_NO_STEP;
@@ -267,43 +260,42 @@ static enum status capture_part(struct context *ctx, struct profile *p, uint32_t
                                 struct backend_graph **out, struct error *err)
 {
     struct backend_graph *graph = NULL;
-    enum status status = ctx->backend->capture_begin(ctx->lane->stream, err);
-    if (status)
-        return status;
+    TRY(ctx->backend->capture_begin(ctx->lane->stream, err));
     ctx->half_step = find_half(ctx, p, stamp);
-    status = context_launch(ctx, p, index, stamp, err);
+    enum status status = context_launch(ctx, p, index, stamp, err);
     ctx->half_step = CONTEXT_NO_STEP;
-    enum status ended = ctx->backend->capture_end(ctx->lane->stream, &graph, status ? NULL : err);
-    if (!status && !ended) {
+    enum status end_status =
+        ctx->backend->capture_end(ctx->lane->stream, &graph, status ? NULL : err);
+    if (!status && !end_status) {
         *out = graph;
         return STATUS_OK;
     }
-    if (!ended && graph)
+    if (!end_status && graph)
         ctx->backend->graph_free(graph);
-    return status ? status : ended;
+    return status ? status : end_status;
 }
 
 enum status context_capture(struct context *ctx, struct profile *p, struct error *err)
 {
-    enum status status = STATUS_OK;
-    for (uint32_t i = 0; i < p->n_parts && !status; i++) {
+    for (uint32_t i = 0; i < p->n_parts; i++) {
         struct part *part = &p->parts[i];
         struct backend_graph **graph = p->layers ? &part->timed_graph : &part->graph;
-        if (part->side == SIDE_DEVICE && !*graph)
-            status = capture_part(ctx, p, i, p->layers != NULL, graph, err);
+        if (part->side != SIDE_DEVICE || *graph)
+            continue;
+        enum status status = capture_part(ctx, p, i, p->layers != NULL, graph, err);
+        if (status) {
+            error_prefix(err, "capture of batch %u", p->info->batch);
+            return status;
+        }
     }
-    if (status)
-        error_prefix(err, "capture of batch %u", p->info->batch);
-    return status;
+    return STATUS_OK;
 }
 
 static enum status run_once(struct context *ctx, struct profile *p, bool plain, struct error *err)
 {
     enum status status = context_run(ctx, p, plain, err);
-    enum status ended = context_record(ctx, EVENT_OUTPUT, status ? NULL : err);
-    if (!ended)
-        ended = ctx->backend->event_wait(ctx->events[EVENT_OUTPUT], status ? NULL : err);
-    return status ? status : ended;
+    enum status end_status = context_settle(ctx, status ? NULL : err);
+    return status ? status : end_status;
 }
 
 static enum status warm_up(struct context *ctx, struct profile *p, struct error *err)
@@ -322,7 +314,7 @@ static bool wanted(const struct context *ctx, uint32_t index)
     return !ctx->options.batch || only == &ctx->engine->profiles[index];
 }
 
-/* Where a tensor ends in the arenas. */
+/* The offset behind the tensor's bytes in the arenas; 0: the tensor is not there. */
 static size_t tensor_end(const struct ir_graph *graph, const struct engine_profile *info,
                          const struct profile_layout *layout, uint32_t tensor)
 {
@@ -343,7 +335,7 @@ static size_t tensor_end(const struct ir_graph *graph, const struct engine_profi
     return 0;
 }
 
-/* As much of the layout as CPU segments touch: pinned memory is dear. */
+/* The size of the layout's front that CPU segments use. No more is taken: pinned memory is dear. */
 static size_t host_bytes(const struct engine *engine, uint32_t index)
 {
     const struct ir_graph *graph = engine->plan->profiles[index].graph;
@@ -396,19 +388,18 @@ static enum status take_lists(struct context *ctx, struct error *err)
 
 enum status context_make_ready(struct context *ctx, struct error *err)
 {
-    enum status status = take_memory(ctx, err);
-    if (!status)
-        status = take_lists(ctx, err);
-    for (uint32_t i = 0; i < N_EVENTS && !status; i++)
-        status =
-            ctx->backend->event_new(ctx->lane->device, i != EVENT_BORDER, &ctx->events[i], err);
-    for (uint32_t i = 0; i < ctx->engine->info.n_profiles && !status; i++) {
+    TRY(engine_padding(ctx->engine, err));
+    TRY(take_memory(ctx, err));
+    TRY(take_lists(ctx, err));
+    for (uint32_t i = 0; i < N_EVENTS; i++)
+        TRY(ctx->backend->event_new(ctx->lane->device, i != EVENT_BORDER, &ctx->events[i], err));
+    for (uint32_t i = 0; i < ctx->engine->info.n_profiles; i++) {
         if (!wanted(ctx, i))
             continue;
-        status = make_profile(ctx, i, err);
-        if (!status && context_captures(ctx))
-            status = warm_up(ctx, &ctx->profiles[i], err);
-        ctx->profiles[i].ready = !status;
+        TRY(make_profile(ctx, i, err));
+        if (context_captures(ctx))
+            TRY(warm_up(ctx, &ctx->profiles[i], err));
+        ctx->profiles[i].ready = true;
     }
-    return status;
+    return STATUS_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The launches of a batch. A part on the device is one graph where the backend captures; a part on
- * the CPU runs on the caller's thread, after all that was put onto the device's stream before it:
- * so nothing is read too early, and no copy to the device still reads what the CPU overwrites.
+ * The launches of a batch. A part on the device is one graph where the backend captures. A part on
+ * the CPU runs on the caller's thread, after all work that was put onto the device's stream before
+ * it has ended: so the CPU reads no tensor too early, and overwrites none that a copy to the device
+ * still reads.
  */
 #include "base/clock.h"
 #include "engine/runtime/context.h"
@@ -29,27 +30,37 @@ static enum status launch_step(const struct step *s, struct backend_stream *stre
     return status;
 }
 
-enum status context_launch(struct context *ctx, struct profile *p, uint32_t index, bool stamped,
-                           struct error *err)
+/* Launches step `at` of part `index`, and what belongs right behind it. */
+static enum status launch(struct context *ctx, struct profile *p, uint32_t index, uint32_t at,
+                          bool stamped, struct error *err)
 {
     const struct part *part = &p->parts[index];
     struct backend_stream *stream =
         part->side == SIDE_DEVICE ? ctx->lane->stream : ctx->host_stream;
-    enum status status = stamped ? stamp(ctx, part, part->first + index, err) : STATUS_OK;
-    for (uint32_t i = part->first; i < part->first + part->count && !status; i++) {
-        status = launch_step(&p->steps[i], stream, stamped, err);
-        if (!status && i == ctx->half_step)
-            status = ctx->backend->capture_half(stream, err);
-        if (!status && stamped)
-            status = stamp(ctx, part, i + index + 1, err);
-        if (status)
-            error_prefix(err, "layer '%s'", p->steps[i].node->name);
-    }
-    return status;
+    TRY(launch_step(&p->steps[at], stream, stamped, err));
+    if (at == ctx->half_step)
+        TRY(ctx->backend->capture_half(stream, err));
+    return stamped ? stamp(ctx, part, at + index + 1, err) : STATUS_OK;
 }
 
-/* What the part reads of the other side's; and before a CPU part, the end of all that is underway.
- */
+enum status context_launch(struct context *ctx, struct profile *p, uint32_t index, bool stamped,
+                           struct error *err)
+{
+    const struct part *part = &p->parts[index];
+    if (stamped)
+        TRY(stamp(ctx, part, part->first + index, err));
+    for (uint32_t i = part->first; i < part->first + part->count; i++) {
+        enum status status = launch(ctx, p, index, i, stamped, err);
+        if (status) {
+            error_prefix(err, "layer '%s'", p->steps[i].node->name);
+            return status;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* Copies the tensors that the part reads and the other side made. Before a CPU part, waits for
+ * everything on the device's stream. */
 static enum status cross(struct context *ctx, const struct part *part, bool first,
                          struct error *err)
 {
@@ -68,22 +79,21 @@ static void patch(struct profile *p)
 {
     for (uint32_t i = 0; i < p->n_patches; i++) {
         const struct patch *patch = &p->patches[i];
-        *patch->slot = patch->output ? p->out_now[patch->index] : p->in_now[patch->index];
+        *patch->slot = patch->output ? p->outputs[patch->index].now : p->inputs[patch->index].now;
     }
 }
 
 enum status context_run(struct context *ctx, struct profile *p, bool plain, struct error *err)
 {
-    enum status status = STATUS_OK;
     patch(p);
-    for (uint32_t i = 0; i < p->n_parts && !status; i++) {
+    for (uint32_t i = 0; i < p->n_parts; i++) {
         const struct part *part = &p->parts[i];
         struct backend_graph *graph = p->layers ? part->timed_graph : part->graph;
-        status = cross(ctx, part, i == 0, err);
-        if (!status && graph && !plain)
-            status = ctx->backend->graph_launch(graph, ctx->lane->stream, err);
-        else if (!status)
-            status = context_launch(ctx, p, i, p->layers && !plain, err);
+        TRY(cross(ctx, part, i == 0, err));
+        if (graph && !plain)
+            TRY(ctx->backend->graph_launch(graph, ctx->lane->stream, err));
+        else
+            TRY(context_launch(ctx, p, i, p->layers && !plain, err));
     }
-    return status;
+    return STATUS_OK;
 }

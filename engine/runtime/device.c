@@ -10,8 +10,8 @@
 
 static const struct {
     const char *name;
-    const struct backend *backend; /* NULL: in a module */
-    const char *title;             /* of the module */
+    const struct backend *backend; /* NULL: it comes from a module */
+    const char *title;             /* what texts call the module */
 } table[] = {
     {"cpu", &backend_cpu, NULL},
     {"fault", &backend_fault, NULL},
@@ -70,7 +70,8 @@ enum status engine_device_open(const char *spec, const struct device_options *op
     return STATUS_OK;
 }
 
-/* Few: these are the small ops that no device kernel does, and several workers run them at once. */
+/* Few threads are enough: the CPU runs the small ops that no device kernel does, and several
+ * workers do so at once. */
 enum { HOST_THREADS = 4 };
 
 enum status backend_host_open(const struct device *device, struct device **out, struct error *err)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An engine: a plan that fits the device, its weights on it once, and its description. Weights are
- * used where they were read to if the device reads host memory, else uploaded. A plan for a device
- * with memory of its own may have CPU segments; the engine opens the CPU for them.
+ * An engine: a plan that fits the device, the plan's weights, and its description. If the device
+ * reads host memory, the weights stay in the memory that the plan was read into, else they are
+ * uploaded once. A plan for a device with memory of its own may have CPU segments; the engine opens
+ * the CPU for them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,12 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "engine/runtime/fault.h"
 #include "engine/runtime/internal.h"
 #include "engine/runtime/memory.h"
 
-/* Which backend's tactics the device runs: its own, or those of what it wraps. */
+/* The backend whose tactics the device runs: a fault device runs those of the one it wraps. */
 static const char *device_backend(const struct device *device)
 {
     const char *wrapped = fault_wrapped(device);
@@ -26,14 +28,14 @@ bool engine_segment_on_host(const struct engine *engine, const struct ir_segment
     return strcmp(segment->backend, device_backend(engine->device)) != 0;
 }
 
-/* Lines of the same kind of device: "cpu; ...", "cuda; ...". */
+/* Whether two device lines begin with the same kind of device: "cpu; ...", "cuda; ...". */
 static bool same_kind(const char *a, const char *b)
 {
     size_t n = strcspn(a, ";");
     return n == strcspn(b, ";") && memcmp(a, b, n) == 0;
 }
 
-/* Which device a plan needs, and whether the CPU beside it, stands in one line of its header. */
+/* Compares the device line of the plan's header with this device's, and opens the CPU if needed. */
 static enum status check_device(struct engine *engine, struct error *err)
 {
     struct device *device = engine->device;
@@ -41,7 +43,8 @@ static enum status check_device(struct engine *engine, struct error *err)
     const char *own = device_backend(device);
     char own_line[FINGERPRINT_MAX] = "", host_line[FINGERPRINT_MAX] = "", here[PLAN_DEVICE_MAX];
     bool mixed = plan_needs_host(plan, own) && !device->backend->host_memory;
-    TRY(mixed ? backend_host_open(device, &engine->host, err) : STATUS_OK);
+    if (mixed)
+        TRY(backend_host_open(device, &engine->host, err));
     device->backend->device_fingerprint(device, own_line);
     if (mixed)
         engine->host->backend->device_fingerprint(engine->host, host_line);
@@ -67,7 +70,7 @@ enum status engine_plan_threads(const char *path, uint32_t *threads, struct erro
 {
     char device[PLAN_DEVICE_MAX];
     TRY(plan_read_device(path, device, err));
-    char *host = strstr(device, " | "); /* what runs beside a device is not asked for */
+    char *host = strstr(device, " | "); /* the threads of the CPU beside a device do not count */
     if (host)
         *host = '\0';
     const char *at = strstr(device, "; threads ");
@@ -79,15 +82,14 @@ enum status engine_plan_threads(const char *path, uint32_t *threads, struct erro
 enum status engine_plan_check_fd(int fd, const char *name, const char *spec, struct error *err)
 {
     struct plan *plan;
-    enum status status = plan_read_fd(fd, name, NULL, &plan, err);
-    if (status)
-        return status;
+    TRY(plan_read_fd(fd, name, NULL, &plan, err));
     size_t n = strcspn(spec, ":");
-    bool fits = strncmp(plan->device, spec, n) == 0 && plan->device[n] == ';';
-    if (!fits && strcmp(spec, "fault") != 0) /* what that wraps is known once it is open */
-        status = error_set(err, STATUS_FAILED_PRECONDITION,
-                           "the plan was built for '%s', not for %s: build it again", plan->device,
-                           spec);
+    bool fits = (strncmp(plan->device, spec, n) == 0 && plan->device[n] == ';') ||
+                !strcmp(spec, "fault"); /* what it wraps is known once it is open */
+    enum status status = fits ? STATUS_OK
+                              : error_set(err, STATUS_FAILED_PRECONDITION,
+                                          "the plan was built for '%s', not for %s: build it again",
+                                          plan->device, spec);
     plan_free(plan);
     return status;
 }
@@ -193,28 +195,34 @@ static enum status describe(struct engine *engine, struct error *err)
 
 /* --- device memory --- */
 
-/* On a stream of its own: loading may happen on any thread. One copy a call: what is copied from is
- * not pinned, which a device may not take in a batch. */
+/* Uploads have a stream of their own, because an engine may be loaded on any thread. */
+struct upload {
+    const struct backend *backend;
+    struct backend_stream *stream;
+    struct backend_event *event;
+};
+
+static void upload_deinit(struct upload *u)
+{
+    if (u->event)
+        u->backend->event_free(u->event);
+    if (u->stream)
+        u->backend->stream_free(u->stream);
+}
+
+/* Each copy is a call of its own: the source is not pinned, and a device may not take such copies
+ * together. */
 static enum status copy_in(struct device *device, const struct backend_copy *copies, uint32_t n,
                            struct error *err)
 {
     const struct backend *backend = device->backend;
-    struct backend_stream *stream = NULL;
-    struct backend_event *event = NULL;
-    enum status status = backend->stream_new(device, &stream, err);
-    if (!status)
-        status = backend->event_new(device, false, &event, err);
-    for (uint32_t i = 0; i < n && !status; i++)
-        status = backend->copy(stream, COPY_TO_DEVICE, &copies[i], 1, err);
-    if (!status)
-        status = backend->event_record(event, stream, err);
-    if (!status)
-        status = backend->event_wait(event, err);
-    if (event)
-        backend->event_free(event);
-    if (stream)
-        backend->stream_free(stream);
-    return status;
+    CLEANUP(upload_deinit) struct upload u = {.backend = backend};
+    TRY(backend->stream_new(device, &u.stream, err));
+    TRY(backend->event_new(device, false, &u.event, err));
+    for (uint32_t i = 0; i < n; i++)
+        TRY(backend->copy(u.stream, COPY_TO_DEVICE, &copies[i], 1, err));
+    TRY(backend->event_record(u.event, u.stream, err));
+    return backend->event_wait(u.event, err);
 }
 
 static size_t largest_instance(const struct engine *engine)
@@ -225,7 +233,7 @@ static size_t largest_instance(const struct engine *engine)
     return size;
 }
 
-/* Weights where they lie. */
+/* The weights are used where they lie. */
 static void fill_host(struct engine *engine)
 {
     engine->weights = engine->plan->weights;
@@ -236,47 +244,41 @@ enum status engine_padding(struct engine *engine, struct error *err)
 {
     const struct backend *backend = engine->device->backend;
     size_t size = largest_instance(engine);
-    enum status status = STATUS_OK;
     if (!backend->host_memory || (engine->info.max_batch == 1 && !backend->capture_begin) || !size)
         return STATUS_OK;
-    pthread_mutex_lock(&engine->lock);
-    if (!engine->zeros) {
-        engine->zeros_kind = MEMORY_PINNED;
-        status = memory_alloc(engine->device, MEMORY_PINNED, size, "padding", &engine->zeros, err);
-        if (!status)
-            memset(engine->zeros, 0, size);
-    }
-    pthread_mutex_unlock(&engine->lock);
-    return status;
+    CLEANUP(cleanup_unlock) pthread_mutex_t *held = cleanup_lock(&engine->lock);
+    if (engine->zeros)
+        return STATUS_OK;
+    engine->zeros_kind = MEMORY_PINNED;
+    TRY(memory_alloc(engine->device, MEMORY_PINNED, size, "padding", &engine->zeros, err));
+    memset(engine->zeros, 0, size);
+    return STATUS_OK;
 }
 
-/* Device memory: weights and zeros (for padding, and for what runs before the first batch) are
- * uploaded together. */
+/* Uploads weights and zeros together. The zeros pad batches and are the inputs of the runs before
+ * the first batch. */
 static enum status fill_device(struct engine *engine, struct error *err)
 {
     const struct plan *plan = engine->plan;
     struct backend_copy copies[2];
     uint32_t n = 0;
     size_t size = largest_instance(engine);
-    void *blank = NULL;
-    enum status status = STATUS_OK;
+    CLEANUP(cleanup_free) void *blank = NULL;
     engine->zeros_kind = MEMORY_DEVICE;
     if (plan->weight_bytes) {
-        status = memory_alloc(engine->device, MEMORY_DEVICE, plan->weight_bytes, "weights",
-                              &engine->uploaded, err);
+        TRY(memory_alloc(engine->device, MEMORY_DEVICE, plan->weight_bytes, "weights",
+                         &engine->uploaded, err));
         copies[n++] = (struct backend_copy){engine->uploaded, plan->weights, plan->weight_bytes};
         engine->weights = engine->uploaded;
     }
-    if (!status && size) {
-        status = memory_alloc(engine->device, MEMORY_DEVICE, size, "padding", &engine->zeros, err);
-        if (!status && !(blank = calloc(1, size)))
-            status = error_no_memory(err, "an engine");
+    if (size) {
+        TRY(memory_alloc(engine->device, MEMORY_DEVICE, size, "padding", &engine->zeros, err));
+        blank = calloc(1, size);
+        if (!blank)
+            return error_no_memory(err, "an engine");
         copies[n++] = (struct backend_copy){engine->zeros, blank, size};
     }
-    if (!status && n)
-        status = copy_in(engine->device, copies, n, err);
-    free(blank);
-    return status;
+    return n ? copy_in(engine->device, copies, n, err) : STATUS_OK;
 }
 
 /* --- life --- */
@@ -294,6 +296,16 @@ static void engine_free(struct engine *engine)
     free(engine);
 }
 
+static enum status fill(struct engine *engine, struct error *err)
+{
+    TRY(check_device(engine, err));
+    TRY(describe(engine, err));
+    if (!engine->device->backend->host_memory)
+        return fill_device(engine, err);
+    fill_host(engine);
+    return STATUS_OK;
+}
+
 /* Takes over the plan. */
 static enum status load(struct device *device, struct plan *plan, const char *name,
                         struct engine **out, struct error *err)
@@ -307,13 +319,7 @@ static enum status load(struct device *device, struct plan *plan, const char *na
     engine->device = device;
     engine->plan = plan;
     pthread_mutex_init(&engine->lock, NULL);
-    enum status status = check_device(engine, err);
-    if (!status)
-        status = describe(engine, err);
-    if (!status && device->backend->host_memory)
-        fill_host(engine);
-    else if (!status)
-        status = fill_device(engine, err);
+    enum status status = fill(engine, err);
     if (status) {
         error_prefix(err, "%s", name);
         engine_free(engine);
@@ -346,8 +352,8 @@ void engine_settle(struct engine *engine)
         return;
     if (!engine->uploaded || engine->host || !plan->map.size)
         return; /* the weights are used where they lie */
-    /* Whole pages. The addresses stay taken, and whoever looks there after all is told at once
-     * instead of reading zeros. */
+    /* Gives back whole pages. The addresses stay taken, so a stray read of them faults at once
+     * instead of finding zeros. */
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = ((uintptr_t)plan->weights + page - 1) / page * page;
     uintptr_t end = ((uintptr_t)plan->weights + plan->weight_bytes) / page * page;
@@ -363,7 +369,7 @@ struct engine *engine_ref(struct engine *engine)
 
 void engine_unref(struct engine *engine)
 {
-    /* What others did with the engine must be over before it goes away. */
+    /* acq_rel: other threads' uses of the engine come before its end. */
     if (engine && atomic_fetch_sub_explicit(&engine->refs, 1, memory_order_acq_rel) == 1)
         engine_free(engine);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wrapping backend. Its objects are pairs: the wrapped one, and the device that has the rules.
- * Each device has a table of its own, with what the wrapped one claims and has.
+ * The wrapping backend. Each of its objects is a pair: the wrapped object, and the fault device,
+ * which has the rules. Each device has a table of its own, with the claims and functions that the
+ * wrapped backend has.
  */
 #include "engine/runtime/fault.h"
 
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "engine/runtime/fault_script.h"
 
@@ -17,8 +19,8 @@ struct fault_device {
     struct backend table;
     struct device *inner;
     struct fault_script script;
-    atomic_uint_fast64_t calls[FAULT_POINTS_]; /* relaxed: only their numbers matter */
-    atomic_bool lost; /* relaxed: seen by the next call, or the one after */
+    atomic_uint_fast64_t calls[FAULT_POINTS_]; /* relaxed: they are only counted */
+    atomic_bool lost; /* relaxed: it does not matter which call is the first to see it */
 };
 
 struct backend_stream {
@@ -62,7 +64,7 @@ const char *fault_wrapped(const struct device *device)
                                                                      : NULL;
 }
 
-/* --- what the script says --- */
+/* --- the script's rules --- */
 
 static enum status lost(struct error *err)
 {
@@ -100,8 +102,7 @@ static enum status act(struct fault_device *d, const struct fault_rule *rule, ui
     return STATUS_OK;
 }
 
-/* Counts a call and does what the script says about it. *how (may be NULL) is the failing action.
- */
+/* Counts a call and does what the script says about it. *how (may be NULL): the failing action. */
 static enum status inject(struct fault_device *d, enum fault_point point, enum fault_action *how,
                           struct error *err)
 {
@@ -131,7 +132,8 @@ static enum status device_count(uint32_t *out, struct error *err UNUSED)
     return STATUS_OK;
 }
 
-/* What the device claims to be and to have. */
+/* Makes the device's table: the fault backend's, with the claims of the wrapped backend and without
+ * the functions that it lacks. */
 static void make_table(struct fault_device *d)
 {
     const struct backend *wrapped = inner(d);
@@ -160,30 +162,31 @@ static void make_table(struct fault_device *d)
     t->range_end = wrapped->range_end;
 }
 
+static enum status open_inner(struct fault_device *d, const struct device_options *options,
+                              struct error *err)
+{
+    const struct backend *backend = options->wrap;
+    struct device_options own = *options;
+    TRY(fault_script_parse(options->script, &d->script, err));
+    if (!backend)
+        TRY(backend_find(d->script.backend, &backend, &own.index, err));
+    if (backend == &backend_fault)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "fault script: cannot wrap itself");
+    own.script = NULL;
+    own.wrap = NULL;
+    return backend->device_open(&own, &d->inner, err);
+}
+
 static enum status device_open(const struct device_options *options, struct device **out,
                                struct error *err)
 {
-    struct fault_device *d = calloc(1, sizeof(*d));
+    CLEANUP(cleanup_free) struct fault_device *d = calloc(1, sizeof(*d));
     if (!d)
         return error_no_memory(err, "the fault backend");
-    const struct backend *backend = options->wrap;
-    struct device_options own = *options;
-    enum status status = fault_script_parse(options->script, &d->script, err);
-    if (!status && !backend)
-        status = backend_find(d->script.backend, &backend, &own.index, err);
-    if (!status && backend == &backend_fault)
-        status = error_set(err, STATUS_INVALID_ARGUMENT, "fault script: cannot wrap itself");
-    own.script = NULL;
-    own.wrap = NULL;
-    if (!status)
-        status = backend->device_open(&own, &d->inner, err);
-    if (status) {
-        free(d);
-        return status;
-    }
+    TRY(open_inner(d, options, err));
     make_table(d);
     d->device = (struct device){.backend = &d->table, .threads = d->inner->threads};
-    *out = &d->device;
+    *out = &STEAL(d)->device;
     return STATUS_OK;
 }
 
@@ -220,16 +223,12 @@ static enum status arena_create(struct device *device, size_t reserve, struct ba
                                 struct error *err)
 {
     struct fault_device *d = of(device);
-    struct backend_arena *arena = calloc(1, sizeof(*arena));
+    CLEANUP(cleanup_free) struct backend_arena *arena = calloc(1, sizeof(*arena));
     if (!arena)
         return error_no_memory(err, "the fault backend");
     arena->device = d;
-    enum status status = inner(d)->arena_new(d->inner, reserve, &arena->inner, err);
-    if (status) {
-        free(arena);
-        return status;
-    }
-    *out = arena;
+    TRY(inner(d)->arena_new(d->inner, reserve, &arena->inner, err));
+    *out = STEAL(arena);
     return STATUS_OK;
 }
 
@@ -257,16 +256,12 @@ static void arena_destroy(struct backend_arena *arena)
 static enum status stream_new(struct device *device, struct backend_stream **out, struct error *err)
 {
     struct fault_device *d = of(device);
-    struct backend_stream *stream = calloc(1, sizeof(*stream));
+    CLEANUP(cleanup_free) struct backend_stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
         return error_no_memory(err, "the fault backend");
     stream->device = d;
-    enum status status = inner(d)->stream_new(d->inner, &stream->inner, err);
-    if (status) {
-        free(stream);
-        return status;
-    }
-    *out = stream;
+    TRY(inner(d)->stream_new(d->inner, &stream->inner, err));
+    *out = STEAL(stream);
     return STATUS_OK;
 }
 
@@ -282,16 +277,12 @@ static enum status event_new(struct device *device, bool timing, struct backend_
                              struct error *err)
 {
     struct fault_device *d = of(device);
-    struct backend_event *event = calloc(1, sizeof(*event));
+    CLEANUP(cleanup_free) struct backend_event *event = calloc(1, sizeof(*event));
     if (!event)
         return error_no_memory(err, "the fault backend");
     event->device = d;
-    enum status status = inner(d)->event_new(d->inner, timing, &event->inner, err);
-    if (status) {
-        free(event);
-        return status;
-    }
-    *out = event;
+    TRY(inner(d)->event_new(d->inner, timing, &event->inner, err));
+    *out = STEAL(event);
     return STATUS_OK;
 }
 
@@ -309,8 +300,8 @@ static enum status event_record(struct backend_event *event, struct backend_stre
     return inner(event->device)->event_record(event->inner, stream->inner, err);
 }
 
-/* The wait itself comes first: what a failed wait was for has ended all the same, and whoever hears
- * of it may let go of what it used. */
+/* The wait itself comes first: even if the call fails then, the work has ended, and the caller may
+ * free what the work used. */
 static enum status event_wait(struct backend_event *event, struct error *err)
 {
     TRY(inner(event->device)->event_wait(event->inner, err));
@@ -323,7 +314,7 @@ static enum status event_elapsed(struct backend_event *from, struct backend_even
     return inner(from->device)->event_elapsed(from->inner, to->inner, ns, err);
 }
 
-/* Half of the bytes of all copies: what a device leaves behind that stops in the middle. */
+/* Copies half of the bytes of all copies together, as a device does that stops in the middle. */
 static void copy_half(struct backend_stream *stream, enum copy_direction direction,
                       const struct backend_copy *copies, uint32_t n)
 {
@@ -394,19 +385,13 @@ static enum status op_prepare(struct backend_stream *stream, const struct ir_gra
                               struct backend_op **out, struct error *err)
 {
     struct fault_device *d = stream->device;
-    enum status status = inject(d, FAULT_PREPARE, NULL, err);
-    if (status)
-        return status;
-    struct backend_op *op = calloc(1, sizeof(*op));
+    TRY(inject(d, FAULT_PREPARE, NULL, err));
+    CLEANUP(cleanup_free) struct backend_op *op = calloc(1, sizeof(*op));
     if (!op)
         return error_no_memory(err, "the fault backend");
     op->device = d;
-    status = inner(d)->op_prepare(stream->inner, graph, node, tactic, &op->inner, err);
-    if (status) {
-        free(op);
-        return status;
-    }
-    *out = op;
+    TRY(inner(d)->op_prepare(stream->inner, graph, node, tactic, &op->inner, err));
+    *out = STEAL(op);
     return STATUS_OK;
 }
 

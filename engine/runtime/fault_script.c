@@ -24,7 +24,7 @@ static const struct {
     uint64_t ns;
 } units[] = {{"us", NS_PER_US}, {"ms", NS_PER_MS}, {"s", NS_PER_S}};
 
-/* Digits at *text; moves behind them. */
+/* Reads the digits at *text and moves *text behind them. */
 static bool parse_number(const char **text, uint64_t *out)
 {
     char *end;

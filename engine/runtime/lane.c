@@ -8,30 +8,32 @@
 #include "engine/runtime/internal.h"
 #include "engine/runtime/memory.h"
 
-/* Address space costs nothing where it is not limited; where it is, less will do. */
+/* Address space costs nothing unless it is limited; if it is, a smaller reserve has to do. */
 static const size_t reserves[] = {(size_t)64 << 30, (size_t)8 << 30, (size_t)1 << 30,
                                   (size_t)128 << 20};
 
+static enum status reserve_arena(struct lane *lane, struct error *err)
+{
+    enum status status = STATUS_RESOURCE_EXHAUSTED;
+    for (size_t i = 0; i < ARRAY_LEN(reserves) && status == STATUS_RESOURCE_EXHAUSTED; i++)
+        status = lane->device->backend->arena_new(lane->device, reserves[i], &lane->arena, err);
+    return status;
+}
+
+static void lane_cleanup(struct lane **lane)
+{
+    lane_free(*lane);
+}
+
 enum status lane_new(struct device *device, struct lane **out, struct error *err)
 {
-    const struct backend *backend = device->backend;
-    struct lane *lane = calloc(1, sizeof(*lane));
+    CLEANUP(lane_cleanup) struct lane *lane = calloc(1, sizeof(*lane));
     if (!lane)
         return error_no_memory(err, "a lane");
     lane->device = device;
-    enum status status = backend->stream_new(device, &lane->stream, err);
-    if (!status) {
-        for (size_t i = 0; i < ARRAY_LEN(reserves); i++) {
-            status = backend->arena_new(device, reserves[i], &lane->arena, err);
-            if (status != STATUS_RESOURCE_EXHAUSTED)
-                break;
-        }
-    }
-    if (status) {
-        lane_free(lane);
-        return status;
-    }
-    *out = lane;
+    TRY(device->backend->stream_new(device, &lane->stream, err));
+    TRY(reserve_arena(lane, err));
+    *out = STEAL(lane);
     return STATUS_OK;
 }
 

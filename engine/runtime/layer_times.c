@@ -29,9 +29,7 @@ enum status context_layer_times_add(struct context *ctx, struct profile *p, stru
         for (uint32_t i = part->first; i < part->first + part->count; i++) {
             struct layer_time *layer = &p->layers[i];
             uint64_t ns;
-            enum status status = step_time(ctx, part, i + k, &ns, err);
-            if (status)
-                return status;
+            TRY(step_time(ctx, part, i + k, &ns, err));
             layer->min_ns = layer->runs ? MIN(layer->min_ns, ns) : ns;
             layer->total_ns += ns;
             layer->runs++;
@@ -49,12 +47,9 @@ static enum status take_marks(struct context *ctx, struct error *err)
     ctx->layer_clock = context_take(ctx, most, sizeof(*ctx->layer_clock));
     if (!ctx->layer_events || !ctx->layer_clock)
         return error_no_memory(err, "the times of layers");
-    for (; ctx->n_layer_events < most; ctx->n_layer_events++) {
-        enum status status = ctx->backend->event_new(ctx->lane->device, true,
-                                                     &ctx->layer_events[ctx->n_layer_events], err);
-        if (status)
-            return status;
-    }
+    for (; ctx->n_layer_events < most; ctx->n_layer_events++)
+        TRY(ctx->backend->event_new(ctx->lane->device, true,
+                                    &ctx->layer_events[ctx->n_layer_events], err));
     return STATUS_OK;
 }
 
@@ -62,8 +57,8 @@ enum status context_layer_times_start(struct context *ctx, struct error *err)
 {
     if (ctx->layer_events)
         return STATUS_OK;
-    enum status status = take_marks(ctx, err);
-    for (uint32_t i = 0; i < ctx->engine->info.n_profiles && !status; i++) {
+    TRY(take_marks(ctx, err));
+    for (uint32_t i = 0; i < ctx->engine->info.n_profiles; i++) {
         struct profile *p = &ctx->profiles[i];
         if (!p->ready)
             continue;
@@ -73,10 +68,13 @@ enum status context_layer_times_start(struct context *ctx, struct error *err)
         for (uint32_t k = 0; k < p->n_steps; k++)
             layers[k].node = p->steps[k].node;
         p->layers = layers;
-        if (context_captures(ctx) && (status = context_capture(ctx, p, err)))
-            p->layers = NULL; /* goes on serving as before */
+        enum status status = context_captures(ctx) ? context_capture(ctx, p, err) : STATUS_OK;
+        if (status) {
+            p->layers = NULL; /* the profile goes on serving as before */
+            return status;
+        }
     }
-    return status;
+    return STATUS_OK;
 }
 
 const struct layer_time *context_layer_times(const struct context *ctx, uint32_t batch, uint32_t *n)
@@ -105,26 +103,24 @@ struct trace_base {
     uint64_t clock_ns; /* right after the event */
 };
 
+static void base_cleanup(struct trace_base **base)
+{
+    trace_base_free(*base);
+}
+
 enum status trace_base_new(struct device *device, struct trace_base **out, struct error *err)
 {
     const struct backend *backend = device->backend;
-    struct trace_base *base = calloc(1, sizeof(*base));
+    CLEANUP(base_cleanup) struct trace_base *base = calloc(1, sizeof(*base));
     if (!base)
         return error_no_memory(err, "a trace");
     base->device = device;
-    enum status status = backend->stream_new(device, &base->stream, err);
-    if (!status)
-        status = backend->event_new(device, true, &base->event, err);
-    if (!status)
-        status = backend->event_record(base->event, base->stream, err);
-    if (!status)
-        status = backend->event_wait(base->event, err);
+    TRY(backend->stream_new(device, &base->stream, err));
+    TRY(backend->event_new(device, true, &base->event, err));
+    TRY(backend->event_record(base->event, base->stream, err));
+    TRY(backend->event_wait(base->event, err));
     base->clock_ns = clock_now_ns();
-    if (status) {
-        trace_base_free(base);
-        return status;
-    }
-    *out = base;
+    *out = STEAL(base);
     return STATUS_OK;
 }
 
@@ -144,7 +140,7 @@ uint64_t trace_base_clock(const struct trace_base *base)
     return base->clock_ns;
 }
 
-/* When a mark was passed. */
+/* *ns: when the mark was passed, since the base. */
 static enum status mark_at(const struct context *ctx, const struct trace_base *base,
                            const struct part *part, uint32_t at, uint64_t *ns, struct error *err)
 {
@@ -158,21 +154,18 @@ static enum status trace_layers(const struct context *ctx, const struct profile 
                                 const struct trace_base *base, struct trace_span *spans,
                                 uint32_t max, uint32_t *n, struct error *err)
 {
-    enum status status = STATUS_OK;
     for (uint32_t k = 0; k < p->n_parts; k++) {
         const struct part *part = &p->parts[k];
-        uint64_t before, after = 0;
-        status = mark_at(ctx, base, part, part->first + k, &before, err);
-        for (uint32_t i = part->first; i < part->first + part->count && !status; i++) {
-            status = mark_at(ctx, base, part, i + k + 1, &after, err);
-            if (!status && *n < max)
+        uint64_t before, after;
+        TRY(mark_at(ctx, base, part, part->first + k, &before, err));
+        for (uint32_t i = part->first; i < part->first + part->count; i++) {
+            TRY(mark_at(ctx, base, part, i + k + 1, &after, err));
+            if (*n < max)
                 spans[(*n)++] = (struct trace_span){TRACE_LAYER, p->steps[i].node, before, after};
             before = after;
         }
-        if (status)
-            break;
     }
-    return status;
+    return STATUS_OK;
 }
 
 enum status context_trace(struct context *ctx, const struct trace_base *base,
@@ -183,17 +176,12 @@ enum status context_trace(struct context *ctx, const struct trace_base *base,
     uint32_t count = 0;
     if (ctx->running || !ctx->last)
         return error_set(err, STATUS_FAILED_PRECONDITION, "trace: no batch has ended");
-    for (int i = EVENT_BEGIN; i <= EVENT_OUTPUT; i++) {
-        enum status status = ctx->backend->event_elapsed(base->event, ctx->events[i], &at[i], err);
-        if (status)
-            return status;
-    }
+    for (int i = EVENT_BEGIN; i <= EVENT_OUTPUT; i++)
+        TRY(ctx->backend->event_elapsed(base->event, ctx->events[i], &at[i], err));
     for (uint32_t i = 0; i < ARRAY_LEN(kinds) && count < max; i++)
         spans[count++] = (struct trace_span){kinds[i], NULL, at[i], at[i + 1]};
-    enum status status = STATUS_OK;
     if (ctx->last->layers)
-        status = trace_layers(ctx, ctx->last, base, spans, max, &count, err);
-    if (!status)
-        *n = count;
-    return status;
+        TRY(trace_layers(ctx, ctx->last, base, spans, max, &count, err));
+    *n = count;
+    return STATUS_OK;
 }

@@ -41,7 +41,7 @@ enum trace_kind { TRACE_INPUT, TRACE_COMPUTE, TRACE_OUTPUT, TRACE_LAYER };
 
 struct trace_span {
     enum trace_kind kind;
-    const struct ir_node *node; /* of a layer */
+    const struct ir_node *node; /* the layer; NULL for other kinds */
     uint64_t begin_ns, end_ns;  /* since the base */
 };
 

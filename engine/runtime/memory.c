@@ -19,7 +19,7 @@ enum { RECORDS_MAX = 65536 };
 struct held {
     const void *key;
     size_t size;
-    uint64_t record; /* its number, counted from the start */
+    uint64_t record; /* the number of its record, counted from the start */
     char tag[MEMORY_TAG_MAX];
     UT_hash_handle hh;
 };
@@ -30,7 +30,7 @@ struct tag_sum {
 };
 
 struct memory_tracker {
-    pthread_mutex_t lock;          /* everything below */
+    pthread_mutex_t lock;          /* guards everything below */
     struct memory_record *records; /* a ring: number n is at n % RECORDS_MAX */
     uint64_t n_records;
     struct held *held;
@@ -96,7 +96,7 @@ static void release(struct memory_tracker *t, const void *key)
     struct held *h;
     HASH_FIND_PTR(t->held, &key, h);
     if (!h)
-        return; /* taken before tracking began */
+        return; /* it was taken before tracking began */
     struct tag_sum *s = tag_sum(t, h->tag);
     if (s)
         s->sum.held -= h->size;
@@ -106,7 +106,8 @@ static void release(struct memory_tracker *t, const void *key)
     free(h);
 }
 
-/* An account that runs out of memory itself misses an entry; the allocation goes on. */
+/* If there is no memory for the account's own entry, the entry is missing; the allocation
+ * stands. */
 static void take(struct memory_tracker *t, enum memory_kind kind, const void *key, const char *tag,
                  size_t size)
 {

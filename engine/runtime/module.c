@@ -10,18 +10,17 @@
 
 #include "base/compiler.h"
 
-/* From the program's folder: carried along with it, in a build folder, installed. */
+/* Places of modules, from the program's folder: beside it, in a build folder, installed. */
 static const char *const beside[] = {"", "../engine/cuda", ("../" MODULE_LIBDIR)};
 
-enum { LOOKED_MAX = 300 }; /* of the places in an error's text */
+enum { LOOKED_MAX = 300 }; /* bytes of the list of places in an error's text */
 
-/* What has been looked for so far. */
 struct search {
-    char path[PATH_MAX];
-    char looked[LOOKED_MAX];
+    char path[PATH_MAX];     /* the place that was looked at last */
+    char looked[LOOKED_MAX]; /* all places so far */
 };
 
-/* The folder of the running program; false: it cannot be known. */
+/* *out: the folder of the running program. False: it cannot be known. */
 static bool program_folder(char out[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
@@ -41,7 +40,7 @@ static void add_text(char *text, size_t size, const char *more)
     snprintf(text + len, size - len, "%s%s", len ? ", " : "", more);
 }
 
-/* Whether there is such a file in `folder`, or in `below` of it. */
+/* Whether the module's file is in `folder`, or in its subfolder `below` if that is not "". */
 static bool look_in(struct search *search, const char *folder, const char *below, const char *name)
 {
     int n = snprintf(search->path, sizeof(search->path), "%s/%s%sinferd-%s.so", folder, below,

@@ -71,11 +71,11 @@ IDIOMS = [
     (r"\benum status\s+(?!(?:\w+_)?status\b)\w+\s*(?:[;,)]|=[^=])",
      "an enum status is called status, or something_status",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/tune kernels pool proto tools"),
+     "engine/ir engine/passes engine/plan engine/runtime engine/tune kernels pool proto tools"),
     (r"\bif\s*\((?:[^;{}]*[^;{}\w])?![\w.>-]*status\b[^;{}]*\)\s*\w*status\s*=[^=]",
      "no `if (!status) status = ...`: TRY(call)",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/tune kernels pool proto tools"),
+     "engine/ir engine/passes engine/plan engine/runtime engine/tune kernels pool proto tools"),
     (rf"{STATUS}\s*[!=]=\s*STATUS_OK\b|\bSTATUS_OK\s*[!=]=",
      "`status` or `!status`, not a comparison with STATUS_OK",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
