@@ -3,17 +3,18 @@
  * Attention: y = softmax(scale q k' + mask) v, head by head, without ever storing the scores.
  *
  * flash_kernel (F16, BF16; head sizes that are multiples of 8, up to 128): a warp owns 16 queries,
- * whose fragments stay in registers; tiles of keys and values come through cp.async into two
- * stages of swizzled shared memory; scores, running maximum, running sum and the output
- * accumulators are fp32 fragments of m16n8k16. Two shapes of block:
+ * whose fragments stay in registers. Tiles of keys and values come through cp.async into two stages
+ * of swizzled shared memory. Scores, running maximum, running sum and the output accumulators are
+ * fp32 fragments of m16n8k16. A block has one of two shapes:
  *   KW = 1  each warp has 16 queries of its own and sees every key (2, 4 or 8 warps)
  *   KW > 1  all warps have the same 16 queries and share out the keys of each tile; their partial
- *           results meet in shared memory. For small batches, where queries alone fill no device.
+ *           results meet in shared memory. For small batches, whose queries alone do not fill a
+ *           device.
  *
- * plain_kernel: everything else up to head sizes of 128, in fp32 from shared memory, 4 queries a
- * warp: lanes are keys for the scores and columns of v for the output.
+ * plain_kernel does everything else up to head sizes of 128, in fp32 from shared memory, with 4
+ * queries per warp: lanes are keys for the scores and columns of v for the output.
  *
- * Scores stay in natural units until the maximum was subtracted: masks go down to the type's lowest
+ * Scores stay in natural units until the maximum is subtracted: masks go down to the type's lowest
  * number, which a factor of log2(e) would make infinite. A row of nothing but -inf gives NaN.
  * Refused: strides along D other than 1, head sizes beyond 128.
  */
@@ -46,16 +47,16 @@ template <typename T> __device__ const T *head_of(const struct operand &x, int64
     return static_cast<const T *>(x.data) + n * x.n + h * x.h;
 }
 
-/* Where the 8 elements of chunk `c` of a row lie in a tile of DP columns, so that 8 rows of the
- * same chunk, which is what ldmatrix reads at a time, lie in different banks. */
+/* Where the 8 elements of chunk `c` of a row lie in a tile of DP columns. The same chunk of 8 rows,
+ * which ldmatrix reads at a time, lies in different banks. */
 template <int DP> __device__ int swizzled(int row, int c)
 {
     constexpr int CHUNKS = DP / 8;
     return (row * CHUNKS + (CHUNKS == 4 ? c ^ (row >> 1 & 3) : c ^ (row & 7))) * 8;
 }
 
-/* Starts the copy of rows first..first+ROWS-1 of a head's keys or values; what lies beyond `rows`
- * and `columns` becomes zero. */
+/* Starts the copy of rows first..first+ROWS-1 of a head's keys or values; elements beyond `rows`
+ * and `columns` become zero. */
 template <typename T, int DP, int ROWS>
 __device__ void tile_load(T *to, const T *from, int64_t stride, int first, int rows, int columns)
 {
@@ -68,7 +69,7 @@ __device__ void tile_load(T *to, const T *from, int64_t stride, int first, int r
     }
 }
 
-/* The 16 queries of a warp as fragments of the first operand; zero beyond the tensor. */
+/* Reads the 16 queries of a warp as fragments of the first operand; zero beyond the tensor. */
 template <typename T, int DP>
 __device__ void queries_load(uint32_t (*a)[4], const T *q, int64_t stride, int first, int rows,
                              int columns)
@@ -84,7 +85,7 @@ __device__ void queries_load(uint32_t (*a)[4], const T *q, int64_t stride, int f
         }
 }
 
-/* Two neighbours of a fragment in one register, the lower index in the low half. */
+/* Packs two neighbours of a fragment into one register, the lower index in the low half. */
 __device__ __forceinline__ uint32_t pack2(half_t, float low, float high)
 {
     __half2 pair = __floats2half2_rn(low, high);
@@ -115,7 +116,7 @@ template <typename T> __device__ __forceinline__ float half_of(uint32_t pair, in
     return number_float(*reinterpret_cast<const T *>(&bits));
 }
 
-/* Two neighbouring 16x8 tiles of d, from the four matrices that one ldmatrix brought. */
+/* Adds to two neighbouring 16x8 tiles of d, from the four matrices that one ldmatrix brought. */
 template <typename T>
 __device__ __forceinline__ void multiply(float (&d0)[4], float (&d1)[4], const uint32_t (&a)[4],
                                          const uint32_t (&b)[4])
@@ -146,7 +147,7 @@ __device__ void scores(float (*s)[4], const uint32_t (*a)[4], const T *k, int ke
         }
 }
 
-/* o += p v, p still being the scores' fragments. */
+/* o += p v, where p still has the form of the scores' fragments. */
 template <typename T, int DP, int KEYS>
 __device__ void values(float (*o)[4], const float (*p)[4], const T *v, int key)
 {
@@ -166,7 +167,7 @@ __device__ void values(float (*o)[4], const float (*p)[4], const T *v, int key)
     }
 }
 
-/* What exponents are relative to: the maximum, or 0 where everything so far is -inf. */
+/* The value that exponents are relative to: the maximum, or 0 while all scores are -inf. */
 __device__ float base_of(float highest)
 {
     return highest == -INFINITY ? 0.0f : highest;
@@ -183,7 +184,7 @@ __device__ float exp_above(float x, float base)
     return y;
 }
 
-/* Scores become exp(score - maximum), and the state is brought to the new maximum. */
+/* Turns scores into exp(score - maximum) and brings the state to the new maximum. */
 template <int DP, int KEYS> __device__ void soften(struct running<DP> &state, float (*s)[4])
 {
 #pragma unroll
@@ -229,7 +230,7 @@ __device__ struct mask_rows<T> mask_rows_of(const struct problem &p, const T *he
     return m;
 }
 
-/* Of the 8 columns from `key` on, a pair of neighbours a row. */
+/* Reads, of the 8 columns from `key` on, a pair of neighbours per row. */
 template <typename T>
 __device__ __forceinline__ void mask_load(uint32_t (&to)[2], const struct mask_rows<T> &m, int key,
                                           int sk)
@@ -250,7 +251,7 @@ __device__ __forceinline__ void mask_add(float (&s)[4], const uint32_t (&m)[2])
         s[i] += half_of<T>(m[i >> 1], i & 1);
 }
 
-/* Scores of keys that are not there. */
+/* Sets the scores of keys beyond the tensor to -inf. */
 template <int KEYS> __device__ void cut(float (*s)[4], int key, int sk)
 {
     if (key + KEYS <= sk)
@@ -263,7 +264,7 @@ template <int KEYS> __device__ void cut(float (*s)[4], int key, int sk)
                 s[j][i] = -INFINITY;
 }
 
-/* The warp's rows go through shared memory, so that they are stored 16 bytes a lane. */
+/* The warp's rows go through shared memory, so that each lane stores 16 bytes. */
 template <typename T, int DP>
 __device__ void store_rows(struct running<DP> &state, T *tile, T *y, int64_t stride, int first,
                            int rows, int columns)
@@ -287,7 +288,7 @@ __device__ void store_rows(struct running<DP> &state, T *tile, T *y, int64_t str
     }
 }
 
-/* Warps that had different keys for the same queries add up what they have, each brought to the
+/* Adds up the results of warps that had different keys for the same queries, each brought to the
  * maximum of all. `stats`: maxima and sums, [2][KW][16]; `parts`: [KW][16][DP + 8]. */
 template <typename T, int DP, int KW>
 __device__ void merge_and_store(struct running<DP> &state, float *stats, float *parts, T *y,
@@ -346,7 +347,7 @@ template <typename T, int DP, int KW, bool MASKED>
 __global__ void __launch_bounds__(KW > 1 ? KW * 32 : 256, DP == 128 ? 1 : 2)
     flash_kernel(struct problem p)
 {
-    /* Keys of a step: a mask's registers leave room for half a tile of scores. */
+    /* Keys of a step. The registers of a mask leave room for only half a tile of scores. */
     constexpr int TILE = DP == 128 ? 32 : 64,
                   KEYS = TILE / (KW == 1 && MASKED && DP == 64 ? 2 : KW);
     constexpr bool EARLY = KW > 1; /* the mask is read ahead of its use where registers allow it */
@@ -380,7 +381,7 @@ __global__ void __launch_bounds__(KW > 1 ? KW * 32 : 256, DP == 128 ? 1 : 2)
             tile_load<T, DP, TILE>(next, k, p.k.s, (t + 1) * TILE, p.sk, p.d);
             tile_load<T, DP, TILE>(next + TILE * DP, v, p.v.s, (t + 1) * TILE, p.sk, p.e);
         }
-        copy_async_commit(); /* maybe an empty group: then too the one before is waited for */
+        copy_async_commit(); /* maybe empty: then the group before is waited for, too */
         int in_tile = KW > 1 ? warp * KEYS : 0, key = t * TILE + in_tile;
         uint32_t m[KEYS / 8][2];
         if (EARLY && MASKED && key < p.sk)
@@ -428,7 +429,7 @@ constexpr int PLAIN_WARPS = 4, PLAIN_QUERIES = 4; /* of a warp */
 constexpr int PLAIN_MOST = 128;                   /* columns of q, k and v */
 constexpr int PLAIN_PITCH = PLAIN_MOST + 1;       /* lanes read down a column of keys */
 
-/* `rows` rows of a head from `first` on as floats; zero beyond the tensor. */
+/* Reads `rows` rows of a head from `first` on as floats; zero beyond the tensor. */
 template <typename T>
 __device__ void plain_load(float *to, int pitch, const T *from, int64_t stride, int n, int first,
                            int rows, int columns)
@@ -440,7 +441,8 @@ __device__ void plain_load(float *to, int pitch, const T *from, int64_t stride, 
     }
 }
 
-/* One query's part of a tile: the lane's score becomes its weight, o is brought along. */
+/* Does one query's part of a tile: the lane's score becomes its weight, and o is brought to the new
+ * maximum. */
 __device__ __forceinline__ float plain_soften(float score, float &highest, float &sum,
                                               float (&o)[4])
 {
@@ -516,7 +518,7 @@ bool operand_of(const struct kernel_view *x, const struct kernel_view *q, struct
            x->dim[2] <= INT32_MAX - 256;
 }
 
-/* Rows that 16-byte loads and stores may be used on. */
+/* Whether rows allow 16-byte loads and stores. */
 bool in_chunks(const struct operand &x, int64_t columns)
 {
     return columns % 8 == 0 && x.n % 8 == 0 && x.h % 8 == 0 && x.s % 8 == 0 &&
@@ -575,7 +577,7 @@ cudaError_t launch_plain(const struct kernel_call *call, const struct problem &p
                   floats * sizeof(float));
 }
 
-/* As many queries a block as leave a block for every multiprocessor. */
+/* As many queries per block as still give every multiprocessor a block. */
 int32_t variant_of(const struct kernel_call *call, int64_t heads, int64_t sq)
 {
     int64_t most = call->multiprocessors > 0 ? call->multiprocessors : 132;

@@ -2,11 +2,12 @@
 /*
  * Depthwise convolution over channels-last images.
  *
- * All of it is waiting for memory: 9 or 25 multiplications for each element read and written. A
- * thread takes 16 bytes of channels of TILE output columns in one row, so that what neighbouring
- * columns read is in registers; a block is a patch of columns and rows of at most 128 bytes of
- * channels, so that what neighbouring rows read is in L1. 3x3 and 5x5 with stride 1 and 2 are
- * compiled with their loops unrolled, anything else runs one column a thread.
+ * The kernels only wait for memory: there are 9 or 25 multiplications for each element read and
+ * written. A thread takes 16 bytes of channels of TILE output columns in one row, so that inputs
+ * shared by neighbouring columns are in registers. A block is a patch of columns and rows of at
+ * most 128 bytes of channels, so that inputs shared by neighbouring rows are in L1. 3x3 and 5x5
+ * with stride 1 and 2 are compiled with their loops unrolled; other windows run one column per
+ * thread.
  *
  * Bytes and the time they take at 4.2 TB/s, fp16, 32 images (x read and y written once):
  *
@@ -23,8 +24,8 @@
  *
  * Refused: channels that are not innermost, more than 2^31 elements, x and y of different types.
  *
- * kernel_conv_direct is the last resort for every convolution: one thread an output, one product at
- * a time, any strides. It is right, and slow.
+ * kernel_conv_direct is the last resort for every convolution: one thread per output, one product
+ * at a time, any strides. It is right, and slow.
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/epilogue.cuh"
@@ -62,7 +63,7 @@ __device__ __forceinline__ void finish(const struct geometry &g, const struct ep
     }
 }
 
-/* Where a thread works; false: nowhere. */
+/* Finds where a thread works; false: it has nothing to do. */
 struct place {
     int channel, column, row, image;
 };
@@ -187,7 +188,7 @@ struct job {
     void *y;
 };
 
-/* Threads of a block along the channels: about a line of memory, with few idle ones. */
+/* The threads of a block along the channels: about a line of memory, with few idle threads. */
 int channel_threads(int vectors, int wanted)
 {
     int best = vectors < wanted ? vectors : wanted;
@@ -242,7 +243,7 @@ template <class T, int V, int MODE> cudaError_t launch_any(struct job *j)
                          static_cast<T *>(j->y), j->e);
 }
 
-/* Four columns a thread fill the device only if there are enough of them. */
+/* Four columns per thread fill the device only if there are enough columns. */
 bool is_wide(const struct job *j, int vector)
 {
     if (j->call->variant == 1 || j->call->variant == 2)
@@ -253,7 +254,8 @@ bool is_wide(const struct job *j, int vector)
     return threads >= (int64_t)processors * 2 * THREADS;
 }
 
-/* An epilogue of any kind is inlined for each column, so two must do. */
+/* An epilogue of any kind is inlined for each column, so the kernel has only two columns per
+ * thread. */
 template <class T, int V, int K, int S, int MODE> cudaError_t launch_columns(struct job *j)
 {
     if constexpr (MODE == MODE_RANGE)
@@ -280,7 +282,7 @@ bool is_aligned(const void *data)
     return reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
-/* 16 bytes of channels at a time, if all addresses allow it. */
+/* Takes 16 bytes of channels at a time, if all addresses allow it. */
 template <class T, int MODE> cudaError_t launch_vectors(struct job *j)
 {
     const int V = 16 / sizeof(T);
@@ -292,7 +294,7 @@ template <class T, int MODE> cudaError_t launch_vectors(struct job *j)
     return fits ? launch_window<T, V, MODE>(j) : launch_any<T, 1, MODE>(j);
 }
 
-/* None, ReLU and clipping are ranges. */
+/* No epilogue, ReLU and clipping are ranges. */
 bool read_range(const struct kernel_epilogue *epilogue, struct geometry *g)
 {
     const struct kernel_step *step = epilogue ? &epilogue->step[0] : nullptr;
@@ -321,7 +323,7 @@ bool read_geometry(const struct kernel_window *window, const struct kernel_view 
         x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1] || kernel_span(x) >= limit ||
         kernel_span(y) >= limit || (x->dim[1] > 1 && (x->stride[1] != 1 || y->stride[1] != 1)))
         return false;
-    /* Positions of windows, padding included, stay within an int. */
+    /* Positions of windows, padding included, must stay within an int. */
     for (int i = 0; i < 2; i++) {
         if (window->pad[i] < 0 || window->pad[i] > 1 << 20 || x->dim[2 + i] > 1 << 28 ||
             (y->dim[2 + i] + 4) * window->stride[i] +
@@ -351,7 +353,7 @@ bool read_geometry(const struct kernel_window *window, const struct kernel_view 
 
 /* --- any convolution --- */
 
-/* Windows and views with three spatial dims, those that are not there being 1. */
+/* Windows and views with three spatial dims; a dim that the tensor lacks is 1. */
 struct direct {
     int64_t dim[5], y[5], x[5]; /* of y; strides of y and x */
     int32_t order[5];           /* of y's dims in memory, innermost first */
@@ -361,7 +363,7 @@ struct direct {
     int64_t elements;
 };
 
-/* Sum over the window and the group's channels for the output at `at`. */
+/* The sum over the window and the group's channels for the output at `at`. */
 template <class T>
 __device__ __forceinline__ float direct_sum(const struct direct &d, const int64_t (&at)[5],
                                             const T *__restrict__ x, const T *__restrict__ weights)
@@ -385,7 +387,7 @@ __device__ __forceinline__ float direct_sum(const struct direct &d, const int64_
     return sum;
 }
 
-/* One thread an output, neighbours in y's memory being neighbours. */
+/* One thread per output; neighbouring threads are neighbours in y's memory. */
 template <class T, int MODE>
 __global__ void __launch_bounds__(THREADS)
     conv_direct(const __grid_constant__ struct direct d, const T *__restrict__ x,
@@ -401,7 +403,8 @@ __global__ void __launch_bounds__(THREADS)
             rest /= d.dim[dim];
             to += index * d.y[dim];
 #pragma unroll
-            for (int j = 0; j < 5; j++) /* no index that is not known: registers */
+            /* The compiler knows every index, so `at` stays in registers. */
+            for (int j = 0; j < 5; j++)
                 at[j] = j == dim ? index : at[j];
         }
         float sum = direct_sum<T>(d, at, x, weights) + (bias ? bias[at[1]] : 0.0f);

@@ -5,8 +5,8 @@
  *
  * The same .cu files compile with nvcc, and as plain C++ under tests/emulate, where blocks run one
  * after the other on the CPU (INFERD_EMULATE; the emulator's header is then included first). So
- * kernels are launched by KERNEL_LAUNCH only, dynamic shared memory is had by KERNEL_SHARED only,
- * and instructions that C++ does not have stand in mma.cuh behind functions.
+ * kernels are launched only by KERNEL_LAUNCH, get dynamic shared memory only by KERNEL_SHARED, and
+ * use instructions that C++ lacks only through the functions of mma.cuh.
  *
  *   math.cuh      the IR's unary and binary functions      epilogue.cuh  a node's epilogue
  *   reduce.cuh    warp and block reductions                mma.cuh       tensor cores, cp.async
@@ -30,7 +30,7 @@
 
 enum { KERNEL_WARP = 32, KERNEL_SHARED_DEFAULT = 48 << 10 };
 
-/* More than 48 KiB of dynamic shared memory must be asked for, once a kernel; asking again is
+/* More than 48 KiB of dynamic shared memory must be asked for once per kernel. Asking again is
  * cheap and may happen while a stream is being captured. */
 template <class... P, class... A>
 inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
@@ -52,7 +52,7 @@ inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 #endif
 }
 
-/* With a call in the place of the stream: nothing is launched when it is dry. */
+/* Takes a call in the place of the stream: a dry call launches nothing. */
 template <class... P, class... A>
 inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                                  const struct kernel_call *call, A... args)
@@ -66,7 +66,7 @@ inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, si
 #define KERNEL_LAUNCH(kernel, grid, block, shared, stream, ...)                                    \
     kernel_launch(kernel, dim3(grid), dim3(block), (size_t)(shared), stream, __VA_ARGS__)
 
-/* `type *name`: the block's dynamic shared memory, aligned to 16 bytes. */
+/* Declares `type *name`: the block's dynamic shared memory, aligned to 16 bytes. */
 #ifdef INFERD_EMULATE
 #define KERNEL_SHARED(type, name) type *name = static_cast<type *>(emulate_shared())
 #else
@@ -105,7 +105,7 @@ NUMBER_OF(float, DTYPE_F32);
 NUMBER_OF(double, DTYPE_F64);
 #undef NUMBER_OF
 
-/* Bytes of an element by number; dtype_size() is not for here. */
+/* Bytes of an element by the number of its type; device code cannot call dtype_size(). */
 __host__ __device__ inline int number_size(int dtype)
 {
     return dtype == DTYPE_BOOL || dtype == DTYPE_U8 || dtype == DTYPE_I8 ? 1
@@ -116,7 +116,8 @@ __host__ __device__ inline int number_size(int dtype)
                                                                             : 8;
 }
 
-/* As x86 converts, and so the reference: the smallest number for whatever does not fit. */
+/* Converts as x86 does, and so the reference: a value that does not fit becomes the smallest
+ * number. */
 __device__ __forceinline__ int32_t number_truncate_32(double v)
 {
     return v > -2147483649.0 && v < 2147483648.0 ? (int32_t)v : INT32_MIN;
@@ -134,7 +135,8 @@ __device__ __forceinline__ uint64_t number_truncate_u64(double v)
     return (uint64_t)number_truncate_64(v);
 }
 
-/* number_to<float>(x), number_to<double>(x): floats exactly, integers rounded to nearest even. */
+/* number_to<float>(x), number_to<double>(x): floats are converted exactly, integers rounded to
+ * nearest even. */
 template <class F, class T> __device__ __forceinline__ F number_to(T x)
 {
     return (F)x;
@@ -168,8 +170,9 @@ template <class T> __device__ __forceinline__ float number_float(T x)
     return number_to<float, T>(x);
 }
 
-/* number_from<T>(float or double): rounded to nearest even once; to integers as the reference's
- * ref_cast: towards zero, what does not fit is the smallest int32 or int64 cut to the width. */
+/* number_from<T>(float or double) rounds to nearest even once. To integers it converts as the
+ * reference's ref_cast: towards zero, and a value that does not fit becomes the smallest int32 or
+ * int64 cut to the width. */
 template <class T, class F> struct number_maker {
     static __device__ __forceinline__ T make(F v)
     {
@@ -242,7 +245,7 @@ __host__ __device__ inline bool number_is_short_float(int dtype)
     return dtype == DTYPE_F16 || dtype == DTYPE_BF16 || dtype == DTYPE_F32;
 }
 
-/* One element as float, of one of these types, known at run time. */
+/* Loads one element of one of these types, known at run time, as float. */
 __device__ inline float number_load(int dtype, const void *data, int64_t i)
 {
     switch (dtype) {
@@ -257,8 +260,8 @@ __device__ inline float number_load(int dtype, const void *data, int64_t i)
 
 /* --- vectors --- */
 
-/* N elements that are loaded and stored together; with at most 16 bytes by one instruction. The
- * address must be a multiple of the size (of 16 bytes, if it is larger). */
+/* N elements that are loaded and stored together, by one instruction if they have at most 16 bytes.
+ * The address must be a multiple of their size (of 16 bytes, if it is larger). */
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) vector {
     T v[N];
 };
@@ -273,7 +276,7 @@ template <class T, int N> __device__ __forceinline__ void vector_store(T *to, ve
     *reinterpret_cast<vector<T, N> *>(to) = value;
 }
 
-/* N elements from `from` as floats, and back. */
+/* Read N elements from `from` as floats, and write them. */
 template <int N, class T> __device__ __forceinline__ void vector_read(const T *from, float (&to)[N])
 {
     vector<T, N> raw = vector_load<T, N>(from);
@@ -333,7 +336,7 @@ inline int64_t kernel_elements(const struct kernel_view *view)
     return n;
 }
 
-/* One more than the largest offset: what indices into the view's memory must hold. */
+/* One more than the largest offset in the view's memory, which indices must hold. */
 inline int64_t kernel_span(const struct kernel_view *view)
 {
     int64_t span = 1;
@@ -350,7 +353,7 @@ inline int64_t kernel_ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Blocks of a grid-stride loop: as many as there is `work` for, at most `resident` on each
+/* The blocks of a grid-stride loop: as many as there is `work` for, but at most `resident` on each
  * multiprocessor. */
 inline unsigned kernel_grid(const struct kernel_call *call, int64_t work, int resident)
 {

@@ -3,10 +3,10 @@
  * Elementwise: casts, reformats, chains of unary functions (kernel_map), functions of two numbers
  * (kernel_binary) and choices (kernel_select).
  *
- * What moves many bytes in networks has kernels of its own (map.cuh, and binary_vector here).
- * Everything else goes element by element through a kernel that takes any types and strides, on
- * float, double or int64 as the reference does it: right, not quick. Refused: more than 2^31
- * elements, outputs that overlap themselves, epilogues on what is not a float.
+ * Cases that move many bytes in networks have kernels of their own (map.cuh, and binary_vector
+ * here). All others go element by element through a kernel that takes any types and strides and
+ * computes on float, double or int64 as the reference does: right, not quick. Refused: more than
+ * 2^31 elements, outputs that overlap themselves, epilogues on elements that are not floats.
  */
 #include "kernels/cuda/kernels.h"
 
@@ -35,7 +35,7 @@ __device__ __forceinline__ bool is_padding(const map_types &t, int32_t at)
     return t.padded > 0 && at % t.padded >= t.channels;
 }
 
-/* Through C, float or double. In double the steps are unary ones. */
+/* Computes in C, float or double. In double all steps are unary. */
 template <class C>
 static __global__ void __launch_bounds__(MAP_THREADS)
     map_any(const void *x, void *y, const map_types t, const __grid_constant__ walk<2> w,
@@ -61,8 +61,8 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
-/* Integers, by at most one step. uint64 to fp32 would be rounded twice on the way through double.
- */
+/* Takes integers through at most one step. uint64 to fp32 by way of double would be rounded
+ * twice. */
 static __global__ void __launch_bounds__(MAP_THREADS)
     map_int(const void *x, void *y, const map_types t, const __grid_constant__ walk<2> w,
             int32_t func, float alpha, float beta)
@@ -161,7 +161,7 @@ template <class TX, class TY> static cudaError_t map_typed(const map_job &j)
     return j.e->n ? map_quick<TX, TY, EPILOGUE_ANY>(j) : map_quick<TX, TY, EPILOGUE_NONE>(j);
 }
 
-/* Without padding and epilogue, and from integers without a transpose. */
+/* Casts without padding and epilogue; from integers also without a transpose. */
 template <class TX, class TY> static cudaError_t map_cast(const map_job &j)
 {
     if (j.padded)
@@ -170,7 +170,7 @@ template <class TX, class TY> static cudaError_t map_cast(const map_job &j)
                   : map_vector_launch<TX, TY, EPILOGUE_NONE>(j.call, *j.w, j.x, j.y, *j.e);
 }
 
-/* Bits of elements that stay what they are. */
+/* Moves the bits of elements that stay what they are. */
 template <class T> static cudaError_t map_bits(const map_job &j)
 {
     return map_quick<T, T, EPILOGUE_NONE>(j);
@@ -247,7 +247,7 @@ static cudaError_t map_images(const map_job &j)
 
 typedef cudaError_t (*map_typed_fn)(const map_job &j);
 
-/* Pairs of types that are quick; NULL: the general kernel. */
+/* The launcher for pairs of types that are quick; NULL: the general kernel. */
 static map_typed_fn typed_for(int x, int y)
 {
     static const struct {
@@ -312,7 +312,7 @@ __device__ __forceinline__ vector<T, N> operand_load(const T *from, int32_t at, 
     return v;
 }
 
-/* All of one float type, with runs of neighbours in the same order. */
+/* Takes tensors of one float type that have runs of neighbours in the same order. */
 template <class T, int MODE>
 static __global__ void __launch_bounds__(MAP_THREADS)
     binary_vector(const T *a, const T *b, T *y, int32_t func, const __grid_constant__ walk<3> w,
@@ -406,7 +406,7 @@ template <class C> static cudaError_t binary_general(const binary_job &j)
                          j.a->data, j.b->data, j.y->data, j.types, j.w, j.e);
 }
 
-/* Functions of floats; the others work on integers only. */
+/* Whether the function takes floats; the others work on integers only. */
 static bool has_floats(int func)
 {
     return func >= IR_BINARY_ADD && func <= IR_BINARY_GREATER_EQUAL;

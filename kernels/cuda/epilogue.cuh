@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A node's epilogue on the device. A launcher makes a struct epilogue of the caller's steps and
- * hands it to its kernel by value, `const __grid_constant__ struct epilogue`; the kernel calls
- * epilogue_apply on what it has computed, right before it stores it.
+ * hands it to its kernel by value, `const __grid_constant__ struct epilogue`. The kernel calls
+ * epilogue_apply on its results, right before it stores them.
  *
- * Where in its operands a value belongs follows from its offset in y's memory (in elements): an
- * operand that lies like y is read at that offset, one along the innermost dim of y's memory
- * (channels in channels-last, the last dim in plain) at its remainder, one of a single element at
- * 0, and any other by taking the offset apart. So kernels need not know y's dims, only where they
- * store. That asks for a y whose elements do not overlap, within 2^31 elements; epilogue_make
- * refuses others. Only real elements may be asked for, not a padded layout's padding.
+ * The offset of a value in y's memory (in elements) decides where its operands are read. An operand
+ * that lies like y is read at that offset, one along the innermost dim of y's memory (channels in
+ * channels-last, the last dim in plain) at the offset's remainder, one of a single element at 0,
+ * and any other by taking the offset apart. So kernels need not know y's dims, only where they
+ * store. This takes a y whose elements do not overlap and lie within 2^31 elements; epilogue_make
+ * refuses others. Kernels may ask for real elements only, not for a padded layout's padding.
  *
  * EPILOGUE_NONE and EPILOGUE_RELU are template arguments, so that they cost nothing:
  *
@@ -26,8 +26,8 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/math.cuh"
 
-/* GELU alone: what follows half the products of a transformer. Only kernels that say so know it;
- * for the others it is one of ANY. */
+/* GELU alone follows half the products of a transformer. Only kernels that say so have a case for
+ * it; for the others it is one of ANY. */
 enum epilogue_mode { EPILOGUE_NONE = 0, EPILOGUE_RELU = 1, EPILOGUE_ANY = 2, EPILOGUE_GELU = 3 };
 
 enum epilogue_place { /* of a binary step's operand */
@@ -40,7 +40,7 @@ enum epilogue_place { /* of a binary step's operand */
 struct epilogue_step {
     int32_t func;
     uint8_t binary, place, dtype;
-    uint8_t wide; /* so many neighbours, from a multiple of it on, are read together */
+    uint8_t wide; /* so many neighbours, from a multiple of it on, may be read together */
     float alpha, beta, gamma;
     const void *data;
     int32_t stride[KERNEL_RANK_MAX]; /* INNER: [0]; STRIDED: of y's dims, merged, outermost first */
@@ -72,7 +72,7 @@ inline bool epilogue_mergeable(const struct epilogue_dims *d, int n, int outer, 
     return true;
 }
 
-/* Dims sorted by stride, outermost first, those of one element dropped, neighbours merged where all
+/* Sorts dims by stride, outermost first, drops dims of one element, and merges neighbours where all
  * operands allow it. */
 inline void epilogue_order(const struct kernel_epilogue *from, int n, const struct kernel_view *y,
                            struct epilogue_dims *d)
@@ -147,8 +147,8 @@ inline void epilogue_place_operand(const struct epilogue_dims *d, const int64_t 
     out->wide = (uint8_t)wide;
 }
 
-/* `from` may be NULL: no steps. False: see above; or an operand that is no short float, or beyond
- * 2^31 elements. */
+/* `from` may be NULL: there are no steps. False: y is as the top of this file refuses it, or an
+ * operand is no short float or lies beyond 2^31 elements. */
 inline bool epilogue_make(const struct kernel_epilogue *from, const struct kernel_view *y,
                           struct epilogue *out)
 {
@@ -210,7 +210,7 @@ template <class L> inline cudaError_t epilogue_dispatch(const struct epilogue &e
 
 /* --- device --- */
 
-/* Where the operand's elements for y's elements at these offsets are. */
+/* Finds where the operand's elements for y's elements at these offsets are. */
 template <int N>
 __device__ __forceinline__ void epilogue_index(const struct epilogue &e,
                                                const struct epilogue_step &s,
@@ -246,7 +246,7 @@ __device__ __forceinline__ void epilogue_read(const void *data, const uint32_t (
         to[i] = number_float(static_cast<const T *>(data)[index[i]]);
 }
 
-/* The operand's elements for y's at offsets that lie anyhow. */
+/* Loads the operand's elements for y's elements at any offsets. */
 template <int N>
 __device__ __forceinline__ void epilogue_gather(const struct epilogue &e,
                                                 const struct epilogue_step &s,
@@ -274,7 +274,7 @@ __device__ __forceinline__ void epilogue_read_wide(const struct epilogue_step &s
         vector_read<N>(static_cast<const float *>(s.data) + index, to);
 }
 
-/* The operand's elements for y's N from offset `at` on, a multiple of N. */
+/* Loads the operand's elements for y's N elements from offset `at` on, a multiple of N. */
 template <int N>
 __device__ __forceinline__ void epilogue_operand(const struct epilogue &e,
                                                  const struct epilogue_step &s, uint32_t at,
@@ -303,8 +303,9 @@ __device__ __forceinline__ void epilogue_operand(const struct epilogue &e,
         to[i] = value;
 }
 
-/* v: the N (1, 2, 4, 8, 16) neighbours in y's memory from offset `at` on; `at` is a multiple of N,
- * and none of them is padding. `data` pointers of y need not be aligned for this. */
+/* Applies the steps to v, the N (1, 2, 4, 8, 16) neighbours in y's memory from offset `at` on. `at`
+ * is a multiple of N, and none of the neighbours is padding. The `data` pointers of y need not be
+ * aligned for this. */
 template <int MODE, int N>
 __device__ __forceinline__ void epilogue_apply(const struct epilogue &e, float (&v)[N], uint32_t at)
 {
@@ -333,8 +334,9 @@ __device__ __forceinline__ void epilogue_apply(const struct epilogue &e, float (
     }
 }
 
-/* N elements at offsets `at` that have the same index along the innermost dim of y's memory: of one
- * channel, say. What depends on that alone is read once. */
+/* Applies the steps to N elements at offsets `at` that have the same index along the innermost dim
+ * of y's memory, such as those of one channel. Operands that depend on this index alone are read
+ * once. */
 template <int N>
 __device__ __forceinline__ void epilogue_apply_column(const struct epilogue &e, float (&v)[N],
                                                       const uint32_t (&at)[N])
@@ -361,7 +363,7 @@ __device__ __forceinline__ void epilogue_apply_column(const struct epilogue &e, 
     }
 }
 
-/* One value. */
+/* Applies the steps to one value. */
 template <int MODE>
 __device__ __forceinline__ float epilogue_apply_one(const struct epilogue &e, float value,
                                                     uint32_t at)

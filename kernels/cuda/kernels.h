@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our CUDA kernels, as the engine calls them: C linkage, one launcher a family. A .cu file holds
+ * Our CUDA kernels, as the engine calls them: C linkage, one launcher per family. A .cu file holds
  * the kernels of a family and then its launcher.
  *
  * Tensors are views: logical dims (N, C, spatial.. for images) with strides in elements, so every
@@ -9,9 +9,9 @@
  * computed in fp32 and rounded once when stored.
  *
  * Launchers put work onto the stream and return; they neither allocate nor wait, and may be
- * captured. Arguments were checked by the caller. cudaErrorNotSupported: this launcher does not do
- * this case; nothing was launched. Whether it does is also told, without a device, by calling it
- * with `dry` set: nothing is launched then.
+ * captured. The caller has checked the arguments. cudaErrorNotSupported: the launcher does not do
+ * this case, and nothing was launched. A call with `dry` set gives the same answer without a device
+ * and never launches.
  */
 #ifndef INFERD_KERNELS_CUDA_KERNELS_H
 #define INFERD_KERNELS_CUDA_KERNELS_H
@@ -55,7 +55,7 @@ struct kernel_epilogue {
 struct kernel_call {
     cudaStream_t stream;
     bool dry;
-    int32_t variant;         /* 0: the launcher's own choice; else one of its variants, see each */
+    int32_t variant; /* 0: the launcher's own choice; else one of its variants, listed with it */
     int32_t multiprocessors; /* of the device */
 };
 
@@ -68,7 +68,7 @@ struct kernel_call {
 cudaError_t kernel_map(const struct kernel_call *call, const struct kernel_view *x,
                        const struct kernel_view *y, int64_t pad_channels,
                        const struct kernel_epilogue *epilogue);
-/* y = epilogue(func(a, b)); comparisons store BOOL. `fmod`: for MOD. */
+/* y = epilogue(func(a, b)); comparisons store BOOL. `fmod` selects the kind of MOD. */
 cudaError_t kernel_binary(const struct kernel_call *call, enum ir_binary func, bool fmod,
                           const struct kernel_view *a, const struct kernel_view *b,
                           const struct kernel_view *y, const struct kernel_epilogue *epilogue);
@@ -78,17 +78,18 @@ cudaError_t kernel_select(const struct kernel_call *call, const struct kernel_vi
 
 /* --- move.cu --- */
 
-/* Dense copies with another order, place or number of elements; x and y have the same type.
- * Transpose, slice, expand, reshape and concat parts are all: y[i] = x[i] over equal dims with
- * different strides (kernel_view's data points at the first element). Transposes of the last dims
- * go through shared memory. */
+/* Copies into another order, place or number of elements; x and y have the same type. Transpose,
+ * slice, expand, reshape and the parts of a concat are all y[i] = x[i] over equal dims with
+ * different strides (a view's data points at its first element). Transposes of the last dims go
+ * through shared memory. */
 cudaError_t kernel_copy(const struct kernel_call *call, const struct kernel_view *x,
                         const struct kernel_view *y);
 /* One launch for all parts; parts[i] lies at `offset[i]` along `axis` of y. */
 cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
                           int32_t n_parts, int32_t axis, const struct kernel_view *y);
-/* y has x's dims with `axis` replaced by all of indices' dims. Indices are I32 or I64, negatives
- * count from the end. One out of range makes NaN (or 0) and sets *bad, a device int32, to 1. */
+/* y has x's dims with `axis` replaced by all of indices' dims. Indices are I32 or I64; negative
+ * ones count from the end. An index out of range makes NaN (or 0) and sets *bad, a device int32, to
+ * 1. */
 cudaError_t kernel_gather(const struct kernel_call *call, const struct kernel_view *x,
                           const struct kernel_view *indices, int32_t axis,
                           const struct kernel_view *y, int32_t *bad);
@@ -101,11 +102,12 @@ cudaError_t kernel_pad(const struct kernel_call *call, const struct kernel_view 
 struct kernel_window {
     int32_t spatial;                                   /* 1..3 */
     int32_t kernel[3], stride[3], dilation[3], pad[3]; /* pad: begins */
-    int32_t end[3]; /* padding behind: only an average that counts padding asks */
+    int32_t end[3]; /* padding behind; read only by an average that counts padding */
 };
 
-/* Variants. SINGLE: 8 or 4 channels of one output a thread; TILE_*: of so many rows of two outputs,
- * for square windows of 2 and 3. All three for channels-last; GENERAL is for everything. */
+/* Variants. SINGLE: 8 or 4 channels of one output per thread; TILE_*: tiles of so many rows of two
+ * outputs, for square windows of 2 and 3. These three are for channels-last; GENERAL is for
+ * everything. */
 enum {
     KERNEL_POOL_SINGLE = 1,
     KERNEL_POOL_TILE_2 = 2,
@@ -120,14 +122,14 @@ cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func, bool 
 
 /* --- depthwise.cu --- */
 
-/* One filter a channel (group = C, M = C). Weights are packed [k.., C] in x's type, bias [C] in
+/* One filter per channel (group = C, M = C). Weights are packed [k.., C] in x's type, bias [C] in
  * fp32 or NULL; x and y are channels-last. 2 spatial dims. */
 cudaError_t kernel_depthwise(const struct kernel_call *call, const struct kernel_window *window,
                              const struct kernel_view *x, const void *weights, const float *bias,
                              const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 
-/* Any convolution, slowly: what nothing else does (groups, three spatial dims, odd types). Weights
- * [M, C/g, k..] in x's type, bias [M] fp32 or NULL. */
+/* Any convolution, slowly: for nodes that nothing else does (groups, three spatial dims, odd
+ * types). Weights [M, C/g, k..] in x's type, bias [M] fp32 or NULL. */
 cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kernel_window *window,
                                int32_t groups, const struct kernel_view *x, const void *weights,
                                const float *bias, const struct kernel_view *y,
@@ -135,24 +137,25 @@ cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kern
 
 /* --- rows.cu --- */
 
-/* Softmax over `axis`; log: its logarithm. */
+/* Softmax over `axis`, or its logarithm if `log` is set. */
 cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool log,
                            const struct kernel_view *x, const struct kernel_view *y,
                            const struct kernel_epilogue *epilogue);
-/* Over dims axis..rank-1, dense. scale and bias are fp32 and as long as a row; bias may be NULL. */
+/* Normalises over dims axis..rank-1, which are dense. scale and bias are fp32 and as long as a row;
+ * bias may be NULL. */
 cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, float epsilon,
                               const struct kernel_view *x, const float *scale, const float *bias,
                               const struct kernel_view *y, const struct kernel_epilogue *epilogue);
-/* y has x's rank with 1 at the reduced axes. Any strides; fast for the last
- * dims, and for the spatial dims of channels-last. */
+/* y has x's rank, with 1 at the reduced axes. Takes any strides; fast for the last dims, and for
+ * the spatial dims of channels-last. */
 cudaError_t kernel_reduce(const struct kernel_call *call, enum ir_reduce func, const int32_t *axes,
                           int32_t n_axes, const struct kernel_view *x, const struct kernel_view *y,
                           const struct kernel_epilogue *epilogue);
 
 /* --- attention.cu --- */
 
-/* Variants: queries a block; SPLIT: 16, the keys shared out among the warps. PLAIN is for all types
- * and strides, the others for 16-bit types and heads in multiples of 8. */
+/* Variants: queries per block; SPLIT: 16 queries, the keys shared out among the warps. PLAIN is for
+ * all types and strides, the others for 16-bit types and heads in multiples of 8. */
 enum {
     KERNEL_ATTENTION_128 = 1,
     KERNEL_ATTENTION_64 = 2,

@@ -6,8 +6,8 @@
  *   map_transpose  neighbours on one side are far apart on the other: tiles through shared memory
  *   map_image      a few planes to pixels of 4 or 8 channels, the padding zero: a thread a pixel
  *
- * Each has a launcher that gives cudaErrorNotSupported where it does not fit. TX to TY goes through
- * float; if they are the same type and there is no epilogue, bits are moved.
+ * Each has a launcher that gives cudaErrorNotSupported if the case does not fit. TX is converted to
+ * TY by way of float; if they are the same type and there is no epilogue, bits are moved.
  */
 #ifndef INFERD_KERNELS_CUDA_MAP_CUH
 #define INFERD_KERNELS_CUDA_MAP_CUH
@@ -25,7 +25,7 @@ template <class A> struct map_same<A, A> {
     static const bool value = true;
 };
 
-/* N neighbours on their way from x to y's offset `at`. */
+/* Brings N neighbours from x to y's offset `at`. */
 template <class TX, class TY, int MODE, int N>
 __device__ __forceinline__ vector<TY, N> map_convert(const struct epilogue &e,
                                                      const vector<TX, N> &from, uint32_t at)
@@ -114,7 +114,7 @@ struct tile_plan {
     walk<2> batch; /* of y and x, over the other dims */
     struct divider tiles_a, tiles_b;
     int32_t a, b;     /* extents */
-    int32_t b_padded; /* y's: what lies behind b is zero */
+    int32_t b_padded; /* y's extent along b; elements behind b become zero */
     int32_t x_by_b, y_by_a;
     bool wide_x, wide_y;
 };
@@ -125,7 +125,7 @@ template <class TX> struct tile_size {
     static const int vector = 16 / (int)sizeof(TX);
 };
 
-/* x's elements of one tile, into rows of shared memory. */
+/* Loads x's elements of one tile into rows of shared memory. */
 template <class TX>
 __device__ __forceinline__ void tile_load(const tile_plan &p, const TX *x, int32_t a0, int32_t b0,
                                           uint32_t *tile)
@@ -155,7 +155,7 @@ __device__ __forceinline__ void tile_load(const tile_plan &p, const TX *x, int32
     }
 }
 
-/* Eight neighbours along b of each element of a word. */
+/* Stores eight neighbours along b of each element of a word. */
 template <class TX, class TY, int MODE>
 __device__ __forceinline__ void tile_store_wide(const tile_plan &p, TY *y, int32_t y0, int32_t a0,
                                                 int32_t b0, const uint32_t *tile,
@@ -234,8 +234,8 @@ static __global__ void __launch_bounds__(MAP_THREADS)
         tile_store<TX, TY, MODE>(p, y, at[0], a0, b0, tile, e);
 }
 
-/* Splits the walk into b, a and the rest. False: this is no transpose, or too thin to be worth it.
- */
+/* Splits the walk into b, a and the rest. False: the case is no transpose, or too thin to be worth
+ * a kernel. */
 inline bool tile_split(const walk<2> *w, tile_plan *p)
 {
     int b = w->rank - 1, a = -1;
@@ -273,7 +273,7 @@ inline bool tile_multiple(const walk<2> *w, int k, int n)
     return true;
 }
 
-/* `padded`: what y's innermost dim really holds; 0: no more than its elements. */
+/* `padded`: the elements that y's innermost dim holds with its padding; 0: it has none. */
 template <class TX, class TY, int MODE>
 inline cudaError_t map_transpose_launch(const struct kernel_call *call, const walk<2> *w,
                                         int64_t padded, const struct kernel_view *x,
@@ -308,7 +308,7 @@ struct image_plan {
     int32_t channels, by_image, by_channel; /* strides of x, whose pixels are neighbours */
 };
 
-/* P channels a pixel in y, those from plan.channels on zero. */
+/* Writes P channels per pixel in y; those from plan.channels on are zero. */
 template <class TX, class TY, int P>
 static __global__ void __launch_bounds__(MAP_THREADS)
     map_image(const TX *x, TY *y, const image_plan p, const __grid_constant__ epilogue e)
@@ -346,7 +346,8 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
-/* Spatial dims of a view (from the third on) as one; false: they are not in row-major order. */
+/* Reads the spatial dims of a view (from the third on) as one dim; false: they are not in row-major
+ * order. */
 inline bool image_spatial(const struct kernel_view *v, int64_t *n, int64_t *step)
 {
     *n = 1;
@@ -359,7 +360,7 @@ inline bool image_spatial(const struct kernel_view *v, int64_t *n, int64_t *step
     return true;
 }
 
-/* y has pixels of P channels, x planes; see map_image. */
+/* Launches map_image: y has pixels of P channels, x planes. */
 template <class TX, class TY, int P>
 inline cudaError_t map_image_launch(const struct kernel_call *call, const struct kernel_view *x,
                                     const struct kernel_view *y, const struct epilogue &e)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The IR's unary and binary functions, by number, on float or double: the formulas of
- * kernels/cpu/unary.c and binary.c, which says where NaN and infinity go. Their numbers are the
- * reference's, which are the IR's.
+ * kernels/cpu/unary.c and binary.c, which say where NaN and infinity go. Their numbers are the
+ * IR's, as in the reference.
  *
- * What networks use often is inlined; the rest is one function that is called, so that a kernel
- * with an epilogue does not carry a libm of its own.
+ * Functions that networks use often are inlined. The rest is one function that is called, so that a
+ * kernel with an epilogue does not carry a libm of its own.
  */
 #ifndef INFERD_KERNELS_CUDA_MATH_CUH
 #define INFERD_KERNELS_CUDA_MATH_CUH
@@ -13,7 +13,7 @@
 #include "base/op_enums.h"
 #include "kernels/cuda/device.cuh"
 
-/* libm by overloading, also where the emulator's <cmath> is all there is. */
+/* Overloads the functions of libm, also where the emulator's <cmath> is all there is. */
 #define MATH_LIFT(name)                                                                            \
     __device__ __forceinline__ float math_##name(float x)                                          \
     {                                                                                              \
@@ -70,7 +70,8 @@ template <class F> __device__ __forceinline__ F math_clip(F x, F low, F high)
     return x > high ? high : x;
 }
 
-/* 1 / (1 + e^-x). In fp32 the quick division: it is within 2 ulp, and 0 where e^-x overflows. */
+/* 1 / (1 + e^-x). In fp32 the quick division is used: it is within 2 ulp, and gives 0 where e^-x
+ * overflows. */
 __device__ __forceinline__ float math_sigmoid(float x)
 {
     return __fdividef(1.0f, 1.0f + expf(-x));
@@ -85,8 +86,8 @@ template <class F> __device__ __forceinline__ F math_softplus(F x)
     return (x > 0 ? x : 0) + math_log1p(math_exp(-math_fabs(x)));
 }
 
-/* x times the normal distribution, whose tail is taken from erfc's form 7.1.26 in Abramowitz and
- * Stegun: one exponential, one reciprocal, no branch, and no cancellation on the negative side. */
+/* x times the normal distribution. Its tail is erfc's form 7.1.26 in Abramowitz and Stegun: one
+ * exponential, one reciprocal, no branch, and no cancellation on the negative side. */
 __device__ __forceinline__ float math_gelu(float x)
 {
     float a = fabsf(x) * 0.70710678f, t = __fdividef(1.0f, fmaf(0.3275911f, a, 1.0f));
@@ -108,30 +109,33 @@ template <class F> __device__ __forceinline__ F math_gelu_tanh(F x)
 }
 
 /* The functions that kernels carry inline; false: math_unary_rare has it. */
+/* clang-format off */
 #define MATH_UNARY_COMMON(CASE)                                                                    \
     CASE(IR_UNARY_IDENTITY, x)                                                                     \
     CASE(IR_UNARY_RELU, x < 0 ? 0 : x)                                                             \
     CASE(IR_UNARY_LEAKY_RELU, x < 0 ? a * x : x)                                                   \
     CASE(IR_UNARY_SIGMOID, math_sigmoid(x))                                                        \
     CASE(IR_UNARY_HARD_SIGMOID, math_clip<F>(a * x + b, 0, 1))                                     \
-    CASE(IR_UNARY_HARD_SWISH, x *math_clip<F>(x * (F)(1.0 / 6) + (F)0.5, 0, 1))                    \
-    CASE(IR_UNARY_SWISH, x *math_sigmoid(a *x))                                                    \
+    CASE(IR_UNARY_HARD_SWISH, x * math_clip<F>(x * (F)(1.0 / 6) + (F)0.5, 0, 1))                   \
+    CASE(IR_UNARY_SWISH, x * math_sigmoid(a * x))                                                  \
     CASE(IR_UNARY_TANH, math_tanh(x))                                                              \
     CASE(IR_UNARY_GELU, math_gelu(x))                                                              \
     CASE(IR_UNARY_CLIP, math_clip<F>(x, a, b))                                                     \
-    CASE(IR_UNARY_LINEAR, a *x + b)                                                                \
+    CASE(IR_UNARY_LINEAR, a * x + b)                                                               \
     CASE(IR_UNARY_EXP, math_exp(x))                                                                \
     CASE(IR_UNARY_SQRT, math_sqrt(x))                                                              \
     CASE(IR_UNARY_NEG, -x)                                                                         \
     CASE(IR_UNARY_ABS, math_fabs(x))
+/* clang-format on */
 
 template <class F> __device__ __noinline__ F math_unary_rare(int func, F x, F a, F b, F g)
 {
     F soft;
     switch (func) {
+    /* Functions that share another one stand together, or each would have a copy of it. */
     case IR_UNARY_ELU:
     case IR_UNARY_SELU:
-    case IR_UNARY_CELU: /* functions that share one stand together: each would have a copy of it */
+    case IR_UNARY_CELU:
         x = x < 0 ? a * math_expm1(func == IR_UNARY_CELU ? x / a : x) : x;
         return func == IR_UNARY_SELU ? g * x : x;
     case IR_UNARY_SOFTPLUS:
@@ -193,9 +197,9 @@ template <class F> __device__ __noinline__ F math_unary_rare(int func, F x, F a,
     }
 }
 
-/* The same on N values: one branch for all of them. What is not a matter of an instruction or two
- * is called, its arguments in registers: kernels stay small, and do not pay for what they do not
- * use. */
+/* Computes the function on N values with one branch for all of them. A function of more than an
+ * instruction or two is called, with its arguments in registers, so kernels stay small and do not
+ * pay for functions that they do not use. */
 template <int N, class F> struct math_row {
     F v[N];
 };
@@ -293,8 +297,8 @@ template <class F> __device__ __noinline__ F math_binary_rare(int func, F a, F b
     CASE(IR_BINARY_MIN, a != a || a < b ? a : b)                                                   \
     CASE(IR_BINARY_PRELU, a < 0 ? a * b : a)
 
-/* Of the floats' binary functions; comparisons and logic give 0 or 1. MOD has the divisor's sign.
- */
+/* The binary functions of floats. Comparisons and logic give 0 or 1; the result of MOD has the
+ * divisor's sign. */
 template <class F> __device__ __forceinline__ F math_binary(int func, F a, F b)
 {
     switch (func) {

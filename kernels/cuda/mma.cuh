@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tensor cores and asynchronous copies, as functions: PTX under nvcc, the emulator's lane-exact
- * versions otherwise. All lanes of a warp call the mma and ldmatrix ones together.
+ * versions otherwise. All lanes of a warp call the mma and ldmatrix functions together.
  *
  * Fragments of m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type"),
  * with g = lane / 4, t = lane % 4; a register holds two neighbours, the lower index in the low
@@ -45,7 +45,7 @@ __device__ __forceinline__ void mma_m16n8k16(bf16_t, float (&d)[4], const uint32
 }
 #undef MMA_M16N8K16
 
-/* mma_m16n8k16_f16(d, a, b), mma_m16n8k16_bf16(d, a, b): by name. */
+/* mma_m16n8k16_f16(d, a, b) and mma_m16n8k16_bf16(d, a, b) name the type. */
 __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4],
                                                  const uint32_t (&b)[2])
 {
@@ -65,9 +65,9 @@ __device__ __forceinline__ uint32_t mma_shared_address(const void *shared)
 }
 #endif
 
-/* Four 8x8 matrices of 16-bit elements from shared memory. Lane l gives the address (16-byte
- * aligned) of row l % 8 of matrix l / 8; r[i] gets, of matrix i, row lane / 4, columns 2 (lane % 4)
- * and the next: the fragments above. trans: of the transposed matrix. */
+/* Loads four 8x8 matrices of 16-bit elements from shared memory. Lane l gives the address (16-byte
+ * aligned) of row l % 8 of matrix l / 8. r[i] gets row lane / 4 of matrix i, columns 2 (lane % 4)
+ * and the next: the fragments above. trans: the matrices are transposed. */
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&r)[4], const void *row)
 {
 #ifdef INFERD_EMULATE
@@ -92,7 +92,8 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&r)[4], const void *
 #endif
 }
 
-/* The same with two matrices; lanes 16..31 give addresses that are not used but must be valid. */
+/* Does the same with two matrices; lanes 16..31 give addresses that are not used but must be
+ * valid. */
 __device__ __forceinline__ void ldmatrix_x2(uint32_t (&r)[2], const void *row)
 {
 #ifdef INFERD_EMULATE
@@ -117,9 +118,9 @@ __device__ __forceinline__ void ldmatrix_x2_trans(uint32_t (&r)[2], const void *
 #endif
 }
 
-/* 16 bytes from global to shared memory (both aligned), through L2 alone; zeros if not `valid`
- * (`global` is then not read). They are there after copy_async_wait and, for other threads, a
- * barrier. */
+/* Starts a copy of 16 bytes from global to shared memory (both aligned), through L2 alone; if not
+ * `valid`, zeros are written and `global` is not read. The bytes are there after copy_async_wait
+ * and, for other threads, a barrier. */
 __device__ __forceinline__ void copy_async_16(void *shared, const void *global, bool valid = true)
 {
 #ifdef INFERD_EMULATE

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moving elements: copies between views (transposes, slices, expansions), concatenation, gathering
- * and constant padding. Types do not matter but for their size; elements travel in the widest words
- * (16, 8, 4, 2, 1 bytes) in which runs of neighbours divide on all sides.
+ * and constant padding. Only the size of a type matters. Elements travel in the widest words (16,
+ * 8, 4, 2, 1 bytes) into which runs of neighbours divide on all sides.
  *
- * Transposes whose neighbours differ go through shared memory (map.cuh), but for 8-byte elements.
- * Refused: more than 2^31 elements on either side.
+ * Transposes whose neighbours differ go through shared memory (map.cuh), except for 8-byte
+ * elements. Refused: more than 2^31 elements on either side.
  */
 #include "kernels/cuda/kernels.h"
 
@@ -15,7 +15,7 @@
 
 enum { MOVE_UNROLL = 2 };
 
-/* What a thread moves at a time. */
+/* The words that a thread moves at a time. */
 template <int BYTES> struct move_word;
 template <> struct move_word<1> {
     typedef uint8_t type;
@@ -37,7 +37,7 @@ template <int BYTES> struct move_tag {
     static const int value = BYTES;
 };
 
-/* launch(move_tag<bytes>()). */
+/* Calls launch(move_tag<bytes>()). */
 template <class L> static cudaError_t move_dispatch(int bytes, L launch)
 {
     switch (bytes) {
@@ -56,7 +56,7 @@ template <class L> static cudaError_t move_dispatch(int bytes, L launch)
     }
 }
 
-/* The most elements that a word can hold on the sides in `which`; those are contiguous there. */
+/* The most elements that a word can hold on the sides in `which`, where they are contiguous. */
 template <int K>
 static int move_elements(const walk<K> *w, const struct kernel_view *const (&views)[K],
                          unsigned which)
@@ -179,7 +179,7 @@ static __global__ void __launch_bounds__(MAP_THREADS)
             *reinterpret_cast<W *>(plan.part[p].y + (int64_t)at[u][0] * plan.size) = word[u];
 }
 
-/* y's slice that part p fills, from `from` on along the axis. */
+/* The slice of y that part p fills, which begins at `from` along the axis. */
 static struct kernel_view concat_slice(const struct kernel_view *y, const struct kernel_view *part,
                                        int32_t axis, int64_t from)
 {
@@ -232,7 +232,7 @@ struct gather_plan {
     int32_t size; /* of an element */
     int32_t wide; /* indices are 64 bit */
     int32_t dim, stride;
-    uint32_t bad[2]; /* what takes the place of elements that are not there: 8 bytes of them */
+    uint32_t bad[2]; /* 8 bytes of the element that stands in for elements out of range */
 };
 
 template <class W> __device__ __forceinline__ W gather_fill(const gather_plan &p)
@@ -243,7 +243,7 @@ template <class W> __device__ __forceinline__ W gather_fill(const gather_plan &p
     return word;
 }
 
-/* w: y, x (its axis aside), indices. */
+/* `w` is over y, x (without its axis) and the indices. */
 template <class W>
 static __global__ void __launch_bounds__(MAP_THREADS)
     gather_words(const char *x, const void *indices, char *y, int32_t *bad, const gather_plan p,
@@ -272,7 +272,7 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     }
 }
 
-/* A NaN of the type, 8 bytes full of it; zeros for what has none. */
+/* Fills 8 bytes with NaNs of the type; with zeros if it has none. */
 static void gather_bad(int dtype, uint32_t *out)
 {
     uint32_t low = dtype == DTYPE_F16    ? 0x7e007e00u
@@ -283,7 +283,7 @@ static void gather_bad(int dtype, uint32_t *out)
     out[1] = dtype == DTYPE_F64 ? 0x7ff80000u : low;
 }
 
-/* Views of y's dims: x without its axis, and the indices. */
+/* Makes views of y's dims of x, without its axis, and of the indices. */
 static bool gather_views(const struct kernel_view *x, const struct kernel_view *indices,
                          int32_t axis, const struct kernel_view *y, struct kernel_view *rows,
                          struct kernel_view *picks)
@@ -371,7 +371,7 @@ static __global__ void __launch_bounds__(MAP_THREADS)
     *reinterpret_cast<W *>(y + (int64_t)to * p.size) = word;
 }
 
-/* 8 bytes of elements of that value; to integers as a cast does it. */
+/* Fills 8 bytes with elements of that value, converted to integers as a cast does it. */
 static bool pad_fill(int dtype, float value, uint32_t *out)
 {
     uint64_t bits = 0;
@@ -445,7 +445,8 @@ static bool pad_make(const struct kernel_view *x, const int64_t *pads, const str
     return true;
 }
 
-/* Words along an innermost dim that is contiguous on both sides and divides, padding and all. */
+/* Widens words along an innermost dim that is contiguous on both sides and divides, padding and
+ * all. */
 static int pad_widen(pad_plan *p, const struct kernel_view *x, const struct kernel_view *y)
 {
     int last = p->rank - 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers of any type, chosen at run time, through float, double or int64: for kernels that take
- * whatever comes. The same conversions as kernels/cpu/number.c, and the integer functions of
+ * Numbers of any type, chosen at run time, through float, double or int64; for kernels that take
+ * all types. Conversions are those of kernels/cpu/number.c, and integer functions those of
  * kernels/cpu/unary.c and binary.c. uint64 travels in int64 bit for bit.
  */
 #ifndef INFERD_KERNELS_CUDA_NUMBER_CUH
@@ -58,7 +58,7 @@ template <class C> __device__ inline void number_put(int dtype, void *data, int6
     }
 }
 
-/* From floats: as a cast to int64. */
+/* Floats are converted as a cast to int64 does it. */
 template <> __device__ inline int64_t number_get<int64_t>(int dtype, const void *data, int64_t i)
 {
     switch (dtype) {
@@ -194,7 +194,7 @@ __device__ inline int64_t number_int_mod(bool fmod, int64_t a, int64_t b)
     return !fmod && r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
 
-/* Where uint64 differs from int64. */
+/* Computes the functions in which uint64 differs from int64. */
 __device__ inline bool number_u64_binary(int func, uint64_t a, uint64_t b, int64_t *out)
 {
     switch (func) {

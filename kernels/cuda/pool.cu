@@ -30,13 +30,14 @@ struct problem {
     bool average, count_pad, channels_last;
 };
 
-/* Output `o` along dim d: the first position of its window. */
+/* The first position of the window of output `o` along dim d. */
 __device__ __forceinline__ int first_of(const struct problem &p, int d, int o)
 {
     return o * p.stride[d] - p.pad[d];
 }
 
-/* Positions of the window along a dim that count: those inside of the image, or of its padding. */
+/* The number of positions of the window along a dim that count: those inside of the image, or of
+ * its padding. */
 __device__ __forceinline__ int counted(const struct problem &p, int d, int first)
 {
     int n = 0;
@@ -47,7 +48,7 @@ __device__ __forceinline__ int counted(const struct problem &p, int d, int first
     return n;
 }
 
-/* 1 / the number of elements an average is over; 0 over none. */
+/* 1 / the number of elements in an average; 0 if there are none. */
 __device__ __forceinline__ float weight_of(const struct problem &p, const int (&first)[3])
 {
     int n = 1;
@@ -101,7 +102,7 @@ template <class T> __device__ __forceinline__ struct chunk<T> chunk_load(const T
 
 /* --- tiles --- */
 
-/* Where a thread's tile is: 8 channels, two columns from `ox` and some rows from `oy` on. */
+/* Where a thread's tile is: 8 channels, two columns from `ox` on and some rows from `oy` on. */
 struct tile {
     int c, ox, oy;
     bool inside;
@@ -119,8 +120,8 @@ __device__ __forceinline__ struct tile tile_of(const struct problem &p, struct d
     return t;
 }
 
-/* Rows and columns outside of the image are read as the nearest inside: those belong to the same
- * windows (the launcher sees to it), so that no maximum changes. */
+/* Rows and columns outside of the image are read as the nearest ones inside. The launcher sees to
+ * it that those belong to the same windows, so no maximum changes. */
 template <class T, int K, int S, int ROWS>
 __global__ void __launch_bounds__(THREADS) tile_max_kernel(struct problem p, struct divider chunks)
 {
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* --- any window --- */
 
-/* The N channels of an output whose window begins at `first`. */
+/* Computes the N channels of an output whose window begins at `first`. */
 template <class T, int N>
 __device__ __forceinline__ void window_value(const struct problem &p, const T *x,
                                              const int (&first)[3], float (&v)[N])
@@ -251,7 +252,7 @@ struct dims { /* of y, for taking an index apart: innermost first */
     struct divider inner, d2, d1, d0;
 };
 
-/* N channels of one output a thread; N = 1 with channels where they are in y's memory. */
+/* N channels of one output per thread; N = 1 with channels where they are in y's memory. */
 template <class T, int N, int MODE>
 __global__ void __launch_bounds__(THREADS)
     window_kernel(struct problem p, struct dims dims, uint32_t total,
@@ -330,7 +331,7 @@ bool problem_make(enum ir_pool func, bool count_pad, const struct kernel_window 
     return true;
 }
 
-/* All chunks of channels begin at multiples of their size. */
+/* Whether all chunks of channels begin at multiples of their size. */
 bool in_chunks(const struct problem *p, int size)
 {
     bool fits = p->channels_last && p->x_c == 1 && p->c % size == 0 && p->x_n % size == 0 &&
@@ -340,7 +341,7 @@ bool in_chunks(const struct problem *p, int size)
     return fits;
 }
 
-/* Windows of K and steps of S, each of them partly inside of the image. */
+/* Whether windows are KxK with steps of S, and each is partly inside of the image. */
 bool is_square(const struct problem *p, int k, int s)
 {
     bool fits = p->in[0] == 1 && p->kernel[0] == 1 && p->pad[0] == 0 && p->out[0] == 1;

@@ -32,7 +32,7 @@ struct problem {
     const void *x;
     void *y;
     int32_t func;
-    uint32_t outputs, count; /* count: elements an output is made of */
+    uint32_t outputs, count; /* count: elements that make one output */
     struct walk kept, reduced;
 };
 
@@ -81,7 +81,7 @@ __device__ __forceinline__ void fold_exp(float &value, float &highest, float x)
     value += x == most ? (x == -INFINITY ? 0.0f : 1.0f) : expf(x - most);
 }
 
-/* One branch for all N. */
+/* Takes N values with one branch for all of them. */
 template <int N>
 __device__ __forceinline__ void fold(int func, float (&value)[N], float (&highest)[N],
                                      const float (&x)[N])
@@ -112,7 +112,7 @@ __device__ __forceinline__ void fold(int func, float (&value)[N], float (&highes
 #undef EACH
 }
 
-/* Two partial results become one. */
+/* Combines two partial results into one. */
 __device__ __forceinline__ void combine(int func, float &value, float &highest, float value2,
                                         float highest2)
 {
@@ -159,7 +159,7 @@ __device__ __forceinline__ void combine_warp(int func, float &value, float &high
 
 /* --- kernels --- */
 
-/* One value to y; by the thread that has it. */
+/* Stores one value to y; called by the thread that has it. */
 template <class T>
 __device__ __forceinline__ void store_one(const struct problem &p, const struct epilogue &epilogue,
                                           uint32_t output, float value)
@@ -169,7 +169,7 @@ __device__ __forceinline__ void store_one(const struct problem &p, const struct 
         number_from<T>(epilogue_apply_one<EPILOGUE_ANY>(epilogue, value, to));
 }
 
-/* THREADS: of an output; 32 or the block. V: elements that are read together. */
+/* THREADS: the threads of an output, 32 or the block. V: elements that are read together. */
 template <class T, int V, int THREADS>
 __global__ void __launch_bounds__(BLOCK)
     rows_kernel(const __grid_constant__ struct problem p,
@@ -209,8 +209,8 @@ __global__ void __launch_bounds__(BLOCK)
         store_one<T>(p, epilogue, output, finish(p.func, value[0], highest[0], p.count));
 }
 
-/* `lanes`: threads side by side along what is kept, a power of two; the others of the block split
- * what is reduced. */
+/* `lanes`: threads side by side along the kept dims, a power of two; the other threads of the block
+ * split the reduced elements. */
 template <class T>
 __global__ void __launch_bounds__(BLOCK)
     columns_kernel(const __grid_constant__ struct problem p, int lanes,
@@ -282,7 +282,8 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* --- launching --- */
 
-/* The dims of x that `pick` has a bit for, sorted by `by`'s strides, merged where strides allow. */
+/* Makes a walk over the dims of x for which `pick` has a bit, sorted by the strides of `by` and
+ * merged where strides allow. */
 void walk_make(const struct kernel_view *x, const struct kernel_view *y,
                const struct kernel_view *by, uint32_t pick, struct walk *w)
 {
@@ -312,7 +313,7 @@ void walk_make(const struct kernel_view *x, const struct kernel_view *y,
         w->dim[i] = divider_make((uint32_t)dim[i]);
 }
 
-/* All strides but the innermost are multiples of n. */
+/* Whether all strides but the innermost are multiples of n. */
 bool strides_fit(const struct walk *w, int from, int n)
 {
     bool fit = true;

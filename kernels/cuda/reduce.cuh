@@ -31,7 +31,7 @@ struct reduce_min {
     }
 };
 
-/* Over groups of WIDTH consecutive lanes (a power of two); every lane gets the result. */
+/* Reduces over groups of WIDTH consecutive lanes (a power of two); every lane gets the result. */
 template <int WIDTH = KERNEL_WARP, class T, class Op>
 __device__ __forceinline__ T reduce_warp(T value, Op op)
 {
@@ -41,9 +41,9 @@ __device__ __forceinline__ T reduce_warp(T value, Op op)
     return value;
 }
 
-/* Over the block, of a multiple of 32 threads (blockDim.x alone counts); every thread gets the
- * result. `scratch`: 32 elements of shared memory, free to be used again after the call. `empty`:
- * what changes nothing (0 for a sum). */
+/* Reduces over the block, of a multiple of 32 threads (blockDim.x alone counts); every thread gets
+ * the result. `scratch`: 32 elements of shared memory, free to be used again after the call.
+ * `empty`: the value that changes nothing (0 for a sum). */
 template <class T, class Op>
 __device__ __forceinline__ T reduce_block(T value, T empty, T *scratch, Op op)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax and layer normalisation: what reads a row, learns something of all of it, and writes it
- * again.
+ * Softmax and layer normalisation: operations that read a row, compute something over all of it,
+ * and write the row again.
  *
  *   softmax_kernel, norm_kernel   rows whose elements are neighbours, held in registers: a warp a
  *                                 row of up to 1,024, a block of 256 threads a row of up to 8,192
  *   softmax_long, norm_long       a block a row of any length, read again for each step
  *   softmax_strided               any other axis: a thread a row
  *
- * Vectors of 16 bytes where rows begin at multiples of them. Statistics are taken as the reference
- * takes them: the mean first, then deviations from it; exponentials relative to the maximum.
+ * Vectors of 16 bytes are used where rows begin at multiples of them. Statistics are taken as in
+ * the reference: the mean first, then deviations from it; exponentials relative to the maximum.
  */
 #include <math.h>
 
@@ -23,7 +23,8 @@ constexpr int BLOCK = 256, WARPS = 4; /* threads of a long row's block; short ro
 
 /* --- rows in registers --- */
 
-/* Which elements of a row a thread has: N in vectors of V, those of neighbours side by side. */
+/* Which elements of a row a thread has: N elements in vectors of V; neighbouring threads have
+ * neighbouring vectors. */
 template <int N, int V, int THREADS> struct slots {
     static __device__ __forceinline__ int at(int i)
     {
@@ -46,8 +47,9 @@ __device__ __forceinline__ void row_read(const T *row, int length, float empty, 
     }
 }
 
-/* `first`: the row's offset in y. Before an epilogue the values go through memory, which the few
- * rows that have one can bear: a thread's vectors then share one copy of the interpreter. */
+/* `first`: the row's offset in y. Before an epilogue the values go through memory, so that a
+ * thread's vectors share one copy of the interpreter. The few rows with an epilogue can bear the
+ * cost. */
 template <int MODE, class T, int N, int V, int THREADS>
 __device__ __forceinline__ void row_write(T *y, uint32_t first, int length, const float (&v)[N],
                                           const struct epilogue &epilogue)
@@ -82,7 +84,7 @@ __device__ __forceinline__ void row_write(T *y, uint32_t first, int length, cons
     }
 }
 
-/* Over all threads of a row. */
+/* Reduces over all threads of a row. */
 template <int THREADS, class Op>
 __device__ __forceinline__ float row_reduce(float v, float empty, float *scratch, Op op)
 {
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
 #pragma unroll
     for (int i = 0; i < N; i++)
         most = fmaxf(most, v[i]);
-    /* A NaN need not win here: it makes the sum NaN. */
+    /* A NaN need not win here, because it makes the sum NaN. */
     most = row_reduce<THREADS>(most, -INFINITY, scratch, reduce_max());
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -163,7 +165,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Rows by their index: the dims other than the axis, innermost in y's memory first. */
+/* Rows by their index, over the dims other than the axis, innermost in y's memory first. */
 struct outer {
     int32_t rank;
     struct divider dim[KERNEL_RANK_MAX];
@@ -201,7 +203,7 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* --- layer normalisation --- */
 
-/* scale and bias are the same for all rows: they come from L1 and need no registers for long. */
+/* scale and bias are the same for all rows, so they come from L1 and need no registers for long. */
 template <int N, int V, int THREADS>
 __device__ __forceinline__ void norm_scale(const struct rows &r, float mean, float inverse,
                                            float (&v)[N])
@@ -273,8 +275,8 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* --- launching --- */
 
-/* launch(tag<N, V, THREADS>()) for rows of this length; vectors of V elements if they may be used.
- * Beyond 32 elements a thread of a block: cudaErrorNotSupported. */
+/* Calls launch(tag<N, V, THREADS>()) for rows of this length, with vectors of V elements if they
+ * may be used. cudaErrorNotSupported: a thread of a block would have more than 32 elements. */
 template <int N, int V, int THREADS> struct tag {
     static const int elements = N, wide = V, threads = THREADS;
 };
@@ -294,7 +296,7 @@ template <int V, class L> cudaError_t row_dispatch_wide(int64_t length, L launch
     return length <= 32 * BLOCK ? launch(tag<32, V, BLOCK>()) : cudaErrorNotSupported;
 }
 
-/* Rows that begin anywhere: fewer kernels, which ask for an epilogue as they run. */
+/* Takes rows that begin anywhere, with fewer kernels, which ask for an epilogue as they run. */
 template <class L> cudaError_t row_dispatch_narrow(int64_t length, L launch)
 {
     if (length <= 8 * KERNEL_WARP)
@@ -304,7 +306,7 @@ template <class L> cudaError_t row_dispatch_narrow(int64_t length, L launch)
     return length <= 32 * BLOCK ? launch(tag<32, 1, BLOCK>()) : cudaErrorNotSupported;
 }
 
-/* launch(tag, epilogue_tag) */
+/* Calls launch(tag, epilogue_tag). */
 template <class T, class L>
 cudaError_t row_dispatch(int64_t length, bool wide, const struct epilogue &e, L launch)
 {
@@ -317,8 +319,8 @@ cudaError_t row_dispatch(int64_t length, bool wide, const struct epilogue &e, L 
     return row_dispatch_wide<16 / sizeof(T)>(length, [&](auto t) { return launch(t, any); });
 }
 
-/* Short rows: a warp each, and blocks of one warp while there are fewer rows than the device could
- * run at a time. */
+/* Short rows have a warp each, and blocks have one warp while there are fewer rows than the device
+ * could run at a time. */
 dim3 block_of(const struct kernel_call *call, int64_t rows, int threads)
 {
     int64_t processors = call->multiprocessors > 0 ? call->multiprocessors : 132;
@@ -333,7 +335,7 @@ bool aligned(const void *data)
 
 constexpr size_t SCRATCH = KERNEL_WARP * sizeof(float);
 
-/* The dims of y but those of `axis`, innermost first, merged where both x and y allow it. */
+/* The dims of y without those of `axis`, innermost first, merged where both x and y allow it. */
 void outer_make(const struct kernel_view *x, const struct kernel_view *y, int32_t axis,
                 struct outer *out)
 {
@@ -370,7 +372,7 @@ cudaError_t launch_softmax(const struct kernel_call *call, const struct rows &r,
     if (!side_by_side || outer.rank > 1)
         return KERNEL_LAUNCH(softmax_strided<T>, (unsigned)kernel_ceil_div(r.n, BLOCK), BLOCK, 0,
                              call, r, outer, e);
-    struct rows dense = r; /* from here on strides are those from row to row */
+    struct rows dense = r; /* from here on strides lead from row to row */
     dense.x_stride = outer.rank ? outer.x[0] : r.length;
     dense.y_stride = outer.rank ? outer.y[0] : (uint32_t)r.length;
     constexpr int V = 16 / sizeof(T);
@@ -406,7 +408,7 @@ cudaError_t launch_norm(const struct kernel_call *call, const struct rows &r,
     });
 }
 
-/* Row-major without gaps; strides of single elements do not matter. */
+/* Whether the view is row-major without gaps; strides along dims of one element do not matter. */
 bool is_dense(const struct kernel_view *v)
 {
     int64_t n = 1;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An index space and K tensors in it, each with its own strides: what elementwise kernels go by.
- * The first tensor is the one that is written: dims are in the order of its memory, so that
- * neighbouring threads write neighbours. Dims of one element are dropped and neighbours merged
- * where all tensors allow it. 31 bits: larger tensors are refused.
+ * An index space and K tensors in it, each with its own strides: the form that elementwise kernels
+ * take. The first tensor is the one that is written. Dims are in the order of its memory, so that
+ * neighbouring threads write neighbours; dims of one element are dropped, and neighbouring dims are
+ * merged where all tensors allow it. Indices have 31 bits: larger tensors are refused.
  */
 #ifndef INFERD_KERNELS_CUDA_WALK_CUH
 #define INFERD_KERNELS_CUDA_WALK_CUH
@@ -27,7 +27,7 @@ inline bool walk_mergeable(const walk<K> *w, int64_t inner_dim, const int64_t (*
     return true;
 }
 
-/* All views have views[0]'s dims. False: too large. */
+/* All views must have the dims of views[0]. False: they are too large. */
 template <int K> inline bool walk_make(const struct kernel_view *const (&views)[K], walk<K> *out)
 {
     const struct kernel_view *y = views[0];
@@ -73,7 +73,7 @@ template <int K> inline bool walk_make(const struct kernel_view *const (&views)[
     return true;
 }
 
-/* True if tensor k can be read or written n innermost neighbours at a time; a broadcast along them
+/* Whether tensor k can be read or written n innermost neighbours at a time; a broadcast along them
  * is read once. */
 template <int K>
 inline bool walk_is_wide(const walk<K> *w, int k, int n, const struct kernel_view *view)
@@ -90,7 +90,7 @@ inline bool walk_is_wide(const walk<K> *w, int k, int n, const struct kernel_vie
     return (uintptr_t)view->data % (uintptr_t)(bytes < 16 ? bytes : 16) == 0;
 }
 
-/* Every index becomes one of n neighbours; all tensors must be wide. */
+/* Makes every index one of n neighbours; all tensors must be wide. */
 template <int K> inline void walk_widen(walk<K> *w, int n)
 {
     int last = w->rank - 1;
@@ -100,7 +100,7 @@ template <int K> inline void walk_widen(walk<K> *w, int n)
         w->stride[k][last] *= n;
 }
 
-/* Offsets of the i-th index. */
+/* Gives the offsets of the i-th index. */
 template <int K>
 __device__ __forceinline__ void walk_at(const walk<K> &w, uint32_t i, int32_t (&at)[K])
 {
