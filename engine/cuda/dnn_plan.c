@@ -236,8 +236,8 @@ static struct dnn_plan *find(struct dnn_plans *plans, const struct key *key)
     return row;
 }
 
-/* NULL: no memory. */
-static struct dnn_plan *add(struct dnn_plans *plans, const struct key *key)
+/* Adds a row for a plan that the caller makes next; NULL: there is no memory. */
+static struct dnn_plan *add_row(struct dnn_plans *plans, const struct key *key)
 {
     CLEANUP(cleanup_free) struct dnn_plan *plan = calloc(1, sizeof(*plan));
     if (!plan)
@@ -291,7 +291,7 @@ enum status dnn_plan_get(struct cuda_dnn *dnn, const struct dnn_recipe *recipe, 
             *out = plan;
         return status;
     }
-    plan = add(plans, &key);
+    plan = add_row(plans, &key);
     pthread_mutex_unlock(&plans->lock);
     if (!plan)
         return error_no_memory(err, "cuDNN");

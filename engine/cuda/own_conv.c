@@ -139,7 +139,8 @@ static bool is_range(const struct kernel_epilogue *e)
                          (e->step[0].func == IR_UNARY_RELU || e->step[0].func == IR_UNARY_CLIP));
 }
 
-/* Weights and biases that are not constants must have the type that the kernel reads already. */
+/* Weights and biases that are not constants must have, or get by the tactic, the type that the
+ * kernel reads. */
 static bool inputs_fit(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                        enum variant variant, const struct conv *c)
 {
