@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPU backend on a clock that nothing disturbs: every launch takes 100 us. For tests of what
- * follows from times that are believed; on a busy machine others may not be.
+ * The CPU backend on a clock that nothing disturbs: every launch takes 100 us. It serves tests that
+ * need the tuner to believe its measurements, which on a busy machine it may refuse to do.
  */
 #ifndef INFERD_TESTS_CALM_H
 #define INFERD_TESTS_CALM_H
 
 #include "engine/backend.h"
 
-static unsigned calm_launches; /* since somebody asked for the time */
+static unsigned calm_launches; /* launches since the time was last read */
 
 static enum status calm_launch(struct backend_op *op, struct backend_stream *stream,
                                void *const *inputs, void *const *outputs, void *workspace,
@@ -27,7 +27,7 @@ static enum status calm_elapsed(struct backend_event *from, struct backend_event
     return STATUS_OK;
 }
 
-/* Gives the CPU device the clock; returns the table it had. */
+/* Gives the CPU device this clock; returns the table that the device had before. */
 static inline const struct backend *calm_down(struct device *device)
 {
     static struct backend calm;

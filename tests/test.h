@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-/* Fails the test, with the reason, if what it calls has failed. */
+/* Fails the test, with the reason, if the call has failed. */
 static inline void must(enum status status, const struct error *err)
 {
     if (status)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For analysers, which look at one file at a time and so take every way through a function of
- * another file for possible: functions that set an error never give STATUS_OK. Put before each
- * source by scripts/analyze; no compiler sees it.
+ * Tells static analysers that functions that set an error never return STATUS_OK. An analyser looks
+ * at one file at a time, so without this it considers every return value of a function from another
+ * file possible. scripts/analyze puts this file before each source; no compiler sees it.
  */
 #ifndef INFERD_TESTS_ANALYSIS_ASSUME_H
 #define INFERD_TESTS_ANALYSIS_ASSUME_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the batcher costs a request: submit, step, and its share of a batch, over how many models
- * there are, and how many flows ask. Time is virtual, so this is the decision alone: a request
- * every 10 us to a random model, T = 1 ms, max batch 8, two workers that are back after 50 us.
+ * What the batcher costs a request (submit, step, and its share of a batch), by the number of
+ * models and of flows. Time is virtual, so only the decisions are measured: a request every 10 us
+ * to a random model, T = 1 ms, max batch 8, and two workers that come back after 50 us.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum { REQUESTS = 1000000, ITEMS = 65536, WORKERS = 2, GAP_NS = 10000, RUN_NS = 
 
 static uint64_t batches;
 static uint32_t ran[WORKERS];      /* instances of the last batch */
-static struct batcher_item *spare; /* linked by ->next: what was used last is used next */
+static struct batcher_item *spare; /* linked by ->next: the one that was used last is used next */
 
 static void spare_add(struct batcher_item *list)
 {

@@ -53,7 +53,7 @@ def table(columns, rows):
 
 
 def number(value, digits=3):
-    """As many digits as say something: 12345, 123, 1.23, 0.0123."""
+    """As many digits as mean something: 12345, 123, 1.23, 0.0123."""
     return f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
@@ -62,7 +62,8 @@ def inferd(args, *command):
 
 
 def inferd_pid(address):
-    """The listener's process: looked up by its socket, as `inferd` gives the address alone."""
+    """The process that listens, looked up by its socket, because `inferd` gives the address
+    alone."""
     port = int(address.rsplit(":", 1)[1])
     with open("/proc/net/tcp", encoding="utf-8") as table:
         inode = next(cells[9] for cells in (line.split() for line in table)
@@ -84,7 +85,7 @@ def inferctl(args, *command):
 
 
 def load(args, address, *command):
-    """One `inferctl load`; its points."""
+    """One run of `inferctl load`; returns its points."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         inferctl(args, "load", address, "--quiet", "--seconds", args.seconds, "--json", file.name,
                  *command)
@@ -92,7 +93,7 @@ def load(args, address, *command):
 
 
 def onnx(folder, model):
-    """A bundled model, or one of the test networks, which is written first."""
+    """A bundled model, or one of the test networks, whose file is written first."""
     bundled = ROOT / "models" / f"{model}.onnx"
     if bundled.exists():
         return bundled

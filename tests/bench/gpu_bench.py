@@ -69,7 +69,7 @@ class Bench:
         return path
 
     def plan(self, name, kind="", extra=()):
-        """Builds it once; gives the path."""
+        """Builds the plan once; returns its path."""
         path = self.work / f"{name}{kind}.plan"
         if path.exists():
             return path
@@ -170,7 +170,7 @@ class Bench:
             "own start included\n")
 
     def part_layers(self):
-        """Times as tuned, summed by kind of layer, beside their floors."""
+        """The layers' times as they were tuned, summed by kind of layer, beside their floors."""
         hbm, peak = self.args.bandwidth, self.args.flops
         for name in self.args.models.split(","):
             doc = json.loads(self.ctl("inspect", self.plan(name), "--json").stdout)
@@ -221,7 +221,7 @@ class Bench:
                                              f"input={scale}", "--input-bias", f"input={bias}"])
 
     def part_daemon(self):
-        """Several load generators: one cannot send as much as the daemon takes."""
+        """Runs several load generators, since one cannot send as much as the daemon takes."""
         say("### Daemon on loopback, ResNet-50, uint8 input\n")
         plan, rows, top = self.served_plan(), [], 128
         inside = self.bench(plan, top, 2, extra=["--input-copy", "pinned"])["throughput"]
@@ -306,7 +306,7 @@ WIDTH = {"FP32": 4, "FP16": 2, "BF16": 2, "UINT8": 1, "INT8": 1, "BOOL": 1, "INT
 
 
 def layer_floor(layer, hbm, peak):
-    """Microseconds that the layer's bytes or its arithmetic need, whichever is more."""
+    """Microseconds that the layer needs for its bytes or for its arithmetic, whichever is more."""
     inputs = layer["inputs"]
     low = layer.get("precision", "FP16")
     moved = sum(sizes(t) * WIDTH.get(t["dtype"] if not t["constant"] else low, 4)

@@ -27,7 +27,7 @@ def timed(replay, samples=30, warm=5):
 
 
 def graphed(function):
-    """Captures the function after three warm-up runs; gives the replay."""
+    """Captures the function after three warm-up runs; returns the replay."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -54,7 +54,7 @@ def ceilings():
 
 
 class ResNet50:
-    """torchvision's network, plain and with every convolution as one fused cuDNN call."""
+    """torchvision's network, once plain and once with every convolution as one fused cuDNN call."""
 
     def __init__(self):
         import torchvision

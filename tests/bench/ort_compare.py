@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our engine beside onnxruntime on the CPU, in one run: ort_compare.py [FILE.onnx ...]
 
-The two take turns, round by round, so that whatever else the machine does meets both. Printed are
-the medians over the rounds of each round's median latency, and their ratio: above 1 we are faster.
-Same number of threads, fp32. Without files the models of the goal are written to the --zoo folder.
-
-A round during which other programs took more than --foreign of the machine is made again, for as
-long as --patience lasts; what they took in the rounds that count is printed.
+The two take turns, round by round, so that other work on the machine meets both. Prints the median
+over the rounds of each round's median latency, and the ratio of the two: above 1 we are faster.
+Both compute in fp32 with the same number of threads. Without files, the models of the performance
+goals are written to the --zoo folder and measured. A round during which other programs took more
+than the share --foreign of the machine is repeated, for as long as --patience lasts; the share that
+they took in the rounds that count is printed.
 """
 import argparse
 import json
@@ -54,7 +54,7 @@ class Theirs:
 
 
 class Machine:
-    """The share of the machine that other programs took since the object was made."""
+    """The share of the machine that other programs have taken since the object was made."""
 
     def __init__(self):
         self.begin = self.read()

@@ -4,9 +4,10 @@
     soak_clients.py ROLE ADDRESS SEED COUNTS FIRST_ROW
 
 Each connection is a thread with a row of counters in the file COUNTS, which lives on when the
-process is killed. It keeps account of every id it sends: an answer to an id that does not wait, a
-second one, or a wrong one ends the program with a failure; what never came is counted. SIGTERM:
-sends no more, waits for all answers, and ends with 0.
+process is killed. A connection keeps account of every id it sends: an answer to an id that waits
+for none, a second answer, or a wrong answer ends the program with a failure; answers that never
+came are counted. At SIGTERM the program sends no more requests, waits for all answers, and ends
+with 0.
 """
 import enum
 import mmap
@@ -30,7 +31,7 @@ REFUSED = {wire.CANCELLED, wire.DEADLINE_EXCEEDED, wire.RESOURCE_EXHAUSTED}
 
 
 class Row(enum.IntEnum):
-    """The counters of one connection: the answers by status, then these."""
+    """The counters of one connection: first the answers by status, then these."""
     SENT = 17
     UNANSWERED = 18
     CUT_OFF = 19  # on their way when the client cut its own connection
@@ -74,7 +75,7 @@ def copy(rng):
 
 
 def changing(model, gone):
-    """A model that is now the identity and now twice that."""
+    """A model that is sometimes the identity and sometimes doubles its input."""
     def make(rng):
         n, value = rng.randrange(1, 5), rng.randrange(1000)
         body, data = copied(model, n, value)
@@ -161,7 +162,8 @@ class Peer:
             self.receive()
 
     def cut_off(self):
-        """Ends without waiting: by a reset, or in the middle of a request."""
+        """Ends the connection without waiting for answers: by a reset, or in the middle of a
+        request."""
         if self.rng.random() < 0.5:
             whole = wire.request(1 << 40, wire.INFER, STRIPS[1][0])
             self.client.send(whole[: self.rng.randrange(1, len(whole))])
@@ -177,7 +179,7 @@ class Peer:
 
 
 class Job:
-    """One row's work: connections one after the other until it is told to stop."""
+    """Opens one connection after the other for one row of counters, until it is told to stop."""
 
     def __init__(self, address, counts, row, stop):
         self.address, self.counts, self.row, self.stop = address, counts, row, stop
@@ -218,15 +220,15 @@ def mixed(window, pause_s, cuts):
 
 
 def wave(stop):
-    """Those who make the server keep much come and go together, so that there are moments when it
-    keeps nothing, and what it then has can be compared."""
+    """Clients that make the server keep much memory come and go together, so that there are moments
+    when the server keeps none for them and its size can be compared."""
     while (time.monotonic() - BEGIN) % WAVE_SECONDS > WAVE_ACTIVE and not stop.is_set():
         stop.wait(0.5)
 
 
 def slow_reader(peer, rng, stop):
-    """Takes what it asked for, all of it, a little at a time; less than the limit for those who
-    take nothing."""
+    """Reads all of its answers, a little at a time, with pauses shorter than the time limit for
+    clients that read nothing."""
     wave(stop)
     peer.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     for _ in range(rng.randrange(1, 9)):
@@ -248,7 +250,8 @@ def slow_reader(peer, rng, stop):
 
 
 def never_reader(peer, rng, stop):
-    """Asks and does not read, until the server closes: its own doing."""
+    """Sends requests and does not read, until the server closes the connection. So missing answers
+    are this client's own fault."""
     wave(stop)
     peer.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     peer.client.socket.settimeout(1)
@@ -257,7 +260,7 @@ def never_reader(peer, rng, stop):
             peer.send(wire.INFER, *STRIPS[rng.randrange(1, 3)])
     except (ConnectionResetError, BrokenPipeError):
         pass
-    except TimeoutError:  # the server reads no more; it closes when nothing was taken for a while
+    except TimeoutError:  # the server reads no more, and closes if nobody reads
         stop.wait(4)
     peer.job.count(Row.CUT_OFF, len(peer.sent))
     peer.sent.clear()

@@ -112,7 +112,8 @@ static bool add_operand(struct ir_graph *g, enum ir_binary func, uint32_t tensor
     return tensor != IR_NONE && ir_epilogue_add(g, 0, step, tensor);
 }
 
-/* What fusions hang behind a node. `channel`: the dim that per-channel operands follow. */
+/* Epilogues as fusions append them to a node. `channel`: the dim that per-channel operands
+ * follow. */
 static bool add_epilogue(struct ir_graph *g, uint64_t *random, uint32_t channel)
 {
     struct shape y = out_shape(g), narrow = y;
@@ -395,7 +396,8 @@ static bool make_reduce(struct ir_graph *g, uint64_t *random)
         axes[1] = 3;
         n = 2;
     }
-    /* Products and logarithms of sums that may be negative are compared elsewhere. */
+    /* Reductions by product or by the logarithm of a sum that may be negative are compared
+     * elsewhere. */
     return n && node != IR_NONE &&
            ir_attr_set_int(g, node, IR_ATTR_FUNC,
                            PICK(random, IR_REDUCE_SUM, IR_REDUCE_MEAN, IR_REDUCE_MEAN,

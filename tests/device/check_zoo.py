@@ -4,8 +4,8 @@
 
     check_zoo.py --inferctl PATH --models FOLDER [--device cuda] [--seconds S]
 
-Prints a line a check: the norm of the difference over the norm of onnxruntime's answer, and what it
-may be. Checks that the time was too short for count as failed. Exit code 1 if any failed.
+Prints a line a check: the norm of the difference over the norm of onnxruntime's answer, and its
+bound. Checks for which there was no time left count as failed. Exit code 1 if any failed.
 """
 import argparse
 import pathlib
@@ -21,7 +21,7 @@ import inputs  # noqa: E402
 BOUNDS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2, "bf16": 8e-2}
 NO_TUNE = ["--no-tune"]
 LARGE = ["resnet50", "bert_base", "mobilenet_v2", "inception_v3", "vgg16"]
-# model, precision, batch, arguments; what tells most comes first
+# model, precision, batch, arguments; the most telling checks come first
 CHECKS = [(m, p, b, NO_TUNE) for m in ("resnet_tiny", "bert_tiny")
           for p, b in (("fp32", 1), ("tf32", 3), ("fp16", 3), ("bf16", 3))]
 CHECKS += [(m, p, 2, NO_TUNE) for m in LARGE for p in ("fp32", "fp16")]
@@ -30,7 +30,7 @@ CHECKS += [("resnet_tiny", "fp32", 3, []), ("bert_tiny", "fp32", 3, []),
 
 
 class Zoo:
-    """Models are made side by side while the first ones are checked."""
+    """Writes the models side by side while the first ones are checked."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)

@@ -4,7 +4,8 @@
  *
  *   device_core [--device cpu|cuda[:N]]
  *
- * A check returns NULL, or says what is wrong. Exit code 77: there is no such device.
+ * A check returns NULL or a text that says what is wrong. The exit code is 77 if there is no such
+ * device.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -26,7 +27,7 @@ struct bed {
     struct error err;
 };
 
-/* For checks: the reason is in bed->err. */
+/* Ends a check whose call failed; the reason is in bed->err. */
 #define NEED(call)                                                                                 \
     do {                                                                                           \
         if (call)                                                                                  \
@@ -82,7 +83,7 @@ static void bed_drop(struct bed *bed)
 
 /* --- copies --- */
 
-/* To the device, on it, and back. */
+/* Copies bytes to the device, then on the device, then back. */
 static const char *round_trip(struct bed *bed, unsigned char *host, size_t size)
 {
     unsigned char *one = NULL, *two = NULL, *want = malloc(size);
@@ -124,7 +125,7 @@ static const char *copies(struct bed *bed)
     return wrong;
 }
 
-/* Pieces of a buffer in another order, empty ones among them, in one call each way. */
+/* Copies the pieces of a buffer in another order, empty pieces among them, in one call each way. */
 static const char *piecewise(struct bed *bed, unsigned char *host, unsigned char *back,
                              unsigned char *device)
 {
@@ -249,7 +250,7 @@ static const char *times(struct bed *bed)
 
 /* --- capture --- */
 
-struct loop { /* pinned -> device -> pinned, an event on either side */
+struct loop { /* pinned -> device -> pinned, with an event before and after */
     unsigned char *from, *device, *to;
     struct backend_event *first, *last;
     struct backend_graph *graph;
@@ -336,7 +337,7 @@ struct worker {
     char wrong[ERROR_TEXT_MAX];
 };
 
-/* Everything at once: allocations of one thread fall into the captures of another. */
+/* Does everything at once, so that allocations of one thread happen during captures of another. */
 static void *work(void *user)
 {
     struct worker *w = user;
@@ -374,7 +375,7 @@ static const char *threads(struct bed *bed)
     return wrong;
 }
 
-/* A stream made on one thread is used on another, one that has not seen the device yet. */
+/* Uses a stream made on one thread on another thread, which has not used the device before. */
 static void *use_elsewhere(void *user)
 {
     struct bed *bed = user;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every op of a device against the reference, by every tactic it offers (or a sample of them), on
- * random shapes and types; and with --time the kernels' times beside what their bytes need.
+ * Compares every op of a device with the reference, by every tactic that the device offers (or a
+ * sample of the tactics), on random shapes and types. With --time, prints the kernels' times beside
+ * the time that their bytes need.
  *
  *   device_ops [--device cpu|cuda[:N]] [--precision P] [--count N] [--tactics N] [--seed S]
  *              [--only KIND] [--time BATCH] [--bandwidth BYTES_PER_S] [--verbose]
@@ -80,7 +81,7 @@ static void list_free(struct list *list)
     list->n = 0;
 }
 
-/* The first few, and a random choice of the others. */
+/* Keeps the first few candidates and a random choice of the others. */
 static void thin(struct list *list, uint32_t limit, uint64_t seed)
 {
     uint32_t first = limit / 2;
@@ -104,7 +105,7 @@ static void *compile(void *user)
 {
     struct compilation *c = user;
     for (uint32_t i; (i = atomic_fetch_add(&c->next, 1)) < c->list->n;) {
-        struct error ignored; /* op_prepare will say it again */
+        struct error ignored; /* op_prepare will report the error again */
         c->device->backend->compile(c->device, c->graph, ir_node(c->graph, 0), c->list->items[i],
                                     &ignored);
     }
@@ -145,7 +146,7 @@ static void judge(const struct options *o, enum precision precision, const struc
     char text[96];
     tally->tactics++;
     if (status == STATUS_FAILED_PRECONDITION) {
-        tally->refused++; /* it said so cleanly: the tuner passes over it */
+        tally->refused++; /* a proper refusal: the tuner passes over such a tactic */
         return;
     }
     if (status) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host-side conversion between dense fp32 and any type and layout of the IR: slow, and to be read.
+/* Host-side conversion between dense fp32 and any type and layout of the IR. It is slow, and
+ * written to be read.
  */
 #ifndef INFERD_TESTS_DEVICE_LAYOUT_H
 #define INFERD_TESTS_DEVICE_LAYOUT_H
@@ -15,12 +16,12 @@ uint64_t layout_at(const struct shape *shape, enum ir_layout layout, uint64_t in
 double layout_load(const void *data, enum dtype dtype, uint64_t at);
 void layout_store(void *data, enum dtype dtype, uint64_t at, double value);
 
-/* `plain` in `dtype`, dense, to a tensor's type and layout, its padding zero. Other types than
- * floats are copied as they are. */
+/* Converts `plain`, which is dense and of type `dtype`, to a tensor's type and layout, with zeros
+ * as padding. Elements of types other than floats are copied as they are. */
 void layout_pack(const struct ir_tensor *tensor, const void *plain, enum dtype dtype, void *to);
-/* And back to dense bytes of `dtype`. */
+/* Converts a tensor back to dense bytes of type `dtype`. */
 void layout_unpack(const struct ir_tensor *tensor, const void *from, enum dtype dtype, void *plain);
-/* Whether what lies between the elements is zero. */
+/* Says whether the bytes between the elements are all zero. */
 bool layout_padding_zero(const struct ir_tensor *tensor, const void *data);
 
 #endif

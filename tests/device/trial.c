@@ -328,7 +328,8 @@ static double difference(const struct ir_tensor *y, const void *have, const void
     return sum == 0 ? 0 : sqrt(sum / norm);
 }
 
-/* What is stored as a low type is compared with the reference before that last rounding. */
+/* An output that is stored in a narrow type is compared with the reference before its last
+ * rounding. */
 static enum status compare(struct run *r, const struct subject *s, const struct ir_graph *g,
                            struct outcome *out, struct error *err)
 {
@@ -376,7 +377,7 @@ static enum status run_checked(struct run *r, const struct subject *s, const str
         status = launch(r, err);
     if (!status && s->want)
         status = compare(r, s, g, out, err);
-    /* Once more out of a captured graph: the answer must not change. */
+    /* Runs the op once more from a captured graph: the answer must not change. */
     if (!status && s->want && backend->capture_begin) {
         struct outcome again = {0};
         double us;

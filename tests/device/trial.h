@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One node on a device by one tactic, beside the reference.
+ * Compares one node, run on a device by one tactic, with the reference.
  *
  * Inputs and constants are rounded to the tactic's type before the reference sees them, so what is
- * compared is the arithmetic alone. Output memory is poisoned, and a red zone behind it watched.
+ * compared is the arithmetic alone. Output memory is poisoned, and the red zone behind it must stay
+ * untouched.
  */
 #ifndef INFERD_TESTS_DEVICE_TRIAL_H
 #define INFERD_TESTS_DEVICE_TRIAL_H
@@ -24,13 +25,14 @@ void trial_deinit(struct trial *trial);
 /* A case in one float type: the graph, its inputs' bytes and the reference's output. */
 struct subject {
     struct ir_graph *graph;
-    enum dtype dtype; /* what F32 is rounded to */
+    enum dtype dtype; /* the type that F32 is rounded to */
     void *inputs[IR_MAX_IO];
     void *want;
     uint64_t seed;
 };
 
-/* Takes the graph, also on failure. Without `reference` nothing is computed and `want` is NULL. */
+/* Takes ownership of the graph, also on failure. Without `reference`, nothing is computed and
+ * `want` is NULL. */
 enum status subject_init(struct subject *subject, struct ir_graph *graph, enum dtype dtype,
                          uint64_t seed, bool reference, struct error *err);
 void subject_deinit(struct subject *subject);
@@ -41,11 +43,12 @@ struct outcome {
     double bytes; /* read and written at least */
 };
 
-/* The float type that the tactic works on, or that its node has. */
+/* The float type that the tactic works in, or else the type of its node. */
 enum dtype trial_type(const struct tactic *tactic);
 
-/* `graph` is a second copy of the subject's, which is changed as the tactic wants it. `repeats` >
- * 0: timed. A text in `err` for whatever is wrong but the numbers: overrun, padding not zero, ...
+/* `graph` is a second copy of the subject's graph; it is changed as the tactic requires. If
+ * `repeats` > 0, the launches are timed. `err` gets a text for anything wrong other than the
+ * numbers, such as an overrun or padding that is not zero.
  */
 enum status trial_run(struct trial *trial, const struct subject *subject, struct ir_graph *graph,
                       const struct tactic *tactic, uint32_t repeats, struct outcome *out,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fibers for a block's threads, and where they meet; see emulate.h. One launch at a time. */
+/* The fibers for a block's threads, and the places where the threads meet; see emulate.h. One
+ * launch at a time. */
 #include "tests/emulate/emulate.h"
 
 #include <cstdio>
@@ -39,8 +40,9 @@ struct copy {
     int group; /* -1: not yet committed */
 };
 
-/* Lanes of one mask that exchange: two sets of slots, so that the quick do not overwrite what the
- * slow still read. Masks that are in use together have different lowest lanes. */
+/* The lanes of one mask that exchange values. There are two sets of slots, so that quick lanes do
+ * not overwrite values that slow lanes still read. Masks that are in use at the same time have
+ * different lowest lanes. */
 struct meeting {
     unsigned arrived;
     uint64_t round;
@@ -51,7 +53,7 @@ struct meeting {
 struct thread {
     int fiber; /* -1: not started, or over */
     bool over;
-    const char *waits;    /* for what; NULL: can go on */
+    const char *waits;    /* what the thread waits for; NULL: can go on */
     const uint64_t *seen; /* waits until *seen differs from `last` */
     uint64_t last;
     std::vector<copy> copies;
@@ -61,19 +63,19 @@ struct thread {
 struct fiber {
     ucontext_t context;
     void *stack;
-    int thread; /* that it runs; -1: none */
+    int thread; /* the thread that the fiber runs; -1: none */
     void *fake; /* the address sanitizer's */
 };
 
 struct block {
     emulate_body body;
     void *user;
-    int threads, next, left; /* next: to be started; left: not over */
+    int threads, next, left; /* next: the next one to start; left: those not over */
     bool backwards;
     std::vector<thread> thread_of;
     std::vector<fiber *> fibers;
     std::vector<int> idle; /* fibers without a thread */
-    int on, current;       /* fiber and thread that run now; -1: the scheduler */
+    int on, current;       /* the fiber and the thread that run now; -1: the scheduler */
     ucontext_t scheduler;
     void *scheduler_fake;
     const void *scheduler_stack;
@@ -86,7 +88,7 @@ struct block {
     void *shared;
 };
 
-struct block &now = *new block(); /* never destroyed: its fibers are not either */
+struct block &now = *new block(); /* never destroyed, as its fibers are not */
 
 void leave_for(ucontext_t *from, ucontext_t *to, void **fake, const void *stack, size_t bytes)
 {
@@ -115,7 +117,7 @@ void be(int t)
     threadIdx.z = (unsigned)t / blockDim.x / blockDim.y;
 }
 
-/* Opens the barrier if all threads that are not over stand at it. */
+/* Opens the barrier if all threads that have not ended stand at it. */
 void barrier_check(void)
 {
     if (now.barrier_arrived == 0 || now.barrier_arrived < now.left)
@@ -125,8 +127,8 @@ void barrier_check(void)
     now.barrier_round++;
 }
 
-/* A fiber runs threads that have not been started until one of them waits; then this fiber is that
- * thread's until it is over. */
+/* A fiber runs new threads one after the other until one of them waits. From then on the fiber
+ * belongs to that thread until the thread ends. */
 void fiber_main(void)
 {
     arrived(nullptr, &now.scheduler_stack, &now.scheduler_stack_bytes);
@@ -200,14 +202,16 @@ int idle_fiber(void)
     f->context.uc_stack.ss_size = STACK_BYTES;
     f->context.uc_link = nullptr;
     makecontext(&f->context, fiber_main, 0);
-    /* A switch is announced to the address sanitizer; without a size here it does not also take all
-     * poison off the stack that is switched to, which is as slow as it is blind. */
+    /* Every switch is announced to the address sanitizer. Given no size, the sanitizer does not
+     * unpoison the whole stack that is switched to; unpoisoning would be slow and would hide
+     * errors. */
     f->context.uc_stack.ss_size = 0;
     now.fibers.push_back(f);
     return (int)now.fibers.size() - 1;
 }
 
-/* One pass over all threads, those not yet started last. False: nobody could go on. */
+/* Makes one pass over all threads; threads that have not been started come last. Returns false if
+ * no thread could go on. */
 bool round_of(void)
 {
     bool moved = false;
@@ -408,7 +412,7 @@ void emulate_ldmatrix(int matrices, bool transposed, uint32_t *r, const void *ro
         }
         r[i] = pair[0] | (uint32_t)pair[1] << 16;
     }
-    __syncwarp(); /* nobody overwrites a row before all have read it */
+    __syncwarp(); /* no lane overwrites a row before all lanes have read it */
 }
 
 void emulate_copy_async(void *shared, const void *global, size_t size, bool valid)

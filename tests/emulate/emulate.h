@@ -4,14 +4,14 @@
  * this header included first (see meson.build), and their launchers then run the kernel before they
  * return. Sanitizers see every access, so an index that is wrong by one is found here.
  *
- * Blocks run one after the other; a block's threads are fibers that run until they wait (at a
- * barrier, or for the other lanes of a warp), in ascending order and, after each round of waiting,
- * in the opposite one, so that a missing barrier has a good chance to show. Asynchronous copies
- * arrive when they are waited for and not before. A block whose threads all wait for something that
- * cannot come, and lanes that meet in different operations, end the program with a line that says
- * where.
+ * Blocks run one after the other. A block's threads are fibers, each of which runs until it waits
+ * (at a barrier, or for the other lanes of a warp). They run in ascending order at first and
+ * reverse the order after each round of waiting, so that a missing barrier has a good chance to
+ * show. Asynchronous copies arrive when they are waited for and not before. A block whose threads
+ * all wait for something that cannot come, and lanes that meet in different operations, end the
+ * program with a line that says where.
  *
- * Not here: memory order between blocks, textures, wgmma, bulk copies, clusters.
+ * Memory order between blocks, textures, wgmma, bulk copies and clusters are not emulated.
  */
 #ifndef INFERD_TESTS_EMULATE_EMULATE_H
 #define INFERD_TESTS_EMULATE_EMULATE_H
@@ -53,9 +53,10 @@ template <class F> inline cudaError_t emulate_launch(dim3 grid, dim3 block, size
 void *emulate_shared(void); /* the block's dynamic shared memory, poisoned when it starts */
 
 /* The calling lane hands in `size` (at most 64) bytes and gets what all lanes of `mask` handed in:
- * lane l's at [l * 64]. Good until the lane's next exchange. `what` must be the same for all. */
+ * lane l's at [l * 64]. The result is valid until the lane's next exchange. `what` must be the same
+ * for all. */
 const char *emulate_exchange(unsigned mask, const char *what, const void *in, size_t size);
-void emulate_fail(const char *what); /* says where, and ends the program */
+void emulate_fail(const char *what); /* says where the error is, and ends the program */
 int emulate_lane(void);
 
 void __syncthreads(void);

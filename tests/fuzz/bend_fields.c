@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See bend_fields.h. Which fields are messages nobody says here: one whose bytes read as fields to
- * the end may be one, and a list of packed numbers is changed as such. Where that guess is wrong
- * the result is only less often accepted.
+ * See bend_fields.h. The code has no schema that says which fields are messages. A field whose
+ * bytes read as fields up to its end is taken for a message, and a list of packed numbers is
+ * changed as such a list. If the guess is wrong, the result is only accepted less often.
  */
 #include "tests/fuzz/bend_fields.h"
 
@@ -13,8 +13,8 @@
 enum { FIELDS_MAX = 4096, DEPTH_MAX = 12, VARINT_MAX = 10 };
 
 struct field {
-    size_t begin, end; /* of all of it */
-    size_t value;      /* behind the tag; of one with a length, behind that */
+    size_t begin, end; /* of the whole field */
+    size_t value;      /* where the value begins: behind the tag and, if there is one, the length */
     uint32_t wire, number;
 };
 
@@ -87,7 +87,7 @@ static uint32_t fields_get(const uint8_t *data, size_t size, struct field *list)
     return n;
 }
 
-/* Steps, ends of ranges, other bits. */
+/* Changes a number by a step, to the end of a range, or in some bits. */
 static uint64_t other_number(struct bend *b, uint64_t value)
 {
     static const uint64_t ends[] = {0,          1,         2,          8,         64,
@@ -109,7 +109,7 @@ static uint64_t other_number(struct bend *b, uint64_t value)
     }
 }
 
-/* The result is head, middle and tail one behind the other. */
+/* Puts head, middle and tail one behind the other as the result. */
 static size_t join(struct bend *b, const uint8_t *data, size_t head, const uint8_t *middle,
                    size_t n, size_t from, size_t size)
 {
@@ -122,7 +122,7 @@ static size_t join(struct bend *b, const uint8_t *data, size_t head, const uint8
     return head + n + (size - from);
 }
 
-/* A number at data[begin..end) is another one. */
+/* Replaces the number at data[begin..end) by another one. */
 static size_t bend_number(struct bend *b, const uint8_t *data, size_t size, size_t begin,
                           size_t end)
 {
@@ -140,7 +140,7 @@ static size_t bend_list(struct bend *b, const uint8_t *data, size_t size)
     size_t at = 0, begin = 0;
     uint64_t value;
     uint32_t n = 0;
-    while (at < size) { /* one of them, each as likely as the others */
+    while (at < size) { /* picks each number with the same chance */
         size_t here = at;
         if (!varint_get(data, size, &at, &value))
             return 0;
@@ -152,7 +152,7 @@ static size_t bend_list(struct bend *b, const uint8_t *data, size_t size)
 
 static size_t bend_message(struct bend *b, const uint8_t *data, size_t size, uint32_t depth);
 
-/* The value of a field with a length, changed within. */
+/* Changes something within the value of a field that has a length. */
 static size_t bend_inner(struct bend *b, const uint8_t *data, size_t size, const struct field *f,
                          uint32_t depth)
 {
@@ -177,7 +177,7 @@ static size_t bend_inner(struct bend *b, const uint8_t *data, size_t size, const
     return fresh ? n : 0;
 }
 
-/* Two neighbours change places. */
+/* Exchanges two neighbouring fields. */
 static size_t exchange(struct bend *b, const uint8_t *data, size_t size, const struct field *f)
 {
     size_t first = f[0].end - f[0].begin, second = f[1].end - f[1].begin;

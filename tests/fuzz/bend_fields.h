@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Protobuf messages changed at one field, with all the lengths around it right. */
+/* Changes a protobuf message at one field and keeps all the lengths around the field right. */
 #ifndef INFERD_TESTS_FUZZ_BEND_FIELDS_H
 #define INFERD_TESTS_FUZZ_BEND_FIELDS_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Changes a number, drops, doubles or exchanges a field, somewhere within the message. Returns the
- * new size, at most `max`; 0: it found nothing to change that fits. */
+ * new size, at most `max`; 0 if it found no change that fits. */
 size_t bend_fields(uint8_t *message, size_t size, size_t max, unsigned seed);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Feeds a fuzz target each file of its arguments with one byte changed, every byte in turn, and cut
- * off behind it: what chance need not find in a fuzzer's 20 seconds. The new value goes through
- * small steps, bits and ends of the range from one byte to the next, the same in each run.
+ * Feeds a fuzz target each file of its arguments with one byte changed, for every byte in turn, and
+ * also cut off behind that byte. A fuzzer's 20 seconds find such changes by chance only. From one
+ * byte to the next, the change goes through small steps, single bits and ends of the range, and is
+ * the same in each run.
  */
 #include <stdio.h>
 #include <string.h>

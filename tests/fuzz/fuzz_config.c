@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a configuration: what is accepted must pass the check again, with a model added. */
+/* Any bytes as a configuration. A configuration that is accepted must pass the check again after a
+ * model was added. */
 #include <stdint.h>
 #include <stdlib.h>
 

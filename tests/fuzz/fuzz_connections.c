@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Any bytes as a sequence of events over many connections of one loop, in virtual time: who comes,
- * sends, reads and leaves, in what order, against which limits. What must hold after each event,
- * and in the end, is tests/unit/daemon/played.h's.
+ * sends, reads and leaves, in what order, against which limits. tests/unit/daemon/played.h states
+ * what must hold after each event, and in the end.
  */
 #include <stdio.h>
 

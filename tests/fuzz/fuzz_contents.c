@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a tensor's typed contents. The first byte is the datatype, the second one how many
- * elements there ought to be, and the third one begins a series of budgets: in slices of those
- * sizes the contents give what they give in one go, the same bytes or the same error.
+ * Any bytes as a tensor's typed contents. The first byte is the datatype, the second byte the
+ * expected number of elements, and at the third byte a series of budgets begins. Decoded in slices
+ * of these sizes, the contents must give the same bytes or the same error as in one go.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a model in which the files of external data are looked for. Some are found exactly
- * if the key is there.
+ * Any bytes as a model that is searched for its files of external data. The search must find files
+ * exactly if the model has the key of external data.
  */
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as an ONNX model: opened, and imported twice, the second time with values for its
- * inputs on offer, so that what shapes depend on is computed. What was imported must verify, and a
- * survey must find something to refuse where, and only where, the import refused.
+ * Any bytes as an ONNX model. The model is opened and imported twice, the second time with values
+ * for its inputs on offer, so that operands on which shapes depend are computed. An imported graph
+ * must pass ir_verify(), and a survey must find something to refuse if, and only if, the import
+ * refused the model.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -47,7 +48,8 @@ static uint32_t values_for(const struct onnx_model *model, struct onnx_value *va
     return n;
 }
 
-/* A value for a dimension that no input has would end the import before it begins. */
+/* If a value were given for a dimension that no input has, the import would end before it
+ * begins. */
 static bool has_dimension(const struct onnx_model *model, const char *name)
 {
     for (uint32_t i = 0; i < model->graph.n_inputs; i++) {
@@ -59,7 +61,7 @@ static bool has_dimension(const struct onnx_model *model, const char *name)
     return false;
 }
 
-/* An import and a survey of it come to the same. */
+/* Checks that an import and a survey of the same model agree. */
 static bool agree(struct onnx_model *model, const struct onnx_options *options)
 {
     struct ir_graph *graph;
@@ -90,7 +92,8 @@ static void import(struct onnx_model *model, const struct onnx_value *values, ui
     };
     struct ir_graph *graph;
     struct error err;
-    /* Twice: where an allocation is made to fail, what cannot be computed counts as not known. */
+    /* A second try is needed where an allocation was made to fail: a value that could not be
+     * computed then counts as not known. */
     if (surveyed && !agree(model, &options) && !agree(model, &options))
         abort();
     if (onnx_import(model, &options, &graph, &err))
@@ -112,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 0; i < model->graph.n_inputs; i++)
         (void)onnx_input_dim(model, model->graph.inputs[i].name, i);
     (void)onnx_input_dim(model, "?", 0);
-    import(model, NULL, 0, data[size / 2] % 8 == 0); /* for it takes as long as two imports */
+    import(model, NULL, 0, data[size / 2] % 8 == 0); /* seldom: it takes long */
     import(model, values, values_for(model, values, room), false);
     onnx_close(model);
     return 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a plan. The first byte chooses: 0, the rest is a whole file as it is; 1 or 2, two
- * bytes are the lengths of the weight and of the code section in units of 64 bytes (10 and 6 bits)
- * and the rest is a structure section, around which a header with the right lengths and digest is
- * put, so that the decoder and the checks behind it are reached. Weights are zeros for 1, numbers
- * for 2. A plan that is accepted must satisfy the checks a second time; then it is loaded on the
- * CPU and run (run_plan.c). Half of what the fuzzer makes are structures changed at a field, with
- * the lengths around it right (bend_fields.c).
+ * Any bytes as a plan. If the first byte is 0, the rest is a whole file as it is. If the first byte
+ * is 1 or 2, the next two bytes are the lengths of the weight section and of the code section in
+ * units of 64 bytes (10 and 6 bits), and the rest is a structure section. A header with the right
+ * lengths and digest is put in front, so that the decoder and the checks behind it are reached.
+ * Weights are zeros for 1, numbers for 2. A plan that is accepted must satisfy the checks a second
+ * time; then it is loaded on the CPU and run (run_plan.c). In half of the fuzzer's inputs a
+ * structure is changed at one field, with the lengths around the field right (bend_fields.c).
  */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as what a server sends: the client's stream of frames and its decoder. The first byte
- * is how many bytes come at a time. What is accepted is read to its last byte, as a user would.
+ * Any bytes as the stream of a server, given to the client's reader of frames and its decoder. The
+ * first byte is the number of bytes that come at a time. Replies that are accepted are read to
+ * their last byte, as a user would read them.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static void read_stages(const struct inferd_histogram *stages)
         for (uint32_t i = 0; i < h->n_buckets; i++)
             if (h->buckets[i].low_ns >= h->buckets[i].high_ns ||
                 (i > 0 && h->buckets[i].low_ns < h->buckets[i - 1].high_ns))
-                abort(); /* they are in order, and apart */
+                abort(); /* the pieces are in order and do not overlap */
         sum += inferd_histogram_quantile(h, &stages[0], 0.99);
     }
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as what a peer sends, in any pieces: frames, requests, their check against a model.
+ * Any bytes as the stream of a peer, cut in any way: frames, requests, and their check against a
+ * model.
  *
- * The first byte decides how the rest is cut into pieces, the second what the host is like: how
- * much memory there is, how many requests it takes before it pauses. What must hold: each reply is
- * a frame that the client's decoder takes; each request is answered once; memory held is in
- * proportion to the bytes that came (R1 of docs/operations.md) and all given back; and without a
+ * The first byte decides how the rest is cut into pieces. The second byte describes the host: how
+ * much memory it has, and how many requests it takes before it pauses. What must hold: each reply
+ * is a frame that the client's decoder accepts; each request is answered once; memory held is in
+ * proportion to the bytes that came (R1 of docs/operations.md) and is all given back; and without a
  * shortage of memory the answers are the same however the stream was cut.
  */
 #include <stdint.h>
@@ -45,11 +46,11 @@ struct host {
     struct budget budget;
     uint32_t most; /* requests before it pauses */
     bool ended, starved;
-    size_t queued; /* bytes that have come and are not read */
+    size_t queued; /* bytes that have come and have not been read */
     uint32_t n_waiting;
     struct waiting waiting[PENDING];
     uint64_t asked, answered, hash;
-    uint8_t seen; /* of payloads, so that reading them is not for nothing */
+    uint8_t seen; /* made of the payloads' bytes, so that the reads are not left out */
     struct request scratch;
     uint8_t head[MESSAGE_HEAD_MAX];
 };
@@ -150,7 +151,7 @@ static void on_write(struct session_host *base, const struct iovec *iov, uint32_
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < len; i++)
         hash = (hash ^ frame[i]) * UINT64_C(1099511628211);
-    h->hash += hash; /* errors overtake answers that wait: the order does not count */
+    h->hash += hash; /* errors may overtake answers that wait, so the order does not count */
     free(frame);
 }
 
@@ -162,7 +163,7 @@ static struct slab *on_slab_take(struct session_host *base, size_t size)
     return slab;
 }
 
-/* As from memory that was set aside: whatever the budget says. */
+/* Takes the memory as if it had been set aside before, whatever the budget says. */
 static struct slab *on_slab_left(struct session_host *base, size_t size)
 {
     struct host *h = host_of(base);
@@ -254,7 +255,8 @@ static void settle(struct host *h)
     }
 }
 
-/* Hands over one piece as a connection does: read into the session's place if it has one. */
+/* Hands over one piece as a connection does: if the session offers a place, the piece is read into
+ * it. */
 static size_t piece(struct host *h, const uint8_t *data, size_t n)
 {
     void *at;
@@ -267,7 +269,7 @@ static size_t piece(struct host *h, const uint8_t *data, size_t n)
         return n;
     }
     n = n < STAGING ? n : STAGING;
-    uint8_t *staging = malloc(n); /* exactly as long, so that a step beyond it is seen */
+    uint8_t *staging = malloc(n); /* exactly the size of the piece, so a read beyond it is seen */
     must(staging != NULL);
     memcpy(staging, data, n);
     session_framed.input(h->session, staging, n);
@@ -300,7 +302,7 @@ static uint64_t run(const uint8_t *data, size_t size, uint8_t cut, uint32_t most
     h->slabs = slabs_new(&memory, &h->budget, 1 << 20);
     h->session = session_framed.create(&h->base);
     must(h->slabs && h->session);
-    if (size > 8 * 1024 && cut < 5) /* byte by byte takes its time */
+    if (size > 8 * 1024 && cut < 5) /* because byte by byte takes long */
         cut = 7;
     uint32_t seed = cut;
     for (size_t at = 0; at < size && !h->ended;) {
@@ -308,7 +310,8 @@ static uint64_t run(const uint8_t *data, size_t size, uint8_t cut, uint32_t most
         n = n < size - at ? n : size - at;
         h->queued = cut % 2 ? size - at - n : 0; /* what a socket would hold, or nothing */
         at += piece(h, data + at, n);
-        /* What is left at a pause has a place of its own; beyond that memory follows the bytes. */
+        /* Bytes that are left at a pause have a place of their own. All other memory is in
+         * proportion to the bytes that came. */
         must(budget_used(&h->budget) <= 8 * 1024 + 5 * (at + h->queued) + 2 * STAGING);
         if (on_paused(&h->base) || at == size)
             settle(h);

@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Nobody is asked here: a name is only told from an address. */
+/* No name is looked up here: the parser only tells names from addresses. */
 static void read_host(const char *text)
 {
     struct resolved addresses;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a file of token hashes: what is accepted has names, and no hash twice. */
+/* Any bytes as a file of token hashes. A file that is accepted has names, and no hash twice. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,9 @@ import pathlib
 
 (CONNECT, CROWD, SMALL, MANY, WIDE, TALL, OTHER, ODD, MORE, READ, READ_ALL, LEAVE, LEAVE_MANY, TIME,
  BATCHES, ORDER, LIMITS) = 0, 3, 4, 6, 9, 12, 14, 16, 17, 20, 22, 23, 25, 26, 28, 30, 31
-TURNS = 32  # added to an event: so many turns follow
+TURNS = 32  # added to an event: this many turns follow
 UNIX, TCP = 3, 0
-APART, DELAY, CLOSED, TWO = 1, 2, 4, 32  # a device of its own; batches wait; none ends; two loops
+APART, DELAY, CLOSED, TWO = 1, 2, 4, 32  # own device; batches wait; none ends; two loops
 ALL_LEAVE, ONE_STAYS, ALL_IDLE, ALL_READ = 0, 8, 16, 24
 ALL, HALF, ALL_BUT_ONE = 4, 1, 2  # of what a peer has to send; first bytes: 3 * (row of `first`)
 
@@ -28,7 +28,8 @@ SEEDS = {
     "large_held_apart": [3, ALL_IDLE | APART, *LARGE, LEAVE_MANY, 1, *LARGE, TIME, 9],
     "two_loops": [4, ALL_LEAVE | APART | TWO, *LARGE, TIME, 6, LEAVE_MANY + TURNS, 3, *LARGE],
     "two_loops_starved": [1, ALL_IDLE | CLOSED | TWO, *STARVED, LEAVE_MANY + TURNS, 0, *STARVED],
-    # peers with even numbers are the first loop's; it keeps what the second one then needs
+    # The first loop has the peers with even numbers; it keeps memory that the second loop then
+    # needs.
     "kept_by_another": [4, ALL_LEAVE | APART | TWO, CONNECT, UNIX | 192, CONNECT, UNIX | 192,
                         *sum(([WIDE + 3 * TURNS, peer, 15, ALL_BUT_ONE, MORE + 3 * TURNS, peer, 2,
                                MORE + 3 * TURNS, peer, 2] for peer in (0, 2, 4, 6)), [])],

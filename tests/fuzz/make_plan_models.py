@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small ONNX models between them of most layers, and their plans: what fuzz_plan starts from.
+"""Small ONNX models that together have most kinds of layers, and their plans, from which fuzz_plan
+starts.
 
     make_plan_models.py INFERCTL FOLDER    writes the plans; then make_plan_seeds CORPUS FOLDER/*
 

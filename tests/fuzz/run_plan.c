@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See run_plan.h. Inputs and outputs are buffers of exactly the sizes that the engine says, so that
- * AddressSanitizer sees who goes beyond them. What fails must fail with an error that says why.
+ * See run_plan.h. Inputs and outputs are buffers of exactly the sizes that the engine states, so
+ * that AddressSanitizer sees every access beyond them. A call that fails must give an error that
+ * says why.
  */
 #include "tests/fuzz/run_plan.h"
 
@@ -31,7 +32,7 @@ static uint64_t times(uint64_t a, uint64_t b)
     return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX / 4 : MIN(product, UINT64_MAX / 4);
 }
 
-/* What one element of the output takes: elements of operands, or places of a window. */
+/* The work for one element of the output: elements of operands, or places of a window. */
 static uint64_t steps_each(const struct ir_graph *graph, const struct ir_node *node)
 {
     const struct shape *a = &ir_tensor(graph, node->inputs[0])->shape;
@@ -104,7 +105,7 @@ static void expect_reason(enum status status, const struct error *err)
         abort();
 }
 
-/* Whole numbers are small, so that as indices many of them are right. */
+/* Whole numbers are small, so that many of them are valid as indices. */
 static void fill(enum dtype dtype, void *to, size_t bytes)
 {
     size_t size = dtype_size(dtype);
@@ -194,7 +195,7 @@ static struct device *device_of(bool reference_only)
     return devices[reference_only];
 }
 
-/* The file as one for the device. -1: no descriptor. */
+/* The file with a header for the device. -1: no descriptor. */
 static int file_for(struct device *device, const void *file, size_t size)
 {
     char line[FINGERPRINT_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Feeds a fuzz target each file of its arguments again and again, each time with another one of the
- * allocations failing, from the first to the last. Linked with --wrap for those functions. An arena
- * takes memory in large blocks, so its allocations fail by themselves.
+ * Feeds a fuzz target each file of its arguments again and again; each time another allocation
+ * fails, from the first to the last. It is linked with --wrap for the allocating functions. An
+ * arena takes memory in large blocks, so allocations from arenas are made to fail separately.
  */
 #include <stdbool.h>
 #include <stdio.h>

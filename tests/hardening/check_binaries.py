@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiler and the linker were told to harden, looked for in what they made.
+"""Looks in the built files for the hardening that the compiler and the linker were told to do.
 
     check_binaries.py BUILD     checks what a release build installs, and how it was compiled
     check_binaries.py --self    checks these checks on programs that lack one thing each
 
 Debian 12's C library has no CET marks in its start files, so the linker drops the mark from every
-program: here each function that others can call has to begin with endbr64 instead.
+program. So the check is that each function that others can call begins with endbr64.
 """
 import json
 import pathlib
@@ -80,7 +80,7 @@ class Elf:
 
 
 def faults(data, exports=None):
-    """What a program (exports: None) or a library lacks."""
+    """What hardening a program (exports: None) or a library lacks."""
     elf = Elf(data)
     dynamic = elf.dynamic()
     flags, flags_1 = dynamic.get(DT_FLAGS, 0), dynamic.get(DT_FLAGS_1, 0)
@@ -114,7 +114,8 @@ def faults(data, exports=None):
 
 
 def compile_faults(commands):
-    """Flags that leave no trace in the product; of our sources in C, generated ones with them."""
+    """Checks the flags that leave no trace in the product, for all our C sources, generated ones
+    included."""
     missing = {}
     for entry in commands:
         if not entry["file"].endswith(".c"):

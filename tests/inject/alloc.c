@@ -39,11 +39,11 @@ static struct {
     void *(*memalign)(size_t, size_t);
 } real;
 
-/* What dlsym itself may ask for; never freed. */
+/* Memory for the requests of dlsym itself; never freed. */
 static _Alignas(16) char early[EARLY];
 static atomic_size_t early_used;
 
-static uint64_t fail_site, fail_nth; /* set while not armed */
+static uint64_t fail_site, fail_nth; /* written only while not armed */
 static int depth, sites_fd = -1, hit_fd = -1;
 static atomic_bool armed;
 static _Atomic uint64_t count, failures;
@@ -67,7 +67,7 @@ static void *function_find(const char *name)
     return f;
 }
 
-/* False: while they are being looked for. */
+/* Returns false while the functions are being looked up. */
 static bool real_found(void)
 {
     static atomic_bool begun, found;
@@ -104,7 +104,7 @@ static _Unwind_Reason_Code trace_add(struct _Unwind_Context *context, void *arg)
     return _URC_NO_REASON;
 }
 
-/* A place in its module; the same in every process. */
+/* The offset of an address in its module, which is the same in every process. */
 static uintptr_t place(uintptr_t pc, const char **module)
 {
     struct dl_find_object o;
@@ -282,7 +282,7 @@ static int armed_main(int argc, char **argv, char **envp)
 int __libc_start_main(int (*main)(int, char **, char **), int argc, char **argv, void (*init)(void),
                       void (*fini)(void), void (*rtld_fini)(void), void *end);
 
-/* glibc starts every program here: the seam before main. */
+/* glibc starts every program here, so this runs just before main. */
 int __libc_start_main(int (*main)(int, char **, char **), int argc, char **argv, void (*init)(void),
                       void (*fini)(void), void (*rtld_fini)(void), void *end)
 {

@@ -6,14 +6,15 @@
  *   syscalls fail FILE NUMBER NTH ERRNO PROGRAM ARGUMENT...
  *   syscalls kill FILE NUMBER,... NTH PROGRAM ARGUMENT...
  *
- * The Nth call (from 1) of those numbers fails, whoever makes it: the program, a library, any
- * thread, a child. With AFTER in the environment, "prctl", counting starts when the program names
- * its thread, as inferd does at the begin of main. FILE gets one line for each call that was
- * counted, or for the one that failed: its number.
+ * The Nth call (from 1) with one of these numbers fails, whoever makes it: the program, a library,
+ * any thread, a child. With AFTER in the environment, "prctl", counting starts when the program
+ * names its thread, as inferd does at the beginning of main. FILE gets a line with the number of
+ * each call that was counted, or of the call that failed.
  *
  * It works by seccomp's user notification, which needs neither privileges nor ptrace and sees calls
  * that do not go through the C library; a process beside the program answers the notifications and
- * ends with it. Exit status 77 if the kernel has no such thing. The program keeps the process id.
+ * ends with it. The exit status is 77 if the kernel has no such notification. The program keeps the
+ * process id.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -56,9 +57,9 @@ struct job {
     int out;
 };
 
-/* Between the program, until it is started, and its keeper. */
+/* Memory shared by the keeper and the program until the program is started. */
 struct meeting {
-    atomic_int listener; /* 0: none yet; it is a descriptor of both */
+    atomic_int listener; /* 0: none yet; a descriptor that both processes have */
     atomic_bool taken;
 };
 
@@ -102,8 +103,8 @@ static void note(const struct job *job, int number)
     (void)n;
 }
 
-/* Calls that fail in no kernel, or are nobody's to survive: reading and writing of the kernel's own
- * objects and of the log, and epoll_ctl of what is registered. */
+/* True for calls that fail in no kernel, or whose failure no program could survive: reads and
+ * writes of the kernel's own objects and of the log, and epoll_ctl of a registered descriptor. */
 static bool is_safe(const struct seccomp_notif *call)
 {
     const unsigned long long *args = (const unsigned long long *)call->data.args;
@@ -129,7 +130,7 @@ static bool is_safe(const struct seccomp_notif *call)
     return known;
 }
 
-/* Answers one call; `seen` counts those that are wanted. */
+/* Answers one call; `seen` counts the calls with a wanted number. */
 static void answer(const struct job *job, int listener, const struct seccomp_notif *call,
                    bool *counting, unsigned long *seen)
 {
@@ -155,7 +156,7 @@ static void answer(const struct job *job, int listener, const struct seccomp_not
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &reply); /* ENOENT: a signal came first */
 }
 
-/* Until nobody is left whom the filter concerns. */
+/* Answers calls until no process under the filter is left. */
 static void keep(const struct job *job, struct meeting *meeting)
 {
     int listener;

@@ -26,7 +26,7 @@ FLOAT, UINT8, INT64 = 1, 2, 7
 
 INFERD, INFERCTL = (os.path.abspath(p) for p in sys.argv[1:3]) if len(sys.argv) > 2 else ("", "")
 
-# For processes that end without taking themselves apart: ThreadSanitizer would count the threads.
+# For processes that are ended by force, at whose end ThreadSanitizer would report the threads.
 FORCED_END = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"}
 
 _folder = None
@@ -148,8 +148,9 @@ def yaml(value, indent=0):
 
 
 class Server:
-    """inferd on a free port. `models`: name -> plan or ONNX file, or a list of arguments; `env`:
-    what is added to the environment, or taken out (None); `prefix`: what starts the program."""
+    """inferd on a free port. `models` maps names to plans or ONNX files, or is a list of arguments;
+    `env` is added to the environment (None removes a variable); `prefix` is a command that starts
+    the program."""
 
     def __init__(self, models=(), config=None, env=None, arguments=(), wait=True, prefix=(),
                  **popen):
@@ -226,7 +227,7 @@ class Server:
             self.process.wait()
 
     def stop(self, code=0):
-        """SIGTERM must end it in order; a sanitizer's report is another code."""
+        """SIGTERM must end the server in order; a sanitizer's report would change the exit code."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         got = self.wait()
@@ -247,7 +248,7 @@ class Server:
 
 
 class Background(threading.Thread):
-    """A thread whose failure is the test's."""
+    """A thread whose failure fails the test."""
 
     def __init__(self, function, *arguments):
         super().__init__(daemon=True)
@@ -277,7 +278,7 @@ def until(condition, seconds=10):
 
 
 def until_in_flight(server, running, queued=0):
-    """Waits until workers have so many requests, and so many more are in the queues."""
+    """Waits until the workers have `running` requests and the queues have `queued` more."""
     with server.client() as probe:
         def there():
             body = probe.call(wire.STATUS).body

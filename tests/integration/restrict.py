@@ -6,8 +6,8 @@
 
 Applied: SystemCallFilter= (with EPERM), RestrictAddressFamilies=, RestrictNamespaces=,
 NoNewPrivileges=, LimitNOFILE= and UMask=; as root also an account without rights, no capabilities,
-and a file system that is read-only but for /tmp and the cache folder in $CACHE_DIRECTORY. So what
-works here does not need what the unit forbids. x86-64 only.
+and a file system that is read-only except for /tmp and the cache folder in $CACHE_DIRECTORY. A
+command that works here needs nothing that the unit forbids. x86-64 only.
 """
 import ctypes
 import os
@@ -70,7 +70,8 @@ def filter_program(unit):
                (LOAD, 0, 0, 0)]
 
     def refine(call, body):
-        """For one call: `body` decides, and the accumulator is the call's number again."""
+        """Instructions for one call: `body` decides, and afterwards the accumulator holds the
+        call's number again."""
         program.extend([(JUMP_EQUAL, 0, len(body), known[call]), *body])
 
     families = [FAMILIES[name] for name in unit["RestrictAddressFamilies"][0].split()]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server's whole life in a tenth of a second: started, asked on several connections, reloaded,
-asked again, drained with requests in flight. For tests that break one thing on the way.
-
-`run()` judges. Whatever broke: nobody crashes, hangs or leaks; each request that was sent is
-answered or its connection is closed; and one broken call harms nothing for long: what is asked
-afterwards, anew, is answered, unless the process has ended by then and said why.
+asked again, drained with requests in flight. It serves tests that break one thing on the way, and
+`run()` judges the outcome. Whatever broke, nothing crashes, hangs or leaks; each request that was
+sent is answered or its connection is closed; and one broken call does no lasting harm: a new
+request afterwards is answered, unless the process has ended by then and said why.
 """
 import re
 import signal
@@ -15,7 +14,7 @@ import time
 import harness
 import wire
 
-PATIENCE = 20  # seconds, for anything; there is one machine for many tests
+PATIENCE = 20  # seconds for anything, since many tests share the machine
 X4 = struct.pack("<4f", 1, 2, 3, 4)
 WIDTH = 1 << 16  # 256 KiB a request: such frames take slabs
 # what a request may be told when something broke
@@ -36,7 +35,7 @@ def large():
 
 
 class Broken(Exception):
-    """What must not happen."""
+    """Something that must not happen has happened."""
 
 
 class Life:
@@ -57,7 +56,8 @@ class Life:
             return None
 
     def ask(self, client, kinds):
-        """Sends all, then waits for an answer each or the end of the connection. True: all OK."""
+        """Sends all requests, then waits for an answer to each, or for the end of the connection.
+        Returns True if all answers are OK."""
         if not client:
             return False
         sent, good = {}, True
@@ -85,7 +85,7 @@ class Life:
         return good
 
     def talk(self):
-        """Several connections at once; True if nothing went wrong."""
+        """Talks over several connections at once; returns True if nothing went wrong."""
         infer = [(wire.INFER, *small())]
         others = [(kind, b"", None) for kind in (wire.STATUS, wire.SERVER_METADATA, wire.READY,
                                                  wire.STATISTICS, wire.INDEX)]
@@ -103,7 +103,7 @@ class Life:
         return self.server.process.poll() is not None
 
     def until(self, pattern, count=1):
-        """The log says it (True), or the process has ended (False)."""
+        """Waits until the log matches the pattern (True) or the process has ended (False)."""
         end = time.monotonic() + PATIENCE
         while True:
             over = self.ended()
@@ -120,7 +120,7 @@ class Life:
         if not self.until(r"(?m)^ready \S+\n"):
             return
         s.addresses = re.findall(r"(?m)^ready (\S+)$", s.log())
-        partly = "inferd: error: model " in s.log()  # one is not served: a reload tries again
+        partly = "inferd: error: model " in s.log()  # one is not served until a reload
         if not self.talk() and not partly and not self.recovered():
             raise Broken("it does not recover")
         if not self.ended():
@@ -131,7 +131,7 @@ class Life:
         self.drain()
 
     def recovered(self):
-        """One thing broke: by the third time all is well again."""
+        """Since only one thing breaks, all must be well again by the third time."""
         for _ in range(3):
             if self.talk() or self.ended():
                 return True

@@ -49,7 +49,7 @@ class BuildChild(unittest.TestCase):
         self.assertIn("build_timeout_s", self.log_of("hang", {"build_timeout_s": 1}))
 
     def test_the_child_is_confined(self):
-        """All that the unit test tries, from the daemon's own child."""
+        """The daemon's own child tries all that the unit test tries."""
         log = self.log_of("tries")
         self.assertIn("build: kill the parent: refused", log)
         self.assertIn("build: socket IPv4: refused", log)
@@ -74,10 +74,12 @@ class BuildChild(unittest.TestCase):
 
 
 class Daemon(unittest.TestCase):
-    """It is closed to other processes of its account, and leaves a core all the same if it may."""
+    """The server is closed to other processes of its account, and still leaves a core if the limits
+    allow one."""
 
     def test_nobody_sees_into_it(self):
-        """Its folder in /proc belongs to root, whoever it is; here it is somebody else."""
+        """The server's folder in /proc belongs to root, whatever the server's account; here the
+        account is not root."""
         with tempfile.TemporaryDirectory() as place:
             os.chmod(place, 0o755)
             plan = shutil.copy(harness.plan("copy"), place)
@@ -101,7 +103,7 @@ class Daemon(unittest.TestCase):
                     process.wait(30)
 
     def ended_by(self, number, core):
-        """How a server ended that got that signal, as waitpid tells it; and its log."""
+        """Sends a server the signal; returns its exit status as waitpid reports it, and its log."""
         s = harness.Server({"m": harness.plan("copy")}, wait=False, cwd=harness.folder())
         try:
             s.wait_ready()

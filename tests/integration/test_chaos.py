@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Everything at once for a few seconds: all kinds of peers, faults, tight limits, reloads. Each
-request of a peer that stays is answered exactly once, right answers are right, and nothing is left.
+request of a peer that stays is answered exactly once, answers have the right values, and nothing is
+left over.
 
     test_chaos.py INFERD INFERCTL
 """
@@ -114,7 +115,7 @@ class Chaos(unittest.TestCase):
                 harness.until(lambda: left() == [1, 0, 0])
                 self.assertGreater(client.counters()["requests_ok"], 0)
 
-    def test_waiting_for_company(self):
+    def test_requests_that_wait_for_others_to_join_their_batch(self):
         self.run_with(1, "on=cpu;launch:delay=1ms", max_delay_us=500)
 
     def test_failing_batches(self):

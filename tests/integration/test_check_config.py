@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""inferd --check-config: what it finds is what the daemon would find, all of it in one run.
+"""inferd --check-config finds everything that the daemon would find, in one run.
 
     test_check_config.py INFERD INFERCTL
 """

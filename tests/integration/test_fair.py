@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that flood a model beside one that asks now and then: turns, places, priorities.
+"""Connections that flood a model, beside a connection that asks now and then: turns, places in the
+queue, priorities.
 
     test_fair.py INFERD INFERCTL
 """
@@ -29,7 +30,7 @@ def slow(**config):
 
 
 class Flood:
-    """A connection with `depth` requests in flight, whatever becomes of them."""
+    """A connection that keeps `depth` requests in flight, whatever the answers are."""
 
     def __init__(self, server, depth=64, instances=FULL, **options):
         self.client, self.body, self.options = server.client(), copy_body(instances), options
@@ -58,7 +59,7 @@ class Flood:
 
 class Fair(unittest.TestCase):
     def latencies(self, server, count=10, body=None, **options):
-        """Of one request after the other, in batches."""
+        """The latencies of requests sent one after the other, in units of a batch's time."""
         times = []
         with server.client() as client:
             for _ in range(count):
@@ -81,7 +82,7 @@ class Fair(unittest.TestCase):
     def test_r18_a_flood_delays_others_by_a_few_batches(self):
         with slow() as s, self.flooded(s) as floods:
             times = self.latencies(s)
-            self.assertLess(max(times), 8, times)  # the one that runs, one of the flood, its own
+            self.assertLess(max(times), 8, times)  # the running batch, one of the flood, its own
             self.assertGreater(len(floods[0].replies), 10)
 
     def test_r18_several_floods_take_a_batch_each(self):
@@ -104,7 +105,7 @@ class Fair(unittest.TestCase):
 
     def test_r18_a_deadline_behind_a_flood_is_no_reason_to_refuse(self):
         with slow() as s:
-            self.latencies(s, count=8)  # from these it knows what a batch takes
+            self.latencies(s, count=8)  # teaches the server what a batch takes
             with self.flooded(s):
                 self.latencies(s, timeout_us=int(12 * DELAY * 1e6))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A device that misbehaves: delays, failures, hangs, its loss; and how batches form meanwhile.
+"""A device that misbehaves (delays, failures, hangs, loss), and how batches form meanwhile.
 
     test_faults.py INFERD INFERCTL
 """
@@ -49,7 +49,7 @@ class Faults(unittest.TestCase):
                 alone = c.start(wire.INFER, rows_body(1))
                 harness.until_in_flight(s, running=1)
                 sent = {c.start(wire.INFER, rows_body(n)): n for n in numbers}
-                replies = [c.receive() for _ in range(9)]  # those of two batches in any order
+                replies = [c.receive() for _ in range(9)]  # of two batches in any order
                 self.assertEqual({r.id for r in replies}, {alone, *sent})
                 for r in replies:
                     if r.id == alone:
@@ -65,7 +65,7 @@ class Faults(unittest.TestCase):
                 self.assertEqual((counters["batches_split"], counters["failed_in_run"]), (1, 2))
 
     def test_r28_what_a_batch_of_eight_makes_of_a_fault(self):
-        # a failure that does not come back costs nobody the answer; one that stays costs all
+        # a failure that does not recur costs no request its answer; a lasting one costs all
         for script, status, split in (("launch#2:fail", wire.OK, 1), ("launch#2:oom", wire.OK, 1),
                                       ("launch#2+:fail", wire.INTERNAL, 1),
                                       ("launch#2:model", wire.INTERNAL, 0)):
@@ -119,10 +119,10 @@ class Faults(unittest.TestCase):
             self.assertIn("device lost", s.log())
             c.close()
             s.stop(code=1)
-            s.process.returncode = 0  # has been looked at
+            s.process.returncode = 0  # the exit code has been checked
 
     def test_r29_unready_within_a_second(self):
-        # the second worker is in a batch that outlives the loss, which keeps the process there
+        # the first batch outlives the loss of the device and so keeps the process alive
         with faulty("launch#1:delay=700ms;launch#2:device", workers=2, max_batch=1) as s:
             c = s.client()
             c.start(wire.INFER, copy_body())
@@ -189,7 +189,7 @@ class Faults(unittest.TestCase):
             batches = sorted(c.receive().batch for _ in range(9))
             self.assertEqual(batches, [1] + [8] * 8)
 
-    def test_t_bounds_the_wait_for_company(self):
+    def test_t_bounds_the_wait_for_other_requests(self):
         with faulty("launch:delay=1us", max_delay_us=800000) as s, s.client() as c:
             begin = time.monotonic()
             self.assertEqual(c.call(wire.INFER, copy_body()).batch, 1)
@@ -204,7 +204,7 @@ class Faults(unittest.TestCase):
             c.start(wire.INFER, copy_body())
             begin = time.monotonic()
             self.assertEqual([c.receive().batch for _ in range(2)], [2, 2])
-            self.assertLess(time.monotonic() - begin, 0.75)  # of the first one's T
+            self.assertLess(time.monotonic() - begin, 0.75)  # T counts from the first request
             self.assertTrue(first)
 
     def test_workers_run_at_the_same_time(self):
@@ -254,7 +254,7 @@ class Faults(unittest.TestCase):
 
 
 def call_ready(self):
-    """False also when the process has gone."""
+    """Returns False also when the process has ended."""
     try:
         return self.call(wire.READY).body == {1: [1]}
     except (EOFError, ConnectionResetError, BrokenPipeError):

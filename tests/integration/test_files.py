@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files that change while they are served, read, hashed or built: no answer is wrong, and nobody
-dies of it. What the plan cache keeps, for whom, and for how long.
+"""Files that change while they are served, read, hashed or built: no answer is wrong, and no
+process crashes. Also what the plan cache keeps, for whom, and for how long.
 
     test_files.py INFERD INFERCTL
 """
@@ -28,13 +28,13 @@ WIDE = 16  # floats in a row of a large table
 
 
 def infer(client, model="m"):
-    """The name of the model that answers; or the reply."""
+    """Returns the name of the model that answered, or the reply if it is an error."""
     reply = client.infer(model, [("x", "FP32", [1, 4], X4)])
     return ANSWERS[reply.outputs()["y"][2]] if reply.status == wire.OK else reply
 
 
 def table(value, mib):
-    """A model whose every answer is a row of `value`, out of so many MiB of weights."""
+    """A model whose every answer is a row of `value`, taken from `mib` MiB of weights."""
     rows = (mib << 20) // (4 * WIDE)
     data = struct.pack("<f", value) * (rows * WIDE)
     return harness.model(
@@ -45,7 +45,7 @@ def table(value, mib):
 
 
 def row(client, number=0, model="m"):
-    """The value that all of the row has; or the reply."""
+    """Returns the value of the whole row, or the reply if it is an error."""
     reply = client.infer(model, [("n", "INT64", [1, 1], struct.pack("<q", number))])
     if reply.status != wire.OK:
         return reply
@@ -54,7 +54,7 @@ def row(client, number=0, model="m"):
 
 
 def overwrite(path, data):
-    """In place, as `cp` does, but without cutting the file first."""
+    """Overwrites the file in place, as `cp` does, but without truncating it first."""
     with open(path, "r+b") as file:
         file.write(data)
 
@@ -101,7 +101,7 @@ class Files(unittest.TestCase):
         return plan
 
     def reload(self, server, seconds=30):
-        """Whether it succeeded."""
+        """Reloads the configuration; returns whether that succeeded."""
         def counts():
             return server.log().count("reloaded"), server.log().count("reload failed")
         good, bad = counts()
@@ -153,7 +153,7 @@ class Changes(Files):
             self.assertEqual(set(seen), {1.0})
 
     def test_r25_a_plan_that_changes_while_it_is_loaded(self):
-        """What is served is one of the two plans, whole; or the reload fails."""
+        """Afterwards one of the two plans is served, as a whole, or the reload fails."""
         plan = self.folder / "m.plan"
         plan.write_bytes(self.one)
         with harness.Server({"m": plan}) as s, s.client() as c:
@@ -211,7 +211,8 @@ class Changes(Files):
                 self.assertEqual(row(c).status, wire.UNAVAILABLE)
 
     def test_weights_are_in_memory_once(self):
-        """Where they were read to, or on a device with memory of its own: not in both."""
+        """The weights are either where they were read to or on a device with its own memory, not in
+        both places."""
         if b"__tsan_init" in pathlib.Path(harness.INFERD).read_bytes():
             self.skipTest("ThreadSanitizer keeps notes of what is written, several times its size")
         mib = 64
@@ -229,7 +230,8 @@ class Changes(Files):
         self.assertLess(abs(apart - here), mib // 2)
 
     def test_r31_sizes_are_looked_at_before_bytes(self):
-        """400 GiB that are not there: neither read nor given memory."""
+        """A file claims 400 GiB that it does not have: nothing of that is read, and no memory is
+        taken for it."""
         onnx, plan = self.folder / "m.onnx", self.folder / "p.plan"
         for path in (onnx, plan):
             with open(path, "wb") as file:
@@ -284,7 +286,7 @@ class Cache(Files):
         return sorted(path.name for path in self.cache.glob("*.plan"))
 
     def learn_key(self, name):
-        """The name that the plan of this model is kept under; nothing is kept then."""
+        """Returns the name under which this model's plan is kept, and empties the cache."""
         self.put(name)
         with self.server() as s, s.client() as c:
             self.assertEqual(infer(c), name)
@@ -293,20 +295,22 @@ class Cache(Files):
         return plan
 
     def lock(self, plan):
-        """What a process that builds this plan holds."""
+        """Takes the lock that a process building this plan would hold."""
         file = open(self.cache / f".{plan}.inferd-tmp", "wb")
         fcntl.flock(file, fcntl.LOCK_EX)
         self.addCleanup(file.close)
         return file
 
     def waits(self, server, plan):
-        """Until the server has made the key, and waits for whoever builds the plan."""
+        """Waits until the server has made the key and itself waits for the process that builds the
+        plan."""
         server.wait_log(f"another process writes {plan}: waiting", 30)
 
     # --- what is kept ---
 
     def test_a_plan_is_never_kept_for_another_model(self):
-        """The file is changed between its digest and its build: by rename, in place, and back."""
+        """The file is changed between its digest and its build, by rename or in place, and then
+        changed back."""
         key = self.learn_key("copy")
         for change in (rename, cp):
             with self.subTest(change.__name__):
@@ -321,7 +325,7 @@ class Cache(Files):
                     os.unlink(held.name)
                     held.close()
                     s.wait_ready()
-                    with s.client() as c:  # the file as it was opened, or as it is
+                    with s.client() as c:  # as opened, or as it is now
                         self.assertEqual(infer(c), "copy" if change is rename else "twice")
                     s.stop()
                 finally:
@@ -422,7 +426,8 @@ class Cache(Files):
             self.assertIn(f"{real} belongs to", s.log())
 
     def test_external_data_that_change_between_key_and_build(self):
-        """The plan of the first build is thrown away; what is kept fits what lies there."""
+        """The plan of the first build is thrown away; the plan that is kept fits the file that lies
+        there."""
         data = self.folder / "weights.bin"
         entry = wire.message((1, "location"), (2, "weights.bin"))
         rows = wire.message((1, 4), (1, WIDE), (2, harness.FLOAT), (8, "table"), (13, entry),
@@ -481,7 +486,7 @@ class Cache(Files):
         self.assertEqual(sorted(sizes), ["copy", "fixed", "twice"])
         for name in ("m-" + 64 * "0", "former-" + 32 * "a"):
             (self.cache / f"{name}.lock").write_bytes(b"")
-        mine = self.cache / "mine.plan"  # nothing that a cache would have put there
+        mine = self.cache / "mine.plan"  # a name that a cache would not have given
         mine.write_bytes(bytes(1 << 20))
         limit = sizes["copy"] + sizes["fixed"] + 10
         with self.server(self.models("copy"), {"cache_bytes": limit}) as s:
@@ -504,7 +509,7 @@ class Cache(Files):
                 s.write_config()
                 self.assertTrue(self.reload(s))
                 s.wait_log("model 'fixed' version '1' unloaded")
-                s.models = self.models("twice", "pair")  # brings another look at the limit
+                s.models = self.models("twice", "pair")  # makes the server check the limit again
                 s.write_config()
                 self.assertTrue(self.reload(s))
                 self.assertEqual(infer(c, "twice"), "twice")
@@ -536,7 +541,7 @@ class Cache(Files):
         self.assertEqual(self.kept(), [])
 
     def test_r35_no_folder_at_all_can_be_written(self):
-        """Neither the cache nor a place for temporary files: the plan has no name anywhere."""
+        """The plan has no name anywhere, neither in the cache nor among temporary files."""
         closed = " && ".join(f"mount --bind {d} {d} && mount -o remount,bind,ro {d}"
                              for d in ("/tmp", "/dev/shm", "/var/tmp"))
         prefix = ["unshare", "--mount", "sh", "-c", f'{closed} && exec "$@"', "sh"]
@@ -584,7 +589,8 @@ class Signatures(Files):
         return harness.Server(models, {"plan_keys": str(file)}, **options)
 
     def refused(self, path, text):
-        """While another one is served."""
+        """The model at `path` is refused with a reason that matches `text`, and another model is
+        served."""
         models = {"m": path, "ok": self.put("ok.plan", harness.plan("twice"))}
         with self.server(models) as s, s.client() as c:
             self.assertEqual((infer(c).status, infer(c, "ok")), (wire.UNAVAILABLE, "twice"))
@@ -599,7 +605,7 @@ class Signatures(Files):
         with self.server({"m": plan, "n": onnx}, "ab") as s, s.client() as c:
             self.assertEqual((infer(c), infer(c, "n")), ("copy", "twice"))
             self.assertEqual(c.counters()["plans_built"], 1)
-        with harness.Server({"m": plan}) as s, s.client() as c:  # who does not ask does not look
+        with harness.Server({"m": plan}) as s, s.client() as c:  # asks for no signatures
             self.assertEqual(infer(c), "copy")
 
     def test_without_a_signature(self):
@@ -640,7 +646,8 @@ class Signatures(Files):
             self.assertEqual(infer(c), "copy")
 
     def test_a_signature_for_something_else_does_not_fit(self):
-        """The same key over the file itself, without the prefix that names the purpose."""
+        """A signature by the same key over the file itself, without the prefix that names the
+        purpose."""
         plan = self.put("m.plan", harness.plan("copy"), None)
         self.openssl("pkeyutl", "-sign", "-rawin", "-inkey", self.private["a"], "-in", plan,
                      "-out", f"{plan}.sig")

@@ -4,8 +4,8 @@
 
     test_growth.py INFERD INFERCTL
 
-What looks at all nodes for each node takes minutes for each of these. The bound is on processor
-time, which other processes do not change, and is far above what a slow machine needs.
+Code that looks at all nodes for each node takes minutes for each of these files. The bound is on
+processor time, which other processes do not change, and is far above what a slow machine needs.
 """
 import resource
 import struct
@@ -48,7 +48,7 @@ def made(nodes, width=4, constants=(), dims=()):
 
 
 def fan_out(n):
-    """One tensor with n readers, all of them needed to the end."""
+    """One tensor with n readers, all of which are needed up to the end."""
     nodes = [node(("Relu", "Tanh", "Exp")[i % 3], ["x"], [f"r{i}"]) for i in range(n)]
     return made(gathered(nodes, [f"r{i}" for i in range(n)]))
 

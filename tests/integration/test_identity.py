@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what: tokens over TCP, users and groups over unix sockets, and what strangers get.
+"""Who may do what: tokens over TCP, users and groups over unix sockets, and the answers to
+strangers.
 
     test_identity.py INFERD INFERCTL
 """
@@ -101,7 +102,7 @@ class Identity(unittest.TestCase):
                 self.assertIn("a token is needed for this", reply.message)
             self.assertEqual(infer(client).status, wire.UNAUTHENTICATED)
             self.assertEqual(infer(client, token=self.team).outputs()["y"][2], X4)
-            self.assertEqual(infer(client).status, wire.UNAUTHENTICATED)  # the one before is over
+            self.assertEqual(infer(client).status, wire.UNAUTHENTICATED)  # the old one ended
             self.assertEqual(client.counters(self.ops)["refused_unauthenticated"], 9)
             s.wait_log("refused: inferences of model 'copy': a token is needed")
 
@@ -114,7 +115,7 @@ class Identity(unittest.TestCase):
             self.assertEqual(known.message.replace("twice", "nosuch"), unknown.message)
             for kind, body in ((wire.INFER, wire.infer_body("cop", [])),
                                (wire.MODEL_METADATA, message((1, "cop")))):
-                reply = client.call(kind, body, token=self.team)  # hears of its own models alone
+                reply = client.call(kind, body, token=self.team)  # is told of its own models only
                 self.assertEqual((reply.status, reply.message),
                                  (wire.NOT_FOUND,
                                   "there is no model 'cop'; there are 'copy' (did you mean "
@@ -137,7 +138,8 @@ class Identity(unittest.TestCase):
                     self.assertEqual((reply.status, reply.message),
                                      (wire.UNAUTHENTICATED, "the token is not known"))
                 self.assertTrue(client.closed())
-            with s.client() as client:  # nor do they come for free with what takes no right
+            # unknown tokens count also in requests that need no right
+            with s.client() as client:
                 for _ in range(8):
                     self.assertEqual(client.call(wire.LIVE, token="x" * 43).status, wire.OK)
                 self.assertTrue(client.closed())
@@ -256,7 +258,7 @@ class Identity(unittest.TestCase):
                 reply = client.call(wire.INFER, body, token=token)
                 self.assertEqual(reply.outputs()["y"][2], megabyte)
                 self.assertEqual(client.call(wire.INFER, body).status, wire.UNAUTHENTICATED)
-            with s.client() as client:  # a byte at a time, up to where the token ends
+            with s.client() as client:  # a byte at a time, up to the end of the token
                 data = wire.request(7, wire.INFER, body, token=token)
                 for i in range(60):
                     client.send(data[i : i + 1])
@@ -349,7 +351,7 @@ class Identity(unittest.TestCase):
 
     def test_r16_beyond_loopback_only_with_tokens(self):
         _, line = make_token("app", "infer")
-        public = {"framed": ["192.0.2.1:8003"]}  # of no machine: it is checked, not bound
+        public = {"framed": ["192.0.2.1:8003"]}  # no machine has it: checked, not bound
         check = ["--check-config"]
         s = self.server({"listen": public}, wait=False)
         self.assertEqual(s.wait(), 1)
@@ -360,7 +362,7 @@ class Identity(unittest.TestCase):
                 ({"listen": public, "tokens": self.tokens(line)}, [], False),
                 ({"listen": public}, ["--listen", "127.0.0.1:0"], False)):
             s = self.server(config, wait=False, arguments=[*check, *more])
-            s.wait()  # with 1 in most cases: the address cannot be bound
+            s.wait()  # 1 in most cases: the address cannot be bound
             self.assertEqual("is reachable by others" in s.log(), refused,
                              (config, more, s.log()))
 

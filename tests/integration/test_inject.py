@@ -26,7 +26,8 @@ ALL = bool(os.environ.get("INFERD_TEST_ALL"))
 AT_ONCE = 2
 SKIP = 77  # of SYSCALLS
 ABORTED = "a library called abort()"
-# malloc before the sanitizer's; a sanitizer that has no memory itself proves nothing
+# Our malloc comes before the sanitizer's. A run in which the sanitizer itself has no memory proves
+# nothing.
 BESIDE_ASAN = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
 GAVE_UP = re.compile(r"Sanitizer: CHECK failed|Sanitizer has encountered a fatal"
                      r"|Sanitizer: allocator is out of memory|Sanitizer failed to (de)?allocate")
@@ -82,7 +83,8 @@ ERRORS = {
 
 
 def syscall_numbers():
-    """The compiler knows them: name -> number, of those above that this machine has."""
+    """Asks the compiler for the numbers of the calls above that this machine has: name ->
+    number."""
     lines = "".join(f"#ifdef SYS_{n}\n{n} SYS_{n}\n#endif\n" for n in ERRORS)
     done = subprocess.run(["cc", "-E", "-P", "-"], input="#include <sys/syscall.h>\n" + lines,
                           capture_output=True, text=True, check=True)
@@ -130,7 +132,8 @@ class Injection(unittest.TestCase):
     # --- allocations ---
 
     def sites(self, sweep, depth, runs=3):
-        """Those that the scenario meets; all runs together, since threads differ."""
+        """The sites that the scenario meets, from several runs together, since the timing of
+        threads differs."""
         path, found = harness.folder() / f"sites-{depth}-{id(sweep)}", {}
         for _ in range(runs):
             env = {"LD_PRELOAD": ALLOC, "INJECT_SITES": str(path), "INJECT_DEPTH": str(depth)}
@@ -145,7 +148,7 @@ class Injection(unittest.TestCase):
     def fail_allocations(self, sweep, depth, most=None):
         sites = self.sites(sweep, depth)
         if most and not ALL:
-            sites = sorted(sites)[:most]  # they are hashes: as good as drawn by lot
+            sites = sorted(sites)[:most]  # sites are hashes, so a slice is a random choice
         jobs = []
         for site in sites:
             hit = harness.folder() / f"hit-{site}-{id(sweep)}"
@@ -160,7 +163,7 @@ class Injection(unittest.TestCase):
         self.fail_allocations(Sweep(plans), depth=16 if ALL else 6)
 
     def test_each_allocation_of_onednn(self):
-        """There a library's out of memory may end the process, in one line."""
+        """oneDNN may end the process when it is out of memory, with one line."""
         plans = {name: harness.plan(name, reference=False) for name in ("copy", "slab")}
         plans["digits"] = harness.folder() / "digits.plan"
         subprocess.run([harness.INFERCTL, "build", f"{MODELS}/digits.onnx", "-o", plans["digits"],
@@ -177,7 +180,7 @@ class Injection(unittest.TestCase):
     # --- system calls ---
 
     def counted(self, sweep, numbers, runs=3):
-        """name -> how often, at most"""
+        """name -> how often the scenario makes the call, at most"""
         most = collections.Counter()
         by_number = {number: name for name, number in numbers.items()}
         for k in range(runs):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `meson install` puts where: complete, and its parts name each other rightly.
+"""Checks that what `meson install` installs is complete, and that its parts name each other
+rightly.
 
     test_install.py BUILD
 """
@@ -49,7 +50,8 @@ class Install(unittest.TestCase):
             self.find(end)
 
     def test_the_schema_compiles(self):
-        """With nothing beside it: a client of another language needs these two files."""
+        """The two files work with nothing beside them: a client in another language needs only
+        these."""
         folder = self.find("share/inferd/proto/inferd.proto").parent
         done = subprocess.run(["protoc", f"-I{folder}", "--descriptor_set_out=/dev/null",
                                "inferd.proto", "inference.proto"], capture_output=True, text=True,

@@ -83,7 +83,7 @@ class Lifecycle(unittest.TestCase):
                 self.assertEqual((reply.status, reply.retry_after_us, reply.message),
                                  (wire.UNAVAILABLE, 1000000, "the server is shutting down; the "
                                   "request was not executed"))
-                with self.assertRaises(OSError):  # and nobody new is let in
+                with self.assertRaises(OSError):  # and no new connection is accepted
                     s.client().close()
                 replies = [client.receive() for _ in range(30)]
                 self.assertEqual({r.id for r in replies}, ids)
@@ -138,7 +138,8 @@ class Lifecycle(unittest.TestCase):
         self.assertEqual(codes, {0})
 
     def drained_after(self, *waits):
-        """The exit code and the answer to a request that takes a while, if signals come so."""
+        """Sends SIGTERM before each of the waits, given in seconds, during a slow request; returns
+        the exit code and the status of the answer."""
         env = dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu;launch:delay=4000ms")
         s = harness.Server(models(), {"device": "fault"}, env=env)
         try:
@@ -180,7 +181,7 @@ class Lifecycle(unittest.TestCase):
                 self.assertLess(time.monotonic() - begin, 3)
                 s.stop(code=1)
                 self.assertIn("not everything could be answered", s.log())
-            s.process.returncode = 0  # has been looked at
+            s.process.returncode = 0  # the exit code has been checked
 
     def test_sigint_stops_too(self):
         with harness.Server(models()) as s:
@@ -237,7 +238,7 @@ class Lifecycle(unittest.TestCase):
             for name in ("broken", "gone"):
                 self.assertIn(f"not ready: model '{name}' version '1' is missing", s.log())
             self.assertNotIn("model 'copy' version '1' is missing", s.log())
-            # one of them comes, then the other is no longer asked for
+            # one of the models comes, then the other is no longer configured
             s.models["broken"] = harness.plan("twice")
             s.write_config()
             s.signal(signal.SIGHUP)
@@ -346,7 +347,7 @@ class Lifecycle(unittest.TestCase):
                     self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
                 early.close()
                 s.stop()
-                self.assertTrue(os.path.exists(path))  # the manager's, not ours
+                self.assertTrue(os.path.exists(path))  # the manager's path, not ours
             finally:
                 s.kill()
 
@@ -409,7 +410,8 @@ class Lifecycle(unittest.TestCase):
                 done = subprocess.run([harness.INFERCTL, "status", address], timeout=30,
                                       capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)
-            # a reload does not ask: what cannot be found would fail it, or the way to it take time
+            # A reload looks up no names: a name that cannot be found would fail it, and a lookup
+            # may be slow.
             s.config["listen"]["framed"].append("no-such-" + 64 * "x" + ":1")
             s.write_config()
             s.signal(signal.SIGHUP)
@@ -418,14 +420,14 @@ class Lifecycle(unittest.TestCase):
 
     def test_a_client_tries_all_addresses_of_a_name(self):
         with harness.Server(models(), {"listen": {"framed": ["[::1]:0"]}}) as s:
-            port = s.address.rsplit(":", 1)[1]  # 127.0.0.1, which comes first, refuses
+            port = s.address.rsplit(":", 1)[1]  # 127.0.0.1 comes first, and refuses
             done = subprocess.run([harness.INFERCTL, "load", f"localhost:{port}", "--model", "copy",
                                    "--seconds", "0.2"], timeout=30, capture_output=True, text=True,
                                   check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_name_that_nobody_knows(self):
-        name = "no-such-" + 64 * "x" + ":1"  # a label too long to be asked for
+        name = "no-such-" + 64 * "x" + ":1"  # a label too long for any lookup
         s = harness.Server(models(), {"listen": {"framed": [name]}}, wait=False)
         self.assertEqual(s.wait(), 1)
         self.assertIn(f'address "{name[:80]}"', s.log())

@@ -34,7 +34,7 @@ def server(limits=None, models=("copy",), **config):
 
 
 def faulty(script, limits=None, model="copy", **config):
-    """Batches that take their time: launch is one call a batch of these models."""
+    """A server whose device follows the script. For these models, each batch is one launch."""
     return harness.Server({model: harness.plan(model)},
                           dict(config, device="fault", limits=limits or {}),
                           env={"INFERD_FAULT_SCRIPT": script})
@@ -58,7 +58,7 @@ class Streams(unittest.TestCase):
                 client.send(b"\xff\xff\xff\xff")
                 self.assertEqual(client.receive().id, 0)
                 self.assertTrue(client.closed())
-            with s.client() as client:  # the reason is seen even in the middle of sending more
+            with s.client() as client:  # the client sees the reason even while it sends more
                 client.send(struct.pack(">I", 1 << 30) + bytes(1 << 20))
                 self.assertIn("limit", client.receive().message)
             self.serves(s)
@@ -130,7 +130,7 @@ class Streams(unittest.TestCase):
                 else:
                     data = struct.pack("<4f", i, 0, 0, i) * rng.randrange(1, 9)
                     body = copy_body(data, len(data) // 16)
-                    # an unknown field makes it any length
+                    # an unknown field gives the request any length
                     stream += wire.request(i, wire.INFER, body + wire.field(
                         900, rng.randbytes(rng.choice([0, 10, 5000, 40000]))))
                     wanted[i] = data
@@ -184,7 +184,7 @@ class Overload(unittest.TestCase):
 
     def test_r18_what_cannot_make_its_deadline_is_refused_at_once(self):
         with faulty("on=cpu;launch:delay=50ms", max_batch=1) as s, s.client() as client:
-            for _ in range(8):  # from these it knows what a batch takes
+            for _ in range(8):  # teaches the server what a batch takes
                 self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
             client.send(b"".join(wire.request(i, wire.INFER, copy_body(), timeout_us=300_000)
                                  for i in range(1, 21)))
@@ -207,7 +207,7 @@ class Overload(unittest.TestCase):
             self.assertEqual([client.receive().status for _ in ids], [wire.OK] * 10)
 
     def test_r18_r27_twice_the_capacity(self):
-        """Every request has one answer, of a code that says what to do, and is in one counter."""
+        """Every request has one answer, whose code says what to do, and counts in one counter."""
         with faulty("on=cpu;launch:delay=10ms", {"queue_requests": 24}, max_batch=4) as s:
             answers = []
 
@@ -331,7 +331,7 @@ class Overload(unittest.TestCase):
             self.assertIn(wire.RESOURCE_EXHAUSTED, statuses)
             refused = [r for r in replies if r.status == wire.RESOURCE_EXHAUSTED]
             self.assertEqual({r.id in (1, 2, 3) for r in refused}, {True})  # ids are found
-            for c in clients:  # and all of them go on
+            for c in clients:  # and all clients go on
                 reply = c.call(wire.INFER, wide_body())
                 self.assertIn(reply.status, (wire.OK, wire.RESOURCE_EXHAUSTED))
                 c.close()
@@ -384,8 +384,8 @@ class Slow(unittest.TestCase):
                 self.assertEqual(other.counters()["slow_senders"], 1)
 
     def test_r22_a_client_that_never_reads(self):
-        """It is given no more work to do, and goes when that is all it can be given, or at the cap,
-        whichever its replies reach first."""
+        """The client's requests are no longer taken. The server closes the connection at the cap on
+        output or at the time limit for writing, whichever comes first."""
         limits = {"output_bytes": 3 << 20, "connection_inflight_bytes": 64 << 20,
                   "frame_timeout_ms": 2000}
         with server(limits, models=("copy", "wide")) as s, s.client() as client:
@@ -406,7 +406,8 @@ class Slow(unittest.TestCase):
 
                 harness.until(closed, 30)
                 self.assertEqual(other.call(wire.INFER, copy_body()).status, wire.OK)
-                # what it held is given back: only this connection, and nothing in flight
+                # the memory of the closed connection is given back: only this one is left, with
+                # nothing in flight
                 harness.until(lambda: [wire.one(other.call(wire.STATUS).body, tag, 0)
                                        for tag in (7, 8, 9)] == [1, 0, 0])
             flooder.finish()
@@ -429,8 +430,8 @@ class Slow(unittest.TestCase):
                 self.assertEqual(client.receive().outputs()["y"][2], MIB * 8)
 
     def test_r21_many_slow_connections_do_not_slow_the_others(self):
-        """Beside another server that has none, in turn: other work on the machine, which comes and
-        goes, is the same for both, and only ever adds."""
+        """A second server without slow connections is measured in turn with the first: other work
+        on the machine comes and goes alike for both, and only ever adds time."""
         patient = {"header_timeout_ms": 120000, "frame_timeout_ms": 120000}
         with server(patient) as s, server() as quiet, s.client() as client, \
                 quiet.client() as without:
@@ -474,7 +475,7 @@ class Slow(unittest.TestCase):
                 with s.client() as client:
                     if n % 5 == 1:  # half a request
                         client.send(whole[: rng.randrange(1, len(whole))])
-                    elif n % 5 in (2, 3):  # its answer comes while it goes, or has gone
+                    elif n % 5 in (2, 3):  # its answer comes while the client leaves, or afterwards
                         client.send(whole)
                     elif n % 5 == 4:
                         self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)
@@ -525,7 +526,7 @@ class Slow(unittest.TestCase):
             harness.until(lambda: answers(s))
 
     def test_an_idle_server_uses_no_processor(self):
-        """Waiting for a device may take a processor, but only while a batch is there."""
+        """Waiting for a device may occupy a processor, but only while a batch is running."""
         with faulty("on=cpu;apart;wait:delay=1ms", workers=2) as s, s.client() as client:
             for _ in range(20):
                 self.assertEqual(client.call(wire.INFER, copy_body()).status, wire.OK)

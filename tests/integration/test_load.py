@@ -52,7 +52,7 @@ def npy_rows(path, n):
 
 
 def digits_answers(plan, n):
-    """[(image, probabilities)] by the engine, without a daemon, each image alone."""
+    """[(image, probabilities)] as the engine computes them without a daemon, each image alone."""
     pairs = []
     for i, pixels in enumerate(npy_rows(ROOT / "models" / "digits_test_images.npy", n)):
         image = struct.pack("<64f", *pixels)
@@ -68,7 +68,8 @@ def digits_answers(plan, n):
 
 
 class Requests:
-    """What peers ask, as soak_clients has it: (body, what may come with OK, what else may come)."""
+    """The requests of peers, in the form of soak_clients: (body, what may come with OK, what else
+    may come)."""
 
     def __init__(self, digits):
         self.pairs = digits
@@ -96,7 +97,8 @@ class Requests:
 
     @staticmethod
     def version(rng):
-        """Version 1 is the one or the other, version 2 doubles and is not always there."""
+        """Version 1 is sometimes the identity and sometimes doubles; version 2 doubles and is not
+        always there."""
         n, value, version = rng.randrange(1, 5), rng.randrange(1000), rng.choice(["", "1", "2"])
         same, twice = [struct.pack("<f", k * value) * (4 * n) for k in (1, 2)]
         body = wire.infer_body("versions", [("x", "FP32", [n, 4], same)], version=version)
@@ -109,7 +111,7 @@ class Requests:
 
 
 class Peer(soak_clients.Peer):
-    """Of the soak; asks other things too."""
+    """The soak's peer, which here also asks for descriptions."""
 
     def infer(self):
         table = self.job.requests.table
@@ -128,11 +130,11 @@ class Peer(soak_clients.Peer):
         self.send(kind, body, None, GONE)
 
     def drain(self):
-        """And nothing comes behind the last answer."""
+        """Also checks that nothing comes behind the last answer."""
         super().drain()
         if not isinstance(self.client.socket, socket.socket):
             return  # one that reads slowly
-        with contextlib.suppress(OSError):  # done before, and the server has closed
+        with contextlib.suppress(OSError):  # shut down before, or closed by the server
             self.client.socket.shutdown(socket.SHUT_WR)
         if self.client.socket.recv(1) != b"":
             raise AssertionError("an answer too many")
@@ -160,8 +162,8 @@ class Job:
 
 
 def through_the_drain(peer, _, stop):
-    """Sends on until the server closes. What was sent before the signal has its answer; of what was
-    sent after it, none has two."""
+    """Sends until the server closes. Every request that was sent before the signal has its answer,
+    and no request that was sent after it has two."""
     sent_at = {}
     try:
         while True:
@@ -185,8 +187,8 @@ def through_the_drain(peer, _, stop):
 
 
 class Waiting:
-    """Requests that wait for company which does not come; the drain sends them on their way. All
-    of the test together are fewer than a batch can hold."""
+    """Requests that wait for others to join their batch, which never come; the drain runs them. All
+    requests of this kind in the test are fewer than a batch can hold."""
 
     def __init__(self, address):
         self.client, self.sent = wire.Client(address, timeout=60), {}
@@ -194,7 +196,7 @@ class Waiting:
             data = struct.pack("<4f", *range(i, i + 4))
             body = wire.infer_body("patient", [("x", "FP32", [1, 4], data)])
             self.sent[self.client.start(wire.INFER, body)] = data
-        self.client.call(wire.STATUS)  # answered behind them, so they have arrived
+        self.client.call(wire.STATUS)  # answered after they have arrived
 
     def finish(self):
         for _ in range(len(self.sent)):
@@ -208,7 +210,7 @@ class Waiting:
 
 
 class Program:
-    """inferctl load, which is the client library's asynchronous half."""
+    """Runs inferctl load, which uses the asynchronous half of the client library."""
 
     def __init__(self, address, seconds, *options):
         self.name = " ".join(map(str, options))
@@ -304,7 +306,7 @@ class Operator:
 
 
 class Stop(threading.Event):
-    """Knows when."""
+    """An event that knows when it was set."""
     at = float("inf")
 
     def set(self):

@@ -41,7 +41,7 @@ class Repository:
         self.path = pathlib.Path(tempfile.mkdtemp(dir=harness.folder()))
 
     def put(self, name, version, source, file="model.plan"):
-        """As one should: complete in another place first, then renamed."""
+        """Places a file as operators should: completed in another place first, then renamed."""
         folder = self.path / name / version
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, folder / "new")
@@ -61,7 +61,7 @@ class Models(unittest.TestCase):
     # --- served types ---
 
     def test_served_types(self):
-        """Bytes and halves for a float input; the plan is another one for each."""
+        """Serves a float input as bytes and as halves; each type has a plan of its own."""
         scaled = {"path": str(harness.onnx("copy")), "batches": [1],
                   "inputs": [{"name": "x", "type": "uint8", "scale": [0.5, 1, 2, 4],
                               "bias": [-1]}]}
@@ -79,7 +79,7 @@ class Models(unittest.TestCase):
             self.assertEqual(reply.outputs()["y"][2], X4)
             self.assertEqual(infer(c, "plain"), "copy")
             self.assertEqual(len(list((s.folder / "cache").glob("*.plan"))), 3)
-            # Another scale is another plan; a wrong number of them is said.
+            # Another scale makes another plan, and a wrong number of scales is an error.
             scaled["inputs"][0]["scale"] = [2]
             s.models["bytes"] = scaled
             s.write_config()
@@ -195,7 +195,7 @@ class Models(unittest.TestCase):
             self.assertEqual(c.counters()["loads_failed"], len(broken) + 2)
 
     def test_r31_out_of_memory_fails_only_that_load(self):
-        # "m" takes the first three memory calls or so; the second model finds none
+        # "m" makes about the first three memory calls; the second model finds no memory
         for nth in range(1, 12):
             s = harness.Server({"a": harness.plan("copy"), "b": harness.plan("twice")},
                                {"device": "fault"}, wait=False,
@@ -340,7 +340,7 @@ class Models(unittest.TestCase):
                              "huge": dict(batch, path=str(harness.onnx("huge"))),
                              "blown": dict(batch, path=str(harness.onnx("blown_up")))}) as s, \
                 s.client() as c:
-            # The builder says it where there is less memory than that.
+            # On a machine with less memory than that, the builder reports it.
             self.assertRegex(s.log(), "output 'y' takes 5.0 GiB for one instance; limits.output_"
                                       "bytes is 64.0 MiB|needs 5120.0 MiB of memory")
             self.assertIn("output 'y' takes 100.0 MiB for one instance; limits.output_bytes is "

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A plan is the old one or the new one, whatever ends its writer, and wherever: kill -9 at each of
-its system calls, each of them failing, a full disk.
+"""A plan file holds the old plan or the new one, whatever ends its writer, and wherever: kill -9 at
+each of the writer's system calls, a failure of each call, a full disk.
 
     test_plan_writes.py INFERD INFERCTL SYSCALLS MODELS [TEST...]
 
@@ -23,10 +23,10 @@ import wire
 
 SYSCALLS, MODELS = sys.argv[3:5]
 ALL = bool(os.environ.get("INFERD_TEST_ALL"))
-# between two of these nothing changes in the folder but a temporary that comes into being
+# between two of these calls nothing changes in the folder, except that a temporary is created
 WRITES = ["write", "pwrite64", "writev", "fsync", "fdatasync", "ftruncate", "fallocate", "flock",
           "rename", "renameat", "renameat2", "unlink", "unlinkat"]
-# its helper process would be killed, and waited for
+# LeakSanitizer's helper process would be killed, and waited for
 NO_LEAKS = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
             "OMP_WAIT_POLICY": "passive"}
 ENOSPC, EIO, EDQUOT = 28, 5, 122
@@ -65,7 +65,7 @@ class PlanWrites(unittest.TestCase):
         self.assertNotIn("ignored", done.stderr)
 
     def digest(self):
-        """Of the model that the plan was made of; reading it checks all of it."""
+        """The digest of the model that the plan was made of; reading the plan checks all of it."""
         done = subprocess.run([harness.INFERCTL, "inspect", self.plan, "--json"],
                               capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -100,11 +100,11 @@ class PlanWrites(unittest.TestCase):
             digest = self.digest()
             self.assertIn(digest, (self.old, self.new), f"call {k}")
             after.append(digest)
-            if self.temporaries():  # is in nobody's way: neither of the plan nor of the times
+            if self.temporaries():  # hinders neither plan nor times
                 self.clean(build("twice", self.plan))
                 self.assertEqual((self.digest(), self.temporaries()), (self.new, []), f"call {k}")
         self.assertEqual(set(after), {self.old, self.new})
-        self.assertEqual(after, sorted(after, key=lambda d: d == self.new))  # and once new, new
+        self.assertEqual(after, sorted(after, key=lambda d: d == self.new))  # once new, always new
 
     def test_r33_r35_each_call_fails(self):
         calls = ["write", "fsync", "ftruncate", "renameat", "fallocate", "flock"]
@@ -118,10 +118,10 @@ class PlanWrites(unittest.TestCase):
                 self.assertIn(done.returncode, (0, 1), f"call {k}: {done.stderr}")
                 if done.returncode:
                     self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                else:  # the times alone were lost
+                else:  # only the times were lost
                     self.assertEqual(self.digest(), self.new)
                 self.assertIn(self.digest(), (self.old, self.new), f"call {k}")
-                # what could not be locked is not this writer's to remove, and empty
+                # a temporary that could not be locked is not this writer's to remove; it is empty
                 self.assertEqual(sum(t.stat().st_size for t in self.temporaries()), 0)
                 self.assertTrue(not self.temporaries() or "temporary" in done.stderr, done.stderr)
         self.clean(build("twice", self.plan))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README's lines for a first own model, run as they stand in a copy of what they name, but for
-compiling, the address and the seconds of the load test.
+"""Runs README's lines for a first own model as they stand, in a copy of the files that they name,
+except for compiling, the address and the seconds of the load test.
 
     test_readme.py INFERD INFERCTL ROOT
 """

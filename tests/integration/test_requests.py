@@ -257,7 +257,7 @@ class Requests(unittest.TestCase):
                   ("n", "INT64", [1, 1], bytes(8))]
         timings = [self.client.infer("counted", inputs).timing for _ in range(20)]
         harness.until(lambda: self.buckets("counted")["total"][0] != {})
-        time.sleep(0.3)  # the status is worked out anew
+        time.sleep(0.3)  # the status is computed anew
         after = self.buckets("counted")
         for tag, stage in enumerate(("queue", "input", "compute", "output"), 1):
             times = [wire.one(t, tag, 0) for t in timings]
@@ -298,7 +298,8 @@ class Requests(unittest.TestCase):
                      "64")
 
     def test_r4_fields(self):
-        """What is legal but made of nothing but fields is refused, and still has its id."""
+        """A legal request that consists of far too many fields is refused, and the refusal has its
+        id."""
         many = 4 << 20
         for kind, body in ((wire.INFER, b"\x22\x00" * many), (wire.INFER, b"\x48\x00" * many),
                            (wire.INFER, b"\x0a\x01m" * many), (wire.LIVE, b"\x48\x00" * many)):

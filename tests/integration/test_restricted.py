@@ -32,7 +32,7 @@ def has_landlock():
 
 class Restricted(unittest.TestCase):
     def setUp(self):
-        # outside of the checkout, which the account without rights may not be able to enter
+        # Outside the checkout, which the account without rights may be unable to enter.
         folder = tempfile.TemporaryDirectory(prefix="inferd-restricted-")
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
@@ -104,7 +104,8 @@ class Restricted(unittest.TestCase):
         self.assertTrue(list((self.root / "cache").glob("*.plan")))
 
     def test_the_build_child_is_confined_under_the_unit(self):
-        """The unit's filter lets it: with all that the kernel has, files included."""
+        """The unit's filter lets the build child confine itself, by all means that the kernel has,
+        files included."""
         shutil.copy(PROBE, self.root / "inferctl")
         (self.root / "tries.onnx").write_text("tries\n")
         env = dict(os.environ, **QUIET, CACHE_DIRECTORY=str(self.root / "cache"))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No sequence of connects, sends and leaves takes the service from others: random ones against a
-small budget, and those that once did. Each ends with everybody gone: nothing of the budget is used,
-descriptors are as before, and the next request is answered.
+"""No sequence of connects, sends and leaves denies others the service. The sequences are random
+ones against a small budget, and those that once did harm. At the end of each all peers are gone,
+nothing of the budget is used, descriptors are as before, and the next request is answered.
 
 tests/unit/daemon/test_sequences.c plays many more, against a loop in virtual time.
 
@@ -69,7 +69,7 @@ def vm_data(s):
 
 
 class Status:
-    """What the daemon says of itself."""
+    """What the daemon reports about itself."""
 
     def __init__(self, s):
         with s.client() as client:
@@ -106,7 +106,7 @@ class Peer:
         self.wanted[self.number] = (arguments or [1])[0]
 
     def ask_part(self, rng, make, *arguments):
-        """The rest is sent by `finish`, or never."""
+        """`finish` sends the rest, if it is called."""
         before = len(self.out)
         self.ask(make, *arguments)
         if len(self.out) > before:
@@ -244,8 +244,8 @@ class Sequences(unittest.TestCase):
             other.send()
 
     def answered(self):
-        """Whoever stays, sends all of it and reads has every answer, or was closed for a time
-        limit while it held back or did not read."""
+        """A peer that stays, sends all its bytes and reads has every answer, unless a time limit
+        closed it while it held bytes back or did not read."""
         end = time.monotonic() + PATIENCE
         peers = [p for p in self.peers if not p.gone]
         for peer in peers:
@@ -292,10 +292,10 @@ class Sequences(unittest.TestCase):
     def test_a_device_apart_and_three_loops(self):
         self.play(2.4, apart=True, io_threads=3)
 
-    # --- what once was a state for ever ---
+    # --- states that once lasted for ever ---
 
     def fill(self, s, n, size=MIB):
-        """Frames of which all but the end has come."""
+        """Sends frames of which all but the end comes."""
         holders = [Peer(s) for _ in range(n)]
         for holder in holders:
             holder.out += announced(size, size - 1)
@@ -344,7 +344,7 @@ class Sequences(unittest.TestCase):
             self.all_gone(s, before := descriptors(s))
             self.fill(s, 8)
             self.starve(s, 80)
-            self.all_gone(s, before)  # nobody left, nobody reads: the time limits do it
+            self.all_gone(s, before)  # no peer left and none reads, so the time limits must act
 
     def test_who_was_refused_for_memory_goes_on(self):
         with server({"frame_timeout_ms": 20000, "idle_timeout_ms": 20000}) as s:
@@ -356,7 +356,7 @@ class Sequences(unittest.TestCase):
                     client.send(small(k))
                 statuses |= {client.receive().status for client in clients}
             self.assertLessEqual(statuses, {wire.OK, wire.RESOURCE_EXHAUSTED})
-            for holder in holders[1:]:  # one holds on; the others' room is enough
+            for holder in holders[1:]:  # one stays; the others' memory is enough
                 holder.leave(True)
             for client in clients:
                 client.socket.settimeout(5)

@@ -48,7 +48,7 @@ class Addresses(unittest.TestCase):
             with From(s, "127.0.0.3") as other:
                 self.assertEqual(other.call(wire.INFER, COPY).status, wire.OK)
                 self.assertEqual(other.counters()["refused_address_connections"], 1)
-            mine.pop().close()  # its place is free then
+            mine.pop().close()  # then its place is free
 
             def served_again():
                 with From(s, "127.0.0.2") as client:
@@ -116,7 +116,7 @@ class Slots(unittest.TestCase):
                 client.close()
 
     def test_r23_slots_held_by_half_a_request(self):
-        """Those who send a byte now and then are of no use either."""
+        """Connections that send a byte now and then count as useless too."""
         with server({"connections": 8}) as s:
             crowd = [s.client() for _ in range(8)]
             for client in crowd:

@@ -70,7 +70,8 @@ class Supervisor:
                 stdout=sink, stderr=sink, preexec_fn=hand_over, close_fds=False)
 
     def one_life(self, script, number, served):
-        """`served()` counts answers; a signal comes after some."""
+        """Starts the server and waits for its end. `served()` counts answers; the signal, if any,
+        comes after some answers."""
         process, before = self.start(script), served()
         try:
             if number:
@@ -98,7 +99,8 @@ class Supervised(unittest.TestCase):
             self.seen[what] += 1
 
     def talk(self, client):
-        """Requests, PIPELINE at a time, each answered once; the end of the connection ends it."""
+        """Sends requests, PIPELINE at a time, each of which must be answered once, until the
+        connection ends."""
         for _ in range(20):
             waiting = {client.start(wire.INFER, BODY) for _ in range(PIPELINE)}
             while waiting:
@@ -153,7 +155,8 @@ class Supervised(unittest.TestCase):
         print(f"over {RESTARTS} restarts: {dict(self.seen)}")
 
     def test_r29_unready_within_a_second_of_the_loss(self):
-        """For each way of losing the device, asked over a connection that was there before."""
+        """Covers each way of losing the device; readiness is asked over a connection that existed
+        before."""
         for script in ("launch#3:device", "wait#3:device", "copy#9:device;apart",
                        "launch#1:delay=600ms;launch#3:device"):
             env = dict(harness.FORCED_END, INFERD_FAULT_SCRIPT="on=cpu;" + script)
@@ -161,7 +164,7 @@ class Supervised(unittest.TestCase):
                                {"device": "fault", "workers": 2, "max_batch": 1}, env=env)
             try:
                 with s.client() as probe, s.client() as client:
-                    # at once, so that all have been read when the device is lost
+                    # in one write, so that all requests have been read when the device is lost
                     client.send(b"".join(wire.request(i, wire.INFER, BODY) for i in range(1, 13)))
                     replies = [client.receive() for _ in range(12)]
                     begin = time.monotonic()
@@ -186,7 +189,7 @@ class Supervised(unittest.TestCase):
                 body = {name: wire.infer_body(name, [("x", "FP32", [1, 4], X4)]) for name in plans}
                 told = [client.call(wire.INFER, body[name]).status for name in sorted(plans)]
                 self.assertEqual(sorted(told), [wire.OK, wire.UNAVAILABLE], s.log())
-                self.assertEqual(client.call(wire.READY).body, {})  # one that was named is missing
+                self.assertEqual(client.call(wire.READY).body, {})  # a named model is missing
                 s.signal(signal.SIGHUP)  # there is memory again
                 s.wait_log("reloaded")
                 harness.until(lambda: client.call(wire.READY).body == {1: [1]})

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""inferctl status --watch and load beside a daemon that changes under their eyes.
+"""inferctl status --watch and inferctl load beside a daemon that changes meanwhile.
 
     test_watch.py INFERD INFERCTL
 """
@@ -54,8 +54,8 @@ def infer(client, n=1):
 
 class Watching(unittest.TestCase):
     def test_an_interval_knows_nothing_of_the_time_before(self):
-        """Many requests are fast and then, by a fault, few are slow: the median since the start is
-        that of the fast ones, that of an interval the other."""
+        """Many requests are fast, and then a fault makes a few slow. The median since the start is
+        that of the fast requests, and the median of a late interval is that of the slow ones."""
         with harness.Server({"copy": harness.plan("copy")}, {"device": "fault"},
                             env={"INFERD_FAULT_SCRIPT": "on=cpu;launch#400+:delay=20ms"}) as s, \
                 s.client() as client:
@@ -113,7 +113,7 @@ class Watching(unittest.TestCase):
                     self.assertNotIn(" -1", text.text())
                 later = [line for line in lines if line["started_ms"] != started]
                 self.assertTrue(later)
-                # Each is in one interval, and what the first one had in none of these.
+                # Each request is in one interval, and the requests of the first server are in none.
                 self.assertEqual(sum(line["models"][0]["interval"]["requests"]
                                      for line in later), 3)
                 for line in lines:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The model of the dispatcher (dispatch.pml) by spin: right as it is, and wrong with each planted
-mistake. Prints how many states each run had.
+"""Checks the model of the dispatcher (dispatch.pml) with spin: the model must be right as it is,
+and wrong with each planted mistake. Prints how many states each run had.
 
     check_model.py MODEL [--all]
 
---all: also what takes minutes.
+--all: also the searches that take minutes.
 """
 import pathlib
 import re
@@ -16,15 +16,15 @@ import unittest
 
 MODEL = pathlib.Path(sys.argv[1]).resolve()
 ALL = "--all" in sys.argv
-SECONDS = 600  # for one search, on a machine that does other things too
+SECONDS = 600  # for one search, on a machine with other work
 
-# What is searched through from end to end; all at once for three requests is beyond any machine.
-# QUIET: the drain begins when nothing else can happen, else at any moment. IDLE: the workers, 3 are
-# both. SENT: which requests there are, 1 and 2 on loop 0 and 4 on loop 1; MORTAL: those with a
-# deadline; RESTLESS: those that are cancelled; LIMIT: how many may wait; EVICT: a full queue may
-# make room for another request. SPLIT: batches may fail
-# for one of their requests; CUT: loop 0's connection may close; WATCH: who looks for hangs; LOSS:
-# the device may be lost; BREATHE: turns may be long.
+# The searches that visit every state. All events at once for three requests are beyond any machine.
+# QUIET: the drain begins when nothing else can happen, else at any moment. IDLE: the set of
+# workers; 3 means both. SENT: the set of requests; 1 and 2 are on loop 0, and 4 is on loop 1.
+# MORTAL: the requests with a deadline. RESTLESS: the requests that are cancelled. LIMIT: how many
+# may wait. EVICT: a full queue may make room for another request. SPLIT: batches may fail for one
+# of their requests. CUT: loop 0's connection may close. WATCH: somebody looks for hangs. LOSS: the
+# device may be lost. BREATHE: turns may be long.
 ONE_WITH_ALL = ["SENT=1", "RESTLESS=1", "MORTAL=1", "CUT", "WATCH"]
 SEARCHES = {
     "one request, all that may happen to it": ONE_WITH_ALL,
@@ -54,8 +54,8 @@ SLOW_SEARCHES = {
     "two loops, and the device is lost": ["SENT=5", "LOSS"],
 }
 
-# Is each request answered, does the drain end? AGAIN: what clients send again and again. ENDLESS:
-# there is no drain.
+# Searches for liveness: is each request answered, and does the drain end? AGAIN: the requests that
+# clients send again and again. ENDLESS: there is no drain.
 LIVE = ["LIVE", "AGAIN=1", "SENT=5", "IDLE=1"]
 STARVING = ["LIVE", "ENDLESS", "AGAIN=5", "SENT=7", "IDLE=1", "MAX_BATCH=1"]
 LIVE_SEARCHES = {
@@ -69,7 +69,7 @@ SLOW_LIVE_SEARCHES = {
     "two loops, an endless client, a drain, two workers": ["LIVE", "AGAIN=1", "SENT=5"],
 }
 
-# A planted mistake, and where it must show.
+# The planted mistakes, and the search in which each must show.
 SPLIT = ["SENT=3", "IDLE=1", "QUIET", "MORTAL=3", "SPLIT"]
 BUGS = {
     "BUG_CANCEL": ONE_WITH_ALL,
@@ -106,7 +106,7 @@ def search(defines):
             return done.stdout
 
         run("spin", "-a", *(f"-D{d}" for d in defines), str(MODEL))
-        # to compile pan takes longer than most searches: no optimisation, unless for the slow ones
+        # compiling pan takes longer than most searches, so only slow searches are optimised
         run("gcc", "-O2" if ALL else "-O0", "-DNFAIR=3" if live else "-DSAFETY", "-DCOLLAPSE",
             "-DVECTORSZ=2048", "-DMEMLIM=2000", "-o", "pan", "pan.c")
         # acceptance cycles, with weak fairness

@@ -1,46 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way of requests between event loops, the batcher and workers, as a model for spin: two
- * loops, the batcher under its lock, two workers, a stack of completions for each loop. Requests
- * arrive, are refused for want of room or time, are pushed out of a full queue by others, are
- * cancelled, expire, lose their connection, fail with others in a batch that is run again in parts, are answered for while they hang; the device
- * is lost; and the server drains at any moment. What is checked, over all interleavings:
+ * A model for spin of the way of requests between event loops, the batcher and workers. There are
+ * two loops, the batcher under its lock, two workers, and a stack of completions for each loop.
+ * Requests arrive, are refused for want of room or time, are pushed out of a full queue by others,
+ * are cancelled, expire, lose their connection, fail with others in a batch that is run again in
+ * parts, and are answered by the watchdog while they hang. The device may be lost, and the server
+ * drains at any moment. What is checked, over all interleavings:
  *
  *   - each request that was admitted comes back to its loop exactly once, and is answered exactly
- *     once unless its connection has gone: none lost, none double
- *   - nothing runs that was cancelled, refused, pushed out or expired before
- *   - while all is quiet nobody waits; the drain comes to an end, and all threads with it
+ *     once unless its connection has gone: no answer is lost or doubled
+ *   - no request runs that was cancelled, refused, pushed out or expired before
+ *   - while all is quiet no request waits; the drain ends, and all threads end with it
  *   - the memory of a request is given back once, and not while it still lies on the stack of
  *     payloads that have been read
  *
- * And with clients that send for ever (AGAIN), if each thread that can go on does so at some time
- * (weak fairness):
+ * With clients that send for ever (AGAIN), and if each thread that can go on does so at some time
+ * (weak fairness), one more property is checked:
  *
  *   - each request is answered at some time, and a drain that has begun ends (`live`)
  *
- * Sets of requests are bit masks. Order among them plays no part in the first four; for the last
- * they are of one flow and priority, which go in their order: turns are test_batcher_model's.
- * The lock is an atomic block: that nothing else touches what it guards is ThreadSanitizer's to say.
- * Time is choice: what may have elapsed may or may not have. A worker has one output buffer, so that
- * it soon lacks one. Of a device's loss the end by _exit is left out, and of a batch the results.
- * Each step names the function that it stands for; who changes one changes the other.
+ * Sets of requests are bit masks. The order of requests plays no part in the first four properties.
+ * For the last one, all requests have one flow and priority and go in their order;
+ * test_batcher_model tests the turns of flows. The lock is an atomic block: ThreadSanitizer checks
+ * that nothing touches the data under the lock without it. Time is a choice: a delay that may have
+ * elapsed has or has not. A worker has one output buffer, so that it soon lacks one. The model
+ * leaves out the end by _exit after a device's loss, and the results of batches. Each step names
+ * the function that it stands for; whoever changes one changes the other.
  *
  * -DBUG_... plants a mistake, which must be found (check_model.py):
  *
  *   BUG_CANCEL      a cancel answers without looking whether the request was still queued
  *   BUG_WAKE        a loop is woken before its completions are there
- *   BUG_DRAIN       the drain does not count what is with workers
+ *   BUG_DRAIN       the drain does not count requests with workers
  *   BUG_STARVED     a released buffer does not make its worker idle again
- *   BUG_TIMER       nobody comes back to a request that waits for company
- *   BUG_REFS        what expires between the parts of a split batch still holds the batch
+ *   BUG_TIMER       nobody comes back to a request that waits for others to join its batch
+ *   BUG_REFS        a request that expires between the parts of a split batch still holds the batch
  *   BUG_FREE        loops are freed while a worker may still be about to wake one
- *   BUG_ABANDON     who answers for a hanging request leaves it with its connection
- *   BUG_REFUSE      what is refused at its submission is queued all the same
- *   BUG_EVICT       what is pushed out goes to the loop that pushed it
- *   BUG_STAY        what is pushed out is told so, and stays queued
- *   BUG_LOSS        when the device is lost, what still waits is answered but stays queued
+ *   BUG_ABANDON     the watchdog answers a hanging request but leaves it with its connection
+ *   BUG_REFUSE      a request refused at its submission is queued all the same
+ *   BUG_EVICT       a request that is pushed out goes to the loop that pushed it
+ *   BUG_STAY        a request that is pushed out is told so, and stays queued
+ *   BUG_LOSS        when the device is lost, waiting requests are answered but stay queued
  *   BUG_SIGNAL      a worker is not woken for a batch while another one runs
- *   BUG_YOUNGEST    whoever came last goes first
+ *   BUG_YOUNGEST    the request that came last goes first
  *   BUG_STOP        workers are woken for their end before they can see that it has come
  */
 
@@ -76,9 +78,9 @@
 #endif
 
 /* The batcher, under the lock (struct dispatch, struct batcher). */
-byte queue;               /* waits */
+byte queue;               /* requests that wait */
 #if AGAIN
-byte before[REQUESTS];    /* of those: came before this one */
+byte before[REQUESTS];    /* the queued requests that came before this one */
 #endif
 byte idle = IDLE, starved; /* workers */
 bool batcher_draining;
@@ -103,16 +105,16 @@ bool noted[LOOPS], pending[LOOPS];
 byte loops_left = LOOPS;
 
 bool draining, lost; /* struct shared */
-bool freed;          /* the loops are */
-bool ended;          /* everything has */
+bool freed;          /* the loops are freed */
+bool ended;          /* everything has ended */
 
 /* What the model knows and the program does not. */
-byte fresh = SENT; /* not yet sent by its client */
+byte fresh = SENT; /* not yet sent by their clients */
 byte passed;      /* deadlines that are over */
-byte running;     /* of batches in workers' hands */
-byte admitted, answered, returned; /* by and to their loops */
+byte running;     /* requests of batches in workers' hands */
+byte admitted, answered, returned; /* by their loops; returned to their loops */
 byte barred; /* must not run any more */
-byte gone;        /* its connection is closed */
+byte gone;        /* their connection is closed */
 bool watched;     /* nobody looks for hangs any more */
 
 inline answer(set)
@@ -131,7 +133,8 @@ inline give(l, set)
     mine = mine & ~(set)
 }
 
-/* Who is left out of a batch: any, for priorities; where it matters, whoever came last. */
+/* Which request is left out of a batch: any, because of priorities; where order matters, the last
+ * one. */
 #if !AGAIN
 #define LAST(i) (set & BIT(i))
 #elif defined(BUG_YOUNGEST)
@@ -254,13 +257,13 @@ inline carry_out()
 
 /* ---- workers ---- */
 
-/* One request of a batch that is run again in parts: part_cut, part_expire, part_run */
+/* Runs one request of a batch again: part_cut, part_expire, part_run */
 inline part(one)
 {
     if
     :: (one) & passed -> barred = barred | (one); late = late | (one)
     :: !((one) & passed) -> tell(one)
-    :: !((one) & passed) /* it was to blame */
+    :: !((one) & passed) /* this request was to blame */
     fi
 }
 
@@ -271,7 +274,7 @@ inline tell(set)
     spent[1] = spent[1] | ((set) & OF(1))
 }
 
-/* serve of pool.c; it has said before that it is idle */
+/* serve of pool.c; the worker has said before that it is idle */
 proctype Worker(byte w)
 {
     byte mine, ran, late, set, expired;
@@ -345,7 +348,7 @@ proctype Worker(byte w)
 
 /* ---- loops ---- */
 
-/* intake_result: what has no connection any more is dropped; both are held until the flush */
+/* intake_result: a request that has lost its connection is dropped; all are held until the flush */
 inline results(what)
 {
     answer((what) & waits);
@@ -388,7 +391,7 @@ inline release()
     carry_out()
 }
 
-/* flow_victim: any one that is queued makes room; flows and priorities are left out */
+/* flow_victim: any queued request makes room; flows and priorities are left out */
 inline push_out()
 {
     if
@@ -474,7 +477,7 @@ inline turn_work()
     fi
 }
 
-/* completions_take: of its stack, and what lies there is answered */
+/* completions_take: takes the stack's completions and answers them */
 inline take()
 {
     got = completions[l];
@@ -484,15 +487,15 @@ inline take()
     got = 0
 }
 
-/* Of an endless client the next request, once the last one is over. */
+/* An endless client sends its next request once the last one is over. */
 #if AGAIN
 #define READY_AGAIN (AGAIN & answered & returned)
 #else
 #define READY_AGAIN 0
 #endif
 #define READY ((fresh | READY_AGAIN) & OF(l))
-/* A turn that has another event. With endless clients what wakes a loop goes first: libuv passes
- * over nobody, and that is all that fairness knows of what one thread does next. */
+/* A turn that has another event. With endless clients, events that wake a loop go first. libuv
+ * passes over no event, but weak fairness says nothing about the choices within one thread. */
 #if AGAIN
 #define EVENT (more || (!turn && !async[l]))
 #else
@@ -501,10 +504,10 @@ inline take()
 
 proctype Loop(byte l)
 {
-    byte mine, waits, submit, held; /* in flight; have a connection that waits; loop.h's lists */
+    byte mine, waits, submit, held; /* in flight; with a connection that waits; loop.h's lists */
     byte got, set, one, expired, back, i;
 #if EVICT
-    byte pushed; /* out of the queue, and not yet on its way */
+    byte pushed; /* out of the queue, and not yet on their way */
 #endif
     byte job[WORKERS];
 #ifdef BREATHE
@@ -517,7 +520,7 @@ proctype Loop(byte l)
             take();
             /* loop_messages_take */
             if
-            :: told_abandon[l] -> /* abandon: answered for, and no longer its connection's */
+            :: told_abandon[l] -> /* abandon: answered, and taken from its connection */
                 set = told_abandon[l] & waits;
                 told_abandon[l] = 0;
                 answer(set);
@@ -630,7 +633,7 @@ proctype Loop(byte l)
     loops_left--
 }
 
-/* ---- beside them ---- */
+/* ---- the other threads ---- */
 
 /* Deadlines pass at some time, or do not. */
 #if MORTAL
@@ -671,7 +674,7 @@ proctype Server()
     byte job[WORKERS];
     bool due;
 #ifdef QUIET
-    timeout; /* nothing else can happen: then nobody waits */
+    timeout; /* nothing else can happen: then no request waits */
     assert(((admitted & ~(answered | gone)) | (admitted & ~returned)) == 0);
 #endif
 #if AGAIN

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model is imported with the first data set's inputs on offer, so that operands which shapes
- * depend on become constants; all others stay inputs. Results are compared with the tolerances that
+ * The model is imported with the first data set's inputs on offer, so that operands on which shapes
+ * depend become constants; all others stay inputs. Results are compared with the tolerances that
  * the ONNX project publishes for these files: floats within 1e-3 relative plus 1e-7 absolute, NaN
  * equal to NaN, everything else exactly (the project's own runner allows 1e-3 there, too).
  */
@@ -99,7 +99,8 @@ static bool close_enough(double have, double want)
     return have == want || fabs(have - want) <= absolute + relative * fabs(want);
 }
 
-/* The published bfloat16 values were cut off where a cast rounds to nearest: one bit may differ. */
+/* A cast rounds to nearest, but the published bfloat16 values were cut off, so one bit may
+ * differ. */
 static bool same_but_cut(const struct tensor_view *have, const struct tensor_view *want, size_t i)
 {
     const uint16_t *x = have->data, *y = want->data;
@@ -145,7 +146,8 @@ static void mend_type(struct tensor_view *view, const struct onnx_value_info *de
         view->dtype = DTYPE_BF16;
 }
 
-/* A few files declare another shape than they hold, for an input of which only the type counts. */
+/* In a few files the shape of an input differs from the declared one; only the type of it
+ * counts. */
 static bool fits_declaration(const struct tensor_view *view, const struct onnx_value_info *declared)
 {
     bool fits = !declared->has_shape || declared->rank == view->shape.rank;
@@ -172,7 +174,8 @@ static bool is_plain(const struct onnx_value_info *values, uint32_t n, struct ou
 
 /* --- running --- */
 
-/* Some folders name the tensors in their files; in the others position says which is which. */
+/* Some folders name the tensors in their files; in the others the position tells which tensor is
+ * which. */
 static const void *input_data(const struct data_set *set, uint32_t position,
                               const struct ir_tensor *tensor)
 {
@@ -203,7 +206,7 @@ static bool compare_all(const struct ir_graph *graph, const struct data_set *set
     return true;
 }
 
-/* For an input that no node reads. */
+/* The data of an input that no node reads. */
 static const uint8_t unread[4096];
 
 static bool run_data_set(const struct case_source *source, const struct data_set *set,

@@ -15,7 +15,7 @@ struct outcome {
     char text[CASE_TEXT_MAX]; /* why it did not pass */
 };
 
-/* What a case is made from; `values`: those of its inputs, for shapes that depend on them. */
+/* The source of a case; `values` are those of its inputs, for shapes that depend on them. */
 struct case_source {
     struct onnx_model *model;
     const struct onnx_value *values;
@@ -28,7 +28,7 @@ struct case_runner {
     enum status (*run)(void *user, const struct case_source *source, const void *const *inputs,
                        void *const *outputs, struct error *err);
     void *user;
-    struct ir_evaluator evaluator; /* for what depends on shapes and constants alone */
+    struct ir_evaluator evaluator; /* for nodes that depend on shapes and constants only */
 };
 
 void case_run(const char *folder, const struct case_runner *runner, struct outcome *out);

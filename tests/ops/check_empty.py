@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors without elements, and of rank 0: check_empty.py RUN_CASES
 
-Each operator that ONNX allows them for, node by node and through builder, plan and runtime, against
-onnx's reference. Nothing may be wrong, refused or crash.
+Each operator for which ONNX allows them is run node by node and through builder, plan and runtime,
+and compared with onnx's reference. No case may be wrong, be refused or crash.
 """
 import pathlib
 import subprocess
@@ -120,7 +120,7 @@ def main():
             try:
                 write(pathlib.Path(root, f"{i:03} {op}({shapes})"), op, operands, attrs)
                 made += 1
-            except Exception as error:  # the reference does not do it: nothing to compare with
+            except Exception as error:  # the reference fails: nothing to compare
                 print(f"{op}({shapes}): no reference: {str(error)[:80]}", flush=True)
         code = 0
         for how in ([], ["--engine"]):

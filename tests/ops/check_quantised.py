@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quantised operators, run by a tuned plan, against numpy: check_quantised.py INFERCTL
 
-Integer results must be equal. Where a real number is rounded to one, it may lie on either side of a
-half: such elements may differ by one, and there must be few of them.
+Integer results must be equal. Where a real number is rounded to an integer, it may lie on either
+side of a half: such elements may differ by one, and there must be few of them.
 """
 import pathlib
 import subprocess

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every refusal of the importer, by a table of small models: check_refusals.py IMPORT_MODELS ROOT
 
-What a node is refused for is said with op, node, opset and reason. Whatever the sources refuse
-with map_refuse must be in the table; graphs in graphs are the business of test_control.c.
+The message of a refused node must name op, node, opset and reason. Every refusal that the sources
+make with map_refuse must be in the table; test_control.c covers graphs in graphs.
 """
 import pathlib
 import re
@@ -57,7 +57,7 @@ one = helper.make_tensor("one", F, [], [1])
 low = helper.make_tensor("low", F, [], [0])
 wide = helper.make_tensor("wide", U, [(1 << 22) + 1], bytes((1 << 22) + 1), raw=True)
 
-# what is refused -> a model, the op's opset if it is not 21
+# the refusal -> a model, and the op's opset if it is not 21
 UNSUPPORTED = {
     "this op is not supported": model("TfIdfVectorizer", [x]),
     "this op is supported from opset 7 to 9": model("Upsample", [image, "scales"], held=[scales]),
@@ -163,7 +163,7 @@ INVALID = {
 
 
 def graph_level():
-    """Refusals that are about no node."""
+    """Refusals that do not concern a node."""
     sequence = helper.make_tensor_sequence_value_info("x0", F, [2])
     a = model("Neg", [x])
     a.graph.input[0].CopyFrom(sequence)
@@ -196,7 +196,7 @@ def refuse_texts():
 
 
 def outcomes(models):
-    """What the importer says of each model."""
+    """Returns the importer's line for each model."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder, f"{i:03}.onnx") for i in range(len(models))]
         for path, one_model in zip(paths, models):

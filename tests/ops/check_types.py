@@ -3,8 +3,8 @@
 """Every operator in every element type: check_types.py RUN_CASES FLOOR CASES
 
 For each operator the smallest published case of one node, once for each type that ONNX allows its
-data to have and the engine has; what is expected is computed by onnx's reference: integers in their
-own type, floats in double. run_cases runs them all: FLOOR of them at least must pass.
+data to have and the engine has; onnx's reference computes the expected results: integers in their
+own type, floats in double. run_cases runs all the cases, of which at least FLOOR must pass.
 """
 import pathlib
 import subprocess
@@ -25,7 +25,7 @@ FLOATS = {"FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16"}
 NAMES = {"bool": "BOOL", "float": "FLOAT", "double": "DOUBLE", "float16": "FLOAT16",
          "bfloat16": "BFLOAT16"}
 NAMES |= {f"{u}int{n}": f"{u}int{n}".upper() for n in (8, 16, 32, 64) for u in ("", "u")}
-# what they are about is another type, or chance
+# operators whose subject is another type, or chance
 LEFT_OUT = {"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear", "Dropout", "Bernoulli"}
 LEFT_OUT |= {"RandomUniformLike", "Constant", "EyeLike", "ConstantOfShape", "If", "Loop", "Scan"}
 LEFT_OUT |= {"DynamicQuantizeLinear", "SplitToSequence"}
@@ -61,7 +61,7 @@ def formal(parameters, i):
 
 
 def of_type(array, kind):
-    """Small whole numbers of the type, as they come from the case's own values."""
+    """Small whole numbers of the type, made from the case's own values."""
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     if kind == onnx.TensorProto.BOOL:
         return np.asarray(array).astype(np.float64) > 0.3
@@ -84,7 +84,8 @@ def write(folder, model, inputs, outputs):
 
 
 def retyped(model, schema, variable, kind):
-    """The model with every operand of the type variable of this type, and which those are."""
+    """Gives every operand of the type variable this type; returns the model and the names of these
+    operands."""
     copy, node = onnx.ModelProto(), model.graph.node[0]
     copy.CopyFrom(model)
     changed = []
@@ -136,7 +137,7 @@ def make_all(out):
             try:
                 make(out, op, folder, model, schema, getattr(onnx.TensorProto, name))
                 made += 1
-            except Exception as error:  # the reference does not do it: nothing to compare with
+            except Exception as error:  # the reference fails: nothing to compare
                 print(f"{op} {name}: no reference: {str(error)[:100]}")
     print(f"{made} cases", flush=True)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import_models FILE...: prints what the importer says of each, a line a file: "OK", or the status
+/* import_models FILE...: prints the importer's verdict on each file in a line: "OK", or the status
  * and the error. For tests that make models in Python. */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs every published ONNX case of a folder and prints what became of them.
+ * Runs every published ONNX case of a folder and prints the outcomes.
  *
  *   run_cases [-v] [--engine] [--floor N] [--doubted FILE] FOLDER
  *
@@ -91,7 +91,8 @@ static void count_reason(struct table *table, const char *text)
     new->count = 1;
 }
 
-/* A doubted case counts as unsupported if it differs, and is a complaint if it does not. */
+/* A doubted case counts as unsupported if its result differs from the published one. If the results
+ * agree, the doubt itself is reported. */
 static void judge_doubted(struct table *table, const char *name, struct outcome *outcome)
 {
     for (uint32_t i = 0; i < table->n_doubted; i++) {
@@ -151,7 +152,7 @@ static bool read_report(int from, struct report *report)
     return true;
 }
 
-/* Runs cases from `first` on in a child; gives the first case that is still to be run. */
+/* Runs cases from `first` on in a child; returns the first case that has not yet run. */
 static uint32_t run_child(struct table *table, uint32_t first, bool engine)
 {
     int pipes[2], status = 0;
@@ -165,7 +166,7 @@ static uint32_t run_child(struct table *table, uint32_t first, bool engine)
     if (child == 0) {
         close(pipes[0]);
         run_from(table, first, pipes[1], engine);
-        exit(0); /* as a leak checker expects it */
+        exit(0); /* not _exit: the leak checker runs at exit */
     }
     close(pipes[1]);
     for (; read_report(pipes[0], &report); first++)

@@ -19,7 +19,8 @@ AXES_INPUT = {"ReduceSum": 13, "Squeeze": 13, "Unsqueeze": 13, "ReduceMax": 18, 
 
 class Graph:
     def __init__(self, seed, opset=None, batches=None):
-        """batches: the number of instances in each data set; None: the model is not batched."""
+        """`batches` has the number of instances in each data set; None: the model is not
+        batched."""
         self.rng = np.random.Generator(np.random.PCG64(seed))
         self.probe_rng = np.random.Generator(np.random.PCG64([seed, 1]))
         self.opset = opset or int(self.rng.choice(OPSETS))
@@ -34,7 +35,7 @@ class Graph:
 
     @property
     def first_axis(self):
-        """The first axis that a node may do anything about."""
+        """The first axis that a node may change."""
         return 1 if self.batched else 0
 
     # --- choices ---
@@ -52,7 +53,7 @@ class Graph:
         return self.choice([s for s in SIZES if s <= most])
 
     def pick(self, ok=lambda v: True):
-        """A value that is there already; late ones more often."""
+        """Picks an existing value; late values more often."""
         found = [v for v in self.pool if ok(v)]
         if not found:
             raise Reject("no such value")
@@ -83,7 +84,7 @@ class Graph:
         return self.rng.standard_normal(shape).astype(dtype)
 
     def input(self, shape, dtype=np.float32, **limits):
-        """Of a batched graph `shape` is that of one instance."""
+        """In a batched graph, `shape` is the shape of one instance."""
         if self.batched:
             data = [self.numbers((n, *shape), dtype, **limits) for n in self.batches]
         else:
@@ -103,7 +104,8 @@ class Graph:
         return value
 
     def weight(self, shape, fan=None, dtype=np.float32):
-        """Numbers that keep the size of what they multiply; at times those of an earlier one."""
+        """Numbers that keep the size of their factor; at times the numbers of an earlier
+        constant."""
         shape = tuple(shape)
         same = [c for c in self.constants if c.shape == shape and c.dtype == np.dtype(dtype)]
         if same and self.chance(0.2):
@@ -126,8 +128,8 @@ class Graph:
         return value
 
     def is_open(self, value):
-        """Of a batched graph, blocks do not take what has its instances elsewhere than in front:
-        nothing may mix them, or an instance's answer would depend on its company."""
+        """In a batched graph, blocks use only values that have their instances in front. No node
+        may mix instances, or an instance's answer would depend on the others in the batch."""
         return not self.batched or (value.rank > 0 and all(
             d.shape[0] == n for d, n in zip(value.data, self.batches)))
 
@@ -153,7 +155,7 @@ class Graph:
         return self.ops(name, inputs, 1, **attributes)[0]
 
     def with_axes(self, op, value, axes, **attributes):
-        """An op whose axes were an attribute once."""
+        """Adds an op whose axes were an attribute in earlier opsets."""
         if self.opset >= AXES_INPUT[op]:
             return self.op(op, value, self.ints(*axes), **attributes)
         return self.op(op, value, axes=list(axes), **attributes)
@@ -178,7 +180,8 @@ class Graph:
     # --- growing ---
 
     def grow(self, blocks, nodes):
-        """blocks: (weight, function of the graph). A block that fails leaves what it has made."""
+        """blocks: (weight, function of the graph). The nodes that a block made before it failed
+        stay."""
         weights = np.array([w for w, _ in blocks], float)
         weights /= weights.sum()
         for _ in range(nodes * 4):
@@ -192,7 +195,7 @@ class Graph:
                 self.rejected[key] = self.rejected.get(key, 0) + 1
 
     def choose_outputs(self, most=6):
-        """What nobody reads, mostly, and some that are read as well."""
+        """Mostly values that no node reads, and some that nodes read as well."""
         made = [v for v in self.pool if not v.constant and v not in self.inputs]
         if self.batched:
             made = [v for v in made if self.depends(v)]
@@ -209,7 +212,7 @@ class Graph:
         self.outputs = chosen
 
     def depends(self, value):
-        """On an input, rather than on constants alone."""
+        """Whether the value depends on an input, not on constants alone."""
         needed = {value.name}
         for node in reversed(self.nodes):
             if needed & set(node.output):
@@ -233,8 +236,8 @@ class Graph:
                                  ir_version=10 if self.opset < 23 else 11)
 
     def check_whole(self, model):
-        """onnxruntime's answer for the whole graph, with its own optimisations, is what counts; it
-        has to agree with what it said node by node."""
+        """onnxruntime's answer for the whole graph, with its own optimisations, is the one that
+        counts; it has to agree with onnxruntime's answers node by node."""
         try:
             whole = values.session(model.SerializeToString())
         except Exception as e:

@@ -48,7 +48,7 @@ def window(g, v, dilate=True, most=4):
 
 
 def sometimes_default(g, w):
-    """Leaves out what is at its default."""
+    """Leaves out attributes that have their default value."""
     out = dict(w)
     for key, default in (("strides", 1), ("dilations", 1), ("pads", 0)):
         if all(x == default for x in w[key]) and g.chance(0.5):
@@ -227,7 +227,7 @@ def residual(g):
 
 
 def scale(g):
-    """By a number, a channel, a place, or everything; as a sum, a product or both."""
+    """Scales or shifts by a number, by channel or by place: a sum, a product or both."""
     v = g.pick(image)
     shape = [1] + [n if g.chance(0.5) else 1 for n in v.shape[1:]]
     shape = g.choice([[1] * v.rank, [1, channels(v)] + [1] * (v.rank - 2), shape,
@@ -332,7 +332,7 @@ def resize(g):
     coordinates = g.choice(["asymmetric", "half_pixel", "align_corners", "pytorch_half_pixel"])
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     if mode == "nearest":
-        # powers of two and whole factors only: elsewhere rounding decides between neighbours
+        # powers of two and whole factors only: with others, rounding chooses between neighbours
         factors = [g.choice([1, 2, 2, 4]) for _ in spatial(v)]
         attributes["coordinate_transformation_mode"] = "asymmetric"
         attributes["nearest_mode"] = "floor"

@@ -21,7 +21,7 @@ struct run {
     struct lane *lane;
     struct context *context;
     void *buffer;
-    char *pieces; /* inputs that are handed over in pieces */
+    char *pieces; /* copies of inputs that are handed over in pieces */
 };
 
 static void run_deinit(struct run *r)

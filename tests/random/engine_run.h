@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A case through builder, plan file and runtime. */
+/* Runs a case through builder, plan file and runtime. */
 #ifndef INFERD_TESTS_RANDOM_ENGINE_RUN_H
 #define INFERD_TESTS_RANDOM_ENGINE_RUN_H
 
@@ -16,7 +16,7 @@ struct engine_choice {
     FILE *names; /* of forced candidates; may be NULL */
 };
 
-/* *most: how many candidates the node with the most of them has; set whatever comes back. */
+/* `*most` becomes the largest number of candidates that a node has, also if the function fails. */
 enum status engine_run_case(const struct graph_case *c, const struct engine_choice *choice,
                             uint32_t *most, struct error *err);
 

@@ -33,7 +33,7 @@ struct graph_case {
     struct case_set sets[CASE_SETS_MAX];
 };
 
-/* The case is to be deinitialised whatever comes back. */
+/* The caller deinitialises the case also on failure. */
 enum status graph_case_init(struct graph_case *c, const char *folder, struct error *err);
 void graph_case_deinit(struct graph_case *c);
 
@@ -41,13 +41,13 @@ void graph_case_deinit(struct graph_case *c);
 const void *case_set_input(const struct case_set *set, const char *name, enum dtype dtype,
                            const struct shape *shape);
 
-/* INTERNAL: the output of that name is another one, or off by more than its tolerance; the text
- * says where it is worst. `data` is dense and row-major. */
+/* Returns INTERNAL if the output of that name has another type or shape, or is off by more than its
+ * tolerance; the text says where it is worst. `data` is dense and row-major. */
 enum status case_set_check(const struct case_set *set, const char *name, enum dtype dtype,
                            const struct shape *shape, const void *data, struct error *err);
 
-/* The largest error that was let pass, as a share of its tolerance: tolerances are known to fit by
- * it. */
+/* The largest error that was accepted, as a share of its tolerance; it shows whether the tolerances
+ * fit. */
 double case_worst_share(void);
 
 #endif

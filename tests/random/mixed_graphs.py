@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of anything: elementwise operations that broadcast, reductions, indices, integers and
-doubles, constants, dead nodes, and blocks of the other families among them.
+"""Graphs that mix everything: elementwise operations that broadcast, reductions, indices, integers
+and doubles, constants, dead nodes, and blocks of the other families.
 
 Not generated, because onnxruntime differs from ONNX or ONNX leaves it open:
   - integer division and remainder by zero, overflow of integers (wraps or saturates), casts of
@@ -51,7 +51,7 @@ def mask_shape(g, v):
 
 
 def companion(g, v):
-    """Another operand: a value that is there, or a constant that broadcasts."""
+    """Another operand: an existing value, or a constant that broadcasts."""
     if g.chance(0.6):
         try:
             return g.pick(lambda w: w.dtype == v.dtype and fits(g, v, w))
@@ -67,7 +67,7 @@ def broadcasts(a, b):
 
 
 def fits(g, v, w):
-    """They broadcast, and instances stay with their own."""
+    """Whether the shapes broadcast without mixing instances."""
     return broadcasts(v.shape, w.shape) and (v.rank == w.rank or not g.batched)
 
 
@@ -87,7 +87,7 @@ def several(g):
 
 
 def with_expand(g):
-    """The same with an operand that is expanded before it."""
+    """The same operation with an operand that is expanded first."""
     v = g.pick(single)
     c = g.constant(g.numbers(mask_shape(g, v), low=0.5, high=1.5))
     if g.batched and len(c.shape) == v.rank:
@@ -114,7 +114,7 @@ def integers(g):
 
 
 def forget(g, value):
-    """Nobody reads it any more; the node stays, and is dead or an output."""
+    """Hides the value from later nodes; its own node stays, and is dead or makes an output."""
     if value in g.pool:
         g.pool.remove(value)
 
@@ -212,7 +212,7 @@ def reduce(g):
 
 
 def norm_spelt(g):
-    """Sums, logarithms and roots that passes know by their parts."""
+    """Sums, logarithms and roots, spelt in parts that passes recognise."""
     v = g.pick(single)
     axes, kind = [g.axis(v)], g.choice(["l1", "l2", "squares", "log", "log_exp"])
     if kind == "l1":
@@ -438,7 +438,8 @@ def einsum(g):
 
 
 def quantise(g):
-    """There and back; whole numbers of steps are what may differ, so nothing near half of one."""
+    """Quantises and dequantises. Results may differ by whole steps, so no value may be near half a
+    step."""
     v = g.pick(single)
     kind = g.choice([np.uint8, np.int8])
     axis = g.axis(v, negative=False)
@@ -452,7 +453,7 @@ def quantise(g):
 
 
 def integer_product(g):
-    """Quantised, multiplied as integers, and scaled again: exact between the two ends."""
+    """Quantises, multiplies as integers, and scales again: exact between the two ends."""
     v = g.pick(lambda v: single(v) and v.rank >= 2)
     kind = g.choice([np.uint8, np.int8])
     zero = g.constant(np.array(2, kind))
@@ -483,7 +484,7 @@ def there_and_back(g, v, kind, low=0.02, high=0.1):
 
 
 def quantised_weights(g, shape, axis):
-    """Of eight bits, with a scale for each output channel or one for all."""
+    """Weights of eight bits, with a scale for each output channel or one for all."""
     weights = g.constant(g.numbers(shape, np.int8, low=-127, high=128))
     wide = g.opset >= 13 and g.chance(0.6)
     scale = g.constant(g.numbers([shape[axis]] if wide else [], low=0.002, high=0.008))
@@ -514,7 +515,8 @@ def quantised(g):
 
 
 def recurrent(g):
-    """Instances are the second dimension of what goes in: only where none are counted."""
+    """The input has its instances in the second dimension, so this block is for unbatched graphs
+    only."""
     if g.batched:
         raise Reject("instances elsewhere")
     v = g.pick(lambda v: single(v) and v.rank == 3 and v.shape[0] < 9 and v.shape[1] < 9)

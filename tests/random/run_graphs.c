@@ -73,7 +73,7 @@ static bool visit(void *user, const char *name, const struct variant_result *res
     } else {
         send(child, EVENT_PASSED, name, "");
     }
-    /* what cannot be imported cannot be run in any other way either */
+    /* a case that cannot be imported cannot be run in any other way */
     return !result || !result->status || strcmp(name, "import") != 0;
 }
 
@@ -129,7 +129,7 @@ static void take(struct program *p, const struct report *report)
         printf("ok %s %s\n", p->folders[report->index], report->variant);
 }
 
-/* Runs cases from `first` on in a child; gives the first one that is still to be run. */
+/* Runs cases from `first` on in a child; returns the first case that has not yet run. */
 static uint32_t run_child(struct program *p, uint32_t first)
 {
     int pipes[2], status = 0;
@@ -143,7 +143,7 @@ static uint32_t run_child(struct program *p, uint32_t first)
     if (child == 0) {
         close(pipes[0]);
         run_from(p, first, pipes[1]);
-        exit(0); /* as a leak checker expects it */
+        exit(0); /* not _exit: the leak checker runs at exit */
     }
     close(pipes[1]);
     for (; read_report(pipes[0], &report); last = report)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A failing case is made smaller for as long as the same variant fails: data sets and outputs are
-dropped, nodes replaced by what they computed or by their inputs, sizes and attributes reduced.
-Each step is a whole case again, with onnxruntime's answer and bounds of its own.
+"""Makes a failing case smaller for as long as the same variant fails: data sets and outputs are
+dropped, nodes replaced by what they computed or by their inputs, sizes and attributes reduced. Each
+step is a whole case again, with onnxruntime's answer and bounds of its own.
 """
 import glob
 import os
@@ -38,7 +38,7 @@ class Case:
         return len(next(iter(self.inputs.values()))) if self.inputs else 1
 
     def prune(self):
-        """Without what no output needs."""
+        """The case without the nodes and inputs that no output needs."""
         needed = set(self.outputs)
         kept = []
         for node in reversed(self.nodes):
@@ -128,7 +128,7 @@ def fewer_sets(case):
 
 
 def other_outputs(case):
-    """One output alone: any tensor, the earliest first."""
+    """Keeps one output alone: any tensor, the earliest first."""
     for node in case.nodes:
         for name in node.output:
             if name and case.outputs != [name]:
@@ -138,7 +138,7 @@ def other_outputs(case):
 
 
 def cut_nodes(case):
-    """A node's results become inputs, or constants; what is nearest to the end first."""
+    """A node's results become inputs or constants; nodes nearest to the end come first."""
     try:
         known = case.graph()[1]
     except Reject:
@@ -199,7 +199,7 @@ def fewer_attributes(case):
 
 
 def smaller_sizes(case):
-    """A size that occurs is another one, wherever it occurs: in shapes, and as a number."""
+    """Changes one size wherever it occurs, in shapes and as a number."""
     arrays = [d[0] for d in case.inputs.values()] + list(case.constants.values())
     for n in sorted({n for a in arrays for n in a.shape}, reverse=True):
         for m in (1, 2, n // 2):
@@ -258,7 +258,7 @@ def describe(folder):
 # --- disputes ---
 
 def in_doubles(model):
-    """The model with FP64 in the place of FP32."""
+    """The model with FP64 in place of FP32."""
     g = model.graph
     for t in g.initializer:
         if t.data_type == TensorProto.FLOAT:
@@ -279,7 +279,7 @@ def in_doubles(model):
 
 def judge(folder):
     """How far onnxruntime's answers are from the same graph's in FP64, as onnx computes it, as a
-    share of what we would be allowed. Exit 1 if it is beyond."""
+    share of our tolerance. Exits with 1 if a difference is beyond the tolerance."""
     model = in_doubles(onnx.load(os.path.join(folder, "model.onnx")))
     case, bad = load(folder), False
     evaluator = reference.ReferenceEvaluator(model)

@@ -21,11 +21,11 @@ except ImportError as e:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 COUNT, FIRST_SEED = 100, 1
-# a mistake, and where to look for it: a subtraction is in none of these alone
+# a mistake, and the kinds of graphs to look for it in: none of these graphs is a subtraction alone
 PLANTED = [("pass", "mixed", 30), ("crash", "conv", 12), ("hang", "conv", 8)]
 NODES_MOST = 3
-# Passes that find nothing on any graph of this kind. Of those of NEVER the importer has done the
-# first; it and the last have graphs in tests/unit/passes/test_random.c.
+# Passes that find nothing on any graph of this kind. The importer has already done the work of the
+# first pass in NEVER; the first and the last one have graphs in tests/unit/passes/test_random.c.
 NEVER = {"fold_constants", "merge_siblings", "skip_expand"}
 IDLE = {
     "conv": {"fuse_attention", "fuse_layer_norm", "fuse_reduce", "transpose_matmul", *NEVER},
@@ -65,7 +65,7 @@ def check_kind(runner, kind):
 
 
 def check_planted(number, runner, folder, mistake, kind, count):
-    """It fails, every case that is left has few nodes, and repeats."""
+    """The run fails, and every case that is left has few nodes and fails again."""
     code, text = random_graphs("--runner", runner, "--kind", kind, "--count", str(count), "--plant",
                                mistake, "--keep", folder, "--shrink", "1", "--seconds", "4")
     cases = glob.glob(os.path.join(folder, "*", "model.onnx"))

@@ -206,7 +206,7 @@ def finish_attention(g, v, q, k, value, sizes):
 
 
 def cross_attention(g):
-    """Queries of one row of tokens, keys and values of another."""
+    """Takes queries from one row of tokens, and keys and values from another."""
     v, w = g.pick(rows), g.pick(rows)
     if v.shape[0] != w.shape[0]:
         raise Reject("another batch")
@@ -266,7 +266,7 @@ def refactor(g, dims):
 
 
 def tokens_again(g):
-    """Anything of another rank becomes tokens."""
+    """Turns a value of another rank into tokens."""
     v = g.pick(lambda v: v.dtype == np.float32 and v.rank >= 2)
     wide = int(np.prod(v.shape[1:]))
     d = g.choice([d for d in range(1, wide + 1) if wide % d == 0 and d <= 64])

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node computes, by onnxruntime, and how far another correct implementation may be off.
 
-Every value carries a bound of its error beside it, element by element. A node's bound is
+Every value carries a bound of its error, element by element. A node's bound is made of two parts:
 
-  - what the bounds of its inputs make of its output: the node runs again, a few times, on inputs
-    moved by their bounds with random signs. Floats are taken to be off by at least one unit in the
-    last place, so that cancellation within a node (a mean that is subtracted) counts as well;
-  - and what the node itself adds: one unit in the last place of its result; for ops that
+  - the effect of its inputs' bounds: the node runs again, a few times, on inputs moved by their
+    bounds with random signs. Floats are taken to be off by at least one unit in the last place, so
+    that cancellation within a node (a mean that is subtracted) counts as well;
+  - the error that the node itself adds: one unit in the last place of its result; for ops that
     accumulate, of the sum of the magnitudes of what they add, which is the op on absolute values;
     for functions that libraries approximate, some units.
 
@@ -42,13 +42,13 @@ APPROXIMATED = {"Sigmoid", "Tanh", "Erf", "Gelu", "Exp", "Log", "Softplus", "Mis
 STEPS = {"Floor", "Ceil", "Round", "Sign", "ThresholdedRelu", "Shrink", "Cast", "QuantizeLinear",
          "HardSigmoid"}
 COMPARISONS = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"}
-# inputs that decide about shapes: they are what they are
+# inputs that decide about shapes: they are exact
 EXACT = {"Resize": (1, 2), "Upsample": (1,), "Range": (0, 1, 2)}
 RANKED = {"ArgMax", "ArgMin", "TopK", "Hardmax"}
 
 
 class Reject(Exception):
-    """This node will not do; another one may."""
+    """The node cannot be used; another one may do."""
 
 
 class Value:
@@ -144,7 +144,7 @@ def attribute(node, name, default):
 # --- jumps ---
 
 def margin(value, k):
-    """How far from a jump it has to be."""
+    """How far from a jump a value has to be."""
     scale = float(np.max(np.abs(value.data[k]), initial=0.0))
     return 4 * SLACK * value.bounds[k] + 1e-6 * scale
 
@@ -211,8 +211,9 @@ def moved_outputs(run, k, rng):
 
 
 def is_winograd(node, weight):
-    """Kernels that may be done by Winograd's algorithm: it computes whole tiles, and an element's
-    error is one of its neighbours' magnitudes, several times as large."""
+    """Whether a kernel may compute the node by Winograd's algorithm. The algorithm computes whole
+    tiles, so an element's error follows its neighbours' magnitudes, and is several times as
+    large."""
     return tuple(weight[2:]) == (3, 3) and all(
         set(attribute(node, key, [1])) == {1} for key in ("strides", "dilations"))
 
@@ -244,7 +245,7 @@ def output_bounds(run, k, outputs, rng):
             if bounds[i] is not None:
                 off = np.abs(moved.astype(np.float64) - y.astype(np.float64))
                 bounds[i] = np.maximum(bounds[i], 2 * off)
-    # where signs happened to cancel in all probes
+    # an element's errors may have cancelled in all probes by chance, so each bound has a floor
     return [b if b is None or not b.size else np.maximum(b, 0.3 * np.mean(b)) for b in bounds]
 
 

@@ -123,7 +123,8 @@ static void plant_mistake(struct ir_graph *graph, enum plant plant)
     }
 }
 
-/* Behind the whole table: it has come to rest, and no fusion has cost a node its fast kernel. */
+/* Checks that the whole table has come to rest, and that no fusion has cost a node its fast
+ * kernel. */
 static enum status check_end(struct ir_graph *graph, struct pass_context *ctx, struct error *err)
 {
     enum { REWRITES_MOST = 1000 };
@@ -140,8 +141,8 @@ static enum status check_end(struct ir_graph *graph, struct pass_context *ctx, s
     return status;
 }
 
-/* What a pass alone finds nothing in is tried with its scalars in one spelling, which some look
- * for. */
+/* If a pass alone finds nothing in a graph, the graph is tried again with its scalars in one
+ * spelling, because some passes look for that spelling only. */
 static enum status rewrite(struct ir_graph *graph, const struct graph_case *c,
                            const struct selection *s, struct error *err)
 {
@@ -168,7 +169,8 @@ static enum status run_passes(const struct graph_case *c, const struct selection
     return status;
 }
 
-/* Memory for what the passes make ends at some place or other, and once it is enough. */
+/* Runs the passes with more memory each time: at first the memory ends somewhere, and in the end it
+ * suffices. */
 static enum status run_memory(const struct graph_case *c, struct error *err)
 {
     enum status status = STATUS_RESOURCE_EXHAUSTED;
@@ -185,7 +187,7 @@ static enum status run_memory(const struct graph_case *c, struct error *err)
     return status;
 }
 
-/* Says in the file of names how often the pass alone changed something. */
+/* Writes to the file of names how often the pass alone changed something. */
 static enum status run_pass(const struct graph_case *c, const struct pass *pass, FILE *names,
                             struct error *err)
 {
@@ -213,7 +215,8 @@ static bool starts(const char *name, const char *with, const char **rest)
     return !strncmp(name, with, n);
 }
 
-/* `most`: candidates of a node, of a tactic:N. `changed` as in a selection. */
+/* `most` gets the largest number of a node's candidates for tactic:N. `changed` is as in a
+ * selection. */
 static enum status run_named(const struct graph_case *c, const struct variant_options *o,
                              const char *name, uint32_t *changed, uint32_t *most, struct error *err)
 {
@@ -270,7 +273,8 @@ static void run_variant(struct round *r, const char *name, uint32_t *changed)
     r->over = !r->visit(r->user, name, &result);
 }
 
-/* A pass that does nothing with the others around it changes nothing if it is left out. */
+/* If a pass does nothing among the others, leaving it out changes nothing, so such a variant is
+ * skipped. */
 static void run_all_passes(struct round *r)
 {
     char name[VARIANT_NAME_MAX];

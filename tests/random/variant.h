@@ -11,9 +11,8 @@
  *   engine          through builder, plan file and runtime, with what the backend thinks best
  *   threads         the same on several threads; on what it measured to be fastest: timed
  *   tactic:N        the same, with candidate N (modulo their number) forced on every node
- *
- * Those through the engine run every data set, each on the profile that holds it, then the first
- * one again in the same context, its instances in pieces at odd addresses.
+ * The variants through the engine run every data set, each on the profile that holds it, then the
+ * first one again in the same context, its instances in pieces at odd addresses.
  */
 #ifndef INFERD_TESTS_RANDOM_VARIANT_H
 #define INFERD_TESTS_RANDOM_VARIANT_H
@@ -44,7 +43,8 @@ struct variant_result {
     struct error err;
 };
 
-/* Called before each variant (result NULL) and after it; false: no more of them. */
+/* Called before each variant (result NULL) and after it. If it returns false, no more variants
+ * run. */
 typedef bool (*variant_visit)(void *user, const char *name, const struct variant_result *result);
 
 void variants_run(const struct graph_case *c, const struct variant_options *options,

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `inferctl run` with onnxruntime on ONNX files: compare.py --inferctl PATH FILE.onnx ...
 
-For each output the norm of the difference over the norm of onnxruntime's answer is printed; above
-the bound, or for a wrong shape or type, the exit code is 1. Exit code 77 (skipped) without
+Prints for each output the norm of the difference over the norm of onnxruntime's answer. The exit
+code is 1 if this is above the bound or a shape or type is wrong, and 77 (skipped) without
 onnxruntime.
 """
 import argparse

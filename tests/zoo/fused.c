@@ -4,10 +4,10 @@
  *
  *   fused MODEL.onnx [--batch N] [--dim NAME=N] [--log] [--text] [--no-check] [--plan FILE]
  *
- * --plan: builds a plan for the CPU that has such a graph; its reference kernels do every op. Else
- * prints how many nodes of each op are left, then compares the graph with the one that was
- * imported, on the reference kernels: for each output the norm of the difference over the norm.
- * Exit code 1 beyond 1e-5.
+ * --plan builds a plan for the CPU with such a graph, in which reference kernels do every op.
+ * Without it, the program prints how many nodes of each op are left, and compares the graph with
+ * the imported one, on the reference kernels: for each output the norm of the difference over the
+ * norm. Exit code 1 beyond 1e-5.
  */
 #include <math.h>
 #include <stdio.h>

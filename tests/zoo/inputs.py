@@ -17,7 +17,7 @@ def _image(seed, shape):
 
 
 def dims(path, sequence=24):
-    """The options that bind what dimensions with names the file has beside the batch."""
+    """The options that bind the named dimensions that the file has besides the batch."""
     graph = onnx.load(path, load_external_data=False).graph
     names = {d.dim_param for value in graph.input for d in value.type.tensor_type.shape.dim}
     return ["--dim", f"sequence={sequence}"] if "sequence" in names else []

@@ -183,7 +183,8 @@ def main():
             onnx.checker.check_model(model)
             onnx.save(model, path)
             worst, count = 0.0, 0
-            # a plan knows no values: what a request chooses is chosen by each of them
+            # a plan knows no values, so a choice that depends on the input is made anew for each
+            # request
             done = compare.subprocess.run([inferctl, "build", path, "-o", plan, "--no-tune"],
                                           capture_output=True, text=True, check=False)
             for flag in (True, False) if done.returncode == 0 else ():

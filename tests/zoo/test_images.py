@@ -75,8 +75,8 @@ def grid_sample(b, rng):
     spatial = pick(rng, 2, 2, 3) if b.opset >= 20 else 2
     modes = ("linear", "nearest") + (("cubic",) if spatial == 2 else ())
     mode = pick(rng, *modes)
-    # Cubic at a border: the text and onnx's reference move the place into the image, onnxruntime
-    # the 16 pixels around it.
+    # Cubic at a border: the text and onnx's reference move the place into the image, while
+    # onnxruntime moves the 16 pixels around the place.
     padding = pick(rng, "zeros", "reflection", *(["border"] if mode != "cubic" else []))
     if b.opset < 20:
         mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
@@ -157,7 +157,7 @@ def resize(b, rng):
 
 
 def resize_half_pixel(b, rng):
-    """The way of opsets 11 and 12 alone."""
+    """A way of resizing that only opsets 11 and 12 have."""
     shape = [1, small(rng, 1, 3), small(rng, 4, 12), small(rng, 4, 12)]
     sizes = [1, shape[1], small(rng, 2, 20), small(rng, 2, 20)]
     b.node("Resize", b.data(*shape), b.constant([], np.float32), b.constant([], np.float32),

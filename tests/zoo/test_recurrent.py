@@ -20,7 +20,7 @@ except ImportError as e:
 GATES = {"RNN": 1, "LSTM": 4, "GRU": 3}
 DEFAULTS = {"RNN": ["Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"]}
 VALUES = {"Affine": (1, 1), "LeakyRelu": (1, 0), "ThresholdedRelu": (1, 0), "ScaledTanh": (1, 1),
-          "HardSigmoid": (1, 1), "Elu": (1, 0)}  # how many alphas and betas each takes
+          "HardSigmoid": (1, 1), "Elu": (1, 0)}  # how many alphas and betas each function takes
 PLAIN = ["Tanh", "Sigmoid", "Relu", "Softsign", "Softplus"]
 KINDS = [(np.float32, False), (np.float32, True), (np.float64, False)]  # batch first?
 BOUND = {np.float32: 2e-5, np.float64: 1e-12}
@@ -111,10 +111,11 @@ class Layer:
                 f"operands={''.join('-+'[a is not None] for a in self.arrays)} "
                 f"{self.funcs if self.given else ''}")
 
-    # --- what it computes ---
+    # --- what a node computes ---
 
     def calls(self, d):
-        """The functions of direction d: those of gates behind the clip, as onnxruntime reads it."""
+        """The functions of direction d; those of gates come after the clip, as onnxruntime reads
+        the text."""
         n, out = len(DEFAULTS[self.op]), []
         alphas, betas = list(self.alphas), list(self.betas)
         for f in self.funcs:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The small models of the zoo: test_zoo.py INFERCTL FUSED. Their bytes are what they are on every
-machine, and inferctl's answers are onnxruntime's, tuned and not, for one instance and for several.
-What passes make of them for a backend with all features has few nodes and gives the same answers.
-Prints TAP; skipped without onnx or onnxruntime.
+"""The small models of the zoo: test_zoo.py INFERCTL FUSED. Their bytes are the same on every
+machine, and inferctl's answers agree with onnxruntime's, tuned and not, for one instance and for
+several. The graphs that passes make of them for a backend with all features have few nodes and give
+the same answers. Prints TAP; skipped without onnx or onnxruntime.
 """
 import hashlib
 import os
@@ -29,7 +29,7 @@ DIGESTS = {
 BOUND = 1e-5
 
 _VIT = {"layers": 2, "hidden": 96, "heads": 4, "size": 64, "classes": 10}
-# For a backend with all features: seven nodes a layer, and what is before and behind.
+# For a backend with all features: seven nodes a layer, and the nodes before and behind the layers.
 FUSED = [
     ("bert_tiny", transformers.bert_tiny, 2,
      "23 nodes: matmul=9 layer_norm=5 binary=2 cast=1 reshape=1 gather=3 attention=2"),
@@ -61,7 +61,8 @@ def check_served(number, inferctl, folder, kind, extra, want, feed):
 
 
 def served(number, inferctl, folder):
-    """Pixels, served with and without a preprocessor's work; gives the last number and failures."""
+    """Tests pixels, served with and without a preprocessor's work; returns the last test's number
+    and the failures."""
     path = os.path.join(folder, "resnet_tiny.onnx")
     pixels = np.random.RandomState(7).randint(0, 256, (2, 3, 64, 64)).astype(np.uint8)
     scale = np.float32([0.0171, 0.0175, 0.0174]).reshape(3, 1, 1)
@@ -109,7 +110,7 @@ def check_fused(number, program, folder, row):
 def main():
     number, failed = 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_CACHE_HOME"] = folder  # the timing cache is nobody else's
+        os.environ["XDG_CACHE_HOME"] = folder  # nobody else uses the timing cache
         for name, want in DIGESTS.items():
             path = os.path.join(folder, f"{name}.onnx")
             make_zoo.MODELS[name]().save(path)
@@ -135,7 +136,7 @@ def main():
         for row in FUSED:
             number += 1
             failed += not check_fused(number, sys.argv[2], folder, row)
-        # and that the comparison can fail
+        # checks that the comparison can fail
         wrong = {k: v + 1 for k, v in want_outputs.items()}
         number += 1
         failed += not check(number, all(compare.relative_error(wrong[k], v) > BOUND
