@@ -17,12 +17,12 @@ typedef enum status (*run)(const struct call *c);
  * none. */
 static int64_t int_of(const struct call *c, enum ir_attr_key key)
 {
-    return ir_attr_int(c->node, key, (int64_t)ir_op_attr(c->node->op, key)->fallback);
+    return ir_attr_int(c->node, key);
 }
 
 static double float_of(const struct call *c, enum ir_attr_key key)
 {
-    return (double)ir_attr_float(c->node, key, (float)ir_op_attr(c->node->op, key)->fallback);
+    return (double)ir_attr_float(c->node, key);
 }
 
 static uint32_t axis_of(const struct call *c)
@@ -49,9 +49,9 @@ static void read_window(const struct call *c, const int64_t *kernel, struct ref_
     *win = (struct ref_window){.rank = c->in[0].shape.rank - 2};
     for (uint32_t d = 0; d < win->rank; d++) {
         win->kernel[d] = kernel[d];
-        win->strides[d] = ir_attr_at(c->node, IR_ATTR_STRIDES, d, 1);
-        win->dilations[d] = ir_attr_at(c->node, IR_ATTR_DILATIONS, d, 1);
-        win->pads[d] = ir_attr_at(c->node, IR_ATTR_PADS, d, 0);
+        win->strides[d] = ir_attr_at(c->node, IR_ATTR_STRIDES, d);
+        win->dilations[d] = ir_attr_at(c->node, IR_ATTR_DILATIONS, d);
+        win->pads[d] = ir_attr_at(c->node, IR_ATTR_PADS, d);
     }
 }
 
@@ -87,7 +87,7 @@ static enum status run_pool(const struct call *c)
     };
     read_window(c, ints_of(c, IR_ATTR_KERNEL), &pool.win);
     for (uint32_t d = 0; d < pool.win.rank; d++)
-        pool.ends[d] = ir_attr_at(c->node, IR_ATTR_PADS, pool.win.rank + d, 0);
+        pool.ends[d] = ir_attr_at(c->node, IR_ATTR_PADS, pool.win.rank + d);
     ref_pool(&pool, &c->in[0], &c->out[0], c->node->n_outputs > 1 ? &c->out[1] : NULL);
     return STATUS_OK;
 }
@@ -221,13 +221,13 @@ static enum status run_trilu(const struct call *c)
 static struct ref_resize read_resize(const struct ir_node *node, uint32_t rank)
 {
     struct ref_resize how = {
-        .mode = (enum ir_resize)ir_attr_int(node, IR_ATTR_MODE, 0),
-        .coord = (enum ir_coord)ir_attr_int(node, IR_ATTR_COORD, 0),
-        .nearest = (enum ir_nearest)ir_attr_int(node, IR_ATTR_NEAREST, 0),
-        .exclude_outside = ir_attr_int(node, IR_ATTR_EXCLUDE_OUTSIDE, 0),
-        .antialias = ir_attr_int(node, IR_ATTR_ANTIALIAS, 0),
-        .cubic_a = (double)ir_attr_float(node, IR_ATTR_CUBIC_A, -0.75F),
-        .value = (double)ir_attr_float(node, IR_ATTR_VALUE, 0),
+        .mode = (enum ir_resize)ir_attr_int(node, IR_ATTR_MODE),
+        .coord = (enum ir_coord)ir_attr_int(node, IR_ATTR_COORD),
+        .nearest = (enum ir_nearest)ir_attr_int(node, IR_ATTR_NEAREST),
+        .exclude_outside = ir_attr_int(node, IR_ATTR_EXCLUDE_OUTSIDE),
+        .antialias = ir_attr_int(node, IR_ATTR_ANTIALIAS),
+        .cubic_a = (double)ir_attr_float(node, IR_ATTR_CUBIC_A),
+        .value = (double)ir_attr_float(node, IR_ATTR_VALUE),
     };
     const struct ir_attr *scales = ir_attr(node, IR_ATTR_SCALES), *roi = ir_attr(node, IR_ATTR_ROI);
     for (uint32_t d = 0; d < rank; d++) {
@@ -393,9 +393,9 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
     const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
     switch (node->op) {
     case IR_OP_TOPK:
-        return ref_topk_scratch(x->dim[ir_attr_int(node, IR_ATTR_AXIS, 0)]);
+        return ref_topk_scratch(x->dim[ir_attr_int(node, IR_ATTR_AXIS)]);
     case IR_OP_ATTENTION: {
-        uint32_t keys = node->inputs[ir_attr_int(node, IR_ATTR_PACKED, 0) ? 0 : 1];
+        uint32_t keys = node->inputs[ir_attr_int(node, IR_ATTR_PACKED) ? 0 : 1];
         return ref_attention_scratch(ir_tensor(graph, keys)->shape.dim[1]);
     }
     case IR_OP_RESIZE: {
@@ -405,7 +405,7 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
     case IR_OP_NMS:
         return ref_nms_scratch(x->dim[1]);
     case IR_OP_RECURRENT:
-        return ref_recurrent_scratch(x, (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC, 0));
+        return ref_recurrent_scratch(x, (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC));
     case IR_OP_DET:
         return ref_det_scratch(x->dim[x->rank - 1]);
     default:

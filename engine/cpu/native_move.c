@@ -83,7 +83,7 @@ bool native_transpose_make(struct native_op *op, const struct ir_graph *graph,
     shape_strides(y, strides[0]);
     shape_strides(&x->shape, from);
     for (uint32_t d = 0; d < y->rank; d++)
-        strides[1][d] = from[ir_attr_at(node, IR_ATTR_PERM, d, 0)];
+        strides[1][d] = from[ir_attr_at(node, IR_ATTR_PERM, d)];
     op->size = (int64_t)dtype_size(x->dtype);
     if (!ref_walk_init(&op->walk, y, 2, strides))
         return false;
@@ -137,7 +137,7 @@ bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
 {
     const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
     const struct ir_tensor *picks = ir_tensor(graph, node->inputs[1]);
-    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0);
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
     op->name = node->name;
     op->index_dtype = picks->dtype;
     op->picks = ref_extent(&picks->shape, 0, picks->shape.rank);

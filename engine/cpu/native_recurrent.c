@@ -286,11 +286,11 @@ bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
     bool lengths = node->n_inputs > 2 && node->inputs[2] != IR_NONE;
     if (!all_f32(graph, node) || node->n_outputs < 2 || !take_functions(op, node))
         return false;
-    l->cell = (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC, 0);
-    l->clip = ir_attr_float(node, IR_ATTR_CLIP, 0);
-    l->reverse = ir_attr_int(node, IR_ATTR_REVERSE, 0);
-    l->linear = ir_attr_int(node, IR_ATTR_LINEAR, 0);
-    l->coupled = ir_attr_int(node, IR_ATTR_COUPLED, 0);
+    l->cell = (enum ir_recurrent)ir_attr_int(node, IR_ATTR_FUNC);
+    l->clip = ir_attr_float(node, IR_ATTR_CLIP);
+    l->reverse = ir_attr_int(node, IR_ATTR_REVERSE);
+    l->linear = ir_attr_int(node, IR_ATTR_LINEAR);
+    l->coupled = ir_attr_int(node, IR_ATTR_COUPLED);
     l->steps = x->dim[0];
     l->sequences = x->dim[1];
     l->width = x->dim[2];

@@ -131,11 +131,11 @@ static bool add_cast(struct native_op *op, const struct ir_graph *graph, const s
 
 static bool add_head(struct native_op *op, const struct ir_node *node, uint32_t *n)
 {
-    uint32_t func = (uint32_t)ir_attr_int(node, IR_ATTR_FUNC, 0);
     float alpha, beta, gamma;
     add_tensor(op, n, 0);
     if (node->op == IR_OP_CAST)
         return true;
+    uint32_t func = (uint32_t)ir_attr_int(node, IR_ATTR_FUNC);
     if (node->op == IR_OP_BINARY)
         return add_binary(op, func, add_tensor(op, n, 1));
     ir_unary_constants(node, &alpha, &beta, &gamma);
@@ -246,8 +246,8 @@ bool native_softmax_make(struct native_op *op, const struct ir_graph *graph,
                          const struct ir_node *node)
 {
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
-    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0);
-    op->log_of = ir_attr_int(node, IR_ATTR_LOG, 0);
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
+    op->log_of = ir_attr_int(node, IR_ATTR_LOG);
     return all_f32(graph, node, 0) && ref_extent(y, axis + 1, y->rank) == 1 &&
            make_rows(op, graph, node, axis);
 }
@@ -265,10 +265,10 @@ bool native_norm_make(struct native_op *op, const struct ir_graph *graph,
 {
     bool has_bias = ir_node_own_inputs(node) > 2 && node->inputs[2] != IR_NONE;
     op->is_norm = true;
-    op->epsilon = ir_attr_float(node, IR_ATTR_EPSILON, 1e-5F);
+    op->epsilon = ir_attr_float(node, IR_ATTR_EPSILON);
     op->scale = 1;
     op->bias = has_bias ? 2 : IR_NONE;
     return all_f32(graph, node, 0) &&
-           make_rows(op, graph, node, (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0)) &&
+           make_rows(op, graph, node, (uint32_t)ir_attr_int(node, IR_ATTR_AXIS)) &&
            is_row(graph, node, 1, op->row) && (!has_bias || is_row(graph, node, 2, op->row));
 }

@@ -28,15 +28,15 @@ static bool read_window(const struct subject *s, struct window *w)
         return false;
     memset(w, 0, sizeof(*w));
     w->n = x->shape.rank - 2;
-    w->group = ir_attr_int(s->node, IR_ATTR_GROUP, 1);
+    w->group = ir_attr_int(s->node, IR_ATTR_GROUP);
     w->pointwise = w->group == 1;
     w->three = w->group == 1 && w->n == 2;
     for (uint32_t i = 0; i < w->n; i++) {
         w->kernel[i] = weights->shape.dim[2 + i];
-        w->strides[i] = ir_attr_at(s->node, IR_ATTR_STRIDES, i, 1);
-        w->dilates[i] = ir_attr_at(s->node, IR_ATTR_DILATIONS, i, 1) - 1;
-        w->begins[i] = ir_attr_at(s->node, IR_ATTR_PADS, i, 0);
-        w->ends[i] = ir_attr_at(s->node, IR_ATTR_PADS, w->n + i, 0);
+        w->strides[i] = ir_attr_at(s->node, IR_ATTR_STRIDES, i);
+        w->dilates[i] = ir_attr_at(s->node, IR_ATTR_DILATIONS, i) - 1;
+        w->begins[i] = ir_attr_at(s->node, IR_ATTR_PADS, i);
+        w->ends[i] = ir_attr_at(s->node, IR_ATTR_PADS, w->n + i);
         if (w->begins[i] < 0 || w->ends[i] < 0)
             return false;
         w->pointwise = w->pointwise && w->kernel[i] == 1 && w->strides[i] == 1 &&

@@ -22,7 +22,7 @@ static enum status pick(const struct subject *s, const_dnnl_op_desc_t desc, stru
 
 static enum status make_unary(const struct subject *s, struct choice c, struct recipe *r)
 {
-    uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC, IR_UNARY_IDENTITY);
+    uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC);
     bool given = ir_attr(s->node, IR_ATTR_ALPHA) && ir_attr(s->node, IR_ATTR_BETA);
     float alpha, beta, gamma;
     ir_unary_constants(s->node, &alpha, &beta, &gamma);
@@ -63,7 +63,7 @@ static bool confuses_epilogue(const struct subject *s)
 
 static enum status make_binary(const struct subject *s, struct choice c, struct recipe *r)
 {
-    uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC, IR_BINARY_ADD);
+    uint32_t func = (uint32_t)ir_attr_int(s->node, IR_ATTR_FUNC);
     const struct ir_tensor *y = subject_out(s, 0);
     uint32_t wide = 0; /* index of the operand that has the output's shape */
     if (!shape_equal(&subject_in(s, 0)->shape, &y->shape)) {
@@ -95,13 +95,12 @@ static enum status make_binary(const struct subject *s, struct choice c, struct 
  * only the half-pixel rule is the same. */
 static bool resize_known(const struct subject *s, const struct shape *x, const struct shape *y)
 {
-    int64_t mode = ir_attr_int(s->node, IR_ATTR_MODE, IR_RESIZE_NEAREST);
-    int64_t coord = ir_attr_int(s->node, IR_ATTR_COORD, IR_COORD_HALF_PIXEL);
-    int64_t nearest = ir_attr_int(s->node, IR_ATTR_NEAREST, IR_NEAREST_ROUND_PREFER_FLOOR);
+    int64_t mode = ir_attr_int(s->node, IR_ATTR_MODE);
+    int64_t coord = ir_attr_int(s->node, IR_ATTR_COORD);
+    int64_t nearest = ir_attr_int(s->node, IR_ATTR_NEAREST);
     const struct ir_attr *scales = ir_attr(s->node, IR_ATTR_SCALES);
     if (x->rank < 3 || x->rank > 5 || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1] ||
-        ir_attr_int(s->node, IR_ATTR_EXCLUDE_OUTSIDE, 0) ||
-        ir_attr_int(s->node, IR_ATTR_ANTIALIAS, 0))
+        ir_attr_int(s->node, IR_ATTR_EXCLUDE_OUTSIDE) || ir_attr_int(s->node, IR_ATTR_ANTIALIAS))
         return false;
     bool whole = true;
     for (uint32_t i = 2; i < x->rank; i++) {
@@ -123,7 +122,7 @@ static enum status make_resize(const struct subject *s, struct choice c, struct 
     const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
     if (c.src != c.dst || !resize_known(s, &x->shape, &y->shape))
         return STATUS_UNIMPLEMENTED;
-    bool linear = ir_attr_int(s->node, IR_ATTR_MODE, 0) == IR_RESIZE_LINEAR;
+    bool linear = ir_attr_int(s->node, IR_ATTR_MODE) == IR_RESIZE_LINEAR;
     dnnl_memory_desc_t src, dst;
     dnnl_resampling_desc_t desc;
     if (!desc_tensor(&src, x, c.src) || !desc_tensor(&dst, y, c.dst) ||

@@ -22,9 +22,9 @@ struct product {
 static bool read_product(const struct subject *s, struct product *p)
 {
     const struct shape *a = &subject_in(s, 0)->shape, *b = &subject_in(s, 1)->shape;
-    p->trans_a = ir_attr_int(s->node, IR_ATTR_TRANS_A, 0) != 0;
-    p->trans_b = ir_attr_int(s->node, IR_ATTR_TRANS_B, 0) != 0;
-    p->alpha = ir_attr_float(s->node, IR_ATTR_ALPHA, 1);
+    p->trans_a = ir_attr_int(s->node, IR_ATTR_TRANS_A) != 0;
+    p->trans_b = ir_attr_int(s->node, IR_ATTR_TRANS_B) != 0;
+    p->alpha = ir_attr_float(s->node, IR_ATTR_ALPHA);
     p->biased = ir_node_own_inputs(s->node) > 2 && subject_in(s, 2);
     p->k = b->dim[b->rank - (p->trans_b ? 1 : 2)];
     p->n = b->dim[b->rank - (p->trans_b ? 2 : 1)];

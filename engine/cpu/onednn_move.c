@@ -22,7 +22,7 @@ static enum status make_concat(const struct subject *s, struct choice c, struct 
 {
     const struct ir_tensor *y = subject_out(s, 0);
     uint32_t n = s->node->n_inputs;
-    int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS, 0);
+    int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS);
     CLEANUP(attr_cleanup) dnnl_primitive_attr_t attr = NULL;
     CLEANUP(cleanup_free) dnnl_memory_desc_t *src = NULL;
     dnnl_memory_desc_t dst;
@@ -87,7 +87,7 @@ static enum status make_transpose(const struct subject *s, struct choice c UNUSE
     int64_t dense[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK];
     shape_strides(x, dense);
     for (uint32_t i = 0; i < y->rank; i++) {
-        int64_t from = ir_attr_at(s->node, IR_ATTR_PERM, i, -1);
+        int64_t from = ir_attr_at(s->node, IR_ATTR_PERM, i);
         if (from < 0 || from >= (int64_t)x->rank)
             return STATUS_UNIMPLEMENTED;
         strides[i] = dense[from];
@@ -105,8 +105,8 @@ static enum status make_slice(const struct subject *s, struct choice c, struct r
     const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
     int64_t starts[SHAPE_MAX_RANK];
     for (uint32_t i = 0; i < x->shape.rank; i++) {
-        starts[i] = ir_attr_at(s->node, IR_ATTR_STARTS, i, 0);
-        if (ir_attr_at(s->node, IR_ATTR_STEPS, i, 1) != 1)
+        starts[i] = ir_attr_at(s->node, IR_ATTR_STARTS, i);
+        if (ir_attr_at(s->node, IR_ATTR_STEPS, i) != 1)
             return STATUS_UNIMPLEMENTED;
     }
     dnnl_memory_desc_t whole, from, to;

@@ -27,7 +27,7 @@ static enum status pick_plain(const struct subject *s, const_dnnl_op_desc_t desc
 static enum status make_softmax(const struct subject *s, struct choice c, struct recipe *r)
 {
     const struct shape *x = &subject_in(s, 0)->shape;
-    int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS, 0);
+    int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS);
     if (s->node->n_epilogue > 0 || x->rank == 0)
         return STATUS_UNIMPLEMENTED;
     int64_t dims[3] = {1, x->dim[axis], 1};
@@ -36,7 +36,7 @@ static enum status make_softmax(const struct subject *s, struct choice c, struct
     dnnl_memory_desc_t md;
     if (!desc_layout(&md, dims[2] == 1 ? 2 : 3, dims, IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
-    bool log = ir_attr_int(s->node, IR_ATTR_LOG, 0) != 0;
+    bool log = ir_attr_int(s->node, IR_ATTR_LOG) != 0;
     if (log && dims[1] == 1) /* the answer is 0, but oneDNN 2.6 gives 1.4e-6 */
         return STATUS_UNIMPLEMENTED;
     dnnl_softmax_v2_desc_t desc;
@@ -60,7 +60,7 @@ static enum status make_layer_norm(const struct subject *s, struct choice c, str
 {
     const struct ir_tensor *x = subject_in(s, 0), *scale = subject_in(s, 1);
     const struct ir_tensor *bias = ir_node_own_inputs(s->node) > 2 ? subject_in(s, 2) : NULL;
-    int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS, 0), dims[2] = {1, 1};
+    int64_t axis = ir_attr_int(s->node, IR_ATTR_AXIS), dims[2] = {1, 1};
     for (int64_t i = 0; i < (int64_t)x->shape.rank; i++)
         dims[i < axis ? 0 : 1] *= x->shape.dim[i];
     dnnl_memory_desc_t md, vector;
@@ -71,7 +71,7 @@ static enum status make_layer_norm(const struct subject *s, struct choice c, str
     unsigned flags = (unsigned)dnnl_use_scale | (bias ? (unsigned)dnnl_use_shift : 0);
     dnnl_layer_normalization_desc_t desc;
     if (dnnl_layer_normalization_forward_desc_init(&desc, dnnl_forward_inference, &md, NULL,
-                                                   ir_attr_float(s->node, IR_ATTR_EPSILON, 1e-5F),
+                                                   ir_attr_float(s->node, IR_ATTR_EPSILON),
                                                    flags) != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_SRC, 0, &md, IR_LAYOUT_PLAIN);
@@ -91,7 +91,7 @@ static enum status make_batch_norm(const struct subject *s, struct choice c, str
     if (c.src != c.dst || x->shape.rank < 2 || x->shape.rank > 5 || !desc_tensor(&md, x, c.src) ||
         !desc_layout(&vector, 1, &x->shape.dim[1], IR_LAYOUT_PLAIN) ||
         dnnl_batch_normalization_forward_desc_init(
-            &desc, dnnl_forward_inference, &md, ir_attr_float(s->node, IR_ATTR_EPSILON, 1e-5F),
+            &desc, dnnl_forward_inference, &md, ir_attr_float(s->node, IR_ATTR_EPSILON),
             (unsigned)dnnl_use_global_stats | (unsigned)dnnl_use_scale |
                 (unsigned)dnnl_use_shift) != dnnl_success)
         return STATUS_UNIMPLEMENTED;

@@ -20,19 +20,19 @@ struct window {
 static bool read_window(const struct subject *s, struct window *w)
 {
     const struct shape *x = &subject_in(s, 0)->shape, *y = &subject_out(s, 0)->shape;
-    int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC, IR_POOL_MAX);
-    bool counts = ir_attr_int(s->node, IR_ATTR_COUNT_INCLUDE_PAD, 0) != 0;
+    int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC);
+    bool counts = ir_attr_int(s->node, IR_ATTR_COUNT_INCLUDE_PAD) != 0;
     if (x->rank < 3 || x->rank > 5 || s->node->n_outputs != 1 || func == IR_POOL_LP)
         return false;
     w->kind = func == IR_POOL_MAX ? dnnl_pooling_max
               : counts            ? dnnl_pooling_avg_include_padding
                                   : dnnl_pooling_avg_exclude_padding;
     for (uint32_t i = 0; i < x->rank - 2; i++) {
-        w->kernel[i] = ir_attr_at(s->node, IR_ATTR_KERNEL, i, 1);
-        w->strides[i] = ir_attr_at(s->node, IR_ATTR_STRIDES, i, 1);
-        w->dilates[i] = ir_attr_at(s->node, IR_ATTR_DILATIONS, i, 1) - 1;
-        w->begins[i] = ir_attr_at(s->node, IR_ATTR_PADS, i, 0);
-        int64_t end = ir_attr_at(s->node, IR_ATTR_PADS, x->rank - 2 + i, 0);
+        w->kernel[i] = ir_attr_at(s->node, IR_ATTR_KERNEL, i);
+        w->strides[i] = ir_attr_at(s->node, IR_ATTR_STRIDES, i);
+        w->dilates[i] = ir_attr_at(s->node, IR_ATTR_DILATIONS, i) - 1;
+        w->begins[i] = ir_attr_at(s->node, IR_ATTR_PADS, i);
+        int64_t end = ir_attr_at(s->node, IR_ATTR_PADS, x->rank - 2 + i);
         int64_t reach =
             (y->dim[2 + i] - 1) * w->strides[i] + (w->kernel[i] - 1) * (w->dilates[i] + 1) + 1;
         w->ends[i] = reach - x->dim[2 + i] - w->begins[i];
@@ -128,7 +128,7 @@ static uint32_t list_reduce(const struct subject *s, struct choice out[CHOICES_M
     if (!reduced(s, &shape))
         return 0;
     uint32_t n = 0;
-    if (over_pixels(s, &shape, ir_attr_int(s->node, IR_ATTR_FUNC, IR_REDUCE_SUM))) {
+    if (over_pixels(s, &shape, ir_attr_int(s->node, IR_ATTR_FUNC))) {
         struct choice blocked = {.way = WAY_POOL};
         blocked.src = blocked.dst = s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8;
         out[n++] = blocked;
@@ -143,7 +143,7 @@ static uint32_t list_reduce(const struct subject *s, struct choice out[CHOICES_M
 static enum status make_reduction(const struct subject *s, const struct shape *out,
                                   struct recipe *r)
 {
-    int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC, IR_REDUCE_SUM);
+    int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC);
     dnnl_memory_desc_t src, dst;
     if (func < 0 || func >= (int64_t)ARRAY_LEN(reductions) || !reductions[func].known ||
         !desc_tensor(&src, subject_in(s, 0), IR_LAYOUT_PLAIN) ||
@@ -165,7 +165,7 @@ static enum status make_reduction(const struct subject *s, const struct shape *o
 static enum status make_reduce(const struct subject *s, struct choice c, struct recipe *r)
 {
     struct shape out;
-    int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC, IR_REDUCE_SUM);
+    int64_t func = ir_attr_int(s->node, IR_ATTR_FUNC);
     if (!reduced(s, &out))
         return STATUS_UNIMPLEMENTED;
     /* An operand of the epilogue broadcasts against the node's output, so the output must have kept

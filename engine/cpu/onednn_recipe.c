@@ -46,7 +46,7 @@ double subject_work(const struct subject *s)
             work *= (double)w->dim[i];
     } else if (s->node->op == IR_OP_MATMUL) {
         w = &subject_in(s, 0)->shape;
-        work *= (double)w->dim[w->rank - (ir_attr_int(s->node, IR_ATTR_TRANS_A, 0) ? 2 : 1)];
+        work *= (double)w->dim[w->rank - (ir_attr_int(s->node, IR_ATTR_TRANS_A) ? 2 : 1)];
     }
     return w ? 2 * work : work;
 }
@@ -72,7 +72,7 @@ bool subject_is_bytes(const struct subject *s)
     return s->dnn->vnni && ir_op_has(s->node->op, IR_TRAIT_BYTES) && !s->node->n_epilogue &&
            (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8) && w->dtype == DTYPE_I8 &&
            has_elements(x) && has_elements(w) && has_elements(y) &&
-           ir_attr_float(s->node, IR_ATTR_ALPHA, 1) == 1;
+           (s->node->op != IR_OP_MATMUL || ir_attr_float(s->node, IR_ATTR_ALPHA) == 1);
 }
 
 void desc_type(dnnl_memory_desc_t *md, const struct ir_tensor *tensor)

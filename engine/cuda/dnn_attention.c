@@ -72,9 +72,9 @@ static bool attention_read(const struct ir_graph *graph, const struct ir_node *n
                            enum dtype dtype, struct attention *out)
 {
     memset(out, 0, sizeof(*out));
-    int64_t heads = ir_attr_int(node, IR_ATTR_HEADS, 0);
-    out->packed = ir_attr_int(node, IR_ATTR_PACKED, 0) != 0;
-    out->scale = ir_attr_float(node, IR_ATTR_ALPHA, 1);
+    int64_t heads = ir_attr_int(node, IR_ATTR_HEADS);
+    out->packed = ir_attr_int(node, IR_ATTR_PACKED) != 0;
+    out->scale = ir_attr_float(node, IR_ATTR_ALPHA);
     const struct ir_tensor *q = input_of(graph, node, 0);
     const struct ir_tensor *k = out->packed ? q : input_of(graph, node, 1);
     const struct ir_tensor *v = out->packed ? q : input_of(graph, node, 2);

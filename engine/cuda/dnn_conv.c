@@ -75,7 +75,7 @@ static enum status list_type(struct cuda_device *device, const struct ir_graph *
                              struct conv_choice *out, uint32_t *n, struct error *err)
 {
     const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
-    bool stem = x->rank > 1 && x->dim[1] % 8 != 0 && ir_attr_int(node, IR_ATTR_GROUP, 1) == 1;
+    bool stem = x->rank > 1 && x->dim[1] % 8 != 0 && ir_attr_int(node, IR_ATTR_GROUP) == 1;
     static const enum ir_layout layouts[] = {IR_LAYOUT_CHANNELS_LAST_4, IR_LAYOUT_CHANNELS_LAST,
                                              IR_LAYOUT_CHANNELS_LAST_8};
     for (uint32_t i = 0; i < ARRAY_LEN(layouts); i++)

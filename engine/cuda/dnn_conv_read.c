@@ -79,10 +79,10 @@ static bool read_window(const struct ir_node *node, uint32_t spatial, struct con
         if (i + spatial < 2)
             continue;
         uint32_t k = i + spatial - 2;
-        spec->stride[i] = ir_attr_at(node, IR_ATTR_STRIDES, k, 1);
-        spec->dilation[i] = ir_attr_at(node, IR_ATTR_DILATIONS, k, 1);
-        spec->pre[i] = ir_attr_at(node, IR_ATTR_PADS, k, 0);
-        spec->post[i] = ir_attr_at(node, IR_ATTR_PADS, k + spatial, 0);
+        spec->stride[i] = ir_attr_at(node, IR_ATTR_STRIDES, k);
+        spec->dilation[i] = ir_attr_at(node, IR_ATTR_DILATIONS, k);
+        spec->pre[i] = ir_attr_at(node, IR_ATTR_PADS, k);
+        spec->post[i] = ir_attr_at(node, IR_ATTR_PADS, k + spatial);
         if (spec->stride[i] < 1 || spec->stride[i] > DIM_MAX || spec->dilation[i] < 1 ||
             spec->dilation[i] > DIM_MAX || spec->pre[i] < 0 || spec->pre[i] > DIM_MAX ||
             spec->post[i] < 0 || spec->post[i] > DIM_MAX)
@@ -118,7 +118,7 @@ static bool read_shapes(const struct ir_graph *graph, const struct ir_node *node
                         enum ir_layout layout, struct conv_spec *spec)
 {
     const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
-    int64_t groups = ir_attr_int(node, IR_ATTR_GROUP, 1);
+    int64_t groups = ir_attr_int(node, IR_ATTR_GROUP);
     if (!x || !w || node->n_outputs != 1 || !ir_tensor_is_constant(w) || !is_weight_type(w->dtype))
         return false;
     if (x->shape.rank != w->shape.rank || !as_four(&x->shape, spec->x) ||

@@ -10,12 +10,12 @@
 static bool is_pointwise(const struct ir_node *node, const struct shape *x, const struct shape *w)
 {
     uint32_t spatial = x->rank - 2;
-    if (ir_attr_int(node, IR_ATTR_GROUP, 1) != 1)
+    if (ir_attr_int(node, IR_ATTR_GROUP) != 1)
         return false;
     for (uint32_t i = 0; i < spatial; i++)
-        if (w->dim[2 + i] != 1 || ir_attr_at(node, IR_ATTR_STRIDES, i, 1) != 1 ||
-            ir_attr_at(node, IR_ATTR_PADS, i, 0) != 0 ||
-            ir_attr_at(node, IR_ATTR_PADS, spatial + i, 0) != 0)
+        if (w->dim[2 + i] != 1 || ir_attr_at(node, IR_ATTR_STRIDES, i) != 1 ||
+            ir_attr_at(node, IR_ATTR_PADS, i) != 0 ||
+            ir_attr_at(node, IR_ATTR_PADS, spatial + i) != 0)
             return false;
     return true;
 }

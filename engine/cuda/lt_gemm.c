@@ -378,7 +378,7 @@ static bool read_constant(const struct ir_node *node, const struct shape *b, uin
 {
     *rows = (uint64_t)(node->op == IR_OP_CONV ? b->dim[0] : b->dim[b->rank - 2]);
     *cols = (uint64_t)(node->op == IR_OP_CONV ? b->dim[1] : b->dim[b->rank - 1]);
-    return node->op == IR_OP_CONV || ir_attr_int(node, IR_ATTR_TRANS_B, 0) != 0;
+    return node->op == IR_OP_CONV || ir_attr_int(node, IR_ATTR_TRANS_B) != 0;
 }
 
 enum status lt_gemm_pack(const struct lt_kind *kind, const struct ir_graph *graph,

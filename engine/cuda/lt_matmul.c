@@ -111,10 +111,10 @@ static bool read_product(const struct ir_graph *graph, const struct ir_node *nod
     if (!shape_elements(a, &a_n) || !shape_elements(b, &b_n) || !shape_elements(y, &y_n) ||
         a_n == 0 || b_n == 0 || y_n == 0)
         return false;
-    bool swapped = ir_attr_int(node, IR_ATTR_TRANS_B, 0) != 0;
-    p.trans_a = ir_attr_int(node, IR_ATTR_TRANS_A, 0) != 0;
+    bool swapped = ir_attr_int(node, IR_ATTR_TRANS_B) != 0;
+    p.trans_a = ir_attr_int(node, IR_ATTR_TRANS_A) != 0;
     p.trans_b = order == LT_AS_IS ? swapped : order == LT_PACKED_NK;
-    p.alpha = ir_attr_float(node, IR_ATTR_ALPHA, 1);
+    p.alpha = ir_attr_float(node, IR_ATTR_ALPHA);
     p.m = y->dim[y->rank - 2];
     p.n = y->dim[y->rank - 1];
     p.k = a->dim[a->rank - (p.trans_a ? 2 : 1)];

@@ -67,9 +67,9 @@ static bool mask_view(const struct ir_tensor *tensor, enum dtype dtype, struct a
 static bool attention_read(const struct ir_graph *graph, const struct ir_node *node,
                            enum dtype dtype, struct attention *out)
 {
-    struct attention at = {.packed = ir_attr_int(node, IR_ATTR_PACKED, 0) != 0,
-                           .scale = ir_attr_float(node, IR_ATTR_ALPHA, 1)};
-    int64_t heads = ir_attr_int(node, IR_ATTR_HEADS, 0);
+    struct attention at = {.packed = ir_attr_int(node, IR_ATTR_PACKED) != 0,
+                           .scale = ir_attr_float(node, IR_ATTR_ALPHA)};
+    int64_t heads = ir_attr_int(node, IR_ATTR_HEADS);
     const struct ir_tensor *q = input_of(graph, node, 0), *mask = input_of(graph, node, 3);
     const struct ir_tensor *k = at.packed ? q : input_of(graph, node, 1);
     const struct ir_tensor *v = at.packed ? q : input_of(graph, node, 2);

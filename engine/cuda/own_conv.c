@@ -68,13 +68,13 @@ static bool read_window(const struct ir_node *node, const struct shape *w, struc
     window->spatial = (int32_t)spatial;
     c->even = true;
     for (uint32_t i = 0; i < spatial; i++) {
-        int64_t stride = ir_attr_at(node, IR_ATTR_STRIDES, i, 1);
-        int64_t dilation = ir_attr_at(node, IR_ATTR_DILATIONS, i, 1);
-        int64_t pad = ir_attr_at(node, IR_ATTR_PADS, i, 0);
+        int64_t stride = ir_attr_at(node, IR_ATTR_STRIDES, i);
+        int64_t dilation = ir_attr_at(node, IR_ATTR_DILATIONS, i);
+        int64_t pad = ir_attr_at(node, IR_ATTR_PADS, i);
         if (!fits_int(w->dim[2 + i], 1) || !fits_int(stride, 1) || !fits_int(dilation, 1) ||
             !fits_int(pad, 0))
             return false;
-        c->even = c->even && pad == ir_attr_at(node, IR_ATTR_PADS, spatial + i, 0);
+        c->even = c->even && pad == ir_attr_at(node, IR_ATTR_PADS, spatial + i);
         window->kernel[i] = (int32_t)w->dim[2 + i];
         window->stride[i] = (int32_t)stride;
         window->dilation[i] = (int32_t)dilation;
@@ -87,7 +87,7 @@ static bool read_window(const struct ir_node *node, const struct shape *w, struc
 static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                       enum ir_layout layout, struct conv *out)
 {
-    struct conv c = {.groups = ir_attr_int(node, IR_ATTR_GROUP, 1)};
+    struct conv c = {.groups = ir_attr_int(node, IR_ATTR_GROUP)};
     const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     size_t y_n, w_n;

@@ -52,7 +52,7 @@ static int64_t padded_channels(const struct ir_tensor *y, enum ir_layout layout)
 
 static bool read_unary(const struct ir_node *node, struct map *m)
 {
-    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, -1);
+    int64_t func = ir_attr_int(node, IR_ATTR_FUNC);
     if (func < 0 || func >= IR_UNARY_COUNT_)
         return false;
     m->first = func != IR_UNARY_IDENTITY;
@@ -63,11 +63,11 @@ static bool read_unary(const struct ir_node *node, struct map *m)
 
 static bool read_binary(const struct ir_node *node, struct map *m)
 {
-    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, -1);
+    int64_t func = ir_attr_int(node, IR_ATTR_FUNC);
     if (func < 0 || func >= IR_BINARY_COUNT_)
         return false;
     m->func = (int32_t)func;
-    m->fmod = ir_attr_float(node, IR_ATTR_ALPHA, 0) != 0;
+    m->fmod = ir_attr_float(node, IR_ATTR_ALPHA) != 0;
     if (m->padded == 0)
         return true;
     /* kernel_binary knows no padding, so the node becomes a copy with a step. */

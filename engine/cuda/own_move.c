@@ -34,7 +34,7 @@ struct move_op {
 
 static int64_t attr_at(const struct ir_node *node, enum ir_attr_key key, int32_t i)
 {
-    return ir_attr_at(node, key, (uint32_t)i, 0);
+    return ir_attr_at(node, key, (uint32_t)i);
 }
 
 /* --- from a node to views; the node was checked by ir_infer_node --- */
@@ -113,7 +113,7 @@ static bool read_tile(const struct ir_node *node, struct move *m)
 
 static bool read_axis(const struct ir_node *node, struct move *m)
 {
-    int64_t axis = ir_attr_int(node, IR_ATTR_AXIS, 0);
+    int64_t axis = ir_attr_int(node, IR_ATTR_AXIS);
     if (axis < 0 || axis >= m->in[0].rank)
         return false;
     m->axis = (int32_t)axis;
@@ -122,11 +122,11 @@ static bool read_axis(const struct ir_node *node, struct move *m)
 
 static bool read_pad(const struct ir_node *node, struct move *m)
 {
-    if (ir_attr_int(node, IR_ATTR_MODE, IR_PAD_CONSTANT) != IR_PAD_CONSTANT)
+    if (ir_attr_int(node, IR_ATTR_MODE) != IR_PAD_CONSTANT)
         return false;
     for (int32_t i = 0; i < 2 * m->y.rank; i++)
         m->pads[i] = attr_at(node, IR_ATTR_PADS, i);
-    m->value = ir_attr_float(node, IR_ATTR_VALUE, 0);
+    m->value = ir_attr_float(node, IR_ATTR_VALUE);
     return true;
 }
 

@@ -47,10 +47,10 @@ static const struct {
 
 /* Reads one value per spatial dim, beginning with number `first` of `key`. */
 static bool read_ints(const struct ir_node *node, enum ir_attr_key key, uint32_t first, uint32_t n,
-                      int64_t fallback, int32_t *out)
+                      int32_t *out)
 {
     for (uint32_t i = 0; i < n; i++) {
-        int64_t v = ir_attr_at(node, key, first + i, fallback);
+        int64_t v = ir_attr_at(node, key, first + i);
         if (v < 0 || v > INT32_MAX)
             return false;
         out[i] = (int32_t)v;
@@ -61,11 +61,11 @@ static bool read_ints(const struct ir_node *node, enum ir_attr_key key, uint32_t
 static bool window_read(const struct ir_node *node, uint32_t spatial, struct kernel_window *w)
 {
     w->spatial = (int32_t)spatial;
-    return read_ints(node, IR_ATTR_KERNEL, 0, spatial, 1, w->kernel) &&
-           read_ints(node, IR_ATTR_STRIDES, 0, spatial, 1, w->stride) &&
-           read_ints(node, IR_ATTR_DILATIONS, 0, spatial, 1, w->dilation) &&
-           read_ints(node, IR_ATTR_PADS, 0, spatial, 0, w->pad) &&
-           read_ints(node, IR_ATTR_PADS, spatial, spatial, 0, w->end);
+    return read_ints(node, IR_ATTR_KERNEL, 0, spatial, w->kernel) &&
+           read_ints(node, IR_ATTR_STRIDES, 0, spatial, w->stride) &&
+           read_ints(node, IR_ATTR_DILATIONS, 0, spatial, w->dilation) &&
+           read_ints(node, IR_ATTR_PADS, 0, spatial, w->pad) &&
+           read_ints(node, IR_ATTR_PADS, spatial, spatial, w->end);
 }
 
 static bool is_whole(const struct pool *p)
@@ -82,8 +82,8 @@ static bool pool_read(const struct ir_graph *graph, const struct ir_node *node, 
 {
     const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
-    struct pool p = {.func = (int32_t)ir_attr_int(node, IR_ATTR_FUNC, IR_POOL_MAX),
-                     .count_pad = ir_attr_int(node, IR_ATTR_COUNT_INCLUDE_PAD, 0) != 0};
+    struct pool p = {.func = (int32_t)ir_attr_int(node, IR_ATTR_FUNC),
+                     .count_pad = ir_attr_int(node, IR_ATTR_COUNT_INCLUDE_PAD) != 0};
     if (node->n_outputs != 1 || x->shape.rank < 3 || x->shape.rank > 5 ||
         (p.func != IR_POOL_MAX && p.func != IR_POOL_AVERAGE) ||
         !window_read(node, x->shape.rank - 2, &p.window) || !own_view(x, dtype, in, &p.x) ||

@@ -43,16 +43,16 @@ static const struct ir_tensor *constant_of(const struct ir_graph *graph, const s
 
 static bool read_softmax(const struct ir_graph *graph, const struct ir_node *node, struct rows *r)
 {
-    r->axis = (int32_t)ir_attr_int(node, IR_ATTR_AXIS, -1);
-    r->log = ir_attr_int(node, IR_ATTR_LOG, 0) != 0;
+    r->axis = (int32_t)ir_attr_int(node, IR_ATTR_AXIS);
+    r->log = ir_attr_int(node, IR_ATTR_LOG) != 0;
     return r->axis >= 0 && r->axis < r->x.rank && cuda_epilogue(graph, node, &r->y, &r->epilogue);
 }
 
 static bool read_layer_norm(const struct ir_graph *graph, const struct ir_node *node,
                             struct rows *r)
 {
-    r->axis = (int32_t)ir_attr_int(node, IR_ATTR_AXIS, -1);
-    r->epsilon = ir_attr_float(node, IR_ATTR_EPSILON, 1e-5F);
+    r->axis = (int32_t)ir_attr_int(node, IR_ATTR_AXIS);
+    r->epsilon = ir_attr_float(node, IR_ATTR_EPSILON);
     r->biased = ir_node_own_inputs(node) > 2 && node->inputs[2] != IR_NONE;
     if (r->axis < 0 || r->axis >= r->x.rank || !constant_of(graph, node, 1) ||
         (r->biased && !constant_of(graph, node, 2)))
@@ -111,7 +111,7 @@ static bool read_reduce(const struct ir_graph *graph, const struct ir_node *node
 {
     const struct ir_attr *axes = ir_attr(node, IR_ATTR_AXES);
     uint32_t reduced = 0;
-    r->func = (int32_t)ir_attr_int(node, IR_ATTR_FUNC, IR_REDUCE_SUM);
+    r->func = (int32_t)ir_attr_int(node, IR_ATTR_FUNC);
     if (!axes || axes->count > SHAPE_MAX_RANK)
         return false;
     for (uint32_t i = 0; i < axes->count; i++) {
@@ -122,7 +122,7 @@ static bool read_reduce(const struct ir_graph *graph, const struct ir_node *node
     }
     if (!cuda_epilogue(graph, node, &r->y, &r->epilogue))
         return false;
-    if (ir_attr_int(node, IR_ATTR_KEEPDIMS, 1))
+    if (ir_attr_int(node, IR_ATTR_KEEPDIMS))
         return true;
     if (r->y.rank + r->n_axes != r->x.rank)
         return false;
@@ -263,7 +263,7 @@ static enum status pack_channels(const struct ir_graph *graph, const struct ir_n
                                  uint32_t input, float *to, struct error *err)
 {
     size_t n = (size_t)ir_tensor(graph, node->inputs[0])->shape.dim[1];
-    double epsilon = (double)ir_attr_float(node, IR_ATTR_EPSILON, 1e-5F);
+    double epsilon = (double)ir_attr_float(node, IR_ATTR_EPSILON);
     float *values = malloc(4 * n * sizeof(float) + 1);
     if (!values)
         return error_no_memory(err, "a kernel");
@@ -289,7 +289,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
     const struct ir_tensor *constant = constant_of(graph, node, input);
     const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
     bool channels = node->op == IR_OP_BATCH_NORM;
-    int64_t axis = channels ? 1 : ir_attr_int(node, IR_ATTR_AXIS, -1);
+    int64_t axis = channels ? 1 : ir_attr_int(node, IR_ATTR_AXIS);
     uint64_t n = 1;
     for (int64_t d = axis; d >= 0 && d < (channels ? 2 : (int64_t)x->rank); d++)
         n *= (uint64_t)x->dim[d];

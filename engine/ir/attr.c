@@ -18,21 +18,28 @@ const struct ir_attr *ir_attr(const struct ir_node *node, enum ir_attr_key key)
     return NULL;
 }
 
-int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i, int64_t fallback)
+/* The default in the op's row; 0 if the op does not have the key (a damaged plan may ask). */
+static double absent(const struct ir_node *node, enum ir_attr_key key)
 {
-    const struct ir_attr *attr = ir_attr(node, key);
-    return attr && !attr->is_float && i < attr->count ? attr->i[i] : fallback;
+    const struct ir_op_attr *row = ir_op_attr(node->op, key);
+    return row ? row->fallback : 0;
 }
 
-int64_t ir_attr_int(const struct ir_node *node, enum ir_attr_key key, int64_t fallback)
-{
-    return ir_attr_at(node, key, 0, fallback);
-}
-
-float ir_attr_float(const struct ir_node *node, enum ir_attr_key key, float fallback)
+int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i)
 {
     const struct ir_attr *attr = ir_attr(node, key);
-    return attr && attr->is_float && attr->count ? attr->f[0] : fallback;
+    return attr && !attr->is_float && i < attr->count ? attr->i[i] : (int64_t)absent(node, key);
+}
+
+int64_t ir_attr_int(const struct ir_node *node, enum ir_attr_key key)
+{
+    return ir_attr_at(node, key, 0);
+}
+
+float ir_attr_float(const struct ir_node *node, enum ir_attr_key key)
+{
+    const struct ir_attr *attr = ir_attr(node, key);
+    return attr && attr->is_float && attr->count ? attr->f[0] : (float)absent(node, key);
 }
 
 static bool attr_put(struct ir_graph *graph, uint32_t node, const struct ir_attr *attr)
@@ -92,9 +99,8 @@ bool ir_attr_set_float(struct ir_graph *graph, uint32_t node, enum ir_attr_key k
 
 void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma)
 {
-    const struct ir_func_row *row =
-        ir_unary_row((enum ir_unary)ir_attr_int(node, IR_ATTR_FUNC, IR_UNARY_IDENTITY));
-    *alpha = ir_attr_float(node, IR_ATTR_ALPHA, row->alpha);
-    *beta = ir_attr_float(node, IR_ATTR_BETA, row->beta);
-    *gamma = ir_attr_float(node, IR_ATTR_GAMMA, row->gamma);
+    const struct ir_func_row *row = ir_unary_row((enum ir_unary)ir_attr_int(node, IR_ATTR_FUNC));
+    *alpha = ir_attr(node, IR_ATTR_ALPHA) ? ir_attr_float(node, IR_ATTR_ALPHA) : row->alpha;
+    *beta = ir_attr(node, IR_ATTR_BETA) ? ir_attr_float(node, IR_ATTR_BETA) : row->beta;
+    *gamma = ir_attr(node, IR_ATTR_GAMMA) ? ir_attr_float(node, IR_ATTR_GAMMA) : row->gamma;
 }

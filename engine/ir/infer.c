@@ -36,7 +36,7 @@ enum status infer_fail(const struct infer *in, const char *fmt, ...)
 
 int64_t infer_int(const struct infer *in, enum ir_attr_key key)
 {
-    return ir_attr_int(in->node, key, (int64_t)ir_op_attr(in->node->op, key)->fallback);
+    return ir_attr_int(in->node, key);
 }
 
 enum status infer_ints(const struct infer *in, enum ir_attr_key key, uint32_t count, int64_t *out)

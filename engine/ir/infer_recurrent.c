@@ -31,7 +31,7 @@ static enum status check_functions(const struct infer *in, int64_t cell)
                               ir_unary_name((enum ir_unary)funcs[i]));
     TRY(check_floats(in, IR_ATTR_ALPHAS, n));
     TRY(check_floats(in, IR_ATTR_BETAS, n));
-    float clip = ir_attr_float(in->node, IR_ATTR_CLIP, 0);
+    float clip = ir_attr_float(in->node, IR_ATTR_CLIP);
     if (!isfinite(clip) || clip < 0)
         return infer_fail(in, "attribute clip is %g", (double)clip);
     return STATUS_OK;

@@ -42,7 +42,7 @@ enum status infer_roi_pool(const struct infer *in, struct ir_type *out, uint32_t
     const struct shape *x = &infer_input(in, 0)->shape, *rois = &infer_input(in, 1)->shape;
     int64_t size[2];
     TRY(infer_ints(in, IR_ATTR_SHAPE, 2, size));
-    if (!isfinite(ir_attr_float(in->node, IR_ATTR_ALPHA, 1)))
+    if (!isfinite(ir_attr_float(in->node, IR_ATTR_ALPHA)))
         return infer_fail(in, "attribute alpha (the scale) is not finite");
     if (x->rank != 4 || rois->rank != 2 || rois->dim[1] != 4)
         return do_not_fit(in, 0, 1);
@@ -60,8 +60,8 @@ enum status infer_nms(const struct infer *in, struct ir_type *out, uint32_t *n_o
 {
     const struct shape *boxes = &infer_input(in, 0)->shape, *scores = &infer_input(in, 1)->shape;
     int64_t k = infer_int(in, IR_ATTR_K), rows;
-    if (isnan(ir_attr_float(in->node, IR_ATTR_ALPHA, 0)) ||
-        isnan(ir_attr_float(in->node, IR_ATTR_BETA, 0)))
+    if (isnan(ir_attr_float(in->node, IR_ATTR_ALPHA)) ||
+        isnan(ir_attr_float(in->node, IR_ATTR_BETA)))
         return infer_fail(in, "a threshold is not a number");
     if (boxes->rank != 3 || boxes->dim[2] != 4 || scores->rank != 3 ||
         scores->dim[0] != boxes->dim[0] || scores->dim[2] != boxes->dim[1])

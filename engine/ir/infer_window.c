@@ -136,7 +136,7 @@ enum status infer_pool(const struct infer *in, struct ir_type *out, uint32_t *n_
     TRY(infer_class(in, 0, func == IR_POOL_MAX ? IR_CLASS_NUMBER : IR_CLASS_FLOAT));
     TRY(read_window(in, x->shape.rank, &w));
     TRY(infer_ints(in, IR_ATTR_KERNEL, w.n, w.kernel));
-    if (func == IR_POOL_LP && !(ir_attr_float(in->node, IR_ATTR_ALPHA, 2) > 0))
+    if (func == IR_POOL_LP && !(ir_attr_float(in->node, IR_ATTR_ALPHA) > 0))
         return infer_fail(in, "attribute alpha (p) is not positive");
 
     infer_like_first(in, out, n_out);

@@ -197,11 +197,11 @@ bool ir_attr_set_float(struct ir_graph *graph, uint32_t node, enum ir_attr_key k
                        float value) MUST_USE;
 
 const struct ir_attr *ir_attr(const struct ir_node *node, enum ir_attr_key key); /* or NULL */
-int64_t ir_attr_int(const struct ir_node *node, enum ir_attr_key key, int64_t fallback);
-float ir_attr_float(const struct ir_node *node, enum ir_attr_key key, float fallback);
-
-/* One value of a list; `fallback` if the list is absent or shorter. */
-int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i, int64_t fallback);
+/* The (first) value of an attribute that the op's row has, or value i of its list. If the attribute
+ * is absent or the list is shorter, the row's default stands for the value; 0 without a row. */
+int64_t ir_attr_int(const struct ir_node *node, enum ir_attr_key key);
+float ir_attr_float(const struct ir_node *node, enum ir_attr_key key);
+int64_t ir_attr_at(const struct ir_node *node, enum ir_attr_key key, uint32_t i);
 
 /* The constants of a UNARY node that has been checked; absent ones are the function's defaults. */
 void ir_unary_constants(const struct ir_node *node, float *alpha, float *beta, float *gamma);

@@ -17,15 +17,15 @@ static double elements(const struct shape *shape)
 /* The length of the rows of a product's first operand: each element of the output reads one row. */
 static double row_length(const struct ir_node *node, const struct shape *a)
 {
-    bool swapped = ir_attr_int(node, IR_ATTR_TRANS_A, 0) != 0;
+    bool swapped = ir_attr_int(node, IR_ATTR_TRANS_A) != 0;
     return (double)a->dim[a->rank - (swapped ? 2 : 1)];
 }
 
 /* How many elements of X each element of a resized tensor is made of. */
 static double taps(const struct ir_node *node, const struct shape *x, const struct shape *y)
 {
-    int64_t mode = ir_attr_int(node, IR_ATTR_MODE, IR_RESIZE_NEAREST);
-    bool widens = ir_attr_int(node, IR_ATTR_ANTIALIAS, 0) != 0;
+    int64_t mode = ir_attr_int(node, IR_ATTR_MODE);
+    bool widens = ir_attr_int(node, IR_ATTR_ANTIALIAS) != 0;
     const float *scales = ir_attr(node, IR_ATTR_SCALES)->f;
     double n = 1, one = mode == IR_RESIZE_CUBIC ? 2 : 1;
     for (uint32_t i = 0; i < x->rank && mode != IR_RESIZE_NEAREST; i++)

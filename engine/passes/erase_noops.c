@@ -54,7 +54,7 @@ static bool keeps_values(struct rewrite *rw, uint32_t node, uint32_t x)
     case IR_OP_CONCAT:
         return n->n_inputs == 1;
     case IR_OP_POOL:
-        return n->n_outputs == 1 && ir_attr_int(n, IR_ATTR_FUNC, -1) != IR_POOL_LP &&
+        return n->n_outputs == 1 && ir_attr_int(n, IR_ATTR_FUNC) != IR_POOL_LP &&
                all_ints(n, IR_ATTR_KERNEL, 1) && all_ints(n, IR_ATTR_PADS, 0);
     case IR_OP_UNARY:
         return rw_is_unary(rw, node, IR_UNARY_IDENTITY) ||

@@ -16,7 +16,7 @@ static bool coefficients(const struct rewrite *rw, uint32_t node, size_t channel
                          float *shift)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    double epsilon = (double)ir_attr_float(n, IR_ATTR_EPSILON, 1e-5f);
+    double epsilon = (double)ir_attr_float(n, IR_ATTR_EPSILON);
     for (size_t c = 0; c < channels; c++) {
         double mean = (double)constant_at(rw, n->inputs[3], c);
         double root = sqrt((double)constant_at(rw, n->inputs[4], c) + epsilon);

@@ -36,7 +36,7 @@ static bool is_constant_node(const struct ir_graph *g, const struct ir_node *nod
 static bool is_output_identity(const struct ir_graph *g, const struct ir_node *node)
 {
     return node->op == IR_OP_UNARY && !node->n_epilogue &&
-           ir_attr_int(node, IR_ATTR_FUNC, -1) == IR_UNARY_IDENTITY &&
+           ir_attr_int(node, IR_ATTR_FUNC) == IR_UNARY_IDENTITY &&
            ir_tensor_is_output(g, node->outputs[0]);
 }
 

@@ -12,18 +12,17 @@ static bool add_pads(const struct ir_node *pad, const struct ir_node *window, ui
                      int64_t *pads)
 {
     uint32_t n = rank - 2;
-    if (ir_attr_int(pad, IR_ATTR_MODE, IR_PAD_CONSTANT) != IR_PAD_CONSTANT ||
-        ir_attr_float(pad, IR_ATTR_VALUE, 0) != 0)
+    if (ir_attr_int(pad, IR_ATTR_MODE) != IR_PAD_CONSTANT || ir_attr_float(pad, IR_ATTR_VALUE) != 0)
         return false;
     for (uint32_t i = 0; i < rank; i++) {
-        int64_t before = ir_attr_at(pad, IR_ATTR_PADS, i, 0);
-        int64_t after = ir_attr_at(pad, IR_ATTR_PADS, rank + i, 0);
+        int64_t before = ir_attr_at(pad, IR_ATTR_PADS, i);
+        int64_t after = ir_attr_at(pad, IR_ATTR_PADS, rank + i);
         if (i < 2 ? before || after : before < 0 || after < 0)
             return false;
         if (i < 2)
             continue;
-        pads[i - 2] = ir_attr_at(window, IR_ATTR_PADS, i - 2, 0) + before;
-        pads[n + i - 2] = ir_attr_at(window, IR_ATTR_PADS, n + i - 2, 0) + after;
+        pads[i - 2] = ir_attr_at(window, IR_ATTR_PADS, i - 2) + before;
+        pads[n + i - 2] = ir_attr_at(window, IR_ATTR_PADS, n + i - 2) + after;
         if (pads[i - 2] > PAD_LIMIT || pads[n + i - 2] > PAD_LIMIT)
             return false;
     }
@@ -36,9 +35,9 @@ static bool counts_padding(const struct ir_node *pool)
     bool none = true;
     for (uint32_t i = 0; pads && i < pads->count; i++)
         none = none && pads->i[i] == 0;
-    return ir_attr_int(pool, IR_ATTR_FUNC, -1) == IR_POOL_AVERAGE &&
-           !ir_attr_int(pool, IR_ATTR_CEIL_MODE, 0) &&
-           (none || ir_attr_int(pool, IR_ATTR_COUNT_INCLUDE_PAD, 0));
+    return ir_attr_int(pool, IR_ATTR_FUNC) == IR_POOL_AVERAGE &&
+           !ir_attr_int(pool, IR_ATTR_CEIL_MODE) &&
+           (none || ir_attr_int(pool, IR_ATTR_COUNT_INCLUDE_PAD));
 }
 
 static void visit(struct rewrite *rw, uint32_t node)

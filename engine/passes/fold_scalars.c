@@ -56,7 +56,7 @@ static bool is_power_of_two(float c)
 /* Rewrites a function of x and the number `c`; with `swapped`, of `c` and x. */
 static void with_number(struct rewrite *rw, uint32_t node, uint32_t x, float c, bool swapped)
 {
-    switch (ir_attr_int(ir_node(rw->graph, node), IR_ATTR_FUNC, -1)) {
+    switch (ir_attr_int(ir_node(rw->graph, node), IR_ATTR_FUNC)) {
     case IR_BINARY_ADD:
         become_linear(rw, node, x, 1, c);
         break;

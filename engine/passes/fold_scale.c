@@ -16,7 +16,7 @@
 
 static void scale_alpha(struct rewrite *rw, uint32_t matmul, float scale)
 {
-    float alpha = ir_attr_float(ir_node(rw->graph, matmul), IR_ATTR_ALPHA, 1);
+    float alpha = ir_attr_float(ir_node(rw->graph, matmul), IR_ATTR_ALPHA);
     rw_set_float(rw, matmul, IR_ATTR_ALPHA, alpha * scale);
 }
 
@@ -160,7 +160,7 @@ static bool linear_before(struct rewrite *rw, const struct weighted *w, uint32_t
  * `before` is none of these. */
 static bool per_channel_before(struct rewrite *rw, const struct weighted *w, uint32_t before)
 {
-    int64_t func = ir_attr_int(ir_node(rw->graph, before), IR_ATTR_FUNC, -1);
+    int64_t func = ir_attr_int(ir_node(rw->graph, before), IR_ATTR_FUNC);
     bool scales = func == IR_BINARY_MUL || func == IR_BINARY_DIV;
     bool commutes = func == IR_BINARY_MUL || func == IR_BINARY_ADD, done = false;
     const struct shape *shape = &ir_tensor(rw->graph, rw_output(rw, before))->shape;

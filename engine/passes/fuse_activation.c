@@ -40,7 +40,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     const struct ir_node *n = ir_node(rw->graph, node);
     if (n->op != IR_OP_UNARY || n->n_epilogue)
         return;
-    int64_t func = ir_attr_int(n, IR_ATTR_FUNC, -1);
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC);
     uint32_t host = host_find(rw, n->inputs[0], node);
     if (host == IR_NONE)
         return;

@@ -165,10 +165,10 @@ static const char *check_softmax(const struct rewrite *rw, const struct attentio
     uint32_t p = product->inputs[0], softmax = rw_made_by(rw, p, IR_OP_SOFTMAX);
     if (rw_uses(rw, p) != 1)
         return "the probabilities have other readers";
-    if (ir_attr_int(ir_node(rw->graph, softmax), IR_ATTR_AXIS, -1) != VIEW_RANK - 1 ||
-        ir_attr_int(ir_node(rw->graph, softmax), IR_ATTR_LOG, 0))
+    if (ir_attr_int(ir_node(rw->graph, softmax), IR_ATTR_AXIS) != VIEW_RANK - 1 ||
+        ir_attr_int(ir_node(rw->graph, softmax), IR_ATTR_LOG))
         return "its softmax is not over the keys";
-    if (ir_attr_int(product, IR_ATTR_TRANS_A, 0) || ir_attr_float(product, IR_ATTR_ALPHA, 1) != 1 ||
+    if (ir_attr_int(product, IR_ATTR_TRANS_A) || ir_attr_float(product, IR_ATTR_ALPHA) != 1 ||
         rw_input(rw, a->values_node, 2) != IR_NONE)
         return "the product with the values is scaled, transposed or has a bias";
     return NULL;
@@ -179,9 +179,9 @@ static const char *find_operands(const struct rewrite *rw, struct attention *a)
 {
     const struct ir_node *scores = ir_node(rw->graph, a->scores_node);
     const struct ir_node *values = ir_node(rw->graph, a->values_node);
-    bool q_turned = ir_attr_int(scores, IR_ATTR_TRANS_A, 0);
-    bool k_turned = !ir_attr_int(scores, IR_ATTR_TRANS_B, 0);
-    bool v_turned = ir_attr_int(values, IR_ATTR_TRANS_B, 0);
+    bool q_turned = ir_attr_int(scores, IR_ATTR_TRANS_A);
+    bool k_turned = !ir_attr_int(scores, IR_ATTR_TRANS_B);
+    bool v_turned = ir_attr_int(values, IR_ATTR_TRANS_B);
     if (!find_rows(rw, scores->inputs[0], q_turned, true, &a->q, &a->q_row))
         return "the queries are not split from rows";
     if (!find_rows(rw, scores->inputs[1], k_turned, true, &a->k, &a->k_row))
@@ -191,7 +191,7 @@ static const char *find_operands(const struct rewrite *rw, struct attention *a)
     for (int i = N; i <= H; i++)
         if (a->k.dim[i] != a->q.dim[i] || a->v.dim[i] != a->q.dim[i])
             return "an operand broadcasts";
-    a->scale = ir_attr_float(scores, IR_ATTR_ALPHA, 1) * a->q.scale * a->k.scale;
+    a->scale = ir_attr_float(scores, IR_ATTR_ALPHA) * a->q.scale * a->k.scale;
     return NULL;
 }
 

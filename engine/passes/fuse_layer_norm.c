@@ -22,8 +22,8 @@ static bool is_mean(const struct rewrite *rw, struct match *m, uint32_t tensor, 
     const struct ir_node *n = ir_node(rw->graph, node);
     const struct ir_attr *axes = ir_attr(n, IR_ATTR_AXES);
     uint32_t rank = ir_tensor(rw->graph, n->inputs[0])->shape.rank;
-    if (ir_attr_int(n, IR_ATTR_FUNC, -1) != IR_REDUCE_MEAN ||
-        !ir_attr_int(n, IR_ATTR_KEEPDIMS, 1) || axes->count == 0)
+    if (ir_attr_int(n, IR_ATTR_FUNC) != IR_REDUCE_MEAN || !ir_attr_int(n, IR_ATTR_KEEPDIMS) ||
+        axes->count == 0)
         return false;
     for (uint32_t i = 0; i < axes->count; i++)
         if (axes->i[i] != rank - axes->count + i)
@@ -141,7 +141,7 @@ static void visit_affine(struct rewrite *rw, uint32_t node, bool is_scale)
         if (norm == IR_NONE || rw_uses(rw, y) != 1 || rw_input(rw, norm, 2) != IR_NONE ||
             (is_scale && (!constant_uniform(rw, rw_input(rw, norm, 1), &one) || one != 1)))
             continue;
-        uint32_t axis = (uint32_t)ir_attr_int(ir_node(rw->graph, norm), IR_ATTR_AXIS, 0);
+        uint32_t axis = (uint32_t)ir_attr_int(ir_node(rw->graph, norm), IR_ATTR_AXIS);
         struct shape inner = normalised_shape(rw, y, axis);
         uint32_t operand = fitting(rw, rw_input(rw, node, 1 - i), &inner);
         if (operand == IR_NONE) {

@@ -12,7 +12,7 @@
 static bool is_reduce(const struct rewrite *rw, uint32_t node, enum ir_reduce func)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    return n->op == IR_OP_REDUCE && !n->n_epilogue && ir_attr_int(n, IR_ATTR_FUNC, -1) == func;
+    return n->op == IR_OP_REDUCE && !n->n_epilogue && ir_attr_int(n, IR_ATTR_FUNC) == func;
 }
 
 /* Joins the node that makes the reduction's input. The caller has checked its function, and that
@@ -120,8 +120,8 @@ static void visit_transpose(struct rewrite *rw, uint32_t node)
     const struct ir_node *n = ir_node(rw->graph, node);
     if (first == IR_NONE || rw_uses(rw, x) != 1)
         return;
-    bool keepdims = ir_attr_int(n, IR_ATTR_KEEPDIMS, 1);
-    int64_t func = ir_attr_int(n, IR_ATTR_FUNC, IR_REDUCE_SUM);
+    bool keepdims = ir_attr_int(n, IR_ATTR_KEEPDIMS);
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC);
     const char *name = n->name, *moved = ir_node(rw->graph, first)->name;
     struct turned t =
         turn(ir_attr(ir_node(rw->graph, first), IR_ATTR_PERM), ir_attr(n, IR_ATTR_AXES), keepdims);

@@ -68,9 +68,11 @@ static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t
 static void visit(struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    int64_t func = ir_attr_int(n, IR_ATTR_FUNC, -1);
     uint32_t operand = IR_NONE;
-    if (n->op != IR_OP_BINARY || n->n_epilogue || func > IR_BINARY_MIN)
+    if (n->op != IR_OP_BINARY || n->n_epilogue)
+        return;
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC);
+    if (func > IR_BINARY_MIN)
         return;
     uint32_t host = choose(rw, node, func, &operand);
     if (host == IR_NONE)

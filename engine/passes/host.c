@@ -14,7 +14,7 @@ static bool is_host(const struct rewrite *rw, const struct ir_node *node)
         return ir_tensor(rw->graph, node->outputs[0])->dtype == DTYPE_F32 &&
                ir_tensor(rw->graph, node->inputs[0])->dtype != DTYPE_F64;
     case IR_OP_BINARY:
-        return ir_attr_int(node, IR_ATTR_FUNC, -1) <= IR_BINARY_MIN;
+        return ir_attr_int(node, IR_ATTR_FUNC) <= IR_BINARY_MIN;
     default:
         return false;
     }

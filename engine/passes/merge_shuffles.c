@@ -79,10 +79,10 @@ static void merge_slice(struct rewrite *rw, uint32_t node)
     const struct shape *to = &ir_tensor(rw->graph, outer->outputs[0])->shape;
     int64_t starts[SHAPE_MAX_RANK], ends[SHAPE_MAX_RANK], steps[SHAPE_MAX_RANK];
     for (uint32_t i = 0; i < to->rank; i++) {
-        int64_t step = ir_attr_at(inner, IR_ATTR_STEPS, i, 1);
-        int64_t outer_step = ir_attr_at(outer, IR_ATTR_STEPS, i, 1);
-        starts[i] = ir_attr_at(inner, IR_ATTR_STARTS, i, 0) +
-                    step * ir_attr_at(outer, IR_ATTR_STARTS, i, 0);
+        int64_t step = ir_attr_at(inner, IR_ATTR_STEPS, i);
+        int64_t outer_step = ir_attr_at(outer, IR_ATTR_STEPS, i);
+        starts[i] =
+            ir_attr_at(inner, IR_ATTR_STARTS, i) + step * ir_attr_at(outer, IR_ATTR_STARTS, i);
         if (to->dim[i] == 0)
             starts[i] = 0;
         /* If one element is left, any step is right, but a large one could overflow. */

@@ -43,7 +43,7 @@ static const char *check_product(const struct rewrite *rw, uint32_t node, bool r
         ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2 ||
         (bias != IR_NONE && !constant_is_float(rw, bias)))
         return "its weights are computed";
-    if (ir_attr_int(n, IR_ATTR_TRANS_A, 0) || y->rank != x->rank || (reshaped && y->rank != 2))
+    if (ir_attr_int(n, IR_ATTR_TRANS_A) || y->rank != x->rank || (reshaped && y->rank != 2))
         return "its input is transposed or broadcast";
     return NULL;
 }
@@ -82,8 +82,8 @@ static void copy_weights(const struct rewrite *rw, const struct siblings *s, uin
 {
     const struct ir_node *n = ir_node(rw->graph, s->node[i]);
     const struct ir_tensor *w = ir_tensor(rw->graph, n->inputs[1]);
-    bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B, 0);
-    float alpha = ir_attr_float(n, IR_ATTR_ALPHA, 1);
+    bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B);
+    float alpha = ir_attr_float(n, IR_ATTR_ALPHA);
     size_t depth = (size_t)s->depth, channels = (size_t)s->channels, size = dtype_size(w->dtype);
     for (size_t k = 0; k < depth; k++) {
         size_t at = k * SIBLINGS * channels + i * channels;
@@ -169,13 +169,13 @@ static void visit(struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
     struct siblings s;
-    if (n->op != IR_OP_ATTENTION || ir_attr_int(n, IR_ATTR_PACKED, 0) ||
+    if (n->op != IR_OP_ATTENTION || ir_attr_int(n, IR_ATTR_PACKED) ||
         !find_siblings(rw, node, &s) || !has_room(rw, &s))
         return;
     struct shape rows = ir_tensor(rw->graph, n->inputs[0])->shape;
     uint32_t mask = rw_input(rw, node, 3);
-    int64_t heads = ir_attr_int(n, IR_ATTR_HEADS, 1);
-    float scale = ir_attr_float(n, IR_ATTR_ALPHA, 1);
+    int64_t heads = ir_attr_int(n, IR_ATTR_HEADS);
+    float scale = ir_attr_float(n, IR_ATTR_ALPHA);
     uint32_t packed = merge(rw, &s, &rows);
     if (packed == IR_NONE)
         return;

@@ -33,8 +33,8 @@ static void visit(struct rewrite *rw, uint32_t node)
     const struct ir_node *n = ir_node(rw->graph, node);
     if (n->op != IR_OP_REDUCE || n->n_epilogue)
         return;
-    int64_t func = ir_attr_int(n, IR_ATTR_FUNC, -1);
-    bool keep = ir_attr_int(n, IR_ATTR_KEEPDIMS, 1);
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC);
+    bool keep = ir_attr_int(n, IR_ATTR_KEEPDIMS);
     uint32_t x = n->inputs[0];
     struct shape shape = ir_tensor(rw->graph, x)->shape;
     struct shape out = ir_tensor(rw->graph, n->outputs[0])->shape;

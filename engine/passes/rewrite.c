@@ -74,14 +74,14 @@ static void resolve_inputs(struct rewrite *rw, uint32_t node)
 
 static bool is_step(const struct ir_node *node)
 {
-    int64_t func = ir_attr_int(node, IR_ATTR_FUNC, 0);
     switch (node->op) {
     case IR_OP_UNARY:
-        return ir_unary_row((enum ir_unary)func)->flags & IR_FUNC_JUMPS;
+        return ir_unary_row((enum ir_unary)ir_attr_int(node, IR_ATTR_FUNC))->flags & IR_FUNC_JUMPS;
     case IR_OP_BINARY:
-        return ir_binary_row((enum ir_binary)func)->flags & IR_FUNC_JUMPS;
+        return ir_binary_row((enum ir_binary)ir_attr_int(node, IR_ATTR_FUNC))->flags &
+               IR_FUNC_JUMPS;
     case IR_OP_CAST:
-        return !dtype_is_float((enum dtype)ir_attr_int(node, IR_ATTR_TO, DTYPE_NONE));
+        return !dtype_is_float((enum dtype)ir_attr_int(node, IR_ATTR_TO));
     default:
         return false;
     }
@@ -158,13 +158,13 @@ uint32_t rw_made_by(const struct rewrite *rw, uint32_t tensor, enum ir_op op)
 bool rw_is_unary(const struct rewrite *rw, uint32_t node, enum ir_unary func)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    return n->op == IR_OP_UNARY && !n->n_epilogue && ir_attr_int(n, IR_ATTR_FUNC, -1) == func;
+    return n->op == IR_OP_UNARY && !n->n_epilogue && ir_attr_int(n, IR_ATTR_FUNC) == func;
 }
 
 bool rw_is_binary(const struct rewrite *rw, uint32_t node, enum ir_binary func)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    return n->op == IR_OP_BINARY && !n->n_epilogue && ir_attr_int(n, IR_ATTR_FUNC, -1) == func;
+    return n->op == IR_OP_BINARY && !n->n_epilogue && ir_attr_int(n, IR_ATTR_FUNC) == func;
 }
 
 uint32_t rw_made_by_unary(const struct rewrite *rw, uint32_t tensor, enum ir_unary func)

@@ -25,7 +25,7 @@ static void visit_operand(struct rewrite *rw, uint32_t node, uint32_t i, enum ir
         return;
     const struct ir_attr *attr = ir_attr(ir_node(rw->graph, first), IR_ATTR_PERM);
     uint32_t rank = attr->count, x = rw_input(rw, first, 0);
-    int64_t now = ir_attr_int(ir_node(rw->graph, node), flag, 0);
+    int64_t now = ir_attr_int(ir_node(rw->graph, node), flag);
     int64_t swapped[SHAPE_MAX_RANK];
     bool rows_now = attr->i[rank - 1] == rank - 1;
     for (uint32_t j = 0; j < rank; j++)

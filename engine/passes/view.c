@@ -80,7 +80,7 @@ static bool back_slice(const struct ir_node *node, const int64_t *strides, struc
 {
     const struct ir_attr *starts = ir_attr(node, IR_ATTR_STARTS);
     for (uint32_t j = 0; j < starts->count; j++) {
-        int64_t step = ir_attr_at(node, IR_ATTR_STEPS, j, 1);
+        int64_t step = ir_attr_at(node, IR_ATTR_STEPS, j);
         if (step < 1 || step > IR_MAX_DIM)
             return false;
         to->step[j] = step * strides[j];
@@ -114,7 +114,7 @@ static bool back_gather(const struct rewrite *rw, const struct ir_node *node,
 {
     const struct shape *from = &ir_tensor(rw->graph, node->inputs[0])->shape;
     const struct ir_tensor *index = ir_tensor(rw->graph, node->inputs[1]);
-    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS, 0);
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
     int64_t at;
     if (!constant_index(index, from->dim[axis], &at))
         return false;

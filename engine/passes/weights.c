@@ -55,13 +55,13 @@ static struct order channel_order(const struct rewrite *rw, const struct weighte
     const struct ir_node *n = ir_node(rw->graph, w->node);
     const struct shape *shape = &ir_tensor(rw->graph, n->inputs[1])->shape;
     if (n->op == IR_OP_MATMUL) {
-        bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B, 0);
+        bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B);
         size_t k = (size_t)shape->dim[shape->rank - (transposed ? 1 : 2)];
         return (struct order){transposed ? k : 1, w->channels, total};
     }
     if (n->op == IR_OP_CONV)
         return (struct order){total / w->channels, w->channels, total};
-    size_t groups = (size_t)ir_attr_int(n, IR_ATTR_GROUP, 1), span = w->channels / groups;
+    size_t groups = (size_t)ir_attr_int(n, IR_ATTR_GROUP), span = w->channels / groups;
     return (struct order){total / ((size_t)shape->dim[0] * span), span, total / groups};
 }
 
@@ -132,7 +132,7 @@ bool weighted_find_input(struct rewrite *rw, uint32_t node, struct weighted *out
     uint32_t axis = product ? x->rank - 1 : 1;
     *out = (struct weighted){node, axis, (size_t)x->dim[axis]};
     if (product &&
-        (ir_attr_int(n, IR_ATTR_TRANS_A, 0) || ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2))
+        (ir_attr_int(n, IR_ATTR_TRANS_A) || ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2))
         return false;
     uint32_t bias = ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
     return constant_is_float(rw, n->inputs[1]) &&
@@ -155,7 +155,7 @@ static bool matrix_of(const struct rewrite *rw, const struct weighted *w, struct
     if (!shape_elements(s, &total) || total == 0)
         return false;
     if (n->op == IR_OP_MATMUL) {
-        bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B, 0);
+        bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B);
         size_t outs = total / w->channels;
         *out = (struct matrix){
             outs, w->channels, 1, transposed ? w->channels : 1, transposed ? 1 : outs, outs};
@@ -201,7 +201,7 @@ void weighted_shift_input(struct rewrite *rw, const struct weighted *w, const fl
 {
     const struct ir_node *n = ir_node(rw->graph, w->node);
     const struct ir_tensor *t = ir_tensor(rw->graph, n->inputs[1]);
-    double alpha = n->op == IR_OP_MATMUL ? (double)ir_attr_float(n, IR_ATTR_ALPHA, 1) : 1;
+    double alpha = n->op == IR_OP_MATMUL ? (double)ir_attr_float(n, IR_ATTR_ALPHA) : 1;
     struct matrix m;
     if (!matrix_of(rw, w, &m))
         return;

@@ -58,7 +58,7 @@ static uint64_t steps_each(const struct ir_graph *graph, const struct ir_node *n
     case IR_OP_INSTANCE_NORM:
         return 4;
     case IR_OP_MATMUL:
-        return (uint64_t)a->dim[a->rank - (ir_attr_int(node, IR_ATTR_TRANS_A, 0) ? 2 : 1)];
+        return (uint64_t)a->dim[a->rank - (ir_attr_int(node, IR_ATTR_TRANS_A) ? 2 : 1)];
     case IR_OP_POOL:
         for (uint32_t i = 0; kernel && i < kernel->count; i++)
             window = times(window, (uint64_t)kernel->i[i]);

@@ -111,7 +111,7 @@ static void plant_mistake(struct ir_graph *graph, enum plant plant)
 {
     for (uint32_t i = 0; i < graph->n_nodes && plant != PLANT_NONE; i++) {
         struct ir_node *node = ir_node(graph, i);
-        if (node->op != IR_OP_BINARY || ir_attr_int(node, IR_ATTR_FUNC, 0) != IR_BINARY_SUB)
+        if (node->op != IR_OP_BINARY || ir_attr_int(node, IR_ATTR_FUNC) != IR_BINARY_SUB)
             continue;
         if (plant == PLANT_CRASH)
             abort();

@@ -101,11 +101,11 @@ static void a_layer_is_a_product_and_a_recurrence(void **state)
     struct wire g = layer("LSTM", "x w r b", 4, 1, NULL);
     struct result r = import(&g);
     const struct ir_node *product = only(&r, IR_OP_MATMUL), *node = only(&r, IR_OP_RECURRENT);
-    assert_int_equal(ir_attr_int(product, IR_ATTR_TRANS_B, 0), 1);
+    assert_int_equal(ir_attr_int(product, IR_ATTR_TRANS_B), 1);
     assert_int_equal(node->inputs[0], product->outputs[0]);
     assert_int_equal(node->n_inputs, 2);
     assert_int_equal(node->n_outputs, 3);
-    assert_int_equal(ir_attr_int(node, IR_ATTR_FUNC, -1), IR_RECURRENT_LSTM);
+    assert_int_equal(ir_attr_int(node, IR_ATTR_FUNC), IR_RECURRENT_LSTM);
     assert_string_not_equal(product->name, node->name);
     assert_int_equal(r.steps, 5);
     ir_graph_free(r.graph);
@@ -122,7 +122,7 @@ static void directions_are_nodes_of_their_own(void **state)
     assert_int_equal(r.status, STATUS_OK);
     for (uint32_t i = 0; i < r.graph->n_nodes; i++)
         if (ir_node(r.graph, i)->op == IR_OP_RECURRENT && n < 2)
-            reversed[n++] = (uint32_t)ir_attr_int(ir_node(r.graph, i), IR_ATTR_REVERSE, 0);
+            reversed[n++] = (uint32_t)ir_attr_int(ir_node(r.graph, i), IR_ATTR_REVERSE);
     assert_int_equal(n, 2);
     assert_int_equal(reversed[0], 0);
     assert_int_equal(reversed[1], 1);

@@ -96,7 +96,7 @@ static void binary(struct soup *s, uint32_t node, const struct shape *x)
 {
     (void)x;
     set_one(s, node, IR_ATTR_FUNC, roll(s, IR_BINARY_MIN + 1));
-    if (ir_attr_int(ir_node(s->g, node), IR_ATTR_FUNC, 0) == IR_BINARY_DIV)
+    if (ir_attr_int(ir_node(s->g, node), IR_ATTR_FUNC) == IR_BINARY_DIV)
         set_one(s, node, IR_ATTR_FUNC, IR_BINARY_PRELU);
 }
 

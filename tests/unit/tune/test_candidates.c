@@ -309,7 +309,7 @@ static void elementwise(void **state)
         uint32_t in[2] = {net_input(g, swap ? a : b), net_input(g, swap ? b : a)};
         uint32_t node = net_node(g, IR_OP_BINARY, "binary", 2, in);
         net_int(g, node, IR_ATTR_FUNC, net_between(&s, IR_BINARY_ADD, IR_BINARY_MIN));
-        if (ir_attr_int(ir_node(g, node), IR_ATTR_FUNC, 0) == IR_BINARY_DIV)
+        if (ir_attr_int(ir_node(g, node), IR_ATTR_FUNC) == IR_BINARY_DIV)
             net_int(g, node, IR_ATTR_FUNC, IR_BINARY_SUB);
         net_output(g, net_infer(g, node));
         some_epilogue(g, node, &s);

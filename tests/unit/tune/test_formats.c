@@ -239,7 +239,7 @@ static void casts_and_large_numbers(void **state)
     const struct ir_node *small = find(g, "small");
     assert_int_equal(ir_tensor(g, small->outputs[0])->dtype, DTYPE_F16);
     assert_int_equal(ir_tensor_type(ir_tensor(g, small->outputs[0])), DTYPE_F32);
-    assert_int_equal(ir_attr_int(small, IR_ATTR_TO, 0), DTYPE_F32);
+    assert_int_equal(ir_attr_int(small, IR_ATTR_TO), DTYPE_F32);
     assert_int_equal(ir_tensor(g, find(g, "fc")->outputs[0])->dtype, DTYPE_F16);
     assert_int_equal(ir_tensor(g, find(g, "exact")->outputs[0])->dtype, DTYPE_F32);
     assert_int_equal(ir_tensor(g, find(g, "mask")->outputs[0])->dtype, DTYPE_F32);

@@ -113,7 +113,7 @@ static uint64_t floats_are_slow(const struct ir_graph *graph, const struct ir_no
         return 1000;
     if (node->op == IR_OP_CONV)
         return in ? 10000 - 5000 * out : 100000;
-    bool tanh = ir_attr_int(node, IR_ATTR_FUNC, 0) == IR_UNARY_TANH;
+    bool tanh = ir_attr_int(node, IR_ATTR_FUNC) == IR_UNARY_TANH;
     return tanh ? (in || out ? 90000 : 3000) : out ? 1000 : 5000;
 }
 
