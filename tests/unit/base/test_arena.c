@@ -43,7 +43,7 @@ static void strings(void **state)
     (void)state;
     struct arena *arena = arena_new(0);
     assert_string_equal(arena_strndup(arena, "conv1xyz", 5), "conv1");
-    char *name = malloc(4); /* nothing is read behind the terminator */
+    char *name = malloc(4); /* nothing behind the terminator is read */
     memcpy(name, "abc", 4);
     assert_string_equal(arena_strndup(arena, name, 4096), "abc");
     free(name);

@@ -17,7 +17,8 @@ static void check(struct digest *d, const char *text, const char *want)
     assert_string_equal(hex, want);
 }
 
-/* FIPS 180-2, appendix B, and the empty message; one after the other from one object. */
+/* The examples of FIPS 180-2, appendix B, and the empty message, computed one after the other with
+ * the same object. */
 static void the_standards_examples(void **state)
 {
     (void)state;

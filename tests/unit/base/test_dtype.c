@@ -16,7 +16,7 @@ static void every_half_survives_the_round_trip(void **state)
     }
 }
 
-/* The nearer neighbour wins, and of two equally near ones the even. */
+/* The nearer neighbour wins. If both are equally near, the even one wins. */
 static void halves_round_to_nearest_even(void **state)
 {
     (void)state;

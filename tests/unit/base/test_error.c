@@ -44,7 +44,7 @@ static void r10_texts_are_utf8(void **state)
     }
 }
 
-/* At each length before the cut: two, three and four bytes are either all there or none. */
+/* Characters of two, three and four bytes, cut at each length: a character stays whole or goes. */
 static void a_cut_is_not_within_a_character(void **state)
 {
     (void)state;
@@ -94,7 +94,8 @@ static void errno_gives_the_code(void **state)
     assert_string_equal(status_name((enum status)99), "UNKNOWN");
 }
 
-/* What a program may decide by: the same for the same errno, whatever the words are. */
+/* A program may decide by the cause: the same errno gives the same cause, whatever the text
+ * says. */
 static void errno_gives_the_cause(void **state)
 {
     (void)state;
@@ -139,7 +140,8 @@ static void a_cause_brings_its_status_and_sentence(void **state)
     assert_string_equal(err.text, "x");
 }
 
-/* The table: the statuses first, with their own numbers; of no two specific causes the same. */
+/* The statuses come first in the table, with their own numbers, and no two specific causes are the
+ * same. */
 static void the_table_of_causes_is_whole(void **state)
 {
     (void)state;
@@ -152,7 +154,8 @@ static void the_table_of_causes_is_whole(void **state)
         if (i < STATUS_COUNT_)
             assert_string_equal(row->name, status_name((enum status)i));
         assert_true(i == CAUSE_OK || *row->sentence);
-        /* A hint says that trying again may help: never for what the request itself has wrong. */
+        /* A hint says that trying again may help, so no hint is given if the request itself is
+         * wrong. */
         assert_true(row->retry_us == 0 || row->status == STATUS_RESOURCE_EXHAUSTED ||
                     row->status == STATUS_UNAVAILABLE);
         for (int k = 0; k < i; k++)

@@ -136,7 +136,7 @@ static void r33_replaces_atomically(void **state)
     file_writer_free(w);
     assert_content(path, "new text");
     assert_int_equal(entries(box), 1);
-    /* Given up: nothing changes, nothing is left. */
+    /* A write that is given up changes nothing and leaves nothing behind. */
     assert_int_equal(file_writer_new(path, false, &w, &err), STATUS_OK);
     assert_int_equal(file_writer_put(w, "x", 1, &err), STATUS_OK);
     file_writer_free(w);

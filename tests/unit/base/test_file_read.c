@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading in pieces: all the bytes, in order, with their digest; and files that do not keep still.
- */
+/* Reading in pieces gives all the bytes in order, with their digest. Files that change meanwhile
+ * are noticed. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void box_free(struct box *box)
 struct seen {
     const struct box *box;
     size_t at;
-    void (*act)(const struct box *box); /* once, when the first piece has come */
+    void (*act)(const struct box *box); /* called once, when the first piece has come */
 };
 
 static void piece_see(void *user, const void *data, size_t size)
@@ -153,7 +153,7 @@ static void grow(const struct box *box)
 
 static void overwrite(const struct box *box)
 {
-    usleep(20000); /* the clock of file times is coarse */
+    usleep(20000); /* the clock of file times is coarse: wait for its next tick */
     assert_int_equal(pwrite(box->fd, "other", 5, 5), 5);
 }
 
@@ -211,7 +211,8 @@ static void whoever_is_told_to_stop_stops(void **state)
     box_free(&box);
 }
 
-/* At the begin, over each end of a piece, at the end of all; and a part of it is not it. */
+/* The word is found at the beginning, across each border of two pieces and at the end. A part of
+ * the word is not taken for the word. */
 static void a_word_is_found_wherever_it_stands(void **state)
 {
     (void)state;

@@ -41,7 +41,7 @@ static void small_values_are_exact(void **state)
     assert_true(fabs(histogram_mean(&h) - 50.5) < 1e-9);
 }
 
-/* One value alone between two others: its bucket must give it back within 1%, wherever it lies. */
+/* A single value between two others comes back from its bucket within 1%, wherever it lies. */
 static void every_magnitude_is_within_one_percent(void **state)
 {
     (void)state;

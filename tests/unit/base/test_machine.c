@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory there is: the least limit of a tree of control groups made up for the test. */
+/* The available memory is the least limit in a tree of control groups, which the test makes up. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

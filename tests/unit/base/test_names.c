@@ -33,7 +33,7 @@ static void the_nearest_is_named(void **state)
 {
     (void)state;
     static const struct {
-        const char *wanted, *nearest; /* NULL: none is near */
+        const char *wanted, *nearest; /* NULL: no name is near */
     } cases[] = {
         {"batc", "batch"}, /* begins like it */
         {"bathc", "batch"},

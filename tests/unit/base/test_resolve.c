@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The resolver is this program's own: nobody is asked, and every answer can be given. */
+/* The resolver is this program's own: no server is asked, and every answer can be given. */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,7 +109,7 @@ static void names_are_asked_for_once(void **state)
     assert_int_equal(resolver.asked, 1);
     assert_string_equal(resolver.host, "a-1.b_c");
     assert_string_equal(resolver.port, "80");
-    assert_int_equal(out.n, 2); /* each once, and in their order */
+    assert_int_equal(out.n, 2); /* each address once, in the order of the answer */
     assert_string_equal(address_format(&out.items[0], text), "[::9]:80");
     assert_string_equal(address_format(&out.items[1], text), "10.0.0.1:80");
 

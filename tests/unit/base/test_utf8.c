@@ -5,7 +5,8 @@
 #include "base/utf8.h"
 #include "tests/test.h"
 
-/* By the definition, in the other direction: the bytes of a code point. */
+/* The bytes of a code point, from the definition: the opposite direction of the function under
+ * test. */
 static size_t put(char *to, uint32_t c)
 {
     if (c < 0x80) {
@@ -34,8 +35,8 @@ static void every_code_point_is_one_character(void **state)
     }
 }
 
-/* All that begins a character and all that may follow, of which the code points above are all that
- * is right: so many, and no others. */
+/* Tries every first byte with everything that may follow. As many texts are valid as there are code
+ * points, so only the code points above are. */
 static void nothing_else_is_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each rule of batcher.h by itself, in virtual time. One unit of it is a millisecond. */
+/* Each rule of batcher.h by itself, in virtual time, whose unit is a millisecond. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,7 +128,7 @@ static void one_batch_for_each_idle_worker(void **state)
         submit(f, i, 0);
     step(f, 0);
     assert_int_equal(f->d.worker, 1);
-    assert_int_equal(f->d.wake_ns, 0); /* one more may go at once */
+    assert_int_equal(f->d.wake_ns, 0); /* another batch may start at once */
     step(f, 0);
     assert_int_equal(f->d.worker, 200);
     assert_int_equal(f->d.wake_ns, BATCHER_NEVER);
@@ -204,7 +204,7 @@ static void requests_are_never_split(void **state)
     batcher_worker_idle(f->batcher, 0);
     step(f, 0);
     assert_int_equal(f->d.instances, 5);
-    expect_batch(f, 0); /* and the last one, which would fit, does not overtake */
+    expect_batch(f, 0); /* the last item would fit, but does not overtake the one before it */
 }
 
 static void what_is_left_over_waits_by_its_own_arrival(void **state)
@@ -312,7 +312,7 @@ static void a_preferred_size_does_not_wait(void **state)
         submit(f, i, 2);
     batcher_worker_idle(f->batcher, 0);
     step(f, 2);
-    expect_batch(f, 10, 11, 12, 13); /* cut at the largest size reached */
+    expect_batch(f, 10, 11, 12, 13); /* cut at the largest preferred size reached */
     batcher_worker_idle(f->batcher, 0);
     expect_none(f, 2, 2 + T);
 }
@@ -375,7 +375,7 @@ static void the_expired_do_not_make_a_batch_full(void **state)
     submit(f, 1, 19);
     batcher_worker_idle(f->batcher, 0);
     step(f, 20);
-    assert_null(f->d.model); /* the one that is left may still be joined by others */
+    assert_null(f->d.model); /* others may still join the item that is left */
     expect_expired(f, 0);
     assert_int_equal(f->d.wake_ns, 19 + T);
 }
@@ -450,7 +450,7 @@ static void a_cancelled_item_is_gone_once(void **state)
     batcher_worker_idle(f->batcher, 0);
     step(f, T);
     expect_batch(f, 0, 2);
-    assert_false(batcher_cancel(&f->items[0])); /* it had left */
+    assert_false(batcher_cancel(&f->items[0])); /* item 0 had left the queue already */
 }
 
 static void cancelling_the_head_leaves_the_next_its_own_wait(void **state)
@@ -497,7 +497,7 @@ static void a_flooded_model_does_not_starve_another(void **state)
         step(f, 1000 + now);
         assert_non_null(f->d.model);
         if (f->d.model == other)
-            return; /* after at most the four batches that were there before */
+            return; /* at most the four batches that were there before go first */
         assert_true(now < 6);
         for (uint32_t i = 0; i < 8; i++)
             submit(f, next++, 1000 + now);
@@ -514,7 +514,7 @@ static void a_starved_low_priority_lends_its_model_no_right(void **state)
     f->items[0].shape_key = 1;
     submit(f, 0, 0);
     submit_to(f, other, 1, 10);
-    submit(f, 2, 20); /* served before item 0, of another shape: its turn is its own */
+    submit(f, 2, 20); /* has its own turn, before item 0, whose shape differs */
     batcher_worker_idle(f->batcher, 0);
     step(f, 100);
     expect_batch(f, 1);
@@ -550,7 +550,7 @@ static void the_whole_batcher_drains(void **state)
     step(f, 0);
     expect_batch(f, 1);
     struct batcher_model *late;
-    add_model(f, 100, &late); /* one that is added now drains too */
+    add_model(f, 100, &late); /* an item that is added now drains too */
     assert_int_equal(try_to(f, late, 2), CAUSE_DRAINING);
 }
 
@@ -565,7 +565,7 @@ static void configuring_takes_effect_on_what_is_queued(void **state)
     config.max_delay_ns = 3;
     assert_int_equal(batcher_model_configure(f->model, &config, NULL), STATUS_OK);
     expect_none(f, 0, 3);
-    config.max_batch = 4; /* item 0 was admitted under a larger one: it runs alone */
+    config.max_batch = 4; /* item 0 is larger than that: it runs alone */
     assert_int_equal(batcher_model_configure(f->model, &config, NULL), STATUS_OK);
     step(f, 0);
     expect_batch(f, 0);
@@ -607,7 +607,7 @@ static void a_batch_has_at_most_max_items(void **state)
     for (uint32_t i = 0; i < BATCHER_MAX_ITEMS + 1; i++)
         submit_to(f, large, i, 0);
     batcher_worker_idle(f->batcher, 0);
-    step(f, 0); /* full by items, so it does not wait */
+    step(f, 0); /* the batch has as many items as it may: it does not wait */
     assert_int_equal(f->d.instances, BATCHER_MAX_ITEMS);
 }
 

@@ -17,16 +17,16 @@
 enum {
     SEQUENCES = 120000,
     EVENTS = 40,
-    LONG = 256, /* one sequence in so many is */
+    LONG = 256, /* one sequence of this many has LONG_EVENTS events */
     LONG_EVENTS = 500,
     MODELS = 3,
     WORKERS = 3,
     KEYS = 3,
     FLOWS = 4,
-    ITEMS = 320,  /* of one sequence */
-    LONGEST = 20, /* no batch takes so long */
-    UNIT = 4096,  /* of the clocks, for an instance */
-    SHARE = 16,   /* of batches and places, for worse priorities */
+    ITEMS = 320,  /* in one sequence, at most */
+    LONGEST = 20, /* every batch takes less time */
+    UNIT = 4096,  /* what an instance adds to a flow's clock */
+    SHARE = 16,   /* one batch or place of this many goes to a worse priority */
 };
 
 enum fate { UNUSED_YET, QUEUED, RAN, EXPIRED, CANCELLED, REFUSED, EVICTED };
@@ -46,12 +46,13 @@ struct world {
     uint64_t front[ITEMS]; /* since when it is the first of its flow */
     uint64_t clock[MODELS][BATCHER_PRIORITIES];
     uint64_t served[MODELS][BATCHER_PRIORITIES][FLOWS]; /* where what ran ended */
-    uint32_t passed[MODELS][BATCHER_PRIORITIES];        /* batches, over who was first */
+    /* batches in a row that passed over the first item of each priority */
+    uint32_t passed[MODELS][BATCHER_PRIORITIES];
     enum fate fate[ITEMS];
     uint32_t answers[ITEMS];
     uint64_t ran[MODELS], expired[MODELS], refused[MODELS];
-    uint64_t early; /* of the expired, before their deadlines */
-    bool is_long;   /* and asks one model mostly */
+    uint64_t early; /* expired items that left before their deadlines */
+    bool is_long;   /* has LONG_EVENTS events, mostly for one model */
 };
 
 static uint64_t seed, rng;
@@ -95,7 +96,8 @@ static uint64_t total_of(const struct world *w, uint32_t m, uint64_t key)
     return total;
 }
 
-/* The size at which a batch of so many is cut, and whether one of those sizes is there. */
+/* The size at which a batch of `total` instances is cut. `reached`: a preferred size has been
+ * reached. */
 static uint32_t cut_of(const struct world *w, uint32_t m, uint64_t total, bool *reached)
 {
     const struct batcher_model_config *c = &w->config[m];
@@ -143,7 +145,7 @@ static bool same_lane(const struct world *w, uint32_t a, uint32_t b)
            w->item[a].flow == w->item[b].flow;
 }
 
-/* The first and the last queued of the item's flow, model and priority; ITEMS: none. */
+/* The first and the last queued item of the flow, model and priority of item `i`; ITEMS: none. */
 static uint32_t lane_first(const struct world *w, uint32_t i)
 {
     for (uint32_t o = 0; o < w->used; o++) {
@@ -176,7 +178,7 @@ static void start(struct world *w, uint32_t i)
     w->front[i] = w->now;
 }
 
-/* It still counts among those that wait. */
+/* Item `i` is served: the clocks of its flow and priority go on. It still counts as waiting. */
 static void serve(struct world *w, uint32_t i)
 {
     uint32_t m = w->of[i], p = w->item[i].priority, flows = 0;
@@ -192,7 +194,8 @@ static void serve(struct world *w, uint32_t i)
 
 /* --- turns --- */
 
-/* Before: a better priority, else an earlier start; equals in the order of submission. */
+/* Whether one item goes before another: the better priority wins, then the earlier start, then the
+ * earlier submission. */
 static bool before(const struct world *w, uint32_t a, uint32_t b)
 {
     if (w->item[a].priority != w->item[b].priority)
@@ -200,7 +203,7 @@ static bool before(const struct world *w, uint32_t a, uint32_t b)
     return w->start[a] < w->start[b] || (w->start[a] == w->start[b] && a < b);
 }
 
-/* Who is first of a priority in the keys that may go. */
+/* The first item of priority `p` among the keys that may go. */
 static uint32_t first_of(const struct world *w, uint32_t m, uint32_t p)
 {
     uint32_t first = ITEMS;
@@ -216,7 +219,8 @@ static uint32_t first_of(const struct world *w, uint32_t m, uint32_t p)
     return first;
 }
 
-/* Who leads the model's next batch: the best, or a worse one passed over too often. */
+/* The item that leads the model's next batch: the best one, or a worse one that was passed over too
+ * often. */
 static uint32_t lead_of(const struct world *w, uint32_t m)
 {
     uint32_t lead = ITEMS;
@@ -230,7 +234,7 @@ static uint32_t lead_of(const struct world *w, uint32_t m)
     return lead;
 }
 
-/* The batch with that one at its head, in order; returns how many items. */
+/* The batch that item `lead` heads, in order. Returns the number of items. */
 static uint32_t batch_of(const struct world *w, uint32_t lead, uint32_t out[ITEMS])
 {
     bool taken[ITEMS] = {0}, reached;
@@ -253,7 +257,7 @@ static uint32_t batch_of(const struct world *w, uint32_t lead, uint32_t out[ITEM
 
 /* --- places --- */
 
-/* Requests of the flow in that model, of priority p and worse. */
+/* How many requests of the flow wait in that model with priority `p` or worse. */
 static uint32_t places_of(const struct world *w, uint32_t m, uint64_t flow, uint32_t p)
 {
     uint32_t n = 0;
@@ -263,7 +267,7 @@ static uint32_t places_of(const struct world *w, uint32_t m, uint64_t flow, uint
     return n;
 }
 
-/* May `i` take the place of `o`, with priorities from p on compared? */
+/* Whether item `i` may take the place of item `o`, if priorities from `p` on are compared. */
 static bool may_push(const struct world *w, uint32_t i, uint32_t o, uint32_t p)
 {
     uint32_t m = w->of[i], theirs = places_of(w, m, w->item[o].flow, p);
@@ -291,7 +295,7 @@ static bool may_push_any(const struct world *w, uint32_t i, uint32_t p)
     return false;
 }
 
-/* From which priority on places are compared; BATCHER_PRIORITIES: it finds no place. */
+/* The priority from which on places are compared; BATCHER_PRIORITIES: the item finds no place. */
 static uint32_t push_level(const struct world *w, uint32_t i)
 {
     uint32_t m = w->of[i], p = w->item[i].priority, all = 0;
@@ -341,7 +345,7 @@ static void judge_expired(struct world *w, const struct batcher_decision *d)
         w->expired[m]++;
         if (item->deadline_ns <= w->now)
             continue;
-        /* early: it would be late, as batches go here, and others can have its place */
+        /* Dropped early: at the usual pace it would be late, and others can have its place. */
         uint64_t left = total_of(w, m, item->shape_key);
         CHECK(item->deadline_ns < w->now + 3 * LONGEST, "item %u: deadline %llu at %llu", i,
               (unsigned long long)item->deadline_ns, (unsigned long long)w->now);
@@ -356,7 +360,7 @@ static uint64_t turn_of(const struct world *w, uint32_t lead)
     return saturate(w->front[lead], w->config[w->of[lead]].max_delay_ns);
 }
 
-/* No model had the better right. */
+/* No other model had a better right to run. */
 static void judge_turn(const struct world *w, uint32_t lead)
 {
     for (uint32_t o = 0; o < MODELS; o++) {
@@ -367,7 +371,7 @@ static void judge_turn(const struct world *w, uint32_t lead)
     }
 }
 
-/* A batch was formed: `first` were those of each priority who could go. */
+/* A batch was formed. `first` are the items that could lead it, one of each priority. */
 static void count_passed(struct world *w, uint32_t m, const uint32_t first[BATCHER_PRIORITIES])
 {
     for (uint32_t p = 1; p < BATCHER_PRIORITIES; p++) {
@@ -466,7 +470,7 @@ static uint32_t queued(const struct world *w, uint32_t m)
     return n;
 }
 
-/* `level`: see push_level, when the queue was full. */
+/* Item `i` pushed out `evicted`. `level` is what push_level said while the queue was full. */
 static void judge_evicted(struct world *w, uint32_t i, const struct batcher_item *evicted,
                           uint32_t level)
 {
@@ -507,7 +511,8 @@ static void event_submit(struct world *w, uint64_t now)
         want = CAUSE_QUEUE_FULL;
     w->now = MAX(w->now, now);
     enum cause got = batcher_submit(w->model[m], item, now, &evicted);
-    if (item->late_ns) { /* how late it would be is tested elsewhere; here, that it may be so */
+    /* test_pace.c checks the delay itself; here only whether a refusal is allowed */
+    if (item->late_ns) {
         CHECK(item->deadline_ns != BATCHER_NEVER && want == CAUSE_OK &&
                   (!any_idle(w) || queued(w, 0) + queued(w, 1) + queued(w, 2) > 0),
               "refused for its deadline, deadline %llu", (unsigned long long)item->deadline_ns);
@@ -540,7 +545,7 @@ static void event_cancel(struct world *w)
         answer(w, i, CANCELLED);
 }
 
-/* Its batch ends, after any time, and any part of it has run. */
+/* The worker's batch ends after any time; any part of it may have run. */
 static void finish(struct world *w, uint32_t worker)
 {
     if (w->batch[worker])
@@ -636,7 +641,7 @@ static void run_sequence(uint64_t number)
         random_event(w);
     check_stats(w, false);
 
-    /* A drain empties it: every worker takes what it gets and comes back. */
+    /* Draining empties the model: every worker takes the batch that it gets and comes back. */
     memset(w->draining, true, sizeof(w->draining));
     batcher_drain(w->batcher);
     do {
@@ -663,7 +668,7 @@ static void random_sequences_obey_the_rules(void **state)
         run_sequence(first_sequence + i);
     if (n_sequences < SEQUENCES)
         return;
-    assert_in_range(seen.early, 100, UINT64_MAX); /* the rules were looked at */
+    assert_in_range(seen.early, 100, UINT64_MAX); /* each rule was looked at often enough */
     assert_in_range(seen.evicted, 100, UINT64_MAX);
     assert_in_range(seen.evicted_better, 100, UINT64_MAX);
     assert_in_range(seen.overtakes, 100, UINT64_MAX);

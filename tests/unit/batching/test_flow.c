@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rules of batcher.h about who asks: turns, ageing, places; each by itself, in virtual time. */
+/* The rules of batcher.h about flows: turns, ageing and places. Each is tested by itself, in
+ * virtual time. */
 #include <stdlib.h>
 
 #include "base/compiler.h"
@@ -10,7 +11,7 @@ enum { N_ITEMS = 4096, MAX_BATCH = 8, LIMIT = 64 };
 
 struct fixture {
     struct batcher *batcher;
-    struct batcher_model *model; /* max_batch 8, never waits, queue 64 */
+    struct batcher_model *model; /* max_batch 8, never waits for other requests, queue 64 */
     struct batcher_item items[N_ITEMS];
     uint32_t used;
     struct batcher_item *evicted; /* by the last one */
@@ -91,7 +92,7 @@ static struct batcher_item *batch(struct fixture *f)
     return f->d.batch;
 }
 
-/* The flows of what goes, one character an item, in one batch or several. */
+/* The next items to run belong to these flows, one character an item, in one batch or several. */
 static void expect_flows(struct fixture *f, const char *flows)
 {
     const struct batcher_item *item = NULL;
@@ -155,7 +156,7 @@ static void a_new_flow_is_not_behind_a_backlog(void **state)
     expect_flows(f, "aaaaaaaa");
     ask(f, 'b', 1);
     ask(f, 'c', 1);
-    expect_flows(f, "abcaaaaa"); /* one request of each other flow at most */
+    expect_flows(f, "abcaaaaa"); /* each other flow has one request at most */
 }
 
 static void to_be_away_gains_nothing(void **state)
@@ -165,7 +166,7 @@ static void to_be_away_gains_nothing(void **state)
     expect_flows(f, "b");
     ask_many(f, 'a', 24);
     expect_flows(f, "aaaaaaaaaaaaaaaa");
-    ask_many(f, 'b', 8); /* not twelve in a row for the time before */
+    ask_many(f, 'b', 8); /* no twelve in a row to make up for the time before */
     expect_flows(f, "abababab");
 }
 
@@ -177,14 +178,14 @@ static void an_empty_queue_opens_no_new_turn(void **state)
     for (uint32_t i = 0; i < 200; i++)
         ask(f, 'a', 1);
     limits(f, 4, 2048);
-    for (uint32_t i = 0; i < 20; i++) { /* four at once, and again when they have gone */
+    for (uint32_t i = 0; i < 20; i++) { /* a request of four, and the next one when it has gone */
         struct batcher_item *heavy = ask(f, 'b', 4);
         while (heavy->model) {
             for (const struct batcher_item *item = batch(f); item; item = item->next)
                 served += item->flow == 'a';
         }
     }
-    assert_in_range(served, 19 * 4, 22 * 4); /* as much as the other one */
+    assert_in_range(served, 19 * 4, 22 * 4); /* as much as flow 'b' */
 }
 
 static void new_flows_do_not_starve_who_was_there(void **state)
@@ -210,7 +211,7 @@ static void turns_are_across_shape_keys(void **state)
         item->shape_key = 1 + i;
         assert_int_equal(try(f, item), CAUSE_OK);
     }
-    ask(f, 'b', 1); /* of another key: a batch of its own, behind one of the other flow */
+    ask(f, 'b', 1); /* a key of its own makes a batch of its own, behind one batch of flow 'a' */
     expect_flows(f, "ab");
 }
 
@@ -272,7 +273,7 @@ static void one_batch_of_sixteen_is_led_by_a_lower_priority(void **state)
     struct batcher_item *first = ask_at(f, 'b', 1);
     struct batcher_item *second = ask_at(f, 'b', 1);
     assert_int_equal(batches_until_gone(f, first), BATCHER_SHARE);
-    assert_ptr_equal(f->d.batch, first); /* it leads, and the best follow */
+    assert_ptr_equal(f->d.batch, first); /* the item leads, and the best ones fill the batch */
     for (const struct batcher_item *item = first->next; item; item = item->next)
         assert_int_equal(item->priority, 0);
     assert_int_equal(f->d.instances, MAX_BATCH);
@@ -298,7 +299,7 @@ static void who_rides_along_does_not_take_the_place_of_who_was_first(void **stat
     first->priority = 1;
     first->shape_key = 7;
     assert_int_equal(try(f, first), CAUSE_OK);
-    for (; first->model; n++) { /* of the other key always one of each priority */
+    for (; first->model; n++) { /* The other key always has one item of priority 0 and one of 1. */
         assert_in_range(n, 0, 100);
         ask_at(f, 'a', 0);
         ask_at(f, 'c', 1);
@@ -318,7 +319,8 @@ static void who_waits_for_others_of_its_own_priority_is_not_passed_over(void **s
             assert_int_equal(item->flow, 'b');
     }
     struct batcher_item *low = ask_at(f, 'b', 3);
-    assert_int_equal(batches_until_gone(f, low), BATCHER_SHARE); /* nothing was saved up */
+    /* earlier batches earned it nothing */
+    assert_int_equal(batches_until_gone(f, low), BATCHER_SHARE);
 }
 
 /* --- places --- */
@@ -367,7 +369,8 @@ static void r18_each_of_n_flows_keeps_its_share_of_places(void **state)
     for (uint64_t flow = 0; flow < FLOWS; flow++)
         assert_in_range(places(f, flow), LIMIT / FLOWS, LIMIT / FLOWS + 1);
     assert_int_equal(stats_of(f).queued_items, LIMIT);
-    for (uint64_t flow = 0; flow < FLOWS; flow++) { /* and then nobody is pushed to and fro */
+    /* once shares are equal, no flow pushes out another */
+    for (uint64_t flow = 0; flow < FLOWS; flow++) {
         assert_int_equal(try(f, item_new(f, flow, 1)), CAUSE_QUEUE_FULL);
         assert_null(f->evicted);
     }
@@ -388,7 +391,7 @@ static void the_worst_priority_of_the_longest_is_pushed_out(void **state)
     for (uint32_t i = 0; i < LIMIT; i++)
         ask_at(f, 'a', i % 3 == 0 ? 2 : 0);
     ask(f, 'b', 1);
-    assert_ptr_equal(f->evicted, &f->items[LIMIT - 1]); /* 63, of priority 2 */
+    assert_ptr_equal(f->evicted, &f->items[LIMIT - 1]); /* item 63, of the worst priority, 2 */
     ask(f, 'b', 1);
     assert_ptr_equal(f->evicted, &f->items[LIMIT - 4]);
 }
@@ -402,7 +405,7 @@ static void a_better_priority_is_not_pushed_out(void **state)
         ask_at(f, 'b', 1);
     struct batcher_item *newest = &f->items[f->used - 1];
     ask_at(f, 'c', 1);
-    assert_ptr_equal(f->evicted, newest); /* of flow 'b', though 'a' has more */
+    assert_ptr_equal(f->evicted, newest); /* flow 'b' loses a place, though 'a' has more */
     ask_at(f, 'd', 0);
     assert_int_equal(f->evicted->flow, 'a');
 }
@@ -419,11 +422,11 @@ static void r18_a_better_priority_does_not_shut_out_the_worse(void **state)
     struct batcher_item *item = item_new(f, 'b', 1);
     item->priority = 3;
     assert_int_equal(try(f, item), CAUSE_QUEUE_FULL);
-    ask_at(f, 'c', 3); /* the worse ones share theirs */
+    ask_at(f, 'c', 3); /* flows share the places of the worse priority */
     assert_int_equal(f->evicted->flow, 'b');
 }
 
-/* The longest is found again after queues have become shorter. */
+/* The flow with the longest queue is found again after queues have become shorter. */
 static void the_longest_is_the_longest_now(void **state)
 {
     struct fixture *f = *state;
@@ -438,7 +441,7 @@ static void the_longest_is_the_longest_now(void **state)
     assert_int_equal(places(f, 'c'), LIMIT - 40);
 }
 
-/* Who floods can ask, and be refused, as long as he likes: it moves his turn nowhere. */
+/* A flow that floods the queue and is refused gets neither an earlier nor a later turn. */
 static void to_be_pushed_out_costs_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -450,13 +453,13 @@ static void to_be_pushed_out_costs_nothing(void **state)
     for (uint32_t i = 0; i < LIMIT / 2; i++)
         assert_true(batcher_cancel(&f->items[LIMIT + i]));
     for (uint32_t i = 0; i < LIMIT / 2; i += MAX_BATCH)
-        assert_non_null(batch(f)); /* what was left of 'a' */
+        assert_non_null(batch(f)); /* the rest of 'a' runs */
     ask_many(f, 'a', 8);
     ask_many(f, 'b', 8);
     expect_flows(f, "abababab");
 }
 
-/* Records are kept for those that come back, up to the limit, and used again beyond it. */
+/* A flow's record is kept in case that the flow returns. Beyond the limit, records are reused. */
 static void many_flows_come_and_go(void **state)
 {
     struct fixture *f = *state;

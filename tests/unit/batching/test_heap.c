@@ -48,7 +48,7 @@ static void it_sorts(void **state)
     enum { MANY = 100000 };
     struct heap_node *nodes = calloc(MANY, sizeof(*nodes)), *root = NULL;
     assert_non_null(nodes);
-    for (uint64_t i = 0; i < MANY; i++) /* ascending: the longest list of siblings */
+    for (uint64_t i = 0; i < MANY; i++) /* ascending keys make the longest list of siblings */
         heap_insert(&root, &nodes[i], i, 0);
     for (uint64_t i = 0; i < MANY; i++) {
         assert_non_null(root);

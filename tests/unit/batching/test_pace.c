@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What batches are seen to take (pace.h), and the requests that are refused for it because they
- * would miss their deadlines (batcher.h). In virtual time.
+ * The pace of batches, as measured (pace.h), and the requests that are refused because at that pace
+ * they would miss their deadlines (batcher.h). In virtual time.
  */
 #include <stdlib.h>
 
@@ -33,13 +33,13 @@ static void a_size_never_seen_is_like_the_nearest_smaller(void **state)
 {
     (void)state;
     struct pace pace = fresh();
-    pace_ran(&pace, 3, 300); /* the class of 3 and 4 */
+    pace_ran(&pace, 3, 300); /* the class of sizes 3 and 4 */
     pace_ran(&pace, 16, 900);
     assert_int_equal(pace_batch(&pace, 4).mean_ns, 300);
     assert_int_equal(pace_batch(&pace, 8).mean_ns, 300);
     assert_int_equal(pace_batch(&pace, 15).mean_ns, 900);
     assert_int_equal(pace_batch(&pace, UINT32_MAX).mean_ns, 900);
-    assert_int_equal(pace_batch(&pace, 1).mean_ns, 300); /* none is smaller */
+    assert_int_equal(pace_batch(&pace, 1).mean_ns, 300); /* there is no smaller class */
 }
 
 static void times_are_followed(void **state)
@@ -55,7 +55,7 @@ static void times_are_followed(void **state)
         pace_ran(&pace, 1, i % 2 ? 800 : 1200);
     assert_in_range(pace_batch(&pace, 1).mean_ns, 900, 1100);
     assert_in_range(pace_batch(&pace, 1).deviation_ns, 150, 250);
-    pace_ran(&pace, 1, UINT64_MAX); /* a clock gone mad does no harm */
+    pace_ran(&pace, 1, UINT64_MAX); /* times that a broken clock gives do no harm */
     pace_ran(&pace, 1, 0);
 }
 
@@ -82,8 +82,8 @@ struct fixture {
     struct batcher_model *model;
     struct batcher_item items[N_ITEMS];
     uint32_t used;
-    uint64_t flow;      /* of the next items */
-    bool each_its_flow; /* and not that one */
+    uint64_t flow;      /* of the next items, unless `each_its_flow` */
+    bool each_its_flow; /* each item has a flow of its own */
 };
 
 static int setup(void **state)
@@ -122,13 +122,14 @@ static struct batcher_item *submit_to(struct fixture *f, struct batcher_model *m
     return item;
 }
 
-/* By how much a request that arrives now would miss the deadline. */
+/* By how much a request that arrives now would miss its deadline; 0: it is taken. */
 static uint64_t late(struct fixture *f, uint64_t now, uint64_t deadline, uint32_t priority)
 {
     return submit_to(f, f->model, now, deadline, priority)->late_ns;
 }
 
-/* Worker 0 has a batch, formed now; `n` more wait. Their pace is known: TOOK a batch. */
+/* Worker 0 runs a batch that was formed now, and `n` items wait. The pace is known: a batch takes
+ * TOOK. */
 static void load(struct fixture *f, struct batcher_model *model, uint64_t now, uint32_t n)
 {
     struct batcher_decision d;
@@ -156,7 +157,7 @@ static uint64_t hopeless(const struct fixture *f)
 static void r18_what_cannot_make_its_deadline_is_refused_at_once(void **state)
 {
     struct fixture *f = *state;
-    load(f, f->model, 0, 2 * MAX_BATCH); /* one batch runs, two wait: 300, and its own */
+    load(f, f->model, 0, 2 * MAX_BATCH); /* a batch runs, two wait, then its own: 300 + 100 */
     assert_int_equal(late(f, 0, 200, 1), 300 + 300 / 4 + 100 - 200);
     assert_int_equal(late(f, 0, 474, 1), 1);
     assert_int_equal(hopeless(f), 2);
@@ -186,14 +187,15 @@ static void a_burst_meets_the_queue_that_it_makes(void **state)
 {
     struct fixture *f = *state;
     load(f, f->model, 0, 0);
-    batcher_worker_idle(f->batcher, 0); /* and no step: they come in one read */
+    batcher_worker_idle(f->batcher, 0); /* No step between them, as if all came in one read. */
     uint32_t taken = 0;
     while (taken < 100 && late(f, 0, 450, 1) == 0)
         taken++;
-    assert_int_equal(taken, 3 * MAX_BATCH); /* two batches, a quarter of their time, and its own */
+    assert_int_equal(taken, 3 * MAX_BATCH); /* two batches, their margin of a quarter, its own */
 }
 
-/* What nobody foresaw took long; of those that now have to hurry only some can make it. */
+/* A batch took longer than expected. Of the requests whose deadlines are near now, only some can
+ * make them. */
 static void r19_who_would_be_late_gives_his_place_to_one_who_would_not(void **state)
 {
     struct fixture *f = *state;
@@ -201,10 +203,10 @@ static void r19_who_would_be_late_gives_his_place_to_one_who_would_not(void **st
     struct batcher_item *items[2 * MAX_BATCH];
     load(f, f->model, 0, 0);
     for (uint32_t i = 0; i < 2 * MAX_BATCH; i++)
-        items[i] = submit_to(f, f->model, 0, 600 + i / 5 * 100, 1); /* 5 until 600, 5 until 700 */
+        items[i] = submit_to(f, f->model, 0, 600 + i / 5 * 100, 1); /* 5 each for 600, 700, .. */
     batcher_worker_ran(f->batcher, 0, MAX_BATCH, TOOK);
     batcher_worker_idle(f->batcher, 0);
-    batcher_step(f->batcher, 550, &d); /* a batch would end at 650 */
+    batcher_step(f->batcher, 550, &d); /* a batch formed now ends at 650 */
     assert_int_equal(d.instances, MAX_BATCH);
     for (uint32_t i = 0; i < MAX_BATCH; i++, d.batch = d.batch->next)
         assert_ptr_equal(d.batch, items[5 + i]);
@@ -217,7 +219,7 @@ static void r19_who_would_be_late_gives_his_place_to_one_who_would_not(void **st
     assert_int_equal(stats.queued_items, 3);
 }
 
-/* The pace may be wrong, and a place that nobody else wants costs nothing. */
+/* The pace may be wrong, so a late request stays while nobody else wants its place. */
 static void r19_a_place_that_is_free_is_not_given_away(void **state)
 {
     struct fixture *f = *state;
@@ -228,7 +230,7 @@ static void r19_a_place_that_is_free_is_not_given_away(void **state)
     batcher_worker_ran(f->batcher, 0, MAX_BATCH, TOOK);
     batcher_worker_idle(f->batcher, 0);
     batcher_step(f->batcher, 550, &d);
-    assert_int_equal(d.instances, MAX_BATCH); /* three of the five, and five others */
+    assert_int_equal(d.instances, MAX_BATCH); /* three of the five late ones, and five others */
     uint32_t late = 0;
     for (; d.batch; d.batch = d.batch->next)
         late += d.batch->deadline_ns == 600;
@@ -260,7 +262,7 @@ static void several_workers_share_the_queue(void **state)
     batcher_step(f->batcher, 0, &d);
     assert_int_equal(d.worker, 1); /* 2 batches run, 4 wait: 600 for two workers */
     assert_int_equal(late(f, 0, 300, 1), 300 + 300 / 4 + 100 - 300);
-    batcher_worker_gone(f->batcher, 1); /* 1 runs that one can wait for, 4 wait */
+    batcher_worker_gone(f->batcher, 1); /* one batch counts as running, 4 wait */
     assert_int_equal(late(f, 0, 500, 1), 500 + 500 / 4 + 100 - 500);
 }
 
@@ -269,15 +271,15 @@ static void a_backlog_of_another_flow_is_not_waited_for(void **state)
     struct fixture *f = *state;
     load(f, f->model, 0, 4 * MAX_BATCH);
     assert_int_equal(late(f, 0, 500, 1), 500 + 500 / 4 + 100 - 500);
-    f->flow = 1; /* what runs, and the batch that it goes into itself */
+    f->flow = 1; /* only the running batch and its own count */
     assert_int_equal(late(f, 0, 200, 1), 100 + 100 / 4 + 100 - 200);
     assert_int_equal(late(f, 0, 225, 1), 0);
-    for (uint32_t i = 0; i < MAX_BATCH; i++) /* 9 of its own, and as many of the other's */
+    for (uint32_t i = 0; i < MAX_BATCH; i++) /* 9 requests of its own flow, and as many of flow 0 */
         submit_to(f, f->model, 0, BATCHER_NEVER, 1);
     assert_int_equal(late(f, 0, 400, 1), 300 + 300 / 4 + 100 - 400);
     f->flow = 2;
     assert_int_equal(late(f, 0, 225, 1), 0);
-    f->flow = 0; /* all 32 of its own, and the 9 of flow 1 */
+    f->flow = 0; /* all 32 requests of its own flow, and the 9 of flow 1 */
     assert_int_equal(late(f, 0, 600, 1), 600 + 600 / 4 + 100 - 600);
 }
 
@@ -288,7 +290,7 @@ static void many_flows_are_waited_for_one_by_one(void **state)
     f->each_its_flow = true;
     for (uint32_t i = 0; i < 2 * MAX_BATCH; i++)
         submit_to(f, f->model, 0, BATCHER_NEVER, 1);
-    assert_int_equal(late(f, 0, 200, 1), 300 + 300 / 4 + 100 - 200); /* as if they were one */
+    assert_int_equal(late(f, 0, 200, 1), 300 + 300 / 4 + 100 - 200); /* as if they were one flow */
 }
 
 static void a_backlog_of_another_model_is_not_waited_for(void **state)
@@ -301,7 +303,7 @@ static void a_backlog_of_another_model_is_not_waited_for(void **state)
     f->flow = 1; /* one batch runs, and one may go before it */
     assert_int_equal(late(f, 0, 200, 0), 200 + 200 / 4 - 200);
     assert_int_equal(late(f, 0, 250, 0), 0);
-    assert_int_equal(late(f, 0, 350, 0), 300 + 300 / 4 - 350); /* behind one of its own */
+    assert_int_equal(late(f, 0, 350, 0), 300 + 300 / 4 - 350); /* behind a batch of its own model */
     while (f->used)
         batcher_cancel(&f->items[--f->used]);
     batcher_model_remove(other);
@@ -315,10 +317,11 @@ static void other_models_queues_are_waited_for(void **state)
     const struct batcher_model_config config = {.max_batch = MAX_BATCH, .queue_limit = N_ITEMS};
     assert_int_equal(batcher_model_add(f->batcher, &config, &other, NULL), STATUS_OK);
     load(f, other, 0, 2 * MAX_BATCH);
-    assert_int_equal(late(f, 0, 300, 0), 300 + 300 / 4 - 300); /* its own time is not known */
+    /* the time of its own batch is not known */
+    assert_int_equal(late(f, 0, 300, 0), 300 + 300 / 4 - 300);
     assert_int_equal(late(f, 0, 400, 0), 0);
     while (f->used)
-        batcher_cancel(&f->items[--f->used]); /* the sums follow */
+        batcher_cancel(&f->items[--f->used]); /* the sums of waiting work go down */
     assert_int_equal(late(f, 0, 125, 0), 0);
     batcher_cancel(&f->items[0]);
     batcher_model_remove(other);
@@ -335,7 +338,8 @@ static void a_wrong_pace_is_measured_again(void **state)
     batcher_worker_ran(f->batcher, 0, 1, UINT64_C(1000000));
     uint32_t batches = 0;
     for (uint64_t now = 0; batches < 200; now += TOOK) {
-        assert_int_equal(late(f, now, now + 10 * TOOK, 1), 0); /* the first always may */
+        /* the first request may always run */
+        assert_int_equal(late(f, now, now + 10 * TOOK, 1), 0);
         uint64_t second = late(f, now, now + 10 * TOOK, 1);
         batcher_worker_idle(f->batcher, 0);
         batcher_step(f->batcher, now, &d);

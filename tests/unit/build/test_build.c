@@ -187,7 +187,7 @@ static void a_fixed_batch_gives_one_profile(void **state)
     assert_non_null(strstr(err.text, "not batched"));
 }
 
-/* Its batch dimension is symbolic, but it sums over it. */
+/* The batch dimension of its input is symbolic, but the model sums over it. */
 static void an_output_without_the_batch_makes_it_unbatched(void **state)
 {
     struct heard heard;
@@ -202,7 +202,7 @@ static void an_output_without_the_batch_makes_it_unbatched(void **state)
     plan_free(plan);
 }
 
-/* Its reshape fits one instance only. */
+/* The model's reshape fits one instance only. */
 static void a_model_that_cannot_take_two_makes_it_unbatched(void **state)
 {
     struct heard heard;
@@ -270,7 +270,7 @@ static void the_same_cache_gives_the_same_plan(void **state)
     assert_same_files(a, b);
     const struct backend *was = calm_down(f->device);
     assert_int_equal(tune_cache_new(f->device, &cache, &err), STATUS_OK);
-    put(f, a, cache); /* fills it */
+    put(f, a, cache); /* the first build fills the cache */
     put(f, a, cache);
     put(f, b, cache);
     assert_same_files(a, b);
@@ -280,7 +280,7 @@ static void the_same_cache_gives_the_same_plan(void **state)
     unlink(b);
 }
 
-/* x [N, 1] expanded to [N, 2^18] and summed up: a MiB for each instance. */
+/* x [N, 1] is expanded to [N, 2^18] and summed up, which takes a MiB for each instance. */
 static void write_large(struct wire *out)
 {
     struct wire graph = {.n = 0}, attrs = {.n = 0};
@@ -314,7 +314,7 @@ static void what_needs_too_much_memory_is_refused(void **state)
                      STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "batch 1: needs 1.0 MiB of memory: constants 0.0"));
     assert_non_null(strstr(err.text, "at most 1.0 MiB are allowed"));
-    /* Sizes that were asked for are built or refused. */
+    /* Batch sizes that the caller asks for are built, or the model is refused. */
     assert_int_equal(build_large(*state, batches, 2, 4 * mib, &heard, &plan, &err),
                      STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "batch 8: needs 8.0 MiB"));

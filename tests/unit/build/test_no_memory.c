@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model's whole way, from the ONNX file to a context, with one allocation failing: each of each
- * stage in turn. A stage then succeeds all the same, or says that there is no memory; nothing
- * leaks.
+ * A model's whole way, from the ONNX file to a context, with one failing allocation: each
+ * allocation of each stage fails in turn. The stage then succeeds all the same, or says that there
+ * is no memory; nothing leaks.
  */
 #include <stdio.h>
 #include <stdlib.h>

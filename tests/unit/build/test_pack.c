@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks in an arena: nothing alive overlaps, by size and by time, and neither takes too long. */
+/* Blocks in an arena: blocks that are alive together never overlap, whether packed by size or by
+ * time, and neither way takes too long. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,13 +53,13 @@ static void expect_apart(const struct pack_block *blocks, uint64_t arena)
     assert_int_equal(end, arena);
 }
 
-/* As pack.c says it of itself, without its trees. */
+/* The algorithm that pack.c describes, without its trees. */
 static uint64_t greedy(struct pack_block *blocks)
 {
     uint64_t arena = 0;
     for (uint32_t n = 0; n < BLOCKS; n++) {
         uint64_t best = UINT64_MAX, best_size = UINT64_MAX, end = 0;
-        for (;;) { /* the next block above `end` of those alive together with it */
+        for (;;) { /* the next block above `end` among those alive at the same time */
             const struct pack_block *next = NULL;
             uint64_t above = end;
             for (uint32_t i = 0; i < n; i++) {
@@ -100,7 +101,7 @@ static void blocks_do_not_overlap(void **state)
         assert_true(pack_measure(blocks, BLOCKS, STEPS, &load));
         assert_true(pack_blocks(blocks, BLOCKS, &load, &arena));
         expect_apart(blocks, arena);
-        for (uint32_t i = 0; i < BLOCKS; i++) { /* sorted by size by now */
+        for (uint32_t i = 0; i < BLOCKS; i++) { /* the blocks are sorted by size now */
             sorted[i] = blocks[i];
             sorted[i].offset = &again[i];
             assert_true(i == 0 || sorted[i].size <= sorted[i - 1].size);
@@ -108,7 +109,7 @@ static void blocks_do_not_overlap(void **state)
         assert_int_equal(greedy(sorted), arena);
         for (uint32_t i = 0; i < BLOCKS; i++)
             assert_int_equal(again[i], *blocks[i].offset);
-        load.pairs = UINT64_MAX; /* as if there were too many for that */
+        load.pairs = UINT64_MAX; /* as if there were too many pairs for packing by size */
         assert_true(pack_blocks(blocks, BLOCKS, &load, &arena));
         expect_apart(blocks, arena);
     }
@@ -128,8 +129,8 @@ static void the_load_is_counted(void **state)
     assert_int_equal(load.pairs, 1 + 3 + 3 + 2);
 }
 
-/* 60,000 blocks: in a chain, beside some that live all the time, and 8,000 at once. All pairs
- * would be 2 x 10^9. */
+/* 60,000 blocks: a chain, some blocks that live all the time, and 8,000 that live at once. To look
+ * at all pairs would take 2 x 10^9 steps. */
 static void many_blocks_are_placed(void **state)
 {
     enum { MANY = 60000 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory planning: on random graphs nothing overlaps what is alive (plan_check is the judge), and
- * the arena is never larger than all tensors together nor smaller than what is alive at once.
+ * Memory planning on random graphs: tensors that are alive together never overlap (plan_check
+ * judges), and the arena is never larger than all tensors together nor smaller than the most that
+ * is alive at once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static void fill(struct ir_graph *g, uint64_t seed)
     }
 }
 
-/* What must be in the arena at once, at the worst node. */
+/* The bytes that must be in the arena at once, at the worst node. */
 static uint64_t most_alive(const struct ir_graph *g)
 {
     uint64_t most = 0;
@@ -158,7 +159,7 @@ static void random_graphs_are_placed_well(void **state)
                  (unsigned long long)ideal);
 }
 
-/* The judge itself: moving any one tensor onto its neighbour must be noticed. */
+/* The judge itself is tested: if any one tensor is moved onto its neighbour, plan_check notices. */
 static void an_overlap_is_noticed(void **state)
 {
     unsigned noticed = 0, moved = 0;
@@ -194,7 +195,7 @@ static void an_overlap_is_noticed(void **state)
     assert_int_equal(noticed, moved);
 }
 
-/* Whoever looks for the bytes of an alias follows the chain: 1,024 times at most. */
+/* To find the bytes of an alias, its chain is followed, so chains have at most 1,024 links. */
 static void long_chains_of_aliases_are_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs served as bytes and halves: the same answers as the float input's, and clear refusals. */
+/* Inputs served as bytes and as halves give the same answers as the float input, or a clear
+ * refusal. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ static size_t size_of_output(const struct ir_graph *g)
     return ir_tensor(g, g->outputs[0])->bytes / sizeof(float);
 }
 
-/* Pixels, as the type, and as the numbers that they mean. */
+/* Fills `served` with pixels of the type, and `value` with the numbers that they mean. */
 static void fill(enum dtype dtype, uint32_t n_scale, uint32_t n_bias, void *served, float *value)
 {
     for (int i = 0; i < INPUTS; i++) {
@@ -97,7 +98,8 @@ static void check(enum dtype dtype, uint32_t n_scale, uint32_t n_bias, bool padd
     if (passes_run(g, &context, &err))
         fail_msg("%s", err.text);
     evaluate(g, served, fused);
-    /* A cast and the convolution are left; the cast carries what padding keeps out of weights. */
+    /* Only a cast and the convolution are left. If padding keeps the bias out of the weights, the
+     * cast has it in its epilogue. */
     assert_int_equal(g->n_nodes, 2);
     assert_int_equal(ir_node(g, 0)->op, IR_OP_CAST);
     assert_int_equal(ir_node(g, 0)->n_epilogue != 0, padded && n_bias);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See fake_server.h. Simple rather than fast: blocking sockets, a thread for each connection. */
+/* See fake_server.h. The server is simple rather than fast: blocking sockets, a thread for each
+ * connection. */
 #include "tests/unit/client/fake_server.h"
 
 #include <arpa/inet.h>
@@ -29,7 +30,7 @@ struct fake_server {
     pthread_t acceptor;
     _Atomic uint64_t requests, cancels, looks;
     _Atomic bool stopping;
-    pthread_mutex_t lock; /* the rest */
+    pthread_mutex_t lock; /* guards the fields below */
     uint32_t n;
     int fds[MAX_CONNECTIONS];
     pthread_t threads[MAX_CONNECTIONS];
@@ -299,7 +300,7 @@ static bool is(const struct request *q, const char *name)
     return message_text_equal(q->model, message_text_of(name));
 }
 
-/* True: the frame is kept. */
+/* Returns true if the frame is kept. */
 static bool keep(struct session *s, const struct request *q, uint8_t *frame, uint32_t size)
 {
     if (s->n_held == MAX_HELD)
@@ -312,7 +313,7 @@ static bool keep(struct session *s, const struct request *q, uint8_t *frame, uin
     return true;
 }
 
-/* Those that break the protocol. */
+/* Models that break the protocol. */
 static void misbehave(struct session *s, const struct request *q)
 {
     static const uint8_t huge[] = {0x80, 0, 0, 0}, garbage[] = {0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff};
@@ -399,7 +400,8 @@ static void *session_main(void *arg)
     }
     while (s->n_held > 0)
         free(s->held[--s->n_held].frame);
-    shutdown(s->fd, SHUT_RDWR); /* closed when the server stops, so that its number stays ours */
+    /* closed only when the server stops, so that no new connection gets this number */
+    shutdown(s->fd, SHUT_RDWR);
     free(s);
     return NULL;
 }

@@ -33,14 +33,15 @@
 
 struct fake_server;
 
-/* On 127.0.0.1 at a free port, or on a unix socket in a new folder. Aborts the test on failure. */
+/* Listens on 127.0.0.1 at a free port, or on a unix socket in a new folder. Aborts the test on
+ * failure. */
 struct fake_server *fake_server_start(bool unix_socket);
 void fake_server_stop(struct fake_server *server);
 
 /* "127.0.0.1:34567" */
 const char *fake_server_address(const struct fake_server *server);
 
-/* Requests decoded so far, but for cancels; and cancels. */
+/* Requests decoded so far without cancels, and cancels so far. */
 uint64_t fake_server_requests(const struct fake_server *server);
 uint64_t fake_server_cancels(const struct fake_server *server);
 

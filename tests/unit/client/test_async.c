@@ -21,7 +21,7 @@ struct fixture {
     uint32_t want, answers, by_status[17];
     uint64_t ids[2048]; /* in the order of the answers */
     bool in_send;
-    const struct inferd_prepared *again; /* sent from the callback, `rounds` times */
+    const struct inferd_prepared *again; /* how often the callback sends another request */
     uint32_t rounds;
 };
 
@@ -100,7 +100,7 @@ static int teardown(void **state)
         close_it(f);
     uv_close((uv_handle_t *)&f->guard, NULL);
     uv_run(&f->loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&f->loop), 0); /* nothing was left on it */
+    assert_int_equal(uv_loop_close(&f->loop), 0); /* nothing is left on the loop */
     fake_server_stop(f->server);
     free(f);
     return 0;
@@ -223,7 +223,7 @@ static void a_prepared_request_sends_the_bytes_of_the_moment(void **state)
     struct inferd_request request = {.model = "echo", .n_inputs = 1, .inputs = &t};
     struct inferd_prepared *prepared;
     assert_int_equal(inferd_prepared_new(&request, &prepared, NULL), INFERD_OK);
-    memcpy(data, numbers, sizeof(data)); /* on_answer compares with these */
+    memcpy(data, numbers, sizeof(data)); /* the values that on_answer expects */
     inferd_async_send_prepared(f->async, prepared, on_answer, f, NULL, NULL);
     run(f, 1);
     assert_int_equal(f->by_status[INFERD_OK], 1);
@@ -295,7 +295,7 @@ static void an_answer_that_does_not_come_is_given_up(void **state)
 {
     struct fixture *f = *state;
     struct inferd_request q = infer("mute");
-    q.timeout_us = 5000; /* and 30 ms of grace */
+    q.timeout_us = 5000; /* the client waits 30 ms longer */
     for (int i = 0; i < 10; i++)
         send_request(f, &q);
     uint64_t before = uv_hrtime();
@@ -480,7 +480,7 @@ static void closing_from_within_a_loss(void **state)
     while (!f->closed)
         uv_run(&f->loop, UV_RUN_ONCE);
     assert_int_equal(f->answers, 6);
-    assert_int_equal(f->lost, 0); /* nobody is left to be told */
+    assert_int_equal(f->lost, 0); /* the connection is gone: no callback is called */
 }
 
 static void closing_while_connecting(void **state)

@@ -50,7 +50,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The answer is what was sent. */
+/* Checks that the answer repeats the inputs. */
 static void check_echo(const struct inferd_response *r, const char *model)
 {
     assert_int_equal(r->status, INFERD_OK);
@@ -209,7 +209,7 @@ static void many_are_sent_before_any_is_received(void **state)
     assert_int_equal(inferd_client_in_flight(f->client), N);
     uint64_t last;
     assert_int_equal(inferd_client_send(f->client, &release, &last, NULL), INFERD_OK);
-    for (int i = N - 1; i >= 0; i--) { /* they come in reverse */
+    for (int i = N - 1; i >= 0; i--) { /* the answers come in reverse order */
         assert_int_equal(inferd_client_receive(f->client, UINT64_MAX, &r, NULL), INFERD_OK);
         assert_int_equal(r->id, ids[i]);
         check_echo(r, "hold");
@@ -226,7 +226,7 @@ static void a_call_keeps_the_answers_of_others(void **state)
     struct inferd_request hold = infer("hold");
     assert_int_equal(inferd_client_send(f->client, &hold, &a, NULL), INFERD_OK);
     assert_int_equal(inferd_client_send(f->client, &hold, &b, NULL), INFERD_OK);
-    call_ok(f, "release"); /* the answers to both come before its own */
+    call_ok(f, "release"); /* the answers to both held requests come before its own */
     const struct inferd_response *r;
     assert_int_equal(inferd_client_receive(f->client, 0, &r, NULL), INFERD_OK);
     assert_int_equal(r->id, b);
@@ -251,7 +251,7 @@ static void large_tensors_come_back_whole(void **state)
     struct inferd_request q = {.model = "echo", .n_inputs = 2, .inputs = t};
     const struct inferd_response *r;
     uint64_t id;
-    /* Three at once: the server writes while we do, more than the sockets hold. */
+    /* Three at once are more than the sockets hold, so the server writes while we still do. */
     for (int i = 0; i < 3; i++)
         assert_int_equal(inferd_client_send(f->client, &q, &id, NULL), INFERD_OK);
     for (int i = 0; i < 3; i++) {
@@ -275,7 +275,7 @@ static void an_answer_that_does_not_come_is_given_up(void **state)
     struct inferd_request q = infer("mute");
     const struct inferd_response *r = NULL;
     struct inferd_error err;
-    q.timeout_us = 10000; /* and 30 ms of grace */
+    q.timeout_us = 10000; /* the client waits 30 ms longer */
     uint64_t before = clock_now_ns();
     assert_int_equal(inferd_client_call(f->client, &q, &r, &err), INFERD_DEADLINE_EXCEEDED);
     uint64_t took = clock_now_ns() - before;
@@ -302,7 +302,7 @@ static void an_answer_that_comes_too_late_is_dropped(void **state)
     const struct inferd_response *r;
     q.timeout_us = 1;
     assert_int_equal(inferd_client_call(f->client, &q, &r, NULL), INFERD_DEADLINE_EXCEEDED);
-    call_ok(f, "echo"); /* and not the late one */
+    call_ok(f, "echo"); /* not the late answer */
 }
 
 static void a_cancelled_request_gets_its_one_answer(void **state)
@@ -318,7 +318,7 @@ static void a_cancelled_request_gets_its_one_answer(void **state)
     assert_int_equal(r->id, id);
     assert_int_equal(r->status, INFERD_CANCELLED);
     assert_int_equal(inferd_client_cancel(f->client, id, NULL), INFERD_NOT_FOUND);
-    call_ok(f, "echo"); /* the answer to the cancel itself is nobody's */
+    call_ok(f, "echo"); /* the answer to the cancel itself is dropped */
 }
 
 static void in_flight_is_bounded(void **state)
@@ -386,7 +386,7 @@ static void a_server_that_breaks_the_protocol_is_refused(void **state)
         struct fixture *f;
         setup((void **)&f);
         call_fails(f, cases[i].model, cases[i].status, cases[i].text);
-        call_fails(f, "echo", cases[i].status, cases[i].text); /* and stays so */
+        call_fails(f, "echo", cases[i].status, cases[i].text); /* the client stays unusable */
         teardown((void **)&f);
     }
 }
@@ -395,7 +395,7 @@ static void an_answer_to_another_question_is_an_error(void **state)
 {
     struct fixture *f = *state;
     call_fails(f, "wrong", INFERD_INTERNAL, "another question");
-    call_ok(f, "stranger"); /* one that nobody asked for is dropped */
+    call_ok(f, "stranger"); /* an answer that nobody asked for is dropped */
     call_ok(f, "echo");
 }
 
@@ -410,7 +410,7 @@ static void a_lost_connection_answers_what_is_in_flight(void **state)
         assert_int_equal(inferd_client_send(f->client, &hold, &id, NULL), INFERD_OK);
     assert_int_equal(inferd_client_send(f->client, &die, &id, NULL), INFERD_OK);
     assert_int_equal(inferd_client_receive(f->client, UINT64_MAX, &r, NULL), INFERD_OK);
-    check_echo(r, "echo"); /* what came before the end counts */
+    check_echo(r, "echo"); /* an answer that came before the end is delivered */
     for (int i = 0; i < 4; i++) {
         assert_int_equal(inferd_client_receive(f->client, UINT64_MAX, &r, NULL), INFERD_OK);
         assert_int_equal(r->status, INFERD_UNAVAILABLE);

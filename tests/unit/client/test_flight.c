@@ -36,7 +36,7 @@ static void ids_stay_short_when_a_place_was_used_often(void **state)
     struct flight_slot *slot = flight_take(&f, INFERD_INFER);
     assert_true(slot->id < UINT64_C(1) << 48);
     flight_give_back(&f, slot);
-    slot = flight_take(&f, INFERD_INFER); /* starts again, and not with 0 */
+    slot = flight_take(&f, INFERD_INFER); /* numbers start again, but not with 0 */
     assert_int_equal(slot->id, UINT64_C(1) << 16);
     flight_deinit(&f);
 }

@@ -8,7 +8,7 @@
 
 enum { STREAM = 3 * 1024 * 1024 };
 
-/* Puts bytes in as a socket would: at most `most` at a time, and no more than there is room. */
+/* Puts bytes in as a socket would: at most `most` at a time, and no more than fit. */
 static size_t feed(struct inbox *in, const uint8_t *bytes, size_t size, size_t most)
 {
     void *at;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The load runner against a server whose answers are known (fake_server.h). The machine may be
- * busy: what is checked holds however slow it is.
+ * busy, so the tests check only what holds however slow it is.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -77,8 +77,8 @@ static void a_closed_loop_keeps_its_clients_busy(void **state)
     const struct load_stats *s = &f->point.stats;
     assert_int_equal(f->point.concurrency, 3);
     assert_int_equal(load_stats_errors(s), 0);
-    /* Two connections of one request in 20 ms each: at most 100 a second, and one each at the
-     * edges of the windows. */
+    /* Two connections get an answer every 20 ms each: at most 100 a second, and one more each at
+     * the edges of the windows. */
     double rate = (double)s->requests / s->seconds;
     if (rate > 115 || rate < 5)
         fail_msg("%g requests/s", rate);
@@ -98,7 +98,7 @@ static void an_open_loop_sends_at_its_rate(void **state)
     assert_int_equal(f->point.concurrency, 0);
     assert_true(f->point.rate == 500);
     if (achieved < 250 ||
-        achieved > 750) /* a stall of the machine shifts some to the next window */
+        achieved > 750) /* a stall of the machine shifts some requests to the next window */
         fail_msg("%g requests/s, offered 500", achieved);
 }
 
@@ -113,8 +113,8 @@ static void poisson_times_keep_the_mean_and_differ(void **state)
         fail_msg("%g requests/s, offered 1000", achieved);
 }
 
-/* 200 a second against a server of 50: with one unanswered at a time each answer takes 20 ms from
- * its send, but ever longer from when it should have been sent. */
+/* 200 a second are offered to a server of 50. With one unanswered request at a time each answer
+ * takes 20 ms from its send, but ever longer from the time when it should have been sent. */
 static void latency_counts_from_the_intended_time(void **state)
 {
     struct fixture *f = *state;
@@ -141,7 +141,8 @@ static void errors_are_counted_and_do_not_storm(void **state)
     const struct load_stats *s = &f->point.stats;
     assert_int_equal(s->requests, 0);
     assert_true(s->by_status[STATUS_RESOURCE_EXHAUSTED] > 0);
-    uint64_t most = 2 * (clock_now_ns() - before) / (5 * NS_PER_MS) + 4; /* two clients, 5 ms */
+    /* two clients, each waits 5 ms */
+    uint64_t most = 2 * (clock_now_ns() - before) / (5 * NS_PER_MS) + 4;
     if (fake_server_requests(f->server) > most)
         fail_msg("%llu requests, at most %llu", (unsigned long long)fake_server_requests(f->server),
                  (unsigned long long)most);

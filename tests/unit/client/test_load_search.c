@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search against servers made up here, with every kind of disturbance planted: whatever is
- * disturbed, it ends, and its answer is within 5% of the one that a quiet machine gives.
+ * The search against simulated servers with every kind of disturbance planted. However it is
+ * disturbed, the search ends, and its answer is within 5% of the answer on a quiet machine.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,23 +13,23 @@
 #define CAPACITY 1000.0
 #define BOUND    5.0
 
-/* What a reading is disturbed by. */
+/* Disturbs some readings of a search. */
 struct disturbance {
-    uint32_t from, n; /* readings, from 0 */
-    double times;     /* their latency */
-    bool unstable;    /* and they say so */
-    bool drops;       /* answers are missing */
+    uint32_t from, n; /* `n` readings, from reading `from` on */
+    double times;     /* factor of their latency */
+    bool unstable;    /* they report that they are unstable */
+    bool drops;       /* some of their answers are missing */
 };
 
 struct world {
     double service;    /* latency of a server that has nothing else to do */
     double noise;      /* each latency is off by up to this share */
     bool cliff;        /* latency is flat up to the capacity */
-    bool never_stable; /* no reading is */
+    bool never_stable; /* no reading is stable */
     const struct disturbance *planted;
-    double capacity_factor; /* what the closed loop found, of what there is; 0: 1 */
-    double slower_from;     /* from this reading on the server is slower... */
-    double slower;          /* by this much; 0: not at all */
+    double capacity_factor; /* the closed loop's estimate over the capacity; 0: 1 */
+    double slower_from;     /* from this reading on the server is slower */
+    double slower;          /* by this factor; 0: not at all */
 };
 
 static double uniform(void)
@@ -37,7 +37,7 @@ static double uniform(void)
     return (double)rand() / RAND_MAX;
 }
 
-/* A queue: latency goes up as the rate comes near the capacity. */
+/* The server is a queue: latency rises as the rate comes near the capacity. */
 static struct load_reading measure(const struct world *w, double rate, uint32_t i)
 {
     double capacity = CAPACITY;
@@ -110,7 +110,7 @@ static void a_quiet_machine(void **state)
     }
 }
 
-/* Nearer than the rates that were measured: these are 2% apart. */
+/* The measured rates are 2% apart; the answer is nearer to the truth than that. */
 static void the_answer_lies_between_what_was_measured(void **state)
 {
     (void)state;
@@ -121,8 +121,9 @@ static void the_answer_lies_between_what_was_measured(void **state)
     }
 }
 
-/* Whenever it comes, two thirds of a search long, and whether or not it is seen to be one. What is
- * still on at the end could as well be a server that has become slower. */
+/* The disturbance may come at any time and may last two thirds of a search. Its readings may or may
+ * not report it. A disturbance that is still on at the end does not count: the server could as well
+ * have become slower. */
 static void a_planted_disturbance_does_not_move_the_answer(void **state)
 {
     (void)state;
@@ -187,7 +188,8 @@ static void readings_that_are_never_stable_give_an_answer_at_last(void **state)
     }
 }
 
-/* An unstable reading is no vote: two that fail that way do not outweigh two that hold. */
+/* An unstable reading has no vote: two failures of that kind do not outweigh two readings that
+ * hold. */
 static void an_unstable_reading_is_repeated(void **state)
 {
     (void)state;
@@ -233,7 +235,7 @@ static void nothing_holds(void **state)
     assert_false(load_search_answer(&s).found);
 }
 
-/* Noise that is larger than anything else: it ends, and does not say that it is sure. */
+/* If noise exceeds everything else, the search ends and says that it is not sure. */
 static void nonsense_ends_and_is_not_sure(void **state)
 {
     (void)state;

@@ -63,7 +63,7 @@ static void refusals_and_answers_in_time_are_told_apart(void **state)
     load_stats_record(&s, &r, 1, 70);
     r.status = INFERD_UNAVAILABLE;
     load_stats_record(&s, &r, 1, 80);
-    r.status = INFERD_DEADLINE_EXCEEDED; /* was taken in, and in vain */
+    r.status = INFERD_DEADLINE_EXCEEDED; /* the server took it in, but too late */
     load_stats_record(&s, &r, 1, 90);
     load_stats_merge(&sum, &s);
     load_stats_merge(&sum, &s);
@@ -95,7 +95,7 @@ static void windows_are_stable_within_ten_percent(void **state)
     assert_false(load_stats_stable(w, 3, 0.1));
     window(&w[2], 100, 1500); /* latency */
     assert_false(load_stats_stable(w, 3, 0.1));
-    for (int i = 0; i < 3; i++) /* nothing is not a steady state */
+    for (int i = 0; i < 3; i++) /* a run without answers is not steady */
         window(&w[i], 0, 0);
     assert_false(load_stats_stable(w, 3, 0.1));
 }

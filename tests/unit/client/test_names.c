@@ -21,7 +21,7 @@ static struct {
     uint32_t n;
     struct addrinfo list[MOST];
     struct address addresses[MOST];
-    uv_sem_t *begun, *go; /* if not NULL: posted, and waited for, by the thread that asks */
+    uv_sem_t *begun, *go; /* if not NULL, the resolver posts `begun` and waits for `go` */
 } resolver;
 
 int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
@@ -118,10 +118,11 @@ static const struct inferd_tensor input = {.name = "x",
                                            .size = sizeof(numbers)};
 static const struct inferd_request request = {.model = "echo", .n_inputs = 1, .inputs = &input};
 
-/* One that is refused at once by the kernel, one by its host, and one that serves. */
+/* Three addresses: the kernel refuses the first at once, the second's host refuses, and the third
+ * serves. */
 static void answer_with_detours(struct fixture *f)
 {
-    answer("[fe80::1]:9"); /* link-local, of no link */
+    answer("[fe80::1]:9"); /* link-local, but without a link */
     answer(f->dead_text);
     answer(fake_server_address(f->server));
 }
@@ -207,7 +208,7 @@ static void the_loop_does_not_wait_for_the_resolver(void **state)
     answer_with_detours(f);
     open_named(f, 5000);
     assert_int_equal(inferd_async_send(f->async, &request, on_answer, f, NULL, NULL), INFERD_OK);
-    uv_sem_wait(&begun); /* the thread is asking, and this one is free */
+    uv_sem_wait(&begun); /* the resolver's thread is asking, and this thread is free */
     for (int i = 0; i < 5; i++)
         uv_run(&f->loop, UV_RUN_NOWAIT);
     assert_int_equal(f->connected + f->lost + f->answers, 0);
@@ -260,14 +261,14 @@ static void a_resolver_that_is_silent(void **state)
     resolver.go = &go;
     answer(fake_server_address(f->server));
     open_named(f, 20);
-    while (!f->lost) /* by the time limit of connecting */
+    while (!f->lost) /* lost by the time limit for connecting */
         uv_run(&f->loop, UV_RUN_ONCE);
     assert_non_null(strstr(f->reason, "timed out"));
     uv_sem_wait(&begun);
     inferd_async_close(f->async, on_closed, f);
     for (int i = 0; i < 5; i++)
         uv_run(&f->loop, UV_RUN_NOWAIT);
-    assert_int_equal(f->closed, 0); /* the thread still has it */
+    assert_int_equal(f->closed, 0); /* the resolver's thread still uses it */
     uv_sem_post(&go);
     while (!f->closed)
         uv_run(&f->loop, UV_RUN_ONCE);
@@ -277,7 +278,7 @@ static void a_resolver_that_is_silent(void **state)
     uv_sem_destroy(&go);
 }
 
-/* In each round of the loop after opening: nothing is used that is gone. */
+/* The client is closed in each round of the loop after opening; nothing freed is used. */
 static void closed_at_any_moment(void **state)
 {
     struct fixture *f = *state;
@@ -287,7 +288,7 @@ static void closed_at_any_moment(void **state)
         open_named(f, 5000);
         for (int i = 0; i < rounds / 2; i++) {
             if (rounds % 2)
-                usleep(200); /* the thread and the kernel get further */
+                usleep(200); /* lets the resolver's thread and the kernel get further */
             uv_run(&f->loop, UV_RUN_NOWAIT);
         }
         close_now(f);

@@ -24,7 +24,7 @@ static void small_pieces_run_together_and_large_ones_stay(void **state)
     assert_int_equal(outbox_add(&out, &a, &start, &size, NULL), STATUS_OK);
     assert_int_equal(outbox_add(&out, &b, &start, &size, NULL), STATUS_OK);
     assert_int_equal(size, 10 + BIG);
-    /* A head is copied however large it is: its memory is used again. */
+    /* A head is copied however large it is, because its memory is used again. */
     assert_int_equal(outbox_add(&out, &c, &start, &size, NULL), STATUS_OK);
     assert_int_equal(outbox_pieces(&out, pieces, 8), 3);
     assert_int_equal(pieces[0].iov_len, 230);
@@ -60,7 +60,7 @@ static void no_byte_is_lost_or_moved(void **state)
         const struct iovec iov[2] = {{head, h}, {payload, p}};
         const struct outbox_frame frame = {iov, 2, head, sizeof(head)};
         assert_int_equal(outbox_add(&out, &frame, &start, &size, NULL), STATUS_OK);
-        start[0] = 77; /* as the id of a prepared request is written */
+        start[0] = 77; /* the id is written this way for a prepared request */
         memcpy(want + wanted, head, h);
         want[wanted] = 77;
         memcpy(want + wanted + h, payload, p);

@@ -15,7 +15,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* As a server would send those values. */
+/* The buckets that a server would send for these values. */
 static struct inferd_histogram of(const uint64_t *values, uint32_t n, struct inferd_bucket *buckets)
 {
     static uint64_t counts[HISTOGRAM_SHARED_BUCKETS];
@@ -46,7 +46,7 @@ static void expect(const struct inferd_histogram *now, const struct inferd_histo
     }
 }
 
-/* The first third is fast, what follows slow: an interval knows nothing of what was before it. */
+/* The first third is fast, the rest slow: an interval shows nothing of the time before it. */
 static void an_interval_is_the_difference_of_two_looks(void **state)
 {
     (void)state;
@@ -67,7 +67,8 @@ static void nothing_came(void **state)
     const struct inferd_histogram none = {0, NULL}, some = {1, &bucket}, later = {1, &more};
     assert_int_equal(inferd_histogram_quantile(&none, NULL, 0.5), 0);
     assert_int_equal(inferd_histogram_quantile(&some, &some, 0.5), 0);
-    assert_int_equal(inferd_histogram_quantile(&some, &later, 0.99), 0); /* of another run */
+    /* the counts are of different runs of the server */
+    assert_int_equal(inferd_histogram_quantile(&some, &later, 0.99), 0);
     assert_int_equal(inferd_histogram_quantile(&later, &some, 1), 33);
 }
 

@@ -30,9 +30,10 @@ static void check(const struct config *config, const char *expected)
 static void r17_addresses_are_checked_without_asking(void **state)
 {
     (void)state;
-    static const char *const right[] = {"127.0.0.1:8003",   "0.0.0.0:0",    "[::1]:65535",
-                                        "[::]:1",           "unix:/x.sock", "localhost:8003",
-                                        "no-such.invalid:1"}; /* found out at the start */
+    static const char *const right[] = {"127.0.0.1:8003", "0.0.0.0:0", "[::1]:65535", "[::]:1",
+                                        "unix:/x.sock", "localhost:8003",
+                                        /* found only when the server starts */
+                                        "no-such.invalid:1"};
     static const char *const wrong[] = {"",
                                         ":8003",
                                         "127.0.0.1",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading YAML: defaults, every kind of value, and that each mistake is refused with its place. */
+/* Reading YAML: defaults, every kind of value, and each mistake refused with its place. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

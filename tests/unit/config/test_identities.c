@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The section `identities`: what it may say, and that a mistake opens nothing. */
+/* The section `identities`: its values, and that a mistake grants nobody access. */
 #include <stdio.h>
 #include <string.h>
 

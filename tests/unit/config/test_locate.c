@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The line of a key: exact where the key is there, its section's where it is not. */
+/* The line of a key: the key's own line if the key is there, else the line of its section. */
 #include <string.h>
 
 #include "config/schema.h"

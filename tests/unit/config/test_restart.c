@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a reload cannot change is named; what it can is not. */
+/* A reload that would need a restart names the keys concerned, and no others. */
 #include <string.h>
 
 #include "config/config.h"

@@ -86,7 +86,8 @@ static void test_epilogue_in_every_precision(void **state UNUSED)
     }
 }
 
-/* 1 + 2^-11 is no half; times 2^11 minus 2^11 is 1 if the sum stayed in fp32, else 0. */
+/* 1 + 2^-11 is no half. Multiplied by 2^11, less 2^11, it is 1 if the sum stayed in fp32, else
+ * 0. */
 static void test_half_epilogue_stays_in_fp32(void **state UNUSED)
 {
     struct ir_graph *graph = ir_graph_new();

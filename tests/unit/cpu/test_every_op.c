@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One small node of every op through the reference: an op without a case, a kernel or the scratch
- * that its kernel needs fails here. Values are the business of the tests of each family.
+ * One small node of every op runs through the reference: an op without a case, a kernel or the
+ * scratch that its kernel needs fails here. The tests of each family check the values.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 
-/* What makes y. Indices and lengths are constants with "=0", one for each such operand, in order:
- * so that a test can put in another value. */
+/* The line that makes y. Indices and lengths are constants written "=0", one for each such operand
+ * in order, so that a test can put in another value. */
 static const char *const cases[IR_OP_COUNT_] = {
     [IR_OP_CONV] = "y = conv \"n\" (x FP32[1,2,3,3], w FP32[2,2,2,2])",
     [IR_OP_DECONV] = "y = deconv \"n\" (x FP32[1,2,3,3], w FP32[2,2,2,2])",
@@ -68,7 +68,7 @@ static const struct ir_node *only_node(const struct ir_graph *graph, enum ir_op 
     return ir_node(graph, 0);
 }
 
-/* The node's outputs for constants alone. */
+/* Computes the node's outputs from constants alone. */
 static enum status compute(const char *text, enum ir_op op, struct error *err)
 {
     struct ir_graph *graph = graph_parse(text);
@@ -99,7 +99,7 @@ static void every_op_has_a_kernel(void **state UNUSED)
     }
 }
 
-/* The case with another number in the place of the k-th "=0" behind an INT64 constant. */
+/* The case with another number in place of the "=0" of its k-th INT64 constant. */
 static bool with_number(const char *text, uint32_t k, char *out, size_t size)
 {
     const char *at = text;
@@ -111,7 +111,8 @@ static bool with_number(const char *text, uint32_t k, char *out, size_t size)
     return false;
 }
 
-/* Exactly what the table says may fail does, for a value that is out of every range. */
+/* Exactly the operands that the table marks make an op fail when their value is out of every
+ * range. */
 static void what_may_fail_is_in_the_table(void **state UNUSED)
 {
     for (enum ir_op op = 1; op < IR_OP_COUNT_; op++) {

@@ -24,7 +24,7 @@ static void test_list_ends_with_the_base(void **state UNUSED)
     assert_string_equal(tables[n_tables - 1]->isa, "base");
 }
 
-/* Numbers of every size, and the special ones. */
+/* Numbers of every size, and infinities, NaN and zeros. */
 static void fill_wide(float *out, size_t n, uint32_t seed)
 {
     static const float special[] = {0,         -0.0F,     1,      -1,     INFINITY, -INFINITY,
@@ -106,7 +106,7 @@ static void test_binary(void **state UNUSED)
 {
     fill_wide(xs, N, 1);
     fill_wide(bs, N, 2);
-    for (size_t i = 0; i < 40; i++) /* the special ones meet each other's neighbours */
+    for (size_t i = 0; i < 40; i++) /* each special value meets the neighbours of the others */
         bs[i] = bs[(i + 1) % 22];
     for (size_t t = 0; t < n_tables; t++)
         for (int f = 0; f < IR_BINARY_COUNT_; f++) {
@@ -208,7 +208,8 @@ static void test_transpose(void **state UNUSED)
         }
 }
 
-/* Numbers of rows and columns around those of tiles; a step of 0 repeats what sums begin with. */
+/* Numbers of rows and columns around those of tiles. A step of 0 repeats the initial sums for each
+ * row. */
 static void test_product(void **state UNUSED)
 {
     enum { MOST_ROWS = 9, MOST_COLS = 130, MOST_DEPTH = 33 };
@@ -234,13 +235,13 @@ static void test_product(void **state UNUSED)
                     float expected = (float)sum;
                     assert_floats(&y[r * (c + 1) + j], &expected, 1, 5e-6);
                 }
-                assert_true(isnan(y[r * (c + 1) + c])); /* nothing behind a row */
+                assert_true(isnan(y[r * (c + 1) + c])); /* nothing is written behind a row */
             }
         }
 }
 
-/* Numbers of each type as the reference converts them: all of the short ones, and the ends of the
- * long ones. */
+/* Numbers of each type are converted as the reference does: all of the 16-bit types, and the ends
+ * of the longer ones. */
 static void test_from(void **state UNUSED)
 {
     static uint8_t bytes[256];
@@ -269,7 +270,7 @@ static void test_from(void **state UNUSED)
             memset(out, 0xff, sizeof(out));
             tables[t]->from[rows[r].dtype](rows[r].data, out, rows[r].n);
             assert_floats(out, ref, rows[r].n, 0);
-            assert_true(isnan(out[rows[r].n])); /* nothing behind them */
+            assert_true(isnan(out[rows[r].n])); /* nothing is written behind them */
         }
 }
 

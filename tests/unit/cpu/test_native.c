@@ -91,14 +91,16 @@ static enum status run_one(void *user, const struct tactic *tactic, struct error
             assert_memory_equal(got, want, v->bytes);
         else
             assert_floats(got, want, v->bytes / sizeof(float), v->tolerance);
-        assert_true(isnan(got[v->bytes / sizeof(float)])); /* nothing behind the output */
+        /* nothing is written behind the output */
+        assert_true(isnan(got[v->bytes / sizeof(float)]));
     }
     native_op_free(op);
     v->n++;
     return STATUS_OK;
 }
 
-/* Infers the node, runs all its candidates and frees the graph; how many there were. */
+/* Infers the node, runs all its candidates and frees the graph. Returns the number of
+ * candidates. */
 static uint32_t check(struct ir_graph *graph, double tolerance)
 {
     struct error err = {0};
@@ -151,7 +153,7 @@ static void test_defaults_of_functions(void **state UNUSED)
     }
 }
 
-/* Every way in which two shapes of rank 3 may broadcast. */
+/* Every way in which two shapes of rank 3 may broadcast to each other. */
 static void test_binary_broadcasts(void **state UNUSED)
 {
     static const enum ir_binary funcs[] = {IR_BINARY_ADD, IR_BINARY_SUB, IR_BINARY_MUL,
@@ -187,11 +189,11 @@ static void test_softmax(void **state UNUSED)
         add_binary(graph, IR_BINARY_MUL, SHAPE(3, 5, 1));
         assert_int_equal(check(graph, 2e-6), 2);
     }
-    struct shape shape = SHAPE(4, 10, 1, 1); /* the last dim that counts */
+    struct shape shape = SHAPE(4, 10, 1, 1); /* the axis is the last dimension larger than 1 */
     struct ir_graph *graph = one_node(IR_OP_SOFTMAX, DTYPE_F32, 1, &shape);
     set(graph, IR_ATTR_AXIS, 1);
     assert_int_equal(check(graph, 2e-6), 2);
-    shape = SHAPE(4, 10, 2); /* not dense along the axis: not for us */
+    shape = SHAPE(4, 10, 2); /* not dense along the axis: no native candidate */
     graph = one_node(IR_OP_SOFTMAX, DTYPE_F32, 1, &shape);
     set(graph, IR_ATTR_AXIS, 1);
     assert_int_equal(check(graph, 2e-6), 0);
@@ -308,7 +310,7 @@ static void test_casts(void **state UNUSED)
     assert_int_equal(check(graph, 0), 0);
 }
 
-/* What a served input needs: a scale and a shift, one number or one a channel. */
+/* The cast of a served input: a scale and a shift, each one number or one number a channel. */
 static void test_cast_with_epilogue(void **state UNUSED)
 {
     struct shape shapes[] = {SHAPE(2, 3, 50, 60), SHAPE(2, 3, 1, 1)};
@@ -334,7 +336,7 @@ static void test_nodes_for_others(void **state UNUSED)
     assert_int_equal(check(graph, 0), 0);
     graph = one_node(IR_OP_UNARY, DTYPE_F32, 1, shapes);
     set(graph, IR_ATTR_FUNC, IR_UNARY_RELU);
-    add_unary(graph, IR_UNARY_ASINH, 0, 0); /* no fast row */
+    add_unary(graph, IR_UNARY_ASINH, 0, 0); /* there is no fast row for it */
     assert_int_equal(check(graph, 0), 0);
     struct shape none = SHAPE(0, 4);
     graph = one_node(IR_OP_UNARY, DTYPE_F32, 1, &none);

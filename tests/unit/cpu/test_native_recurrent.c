@@ -64,7 +64,7 @@ static struct ir_graph *graph_of(const struct layer *l)
     return g;
 }
 
-/* What is given for input i of the node. */
+/* The values given for input i of the node. */
 static void *operand(const struct ir_node *node, uint32_t i)
 {
     if (node->inputs[i] == IR_NONE)
@@ -89,11 +89,11 @@ static void compare_outputs(const struct visits *v, const char *name)
                 fail_msg("%s: output %u[%zu] is %g, not %g (cell %d, hidden %d)", name, i, k,
                          (double)got[i][k], (double)want[i][k], (int)v->layer->cell,
                          (int)v->layer->hidden);
-        assert_true(got[i][n] != got[i][n]); /* nothing behind it */
+        assert_true(got[i][n] != got[i][n]); /* nothing is written behind it */
     }
 }
 
-/* As the builder does it: packs the constant, and tells its tensor so. */
+/* Packs the constant and marks its tensor as packed, as the builder does. */
 static void pack(struct ir_graph *g, const struct tactic *tactic)
 {
     struct ir_tensor *r = ir_tensor(g, ir_node(g, 0)->inputs[1]);

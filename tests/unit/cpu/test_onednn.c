@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cases that oneDNN's kernels get wrong and that therefore must not be offered: every candidate of
- * the node that is plain on all sides gives the reference kernel's answer.
+ * Cases that oneDNN's kernels get wrong, so that they must not be offered: every candidate of the
+ * node whose operands all lie in plain order gives the reference kernel's answer.
  */
 #include <math.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static enum status try_one(void *user, const struct tactic *tactic, struct error
     return status;
 }
 
-/* Every candidate of the graph's only node. Frees the graph. */
+/* Checks every candidate of the graph's only node. Frees the graph. */
 static void check(struct ir_graph *graph)
 {
     const struct device_options options = {.threads = 1};

@@ -6,7 +6,8 @@
 #include "kernels/cpu/ref.h"
 #include "tests/unit/cpu/views.h"
 
-/* More queries than are taken at a time; dims beyond a row of numbers in the second case. */
+/* There are more queries than the kernel takes at a time. In the second case dims are longer than
+ * its row buffer. */
 enum { BATCH = 2, MOST = 1 << 18 };
 
 static float qs[MOST], ks[MOST], vs[MOST], masks[MOST], ys[MOST], want[MOST];
@@ -16,7 +17,8 @@ struct sizes {
     int heads, queries, keys, dim, out_dim;
 };
 
-/* One row of one head, which begins `at` elements into it, of a tensor whose rows have `width`. */
+/* One row of one head. The tensor's rows have `width` elements, and the head begins `at` elements
+ * into a row. */
 static const float *row_of(const float *data, int n, int rows, int row, int width, int at)
 {
     return data + ((ptrdiff_t)n * rows + row) * width + at;
@@ -127,7 +129,8 @@ static void test_attention_masks_broadcast(void **state UNUSED)
     assert_floats(ys, want, BATCH * Q * H * D, 0);
 }
 
-/* Keys hidden by an infinite mask do not count, however large they are; without keys, zeros. */
+/* Keys hidden by an infinite mask do not count, however large they are. Without any keys the answer
+ * is zero. */
 static void test_attention_at_the_ends(void **state UNUSED)
 {
     float q[2] = {1, 2}, k[4] = {3, 4, 1e30F, 1e30F}, v[4] = {5, 6, 7, 8}, m[2] = {0, -INFINITY};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UNARY, BINARY, SELECT and CAST, with the constants numpy gives. */
+/* UNARY, BINARY, SELECT and CAST, compared with constants that numpy computed. */
 #include <math.h>
 #include <string.h>
 
@@ -325,7 +325,7 @@ static void test_binary_ints(void **state UNUSED)
     int64_t lowest = INT64_MIN, minus = -1, q = 0;
     struct tensor_view va = VIEW(DTYPE_I64, &lowest, 1), vb = VIEW(DTYPE_I64, &minus, 1);
     struct tensor_view vy = POISONED(DTYPE_I64, &q, 1);
-    ref_binary(IR_BINARY_DIV, false, &va, &vb, &vy); /* traps if done by the CPU */
+    ref_binary(IR_BINARY_DIV, false, &va, &vb, &vy); /* would trap if the CPU's division did it */
     assert_ints(&vy, &lowest, 1);
     ref_binary(IR_BINARY_MOD, false, &va, &vb, &vy);
     assert_ints(&vy, (const int64_t[]){0}, 1);
@@ -416,7 +416,8 @@ static void test_cast_from_float(void **state UNUSED)
 
 static void test_cast_rounds_once(void **state UNUSED)
 {
-    /* Half way between two halves but for a bit far down: via fp32 it would go to even. */
+    /* Just above the middle of two halves: a detour through fp32 would round to even instead of
+     * up. */
     double x = 1 + 0x1p-11 + 0x1p-40;
     uint16_t y;
     struct tensor_view vx = VIEW(DTYPE_F64, &x, 1), vy = POISONED(DTYPE_F16, &y, 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that read indices from tensors, which a peer may have chosen, and those along an axis. */
+/* Kernels that read indices from tensors, which a peer may have chosen, and kernels along an
+ * axis. */
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static void test_gather(void **state UNUSED)
     }
 }
 
-/* Just outside on either side, and as far as it goes. */
+/* Indices just outside on either side, and the most extreme ones. */
 static const int64_t bad[] = {3, -4, INT64_MAX, INT64_MIN};
 
 static void test_gather_refuses_indices(void **state UNUSED)

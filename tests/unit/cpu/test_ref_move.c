@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels that move elements. What comes out is checked index by index against the definition.
- */
+/* The kernels that move elements. Their output is checked index by index against the definition. */
 #include <string.h>
 
 #include "kernels/cpu/ref.h"
@@ -52,7 +51,7 @@ static void test_transpose(void **state UNUSED)
     }
 }
 
-/* Every element size takes a path of its own. */
+/* Every element size has a path of its own in the kernel. */
 static void test_transpose_of_each_size(void **state UNUSED)
 {
     static const enum dtype types[] = {DTYPE_U8, DTYPE_F16, DTYPE_F32, DTYPE_F64};
@@ -163,7 +162,7 @@ static void test_pad(void **state UNUSED)
     struct tensor_view x = VIEW(DTYPE_I32, xs, 2, 3), y = POISONED(DTYPE_I32, ys, 1, 3);
     ref_pad(IR_PAD_CONSTANT, crop, 7, &x, &y);
     assert_ints(&y, (const int64_t[]){2, 3, 7}, 3);
-    x = VIEW(DTYPE_I32, NULL, 0, 2); /* nothing to repeat: constants alone */
+    x = VIEW(DTYPE_I32, NULL, 0, 2); /* nothing to repeat: only constants are padded in */
     y = POISONED(DTYPE_I32, ys, 1, 2);
     ref_pad(IR_PAD_CONSTANT, (const int64_t[]){1, 0, 0, 0}, 7, &x, &y);
     assert_ints(&y, (const int64_t[]){7, 7}, 2);
@@ -204,7 +203,8 @@ static void test_reformat_between_all(void **state UNUSED)
         for (int from = IR_LAYOUT_PLAIN; from < IR_LAYOUT_COUNT_; from++)
             for (int to = IR_LAYOUT_PLAIN; to < IR_LAYOUT_COUNT_; to++) {
                 enum ir_layout a = (enum ir_layout)from, b = (enum ir_layout)to;
-                if (from == 4 || to == 4) /* opaque in the engine: no layout of the kernel */
+                /* the layout is opaque to the reference kernel, which refuses it */
+                if (from == 4 || to == 4)
                     continue;
                 struct tensor_view x = VIEW(DTYPE_I32, xs, IMAGES, channels, HEIGHT, WIDTH);
                 struct tensor_view m = x, y = x;

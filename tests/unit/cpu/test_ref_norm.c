@@ -35,7 +35,7 @@ static void test_reduce_functions(void **state UNUSED)
     }
 }
 
-/* Every subset of the axes of a tensor of rank 4, longer than a row in one of them. */
+/* Every subset of the axes of a tensor of rank 4. One dimension is longer than the kernel's row. */
 static void test_reduce_every_set_of_axes(void **state UNUSED)
 {
     enum { A = 2, B = 3, C = 4, D = 300, ALL = A * B * C * D };

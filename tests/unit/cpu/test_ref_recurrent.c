@@ -43,7 +43,7 @@ static double product(const struct layer *l, int gate, int64_t j, const double *
     return sum;
 }
 
-/* What the input gives to unit j of a gate. */
+/* The input's contribution to unit j of a gate. */
 static double given(const struct layer *l, int gates, int gate, int64_t j, int64_t t, int64_t n)
 {
     return (double)xs[((t * l->batch + n) * gates + gate) * l->hidden + j];
@@ -209,7 +209,8 @@ static void test_gru(void **state UNUSED)
     CHECK(IR_RECURRENT_GRU, STEPS, BATCH, HIDDEN, .clip = 0.25);
 }
 
-/* Rows longer than what is converted at a time; no step at all gives back the first state. */
+/* Rows are longer than what the kernel converts at a time. With no step at all the first state
+ * comes back. */
 static void test_sizes(void **state UNUSED)
 {
     CHECK(IR_RECURRENT_GRU, 2, 2, LARGE - 1, .clip = 0);
@@ -280,7 +281,8 @@ static void test_wrong_lengths_are_refused(void **state UNUSED)
     }
 }
 
-/* Half precision is read and rounded where it is stored; the state between steps is not. */
+/* Half precision: operands are read as halves and results rounded when stored, but the state
+ * between steps is not rounded. */
 static void test_half_precision(void **state UNUSED)
 {
     uint16_t x[3], r[1], y[3], h[1];

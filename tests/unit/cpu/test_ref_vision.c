@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sampling, regions, suppression of boxes, determinants. Expectations are written down by hand, or
- * computed by another way than the kernel's: sampling at whole places reads the tensor, a linear
- * ramp is interpolated exactly, a suppression is checked by its definition.
+ * computed another way than in the kernel: sampling at whole places reads the tensor, a linear ramp
+ * is interpolated exactly, and a suppression is checked by its definition.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -35,8 +35,8 @@ static void sample_one(const struct ref_sample *how, float *image, int64_t h, in
     assert_floats(out, &expected, 1, 1e-6);
 }
 
-/* Pixel coordinates: whole ones read a pixel, those between mix, those outside do as they are
- * told. */
+/* Pixel coordinates: whole ones read one pixel, those between pixels mix them, and those outside
+ * follow the padding mode. */
 static void test_sample_places(void **state UNUSED)
 {
     float image[6] = {1, 2, 4, 8, 16, 32}; /* 2 rows of 3 */
@@ -77,7 +77,7 @@ static void test_sample_coordinates(void **state UNUSED)
     sample_one(&how, image, 1, 4, 0, 0, 1);
 }
 
-/* Whatever a peer sends, something is read that is there. */
+/* Whatever coordinates a peer sends, only elements that exist are read. */
 static void r34_sample_takes_any_coordinate(void **state UNUSED)
 {
     static const float strange[] = {NAN, INFINITY, -INFINITY, 1e30F, -1e30F, 3e9F, -0.5F, 0};
@@ -187,7 +187,8 @@ static void test_roi_max(void **state UNUSED)
     setup(NULL);
 }
 
-/* A region of any size costs no more than the image, and an image that is not there is refused. */
+/* A region of any size costs no more than the image, and a region of an image that is not there is
+ * refused. */
 static void r34_roi_takes_any_region(void **state UNUSED)
 {
     static const float strange[] = {NAN, INFINITY, -INFINITY, 1e30F, -1e30F, 1e9F, -1e9F, 3};
@@ -283,8 +284,8 @@ static void nms_is_its_definition(void **state UNUSED)
     setup(NULL);
 }
 
-/* Two that meet the threshold exactly stay; corners may be any two opposite ones; equal scores go
- * by index; NaN is nothing. */
+/* Two boxes that meet the threshold exactly both stay; corners may be any two opposite ones; equal
+ * scores go by index; a box with NaN is never chosen. */
 static void nms_of_few(void **state UNUSED)
 {
     float boxes[] = {0, 0, 1, 2, 1, 3, 0, 1, 5, 5, 6, 6, 0, 0, 1, 2}, scores[] = {1, 1, 2, NAN};
@@ -311,7 +312,7 @@ static void nms_of_few(void **state UNUSED)
 
 /* --- determinants --- */
 
-/* Along the first row. */
+/* Expansion along the first row. */
 static double expand(const double *a, int64_t n)
 {
     double minor[36], sum = 0;
@@ -332,7 +333,7 @@ static void test_det(void **state UNUSED)
         struct tensor_view x = VIEW(DTYPE_F32, xs, 3, n, n);
         struct tensor_view y = POISONED(DTYPE_F32, ys, 3);
         assert_true(ref_det_scratch(n) <= sizeof(scratch));
-        xs[0] = 0; /* the first pivot is another */
+        xs[0] = 0; /* the first pivot is in another row */
         ref_det(&x, &y, scratch);
         for (int64_t m = 0; m < 3; m++) {
             for (int64_t i = 0; i < n * n; i++)

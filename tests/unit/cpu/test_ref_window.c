@@ -131,7 +131,7 @@ static void test_deconv(void **state UNUSED)
     }
 }
 
-/* One and three spatial dims, by identity with two: dims of one element change nothing. */
+/* One and three spatial dims, by comparison with two: dims of one element change nothing. */
 static void test_conv_of_other_ranks(void **state UNUSED)
 {
     struct ref_window two = {
@@ -147,7 +147,7 @@ static void test_conv_of_other_ranks(void **state UNUSED)
     ref_conv(&one, 1, &x, &w, NULL, &y);
     assert_floats(ys, want, 40, 0);
 
-    /* Three: each output plane sums over the kernel's depth of plane convolutions. */
+    /* Three dims: each output plane is a sum of plane convolutions over the kernel's depth. */
     struct ref_window three = {.rank = 3,
                                .kernel = {2, 3, 3},
                                .strides = {1, 1, 1},
@@ -182,7 +182,8 @@ static void test_conv_half_and_double(void **state UNUSED)
     struct tensor_view vx = VIEW(DTYPE_F16, x, 1, 1, 3), vw = VIEW(DTYPE_F16, w, 1, 1, 2);
     struct tensor_view vy = POISONED(DTYPE_F16, y, 1, 1, 2);
     ref_conv(&win, 1, &vx, &vw, NULL, &vy);
-    assert_int_equal(y[0], f32_to_f16(2048)); /* 2049 is half way: to even */
+    /* 2049 is half way between two halves: rounded to even */
+    assert_int_equal(y[0], f32_to_f16(2048));
     double dx[3] = {1, 0x1p40, 3}, dw[2] = {1, 1}, dy[2];
     const double sums[2] = {0x1p40 + 1, 0x1p40 + 3};
     vx = VIEW(DTYPE_F64, dx, 1, 1, 3);
@@ -237,7 +238,8 @@ static void test_pool(void **state UNUSED)
     }
 }
 
-/* Ceil mode lets a window reach beyond the padding: what lies there is never counted. */
+/* In ceil mode a window may reach beyond the padding. Places beyond the padding are never
+ * counted. */
 static void test_pool_ceil_mode_counts_padding_only(void **state UNUSED)
 {
     struct ref_pooling pool = {
@@ -294,7 +296,7 @@ static void test_resize_nearest(void **state UNUSED)
     assert_floats(y, (const float[]){1, 2, 2, 2, 3, 4, 4, 4, 3, 4, 4, 4, 3, 4, 4, 4}, 16, 0);
 }
 
-/* Half way between samples the two roundings differ. */
+/* Half way between samples the two rounding modes differ. */
 static void test_resize_nearest_prefers(void **state UNUSED)
 {
     float x[4] = {1, 2, 3, 4}, y[2];
@@ -366,7 +368,8 @@ static void test_resize_crop(void **state UNUSED)
     assert_floats(y, (const float[]){2, 4, -7}, 3, 1e-6);
 }
 
-/* Half the size: each output pixel is a weighted mean of what it covers and a little more. */
+/* Half the size: each output pixel is a weighted mean of the pixels that it covers and a few around
+ * them. */
 static void test_resize_antialias(void **state UNUSED)
 {
     float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -394,7 +397,7 @@ static void test_resize_antialias(void **state UNUSED)
     assert_floats(ys, (float[]){3, 3, 3}, 3, 1e-6);
 }
 
-/* 5 pixels at a scale of 0.5 are 2.5: two are cut out of their middle. */
+/* 5 pixels at a scale of 0.5 are 2.5, of which the middle two are given. */
 static void test_resize_symmetric(void **state UNUSED)
 {
     float x[5] = {1, 2, 3, 4, 5};
@@ -405,7 +408,7 @@ static void test_resize_symmetric(void **state UNUSED)
     assert_floats(ys, (float[]){2, 4}, 2, 1e-6);
 }
 
-/* 0.9 is not a float: its rounding must not decide what is half way between two samples. */
+/* 0.9 is not a float. Its rounding must not decide where half way between two samples is. */
 static void test_resize_symmetric_ties(void **state UNUSED)
 {
     float x[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -420,7 +423,8 @@ static void test_resize_symmetric_ties(void **state UNUSED)
     assert_floats(ys, (float[]){0, 1, 2, 3, 4, 6, 7, 8, 9}, 9, 0);
 }
 
-/* What falls on a sample is that sample, rounded up or not: 10.5 * 10 / 14 - 0.5 is 7. */
+/* A place that falls on a sample gives that sample, in each rounding mode: 10.5 * 10 / 14 - 0.5 is
+ * 7. */
 static void test_resize_whole_positions(void **state UNUSED)
 {
     float x[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -438,7 +442,7 @@ static void test_resize_whole_positions(void **state UNUSED)
     assert_floats(ys, (float[]){1, 3, 5}, 3, 0);
 }
 
-/* The half pixel is not taken off again: the place of the pixel's centre, rounded down. */
+/* The place of the pixel's centre is rounded down, without taking off the half pixel again. */
 static void test_resize_tf_half_pixel(void **state UNUSED)
 {
     float x[5] = {0, 1, 2, 3, 4};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads on one processor: each of them waits, and that is seen. */
+/* Two threads share one processor, so each waits for it, and the waits are noticed. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 enum { BUSY_NS = 60 * NS_PER_MS };
 
-/* The lowest processor that this process may use, alone. */
+/* Binds the thread to the lowest processor that this process may use. */
 static void stay_on_one(void)
 {
     cpu_set_t set, one;
@@ -24,7 +24,7 @@ static void stay_on_one(void)
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
-/* Relaxed: nothing else is told by them. */
+/* Relaxed is enough: no other data depend on them. */
 static atomic_bool started, stop;
 
 static void *be_busy(void *unused)
@@ -46,7 +46,7 @@ static void other_work_is_seen(void **state)
     while (!atomic_load_explicit(&started, memory_order_relaxed))
         sched_yield();
     stay_on_one();
-    waits_longest(waits); /* from here on */
+    waits_longest(waits); /* waits count from here on */
     for (uint64_t begin = clock_now_ns(); clock_now_ns() - begin < BUSY_NS;)
         ;
     uint64_t waited = waits_longest(waits);
@@ -54,7 +54,7 @@ static void other_work_is_seen(void **state)
     pthread_join(other, NULL);
     if (waited < BUSY_NS / 10)
         fail_msg("%llu ns", (unsigned long long)waited);
-    waits_longest(waits); /* a thread less */
+    waits_longest(waits); /* once more, now that a thread has ended */
     waits_free(waits);
     waits_free(NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel tests share: views over arrays, poisoned outputs, comparison of numbers. */
+/* Helpers that the kernel tests share: views over arrays, poisoned outputs, comparison of
+ * numbers. */
 #ifndef INFERD_TESTS_UNIT_CPU_VIEWS_H
 #define INFERD_TESTS_UNIT_CPU_VIEWS_H
 

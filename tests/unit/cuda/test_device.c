@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices that are not there, one that is only a description, and CUDA's codes as ours. */
+/* Devices that are not there, a device that exists only as a description, and CUDA's codes as
+ * ours. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "engine/cuda/dry.h"
 #include "tests/test.h"
 
-static const char *properties; /* an H200's, a file */
+static const char *properties; /* a file with an H200's properties */
 
 static void codes(void **state)
 {
@@ -109,7 +110,7 @@ static void a_description(void **state)
     device->backend->device_close(device);
 }
 
-/* Whatever needs hardware says that there is none. */
+/* Every call that needs hardware says that there is none. */
 static void nothing_runs_on_a_description(void **state)
 {
     const struct backend *b = &backend_cuda;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention through cuDNN, as far as it goes without a device: which nodes have candidates. The
- * kernels compile at run time, which needs a driver. */
+/* Attention through cuDNN without a device: which nodes have candidates. To run the kernels would
+ * take a driver, because they compile at run time. */
 #include <stdio.h>
 #include <string.h>
 

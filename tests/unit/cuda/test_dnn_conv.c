@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions through cuDNN, as far as they go without a device: which candidates a node has, that
- * precompiled ones become plans, that plans survive as bytes, that damage is refused, and packing.
- */
+/* Convolutions through cuDNN, as far as tests can go without a device: which candidates a node has,
+ * that precompiled candidates become plans, that plans survive as bytes, that damage is refused,
+ * and packing. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -108,7 +108,7 @@ static struct ir_node *node_of(const struct ir_graph *g)
 
 struct found {
     uint32_t n, f32_bias, layouts[IR_LAYOUT_COUNT_];
-    struct tactic *tactics; /* TACTICS_MAX */
+    struct tactic *tactics; /* room for TACTICS_MAX */
 };
 
 static enum status keep(void *user, const struct tactic *tactic, struct error *err UNUSED)
@@ -122,7 +122,7 @@ static enum status keep(void *user, const struct tactic *tactic, struct error *e
     return STATUS_OK;
 }
 
-/* Only this family's: others take convolutions too. */
+/* Keeps only this family's candidates: others take convolutions too. */
 static struct found ask(const struct ir_graph *g, enum precision precision)
 {
     struct error err = {0};
@@ -135,7 +135,7 @@ static struct found ask(const struct ir_graph *g, enum precision precision)
     return f;
 }
 
-/* The tensors as the tactic wants them. */
+/* Gives the tensors the types and layouts of the tactic. */
 static void shape_port(struct ir_graph *g, uint32_t id, const struct tactic_port *port)
 {
     if (id == IR_NONE)
@@ -202,7 +202,7 @@ static void every_layer_has_both_spellings(void **state UNUSED)
         assert_in_range(f.f32_bias, 4, f.n - 6);
         assert_int_equal(f.layouts[IR_LAYOUT_CHANNELS_LAST], f.n);
         assert_int_equal(tactic_float(&f.tactics[0]), DTYPE_F16);
-        assert_int_equal(f.tactics[0].blob[0], 0); /* a precompiled one is the first guess */
+        assert_int_equal(f.tactics[0].blob[0], 0); /* a precompiled engine is the first guess */
         free(f.tactics);
         ir_graph_free(g);
     }
@@ -224,7 +224,7 @@ static void the_stem_has_three_layouts(void **state UNUSED)
     ir_graph_free(g);
 }
 
-/* Tensor cores, which round fp32 to tf32, are for those who ask for tf32. */
+/* Tensor cores, which round fp32 to tf32, are offered only if tf32 is allowed. */
 static void strict_fp32_is_strict(void **state UNUSED)
 {
     struct layer l = {.n = 8, .c = 64, .size = 56, .k = 64, .kernel = 3, .stride = 1, .relu = true};
@@ -258,7 +258,7 @@ static void bf16_and_groups_and_lone_types(void **state UNUSED)
     free(f.tactics);
     ir_graph_free(g);
     l.group = 1;
-    l.dtype = DTYPE_F16; /* a model that is fp16 itself */
+    l.dtype = DTYPE_F16; /* the model itself is fp16 */
     g = make(&l);
     f = ask(g, PRECISION_F16);
     assert_in_range(f.n, 10, 90);
@@ -268,11 +268,11 @@ static void bf16_and_groups_and_lone_types(void **state UNUSED)
 
 struct tail {
     struct ir_epilogue step;
-    int64_t operand[4]; /* {0}: none */
+    int64_t operand[4]; /* {0}: no operand */
     bool constant, wanted;
 };
 
-/* What stands behind a convolution other than ReLU goes through the runtime engines, or nowhere. */
+/* An epilogue other than ReLU goes through the runtime engines, or has no candidate. */
 static void epilogues(void **state UNUSED)
 {
     static const struct tail tails[] = {
@@ -318,7 +318,7 @@ static void epilogues(void **state UNUSED)
 
 /* --- plans --- */
 
-/* Compiles, serialises, forgets and loads; then the same with damage. */
+/* Compiles, serialises, drops and loads a plan, then tries again with damaged bytes. */
 static void plans_survive_as_bytes(void **state UNUSED)
 {
     struct layer l = {.n = 8, .c = 64, .size = 56, .k = 64, .kernel = 3, .stride = 1, .relu = true};
@@ -341,7 +341,7 @@ static void plans_survive_as_bytes(void **state UNUSED)
     if (st)
         print_message("%s\n", err.text);
     assert_int_equal(st, STATUS_OK);
-    cuda_compile_drop(device); /* it is in use */
+    cuda_compile_drop(device); /* the plan is in use */
     cuda_op_free(op);
     char *copy = malloc(size);
     for (uint64_t at = 0; at < size; at += MAX(size / 97, 1)) {
@@ -393,7 +393,8 @@ static void code_of_another_node_is_refused(void **state UNUSED)
     ir_graph_free(b);
 }
 
-/* Every byte of a blob, and of the ports, is checked, or ends in an engine that is not there. */
+/* If any byte of a blob or of the ports changes, the tactic is refused, or means another engine or
+ * knob that is just as valid. */
 static void damaged_tactics_are_refused(void **state UNUSED)
 {
     struct layer l = {.n = 8, .c = 64, .size = 56, .k = 64, .kernel = 3, .stride = 1, .relu = true};
@@ -452,7 +453,7 @@ static void *compile_some(void *user)
     return NULL;
 }
 
-/* Four threads want the same plans, and drop them under each other. */
+/* Four threads want the same plans, and drop them while the others use them. */
 static void many_threads_compile(void **state UNUSED)
 {
     struct layer l = {.n = 8, .c = 128, .size = 28, .k = 128, .kernel = 3, .stride = 1};
@@ -467,7 +468,7 @@ static void many_threads_compile(void **state UNUSED)
     for (uint32_t i = 0; i < ARRAY_LEN(crowds); i++)
         pthread_join(threads[i], NULL);
     for (uint32_t i = 0; i < ARRAY_LEN(crowds); i++) {
-        assert_in_range(crowds[i].made, 10, f.n); /* the precompiled ones */
+        assert_in_range(crowds[i].made, 10, f.n); /* only the precompiled candidates */
         assert_int_equal(crowds[i].made, crowds[0].made);
     }
     cuda_compile_drop(device);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphs that take turns, and waits for events, over a runtime that is made up here: it only
- * counts, remembers what waits for what, and fails when it is told to. Its objects are allocated,
- * so that a sanitizer sees whoever uses one that is gone.
+ * Graphs that take turns, and waits for events, over a made-up CUDA runtime, which only counts,
+ * remembers what waits for what, and fails when it is told to. Its objects are allocated, so that a
+ * sanitizer sees the use of an object that is gone.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@
 /* --- the runtime --- */
 
 struct CUstream_st {
-    atomic_uint launches, waits; /* relaxed: read when threads have ended */
+    atomic_uint launches, waits; /* relaxed: read after the threads have ended */
 };
 struct CUevent_st {
     _Atomic uint64_t ready_ns; /* relaxed */
@@ -28,13 +28,13 @@ struct CUgraphExec_st {
     atomic_uint launches; /* relaxed */
 };
 
-/* Relaxed, all of them: numbers. */
+/* Relaxed is enough for all of them: they are only counted. */
 static struct {
     atomic_int streams, events, graphs; /* alive */
     atomic_uint calls, fail_at;         /* the call of this number fails; 0: none does */
     atomic_uint queries;
-    _Atomic cudaError_t last;   /* error, as of cudaGetLastError */
-    _Atomic(cudaEvent_t) event; /* that was made last */
+    _Atomic cudaError_t last;   /* the error that cudaGetLastError returns next */
+    _Atomic(cudaEvent_t) event; /* the last one made */
 } fake;
 
 static cudaError_t say(cudaError_t code)
@@ -123,7 +123,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
     (void)flags;
-    atomic_fetch_add_explicit(&stream->launches, 0, memory_order_relaxed); /* both are there */
+    atomic_fetch_add_explicit(&stream->launches, 0, memory_order_relaxed); /* both exist */
     atomic_fetch_add_explicit(&event->ready_ns, 0, memory_order_relaxed);
     return called();
 }
@@ -189,7 +189,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     return called();
 }
 
-/* A captured graph has nothing in it; it counts as one, and so does what it is instantiated to. */
+/* A captured graph has nothing in it. It counts as a graph, and so does its executable form. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 {
     (void)stream;
@@ -223,7 +223,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {
     (void)flags;
-    atomic_fetch_add_explicit(&event->ready_ns, 0, memory_order_relaxed); /* it is there */
+    atomic_fetch_add_explicit(&event->ready_ns, 0, memory_order_relaxed); /* it exists */
     cudaError_t code = called();
     if (!code)
         atomic_fetch_add_explicit(&stream->waits, 1, memory_order_relaxed);
@@ -258,7 +258,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Whatever was made is gone. */
+/* Checks that every object that was made is gone. */
 static int teardown(void **state)
 {
     struct cuda_device *device = *state;
@@ -315,8 +315,8 @@ static void marked_graphs_wait_for_other_streams(void **state)
     struct backend_stream *one = stream_of(*state), *two = stream_of(*state);
     struct backend_graph *a = graph_of(one, true), *b = graph_of(one, true);
     struct backend_graph *c = graph_of(two, true), *plain = graph_of(two, false);
-    launch(a, one, 0); /* nobody before it */
-    launch(b, one, 0); /* behind it anyway */
+    launch(a, one, 0); /* no launch before it */
+    launch(b, one, 0); /* the same stream keeps the order anyway */
     launch(plain, two, 0);
     launch(c, two, 1);
     launch(plain, two, 0);
@@ -324,7 +324,7 @@ static void marked_graphs_wait_for_other_streams(void **state)
     launch(c, two, 1);
     launch(c, two, 0);
     cuda_graph_free(c);
-    launch(a, one, 0); /* who was before is gone */
+    launch(a, one, 0); /* the graph launched before is gone */
     cuda_graph_free(b);
     launch(plain, two, 0);
     cuda_graph_free(a);
@@ -353,14 +353,14 @@ static void a_failed_launch_takes_no_turn(void **state)
     cuda_stream_free(one);
 }
 
-/* Else a stream that is made at the address of the freed one would be taken for it. */
+/* If a freed stream kept its turn, a new stream at the same address would be taken for it. */
 static void a_stream_leaves_its_turn(void **state)
 {
     struct cuda_device *device = *state;
     struct backend_stream *one = stream_of(device), *two = stream_of(device);
     struct backend_graph *a = graph_of(one, true), *b = graph_of(two, true);
     launch(a, one, 0);
-    cuda_stream_free(two); /* not its turn */
+    cuda_stream_free(two); /* the turn is not its own */
     assert_ptr_equal(device->turn, a);
     cuda_stream_free(one);
     assert_null(device->turn);
@@ -387,7 +387,7 @@ static void marks_belong_into_captures(void **state)
     cuda_stream_free(stream);
 }
 
-/* Whichever call of a capture fails, nothing is left behind: the teardown counts. */
+/* Whichever call of a capture fails, nothing is left behind: the teardown counts the objects. */
 static void failed_captures_leave_nothing(void **state)
 {
     bool done = false;
@@ -480,7 +480,7 @@ static void *wait_in_a_thread(void *arg)
     if (spent > 60 * NS_PER_MS)
         fail_msg("%llu ns of the processor in 100 ms", (unsigned long long)spent);
     assert_true(fake.queries - queries > 10);
-    assert_int_equal(fake.last, cudaSuccess); /* "not ready" is forgotten */
+    assert_int_equal(fake.last, cudaSuccess); /* the error "not ready" has been cleared */
     assert_int_equal(prctl(PR_GET_TIMERSLACK, 0UL, 0UL, 0UL, 0UL), 1000);
     return NULL;
 }
@@ -489,14 +489,14 @@ static void long_waits_nap(void **state)
 {
     struct backend_stream *stream = stream_of(*state);
     struct backend_event *event = event_on(stream);
-    pthread_t thread; /* its slack is its own */
+    pthread_t thread; /* a thread of its own has a timer slack of its own */
     assert_int_equal(pthread_create(&thread, NULL, wait_in_a_thread, event), 0);
     pthread_join(thread, NULL);
     cuda_event_free(event);
     cuda_stream_free(stream);
 }
 
-/* At the first question, and later. */
+/* The wait fails at the first query, or at a later one. */
 static void waits_that_fail_end(void **state)
 {
     static const unsigned calls[] = {2, 20};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products through cublasLt as far as no device is needed: how ops are read as products (each is
- * computed by a plain loop over the strides that cublasLt would get), descriptors, epilogues,
+ * Products through cuBLASLt, as far as no device is needed: how ops are read as products (a plain
+ * loop computes each product over the strides that cuBLASLt would get), descriptors, epilogues,
  * packing, names, stored tactics.
  */
 #include <math.h>
@@ -105,7 +105,7 @@ static void add_binary(struct fixture *f, uint32_t func, const struct shape *sha
 
 /* --- products --- */
 
-/* What cublasLt computes for the product, element by element. */
+/* Computes, element by element, what cuBLASLt would compute for the product. */
 static void run(const struct lt_product *p, const float *a, const float *b, float *y)
 {
     for (int64_t l = 0; l < p->launches; l++) {
@@ -213,7 +213,7 @@ static void test_what_is_no_product_is_refused(void **state UNUSED)
         lt_kind_conv.read(strided.graph, node_of(&strided), DTYPE_F16, false, LT_PACKED_NK, &p));
     assert_false(
         lt_kind_matmul.read(strided.graph, node_of(&strided), DTYPE_F16, false, LT_PACKED_NK, &p));
-    /* Exactly: its tensors are still fp32. */
+    /* The tensors must have exactly the tactic's type, and they are still fp32. */
     struct fixture conv = conv1x1(2, 8, 4, 16, 1);
     assert_true(lt_kind_conv.read(conv.graph, node_of(&conv), DTYPE_F16, false, LT_PACKED_NK, &p));
     assert_false(lt_kind_conv.read(conv.graph, node_of(&conv), DTYPE_F16, true, LT_PACKED_NK, &p));
@@ -444,7 +444,7 @@ static void check_pack(const struct shape *b, bool tb, enum lt_order order)
     struct fixture f = matmul(&a, b, false, tb, true, false);
     struct tactic t = tactic_for(&lt_kind_matmul, &f, DTYPE_F16, order);
     struct ir_tensor *w = ir_tensor(f.graph, node_of(&f)->inputs[1]);
-    /* Its input is already what another node makes of it. */
+    /* The node's first input is already what another node's tactic makes of it. */
     ir_tensor(f.graph, node_of(&f)->inputs[0])->dtype = DTYPE_BF16;
     const float *from = w->data;
     uint16_t to[MOST];
@@ -474,7 +474,7 @@ static void test_packing_puts_weights_in_either_order(void **state UNUSED)
         check_pack(i & 1 ? &one : &several, i & 2, i & 4 ? LT_PACKED_NK : LT_PACKED_KN);
 }
 
-/* The graph as a plan has it: types and layouts of the tactic, packed constants. */
+/* Gives the graph the tactic's types, layouts and packed constants, as in a plan. */
 static void finish(struct fixture *f, const struct tactic *t)
 {
     struct ir_node *node = ir_node(f->graph, f->node);

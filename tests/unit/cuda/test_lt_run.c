@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Candidates, preparation and launch of products, with cublasLt's own descriptors but with a
- * stand-in for what needs a device: heuristics that return a few made-up algorithms, and a product
- * that is computed here, from nothing but descriptors and addresses.
+ * Candidates, preparation and launch of products, with cuBLASLt's own descriptors but a stand-in
+ * for all that needs a device: heuristics that return a few made-up algorithms, and a product that
+ * is computed here from descriptors and addresses alone.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static float next(void)
 
 /* --- the stand-in --- */
 
-static struct lt_api real; /* of the library; without a handle */
+static struct lt_api real; /* the library's own functions; they have no handle */
 
 struct matrix {
     uint64_t type, rows, cols, ld, batch, step;
@@ -79,7 +79,7 @@ static void store(uint64_t type, void *data, uint64_t i, float value)
         half[i] = type == CUDA_R_16F ? f32_to_f16(value) : f32_to_bf16(value);
 }
 
-/* Element (r, c) of op(X), columns first. */
+/* Element (r, c) of op(X), in column-major order. */
 static float element(const struct matrix *m, const void *data, bool transposed, uint64_t batch,
                      uint64_t r, uint64_t c)
 {
@@ -229,7 +229,7 @@ static uint32_t constant(struct ir_graph *graph, struct shape shape)
 
 struct option {
     bool trans_a, trans_b, b_constant, biased, residual;
-    uint32_t act; /* IR_UNARY_IDENTITY: none */
+    uint32_t act; /* IR_UNARY_IDENTITY: no unary step */
     float alpha;
 };
 
@@ -275,7 +275,7 @@ static struct ir_graph *conv(int64_t n, int64_t c, int64_t side, int64_t m, cons
 
 /* --- running a candidate --- */
 
-/* Place in memory of element i of a dense tensor. */
+/* The offset in memory of element i of a dense tensor. */
 static size_t place(const struct shape *s, enum ir_layout layout, size_t i)
 {
     if (layout != IR_LAYOUT_CHANNELS_LAST)
@@ -291,7 +291,8 @@ static uint64_t type_of(enum dtype dtype)
     return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-/* The tensors' values, rounded to the tactic's type, and their memory as the tactic wants it. */
+/* Fills the tensors' values, rounded to the tactic's type, and their memory in the tactic's
+ * layout. */
 struct values {
     float *dense[IR_MAX_INPUTS];
     void *memory[IR_MAX_INPUTS];
@@ -323,7 +324,7 @@ static void fill(struct ir_graph *graph, const struct tactic *t, struct values *
     }
 }
 
-/* As the tuner leaves it. */
+/* Gives the graph's tensors the types and layouts that the tuner would. */
 static void retype(struct ir_graph *graph, const struct tactic *t)
 {
     const struct ir_node *node = ir_node(graph, 0);
@@ -439,7 +440,7 @@ static void check(struct ir_graph *(*make)(const void *), const void *what, cons
 struct product {
     struct shape a, b;
     struct option o;
-    uint32_t candidates; /* of one type: two algorithms for each order of B */
+    uint32_t candidates; /* candidates of one type: two algorithms for each order of B */
     int launches;
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tactics as they come back from a plan file. Every candidate of every kind of node can be prepared
- * as it is, unless that takes a driver (FAILED_PRECONDITION); damaged in any way it is refused or
- * still does, but nothing is read or written that is not there (the sanitizers tell).
+ * Tactics as they come back from a plan file. Every candidate of every kind of node can be
+ * prepared, unless that takes a driver (FAILED_PRECONDITION). A candidate that is damaged in any
+ * way is refused or can still be prepared; the sanitizers watch that only existing bytes are read
+ * or written.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -15,13 +16,13 @@
 #include "tests/device/cases.h"
 #include "tests/test.h"
 
-static const char *properties; /* an H200's, a file */
+static const char *properties; /* a file with an H200's properties */
 
 enum {
     CANDIDATES_MAX = 512,
     SEEDS = 2,      /* graphs of each kind */
-    PER_FAMILY = 3, /* candidates of a family that are tried, for one graph */
-    DAMAGES = 24,   /* of each */
+    PER_FAMILY = 3, /* candidates tried for one graph and family */
+    DAMAGES = 24,   /* damaged copies of each */
 };
 
 struct fixture {
@@ -76,7 +77,7 @@ static void list_free(struct list *list)
     list->n = 0;
 }
 
-/* The tensor as the port wants it. A constant's bytes do not matter here. */
+/* Gives the tensor the port's type and layout. A constant's bytes do not matter here. */
 static void shape_tensor(struct ir_graph *g, uint32_t id, const struct tactic_port *port)
 {
     if (id == IR_NONE)
@@ -112,7 +113,7 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* The fields that a plan stores, one of them other than it was. */
+/* Changes one of the fields that a plan stores. */
 static void damage(struct tactic *t, uint64_t *random)
 {
     uint32_t bits = (uint32_t)next_random(random), where = bits % 9, at = bits >> 8;
@@ -234,7 +235,7 @@ static void families_by_id(void **state)
     assert_null(family_of(CUDA_FAMILY_COUNT_ << 16, IR_OP_CONV));
 }
 
-/* What the dispatch refuses by itself, whatever the family. */
+/* Tactics that the dispatch itself refuses, whatever the family. */
 static void tactics_of_other_nodes(void **state)
 {
     const struct fixture *f = *state;
@@ -289,7 +290,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(every_candidate_and_damaged_ones, fixture_make,
                                         fixture_drop),
     };
-    /* cuDNN unloads it again; what it leaks could then not be told from what we do. */
+    /* Keeps the library loaded: cuDNN unloads it, after which its leaks could not be told from
+     * ours. */
     (void)dlopen("libnvrtc.so.13", RTLD_LAZY);
     properties = argc > 1 ? argv[1] : "";
     return cmocka_run_group_tests(tests, NULL, NULL);

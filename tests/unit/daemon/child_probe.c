@@ -46,13 +46,13 @@
 #include "tools/handed.h"
 
 enum {
-    HARMLESS = 1, /* the control does it */
-    HOST = 2,     /* a device's list lets it through */
+    HARMLESS = 1, /* also tried by the control, which must succeed */
+    HOST = 2,     /* the list for devices allows it */
     FILES = 4,    /* needs Landlock */
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static const bool sanitized = true; /* then the memory of a child has no limit */
+static const bool sanitized = true; /* a sanitized child has no memory limit */
 #else
 static const bool sanitized = false;
 #endif
@@ -104,8 +104,8 @@ static const char *of_parent(const char *name)
     return text;
 }
 
-/* Calls that a device's driver is to take for tried in vain: `why` is what only a filter says here.
- */
+/* For calls that a device's driver may need, tried with arguments that make them fail: only the
+ * filter would fail with `why`. */
 static long if_told(long result, int why)
 {
     if (result < 0 && errno == why)
@@ -113,7 +113,7 @@ static long if_told(long result, int why)
     return result;
 }
 
-/* Calls that are to look as in a kernel without them. */
+/* Calls that look as if the kernel did not have them. */
 static long if_absent(long result)
 {
     if (result < 0)
@@ -121,7 +121,7 @@ static long if_absent(long result)
     return result;
 }
 
-/* What a descriptor for reading is not good for. */
+/* Calls for which a descriptor that is open for reading is not good enough. */
 static long if_not_open_for(long result)
 {
     if (result < 0)
@@ -210,7 +210,7 @@ static void try_the_network(void)
     TRY(0, "socket vsock", socket(AF_VSOCK, SOCK_STREAM, 0));
     TRY(0, "socket alg", socket(AF_ALG, SOCK_SEQPACKET, 0));
     TRY(HARMLESS | HOST, "socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
-    /* standard output is no socket, which the kernel would say */
+    /* standard output is no socket: without a filter the kernel would say so */
     TRY(0, "connect", if_told(connect(1, (struct sockaddr *)&name, sizeof(name)), ECONNREFUSED));
     TRY(0, "sendto", sendto(1, "x", 1, 0, (struct sockaddr *)&name, sizeof(name)));
     TRY(0, "sendmsg", sendmsg(1, &(struct msghdr){0}, 0));
@@ -353,7 +353,7 @@ static void try_files(void)
     TRY(0, "write the model by its number", open("/proc/self/fd/3", O_RDWR));
     TRY(0, "openat2", if_absent(syscall(SYS_openat2, AT_FDCWD, "/etc/passwd", NULL, 0)));
     TRY(0, "truncate", truncate(path(outside, "file"), 0));
-    TRY(0, "unlink", if_told(unlink(path(outside, "file")), ENOENT)); /* it is there */
+    TRY(0, "unlink", if_told(unlink(path(outside, "file")), ENOENT)); /* the file exists */
     TRY(0, "rmdir", rmdir(outside));
     TRY(0, "rename", renameat2(FOLDER, "file", FOLDER, "other", 0));
     TRY(0, "link", linkat(FOLDER, "file", FOLDER, "other", 0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The world that scripts play in, see played.h. */
+/* The world that scripts play in; see played.h. */
 #include "tests/unit/daemon/played.h"
 
 #include <arpa/inet.h>
@@ -21,9 +21,10 @@
 
 enum {
     DESCRIPTORS = 400,
-    FRAMES_A_TURN = 220, /* a turn is 40 looks at the clock and a slice of 10; a look is 4 frames */
+    /* a turn is 40 looks at the clock and a slice is 10; a look takes as long as 4 frames */
+    FRAMES_A_TURN = 220,
 };
-/* A look at the clock takes this: a slice is ten looks, so that slices and turns do end. */
+/* A look at the clock takes this long: a slice is ten looks, so slices and turns do end. */
 #define LOOK_NS (100 * NS_PER_US)
 /* Far from now, so that no timer of the system goes off by itself. */
 #define BEGIN_NS (1000000000 * NS_PER_S)
@@ -125,7 +126,7 @@ static void listener_open(struct played *p)
     p->port = ntohs(any.sin_port);
 }
 
-/* The loop's table of watchers is as large as this (R37 of docs/operations.md). */
+/* The loop's table of watchers has this many entries (R37 of docs/operations.md). */
 static void descriptors_limit(void)
 {
     struct rlimit limit;
@@ -163,7 +164,8 @@ struct played *played_new(const struct config_limits *limits, uint32_t n_loops, 
                                              .user = p};
     enum status s = dispatch_new(&dispatch, &p->shared.dispatch, &err);
     PLAYED_HOLDS(p, s == STATUS_OK, "%s", err.text);
-    atomic_store(&toy.apart, apart); /* from here: workers of such a device look for jobs in time */
+    /* set from here on: workers of such a device look for jobs in time */
+    atomic_store(&toy.apart, apart);
     models_load(p);
     p->table = table_make(p);
     for (; p->shared.n_loops < n_loops; p->shared.n_loops++) {
@@ -222,8 +224,8 @@ static bool running(struct dispatch *d)
     return runs;
 }
 
-/* Only this thread and the worker itself give it anything to do. Once it runs nothing, and was
- * called between two jobs, it has told of all that it did. */
+/* Only this thread and the worker itself give the worker anything to do. Once it runs nothing and
+ * has been called between two jobs, it has reported all that it did. */
 void played_settle(struct played *p)
 {
     struct dispatch *d = p->shared.dispatch;
@@ -251,7 +253,8 @@ uint64_t played_count(const struct played *p, enum counter which)
     return n;
 }
 
-/* A loop that has nothing to do sleeps. What a turn began to watch, the next run's poll does. */
+/* A loop that has nothing to do sleeps. A socket that a turn began to watch is polled in the next
+ * run. */
 static bool is_due(struct played *p, struct loop *loop)
 {
     struct pollfd poll_fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
@@ -262,7 +265,7 @@ static bool is_due(struct played *p, struct loop *loop)
     return due;
 }
 
-/* Whatever has come: what is not worked off in a turn waits for the next one. */
+/* Turns handle whatever has come: what one turn leaves waits for the next. */
 static void loop_turn_one(struct played *p, struct loop *loop)
 {
     if (!is_due(p, loop))
@@ -290,7 +293,7 @@ void played_turns(struct played *p, uint32_t n)
         played_turn(p);
 }
 
-/* How long nothing happens by itself. */
+/* How long nothing happens until a timer is due; 0: there is work now. */
 static uint64_t quiet_ns(struct played *p, uint64_t now_ns)
 {
     uint64_t quiet = UINT64_MAX;

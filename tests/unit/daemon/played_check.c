@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold after every turn, and in the end; see played.h. */
+/* Checks what must hold after every turn, and in the end; see played.h. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "tests/unit/daemon/played.h"
 #include "tests/unit/daemon/toy_engine.h"
 
-/* Sums over the connections there are. */
+/* Sums over the connections that are open. */
 struct sums {
     uint64_t charged, backlog_bytes, backlog_charge;
     uint32_t connections, requests, unpacking, backlogs, waiting, fresh, busy;
-    uint32_t inflight; /* what its loop has, those too that nobody waits for any more */
+    uint32_t inflight; /* requests of its loop, also those whose peer has gone */
 };
 
 #define HOLDS  PLAYED_HOLDS
@@ -21,7 +21,7 @@ struct sums {
 
 /* --- one connection --- */
 
-/* Whoever is stopped is stopped for a reason that will end, and is watched meanwhile. */
+/* A connection is stopped only for a reason that will end, and is watched meanwhile. */
 static void check_stops(const struct played *p, const struct connection *c)
 {
     HOLDS(p, !!(c->stops & STOP_MEMORY) == c->in_waiting,
@@ -38,7 +38,7 @@ static void check_stops(const struct played *p, const struct connection *c)
     HOLDS(p, !c->backlog || c->events & UV_WRITABLE, "nobody waits for the backlog to be taken");
 }
 
-/* Nothing that could go on is left lying. */
+/* No connection that could go on is left waiting. */
 static void check_goes_on(const struct played *p, const struct connection *c)
 {
     bool quiet = !c->stops && c->queue == QUEUE_NONE;
@@ -63,8 +63,8 @@ static void add_requests(const struct played *p, const struct connection *c, str
     sums->unpacking += c->unpack != NULL;
 }
 
-/* R1 of docs/operations.md: what a session keeps follows what has come, not what was announced; and
- * a place that was given to leftovers. */
+/* R1 of docs/operations.md: a session keeps no more than what has come, whatever was announced, and
+ * a place that was set aside for leftovers. */
 static void check_kept(const struct played *p, const struct connection *c)
 {
     struct session_state state;
@@ -153,7 +153,7 @@ static void check_queues(const struct played *p, const struct loop *loop, const 
 
 /* --- memory --- */
 
-/* Requests that a connection left behind keep their payloads, which are nobody's then. */
+/* Requests whose connection has gone keep their payloads, which then count for no connection. */
 static void check_memory(struct played *p, const struct sums *sums)
 {
     const struct budget *budget = &p->shared.budget;
@@ -170,7 +170,7 @@ static void check_memory(struct played *p, const struct sums *sums)
           LLU(used), LLU(owned));
     HOLDS(p, used <= held, "%llu bytes used, of %llu", LLU(used), LLU(held));
     HOLDS(p, held <= p->held_most, "%llu bytes held, at most %llu", LLU(held), LLU(p->held_most));
-    p->held_most = MAX(held, limit); /* after a limit fell it may only become less */
+    p->held_most = MAX(held, limit); /* after a limit fell, `held` may only become less */
     uint64_t frames = atomic_load(&toy.frame_bytes);
     HOLDS(p, frames <= held, "%llu bytes of the device's for frames, and %llu held", LLU(frames),
           LLU(held));
@@ -180,7 +180,7 @@ static void check_memory(struct played *p, const struct sums *sums)
 
 /* --- addresses --- */
 
-/* What the connections of an address have, over all loops. */
+/* The bytes and requests of the connections of an address, over all loops. */
 static void check_record(const struct played *p, const struct peer *peer)
 {
     uint64_t bytes = 0, requests = 0, connections = 0;

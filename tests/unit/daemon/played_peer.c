@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peers, see played.h. Each keeps account of what it asked for, and knows each right answer. */
+/* Peers, see played.h. Each keeps account of its requests, and knows each right answer. */
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ static int tcp_connect(const struct played *p, uint32_t address, int *server)
     to.sin_port = htons(p->port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int on = 1;
-    /* the port is chosen when it connects: else addresses would run out of them */
+    /* The port is chosen at the connect, else addresses would run out of ports. */
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
     if (fd < 0 || bind(fd, (struct sockaddr *)&from, sizeof(from)) != 0 ||
         connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0 ||
@@ -124,7 +124,7 @@ static bool request_append(struct played *p, struct played_peer *peer, struct pl
     return ask_append(p, peer, ask, frame, size);
 }
 
-/* --- inferences, written by hand: typed contents too, which our clients do not send --- */
+/* inferences, written by hand: also typed contents, which our clients do not send */
 
 struct writer {
     uint8_t *to;
@@ -152,7 +152,7 @@ static void put_bytes(struct writer *w, uint32_t field, const void *data, size_t
     w->n += size;
 }
 
-/* The k-th number of a request; typed ones take one to ten bytes. */
+/* The k-th number of a request. As typed contents it takes one to ten bytes. */
 static uint64_t number_of(uint64_t value, uint32_t k)
 {
     return value + (uint64_t)k * k;
@@ -306,7 +306,7 @@ static void outputs_check(const struct played *p, const struct played_ask *ask)
         }
 }
 
-/* Whether a request may get that answer. */
+/* Whether that answer is a possible one for the request. */
 static bool may_say(const struct played *p, const struct played_ask *ask, enum status status)
 {
     switch (status) {
@@ -390,7 +390,7 @@ size_t played_read(struct played *p, struct played_peer *peer, size_t most)
         ssize_t n = recv(peer->fd, peer->in + peer->in_have, MIN(most - all, (size_t)PIECE), 0);
         if (n < 0 && errno == EAGAIN)
             break;
-        if (n <= 0) { /* or it was reset */
+        if (n <= 0) { /* or the connection was reset */
             peer->closed = true;
             p->cut_off += !peer->broken && played_owed(peer) > peer->nameless;
             break;

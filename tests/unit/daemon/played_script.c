@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scripts, see played.h: any bytes. The first four choose the world and how it ends; then each
- * event is a byte and what it takes. Whatever is asked for that cannot be (a peer that has gone, a
- * frame too large) is passed over.
- *
- * In the end all batches may end. Then, as the script has it, all peers leave; all but one, which
- * goes on asking; all stay and do nothing; or all stay, finish what they began and read. Within the
- * longest time limit nobody is left but who may be, nothing is used, and a new peer is served.
+ * Scripts, see played.h, are any bytes. The first four choose the world and how it ends; then each
+ * event is a byte and its arguments. An event that is not possible (for a peer that has gone, with
+ * a frame too large) is passed over.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,10 +14,10 @@
 
 enum {
     EVENTS = 400,
-    SLACK_MS = 2500,  /* lingering, the loop's ticks, waiting for memory */
-    QUIET_MS = 300,   /* in which some request is taken, if any is left */
-    FRAME_ROOM = 200, /* of a frame, around its numbers */
-    RETRIES = 4000,   /* of a moment each, for the kernel to tell of what peers did */
+    SLACK_MS = 2500,  /* for lingering, the loop's ticks and waits for memory */
+    QUIET_MS = 300,   /* within this time some request is taken, if any is left */
+    FRAME_ROOM = 200, /* bytes of a frame besides its numbers */
+    RETRIES = 4000,   /* short waits until the kernel reports what peers did */
 };
 
 enum { KIB = 1024, MIB = 1024 * 1024 };
@@ -70,7 +66,7 @@ static const struct config_limits limits[] = {
      .address_requests = 12,
      .address_inflight_bytes = 1536 * KIB},
     {.frame_bytes = 600 * KIB,
-     .inflight_bytes = 1 * MIB, /* so it is what one frame needs */
+     .inflight_bytes = 1 * MIB, /* so the limit is what one frame needs */
      .connection_inflight_bytes = 600 * KIB,
      .output_bytes = MIB,
      .queue_requests = 64,
@@ -90,7 +86,7 @@ static uint32_t byte(struct script *s)
     return s->at < s->end ? *s->at++ : 0;
 }
 
-/* One of those that are there, if any. */
+/* One of the peers that are there; NULL: there is none. */
 static struct played_peer *some_peer(struct played *p, struct script *s)
 {
     uint32_t from = byte(s);
@@ -102,7 +98,7 @@ static struct played_peer *some_peer(struct played *p, struct script *s)
     return NULL;
 }
 
-/* How much of what a peer has to send it sends now. */
+/* How many of its waiting bytes a peer sends now. */
 static void allow_part(struct played_peer *peer, uint32_t how)
 {
     static const uint32_t first[] = {1, 3, 4, 5, 9, 60, 4 * KIB, 40 * KIB, 68 * KIB, 200 * KIB};
@@ -200,7 +196,7 @@ static void ask_other(struct played *p, struct script *s)
         played_allow(peer, played_end(peer));
 }
 
-/* What is no request; after most of it the stream cannot be followed. */
+/* Bytes that are no request; after most of them the stream cannot be followed. */
 static void send_odd(struct played *p, struct script *s)
 {
     static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, 1, 2, 3}, tls[] = {22, 3, 1, 2, 0, 1};
@@ -333,7 +329,7 @@ static void other_limits(struct played *p, struct script *s)
     played_limits(p, &limits[b % ARRAY_LEN(limits)]);
 }
 
-/* Events in proportion to their rows. */
+/* Events come in proportion to the number of their rows. */
 static const struct {
     const char *name;
     void (*play)(struct played *p, struct script *s);
@@ -383,7 +379,7 @@ static bool busy(const struct played *p)
     return requests || connections(p);
 }
 
-/* Virtual time is none for the kernel, which may take a moment to tell of what peers did. */
+/* Virtual time does not move the kernel, which may take a moment to report what peers did. */
 static void moment(void)
 {
     const struct timespec real = {.tv_nsec = 50000};
@@ -399,14 +395,14 @@ static void await_empty(struct played *p)
     played_check_empty(p);
 }
 
-/* A request of a peer that comes now. Returns whether it was served. */
+/* Sends a request of a peer that has just come. Returns whether it was served. */
 static bool serve_one(struct played *p, struct played_peer *peer, enum played_model model,
                       uint32_t instances)
 {
     uint64_t ok = played_count(p, COUNTER_REQUESTS_OK);
     uint64_t refused = played_count(p, COUNTER_REJECTED_UNAVAILABLE);
     if (!played_ask_infer(p, peer, model, instances, false, 0))
-        return true; /* larger than a frame may be */
+        return true; /* the frame would be larger than allowed */
     for (int i = 0; i < RETRIES && !peer->closed; i++) {
         played_allow(peer, played_end(peer));
         played_pass_ms(p, i < 40 ? 5 : 0);
@@ -432,9 +428,10 @@ static void end_served(struct played *p)
         struct played_peer *peer = played_connect(p, (p->n_events + i) % 5);
         PLAYED_HOLDS(p, peer, "no place for a new peer");
         PLAYED_HOLDS(p, serve_one(p, peer, PLAYED_SMALL, 1), "a new request is refused");
-        /* the largest frame there may be, if its address may have as much */
+        /* the largest frame that is allowed, if an address may use that much memory */
         bool served = l->address_inflight_bytes || serve_one(p, peer, PLAYED_WIDE, most);
-        if (!served && p->shared.n_loops > 1) /* what the other loop keeps has been asked for */
+        /* the other loop has been asked for the memory that it keeps */
+        if (!served && p->shared.n_loops > 1)
             served = serve_one(p, peer, PLAYED_WIDE, most);
         PLAYED_HOLDS(p, served, "a new request of %u instances is refused", most);
         played_leave(peer, false);
@@ -452,7 +449,7 @@ static void end_all_leave(struct played *p)
     await_empty(p);
 }
 
-/* One goes on asking now and then: it is served, and is all there is. */
+/* One peer goes on asking now and then. It is served, and nothing else is left. */
 static void end_one_stays(struct played *p)
 {
     struct played_peer *peer = played_connect(p, PLAYED_ADDRESSES);
@@ -479,8 +476,8 @@ static void end_one_stays(struct played *p)
     await_empty(p);
 }
 
-/* What was sent already is worked off first: of each peer a request in ten milliseconds, once those
- * that hold all the memory have been disconnected. */
+/* What was sent already is worked off first. Once the peers that hold all the memory have been
+ * disconnected, each peer gets one request done in ten milliseconds. */
 static void work_off(struct played *p)
 {
     uint64_t frames, before, owed = 0, passed_ms = 0;
@@ -521,7 +518,7 @@ static uint64_t reasons_to_close(const struct played *p)
     return n;
 }
 
-/* Who stays, sends all of it and reads is answered, each request. */
+/* The peers that stay send all and read, and each request is answered. */
 static void end_all_read(struct played *p)
 {
     for (uint64_t passed_ms = 0; passed_ms < longest_ms(p) + SLACK_MS;) {

@@ -32,7 +32,7 @@ static int files_remove(void **state)
     return unlink(path);
 }
 
-/* The tokens of the bits in `which` are known, as "zero" and "one". */
+/* Makes the tokens of the bits in `which` known, as "zero" and "one". */
 static struct identities *make(unsigned which, const char *rows)
 {
     FILE *f = fopen(path, "w");
@@ -65,7 +65,7 @@ static const char *ask(struct caller *caller, struct identities *now, int fd, co
     return s == STATUS_OK ? identity_name(identity) : status_name(s);
 }
 
-/* A connection to a listening socket; the listener's end of it. */
+/* Connects `client` to a listening socket. Returns the listener's end of the connection. */
 static int connect_to(struct sockaddr *address, socklen_t length, int *client)
 {
     int listener = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -86,7 +86,7 @@ static int tcp(int *client)
     return connect_to((struct sockaddr *)&address, sizeof(address), client);
 }
 
-/* With a file, or a name that is in no file system. */
+/* `file`: the socket is a file; else its name is in no file system. */
 static int local(bool file, int *client)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -137,7 +137,7 @@ static void tokens_count_for_their_request_alone(void **state)
     assert_true(caller_is_stranger(&caller, now, fd));
     assert_string_equal(ask(&caller, now, fd, token[0]), "zero");
     assert_false(caller_is_stranger(&caller, now, fd));
-    assert_string_equal(ask(&caller, now, fd, token[0]), "zero"); /* remembered */
+    assert_string_equal(ask(&caller, now, fd, token[0]), "zero"); /* the answer is remembered */
     assert_string_equal(ask(&caller, now, fd, token[1]), "one");
     assert_string_equal(ask(&caller, now, fd, ""), "anonymous");
     assert_string_equal(ask(&caller, now, fd, token[0]), "zero");
@@ -155,7 +155,8 @@ static void unknown_tokens_are_counted(void **state)
     struct caller caller = {0};
     int client, fd = local(true, &client);
     assert_string_equal(ask(&caller, now, fd, ""), "local");
-    assert_string_equal(ask(&caller, now, fd, unknown), "UNAUTHENTICATED"); /* not "local" */
+    /* a wrong token does not make it "local" */
+    assert_string_equal(ask(&caller, now, fd, unknown), "UNAUTHENTICATED");
     assert_string_equal(ask(&caller, now, fd, unknown), "UNAUTHENTICATED");
     assert_int_equal(caller.refused, 2);
     assert_string_equal(ask(&caller, now, fd, token[0]), "zero");
@@ -172,17 +173,18 @@ static void a_reload_is_followed(void **state)
     struct identities *open = make(0, ""), *both = make(3, ""), *one = make(2, "");
     struct caller caller = {0};
     int client, fd = tcp(&client);
-    assert_string_equal(ask(&caller, open, fd, unknown), "local"); /* nobody is asked */
+    assert_string_equal(ask(&caller, open, fd, unknown), "local"); /* identities are not asked */
     assert_false(caller_is_stranger(&caller, open, fd));
     assert_string_equal(ask(&caller, both, fd, ""), "anonymous");
     assert_true(caller_is_stranger(&caller, both, fd));
     assert_string_equal(ask(&caller, both, fd, token[0]), "zero");
-    identities_unref(both); /* the connection's own reference keeps it until it has changed */
+    /* the connection's own reference keeps the old identities until it has changed over */
+    identities_unref(both);
     assert_string_equal(ask(&caller, one, fd, token[0]), "UNAUTHENTICATED");
     assert_true(caller_is_stranger(&caller, one, fd));
     assert_string_equal(ask(&caller, one, fd, token[1]), "one");
     caller_deinit(&caller);
-    caller_deinit(&caller); /* twice is fine */
+    caller_deinit(&caller); /* a second call does no harm */
     identities_unref(open);
     identities_unref(one);
     close(client);

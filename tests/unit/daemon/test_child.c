@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The build child, with a program in inferctl's place that tries what a hostile model could make of
- * it (child_probe.c). Each attempt has to be refused; a process that nothing holds shows that the
- * attempts are real ones.
+ * The build child, with a program in inferctl's place that tries everything that a hostile model
+ * could make inferctl do (child_probe.c). Each attempt has to be refused. The same attempts of a
+ * process that nothing confines show that they are real.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 enum { SAID_MAX = 1 << 18, WAIT_S = 60, TRIES_MIN = 150, LINES_MAX = 1100 };
 
 static struct {
-    char text[SAID_MAX]; /* lines of the child */
+    char text[SAID_MAX]; /* lines that the child printed */
     size_t len;
     unsigned lines;
 } said;
@@ -73,7 +73,7 @@ static int setup(void **state)
     file_make(p->outside, "file", "data");
     file_make(p->inside, "m.onnx", "model");
     snprintf(path, sizeof(path), "%s/m.onnx", p->inside);
-    p->model = open(path, O_RDWR); /* more than the child gets */
+    p->model = open(path, O_RDWR); /* more than the child may use */
     p->plan = open(p->outside, O_TMPFILE | O_RDWR, 0600);
     p->folder = open(p->inside, O_RDONLY | O_DIRECTORY);
     p->program = open(PROBE, O_PATH); /* PROBE: from meson.build; all of these are inheritable */
@@ -184,7 +184,7 @@ static void for_a_device_too(void **state)
     assert_refused(p, "device");
 }
 
-/* Without the folder of the model nothing of the model's is readable but the model. */
+/* If no folder is given, the child can read nothing but the model file itself. */
 static void without_a_folder_none_is_readable(void **state)
 {
     struct place *p = *state;
@@ -205,13 +205,13 @@ static void what_building_needs_works(void **state)
         fail_msg("%s", err.text);
     assert_int_equal(pread(p->plan, plan, 4, 0), 4);
     assert_string_equal(plan, "plan");
-    assert_int_equal(lseek(p->model, 0, SEEK_CUR), 0); /* the child's place is its own */
+    assert_int_equal(lseek(p->model, 0, SEEK_CUR), 0); /* the child has an offset of its own */
     p->build.device = "cuda";
     if (run(p, &err, "works", "") != STATUS_OK)
         fail_msg("cuda: %s", err.text);
 }
 
-/* The same program, held by nothing: what does no harm is done. */
+/* The same program without confinement: the harmless attempts succeed. */
 static void the_attempts_are_real(void **state)
 {
     struct place *p = *state;
@@ -249,7 +249,7 @@ static void another_architectures_call_ends_it(void **state)
 #endif
 }
 
-/* The child may say what it likes: only what it can know of is believed. */
+/* The child may report any cause, but only causes that a build can have are believed. */
 static void the_exit_status_is_the_cause(void **state)
 {
     enum { HANDED = 64 };
@@ -259,18 +259,18 @@ static void the_exit_status_is_the_cause(void **state)
     } rows[] = {
         {1, CAUSE_INTERNAL},
         {2, CAUSE_INTERNAL},
-        {HANDED, CAUSE_INTERNAL}, /* failed, and OK */
+        {HANDED, CAUSE_INTERNAL}, /* contradicts itself: failed, with the cause OK */
         {HANDED + CAUSE_INVALID_ARGUMENT, CAUSE_INVALID_ARGUMENT},
         {HANDED + CAUSE_RESOURCE_EXHAUSTED, CAUSE_RESOURCE_EXHAUSTED},
         {HANDED + CAUSE_UNIMPLEMENTED, CAUSE_UNIMPLEMENTED},
         {HANDED + CAUSE_DISK_FULL, CAUSE_DISK_FULL},
         {HANDED + CAUSE_OUT_OF_MEMORY, CAUSE_OUT_OF_MEMORY},
         {HANDED + CAUSE_FILE_CHANGED, CAUSE_FILE_CHANGED},
-        {HANDED + CAUSE_CANCELLED, CAUSE_INTERNAL}, /* these are not its to say */
+        {HANDED + CAUSE_CANCELLED, CAUSE_INTERNAL}, /* a build has none of these causes */
         {HANDED + CAUSE_DEADLINE_EXCEEDED, CAUSE_INTERNAL},
         {HANDED + CAUSE_DEVICE_LOST, CAUSE_INTERNAL},
         {HANDED + CAUSE_STOPPED, CAUSE_INTERNAL},
-        {HANDED + CAUSE_COUNT_, CAUSE_INTERNAL}, /* and these are none */
+        {HANDED + CAUSE_COUNT_, CAUSE_INTERNAL}, /* beyond the last cause */
         {126, CAUSE_INTERNAL},
         {127, CAUSE_INTERNAL},
         {255, CAUSE_INTERNAL},
@@ -329,9 +329,9 @@ static void a_program_that_is_none(void **state)
     assert_non_null(strstr(err.text, "could not be started"));
 }
 
-/* --- whoever it leaves behind; a confined child could start nobody --- */
+/* processes that a child leaves behind; a confined child could start none */
 
-/* A child whose own child holds the pipe and does not end; tells of it. */
+/* Starts a child whose own child holds the pipe and does not end. Tells the grandchild's id. */
 static pid_t family_start(bool own_session, int ends[2], pid_t *grandchild)
 {
     int tell[2];
@@ -361,7 +361,7 @@ static pid_t family_start(bool own_session, int ends[2], pid_t *grandchild)
 
 static bool is_gone(pid_t pid)
 {
-    for (int i = 0; i < 1000; i++) { /* whoever adopted it has to reap it first */
+    for (int i = 0; i < 1000; i++) { /* the process that adopted it has to reap it first */
         char path[64], text[512] = "";
         snprintf(path, sizeof(path), "/proc/%d/stat", pid);
         int fd = open(path, O_RDONLY);
@@ -390,7 +390,8 @@ static void nobody_who_holds_the_pipe_delays_anybody(void **state)
         assert_true(seconds_since(begin) < WAIT_S / 2.0);
         assert_true(WIFEXITED(watch.how));
         assert_string_equal(watch.last, "last words");
-        if (own_session) /* it left the group, which the list of system calls would not let it */
+        /* the grandchild left the process group, which the list of system calls would forbid */
+        if (own_session)
             kill(below, SIGKILL);
         assert_true(is_gone(below));
     }

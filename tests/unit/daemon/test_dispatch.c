@@ -22,10 +22,10 @@ struct loop {
     _Atomic(struct inflight *) arrived;
     struct inflight items[REQUESTS];
     uint64_t values[REQUESTS];
-    uint8_t out[REQUESTS];           /* 1: with the dispatcher */
-    _Atomic uint8_t spent[REQUESTS]; /* its payload has been read */
+    uint8_t out[REQUESTS];           /* 1: the dispatcher has the request */
+    _Atomic uint8_t spent[REQUESTS]; /* 1: its payload has been read */
     uint64_t counts[CAUSE_COUNT_], cancelled;
-    uint64_t pushed_out; /* of those counted */
+    uint64_t pushed_out; /* requests in `counts` that were pushed out */
 };
 
 static struct dispatch *dispatch;
@@ -34,7 +34,7 @@ static struct loop loops[LOOPS];
 static struct config *config;
 static struct config_model model_config;
 static struct model *model;
-static bool shared_fate; /* a failure is the whole batch's: all have the same text */
+static bool shared_fate; /* The whole batch failed: all its requests have the same text. */
 static _Atomic int lost, delivering, linger_us;
 static _Atomic(struct model *) retired;
 
@@ -164,7 +164,7 @@ static void returned(struct loop *loop, struct inflight *i)
         assert_true(i->batch->instances >= 1 && i->batch->instances <= 16);
         assert_false(toy_is_poison(loop->values[i->id]));
     } else if (i->cause == CAUSE_INVALID_ARGUMENT &&
-               !shared_fate) { /* the guilty alone, with its own text */
+               !shared_fate) { /* Only the guilty request fails, with a text of its own. */
         char text[64];
         snprintf(text, sizeof(text), "the toy spits out %llu",
                  (unsigned long long)loop->values[i->id]);
@@ -216,7 +216,7 @@ static void submit(struct loop *loop, struct inflight *first)
     }
 }
 
-/* All that a stage's histogram has. */
+/* The number of all measurements in a stage's histogram. */
 static uint64_t stage_count(enum body_stage_name stage)
 {
     uint64_t n = 0;
@@ -244,7 +244,8 @@ static void a_request_and_its_result(void **state)
     assert_int_equal(atomic_load(&model->stats.by_batch[1].count), 1);
 }
 
-/* A loop may have its requests back before the worker that gave them is done with the loop. */
+/* A loop may have its requests back while the worker that returned them is still busy with the
+ * loop. */
 static void workers_are_done_with_loops(void **state)
 {
     (void)state;
@@ -270,7 +271,8 @@ static void *hammer(void *arg)
             if (!loop->out[k] && dice % 8 == 0) {
                 uint64_t deadline = dice % 64 == 8 ? clock_now_ns() + dice % 5000 : BATCHER_NEVER;
                 struct inflight *i = fill(loop, k, seed, deadline);
-                i->item.flow += k % 8 < 2 ? LOOPS : 0; /* two a loop, one asks more */
+                /* two flows a loop, of which one asks more */
+                i->item.flow += k % 8 < 2 ? LOOPS : 0;
                 i->next = first;
                 first = i;
             } else if (loop->out[k] && dice % 64 == 1 &&
@@ -283,7 +285,7 @@ static void *hammer(void *arg)
             submit(loop, first);
         collect(loop, &done);
         if (seed % 3 == 0)
-            usleep(seed % 200); /* a slow loop holds its batches meanwhile */
+            usleep(seed % 200); /* a slow loop keeps its batches for a while */
         dispatch_recycle(dispatch, done);
     }
     collect_all(loop);
@@ -300,7 +302,7 @@ static void *tick(void *arg)
     return NULL;
 }
 
-/* Loops, workers, the timer and reloads all at once. */
+/* Loops, workers, the timer and reloads all run at once. */
 static void hammer_all(void)
 {
     pthread_t threads[LOOPS], timer;
@@ -353,7 +355,7 @@ static void r12_each_request_comes_back_once(void **state)
     hammer_all();
 }
 
-/* And before it does, its payload is told of, once. */
+/* The loop is told once, before the request ends, that its payload is free. */
 static void r12_on_a_device_that_copies_inputs(void **state)
 {
     (void)state;
@@ -404,7 +406,7 @@ static void r18_a_full_queue(void **state)
     assert_int_equal(loops[0].counts[CAUSE_OK], 5);
 }
 
-/* Two loops: what one has queued is pushed out by what the other one asks. */
+/* Two loops: the requests of one push the other's queued requests out. */
 static void r12_what_is_pushed_out_comes_back_to_its_own_loop(void **state)
 {
     (void)state;
@@ -418,7 +420,8 @@ static void r12_what_is_pushed_out_comes_back_to_its_own_loop(void **state)
         usleep(k < 2 ? 5000 : 0);
     }
     struct inflight *first = NULL;
-    for (uint32_t k = 0; k < 3; k++) { /* two find a place, and the third has no more right to it */
+    /* two find a place; the third has no better right than the rest */
+    for (uint32_t k = 0; k < 3; k++) {
         struct inflight *i = fill(&loops[1], k, k, BATCHER_NEVER);
         i->next = first;
         first = i;
@@ -438,7 +441,7 @@ static void r12_what_is_pushed_out_comes_back_to_its_own_loop(void **state)
     assert_int_equal(loops[1].counts[CAUSE_OK], 2);
 }
 
-/* Of one chain, as two connections of a loop may make it. */
+/* Both requests are in one chain, which two connections of a loop may make. */
 static void what_is_pushed_out_by_its_own_chain(void **state)
 {
     (void)state;
@@ -454,9 +457,9 @@ static void what_is_pushed_out_by_its_own_chain(void **state)
             all[k - 1]->next = all[k];
     }
     submit(&loops[0], all[0]);
-    assert_int_equal(loops[0].counts[CAUSE_QUEUE_FULL], 2); /* 6 and 7 */
+    assert_int_equal(loops[0].counts[CAUSE_QUEUE_FULL], 2); /* requests 6 and 7 */
     collect_all(&loops[0]);
-    assert_int_equal(loops[0].pushed_out, 2); /* 2 and 3 */
+    assert_int_equal(loops[0].pushed_out, 2); /* requests 2 and 3 */
     assert_int_equal(all[2]->cause, CAUSE_QUEUE_FULL);
     assert_int_equal(all[3]->cause, CAUSE_QUEUE_FULL);
     assert_int_equal(loops[0].counts[CAUSE_OK], 4);
@@ -543,7 +546,7 @@ static void stuck_requests_are_named(void **state)
     assert_int_equal(dispatch_hung(dispatch, clock_now_ns() + NS_PER_S, 1), 0);
 }
 
-/* Ten times the p99 of a hundred batches, but never less than what is configured. */
+/* The limit is ten times the p99 of a hundred batches, but never less than what is configured. */
 static void r30_a_hang_is_measured_by_the_profile(void **state)
 {
     (void)state;
@@ -570,7 +573,7 @@ static void r30_a_hang_is_measured_by_the_profile(void **state)
     collect_all(&loops[0]);
 }
 
-/* --- batches that fail for one of their requests --- */
+/* batches that fail because of one request */
 
 /* Submits `n` requests at once, which makes them one batch; value 1 is poison. */
 static void submit_values(const uint64_t *values, uint32_t n)
@@ -590,7 +593,7 @@ static void r28_the_guilty_alone(void **state)
     static const struct {
         uint64_t values[16];
         uint32_t n;
-        int runs; /* each halving of a part that fails is two more */
+        int runs; /* each part that fails is halved: two more runs */
     } cases[] = {
         {{1}, 1, 1},
         {{1, 2}, 2, 3},
@@ -645,7 +648,7 @@ static void r19_deadlines_hold_between_parts(void **state)
     for (uint32_t k = 0; k < 3; k++)
         all[k]->next = all[k + 1];
     submit(&loops[0], all[0]);
-    collect_all(&loops[0]); /* 0 runs first, and too long for 3 */
+    collect_all(&loops[0]); /* request 0 runs first, until after the deadline of request 3 */
     assert_int_equal(all[0]->cause, CAUSE_OK);
     assert_int_equal(all[1]->cause, CAUSE_INVALID_ARGUMENT);
     assert_int_equal(all[2]->cause, CAUSE_OK);
@@ -657,7 +660,8 @@ static void r29_a_loss_between_parts(void **state)
 {
     (void)state;
     atomic_store(&toy.lose_at, 4);
-    submit_values((uint64_t[]){2, 1, 3, 4}, 4); /* 4 fail, 2 fail, one is done, then the loss */
+    /* 4 fail, 2 fail, one succeeds, then the device is lost */
+    submit_values((uint64_t[]){2, 1, 3, 4}, 4);
     collect_all(&loops[0]);
     assert_int_equal(atomic_load(&toy.batches), 4);
     assert_int_equal(atomic_load(&lost), 1);
@@ -665,7 +669,7 @@ static void r29_a_loss_between_parts(void **state)
     assert_int_equal(loops[0].counts[CAUSE_DEVICE_LOST], 3);
 }
 
-/* Then all get the error of the whole. */
+/* Without memory to run parts of the batch, all its requests get the error of the whole batch. */
 static void without_memory_for_parts(void **state)
 {
     (void)state;
@@ -680,7 +684,7 @@ static void without_memory_for_parts(void **state)
     submit_values((uint64_t[]){2, 1, 3, 4}, 4);
     collect_all(&loops[0]);
     assert_int_equal(loops[0].counts[CAUSE_OK], 3);
-    assert_true(atomic_load(&toy.buffers) <= buffers + 2); /* kept: one a worker */
+    assert_true(atomic_load(&toy.buffers) <= buffers + 2); /* each worker keeps one buffer */
 }
 
 int main(void)

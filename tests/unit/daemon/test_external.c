@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which files a model names, and that each change of theirs is seen. */
+/* Which files a model names, and that each change of these files is noticed. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,8 @@ static void put(const char *name, const char *text)
 static struct external *find(const char *model, size_t size)
 {
     struct external *x = NULL;
-    char *copy = malloc(size + 1); /* exactly as large: AddressSanitizer sees a look beyond */
+    /* exactly as large as the text, so that AddressSanitizer sees a look beyond */
+    char *copy = malloc(size + 1);
     assert_non_null(copy);
     copy = realloc(copy, size ? size : 1);
     memcpy(copy, model, size);
@@ -58,7 +59,7 @@ static void state_of(const struct external *x, uint8_t out[DIGEST_BYTES])
     assert_int_equal(external_state(x, folder, out, NULL), STATUS_OK);
 }
 
-/* Whether the state is another one after `name` got `text`. */
+/* Whether the state changes when the file `name` gets `text`. */
 static bool notices(const struct external *x, const char *name, const char *text)
 {
     uint8_t before[DIGEST_BYTES], after[DIGEST_BYTES];
@@ -85,7 +86,7 @@ static void named_files_count_and_no_others(void **state)
                                 "a";
     struct external *x = find(model, sizeof(model) - 1);
     assert_non_null(x);
-    assert_true(notices(x, "a", "one")); /* it comes into being */
+    assert_true(notices(x, "a", "one")); /* the file comes into being */
     assert_true(notices(x, "a", "two")); /* the same size */
     assert_true(notices(x, "sub/b", "one"));
     assert_false(notices(x, "c", "one"));

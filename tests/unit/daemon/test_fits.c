@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which models can be served within the limits: each refusal names the tensor, the number, the key.
- */
+/* Which models can be served within the limits. Each refusal names the tensor, the number and the
+ * key. */
 #include <string.h>
 
 #include "base/machine.h"
@@ -84,7 +84,7 @@ static void outputs_count_together(void **state)
     outputs[0].instance_bytes = outputs[1].instance_bytes = 32 * MIB;
     refused(
         "the 2 outputs take 64.0 MiB together for one instance; limits.output_bytes is 64.0 MiB");
-    outputs[1].instance_bytes -= 4096; /* room for the head */
+    outputs[1].instance_bytes -= 4096; /* leaves room for the head */
     assert_int_equal(instances(), 1);
 }
 
@@ -113,8 +113,8 @@ static void memory_is_counted_for_each_worker(void **state)
     (void)state;
     info.weight_bytes = 100 * MIB;
     profile.arena_bytes = 50 * MIB;
-    input.instance_bytes = 1 * MIB; /* 8 of them in a profile */
-    info.out_bytes_max = 20 * MIB;  /* five buffers */
+    input.instance_bytes = 1 * MIB; /* a profile has 8 instances */
+    info.out_bytes_max = 20 * MIB;  /* a worker has five such buffers */
     limits.model_bytes = (100 + 2 * (50 + 8 + 100)) * (uint64_t)MIB;
     assert_int_equal(instances(), BATCH);
     limits.model_bytes--;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is who, and who may do what. */
+/* Who a peer is, and who may do what. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,7 +171,7 @@ static void r16_tokens_that_are_not_known(void **state)
     identities_unref(all);
 }
 
-/* A password's hash in the file does not make the password a token. */
+/* A password's hash in the file does not make the password work as a token. */
 static void what_is_short_is_never_a_token(void **state)
 {
     (void)state;
@@ -350,11 +350,12 @@ static void limits_of_what_is_in_flight(void **state)
     tokens_write(" infer");
     struct identities *all = make(LIMITED("requests: 3, bytes: 1KiB"));
     struct identity_use *a, *b, *none = (void *)path;
-    assert_int_equal(charge(all, 2, 1 << 30, &none), STATUS_OK); /* team-b has no limits */
+    assert_int_equal(charge(all, 2, 1 << 30, &none), STATUS_OK); /* identity team-b has no limits */
     assert_null(none);
     identity_use_give(none, 1 << 30);
-    assert_int_equal(charge(all, 0, 5000, &a), STATUS_OK); /* one alone, however large */
-    assert_int_equal(charge(all, 1, 1, &b), STATUS_RESOURCE_EXHAUSTED); /* the other token too */
+    assert_int_equal(charge(all, 0, 5000, &a), STATUS_OK); /* the only request may be of any size */
+    /* the identity's other token shares the limit */
+    assert_int_equal(charge(all, 1, 1, &b), STATUS_RESOURCE_EXHAUSTED);
     identity_use_give(a, 5000);
     for (int i = 0; i < 3; i++)
         assert_int_equal(charge(all, 0, 100, &a), STATUS_OK);
@@ -382,9 +383,10 @@ static void limits_outlive_a_reload(void **state)
     identities_unref(first);
     assert_int_equal(charge(second, 0, 7, &more), STATUS_RESOURCE_EXHAUSTED);
     identity_use_give(one, 7);
-    assert_int_equal(charge(second, 0, 7, &more), STATUS_RESOURCE_EXHAUSTED); /* it is 1 now */
+    /* the limit is 1 now */
+    assert_int_equal(charge(second, 0, 7, &more), STATUS_RESOURCE_EXHAUSTED);
     config_free(config);
-    config = configure(ROWS); /* no limits any more, and one request still in flight */
+    config = configure(ROWS); /* there are no limits any more, and one request is still in flight */
     assert_int_equal(identities_new(config, second, &third, &err), STATUS_OK);
     identities_unref(second);
     identities_unref(third);
@@ -400,7 +402,7 @@ static void anonymous_has_what_its_entry_says(void **state)
     const struct identity *nobody = identities_anonymous(all);
     assert_true(may(nobody, RIGHT_DESCRIBE, "open-1") && identity_has_rights(nobody));
     assert_false(may(nobody, RIGHT_DESCRIBE, "secret") || may(nobody, RIGHT_INFER, "open-1"));
-    assert_string_equal(of_peer(all, 1001, 2001, 0), "local"); /* by the socket's mode */
+    assert_string_equal(of_peer(all, 1001, 2001, 0), "local"); /* the socket's mode decides */
     identities_unref(all);
 }
 

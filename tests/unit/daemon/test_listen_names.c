@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The resolver is this program's own: nobody is asked. */
+/* The resolver is this program's own: no server is asked. */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void answer(uint32_t n, const char *const *texts)
     }
 }
 
-/* The list that comes of `n` texts, as "a b c"; belongs to the next call. */
+/* The addresses that `n` texts resolve to, as "a b c". The next call overwrites the text. */
 static const char *resolve(uint32_t n, const char *const *texts)
 {
     static char out[512];
@@ -91,7 +91,8 @@ static void what_is_not_of_this_machine_is_left_out(void **state)
     answer(3, (const char *const[]){"203.0.113.1:80", "127.0.0.1:80", "127.0.0.2:80"});
     assert_string_equal(RESOLVE("here.example:80"), "127.0.0.1:80 127.0.0.2:80");
     assert_int_equal(resolver.asked, 1);
-    /* If it has none of them, the first is kept: to bind it fails, with a reason. */
+    /* If the machine has none of the addresses, the first is kept, so that bind fails with a
+     * reason. */
     answer(2, (const char *const[]){"203.0.113.1:80", "203.0.113.2:80"});
     assert_string_equal(RESOLVE("here.example:80"), "203.0.113.1:80");
 }
@@ -102,7 +103,7 @@ static void an_address_is_listened_on_once(void **state)
     answer(1, (const char *const[]){"127.0.0.1:80"});
     assert_string_equal(RESOLVE("127.0.0.1:80", "here.example:80"), "127.0.0.1:80");
     assert_non_null(strstr(RESOLVE("localhost:80", "127.0.0.1:80"), "127.0.0.1:80"));
-    /* But for port 0, where each is another one. */
+    /* Port 0 is the exception: each time it is another port. */
     answer(1, (const char *const[]){"127.0.0.1:0"});
     assert_string_equal(RESOLVE("127.0.0.1:0", "here.example:0"), "127.0.0.1:0 127.0.0.1:0");
 }

@@ -11,7 +11,7 @@
 #include "daemon/log.h"
 #include "tests/test.h"
 
-/* What one line becomes on a stderr that is a file, with JOURNAL_STREAM as given. */
+/* The text of one line on a stderr that is a file, with JOURNAL_STREAM set to the given value. */
 static const char *line_of(const char *zone, const char *journal, bool own, const char *line)
 {
     static char text[4096];
@@ -64,7 +64,7 @@ static void lines_have_local_time(void **state)
                  DAY "-03:30 inferd: warning: a line\n$");
 }
 
-/* It is the present time, not only something of its form. */
+/* The time is the present time, not only of the right form. */
 static void the_time_is_now(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void the_journal_has_times_of_its_own(void **state)
 {
     (void)state;
     assert_string_equal(line_of("UTC0", NULL, true, "a line"), "<4>a line\n");
-    /* A variable that was inherited, from whatever else goes to the journal. */
+    /* The variable was inherited from another process, whose stderr goes to the journal. */
     assert_match(line_of("UTC0", "8:12345678", false, "a line"), DAY "\\+00:00 inferd: warning: ");
     assert_match(line_of("UTC0", "", false, "a line"), DAY);
 }

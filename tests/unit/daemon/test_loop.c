@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An event loop in this process, over the made-up engine and socket pairs. */
+/* An event loop in this process, over the toy engine and socket pairs. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static int setup(void **state)
     return setup_device(false);
 }
 
-/* Room for two requests besides the one that runs. */
+/* The queue has room for two requests besides the one that runs. */
 static int setup_narrow(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static int setup_apart(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    toy_gate_open(); /* of a test that failed */
+    toy_gate_open(); /* left by a test that failed */
     loop_order(shared.loops[0], LOOP_STOP);
     loop_join(shared.loops[0]);
     loop_free(shared.loops[0]);
@@ -162,7 +162,7 @@ static void send_infer(int fd, uint64_t id, uint64_t value)
     ask(fd, id, value, "toy", 0);
 }
 
-/* Valid until the next one. */
+/* Valid until the next call. */
 static const struct response *receive_any(int fd)
 {
     static struct response response;
@@ -185,8 +185,8 @@ static uint64_t receive(int fd, uint64_t *value)
     return response->id;
 }
 
-/* The next reply is a refusal: with the status and hint of its cause, and the first of its counter.
- */
+/* Checks that the next reply is a refusal with its cause's status and hint, and that the counter of
+ * the cause has reached `counted`. */
 static void expect_refusal(int fd, uint64_t id, enum cause cause, uint64_t counted,
                            const char *text)
 {
@@ -247,8 +247,8 @@ static void connections_may_be_open_at_the_stop(void **state)
     close(peer);
 }
 
-/* While a device computes, the payloads it has a copy of are charged to nobody: the next thing the
- * loop does gives them back. */
+/* While a device computes, payloads that it has copied are charged to nobody. They are given back
+ * at the next thing that the loop does. */
 static void payloads_are_free_before_the_reply(void **state)
 {
     (void)state;
@@ -272,7 +272,8 @@ static void payloads_are_free_before_the_reply(void **state)
     close(peer);
 }
 
-/* Whoever refuses, the client hears why, and when to try again; and it is in one counter. */
+/* Whichever part refuses a request, the client hears why and when to try again, and one counter
+ * counts the refusal. */
 static void refusals_say_why_and_when_to_try_again(void **state)
 {
     (void)state;
@@ -283,11 +284,12 @@ static void refusals_say_why_and_when_to_try_again(void **state)
     for (int i = 0; i < 5000 && !toy_gate_holds(); i++)
         usleep(1000);
     assert_true(toy_gate_holds());
-    ask(peer, 2, 2, "toy", 1); /* how long a batch takes is not known yet: it waits in vain */
+    /* the time of a batch is not known yet, so it is queued, and expires */
+    ask(peer, 2, 2, "toy", 1);
     send_infer(peer, 3, 3);
     send_infer(peer, 4, 4);
     expect_refusal(peer, 4, CAUSE_QUEUE_FULL, 1, "model 'toy': the queue is full");
-    send_infer(other, 5, 5); /* it has nothing queued yet: the place is its own */
+    send_infer(other, 5, 5); /* has nothing queued yet, so it gets a place */
     expect_refusal(peer, 3, CAUSE_QUEUE_FULL, 2, "model 'toy': the queue is full");
     ask(peer, 6, 6, "joy", 0);
     expect_refusal(peer, 6, CAUSE_MODEL_MISSING, 1,
@@ -298,7 +300,7 @@ static void refusals_say_why_and_when_to_try_again(void **state)
                    "model 'toy': the deadline passed before the request could run");
     assert_int_equal(receive(other, &value), 5);
 
-    dispatch_drain(shared.dispatch); /* before the loop hears of it */
+    dispatch_drain(shared.dispatch); /* the loop has not heard of it yet */
     send_infer(peer, 7, 7);
     expect_refusal(peer, 7, CAUSE_DRAINING, 1, "model 'toy': the server is shutting down");
     atomic_store(&shared.draining, true);

@@ -46,7 +46,7 @@ static void r38_messages_are_datagrams(void **state)
     char text[64] = "";
     assert_int_equal(recv(manager, text, sizeof(text), 0), strlen("READY=1\nSTATUS=serving 7"));
     assert_string_equal(text, "READY=1\nSTATUS=serving 7");
-    /* A manager that does not read blocks nobody. */
+    /* A manager that does not read its socket blocks nobody. */
     for (int i = 0; i < 10000; i++)
         notify_send(&notify, "WATCHDOG=1");
     close(manager);
@@ -103,7 +103,7 @@ static void handed_over_sockets(void **state)
         uint32_t n;
     } rows[] = {{NULL, NULL, 0}, {"1", "2", 0},   {"me", "0", 0},
                 {"me", "x", 0},  {"me", "65", 0}, {"me", "1", 1}};
-    int kept = dup(3); /* whatever the test runner has there */
+    int kept = dup(3); /* the descriptor 3 of the test runner, if any */
     int null = open("/dev/null", O_RDONLY);
     assert_int_equal(dup2(null, 3), 3);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

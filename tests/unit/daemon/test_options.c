@@ -22,7 +22,7 @@ static enum options_result parse(const char *const *arguments)
         argv[argc] = copies[argc];
     }
     argv[argc] = NULL;
-    optind = 0; /* from the start, all state forgotten */
+    optind = 0; /* getopt starts again, and forgets all state */
     return options_parse(argc, argv, &options);
 }
 

@@ -25,7 +25,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The server's end of a connection from that address of the loopback network. */
+/* The server's end of a new connection from that address of the loopback network. */
 static int accepted_from(const char *address)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -97,7 +97,7 @@ static void r18_what_is_booked_has_a_limit(void **state)
     assert_true(peer_bytes_in(peer, 400, 1000));
     peer_bytes_out(peer, 1000);
     assert_int_equal(peer->bytes, 0);
-    assert_true(peer_requests_in(NULL, 0)); /* nobody knows who that is */
+    assert_true(peer_requests_in(NULL, 0)); /* a connection without a record has no limits */
     assert_true(peer_bytes_in(NULL, 1, 0));
     peer_leave(peer);
 }
@@ -113,7 +113,7 @@ static void zero_is_half_for_others_and_no_limit_for_this_machine(void **state)
     assert_int_equal(peer_most(&there, 7, 100), 7);
 }
 
-/* Addresses come and go without end; what is kept of them does not. */
+/* Addresses come and go without end, but only a bounded number of records is kept. */
 static void records_of_those_who_left_are_forgotten(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void records_of_those_who_left_are_forgotten(void **state)
         peer_leave(meet(address));
     }
     struct peer *again = meet("127.9.9.9");
-    assert_ptr_equal(stays, again); /* but not those who are there */
+    assert_ptr_equal(stays, again); /* records of connected peers stay */
     assert_int_equal(peer_connections(stays), 2);
     peer_leave(stays);
     peer_leave(again);

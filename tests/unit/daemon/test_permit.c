@@ -11,7 +11,8 @@
 
 enum { NOBODY, TEAM, OPS, WRONG, PEERS };
 
-static char tokens[PEERS][TOKEN_TEXT + 1]; /* nobody's is empty, the wrong one is in no file */
+/* NOBODY has an empty token, and the token of WRONG is in no file */
+static char tokens[PEERS][TOKEN_TEXT + 1];
 static char path[] = "/tmp/test_permit_XXXXXX";
 static struct identities *all;
 
@@ -121,7 +122,8 @@ static void every_kind_has_a_row(void **state)
     struct identities *open = make("");
     for (int kind = REQUEST_INFER; kind <= REQUEST_SERVER_STATUS; kind++)
         assert_int_equal(ask(open, NOBODY, (enum request_kind)kind, "m", NULL), STATUS_OK);
-    assert_int_equal(ask(open, WRONG, REQUEST_INFER, "m", NULL), STATUS_OK); /* it says nothing */
+    /* without identities a token means nothing */
+    assert_int_equal(ask(open, WRONG, REQUEST_INFER, "m", NULL), STATUS_OK);
     assert_int_equal(ask(open, NOBODY, (enum request_kind)77, "m", NULL), STATUS_PERMISSION_DENIED);
     identities_unref(open);
 }
@@ -158,7 +160,8 @@ static void a_refusal_is_news_once(void **state)
             s = permit_request(&caller, all, -1, &request, &who, NULL);
             assert_int_equal(permit_refusal_is_news(&caller, all, &request, s), !again);
         }
-    request.token = message_text_of(tokens[WRONG]); /* whom nobody knows is anonymous here */
+    /* a peer with an unknown token counts as anonymous here */
+    request.token = message_text_of(tokens[WRONG]);
     s = permit_request(&caller, all, -1, &request, &who, NULL);
     assert_int_equal(s, STATUS_UNAUTHENTICATED);
     assert_false(permit_refusal_is_news(&caller, all, &request, s));

@@ -5,7 +5,8 @@
 #include "daemon/readiness.h"
 #include "tests/test.h"
 
-/* Ready in one of all combinations; each reason alone is enough against it. */
+/* Tries all combinations: the server is ready in one only, and each reason alone is enough against
+ * it. */
 static void every_reason_counts(void **state)
 {
     (void)state;
@@ -22,7 +23,7 @@ static void every_reason_counts(void **state)
             fail_msg("bits %u: ready %d, expected %d", bits, !expected, expected);
         ready += expected;
     }
-    assert_int_equal(ready, 3); /* strict and complete, any and complete, any and not */
+    assert_int_equal(ready, 3); /* strict and complete; any and complete; any and incomplete */
 }
 
 static char lines[256];

@@ -25,7 +25,7 @@ static uint64_t next(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Those that found something once. */
+/* Seeds that once found something. */
 static const uint64_t found[] = {UINT64_C(1795352582909800139)};
 
 static void play(uint64_t seed)

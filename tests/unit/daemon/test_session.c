@@ -7,21 +7,21 @@
 
 enum { LIMIT = 1 << 20, MOST = 64 };
 
-/* A host that notes what it is told. */
+/* A host that records all calls. */
 struct host {
     struct session_host base;
     struct budget budget;
     struct slabs *slabs;
     struct session *session;
     bool paused;
-    uint32_t pause_after; /* requests; 0: never */
+    uint32_t pause_after; /* number of requests; 0: never */
     uint32_t n, n_malformed, n_frames, n_end, n_left;
-    size_t queued; /* what the socket is said to hold */
+    size_t queued; /* bytes that the socket claims to hold */
     uint64_t ids[MOST];
     uint64_t malformed_id;
     enum status malformed_status;
     enum session_end end;
-    struct slab *frames[MOST]; /* handed over with requests */
+    struct slab *frames[MOST]; /* frames that came with requests */
     struct request scratch;
     uint8_t head[MESSAGE_HEAD_MAX];
     uint8_t written[4096];
@@ -76,7 +76,7 @@ static struct slab *on_take(struct session_host *base, size_t size)
     return slabs_take(host_of(base)->slabs, size, SLAB_REQUEST);
 }
 
-/* As from memory that was set aside: whatever the budget says. */
+/* Memory that was set aside is given whatever the budget says. */
 static struct slab *on_left(struct session_host *base, size_t size)
 {
     struct host *h = host_of(base);
@@ -176,7 +176,7 @@ static int teardown(void **state)
     return left;
 }
 
-/* Appends a server_live request of that id, filled up to a message of `size` bytes. */
+/* Appends a server_live request with that id, filled up to a message of `size` bytes. */
 static size_t frame_put(uint8_t *to, uint8_t id, size_t size)
 {
     size_t n = FRAME_HEAD_BYTES;
@@ -242,7 +242,7 @@ static void a_frame_may_come_byte_by_byte(void **state)
     assert_int_equal(budget_used(&host.budget), 0);
 }
 
-/* Feeds as a connection does: into the session's place if it has one. */
+/* Feeds as a connection does: straight into the session's place for input, if it has one. */
 static void feed_in_place(const uint8_t *data, size_t size)
 {
     while (size) {
@@ -268,11 +268,11 @@ static void r1_memory_follows_the_bytes(void **state)
     for (size_t at = 4; at < n; at += MIN((size_t)1000, n - at)) {
         feed_in_place(data + at, MIN((size_t)1000, n - at));
         size_t came = MIN(at + 1000, n);
-        if (came < n) /* four times, and what the size class adds */
+        if (came < n) /* four times the bytes, and the rounding up to the size class */
             assert_true(budget_used(&host.budget) <= 4 * came * 5 / 4 + 6000);
     }
     assert_int_equal(host.n, 1);
-    assert_int_equal(host.n_frames, 1); /* handed over as it is */
+    assert_int_equal(host.n_frames, 1); /* the buffer is handed over without a copy */
     assert_memory_equal(host.frames[0]->data, data, n);
 }
 
@@ -293,7 +293,8 @@ static void r1_what_waits_in_the_socket_has_come(void **state)
     assert_memory_equal(host.frames[0]->data, data, n);
 }
 
-/* Who reads no more than is wanted never has leftovers, however often the host pauses. */
+/* If no more is read than the session wants, nothing is left over, however often the host
+ * pauses. */
 static void what_is_wanted_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -331,7 +332,7 @@ static void other_protocols_are_recognised(void **state)
     session_framed.destroy(host.session);
     host.session = session_framed.create(&host.base);
     uint8_t data[64];
-    size_t n = frame_put(data, 1, 4); /* not after a frame */
+    size_t n = frame_put(data, 1, 4); /* after a frame these bytes are no longer taken for HTTP */
     memcpy(data + n, "GET ", 4);
     feed(data, n + 4);
     assert_int_equal(host.end, SESSION_TOO_LARGE);
@@ -402,7 +403,7 @@ static void r18_a_frame_that_finds_no_budget_is_refused_and_skipped(void **state
     }
     assert_int_equal(host.n_malformed, 1);
     assert_int_equal(host.malformed_status, STATUS_RESOURCE_EXHAUSTED);
-    assert_int_equal(host.malformed_id, 1); /* from what had come of it */
+    assert_int_equal(host.malformed_id, 1); /* the id stands in the part that had come */
     assert_int_equal(host.n, 1);
     assert_int_equal(host.ids[0], 2);
     assert_int_equal(host.n_end, 0);
@@ -433,7 +434,7 @@ static void a_reply_is_a_frame(void **state)
                      STATUS_OK);
     assert_int_equal(response.id, 3);
 
-    /* What cannot be encoded is answered with the reason. */
+    /* A response that cannot be encoded becomes an error with the reason. */
     host.n_written = 0;
     response = (struct response){.id = 4, .kind = REQUEST_INFER, .n_outputs = 65};
     session_framed.reply(host.session, &response);

@@ -96,7 +96,7 @@ static void slabs_are_used_again(void **state)
     for (int i = 0; i < 100; i++)
         slabs_give(slabs, slabs_take(slabs, 5000, SLAB_REQUEST));
     assert_int_equal(heap.allocs, 1);
-    /* What is larger than slabs keep goes back at once. */
+    /* Memory that is larger than the largest kept size goes back at once. */
     slabs_give(slabs, slabs_take(slabs, 300000, SLAB_REQUEST));
     assert_int_equal(heap.live, 1);
 }
@@ -108,10 +108,10 @@ static void a_trim_gives_back_what_lay_idle(void **state)
                 *b = slabs_take(slabs, 5000, SLAB_REQUEST);
     slabs_give(slabs, a);
     slabs_give(slabs, b);
-    slabs_trim(slabs); /* both were in use since the last one */
+    slabs_trim(slabs); /* both were in use since the last trim */
     assert_int_equal(heap.live, 2);
     slabs_give(slabs, slabs_take(slabs, 5000, SLAB_REQUEST));
-    slabs_trim(slabs); /* one was enough */
+    slabs_trim(slabs); /* one slab was enough since then */
     assert_int_equal(heap.live, 1);
     slabs_trim(slabs);
     assert_int_equal(heap.live, 0);
@@ -126,13 +126,13 @@ static void no_memory_charges_nothing(void **state)
     assert_int_equal(budget_held(&budget), 0);
 }
 
-/* Peers choose the sizes: what one class keeps makes room for another. */
+/* Peers choose the sizes, so slabs that one class keeps make room for another class. */
 static void r1_kept_and_used_stay_within_the_budget(void **state)
 {
     (void)state;
     slabs_free(slabs);
     const struct slab_memory memory = {heap_alloc, heap_release, &heap};
-    slabs = slabs_new(&memory, &budget, SIZE_MAX); /* as for a device apart: all is kept */
+    slabs = slabs_new(&memory, &budget, SIZE_MAX); /* keeps everything, as for a device apart */
     for (size_t size = 700 << 10; size > 1000; size -= size / 9) {
         struct slab *slab = slabs_take(slabs, size, SLAB_REQUEST);
         assert_non_null(slab);
@@ -145,7 +145,7 @@ static void r1_kept_and_used_stay_within_the_budget(void **state)
     assert_true(slabs_kept(slabs) > 1 << 18);
 }
 
-/* Who needs half of it finds that much at once, whoever keeps the other half. */
+/* Half of the budget can be had at once, whichever loop keeps the other half. */
 static void what_is_kept_leaves_half_to_others(void **state)
 {
     (void)state;
@@ -172,7 +172,8 @@ static void what_others_keep_is_asked_for(void **state)
     assert_int_equal(budget_used(&budget), 0);
     assert_false(slabs_heed(other));
     assert_null(
-        slabs_take(slabs, 700 << 10, SLAB_REQUEST)); /* no room while the other one keeps that */
+        /* no room while the other loop keeps its slabs */
+        slabs_take(slabs, 700 << 10, SLAB_REQUEST));
     assert_int_equal(budget_used(&budget), 0);
     assert_true(slabs_heed(other));
     assert_int_equal(slabs_kept(other), 0);
@@ -195,7 +196,8 @@ static void large_ones_leave_a_share_alone(void **state)
     while (m < 200 && (small[m] = slabs_take(slabs, 4000, SLAB_REQUEST)))
         m++;
     assert_true(m >= 10);
-    struct slab *reply = slabs_take(slabs, 40000, SLAB_REPLY); /* has a share of its own */
+    /* each loop has a share of its own */
+    struct slab *reply = slabs_take(slabs, 40000, SLAB_REPLY);
     assert_non_null(reply);
     slabs_give(slabs, reply);
     while (n)

@@ -34,7 +34,7 @@ struct context {
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    bool closed, standing; /* a worker waits */
+    bool closed, standing; /* a worker waits at the gate */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
 
 void toy_reset(void)
@@ -165,7 +165,7 @@ bool engine_device_apart(const struct device *device)
     return atomic_load(&toy.apart);
 }
 
-/* Takes one of what is allowed; a negative number never ends. */
+/* Takes one from the number allowed; a negative number never runs out. */
 static bool allowed(_Atomic int *left)
 {
     if (atomic_load(left) < 0)
@@ -177,7 +177,7 @@ static bool allowed(_Atomic int *left)
 }
 
 struct buffer {
-    size_t frames; /* its size, if it is for frames */
+    size_t frames; /* the buffer's size, if it is for frames */
     _Alignas(64) uint8_t bytes[];
 };
 

@@ -14,14 +14,14 @@
 struct toy {
     _Atomic int buffers, contexts, lanes, engines; /* alive */
     _Atomic int batches;
-    _Atomic uint64_t frame_bytes; /* alive, of what loops keep frames in */
+    _Atomic uint64_t frame_bytes; /* bytes in which loops keep frames, now */
     /* Set by tests; read by workers. */
     _Atomic uint64_t delay_ns;
     _Atomic int fail_every;       /* 0: never */
     _Atomic uint64_t poison;      /* inputs x with x % poison == 1 are invalid; 0: none */
     _Atomic bool model_scope;     /* failures are the model's */
     _Atomic int lose_at;          /* this batch loses the device; 0: none */
-    _Atomic int contexts_allowed; /* < 0: any number */
+    _Atomic int contexts_allowed; /* negative: any number */
     _Atomic int buffers_allowed;
     _Atomic bool apart; /* inputs are copied: their bytes are free before the batch ends */
 };
@@ -31,13 +31,14 @@ extern struct toy toy;
 void toy_reset(void);
 /* max_batch 16 and `out_bytes` of output a batch, at least 8 x 16; one number in and out. */
 struct engine *toy_engine_new(size_t out_bytes);
-/* Takes `in` numbers an instance and gives `out`: the k-th is the (k % in)-th plus one. */
+/* Takes `in` numbers an instance and gives `out` numbers: the k-th is input number k % in, plus
+ * one. */
 struct engine *toy_engine_shaped(uint32_t in, uint32_t out);
 struct device *toy_device(void);
 bool toy_is_poison(uint64_t x);
 
-/* The gate; a test's thread. A worker stops at it before a batch ends, and on a device that is
- * apart once more, before its inputs have been copied. */
+/* The gate; a test's thread holds it. A worker stops at it before a batch ends, and on a device
+ * apart also before its inputs have been copied. */
 void toy_gate_close(void);
 void toy_gate_open(void);
 /* Lets the worker that stands there pass; false: none does. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time that a test moves by hand, for all that it is linked with: the program's own clock_gettime
- * takes the place of the C library's, for libuv too. Minutes of time limits pass in microseconds,
- * and nothing depends on how busy the machine is. Clocks of the day go on as they are.
+ * Time that a test moves by hand, for the whole program: its own clock_gettime takes the place of
+ * the C library's, for libuv too. Minutes of time limits pass in microseconds, and nothing depends
+ * on how busy the machine is. Clocks of the day go on as usual.
  */
 #ifndef INFERD_TESTS_UNIT_DAEMON_VIRTUAL_CLOCK_H
 #define INFERD_TESTS_UNIT_DAEMON_VIRTUAL_CLOCK_H
@@ -13,8 +13,8 @@
 void virtual_clock_start(uint64_t now_ns);
 uint64_t virtual_clock_now(void);
 void virtual_clock_advance(uint64_t ns);
-/* Each look of the calling thread at a monotonic clock takes so long; other threads' looks nothing.
- */
+/* Each look of the calling thread at a monotonic clock takes this long; looks of other threads take
+ * no time. */
 void virtual_clock_look_takes(uint64_t ns);
 
 #endif

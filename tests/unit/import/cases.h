@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of one node, a line of text each: what tables of refusals are made of. */
+/* Models of one node, a line of text each, for tables of refusals. */
 #ifndef INFERD_TESTS_UNIT_IMPORT_CASES_H
 #define INFERD_TESTS_UNIT_IMPORT_CASES_H
 
@@ -135,7 +135,7 @@ static inline void case_attrs(struct wire *attrs, const char *at)
     }
 }
 
-/* The graph's constants may lie in `b`. */
+/* The graph's constants may be stored in `b`. */
 static inline enum status case_import(struct built *b, const struct refusal *c,
                                       const struct onnx_options *options, struct ir_graph **graph,
                                       struct error *err)
@@ -161,7 +161,7 @@ static inline enum status case_import(struct built *b, const struct refusal *c,
     return status;
 }
 
-/* Each must become a graph that `describe` calls what the line says. */
+/* Each model must become a graph that `describe` describes as the line says. */
 static inline void case_become_all(const struct refusal *cases, size_t n,
                                    void (*describe)(const struct ir_graph *, char *text,
                                                     size_t size))
@@ -187,7 +187,7 @@ static inline void case_become_all(const struct refusal *cases, size_t n,
     assert_int_equal(wrong, 0);
 }
 
-/* Each must be refused with its op and what the line says. */
+/* Each model must be refused with the op's name and the text of the line. */
 static inline void case_refuse_all(const struct refusal *cases, size_t n)
 {
     const struct onnx_options options = {.batch = 1};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is refused of products, windows, norms and shapes, and which nodes are made of integers;
- * a line a case.
+ * Refusals of products, windows, norms and shapes, and the nodes that integer products become; a
+ * line a case.
  */
 #include <stdlib.h>
 
@@ -189,7 +189,7 @@ static void r14_what_does_not_fit_is_refused(void **state UNUSED)
     case_refuse_all(refusals, ARRAY_LEN(refusals));
 }
 
-/* The nodes in order; of CONV and MATMUL with the type of their first operand. */
+/* Expected are the nodes in order; CONV and MATMUL with the type of their first operand. */
 static void nodes_text(const struct ir_graph *graph, char *text, size_t size)
 {
     size_t at = 0;
@@ -203,7 +203,8 @@ static void nodes_text(const struct ir_graph *graph, char *text, size_t size)
     }
 }
 
-/* Known weights that fit eight bits stay bytes; all others are computed in FP64. */
+/* If weights are known and fit eight bits, the product stays in bytes; else it is computed in
+ * FP64. */
 static const struct refusal made[] = {
     {"MatMulInteger", 10, "u2,3 U3,2", "", "matmul UINT8"},
     {"MatMulInteger", 10, "u2,3 U3,2 z5 z1", "", "matmul UINT8"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What If, Loop and Scan become, and what of them is refused, to the limits of depth, iterations
- * and nodes. Values: tests/zoo/test_control.py.
+ * What If, Loop and Scan become, and which of them are refused, up to the limits of depth,
+ * iterations and nodes. Values: tests/zoo/test_control.py.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static void a_known_branch_is_taken(void **state)
     struct wire then = branch("Neg", "x"), other = branch("Strange", "x");
     struct wire yes = if_of("t", &then, &other), no = if_of("f", &other, &then);
     struct result r = import(&yes);
-    assert_imported(&r); /* what is not taken need not be supported */
+    assert_imported(&r); /* the branch not taken need not be supported */
     assert_int_equal(r.graph->n_nodes, 1);
     assert_string_equal(ir_node(r.graph, 0)->name, "If_0/then/Neg_0");
     assert_string_equal(ir_tensor(r.graph, r.graph->outputs[0])->name, "y");
@@ -152,7 +152,8 @@ static void unequal_branches_need_a_value(void **state)
     ir_graph_free(r.graph);
 }
 
-/* An index that only the branch not taken would find out of range must not fail the request. */
+/* Both branches run, so an index that is out of range only in the branch not taken would fail the
+ * request. */
 static void what_may_fail_does_not_run_unasked(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void what_may_fail_does_not_run_unasked(void **state)
     assert_refused(&g, STATUS_UNIMPLEMENTED, "'If_0/else/Gather_1' may fail");
 }
 
-/* The same of regions: RoiAlign fails for an image that is not there. */
+/* Regions may fail too: RoiAlign fails for an image that is not there. */
 static void a_region_may_fail_too(void **state)
 {
     (void)state;
@@ -181,7 +182,7 @@ static void a_region_may_fail_too(void **state)
     assert_refused(&g, STATUS_UNIMPLEMENTED, "'If_0/else/RoiAlign_1' may fail");
 }
 
-/* A value that is given decides after all, either way. */
+/* A condition whose value the caller gives decides after all, either way. */
 static void a_value_takes_one_of_the_branches(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void a_value_takes_one_of_the_branches(void **state)
     }
 }
 
-/* Indices that are constants were checked already; what both branches give is not chosen from. */
+/* Constant indices were checked already, and a tensor that both branches give needs no choice. */
 static void what_cannot_fail_may_run_unasked(void **state)
 {
     (void)state;
@@ -224,7 +225,7 @@ static void what_cannot_fail_may_run_unasked(void **state)
     ir_graph_free(r.graph);
 }
 
-/* Lengths that only requests know decide where a recurrent layer reads. */
+/* Lengths that only a request knows decide where a recurrent layer reads. */
 static void recurrent_layers_may_fail_too(void **state)
 {
     (void)state;
@@ -257,8 +258,8 @@ static void recurrent_layers_may_fail_too(void **state)
     }
 }
 
-/* What a branch reads from outside comes before its node; names that it writes itself are its own,
- * though the graph around it has the same. */
+/* A node whose output a branch reads from outside comes before the If. Names that the branch writes
+ * are its own, even if the graph around it has the same names. */
 static void branches_are_put_in_order(void **state)
 {
     (void)state;
@@ -311,7 +312,8 @@ static void branches_must_be_there(void **state)
     wire_node(&g, "If", "c", "y", &attrs);
     wire_output(&g, "y");
     assert_refused(&g, STATUS_INVALID_ARGUMENT, "'c' is not one BOOL");
-    wire_input(&empty, "v", FLOAT, 2, pair); /* a branch takes nothing: it sees what is around it */
+    /* a branch has no inputs: it sees the names around it */
+    wire_input(&empty, "v", FLOAT, 2, pair);
     wire_output(&empty, "v");
     none = if_of("t", &empty, &then);
     assert_refused(&none, STATUS_INVALID_ARGUMENT, "then_branch has 1 inputs and 1 outputs");
@@ -374,7 +376,7 @@ static void a_loop_is_unrolled(void **state)
     ir_graph_free(r.graph);
 }
 
-/* More parts than a node has inputs. */
+/* A loop gives more parts than a node may have inputs. */
 static void the_largest_loop(void **state)
 {
     (void)state;
@@ -442,7 +444,7 @@ static void bodies_must_fit(void **state)
     struct wire few = loop_of("five t", &body), type = loop_of("five five x", &body);
     assert_refused(&few, STATUS_INVALID_ARGUMENT, "for a body of 3 inputs and 3 outputs");
     assert_refused(&type, STATUS_INVALID_ARGUMENT, "is not one BOOL");
-    /* what is kept has one shape; what is handed on may grow */
+    /* outputs kept from each iteration have one shape; a state may grow */
     wire_input(&grows, "i", INT64, 0, NULL);
     wire_input(&grows, "c", BOOL, 0, NULL);
     wire_input(&grows, "s", FLOAT, 2, pair);
@@ -456,7 +458,7 @@ static void bodies_must_fit(void **state)
     assert_refused(&g, STATUS_UNIMPLEMENTED, "iterations give 't' different types or shapes");
 }
 
-/* Condition "b" is two BOOLs; the body misses a state, or an output that the node names. */
+/* Condition "b" is two BOOLs. A body lacks a state, or an output that the node names. */
 static void r14_loops_are_measured(void **state)
 {
     (void)state;
@@ -484,7 +486,8 @@ static void r14_loops_are_measured(void **state)
     assert_refused(&loop, STATUS_INVALID_ARGUMENT, "for a body of 3 inputs and 1 outputs");
 }
 
-/* What a loop of no iterations would keep is only declared: of a rank, a type and sizes. */
+/* The outputs kept from a loop of no iterations have only their declaration: rank, type and
+ * sizes. */
 static void r14_what_is_declared_may_be_wrong(void **state)
 {
     (void)state;
@@ -507,7 +510,7 @@ static void r14_what_is_declared_may_be_wrong(void **state)
     }
 }
 
-/* `n` times the negative of an input, stacked. */
+/* Stacks `n` negatives of an input. */
 static struct wire stack_of(int64_t n, uint32_t rank, const int64_t *dims)
 {
     struct wire body = {.n = 0}, g = {.n = 0}, attrs = {.n = 0};
@@ -563,7 +566,7 @@ static void r14_nodes_are_counted_over_all_loops(void **state)
     assert_refused(&g, STATUS_UNIMPLEMENTED, "more than 65536 nodes");
 }
 
-/* Constants of a body are there once, whatever the number of iterations. */
+/* The constants of a body exist once, whatever the number of iterations. */
 static void r14_iterations_share_constants(void **state)
 {
     (void)state;
@@ -670,7 +673,7 @@ static void scans_have_directions_and_an_end(void **state)
     assert_imported(&r);
     assert_true(
         shape_equal(&ir_tensor(r.graph, r.graph->outputs[0])->shape, &(struct shape){2, {3, 2}}));
-    /* what is read last is what stands first */
+    /* a scan backward reads the last element first */
     assert_int_equal(ir_attr_at(ir_node(r.graph, 0), IR_ATTR_STARTS, 0), 1);
     ir_graph_free(r.graph);
     wire_input(&short_body, "u", FLOAT, 1, pair);
@@ -699,7 +702,7 @@ static struct wire nested(int depth)
     return if_of("t", &g, &leaf);
 }
 
-/* Its buffers are static: the stack is for the importer. */
+/* The buffers are static, to leave the stack to the importer. */
 static void *import_nested(void *arg)
 {
     static struct result r;

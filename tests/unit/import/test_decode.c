@@ -52,7 +52,7 @@ static void a_model_is_read(void **state)
     assert_int_equal(open_bytes(&model, &err), STATUS_OK);
 }
 
-/* Cut anywhere it is refused, or it is a shorter model; it never crashes. */
+/* A model that is cut anywhere is refused or is a shorter model; the decoder never crashes. */
 static void truncations_are_harmless(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void *open_on_small_stack(void *arg)
     return &status;
 }
 
-/* The published schema recurses through an attribute's graph; ours is not followed. */
+/* The published schema recurses through an attribute's graph; our decoder does not follow it. */
 static void r5_nesting_needs_no_stack(void **state)
 {
     (void)state;
@@ -173,8 +173,8 @@ static void r5_nesting_needs_no_stack(void **state)
     assert_int_equal(*(enum status *)status, STATUS_OK);
 }
 
-/* Whatever is recorded as a place in the file, by the way to it: nanopb hands a field of another
- * wire type to the same callback, from a buffer of its own on the stack. */
+/* Each callback that records a place in the file, by the messages on the way to it. nanopb hands a
+ * field of another wire type to the same callback, from a buffer on its own stack. */
 static void r14_each_place_lies_in_the_file(void **state)
 {
     (void)state;
@@ -231,8 +231,8 @@ static void r14_each_place_lies_in_the_file(void **state)
                 outer.n = 0;
                 wire_message(&inner, 7, &outer);
             }
-            bool below =
-                strlen((const char *)ways[i]) > 1; /* a field of the file's own: no model */
+            /* A field of the file itself: the file has no model. */
+            bool below = strlen((const char *)ways[i]) > 1;
             assert_refused(&inner, below ? "damaged ONNX file" : "not an ONNX file");
         }
     }

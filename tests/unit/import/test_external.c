@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights in a file beside the model: found, measured, and never looked for anywhere else. */
+/* Weights in a file beside the model are found, measured, and never looked for anywhere else. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static void entry(struct wire *tensor, const char *key, const char *value)
     wire_message(tensor, 13, &w);
 }
 
-/* y = x + w, w somewhere else; NULL leaves an entry out. */
+/* y = x + w; the bytes of w are in another file. NULL leaves an entry out. */
 static struct wire model_with(const char *location, const char *offset, const char *length)
 {
     struct wire graph = {.n = 0}, tensor = {.n = 0}, model;
@@ -194,11 +194,11 @@ static void r13_an_open_model_has_the_folder_it_is_given(void **state)
     assert_int_equal(onnx_import(opened, &options, &graph, &err), STATUS_INVALID_ARGUMENT);
     assert_null(graph);
     onnx_close(opened);
-    assert_int_equal(close(folder), 0); /* both are still the caller's */
+    assert_int_equal(close(folder), 0); /* the caller still owns both */
     assert_int_equal(close(fd), 0);
 }
 
-/* y = ((x + w0) + w1) ..: as many tensors, each in the file that `location` gives it. */
+/* y = ((x + w0) + w1) ..: as many tensors as asked for, each in the file that `location` names. */
 static struct wire model_of(uint32_t n, const char *location)
 {
     struct wire graph = {.n = 0}, model;
@@ -237,7 +237,7 @@ static void tensors_share_a_file(void **state)
     ir_graph_free(graph);
 }
 
-/* Each is held open as long as the model is. */
+/* Each file is held open as long as the model is. */
 static void r14_files_are_counted(void **state)
 {
     enum { LIMIT = 64 };

@@ -99,7 +99,7 @@ static void files_beside_the_model_are_mapped(void **state)
     assert_holds(*state, "w.bin", "weights");
     assert_holds(*state, "data/w.bin", "more");
     assert_holds(*state, "empty", "");
-    assert_holds(*state, ".w", "hidden"); /* names like any other */
+    assert_holds(*state, ".w", "hidden"); /* these are names like any other */
     assert_holds(*state, "..w", "twice");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes of constants alone, which are computed while the model is imported: the values, worked out
- * by hand. It is the shortest way to hold a mapping to its formula.
+ * Nodes whose inputs are all constants are computed while the model is imported. The expected
+ * values were worked out by hand, which is the shortest way to hold a mapping to its formula.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static const struct folded cases[] = {
     {{"Gemm", 13, "X3,2 X3,2", "transA:1", "FP32 [2,2]"}, {35, 44, 44, 56}},
     {{"MatMul", 13, "X2,3 X3", "", "FP32 [2]"}, {14, 32}},
     {{"Det", 11, "X2,2", "", "FP32 []"}, {-2}},
-    /* products of bytes, with and without zero points, on all their ways */
+    /* products of bytes, with and without zero points, in each way that they are computed */
     {{"MatMulInteger", 10, "U2,3 U3,2", "", "INT32 [2,2]"}, {22, 28, 49, 64}},
     {{"MatMulInteger", 10, "U2,3 U3,2 z1 z1", "", "INT32 [2,2]"}, {10, 13, 28, 40}},
     {{"MatMulInteger", 10, "U2,3 U3,2 - U2", "", "INT32 [2,2]"}, {16, 16, 34, 34}},
@@ -40,7 +40,7 @@ static const struct folded cases[] = {
     /* half a spectrum back: 1+2i, 3+4i, 5+6i of four real points */
     {{"DFT", 17, "X1,3,2", "inverse:1 onesided:1", "FP32 [1,4,1]"}, {3, -3, 0, 1}},
     {{"DFT", 17, "X1,4,1 s2", "", "FP32 [1,2,2]"}, {3, 0, -1, 0}},
-    /* a diagonal anywhere, and nowhere */
+    /* a diagonal at several places, and outside of the matrix */
     {{"EyeLike", 9, "X2,3", "k:1", "FP32 [2,3]"}, {0, 1, 0, 0, 0, 1}},
     {{"EyeLike", 9, "X2,3", "k:-1 dtype:7", "INT64 [2,3]"}, {0, 0, 0, 1, 0, 0}},
     {{"EyeLike", 9, "X2,3", "k:9223372036854775807", "FP32 [2,3]"}, {0}},
@@ -70,7 +70,7 @@ static const struct folded cases[] = {
     {{"AffineGrid", 20, "X1,2,3 c1,1,1,2", "align_corners:1", "FP32 [1,1,2,2]"}, {2, 2, 4, 10}},
 };
 
-/* What the output is the identity of; NULL: something was left to compute. */
+/* The constant that the output is the identity of; NULL: something was left to compute. */
 static const struct ir_tensor *constant_of(const struct ir_graph *graph)
 {
     const struct ir_node *node = ir_node(graph, 0);
@@ -118,7 +118,8 @@ static void constants_are_computed(void **state UNUSED)
     assert_int_equal(wrong, 0);
 }
 
-/* Work that does not follow from sizes is left to the model, whatever its operands are. */
+/* If the work does not follow from the sizes, the node is left to the plan, whatever its operands
+ * are. */
 static void endless_work_is_left(void **state UNUSED)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the importer refuses of operators for images, boxes and signals, and what it makes of a
- * NonMaxSuppression; a line a case. Values are the business of tests/ops and tests/zoo.
+ * Refusals of operators for images, boxes and signals, and the nodes that a NonMaxSuppression
+ * becomes; a line a case. tests/ops and tests/zoo check the values.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static void hear(void *user, enum log_level level, const char *text)
         strncat(user, text, 255);
 }
 
-/* As many rows as can be selected, and whoever builds the plan is told. */
+/* The output has as many rows as could be selected, and a warning says so. */
 static void computed_boxes_have_a_bounded_output(void **state UNUSED)
 {
     static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the importer makes of graphs, and what it refuses. Values are the business of tests/ops;
- * the evaluator here knows two ops, enough for shape arithmetic.
+ * What the importer makes of graphs, and what it refuses. tests/ops checks the values; the
+ * evaluator here knows two ops, enough for shape arithmetic.
  */
 #include <stdlib.h>
 
@@ -427,7 +427,7 @@ static void shape_arithmetic_disappears(void **state)
     release(&r);
 }
 
-/* What the evaluator does not know is no failure as long as nobody needs it. */
+/* An op that the evaluator does not know is no failure as long as nobody needs its value. */
 static void what_cannot_be_evaluated_stays_a_node(void **state)
 {
     (void)state;
@@ -460,7 +460,7 @@ static void a_shape_operand_may_be_given(void **state)
     release(&r);
     r = import_with(&g, 13, (struct onnx_options){.batch = 1, .values = values, .n_values = 2});
     assert_imported(&r);
-    assert_int_equal(r.graph->n_inputs, 1); /* s went into the graph, x did not have to */
+    assert_int_equal(r.graph->n_inputs, 1); /* s became part of the graph; x did not have to */
     assert_string_equal(ir_tensor(r.graph, r.graph->inputs[0])->name, "x");
     assert_int_equal(ir_tensor(r.graph, r.graph->outputs[0])->shape.dim[0], 3);
     release(&r);
@@ -481,7 +481,7 @@ static void a_given_value_must_fit(void **state)
     release(&r);
 }
 
-/* A few bytes may not ask for gigabytes, nor for hours. */
+/* A file of a few bytes may not make the importer use gigabytes, nor hours. */
 static void r14_small_files_get_little_memory(void **state)
 {
     (void)state;
@@ -549,14 +549,14 @@ static void weights_stay_in_the_file(void **state)
     assert_int_equal(onnx_open_memory(model.data, model.n, &opened, &err), STATUS_OK);
     struct onnx_options options = {.batch = 1};
     assert_int_equal(onnx_import(opened, &options, &graph, &err), STATUS_OK);
-    onnx_close(opened); /* the graph holds on to it */
+    onnx_close(opened); /* the graph keeps the model open */
     const struct ir_tensor *t = ir_tensor(graph, ir_node(graph, 0)->inputs[1]);
     assert_in_range((uintptr_t)t->data, (uintptr_t)model.data, (uintptr_t)model.data + model.n);
     assert_memory_equal(t->data, w, sizeof(w));
     ir_graph_free(graph);
 }
 
-/* "ai.onnx" is another name of "", of a file's opset as of a node's domain. */
+/* "ai.onnx" is another name of "", in a file's opset and in a node's domain. */
 static void the_default_domain_has_two_names(void **state)
 {
     (void)state;
@@ -600,7 +600,7 @@ static void r4_outputs_are_counted(void **state)
     release(&r);
 }
 
-/* Neither a value nor a batch: of a dimension with a name, and of one below 0. */
+/* A dimension with a name and one below 0 have neither a value nor the meaning of a batch. */
 static void open_dimensions_need_a_value(void **state)
 {
     (void)state;
@@ -668,14 +668,14 @@ static void r14_models_have_a_size(void **state)
     struct error err = {.text = ""};
     assert_int_equal(onnx_open_memory(&byte, 0, &opened, &err), STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "a model of 0 bytes"));
-    /* not looked into */
+    /* refused before any byte is read */
     assert_int_equal(onnx_open_memory(&byte, ((size_t)1 << 31) + 1, &opened, &err),
                      STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(err.text, "a model of 2147483649 bytes"));
     assert_null(opened);
 }
 
-/* What fills a shape may be of any type. */
+/* ConstantOfShape may fill with a value of any type. */
 static void constants_of_shape_have_any_type(void **state)
 {
     (void)state;

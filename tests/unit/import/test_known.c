@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known when a plan is built through the values that the caller gives to inputs: how far
- * back the importer looks for them, and that a few bytes cannot make it look for long.
+ * A caller may give values to inputs when a plan is built. How far back the importer then looks for
+ * known values, and that a file of a few bytes cannot make it look for long.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,8 @@ static void assert_refused(const struct result *r, const char *part)
         fail_msg("status %d '%s' does not say '%s'", (int)r->status, r->err.text, part);
 }
 
-/* y = Reshape (x, s) with that many nodes of one kind behind s: t_i = op (t_i-1 [, t_i-1]). */
+/* y = Reshape (x, s), where s comes from a chain of `n` nodes of one kind: t_i = op (t_i-1 [,
+ * t_i-1]). */
 static struct wire chain(const char *op, const char *operands, int n)
 {
     struct wire g = {.n = 0};
@@ -92,7 +93,7 @@ static void a_value_is_found_behind_nodes(void **state)
     assert_refused(&r, "'t9' must be known when the plan is built");
 }
 
-/* The file chooses how deep: the importer's stack has an end. */
+/* The file chooses how deep the chain is, but the importer's stack has an end. */
 static void r5_values_are_not_looked_for_forever(void **state)
 {
     (void)state;
@@ -101,7 +102,7 @@ static void r5_values_are_not_looked_for_forever(void **state)
     assert_refused(&r, "'t39' must be known when the plan is built");
 }
 
-/* Two ways to each of 30 nodes are 2^30 ways: each is computed once. */
+/* Two ways to each of 30 nodes make 2^30 ways, but each node is computed once. */
 static void r14_operands_shared_many_times_cost_one_look(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static struct wire nms_of(const char *operands, int nodes)
     return g;
 }
 
-/* The rows that are selected, best first: {image, class, box}. */
+/* The selected rows, best first: {image, class, box}. */
 static void boxes_that_are_given_are_selected_from(void **state)
 {
     (void)state;
@@ -153,8 +154,8 @@ static void boxes_that_are_given_are_selected_from(void **state)
     }
 }
 
-/* One of the two is a request's, or it takes too many steps to say: the node stays, and the inputs
- * too. */
+/* If a request gives one of the two, or to compute them would take too many steps, the node stays,
+ * and its inputs too. */
 static void boxes_of_requests_stay_inputs(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Constants of 4-bit integers and 8-bit floats in a model: who may read them, and what they are
- * then. Unpacking itself: test_tensor.c.
+ * Constants of 4-bit integers and 8-bit floats in a model: which nodes may read them, and what they
+ * become. test_tensor.c tests the unpacking itself.
  */
 #include <stdlib.h>
 
@@ -119,7 +119,8 @@ static void constants_may_be_nodes(void **state)
                    "input 0 is INT4, which only DequantizeLinear and Cast read");
 }
 
-/* They are held in other types, which nobody else may take for theirs. */
+/* The importer holds such constants in other types; a node that cannot read the packed type must
+ * not read those either. */
 static void nobody_else_reads_them(void **state)
 {
     (void)state;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Legal nodes that files rarely have, a line a case: which nodes of ours they become, and of what
- * type and shape the result is. Values: tests/ops, and test_folded.c where those have no case.
+ * Legal nodes that files rarely have, a line a case: which of our nodes they become, and the type
+ * and shape of the result. Values: tests/ops, and test_folded.c where those have no case.
  */
 #include <stdlib.h>
 
 #include "tests/test.h"
 #include "tests/unit/import/cases.h"
 
-/* What is expected: the nodes in order, then the first output. */
+/* Expected are the nodes in order, then the first output. */
 static const struct refusal odd[] = {
     /* opset 6 aligned operands by attributes */
     {"Add", 6, "x2,3 x3", "broadcast:1", "binary: FP32 [2,3]"},
@@ -40,7 +40,7 @@ static const struct refusal odd[] = {
      "cast cast reshape binary cast conv cast: INT32 [1,3,3]"},
     {"ConvInteger", 10, "u1,2,4,5 U3,2,3,3 z7", "pads=0,1,0,1", "pad conv: INT32 [1,3,2,5]"},
     {"DequantizeLinear", 21, "i2,3 f2", "", "cast cast binary: FP32 [2,3]"},
-    /* nothing to do: still a node, the identity, because outputs are made by one */
+    /* nothing to do, yet the identity stays as a node, because each output is made by a node */
     {"ReduceMax", 20, "x2,3", "noop_with_empty_axes:1", "unary: FP32 [2,3]"},
     {"ReduceMin", 20, "x2,3", "noop_with_empty_axes:1", "unary: FP32 [2,3]"},
     {"ReduceProd", 20, "x2,3", "noop_with_empty_axes:1", "unary: FP32 [2,3]"},

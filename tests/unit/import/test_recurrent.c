@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What RNN, LSTM and GRU become, and what of them is refused. Values: tests/zoo/test_recurrent.py.
- */
+/* What RNN, LSTM and GRU become, and which of them are refused. Values:
+ * tests/zoo/test_recurrent.py. */
 #include <stdlib.h>
 
 #include "tests/test.h"
@@ -94,7 +94,8 @@ static const struct ir_node *only(const struct result *r, enum ir_op op)
     return found;
 }
 
-/* One product for all steps, one node for the recurrence, and a name of its own for each. */
+/* A layer becomes one product for all steps and one node for the recurrence, each with a name of
+ * its own. */
 static void a_layer_is_a_product_and_a_recurrence(void **state)
 {
     (void)state;

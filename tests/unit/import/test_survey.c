@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said of a model that nobody builds; that surveys and imports agree, fuzz_onnx holds. */
+/* The survey of a model that is not built. fuzz_onnx checks that surveys and imports agree. */
 #include <stdlib.h>
 
 #include "tests/test.h"
@@ -72,7 +72,7 @@ static void all_that_is_refused_is_told_at_once(void **state)
     wire_node(&g, "Foo", "x", "a", NULL);
     wire_node(&g, "Foo", "a", "b", NULL);
     wire_node(&g, "Relu", "x", "c", &alpha);
-    wire_node(&g, "Neg", "b", "d", NULL); /* behind one that is refused: nothing to say */
+    wire_node(&g, "Neg", "b", "d", NULL); /* depends on a refused node: nothing is said of it */
     wire_node(&g, "NonZero", "x", "e", NULL);
     wire_node(&g, "Add", "c d", "y", NULL);
     wire_output(&g, "y");

@@ -8,7 +8,7 @@
 #include "tests/test.h"
 #include "tests/unit/import/wire.h"
 
-/* Through a file, as every reader of test data goes. */
+/* Reads through a file, as every reader of test data does. */
 static enum status read_back(const struct wire *w, struct tensor_view *view, char **name,
                              struct error *err)
 {
@@ -180,7 +180,7 @@ static void external_data_needs_a_model(void **state)
     assert_refused(&w, STATUS_INVALID_ARGUMENT, "external");
 }
 
-/* Zeros, ones, the ends of each format and what is no number. */
+/* Zeros, ones, the ends of each format, and NaN and infinities. */
 static void floats_of_eight_bits(void **state)
 {
     (void)state;

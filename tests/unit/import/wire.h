@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes ONNX messages byte by byte, right ones and wrong ones. Asserts when a buffer is full. */
+/* Writes ONNX messages byte by byte, both valid and invalid ones. Asserts when a buffer is full. */
 #ifndef INFERD_TESTS_UNIT_IMPORT_WIRE_H
 #define INFERD_TESTS_UNIT_IMPORT_WIRE_H
 
@@ -12,7 +12,7 @@
 
 enum { WIRE_MAX = 16384 };
 
-/* Messages are on the stack of a test, which is not the server's. */
+/* Messages lie on the stack of a test, which is larger than the server's. */
 #pragma GCC diagnostic ignored "-Wframe-larger-than="
 
 struct wire {
@@ -104,7 +104,7 @@ static inline void wire_input(struct wire *graph, const char *name, int type, ui
     wire_value(graph, 11, name, type, rank, dims);
 }
 
-/* An output of which nothing but the name is said. */
+/* An output of which only the name is given. */
 static inline void wire_output(struct wire *graph, const char *name)
 {
     struct wire value = {.n = 0};

@@ -226,7 +226,7 @@ static void attributes_are_replaced_not_repeated(void **state)
     assert_int_equal(ir_attr_at(ir_node(g, 0), IR_ATTR_PADS, 3), 1);
     assert_int_equal(ir_attr_at(ir_node(g, 0), IR_ATTR_PADS, 4), 0);
     assert_int_equal(ir_attr_at(ir_node(g, 0), IR_ATTR_STRIDES, 4), 1); /* as the op's row says */
-    assert_int_equal(ir_attr_int(ir_node(g, 1), IR_ATTR_ALPHA), 0);     /* it is a float */
+    assert_int_equal(ir_attr_int(ir_node(g, 1), IR_ATTR_ALPHA), 0);     /* ALPHA is a float */
     ir_graph_free(g);
 }
 
@@ -292,8 +292,8 @@ static void layouts_have_sizes(void **state)
     assert_string_equal(ir_op_name((enum ir_op)999), "?");
 }
 
-/* Where layouts are said to agree, going through the reference changes no byte; where they are said
- * to differ, it does (with numbers that are all different). */
+/* Where two layouts are said to agree, the reference's conversion changes no byte. Where they are
+ * said to differ, it does (the numbers are all different). */
 static void layouts_agree_as_bytes_do(void **state)
 {
     (void)state;

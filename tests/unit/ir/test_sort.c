@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is needed comes first, what is in order stays, and neither length nor cycles cost more. */
+/* An item comes after the items that it needs, items in order stay, and neither length nor cycles
+ * cost more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +31,8 @@ static void what_is_needed_comes_first(void **state)
     for (int round = 0; round < 500; round++) {
         for (uint32_t i = 0; i < 6; i++)
             for (uint32_t k = 0; k < DEGREE; k++) {
-                uint32_t to = (seed = seed * 1664525 + 1013904223) >> 29; /* 0..7; only upward */
+                /* a number of 0..7; an item needs only items above it */
+                uint32_t to = (seed = seed * 1664525 + 1013904223) >> 29;
                 need[i][k] = to < 6 && to > i ? to : SORT_NONE;
             }
         assert_int_equal(sort_by_need(6, listed, need[0], order, &through, NULL), STATUS_OK);
@@ -70,7 +72,7 @@ static void a_long_chain_costs_no_stack(void **state)
 static void a_cycle_is_named_by_one_of_its_items(void **state)
 {
     (void)state;
-    const uint32_t need[4][DEGREE] = {{1, SORT_NONE, SORT_NONE}, /* leads into it */
+    const uint32_t need[4][DEGREE] = {{1, SORT_NONE, SORT_NONE}, /* leads into the cycle */
                                       {2, SORT_NONE, SORT_NONE},
                                       {SORT_NONE, 3, SORT_NONE},
                                       {1, SORT_NONE, SORT_NONE}};

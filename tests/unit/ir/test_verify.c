@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verifier on graphs as a damaged or malicious plan might give them: each rule is broken once
- * by hand, then many random fields of a good graph are overwritten.
+ * The verifier on graphs as a damaged or malicious plan might give them. First each rule is broken
+ * once by hand, then many random fields of a good graph are overwritten.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static const struct ir_attr bad_attrs[] = {
 };
 static struct ir_attr repeated[2];
 
-/* One broken rule each. */
+/* Each function breaks one rule. */
 static void b_no_outputs(struct ir_graph *g)
 {
     g->n_outputs = 0;
@@ -492,7 +492,7 @@ static uint64_t next(uint64_t *seed)
     return *seed >> 33;
 }
 
-/* A value that is small, at a border, or anything. */
+/* A value that is small, at a border, or anything at all. */
 static uint64_t spice(uint64_t *seed)
 {
     static const uint64_t borders[] = {0,         1,          UINT32_MAX, INT32_MAX,
@@ -516,7 +516,7 @@ static void spoil(struct ir_graph *g, uint64_t *seed)
     case 0:
         n->op = (enum ir_op)v;
         break;
-    case 1: /* a reader fills as many inputs as it says */
+    case 1: /* a reader fills as many inputs as the count says */
         n->n_inputs = (uint32_t)(v % (n->n_inputs + 1));
         break;
     case 2:
@@ -566,7 +566,7 @@ static void spoil(struct ir_graph *g, uint64_t *seed)
     }
 }
 
-/* Whatever the fields are, it answers; under the sanitizers this shows every read out of range. */
+/* Whatever the fields are, the verifier answers; the sanitizers show every read out of range. */
 static void r34_random_fields_never_crash(void **state)
 {
     (void)state;

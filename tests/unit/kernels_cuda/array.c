@@ -60,7 +60,7 @@ void array_free(struct array *array)
     free(array->dense.data);
 }
 
-/* Where element i, counted row-major, lies in the view. */
+/* The offset in the view of element i, counted row-major. */
 static int64_t place(const struct kernel_view *view, size_t i)
 {
     int64_t at = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors as kernels see them (any type and layout) beside the dense floats that they hold. */
+/* Tensors as kernels see them (of any type and layout), each with a dense copy of its values as
+ * floats. */
 #ifndef INFERD_TESTS_UNIT_KERNELS_CUDA_ARRAY_H
 #define INFERD_TESTS_UNIT_KERNELS_CUDA_ARRAY_H
 
@@ -7,8 +8,8 @@
 #include "tests/unit/cpu/views.h"
 
 struct array {
-    struct kernel_view view;  /* 16-byte aligned; no byte more than its elements take */
-    struct tensor_view dense; /* F32, row-major: exactly what the view's memory holds */
+    struct kernel_view view;  /* 16-byte aligned; exactly the bytes of its elements */
+    struct tensor_view dense; /* F32, row-major: the values in the view's memory */
 };
 
 /* Random numbers in [-scale, scale). `order`: dims from outermost to innermost in memory; NULL: as
@@ -24,10 +25,11 @@ void array_free(struct array *array);
 /* The order of channels-last for this rank. */
 const int *array_channels_last(int rank);
 
-void array_store(struct array *array); /* dense to memory; dense is rounded as well */
+/* copies dense to memory; dense is rounded to the type as well */
+void array_store(struct array *array);
 void array_poison(struct array *array);
-/* Memory holds what dense does: within `tolerance`, relative to numbers beyond 1, and a rounding of
- * a 16-bit type. */
+/* Checks that memory holds the dense values: within `tolerance`, relative for numbers beyond 1,
+ * plus a rounding of a 16-bit type. */
 void array_check(const struct array *array, double tolerance, const char *what);
 
 float *array_values(const struct array *array); /* dense */

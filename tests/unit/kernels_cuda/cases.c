@@ -129,7 +129,8 @@ void case_fill(struct case_tensor *t)
 {
     enum dtype dtype = t->dense.dtype;
     int64_t n = elements(&t->view);
-    /* Through the view's memory, so that broadcast elements are the same. */
+    /* The dense copy is read back from the view's memory, so that broadcast elements are the
+     * same. */
     for (int64_t i = 0; i < n; i++) {
         double f = ((double)case_draw(1 << 20) / (1 << 17)) - 4;
         int64_t v = dtype == DTYPE_BOOL
@@ -144,7 +145,8 @@ void case_fill(struct case_tensor *t)
     for (int64_t i = 0; i < n; i++)
         memcpy((char *)t->dense.data + (size_t)i * size,
                (const char *)t->view.data + (size_t)offset(&t->view, i) * size, size);
-    if (t->padded) { /* what is not an element is never to be read: NaN stays in inputs' padding */
+    /* bytes outside of the elements must never be read: an input's padding stays NaN */
+    if (t->padded) {
         return;
     }
 }

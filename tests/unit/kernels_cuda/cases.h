@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel tests share: random numbers, tensors that lie somehow in memory of their own
- * beside a dense copy, and comparison. Memory has exactly the bytes the view spans, so that the
- * address sanitizer sees whatever goes beyond it.
+ * What the kernel tests share: random numbers, comparison, and tensors of any layout in memory of
+ * their own, with a dense copy. The memory has exactly the bytes that the view spans, so that the
+ * address sanitizer sees every access beyond it.
  */
 #ifndef INFERD_TESTS_UNIT_KERNELS_CUDA_CASES_H
 #define INFERD_TESTS_UNIT_KERNELS_CUDA_CASES_H
@@ -23,7 +23,8 @@ struct case_tensor {
     size_t bytes;             /* of the view's memory */
 };
 
-/* All bytes 0xff. The last two layouts: dims in a random order, without and with gaps. */
+/* A new tensor whose bytes are all 0xff. In the last two layouts dims lie in a random order,
+ * without and with gaps. */
 struct case_tensor case_new(enum dtype dtype, int32_t rank, const int64_t *dims,
                             enum case_layout layout);
 /* An operand that broadcasts to `like`: stride 0 where bit d of `once` is set. */
@@ -35,14 +36,14 @@ void case_free(struct case_tensor *tensor);
 void case_fill(struct case_tensor *tensor);
 void case_scatter(struct case_tensor *tensor); /* dense -> view */
 
-/* The view's elements against `want`, a dense tensor of the same type: exactly if `tolerance` is 0,
- * else within tolerance * max(1, |want|). Padding is zero, and gaps are as they were. */
+/* Compares the view's elements with `want`, a dense tensor of the same type: exactly if `tolerance`
+ * is 0, else within tolerance * max(1, |want|). Padding must be zero, and gaps unchanged. */
 void case_check(const struct case_tensor *got, const struct tensor_view *want, double tolerance);
 
 /* Relative precision of a float type; 0 for others. */
 double case_precision(enum dtype dtype);
 
-/* A dense tensor of its own; its data are the caller's to free. */
+/* A dense tensor of its own; the caller frees its data. */
 struct tensor_view case_dense(enum dtype dtype, const struct shape *shape);
 
 extern const struct kernel_call case_call;

@@ -51,7 +51,7 @@ cudaError_t probe_mma(int bf16, const uint16_t *a, const uint16_t *b, float *d)
                 : KERNEL_LAUNCH(mma_once<half_t>, 1, 32, 768, (cudaStream_t)0, a, b, d);
 }
 
-/* One thread a vector of N along the last dim, whose extent N divides. */
+/* One thread computes a vector of N along the last dim, whose extent is a multiple of N. */
 template <int MODE, int N>
 static __global__ void epilogue_only(struct kernel_view y, const __grid_constant__ epilogue e)
 {

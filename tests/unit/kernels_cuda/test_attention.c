@@ -119,7 +119,7 @@ static void test_random(void **state)
     }
 }
 
-/* What the tiles divide exactly, and the shapes of well-known networks. */
+/* Sizes that the tiles divide exactly, and the shapes of well-known networks. */
 static void test_exact(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void test_exact(void **state)
         check_case(&cases[i]);
 }
 
-/* Rows without a single key, infinite and NaN inputs: as the reference, which gives NaN. */
+/* Rows without a single key, with infinities and with NaN give NaN, as in the reference. */
 static void test_not_finite(void **state)
 {
     (void)state;
@@ -173,7 +173,8 @@ static void test_refused(void **state)
     struct array q = ARRAY(DTYPE_F16, NULL, 1, 4, 136), k = ARRAY(DTYPE_F32, NULL, 1, 4, 136);
     struct kernel_view qv = heads_of(&q, 1, 136, 0), kv = heads_of(&k, 1, 64, 0), none = {0};
     struct kernel_call dry = {.dry = true};
-    /* A head of more than 128 columns; types that differ; columns apart. */
+    /* Refused are a head of more than 128 columns, operands of different types, and columns that
+     * are not adjacent. */
     assert_int_equal(kernel_attention(&dry, 1, &qv, &qv, &qv, &none, &qv), cudaErrorNotSupported);
     qv = heads_of(&q, 1, 64, 0);
     assert_int_equal(kernel_attention(&dry, 1, &qv, &qv, &qv, &none, &qv), cudaSuccess);

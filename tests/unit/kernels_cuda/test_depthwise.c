@@ -45,7 +45,7 @@ static struct array image(const struct conv_case *c, int64_t channels, bool outp
                      1);
 }
 
-/* What a convolution works on, and what should come out (in y's dense form). */
+/* The operands of a convolution, and the expected output (in y's dense form). */
 struct world {
     struct array x, w, y, residual, scale;
     float bias[256];
@@ -157,7 +157,7 @@ static void check_depthwise(const struct conv_case *c)
     struct array w = packed(c, &t);
     for (int variant = 0; variant <= 3; variant++) {
         struct kernel_call dry = {.dry = true, .variant = variant};
-        /* With few multiprocessors even small ones count as large. */
+        /* With few multiprocessors even small problems count as large. */
         struct kernel_call call = {.variant = variant, .multiprocessors = 1};
         const float *bias = c->biased ? t.bias : NULL;
         array_poison(&t.y);

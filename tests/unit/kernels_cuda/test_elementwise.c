@@ -50,7 +50,7 @@ static void steps_draw(struct steps *s, const struct kernel_view *y, int32_t n)
     }
 }
 
-/* In fp32, in place. */
+/* In place in fp32. */
 static void steps_apply(const struct steps *s, const struct tensor_view *v)
 {
     for (int32_t i = 0, o = 0; i < s->e.n; i++) {
@@ -191,7 +191,7 @@ static void test_map_orders(void **state)
     }
 }
 
-/* Tiles at their edges, and more than one of them each way. */
+/* Tiles at the edges of the tensor, and more than one tile in each direction. */
 static void test_transpose(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emulator, and what all kernels are made of: launches, reductions, tensor cores, epilogues. */
+/* The emulator, and the parts that all kernels are made of: launches, reductions, tensor cores,
+ * epilogues. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,9 +175,9 @@ static void operand_free(struct operand *o)
     free(o->dense.data);
 }
 
-/* y of a random shape and order, three binary steps with operands that broadcast and lie in random
- * ways, and unary ones between; against the reference. Values go along y's innermost memory dim,
- * which the probe takes to be its last: y's own order is plain, possibly with gaps. */
+/* y has a random shape and order. Three binary steps, whose operands broadcast and lie in random
+ * ways, and unary steps between them are compared with the reference. Values go along y's innermost
+ * memory dim, which the probe takes to be y's last: y's own order is plain, possibly with gaps. */
 static void epilogue_case(int wide)
 {
     static const int orders[][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}, {1, 0, 2, 3}, {3, 2, 1, 0}};
@@ -253,7 +254,7 @@ static void test_epilogue_refused(void **state)
     struct kernel_view y = {
         .dtype = DTYPE_F32, .rank = 4, .dim = {2, 2, 2, 2}, .stride = {8, 4, 1, 1}};
     struct kernel_epilogue e = {.n = 1, .step[0] = {.func = IR_UNARY_RELU}};
-    assert_int_equal(probe_epilogue(&y, 1, &e), cudaErrorNotSupported); /* overlaps itself */
+    assert_int_equal(probe_epilogue(&y, 1, &e), cudaErrorNotSupported); /* y overlaps itself */
     y.stride[2] = 2;
     y.stride[0] = INT64_C(1) << 31;
     assert_int_equal(probe_epilogue(&y, 1, &e), cudaErrorNotSupported);
@@ -262,7 +263,7 @@ static void test_epilogue_refused(void **state)
     assert_int_equal(probe_epilogue(&y, 1, &e), cudaErrorNotSupported);
 }
 
-/* --- what the emulator must find --- */
+/* errors that the emulator must find */
 
 static int died(cudaError_t (*run)(void))
 {

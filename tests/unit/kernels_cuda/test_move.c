@@ -6,7 +6,7 @@
 #include "kernels/cpu/ref.h"
 #include "tests/unit/kernels_cuda/cases.h"
 
-/* One of each size, and those with NaN. */
+/* One type of each size, and the types with NaN. */
 static const enum dtype dtypes[] = {DTYPE_U8,  DTYPE_F16, DTYPE_BF16, DTYPE_F32,
                                     DTYPE_I64, DTYPE_F64, DTYPE_BOOL, DTYPE_I32};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The families of our own kernels from a node to its answer, on the emulated device: every kind of
- * node, every candidate, its constants packed, the op prepared and launched, beside the reference.
+ * The families of our own kernels, from a node to its answer, on the emulated device. For every
+ * kind of node and every candidate, constants are packed, the op is prepared and launched, and the
+ * answer is compared with the reference.
  */
 #include <float.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static const struct cuda_family *const families[] = {
     &cuda_family_own_conv, &cuda_family_own_rows, &cuda_family_own_attention,
 };
 
-/* --- what the families ask of the module --- */
+/* the module's functions that the families call */
 
 enum status cuda_error(struct error *err, cudaError_t code, const char *what)
 {
@@ -225,7 +226,7 @@ static void every_candidate(void **state)
     }
 }
 
-/* --- reformats: no op of a network, so none of the cases has them --- */
+/* reformats, which are no op of a network, so that none of the cases has them */
 
 static const enum ir_layout layouts[] = {IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST,
                                          IR_LAYOUT_CHANNELS_LAST_4, IR_LAYOUT_CHANNELS_LAST_8};
@@ -243,7 +244,7 @@ static struct ir_graph *reformat_new(const struct shape *shape, enum ir_layout f
     return graph;
 }
 
-/* Numbers that every type has exactly, from one layout to another and back to plain. */
+/* Numbers that every type can represent go from one layout to another and back to plain. */
 static void reformat_check(struct bench *b, const struct shape *shape, enum ir_layout from,
                            enum ir_layout to, enum dtype x_type, enum dtype y_type)
 {
@@ -298,7 +299,7 @@ static void every_reformat(void **state)
             }
 }
 
-/* What a damaged plan may ask for. */
+/* Tactics that a damaged plan may ask for. */
 static void stored_tactics_are_checked(void **state)
 {
     struct shape shape = {.rank = 4, .dim = {2, 3, 4, 5}};
@@ -328,7 +329,7 @@ static void stored_tactics_are_checked(void **state)
     ir_graph_free(graph);
 }
 
-/* An index out of range raises the stream's flag; the others' rows are there. */
+/* An index out of range raises the stream's flag; the rows of the other indices are right. */
 static void gather_raises_the_flag(void **state)
 {
     struct bench b;

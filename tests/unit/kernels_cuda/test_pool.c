@@ -35,7 +35,7 @@ static int64_t out_of(const struct pool_case *c, int d)
     int64_t reach = (int64_t)(c->kernel[d] - 1) * c->dilation[d] + 1;
     int64_t room = c->in[d] + c->pad[d] + c->end[d] - reach;
     int64_t n = room < 0 ? 0 : room / c->stride[d] + 1;
-    /* A last window that reaches out, if it still begins inside. */
+    /* A last window that begins inside the image may reach out of it. */
     return n && c->extra[d] && n * c->stride[d] < c->in[d] + c->pad[d] ? n + 1 : n;
 }
 

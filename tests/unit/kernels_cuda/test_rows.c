@@ -65,7 +65,7 @@ static void test_softmax_axes(void **state)
     }
 }
 
-/* Masked rows: infinities in part, in whole, and NaN. */
+/* Masked rows: some of the elements are infinite, or all of them, or NaN. */
 static void test_softmax_not_finite(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void test_layer_norm(void **state)
     }
 }
 
-/* The tolerance: of sums in fp32, relative to what the terms add up to. */
+/* The tolerance is that of sums in fp32, relative to the sum of the terms' magnitudes. */
 static void reduce_case(struct array *x, int func, const int32_t *axes, int n_axes,
                         const int *order, const char *what)
 {

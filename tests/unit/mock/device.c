@@ -26,7 +26,8 @@ void mock_count(struct mock_device *d, uint64_t *what, uint64_t n)
 
 /* --- memory --- */
 
-/* The real address of `size` bytes of device memory; NULL: it is none. Under the lock. */
+/* The real address of `size` bytes of device memory; NULL: the address is not device memory. The
+ * caller holds the lock. */
 static void *real_of(const struct mock_device *d, const void *at, size_t size)
 {
     const char *p = at;
@@ -41,8 +42,8 @@ static void *real_of(const struct mock_device *d, const void *at, size_t size)
     return NULL;
 }
 
-/* Not a byte of it is device memory, and it is of one allocation if any of it is pinned. Under the
- * lock. */
+/* Whether no byte is device memory, and all bytes are in one allocation if any byte is pinned. The
+ * caller holds the lock. */
 static bool on_host(const struct mock_device *d, const void *at, size_t size)
 {
     const char *p = at;
@@ -67,7 +68,7 @@ static char *map(size_t size, int access)
     return at;
 }
 
-/* The first gap of `size` bytes. */
+/* The first gap of at least `size` bytes. */
 static char *find_pinned(const struct mock_device *d, size_t size)
 {
     char *at = d->pinned;
@@ -75,7 +76,7 @@ static char *find_pinned(const struct mock_device *d, size_t size)
         const struct range *r = &d->ranges[i];
         if (r->kind == MEMORY_PINNED && at < r->at + r->reserved && at + size > r->at) {
             at = r->at + r->reserved;
-            i = UINT32_MAX; /* look at all of them once more */
+            i = UINT32_MAX; /* look at all allocations once more */
         }
     }
     assert_true(at + size <= d->pinned + PINNED_MAX);
@@ -210,7 +211,7 @@ static void pass_half(struct mock_device *d, uint64_t turn)
 {
     pthread_mutex_lock(&d->lock);
     if (d->halves + 1 != turn)
-        abort(); /* somebody did not wait */
+        abort(); /* the launch did not wait for its turn */
     d->halves = turn;
     pthread_cond_broadcast(&d->moved);
     pthread_mutex_unlock(&d->lock);
@@ -280,7 +281,8 @@ static void *stream_main(void *arg)
     return NULL;
 }
 
-/* Room for a task: in what is being captured, or at the end of the queue. Under the lock. */
+/* Room for a task in the graph that is being captured, or else at the end of the queue. The caller
+ * holds the lock. */
 struct task *mock_task_new(struct backend_stream *s)
 {
     if (s->capture) {
@@ -299,7 +301,7 @@ void mock_task_put(struct backend_stream *s)
     struct mock_device *d = s->device;
     if (!s->capture)
         s->tail++;
-    if (!s->capture && d->simulated) { /* there is no thread */
+    if (!s->capture && d->simulated) { /* no thread has been started */
         const struct task *t = &s->queue[s->head % QUEUE_MAX];
         pthread_mutex_unlock(&d->lock);
         run_task(d, t, 0);
@@ -431,7 +433,7 @@ static enum status copy(struct backend_stream *s, enum copy_direction direction,
     return ok ? STATUS_OK : refuse(err, "a copy between the wrong sides");
 }
 
-/* --- what ops.c needs --- */
+/* functions that ops.c needs */
 
 bool mock_find_all(const struct mock_device *d, uint32_t n, void *const *at, void **real)
 {
@@ -489,7 +491,8 @@ static enum status capture_end(struct backend_stream *s, struct backend_graph **
     return STATUS_OK;
 }
 
-/* Gives the launch of a marked graph its number, and whom it is behind. Under the lock. */
+/* Gives the launch of a marked graph its number, and the number of the launch that it waits for.
+ * The caller holds the lock. */
 static void take_turn(struct backend_graph *graph, struct task *t)
 {
     struct mock_device *d = graph->device;
@@ -569,7 +572,7 @@ static void device_close(struct device *device)
         return;
     struct mock_device *d = mock_of(device);
     for (uint32_t i = 0; i < d->n_ranges; i++)
-        assert_null(d->ranges[i].at); /* all memory has come back */
+        assert_null(d->ranges[i].at); /* all memory has been given back */
     assert_int_equal(d->open_ops, 0);
     mock_compile_drop(device);
     munmap(d->pinned, PINNED_MAX);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the mock share: device.c is the device, ops.c what it is asked to run. */
+/* What the files of the mock share: device.c is the device, ops.c compiles and runs ops for it. */
 #ifndef INFERD_TESTS_UNIT_MOCK_INTERNAL_H
 #define INFERD_TESTS_UNIT_MOCK_INTERNAL_H
 
@@ -18,8 +18,8 @@ enum {
     PINNED_MAX = 64 << 20,
 };
 
-/* Memory: `at` is what others see, `real` where it is. Pinned memory is where it is seen: in one
- * place for all of it, one allocation right behind the other. */
+/* Memory is seen from outside at `at`, but lies at `real`. For pinned memory both are the same; all
+ * of it lies in one block, one allocation right behind the other. */
 struct range {
     char *at, *real;
     size_t size, reserved;
@@ -29,27 +29,28 @@ struct range {
 struct mock_device {
     struct device base;
     struct device *cpu;
-    pthread_mutex_t lock; /* everything below, and all queues and events */
-    pthread_cond_t moved; /* a queue or an event has */
+    pthread_mutex_t lock; /* guards everything below, and all queues and events */
+    pthread_cond_t moved; /* signals that a queue or an event has changed */
     struct range ranges[RANGES_MAX];
     uint32_t n_ranges;
-    char *pinned; /* PINNED_MAX of it */
+    char *pinned; /* room for PINNED_MAX */
     struct mock_counts counts;
     uint64_t delay_ns;
     struct mock_capture captures[CAPTURES_MAX]; /* those that have ended */
     uint32_t n_captures;
-    uint64_t turns;             /* launches of marked graphs; each has its number */
-    uint64_t halves;            /* of how many of them the first half is over: they come in order */
-    struct backend_graph *turn; /* that was launched last of them; NULL: none, or it is freed */
+    uint64_t turns; /* launches of marked graphs, which are numbered */
+    /* how many of them have finished their first half; they do so in order */
+    uint64_t halves;
+    struct backend_graph *turn; /* the one launched last; NULL: none, or it has been freed */
     struct compiled *compiled;
     pthread_t compiler; /* the first thread that compiled */
-    bool simulated;     /* what follows is such a device's */
+    bool simulated;     /* the fields from here on are a simulated device's */
     struct backend table;
     struct mock_script script;
     uint64_t now_ns, waited_ns, n_spent, open_ops;
 };
 
-/* What a tactic was compiled for. */
+/* The key of a tactic that has been compiled. */
 struct compiled {
     struct tune_key key;
     struct compiled *next;
@@ -62,32 +63,33 @@ struct task {
     uint32_t n_copies;
     struct backend_copy copies[COPIES_MAX]; /* real addresses */
     struct backend_op *op;
-    void *inputs[PORTS_MAX], *outputs[PORTS_MAX], *workspace; /* real */
+    void *inputs[PORTS_MAX], *outputs[PORTS_MAX], *workspace; /* real addresses */
     struct backend_event *event;
     struct backend_graph *graph;
-    uint64_t turn, behind; /* of a marked graph: its number, and whose half it begins after; or 0 */
+    /* a marked graph's number, and that of the launch whose half it waits for; 0: none */
+    uint64_t turn, behind;
 };
 
 struct backend_stream {
     struct mock_device *device;
     pthread_t thread;
-    struct task *queue; /* QUEUE_MAX of them, a ring */
+    struct task *queue; /* a ring of QUEUE_MAX tasks */
     uint64_t head, tail;
     bool stop;
-    struct backend_graph *capture; /* being recorded, or NULL */
-    uint32_t graphs;               /* captured on it, and not freed */
+    struct backend_graph *capture; /* the graph being recorded, or NULL */
+    uint32_t graphs;               /* graphs captured on this stream and not yet freed */
 };
 
 struct backend_event {
     struct mock_device *device;
-    uint64_t recorded, passed; /* how often */
+    uint64_t recorded, passed; /* how often each has happened */
     uint64_t at_ns;
     bool timing;
 };
 
 struct backend_graph {
     struct mock_device *device;
-    struct backend_stream *stream; /* it was captured on, and runs on */
+    struct backend_stream *stream; /* where it was captured, and where it runs */
     struct task *tasks;
     uint32_t n;
     uint64_t launched, ended;
@@ -97,12 +99,12 @@ struct backend_graph {
 struct backend_op {
     struct mock_device *device;
     struct backend_op *inner;
-    struct backend_stream *stream; /* of the CPU */
+    struct backend_stream *stream; /* a stream of the CPU */
     uint32_t n_in, n_out;
     const struct ir_graph *graph;
     const struct ir_node *node;
     struct tactic tactic;
-    const void *constant; /* that the last launch read; of a simulated device */
+    const void *constant; /* on a simulated device, the constant that the last launch read */
 };
 
 struct backend_arena {
@@ -116,13 +118,14 @@ static inline struct mock_device *mock_of(const struct device *device)
 }
 
 void mock_count(struct mock_device *d, uint64_t *what, uint64_t n);
-/* Real addresses; NULL stays NULL. False: one is not the device's. Under the lock. */
+/* Finds the real addresses; NULL stays NULL. Returns false if an address is not the device's. The
+ * caller holds the lock. */
 bool mock_find_all(const struct mock_device *d, uint32_t n, void *const *at, void **real);
-/* Room for a task, in what is being captured or at the end of the queue, and that it is filled.
- * Under the lock. */
+/* mock_task_new finds room for a task, in the graph that is being captured or at the end of the
+ * queue; mock_task_put says that the task is complete. The caller holds the lock. */
 struct task *mock_task_new(struct backend_stream *s);
 void mock_task_put(struct backend_stream *s);
-/* The time that a launch takes on a simulated device goes by. */
+/* Advances the clock of a simulated device by the time of a launch. */
 void mock_spend(const struct backend_op *op);
 
 enum status mock_candidates(struct device *device, const struct ir_graph *graph,

@@ -28,67 +28,71 @@
 
 extern const struct backend backend_mock;
 
-/* So far, over the whole device. */
+/* Totals over the whole device. */
 struct mock_counts {
-    uint64_t allocations; /* of memory, arenas grown, events, ops, streams and graphs made */
-    uint64_t launches;    /* of ops, from outside: captured ones too */
-    uint64_t graphs;      /* launches of graphs */
-    uint64_t turns;       /* those among them that wait for the half of another stream's */
-    uint64_t copies[3];   /* single ones, by enum copy_direction */
+    /* of memory; also growths of arenas, and the making of events, ops, streams and graphs */
+    uint64_t allocations;
+    uint64_t launches;  /* launches of ops from outside, captured ones too */
+    uint64_t graphs;    /* launches of graphs */
+    uint64_t turns;     /* those that wait for the half of a graph of another stream */
+    uint64_t copies[3]; /* single copies, by enum copy_direction */
     uint64_t copy_calls[3];
     uint64_t compiled;                 /* calls of compile for tactics without code */
-    size_t device_bytes, pinned_bytes; /* held now */
-    /* Of a simulated device. */
+    size_t device_bytes, pinned_bytes; /* bytes held now */
+    /* Only on a simulated device: */
     uint64_t candidates, loaded, codes, prepared, drops;
-    uint64_t direct;         /* launches of ops out of a graph */
+    uint64_t direct;         /* launches of ops outside of graphs */
     uint64_t captured;       /* graphs made */
-    uint64_t uncompiled;     /* ops prepared without having been compiled or having code */
+    uint64_t uncompiled;     /* ops prepared though neither compiled nor given code */
     uint64_t zeros;          /* launches with float inputs that were all zero */
-    uint64_t same_constants; /* launches in a row that read the same constant bytes */
+    uint64_t same_constants; /* launches that read the same constant bytes as the one before */
     bool threads;            /* more than one thread compiled */
 };
 
-/* What was captured, in a graph. */
+/* What a captured graph has. */
 struct mock_capture {
     uint32_t ops, events;
-    uint32_t marks, marked_at; /* how often its half was marked, and how many ops were before */
+    /* how often a half was marked, and the number of ops before the mark */
+    uint32_t marks, marked_at;
 };
 
 /* A device with reference kernels only; fails the test if it cannot be opened. */
 struct device *mock_open(void);
 
-enum { MOCK_VARIANTS = 4, MOCK_LAUNCH_NS = 9000 /* of the host, for each launch out of a graph */ };
+/* The host takes MOCK_LAUNCH_NS for each launch outside of a graph. */
+enum { MOCK_VARIANTS = 4, MOCK_LAUNCH_NS = 9000 };
 
 struct mock_script {
-    /* Nanoseconds of a node with a tactic; NULL: mock_cost. */
+    /* The time of a node with a tactic, in nanoseconds; NULL: mock_cost. */
     uint64_t (*cost)(const struct ir_graph *graph, const struct ir_node *node,
                      const struct tactic *tactic);
-    enum ir_op missing; /* it has no candidates for this op */
-    /* Tactics whose name has this text; NULL: none. */
+    enum ir_op missing; /* the device has no candidates for this op */
+    /* Each holds for tactics whose name contains the text; NULL: for none. */
     const char *no_compile, *no_launch, *no_capture, *lost;
-    bool refuse_code; /* what comes as tactic->code is no longer good */
-    /* What other work takes of the machine while a launch (the n-th of all) would take `ns`; NULL:
-     * nothing. `told`: the device knows of it, as of a thread that waits for a processor. */
+    bool refuse_code; /* code that comes as tactic->code no longer works */
+    /* The time that other work takes from the machine during launch `n` (of all), which would take
+     * `ns`; NULL: none. `told`: the device knows of that time, as of a thread that waits for a
+     * processor. */
     uint64_t (*disturb)(uint64_t n, uint64_t ns);
     bool told;
-    bool bytes; /* it offers 8 bits too, of inputs, of outputs, and of both */
+    bool bytes; /* it offers 8 bits too: for inputs, for outputs, and for both */
 };
 
-/* A simulated device; all of it must have come back when engine_device_close is called. */
+/* A simulated device. All that it gave out must be back when engine_device_close is called. */
 struct device *mock_simulate(void);
 struct mock_script *mock_script(struct device *device);
-/* By bytes moved; heavy ops take 10 times as long in fp32; variant v of a tactic is slower by v/8.
- */
+/* The cost follows the bytes moved; heavy ops take 10 times as long in fp32; variant v of a tactic
+ * is slower by v/8. */
 uint64_t mock_cost(const struct ir_graph *graph, const struct ir_node *node,
                    const struct tactic *tactic);
-/* Which variant of its kind a tactic is. */
+/* The variant's number among the tactics of its kind. */
 uint32_t mock_variant(const struct tactic *tactic);
 
-/* Of a device of this backend, not of a fault device that wraps one. */
+/* The device must be of this backend, not a fault device that wraps one. */
 void mock_read(const struct device *device, struct mock_counts *out);
-/* All captures that have ended so far; returns their number, which must not exceed `max`. */
+/* All captures that have ended so far. Returns their number, which must not exceed `max`. */
 uint32_t mock_read_captures(const struct device *device, struct mock_capture *out, uint32_t max);
-/* How long each task of a stream takes at least. */
+/* Sets how long each task of a stream takes at least. */
 void mock_set_delay(struct device *device, uint64_t ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the mock is asked to compile and to run; see mock.h. */
+/* How the mock compiles and runs ops; see mock.h. */
 #include "tests/unit/mock/internal.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ struct offer {
 
 enum { BYTES_IN = 1, BYTES_OUT = 2 };
 
-/* UINT8 where a zero point is beyond INT8. False: the tensor has no range. */
+/* UINT8 if the scale has a zero point beyond INT8. False: the tensor has no range. */
 static bool ask_bytes(const struct ir_graph *graph, uint32_t tensor, struct tactic_port *port)
 {
     const struct ir_tensor *t = ir_tensor(graph, tensor);
@@ -71,7 +71,7 @@ static bool set_bytes(const struct offer *o, unsigned bytes, struct tactic *t)
     return in == (bytes & BYTES_IN) && out == !!(bytes & BYTES_OUT);
 }
 
-/* Weights of convolutions and products are packed: their bytes as fp32, or as 8 bits, each
+/* Weights of convolutions and products are packed: stored as fp32 or as 8 bits, with each byte
  * inverted. */
 static enum status offer(const struct offer *o, enum dtype dtype, unsigned bytes, enum ir_layout in,
                          enum ir_layout out, struct error *err)
@@ -230,7 +230,7 @@ enum status mock_code(struct device *device, const struct ir_graph *graph,
 
 /* --- 8 bits --- */
 
-/* Which of the scale's pairs element i has. */
+/* The index of the scale's pair that holds for element i. */
 static uint32_t pair_of(const struct ir_scale *scale, const struct shape *shape, size_t i)
 {
     size_t inner = 1;
@@ -239,7 +239,7 @@ static uint32_t pair_of(const struct ir_scale *scale, const struct shape *shape,
     return scale->n == 1 ? 0 : (uint32_t)(i / inner % scale->n);
 }
 
-/* Plain fp32 into plain 8 bits. */
+/* Converts plain fp32 to plain 8 bits. */
 static void quantise(const struct ir_graph *graph, const struct ir_tensor *t,
                      struct ir_format format, const float *from, uint8_t *to)
 {
@@ -300,7 +300,8 @@ static enum status check_port(const struct ir_tensor *t, const struct tactic_por
                      ir_layout_name(t->layout));
 }
 
-/* What a simulated device wants of a node; that it was compiled is only counted. */
+/* Checks what a simulated device demands of a node. A tactic that was not compiled is only
+ * counted. */
 static enum status check_node(struct mock_device *d, const struct ir_graph *graph,
                               const struct ir_node *node, const struct tactic *tactic,
                               struct error *err)
@@ -383,7 +384,7 @@ static enum dtype wide_type(const struct ir_tensor *t)
     return is_half(ir_tensor_type(t)) ? DTYPE_F32 : ir_tensor_type(t);
 }
 
-/* The tensor's bytes as plain fp32; the caller frees. */
+/* The tensor's elements as plain fp32; the caller frees them. */
 static void *widen(const struct ir_graph *graph, const struct ir_tensor *t, const void *from)
 {
     size_t n = 0, bytes = 0;
@@ -486,7 +487,7 @@ void mock_spend(const struct backend_op *op)
     d->waited_ns += waited;
 }
 
-/* On a simulated device, where a script may want it to fail; *done: there is nothing to put onto
+/* Runs on a simulated device, where a script may make it fail. *done: nothing has to be put onto
  * the stream. */
 static enum status simulate(struct backend_op *op, bool captured, void *const *inputs,
                             void *const *outputs, void *workspace, bool *done, struct error *err)

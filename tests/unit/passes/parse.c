@@ -107,7 +107,7 @@ static void store(enum dtype dtype, void *data, size_t i, double value)
     case DTYPE_BOOL:
         ((uint8_t *)data)[i] = value > 0;
         break;
-    case DTYPE_U8: /* all of them, as pixels are */
+    case DTYPE_U8: /* any value of the type, as in pixels */
         ((uint8_t *)data)[i] = (uint8_t)((value + 1) * 127);
         break;
     default:
@@ -166,7 +166,7 @@ static uint32_t operand(struct parser *p)
     if (is_type(p) && id == IR_NONE)
         return constant(p, name);
     struct shape again;
-    if (is_type(p)) { /* written out once more: the same one */
+    if (is_type(p)) { /* writing the graph once more gives the same text */
         type(p, &again);
         p->at += *p->at == '=' ? strcspn(p->at, ",) ") : 0;
     }

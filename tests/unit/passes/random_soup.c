@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes are drawn at random, op, inputs and attributes, and kept if type inference accepts them.
+ * Nodes are drawn at random (op, inputs and attributes), and kept if type inference accepts them.
  * Functions that jump are left out: a sum in another order may land on the other side of the jump.
  */
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void add_leaf(struct soup *s, bool constant)
         void *data = arena_alloc(s->g->arena, bytes);
         assert_non_null(data);
         fill_random(dtype, data, bytes / dtype_size(dtype), s->state);
-        if (roll(s, 3) == 0) /* one number: zero, or the first one again and again */
+        if (roll(s, 3) == 0) /* one number for all: zero, or the first one */
             for (uint64_t i = dtype_size(dtype); i + dtype_size(dtype) <= bytes;
                  i += dtype_size(dtype))
                 memcpy((char *)data + i, data, dtype_size(dtype));
@@ -274,7 +274,8 @@ struct ir_graph *random_soup(uint64_t seed)
             add_leaf(&s, roll(&s, 3));
         made += try_node(&s);
     }
-    /* All that nobody reads, so that nothing is dead, and one more. */
+    /* Every tensor that no node reads becomes an output, so that nothing is dead, and so do a few
+     * others. */
     for (uint32_t i = 0; i < s.g->n_nodes && s.g->n_outputs < IR_MAX_IO; i++) {
         uint32_t y = ir_node(s.g, i)->outputs[0];
         if (ir_tensor_uses(s.g, y) == 0 || roll(&s, 16) == 0)

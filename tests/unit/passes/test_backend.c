@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every epilogue that the passes can make, on every host: see kept.h. */
+/* Every epilogue that the passes can make, on every host; see kept.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static void activations(void **state)
         int b = seconds[i / ARRAY_LEN(hosts) % ARRAY_LEN(seconds)];
         if (a == IR_UNARY_NOT || a == IR_UNARY_IS_NAN || a == IR_UNARY_IS_INF ||
             a == IR_UNARY_BITWISE_NOT)
-            continue; /* not of numbers, or not to numbers */
+            continue; /* functions that do not map numbers to numbers */
         snprintf(text, sizeof(text),
                  "%sd = unary \"%s\" (c) func=%d alpha=0.5 beta=0.75\n"
                  "y = unary \"%s\" (d) func=%d alpha=0.25 beta=0.5\noutput y\n",

@@ -21,7 +21,7 @@ static void the_table_is_searchable(void **state)
     assert_null(pass_find("no-such-pass"));
 }
 
-/* What one pass prepares for another stands before it. */
+/* A pass that prepares the graph for another stands before it. */
 static void the_order_is_kept(void **state)
 {
     static const char *const order[] = {"fold_constants",  "fold_scalars",   "fuse_gelu",
@@ -92,7 +92,7 @@ static void fusions_are_told_and_near_misses_only_when_asked(void **state)
     }
 }
 
-/* Whenever memory ends, the answer is RESOURCE_EXHAUSTED and the graph can be freed. */
+/* Whichever allocation fails, the answer is RESOURCE_EXHAUSTED and the graph can be freed. */
 static void r31_memory_may_end_anywhere(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void r31_memory_may_end_anywhere(void **state)
     assert_true(failed > 100 && done > 100);
 }
 
-/* A model may be a chain as long as it likes: the time stays proportional to its length. */
+/* A model may be a chain of any length: the time stays proportional to it. */
 static void time_is_linear(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every pass alone, and the whole table, on random graphs: what they compute stays the same. For
- * graphs as models have them tests/random does this.
- * A seed that fails is printed; the graph before and after as well.
+ * Every pass alone, and the whole table, on random graphs: the graphs' results stay the same.
+ * tests/random does this for graphs as models have them. If a seed fails, it is printed with the
+ * graph before and after.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 enum { GRAPHS = 200 };
 
-/* The graph with scalars in one spelling, which some passes look for. */
+/* Brings the graph's scalars into one spelling, which some passes look for. */
 static struct ir_graph *prepared(uint64_t seed, bool fold_scalars)
 {
     struct ir_graph *g = random_soup(seed);
@@ -26,13 +26,13 @@ static struct ir_graph *prepared(uint64_t seed, bool fold_scalars)
     return g;
 }
 
-/* For one pass alone all that a backend may have; for the whole table that, or nothing. */
+/* A pass alone sees a backend with all features; the whole table sees one with all or with none. */
 static bool has_features(uint64_t seed, const struct pass *pass)
 {
     return pass || seed % 3;
 }
 
-/* Rewrites done by `pass` (NULL: by the whole table). */
+/* The number of rewrites that `pass` has done (NULL: the whole table). */
 static uint32_t check(uint64_t seed, const struct pass *pass)
 {
     struct ir_graph *g = prepared(seed, pass && seed % 2);
@@ -71,7 +71,7 @@ static void all_passes_on_anything(void **state)
         assert_true(check(seed, NULL) < 1000);
 }
 
-/* Passes that have nothing to do on what tests/random makes. */
+/* Passes that find nothing to do on the graphs of tests/random. */
 static bool is_found_here_alone(const struct pass *pass)
 {
     return pass == pass_find("fold_constants") || pass == pass_find("skip_expand");

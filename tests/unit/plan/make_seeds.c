@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes the seeds of fuzz_plan: make_plan_seeds FOLDER [PLAN]... Run by hand when the format
- * changes. The structures of plans given are seeds, too, each called after its file; their weights
- * are not kept.
+ * changes. The structures of the given plans become seeds too, each named after its file; their
+ * weights are left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int put(const char *folder, const char *name, const void *head, size_t he
     return fclose(f);
 }
 
-/* The structure of a plan's file, as numbers (2) of as many weights. */
+/* Writes a seed from a plan's file: a 2, the sizes of weights and code, and the structure. */
 static int put_structure(const char *folder, const char *plan)
 {
     struct error err;

@@ -171,7 +171,8 @@ static void code_is_stored_once_and_aligned(void **state)
     struct plan *plan;
     struct error err;
     assert_int_equal(plan_read(image->path, &plan, &err), STATUS_OK);
-    /* 33 bytes of the convolution's, in both profiles; 10 of each softmax's own. */
+    /* The convolution's 33 bytes are shared by both profiles; each softmax has 10 bytes of its
+     * own. */
     assert_int_equal(plan->code_bytes, 64 + 64 + 10);
     const void *shared = NULL;
     for (uint32_t p = 0; p < 2; p++)
@@ -196,7 +197,7 @@ static void code_outside_its_section_is_refused(void **state)
     struct plan_header h, was;
     memcpy(&was, image->data, sizeof(was));
     h = was;
-    /* The section made shorter by what the last tactic's code needs. */
+    /* Makes the section too short for the last tactic's code. */
     h.code_size -= 1;
     h.file_size -= 1;
     memcpy(image->data, &h, sizeof(h));
@@ -223,8 +224,8 @@ static void device_lines(void **state)
     assert_in_range(strlen(line), FINGERPRINT_MAX, PLAN_DEVICE_MAX - 1);
 }
 
-/* Two backends share one layout of their arenas: a tensor may cross, and what is needed on either
- * side is not overwritten. */
+/* Two backends share one layout of their arenas: a tensor may cross over, and tensors that either
+ * side still needs are not overwritten. */
 static void segments_of_two_backends(void **state)
 {
     struct plan *plan = sample_plan();
@@ -303,7 +304,8 @@ static void r34_flipped_bits_behind_the_header_are_refused(void **state)
     }
 }
 
-/* With a digest that fits, whatever the bytes say must be survived: refused or well-formed. */
+/* Even if the digest fits, the reader survives any bytes: it refuses them, or the plan is
+ * well-formed. */
 static void r34_mutated_fields_never_crash(void **state)
 {
     struct image *image = *state;
@@ -351,7 +353,7 @@ static void r34_header_fields_with_a_fitting_digest(void **state)
     }
 }
 
-/* The device's line fills its field: nothing may read on behind it. */
+/* The device's line fills its whole field: nothing may read on behind it. */
 static void r34_a_device_line_has_an_end(void **state)
 {
     struct image *image = *state;
@@ -362,7 +364,7 @@ static void r34_a_device_line_has_an_end(void **state)
     assert_non_null(strstr(err.text, "bad header"));
 }
 
-/* Sections that begin where they must, and end behind the file. */
+/* Sections that begin where they must, but end behind the file's end. */
 static void r34_sections_lie_in_the_file(void **state)
 {
     struct image *image = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_check on a plan that is right but for one thing; and the files that plan_read refuses. */
+/* plan_check on a plan that is right except for one thing, and files that plan_read refuses. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const uint64_t numbers[] = {0,          1,          2,  3,    4,         
                                    7,          63,         64, 576,  (1u << 4), (1u << 8),
                                    UINT32_MAX, 1ull << 40, 64, 2304, 18432,     UINT64_MAX};
 
-/* What was tried, and how much of it was refused. */
+/* How many changes were tried, and how many of them were refused. */
 static uint32_t n_tried, n_refused;
 
 static void look(const struct plan *plan)
@@ -137,8 +137,8 @@ static void bend_binding(struct plan *plan, struct plan_binding *b)
         TRY_NUMBERS(b->shape.dim[d]);
 }
 
-/* Of every field that a file gives: R34 of docs/operations.md for the fields, whatever the bytes
- * were. */
+/* R34 of docs/operations.md for the fields: no field of a file is believed, whatever its bytes
+ * are. */
 static void r34_no_field_is_believed(void **state)
 {
     (void)state;
@@ -168,15 +168,15 @@ static void r34_no_field_is_believed(void **state)
     uint32_t n_outputs = plan->n_outputs;
     for (plan->n_outputs = 0; plan->n_outputs < n_outputs; plan->n_outputs++)
         look(plan);
-    if (plan_check(plan, &err)) /* all is as it was */
+    if (plan_check(plan, &err)) /* every field is back to its value */
         fail_msg("%s", err.text);
     if (n_refused < n_tried * 6 / 10)
         fail_msg("%u of %u were refused", n_refused, n_tried);
     plan_free(plan);
 }
 
-/* Constants in a file's section of weights, which plan_check of a plan in memory does not look at
- */
+/* Constants must lie in the file's section of weights, which plan_check cannot check for a plan in
+ * memory. */
 static void r34_constants_stay_in_their_section(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void r34_a_reformat_may_be_an_alias(void **state)
     struct error err;
     assert_true(plan_node_is_alias(g, ir_node(g, 1)));
     assert_true(plan_node_is_alias(g, ir_node(g, 3)));
-    b->layout = IR_LAYOUT_BLOCKED_8; /* not the same bytes */
+    b->layout = IR_LAYOUT_BLOCKED_8; /* these layouts are not the same bytes */
     assert_int_not_equal(plan_check(plan, &err), STATUS_OK);
     b->layout = IR_LAYOUT_CHANNELS_LAST;
     n_tried = n_refused = 0;
@@ -296,7 +296,7 @@ static void r34_a_plan_without_batches_has_one_profile(void **state)
     plan_free(plan);
 }
 
-/* Times are what the file says: their sum stays where numbers end. */
+/* Times come from the file, so their sum stops at the largest number. */
 static void r34_times_may_be_anything(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limits of what a plan's structure may hold, each gone beyond by one: R34 of
- * docs/operations.md for the counts. */
+/* Each limit on what a plan's structure may hold is exceeded by one: R34 of docs/operations.md for
+ * the counts. */
 #include <string.h>
 
 #include "engine/plan/format.h"
@@ -14,7 +14,7 @@ enum { NODE_OP = 1, NODE_ATTRS = 5, NODE_EPILOGUE = 6, NODE_TACTIC = 7 };
 enum { ATTR_KEY = 1, ATTR_INTS = 3, ATTR_FLOATS = 4 };
 enum { TACTIC_NAME = 2, TACTIC_BLOB = 4, TACTIC_IN = 5, TACTIC_OUT = 6 };
 
-/* NULL: it must be taken. */
+/* NULL: the structure must be accepted */
 static void assert_decodes(const struct wire *structure, const char *refusal)
 {
     struct plan *plan = plan_new();
@@ -92,7 +92,7 @@ static void r34_epilogues_are_counted(void **state)
     assert_node(&node, "a bad epilogue");
 }
 
-/* A tactic of `n` times a field. */
+/* A tactic that has a field `n` times. */
 static struct wire tactic_node(uint32_t field, uint32_t n, const struct wire *inner)
 {
     struct wire tactic = {.n = 0};
@@ -165,7 +165,7 @@ static void r34_segments_profiles_and_bindings_are_counted(void **state)
     assert_decodes(&plan, "a bad binding, or too many");
 }
 
-/* A few bytes each that take hundreds in memory. */
+/* Fields of a few bytes that take hundreds of bytes in memory. */
 static void r34_memory_follows_the_files_size(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ static void damaged_wire_says_so(void **state)
 {
     (void)state;
     struct wire plan = {.n = 0};
-    wire_varint(&plan, 1 << 3 | 2); /* a name of ten bytes, of which there is one */
+    wire_varint(&plan, 1 << 3 | 2); /* a name of ten bytes, stored once */
     wire_varint(&plan, 10);
     wire_varint(&plan, 'n');
     assert_decodes(&plan, "plan: ");

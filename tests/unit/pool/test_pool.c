@@ -21,7 +21,7 @@ struct owner {
     bool idle[WORKERS];
     uint32_t n_idle, jobs_left, jobs_run[WORKERS];
     uint32_t started, stopped;
-    uint32_t fail_start; /* worker + 1 whose start fails */
+    uint32_t fail_start; /* the worker whose start fails, plus 1; 0: none */
     pthread_t thread[WORKERS];
     sem_t hold; /* a job of kind "hold" waits for it */
     int states[WORKERS];
@@ -52,7 +52,7 @@ static void owner_work(void *user, uint32_t worker, void *state, void *job)
         while (sem_wait(&o->hold) != 0)
             continue;
     }
-    o->jobs_run[worker]++; /* the worker's own: joined before it is read */
+    o->jobs_run[worker]++; /* the worker's own until the thread has been joined */
 }
 
 static void owner_idle(void *user, uint32_t worker)
@@ -100,7 +100,7 @@ static void owner_deinit(struct owner *o)
     pthread_mutex_destroy(&o->lock);
 }
 
-static uint64_t spin_ns; /* all tests run with and without */
+static uint64_t spin_ns; /* all tests run with spinning and without */
 
 static void owner_open(struct owner *o)
 {
@@ -120,7 +120,7 @@ static void wait_idle(struct owner *o, uint32_t n)
     pthread_mutex_unlock(&o->lock);
 }
 
-/* Gives `job` to some idle worker, who is returned. */
+/* Gives `job` to some idle worker. Returns the worker. */
 static uint32_t give(struct owner *o, void *job)
 {
     uint32_t worker = 0;
@@ -181,8 +181,8 @@ static void a_failed_start_fails_the_pool(void **state)
     assert_string_equal(err.text, "no lane for worker 2");
     assert_null(o.pool);
     assert_int_equal(o.started, WORKERS - 1);
-    assert_int_equal(o.stopped, WORKERS - 1); /* those that had started were stopped, */
-    assert_int_equal(o.n_idle, 0);            /* and none was ever offered */
+    assert_int_equal(o.stopped, WORKERS - 1); /* the workers that had started were stopped, */
+    assert_int_equal(o.n_idle, 0);            /* and no worker was ever offered */
     owner_deinit(&o);
 }
 
@@ -205,7 +205,7 @@ static void every_job_runs_once(void **state)
     owner_open(&o);
     for (uint32_t i = 0; i < JOBS / 2; i++)
         give(&o, &plain_job);
-    pthread_mutex_lock(&o.lock); /* the rest is given from within `idle` */
+    pthread_mutex_lock(&o.lock); /* `idle` gives the rest of the jobs */
     o.jobs_left = JOBS / 2;
     pthread_mutex_unlock(&o.lock);
     give(&o, &plain_job);
@@ -266,7 +266,7 @@ static void r39_a_busy_worker_shows_since_when(void **state)
 struct called {
     struct owner *owner;
     _Atomic uint32_t count;
-    uint32_t fail; /* worker + 1 */
+    uint32_t fail; /* number of a worker plus 1 */
 };
 
 static enum status count_call(void *arg, uint32_t worker, void *state, struct error *err)
@@ -292,7 +292,7 @@ static void a_call_runs_on_every_worker(void **state)
     called.fail = 2;
     assert_int_equal(pool_call_each(o.pool, count_call, &called, &err), STATUS_RESOURCE_EXHAUSTED);
     assert_string_equal(err.text, "worker 1 has no room");
-    assert_int_equal(called.count, 2 * WORKERS); /* the others ran all the same */
+    assert_int_equal(called.count, 2 * WORKERS); /* the other workers run all the same */
     pool_free(o.pool);
     owner_deinit(&o);
 }

@@ -31,7 +31,8 @@ static void ok(enum status s)
 static void server_metadata(void **state)
 {
     (void)state;
-    const char *const extensions[] = {"statistics\xe2\x82", "model_repository"}; /* a cut one */
+    /* The first text ends within a character, which is left out. */
+    const char *const extensions[] = {"statistics\xe2\x82", "model_repository"};
     struct body_server_metadata in = {"inferd", "1.2", 2, extensions}, out;
     ok(body_server_metadata_encode(&in, arena, &wire, &err));
     ok(body_server_metadata_decode(wire, arena, &out, &err));
@@ -188,7 +189,7 @@ static void server_status(void **state)
     arena_free(small);
 }
 
-/* The largest that a server has: 1,024 models, each with batches of many sizes. */
+/* The largest bodies that a server sends: 1,024 models, each with batches of many sizes. */
 static void r4_the_largest_bodies_are_taken(void **state)
 {
     (void)state;
@@ -210,7 +211,8 @@ static void r4_the_largest_bodies_are_taken(void **state)
                                                    .batches = batches};
     struct body_statistics in = {MODELS, models}, out;
     ok(body_statistics_encode(&in, large, &wire, &err));
-    assert_in_range(wire.len, 2 * BODY_MAX_FIELDS + 1, SIZE_MAX); /* so that they are counted */
+    /* large enough for its fields to be counted */
+    assert_in_range(wire.len, 2 * BODY_MAX_FIELDS + 1, SIZE_MAX);
     ok(body_statistics_decode(wire, large, &out, &err));
     assert_int_equal(out.n_models, MODELS);
     assert_int_equal(out.models[MODELS - 1].n_batches, SIZES);
@@ -226,7 +228,7 @@ static void r4_the_largest_bodies_are_taken(void **state)
     arena_free(large);
 }
 
-/* And no more: what a server sends of which nothing is kept has an end as well. */
+/* Larger bodies are refused: even fields that are skipped are bounded in number. */
 static void r4_fields_are_counted(void **state)
 {
     (void)state;
@@ -265,7 +267,8 @@ static void damage_is_refused(void **state)
     assert_int_equal(out.n_models, 0);
 }
 
-/* With every smaller amount of memory, on both sides: RESOURCE_EXHAUSTED and nothing else. */
+/* With every smaller amount of memory, encoder and decoder say RESOURCE_EXHAUSTED and nothing
+ * else. */
 static void no_memory_is_said_on_both_sides(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nanopb was told to make of the messages that come from the network, and what is counted. */
+/* What nanopb generates for the messages that come from the network, and which fields are
+ * counted. */
 #include <pb_common.h>
 
 #include "inferd.pb.h"
@@ -20,13 +21,13 @@ static bool has_callbacks(const pb_msgdesc_t *message)
     return false;
 }
 
-/* A pointer field is memory that nanopb allocates as the sender wishes. */
+/* For a pointer field nanopb would allocate as much memory as the sender wishes. */
 static unsigned fields_check(const pb_msgdesc_t *message, int depth)
 {
     unsigned n = 0;
     assert_in_range(depth, 0, 8);
     for (pb_size_t i = 0; i < message->field_count; i++) {
-        /* the iterator only looks at places when it moves: any memory of some size will do */
+        /* the iterator only computes addresses, so memory of any content will do */
         static uint64_t place[4096];
         pb_field_iter_t at;
         assert_true(pb_field_iter_begin(&at, message, place));
@@ -34,7 +35,7 @@ static unsigned fields_check(const pb_msgdesc_t *message, int depth)
             assert_true(pb_field_iter_next(&at));
         if (PB_ATYPE(at.type) == PB_ATYPE_POINTER)
             fail_msg("field %u is a pointer", (unsigned)at.tag);
-        /* As a member of a union its function is whatever bytes another member left there. */
+        /* In a union, a callback's function would be whatever bytes another member left there. */
         if (PB_HTYPE(at.type) == PB_HTYPE_ONEOF && PB_ATYPE(at.type) == PB_ATYPE_CALLBACK)
             fail_msg("field %u is a callback in a oneof", (unsigned)at.tag);
         if (PB_HTYPE(at.type) == PB_HTYPE_ONEOF && has_callbacks(at.submsg_desc) &&
@@ -54,7 +55,8 @@ static void r7_no_pointers_and_no_callbacks_in_unions(void **state)
     assert_in_range(fields_check(inferd_Response_fields, 0), 50, 10000);
 }
 
-/* Messages that a callback takes as a place, or that nobody asks for: stepped over, not walked. */
+/* Messages that a callback records as a place, or that nobody asks for: the decoder steps over
+ * them. */
 static const struct stepped_over {
     const pb_msgdesc_t *message;
     uint32_t tag;
@@ -101,7 +103,7 @@ static unsigned walk_compare(const pb_msgdesc_t *message, const struct proto_wal
     return n + walked;
 }
 
-/* What is walked by the decoder is counted before. */
+/* The fields of a message that the decoder walks have been counted before. */
 static void r4_the_tables_follow_the_schema(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 #include "proto/request.h"
 #include "tests/test.h"
 
-/* A test's stack is not the server's. */
+/* A test's stack is larger than the server's. */
 #pragma GCC diagnostic ignored "-Wframe-larger-than="
 
 /* Bytes of a message written by hand; protobuf's wire format in three functions. */
@@ -60,16 +60,17 @@ static void put_input(struct wire *infer, const char *name, const char *datatype
     put_text(input, 1, name);
     put_text(input, 2, datatype);
     for (uint32_t i = 0; i < rank; i++)
-        put_uint(input, 3, (uint64_t)dims[i]); /* unpacked: both forms are to be read */
+        put_uint(input, 3, (uint64_t)dims[i]); /* unpacked: the decoder has to read both forms */
     put_wire(infer, 5, input);
     free(input);
 }
 
-static struct request request; /* large; one test at a time */
+static struct request request; /* large, so static: one test runs at a time */
 
 static enum status decode(const struct wire *w, struct error *err)
 {
-    /* An exact, unaligned copy, so that a sanitizer sees any step beyond the message. */
+    /* A copy of exactly the message's size, and unaligned, so that a sanitizer sees any step beyond
+     * it. */
     uint8_t *copy = malloc(w->len + 1);
     memcpy(copy + 1, w->at, w->len);
     *err = (struct error){0};
@@ -221,7 +222,7 @@ static void a_typed_input_is_kept_for_later(void **state)
     assert_true(request.inputs[0].typed);
     assert_int_equal(request.inputs[0].contents.len, 6);
 
-    /* a shape that these contents cannot fill is refused before memory is taken for it */
+    /* A shape that these contents cannot fill is refused before memory is taken for it. */
     const char *const datatypes[] = {"FP32", "FP64", "UINT8", "INT64", "BF16"};
     for (size_t i = 0; i < ARRAY_LEN(datatypes); i++)
         for (uint64_t more = 0; more < 2; more++) {
@@ -262,7 +263,7 @@ static void r3_shapes_and_sizes(void **state)
         uint32_t rank;
         int64_t dims[9];
         size_t size;
-        const char *reason; /* NULL: good */
+        const char *reason; /* NULL: accepted */
     } cases[] = {
         {"UINT8", 1, {4}, 4, NULL},
         {"UINT8", 1, {0}, 0, NULL},
@@ -298,7 +299,8 @@ static void r3_shapes_and_sizes(void **state)
     free(w);
 }
 
-/* In the request, in an input and in a requested output; other parameters change nothing. */
+/* The parameter in the request, in an input and in a requested output; other parameters change
+ * nothing. */
 static void r11_shared_memory_is_refused(void **state)
 {
     (void)state;
@@ -334,8 +336,8 @@ static void r11_shared_memory_is_refused(void **state)
     free(w);
 }
 
-/* The choices of a parameter's value, one after the other: the last counts, and what the first one
- * was is no address that the second one calls. */
+/* The choices of a parameter's value follow each other: the last one counts, and nothing of the
+ * first is taken for a callback's address by the second. */
 static void r1_a_parameter_of_two_values_is_one_of_the_last(void **state)
 {
     (void)state;
@@ -491,7 +493,7 @@ static void r6_groups_are_refused(void **state)
     free(w);
 }
 
-/* nanopb hands such fields over as a buffer on its own stack: their place must not be kept. */
+/* nanopb hands such fields over in a buffer on its own stack, so their place must not be kept. */
 static void wrong_wire_types_are_refused(void **state)
 {
     (void)state;
@@ -556,7 +558,8 @@ static void one_body(void **state)
     assert_int_equal(decode(w, &err), STATUS_UNIMPLEMENTED);
     assert_string_equal(err.text, "this server does not know the body of field 99");
     assert_int_equal(request.id, 1);
-    put_bytes(w, 11, "", 0); /* beside one that is known it is a field as any other */
+    /* beside a body that is known, it is an unknown field like any other */
+    put_bytes(w, 11, "", 0);
     assert_int_equal(decode(w, &err), STATUS_OK);
     put_bytes(w, 11, "", 0);
     refused(w, "one body");
@@ -567,7 +570,7 @@ static void one_body(void **state)
     free(w);
 }
 
-/* What is quoted in an error or echoed in a reply is UTF-8, whatever came. */
+/* Text that is quoted in an error or echoed in a reply is UTF-8, whatever came. */
 static void r10_what_comes_back_is_utf8(void **state)
 {
     (void)state;
@@ -592,7 +595,7 @@ static void r10_what_comes_back_is_utf8(void **state)
             if (where == 2)
                 assert_non_null(strstr(err.text, "is not UTF-8"));
         }
-    /* cut at 80 bytes, or one before if a character ends there */
+    /* The text is cut at 80 bytes, or one byte before if a character ends there. */
     char longest[112] = "a";
     for (size_t i = 1; i + 1 < sizeof(longest); i += 2)
         memcpy(longest + i, "\xc3\xa9", 2);
@@ -665,7 +668,7 @@ static void *decode_deep(void *arg)
 {
     static uint8_t deep[1 << 20];
     size_t at = sizeof(deep);
-    /* From the inside out, alternating fields that exist on that level and unknown ones. */
+    /* Built from the inside out, with fields that exist on that level and unknown ones in turn. */
     for (uint32_t level = 0; at > 16; level++) {
         const uint8_t tags[] = {10 << 3 | 2, 5 << 3 | 2, 7 << 3 | 2, 4 << 3 | 2};
         size_t len = sizeof(deep) - at;

@@ -4,7 +4,7 @@
 #include "proto/request.h"
 #include "tests/test.h"
 
-/* A test's stack is not the server's. */
+/* A test's stack is larger than the server's. */
 #pragma GCC diagnostic ignored "-Wframe-larger-than="
 
 static void the_encoder_refuses_what_does_not_fit(void **state)
@@ -27,7 +27,7 @@ static void the_encoder_refuses_what_does_not_fit(void **state)
     sent.inputs[0] = (struct message_tensor){.data = text, .size = (size_t)UINT32_MAX + 1};
     assert_int_equal(request_encode(&sent, head, iov, &n_iov, &err), STATUS_INTERNAL);
 
-    /* The most that the caps allow does fit. */
+    /* The largest request that the caps allow does fit. */
     sent = (struct request){.id = UINT64_MAX,
                             .timeout_us = UINT64_MAX,
                             .kind = REQUEST_INFER,
@@ -50,13 +50,14 @@ static void the_encoder_refuses_what_does_not_fit(void **state)
     assert_int_equal(n_iov, 128);
 }
 
-/* Whatever is the piece that finds no room any more, it says so; and what fits comes back. */
+/* Whichever piece finds no room, the encoder says so; and a request that fits can be decoded. */
 static void the_encoder_keeps_to_its_room(void **state)
 {
     (void)state;
     static struct request sent, came;
     static char text[MESSAGE_HEAD_MAX];
-    uint8_t *head = malloc(MESSAGE_HEAD_MAX); /* exactly as much: a step beyond it is seen */
+    /* of exactly this size, so that a step beyond it is seen */
+    uint8_t *head = malloc(MESSAGE_HEAD_MAX);
     struct iovec iov[MESSAGE_MAX_IOV];
     bool fitted = true;
     memset(text, 'a', sizeof(text));

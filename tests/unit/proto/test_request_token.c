@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The token at the beginning of a request, of which the rest has not come. */
+/* The token at the beginning of a request whose rest has not come yet. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 static const char token[] = "0123456789abcdef0123456789abcdef0123456789";
 
-/* From bytes of their own, so that a read beyond them is seen. */
+/* Looks in a copy of exactly these bytes, so that a read beyond them is seen. */
 static enum request_token find(const void *bytes, size_t size, size_t *at, size_t *len)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -80,7 +80,7 @@ static void what_is_no_token(void **state)
         {{0x22}, 1, REQUEST_TOKEN_MORE},
         {{0x22, 3, 'a', 'b'}, 4, REQUEST_TOKEN_MORE},
         {{0x22, 3, 'a', 'b', 'c'}, 5, REQUEST_TOKEN_FOUND},
-        {{0x22, 0}, 2, REQUEST_TOKEN_MORE},          /* an empty one is none */
+        {{0x22, 0}, 2, REQUEST_TOKEN_MORE},          /* an empty token is no token */
         {{0x22, 0x81, 0x08}, 3, REQUEST_TOKEN_NONE}, /* 1,025 bytes */
         {{0x22, 0x80, 0x08}, 3, REQUEST_TOKEN_MORE}, /* 1,024 bytes */
         {{0x52, 1}, 2, REQUEST_TOKEN_NONE},          /* the body */
@@ -109,7 +109,7 @@ static void the_search_is_bounded(void **state)
     static uint8_t many[4096];
     size_t at, len;
     for (size_t i = 0; i < sizeof(many); i += 2)
-        many[i] = 0x08; /* id 0, again and again */
+        many[i] = 0x08; /* the id 0, again and again */
     assert_int_equal(find(many, 8, &at, &len), REQUEST_TOKEN_MORE);
     assert_int_equal(find(many, sizeof(many), &at, &len), REQUEST_TOKEN_NONE);
     memset(many, 'a', sizeof(many));

@@ -6,7 +6,7 @@
 #include "proto/response.h"
 #include "tests/test.h"
 
-static struct response sent, got; /* large; one test at a time */
+static struct response sent, got; /* large, so static: one test runs at a time */
 static uint8_t head[MESSAGE_HEAD_MAX];
 
 /* Encodes `sent`, joins the pieces and decodes them; the frame must be freed. */
@@ -67,7 +67,7 @@ static void a_result(void **state)
     assert_true(shape_equal(&got.outputs[0].shape, &sent.outputs[0].shape));
     assert_int_equal(got.outputs[0].size, sizeof(a));
     assert_memory_equal(got.outputs[0].data, a, sizeof(a));
-    assert_int_equal(got.outputs[1].size, 0); /* it has its entry though it is empty */
+    assert_int_equal(got.outputs[1].size, 0); /* an empty output has its entry too */
     free(frame);
 }
 
@@ -163,7 +163,7 @@ static void damage_is_refused(void **state)
     }
 }
 
-/* Answers have no part that could fill the room for heads but the outputs' names. */
+/* Of the parts of an answer only the outputs' names could fill the room for heads. */
 static void the_encoder_keeps_to_its_room(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Typed contents: right values, refused ones, and that slices of any size make no difference. */
+/* Typed contents: right values, refused values, and that slices of any size make no difference. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -46,7 +46,7 @@ static const struct unpack_case unpack_cases[] = {
     {DTYPE_F16, W("\x32\x04\x00\x00\x80\x3f"), NULL, 2, "FP16 has no typed contents"},
     {DTYPE_F32, W("\x32\x05\x00\x00\x80\x3f\x00"), NULL, 8, "malformed"},
     {DTYPE_F32, W("\x32\x50\x00"), NULL, 4, "malformed"},
-    /* the field's number is right, its wire type is not */
+    /* the field's number is right, but not its wire type */
     {DTYPE_F32, W("\x30\x01"), NULL, 4, "wrong wire type"},
     {DTYPE_F32, W("\x31\x00\x00\x00\x00\x00\x00\x00\x00"), NULL, 8, "wrong wire type"},
     {DTYPE_I32, W("\x15\x01\x02\x03\x04"), NULL, 16, "wrong wire type"},
@@ -57,7 +57,7 @@ static const struct unpack_case unpack_cases[] = {
     {DTYPE_U8, W("\x88\x80\x80\x80\x10\x01"), NULL, 0, "malformed"},
     {DTYPE_U64, W("\x2a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02"), NULL, 8, "not whole"},
     {DTYPE_U64, W("\x2a\x0b\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00"), NULL, 8, "not whole"},
-    /* a number that goes on in the next field */
+    /* a number that continues in the next field */
     {DTYPE_U8, W("\x22\x01\x81\x22\x01\x01"), NULL, 2, "not whole"},
     /* unknown fields and empty chunks change nothing, an empty chunk of another type does */
     {DTYPE_U8, W("\x22\x00\x48\x05\x22\x01\x07\x4a\x02zz\x22\x00"), "\x07", 1, NULL},
@@ -184,7 +184,7 @@ static const struct type types[] = {
     {DTYPE_F32, 6, 5, false},  {DTYPE_F64, 7, 1, false},
 };
 
-/* One element, on the wire and as its bytes. */
+/* One element, as it is on the wire and as its bytes. */
 static void element_put(struct made *m, const struct type *type)
 {
     size_t width = dtype_size(type->dtype);
@@ -205,7 +205,7 @@ static void element_put(struct made *m, const struct type *type)
     }
 }
 
-/* `n` elements in packed chunks, by themselves, and with other fields between them. */
+/* `n` elements in packed chunks, alone or with other fields between the chunks. */
 static void make(struct made *m, const struct type *type, uint32_t n)
 {
     m->size = m->len = 0;
@@ -228,7 +228,7 @@ static void make(struct made *m, const struct type *type, uint32_t n)
             element_put(m, type);
             n--;
         } else {
-            number_put(m, (9 + draw(100)) << 3 | 2); /* a field that is not known */
+            number_put(m, (9 + draw(100)) << 3 | 2); /* an unknown field */
             number_put(m, 3);
             memcpy(m->wire + m->len, "???", 3);
             m->len += 3;
@@ -240,7 +240,8 @@ static void make(struct made *m, const struct type *type, uint32_t n)
                                         .contents = {(const char *)m->wire, m->len}};
 }
 
-/* With budgets of up to `most` bytes; every step moves on, and none goes far beyond its budget. */
+/* Unpacks with budgets of up to `most` bytes. Every step moves on, and none goes far beyond its
+ * budget. */
 static enum status in_slices(const struct made *m, size_t size, uint32_t most, void *to,
                              struct error *err)
 {
@@ -265,7 +266,7 @@ static void slices_of_any_size_give_the_same(void **state)
     for (int round = 0; round < 2200; round++) {
         const struct type *type = &types[(size_t)round % ARRAY_LEN(types)];
         make(m, type, draw(ELEMENTS));
-        /* exactly as much memory as the elements take, and the contents alone */
+        /* exactly as much memory as the elements take, and a copy of the contents alone */
         uint8_t *to = malloc(m->size + 1), *wire = malloc(m->len + 1);
         struct error err = {0};
         memcpy(wire, m->wire, m->len);
@@ -286,7 +287,7 @@ static void slices_of_any_size_give_the_same(void **state)
     free(m);
 }
 
-/* Refused in one go is refused in slices, with the same words. */
+/* Contents that are refused in one go are refused in slices too, with the same words. */
 static void damage_is_the_same_in_slices(void **state)
 {
     (void)state;
@@ -311,8 +312,8 @@ static void damage_is_the_same_in_slices(void **state)
     free(m);
 }
 
-/* Fields without an element are counted: behind as many as are allowed lies memory that cannot be
- * read. A step takes no more than its budget of those with one. */
+/* Fields without an element are counted: behind the largest number that is allowed lies memory that
+ * cannot be read. Fields with an element are bounded by a step's budget. */
 static void r4_contents_are_bounded_in_number(void **state)
 {
     (void)state;
@@ -334,7 +335,7 @@ static void r4_contents_are_bounded_in_number(void **state)
                          STATUS_INVALID_ARGUMENT);
         assert_string_equal(err.text,
                             "'x': more than 1024 fields without an element in its contents");
-        /* as many of them and the elements */
+        /* as many of them as allowed, besides the elements */
         tensor.contents.len = MESSAGE_MAX_FIELDS * cases[i].len;
         size_t n = cases[i].pattern[0] == 0x18 ? MESSAGE_MAX_FIELDS : 0;
         assert_int_equal(message_unpack(&tensor, to, n * sizeof(*to), &err), STATUS_OK);
@@ -350,7 +351,8 @@ static void r4_contents_are_bounded_in_number(void **state)
         assert_int_equal(u.left, HERE - step * 500);
     }
     assert_false(done);
-    /* nor does it take all of a packed chunk, whose elements are copied or read one by one */
+    /* A step does not take all of a packed chunk either, whether elements are copied or read one by
+     * one. */
     static const struct {
         enum dtype dtype;
         uint8_t head;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work for a message is bounded in number, whatever its bytes are. How many fields are looked at is
- * not measured by a clock: behind as many as are allowed lies memory that cannot be read.
+ * Work for a message is bounded in number, whatever its bytes are. No clock measures how many
+ * fields are looked at: behind the largest number that is allowed lies memory that cannot be read.
  */
 #include <stdio.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 #include "proto/walk.h"
 #include "tests/test.h"
 
-/* A frame of which only the first page group is there. */
+/* A frame of which only the first pages can be read. */
 enum { FRAME = 64 << 20, READABLE = 64 * 1024 };
 
 static uint8_t *frame;
@@ -46,8 +46,8 @@ static size_t head_put(uint8_t *to, uint32_t tag, size_t len)
     return n + number_put(to + n, len);
 }
 
-/* The whole frame is one message within the other, along `path`, and then `pattern` again and
- * again. */
+/* The whole frame consists of messages one within the other, along `path`, and then of `pattern`
+ * again and again. */
 static void frame_fill(const uint8_t *path, const char *pattern, size_t len)
 {
     size_t at = 0;
@@ -60,7 +60,7 @@ static void frame_fill(const uint8_t *path, const char *pattern, size_t len)
 struct attack {
     const char *name, *pattern;
     size_t len;
-    const char *reason; /* of the request; NULL: as it comes */
+    const char *reason; /* why the request is refused; NULL: any reason */
 };
 
 #define P(text) text, sizeof(text) - 1
@@ -119,7 +119,7 @@ static void r4_no_message_has_more_than_1024_fields(void **state)
         }
 }
 
-/* nanopb steps over a number of any length, if nobody wants it. */
+/* nanopb steps over a number of any length if nobody wants the number. */
 static void r4_a_number_has_an_end(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void r4_a_number_has_an_end(void **state)
     }
 }
 
-/* Exactly as many are taken, in a frame of any size. */
+/* Exactly the allowed number of fields is taken, in a frame of any size. */
 static size_t fields_put(size_t at, size_t n, const char *pattern, size_t len)
 {
     for (; n > 0; n--, at += len)
@@ -156,7 +156,7 @@ static void r4_1024_fields_are_taken(void **state)
         const char *pattern = cases[i].pattern;
         const size_t len = cases[i].len;
         struct error err = {0};
-        /* server_live, its own fields and those beside it */
+        /* Fields of server_live itself, and fields beside it. */
         for (size_t within = 0; within < MESSAGE_MAX_FIELDS; within += 341) {
             size_t at = head_put(frame, 11, within * len);
             at = fields_put(at, MESSAGE_MAX_FIELDS - 1, pattern, len);
@@ -173,14 +173,14 @@ static void r4_1024_fields_are_taken(void **state)
     }
 }
 
-/* The first id may be the last of as many fields; one behind them is not looked for. */
+/* The id may be the last of the allowed number of fields. An id behind them is not looked for. */
 static void r4_the_id_is_among_the_first(void **state)
 {
     (void)state;
     size_t at = fields_put(0, MESSAGE_MAX_FIELDS - 1, "\xf8\x01\x00", 3);
     memcpy(frame + at, "\x08\x07", 2);
     assert_int_equal(request_id_find(frame, at + 2), 7);
-    assert_int_equal(request_id_find(frame, FRAME), 7); /* a frame that is not all here */
+    assert_int_equal(request_id_find(frame, FRAME), 7); /* a frame whose rest has not come */
     at = fields_put(at, 1, "\xf8\x01\x00", 3);
     memcpy(frame + at, "\x08\x07", 2);
     assert_int_equal(request_id_find(frame, FRAME), 0);
@@ -228,7 +228,8 @@ static void r4_a_request_has_64_parameters(void **state)
         }
 }
 
-/* What the other caps allow does not come near the limit, as clients write it. */
+/* The largest request that the other caps allow does not come near this limit, as clients write
+ * it. */
 static void r4_the_largest_request_has_fewer(void **state)
 {
     (void)state;
@@ -268,8 +269,8 @@ static void r4_the_largest_request_has_fewer(void **state)
     assert_true(message_text_equal(request.infer_id, sent.infer_id));
 }
 
-/* What is counted is refused or taken as what is too small for it: a request behind padding is the
- * same request, whatever is damaged in it. */
+/* A message that is large enough to be counted gets the same verdict as one that is too small for
+ * it: a request behind padding is the same request, whatever damage it has. */
 static void counting_changes_no_verdict(void **state)
 {
     (void)state;
@@ -281,7 +282,7 @@ static void counting_changes_no_verdict(void **state)
     uint8_t message[sizeof(good)];
     uint64_t seed = 1;
     uint32_t taken = 0;
-    /* one unknown field that makes it too large not to be looked at */
+    /* One unknown field makes the message large enough to be counted. */
     const size_t padding =
         fields_put(0, 1, "\x4a\x80\x10", 3) + (size_t)MESSAGE_MAX_FIELDS * PROTO_WALK_BYTES_MIN;
     for (int round = 0; round < 50000; round++) {

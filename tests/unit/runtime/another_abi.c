@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A module whose table is of another version. */
+/* A module whose table has another version. */
 #include "engine/backend.h"
 
 const struct backend *inferd_backend(void);

@@ -10,7 +10,7 @@ enum { INSTANCE = WORLD_IN * sizeof(float) };
 
 struct fixture {
     struct world world;
-    struct device *fault; /* the same answers, through copies */
+    struct device *fault; /* gives the same answers through copies */
     struct engine *engine_fault;
     struct lane *lane, *lane_fault;
     struct context *ctx, *ctx_fault;
@@ -53,7 +53,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Runs `n_spans` spans as one batch and checks it; they hold instances first, first + 1, .. */
+/* Runs `n_spans` spans as one batch and checks it. The spans hold instances first, first + 1, .. */
 static void run(struct fixture *f, struct context *ctx, const struct engine_span *spans,
                 uint32_t n_spans, uint32_t first, uint32_t batch)
 {
@@ -103,8 +103,9 @@ static void spans_of_any_number_and_alignment(void **state)
     free(odd);
 }
 
-/* What an earlier batch left in the arena must not show in a smaller one, and the padded instances
- * are zeros: the same batch gives the same whole buffer whatever ran before. */
+/* Nothing that an earlier batch left in the arena may show in a smaller one, and the padded
+ * instances are zeros: the same batch fills the whole buffer in the same way, whatever ran
+ * before. */
 static void padding_is_always_the_same(void **state)
 {
     struct fixture *f = *state;

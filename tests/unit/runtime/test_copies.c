@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which copies of a batch become one. Two inputs: instances of one are too large to be packed,
- * those of the other are packed into the context's staging.
+ * Which copies of a batch become one copy. The plan has two inputs: instances of one are too large
+ * to be packed; those of the other are packed into the context's staging.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum {
     BATCH = 2,
-    LARGE = 2 * ENGINE_PACK_MAX / (int)sizeof(float), /* elements of an instance */
+    LARGE = 2 * ENGINE_PACK_MAX / (int)sizeof(float), /* elements in an instance */
     SMALL = 16,
     LARGE_BYTES = LARGE * sizeof(float),
     SMALL_BYTES = SMALL * sizeof(float),
@@ -92,7 +92,7 @@ struct bench {
     struct engine *engine;
     struct lane *lane;
     struct context *ctx;
-    float *large[BATCH]; /* pinned, an allocation each, one right behind the other, */
+    float *large[BATCH]; /* pinned; each is an allocation, right behind the one before */
     float *small[BATCH];
     float *output;
 };
@@ -111,7 +111,7 @@ static void fill(float *to, int n, int seed)
         to[i] = (float)((i * 37 + seed) % 101) - 50;
 }
 
-/* The staging lies right behind the last one of `large`. */
+/* The staging lies right behind the last allocation of `large`. */
 static void bench_init(struct bench *b)
 {
     struct error err;
@@ -127,7 +127,8 @@ static void bench_init(struct bench *b)
     must(context_new(b->engine, b->lane, &b->ctx, &err), &err);
     for (int i = 0; i < BATCH; i++)
         fill(b->small[i] = pinned(b, SMALL_BYTES), SMALL, 10 + i);
-    assert_ptr_equal(b->small[0], b->large[1] + LARGE + BATCH * SMALL); /* the staging between */
+    /* the staging lies between */
+    assert_ptr_equal(b->small[0], b->large[1] + LARGE + BATCH * SMALL);
     assert_ptr_equal(b->small[1], b->small[0] + SMALL);
     b->output = pinned(b, engine_describe(b->engine)->out_bytes_max);
 }
@@ -157,7 +158,7 @@ static void check(const struct bench *b, int output, const float *in, int at, in
     }
 }
 
-/* What the copies of one batch were. */
+/* Runs one batch. Returns the counts of its copies. */
 static struct mock_counts run(struct bench *b, const struct engine_input inputs[2], uint32_t batch)
 {
     struct error err;
@@ -180,7 +181,7 @@ static struct mock_counts run(struct bench *b, const struct engine_input inputs[
 
 /* --- tests --- */
 
-/* Otherwise nothing below could fail. */
+/* If the mock took such copies, no test below could fail. */
 static void the_mock_refuses_copies_across_allocations(void **state)
 {
     struct bench b;
@@ -203,8 +204,9 @@ static void the_mock_refuses_copies_across_allocations(void **state)
     bench_deinit(&b);
 }
 
-/* Large spans that lie behind one another are two allocations, and so are the last of them and the
- * staging behind it, though all of them go to places behind one another, too. */
+/* Large spans that lie behind one another are two allocations. So are the last span and the staging
+ * behind it. None of them may be copied together, although their destinations lie behind one
+ * another too. */
 static void spans_of_two_allocations_stay_two_copies(void **state)
 {
     struct bench b;
@@ -216,7 +218,8 @@ static void spans_of_two_allocations_stay_two_copies(void **state)
     for (int i = 0; i < 3; i++) {
         struct mock_counts counts = run(&b, inputs, BATCH);
         assert_int_equal(counts.copy_calls[COPY_TO_DEVICE], 1);
-        assert_int_equal(counts.copies[COPY_TO_DEVICE], 3); /* two large, one packed */
+        /* two of large instances, one of packed ones */
+        assert_int_equal(counts.copies[COPY_TO_DEVICE], 3);
     }
     bench_deinit(&b);
 }
@@ -230,7 +233,7 @@ static void padding_is_packed_with_what_is_packed(void **state)
     struct engine_input inputs[] = {{&large, 1}, {&small, 1}};
     struct mock_counts counts = run(&b, inputs, 1);
     assert_int_equal(counts.copies[COPY_TO_DEVICE], 2);
-    assert_int_equal(counts.copies[COPY_ON_DEVICE], 1); /* zeros of a large one */
+    assert_int_equal(counts.copies[COPY_ON_DEVICE], 1); /* zeros for the missing large instance */
     bench_deinit(&b);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts on a device with memory of its own that captures: mock.h. */
+/* Contexts on a device with memory of its own that can capture graphs (mock.h). */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static void captured_graphs_serve_and_nothing_is_allocated(void **state)
     struct mock_counts before, after;
     rig_make(&r, *state, 0, &(struct context_options){0});
     mock_read(r.mock, &before);
-    assert_int_equal(before.launches, 2 * 3 * RIG_NODES); /* plainly, and captured */
+    /* each node is launched once plainly and once captured */
+    assert_int_equal(before.launches, 2 * 3 * RIG_NODES);
     assert_int_equal(before.graphs, 3);
     assert_int_equal(before.compiled, 3 * RIG_NODES);
     for (int i = 0; i < 3; i++)
@@ -76,7 +77,7 @@ static void a_context_for_one_batch_size(void **state)
     rig_deinit(&r);
 }
 
-/* What an earlier batch left must not show: the outputs of the padding are those of zeros. */
+/* Nothing of an earlier batch may show: the outputs of padding are the outputs of zeros. */
 static void padding_is_zero(void **state)
 {
     struct rig r;
@@ -88,7 +89,8 @@ static void padding_is_zero(void **state)
     rig_must(rig_run(&r, &eight, 1, 0, 8, &err), &err);
     rig_must(rig_run(&r, &five, 1, 0, 5, &err), &err);
     rig_must(rig_run(&r, &one, 1, 0, 1, &err), &err);
-    /* "same" is the input; the device's copy of it is asked for by running on what is there. */
+    /* "same" is the input. A batch without inputs runs on what is on the device, and so shows the
+     * device's copy. */
     rig_must(context_enqueue(r.ctx, 8, NULL, r.buffer, &err), &err);
     rig_must(context_wait(r.ctx, NULL, &err), &err);
     const struct engine_profile *p = engine_profile_for(r.engine, 8);
@@ -121,19 +123,19 @@ static void spans_of_any_number_and_alignment(void **state)
     struct mock_counts before, after;
     mock_read(r.mock, &before);
     rig_must(rig_run(&r, spans, 4, 0, 8, &err), &err);
-    mock_read(r.mock, &after); /* small ones were packed: one copy, not three */
+    mock_read(r.mock, &after); /* small spans are packed: one copy, not three */
     assert_int_equal(after.copies[COPY_TO_DEVICE], before.copies[COPY_TO_DEVICE] + 1);
     rig_deinit(&r);
     free(odd);
 }
 
-/* Every way to share the layers out between device and CPU gives the same answers. */
+/* Every way to share the nodes out between device and CPU gives the same answers. */
 static void layers_on_the_cpu_beside_the_device(void **state)
 {
     for (unsigned host = 1; host < 1U << RIG_NODES; host++) {
         struct rig r;
         struct mock_counts before, after;
-        uint64_t graphs = 0; /* runs of nodes on the device */
+        uint64_t graphs = 0; /* each run of nodes on the device is a graph */
         for (unsigned k = 0; k < RIG_NODES; k++)
             graphs += !(host >> k & 1) && (k == 0 || (host >> (k - 1) & 1));
         rig_make(&r, *state, host, &(struct context_options){0});
@@ -215,7 +217,7 @@ static void traces_are_in_order(void **state)
     rig_deinit(&r);
 }
 
-/* --- faults over it --- */
+/* the fault backend over it */
 
 static enum status faulty(struct rig *r, struct world *world, const char *script, unsigned host,
                           struct error *err)
@@ -232,8 +234,8 @@ static enum status faulty(struct rig *r, struct world *world, const char *script
                     &(struct context_options){0}, err);
 }
 
-/* Whatever fails while a context is made ready, also between the beginning and the end of a
- * capture, fails that alone; and all memory comes back (the mock sees to it when it is closed). */
+/* A failure while a context is made, also during a capture, fails that context alone, and all
+ * memory comes back (the mock checks this when it is closed). */
 static void failures_while_it_is_made_ready(void **state)
 {
     static const char *const points[] = {"memory", "prepare", "launch", "copy", "wait"};
@@ -256,8 +258,8 @@ static void failures_while_it_is_made_ready(void **state)
 
 static void a_failed_batch_is_the_only_one(void **state)
 {
-    /* Made ready: 3 profiles x (4 launches, 4 captured, 1 graph); copies 2 + 3 x 1 of zeros, waits
-     * 1 + 3 x 2. */
+    /* To make the context ready takes 3 profiles x (4 launches, 4 captured, 1 graph), copies: 2,
+     * and 3 x 1 of zeros, and waits: 1 + 3 x 2. */
     static const char *const scripts[] = {"launch#29:fail", "copy#8:fail", "copy#9:fail",
                                           "wait#10:fail"};
     struct world *world = *state;
@@ -271,7 +273,7 @@ static void a_failed_batch_is_the_only_one(void **state)
             enum status status = rig_run(&r, &span, 1, 0, 2, &err);
             assert_true(status == STATUS_OK || status == STATUS_INTERNAL);
             failed += status != STATUS_OK;
-            if (status) /* perhaps while waiting for the inputs */
+            if (status) /* the failure may have come while waiting for the inputs */
                 (void)context_wait(r.ctx, NULL, &err);
         }
         if (failed != 1)
@@ -339,7 +341,7 @@ static void two_contexts_at_once(void **state)
             rig_run_all(&r);
         pthread_join(thread, NULL);
         mock_read(r.mock, &counts);
-        assert_int_equal(counts.compiled, compiled); /* once for all contexts */
+        assert_int_equal(counts.compiled, compiled); /* compiled once for all contexts */
         rig_deinit(&r);
     }
 }

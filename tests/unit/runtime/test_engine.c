@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading: what fits, what does not, and what of a damaged plan reaches a device. */
+/* Loading: which plans fit, which do not, and what of a damaged plan reaches a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static void memory_is_accounted_for(void **state)
     memory_track_stop(w->cpu);
 }
 
-/* Loads the plan and runs a batch of each size. Anything may be the answer but a crash. */
+/* Loads the plan and runs a batch of each size. It may fail in any way but must not crash. */
 static void try_plan(struct world *w, const char *path, unsigned *loaded)
 {
     struct engine *engine = NULL;
@@ -144,7 +144,7 @@ static void r34_altered_plans_run_or_are_refused(void **state)
         fclose(f);
         try_plan(w, path, &loaded);
     }
-    assert_true(loaded > 0); /* names, times: some must have been harmless */
+    assert_true(loaded > 0); /* damage to names and times must have been harmless */
     unlink(path);
     free(data);
     file_unmap(&map);

@@ -106,8 +106,7 @@ static enum status victim_run(struct victim *v, const struct world *w, struct er
     return status;
 }
 
-/* A batch has 4 launches; copies: two to upload the weights and zeros,
- * then two a batch. */
+/* A batch has 4 launches. Two copies upload the weights and zeros, and each batch has two more. */
 static void one_failed_call_fails_one_batch(void **state)
 {
     static const struct {
@@ -151,8 +150,8 @@ static void r28_a_lost_device_stays_lost(void **state)
     victim_deinit(&v);
 }
 
-/* R31 of docs/operations.md: whatever allocation or preparation fails while loading, that load
- * fails and nothing else. */
+/* R31 of docs/operations.md: whichever allocation or preparation fails while loading, only that
+ * load fails. */
 static void r31_out_of_memory_fails_only_that_load(void **state)
 {
     bool loaded = false;

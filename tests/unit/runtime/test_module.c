@@ -9,7 +9,7 @@
 #include "engine/runtime/module.h"
 #include "tests/test.h"
 
-static const char *another_abi, *nothing; /* shared objects */
+static const char *another_abi, *nothing; /* paths of shared objects */
 
 struct place {
     char folder[64];

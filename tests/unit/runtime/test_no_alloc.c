@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running a batch allocates nothing. Linked with --wrap for the allocator's functions. */
+/* Running a batch allocates nothing. The test is linked with --wrap for the allocator's
+ * functions. */
 #include <stdlib.h>
 
 #include "engine/runtime/layer_times.h"
@@ -68,7 +69,7 @@ static void check(struct world *w, struct device *device)
         engine_buffer_alloc(device, engine_describe(engine)->out_bytes_max, "output", &buffer,
                             &err))
         fail_msg("%s", err.text);
-    assert_true(allocations > 0); /* the wrapping works */
+    assert_true(allocations > 0); /* shows that the wrapping works */
     for (int timed = 0; timed < 2; timed++) {
         allocations = 0;
         run_all(ctx, w, buffer);

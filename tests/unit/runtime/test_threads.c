@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many contexts over one engine, each on its own thread and lane, give bit-equal results while
- * engines are loaded and dropped beside them. Runs on the reference kernels, so that it says
+ * Many contexts over one engine, each on a thread and lane of its own, give bit-equal results while
+ * engines are loaded and dropped beside them. The test uses the reference kernels, so that it says
  * something under ThreadSanitizer too.
  */
 #include <pthread.h>
@@ -19,7 +19,7 @@ struct thread {
     struct world *world;
     uint32_t index;
     pthread_t id;
-    const char *failed; /* NULL: all was well */
+    const char *failed; /* NULL: no error */
 };
 
 static const char *run_batch(struct world *w, struct context *ctx, char *buffer, uint32_t n)
@@ -68,7 +68,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* The engine's padding comes with its first context and stays as long as the engine. */
+/* The engine's padding is allocated with its first context and stays as long as the engine. */
 static void first_context(struct world *w)
 {
     struct lane *lane;

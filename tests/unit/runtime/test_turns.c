@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs that take turns: which are marked, and where; and that nobody waits for ever. */
+/* Graphs that take turns: which graphs are marked, where the mark is, and that no graph waits for
+ * ever. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -15,8 +16,8 @@ enum { PROFILES = 3, CAPTURES = 16 };
 
 /* --- marks --- */
 
-/* All captures from number `first` on have `ops` ops, and are marked behind `at` of them; 0: not at
- * all. */
+/* Checks `n` captures from number `first` on: each has `ops` ops and a mark behind `at` of them; 0:
+ * no mark. */
 static void check_marks(const struct device *mock, uint32_t first, uint32_t n, uint32_t ops,
                         uint32_t at)
 {
@@ -35,15 +36,15 @@ static void marked_once_where_half_of_the_time_is_over(void **state)
         uint64_t times[RIG_NODES];
         uint32_t at;
     } cases[] = {
-        {{0, 0, 0, 0}, 2}, /* not tuned: by their number */
+        {{0, 0, 0, 0}, 2}, /* no times, as if not tuned: half of the number of ops */
         {{97, 1, 1, 1}, 1},
         {{1, 1, 1, 97}, 4},
         {{30, 20, 25, 25}, 2},
         {{30, 19, 26, 25}, 3},
         {{49, 1, 50, 1}, 3}, /* 50 of 101 is not yet half */
-        {{5, 0, 0, 5}, 2},   /* what was not timed counts as little as can be: 5, 6, 7, 12 */
+        {{5, 0, 0, 5}, 2},   /* a node without a time counts as 1: 5, 6, 7, 12 */
         {{UINT64_MAX, UINT64_MAX, 7, 9}, 1},
-        {{1, UINT64_MAX, 1, 1}, 1}, /* sums that wrap: somewhere, but once */
+        {{1, UINT64_MAX, 1, 1}, 1}, /* the sum wraps: marked once, somewhere */
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct rig r;
@@ -98,7 +99,7 @@ static void stamped_captures_and_plain_runs_are_not_marked(void **state)
 
 /* --- through the fault backend --- */
 
-/* The mock, or the mock without marks; the device is kept where the test finds it. */
+/* `marking` is the mock, `plain` the mock without marks. Their devices are kept in `wrapped`. */
 static struct backend marking, plain;
 static struct device *wrapped;
 
@@ -152,7 +153,7 @@ static void the_fault_backend_marks_what_the_wrapped_one_marks(void **state)
 struct beside {
     struct rig rig; /* lane, context and buffer of its own */
     pthread_t thread;
-    atomic_bool *stop; /* relaxed: ends it sooner or later */
+    atomic_bool *stop; /* relaxed: the thread ends sooner or later */
     unsigned lives, failed;
 };
 
@@ -236,7 +237,7 @@ static void *run_and_fail(void *arg)
     return NULL;
 }
 
-/* Two contexts are ready after 2 x 3 x 9 launches; from then on each is one of a graph. */
+/* Two contexts are ready after 2 x 3 x 9 launches; from then on each launch is a graph's. */
 static void one_fails_beside_one_that_serves(void **state)
 {
     struct rig r;

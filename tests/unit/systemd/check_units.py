@@ -104,7 +104,7 @@ class Units(unittest.TestCase):
         self.assertRegex(SERVICE.read_text(), r"(?m)^WatchdogSec=\d+$")
 
     def test_a_machine_without_tokens_starts(self):
-        """LoadCredential= of a path that is not there is fatal but for a default."""
+        """LoadCredential= of a missing path is fatal, unless there is a default."""
         text = SERVICE.read_text()
         self.assertEqual(re.findall(r"(?m)^LoadCredential=(.*)$", text),
                          [f"inferd.tokens:{CONFIG.parent}/tokens"])

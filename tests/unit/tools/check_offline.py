@@ -186,7 +186,7 @@ class Offline(unittest.TestCase):
         self.assertEqual(plan, self.plan.read_bytes())
 
     def test_a_build_of_descriptors_executes_nothing(self):
-        """It has given that up, by a filter of its own, before it says its first word."""
+        """Before it says its first word, a filter of its own forbids it to execute programs."""
         out, end = os.pipe()
         os.write(end, b"x" * fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096))  # it waits to speak
         with open(self.digits, "rb") as source, tempfile.TemporaryFile() as plan:
@@ -244,7 +244,7 @@ class Offline(unittest.TestCase):
             child.send_signal(signal.SIGKILL)
         if self.plan.exists():
             self.skipTest("it was faster than the signal")
-        self.build("--batch", "1")  # a temporary that it may have left is in nobody's way
+        self.build("--batch", "1")  # it may have left a temporary, which does no harm
 
     def test_two_builds_of_one_plan_take_turns(self):
         env = dict(os.environ, XDG_CACHE_HOME=str(self.dir / "cache"))
@@ -394,7 +394,7 @@ class Offline(unittest.TestCase):
         self.run_it("bench", self.plan, "--threads", 1, "--batch", 5, code=1)
 
     def check_trace(self, trace, contexts, seconds):
-        """Rows as named, spans in order, apart, and within the run; gives the spans by row."""
+        """Rows are named, spans in order, apart and within the run; gives the spans by row."""
         names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
         self.assertEqual(sorted(names.values()), sorted(
             f"context {c}: {row}" for c in range(contexts)

@@ -116,7 +116,7 @@ static void every_kind_is_read(void **state)
     assert_int_equal(parse("-- -f", &m, &p), -1);
     assert_false(m.flag);
     assert_string_equal(p.list[0], "-f");
-    assert_int_equal(parse("-t - -", &m, &p), -1); /* a lone dash is no option */
+    assert_int_equal(parse("-t - -", &m, &p), -1); /* a lone dash is a value, no option */
     assert_string_equal(m.text, "-");
 }
 

@@ -120,7 +120,8 @@ static void every_truncation_is_refused(void **state)
     (void)state;
     size_t n = make(file, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24);
     for (size_t size = 0; size < n; size++) {
-        char *exact = malloc(size ? size : 1); /* so that reading beyond it is seen */
+        /* of exactly this size, so that reading beyond it is seen */
+        char *exact = malloc(size ? size : 1);
         assert_non_null(exact);
         memcpy(exact, file, size);
         assert_int_equal(npy_parse(exact, size, "test", &t, &err), STATUS_INVALID_ARGUMENT);

@@ -45,7 +45,7 @@ static void none_at_all(void **state)
     samples_deinit(&zeros);
 }
 
-/* Beyond its capacity every second goes: what is left is spread over all of the time. */
+/* Beyond its capacity every second measurement goes, so the rest is spread over all of the time. */
 static void a_full_one_keeps_an_even_share(void **state)
 {
     (void)state;
@@ -65,7 +65,7 @@ static void a_full_one_keeps_an_even_share(void **state)
     assert_true(fabs((double)samples_quantile(s, 0.99) / N - 0.99) < 0.002);
 }
 
-/* One had four times as many as the other: they count as four times as many. */
+/* One set measured four times as many as the other, so its samples weigh four times as much. */
 static void merged_ones_weigh_as_much_as_was_measured(void **state)
 {
     (void)state;
@@ -81,7 +81,7 @@ static void merged_ones_weigh_as_much_as_was_measured(void **state)
     samples_sort(sum);
     assert_int_equal(samples_quantile(sum, 0.79), 10);
     assert_int_equal(samples_quantile(sum, 0.81), 20);
-    samples_merge(small, sum); /* which has no room for them */
+    samples_merge(small, sum); /* has no room for all of them */
     assert_true(small->n <= 512 && small->n > 256);
     assert_int_equal(small->count, 5000);
     assert_int_equal(small->max, 20);

@@ -116,7 +116,8 @@ static void json_is_escaped_and_nested(void **state)
     free(text);
 }
 
-/* A diamond with a long edge: every edge goes one level down, boxes of a level do not touch. */
+/* A diamond with a long edge: every edge goes at least one level down, and boxes of a level do not
+ * touch. */
 static void drawings_have_levels_without_overlaps(void **state)
 {
     static const uint32_t edges[][2] = {{0, 1}, {0, 2}, {1, 3}, {2, 3}, {0, 3}, {3, 4}, {0, 4}};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No stack is sized by somebody outside: how every file of the programs is compiled.
+"""No input decides the size of a stack: the options with which every file is compiled.
 
     check_stack.py BUILD
 """

@@ -165,7 +165,7 @@ static struct {
     int only;
     uint32_t offered;
     char name[TACTIC_NAME_MAX];
-    /* of the call in progress */
+    /* of the call in progress: */
     tactic_visit visit;
     void *user;
 } cut;
@@ -235,7 +235,7 @@ uint32_t net_layers(const struct ir_graph *g)
     return n;
 }
 
-/* --- running --- */
+/* running */
 
 struct ir_graph *net_copy(const struct ir_graph *g)
 {
@@ -271,7 +271,8 @@ struct ir_graph *net_copy(const struct ir_graph *g)
     return c;
 }
 
-/* What a device would have given: aligned, and a little room behind that nobody may touch. */
+/* Memory as a device would give it: aligned, and followed by a little room that nobody may
+ * touch. */
 static void *bytes_new(size_t size)
 {
     size_t rounded = (size + 63) / 64 * 64;
@@ -292,7 +293,7 @@ static void run_node(struct device *device, struct backend_stream *stream, const
         in[i] = node->inputs[i] == IR_NONE ? NULL : memory[node->inputs[i]];
     for (uint32_t i = 0; i < node->n_outputs; i++)
         out[i] = memory[node->outputs[i]];
-    if (!node->tactic) { /* what the builder makes an alias */
+    if (!node->tactic) { /* an output that the builder makes an alias */
         assert_int_equal(node->op, IR_OP_REFORMAT);
         memcpy(out[0], in[0], ir_tensor(g, node->inputs[0])->bytes);
         return;

@@ -85,11 +85,11 @@ static void what_was_saved_comes_back(void **state)
 {
     (void)state;
     warnings = 0;
-    struct tune_cache *cache = load(); /* none there: empty, and no warning */
+    struct tune_cache *cache = load(); /* no file: the cache is empty, without a warning */
     assert_int_equal(warnings, 0);
     assert_int_equal(get(cache, 1), 0);
     save(cache);
-    assert_int_not_equal(access(path, F_OK), 0); /* nothing to say, nothing written */
+    assert_int_not_equal(access(path, F_OK), 0); /* an empty cache writes no file */
     for (uint64_t k = 1; k <= 100; k++)
         put(cache, k, 1000 + k);
     save(cache);
@@ -113,7 +113,7 @@ static void code_comes_back(void **state)
     put(cache, 1, 11);
     assert_true(tune_cache_put_code(cache, &a, "some code", 10));
     assert_true(tune_cache_put_code(cache, &b, "", 0));
-    assert_true(tune_cache_put_code(cache, &a, "other code", 11)); /* in its place */
+    assert_true(tune_cache_put_code(cache, &a, "other code", 11)); /* replaces the code before */
     save(cache);
     tune_cache_free(cache);
     size_t n = slurp(first, sizeof(first));
@@ -126,7 +126,7 @@ static void code_comes_back(void **state)
     assert_false(tune_cache_get_code(cache, &c, &code, &size));
     assert_int_equal(get(cache, 1), 11);
     put(cache, 1, 11);
-    save(cache); /* merges the file with what came from it */
+    save(cache); /* merges the file with times that came from it */
     assert_int_equal(slurp(second, sizeof(second)), n);
     assert_memory_equal(first, second, n);
     tune_cache_free(cache);
@@ -155,7 +155,7 @@ static void same_times_same_bytes(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* Two processes that began with the same file: nothing that either found is lost. */
+/* Two processes began with the same file: nothing that either of them found is lost. */
 static void savers_do_not_lose_each_others_times(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void r34_every_damage_is_ignored_with_a_warning(void **state)
         assert_int_equal(get(cache, 1), 0);
         tune_cache_free(cache);
     }
-    /* It is replaced by the next save. */
+    /* The next save replaces the file. */
     cache = load();
     put(cache, 9, 9);
     save(cache);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every candidate of every kind of node, one at a time through the tuner (layouts, reformats,
- * packed constants and all), against the reference kernels.
+ * Every candidate of every kind of node, one at a time through the tuner (with layouts, reformats,
+ * packed constants and all), is compared with the reference kernels.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 #include "tests/test.h"
 #include "tests/unit/tune/net.h"
 
-/* fp32 with another order of summation; Winograd loses about one more digit. */
+/* The bound for fp32 sums in another order; Winograd loses about one more digit. */
 static const double bound = 2e-6, bound_winograd = 2e-5;
 
 static struct device *device;
-static uint32_t onednn_seen; /* candidates that were not the reference's */
+static uint32_t onednn_seen; /* candidates other than the reference's */
 
 static int open_device(void **state)
 {
@@ -175,7 +175,7 @@ static void pools(void **state)
         one_window(&(uint64_t){seed}, IR_OP_POOL, "pool");
 }
 
-/* The sizes that Winograd, 1x1 kernels and the stem are for. */
+/* The sizes for which Winograd, 1x1 kernels and the stem are made. */
 static void convolutions_of_networks(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void elementwise(void **state)
         uint32_t node = net_node(g, IR_OP_UNARY, ir_unary_name((enum ir_unary)func), 1, &x);
         net_int(g, node, IR_ATTR_FUNC, func);
         if (func == IR_UNARY_LOG || func == IR_UNARY_SQRT || func == IR_UNARY_RECIPROCAL) {
-            ir_graph_free(g); /* of random numbers: not a number, or beyond any bound */
+            ir_graph_free(g); /* random inputs would give NaN, or differ without bound */
             continue;
         }
         net_output(g, net_infer(g, node));

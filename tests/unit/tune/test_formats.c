@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuner on a device with several float types, compiled tactics, captures and missing ops: a
- * simulated one, whose clock the tests set (mock.h).
+ * The tuner on a simulated device with several float types, compiled tactics, captures and missing
+ * ops, whose clock the tests set (mock.h).
  */
 #include <float.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    engine_device_close(device); /* all of it must have come back */
+    engine_device_close(device); /* checks that all of it came back */
     engine_device_close(host);
     return 0;
 }
@@ -137,7 +137,7 @@ static void nothing_is_forced(void **state)
     ir_graph_free(g);
 }
 
-/* One node that is faster in half precision: worth two reformats, or not. */
+/* One node is faster in half precision, by more than two reformats cost, or less. */
 static uint64_t middle_in_half, reformat_ns;
 
 static uint64_t middle_is_faster(const struct ir_graph *graph, const struct ir_node *node,
@@ -179,7 +179,7 @@ static uint64_t plain_is_slow(const struct ir_graph *graph, const struct ir_node
     return mock_cost(graph, node, tactic) * (slow ? 5 : 1);
 }
 
-/* [N,C,1,1] is the same bytes in both layouts: what stands between is a renaming. */
+/* [N,C,1,1] is the same bytes in both layouts, so a reformat between them is a renaming. */
 static void layouts_that_agree_cost_nothing(void **state)
 {
     (void)state;
@@ -203,14 +203,14 @@ static void layouts_that_agree_cost_nothing(void **state)
     assert_string_equal(ir_layout_name(ir_tensor(g, find(g, "conv")->outputs[0])->layout), "nhwc");
     assert_string_equal(ir_layout_name(ir_tensor(g, find(g, "mean")->outputs[0])->layout), "nhwc");
     assert_int_equal(ir_tensor(g, find(g, "flat")->inputs[0])->layout, IR_LAYOUT_PLAIN);
-    assert_int_equal(report.reformats, 1); /* of the graph's input */
+    assert_int_equal(report.reformats, 1); /* that of the graph's input */
     check_answers(plain, g, 1e-5);
     ir_graph_free(g);
     ir_graph_free(plain);
 }
 
-/* A cast follows the type of what it makes; what is or becomes an integer stays exact, and numbers
- * beyond half precision do not become infinite. */
+/* A cast follows the type of its result. Integers stay exact, also those that become integers, and
+ * numbers beyond half precision do not become infinite. */
 static void casts_and_large_numbers(void **state)
 {
     (void)state;
@@ -248,7 +248,7 @@ static void casts_and_large_numbers(void **state)
 
 /* --- timing --- */
 
-/* The host's part of a launch is not in the times: they are what the device takes. */
+/* Times do not include the host's part of a launch, but only the device's. */
 static void times_are_the_devices(void **state)
 {
     (void)state;
@@ -288,7 +288,7 @@ static void what_fails_is_dropped(void **state)
         script->no_launch = way == 1 ? fast : NULL;
         script->no_capture = way == 2 ? fast : NULL;
         tune(g, &options, &report);
-        assert_int_equal(count_named(g, fast) > 0, way == 3); /* it would have been the best */
+        assert_int_equal(count_named(g, fast) > 0, way == 3); /* would be the best if it worked */
         check_answers(plain, g, 2e-3);
         ir_graph_free(g);
         ir_graph_free(plain);
@@ -352,7 +352,7 @@ static void a_rebuild_compiles_nothing(void **state)
     const struct mock_counts c = counts();
     assert_int_equal(again.timed, 0);
     assert_int_equal(again.time_ns, first.time_ns);
-    assert_true(c.compiled - before.compiled <= net_layers(b)); /* what has no code */
+    assert_true(c.compiled - before.compiled <= net_layers(b)); /* only those without code */
     assert_true(c.loaded > before.loaded);
     char *x = ir_graph_text(a), *y = ir_graph_text(b);
     assert_string_equal(x, y);
@@ -368,7 +368,7 @@ static void a_rebuild_compiles_nothing(void **state)
     ir_graph_free(b);
 }
 
-/* Code in the cache that is no longer any good is compiled anew. */
+/* Code in the cache that no longer works is compiled anew. */
 static void bad_code_is_compiled_again(void **state)
 {
     (void)state;
@@ -398,7 +398,7 @@ static void guesses_that_do_not_compile(void **state)
     struct error err;
     options.no_timing = true;
     mock_script(device)->no_compile = "v0";
-    /* What is not heavy has one variant only: nothing is left of those. */
+    /* A node that is not heavy has one variant only, so none of its candidates is left. */
     assert_int_equal(tune_graph(g, &options, NULL, &err), STATUS_UNIMPLEMENTED);
     assert_non_null(strstr(err.text, "no kernel works for"));
     ir_graph_free(g);
@@ -418,7 +418,7 @@ static uint64_t variants_differ(const struct ir_graph *graph, const struct ir_no
     return mock_cost(graph, node, tactic) * (1 + mock_variant(tactic));
 }
 
-/* What was slow at two batch sizes is not compiled for a third. */
+/* A candidate that was slow at two batch sizes is not compiled for a third. */
 static void hopeless_candidates_are_not_compiled(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tuner makes of times that other work disturbs: the same plan, or no belief. */
+/* The tuner on a machine where other work disturbs the times: it makes the same plan, or does not
+ * believe the times. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,21 +27,22 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* In every third hundred of launches, somebody else takes 3 ms each time. */
+/* In every third hundred of launches, other work takes 3 ms each time. */
 static uint64_t bursts(uint64_t n, uint64_t ns)
 {
     (void)ns;
     return n / 100 % 3 == 2 ? 3000000 : 0;
 }
 
-/* Longer than all rounds of one candidate: what comes late, and alone, may be within it. */
+/* A burst is longer than all rounds of one candidate, so a candidate timed late and alone may be
+ * within it. */
 static uint64_t long_bursts(uint64_t n, uint64_t ns)
 {
     (void)ns;
     return n % 4096 < 1500 ? 700000 : 0;
 }
 
-/* Never nothing: half as much again to four times as much. */
+/* Other work always takes time: from half as much as the launch to more than four times as much. */
 static uint64_t always(uint64_t n, uint64_t ns)
 {
     uint64_t state = n;
@@ -57,7 +59,7 @@ static struct tune_report tune(struct ir_graph *g, struct tune_cache *cache)
     return report;
 }
 
-/* Tuned beside `disturb`. */
+/* Tunes while `disturb` disturbs. */
 static struct tune_report tune_beside(uint64_t (*disturb)(uint64_t n, uint64_t ns), bool told,
                                       struct tune_cache *cache, char **tactics)
 {
@@ -82,7 +84,8 @@ static void a_quiet_device_is_believed_at_once(void **state)
     struct tune_report report = tune_beside(NULL, true, NULL, &tactics);
     assert_true(report.timed > 20);
     assert_int_equal(report.disturbed, 0);
-    /* Two rounds of what is close to the best, and each of one upload and three samples. */
+    /* Candidates close to the best have two rounds, and each round has one upload and three
+     * samples. */
     struct mock_counts counts;
     mock_read(device, &counts);
     assert_in_range(counts.graphs, 1, 2 * 4 * report.timed);
@@ -113,7 +116,7 @@ static void bursts_are_seen_and_waited_out(void **state)
     }
 }
 
-/* A device that knows nothing of others is left with what its samples say of each other. */
+/* A device that knows nothing of other work can only compare its samples with each other. */
 static void without_knowing_samples_must_agree(void **state)
 {
     (void)state;
@@ -130,7 +133,7 @@ static void what_is_not_believed_is_not_kept(void **state)
     char *beside, *quiet, *again;
     assert_int_equal(tune_cache_new(device, &cache, NULL), STATUS_OK);
     struct tune_report report = tune_beside(always, true, cache, &beside);
-    assert_int_equal(report.disturbed, report.timed); /* nothing was ever without a wait */
+    assert_int_equal(report.disturbed, report.timed); /* no timing was without a wait */
     struct tune_report want = tune_beside(NULL, true, NULL, &quiet);
     struct tune_report got = tune_beside(NULL, true, cache, &again);
     assert_int_equal(got.from_cache, 0);

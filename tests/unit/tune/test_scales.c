@@ -33,14 +33,14 @@ static int set_up(void **state UNUSED)
 
 static int tear_down(void **state UNUSED)
 {
-    engine_device_close(device); /* all of it must have come back */
+    engine_device_close(device); /* checks that all of it came back */
     return 0;
 }
 
 /* --- a network whose tensors have ranges --- */
 
-/* One pair for the whole tensor, or one for each of the first dimension's; with a zero point the
- * range is from the least to the largest value, else it is around 0. */
+/* Gives the tensor one pair for all, or one pair for each index of the first dimension. With a zero
+ * point the range is from the least to the largest value, else it is symmetric around 0. */
 static void set_range(struct ir_graph *g, uint32_t tensor, const float *values, bool channels,
                       bool zeros)
 {
@@ -73,8 +73,8 @@ static uint32_t unary(struct ir_graph *g, const char *name, enum ir_unary func, 
     return net_infer(g, node);
 }
 
-/* x -> abs -> conv -> tanh -> conv -> y. Both convolutions' inputs and weights have ranges, and so
- * has what the first one makes; x and y have none. */
+/* x -> abs -> conv -> tanh -> conv -> y. The inputs and weights of both convolutions have ranges,
+ * and so has the output of the first one; x and y have none. */
 static struct ir_graph *network(void)
 {
     struct ir_graph *g = ir_graph_new();
@@ -102,8 +102,8 @@ static struct ir_graph *network(void)
     return g;
 }
 
-/* Convolutions are fast from 8 bits, the first one and abs also make them fast; tanh wants floats
- * on both sides. */
+/* Convolutions are fast if they read 8 bits, and the first one and abs also if they write them;
+ * tanh wants floats on both sides. */
 static uint64_t floats_are_slow(const struct ir_graph *graph, const struct ir_node *node,
                                 const struct tactic *tactic UNUSED)
 {
@@ -178,7 +178,7 @@ static void the_cheapest_way_mixes_bytes_and_floats(void **state UNUSED)
     ir_graph_free(g);
 }
 
-/* Where reformats cost more than they save, all stays as the graph has it. */
+/* Reformats cost more than they save, so all formats stay as the graph has them. */
 static uint64_t little_to_gain(const struct ir_graph *graph, const struct ir_node *node,
                                const struct tactic *tactic UNUSED)
 {
@@ -324,13 +324,13 @@ static void damaged_scales_are_refused(void **state UNUSED)
     struct ir_format good = t->format;
     t->scale = g->n_scales + 1;
     refuse(plan, "names scale 6 of 5");
-    t->scale = IR_NO_SCALE; /* 8 bits that nobody says the meaning of */
+    t->scale = IR_NO_SCALE; /* 8 bits without a meaning */
     refuse(plan, "cannot be stored as INT8");
-    t->scale = 4; /* that of the weights: one for each channel of the first dimension */
+    t->scale = 4; /* the weights' scale has a pair for each channel of the first dimension */
     refuse(plan, "cannot be stored as INT8");
-    t->scale = 3; /* its zero point is no INT8 */
+    t->scale = 3; /* this scale's zero point does not fit INT8 */
     refuse(plan, "cannot be stored as INT8");
-    t->scale = 1; /* not the one that its maker quantises by */
+    t->scale = 1; /* not the scale by which the tensor's maker quantises */
     refuse(plan, "another format than its node's tactic wants");
     t->format = good;
     t->real = DTYPE_I32;
@@ -340,7 +340,7 @@ static void damaged_scales_are_refused(void **state UNUSED)
     plan_free(plan);
 }
 
-/* The same of the bytes of a file, whose digest is right. */
+/* The same checks on the bytes of a file whose digest is right. */
 static void damaged_files_are_refused(void **state UNUSED)
 {
     static const float bad[] = {NAN, 0, -1};

@@ -34,7 +34,7 @@ static void all_cost(uint64_t reformat[SOLVE_FORMATS][SOLVE_FORMATS], uint64_t p
             reformat[a][b] = a == b ? 0 : price;
 }
 
-/* A network: each tensor is made by a node, or given, and read by some later ones. */
+/* A random network: each tensor is made by a node or given, and some later nodes read it. */
 static void random_problem(struct problem *p, uint64_t seed)
 {
     memset(p, 0, sizeof(*p));
@@ -99,7 +99,7 @@ static void exact_is_the_best(void **state)
     }
 }
 
-/* Without tables: never better than the best, and rarely much worse. */
+/* Without tables the answer is never better than the best, and rarely much worse. */
 static void local_is_close(void **state)
 {
     (void)state;
@@ -118,9 +118,10 @@ static void local_is_close(void **state)
         fail_msg("the best in %u of %u only", equal, n);
 }
 
-/* A transformer's shape: layers that read the stream three times and add to it, and one tensor that
- * every layer reads, with more options than one table over all its readers could hold. Found is the
- * assignment that was hidden: each node free at its own option, if all formats agree. */
+/* The shape of a transformer: layers read the stream three times and add to it, and every layer
+ * reads one tensor, with more options than one table over all its readers could hold. The solver
+ * must find the hidden assignment: each node costs nothing at its own option, if all formats
+ * agree. */
 static void a_widely_read_tensor_does_not_tie_all_layers_together(void **state)
 {
     (void)state;
@@ -173,7 +174,7 @@ static void a_widely_read_tensor_does_not_tie_all_layers_together(void **state)
     bool exact = false;
     assert_int_equal(solve(&p, 0, choice, &exact, NULL), STATUS_OK);
     assert_true(exact);
-    assert_int_equal(solve_cost(&p, choice), 10 * NODES + 5); /* the mask is brought over once */
+    assert_int_equal(solve_cost(&p, choice), 10 * NODES + 5); /* the mask is reformatted once */
     assert_memory_equal(choice, best, sizeof(best));
 }
 
@@ -201,7 +202,7 @@ static void a_reformat_is_paid_for(void **state)
     assert_int_equal(choice[1], choice[2]);
 }
 
-/* Three readers of one reformatted tensor pay once. */
+/* Three readers of one reformatted tensor pay for the reformat once. */
 static void a_reformat_is_shared(void **state)
 {
     (void)state;
@@ -218,13 +219,13 @@ static void a_reformat_is_shared(void **state)
     uint32_t choice[3];
     assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
     assert_int_equal(solve_cost(&p, choice), 7 * 3 + 8);
-    tensor.n_uses = 2; /* two of them would not earn it back */
+    tensor.n_uses = 2; /* two readers would not earn the reformat back */
     assert_int_equal(solve(&p, 0, choice, NULL, NULL), STATUS_OK);
     assert_int_equal(solve_cost(&p, choice), 10 * 2 + 7);
 }
 
-/* Two tensors that 30,000 nodes read, each of which feeds the next one: what looks at all readers
- * or at all nodes for each node does not come to an end here. */
+/* 30,000 nodes read two tensors, and each node feeds the next. If the solver looked at all readers
+ * or at all nodes for each node, this would not come to an end. */
 static void time_does_not_grow_with_readers(void **state)
 {
     enum { READERS = 30000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tactics as a damaged or hostile plan might bring them: preparing either refuses, or gives
- * something that runs within its buffers (whose ends are watched; the sanitizers watch the rest).
+ * Tactics as a damaged or hostile plan might have them: preparing refuses the tactic, or gives an
+ * op that runs within its buffers (the test watches their ends, the sanitizers the rest).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +59,8 @@ static struct ir_node *the_convolution(const struct ir_graph *g)
     return NULL;
 }
 
-/* Whether the node can be made ready with this tactic. What can, must run: the workspace follows.
- */
+/* Whether the node can be prepared with this tactic. If so, it must also run, with the workspace
+ * that it asks for. */
 static bool prepares(const struct ir_graph *g, struct ir_node *node, const struct tactic *tactic)
 {
     struct backend_op *op = NULL;
@@ -136,7 +136,7 @@ static void r34_changed_heads(void **state)
     }
 }
 
-/* Tensors that are smaller, or lie differently, than what the tactic was made for. */
+/* Tensors that are smaller, or laid out differently, than those that the tactic was made for. */
 static void r34_changed_tensors(void **state)
 {
     (void)state;

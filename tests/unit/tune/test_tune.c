@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whole graphs through the tuner: answers, determinism, what comes from the cache, what is refused.
- */
+/* Whole graphs through the tuner: answers, determinism, which times come from the cache, which
+ * graphs are refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static void answers_are_right(void **state)
         }
 }
 
-/* On a calm clock: what is not believed would be timed again. */
+/* On a calm clock, because times that are not believed would be measured again. */
 static void a_rebuild_times_nothing_and_is_the_same(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void a_rebuild_times_nothing_and_is_the_same(void **state)
     assert_int_equal(again.timed, 0);
     assert_int_equal(again.from_cache, first.timed);
     assert_int_equal(again.time_ns, first.time_ns);
-    tune(c, cache, true, &again); /* forbidding to time is no loss then */
+    tune(c, cache, true, &again); /* nothing needs timing, so forbidding it changes nothing */
     assert_int_equal(again.time_ns, first.time_ns);
     char *x = ir_graph_text(a), *y = ir_graph_text(b), *z = ir_graph_text(c);
     assert_string_equal(x, y);
@@ -128,7 +128,8 @@ static void equal_nodes_are_timed_once(void **state)
         g, net_conv(g, net_conv(g, net_input(g, (int64_t[]){1, 16, 8, 8, 0}), 16, 3, 1), 16, 3, 1));
     tune(g, NULL, false, &two);
     ir_graph_free(g);
-    /* The second graph may want a reformat more, in both directions and between all layouts. */
+    /* The second graph may have one reformat more. The reformats are of both directions and between
+     * all layouts. */
     assert_in_range(two.timed, one.timed, one.timed + 24);
 }
 
