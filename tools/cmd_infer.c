@@ -72,7 +72,7 @@ static enum status take_output(const struct infer_args *args, const struct infer
 {
     struct tensor_view t;
     TRY(copy_output(from, &t, err));
-    CLEANUP(cleanup_free) void *data = t.data;
+    CLEANUP(cleanup_free) UNUSED void *data = t.data;
     if (!args->quiet)
         tensor_print(stdout, from->name, &t, 10);
     return args->output ? write_output(args->output, from->name, &t, err) : STATUS_OK;
