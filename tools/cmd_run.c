@@ -309,7 +309,7 @@ static enum status check_output(const struct run *r, const char *text, struct er
     if (!find_binding(info(r)->outputs, info(r)->n_outputs, name, &index))
         return no_such_binding("check", "output", name, info(r)->outputs, info(r)->n_outputs, err);
     TRY(tensor_read(path, &t, err));
-    CLEANUP(cleanup_free) void *data = t.data;
+    CLEANUP(cleanup_free) UNUSED void *data = t.data;
     const struct tensor_view *out = &r->out[index];
     if (!tensor_compare(out, &t, r->args->rtol, r->args->atol, &d))
         return error_set(err, STATUS_ABORTED, "'%s' is %s %s, %s has %s %s", name,

@@ -246,7 +246,7 @@ enum status engine_padding(struct engine *engine, struct error *err)
     size_t size = largest_instance(engine);
     if (!backend->host_memory || (engine->info.max_batch == 1 && !backend->capture_begin) || !size)
         return STATUS_OK;
-    CLEANUP(cleanup_unlock) pthread_mutex_t *held = cleanup_lock(&engine->lock);
+    CLEANUP(cleanup_unlock) UNUSED pthread_mutex_t *held = cleanup_lock(&engine->lock);
     if (engine->zeros)
         return STATUS_OK;
     engine->zeros_kind = MEMORY_PINNED;
