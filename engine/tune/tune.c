@@ -495,7 +495,7 @@ static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
 
 static enum status tune(struct tuner *t, struct error *err)
 {
-    uint32_t *choice;
+    uint32_t *choice = NULL;
     TRY(start(t, &choice, err));
     TRY(collect(t, err));
     TRY(tune_fill(t->table, err));
