@@ -29,7 +29,7 @@ static void fail_with(struct mapper *m, enum status status, const char *fmt, va_
     if (m->status)
         return;
     m->status = error_setv(m->err, status, fmt, args);
-    if (m->node)
+    if (m->node && !m->survey) /* a survey names the node in a field of its own */
         error_prefix(m->err, "%s \"%s\" (opset %lld)", m->node->op, m->label, (long long)m->opset);
 }
 

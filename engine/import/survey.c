@@ -36,16 +36,14 @@ static void count(struct onnx_finding *list, uint32_t *n, const struct onnx_find
         list[(*n)++] = *one;
 }
 
-/* Notes a refusal with the mapper's error, without the part that names the node. */
+/* Notes a refusal, with the mapper's error as the reason. */
 static void refuse(struct onnx_survey *s, const struct onnx_node *node, const char *label,
                    const char *text)
 {
-    const char *why = node ? strstr(text, "): ") : NULL;
-    struct onnx_finding one = {
-        .n = 1,
-        .op = node ? node->op : NULL,
-        .first = arena_strndup(s->arena, label, ONNX_MAX_NAME),
-        .why = arena_strndup(s->arena, why ? why + strlen("): ") : text, ERROR_TEXT_MAX)};
+    struct onnx_finding one = {.n = 1,
+                               .op = node ? node->op : NULL,
+                               .first = arena_strndup(s->arena, label, ONNX_MAX_NAME),
+                               .why = arena_strndup(s->arena, text, ERROR_TEXT_MAX)};
     if (one.first && one.why)
         count(s->refused, &s->n_refused, &one);
     else
