@@ -86,7 +86,8 @@ static void look(struct onnx_survey *s, struct onnx_model *model, const struct o
         struct error why;
         struct ir_graph names = {.arena = s->arena};
         struct scope scope = {.prefix = ""};
-        struct mapper m = {.model = model, .graph = &names, .scope = &scope, .err = &why};
+        struct mapper m = {
+            .model = model, .graph = &names, .scope = &scope, .err = &why, .survey = s};
         const struct onnx_finding op = {.op = node->op, .n = 1};
         map_node_begin(&m, node, i);
         if (about_the_model(m.status))
