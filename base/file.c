@@ -7,6 +7,7 @@
  */
 #include "base/file.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -203,6 +204,7 @@ static enum status writer_new(int dir, const char *path, const char *name, bool 
     w->fd = -1;
     w->committed = true; /* nothing to remove yet */
     TRY(take_name(w, path, name, err));
+    assert(w->temporary);
     int rc;
     while ((rc = lock_temporary(w, wait)) == 0) {
         close(w->fd);

@@ -320,7 +320,7 @@ enum status file_load(int fd, const struct file_read *how, struct file_map *out,
         map = (struct file_map){memory, size};
     const struct file_guard *guard = how->guard;
     bool accept = guard && guard->accept;
-    uint8_t digest[DIGEST_BYTES];
+    uint8_t digest[DIGEST_BYTES] = {0};
     TRY(read_whole(fd, how, &st, memory, accept ? digest : NULL, err));
     if (accept)
         TRY(guard->accept(guard->user, digest, err));

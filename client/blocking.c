@@ -546,6 +546,7 @@ enum inferd_status inferd_client_call(struct inferd_client *client,
     const struct inferd_response *response = NULL;
     if (send_request(client, request, &id, &err) || await(client, id, &response, &err))
         return error_to_user(&err, user_err);
+    assert(response);
     *out = response;
     if (response->status == INFERD_OK)
         return INFERD_OK;

@@ -43,7 +43,9 @@ void config_texts_free(char **items, uint32_t count)
 char **config_texts_copy(char *const *items, uint32_t count)
 {
     char **copy = calloc(count, sizeof(*copy));
-    for (uint32_t i = 0; copy && i < count; i++) {
+    if (!copy)
+        return NULL;
+    for (uint32_t i = 0; i < count; i++) {
         copy[i] = strdup(items[i]);
         if (!copy[i]) {
             config_texts_free(copy, i);

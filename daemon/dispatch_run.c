@@ -271,7 +271,7 @@ static void split_run(struct dispatch *d, struct batch *batch, struct model_lane
     struct batcher_item *item = whole->items;
     while (at < whole->n) {
         struct part part;
-        struct engine_times times;
+        struct engine_times times = {0};
         bool spent = false;
         if (part_cut(batch, item, at, ends[n_ends - 1], &part)) {
             part_expire(&part);

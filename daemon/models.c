@@ -2,6 +2,7 @@
 /* The loader, see models.h. */
 #include "daemon/models.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -181,6 +182,7 @@ static enum status table_change(struct models *m, struct config *config, struct 
 {
     struct table *table = NULL;
     TRY(table_make(m, config, &table, err));
+    assert(table);
     m->ops.publish(m->ops.user, table, config);
     table_unref(m->table);
     m->table = table;

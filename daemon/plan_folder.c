@@ -126,11 +126,12 @@ static enum status folder_walk(const char *path, int *out, struct error *err)
         end = begin + strcspn(path + begin, "/");
         at = folder_enter(at, path + begin, end - begin);
     }
-    CLEANUP(cleanup_close) int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) != 0)
+    if (faccessat(at, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        return error_errno(err, errno, "%s", path);
+    int fd = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
         return error_errno(err, errno, "%s", path);
     *out = fd;
-    fd = -1; /* the caller's from here on */
     return STATUS_OK;
 }
 

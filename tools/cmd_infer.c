@@ -70,7 +70,7 @@ static enum status write_output(const char *folder, const char *name, const stru
 static enum status take_output(const struct infer_args *args, const struct inferd_tensor *from,
                                struct error *err)
 {
-    struct tensor_view t;
+    struct tensor_view t = {0};
     TRY(copy_output(from, &t, err));
     CLEANUP(cleanup_free) UNUSED void *data = t.data;
     if (!args->quiet)

@@ -4,6 +4,7 @@
  * index first, and then for the metadata of each model that is ready. A model that is gone by then
  * is shown as the index had it.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,7 @@ static void tensors_print(const char *what, const struct inferd_metadata_tensor 
 
 static void model_print(const struct entry *e, const struct inferd_metadata *m)
 {
+    assert(e->reason);
     printf("%s version %s %s%s%s\n", e->name, e->version, e->state, *e->reason ? ": " : "",
            e->reason);
     if (m) {

@@ -54,7 +54,7 @@ static int by_value(const void *a, const void *b)
 
 static double median(const struct load_search_point *p)
 {
-    double values[LOAD_SEARCH_ROUND];
+    double values[LOAD_SEARCH_ROUND] = {0};
     for (uint32_t i = 0; i < p->n; i++)
         values[i] = p->readings[i].latency;
     qsort(values, p->n, sizeof(*values), by_value);
