@@ -146,11 +146,18 @@ class Offline(unittest.TestCase):
     def test_a_build_that_is_ended_leaves_nothing(self):
         folder = self.dir / "ended"
         folder.mkdir()
+
+        def heeding_signals():  # whatever runs this may ignore or block them, as nohup does
+            numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            for number in numbers:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
             process = subprocess.Popen(
                 [INFERCTL, "build", self.digits, "-o", folder / "m.plan", "--threads", "1",
                  "--timing-cache", "", "--batch", ",".join(map(str, range(1, 33)))],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=heeding_signals)
             end = time.monotonic() + 60
             while not list(folder.iterdir()) and time.monotonic() < end:
                 time.sleep(0.001)
