@@ -185,7 +185,7 @@ static void epilogue_case(int wide)
                                 IR_BINARY_PRELU};
     static const int unaries[] = {IR_UNARY_RELU,    IR_UNARY_GELU, IR_UNARY_CLIP,
                                   IR_UNARY_SIGMOID, IR_UNARY_ELU,  IR_UNARY_LINEAR};
-    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I32};
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
     struct kernel_view y = {.dtype = DTYPE_F32, .rank = 4};
     for (int d = 0; d < 4; d++)
         y.dim[d] = 1 + draw(4);
@@ -213,7 +213,7 @@ static void epilogue_case(int wide)
         step->alpha = 0.5f, step->beta = 2, step->gamma = 1;
         if (draw(2)) {
             struct operand *o = &operands[n_operands++];
-            *o = operand_new(&y, orders[draw(4)], draw(16), dtypes[draw(4)]);
+            *o = operand_new(&y, orders[draw(4)], draw(16), dtypes[draw(ARRAY_LEN(dtypes))]);
             step->binary = 1;
             step->func = funcs[draw(5)];
             step->operand = o->view;
@@ -261,6 +261,19 @@ static void test_epilogue_refused(void **state)
     e.n = KERNEL_STEPS_MAX + 1;
     y.stride[0] = 8;
     assert_int_equal(probe_epilogue(&y, 1, &e), cudaErrorNotSupported);
+    float memory[16] = {0};
+    _Alignas(16) double operand[16] = {0}; /* as wide as the widest type */
+    y.data = memory;
+    e = (struct kernel_epilogue){.n = 1, .step[0] = {.func = IR_BINARY_ADD, .binary = 1}};
+    for (int dtype = 0; dtype < DTYPE_COUNT_; dtype++) {
+        bool accepted = dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
+        e.step[0].operand = y;
+        e.step[0].operand.dtype = dtype;
+        e.step[0].operand.data = operand;
+        cudaError_t want = accepted ? cudaSuccess : cudaErrorNotSupported;
+        if (probe_epilogue(&y, 1, &e) != want)
+            fail_msg("an operand of type %s", dtype_name((enum dtype)dtype));
+    }
 }
 
 /* errors that the emulator must find */
