@@ -6,6 +6,7 @@
  */
 #include "base/file_read.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -79,6 +80,7 @@ static enum status piece_read(struct reader *me, size_t index, bool *found, stru
     char *to = r->memory ? r->memory + at : me->buffer;
     if (!r->memory && r->how->word)
         more = MIN(strlen(r->how->word) - 1, r->size - at - size);
+    assert(to);
     TRY(read_at(r, at, to, size + more, err));
     if (more || (!r->memory && r->how->word))
         *found = memmem(to, size + more, r->how->word, strlen(r->how->word)) != NULL;
@@ -307,26 +309,34 @@ static void *memory_take(size_t size)
     return begin;
 }
 
+/* Fills the memory, has the guard accept it, and makes it read-only. */
+static enum status memory_load(int fd, const struct file_read *how, const struct stat *st,
+                               char *memory, struct error *err)
+{
+    const struct file_guard *guard = how->guard;
+    bool accept = guard && guard->accept;
+    uint8_t digest[DIGEST_BYTES] = {0};
+    TRY(read_whole(fd, how, st, memory, accept ? digest : NULL, err));
+    if (accept)
+        TRY(guard->accept(guard->user, digest, err));
+    if (memory && mprotect(memory, (size_t)st->st_size, PROT_READ) != 0)
+        return error_errno(err, errno, "%s: mprotect", how->name);
+    return STATUS_OK;
+}
+
 enum status file_load(int fd, const struct file_read *how, struct file_map *out, struct error *err)
 {
-    CLEANUP(file_unmap) struct file_map map = {.data = ""};
     struct stat st;
     TRY(file_check(fd, how, &st, err));
     size_t size = (size_t)st.st_size;
     char *memory = size ? memory_take(size) : NULL;
     if (size && !memory)
         return error_no_memory(err, "%zu bytes of %s", size, how->name);
-    if (memory)
-        map = (struct file_map){memory, size};
-    const struct file_guard *guard = how->guard;
-    bool accept = guard && guard->accept;
-    uint8_t digest[DIGEST_BYTES] = {0};
-    TRY(read_whole(fd, how, &st, memory, accept ? digest : NULL, err));
-    if (accept)
-        TRY(guard->accept(guard->user, digest, err));
-    if (memory && mprotect(memory, size, PROT_READ) != 0)
-        return error_errno(err, errno, "%s: mprotect", how->name);
-    *out = map;
-    map = (struct file_map){0};
-    return STATUS_OK;
+    struct file_map map = {memory ? memory : "", size};
+    enum status status = memory_load(fd, how, &st, memory, err);
+    if (status)
+        file_unmap(&map);
+    else
+        *out = map;
+    return status;
 }

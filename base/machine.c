@@ -5,9 +5,9 @@
  */
 #include "base/machine.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,14 +15,15 @@
 
 static uint64_t file_number(const char *path)
 {
-    uint64_t value;
+    char text[32], *end = text;
+    uint64_t value = UINT64_MAX;
     FILE *file = fopen(path, "re");
     if (!file)
         return UINT64_MAX;
-    if (fscanf(file, "%" SCNu64, &value) != 1) /* "max" */
-        value = UINT64_MAX;
+    if (fgets(text, sizeof(text), file))
+        value = strtoull(text, &end, 10);
     fclose(file);
-    return value;
+    return end == text ? UINT64_MAX : value; /* "max" is no number */
 }
 
 uint64_t machine_group_limit(const char *mount, const char *group)

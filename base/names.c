@@ -15,7 +15,7 @@
  * of `a` and the first j letters of `b`. */
 static uint32_t distance(const char *a, const char *b)
 {
-    uint32_t rows[3][NAMES_LONGEST + 1];
+    uint32_t rows[3][NAMES_LONGEST + 1] = {0};
     size_t n = strlen(b);
     for (size_t j = 0; j <= n; j++)
         rows[0][j] = (uint32_t)j;

@@ -13,6 +13,7 @@
  * The stream's position tells whether a request has left: `queued` counts bytes put into outboxes,
  * `written` bytes the socket took.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -534,6 +535,7 @@ enum inferd_status inferd_async_open(struct uv_loop_s *loop, const char *address
     struct inferd_async *a = NULL;
     if (open_async(loop, address, options, &a, &err))
         return error_to_user(&err, user_err);
+    assert(a);
     a->state = state;
     a->state_user = user;
     *out = a;

@@ -17,8 +17,8 @@
 
 #include <utlist.h>
 
-#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/resolve.h"
 #include "client/client.h"
 #include "client/encoder.h"
@@ -96,24 +96,31 @@ static enum status finish_connect(int fd, uint64_t until_ns, struct error *err)
     return errnum ? error_errno(err, errnum, "connect") : STATUS_OK;
 }
 
+static enum status connect_socket(int fd, const struct address *address, uint64_t until_ns,
+                                  struct error *err)
+{
+    int one = 1;
+    if (!address_is_unix(address))
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (connect(fd, address_sockaddr(address), address->length) == 0)
+        return STATUS_OK;
+    if (errno != EINPROGRESS)
+        return error_errno(err, errno, "connect");
+    return finish_connect(fd, until_ns, err);
+}
+
 static enum status connect_to(const struct address *address, uint64_t until_ns, int *out,
                               struct error *err)
 {
-    int one = 1;
-    CLEANUP(cleanup_close)
     int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return error_errno(err, errno, "socket");
-    if (!address_is_unix(address))
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(fd, address_sockaddr(address), address->length) != 0) {
-        if (errno != EINPROGRESS)
-            return error_errno(err, errno, "connect");
-        TRY(finish_connect(fd, until_ns, err));
-    }
-    *out = fd;
-    fd = -1;
-    return STATUS_OK;
+    enum status status = connect_socket(fd, address, until_ns, err);
+    if (status)
+        close(fd);
+    else
+        *out = fd;
+    return status;
 }
 
 /* Tries one address after the other until one accepts; the error is that of the last one. */

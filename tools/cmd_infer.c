@@ -35,7 +35,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
-    .shared = REQUEST_TABLES(struct infer_args, request),
+    .shared = REQUEST_TABLES(offsetof(struct infer_args, request)),
 };
 
 /* Makes a copy that may be read as numbers: received data has no alignment. */

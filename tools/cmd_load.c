@@ -60,7 +60,7 @@ static const struct args spec = {
     .options = options,
     .min_positional = 1,
     .max_positional = 1,
-    .shared = REQUEST_TABLES(struct load_args, request),
+    .shared = REQUEST_TABLES(offsetof(struct load_args, request)),
 };
 
 _Static_assert(LOAD_SEARCH_READINGS < (int)POINTS_MAX, "a search may need more points");

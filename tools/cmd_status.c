@@ -6,6 +6,7 @@
  * A response is good until the next call on its connection, so looks alternate between two
  * connections: the page of the look before stays valid on the other one.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -250,6 +251,7 @@ static enum status look(struct watch *w, bool first, struct error *err)
         show_away(w, err);
         return STATUS_OK;
     }
+    assert(mine->page);
     const struct inferd_status_page *before = other->page;
     if (before && before->started_ms != mine->page->started_ms)
         before = NULL;

@@ -25,9 +25,9 @@ struct request_args {
 extern const struct arg request_options[];
 
 /* clang-format off */
-#define REQUEST_TABLES(type, member) {                                                             \
-    {request_options, offsetof(type, member), NULL},                                               \
-    {token_options, offsetof(type, member.token), NULL},                                           \
+#define REQUEST_TABLES(at) {                                                                       \
+    {request_options, (at), NULL},                                                                 \
+    {token_options, (at) + offsetof(struct request_args, token), NULL},                            \
 }
 /* clang-format on */
 
