@@ -2,6 +2,7 @@
 /* The steps from a model to a plan; see build.h. */
 #include "engine/build/build.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +124,7 @@ static bool scales(const struct ir_tensor *one, const struct ir_tensor *two)
 
 static bool all_scale(const struct ir_graph *one, const struct ir_graph *two)
 {
+    assert(one && two);
     bool ok = one->n_inputs == two->n_inputs && one->n_outputs == two->n_outputs;
     for (uint32_t i = 0; i < one->n_inputs && ok; i++)
         ok = scales(ir_tensor(one, one->inputs[i]), ir_tensor(two, two->inputs[i]));

@@ -71,14 +71,19 @@ static enum status device_open(const struct device_options *options, struct devi
     if (options->threads > THREADS_MAX)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%u threads: at most %d", options->threads,
                          THREADS_MAX);
-    CLEANUP(cleanup_free) struct cpu_device *device = calloc(1, sizeof(*device));
-    if (!device)
-        return error_no_memory(err, "a device (%zu bytes)", sizeof(*device));
-    device->base.backend = &backend_cpu;
-    device->base.threads = options->threads ? options->threads : MIN(cores_count(), THREADS_MAX);
+    uint32_t threads = options->threads ? options->threads : MIN(cores_count(), THREADS_MAX);
+    struct onednn *onednn = NULL;
     if (!options->reference_only)
-        TRY(onednn_new(device->base.threads, &device->onednn, err));
-    *out = &STEAL(device)->base;
+        TRY(onednn_new(threads, &onednn, err));
+    struct cpu_device *device = calloc(1, sizeof(*device));
+    if (!device) {
+        onednn_free(onednn);
+        return error_no_memory(err, "a device (%zu bytes)", sizeof(*device));
+    }
+    device->base.backend = &backend_cpu;
+    device->base.threads = threads;
+    device->onednn = onednn;
+    *out = &device->base;
     return STATUS_OK;
 }
 
@@ -126,15 +131,19 @@ static enum status arena_make(struct device *device UNUSED, size_t reserve,
                               struct backend_arena **out, struct error *err)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), rounded;
-    CLEANUP(cleanup_free) struct backend_arena *arena = calloc(1, sizeof(*arena));
-    if (!arena || !checked_round_up(MAX(reserve, 1), page, &rounded))
+    if (!checked_round_up(MAX(reserve, 1), page, &rounded))
         return error_no_memory(err, "an arena (%zu bytes)", reserve);
     void *base = mmap(NULL, rounded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
         return error_no_memory(err, "an arena (%zu bytes)", reserve);
+    struct backend_arena *arena = calloc(1, sizeof(*arena));
+    if (!arena) {
+        munmap(base, rounded);
+        return error_no_memory(err, "an arena (%zu bytes)", reserve);
+    }
     arena->base = base;
     arena->reserved = rounded;
-    *out = STEAL(arena);
+    *out = arena;
     return STATUS_OK;
 }
 

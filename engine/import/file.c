@@ -43,17 +43,18 @@ enum status file_map_open(const char *path, size_t limit, struct file_map *out, 
                           struct error *err)
 {
     CLEANUP(cleanup_close) int fd = -1;
-    CLEANUP(cleanup_close) int parent = -1;
+    struct file_map map = {0};
     TRY(file_open(path, &fd, err));
-    if (folder)
-        parent = open_parent(path);
-    if (folder && parent < 0)
-        return error_errno(err, errno, "%s: its folder", path);
-    TRY(file_map_open_fd(fd, path, limit, out, err));
-    if (folder) {
-        *folder = parent;
-        parent = -1;
+    TRY(file_map_open_fd(fd, path, limit, &map, err));
+    int parent = folder ? open_parent(path) : -1;
+    if (folder && parent < 0) {
+        enum status status = error_errno(err, errno, "%s: its folder", path);
+        file_unmap(&map);
+        return status;
     }
+    if (folder)
+        *folder = parent;
+    *out = map;
     return STATUS_OK;
 }
 

@@ -4,6 +4,7 @@
  * contents. A file is read into memory of our own, and its digest is made on the way. The contents
  * are looked at once the whole file is in memory and the caller's guard has accepted it.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -192,8 +193,8 @@ static enum status load(int fd, const char *name, const struct file_guard *guard
 enum status plan_read_fd(int fd, const char *name, const struct file_guard *guard,
                          struct plan **out, struct error *err)
 {
-    struct file_map map;
-    struct plan *plan;
+    struct file_map map = {0};
+    struct plan *plan = NULL;
     XXH128_hash_t rest;
     enum status status = first_look(fd, err);
     if (status) {
@@ -209,6 +210,7 @@ enum status plan_read_fd(int fd, const char *name, const struct file_guard *guar
         file_unmap(&map);
         return status;
     }
+    assert(plan);
     plan->map = map;
     *out = plan;
     return STATUS_OK;

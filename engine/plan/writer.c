@@ -39,11 +39,12 @@ struct layout {
 
 static void section_deinit(struct section *section)
 {
-    struct blob *b, *next;
-    HASH_ITER(hh, section->table, b, next)
-    {
-        HASH_DEL(section->table, b);
+    struct blob *b = section->table;
+    HASH_CLEAR(hh, section->table); /* the blobs stay linked */
+    while (b) {
+        struct blob *next = b->hh.next;
         free(b);
+        b = next;
     }
 }
 
