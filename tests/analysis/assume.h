@@ -16,8 +16,9 @@ static inline enum status assume_failed(enum status status)
     return status;
 }
 
-#define error_set(...)   assume_failed(error_set(__VA_ARGS__))
-#define error_setv(...)  assume_failed(error_setv(__VA_ARGS__))
-#define error_errno(...) assume_failed(error_errno(__VA_ARGS__))
+#define error_set(...)       assume_failed(error_set(__VA_ARGS__))
+#define error_setv(...)      assume_failed(error_setv(__VA_ARGS__))
+#define error_errno(...)     assume_failed(error_errno(__VA_ARGS__))
+#define error_no_memory(...) assume_failed(error_no_memory(__VA_ARGS__))
 
 #endif
