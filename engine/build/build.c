@@ -434,7 +434,7 @@ static void tell_disturbed(const struct builder *b)
 static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
-    uint32_t batches[PLAN_MAX_PROFILES], n = 0;
+    uint32_t batches[PLAN_MAX_PROFILES] = {0}, n = 0;
     TRY(batch_dim_check(b, err));
     TRY(find_batched(b, &plan->batched, err));
     TRY(choose_batches(b, batches, &n, err));

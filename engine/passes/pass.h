@@ -12,8 +12,8 @@
 #define PASS(name)                                                                                 \
     enum status pass_##name(struct ir_graph *graph, struct pass_context *ctx, struct error *err)
 
-#define PASS_COUNT_ONE(name, what) +1
-enum { PASS_COUNT = 0 PASSES(PASS_COUNT_ONE) };
+#define PASS_NUMBER(name, what) PASS_NUMBER_##name,
+enum { PASSES(PASS_NUMBER) PASS_COUNT };
 
 struct pass_tally {
     uint32_t rewrites;
