@@ -89,12 +89,15 @@ C_LIKE = {".c", ".h", ".cu", ".cuh"}
 WITH_LICENCE = C_LIKE | {".def", ".proto", ".options", ".py", ".build", ".yaml", ".service",
                          ".socket", ".sh", ".supp"}
 TEXT = WITH_LICENCE | {".md", ".txt", ".in", ".svg", ".1", ".5", ".8"}
-SKIPPED = re.compile(r"^(build.*|\.git|\.venv|\.cache|__pycache__|subprojects|corpus)$")
+SKIPPED = re.compile(r"^(\.git|\.venv|\.cache|__pycache__|subprojects|corpus)$")
+BUILT = re.compile(r"^build.*$")  # at the root alone: engine/build is a folder of sources
 
 
 def files(root):
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(f for f in folders if not SKIPPED.match(f))
+        top = pathlib.Path(folder) == pathlib.Path(root)
+        folders[:] = sorted(f for f in folders
+                            if not SKIPPED.match(f) and not (top and BUILT.match(f)))
         for name in sorted(names):
             yield pathlib.Path(folder, name).relative_to(root)
 
@@ -246,6 +249,10 @@ class RulesFire(unittest.TestCase):
     def test_a_clean_file(self):
         self.assertEqual(self.problems("base/a.c", self.C + "int a(void)\n{\n}\n"), [])
 
+    def test_folders(self):
+        self.assert_only("no SPDX line", self.problems("engine/build/a.c", "int a;\n"))
+        self.assertEqual(self.problems("build-asan/a.c", "int a;\n"), [])
+
     def test_licence(self):
         self.assert_only("no SPDX line", self.problems("base/a.c", "int a;\n"))
         self.assert_only("no SPDX line", self.problems("scripts/a", "#!/bin/sh\necho\n"))
@@ -324,7 +331,8 @@ char *goto_ = "goto"; if (!b.status && a) n++; y = strcmp(text, "a") ? err.text 
         self.assert_only("left over", self.problems("docs/a.md", "see /home" "/me/x\n"))
 
 
-def main():
+def run(check):
+    """What both programs of this folder do: `check` gives the problems, and the number of files."""
     if sys.argv[1:] == ["--self"]:
         unittest.main(argv=sys.argv[:1])
     problems, checked = check(pathlib.Path(sys.argv[1]))
@@ -335,4 +343,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run(check)

@@ -13,12 +13,11 @@
 """
 import pathlib
 import re
-import sys
 import tempfile
 import unittest
 
-C_LIKE = {".c", ".h", ".cu", ".cuh"}
-SKIPPED = re.compile(r"^(build.*|\.git|\.venv|\.cache|__pycache__|subprojects|corpus|found)$")
+import check_tree
+
 PIECE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 NAME = re.compile(r"`([A-Za-z_]\w*)`")
 REQUIREMENT = re.compile(r"\bR[1-4]?[0-9]\b")
@@ -70,18 +69,13 @@ def check_source(text):
 
 def check(root):
     problems, checked = [], 0
-    for path in sorted(root.rglob("*")):
-        inside = path.relative_to(root)
-        if any(SKIPPED.match(part) for part in inside.parts):
+    for path in check_tree.files(root):
+        if path.suffix not in check_tree.C_LIKE | {".md"}:
             continue
-        if path.suffix in C_LIKE:
-            found = check_source(path.read_text(encoding="utf-8"))
-        elif path.suffix == ".md":
-            found = american(1, path.read_text(encoding="utf-8"))
-        else:
-            continue
+        text = (root / path).read_text(encoding="utf-8")
+        found = american(1, text) if path.suffix == ".md" else check_source(text)
         checked += 1
-        problems += [f"{inside}:{line}: {what}" for line, what in found]
+        problems += [f"{path}:{line}: {what}" for line, what in found]
     return problems, checked
 
 
@@ -107,15 +101,5 @@ class RulesFire(unittest.TestCase):
         self.assertEqual(self.problems("a.c", "int normalized;\n"), [])
 
 
-def main():
-    if sys.argv[1:] == ["--self"]:
-        unittest.main(argv=sys.argv[:1])
-    problems, checked = check(pathlib.Path(sys.argv[1]))
-    print("\n".join(problems))
-    print(f"{checked} files checked, {len(problems)} problems")
-    if checked == 0 or problems:
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    main()
+    check_tree.run(check)
