@@ -75,7 +75,7 @@ void file_writer_abandon(const struct file_writer *writer);
 /* file_sweep in the file's folder. */
 uint32_t file_writer_sweep(const struct file_writer *writer);
 void file_writer_free(struct file_writer *writer); /* discards what was not committed */
-void file_writer_cleanup(struct file_writer **at);
+void file_writer_cleanup(struct file_writer **at); /* for CLEANUP (base/compiler.h) */
 
 /* Removes temporaries in the folder `dir` whose writers are gone, as far as it can; returns how
  * many. */

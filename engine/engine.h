@@ -110,7 +110,8 @@ void engine_unref(struct engine *engine);
 const struct engine_info *engine_describe(const struct engine *engine);
 
 enum status lane_new(struct device *device, struct lane **out, struct error *err);
-void lane_free(struct lane *lane); /* its contexts must be freed before */
+void lane_free(struct lane *lane);   /* its contexts must be freed before */
+void lane_cleanup(struct lane **at); /* for CLEANUP (base/compiler.h) */
 
 /* Makes every profile ready to run. The lane's arena grows in place if this engine needs more. The
  * context holds a reference to the engine. */

@@ -243,7 +243,7 @@ static bool draw_text(struct drawing *d, char **text, size_t *size)
 static enum status write_svg(const struct ir_graph *graph, const char *path, struct error *err)
 {
     struct drawing d = {.graph = graph};
-    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
+    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
     CLEANUP(cleanup_free) char *text = NULL;
     size_t size = 0;
     bool drawn = draw_text(&d, &text, &size);
@@ -280,7 +280,7 @@ static enum status draw_model(const struct graph_args *args, const char *path, s
 {
     struct log_sink log = model_log(&args->model);
     CLEANUP(device_cleanup) struct device *device = NULL;
-    CLEANUP(graph_cleanup) struct ir_graph *graph = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     if (args->model.device)
         TRY(model_device_open(&args->model, NULL, &log, &device, err));
     TRY(model_graph(path, &args->model, device, &log, args->batch ? args->batch : 1, args->fused,

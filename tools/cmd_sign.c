@@ -39,7 +39,7 @@ static enum status sign(const char *path, int key, const char *key_path, struct 
 {
     uint8_t digest[DIGEST_BYTES], signature[SIGNATURE_BYTES];
     char beside[4096];
-    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
+    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
     if (snprintf(beside, sizeof(beside), "%s.sig", path) >= (int)sizeof(beside))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: the path is too long", path);
     TRY(digest_of(path, digest, err));

@@ -455,7 +455,7 @@ static enum status build_and_load(struct model *model, const char *path,
                                   struct error *err)
 {
     CLEANUP(cleanup_close) int fd = -1;
-    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
+    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
     CLEANUP(plan_cleanup) struct plan *plan = NULL;
     char name[32];
     TRY(open_nameless(&fd, err));

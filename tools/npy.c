@@ -227,7 +227,7 @@ enum status npy_write(const char *path, const struct tensor_view *tensor, struct
 {
     char header[512];
     size_t bytes;
-    CLEANUP(writer_cleanup) struct file_writer *writer = NULL;
+    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
     if (!shape_bytes(&tensor->shape, tensor->dtype, &bytes))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s: a tensor of a bad shape", path);
     TRY(file_writer_new(path, true, &writer, err));

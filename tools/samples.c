@@ -11,7 +11,7 @@ enum status samples_init(struct samples *samples, uint32_t capacity, struct erro
     size_t bytes = capacity * sizeof(*samples->kept);
     uint64_t *kept = malloc(bytes);
     if (!kept)
-        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "no memory for %u samples", capacity);
+        return error_no_memory(err, "%u samples", capacity);
     memset(kept, 1, bytes); /* takes the pages now, and not while it is measured */
     *samples = (struct samples){.kept = kept, .capacity = capacity, .stride = 1, .min = UINT64_MAX};
     return STATUS_OK;

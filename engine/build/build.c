@@ -53,11 +53,6 @@ static void tune_progress(void *user, uint32_t done, uint32_t total, const char 
 
 /* --- graphs --- */
 
-static void graph_cleanup(struct ir_graph **graph)
-{
-    ir_graph_free(*graph);
-}
-
 static enum status import_graph(struct onnx_model *model, const struct build_options *options,
                                 uint32_t batch, uint64_t *steps, struct ir_graph **out,
                                 struct error *err)
@@ -72,7 +67,7 @@ static enum status import_graph(struct onnx_model *model, const struct build_opt
         .log = options->log,
         .steps = steps,
     };
-    struct ir_graph *graph CLEANUP(graph_cleanup) = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     TRY(onnx_import(model, &import, &graph, err));
     TRY(build_serve(graph, options->inputs, options->n_inputs, err));
     *out = STEAL(graph);
@@ -98,7 +93,7 @@ static enum status make_graph(struct onnx_model *model, const struct build_optio
                               uint32_t batch, struct build_report *report, struct ir_graph **out,
                               struct error *err)
 {
-    struct ir_graph *graph CLEANUP(graph_cleanup) = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     TRY(import_graph(model, options, batch, NULL, &graph, err));
     if (report)
         TRY(fuse_graph(graph, options, report, err));
@@ -146,8 +141,8 @@ static bool mixes_instances(const struct ir_graph *graph)
 /* The symbolic first dimension is the number of instances only if everything grows with it. */
 static enum status find_batched(struct builder *b, bool *batched, struct error *err)
 {
-    CLEANUP(graph_cleanup) struct ir_graph *one = NULL;
-    CLEANUP(graph_cleanup) struct ir_graph *two = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *one = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *two = NULL;
     struct error why;
     uint64_t steps_of_one = 0, steps_of_two = 0;
     struct build_options quiet = *b->options;
@@ -233,7 +228,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
                                 struct error *err)
 {
     const struct build_options *o = b->options;
-    CLEANUP(graph_cleanup) struct ir_graph *graph = NULL;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     struct tune_options tune = {
         .device = o->device,
         .host = o->host,

@@ -442,11 +442,6 @@ static struct ir_graph *graph_for(struct onnx_model *model)
     return graph;
 }
 
-static void graph_cleanup(struct ir_graph **graph)
-{
-    ir_graph_free(*graph);
-}
-
 enum status map_import(struct onnx_model *model, const struct onnx_options *options,
                        struct onnx_survey *survey, struct ir_graph **out, struct error *err)
 {
@@ -461,7 +456,7 @@ enum status map_import(struct onnx_model *model, const struct onnx_options *opti
                        .err = err};
     if (!m.graph)
         return error_no_memory(err, "a graph");
-    CLEANUP(graph_cleanup) struct ir_graph *graph = m.graph;
+    CLEANUP(ir_graph_cleanup) struct ir_graph *graph = m.graph;
     import_graph(&m);
     map_scope_free(&names);
     map_tables_free(&m);

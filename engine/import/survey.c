@@ -204,7 +204,7 @@ static enum status survey(struct onnx_survey *s, struct onnx_model *model,
     return s->exhausted ? error_no_memory(err, "a survey") : STATUS_OK;
 }
 
-static void survey_drop(struct onnx_survey **survey)
+static void survey_cleanup(struct onnx_survey **survey)
 {
     onnx_survey_free(*survey);
 }
@@ -212,7 +212,7 @@ static void survey_drop(struct onnx_survey **survey)
 enum status onnx_survey(struct onnx_model *model, const struct onnx_options *options,
                         struct onnx_survey **out, struct error *err)
 {
-    CLEANUP(survey_drop) struct onnx_survey *s = calloc(1, sizeof(*s));
+    CLEANUP(survey_cleanup) struct onnx_survey *s = calloc(1, sizeof(*s));
     if (s)
         s->arena = arena_new(0);
     if (!s || !s->arena)

@@ -39,6 +39,11 @@ void ir_graph_free(struct ir_graph *graph)
     free(graph);
 }
 
+void ir_graph_cleanup(struct ir_graph **at)
+{
+    ir_graph_free(*at);
+}
+
 bool ir_graph_hold(struct ir_graph *graph, void *object, void (*release)(void *object))
 {
     struct ir_hold *hold = arena_alloc(graph->arena, sizeof(*hold));

@@ -148,6 +148,7 @@ struct ir_graph {
 
 struct ir_graph *ir_graph_new(void);
 void ir_graph_free(struct ir_graph *graph);
+void ir_graph_cleanup(struct ir_graph **at); /* for CLEANUP (base/compiler.h) */
 
 /* Keeps `object` until the graph is freed, then calls release(object). False: no memory. */
 bool ir_graph_hold(struct ir_graph *graph, void *object, void (*release)(void *object)) MUST_USE;

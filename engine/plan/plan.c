@@ -31,6 +31,11 @@ void plan_free(struct plan *plan)
     free(plan);
 }
 
+void plan_cleanup(struct plan **at)
+{
+    plan_free(*at);
+}
+
 void plan_device_line(char out[PLAN_DEVICE_MAX], const char *device, const char *host)
 {
     snprintf(out, PLAN_DEVICE_MAX, "%.*s%s%.*s", FINGERPRINT_MAX - 4, device, host ? " | " : "",

@@ -68,7 +68,8 @@ struct plan {
 
 /* An empty plan; its strings go to its arena. NULL: no memory. */
 struct plan *plan_new(void);
-void plan_free(struct plan *plan); /* with its graphs; NULL is fine */
+void plan_free(struct plan *plan);   /* with its graphs; NULL is fine */
+void plan_cleanup(struct plan **at); /* for CLEANUP (base/compiler.h) */
 
 /* Reads a plan into memory that nobody else can change, and checks it. DATA_LOSS: damaged;
  * FAILED_PRECONDITION: another format version or byte order; RESOURCE_EXHAUSTED: memory;

@@ -94,11 +94,6 @@ static enum status too_short(struct error *err)
     return error_set(err, STATUS_DATA_LOSS, "the plan is damaged: too short");
 }
 
-static void plan_cleanup(struct plan **plan)
-{
-    plan_free(*plan);
-}
-
 /* `data` holds a whole header at least; `rest` is the hash of all bytes behind it. */
 static enum status read_hashed(const void *data, size_t size, XXH128_hash_t rest, struct plan **out,
                                struct error *err)

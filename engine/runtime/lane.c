@@ -20,11 +20,6 @@ static enum status reserve_arena(struct lane *lane, struct error *err)
     return status;
 }
 
-static void lane_cleanup(struct lane **lane)
-{
-    lane_free(*lane);
-}
-
 enum status lane_new(struct device *device, struct lane **out, struct error *err)
 {
     CLEANUP(lane_cleanup) struct lane *lane = calloc(1, sizeof(*lane));
@@ -49,6 +44,11 @@ void lane_free(struct lane *lane)
     if (lane->stream)
         backend->stream_free(lane->stream);
     free(lane);
+}
+
+void lane_cleanup(struct lane **at)
+{
+    lane_free(*at);
 }
 
 enum status lane_grow(struct lane *lane, size_t size, struct error *err)
