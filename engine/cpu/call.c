@@ -304,8 +304,10 @@ static enum status run_attention(const struct call *c)
 {
     struct ref_attention how = {
         .heads = int_of(c, IR_ATTR_HEADS),
+        .kv_heads = int_of(c, IR_ATTR_KV_HEADS),
         .scale = float_of(c, IR_ATTR_ALPHA),
         .packed = int_of(c, IR_ATTR_PACKED),
+        .causal = int_of(c, IR_ATTR_CAUSAL),
     };
     ref_attention(&how, &c->in[0], optional(c, 1), optional(c, 2), optional(c, 3), &c->out[0],
                   c->scratch);
@@ -396,7 +398,8 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
         return ref_topk_scratch(x->dim[ir_attr_int(node, IR_ATTR_AXIS)]);
     case IR_OP_ATTENTION: {
         uint32_t keys = node->inputs[ir_attr_int(node, IR_ATTR_PACKED) ? 0 : 1];
-        return ref_attention_scratch(ir_tensor(graph, keys)->shape.dim[1]);
+        const struct shape *k = &ir_tensor(graph, keys)->shape;
+        return ref_attention_scratch(k->dim[k->rank - 2]);
     }
     case IR_OP_RESIZE: {
         const struct ref_resize how = read_resize(node, x->rank);

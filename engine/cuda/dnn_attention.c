@@ -80,7 +80,8 @@ static bool attention_read(const struct ir_graph *graph, const struct ir_node *n
     const struct ir_tensor *v = out->packed ? q : input_of(graph, node, 2);
     if (node->op != IR_OP_ATTENTION || node->n_outputs != 1 || node->n_epilogue || heads < 1 ||
         !q || !k || !v || input_of(graph, node, 3) || q->shape.rank != 3 || k->shape.rank != 3 ||
-        v->shape.rank != 3)
+        v->shape.rank != 3 || ir_attr_int(node, IR_ATTR_CAUSAL) ||
+        (ir_attr_int(node, IR_ATTR_KV_HEADS) && ir_attr_int(node, IR_ATTR_KV_HEADS) != heads))
         return false;
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     int64_t parts = out->packed ? 3 : 1, width = q->shape.dim[2] / parts;

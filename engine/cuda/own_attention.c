@@ -74,7 +74,10 @@ static bool attention_read(const struct ir_graph *graph, const struct ir_node *n
     const struct ir_tensor *k = at.packed ? q : input_of(graph, node, 1);
     const struct ir_tensor *v = at.packed ? q : input_of(graph, node, 2);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
-    if (node->n_epilogue || !q || !k || !v || q->shape.rank != 3 || v->shape.rank != 3)
+    int64_t kv_heads = ir_attr_int(node, IR_ATTR_KV_HEADS);
+    if (node->n_epilogue || !q || !k || !v || q->shape.rank != 3 || v->shape.rank != 3 ||
+        (kv_heads && kv_heads != heads) || ir_attr_int(node, IR_ATTR_CAUSAL) ||
+        (mask && ir_tensor_type(mask) == DTYPE_BOOL))
         return false;
     int64_t parts = at.packed ? 3 : 1, width = q->shape.dim[2] / parts;
     if (q->shape.dim[2] % parts || !heads_view(q, dtype, heads, width, &at.q) ||

@@ -1,39 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention: queries, keys and values of [N,S,heads x size], or all three in one tensor. */
+/*
+ * Attention: queries, keys and values in rows of heads ([N,S,heads x size]) or heads first
+ * ([N,heads,S,size]), or all three in the rows of one tensor.
+ */
 #include "engine/ir/infer.h"
 
 #include <inttypes.h>
 
-/* Checks that the last dimension is `parts` times a number that the heads divide. */
-static enum status check_matrix(const struct infer *in, uint32_t input, int64_t parts)
+/* An operand, in whichever order its dimensions are. */
+struct operand {
+    int64_t batches, rows, size; /* size: of a row of one head */
+};
+
+/* Reads an operand with these heads; a row of a packed one has more of them, and rank 3. */
+static enum status read_operand(const struct infer *in, uint32_t input, int64_t heads, bool packed,
+                                struct operand *out)
 {
     const struct ir_tensor *t = infer_input(in, input);
     char text[SHAPE_TEXT_MAX];
+    if (!t)
+        return infer_fail(in, "input %u is missing", input);
+    const int64_t *dim = t->shape.dim;
+    shape_format(&t->shape, text);
+    if (t->shape.rank == 4 && !packed) {
+        *out = (struct operand){dim[0], dim[2], dim[3]};
+        return dim[1] == heads ? STATUS_OK
+                               : infer_fail(in, "input %u is %s, but needs %" PRId64 " heads",
+                                            input, text, heads);
+    }
     if (t->shape.rank != 3)
-        return infer_fail(in, "input %u is %s, but needs rank 3", input,
-                          shape_format(&t->shape, text));
-    if (t->shape.dim[2] % parts)
+        return infer_fail(in, "input %u is %s, but needs rank 3%s", input, text,
+                          packed ? "" : " or 4");
+    if (dim[2] % heads)
         return infer_fail(in, "input %u is %s, whose last dimension %" PRId64 " does not divide",
-                          input, shape_format(&t->shape, text), parts);
+                          input, text, heads);
+    *out = (struct operand){dim[0], dim[1], dim[2] / heads};
     return STATUS_OK;
 }
 
-/* Checks that keys fit the queries, and values the keys. */
-static enum status check_apart(const struct infer *in, int64_t heads)
+/* Reads keys and values, and checks that keys fit the queries, and values the keys. */
+static enum status read_apart(const struct infer *in, int64_t heads, const struct operand *q,
+                              struct operand *k, struct operand *v)
 {
-    for (uint32_t i = 1; i <= 2; i++) {
-        if (!infer_input(in, i))
-            return infer_fail(in, "input %u is missing", i);
-        TRY(check_matrix(in, i, heads));
-    }
-    const struct shape *q = &infer_input(in, 0)->shape, *k = &infer_input(in, 1)->shape,
-                       *v = &infer_input(in, 2)->shape;
-    char qs[SHAPE_TEXT_MAX], ks[SHAPE_TEXT_MAX], vs[SHAPE_TEXT_MAX];
-    if (k->dim[0] == q->dim[0] && k->dim[2] == q->dim[2] && v->dim[0] == q->dim[0] &&
-        v->dim[1] == k->dim[1])
+    TRY(read_operand(in, 1, heads, false, k));
+    TRY(read_operand(in, 2, heads, false, v));
+    if (k->batches == q->batches && k->size == q->size && v->batches == q->batches &&
+        v->rows == k->rows)
         return STATUS_OK;
-    return infer_fail(in, "inputs %s, %s and %s do not fit together", shape_format(q, qs),
-                      shape_format(k, ks), shape_format(v, vs));
+    char qs[SHAPE_TEXT_MAX], ks[SHAPE_TEXT_MAX], vs[SHAPE_TEXT_MAX];
+    return infer_fail(in, "inputs %s, %s and %s do not fit together",
+                      shape_format(&infer_input(in, 0)->shape, qs),
+                      shape_format(&infer_input(in, 1)->shape, ks),
+                      shape_format(&infer_input(in, 2)->shape, vs));
 }
 
 static enum status check_mask(const struct infer *in, const struct shape *scores)
@@ -41,7 +59,11 @@ static enum status check_mask(const struct infer *in, const struct shape *scores
     const struct ir_tensor *mask = infer_input(in, 3);
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
     struct shape r;
-    if (!mask || (shape_broadcast(&mask->shape, scores, &r) && shape_equal(&r, scores)))
+    if (!mask)
+        return STATUS_OK;
+    if (ir_tensor_type(mask) != DTYPE_BOOL)
+        TRY(infer_class(in, 3, IR_CLASS_LIKE));
+    if (shape_broadcast(&mask->shape, scores, &r) && shape_equal(&r, scores))
         return STATUS_OK;
     return infer_fail(in, "mask %s does not broadcast to %s", shape_format(&mask->shape, have),
                       shape_format(scores, want));
@@ -49,20 +71,25 @@ static enum status check_mask(const struct infer *in, const struct shape *scores
 
 enum status infer_attention(const struct infer *in, struct ir_type *out, uint32_t *n_out)
 {
-    int64_t heads = infer_int(in, IR_ATTR_HEADS), packed = infer_int(in, IR_ATTR_PACKED);
-    TRY(check_matrix(in, 0, packed ? 3 * heads : heads));
-    const struct shape *q = &infer_input(in, 0)->shape, *k = q, *v = q;
-    if (packed) {
-        if (infer_input(in, 1) || infer_input(in, 2))
-            return infer_fail(in, "is packed, but has keys or values apart");
-    } else {
-        TRY(check_apart(in, heads));
-        k = &infer_input(in, 1)->shape;
-        v = &infer_input(in, 2)->shape;
-    }
-    const struct shape scores = {.rank = 4, .dim = {q->dim[0], heads, q->dim[1], k->dim[1]}};
+    int64_t heads = infer_int(in, IR_ATTR_HEADS), kv_heads = infer_int(in, IR_ATTR_KV_HEADS);
+    bool packed = infer_int(in, IR_ATTR_PACKED);
+    struct operand q, k, v;
+    kv_heads = kv_heads ? kv_heads : heads;
+    if (heads % kv_heads)
+        return infer_fail(in, "%" PRId64 " heads do not divide by %" PRId64 " of the keys", heads,
+                          kv_heads);
+    TRY(read_operand(in, 0, packed ? heads + 2 * kv_heads : heads, packed, &q));
+    k = v = q;
+    if (!packed)
+        TRY(read_apart(in, kv_heads, &q, &k, &v));
+    else if (infer_input(in, 1) || infer_input(in, 2))
+        return infer_fail(in, "is packed, but has keys or values apart");
+    const struct shape scores = {.rank = 4, .dim = {q.batches, heads, q.rows, k.rows}};
     TRY(check_mask(in, &scores));
+    int64_t width;
+    if (__builtin_mul_overflow(heads, v.size, &width))
+        return infer_fail(in, "its rows are too long");
     infer_like_first(in, out, n_out);
-    out->shape.dim[2] = packed ? q->dim[2] / 3 : v->dim[2];
+    out->shape = (struct shape){.rank = 3, .dim = {q.batches, q.rows, width}};
     return STATUS_OK;
 }

@@ -170,9 +170,11 @@ static void visit(struct rewrite *rw, uint32_t node)
     const struct ir_node *n = ir_node(rw->graph, node);
     struct siblings s;
     if (n->op != IR_OP_ATTENTION || ir_attr_int(n, IR_ATTR_PACKED) ||
-        !find_siblings(rw, node, &s) || !has_room(rw, &s))
+        ir_tensor(rw->graph, n->inputs[0])->shape.rank != 3 || !find_siblings(rw, node, &s) ||
+        !has_room(rw, &s))
         return;
     struct shape rows = ir_tensor(rw->graph, n->inputs[0])->shape;
+    bool causal = ir_attr_int(n, IR_ATTR_CAUSAL);
     uint32_t mask = rw_input(rw, node, 3);
     int64_t heads = ir_attr_int(n, IR_ATTR_HEADS);
     float scale = ir_attr_float(n, IR_ATTR_ALPHA);
@@ -184,6 +186,8 @@ static void visit(struct rewrite *rw, uint32_t node)
     rw_set_int(rw, node, IR_ATTR_HEADS, heads);
     rw_set_float(rw, node, IR_ATTR_ALPHA, scale);
     rw_set_int(rw, node, IR_ATTR_PACKED, 1);
+    if (causal)
+        rw_set_int(rw, node, IR_ATTR_CAUSAL, 1);
 }
 
 PASS(merge_siblings)

@@ -13,113 +13,162 @@
 
 enum { ROWS = 8 }; /* queries at a time */
 
-/* One head of one instance; offsets and steps count elements. */
+/* Where the heads of an operand lie; steps count elements. */
+struct place {
+    const struct tensor_view *view;
+    int64_t first, batch, head, row; /* the first head's place; steps */
+    int64_t rows, dim;               /* of one head */
+};
+
+/* One head of one instance; the places' `first` is its own first row. */
 struct head {
     const struct ref_attention *how;
-    const struct tensor_view *q, *k, *v, *mask, *y;
-    int64_t q_at, k_at, v_at, y_at; /* the first row's */
-    int64_t q_row, k_row, v_row, y_row;
+    struct place q, k, v, y;
+    const struct tensor_view *mask;
     int64_t mask_at, mask_row, mask_col;
-    int64_t queries, keys, dim, out_dim; /* dims of one head */
-    double *scores;                      /* [ROWS][keys] */
+    double *scores; /* [ROWS][keys] */
 };
+
+static void read_row(const struct place *p, int64_t row, int64_t from, size_t n, double *out)
+{
+    ref_read_f64(p->view->dtype, p->view->data, p->first + row * p->row + from, 1, n, out);
+}
 
 static void multiply_keys(const struct head *h, int64_t first, size_t rows)
 {
     double q[ROWS][REF_ROW], k[REF_ROW];
-    for (int64_t i = 0; i < (int64_t)rows * h->keys; i++)
+    for (int64_t i = 0; i < (int64_t)rows * h->k.rows; i++)
         h->scores[i] = 0;
-    for (int64_t d = 0; d < h->dim; d += REF_ROW) {
-        size_t part = (size_t)MIN(h->dim - d, REF_ROW);
+    for (int64_t d = 0; d < h->q.dim; d += REF_ROW) {
+        size_t part = (size_t)MIN(h->q.dim - d, REF_ROW);
         for (size_t r = 0; r < rows; r++)
-            ref_read_f64(h->q->dtype, h->q->data, h->q_at + (first + (int64_t)r) * h->q_row + d, 1,
-                         part, q[r]);
-        for (int64_t j = 0; j < h->keys; j++) {
-            ref_read_f64(h->k->dtype, h->k->data, h->k_at + j * h->k_row + d, 1, part, k);
+            read_row(&h->q, first + (int64_t)r, d, part, q[r]);
+        for (int64_t j = 0; j < h->k.rows; j++) {
+            read_row(&h->k, j, d, part, k);
             for (size_t r = 0; r < rows; r++) {
                 double sum = 0;
                 for (size_t i = 0; i < part; i++)
                     sum += q[r][i] * k[i];
-                h->scores[(int64_t)r * h->keys + j] += sum;
+                h->scores[(int64_t)r * h->k.rows + j] += sum;
             }
         }
     }
 }
 
-static void scale_and_mask(const struct head *h, int64_t row, double *scores)
+/* Adds the mask to n scores from key j on; a BOOL mask hides keys where it is false. */
+static void add_mask(const struct head *h, int64_t row, int64_t j, size_t n, double *scores)
 {
-    double mask[REF_ROW] = {0};
-    for (int64_t j = 0; j < h->keys; j += REF_ROW) {
-        size_t part = (size_t)MIN(h->keys - j, REF_ROW);
-        if (h->mask)
-            ref_read_f64(h->mask->dtype, h->mask->data,
-                         h->mask_at + row * h->mask_row + j * h->mask_col, h->mask_col, part, mask);
-        for (size_t i = 0; i < part; i++)
-            scores[j + (int64_t)i] = h->how->scale * scores[j + (int64_t)i] + mask[i];
-    }
+    double mask[REF_ROW];
+    ref_read_f64(h->mask->dtype, h->mask->data, h->mask_at + row * h->mask_row + j * h->mask_col,
+                 h->mask_col, n, mask);
+    for (size_t i = 0; i < n; i++)
+        if (h->mask->dtype != DTYPE_BOOL)
+            scores[i] += mask[i];
+        else if (mask[i] == 0)
+            scores[i] = -INFINITY;
 }
 
+static void scale_and_mask(const struct head *h, int64_t row, double *scores)
+{
+    for (int64_t j = 0; j < h->k.rows; j++)
+        scores[j] *= h->how->scale;
+    for (int64_t j = 0; h->mask && j < h->k.rows; j += REF_ROW)
+        add_mask(h, row, j, (size_t)MIN(h->k.rows - j, REF_ROW), scores + j);
+    int64_t last = row + h->k.rows - h->q.rows; /* the last key that the query sees */
+    for (int64_t j = MAX(last + 1, 0); h->how->causal && j < h->k.rows; j++)
+        scores[j] = -INFINITY;
+}
+
+/* A row whose scores are all -inf becomes zeros. */
 static void softmax(double *scores, int64_t n)
 {
     double highest = -INFINITY, sum = 0;
     for (int64_t j = 0; j < n; j++)
         highest = isnan(highest) || highest > scores[j] ? highest : scores[j];
+    bool none = highest == -INFINITY;
     for (int64_t j = 0; j < n; j++)
-        sum += scores[j] = exp(scores[j] - highest);
-    for (int64_t j = 0; j < n; j++)
+        sum += scores[j] = none ? 0 : exp(scores[j] - highest);
+    for (int64_t j = 0; j < n && !none; j++)
         scores[j] /= sum;
 }
 
 static void multiply_values(const struct head *h, int64_t first, size_t rows)
 {
     double v[REF_ROW];
-    for (int64_t e = 0; e < h->out_dim; e += REF_ROW) {
+    for (int64_t e = 0; e < h->v.dim; e += REF_ROW) {
         double sums[ROWS][REF_ROW] = {{0}};
-        size_t part = (size_t)MIN(h->out_dim - e, REF_ROW);
-        for (int64_t j = 0; j < h->keys; j++) {
-            ref_read_f64(h->v->dtype, h->v->data, h->v_at + j * h->v_row + e, 1, part, v);
+        size_t part = (size_t)MIN(h->v.dim - e, REF_ROW);
+        for (int64_t j = 0; j < h->k.rows; j++) {
+            read_row(&h->v, j, e, part, v);
             for (size_t r = 0; r < rows; r++) {
-                double p = h->scores[(int64_t)r * h->keys + j];
+                double p = h->scores[(int64_t)r * h->k.rows + j];
                 for (size_t i = 0; i < part; i++)
                     sums[r][i] += p * v[i];
             }
         }
         for (size_t r = 0; r < rows; r++)
-            ref_write_f64(h->y->dtype, h->y->data, h->y_at + (first + (int64_t)r) * h->y_row + e, 1,
-                          part, sums[r]);
+            ref_write_f64(h->y.view->dtype, h->y.view->data,
+                          h->y.first + (first + (int64_t)r) * h->y.row + e, 1, part, sums[r]);
     }
 }
 
 static void attend(const struct head *h)
 {
-    for (int64_t first = 0; first < h->queries; first += ROWS) {
-        size_t rows = (size_t)MIN(h->queries - first, ROWS);
+    for (int64_t first = 0; first < h->q.rows; first += ROWS) {
+        size_t rows = (size_t)MIN(h->q.rows - first, ROWS);
         multiply_keys(h, first, rows);
         for (size_t r = 0; r < rows; r++) {
-            double *scores = h->scores + (int64_t)r * h->keys;
+            double *scores = h->scores + (int64_t)r * h->k.rows;
             scale_and_mask(h, first + (int64_t)r, scores);
-            softmax(scores, h->keys);
+            softmax(scores, h->k.rows);
         }
         multiply_values(h, first, rows);
     }
 }
 
-/* Fills in sizes and steps. In the packed form query, key and value are thirds of a row. */
+/* The place of `heads` heads that begin with head `skip` of the `all` heads in the tensor. */
+static struct place place_of(const struct tensor_view *view, int64_t heads, int64_t all,
+                             int64_t skip)
+{
+    const int64_t *dim = view->shape.dim;
+    struct place p = {.view = view};
+    if (view->shape.rank == 4) { /* [N,heads,S,D] */
+        p.rows = dim[2];
+        p.row = p.dim = dim[3];
+        p.head = p.rows * p.dim;
+        p.batch = heads * p.head;
+    } else { /* [N,S,all*D] */
+        p.rows = dim[1];
+        p.row = dim[2];
+        p.head = p.dim = dim[2] / all;
+        p.batch = p.rows * p.row;
+        p.first = skip * p.dim;
+    }
+    return p;
+}
+
+/* Fills in the places of all heads. */
 static struct head head_of(const struct ref_attention *how, const struct tensor_view *q,
                            const struct tensor_view *k, const struct tensor_view *v,
                            const struct tensor_view *y)
 {
-    struct head h = {.how = how, .q = q, .k = how->packed ? q : k, .v = how->packed ? q : v};
-    h.y = y;
-    h.queries = q->shape.dim[1];
-    h.keys = h.k->shape.dim[1];
-    h.q_row = q->shape.dim[2];
-    h.k_row = h.k->shape.dim[2];
-    h.v_row = h.v->shape.dim[2];
-    h.y_row = y->shape.dim[2];
-    h.dim = h.q_row / (how->packed ? 3 * how->heads : how->heads);
-    h.out_dim = h.y_row / how->heads;
+    int64_t heads = how->heads, kv = how->kv_heads ? how->kv_heads : heads, all = heads + 2 * kv;
+    struct head h = {.how = how, .y = place_of(y, heads, heads, 0)};
+    if (how->packed) {
+        h.q = place_of(q, heads, all, 0);
+        h.k = place_of(q, kv, all, heads);
+        h.v = place_of(q, kv, all, heads + kv);
+    } else {
+        h.q = place_of(q, heads, heads, 0);
+        h.k = place_of(k, kv, kv, 0);
+        h.v = place_of(v, kv, kv, 0);
+    }
     return h;
+}
+
+static void go_to(struct place *p, const struct place *from, int64_t n, int64_t head)
+{
+    p->first = from->first + n * from->batch + head * from->head;
 }
 
 size_t ref_attention_scratch(int64_t keys)
@@ -131,9 +180,11 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
                    const struct tensor_view *k, const struct tensor_view *v,
                    const struct tensor_view *mask, const struct tensor_view *y, void *scratch)
 {
-    struct head h = head_of(how, q, k, v, y);
+    const struct head all = head_of(how, q, k, v, y);
     int64_t batches = q->shape.dim[0], of_mask[SHAPE_MAX_RANK] = {0};
-    struct shape scores = {.rank = 4, .dim = {batches, how->heads, h.queries, h.keys}};
+    int64_t shared = how->kv_heads ? how->heads / how->kv_heads : 1;
+    struct shape scores = {.rank = 4, .dim = {batches, how->heads, all.q.rows, all.k.rows}};
+    struct head h = all;
     if (mask)
         ref_broadcast_strides(&mask->shape, &scores, of_mask);
     h.mask = mask;
@@ -142,11 +193,10 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
     h.scores = scratch;
     for (int64_t n = 0; n < batches; n++)
         for (int64_t i = 0; i < how->heads; i++) {
-            int64_t third = how->packed ? h.y_row : 0;
-            h.q_at = n * h.queries * h.q_row + i * h.dim;
-            h.k_at = n * h.keys * h.k_row + i * h.dim + third;
-            h.v_at = n * h.keys * h.v_row + i * h.out_dim + 2 * third;
-            h.y_at = n * h.queries * h.y_row + i * h.out_dim;
+            go_to(&h.q, &all.q, n, i);
+            go_to(&h.k, &all.k, n, i / shared);
+            go_to(&h.v, &all.v, n, i / shared);
+            go_to(&h.y, &all.y, n, i);
             h.mask_at = n * of_mask[0] + i * of_mask[1];
             attend(&h);
         }

@@ -126,13 +126,16 @@ void ref_lrn(int64_t size, double alpha, double beta, double bias, const struct 
 /* --- attention --- */
 
 struct ref_attention {
-    int64_t heads; /* H */
+    int64_t heads;    /* H */
+    int64_t kv_heads; /* Hk of keys and values; 0: as many */
     double scale;
-    bool packed; /* q[N,S,3*H*D] holds queries, keys and values; k and v are NULL */
+    bool packed; /* q[N,S,(H+2*Hk)*D] holds queries, keys and values; k and v are NULL */
+    bool causal; /* query i does not see a key j > i + Sk - Sq */
 };
-/* y[N,Sq,H*E] = softmax(scale q k' + mask) v, head by head; q[N,Sq,H*D], k[N,Sk,H*D], v[N,Sk,H*E].
- * `mask` (may be NULL) broadcasts to [N,H,Sq,Sk]. Floats. No keys at all give zeros. `scratch` has
- * ref_attention_scratch(Sk) bytes, aligned to 8. */
+/* y[N,Sq,H*E] = softmax(scale q k' + mask) v, head by head. q[N,Sq,H*D], k[N,Sk,Hk*D] and
+ * v[N,Sk,Hk*E] are floats; each may instead have its heads first: [N,H,Sq,D]. `mask` (may be NULL)
+ * broadcasts to [N,H,Sq,Sk]; it holds floats, or BOOL: false hides a key. A query that sees no key
+ * gives zeros. `scratch` has ref_attention_scratch(Sk) bytes, aligned to 8. */
 size_t ref_attention_scratch(int64_t keys);
 void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
                    const struct tensor_view *k, const struct tensor_view *v,

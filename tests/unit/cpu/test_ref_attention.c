@@ -148,6 +148,111 @@ static void test_attention_at_the_ends(void **state UNUSED)
     assert_floats(y, zeros, 2, 0);
 }
 
+/* The same numbers with heads first: [N,S,H*D] becomes [N,H,S,D]. */
+static void heads_first(const float *rows, int n_rows, int heads, int dim, float *out)
+{
+    for (int n = 0; n < BATCH; n++)
+        for (int h = 0; h < heads; h++)
+            for (int s = 0; s < n_rows; s++)
+                for (int d = 0; d < dim; d++)
+                    *out++ = rows[((n * n_rows + s) * heads + h) * dim + d];
+}
+
+/* Each operand may have its heads first, whatever the others have. */
+static void test_attention_with_heads_first(void **state UNUSED)
+{
+    enum { H = 3, Q = 10, K = 6, D = 4, E = 5 };
+    const struct ref_attention how = {.heads = H, .scale = 0.3};
+    static float qh[BATCH * H * Q * D], kh[BATCH * H * K * D], vh[BATCH * H * K * E];
+    heads_first(qs, Q, H, D, qh);
+    heads_first(ks, K, H, D, kh);
+    heads_first(vs, K, H, E, vh);
+    struct tensor_view q[2] = {VIEW(DTYPE_F32, qs, BATCH, Q, H * D),
+                               VIEW(DTYPE_F32, qh, BATCH, H, Q, D)};
+    struct tensor_view k[2] = {VIEW(DTYPE_F32, ks, BATCH, K, H * D),
+                               VIEW(DTYPE_F32, kh, BATCH, H, K, D)};
+    struct tensor_view v[2] = {VIEW(DTYPE_F32, vs, BATCH, K, H * E),
+                               VIEW(DTYPE_F32, vh, BATCH, H, K, E)};
+    struct tensor_view y = POISONED(DTYPE_F32, want, BATCH, Q, H * E);
+    ref_attention(&how, &q[0], &k[0], &v[0], NULL, &y, scratch);
+    for (int i = 1; i < 8; i++) {
+        struct tensor_view z = POISONED(DTYPE_F32, ys, BATCH, Q, H * E);
+        ref_attention(&how, &q[i & 1], &k[i >> 1 & 1], &v[i >> 2], NULL, &z, scratch);
+        assert_floats(ys, want, BATCH * Q * H * E, 0);
+    }
+}
+
+/* Two query heads share a head of keys and values: the same as with these repeated, apart and
+ * packed. */
+static void test_attention_of_grouped_queries(void **state UNUSED)
+{
+    enum { H = 6, G = 3, Q = 5, D = 4, ROW = (H + 2 * G) * D };
+    static float q[BATCH * Q * H * D], k[BATCH * Q * H * D], v[BATCH * Q * H * D];
+    static float few_k[BATCH * Q * G * D], few_v[BATCH * Q * G * D];
+    for (int r = 0; r < BATCH * Q; r++) {
+        const float *row = qs + (ptrdiff_t)r * ROW;
+        memcpy(q + (ptrdiff_t)r * H * D, row, H * D * sizeof(*q));
+        memcpy(few_k + (ptrdiff_t)r * G * D, row + H * D, G * D * sizeof(*q));
+        memcpy(few_v + (ptrdiff_t)r * G * D, row + (H + G) * D, G * D * sizeof(*q));
+        for (int i = 0; i < H * D; i++) {
+            int from = i / D / (H / G) * D + i % D;
+            k[r * H * D + i] = row[H * D + from];
+            v[r * H * D + i] = row[(H + G) * D + from];
+        }
+    }
+    struct ref_attention how = {.heads = H, .scale = 0.3};
+    struct tensor_view vq = VIEW(DTYPE_F32, q, BATCH, Q, H * D);
+    struct tensor_view vk = VIEW(DTYPE_F32, k, BATCH, Q, H * D);
+    struct tensor_view vv = VIEW(DTYPE_F32, v, BATCH, Q, H * D);
+    struct tensor_view y = POISONED(DTYPE_F32, want, BATCH, Q, H * D);
+    ref_attention(&how, &vq, &vk, &vv, NULL, &y, scratch);
+    how.kv_heads = G;
+    vk = VIEW(DTYPE_F32, few_k, BATCH, Q, G * D);
+    vv = VIEW(DTYPE_F32, few_v, BATCH, Q, G * D);
+    y = POISONED(DTYPE_F32, ys, BATCH, Q, H * D);
+    ref_attention(&how, &vq, &vk, &vv, NULL, &y, scratch);
+    assert_floats(ys, want, BATCH * Q * H * D, 0);
+    how.packed = true;
+    vq = VIEW(DTYPE_F32, qs, BATCH, Q, ROW);
+    y = POISONED(DTYPE_F32, ys, BATCH, Q, H * D);
+    ref_attention(&how, &vq, NULL, NULL, NULL, &y, scratch);
+    assert_floats(ys, want, BATCH * Q * H * D, 0);
+}
+
+/* A BOOL mask and `causal` are as a mask of infinities, with more keys than queries and with fewer:
+ * then the first queries see none, and give zeros. */
+static void test_attention_hides_keys(void **state UNUSED)
+{
+    enum { Q = 7, D = 2, MOST_KEYS = 12 };
+    static const int keys[] = {Q, MOST_KEYS, 3};
+    for (size_t c = 0; c < ARRAY_LEN(keys); c++) {
+        int n = keys[c];
+        static float m[Q * MOST_KEYS];
+        static bool seen[Q * MOST_KEYS];
+        for (int i = 0; i < Q; i++)
+            for (int j = 0; j < n; j++) {
+                seen[i * n + j] = j <= i + n - Q;
+                m[i * n + j] = seen[i * n + j] ? 0 : -INFINITY;
+            }
+        struct ref_attention how = {.heads = 1, .scale = 1};
+        struct tensor_view q = VIEW(DTYPE_F32, qs, BATCH, Q, D),
+                           k = VIEW(DTYPE_F32, ks, BATCH, n, D);
+        struct tensor_view v = VIEW(DTYPE_F32, vs, BATCH, n, D), vm = VIEW(DTYPE_F32, m, Q, n);
+        struct tensor_view vb = VIEW(DTYPE_BOOL, seen, Q, n);
+        struct tensor_view y = POISONED(DTYPE_F32, want, BATCH, Q, D);
+        ref_attention(&how, &q, &k, &v, &vm, &y, scratch);
+        for (int i = 0; i < (Q - n) * D; i++)
+            assert_true(want[i] == 0);
+        y = POISONED(DTYPE_F32, ys, BATCH, Q, D);
+        ref_attention(&how, &q, &k, &v, &vb, &y, scratch);
+        assert_floats(ys, want, BATCH * Q * D, 0);
+        how.causal = true;
+        y = POISONED(DTYPE_F32, ys, BATCH, Q, D);
+        ref_attention(&how, &q, &k, &v, NULL, &y, scratch);
+        assert_floats(ys, want, BATCH * Q * D, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +260,9 @@ int main(void)
         cmocka_unit_test(test_attention_packed),
         cmocka_unit_test(test_attention_masks_broadcast),
         cmocka_unit_test(test_attention_at_the_ends),
+        cmocka_unit_test(test_attention_with_heads_first),
+        cmocka_unit_test(test_attention_of_grouped_queries),
+        cmocka_unit_test(test_attention_hides_keys),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
