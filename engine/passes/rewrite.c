@@ -119,7 +119,13 @@ static uint64_t room_for_constants(const struct ir_graph *graph)
 enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, rewrite_visit visit,
                         struct error *err)
 {
-    struct rewrite rw = {.graph = graph, .ctx = ctx, .err = err};
+    return rewrite_run_with(graph, ctx, visit, NULL, err);
+}
+
+enum status rewrite_run_with(struct ir_graph *graph, struct pass_context *ctx, rewrite_visit visit,
+                             void *state, struct error *err)
+{
+    struct rewrite rw = {.graph = graph, .ctx = ctx, .err = err, .state = state};
     rw.room = room_for_constants(graph);
     uint32_t n = graph->n_nodes;
     cover(&rw);

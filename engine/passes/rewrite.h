@@ -29,6 +29,7 @@ struct rewrite {
     uint32_t *stack; /* nodes about to be removed */
     uint32_t stack_cap;
     uint64_t room; /* bytes of constants that folding may still make in this pass */
+    void *state;   /* the pass's own */
 };
 
 typedef void (*rewrite_visit)(struct rewrite *rw, uint32_t node);
@@ -37,6 +38,9 @@ typedef void (*rewrite_visit)(struct rewrite *rw, uint32_t node);
  * adds. */
 enum status rewrite_run(struct ir_graph *graph, struct pass_context *ctx, rewrite_visit visit,
                         struct error *err);
+/* Does the same, with what the pass remembers from node to node in rw->state. */
+enum status rewrite_run_with(struct ir_graph *graph, struct pass_context *ctx, rewrite_visit visit,
+                             void *state, struct error *err);
 
 /* --- questions --- */
 

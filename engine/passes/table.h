@@ -15,6 +15,7 @@
     ROW(erase_unused, "drops nodes whose results nobody reads")                                    \
     ROW(fold_constants, "computes what depends on constants alone")                                \
     ROW(erase_noops, "drops nodes that only hand on their input")                                  \
+    ROW(merge_equal, "nodes that compute the same become one")                                     \
     ROW(fold_scalars, "arithmetic with one number becomes y = a x + b")                            \
     ROW(skip_expand, "elementwise operations broadcast by themselves")                             \
     ROW(merge_shuffles, "reshapes, transposes and slices in a row become one")                     \

@@ -22,6 +22,63 @@ static const struct rewrite_case cases[] = {
      "y = unary \"y\" (i) func=identity\n"
      "output y\n",
      NULL, NULL},
+    /* --- merge_equal --- */
+    {"equal nodes, a row of them, equal constants", "merge_equal",
+     "input x FP32[4]\n"
+     "a = binary \"a\" (x, one FP32[]=1) func=add\n"
+     "b = binary \"b\" (x, uno FP32[]=1) func=add\n"
+     "c = unary \"c\" (a) func=relu\n"
+     "d = unary \"d\" (b) func=relu\n"
+     "y = binary \"y\" (c, d) func=mul\n"
+     "output y\n",
+     "input x FP32[4]\n"
+     "a FP32[4] = binary \"a\" (x, one FP32[]) func=add\n"
+     "c FP32[4] = unary \"c\" (a) func=relu\n"
+     "y FP32[4] = binary \"y\" (c, c) func=mul\n"
+     "output y\n",
+     "d is the same as c"},
+    {"nodes with epilogues and two outputs", "merge_equal",
+     "input x FP32[2,5]\n"
+     "input z FP32[2,3]\n"
+     "a, i = topk \"a\" (x) axis=1 k=3\n"
+     "b, j = topk \"b\" (x) k=3 axis=1\n"
+     "c = unary \"c\" (a) func=relu then add(z)\n"
+     "d = unary \"d\" (b) func=relu then add(z)\n"
+     "y = binary \"y\" (c, d) func=mul\n"
+     "k = binary \"k\" (i, j) func=add\n"
+     "output y\noutput k\n",
+     "input x FP32[2,5]\n"
+     "input z FP32[2,3]\n"
+     "a FP32[2,3], i INT64[2,3] = topk \"a\" (x) axis=1 k=3\n"
+     "c FP32[2,3] = unary \"c\" (a) func=relu then add(z)\n"
+     "y FP32[2,3] = binary \"y\" (c, c) func=mul\n"
+     "k INT64[2,3] = binary \"k\" (i, i) func=add\n"
+     "output y\noutput k\n",
+     NULL},
+    {"the second one is an output and keeps its name", "merge_equal",
+     "input x FP32[4]\n"
+     "a = unary \"a\" (x) func=exp\n"
+     "b = unary \"b\" (a) func=relu\n"
+     "y = unary \"y\" (x) func=exp\n"
+     "output b\noutput y\n",
+     "input x FP32[4]\n"
+     "y FP32[4] = unary \"a\" (x) func=exp\n"
+     "b FP32[4] = unary \"b\" (y) func=relu\n"
+     "output b\noutput y\n",
+     NULL},
+    {"both are outputs, or something differs", "merge_equal",
+     "input x FP32[4]\n"
+     "a = unary \"a\" (x) func=exp\n"
+     "b = unary \"b\" (x) func=exp\n"
+     "c = unary \"c\" (x) func=leaky_relu alpha=0.5\n"
+     "d = unary \"d\" (x) func=leaky_relu alpha=0.25\n"
+     "e = binary \"e\" (x, k FP32[]=1) func=add\n"
+     "f = binary \"f\" (x, l FP32[1]=1) func=add\n"
+     "g = binary \"g\" (x, m FP32[]=2) func=add\n"
+     "h = unary \"h\" (x) func=exp then relu\n"
+     "r = unary \"r\" (x) func=exp then sigmoid\n"
+     "output a\noutput b\noutput c\noutput d\noutput e\noutput f\noutput g\noutput h\noutput r\n",
+     NULL, NULL},
     /* --- erase_noops --- */
     {"identities and their like", "erase_noops",
      "input x FP32[2,1,3]\n"
