@@ -356,6 +356,7 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
 
 const struct backend backend_cpu = {
     .abi = BACKEND_ABI,
+    .features = BACKEND_ATTENTION,
     .name = "cpu",
     .host_memory = true,
     .device_count = device_count,

@@ -19,6 +19,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_SOFTMAX] = native_softmax_make,     [IR_OP_LAYER_NORM] = native_norm_make,
     [IR_OP_TRANSPOSE] = native_transpose_make, [IR_OP_CAST] = native_chain_make,
     [IR_OP_GATHER] = native_gather_make,       [IR_OP_RECURRENT] = native_recurrent_make,
+    [IR_OP_ATTENTION] = native_attention_make,
 };
 
 bool native_takes(enum ir_op op)
@@ -149,7 +150,7 @@ void native_op_free(struct native_op *op)
 
 uint64_t native_op_workspace(const struct native_op *op)
 {
-    return op->workspace_bytes;
+    return op->workspace_bytes + op->threads * op->thread_bytes;
 }
 
 enum status native_op_launch(struct native_op *op, void *const *inputs, void *const *outputs,

@@ -35,6 +35,25 @@ struct native_recurrent {
     uint32_t n_inputs;
 };
 
+/* Where the heads of attention's queries, keys or values lie; steps count elements. */
+struct native_heads {
+    uint32_t input;
+    int64_t first, batch, head, row; /* the first head's place; steps */
+    int64_t rows, dim;               /* of one head */
+};
+
+struct native_attention {
+    struct native_heads q, k, v;
+    int64_t kv_heads, group; /* heads of keys; heads of queries that read the same one */
+    enum dtype mask;         /* NONE: there is no mask */
+    int64_t mask_stride[SHAPE_MAX_RANK];
+    bool mask_shared; /* by all queries that read one head of keys */
+    bool causal;
+    float scale;
+    int64_t blocks;  /* of queries that read one head of keys */
+    int64_t scratch; /* floats of one thread */
+};
+
 struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
@@ -66,8 +85,10 @@ struct native_op {
     const char *name; /* the node's, for errors */
 
     struct native_recurrent cell;
+    struct native_attention attention;
 
     uint64_t workspace_bytes;
+    uint64_t thread_bytes; /* of the workspace that each thread has in addition */
     uint64_t packed_bytes; /* of input 1, if it is a constant that is packed */
 
     /* Of the launch that runs now. */
@@ -91,6 +112,8 @@ bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
 /* Packs the plain bytes of a recurrent layer's input 1 into the form that the product reads. */
 void native_recurrent_pack(const struct native_op *op, const void *from, float *to);
+bool native_attention_make(struct native_op *op, const struct ir_graph *graph,
+                           const struct ir_node *node);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 

@@ -26,6 +26,11 @@ static void run_part(void *data)
         team->work(team->user, first, end);
 }
 
+uint32_t team_thread(void)
+{
+    return (uint32_t)omp_get_thread_num();
+}
+
 void team_run(uint32_t threads, int64_t units, team_work work, void *user)
 {
     uint32_t useful = (uint32_t)MIN((int64_t)threads, units);

@@ -15,4 +15,7 @@ typedef void (*team_work)(void *user, int64_t first, int64_t end);
  * returns when all are done. */
 void team_run(uint32_t threads, int64_t units, team_work work, void *user);
 
+/* Within `work`: the calling thread's number in the team, 0 to threads-1. */
+uint32_t team_thread(void);
+
 #endif

@@ -10,74 +10,7 @@
  */
 #include "kernels/cpu/fast.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "base/compiler.h"
-
-#define VECTOR _Pragma("omp simd")
-
-static inline float float_of(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof(f));
-    return f;
-}
-
-static inline uint32_t bits_of(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof(bits));
-    return bits;
-}
-
-/* 2^k for k in -126..127 */
-static inline float power_of_two(int32_t k)
-{
-    return float_of((uint32_t)(k + 127) << 23);
-}
-
-/* exp(x) = 2^k exp(r) with |r| <= ln(2)/2; adding 1.5 * 2^23 rounds to the integer k and leaves it
- * in the low bits. Returns exp(r). */
-static inline float exp_split(float x, int32_t *k)
-{
-    const float magic = 12582912.0F;
-    float shifted = x * 1.44269504F + magic;
-    float whole = shifted - magic;
-    float r = (x - whole * 0.693359375F) + whole * 2.12194440e-4F; /* ln 2 in two parts */
-    float p = 0.00138358115F;
-    p = p * r + 0.0083756357F;
-    p = p * r + 0.0416682881F;
-    p = p * r + 0.166664104F;
-    p = p * r + 0.499999916F;
-    p = p * r + 1.0F;
-    p = p * r + 1.0F;
-    *k = (int32_t)(bits_of(shifted) - bits_of(magic)); /* any number if x is NaN */
-    return p;
-}
-
-/* 2^k is applied in two halves, so that subnormal and infinite results come out right. */
-static inline float exp_of(float x)
-{
-    int32_t k;
-    x = x < -104.0F ? -104.0F : x;
-    x = x > 89.0F ? 89.0F : x;
-    float p = exp_split(x, &k);
-    k = k < -150 ? -150 : k;
-    k = k > 128 ? 128 : k;
-    int32_t half = k >> 1;
-    return p * power_of_two(half) * power_of_two(k - half);
-}
-
-/* exp(x) for x <= 0. Results that would be subnormal are 0. */
-static inline float exp_of_negative(float x)
-{
-    int32_t k;
-    float p = exp_split(x, &k);
-    float e = float_of(bits_of(p) + ((uint32_t)k << 23)); /* p is within 0.7..1.42 */
-    e = x < -87.0F ? 0.0F : e;
-    return x != x ? x : e;
-}
+#include "kernels/cpu/fast_inner.h"
 
 /* exp(a^2) erfc(a) as a polynomial in 1 / (1 + 0.4 a), for a >= 0. */
 static inline float erfc_scaled(float a)
@@ -210,45 +143,6 @@ static void b_pow(const float *a, const float *b, float *y, size_t n)
 
 /* --- rows as a whole --- */
 
-/* The largest element that is not NaN. It is computed in lanes, because compilers that honour NaN
- * do not split a plain maximum. */
-static float highest_of(const float *x, size_t n)
-{
-    enum { LANES = 16 };
-    float lanes[LANES];
-    size_t whole = n - n % LANES;
-    for (size_t l = 0; l < LANES; l++)
-        lanes[l] = -INFINITY;
-    for (size_t i = 0; i < whole; i += LANES) {
-        VECTOR
-        for (size_t l = 0; l < LANES; l++)
-            lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-    }
-    float highest = -INFINITY;
-    for (size_t l = 0; l < LANES; l++)
-        highest = lanes[l] > highest ? lanes[l] : highest;
-    for (size_t i = whole; i < n; i++)
-        highest = x[i] > highest ? x[i] : highest;
-    return highest;
-}
-
-/* Rows are summed in parts of this length, so that the error of adding in fp32 does not grow with a
- * row's length. */
-enum { PART = 256 };
-
-/* y = exp(x - highest); returns the sum. */
-static float exp_part(const float *x, float *y, size_t n, float highest)
-{
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < n; i++) {
-        float e = exp_of_negative(x[i] - highest);
-        y[i] = e;
-        sum += e;
-    }
-    return sum;
-}
-
 static void log_softmax(const float *x, float *y, size_t n, float highest)
 {
     float unused[PART]; /* y may be x, which is still needed */
@@ -379,16 +273,14 @@ FROM(bf16, uint16_t, float_of((uint32_t)x[i] << 16))
 /* --- products of a few rows with a packed matrix, which is read once for all of them --- */
 
 #ifdef __AVX512F__
-enum { LANES = 16, ROWS = 4 };
+enum { ROWS = 4 };
 #else
-enum { LANES = 8, ROWS = 2 };
+enum { ROWS = 2 };
 #endif
 enum { TILE_COLS = 4 * LANES };
-typedef float vec __attribute__((vector_size(sizeof(float) * LANES), aligned(4), may_alias));
 
 /* The sums are variables of their own, because compilers keep arrays of vectors in memory. Row r of
  * a tile has four sums; m0 to m3 are four vectors of the matrix. */
-#define VEC_AT(p, i) (((vec *)(uintptr_t)(p))[i])
 #define ROW_LOAD(r, from)                                                                          \
     vec s##r##0 = VEC_AT(from, 0), s##r##1 = VEC_AT(from, 1), s##r##2 = VEC_AT(from, 2),           \
         s##r##3 = VEC_AT(from, 3)
@@ -541,6 +433,7 @@ const struct fast_kernels FAST_TABLE = {
     .layer_norm = layer_norm,
     .transpose_32 = transpose_32,
     .product = product,
+    .attend = FAST_ATTEND,
     .from = {[DTYPE_U8] = from_u8,
              [DTYPE_I8] = from_i8,
              [DTYPE_I32] = from_i32,

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/cpu/attend.h"
 #include "kernels/cpu/ref.h"
 
 typedef void (*fast_unary)(const float *x, float *y, size_t n, float alpha, float beta);
@@ -38,6 +39,7 @@ struct fast_kernels {
      * step of 0 from row to row of `start` repeats the row. Steps count elements. */
     void (*product)(const float *packed, int64_t depth, int64_t cols, int64_t rows, const float *x,
                     int64_t x_row, const float *start, int64_t start_row, float *y, int64_t y_row);
+    attend_run attend; /* attend.h */
 };
 
 /* A packed matrix consists of panels of FAST_PANEL columns, with zeros behind the last column. For
