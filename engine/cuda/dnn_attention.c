@@ -1,131 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention through cuDNN's scaled-dot-product operation, which compiles one kernel at run time.
- * Queries, keys and values [N,S,H*D], apart or behind one another in the rows of one tensor, are
- * seen as [N,H,S,D] by their strides; nothing is moved. Half types only, with heads of a multiple
- * of 8 columns up to 128; no epilogue, and no mask: the operation takes none that is added.
+ * Attention through cuDNN, which compiles one kernel at run time: half types only, heads of a
+ * multiple of 8 columns, no epilogue. dnn_attention.h says how it is spelled.
+ *
+ * Not taken: BOOL masks, masks that do not go along the keys, and forms in which a query may see no
+ * key by its place alone (causal with more queries than keys).
  *
  * The scale is passed by value with each launch; captured graphs keep it.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
-#include "engine/cuda/dnn_graph.h"
+#include "engine/cuda/attention.h"
+#include "engine/cuda/dnn_attention.h"
 
-enum { UID_Q = 1, UID_K = 2, UID_V = 3, UID_Y = 4, UID_SCALE = 5, TENSORS = 4, HEAD_MAX = 128 };
-enum { CONFIGS_MAX = 16 };
-
-/* Everything that decides the graph. It is hashed as bytes, so it has no holes and is zeroed
- * first. */
-struct attention_spec {
-    int64_t dim[TENSORS][4], stride[TENSORS][4]; /* Q, K, V, Y */
-    int64_t io;                                  /* enum dtype */
-};
+enum { CONFIGS_MAX = 16, HEAD_MAX = 256, BINDINGS = 3 /* scalars */ + ATTENTION_TENSORS };
 
 struct attention {
+    struct cuda_attention views;
     struct attention_spec spec;
-    enum dtype io;
-    bool packed;
-    float scale;
-    uint64_t k_offset, v_offset; /* bytes, within the packed tensor */
+    float hidden;
+    int32_t shift;
 };
 
 /* --- from the node --- */
 
-static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
-                                        uint32_t i)
+static bool set_tensor(struct attention_spec *s, int i, const struct kernel_view *view)
 {
-    bool there = i < node->n_inputs && node->inputs[i] != IR_NONE;
-    return there ? ir_tensor(graph, node->inputs[i]) : NULL;
-}
-
-static bool set_tensor(struct attention_spec *s, int i, const struct ir_tensor *t, int64_t heads,
-                       int64_t columns)
-{
-    int64_t row = t->shape.dim[2];
-    for (uint32_t k = 0; k < 3; k++)
-        if (t->shape.rank != 3 || t->shape.dim[k] < 1 || t->shape.dim[k] > INT32_MAX)
+    for (int d = 0; d < 4; d++) {
+        if (view->dim[d] < 1 || view->dim[d] > INT32_MAX)
             return false;
-    if (columns % heads || (columns / heads) % 8 || columns / heads > HEAD_MAX)
-        return false;
-    s->dim[i][0] = t->shape.dim[0];
-    s->dim[i][1] = heads;
-    s->dim[i][2] = t->shape.dim[1];
-    s->dim[i][3] = columns / heads;
-    s->stride[i][0] = t->shape.dim[1] * row;
-    s->stride[i][1] = columns / heads;
-    s->stride[i][2] = row;
-    s->stride[i][3] = 1;
-    return true;
+        s->dim[i][d] = view->dim[d];
+        s->stride[i][d] = view->stride[d];
+    }
+    return view->dtype == s->io && view->dim[3] % 8 == 0 && view->dim[3] <= HEAD_MAX;
 }
 
-/* The half type that the tensor is stored as; NONE: it is stored as another type. */
-static enum dtype stored(const struct ir_tensor *t, enum dtype dtype)
+/* A mask lies plainly, so its strides follow from its own dims. */
+static bool set_mask(struct attention_spec *s, const struct kernel_view *view)
 {
-    enum dtype as = t->dtype == DTYPE_F32 ? dtype : t->dtype;
-    return as == DTYPE_F16 || as == DTYPE_BF16 ? as : DTYPE_NONE;
+    int64_t *dim = s->dim[ATTENTION_MASK], *stride = s->stride[ATTENTION_MASK], step = 1;
+    for (int d = 3; d >= 0; d--) {
+        dim[d] = view->stride[d] ? view->dim[d] : 1;
+        stride[d] = step;
+        step *= dim[d];
+    }
+    return view->dtype == s->io && dim[3] == view->dim[3];
 }
 
 static bool attention_read(const struct ir_graph *graph, const struct ir_node *node,
                            enum dtype dtype, struct attention *out)
 {
     memset(out, 0, sizeof(*out));
-    int64_t heads = ir_attr_int(node, IR_ATTR_HEADS);
-    out->packed = ir_attr_int(node, IR_ATTR_PACKED) != 0;
-    out->scale = ir_attr_float(node, IR_ATTR_ALPHA);
-    const struct ir_tensor *q = input_of(graph, node, 0);
-    const struct ir_tensor *k = out->packed ? q : input_of(graph, node, 1);
-    const struct ir_tensor *v = out->packed ? q : input_of(graph, node, 2);
-    if (node->op != IR_OP_ATTENTION || node->n_outputs != 1 || node->n_epilogue || heads < 1 ||
-        !q || !k || !v || input_of(graph, node, 3) || q->shape.rank != 3 || k->shape.rank != 3 ||
-        v->shape.rank != 3 || ir_attr_int(node, IR_ATTR_CAUSAL) ||
-        (ir_attr_int(node, IR_ATTR_KV_HEADS) && ir_attr_int(node, IR_ATTR_KV_HEADS) != heads))
-        return false;
-    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
-    int64_t parts = out->packed ? 3 : 1, width = q->shape.dim[2] / parts;
-    out->io = stored(q, dtype);
-    out->spec.io = out->io;
-    if (!out->io || stored(k, dtype) != out->io || stored(v, dtype) != out->io ||
-        stored(y, dtype) != out->io || q->shape.dim[2] % parts || y->shape.rank != 3)
-        return false;
-    out->k_offset = (uint64_t)width * dtype_size(out->io);
-    out->v_offset = 2 * out->k_offset;
+    struct cuda_attention *at = &out->views;
     struct attention_spec *s = &out->spec;
-    return set_tensor(s, 0, q, heads, width) &&
-           set_tensor(s, 1, k, heads, out->packed ? width : k->shape.dim[2]) &&
-           set_tensor(s, 2, v, heads, out->packed ? width : v->shape.dim[2]) &&
-           set_tensor(s, 3, y, heads, y->shape.dim[2]) && s->dim[1][0] == s->dim[0][0] &&
-           s->dim[2][0] == s->dim[0][0] && s->dim[3][0] == s->dim[0][0] &&
-           s->dim[1][3] == s->dim[0][3] && s->dim[2][2] == s->dim[1][2] &&
-           s->dim[3][2] == s->dim[0][2] && s->dim[3][3] == s->dim[2][3];
-}
-
-static void build(struct dnn_build *b, const void *spec)
-{
-    static const cudnnBackendAttributeName_t names[TENSORS] = {
-        CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC,
-        CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC};
-    const struct attention_spec *s = spec;
-    cudnnDataType_t type;
-    if (!dnn_type((enum dtype)s->io, &type))
-        return;
-    dnn_desc op = dnn_make(b, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, "attention");
-    for (int i = 0; i < TENSORS; i++) {
-        struct dnn_tensor t = {.uid = UID_Q + i, .type = type};
-        memcpy(t.dim, s->dim[i], sizeof(t.dim));
-        memcpy(t.stride, s->stride[i], sizeof(t.stride));
-        dnn_set_desc(b, op, names[i], dnn_tensor(b, &t));
-    }
-    struct dnn_tensor scale = {.uid = UID_SCALE,
-                               .type = CUDNN_DATA_FLOAT,
-                               .dim = {1, 1, 1, 1},
-                               .stride = {1, 1, 1, 1},
-                               .by_value = true};
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, dnn_tensor(b, &scale));
-    dnn_finish(b, op, "attention");
-    dnn_op_add(b, op);
+    if (!cuda_attention_read(graph, node, dtype, at))
+        return false;
+    int64_t queries = at->q.dim[2], keys = at->k.dim[2];
+    s->io = at->q.dtype;
+    s->masked = at->masked;
+    s->causal = at->causal && queries > 1;
+    out->hidden = -INFINITY;
+    out->shift = (int32_t)(keys - queries);
+    if ((s->io != DTYPE_F16 && s->io != DTYPE_BF16) || (s->causal && queries > keys) ||
+        (s->causal && s->masked && queries != keys))
+        return false;
+    return set_tensor(s, ATTENTION_Q, &at->q) && set_tensor(s, ATTENTION_K, &at->k) &&
+           set_tensor(s, ATTENTION_V, &at->v) && set_tensor(s, ATTENTION_Y, &at->y) &&
+           (!at->masked || set_mask(s, &at->mask));
 }
 
 /* --- candidates --- */
@@ -145,7 +90,7 @@ static enum status list(struct cuda_dnn *dnn, const struct attention *at,
     struct dnn_build *b;
     struct dnn_engine engine;
     TRY(dnn_build_new(dnn, &b, err));
-    build(b, &at->spec);
+    attention_build(b, &at->spec);
     dnn_graph_finish(b);
     uint32_t found = dnn_heuristic(b, CONFIGS_MAX / 2, out), engines = dnn_engine_count(b);
     for (uint32_t i = 0; i < engines && found < CONFIGS_MAX; i++)
@@ -165,7 +110,8 @@ static enum status visit_all(const struct ir_graph *graph, const struct ir_node 
         struct tactic t;
         char text[TACTIC_NAME_MAX], detail[TACTIC_NAME_MAX];
         dnn_config_text(&configs[i], text, sizeof(text));
-        snprintf(detail, sizeof(detail), "%.60s %s", text, at->io == DTYPE_F16 ? "f16" : "bf16");
+        snprintf(detail, sizeof(detail), "%.60s %s", text,
+                 at->spec.io == DTYPE_F16 ? "f16" : "bf16");
         cuda_tactic(&t, &cuda_family_dnn_attention, 0, graph, node, dtype, IR_LAYOUT_PLAIN, detail);
         t.blob_size = dnn_config_write(&configs[i], t.blob);
         TRY(visit(user, &t, err));
@@ -197,7 +143,8 @@ static enum status get_plan(struct cuda_device *device, const struct ir_graph *g
                             const struct ir_node *node, const struct tactic *tactic,
                             struct attention *at, struct dnn_plan **out, struct error *err)
 {
-    struct dnn_recipe recipe = {.spec = &at->spec, .spec_size = sizeof(at->spec), .build = build};
+    struct dnn_recipe recipe = {
+        .spec = &at->spec, .spec_size = sizeof(at->spec), .build = attention_build};
     if (tactic->id != cuda_tactic_id(CUDA_FAMILY_DNN_ATTENTION, 0) ||
         tactic->blob_size > TACTIC_BLOB_MAX ||
         !dnn_config_read(tactic->blob, tactic->blob_size, &recipe.config) ||
@@ -236,14 +183,13 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
                           struct error *err)
 {
     struct attention_op *op = CONTAINER_OF(base, struct attention_op, base);
-    const struct attention *at = &op->at;
-    void *address[] = {
-        inputs[0],
-        at->packed ? (char *)inputs[0] + at->k_offset : inputs[1],
-        at->packed ? (char *)inputs[0] + at->v_offset : inputs[2],
-        outputs[0],
-        &op->at.scale,
-    };
+    struct cuda_attention *at = &op->at.views;
+    cuda_attention_bind(at, inputs, outputs);
+    void *const all[BINDINGS] = {at->q.data,    at->k.data, at->v.data,     at->y.data,
+                                 at->mask.data, &at->scale, &op->at.hidden, &op->at.shift};
+    void *address[BINDINGS];
+    for (uint32_t i = 0; i < op->pack.n; i++)
+        address[i] = all[op->pack.uid[i] - ATTENTION_UID];
     return dnn_pack_run(&op->pack, stream, op->plan, address, workspace, op->name, err);
 }
 
@@ -258,16 +204,40 @@ static void op_free(struct backend_op *base)
 static bool is_large_enough(const struct ir_tensor *t, enum dtype io)
 {
     uint64_t bytes;
-    return !t || (t->layout == IR_LAYOUT_PLAIN &&
-                  ir_layout_bytes(&t->shape, io, t->layout, &bytes) && t->bytes >= bytes);
+    return t->layout == IR_LAYOUT_PLAIN && ir_layout_bytes(&t->shape, io, t->layout, &bytes) &&
+           t->bytes >= bytes;
 }
 
 static bool tensors_fit(const struct ir_graph *graph, const struct ir_node *node, enum dtype io)
 {
     bool fit = is_large_enough(ir_tensor(graph, node->outputs[0]), io);
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        fit = fit && is_large_enough(input_of(graph, node, i), io);
+        fit = fit && (node->inputs[i] == IR_NONE ||
+                      is_large_enough(ir_tensor(graph, node->inputs[i]), io));
     return fit;
+}
+
+/* Lists the tensors that the graph of this spec has, as attention_build makes it. */
+static void list_tensors(const struct attention *at, struct dnn_pack *pack)
+{
+    const struct attention_spec *s = &at->spec;
+    const struct {
+        int64_t uid;
+        bool there;
+    } rows[] = {
+        {ATTENTION_UID + ATTENTION_Q, true},
+        {ATTENTION_UID + ATTENTION_K, true},
+        {ATTENTION_UID + ATTENTION_V, true},
+        {ATTENTION_UID + ATTENTION_Y, true},
+        {ATTENTION_UID + ATTENTION_MASK, s->masked != 0},
+        {ATTENTION_UID_SCALE, true},
+        {ATTENTION_UID_HIDDEN, s->causal != 0},
+        {ATTENTION_UID_SHIFT, s->causal && at->shift != 0},
+    };
+    pack->n = 0;
+    for (uint32_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].there)
+            pack->uid[pack->n++] = rows[i].uid;
 }
 
 /* The op owns `plan` if this succeeds. */
@@ -276,7 +246,7 @@ static enum status make_op(struct backend_stream *stream, const struct ir_graph 
                            struct dnn_plan *plan, struct backend_op **out, struct error *err)
 {
     cudnnHandle_t handle;
-    if (!tensors_fit(graph, node, at->io))
+    if (!tensors_fit(graph, node, (enum dtype)at->spec.io))
         return error_set(err, STATUS_FAILED_PRECONDITION,
                          "cuDNN: '%s': a tensor has another size than it needs", node->name);
     if (stream->device->ordinal >= 0)
@@ -290,9 +260,7 @@ static enum status make_op(struct backend_stream *stream, const struct ir_graph 
     op->plan = plan;
     op->name = node->name;
     op->at = *at;
-    op->pack.n = UID_SCALE;
-    for (uint32_t i = 0; i < op->pack.n; i++)
-        op->pack.uid[i] = UID_Q + i;
+    list_tensors(at, &op->pack);
     *out = &op->base;
     return STATUS_OK;
 }

@@ -7,19 +7,13 @@
 #include <stdio.h>
 
 #include "base/compiler.h"
+#include "engine/cuda/attention.h"
 #include "engine/cuda/own.h"
-
-struct attention {
-    struct kernel_view q, k, v, mask, y;
-    bool packed, masked;
-    float scale;
-    uint64_t k_offset, v_offset; /* bytes, within the packed tensor */
-};
 
 struct attention_op {
     struct backend_op base;
     int32_t variant;
-    struct attention at;
+    struct cuda_attention at;
 };
 
 static const struct {
@@ -31,82 +25,23 @@ static const struct {
     {"plain", KERNEL_ATTENTION_PLAIN},
 };
 
-static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
-                                        uint32_t i)
-{
-    bool there = i < node->n_inputs && node->inputs[i] != IR_NONE;
-    return there ? ir_tensor(graph, node->inputs[i]) : NULL;
-}
-
-/* Views [N,S,H*D] (rows may have more columns) as [N,H,S,D]. */
-static bool heads_view(const struct ir_tensor *tensor, enum dtype dtype, int64_t heads,
-                       int64_t columns, struct kernel_view *out)
-{
-    struct kernel_view rows;
-    if (!tensor || tensor->shape.rank != 3 || heads < 1 || columns % heads ||
-        !own_view(tensor, dtype, IR_LAYOUT_PLAIN, &rows))
-        return false;
-    *out = (struct kernel_view){
-        .dtype = rows.dtype,
-        .rank = 4,
-        .dim = {rows.dim[0], heads, rows.dim[1], columns / heads},
-        .stride = {rows.stride[0], columns / heads, rows.stride[1], 1},
-    };
-    return true;
-}
-
-static bool mask_view(const struct ir_tensor *tensor, enum dtype dtype, struct attention *at)
-{
-    struct kernel_view scores = at->q, mask;
-    scores.dim[3] = at->k.dim[2];
-    return own_view(tensor, dtype, IR_LAYOUT_PLAIN, &mask) &&
-           cuda_view_broadcast(&mask, &scores, &at->mask);
-}
-
-/* The node's views; `dtype` NONE: with the types that its tensors have. */
+/* The kernels know as many heads of keys as of queries, no causal form and no BOOL mask. */
 static bool attention_read(const struct ir_graph *graph, const struct ir_node *node,
-                           enum dtype dtype, struct attention *out)
+                           enum dtype dtype, struct cuda_attention *out)
 {
-    struct attention at = {.packed = ir_attr_int(node, IR_ATTR_PACKED) != 0,
-                           .scale = ir_attr_float(node, IR_ATTR_ALPHA)};
-    int64_t heads = ir_attr_int(node, IR_ATTR_HEADS);
-    const struct ir_tensor *q = input_of(graph, node, 0), *mask = input_of(graph, node, 3);
-    const struct ir_tensor *k = at.packed ? q : input_of(graph, node, 1);
-    const struct ir_tensor *v = at.packed ? q : input_of(graph, node, 2);
-    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
-    int64_t kv_heads = ir_attr_int(node, IR_ATTR_KV_HEADS);
-    if (node->n_epilogue || !q || !k || !v || q->shape.rank != 3 || v->shape.rank != 3 ||
-        (kv_heads && kv_heads != heads) || ir_attr_int(node, IR_ATTR_CAUSAL) ||
-        (mask && ir_tensor_type(mask) == DTYPE_BOOL))
-        return false;
-    int64_t parts = at.packed ? 3 : 1, width = q->shape.dim[2] / parts;
-    if (q->shape.dim[2] % parts || !heads_view(q, dtype, heads, width, &at.q) ||
-        !heads_view(k, dtype, heads, width, &at.k) ||
-        !heads_view(v, dtype, heads, at.packed ? width : v->shape.dim[2], &at.v) ||
-        !heads_view(y, dtype, heads, y->shape.dim[2], &at.y))
-        return false;
-    uint64_t bytes = (uint64_t)width * dtype_size((enum dtype)at.q.dtype);
-    at.k_offset = bytes;
-    at.v_offset = 2 * bytes;
-    at.masked = mask != NULL;
-    if (mask && !mask_view(mask, dtype, &at))
-        return false;
-    *out = at;
-    return true;
+    return cuda_attention_read(graph, node, dtype, out) && !out->causal &&
+           out->k.dim[1] == out->q.dim[1] && (!out->masked || out->mask.dtype == out->q.dtype);
 }
 
 /* Without `inputs` this is a dry call: views have no data, but the launcher must see that there is
  * a mask. */
-static cudaError_t attention_call(const struct kernel_call *call, struct attention *at,
+static cudaError_t attention_call(const struct kernel_call *call, struct cuda_attention *at,
                                   void *const *inputs, void *const *outputs)
 {
-    if (inputs) {
-        at->q.data = inputs[0];
-        at->k.data = at->packed ? (char *)inputs[0] + at->k_offset : inputs[1];
-        at->v.data = at->packed ? (char *)inputs[0] + at->v_offset : inputs[2];
-        at->y.data = outputs[0];
-    }
-    at->mask.data = !at->masked ? NULL : inputs ? inputs[3] : at;
+    if (inputs)
+        cuda_attention_bind(at, inputs, outputs);
+    else
+        at->mask.data = at->masked ? at : NULL;
     return kernel_attention(call, at->scale, &at->q, &at->k, &at->v, &at->mask, &at->y);
 }
 
@@ -117,7 +52,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t d = 0; d < n; d++) {
-        struct attention at;
+        struct cuda_attention at;
         bool any = false;
         if (!attention_read(graph, node, dtypes[d], &at))
             continue;

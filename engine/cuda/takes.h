@@ -38,7 +38,8 @@
       "floats; 1x1, stride 1, no padding, one group, constant weights")                            \
     F(4, DNN_ATTENTION, dnn_attention, "cudnn attention", "cuDNN",                                 \
       OP(ATTENTION),                                                                               \
-      "16 bit, no mask, heads of 8, 16, ... 128 columns")                                          \
+      "16 bit, heads of 8, 16, ... 256 columns; mask (not BOOL) along the keys; causal with as "   \
+      "many keys as queries, or more and no mask")                                                 \
     F(5, OWN_MAP, own_map, "own map", "own",                                                       \
       OP(UNARY) | OP(CAST) | OP(BINARY) | OP(SELECT) | OP(REFORMAT),                               \
       "all element types")                                                                         \

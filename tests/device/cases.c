@@ -6,93 +6,9 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "tests/device/make.h"
 
 enum { ATTEMPTS = 50 };
-
-/* --- numbers --- */
-
-static uint32_t draw(uint64_t *random)
-{
-    *random = *random * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(*random >> 33);
-}
-
-static int64_t between(uint64_t *random, int64_t low, int64_t high)
-{
-    return low + (int64_t)(draw(random) % (uint32_t)(high - low + 1));
-}
-
-static bool chance(uint64_t *random, uint32_t percent)
-{
-    return draw(random) % 100 < percent;
-}
-
-static int64_t pick(uint64_t *random, const int64_t *from, uint32_t n)
-{
-    return from[draw(random) % n];
-}
-
-#define PICK(random, ...)                                                                          \
-    pick(random, (const int64_t[]){__VA_ARGS__}, ARRAY_LEN(((const int64_t[]){__VA_ARGS__})))
-
-/* --- tensors --- */
-
-static struct shape shape_of(uint32_t rank, const int64_t *dims)
-{
-    struct shape s = {.rank = rank};
-    memcpy(s.dim, dims, rank * sizeof(*dims));
-    return s;
-}
-
-#define DIMS(...)                                                                                  \
-    shape_of(ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
-
-static uint32_t add_input(struct ir_graph *g, enum dtype dtype, struct shape shape)
-{
-    uint32_t id = ir_tensor_add(g, "x", dtype, &shape);
-    if (id != IR_NONE && g->n_inputs < IR_MAX_IO)
-        g->inputs[g->n_inputs++] = id;
-    return id;
-}
-
-/* Floats in +-scale. */
-static uint32_t add_constant(struct ir_graph *g, uint64_t *random, struct shape shape, double scale)
-{
-    size_t n;
-    if (!shape_elements(&shape, &n))
-        return IR_NONE;
-    float *data = arena_array(g->arena, n + 1, sizeof(*data));
-    for (size_t i = 0; data && i < n; i++)
-        data[i] = (float)(((double)draw(random) / (1U << 30) - 1.0) * scale);
-    return data ? ir_constant_add(g, "w", DTYPE_F32, &shape, data) : IR_NONE;
-}
-
-/* INT8, or INT32 of the same size. */
-static uint32_t add_integers(struct ir_graph *g, uint64_t *random, struct shape shape,
-                             enum dtype dtype)
-{
-    size_t n, size = dtype_size(dtype);
-    char *data = shape_elements(&shape, &n) ? arena_array(g->arena, n + 1, size) : NULL;
-    for (size_t i = 0; data && i < n; i++)
-        memcpy(data + i * size, &(int32_t){(int32_t)between(random, -128, 127)}, size);
-    return data ? ir_constant_add(g, "w", dtype, &shape, data) : IR_NONE;
-}
-
-static uint32_t add_indices(struct ir_graph *g, uint64_t *random, struct shape shape, int64_t limit)
-{
-    size_t n;
-    if (!shape_elements(&shape, &n))
-        return IR_NONE;
-    int64_t *data = arena_array(g->arena, n + 1, sizeof(*data));
-    for (size_t i = 0; data && i < n; i++)
-        data[i] = between(random, -limit, limit - 1);
-    return data ? ir_constant_add(g, "i", DTYPE_I64, &shape, data) : IR_NONE;
-}
-
-static bool finish(struct ir_graph *g, uint32_t node)
-{
-    return node != IR_NONE && !ir_infer_apply(g, node, NULL, 0, NULL);
-}
 
 static struct shape out_shape(const struct ir_graph *g)
 {
@@ -298,39 +214,6 @@ static bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
         chance(random, 60) ? add_integers(g, random, DIMS(n), DTYPE_I32) : IR_NONE};
     uint32_t node = ir_node_add(g, IR_OP_MATMUL, "matmul", in[2] == IR_NONE ? 2 : 3, in);
     return finish(g, node);
-}
-
-static bool make_attention(struct ir_graph *g, uint64_t *random)
-{
-    int64_t n = between(random, 1, 3), h = PICK(random, 1, 2, 4),
-            d = PICK(random, 8, 32, 64, 64, 80);
-    int64_t sq = PICK(random, 1, 17, 64, 100, 128), sk = chance(random, 60) ? sq : 77;
-    bool packed = chance(random, 50);
-    sk = packed ? sq : sk;
-    uint32_t in[4] = {add_input(g, DTYPE_F32, packed ? DIMS(n, sq, 3 * h * d) : DIMS(n, sq, h * d)),
-                      IR_NONE, IR_NONE, IR_NONE};
-    if (!packed) {
-        in[1] = add_input(g, DTYPE_F32, DIMS(n, sk, h * d));
-        in[2] = add_input(g, DTYPE_F32, DIMS(n, sk, h * d));
-    }
-    switch (draw(random) % 4) {
-    case 0:
-        in[3] = add_input(g, DTYPE_F32, DIMS(n, 1, 1, sk));
-        break;
-    case 1:
-        in[3] = add_input(g, DTYPE_F32, DIMS(n, h, sq, sk));
-        break;
-    default:
-        break;
-    }
-    uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention",
-                                in[3] != IR_NONE ? 4
-                                : packed         ? 1
-                                                 : 3,
-                                in);
-    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_HEADS, h) &&
-           ir_attr_set_int(g, node, IR_ATTR_PACKED, packed) &&
-           ir_attr_set_float(g, node, IR_ATTR_ALPHA, 1 / sqrtf((float)d)) && finish(g, node);
 }
 
 /* --- rows --- */
@@ -616,6 +499,7 @@ const struct case_kind case_kinds[] = {
     {"matmul", make_matmul},
     {"matmul-bytes", make_matmul_bytes},
     {"attention", make_attention},
+    {"attention-odd", make_attention_odd},
     {"softmax", make_softmax},
     {"layer-norm", make_layer_norm},
     {"batch-norm", make_batch_norm},
@@ -755,16 +639,6 @@ static bool sized_concat(struct ir_graph *g, uint64_t *random UNUSED, int64_t ba
     return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, 1) && finish(g, node);
 }
 
-static bool sized_attention(struct ir_graph *g, uint64_t *random UNUSED, int64_t batch)
-{
-    uint32_t in[4] = {add_input(g, DTYPE_F32, DIMS(batch, 128, 3 * 768)), IR_NONE, IR_NONE,
-                      add_input(g, DTYPE_F32, DIMS(batch, 1, 1, 128))};
-    uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention", 4, in);
-    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_HEADS, 12) &&
-           ir_attr_set_int(g, node, IR_ATTR_PACKED, 1) &&
-           ir_attr_set_float(g, node, IR_ATTR_ALPHA, 0.125F) && finish(g, node);
-}
-
 const struct case_sized case_sizes[] = {
     {"depthwise 3x3 144 @56 + clip", sized_depthwise},
     {"depthwise 3x3/2 144 @56 + clip", sized_depthwise_2},
@@ -777,6 +651,15 @@ const struct case_sized case_sizes[] = {
     {"transpose 128x12x64", sized_transpose},
     {"cast uint8 3 @224", sized_image},
     {"concat 4 of 256 @35", sized_concat},
-    {"attention 12 heads 128x64", sized_attention},
+    {"attention BERT 12x128x64 mask", sized_bert},
+    {"attention GPT-2 12x128x64", sized_gpt2},
+    {"attention ViT 12x197x64", sized_vit},
+    {"attention Swin 64x3x49x32 bias", sized_swin},
+    {"attention Swin shifted", sized_swin_shifted},
+    {"attention CLIP 12x50x64", sized_clip},
+    {"attention Whisper 8x1500x64", sized_whisper},
+    {"attention T5 8x128x64 bias", sized_t5},
+    {"attention causal 16x1024x128", sized_long},
+    {"attention decode 32/8x1024x128", sized_decode},
     {0},
 };

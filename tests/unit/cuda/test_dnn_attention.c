@@ -29,34 +29,52 @@ static int teardown(void **state UNUSED)
     return 0;
 }
 
+enum mask { NONE, KEYS, QUERIES, HEADS, ALL, COLUMN, BOOLS };
+
 struct attention {
     int64_t n, queries, keys, heads, head;
-    bool packed, masked;
+    int64_t kv_heads;           /* 0: as many */
+    bool packed, causal, first; /* first: heads first */
+    enum mask mask;
 };
 
-static uint32_t tensor(struct ir_graph *g, int64_t n, int64_t rows, int64_t columns)
+static uint32_t tensor(struct ir_graph *g, const struct attention *a, int64_t rows, int64_t heads)
 {
-    struct shape s = {.rank = 3, .dim = {n, rows, columns}};
-    return ir_tensor_add(g, "t", DTYPE_F32, &s);
+    struct shape flat = {.rank = 3, .dim = {a->n, rows, heads * a->head}};
+    struct shape deep = {.rank = 4, .dim = {a->n, heads, rows, a->head}};
+    return ir_tensor_add(g, "t", DTYPE_F32, a->first ? &deep : &flat);
+}
+
+static uint32_t mask(struct ir_graph *g, const struct attention *a)
+{
+    const struct shape shapes[] = {
+        [KEYS] = {.rank = 4, .dim = {a->n, 1, 1, a->keys}},
+        [QUERIES] = {.rank = 2, .dim = {a->queries, a->keys}},
+        [HEADS] = {.rank = 4, .dim = {1, a->heads, a->queries, a->keys}},
+        [ALL] = {.rank = 4, .dim = {a->n, a->heads, a->queries, a->keys}},
+        [COLUMN] = {.rank = 4, .dim = {a->n, 1, a->queries, 1}},
+        [BOOLS] = {.rank = 4, .dim = {a->n, 1, 1, a->keys}},
+    };
+    enum dtype dtype = a->mask == BOOLS ? DTYPE_BOOL : DTYPE_F32;
+    return a->mask == NONE ? IR_NONE : ir_tensor_add(g, "mask", dtype, &shapes[a->mask]);
 }
 
 static struct ir_graph *make(const struct attention *a)
 {
     struct ir_graph *g = ir_graph_new();
-    int64_t width = a->heads * a->head;
-    struct shape mask = {.rank = 4, .dim = {a->n, 1, 1, a->keys}};
+    int64_t kv = a->kv_heads ? a->kv_heads : a->heads;
     struct error err = {0};
-    uint32_t in[4] = {tensor(g, a->n, a->queries, a->packed ? 3 * width : width), IR_NONE, IR_NONE,
-                      IR_NONE};
+    uint32_t in[4] = {tensor(g, a, a->queries, a->packed ? a->heads + 2 * kv : a->heads), IR_NONE,
+                      IR_NONE, mask(g, a)};
     if (!a->packed) {
-        in[1] = tensor(g, a->n, a->keys, width);
-        in[2] = tensor(g, a->n, a->keys, width);
+        in[1] = tensor(g, a, a->keys, kv);
+        in[2] = tensor(g, a, a->keys, kv);
     }
-    if (a->masked)
-        in[3] = ir_tensor_add(g, "mask", DTYPE_F32, &mask);
     uint32_t node = ir_node_add(g, IR_OP_ATTENTION, "attention", 4, in);
     assert_true(ir_attr_set_int(g, node, IR_ATTR_HEADS, a->heads));
     assert_true(ir_attr_set_int(g, node, IR_ATTR_PACKED, a->packed));
+    assert_true(ir_attr_set_int(g, node, IR_ATTR_KV_HEADS, a->kv_heads));
+    assert_true(ir_attr_set_int(g, node, IR_ATTR_CAUSAL, a->causal));
     assert_true(ir_attr_set_float(g, node, IR_ATTR_ALPHA, 0.125F));
     if (ir_infer_apply(g, node, NULL, 0, &err))
         print_message("%s\n", err.text);
@@ -84,22 +102,53 @@ static uint32_t ask(const struct attention *a, enum precision precision)
     return n;
 }
 
-static void half_types_without_mask(void **state UNUSED)
+static void expect(const struct attention *a, bool taken)
+{
+    assert_in_range(ask(a, PRECISION_F16), taken, taken ? 16 : 0);
+    assert_in_range(ask(a, PRECISION_BF16), taken, taken ? 16 : 0);
+    assert_int_equal(ask(a, PRECISION_F32), 0);
+}
+
+static void takes_half_types(void **state UNUSED)
 {
     struct attention a = {.n = 2, .queries = 128, .keys = 128, .heads = 12, .head = 64};
-    assert_in_range(ask(&a, PRECISION_F16), 1, 16);
-    assert_in_range(ask(&a, PRECISION_BF16), 1, 16);
-    assert_int_equal(ask(&a, PRECISION_F32), 0);
+    expect(&a, true);
     a.packed = true;
-    assert_in_range(ask(&a, PRECISION_F16), 1, 16);
-    a.masked = true;
-    assert_int_equal(ask(&a, PRECISION_F16), 0);
+    expect(&a, true);
     a = (struct attention){.n = 1, .queries = 7, .keys = 197, .heads = 4, .head = 80};
-    assert_in_range(ask(&a, PRECISION_F16), 1, 16);
+    expect(&a, true);
+    a.first = true;
+    a.kv_heads = 2;
+    expect(&a, true);
     a.head = 20;
-    assert_int_equal(ask(&a, PRECISION_F16), 0);
-    a.head = 136;
-    assert_int_equal(ask(&a, PRECISION_F16), 0);
+    expect(&a, false);
+    a.head = 264;
+    expect(&a, false);
+}
+
+static void takes_masks_along_the_keys(void **state UNUSED)
+{
+    for (int m = KEYS; m <= BOOLS; m++) {
+        struct attention a = {
+            .n = 2, .queries = 128, .keys = 128, .heads = 12, .head = 64, .mask = (enum mask)m};
+        expect(&a, m < COLUMN);
+        a.causal = true;
+        expect(&a, m < COLUMN);
+    }
+}
+
+static void takes_causal_forms_that_see_a_key(void **state UNUSED)
+{
+    struct attention a = {
+        .n = 2, .queries = 64, .keys = 128, .heads = 12, .head = 64, .causal = true};
+    expect(&a, true);
+    a.mask = KEYS;
+    expect(&a, false);
+    a.queries = 1; /* which sees all keys */
+    expect(&a, true);
+    a.mask = NONE;
+    a.queries = 129;
+    expect(&a, false);
 }
 
 static void foreign_tactics_are_refused(void **state UNUSED)
@@ -123,7 +172,9 @@ static void foreign_tactics_are_refused(void **state UNUSED)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(half_types_without_mask),
+        cmocka_unit_test(takes_half_types),
+        cmocka_unit_test(takes_masks_along_the_keys),
+        cmocka_unit_test(takes_causal_forms_that_see_a_key),
         cmocka_unit_test(foreign_tactics_are_refused),
     };
     if (argc != 2)

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files that make cases share: drawn numbers, tensors, the end of a case. */
+#ifndef INFERD_TESTS_DEVICE_MAKE_H
+#define INFERD_TESTS_DEVICE_MAKE_H
+
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/ir/ir.h"
+
+/* --- numbers --- */
+
+static inline uint32_t draw(uint64_t *random)
+{
+    *random = *random * 6364136223846793005U + 1442695040888963407U;
+    return (uint32_t)(*random >> 33);
+}
+
+static inline int64_t between(uint64_t *random, int64_t low, int64_t high)
+{
+    return low + (int64_t)(draw(random) % (uint32_t)(high - low + 1));
+}
+
+static inline bool chance(uint64_t *random, uint32_t percent)
+{
+    return draw(random) % 100 < percent;
+}
+
+static inline int64_t pick(uint64_t *random, const int64_t *from, uint32_t n)
+{
+    return from[draw(random) % n];
+}
+
+#define PICK(random, ...)                                                                          \
+    pick(random, (const int64_t[]){__VA_ARGS__}, ARRAY_LEN(((const int64_t[]){__VA_ARGS__})))
+
+/* --- tensors --- */
+
+static inline struct shape shape_of(uint32_t rank, const int64_t *dims)
+{
+    struct shape s = {.rank = rank};
+    memcpy(s.dim, dims, rank * sizeof(*dims));
+    return s;
+}
+
+#define DIMS(...)                                                                                  \
+    shape_of(ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
+
+static inline uint32_t add_input(struct ir_graph *g, enum dtype dtype, struct shape shape)
+{
+    uint32_t id = ir_tensor_add(g, "x", dtype, &shape);
+    if (id != IR_NONE && g->n_inputs < IR_MAX_IO)
+        g->inputs[g->n_inputs++] = id;
+    return id;
+}
+
+/* Floats in +-scale. */
+static inline uint32_t add_constant(struct ir_graph *g, uint64_t *random, struct shape shape,
+                                    double scale)
+{
+    size_t n;
+    if (!shape_elements(&shape, &n))
+        return IR_NONE;
+    float *data = arena_array(g->arena, n + 1, sizeof(*data));
+    for (size_t i = 0; data && i < n; i++)
+        data[i] = (float)(((double)draw(random) / (1U << 30) - 1.0) * scale);
+    return data ? ir_constant_add(g, "w", DTYPE_F32, &shape, data) : IR_NONE;
+}
+
+/* INT8, or INT32 of the same size. */
+static inline uint32_t add_integers(struct ir_graph *g, uint64_t *random, struct shape shape,
+                                    enum dtype dtype)
+{
+    size_t n, size = dtype_size(dtype);
+    char *data = shape_elements(&shape, &n) ? arena_array(g->arena, n + 1, size) : NULL;
+    for (size_t i = 0; data && i < n; i++)
+        memcpy(data + i * size, &(int32_t){(int32_t)between(random, -128, 127)}, size);
+    return data ? ir_constant_add(g, "w", dtype, &shape, data) : IR_NONE;
+}
+
+static inline uint32_t add_indices(struct ir_graph *g, uint64_t *random, struct shape shape,
+                                   int64_t limit)
+{
+    size_t n;
+    if (!shape_elements(&shape, &n))
+        return IR_NONE;
+    int64_t *data = arena_array(g->arena, n + 1, sizeof(*data));
+    for (size_t i = 0; data && i < n; i++)
+        data[i] = between(random, -limit, limit - 1);
+    return data ? ir_constant_add(g, "i", DTYPE_I64, &shape, data) : IR_NONE;
+}
+
+static inline bool finish(struct ir_graph *g, uint32_t node)
+{
+    return node != IR_NONE && !ir_infer_apply(g, node, NULL, 0, NULL);
+}
+
+/* --- attention (cases_attention.c) --- */
+
+bool make_attention(struct ir_graph *g, uint64_t *random);
+bool make_attention_odd(struct ir_graph *g, uint64_t *random);
+/* Of networks that are served. */
+bool sized_bert(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_gpt2(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_vit(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_swin(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_swin_shifted(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_clip(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_whisper(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_t5(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_long(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_decode(struct ir_graph *g, uint64_t *random, int64_t batch);
+
+#endif
