@@ -159,7 +159,10 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
     print_fusion(report, all);
     print_where(&f);
     if (device)
-        print_named("on the CPU, because the device has no kernel", graph, f.ns, is_on_host);
+        print_named("on the CPU", graph, f.ns, is_on_host);
+    for (uint32_t i = 0; i < TUNE_REASONS; i++)
+        if (report->host[i][0])
+            printf("    %s\n", report->host[i]);
     print_named("no fast kernel", graph, f.ns, is_reference);
     if (all)
         print_profiles(plan);

@@ -57,6 +57,8 @@ const struct arg model_tune_options[] = {
     {"no-tune", 0, ARG_FLAG, FIELD(no_tune), NULL,
      "time nothing: take what the cache knows, or heuristics"},
     {"retune", 0, ARG_FLAG, FIELD(retune), NULL, "time all, whatever the cache knows"},
+    {"min-segment", 0, ARG_U32, FIELD(min_segment), "N",
+     "on a GPU: leave runs of fewer layers than N to the CPU"},
     NO_MORE,
 };
 
@@ -332,10 +334,15 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .max_bytes = args->max_bytes ? args->max_bytes : machine_memory(),
         .no_timing = args->no_tune,
         .retune = args->retune,
+        .min_segment = args->min_segment,
         .log = log,
         .progress = show_progress,
         .user = &s->progress,
     };
+    if (args->min_segment && device && device->backend->host_memory)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--min-segment: all layers run on this device, '%s'; it is for a GPU",
+                         device->backend->name);
     TRY(parse_precision(args, &s->options.precision, err));
     TRY(parse_dims(args, s->names, s->dims, err));
     TRY(parse_served(args, &s->served, err));

@@ -23,7 +23,7 @@ struct model_args {
     const char *device, *precision, *timing_cache, *fault;
     struct arg_texts dims;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
-    uint32_t threads;
+    uint32_t threads, min_segment;
     uint64_t max_bytes; /* 0: the machine's memory */
     bool no_tune, retune, reference_only;
     bool track_memory; /* from the opening of the device on; set by bench --memory alone */

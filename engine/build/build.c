@@ -236,6 +236,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
         .precision = o->precision,
         .no_timing = o->no_timing,
         .retune = o->retune,
+        .min_segment = o->min_segment,
         .cache = o->cache,
         .seed = out->batch,
         .log = o->log,
@@ -268,6 +269,9 @@ static enum status build_profile(struct builder *b, uint32_t batch, struct plan_
     const struct ir_graph *graph = profile.graph;
     b->report.timed += report.timed;
     b->report.disturbed += report.disturbed;
+    if (batch >= b->report.host_batch)
+        memcpy(b->report.host, report.host, sizeof(report.host));
+    b->report.host_batch = MAX(b->report.host_batch, batch);
     log_write(b->options->log, LOG_INFO,
               "batch %u: %u layers, %u reformat%s, %u candidates timed, %u from the cache, %u not "
               "tried, activations %.1f MiB in an arena of %.1f MiB",

@@ -35,7 +35,9 @@ struct build_progress {
 struct build_report {
     uint32_t imported, fused; /* nodes of one profile: as imported, and after the passes */
     struct pass_tally passes[PASS_COUNT];
-    uint32_t timed, disturbed; /* candidates of all profiles, as in tune_report */
+    uint32_t timed, disturbed;              /* candidates of all profiles, as in tune_report */
+    char host[TUNE_REASONS][TUNE_LINE_MAX]; /* of the largest profile, as in tune_report */
+    uint32_t host_batch;                    /* that profile's */
 };
 
 struct build_options {
@@ -54,6 +56,7 @@ struct build_options {
     uint64_t max_bytes;         /* a profile may need this much memory; 0: any amount */
     bool no_timing;             /* choose by times from the cache, else by guesses */
     bool retune;                /* time candidates anew whose times the cache has */
+    uint32_t min_segment;       /* as in tune_options */
     struct tune_cache *cache;   /* may be NULL */
     const struct log_sink *log; /* may be NULL */
     /* Called on the caller's thread; may be NULL. */

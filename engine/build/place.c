@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/cleanup.h"
 #include "engine/build/build.h"
 #include "engine/build/pack.h"
+#include "engine/ir/runs.h"
 
 struct planner {
     struct ir_graph *graph;
@@ -48,23 +50,70 @@ static void make_aliases(struct ir_graph *graph)
     }
 }
 
+/* The first backend that runs a node; NULL: all nodes only rename. */
+static const char *first_backend(const struct ir_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (ir_node(graph, i)->tactic)
+            return ir_node(graph, i)->tactic->backend;
+    return NULL;
+}
+
+/* Fills the sides of the nodes, and returns how often they change. */
+static uint32_t find_sides(const struct ir_graph *graph, uint8_t *side)
+{
+    const char *first = first_backend(graph);
+    uint32_t changes = 0;
+    uint8_t now = IR_SIDE_ANY;
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct tactic *tactic = ir_node(graph, i)->tactic;
+        side[i] = !tactic                          ? IR_SIDE_ANY
+                  : strcmp(tactic->backend, first) ? IR_SIDE_HOST
+                                                   : IR_SIDE_DEVICE;
+        if (side[i] == IR_SIDE_ANY || side[i] == now)
+            continue;
+        changes += now != IR_SIDE_ANY;
+        now = side[i];
+    }
+    return changes;
+}
+
+/* Puts the nodes into an order in which they change backends as seldom as possible, if that is less
+ * often than they do now. */
+static enum status gather_sides(struct ir_graph *graph, struct error *err)
+{
+    size_t n = (size_t)graph->n_nodes + 1;
+    CLEANUP(cleanup_free) uint8_t *side = calloc(n, sizeof(*side));
+    CLEANUP(cleanup_free) uint32_t *order = calloc(n, sizeof(*order));
+    CLEANUP(cleanup_free) uint32_t *run = calloc(n, sizeof(*run));
+    if (!side || !order || !run)
+        return error_no_memory(err, "the builder");
+    uint32_t changes = find_sides(graph, side);
+    if (changes < 2)
+        return STATUS_OK;
+    uint32_t runs = ir_runs(graph, side, order, run);
+    if (runs == UINT32_MAX)
+        return error_no_memory(err, "the builder");
+    return runs <= changes ? ir_graph_reorder(graph, order, err) : STATUS_OK;
+}
+
 static enum status make_segments(struct ir_graph *graph, struct error *err)
 {
-    const char *backend = NULL;
     graph->n_segments = 0;
     graph->segments = arena_array(graph->arena, PLAN_MAX_SEGMENTS, sizeof(*graph->segments));
     if (!graph->segments)
         return error_no_memory(err, "the builder");
     /* Aliases run nowhere; they join the segment of the node before them, or the first segment. */
-    for (uint32_t i = 0; i < graph->n_nodes && !backend; i++)
-        if (ir_node(graph, i)->tactic)
-            backend = ir_node(graph, i)->tactic->backend;
+    const char *backend = first_backend(graph);
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         struct ir_node *node = ir_node(graph, i);
         const char *next = node->tactic ? node->tactic->backend : backend;
         if (i == 0 || (backend && strcmp(next, backend) != 0)) {
             if (graph->n_segments == PLAN_MAX_SEGMENTS)
-                return error_set(err, STATUS_INTERNAL, "builder: too many segments");
+                return error_set(err, STATUS_UNIMPLEMENTED,
+                                 "the layers change %d times between device and CPU; a plan holds "
+                                 "no more (--min-segment keeps small parts off the device)",
+                                 PLAN_MAX_SEGMENTS);
             graph->segments[graph->n_segments++] =
                 (struct ir_segment){.backend = next ? next : "cpu", .first = i};
             backend = next;
@@ -184,6 +233,7 @@ enum status build_place(struct ir_graph *graph, uint64_t *tensor_bytes, struct e
     CLEANUP(planner_deinit) struct planner p = {.graph = graph};
     size_t n = (size_t)graph->n_tensors + graph->n_nodes + 1;
     make_aliases(graph);
+    TRY(gather_sides(graph, err));
     TRY(make_segments(graph, err));
     place_outside_arena(graph);
     p.last_use = calloc(n, sizeof(*p.last_use));

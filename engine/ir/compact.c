@@ -108,6 +108,15 @@ static void place_tensors(struct ir_graph *graph, const uint32_t *map, uint32_t 
     renumber(graph->outputs, graph->n_outputs, map);
 }
 
+enum status ir_graph_reorder(struct ir_graph *graph, const uint32_t *order, struct error *err)
+{
+    CLEANUP(cleanup_free) struct ir_node *moved = calloc(MAX(graph->n_nodes, 1), sizeof(*moved));
+    if (!moved)
+        return error_no_memory(err, "ordering %u nodes", graph->n_nodes);
+    place_nodes(graph, moved, order, graph->n_nodes);
+    return STATUS_OK;
+}
+
 enum status ir_graph_compact(struct ir_graph *graph, struct error *err)
 {
     if (graph->n_segments)

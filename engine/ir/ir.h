@@ -241,6 +241,8 @@ void ir_node_set_output(struct ir_graph *graph, uint32_t node, uint32_t index, u
 
 /* Drops removed nodes and unused tensors, restores topological order (stable), renumbers. */
 enum status ir_graph_compact(struct ir_graph *graph, struct error *err);
+/* Puts node order[i] at place i. It must be an order in which the nodes may run. */
+enum status ir_graph_reorder(struct ir_graph *graph, const uint32_t *order, struct error *err);
 
 /* Bytes of a tensor of this type and shape in a layout; false on overflow, or if the layout needs a
  * channel dimension that is not there. Not for OPAQUE. */

@@ -340,7 +340,7 @@ static void apply_deinit(struct apply *a)
 }
 
 enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
-                       struct tune_entry *const *entries, const uint32_t *choice, struct error *err)
+                       const struct tune_pick *picks, struct error *err)
 {
     CLEANUP(apply_deinit)
     struct apply a = {.graph = graph, .table = table, .memory = arena_new(0)};
@@ -348,14 +348,14 @@ enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
     if (!a.memory)
         return error_no_memory(err, "the tuner");
     for (uint32_t i = 0; i < n_nodes; i++)
-        if (entries[i])
-            TRY(set_tactic(&a, i, &entries[i]->options[choice[i]], err));
+        if (picks[i].entry)
+            TRY(set_tactic(&a, i, &picks[i].entry->options[picks[i].option], err));
     for (uint32_t i = 0; i < n_nodes; i++)
-        for (uint32_t k = 0; entries[i] && k < ir_node(graph, i)->n_outputs; k++)
+        for (uint32_t k = 0; picks[i].entry && k < ir_node(graph, i)->n_outputs; k++)
             TRY(set_output(&a, i, k, err));
     for (uint32_t i = 0; i < n_nodes; i++)
-        if (entries[i])
-            TRY(set_inputs(&a, entries[i], i, err));
+        if (picks[i].entry)
+            TRY(set_inputs(&a, picks[i].entry, i, err));
     TRY(ir_graph_compact(graph, err));
     TRY(ir_verify(graph, err));
     return set_workspaces(&a, err);

@@ -145,6 +145,12 @@ struct tune_entry {
     bool filled; /* each option has a time, or TUNE_NEVER */
 };
 
+/* An option of one of a node's entries. */
+struct tune_pick {
+    struct tune_entry *entry;
+    uint32_t option;
+};
+
 struct tune_table; /* entries by key, and what is needed to fill them */
 
 /* `pool_bytes` as in tune_bench_new. */
@@ -154,6 +160,9 @@ void tune_table_free(struct tune_table *table);
 /* The entry for a node, with its candidates but no times yet. The candidates are the host's if the
  * device has none. */
 enum status tune_table_node(struct tune_table *table, const struct ir_graph *graph,
+                            const struct ir_node *node, struct tune_entry **out, struct error *err);
+/* The entry for a node on the host, which runs it beside the device's entry. */
+enum status tune_table_twin(struct tune_table *table, const struct ir_graph *graph,
                             const struct ir_node *node, struct tune_entry **out, struct error *err);
 /* The entry for a reformat of a tensor, timed, its options by rising time. It has no options if no
  * tactic can do the reformat. */
@@ -213,9 +222,31 @@ void tune_history_graph_done(struct tune_history *history);
 /* --- using the answer (apply.c) --- */
 
 /* Gives tensors their layouts and types, puts reformats in, packs or converts constants, compacts
- * the graph. `entries` and `choice` are indexed by node. */
+ * the graph. `picks` is indexed by node; a removed node has no entry. */
 enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
-                       struct tune_entry *const *entries, const uint32_t *choice,
-                       struct error *err);
+                       const struct tune_pick *picks, struct error *err);
+
+/* --- device or host (sides.c) --- */
+
+/* Where a node may run. */
+struct tune_site {
+    struct tune_entry *entry; /* the device's; the host's, if only the host can run the node */
+    struct tune_entry *twin;  /* the host's beside the device's; NULL: none */
+    bool exiled;              /* the device must not run the node: its run was too short */
+};
+
+/* What it costs that a tensor is made on one side and read on the other. */
+uint64_t tune_crossing_ns(const struct ir_tensor *tensor);
+/* Finds twins for the nodes that might be cheaper on the host. */
+enum status tune_sites_twin(struct tune_table *table, const struct ir_graph *graph,
+                            struct tune_site *sites, struct error *err);
+/* Exiles the nodes of runs on the device that are shorter than the options' min_segment. *some:
+ * there were some, so choose again. */
+enum status tune_sites_exile(struct tune_table *table, const struct ir_graph *graph,
+                             struct tune_site *sites, const struct tune_pick *picks, bool *some,
+                             struct error *err);
+/* Logs which layers run on the CPU beside a device, and why; counts them in the report. */
+void tune_sites_tell(struct tune_table *table, const struct ir_graph *graph,
+                     const struct tune_site *sites, const struct tune_pick *picks);
 
 #endif

@@ -21,6 +21,10 @@ enum {
 #define F16_MAX 65504.0F
 
 struct row {
+    struct row_key {
+        struct tune_key node;
+        uint64_t twin; /* 1: the host's, beside the device's */
+    } key;
     struct tune_entry entry;
     UT_hash_handle hh;
 };
@@ -288,8 +292,10 @@ static void row_cleanup(struct row **row)
         row_free(*row);
 }
 
-static enum status collect(struct tune_table *t, struct tune_entry *e, struct error *err)
+static enum status collect(struct tune_table *t, struct tune_entry *e, bool twin, struct error *err)
 {
+    if (twin)
+        return tune_table_to_host(t, e, err);
     TRY(ask(t, e, t->options->device, err));
     thin_out(e);
     t->total += e->n;
@@ -297,18 +303,19 @@ static enum status collect(struct tune_table *t, struct tune_entry *e, struct er
 }
 
 /* Takes the sample over. */
-static enum status add_row(struct tune_table *t, const struct tune_key *key,
-                           struct ir_graph *sample, struct tune_entry **out, struct error *err)
+static enum status add_row(struct tune_table *t, const struct row_key *key, struct ir_graph *sample,
+                           struct tune_entry **out, struct error *err)
 {
     CLEANUP(row_cleanup) struct row *row = calloc(1, sizeof(*row));
     if (!row) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
     }
-    row->entry.key = *key;
+    row->key = *key;
+    row->entry.key = key->node;
     row->entry.sample = sample;
-    TRY(collect(t, &row->entry, err));
-    HASH_ADD(hh, t->rows, entry.key, sizeof(row->entry.key), row);
+    TRY(collect(t, &row->entry, key->twin, err));
+    HASH_ADD(hh, t->rows, key, sizeof(row->key), row);
     if (!HASH_ADDED(row))
         return error_no_memory(err, "the tuner");
     *out = &STEAL(row)->entry;
@@ -316,12 +323,12 @@ static enum status add_row(struct tune_table *t, const struct tune_key *key,
 }
 
 /* Takes the sample over; if there is an entry already, the sample is freed. */
-static enum status find_or_add(struct tune_table *t, struct ir_graph *sample,
+static enum status find_or_add(struct tune_table *t, struct ir_graph *sample, bool twin,
                                struct tune_entry **out, struct error *err)
 {
-    struct tune_key key;
+    struct row_key key = {.twin = twin};
     struct row *row = NULL;
-    if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, t->pool_bytes, &key)) {
+    if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, t->pool_bytes, &key.node)) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
     }
@@ -338,7 +345,15 @@ enum status tune_table_node(struct tune_table *t, const struct ir_graph *graph,
 {
     struct ir_graph *sample;
     TRY(tune_sample_new(graph, node, &sample, err));
-    return find_or_add(t, sample, out, err);
+    return find_or_add(t, sample, false, out, err);
+}
+
+enum status tune_table_twin(struct tune_table *t, const struct ir_graph *graph,
+                            const struct ir_node *node, struct tune_entry **out, struct error *err)
+{
+    struct ir_graph *sample;
+    TRY(tune_sample_new(graph, node, &sample, err));
+    return find_or_add(t, sample, true, out, err);
 }
 
 static int by_time(const void *a, const void *b)
@@ -354,7 +369,7 @@ enum status tune_table_reformat(struct tune_table *t, const struct ir_graph *gra
     struct ir_graph *sample;
     struct tune_entry *e;
     TRY(tune_sample_reformat(graph, tensor, from, to, &sample, err));
-    TRY(find_or_add(t, sample, &e, err));
+    TRY(find_or_add(t, sample, false, &e, err));
     TRY(tune_fill_entry(t, e, err));
     if (e->n > 1)
         qsort(e->options, e->n, sizeof(*e->options), by_time);

@@ -17,6 +17,7 @@
 
 #include "base/compiler.h"
 #include "base/hash.h"
+#include "engine/ir/runs.h"
 #include "engine/tune/internal.h"
 #include "engine/tune/solve.h"
 
@@ -43,11 +44,11 @@ struct tuner {
     const struct tune_options *options;
     struct tune_report *report;
     struct tune_table *table;
-    struct arena *memory;        /* of the problem */
-    struct tune_entry **entries; /* by node; NULL: a removed node */
+    struct arena *memory;    /* of the problem */
+    struct tune_site *sites; /* by node; a removed node has no entry */
     struct node_options {
         uint32_t n;
-        uint32_t *option; /* into the entry's options: the fastest of each set of formats */
+        struct tune_pick *picks; /* the fastest of each set of formats */
     } * nodes;
     uint32_t *first_reader;
     struct reader *readers;
@@ -56,11 +57,16 @@ struct tuner {
     uint32_t n_tensors;
     struct prices *prices; /* hash table; in `memory` */
     /* The formats by their numbers, sorted. They are relative to a tensor, see relative(). */
-    struct ir_format formats[SOLVE_FORMATS];
+    struct sided {
+        enum ir_side side; /* where the tensor is */
+        struct ir_format format;
+    } formats[SOLVE_FORMATS];
     uint32_t n_formats;
+    bool sides; /* some node may run on the host */
 };
 
-static const uint8_t plain_end[1] = {0}; /* the plain layout in the graph's own type */
+/* Graph inputs and outputs: plain, in the graph's own type, and on either side for nothing. */
+static const uint8_t plain_end[1] = {0};
 
 /* --- options --- */
 
@@ -76,16 +82,19 @@ static enum status collect(struct tuner *t, struct error *err)
         const struct ir_node *node = ir_node(t->graph, i);
         if (node->op == IR_OP_NONE)
             continue;
-        TRY(tune_table_node(t->table, t->graph, node, &t->entries[i], err));
-        if (t->entries[i]->n == 0)
+        TRY(tune_table_node(t->table, t->graph, node, &t->sites[i].entry, err));
+        if (t->sites[i].entry->n == 0)
             return unsupported(node, "no kernel for", err);
     }
-    return STATUS_OK;
+    return tune_sites_twin(t->table, t->graph, t->sites, err);
 }
 
 static int by_format(const void *a, const void *b)
 {
-    const struct ir_format *x = a, *y = b;
+    const struct sided *first = a, *second = b;
+    const struct ir_format *x = &first->format, *y = &second->format;
+    if (first->side != second->side)
+        return first->side < second->side ? -1 : 1;
     if (x->scale != y->scale)
         return x->scale < y->scale ? -1 : 1;
     if (x->dtype != y->dtype)
@@ -93,16 +102,25 @@ static int by_format(const void *a, const void *b)
     return x->layout == y->layout ? 0 : x->layout < y->layout ? -1 : 1;
 }
 
+static enum ir_side side_of(const struct tuner *t, const struct tactic *tactic)
+{
+    if (!t->sides)
+        return IR_SIDE_ANY;
+    bool host = strcmp(tactic->backend, t->options->device->backend->name) != 0;
+    return host ? IR_SIDE_HOST : IR_SIDE_DEVICE;
+}
+
 /* The format that a port gives the tensor, relative to the tensor: layouts that agree are one
  * layout, dtype is NONE if the tensor keeps its type, and scale is 1 if the tensor is stored by its
  * range. */
-static struct ir_format relative(const struct ir_tensor *x, const struct tactic_port *port)
+static struct sided relative(enum ir_side side, const struct ir_tensor *x,
+                             const struct tactic_port *port)
 {
     struct ir_format f = tune_port_format(x, port);
     f.layout = tune_layout_least(&x->shape, f.layout);
     f.dtype = f.dtype == x->dtype ? DTYPE_NONE : f.dtype;
     f.scale = f.scale != IR_NO_SCALE;
-    return f;
+    return (struct sided){side, f};
 }
 
 static struct ir_format absolute(const struct ir_tensor *x, struct ir_format f)
@@ -112,43 +130,63 @@ static struct ir_format absolute(const struct ir_tensor *x, struct ir_format f)
     return f;
 }
 
-static uint8_t format_number(const struct tuner *t, uint32_t tensor, const struct tactic_port *port)
+static uint8_t format_number(const struct tuner *t, uint32_t tensor, const struct tactic *tactic,
+                             const struct tactic_port *port)
 {
-    struct ir_format f = relative(ir_tensor(t->graph, tensor), port);
+    struct sided f = relative(side_of(t, tactic), ir_tensor(t->graph, tensor), port);
     uint8_t i = 0;
-    while (i < t->n_formats && !ir_format_equal(t->formats[i], f))
+    while (i < t->n_formats && by_format(&t->formats[i], &f) != 0)
         i++;
     return i;
 }
 
-static enum status note_format(struct tuner *t, uint32_t tensor, const struct tactic_port *port,
-                               struct error *err)
+static enum status note_format(struct tuner *t, uint32_t tensor, const struct tactic *tactic,
+                               const struct tactic_port *port, struct error *err)
 {
     if (tensor == IR_NONE || ir_tensor_is_constant(ir_tensor(t->graph, tensor)))
         return STATUS_OK;
-    uint8_t number = format_number(t, tensor, port);
+    uint8_t number = format_number(t, tensor, tactic, port);
     if (number == SOLVE_FORMATS)
         return error_set(err, STATUS_INTERNAL, "tuner: tensor '%s' has more than %d formats",
                          ir_tensor(t->graph, tensor)->name, SOLVE_FORMATS);
     if (number == t->n_formats)
-        t->formats[t->n_formats++] = relative(ir_tensor(t->graph, tensor), port);
+        t->formats[t->n_formats++] =
+            relative(side_of(t, tactic), ir_tensor(t->graph, tensor), port);
     return STATUS_OK;
+}
+
+static enum status note_entry(struct tuner *t, const struct ir_node *node,
+                              const struct tune_entry *e, struct error *err)
+{
+    for (uint32_t k = 0; e && k < e->n; k++) {
+        const struct tactic *tactic = e->options[k].tactic;
+        for (uint32_t p = 0; p < node->n_inputs; p++)
+            TRY(note_format(t, node->inputs[p], tactic, tune_port_in(tactic, p), err));
+        for (uint32_t p = 0; p < node->n_outputs; p++)
+            TRY(note_format(t, node->outputs[p], tactic, &tactic->out[p], err));
+    }
+    return STATUS_OK;
+}
+
+static bool has_sides(const struct tuner *t)
+{
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        const struct tune_site *s = &t->sites[i];
+        if (s->twin || (s->entry && s->entry->device != t->options->device))
+            return true;
+    }
+    return false;
 }
 
 /* Lists the formats of all ports. The first one is that of graph inputs and outputs. */
 static enum status find_formats(struct tuner *t, struct error *err)
 {
-    t->formats[0] = (struct ir_format){IR_LAYOUT_PLAIN, DTYPE_NONE, IR_NO_SCALE};
+    t->sides = has_sides(t);
+    t->formats[0] = (struct sided){IR_SIDE_ANY, {IR_LAYOUT_PLAIN, DTYPE_NONE, IR_NO_SCALE}};
     t->n_formats = 1;
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
-        const struct ir_node *node = ir_node(t->graph, i);
-        for (uint32_t k = 0; t->entries[i] && k < t->entries[i]->n; k++) {
-            const struct tactic *tactic = t->entries[i]->options[k].tactic;
-            for (uint32_t p = 0; p < node->n_inputs; p++)
-                TRY(note_format(t, node->inputs[p], tune_port_in(tactic, p), err));
-            for (uint32_t p = 0; p < node->n_outputs; p++)
-                TRY(note_format(t, node->outputs[p], &tactic->out[p], err));
-        }
+        TRY(note_entry(t, ir_node(t->graph, i), t->sites[i].entry, err));
+        TRY(note_entry(t, ir_node(t->graph, i), t->sites[i].twin, err));
     }
     qsort(t->formats, t->n_formats, sizeof(*t->formats), by_format);
     return STATUS_OK;
@@ -157,13 +195,13 @@ static enum status find_formats(struct tuner *t, struct error *err)
 static uint8_t format_in(const struct tuner *t, const struct ir_node *node,
                          const struct tactic *tactic, uint32_t input)
 {
-    return format_number(t, node->inputs[input], tune_port_in(tactic, input));
+    return format_number(t, node->inputs[input], tactic, tune_port_in(tactic, input));
 }
 
 static uint8_t format_out(const struct tuner *t, const struct ir_node *node,
                           const struct tactic *tactic, uint32_t output)
 {
-    return format_number(t, node->outputs[output], &tactic->out[output]);
+    return format_number(t, node->outputs[output], tactic, &tactic->out[output]);
 }
 
 /* Whether two tactics have the same formats, constants apart. */
@@ -181,30 +219,49 @@ static bool same_formats(const struct tuner *t, const struct ir_node *node, cons
     return true;
 }
 
+static uint64_t ns_of(const struct tune_pick *pick)
+{
+    return pick->entry->options[pick->option].ns;
+}
+
+static const struct tactic *tactic_of(const struct tune_pick *pick)
+{
+    return pick->entry->options[pick->option].tactic;
+}
+
+static void sort_entry(const struct tuner *t, const struct ir_node *node, struct tune_entry *e,
+                       struct node_options *o)
+{
+    for (uint32_t i = 0; e && i < e->n; i++) {
+        const struct tune_pick pick = {e, i};
+        uint32_t k = 0;
+        if (ns_of(&pick) >= TUNE_NEVER)
+            continue;
+        while (k < o->n && !same_formats(t, node, tactic_of(&o->picks[k]), tactic_of(&pick)))
+            k++;
+        if (k == o->n)
+            o->picks[o->n++] = pick;
+        else if (ns_of(&pick) < ns_of(&o->picks[k]))
+            o->picks[k] = pick;
+    }
+}
+
 static bool sort_options(struct tuner *t, uint32_t index)
 {
     const struct ir_node *node = ir_node(t->graph, index);
-    const struct tune_entry *e = t->entries[index];
+    const struct tune_site *s = &t->sites[index];
     struct node_options *o = &t->nodes[index];
-    o->option = arena_array(t->memory, (size_t)e->n + 1, sizeof(*o->option));
-    uint64_t *cost = arena_array(t->memory, (size_t)e->n + 1, sizeof(*cost));
-    if (!o->option || !cost)
+    size_t most = (size_t)s->entry->n + (s->twin ? s->twin->n : 0) + 1;
+    o->picks = arena_array(t->memory, most, sizeof(*o->picks));
+    uint64_t *cost = arena_array(t->memory, most, sizeof(*cost));
+    if (!o->picks || !cost)
         return false;
     o->n = 0;
-    for (uint32_t i = 0; i < e->n; i++) {
-        uint32_t k = 0;
-        if (e->options[i].ns >= TUNE_NEVER)
-            continue;
-        while (k < o->n &&
-               !same_formats(t, node, e->options[o->option[k]].tactic, e->options[i].tactic))
-            k++;
-        if (k == o->n)
-            o->option[o->n++] = i;
-        else if (e->options[i].ns < e->options[o->option[k]].ns)
-            o->option[k] = i;
-    }
+    if (!s->exiled)
+        sort_entry(t, node, s->entry, o);
+    sort_entry(t, node, s->twin, o);
     for (uint32_t k = 0; k < o->n; k++)
-        cost[k] = MIN(e->options[o->option[k]].ns, SOLVE_NEVER);
+        cost[k] = MIN(ns_of(&o->picks[k]), SOLVE_NEVER);
     t->solve_nodes[index] = (struct solve_node){o->n, cost};
     return true;
 }
@@ -218,7 +275,7 @@ static const uint8_t *formats_of(struct tuner *t, uint32_t node, bool output, ui
     const struct ir_node *n = ir_node(t->graph, node);
     uint8_t *formats = arena_array(t->memory, o->n, 1);
     for (uint32_t k = 0; formats && k < o->n; k++) {
-        const struct tactic *tactic = t->entries[node]->options[o->option[k]].tactic;
+        const struct tactic *tactic = tactic_of(&o->picks[k]);
         formats[k] = output ? format_out(t, n, tactic, port) : format_in(t, n, tactic, port);
     }
     return formats;
@@ -240,21 +297,30 @@ static void mark_ends(const struct tuner *t, const struct solve_tensor *s, uint3
         mark(to, &s->uses[u], t->solve_nodes);
 }
 
-/* Times the reformats that may be needed between a tensor's ends. */
+/* Prices the way of a tensor from one format into another: a reformat, on the device, and the
+ * crossing to the other side. */
+static enum status price_way(struct tuner *t, uint32_t tensor, const struct sided *from,
+                             const struct sided *to, uint64_t *out, struct error *err)
+{
+    const struct ir_tensor *x = ir_tensor(t->graph, tensor);
+    struct tune_entry *e;
+    *out = from->side && to->side && from->side != to->side ? tune_crossing_ns(x) : 0;
+    if (ir_format_equal(from->format, to->format))
+        return STATUS_OK;
+    TRY(tune_table_reformat(t->table, t->graph, tensor, absolute(x, from->format),
+                            absolute(x, to->format), &e, err));
+    *out = e->n ? MIN(*out + e->options[0].ns, SOLVE_NEVER) : SOLVE_NEVER;
+    return STATUS_OK;
+}
+
 static enum status fill_prices(struct tuner *t, uint32_t tensor, struct prices *p,
                                struct error *err)
 {
-    const struct ir_tensor *x = ir_tensor(t->graph, tensor);
     for (unsigned a = 0; a < SOLVE_FORMATS; a++)
         for (unsigned b = 0; b < SOLVE_FORMATS; b++) {
-            struct tune_entry *e;
             p->reformat[a][b] = a == b ? 0 : SOLVE_NEVER;
-            if (a == b || !(p->key.from >> a & 1) || !(p->key.to >> b & 1))
-                continue;
-            TRY(tune_table_reformat(t->table, t->graph, tensor, absolute(x, t->formats[a]),
-                                    absolute(x, t->formats[b]), &e, err));
-            if (e->n > 0)
-                p->reformat[a][b] = MIN(e->options[0].ns, SOLVE_NEVER);
+            if (a != b && (p->key.from >> a & 1) && (p->key.to >> b & 1))
+                TRY(price_way(t, tensor, &t->formats[a], &t->formats[b], &p->reformat[a][b], err));
         }
     return STATUS_OK;
 }
@@ -330,7 +396,7 @@ static enum status state_tensor(struct tuner *t, uint32_t tensor, struct error *
 static enum status check_options(const struct tuner *t, struct error *err)
 {
     for (uint32_t i = 0; i < t->graph->n_nodes; i++)
-        if (t->entries[i] && t->nodes[i].n == 0)
+        if (t->sites[i].entry && t->nodes[i].n == 0)
             return unsupported(ir_node(t->graph, i), "no kernel works for", err);
     return STATUS_OK;
 }
@@ -343,7 +409,7 @@ static enum status state_problem(struct tuner *t, struct error *err)
     TRY(find_formats(t, err));
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         t->solve_nodes[i] = (struct solve_node){1, nothing};
-        if (t->entries[i] && !sort_options(t, i))
+        if (t->sites[i].entry && !sort_options(t, i))
             return error_no_memory(err, "the tuner");
     }
     TRY(check_options(t, err));
@@ -354,7 +420,8 @@ static enum status state_problem(struct tuner *t, struct error *err)
 
 /* --- the answer --- */
 
-static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
+static enum status choose(struct tuner *t, uint32_t *choice, struct tune_pick *picks,
+                          struct error *err)
 {
     struct solve_problem p = {t->graph->n_nodes, t->n_tensors, t->solve_nodes, t->tensors};
     bool exact;
@@ -367,72 +434,77 @@ static enum status choose(struct tuner *t, uint32_t *choice, struct error *err)
               (double)cost / 1000, exact ? "the best assignment" : "by local improvement");
     t->report->time_ns = t->report->timed + t->report->from_cache > 0 ? cost : 0;
     for (uint32_t i = 0; i < t->graph->n_nodes; i++)
-        if (t->entries[i])
-            choice[i] = t->nodes[i].option[choice[i]];
+        picks[i] = t->sites[i].entry ? t->nodes[i].picks[choice[i]] : (struct tune_pick){0};
     return STATUS_OK;
 }
 
+static void forget_chosen(struct tune_entry *e)
+{
+    for (uint32_t k = 0; e && k < e->n; k++)
+        e->options[k].chosen = false;
+}
+
 /* Lists each chosen option once. Returns how many there are. */
-static uint32_t list_chosen(struct tuner *t, const uint32_t *choice, struct tune_job *jobs)
+static uint32_t list_chosen(struct tuner *t, const struct tune_pick *picks, struct tune_job *jobs)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
-        struct tune_entry *e = t->entries[i];
-        for (uint32_t k = 0; e && k < e->n; k++)
-            e->options[k].chosen = false;
+        forget_chosen(t->sites[i].entry);
+        forget_chosen(t->sites[i].twin);
     }
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
-        struct tune_entry *e = t->entries[i];
-        if (!e || e->options[choice[i]].chosen)
+        struct tune_entry *e = picks[i].entry;
+        if (!e || e->options[picks[i].option].chosen)
             continue;
-        e->options[choice[i]].chosen = true;
-        jobs[n++] = (struct tune_job){.entry = e, .option = &e->options[choice[i]]};
+        e->options[picks[i].option].chosen = true;
+        jobs[n++] = (struct tune_job){.entry = e, .option = &e->options[picks[i].option]};
     }
     return n;
 }
 
+static enum status fill_again(struct tuner *t, struct error *err)
+{
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
+        if (t->sites[i].entry)
+            TRY(tune_fill_entry(t->table, t->sites[i].entry, err));
+        if (t->sites[i].twin)
+            TRY(tune_fill_entry(t->table, t->sites[i].twin, err));
+    }
+    return STATUS_OK;
+}
+
+/* Chooses until all runs on the device are long enough. */
+static enum status choose_sides(struct tuner *t, uint32_t *choice, struct tune_pick *picks,
+                                struct error *err)
+{
+    for (bool again = true; again;) {
+        TRY(state_problem(t, err));
+        TRY(choose(t, choice, picks, err));
+        TRY(tune_sites_exile(t->table, t->graph, t->sites, picks, &again, err));
+    }
+    return STATUS_OK;
+}
+
 /* A tactic whose time was guessed or remembered may turn out not to work here: then the next best
  * assignment is chosen. */
-static enum status settle(struct tuner *t, uint32_t *choice, struct error *err)
+static enum status settle(struct tuner *t, struct tune_pick *picks, struct error *err)
 {
-    struct tune_job *jobs = arena_array(t->memory, (size_t)t->graph->n_nodes + 1, sizeof(*jobs));
-    if (!jobs)
+    size_t nodes = (size_t)t->graph->n_nodes + 1;
+    struct tune_job *jobs = arena_array(t->memory, nodes, sizeof(*jobs));
+    uint32_t *choice = arena_array(t->memory, nodes, sizeof(*choice));
+    if (!jobs || !choice)
         return error_no_memory(err, "the tuner");
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool again = false;
-        TRY(state_problem(t, err));
-        TRY(choose(t, choice, err));
-        TRY(tune_compile_chosen(t->table, jobs, list_chosen(t, choice, jobs), t->graph->arena,
+        TRY(choose_sides(t, choice, picks, err));
+        TRY(tune_compile_chosen(t->table, jobs, list_chosen(t, picks, jobs), t->graph->arena,
                                 &again, err));
         if (!again)
             return STATUS_OK;
-        for (uint32_t i = 0; i < t->graph->n_nodes; i++)
-            if (t->entries[i])
-                TRY(tune_fill_entry(t->table, t->entries[i], err));
+        TRY(fill_again(t, err));
     }
     return error_set(err, STATUS_UNIMPLEMENTED,
                      "too many of the chosen tactics do not work on this device");
-}
-
-/* Logs which layers the CPU has to run: "resize1, topk, ...". */
-static void tell_host(struct tuner *t)
-{
-    char names[200] = "";
-    size_t len = 0;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
-        if (!t->entries[i] || t->entries[i]->device == t->options->device)
-            continue;
-        n++;
-        int wrote = len < sizeof(names) ? snprintf(names + len, sizeof(names) - len, "%s%s",
-                                                   len ? ", " : "", ir_node(t->graph, i)->name)
-                                        : 0;
-        len += wrote > 0 ? (size_t)wrote : 0;
-    }
-    t->report->on_host = n;
-    if (n)
-        log_write(t->options->log, LOG_INFO, "%u layer%s on the CPU: %s%s", n, n == 1 ? "" : "s",
-                  names, len >= sizeof(names) ? "..." : "");
 }
 
 /* --- the whole --- */
@@ -477,31 +549,31 @@ static bool find_readers(struct tuner *t)
     return true;
 }
 
-static enum status start(struct tuner *t, uint32_t **choice, struct error *err)
+static enum status start(struct tuner *t, struct tune_pick **picks, struct error *err)
 {
     size_t nodes = (size_t)t->graph->n_nodes + 1;
     t->memory = arena_new(0);
     if (!t->memory)
         return error_no_memory(err, "the tuner");
-    t->entries = arena_array(t->memory, nodes, sizeof(struct tune_entry *));
+    t->sites = arena_array(t->memory, nodes, sizeof(*t->sites));
     t->nodes = arena_array(t->memory, nodes, sizeof(*t->nodes));
     t->solve_nodes = arena_array(t->memory, nodes, sizeof(*t->solve_nodes));
     t->tensors = arena_array(t->memory, (size_t)t->graph->n_tensors + 1, sizeof(*t->tensors));
-    *choice = arena_array(t->memory, nodes, sizeof(**choice));
-    if (!t->entries || !t->nodes || !t->solve_nodes || !t->tensors || !*choice || !find_readers(t))
+    *picks = arena_array(t->memory, nodes, sizeof(**picks));
+    if (!t->sites || !t->nodes || !t->solve_nodes || !t->tensors || !*picks || !find_readers(t))
         return error_no_memory(err, "the tuner");
     return tune_table_new(t->options, pool_bytes(t->graph), t->report, &t->table, err);
 }
 
 static enum status tune(struct tuner *t, struct error *err)
 {
-    uint32_t *choice = NULL;
-    TRY(start(t, &choice, err));
+    struct tune_pick *picks = NULL;
+    TRY(start(t, &picks, err));
     TRY(collect(t, err));
     TRY(tune_fill(t->table, err));
-    TRY(settle(t, choice, err));
-    tell_host(t);
-    return tune_apply(t->graph, t->table, t->entries, choice, err);
+    TRY(settle(t, picks, err));
+    tune_sites_tell(t->table, t->graph, t->sites, picks);
+    return tune_apply(t->graph, t->table, picks, err);
 }
 
 enum status tune_graph(struct ir_graph *graph, const struct tune_options *options,

@@ -9,7 +9,7 @@
  * fp32 where that is faster. Nodes that are the same (op, attributes, epilogue, shapes, types,
  * constants or not) are timed once, in this graph and in every other graph that shares the cache. A
  * node that the device has no candidate for is given to the CPU, with plain layouts and in the
- * graph's own types.
+ * graph's own types; so are light nodes beside it, where that is cheaper than going back and forth.
  *
  * On return the graph is complete but for places and offsets:
  *  - node->tactic, node->time_ns and node->workspace_bytes are set;
@@ -41,6 +41,8 @@ struct tune_options {
     enum precision precision;
     bool no_timing; /* time nothing: cached times where there are any, else guesses from sizes */
     bool retune;    /* take no times from the cache */
+    uint32_t min_segment; /* the host runs what would be fewer layers in a row on the device, unless
+                             all layers are; 0 or 1: nothing but time decides */
     struct tune_cache *cache; /* read and added to; NULL: none */
     uint64_t seed;            /* of the random data */
     const struct log_sink
@@ -50,6 +52,8 @@ struct tune_options {
     void *user;
 };
 
+enum { TUNE_REASONS = 3, TUNE_LINE_MAX = 480 };
+
 struct tune_report {
     uint32_t nodes;      /* with a tactic, reformats included */
     uint32_t reformats;  /* put in */
@@ -58,7 +62,8 @@ struct tune_report {
     uint32_t from_cache; /* candidates whose times the cache had */
     uint32_t given_up;   /* candidates not tried: hopeless at other batch sizes, or out of time */
     uint32_t on_host;    /* nodes that the CPU runs in the device's place */
-    uint64_t time_ns;    /* sum over the chosen tactics; 0 if nothing was timed */
+    char host[TUNE_REASONS][TUNE_LINE_MAX]; /* which, and why: a line for each reason, or "" */
+    uint64_t time_ns; /* sum over the chosen tactics; 0 if nothing was timed */
 };
 
 /* UNIMPLEMENTED: neither device nor host has a candidate for some node; the text names it. */

@@ -473,7 +473,7 @@ static void what_the_device_does_not_do_is_the_hosts(void **state)
         options.host = host;
         tune(g, &options, &report);
         assert_int_equal(report.on_host, 1);
-        assert_string_equal(told, "1 layer on the CPU: pool");
+        assert_string_equal(told, "1 layer on the CPU, which mock has no kernel for: pool (pool)");
         const struct ir_node *pool = find(g, "pool");
         assert_string_equal(pool->tactic->backend, "cpu");
         assert_int_equal(ir_tensor(g, pool->inputs[0])->dtype, DTYPE_F32);
@@ -485,6 +485,75 @@ static void what_the_device_does_not_do_is_the_hosts(void **state)
         ir_graph_free(plain);
         *script = (struct mock_script){0};
     }
+}
+
+/* A chain with two convolutions at both ends; the device has no pools. */
+static struct ir_graph *make_islands(void)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_conv(g, net_input(g, (int64_t[]){1, 4, 4, 4, 0}), 4, 3, 1);
+    x = net_conv(g, x, 4, 1, 1);
+    for (int i = 0; i < 3; i++) {
+        uint32_t pool = net_node(g, IR_OP_POOL,
+                                 i == 0   ? "first"
+                                 : i == 1 ? "second"
+                                          : "third",
+                                 1, &x);
+        net_int(g, pool, IR_ATTR_FUNC, IR_POOL_MAX);
+        net_ints(g, pool, IR_ATTR_KERNEL, 2, (int64_t[]){1, 1});
+        x = net_infer(g, pool);
+        if (i == 0) {
+            uint32_t node = net_node(g, IR_OP_UNARY, "light", 1, &x);
+            net_int(g, node, IR_ATTR_FUNC, IR_UNARY_NEG);
+            x = net_infer(g, node);
+        } else if (i == 1) {
+            x = net_conv(g, x, 4, 1, 1);
+        }
+    }
+    net_output(g, net_conv(g, net_conv(g, x, 4, 3, 1), 4, 1, 1));
+    return g;
+}
+
+/* What one crossing costs is more than the time of a few numbers on the CPU. */
+static void light_layers_stay_between_those_of_the_host(void **state)
+{
+    static const struct {
+        uint32_t min_segment, on_host;
+        bool no_timing;
+        const char *told;
+    } rows[] = {
+        {0, 4, false,
+         "1 layer on the CPU, which mock would not run sooner, for the way there and "
+         "back,: light (unary)"},
+        {1, 3, true,
+         "3 layers on the CPU, which mock has no kernel for: first (pool), second "
+         "(pool), third (pool)"},
+        {2, 5, true,
+         "2 layers on the CPU, which mock would run too few in a row of: light "
+         "(unary), conv (conv)"},
+        {3, 9, false, ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *plain = make_islands(), *g = net_copy(plain);
+        struct tune_options options = options_of(PRECISION_F32);
+        struct tune_report report;
+        bool found = !*rows[i].told;
+        mock_script(device)->missing = IR_OP_POOL;
+        options.host = host;
+        options.min_segment = rows[i].min_segment;
+        options.no_timing = rows[i].no_timing;
+        tune(g, &options, &report);
+        assert_int_equal(report.on_host, rows[i].on_host);
+        for (int k = 0; k < TUNE_REASONS; k++)
+            found = found || !strcmp(report.host[k], rows[i].told);
+        if (!found)
+            fail_msg("'%s' '%s' '%s'", report.host[0], report.host[1], report.host[2]);
+        check_answers(plain, g, 1e-5);
+        ir_graph_free(g);
+        ir_graph_free(plain);
+    }
+    *mock_script(device) = (struct mock_script){0};
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -506,6 +575,7 @@ int main(void)
         TEST(guesses_that_do_not_compile),
         TEST(hopeless_candidates_are_not_compiled),
         TEST(what_the_device_does_not_do_is_the_hosts),
+        TEST(light_layers_stay_between_those_of_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
