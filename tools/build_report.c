@@ -138,6 +138,12 @@ static void print_fusion(const struct build_report *report, bool all)
                    passes[i].what);
 }
 
+static void print_widened(const struct build_report *report)
+{
+    if (report->widened)
+        printf("  16-bit floats: %u tensors are FP32 in the plan\n", report->widened);
+}
+
 static void print_profiles(const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
@@ -156,6 +162,7 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
     count(&f, graph);
     for (uint32_t i = 0; i < f.n; i++)
         device = device || strcmp(f.list[i].backend, "cpu") != 0;
+    print_widened(report);
     print_fusion(report, all);
     print_where(&f);
     if (device)

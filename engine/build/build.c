@@ -8,6 +8,7 @@
 
 #include <xxhash.h>
 
+#include "engine/build/widen.h"
 #include "engine/passes/pass.h"
 
 static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
@@ -83,6 +84,8 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
         context.merge = options->device->backend->features & BACKEND_MERGE;
     }
     report->imported = graph->n_nodes;
+    if (options->device && options->device->backend->features & BACKEND_WIDENS)
+        TRY(build_widen(graph, &report->widened, err));
     TRY(passes_run(graph, &context, err));
     report->fused = graph->n_nodes;
     memcpy(report->passes, context.tally, sizeof(report->passes));

@@ -35,6 +35,7 @@ struct build_progress {
 struct build_report {
     uint32_t imported, fused; /* nodes of one profile: as imported, and after the passes */
     struct pass_tally passes[PASS_COUNT];
+    uint32_t widened;                       /* tensors of 16-bit floats that are FP32 in the plan */
     uint32_t timed, disturbed;              /* candidates of all profiles, as in tune_report */
     char host[TUNE_REASONS][TUNE_LINE_MAX]; /* of the largest profile, as in tune_report */
     uint32_t host_batch;                    /* that profile's */

@@ -356,7 +356,7 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
 
 const struct backend backend_cpu = {
     .abi = BACKEND_ABI,
-    .features = BACKEND_ATTENTION,
+    .features = BACKEND_ATTENTION | BACKEND_WIDENS,
     .name = "cpu",
     .host_memory = true,
     .device_count = device_count,

@@ -50,6 +50,21 @@ uint32_t ir_tensor_sole_reader(const struct ir_graph *graph, uint32_t tensor)
     return reader;
 }
 
+bool ir_node_jumps(const struct ir_node *node)
+{
+    switch (node->op) {
+    case IR_OP_UNARY:
+        return ir_unary_row((enum ir_unary)ir_attr_int(node, IR_ATTR_FUNC))->flags & IR_FUNC_JUMPS;
+    case IR_OP_BINARY:
+        return ir_binary_row((enum ir_binary)ir_attr_int(node, IR_ATTR_FUNC))->flags &
+               IR_FUNC_JUMPS;
+    case IR_OP_CAST:
+        return !dtype_is_float((enum dtype)ir_attr_int(node, IR_ATTR_TO));
+    default:
+        return false;
+    }
+}
+
 void ir_replace_uses(struct ir_graph *graph, uint32_t from, uint32_t to)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++) {

@@ -230,6 +230,10 @@ uint32_t ir_tensor_uses(const struct ir_graph *graph, uint32_t tensor);
 /* The only node that reads the tensor; IR_NONE if there are several, none, or it is an output. */
 uint32_t ir_tensor_sole_reader(const struct ir_graph *graph, uint32_t tensor);
 
+/* Says whether the node's function jumps (floor, a comparison, a cast to integers): then a slight
+ * rounding of its operands may matter much. */
+bool ir_node_jumps(const struct ir_node *node);
+
 /* Lets every reader of `from`, graph outputs included, read `to` instead. */
 void ir_replace_uses(struct ir_graph *graph, uint32_t from, uint32_t to);
 

@@ -16,9 +16,16 @@ bool match_part(struct match *m, uint32_t node)
     return true;
 }
 
+/* Models of 16-bit floats have constants that were rounded to FP16 or BF16 and then widened. */
+static bool is_rounded(float value, float wanted)
+{
+    return value == f16_to_f32(f32_to_f16(wanted)) || value == bf16_to_f32(f32_to_bf16(wanted));
+}
+
 bool match_near(float value, double wanted)
 {
-    return fabs((double)value - wanted) <= 1e-4 * fabs(wanted);
+    return fabs((double)value - wanted) <= 1e-4 * fabs(wanted) ||
+           is_rounded(value, (float)wanted) || is_rounded(1 / value, (float)(1 / wanted));
 }
 
 float match_scaled(const struct rewrite *rw, struct match *m, uint32_t tensor, uint32_t *x)

@@ -14,7 +14,7 @@ struct match {
 /* Notes a part. False if `node` is IR_NONE, so that searches can be chained with &&. */
 bool match_part(struct match *m, uint32_t node);
 
-/* True if the two differ only by the rounding of an exporter's decimal constants. */
+/* True if the two differ only by the rounding of an exporter's decimal constants, or to 16 bits. */
 bool match_near(float value, double wanted);
 
 /* If a LINEAR node makes `tensor` as y = scale * x, notes it as a part and returns scale. Otherwise

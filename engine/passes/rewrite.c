@@ -72,21 +72,6 @@ static void resolve_inputs(struct rewrite *rw, uint32_t node)
         n->inputs[i] = resolve(rw, n->inputs[i]);
 }
 
-static bool is_step(const struct ir_node *node)
-{
-    switch (node->op) {
-    case IR_OP_UNARY:
-        return ir_unary_row((enum ir_unary)ir_attr_int(node, IR_ATTR_FUNC))->flags & IR_FUNC_JUMPS;
-    case IR_OP_BINARY:
-        return ir_binary_row((enum ir_binary)ir_attr_int(node, IR_ATTR_FUNC))->flags &
-               IR_FUNC_JUMPS;
-    case IR_OP_CAST:
-        return !dtype_is_float((enum dtype)ir_attr_int(node, IR_ATTR_TO));
-    default:
-        return false;
-    }
-}
-
 static void count_uses(struct rewrite *rw)
 {
     const struct ir_graph *g = rw->graph;
@@ -94,7 +79,7 @@ static void count_uses(struct rewrite *rw)
         const struct ir_node *n = ir_node(g, i);
         if (n->op == IR_OP_NONE)
             continue;
-        bool step = is_step(n);
+        bool step = ir_node_jumps(n);
         for (uint32_t j = 0; j < n->n_inputs; j++) {
             if (n->inputs[j] == IR_NONE)
                 continue;

@@ -13,7 +13,8 @@ import tempfile
 
 try:
     import numpy as np
-    import onnxruntime  # noqa: F401
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
     import compare
     import inputs
     import make_zoo
@@ -107,6 +108,28 @@ def check_fused(number, program, folder, row):
                  f"{name} fused: {' '.join(done.stdout.split())} {done.stderr.strip()}")
 
 
+def check_16_bits(number, inferctl, folder, name, kept):
+    """A model that onnxruntime's converter has made FP16 of (`kept`: but for inputs and outputs):
+    no layer of it is slow, and it is as close to the FP32 model as onnxruntime's answer is."""
+    path, half, plan = (os.path.join(folder, f"{name}{end}")
+                        for end in (".onnx", "_16.onnx", "_16.plan"))
+    onnx.save(convert_float_to_float16(onnx.load(path), keep_io_types=kept), half)
+    full = inputs.make(path, 2)
+    feeds = {k: v if kept or v.dtype != np.float32 else v.astype(np.float16)
+             for k, v in full.items()}
+    exact, theirs = compare.theirs(path, full), compare.theirs(half, feeds)
+    built = subprocess.run([inferctl, "build", half, "-o", plan, "--batch", "2", "--no-tune",
+                            *inputs.dims(half)], capture_output=True, text=True, check=True).stdout
+    got = compare.ours(inferctl, plan, feeds, [])
+    same = all(got[k].dtype == v.dtype for k, v in theirs.items())
+    mine, other = (max(compare.relative_error(a[k].astype(np.float32), v)
+                       for k, v in exact.items()) for a in (got, theirs))
+    slow = [op for op in ("conv", "matmul") if f"({op})" in built]
+    ok = same and mine <= other and "tensors are FP32" in built and not slow
+    return check(number, ok, f"{name} in FP16{', FP32 outside' if kept else ''}: relative error "
+                 f"{mine:.1e}, at most onnxruntime's {other:.1e}; slow: {slow or 'none'}")
+
+
 def main():
     number, failed = 0, 0
     with tempfile.TemporaryDirectory() as folder:
@@ -129,6 +152,10 @@ def main():
                     failed += not check(number, worst <= BOUND,
                                         f"{name} batch {batch} {' '.join(extra) or 'tuned'}: "
                                         f"relative error {worst:.1e}, at most {BOUND:.0e}")
+        for name in DIGESTS:
+            for kept in (False, True):
+                number += 1
+                failed += not check_16_bits(number, sys.argv[1], folder, name, kept)
         number, wrong = served(number, sys.argv[1], folder)
         failed += wrong
         number += 1

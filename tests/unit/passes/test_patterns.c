@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions found by their parts, as exporters write them. */
 #include "base/compiler.h"
+#include "engine/passes/match.h"
 #include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
@@ -372,8 +373,29 @@ static void patterns(void **state)
         rewrite_case_run(&cases[i]);
 }
 
+/* As FP16 and BF16 hold 1/sqrt 2 and sqrt 2, by which some exporters divide. */
+static void test_a_constant_may_be_rounded_to_16_bits(void **state)
+{
+    (void)state;
+    const double root = 1.4142135623730951;
+    static const struct {
+        float value;
+        bool near;
+    } rows[] = {
+        {0.70710678F, true},    {0.7071F, true},
+        {0.70703125F, true},    {0.70654297F, false},
+        {1 / 1.4140625F, true}, {0.70703125F + 0.001F, false},
+        {0.7F, false},          {0, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        assert_int_equal(match_near(rows[i].value, 1 / root), rows[i].near);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(patterns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns),
+        cmocka_unit_test(test_a_constant_may_be_rounded_to_16_bits),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
