@@ -54,9 +54,9 @@ void cuda_arena_free(struct backend_arena *arena);
 /* --- stream.c --- */
 enum status cuda_stream_new(struct device *device, struct backend_stream **out, struct error *err);
 void cuda_stream_free(struct backend_stream *stream);
-/* Gives the address to which a kernel writes 1 when it finds an index out of range. The next wait
- * for an event that was recorded on the stream clears the flag and returns INVALID_ARGUMENT. *out
- * is NULL without hardware. */
+/* Gives the address to which a kernel writes KERNEL_BAD_INDEX when it finds an index out of range,
+ * and so on. The next wait for an event that was recorded on the stream clears the flag and returns
+ * INVALID_ARGUMENT. *out is NULL without hardware. */
 enum status cuda_stream_flag(struct backend_stream *stream, int32_t **out, struct error *err);
 enum status cuda_event_new(struct device *device, bool timing, struct backend_event **out,
                            struct error *err);

@@ -81,10 +81,14 @@ enum status cuda_stream_flag(struct backend_stream *stream, int32_t **out, struc
 static enum status take_flag(struct backend_stream *stream, struct error *err)
 {
     volatile int32_t *flag = stream ? stream->bad_index : NULL;
-    if (!flag || !*flag)
+    int32_t what = flag ? *flag : 0;
+    if (!what)
         return STATUS_OK;
     *flag = 0;
-    return error_set(err, STATUS_INVALID_ARGUMENT, "gather: an index is out of range");
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     what == KERNEL_BAD_LENGTH
+                         ? "recurrent: a sequence has less than 0 steps, or more than there are"
+                         : "gather or scatter: an index is out of range");
 }
 
 /* --- events --- */

@@ -5,8 +5,8 @@
  *
  * The same .cu files compile with nvcc, and as plain C++ under tests/emulate, where blocks run one
  * after the other on the CPU (INFERD_EMULATE; the emulator's header is then included first). So
- * kernels are launched only by KERNEL_LAUNCH, get dynamic shared memory only by KERNEL_SHARED, and
- * use instructions that C++ lacks only through the functions of mma.cuh.
+ * kernels are launched only by KERNEL_LAUNCH or kernel_launch_together, get dynamic shared memory
+ * only by KERNEL_SHARED, and use instructions that C++ lacks only through the functions of mma.cuh.
  *
  *   math.cuh      the IR's unary and binary functions      epilogue.cuh  a node's epilogue
  *   reduce.cuh    warp and block reductions                mma.cuh       tensor cores, cp.async
@@ -49,6 +49,36 @@ inline cudaError_t kernel_launch(void (*kernel)(P...), dim3 grid, dim3 block, si
     }
     kernel<<<grid, block, shared, stream>>>(static_cast<P>(args)...);
     return cudaGetLastError();
+#endif
+}
+
+/* Launches a grid whose blocks wait for each other: all of them are resident at a time, or the
+ * launch fails. Such kernels have no static shared memory, which the emulator's blocks would
+ * share. */
+template <class... P, class... A>
+inline cudaError_t kernel_launch_together(void (*kernel)(P...), dim3 grid, dim3 block,
+                                          size_t shared, const struct kernel_call *call, A... args)
+{
+    if (call->dry)
+        return cudaSuccess;
+#ifdef INFERD_EMULATE
+    return emulate_launch_together(grid, block, shared, [&]() { kernel(static_cast<P>(args)...); });
+#else
+    cudaError_t code = cudaFuncSetAttribute(
+        (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (code != cudaSuccess)
+        return code;
+    cudaLaunchAttribute together = {};
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared;
+    config.stream = call->stream;
+    config.attrs = &together;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
 #endif
 }
 

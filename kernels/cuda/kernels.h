@@ -30,6 +30,9 @@ extern "C" {
 
 enum { KERNEL_RANK_MAX = 8, KERNEL_STEPS_MAX = 8, KERNEL_CONCAT_MAX = 32 };
 
+/* What a kernel writes to the caller's flag when it meets a number that it must not use. */
+enum { KERNEL_BAD_INDEX = 1, KERNEL_BAD_LENGTH = 2 };
+
 struct kernel_view {
     void *data;
     int32_t dtype; /* enum dtype */
@@ -171,6 +174,33 @@ cudaError_t kernel_attention(const struct kernel_call *call, float scale,
                              const struct kernel_view *q, const struct kernel_view *k,
                              const struct kernel_view *v, const struct kernel_view *mask,
                              const struct kernel_view *y);
+
+/* --- recurrent.cu --- */
+
+/* One direction of a recurrent layer; docs/ir.md says what RECURRENT computes. All tensors are
+ * dense; x, r, h0, c0, peephole, bias, y, h and c are of `dtype` (F16, BF16, F32). */
+struct kernel_recurrent {
+    int32_t cell;           /* enum ir_recurrent */
+    int32_t dtype, lengths; /* lengths: I32 or I64 */
+    int32_t func[3];        /* enum ir_unary */
+    float alpha[3], beta[3], clip;
+    bool reverse, linear, coupled;
+    int32_t steps, sequences, hidden;
+};
+
+/* A length out of range counts as 0 and sets *bad, as an index does. NULL: absent. */
+struct kernel_recurrent_data {
+    const void *x, *r, *lengths, *h0, *c0, *peephole, *bias;
+    void *y, *h, *c, *workspace;
+    int32_t *bad;
+};
+
+/* Variants: 8, 16 or 32, the hidden units of a block. The blocks wait for each other, so that the
+ * launch is a cooperative one. Needs the workspace that kernel_recurrent_workspace tells. */
+int64_t kernel_recurrent_workspace(const struct kernel_call *call,
+                                   const struct kernel_recurrent *how);
+cudaError_t kernel_recurrent(const struct kernel_call *call, const struct kernel_recurrent *how,
+                             const struct kernel_recurrent_data *data);
 
 #ifdef __cplusplus
 }

@@ -266,7 +266,7 @@ static __global__ void __launch_bounds__(MAP_THREADS)
         } else {
             word = gather_fill<W>(p);
             if (bad)
-                *bad = 1;
+                *bad = KERNEL_BAD_INDEX;
         }
         *reinterpret_cast<W *>(y + (int64_t)at[0] * p.size) = word;
     }

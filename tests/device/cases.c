@@ -218,16 +218,6 @@ static bool make_matmul_bytes(struct ir_graph *g, uint64_t *random)
 
 /* --- rows --- */
 
-static struct shape any_shape(uint64_t *random, uint32_t min_rank)
-{
-    struct shape s = {.rank = (uint32_t)between(random, min_rank, 4)};
-    for (uint32_t i = 0; i < s.rank; i++)
-        s.dim[i] = PICK(random, 1, 2, 3, 7, 8, 16, 24);
-    if (chance(random, 30))
-        s.dim[s.rank - 1] = PICK(random, 100, 128, 768, 1000, 1025);
-    return s;
-}
-
 static bool make_softmax(struct ir_graph *g, uint64_t *random)
 {
     struct shape x = any_shape(random, 1);
@@ -515,8 +505,16 @@ const struct case_kind case_kinds[] = {
     {"pad", make_pad},
     {"gather", make_gather},
     {"expand", make_expand},
+    {"recurrent", make_recurrent},
     {0},
 };
+
+void case_outputs(struct ir_graph *g)
+{
+    const struct ir_node *node = ir_node(g, 0);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        g->outputs[g->n_outputs++] = node->outputs[i];
+}
 
 struct ir_graph *case_new(const struct case_kind *kind, uint64_t seed)
 {
@@ -524,7 +522,7 @@ struct ir_graph *case_new(const struct case_kind *kind, uint64_t seed)
     for (int i = 0; i < ATTEMPTS; i++) {
         struct ir_graph *g = ir_graph_new();
         if (g && kind->make(g, &random)) {
-            g->outputs[g->n_outputs++] = ir_node(g, 0)->outputs[0];
+            case_outputs(g);
             if (!ir_verify(g, NULL))
                 return g;
         }
@@ -661,5 +659,7 @@ const struct case_sized case_sizes[] = {
     {"attention T5 8x128x64 bias", sized_t5},
     {"attention causal 16x1024x128", sized_long},
     {"attention decode 32/8x1024x128", sized_decode},
+    {"lstm 64 steps 256", sized_lstm_256},
+    {"lstm 64 steps 512", sized_lstm_512},
     {0},
 };

@@ -14,6 +14,9 @@ struct case_kind {
 
 extern const struct case_kind case_kinds[]; /* ends with a row whose name is NULL */
 
+/* Makes all outputs of node 0 outputs of the graph. */
+void case_outputs(struct ir_graph *graph);
+
 /* Returns NULL if memory is short, or if many attempts drew nothing that fits. */
 struct ir_graph *case_new(const struct case_kind *kind, uint64_t seed);
 

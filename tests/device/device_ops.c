@@ -256,7 +256,7 @@ static struct ir_graph *sized_new(const struct case_sized *kind, int64_t batch)
     uint64_t random = 7;
     struct ir_graph *g = ir_graph_new();
     if (g && kind->make(g, &random, batch)) {
-        g->outputs[g->n_outputs++] = ir_node(g, 0)->outputs[0];
+        case_outputs(g);
         return g;
     }
     ir_graph_free(g);

@@ -46,6 +46,17 @@ static inline struct shape shape_of(uint32_t rank, const int64_t *dims)
 #define DIMS(...)                                                                                  \
     shape_of(ARRAY_LEN(((const int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
 
+/* Up to four dims, of which the last may be long. */
+static inline struct shape any_shape(uint64_t *random, uint32_t min_rank)
+{
+    struct shape s = {.rank = (uint32_t)between(random, min_rank, 4)};
+    for (uint32_t i = 0; i < s.rank; i++)
+        s.dim[i] = PICK(random, 1, 2, 3, 7, 8, 16, 24);
+    if (chance(random, 30))
+        s.dim[s.rank - 1] = PICK(random, 100, 128, 768, 1000, 1025);
+    return s;
+}
+
 static inline uint32_t add_input(struct ir_graph *g, enum dtype dtype, struct shape shape)
 {
     uint32_t id = ir_tensor_add(g, "x", dtype, &shape);
@@ -110,5 +121,11 @@ bool sized_whisper(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_t5(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_long(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_decode(struct ir_graph *g, uint64_t *random, int64_t batch);
+
+/* --- recurrent layers (cases_recurrent.c) --- */
+
+bool make_recurrent(struct ir_graph *g, uint64_t *random);
+bool sized_lstm_256(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_lstm_512(struct ir_graph *g, uint64_t *random, int64_t batch);
 
 #endif

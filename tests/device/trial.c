@@ -82,16 +82,18 @@ static void fill(const struct ir_tensor *t, enum dtype dtype, uint64_t seed, voi
 
 static enum status run_reference(struct subject *s, struct error *err)
 {
-    struct tensor_view in[IR_MAX_IO];
-    const struct ir_tensor *y = ir_tensor(s->graph, s->graph->outputs[0]);
+    struct tensor_view in[IR_MAX_IO], out[IR_MAX_OUTPUTS];
     for (uint32_t i = 0; i < s->graph->n_inputs; i++) {
         const struct ir_tensor *t = ir_tensor(s->graph, s->graph->inputs[i]);
         in[i] = (struct tensor_view){t->dtype, t->shape, s->inputs[i]};
     }
-    if (!(s->want = calloc(1, y->bytes + 1)))
-        return error_no_memory(err, "a test");
-    struct tensor_view out = {y->dtype, y->shape, s->want};
-    return cpu_eval_graph(s->graph, in, &out, err);
+    for (uint32_t i = 0; i < s->graph->n_outputs; i++) {
+        const struct ir_tensor *y = ir_tensor(s->graph, s->graph->outputs[i]);
+        if (!(s->want[i] = calloc(1, y->bytes + 1)))
+            return error_no_memory(err, "a test");
+        out[i] = (struct tensor_view){y->dtype, y->shape, s->want[i]};
+    }
+    return cpu_eval_graph(s->graph, in, out, err);
 }
 
 enum status subject_init(struct subject *s, struct ir_graph *graph, enum dtype dtype, uint64_t seed,
@@ -114,7 +116,8 @@ void subject_deinit(struct subject *s)
 {
     for (uint32_t i = 0; s->graph && i < s->graph->n_inputs; i++)
         free(s->inputs[i]);
-    free(s->want);
+    for (uint32_t i = 0; i < IR_MAX_OUTPUTS; i++)
+        free(s->want[i]);
     ir_graph_free(s->graph);
 }
 
@@ -181,8 +184,9 @@ static enum status apply(struct trial *trial, struct ir_graph *g, const struct t
     }
     if (status)
         return status;
-    if (!ir_tensor_set_format(g, node->outputs[0], tactic->out[0].format))
-        return error_set(err, STATUS_INTERNAL, "the output cannot have its layout");
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (!ir_tensor_set_format(g, node->outputs[i], tactic->out[i].format))
+            return error_set(err, STATUS_INTERNAL, "output %u cannot have its layout", i);
     node->tactic = tactic;
     return ir_verify(g, err);
 }
@@ -192,9 +196,11 @@ static enum status apply(struct trial *trial, struct ir_graph *g, const struct t
 struct run {
     struct trial *trial;
     void *in[IR_MAX_INPUTS];
-    void *out, *workspace;
+    uint32_t n_out;
+    void *out[IR_MAX_OUTPUTS], *workspace;
+    uint64_t bytes[IR_MAX_OUTPUTS]; /* of the outputs */
     struct backend_op *op;
-    void *host; /* staging */
+    void *host; /* staging for any output */
 };
 
 static enum status settle(struct trial *t, struct error *err)
@@ -247,16 +253,20 @@ static enum status put_inputs(struct run *r, const struct subject *s, const stru
     return status;
 }
 
-static enum status poison(struct run *r, uint64_t bytes, struct error *err)
+static enum status poison(struct run *r, struct error *err)
 {
-    memset(r->host, POISON, bytes + RED_ZONE);
-    return move(r->trial, COPY_TO_DEVICE, r->out, r->host, bytes + RED_ZONE, err);
+    enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < r->n_out && !status; i++) {
+        memset(r->host, POISON, r->bytes[i] + RED_ZONE);
+        status = move(r->trial, COPY_TO_DEVICE, r->out[i], r->host, r->bytes[i] + RED_ZONE, err);
+    }
+    return status;
 }
 
 static enum status launch(struct run *r, struct error *err)
 {
     struct trial *t = r->trial;
-    return t->backend->op_launch(r->op, t->stream, r->in, &r->out, r->workspace, err);
+    return t->backend->op_launch(r->op, t->stream, r->in, r->out, r->workspace, err);
 }
 
 static enum status replay(struct run *r, uint32_t repeats, uint32_t samples, double *us,
@@ -330,58 +340,86 @@ static double difference(const struct ir_tensor *y, const void *have, const void
 
 /* An output that is stored in a narrow type is compared with the reference before its last
  * rounding. */
-static enum status compare(struct run *r, const struct subject *s, const struct ir_graph *g,
-                           struct outcome *out, struct error *err)
+static enum status compare_one(struct run *r, uint32_t i, const struct ir_tensor *y,
+                               const struct ir_tensor *want, const void *reference, double *error,
+                               struct error *err)
 {
-    const struct ir_tensor *y = ir_tensor(g, g->outputs[0]);
-    const struct ir_tensor *want = ir_tensor(s->graph, s->graph->outputs[0]);
-    enum status status = move(r->trial, COPY_TO_HOST, r->host, r->out, y->bytes + RED_ZONE, err);
+    enum status status = move(r->trial, COPY_TO_HOST, r->host, r->out[i], y->bytes + RED_ZONE, err);
     if (status)
         return status;
-    for (uint32_t i = 0; i < RED_ZONE; i++)
-        if (((unsigned char *)r->host)[y->bytes + i] != POISON)
-            return error_set(err, STATUS_INTERNAL, "wrote %u bytes behind its output", i + 1);
+    for (uint32_t k = 0; k < RED_ZONE; k++)
+        if (((unsigned char *)r->host)[y->bytes + k] != POISON)
+            return error_set(err, STATUS_INTERNAL, "wrote %u bytes behind output %u", k + 1, i);
     if (!layout_padding_zero(y, r->host))
-        return error_set(err, STATUS_INTERNAL, "the output's padding is not zero");
+        return error_set(err, STATUS_INTERNAL, "output %u has padding that is not zero", i);
     void *have = malloc(want->bytes + 1);
     if (!have)
         return error_no_memory(err, "a test");
     layout_unpack(y, r->host, want->dtype, have);
     if (dtype_is_float(want->dtype))
-        out->error = difference(want, have, s->want);
+        *error = difference(want, have, reference);
     else
-        out->error = memcmp(have, s->want, want->bytes) ? INFINITY : 0;
+        *error = memcmp(have, reference, want->bytes) ? INFINITY : 0;
     free(have);
     return STATUS_OK;
+}
+
+static enum status compare(struct run *r, const struct subject *s, const struct ir_graph *g,
+                           struct outcome *out, struct error *err)
+{
+    enum status status = STATUS_OK;
+    out->error = 0;
+    for (uint32_t i = 0; i < r->n_out && !status; i++) {
+        double error = NAN;
+        status = compare_one(r, i, ir_tensor(g, g->outputs[i]),
+                             ir_tensor(s->graph, s->graph->outputs[i]), s->want[i], &error, err);
+        if (!(error <= out->error))
+            out->error = error;
+    }
+    return status;
+}
+
+/* Gets memory for the outputs and the workspace. */
+static enum status get_outputs(struct run *r, const struct ir_graph *g, struct outcome *out,
+                               struct error *err)
+{
+    const struct backend *backend = r->trial->backend;
+    struct device *device = r->trial->device;
+    uint64_t most = 0;
+    enum status status = STATUS_OK;
+    r->n_out = g->n_outputs;
+    for (uint32_t i = 0; i < r->n_out && !status; i++) {
+        r->bytes[i] = ir_tensor(g, g->outputs[i])->bytes;
+        out->bytes += (double)r->bytes[i];
+        most = MAX(most, r->bytes[i]);
+        status = backend->memory_alloc(device, MEMORY_DEVICE, r->bytes[i] + RED_ZONE, "test",
+                                       &r->out[i], err);
+    }
+    if (!(r->host = malloc(most + RED_ZONE)))
+        return error_no_memory(err, "a test");
+    return status ? status
+                  : backend->memory_alloc(device, MEMORY_DEVICE, backend->op_workspace(r->op) + 1,
+                                          "test", &r->workspace, err);
 }
 
 static enum status run_checked(struct run *r, const struct subject *s, const struct ir_graph *g,
                                uint32_t repeats, struct outcome *out, struct error *err)
 {
     const struct backend *backend = r->trial->backend;
-    uint64_t bytes = ir_tensor(g, g->outputs[0])->bytes;
     enum status status = put_inputs(r, s, g, out, err);
-    out->bytes += (double)bytes;
-    if (!(r->host = malloc(bytes + RED_ZONE)))
-        return error_no_memory(err, "a test");
     if (!status)
-        status = backend->memory_alloc(r->trial->device, MEMORY_DEVICE, bytes + RED_ZONE, "test",
-                                       &r->out, err);
+        status = get_outputs(r, g, out, err);
     if (!status)
-        status =
-            backend->memory_alloc(r->trial->device, MEMORY_DEVICE, backend->op_workspace(r->op) + 1,
-                                  "test", &r->workspace, err);
-    if (!status)
-        status = poison(r, bytes, err);
+        status = poison(r, err);
     if (!status)
         status = launch(r, err);
-    if (!status && s->want)
+    if (!status && s->want[0])
         status = compare(r, s, g, out, err);
     /* Runs the op once more from a captured graph: the answer must not change. */
-    if (!status && s->want && backend->capture_begin) {
+    if (!status && s->want[0] && backend->capture_begin) {
         struct outcome again = {0};
         double us;
-        status = poison(r, bytes, err);
+        status = poison(r, err);
         if (!status)
             status = replay(r, 1, 1, &us, err);
         if (!status)
@@ -422,8 +460,9 @@ enum status trial_run(struct trial *trial, const struct subject *subject, struct
     for (uint32_t i = 0; i < IR_MAX_INPUTS; i++)
         if (r.in[i])
             backend->memory_free(trial->device, MEMORY_DEVICE, r.in[i]);
-    if (r.out)
-        backend->memory_free(trial->device, MEMORY_DEVICE, r.out);
+    for (uint32_t i = 0; i < r.n_out; i++)
+        if (r.out[i])
+            backend->memory_free(trial->device, MEMORY_DEVICE, r.out[i]);
     if (r.workspace)
         backend->memory_free(trial->device, MEMORY_DEVICE, r.workspace);
     free(r.host);

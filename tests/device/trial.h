@@ -22,23 +22,24 @@ struct trial {
 enum status trial_init(struct trial *trial, struct device *device, struct error *err);
 void trial_deinit(struct trial *trial);
 
-/* A case in one float type: the graph, its inputs' bytes and the reference's output. */
+/* A case in one float type: the graph, its inputs' bytes and the reference's outputs. */
 struct subject {
     struct ir_graph *graph;
     enum dtype dtype; /* the type that F32 is rounded to */
     void *inputs[IR_MAX_IO];
-    void *want;
+    void *want[IR_MAX_OUTPUTS];
     uint64_t seed;
 };
 
 /* Takes ownership of the graph, also on failure. Without `reference`, nothing is computed and
- * `want` is NULL. */
+ * `want` is empty. */
 enum status subject_init(struct subject *subject, struct ir_graph *graph, enum dtype dtype,
                          uint64_t seed, bool reference, struct error *err);
 void subject_deinit(struct subject *subject);
 
 struct outcome {
-    double error; /* ||out - reference|| / ||reference||; infinite if a NaN is on one side alone */
+    double error; /* ||out - reference|| / ||reference||, of the worst output; infinite if a NaN is
+                   * on one side alone */
     double us;    /* of one launch, if it was asked for */
     double bytes; /* read and written at least */
 };

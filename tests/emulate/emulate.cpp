@@ -30,7 +30,7 @@ dim3 blockDim, gridDim;
 namespace
 {
 
-enum { WARP = 32, STACK_BYTES = 256 << 10, SLOT = 64 };
+enum { WARP = 32, STACK_BYTES = 256 << 10, SLOT = 64, POLLS_MAX = 10000, TOGETHER_MAX = 132 };
 
 struct copy {
     char *to;
@@ -56,6 +56,7 @@ struct thread {
     const char *waits;    /* what the thread waits for; NULL: can go on */
     const uint64_t *seen; /* waits until *seen differs from `last` */
     uint64_t last;
+    bool polls; /* went on only to ask again */
     std::vector<copy> copies;
     int groups; /* committed */
 };
@@ -67,11 +68,26 @@ struct fiber {
     void *fake; /* the address sanitizer's */
 };
 
+/* Where the threads of a block meet, and the block's dynamic shared memory. */
+struct hall {
+    int left; /* threads that are not over */
+    int barrier_arrived;
+    int count_now, count_last;
+    uint64_t barrier_round;
+    const char *barrier_what;
+    void *shared;
+};
+
+/* The blocks that run side by side; mostly there is one. */
 struct block {
     emulate_body body;
     void *user;
-    int threads, next, left; /* next: the next one to start; left: those not over */
+    int threads, next, left; /* of all blocks; next: the next one to start; left: those not over */
+    int each;                /* threads of a block */
+    bool together;           /* several blocks: threads know theirs by their number */
+    std::vector<hall> halls;
     bool backwards;
+    int polls; /* rounds in which threads did nothing but ask again */
     std::vector<thread> thread_of;
     std::vector<fiber *> fibers;
     std::vector<int> idle; /* fibers without a thread */
@@ -80,12 +96,7 @@ struct block {
     void *scheduler_fake;
     const void *scheduler_stack;
     size_t scheduler_stack_bytes;
-    int barrier_arrived;
-    int count_now, count_last;
-    uint64_t barrier_round;
-    const char *barrier_what;
     std::vector<meeting> meetings; /* warp * 32 + lowest lane of the mask */
-    void *shared;
 };
 
 struct block &now = *new block(); /* never destroyed, as its fibers are not */
@@ -112,19 +123,27 @@ void arrived(void *fake, const void **stack, size_t *bytes)
 void be(int t)
 {
     now.current = t;
+    if (now.together)
+        blockIdx.x = (unsigned)(t / now.each);
+    t %= now.each;
     threadIdx.x = (unsigned)t % blockDim.x;
     threadIdx.y = (unsigned)t / blockDim.x % blockDim.y;
     threadIdx.z = (unsigned)t / blockDim.x / blockDim.y;
 }
 
 /* Opens the barrier if all threads that have not ended stand at it. */
-void barrier_check(void)
+void barrier_check(hall *h)
 {
-    if (now.barrier_arrived == 0 || now.barrier_arrived < now.left)
+    if (h->barrier_arrived == 0 || h->barrier_arrived < h->left)
         return;
-    now.count_last = now.count_now;
-    now.barrier_arrived = now.count_now = 0;
-    now.barrier_round++;
+    h->count_last = h->count_now;
+    h->barrier_arrived = h->count_now = 0;
+    h->barrier_round++;
+}
+
+hall *hall_of(int t)
+{
+    return &now.halls[(size_t)(t / now.each)];
 }
 
 /* A fiber runs new threads one after the other until one of them waits. From then on the fiber
@@ -145,7 +164,8 @@ void fiber_main(void)
             now.thread_of[(size_t)now.current].over = true;
             now.thread_of[(size_t)now.current].fiber = -1;
             now.left--;
-            barrier_check();
+            hall_of(now.current)->left--;
+            barrier_check(hall_of(now.current));
         }
         self->thread = -1;
         now.idle.push_back(index);
@@ -211,39 +231,48 @@ int idle_fiber(void)
 }
 
 /* Makes one pass over all threads; threads that have not been started come last. Returns false if
- * no thread could go on. */
+ * no thread could go on, or if for long none has done anything but ask again. */
 bool round_of(void)
 {
-    bool moved = false;
+    bool moved = false, polling = true;
     for (int i = 0; i < now.threads; i++) {
         int t = now.backwards ? now.threads - 1 - i : i;
         thread *it = &now.thread_of[(size_t)t];
         if (it->fiber < 0 || it->over || (it->waits && *it->seen == it->last))
             continue;
         moved = true;
+        it->polls = false;
         resume(it->fiber);
+        polling = polling && now.thread_of[(size_t)t].polls;
     }
     while (now.next < now.threads) {
         moved = true;
+        polling = false;
         resume(idle_fiber());
     }
     now.backwards = !now.backwards;
-    return moved;
+    now.polls = moved && polling ? now.polls + 1 : 0;
+    return moved && now.polls < POLLS_MAX;
 }
 
-void run_block(size_t shared)
+void run_blocks(int blocks, size_t shared)
 {
-    now.threads = now.left = (int)(blockDim.x * blockDim.y * blockDim.z);
-    now.next = 0;
+    now.each = (int)(blockDim.x * blockDim.y * blockDim.z);
+    now.threads = now.left = blocks * now.each;
+    now.next = now.polls = 0;
     now.thread_of.assign((size_t)now.threads, thread());
     for (thread &t : now.thread_of)
         t.fiber = -1;
     size_t warps = (size_t)(now.threads + WARP - 1) / WARP;
     if (now.meetings.size() < warps * WARP)
         now.meetings.resize(warps * WARP);
-    now.shared = shared ? aligned_alloc(16, (shared + 15) / 16 * 16) : nullptr;
-    if (shared)
-        memset(now.shared, 0xff, shared);
+    now.halls.assign((size_t)blocks, hall());
+    for (hall &h : now.halls) {
+        h.left = now.each;
+        h.shared = shared ? aligned_alloc(16, (shared + 15) / 16 * 16) : nullptr;
+        if (shared)
+            memset(h.shared, 0xff, shared);
+    }
     while (now.left > 0)
         if (!round_of()) {
             for (int t = 0; t < now.threads; t++)
@@ -253,23 +282,39 @@ void run_block(size_t shared)
                 }
             emulate_fail("deadlock");
         }
-    free(now.shared);
-    now.shared = nullptr;
+    for (hall &h : now.halls)
+        free(h.shared);
 }
 
 int barrier(const char *what, int predicate)
 {
-    uint64_t round = now.barrier_round;
-    if (now.barrier_arrived == 0)
-        now.barrier_what = what;
-    else if (now.barrier_what != what)
+    hall *h = hall_of(now.current);
+    uint64_t round = h->barrier_round;
+    if (h->barrier_arrived == 0)
+        h->barrier_what = what;
+    else if (h->barrier_what != what)
         emulate_fail("different barriers");
-    now.count_now += predicate != 0;
-    now.barrier_arrived++;
-    barrier_check();
-    if (now.barrier_round == round)
-        wait_for(what, &now.barrier_round, round);
-    return now.count_last;
+    h->count_now += predicate != 0;
+    h->barrier_arrived++;
+    barrier_check(h);
+    if (h->barrier_round == round)
+        wait_for(what, &h->barrier_round, round);
+    return h->count_last;
+}
+
+bool launch_fits(dim3 grid, dim3 block)
+{
+    return block.x > 0 && block.y > 0 && block.z > 0 && block.x * block.y * block.z <= 1024 &&
+           block.z <= 64 && grid.y <= 65535 && grid.z <= 65535 && grid.x <= 0x7fffffff;
+}
+
+void begin_launch(dim3 grid, dim3 block, emulate_body body, void *user)
+{
+    gridDim = grid;
+    blockDim = block;
+    now.body = body;
+    now.user = user;
+    now.on = now.current = -1;
 }
 
 } // namespace
@@ -286,26 +331,45 @@ void emulate_fail(const char *what)
 
 cudaError_t emulate_run(dim3 grid, dim3 block, size_t shared, emulate_body body, void *user)
 {
-    if (block.x == 0 || block.y == 0 || block.z == 0 || block.x * block.y * block.z > 1024 ||
-        block.z > 64 || grid.y > 65535 || grid.z > 65535 || grid.x > 0x7fffffff)
+    if (!launch_fits(grid, block))
         return cudaErrorInvalidConfiguration;
     if (shared > 227u << 10)
         return cudaErrorInvalidValue;
-    gridDim = grid;
-    blockDim = block;
-    now.body = body;
-    now.user = user;
-    now.on = now.current = -1;
+    begin_launch(grid, block, body, user);
+    now.together = false;
     for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
             for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++)
-                run_block(shared);
+                run_blocks(1, shared);
     return cudaSuccess;
+}
+
+cudaError_t emulate_run_together(dim3 grid, dim3 block, size_t shared, emulate_body body,
+                                 void *user)
+{
+    unsigned threads = block.x * block.y * block.z;
+    if (!launch_fits(grid, block) || grid.y != 1 || grid.z != 1 || threads % WARP)
+        return cudaErrorInvalidConfiguration;
+    if (shared > 227u << 10)
+        return cudaErrorInvalidValue;
+    if (grid.x > TOGETHER_MAX)
+        return cudaErrorCooperativeLaunchTooLarge;
+    begin_launch(grid, block, body, user);
+    blockIdx = {0, 0, 0};
+    now.together = true;
+    run_blocks((int)grid.x, shared);
+    return cudaSuccess;
+}
+
+void emulate_yield(void)
+{
+    now.thread_of[(size_t)now.current].polls = true;
+    pause_thread();
 }
 
 void *emulate_shared(void)
 {
-    return now.shared;
+    return hall_of(now.current)->shared;
 }
 
 int emulate_lane(void)

@@ -4,12 +4,13 @@
  * this header included first (see meson.build), and their launchers then run the kernel before they
  * return. Sanitizers see every access, so an index that is wrong by one is found here.
  *
- * Blocks run one after the other. A block's threads are fibers, each of which runs until it waits
- * (at a barrier, or for the other lanes of a warp). They run in ascending order at first and
- * reverse the order after each round of waiting, so that a missing barrier has a good chance to
- * show. Asynchronous copies arrive when they are waited for and not before. A block whose threads
- * all wait for something that cannot come, and lanes that meet in different operations, end the
- * program with a line that says where.
+ * Blocks run one after the other, but those of emulate_launch_together side by side, each with its
+ * own dynamic shared memory (static shared memory is one for all). A block's threads are fibers,
+ * each of which runs until it waits (at a barrier, or for the other lanes of a warp). They run in
+ * ascending order at first and reverse the order after each round of waiting, so that a missing
+ * barrier has a good chance to show. Asynchronous copies arrive when they are waited for and not
+ * before. A block whose threads all wait for something that cannot come, and lanes that meet in
+ * different operations, end the program with a line that says where.
  *
  * Memory order between blocks, textures, wgmma, bulk copies and clusters are not emulated.
  */
@@ -49,6 +50,21 @@ template <class F> inline cudaError_t emulate_launch(dim3 grid, dim3 block, size
     return emulate_run(
         grid, block, shared, [](void *user) { (*static_cast<F *>(user))(); }, &body);
 }
+
+/* Runs all blocks of a one-dimensional grid side by side; whole warps only. */
+cudaError_t emulate_run_together(dim3 grid, dim3 block, size_t shared, emulate_body body,
+                                 void *user);
+
+template <class F>
+inline cudaError_t emulate_launch_together(dim3 grid, dim3 block, size_t shared, F body)
+{
+    return emulate_run_together(
+        grid, block, shared, [](void *user) { (*static_cast<F *>(user))(); }, &body);
+}
+
+/* Lets other threads run. A kernel calls this where it asks memory again and again for what another
+ * block will write; if all threads do nothing else for long, the program ends. */
+void emulate_yield(void);
 
 void *emulate_shared(void); /* the block's dynamic shared memory, poisoned when it starts */
 

@@ -17,9 +17,14 @@
 
 enum { SEEDS = 5, TACTICS_MAX = 64 };
 
+/* test_own [KIND [SEEDS]] */
+static const char *only; /* the one kind of cases that was asked for; NULL: all */
+static uint64_t seeds = SEEDS;
+
 static const struct cuda_family *const families[] = {
-    &cuda_family_own_map,  &cuda_family_own_move, &cuda_family_own_pool,
-    &cuda_family_own_conv, &cuda_family_own_rows, &cuda_family_own_attention,
+    &cuda_family_own_map,       &cuda_family_own_move, &cuda_family_own_pool,
+    &cuda_family_own_conv,      &cuda_family_own_rows, &cuda_family_own_attention,
+    &cuda_family_own_recurrent,
 };
 
 /* the module's functions that the families call */
@@ -218,7 +223,9 @@ static void every_candidate(void **state)
     (void)state;
     for (const struct case_kind *kind = case_kinds; kind->name; kind++) {
         uint32_t n = 0;
-        for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        if (only && strcmp(only, kind->name) != 0)
+            continue;
+        for (uint64_t seed = 1; seed <= seeds; seed++)
             for (int p = PRECISION_F32; p <= PRECISION_BF16; p++)
                 if (p != PRECISION_TF32)
                     n += try_case(&b.trial, kind, seed * 131, (enum precision)p);
@@ -364,8 +371,10 @@ static void gather_raises_the_flag(void **state)
     ir_graph_free(graph);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    only = argc > 1 ? argv[1] : NULL;
+    seeds = argc > 2 ? strtoull(argv[2], NULL, 10) : SEEDS;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_candidate),
         cmocka_unit_test(every_reformat),
