@@ -218,7 +218,7 @@ static enum status run_trilu(const struct call *c)
     return STATUS_OK;
 }
 
-static struct ref_resize read_resize(const struct ir_node *node, uint32_t rank)
+struct ref_resize call_resize(const struct ir_node *node, uint32_t rank)
 {
     struct ref_resize how = {
         .mode = (enum ir_resize)ir_attr_int(node, IR_ATTR_MODE),
@@ -240,7 +240,7 @@ static struct ref_resize read_resize(const struct ir_node *node, uint32_t rank)
 
 static enum status run_resize(const struct call *c)
 {
-    const struct ref_resize how = read_resize(c->node, c->in[0].shape.rank);
+    const struct ref_resize how = call_resize(c->node, c->in[0].shape.rank);
     ref_resize(&how, &c->in[0], &c->out[0], c->scratch);
     return STATUS_OK;
 }
@@ -344,13 +344,18 @@ static enum status run_recurrent(const struct call *c)
     return ref_recurrent(&how, c->scratch, c->err);
 }
 
+struct ref_sample call_sample(const struct ir_node *node)
+{
+    return (struct ref_sample){
+        .mode = (enum ir_resize)ir_attr_int(node, IR_ATTR_MODE),
+        .border = (enum ir_border)ir_attr_int(node, IR_ATTR_BORDER),
+        .coord = (enum ir_sample)ir_attr_int(node, IR_ATTR_COORD),
+    };
+}
+
 static enum status run_sample(const struct call *c)
 {
-    const struct ref_sample how = {
-        .mode = (enum ir_resize)int_of(c, IR_ATTR_MODE),
-        .border = (enum ir_border)int_of(c, IR_ATTR_BORDER),
-        .coord = (enum ir_sample)int_of(c, IR_ATTR_COORD),
-    };
+    const struct ref_sample how = call_sample(c->node);
     ref_sample(&how, &c->in[0], &c->in[1], &c->out[0]);
     return STATUS_OK;
 }
@@ -402,7 +407,7 @@ size_t call_scratch(const struct ir_graph *graph, const struct ir_node *node)
         return ref_attention_scratch(k->dim[k->rank - 2]);
     }
     case IR_OP_RESIZE: {
-        const struct ref_resize how = read_resize(node, x->rank);
+        const struct ref_resize how = call_resize(node, x->rank);
         return ref_resize_scratch(&how, x->rank);
     }
     case IR_OP_NMS:

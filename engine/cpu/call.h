@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call of a reference kernel; private to reference.c and call.c. */
+/* One call of a reference kernel, and what kernels read of a node; private to engine/cpu. */
 #ifndef INFERD_ENGINE_CPU_CALL_H
 #define INFERD_ENGINE_CPU_CALL_H
 
 #include "engine/backend.h"
 #include "engine/ir/ir.h"
+#include "kernels/cpu/ref.h"
 
 struct call {
     const struct ir_graph *graph;
@@ -24,5 +25,9 @@ enum status call_run(const struct call *call);
 /* Computes y = step(y, operand) in place; `operand` is NULL for UNARY. */
 void call_epilogue(const struct ir_epilogue *step, const struct tensor_view *operand,
                    const struct tensor_view *y);
+
+/* The attributes of a RESIZE of that rank, and of a SAMPLE. */
+struct ref_resize call_resize(const struct ir_node *node, uint32_t rank);
+struct ref_sample call_sample(const struct ir_node *node);
 
 #endif

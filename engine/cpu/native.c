@@ -11,15 +11,36 @@
 /* What a tactic's blob holds. */
 struct native_blob {
     uint32_t threads;
+    uint32_t layout; /* enum ir_layout */
 };
 
 static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_graph *graph,
                                           const struct ir_node *node) = {
-    [IR_OP_UNARY] = native_chain_make,         [IR_OP_BINARY] = native_chain_make,
-    [IR_OP_SOFTMAX] = native_softmax_make,     [IR_OP_LAYER_NORM] = native_norm_make,
-    [IR_OP_TRANSPOSE] = native_transpose_make, [IR_OP_CAST] = native_chain_make,
-    [IR_OP_GATHER] = native_gather_make,       [IR_OP_RECURRENT] = native_recurrent_make,
+    [IR_OP_UNARY] = native_chain_make,
+    [IR_OP_BINARY] = native_chain_make,
+    [IR_OP_SOFTMAX] = native_softmax_make,
+    [IR_OP_LAYER_NORM] = native_norm_make,
+    [IR_OP_TRANSPOSE] = native_transpose_make,
+    [IR_OP_CAST] = native_chain_make,
+    [IR_OP_GATHER] = native_gather_make,
+    [IR_OP_RECURRENT] = native_recurrent_make,
     [IR_OP_ATTENTION] = native_attention_make,
+    [IR_OP_INSTANCE_NORM] = native_groups_make,
+    [IR_OP_REDUCE] = native_reduce_make,
+    [IR_OP_ARG_REDUCE] = native_arg_make,
+    [IR_OP_CUMSUM] = native_cumsum_make,
+    [IR_OP_TOPK] = native_topk_make,
+    [IR_OP_PAD] = native_pad_make,
+    [IR_OP_RESIZE] = native_resize_make,
+    [IR_OP_SAMPLE] = native_sample_make,
+};
+
+/* The ops whose makers heed op->layout. */
+static const bool in_layouts[IR_OP_COUNT_] = {
+    [IR_OP_INSTANCE_NORM] = true,
+    [IR_OP_PAD] = true,
+    [IR_OP_RESIZE] = true,
+    [IR_OP_SAMPLE] = true,
 };
 
 bool native_takes(enum ir_op op)
@@ -39,39 +60,66 @@ const char *native_isa(void)
     return best()->isa;
 }
 
+/* Whether tensors of the shape have such a layout, as one that differs from the plain one. */
+static bool has_layout(const struct shape *shape, enum ir_layout layout)
+{
+    struct native_stored stored;
+    return native_stored_make(shape, layout, &stored) &&
+           !ir_layouts_agree(shape, IR_LAYOUT_PLAIN, layout);
+}
+
 /* Returns false if the native kernels do not take such a node. The node has been verified: its
  * types and shapes are as inferred. */
-static bool make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
+static bool make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node,
+                 enum ir_layout layout)
 {
     size_t elements;
-    *op = (struct native_op){.fast = best()};
-    return native_takes(node->op) && (node->n_outputs == 1 || node->op == IR_OP_RECURRENT) &&
+    *op = (struct native_op){.fast = best(), .layout = layout};
+    if (layout != IR_LAYOUT_PLAIN &&
+        (layout >= IR_LAYOUT_COUNT_ || (uint32_t)node->op >= IR_OP_COUNT_ ||
+         !in_layouts[node->op] || node->n_inputs == 0 ||
+         !has_layout(&ir_tensor(graph, node->inputs[0])->shape, layout) ||
+         !has_layout(&ir_tensor(graph, node->outputs[0])->shape, layout)))
+        return false;
+    return native_takes(node->op) && node->n_outputs >= 1 &&
            shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &elements) && elements > 0 &&
            makers[node->op](op, graph, node);
+}
+
+static enum ir_layout wanted_layout(const struct ir_graph *graph, const struct ir_node *node,
+                                    const struct native_op *op, uint32_t tensor)
+{
+    return native_follows(graph, node, op, tensor) ? op->layout : IR_LAYOUT_PLAIN;
 }
 
 static void fill_tactic(const struct ir_graph *graph, const struct ir_node *node,
                         const struct native_op *op, uint32_t threads, struct tactic *out)
 {
-    struct native_blob blob = {threads};
+    struct native_blob blob = {threads, op->layout};
+    bool plain = op->layout == IR_LAYOUT_PLAIN;
     *out = (struct tactic){.backend = "cpu", .id = NATIVE_TACTIC, .blob_size = sizeof(blob)};
-    snprintf(out->name, sizeof(out->name), "native %s %u thread%s", op->fast->isa, threads,
+    snprintf(out->name, sizeof(out->name), "native %s%s%s %u thread%s", op->fast->isa,
+             plain ? "" : " ", plain ? "" : ir_layout_name(op->layout), threads,
              threads == 1 ? "" : "s");
     memcpy(out->blob, &blob, sizeof(blob));
     out->n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
-    out->n_out = node->n_outputs; /* the ports stay plain */
+    out->n_out = node->n_outputs;
     tactic_set_types(out, graph, node, DTYPE_NONE);
+    for (uint32_t i = 0; i < out->n_in; i++)
+        out->in[i].format.layout = wanted_layout(graph, node, op, node->inputs[i]);
+    for (uint32_t i = 0; i < out->n_out; i++)
+        out->out[i].format.layout = wanted_layout(graph, node, op, node->outputs[i]);
     if (op->packed_bytes)
         tactic_port_pack(&out->in[1], op->packed_bytes);
 }
 
-enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
-                              const struct ir_node *node, tactic_visit visit, void *user,
-                              struct error *err)
+static enum status visit_layout(uint32_t threads, const struct ir_graph *graph,
+                                const struct ir_node *node, enum ir_layout layout,
+                                tactic_visit visit, void *user, struct error *err)
 {
     struct native_op op;
     struct tactic tactic;
-    if (!make(&op, graph, node))
+    if (!make(&op, graph, node, layout))
         return STATUS_OK;
     if (threads > 1 && op.units > 1) {
         fill_tactic(graph, node, &op, threads, &tactic);
@@ -81,19 +129,30 @@ enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
     return visit(user, &tactic, err);
 }
 
-/* Whether port and tensor are plain, or packed as this op wants them. */
-static bool is_wanted(const struct ir_graph *graph, const struct native_op *op, uint32_t input,
-                      uint32_t tensor, const struct tactic_port *port)
+enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
+                              const struct ir_node *node, tactic_visit visit, void *user,
+                              struct error *err)
+{
+    const enum ir_layout layouts[] = {best()->blocked, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN};
+    for (size_t i = 0; i < ARRAY_LEN(layouts); i++)
+        TRY(visit_layout(threads, graph, node, layouts[i], visit, user, err));
+    return STATUS_OK;
+}
+
+/* Whether port and tensor have the layout that this op wants, or are packed as it wants. */
+static bool is_wanted(const struct ir_graph *graph, const struct ir_node *node,
+                      const struct native_op *op, uint32_t input, uint32_t tensor,
+                      const struct tactic_port *port)
 {
     bool packed = input == 1 && op->packed_bytes;
+    enum ir_layout layout = wanted_layout(graph, node, op, tensor);
     if (tensor == IR_NONE)
         return !port || (port->format.layout == IR_LAYOUT_PLAIN && !port->packed_bytes);
     const struct ir_tensor *t = ir_tensor(graph, tensor);
     if (packed)
         return t->layout == IR_LAYOUT_OPAQUE && t->bytes == op->packed_bytes && port &&
                port->packed_bytes == op->packed_bytes;
-    return t->layout == IR_LAYOUT_PLAIN &&
-           (!port || (port->format.layout == IR_LAYOUT_PLAIN && !port->packed_bytes));
+    return t->layout == layout && (!port || (port->format.layout == layout && !port->packed_bytes));
 }
 
 static bool all_wanted(const struct ir_graph *graph, const struct ir_node *node,
@@ -103,10 +162,11 @@ static bool all_wanted(const struct ir_graph *graph, const struct ir_node *node,
         tactic->n_out != node->n_outputs)
         return false;
     for (uint32_t i = 0; i < node->n_inputs; i++)
-        if (!is_wanted(graph, op, i, node->inputs[i], i < tactic->n_in ? &tactic->in[i] : NULL))
+        if (!is_wanted(graph, node, op, i, node->inputs[i],
+                       i < tactic->n_in ? &tactic->in[i] : NULL))
             return false;
     for (uint32_t i = 0; i < node->n_outputs; i++)
-        if (!is_wanted(graph, op, IR_NONE, node->outputs[i], &tactic->out[i]))
+        if (!is_wanted(graph, node, op, IR_NONE, node->outputs[i], &tactic->out[i]))
             return false;
     return true;
 }
@@ -115,11 +175,23 @@ enum status native_pack(const struct ir_graph *graph, const struct ir_node *node
                         const struct tactic *tactic, uint32_t input, void *to, struct error *err)
 {
     struct native_op op;
-    if (input != 1 || !make(&op, graph, node) || !op.packed_bytes ||
+    if (input != 1 || !make(&op, graph, node, IR_LAYOUT_PLAIN) || !op.packed_bytes ||
         tactic->in[1].packed_bytes != op.packed_bytes)
         return error_set(err, STATUS_INVALID_ARGUMENT, "layer '%s': nothing to pack", node->name);
     native_recurrent_pack(&op, ir_tensor(graph, node->inputs[1])->data, to);
     return STATUS_OK;
+}
+
+void native_op_free(struct native_op *op)
+{
+    if (op)
+        free(op->owned);
+    free(op);
+}
+
+static void op_cleanup(struct native_op **at)
+{
+    native_op_free(*at);
 }
 
 enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
@@ -127,25 +199,22 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
                               struct native_op **out, struct error *err)
 {
     struct native_blob blob;
-    CLEANUP(cleanup_free) struct native_op *op = malloc(sizeof(*op));
+    CLEANUP(op_cleanup) struct native_op *op = calloc(1, sizeof(*op));
     if (!op)
         return error_no_memory(err, "an op");
+    memcpy(&blob, tactic->blob, sizeof(blob));
     if (tactic->id != NATIVE_TACTIC || tactic->blob_size != sizeof(blob) ||
-        !make(op, graph, node) || !all_wanted(graph, node, op, tactic))
+        !make(op, graph, node, (enum ir_layout)blob.layout) || !all_wanted(graph, node, op, tactic))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': the tactic is not for this node",
                          ir_op_name(node->op), node->name);
-    memcpy(&blob, tactic->blob, sizeof(blob));
     if (blob.threads < 1 || blob.threads > threads)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': planned for %u threads, not %u",
                          ir_op_name(node->op), node->name, blob.threads, threads);
     op->threads = blob.threads;
+    if (op->keep)
+        TRY(op->keep(op, graph, node, err));
     *out = STEAL(op);
     return STATUS_OK;
-}
-
-void native_op_free(struct native_op *op)
-{
-    free(op);
 }
 
 uint64_t native_op_workspace(const struct native_op *op)
@@ -163,5 +232,9 @@ enum status native_op_launch(struct native_op *op, void *const *inputs, void *co
     if (op->check)
         TRY(op->check(op, err));
     team_run(op->threads, op->units, op->work, op);
+    if (op->middle) {
+        op->middle(op);
+        team_run(op->threads, op->units, op->rest, op);
+    }
     return STATUS_OK;
 }

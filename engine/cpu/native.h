@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The native part of the CPU backend: it runs nodes on the fast rows of kernels/cpu/fast.h. It
- * takes elementwise chains with broadcasting (UNARY, BINARY, CAST to fp32 and any epilogue on
- * them), SOFTMAX and LAYER_NORM over the last dims, TRANSPOSE, GATHER, RECURRENT and ATTENTION. All
- * tensors are plain, except RECURRENT's matrix, which is repacked.
+ * The native part of the CPU backend: it runs nodes on the fast kernels of kernels/cpu (fast.h,
+ * sweep.h, attend.h). native.c has the table of ops that it takes, and says which of them run in
+ * several layouts; the tensors of all others are plain, except RECURRENT's matrix, which is
+ * repacked.
  *
  * Each node has a candidate on one thread and, if the device has more threads, a candidate on all
  * of them. Which of the two is faster depends on the size; the tuner finds out.

@@ -7,6 +7,7 @@
 #include "engine/cpu/native.h"
 #include "engine/cpu/team.h"
 #include "kernels/cpu/fast.h"
+#include "kernels/cpu/sweep.h"
 #include "kernels/cpu/walk.h"
 
 enum {
@@ -54,11 +55,78 @@ struct native_attention {
     int64_t scratch; /* floats of one thread */
 };
 
+/* How a tensor's dims lie in memory, outermost first. */
+struct native_stored {
+    struct shape dims;
+    uint32_t axis[SHAPE_MAX_RANK]; /* the tensor's dim that stored dim d is (a part) of, */
+    int64_t unit[SHAPE_MAX_RANK];  /* and how many steps of it a step of d is */
+};
+
+/* INSTANCE_NORM over x[image][slab][place][lane], where channel c is lane c % lanes of slab
+ * c / lanes. The places of a slab come in parts. */
+struct native_groups {
+    int64_t images, slabs, places, lanes, channels, in_group;
+    int64_t parts, part; /* of a slab; places of a part */
+    float epsilon;
+};
+
+/* REDUCE. The walk goes over the kept dims, `inner` over the reduced ones. */
+struct native_reduce {
+    enum ir_reduce func;
+    struct ref_walk inner;
+    double count; /* elements of one output */
+};
+
+/* ARG_REDUCE, CUMSUM, TOPK: x[outer][dim][inner] along `dim`. */
+struct native_scan {
+    int64_t dim, inner;
+    int64_t k;               /* TOPK */
+    bool smallest, last;     /* the least element; the last one of equals */
+    bool exclusive, reverse; /* CUMSUM */
+    enum dtype dtype;        /* of x */
+};
+
+/* PAD: stored dims up to the last padded one, then a run of bytes that stays together. */
+struct native_pad {
+    enum ir_pad mode;
+    uint32_t rank; /* at least 1 */
+    int64_t in[SHAPE_MAX_RANK], out[SHAPE_MAX_RANK], begin[SHAPE_MAX_RANK];
+    int64_t run, size; /* bytes of a run, of an element */
+    char value[8];
+};
+
+/* RESIZE: stored dims up to the last one that changes, then `inner` elements that stay together. */
+struct native_resize {
+    uint32_t rank;
+    uint32_t axis[SHAPE_MAX_RANK];
+    bool changes[SHAPE_MAX_RANK];
+    int64_t in[SHAPE_MAX_RANK], out[SHAPE_MAX_RANK], most[SHAPE_MAX_RANK], inner;
+    struct sweep_table table[SHAPE_MAX_RANK]; /* they lie in `owned` */
+};
+
+/* SAMPLE. The positions of an image come in blocks. */
+struct native_sample {
+    struct ref_sample how;
+    struct shape x, grid;
+    uint32_t rank; /* spatial dims */
+    bool bilinear;
+    int64_t taps, places, block, blocks;
+};
+
 struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
+    enum ir_layout layout; /* of the first input, the first output, and of what must match it */
     int64_t units;
     team_work work; /* its user pointer is the struct native_op */
+    /* Between `work` and itself once more: `middle` runs on the calling thread, then `rest` on all
+     * with the same units; NULL: there is only `work`. */
+    void (*middle)(const struct native_op *op);
+    team_work rest;
+    /* Makes what the op keeps until it is freed (`owned`); NULL: nothing. */
+    enum status (*keep)(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node, struct error *err);
+    void *owned;
     /* Does what may fail, before the threads start; NULL: nothing can fail. */
     enum status (*check)(const struct native_op *op, struct error *err);
 
@@ -84,6 +152,13 @@ struct native_op {
     enum dtype index_dtype;
     const char *name; /* the node's, for errors */
 
+    struct ref_walk after; /* native_after's: tensor 0 is the output, others are operands */
+    struct native_groups groups;
+    struct native_reduce reduce;
+    struct native_scan scan;
+    struct native_pad pad;
+    struct native_resize resize;
+    struct native_sample sample;
     struct native_recurrent cell;
     struct native_attention attention;
 
@@ -97,6 +172,25 @@ struct native_op {
     void *output; /* the first one */
     void *workspace;
 };
+
+/* --- shared by the makers --- */
+/* Whether the inputs from `first` on and the output are fp32. */
+bool native_all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first);
+/* Adds the steps of the node's epilogue. *n is the number of the next tensor in the walk. */
+bool native_steps_add(struct native_op *op, const struct ir_node *node, uint32_t *n);
+/* n elements of an operand in a row: `data` itself, or `buffer` filled from it. */
+const float *native_operand(const float *data, int64_t step, size_t n, float *buffer);
+/* Returns false if a tensor of the shape cannot have the layout, or would have padding. */
+bool native_stored_make(const struct shape *shape, enum ir_layout layout,
+                        struct native_stored *out);
+/* Makes the steps of the node's epilogue for native_after, which applies them to n elements of the
+ * output from element `at` of its memory on. Any operand that broadcasts will do. */
+bool native_after_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node);
+void native_after(const struct native_op *op, int64_t at, int64_t n);
+/* Whether the tensor has to have the op's layout; all others are plain. */
+bool native_follows(const struct ir_graph *graph, const struct ir_node *node,
+                    const struct native_op *op, uint32_t tensor);
 
 /* Each fills `op` (all but `threads`) for the node and returns true, or returns false if it does
  * not take such nodes. */
@@ -115,6 +209,24 @@ void native_recurrent_pack(const struct native_op *op, const void *from, float *
 bool native_attention_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node);
 bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
+bool native_groups_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
+
+bool native_reduce_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
+bool native_arg_make(struct native_op *op, const struct ir_graph *graph,
+                     const struct ir_node *node);
+bool native_cumsum_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
+bool native_topk_make(struct native_op *op, const struct ir_graph *graph,
+                      const struct ir_node *node);
+
+bool native_pad_make(struct native_op *op, const struct ir_graph *graph,
+                     const struct ir_node *node);
+bool native_resize_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
+bool native_sample_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 
 #endif

@@ -20,8 +20,7 @@ static bool is_f32(const struct ir_graph *graph, uint32_t tensor)
     return tensor != IR_NONE && ir_tensor(graph, tensor)->dtype == DTYPE_F32;
 }
 
-/* Whether the inputs from `first` on and the output are fp32. */
-static bool all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first)
+bool native_all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first)
 {
     for (uint32_t i = first; i < node->n_inputs; i++)
         if (node->inputs[i] != IR_NONE && !is_f32(graph, node->inputs[i]))
@@ -54,7 +53,7 @@ static bool add_binary(struct native_op *op, uint32_t func, uint32_t operand)
     return true;
 }
 
-static bool add_epilogue(struct native_op *op, const struct ir_node *node, uint32_t *n)
+bool native_steps_add(struct native_op *op, const struct ir_node *node, uint32_t *n)
 {
     if (node->n_epilogue > IR_MAX_EPILOGUE)
         return false;
@@ -69,7 +68,7 @@ static bool add_epilogue(struct native_op *op, const struct ir_node *node, uint3
 
 /* --- chains --- */
 
-static const float *operand_at(const float *data, int64_t step, size_t n, float *buffer)
+const float *native_operand(const float *data, int64_t step, size_t n, float *buffer)
 {
     if (step == 1)
         return data;
@@ -89,7 +88,7 @@ static void run_chunk(const struct native_op *op, const struct ref_walk *w, int6
     if (op->from)
         op->from(first + x * op->from_size, y, n);
     else /* an input that is broadcast is spread out in y */
-        so_far = operand_at((const float *)(const void *)first + x, w->step[1], n, y);
+        so_far = native_operand((const float *)(const void *)first + x, w->step[1], n, y);
     for (uint32_t i = 0; i < op->n_steps; i++) {
         const struct native_step *s = &op->steps[i];
         if (s->unary) {
@@ -97,7 +96,7 @@ static void run_chunk(const struct native_op *op, const struct ref_walk *w, int6
         } else {
             uint32_t k = s->operand;
             const float *b = (const float *)op->inputs[op->input[k]] + w->at[k] + at * w->step[k];
-            s->binary(so_far, operand_at(b, w->step[k], n, buffer), y, n);
+            s->binary(so_far, native_operand(b, w->step[k], n, buffer), y, n);
         }
         so_far = y;
     }
@@ -147,8 +146,8 @@ bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
 {
     uint32_t n = 1;
     bool cast = node->op == IR_OP_CAST;
-    if ((cast && !add_cast(op, graph, node)) || !all_f32(graph, node, cast) ||
-        !add_head(op, node, &n) || !add_epilogue(op, node, &n))
+    if ((cast && !add_cast(op, graph, node)) || !native_all_f32(graph, node, cast) ||
+        !add_head(op, node, &n) || !native_steps_add(op, node, &n))
         return false;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     int64_t strides[REF_WALK_MAX][SHAPE_MAX_RANK];
@@ -191,7 +190,7 @@ static void run_rows(void *user, int64_t first, int64_t end)
             const float *b = (const float *)op->inputs[op->input[k]] + w.at[k] + in_row * w.step[k];
             for (int64_t at = 0; at < op->row; at += NATIVE_CHUNK) {
                 size_t n = (size_t)MIN(op->row - at, NATIVE_CHUNK);
-                s->binary(y + at, operand_at(b + at * op->inner[k], op->inner[k], n, buffer),
+                s->binary(y + at, native_operand(b + at * op->inner[k], op->inner[k], n, buffer),
                           y + at, n);
             }
         }
@@ -224,7 +223,7 @@ static bool make_rows(struct native_op *op, const struct ir_graph *graph,
                       const struct ir_node *node, uint32_t axis)
 {
     uint32_t n = 1;
-    if (!add_epilogue(op, node, &n))
+    if (!native_steps_add(op, node, &n))
         return false;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     struct shape outer = *y;
@@ -248,7 +247,7 @@ bool native_softmax_make(struct native_op *op, const struct ir_graph *graph,
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
     op->log_of = ir_attr_int(node, IR_ATTR_LOG);
-    return all_f32(graph, node, 0) && ref_extent(y, axis + 1, y->rank) == 1 &&
+    return native_all_f32(graph, node, 0) && ref_extent(y, axis + 1, y->rank) == 1 &&
            make_rows(op, graph, node, axis);
 }
 
@@ -268,7 +267,7 @@ bool native_norm_make(struct native_op *op, const struct ir_graph *graph,
     op->epsilon = ir_attr_float(node, IR_ATTR_EPSILON);
     op->scale = 1;
     op->bias = has_bias ? 2 : IR_NONE;
-    return all_f32(graph, node, 0) &&
+    return native_all_f32(graph, node, 0) &&
            make_rows(op, graph, node, (uint32_t)ir_attr_int(node, IR_ATTR_AXIS)) &&
            is_row(graph, node, 1, op->row) && (!has_bias || is_row(graph, node, 2, op->row));
 }

@@ -14,12 +14,45 @@ enum way { WAY_DIRECT, WAY_WINOGRAD, WAY_MATMUL };
 enum { SPATIAL_MAX = 3 };
 
 struct window {
-    uint32_t n; /* spatial dimensions */
+    uint32_t n; /* spatial dimensions, as oneDNN sees them */
+    enum seen seen;
     int64_t group;
     dnnl_dims_t kernel, strides, dilates, begins, ends;
     bool pointwise; /* 1x1, stride 1, no padding, one group */
     bool three;     /* 3x3, stride 1, no dilation, one group */
 };
+
+static void swap(dnnl_dim_t dims[2])
+{
+    dnnl_dim_t first = dims[0];
+    dims[0] = dims[1];
+    dims[1] = first;
+}
+
+/* The kernels that run along rows are oneDNN's best. Images of width 1, which some exporters
+ * make of sequences, are turned, so that their columns become rows: the bytes are the same in
+ * every layout. Depthwise kernels exist for two spatial dimensions only, so that sequences
+ * become images of one row. */
+static void see(const struct subject *s, struct window *w)
+{
+    const struct shape *x = &subject_in(s, 0)->shape, *y = &subject_out(s, 0)->shape;
+    if (w->n == 2 && x->dim[3] == 1 && y->dim[3] == 1 && w->kernel[1] == 1 && w->begins[1] == 0 &&
+        w->ends[1] == 0 && x->dim[2] > 1) {
+        dnnl_dim_t *const all[] = {w->kernel, w->strides, w->dilates, w->begins, w->ends};
+        for (size_t i = 0; i < ARRAY_LEN(all); i++)
+            swap(all[i]);
+        w->seen = SEEN_TURNED;
+    } else if (w->n == 1 && w->group > 1) {
+        dnnl_dim_t *const all[] = {w->kernel, w->strides, w->dilates, w->begins, w->ends};
+        static const dnnl_dim_t one[] = {1, 1, 0, 0, 0};
+        for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+            all[i][1] = all[i][0];
+            all[i][0] = one[i];
+        }
+        w->n = 2;
+        w->seen = SEEN_LIFTED;
+    }
+}
 
 static bool read_window(const struct subject *s, struct window *w)
 {
@@ -43,6 +76,7 @@ static bool read_window(const struct subject *s, struct window *w)
                        w->begins[i] == 0 && w->ends[i] == 0;
         w->three = w->three && w->kernel[i] == 3 && w->strides[i] == 1 && w->dilates[i] == 0;
     }
+    see(s, w);
     return true;
 }
 
@@ -190,11 +224,18 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     int64_t dims[SHAPE_MAX_RANK];
     uint32_t rank;
     bool biased = ir_node_own_inputs(s->node) > 2 && subject_in(s, 2);
-    if (!desc_tensor(&src, x, c.src) || !desc_tensor(&dst, y, c.dst) ||
+    struct output_view view = {.kind = VIEW_SAME, .layout = c.dst, .seen = w->seen};
+    int64_t in[SHAPE_MAX_RANK];
+    view.rank = dims_seen(w->seen, y->shape.rank, y->shape.dim, view.dims);
+    dims_seen(w->seen, x->shape.rank, x->shape.dim, in);
+    if (!desc_layout(&src, view.rank, in, c.src) ||
+        !desc_layout(&dst, view.rank, view.dims, c.dst) ||
         !weights_desc(s, w, transposed, &plain, &rank, dims) ||
         !wanted_weights(s, &plain, rank, dims, &weights) ||
         (biased && !desc_tensor(&bias, subject_in(s, 2), IR_LAYOUT_PLAIN)))
         return STATUS_UNIMPLEMENTED;
+    desc_type(&src, x);
+    desc_type(&dst, y);
     desc_type(&plain, subject_in(s, 1));
     desc_type(&weights, subject_in(s, 1));
     union conv_desc desc;
@@ -205,8 +246,6 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     if (biased)
         recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &dst, c.dst);
-    struct output_view view = {.kind = VIEW_SAME, .rank = y->shape.rank, .layout = c.dst};
-    memcpy(view.dims, y->shape.dim, sizeof(view.dims));
     dnnl_primitive_attr_t attr;
     TRY(epilogue_attr(s, &view, r, &attr));
     TRY(recipe_pick(s, r, &desc, attr));

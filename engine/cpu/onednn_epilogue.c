@@ -75,9 +75,15 @@ bool binary_of(uint32_t func, dnnl_alg_kind_t *kind)
 static bool operand_dims(const struct output_view *view, const struct shape *out,
                          const struct shape *operand, int64_t *dims)
 {
+    int64_t all[SHAPE_MAX_RANK];
+    if (view->kind == VIEW_SAME && view->seen != SEEN_AS_IS) {
+        if (!dims_padded(operand, out->rank, all))
+            return false;
+        dims_seen(view->seen, out->rank, all, dims);
+        return true;
+    }
     if (view->kind == VIEW_SAME)
         return dims_padded(operand, view->rank, dims);
-    int64_t all[SHAPE_MAX_RANK];
     if (!dims_padded(operand, out->rank, all))
         return false;
     uint32_t kept = view->kind == VIEW_PIXELS ? 1 : out->rank - 1;

@@ -174,6 +174,20 @@ bool dims_padded(const struct shape *shape, uint32_t rank, int64_t *dims)
     return true;
 }
 
+uint32_t dims_seen(enum seen seen, uint32_t rank, const int64_t *dims, int64_t *out)
+{
+    memcpy(out, dims, rank * sizeof(*dims));
+    if (seen == SEEN_TURNED) {
+        out[rank - 2] = dims[rank - 1];
+        out[rank - 1] = dims[rank - 2];
+    } else if (seen == SEEN_LIFTED) {
+        out[rank - 1] = 1;
+        out[rank] = dims[rank - 1];
+        rank++;
+    }
+    return rank;
+}
+
 void recipe_init(struct recipe *r, const char *want)
 {
     r->want = want;

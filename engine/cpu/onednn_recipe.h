@@ -117,6 +117,15 @@ enum ir_layout layout_canonical(const struct shape *shape, enum ir_layout layout
 /* The dims of a shape with ones put before them, `rank` in all. False: the shape has more. */
 bool dims_padded(const struct shape *shape, uint32_t rank, int64_t *dims);
 
+/* How a primitive sees a node's tensors. The bytes are the same in every layout. */
+enum seen {
+    SEEN_AS_IS,
+    SEEN_TURNED, /* rank 4: the last two dims have changed places, because one of them is 1 */
+    SEEN_LIFTED, /* rank 3: with a dim of 1 before the last one */
+};
+/* Writes the dims as they are seen; returns their number. */
+uint32_t dims_seen(enum seen seen, uint32_t rank, const int64_t *dims, int64_t *out);
+
 /* --- recipes --- */
 void recipe_init(struct recipe *r, const char *want);
 void recipe_deinit(struct recipe *r);
@@ -152,6 +161,7 @@ enum view_kind {
 /* How a primitive sees the node's output. `layout` is the tensor's. */
 struct output_view {
     enum view_kind kind;
+    enum seen seen; /* of VIEW_SAME */
     uint32_t rank;
     int64_t dims[SHAPE_MAX_RANK];
     enum ir_layout layout;

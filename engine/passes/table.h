@@ -25,6 +25,7 @@
     ROW(fuse_gelu, "GELU from its parts, exact and by tanh")                                       \
     ROW(fuse_gates, "swish, hard swish, hard sigmoid, mish from their parts")                      \
     ROW(fuse_layer_norm, "layer normalisation from its parts")                                     \
+    ROW(fuse_group_norm, "group normalisation from its parts")                                     \
     ROW(reduce_to_pool, "an average over all places becomes a pooling")                            \
     ROW(fold_batch_norm, "batch normalisation moves into weights")                                 \
     ROW(fold_scale, "a scale, uniform or per channel, moves into weights")                         \

@@ -401,9 +401,12 @@ static void product(const float *packed, int64_t depth, int64_t cols, int64_t ro
 }
 
 extern const struct fast_kernels FAST_TABLE;
+extern const struct sweep_kernels SWEEP_TABLE;
 
 const struct fast_kernels FAST_TABLE = {
     .isa = FAST_ISA,
+    .sweep = &SWEEP_TABLE,
+    .blocked = LANES == 16 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8,
     .unary = {[IR_UNARY_RELU] = u_relu,
               [IR_UNARY_LEAKY_RELU] = u_leaky_relu,
               [IR_UNARY_SIGMOID] = u_sigmoid,

@@ -23,8 +23,12 @@ typedef void (*fast_unary)(const float *x, float *y, size_t n, float alpha, floa
 typedef void (*fast_binary)(const float *a, const float *b, float *y, size_t n);
 typedef void (*fast_from)(const void *x, float *y, size_t n); /* converts to fp32 */
 
+struct sweep_kernels;
+
 struct fast_kernels {
     const char *isa;                      /* "avx512" */
+    const struct sweep_kernels *sweep;    /* sweep.h, for the same instruction set */
+    enum ir_layout blocked;               /* the blocked layout that suits its registers */
     fast_unary unary[IR_UNARY_COUNT_];    /* NULL: not here */
     fast_binary binary[IR_BINARY_COUNT_]; /* NULL: not here */
     void (*softmax)(const float *x, float *y, size_t n, bool log_of);

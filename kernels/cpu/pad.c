@@ -7,8 +7,7 @@
 #include "kernels/cpu/ref.h"
 #include "kernels/cpu/walk.h"
 
-/* The input index that position i (which may lie outside of 0..n-1) repeats. n > 0. */
-static int64_t source(enum ir_pad mode, int64_t i, int64_t n)
+int64_t ref_pad_source(enum ir_pad mode, int64_t i, int64_t n)
 {
     if (mode == IR_PAD_WRAP)
         return ((i % n) + n) % n;
@@ -64,7 +63,7 @@ void ref_pad(enum ir_pad mode, const int64_t *pads, double value, const struct t
     for (size_t e = 0; e < elements; e++, to += size) {
         int64_t from = 0;
         for (uint32_t d = 0; d < rank; d++)
-            from += source(mode, index[d] - pads[d], x->shape.dim[d]) * strides[d];
+            from += ref_pad_source(mode, index[d] - pads[d], x->shape.dim[d]) * strides[d];
         memcpy(to, (const char *)x->data + (size_t)from * size, size);
         for (uint32_t d = rank; d-- > 0;) {
             if (++index[d] < y->shape.dim[d])

@@ -61,6 +61,9 @@ void ref_trilu(bool upper, int64_t k, const struct tensor_view *x, const struct 
 /* `pads`: begins, then ends; negative ones crop. */
 void ref_pad(enum ir_pad mode, const int64_t *pads, double value, const struct tensor_view *x,
              const struct tensor_view *y);
+/* The input index that position i of the output, counted from where the input begins, repeats. n
+ * > 0 is the input's dim; not for IR_PAD_CONSTANT. */
+int64_t ref_pad_source(enum ir_pad mode, int64_t i, int64_t n);
 
 /* x and y have the same logical shape; types may differ if both are floats. */
 void ref_reformat(enum ir_layout from, enum ir_layout to, const struct tensor_view *x,
@@ -210,6 +213,12 @@ struct ref_resize {
 size_t ref_resize_scratch(const struct ref_resize *how, uint32_t rank);
 void ref_resize(const struct ref_resize *how, const struct tensor_view *x,
                 const struct tensor_view *y, void *scratch);
+/* What output position i of dim d is interpolated from; returns the number of taps. There is
+ * room for ref_resize_most_taps of them. TF_CROP may ask for positions outside of x, which this
+ * does not tell. */
+int64_t ref_resize_most_taps(const struct ref_resize *how, uint32_t d);
+int64_t ref_resize_taps(const struct ref_resize *how, uint32_t d, int64_t i, const struct shape *x,
+                        const struct shape *y, int64_t *at, double *weight);
 
 /* --- images --- */
 
@@ -222,6 +231,16 @@ struct ref_sample {
  * first. */
 void ref_sample(const struct ref_sample *how, const struct tensor_view *x,
                 const struct tensor_view *grid, const struct tensor_view *y);
+/* Where an output position reads each channel, in elements from the channel's beginning; weights of
+ * 0 are left out. */
+enum { REF_TAPS_MAX = 64 }; /* 4^3 for cubic, 2^6 for linear */
+struct ref_taps {
+    uint32_t n;
+    int64_t at[REF_TAPS_MAX];
+    double weight[REF_TAPS_MAX];
+};
+void ref_sample_taps(const struct ref_sample *how, const struct shape *x,
+                     const struct tensor_view *grid, int64_t position, struct ref_taps *taps);
 
 struct ref_roi_pool {
     enum ir_roi func;

@@ -188,6 +188,19 @@ static int64_t most_taps(const struct ref_resize *how, uint32_t d)
     return 2 * reach(how, how->scales[d] * (1 - 2e-6)) + 2;
 }
 
+int64_t ref_resize_most_taps(const struct ref_resize *how, uint32_t d)
+{
+    return how->antialias ? most_taps(how, d) : TAPS_MAX;
+}
+
+int64_t ref_resize_taps(const struct ref_resize *how, uint32_t d, int64_t i, const struct shape *x,
+                        const struct shape *y, int64_t *at, double *weight)
+{
+    struct taps taps = {.at = at, .weight = weight, .scale = exact_scale(how, d, x, y)};
+    taps_of(how, d, i, x->dim[d], y->dim[d], &taps);
+    return taps.n;
+}
+
 size_t ref_resize_scratch(const struct ref_resize *how, uint32_t rank)
 {
     size_t taps = 0;

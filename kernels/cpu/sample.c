@@ -17,19 +17,13 @@
 #include "kernels/cpu/walk.h"
 #include "kernels/cpu/window.h"
 
-enum { DIM_TAPS = 4, ALL_TAPS = 64 }; /* 4^3 for cubic, 2^6 for linear */
+enum { DIM_TAPS = 4 };
 
 /* What one dim contributes: positions and weights. The weight of a tap that falls outside is 0. */
 struct dim_taps {
     int64_t n;
     int64_t at[DIM_TAPS];
     double weight[DIM_TAPS];
-};
-
-struct taps {
-    uint32_t n;
-    int64_t at[ALL_TAPS];
-    double weight[ALL_TAPS];
 };
 
 /* Maps a coordinate from -1..1 to pixels of a dim of n. */
@@ -104,17 +98,17 @@ static void dim_taps(const struct ref_sample *how, double coordinate, int64_t n,
             taps->weight[k] = 0;
 }
 
-/* Collects all taps of one output position whose weight is not 0. */
-static void collect(const struct ref_sample *how, const struct tensor_view *x,
-                    const struct tensor_view *grid, int64_t position, const int64_t *strides,
-                    struct taps *taps)
+void ref_sample_taps(const struct ref_sample *how, const struct shape *x,
+                     const struct tensor_view *grid, int64_t position, struct ref_taps *taps)
 {
-    uint32_t rank = x->shape.rank - 2;
+    uint32_t rank = x->rank - 2;
+    int64_t strides[SHAPE_MAX_RANK];
     struct dim_taps dims[SHAPE_MAX_RANK];
     int64_t k[SHAPE_MAX_RANK] = {0}, n[SHAPE_MAX_RANK];
+    shape_strides(x, strides);
     for (uint32_t d = 0; d < rank; d++) {
         double at = ref_get_f64(grid->dtype, grid->data, position * rank + (rank - 1 - d));
-        dim_taps(how, at, x->shape.dim[2 + d], &dims[d]);
+        dim_taps(how, at, x->dim[2 + d], &dims[d]);
         n[d] = dims[d].n;
     }
     taps->n = 0;
@@ -132,7 +126,7 @@ static void collect(const struct ref_sample *how, const struct tensor_view *x,
     } while (ref_window_next(rank, n, k));
 }
 
-static double sum_taps(const struct taps *taps, const struct tensor_view *x, int64_t plane)
+static double sum_taps(const struct ref_taps *taps, const struct tensor_view *x, int64_t plane)
 {
     double sum = 0;
     float single;
@@ -154,11 +148,11 @@ void ref_sample(const struct ref_sample *how, const struct tensor_view *x,
     int64_t images = x->shape.dim[0], channels = x->shape.dim[1];
     int64_t positions = ref_extent(&grid->shape, 1, grid->shape.rank - 1);
     int64_t strides[SHAPE_MAX_RANK];
-    struct taps taps;
+    struct ref_taps taps;
     shape_strides(&x->shape, strides);
     for (int64_t n = 0; n < images; n++)
         for (int64_t p = 0; p < positions; p++) {
-            collect(how, x, grid, n * positions + p, strides, &taps);
+            ref_sample_taps(how, &x->shape, grid, n * positions + p, &taps);
             for (int64_t c = 0; c < channels; c++) {
                 double value = sum_taps(&taps, x, n * strides[0] + c * strides[1]);
                 ref_write_f64(y->dtype, y->data, (n * channels + c) * positions + p, 1, 1, &value);

@@ -98,6 +98,8 @@ static bool make_conv(struct ir_graph *g, uint64_t *random)
     int64_t k = PICK(random, 1, 3, 3, 5, 7);
     int64_t kernel[2] = {k, chance(random, 15) ? 1 : k};
     int64_t image[2] = {between(random, 5, 20), between(random, 5, 20)};
+    if (chance(random, 20)) /* a sequence as an image of width 1 */
+        image[1] = kernel[1] = 1;
     return conv(g, random, between(random, 1, 5), PICK(random, 8, 16, 24, 32, 64, 72),
                 PICK(random, 8, 16, 32, 40, 64, 128), 1, image, kernel, PICK(random, 1, 1, 2),
                 PICK(random, 1, 1, 1, 1, 2)) &&

@@ -129,10 +129,21 @@ def batch_norm(g):
                 g.positive([c]), **attributes)
 
 
+def group_norm_parts(g, v):
+    """Group normalisation as exporters write it below opset 18."""
+    c, groups = channels(v), divisor(g, channels(v))
+    wide = c // groups * int(np.prod(spatial(v)))
+    y = g.reshape(v, [v.shape[0], groups, wide])
+    y = g.op("InstanceNormalization", y, g.positive([groups]), g.weight([groups], 1), epsilon=1e-2)
+    y = g.reshape(y, v.shape)
+    ones = [1] * len(spatial(v))
+    return g.op("Add", g.op("Mul", y, g.positive([c, *ones])), g.weight([c, *ones], 1))
+
+
 def other_norm(g):
     v = g.pick(lambda v: image(v) and np.prod(spatial(v)) > 3)
     c = channels(v)
-    kind = g.choice(["instance", "lrn", "group", "lp", "mvn"])
+    kind = g.choice(["instance", "lrn", "group", "group parts", "lp", "mvn"])
     if kind == "instance":
         return g.op("InstanceNormalization", v, g.positive([c]), g.weight([c], 1), epsilon=1e-2)
     if kind == "lrn":
@@ -140,6 +151,8 @@ def other_norm(g):
     if kind == "group" and g.opset >= 21:
         return g.op("GroupNormalization", v, g.positive([c]), g.weight([c], 1),
                     num_groups=divisor(g, c), epsilon=1e-2)
+    if kind in ("group", "group parts"):
+        return group_norm_parts(g, v)
     if kind == "mvn" and v.rank == 4 and not g.batched:
         return g.op("MeanVarianceNormalization", v)
     return g.op("LpNormalization", v, axis=1, p=g.choice([1, 2]))

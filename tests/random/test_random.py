@@ -29,9 +29,10 @@ NODES_MOST = 3
 NEVER = {"fold_constants", "merge_siblings", "skip_expand"}
 IDLE = {
     "conv": {"fuse_attention", "fuse_layer_norm", "fuse_reduce", "transpose_matmul", *NEVER},
-    "transformer": {"fold_batch_norm", "fold_pad", "fuse_reduce", "reduce_to_pool", *NEVER},
-    "mixed": {"fold_pad", "fuse_attention", "fuse_gates", "fuse_gelu", "fuse_layer_norm",
-              "reduce_to_pool", *NEVER},
+    "transformer": {"fold_batch_norm", "fold_pad", "fuse_group_norm", "fuse_reduce",
+                    "reduce_to_pool", *NEVER},
+    "mixed": {"fold_pad", "fuse_attention", "fuse_gates", "fuse_gelu", "fuse_group_norm",
+              "fuse_layer_norm", "reduce_to_pool", *NEVER},
 }
 
 

@@ -5,9 +5,10 @@
 #include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
-#define GELU  "fold_scalars fuse_gelu"
-#define GATES "fold_scalars fuse_gates"
-#define NORM  "fold_scalars fuse_layer_norm"
+#define GELU   "fold_scalars fuse_gelu"
+#define GATES  "fold_scalars fuse_gates"
+#define NORM   "fold_scalars fuse_layer_norm"
+#define GROUPS "fuse_group_norm merge_shuffles erase_noops fuse_group_norm"
 
 static const struct rewrite_case cases[] = {
     /* --- fuse_gelu --- */
@@ -327,6 +328,39 @@ static const struct rewrite_case cases[] = {
      "q2 = binary \"Div2\" (d2, s2) func=div\n"
      "output q\noutput q2\n",
      NULL, NULL},
+    /* --- fuse_group_norm --- */
+    {"group norm as PyTorch exports it", GROUPS,
+     "input x FP32[2,4,3,5]\n"
+     "g = reshape \"Reshape\" (x) shape=2,2,30\n"
+     "n = instance_norm \"Norm\" (g, one FP32[2]=2, zero FP32[2]=0.5)\n"
+     "r = reshape \"Back\" (n) shape=2,4,3,5\n"
+     "a = binary \"Mul\" (r, scale FP32[4,1,1]=3) func=mul\n"
+     "y = binary \"Add\" (bias FP32[1,4,1,1]=1, a) func=add\n"
+     "output y\n",
+     "input x FP32[2,4,3,5]\n"
+     "y FP32[2,4,3,5] = instance_norm \"Norm + Mul + Add\" (x, %2 FP32[4], %3 FP32[4]) "
+     "epsilon=9.99999975e-06 group=2\n"
+     "output y\n",
+     "is group_norm"},
+    {"a reshape behind the norm stays", "fuse_group_norm merge_shuffles erase_noops",
+     "input x FP32[2,4,3,5]\n"
+     "g = reshape \"Reshape\" (x) shape=2,4,15\n"
+     "y = instance_norm \"Norm\" (g, scale FP32[4], bias FP32[4])\n"
+     "output y\n",
+     "input x FP32[2,4,3,5]\n"
+     "%4 FP32[2,4,3,5] = instance_norm \"Norm\" (x, scale FP32[4], bias FP32[4]) "
+     "epsilon=9.99999975e-06 group=4\n"
+     "y FP32[2,4,15] = reshape \"Norm\" (%4) shape=2,4,15\n"
+     "output y\n",
+     NULL},
+    {"groups that are not of whole channels, a scale of places: not", "fuse_group_norm",
+     "input x FP32[2,4,3,5]\n"
+     "g = reshape \"Reshape\" (x) shape=2,6,10\n"
+     "y = instance_norm \"Norm\" (g, one FP32[6], zero FP32[6])\n"
+     "n = instance_norm \"Norm2\" (x, one2 FP32[4], zero2 FP32[4])\n"
+     "a = binary \"Mul\" (n, scale FP32[5]) func=mul\n"
+     "output y\noutput a\n",
+     NULL, "its channels are no groups"},
     /* --- all together --- */
     {"a block of ResNet", "*",
      "input x FP32[2,4,8,8]\n"
