@@ -94,7 +94,10 @@ def only(net, feeds):
 
 def field(*names):
     """Those fields of what a model of transformers gives."""
-    return lambda net, feeds: tuple(getattr(net(**feeds), name) for name in names)
+    def call(net, feeds):
+        out = net(**feeds)
+        return tuple(getattr(out, name) for name in names)
+    return call
 
 
 def text(length, words):
