@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Our engine beside onnxruntime on the CPU, in one run: ort_compare.py [FILE.onnx ...]
+"""Our engine beside onnxruntime on the CPU, in one run: ort_compare.py [FILE.onnx or FOLDER ...]
 
 The two take turns, round by round, so that other work on the machine meets both. Prints the median
 over the rounds of each round's median latency, and the ratio of the two: above 1 we are faster.
 Both compute in fp32 with the same number of threads. Without files, the models of the performance
 goals are written to the --zoo folder and measured. A round during which other programs took more
 than the share --foreign of the machine is repeated, for as long as --patience lasts; the share that
-they took in the rounds that count is printed.
+they took in the rounds that count is printed. Inputs come from the .npz of torch_export.py where
+the file has one beside it. A file that does not load in either is left out with its reason; the
+geometric means of the ratios end the table.
 """
 import argparse
+import glob
 import json
 import os
 import statistics
@@ -17,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ZOO = os.path.join(HERE, os.pardir, "zoo")
@@ -29,8 +34,20 @@ GOAL = ["resnet50", "mobilenet_v2", "bert_base"]
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit {done.returncode}: {done.stderr.strip()[-400:]}")
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}: "
+                           f"{done.stderr.strip()[-400:]}")
     return done.stdout
+
+
+def draw(path, batch):
+    """The sample beside the file, its instances repeated up to the batch, or the zoo's inputs."""
+    sample = os.path.join(os.path.dirname(path),
+                          os.path.basename(path).split(".", maxsplit=1)[0] + ".npz")
+    if not os.path.exists(sample):
+        return inputs.make(path, batch)
+    with np.load(sample) as file:
+        return {name: np.resize(file[name], (batch, *file[name].shape[1:]))
+                for name in file.files if not name.startswith(("out.", "has."))}
 
 
 class Theirs:
@@ -101,7 +118,7 @@ def compare(args, path, folder):
     print(f"# {name}: built in {time.perf_counter() - begin:.1f} s", file=sys.stderr)
     theirs, rows = Theirs(path, args.threads), []
     for batch in args.batch:
-        feeds = inputs.make(path, batch)
+        feeds = draw(path, batch)
         rounds = []
         for _ in range(args.rounds):
             end = time.perf_counter() + args.patience
@@ -132,29 +149,54 @@ def main():
     parser.add_argument("--patience", type=float, default=0, help="seconds for each round")
     parser.add_argument("--zoo", default=os.path.expanduser("~/.cache/inferd/zoo"))
     parser.add_argument("--timing-cache")
+    parser.add_argument("--low", type=float, default=0.9, help="ratios below it are named")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("file", nargs="*")
+    parser.add_argument("file", nargs="*", help="or folders of them")
     args = parser.parse_args()
     if not args.file:
         run([sys.executable, os.path.join(ZOO, "make_zoo.py"), args.zoo, *GOAL])
         args.file = [os.path.join(args.zoo, f"{m}.onnx") for m in GOAL]
-    rows = []
+    rows, faults = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for path in args.file:
-            rows += compare(args, path, folder)
+        for path in files(args.file):
+            try:
+                rows += compare(args, path, folder)
+            except Exception as error:  # noqa: BLE001: onnxruntime has classes of its own
+                faults.append(f"{os.path.basename(path)}: {' '.join(str(error).split())[-300:]}")
+                print(f"# {faults[-1]}", file=sys.stderr)
     if args.json:
-        print(json.dumps({"rows": rows}))
-        return 0
+        print(json.dumps({"rows": rows, "faults": faults}))
+    else:
+        report(args, rows, faults)
+    return 1 if faults else 0
+
+
+def files(paths):
+    return [file for path in paths
+            for file in (sorted(glob.glob(os.path.join(path, "*.onnx")))
+                         if os.path.isdir(path) else [path])]
+
+
+def report(args, rows, faults):
     import onnxruntime
     print(f"onnxruntime {onnxruntime.__version__}, {args.threads} threads, fp32, medians of "
           f"{args.rounds} rounds of {args.seconds:g} s, taking turns")
-    print(f"{'model':14} {'batch':>5} {'ours ms':>9} {'onnxruntime ms':>15} {'ratio':>6}  "
+    width = max([14, *(len(r["model"]) for r in rows)])
+    print(f"{'model':{width}} {'batch':>5} {'ours ms':>9} {'onnxruntime ms':>15} {'ratio':>6}  "
           "of rounds")
     for r in rows:
-        print(f"{r['model']:14} {r['batch']:5} {r['ours_us'] / 1e3:9.2f} "
+        print(f"{r['model']:{width}} {r['batch']:5} {r['ours_us'] / 1e3:9.2f} "
               f"{r['onnxruntime_us'] / 1e3:15.2f} {r['ratio']:6.2f} {r['foreign']:6.0%}  "
               + " ".join(f"{x:.2f}" for x in sorted(r["ratios"])))
-    return 0
+    for batch in args.batch:
+        some = [r for r in rows if r["batch"] == batch]
+        if len(some) > 1:
+            low = [f"{r['model']} {r['ratio']:.2f}" for r in some if r["ratio"] < args.low]
+            print(f"batch {batch}: geometric mean "
+                  f"{statistics.geometric_mean(r['ratio'] for r in some):.3f} of {len(some)}; "
+                  f"below {args.low:g}: {', '.join(low) or 'none'}")
+    for fault in faults:
+        print(f"left out: {fault}")
 
 
 if __name__ == "__main__":

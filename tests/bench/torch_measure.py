@@ -73,7 +73,7 @@ class Torch:
                 if x.dim() == 4 and x.shape[1] == 3 else x for x in feeds]
 
     def time(self, function, seconds):
-        """Median ms of one call, of a CUDA graph's replay if one is captured; and whether one is."""
+        """Median ms of one call, of its CUDA graph if it can be captured; and whether it can."""
         if not self.cuda:
             return median_ms(function, seconds), False
         import gpu_peers
