@@ -36,34 +36,29 @@ static const float *head_at(const struct native_op *op, const struct native_head
     return (const float *)op->inputs[h->input] + h->first + batch * h->batch + head * h->head;
 }
 
-/* Fills in what all blocks of one head of keys share. */
-static void set_head(const struct native_op *op, struct attend *a, int64_t batch, int64_t head)
+/* Sets the queries from row `at` on of those that read one head of keys: first come all of one
+ * head, then all of the next. */
+static void set_queries(const struct native_op *op, struct attend *a, int64_t batch,
+                        int64_t kv_head, int64_t at)
 {
     const struct native_attention *t = &op->attention;
-    a->k = head_at(op, &t->k, batch, head);
-    a->v = head_at(op, &t->v, batch, head);
-}
-
-/* Query `row` of those that read one head of keys: first all of one head, then all of the next. */
-static struct attend_query query_at(const struct native_op *op, int64_t batch, int64_t kv_head,
-                                    int64_t row)
-{
-    const struct native_attention *t = &op->attention;
-    int64_t head = kv_head * t->group + row / t->q.rows, i = row % t->q.rows;
-    int64_t y_row = t->kv_heads * t->group * t->v.dim, keys = t->k.rows;
-    struct attend_query query = {
-        .q = head_at(op, &t->q, batch, head) + i * t->q.row,
-        .y = (float *)op->output + (batch * t->q.rows + i) * y_row + head * t->v.dim,
-        .seen = keys,
-    };
-    if (t->mask != DTYPE_NONE)
-        query.mask =
-            (const char *)op->inputs[3] +
-            (batch * t->mask_stride[0] + head * t->mask_stride[1] + i * t->mask_stride[2]) *
-                (int64_t)dtype_size(t->mask);
-    if (t->causal)
-        query.seen = MAX(MIN(i + keys - t->q.rows + 1, keys), 0);
-    return query;
+    int64_t head = kv_head * t->group + at / t->q.rows, row = at % t->q.rows, keys = t->k.rows;
+    int64_t y_row = t->kv_heads * t->group * t->v.dim, size = (int64_t)dtype_size(t->mask);
+    const char *mask = t->mask == DTYPE_NONE ? NULL : op->inputs[3];
+    for (int64_t i = 0; i < a->n; i++) {
+        struct attend_query *query = &a->query[i];
+        query->q = head_at(op, &t->q, batch, head) + row * t->q.row;
+        query->y = (float *)op->output + (batch * t->q.rows + row) * y_row + head * t->v.dim;
+        query->seen = t->causal ? MAX(MIN(row + keys - t->q.rows + 1, keys), 0) : keys;
+        query->mask = mask ? mask + (batch * t->mask_stride[0] + head * t->mask_stride[1] +
+                                     row * t->mask_stride[2]) *
+                                        size
+                           : NULL;
+        if (++row == t->q.rows) {
+            row = 0;
+            head++;
+        }
+    }
 }
 
 static void attend_blocks(void *user, int64_t first, int64_t end)
@@ -83,9 +78,9 @@ static void attend_blocks(void *user, int64_t first, int64_t end)
         int64_t batch = head / t->kv_heads;
         head %= t->kv_heads;
         a.n = MIN(t->group * t->q.rows - at, ATTEND_QUERIES);
-        set_head(op, &a, batch, head);
-        for (int64_t i = 0; i < a.n; i++)
-            a.query[i] = query_at(op, batch, head, at + i);
+        a.k = head_at(op, &t->k, batch, head);
+        a.v = head_at(op, &t->v, batch, head);
+        set_queries(op, &a, batch, head, at);
         op->fast->attend(&a);
     }
 }

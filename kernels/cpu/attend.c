@@ -27,7 +27,6 @@ enum { VECS = 1 };
 
 enum {
     PANEL = VECS * LANES,
-    TILE = 16,
     ROWS = 6, /* of a product at a time: with VECS they nearly fill the registers */
     FEW = 3,  /* queries that are computed one by one */
     KEYS = ATTEND_KEYS,
@@ -35,17 +34,20 @@ enum {
 
 /* --- products --- */
 
-/* c[r][..] (+)= the sum over k of a[r][k] b[k][..], for `rows` rows of `vecs` vectors. Both numbers
- * are constants wherever this is called. The sums are variables of their own, because compilers
- * keep arrays of vectors in memory. */
+/* c[r][..] = factor[..] c[r][..] + the sum over k of a[r][k] b[k][..], for `rows` rows of `vecs`
+ * vectors, both of which are constants wherever this is called. Without a factor c is not read. The
+ * sums are variables of their own, because compilers keep arrays of vectors in memory. */
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define ROW_BEGIN(r)                                                                               \
     vec s##r##0 = zero, s##r##1 = zero, s##r##2 = zero, s##r##3 = zero;                            \
-    if (add && rows > (r)) {                                                                       \
-        s##r##0 = VEC_AT(c + (r)*width, 0);                                                        \
-        s##r##1 = vecs > 1 ? VEC_AT(c + (r)*width, 1) : zero;                                      \
-        s##r##2 = vecs > 2 ? VEC_AT(c + (r)*width, 2) : zero;                                      \
-        s##r##3 = vecs > 3 ? VEC_AT(c + (r)*width, 3) : zero;                                      \
+    if (factor && rows > (r)) {                                                                    \
+        s##r##0 = VEC_AT(c + (r)*width, 0) * VEC_AT(factor, 0);                                    \
+        if (vecs > 1)                                                                              \
+            s##r##1 = VEC_AT(c + (r)*width, 1) * VEC_AT(factor, 1);                                \
+        if (vecs > 2)                                                                              \
+            s##r##2 = VEC_AT(c + (r)*width, 2) * VEC_AT(factor, 2);                                \
+        if (vecs > 3)                                                                              \
+            s##r##3 = VEC_AT(c + (r)*width, 3) * VEC_AT(factor, 3);                                \
     }
 #define ROW_ADD(r)                                                                                 \
     if (rows > (r)) {                                                                              \
@@ -67,7 +69,7 @@ enum {
     }
 
 INLINE void tile(int rows, int vecs, const float *a, int64_t a_row, int64_t a_step, const float *b,
-                 int64_t depth, float *c, bool add)
+                 int64_t depth, float *c, const float *factor)
 {
     const vec zero = {0};
     const int64_t width = vecs * LANES;
@@ -82,26 +84,19 @@ INLINE void tile(int rows, int vecs, const float *a, int64_t a_row, int64_t a_st
 
 /* The same for any number of rows. */
 INLINE void product_of(int vecs, int64_t rows, const float *a, int64_t a_row, int64_t a_step,
-                       const float *b, int64_t depth, float *c, bool add)
+                       const float *b, int64_t depth, float *c, const float *factor)
 {
     const int64_t width = vecs * LANES;
     int64_t r = 0;
     for (; r + ROWS <= rows; r += ROWS)
-        tile(ROWS, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, add);
+        tile(ROWS, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, factor);
     for (; r + 4 <= rows; r += 4)
-        tile(4, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, add);
+        tile(4, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, factor);
     for (; r + 2 <= rows; r += 2)
-        tile(2, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, add);
+        tile(2, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, factor);
     for (; r < rows; r++)
-        tile(1, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, add);
+        tile(1, vecs, a + r * a_row, a_row, a_step, b, depth, c + r * width, factor);
 }
-
-#define PRODUCT(vecs)                                                                              \
-    static void product_##vecs(int64_t rows, const float *a, int64_t a_row, int64_t a_step,        \
-                               const float *b, int64_t depth, float *c, bool add)                  \
-    {                                                                                              \
-        product_of(vecs, rows, a, a_row, a_step, b, depth, c, add);                                \
-    }
 
 /* --- a panel of queries --- */
 
@@ -115,46 +110,64 @@ struct panel {
     bool begun; /* `out` has been written to */
 };
 
-/* to[c][r] = from[r][c] */
-static void turn(const float *const *from, int64_t rows, float *const *to, int64_t cols)
+/* to[c][r] = from[r][c]. With `missing`, which stands in for rows that are not there, LANES numbers
+ * are written to each row of `to`, else `rows`. */
+static void turn(const float *const *from, int64_t rows, float *const *to, int64_t cols,
+                 const float *missing)
 {
-    if (rows < TILE || cols < TILE) {
+    if (!missing && rows * cols <= 2 * LANES) {
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < cols; c++)
                 to[c][r] = from[r][c];
         return;
     }
-    float block[TILE][TILE];
-    for (int r = 0; r < TILE; r++)
-        memcpy(block[r], from[r], sizeof(block[r]));
-    for (int c = 0; c < TILE; c++)
-        for (int r = 0; r < TILE; r++)
-            to[c][r] = block[r][c];
+    float in[LANES][LANES], out[LANES][LANES];
+    const float *whole_from[LANES];
+    float *whole_to[LANES];
+    bool direct = missing || rows == LANES;
+    for (int i = 0; i < LANES; i++) {
+        whole_from[i] = i < rows ? from[i] : missing ? missing : from[0];
+        whole_to[i] = i < cols && direct ? to[i] : out[i];
+    }
+    for (int64_t r = 0; r < LANES && cols < LANES; r++) {
+        for (int64_t c = 0; c < cols; c++)
+            in[r][c] = whole_from[r][c];
+        whole_from[r] = in[r];
+    }
+    turn_block(whole_from, whole_to);
+    for (int64_t c = 0; c < cols && !direct; c++)
+        for (int64_t r = 0; r < rows; r++)
+            to[c][r] = out[c][r];
+}
+
+static inline void fill(float *row, int64_t n, float value)
+{
+    for (int64_t i = 0; i < n; i++)
+        row[i] = value;
 }
 
 /* Puts scaled queries side by side; lanes without a query get zeros. */
 static void pack_queries(struct panel *p)
 {
-    int64_t dim = p->a->dim;
-    const float *from[TILE];
-    float *to[TILE];
-    if (p->n < p->width)
-        memset(p->q, 0, (size_t)(dim * p->width) * sizeof(float));
-    for (int64_t l = 0; l < p->n; l += TILE)
-        for (int64_t d = 0; d < dim; d += TILE) {
-            int64_t rows = MIN(p->n - l, TILE), cols = MIN(dim - d, TILE);
+    const int64_t dim = p->a->dim, width = p->width;
+    const float *from[LANES], zeros[LANES] = {0};
+    float *to[LANES];
+    for (int64_t l = 0; l < p->n; l += LANES)
+        for (int64_t d = 0; d < dim; d += LANES) {
+            int64_t rows = MIN(p->n - l, LANES), cols = MIN(dim - d, LANES);
             for (int64_t r = 0; r < rows; r++)
                 from[r] = p->query[l + r].q + d;
             for (int64_t c = 0; c < cols; c++)
-                to[c] = p->q + (d + c) * p->width + l;
-            turn(from, rows, to, cols);
+                to[c] = p->q + (d + c) * width + l;
+            turn(from, rows, to, cols, zeros);
         }
+    float *q = p->q, scale = p->a->scale;
     VECTOR
-    for (int64_t i = 0; i < dim * p->width; i++)
-        p->q[i] *= p->a->scale;
+    for (int64_t i = 0; i < dim * width; i++)
+        q[i] *= scale;
 }
 
-/* What a mask adds to the scores of n <= TILE keys from key j on: of a BOOL mask, 0 or -inf. */
+/* What a mask adds to the scores of n <= LANES keys from key j on: of a BOOL mask, 0 or -inf. */
 static void read_mask(const struct attend *a, const void *mask, int64_t j, int64_t n, float *out)
 {
     if (a->mask == DTYPE_BOOL) {
@@ -174,68 +187,76 @@ static bool read_masks(struct panel *p, int64_t j, int64_t n)
 {
     const struct attend *a = p->a;
     int64_t floats = a->mask_shared ? n : n * p->width;
-    float block[TILE][TILE];
-    const float *from[TILE];
-    float *to[TILE];
-    for (int64_t i = 0; i < floats && p->n < p->width; i++)
-        p->hidden[i] = -INFINITY;
-    for (int64_t at = 0; at < n; at += TILE) {
-        int64_t cols = MIN(n - at, TILE);
+    bool direct = a->mask == DTYPE_F32 && a->mask_step == 1;
+    float block[LANES][LANES], none[LANES], *to[LANES];
+    const float *from[LANES];
+    fill(none, LANES, -INFINITY);
+    for (int64_t at = 0; at < n; at += LANES) {
+        int64_t cols = MIN(n - at, LANES);
         if (a->mask_shared) {
             read_mask(a, p->query->mask, j + at, cols, p->hidden + at);
             continue;
         }
-        for (int64_t c = 0; c < cols; c++)
-            to[c] = p->hidden + (at + c) * p->width;
-        for (int64_t l = 0; l < p->n; l += TILE) {
-            int64_t rows = MIN(p->n - l, TILE);
+        for (int64_t l = 0; l < p->n; l += LANES) {
+            int64_t rows = MIN(p->n - l, LANES);
             for (int64_t r = 0; r < rows; r++) {
-                read_mask(a, p->query[l + r].mask, j + at, cols, block[r]);
-                from[r] = block[r];
+                const struct attend_query *query = &p->query[l + r];
+                from[r] = direct ? (const float *)query->mask + j + at : block[r];
+                if (!direct)
+                    read_mask(a, query->mask, j + at, cols, block[r]);
             }
-            turn(from, rows, to, cols);
             for (int64_t c = 0; c < cols; c++)
-                to[c] += TILE;
+                to[c] = p->hidden + (at + c) * p->width + l;
+            turn(from, rows, to, cols, none);
         }
     }
-    return highest_of(p->hidden, (size_t)floats) > -INFINITY;
+    const float *hidden = p->hidden;
+    int sees = 0;
+#pragma omp simd reduction(| : sees)
+    for (int64_t i = 0; i < floats; i++)
+        sees |= hidden[i] != -INFINITY;
+    return sees;
 }
 
 static void add_masks(const struct panel *p, int64_t n)
 {
-    bool hides = p->a->mask == DTYPE_BOOL;
-    for (int64_t j = 0; j < n && p->a->mask_shared; j++) {
-        float m = p->hidden[j], *s = p->scores + j * p->width;
-        VECTOR
-        for (int64_t l = 0; l < p->width; l++)
-            s[l] = hides && m < 0 ? m : s[l] + m;
-    }
-    if (p->a->mask_shared)
-        return;
-    float *s = p->scores, *m = p->hidden;
-    int64_t all = n * p->width;
-    if (hides) {
-        VECTOR
-        for (int64_t i = 0; i < all; i++)
-            s[i] = m[i] < 0 ? m[i] : s[i];
-    } else {
-        VECTOR
-        for (int64_t i = 0; i < all; i++)
-            s[i] += m[i];
+    const bool hides = p->a->mask == DTYPE_BOOL, shared = p->a->mask_shared;
+    const int64_t width = shared ? p->width : n * p->width, rows = shared ? n : 1;
+    float *s = p->scores;
+    const float *m = p->hidden;
+    for (int64_t j = 0; j < rows; j++, s += width) {
+        if (!shared && hides) {
+            VECTOR
+            for (int64_t i = 0; i < width; i++)
+                s[i] = m[i] < 0 ? m[i] : s[i];
+        } else if (!shared) {
+            VECTOR
+            for (int64_t i = 0; i < width; i++)
+                s[i] += m[i];
+        } else if (hides && m[j] < 0) {
+            fill(s, width, -INFINITY);
+        } else {
+            const float add = m[j];
+            VECTOR
+            for (int64_t i = 0; i < width; i++)
+                s[i] += add;
+        }
     }
 }
 
 /* Hides the keys behind those that each query may see. */
 static void hide_unseen(const struct panel *p, int64_t j, int64_t n)
 {
+    const int64_t width = p->width;
     int32_t seen[PANEL];
-    for (int64_t l = 0; l < p->width; l++)
+    for (int64_t l = 0; l < width; l++)
         seen[l] = l < p->n ? (int32_t)MAX(MIN(p->query[l].seen - j, n), 0) : 0;
     for (int64_t i = MAX(p->least - j, 0); i < n; i++) {
-        float *s = p->scores + i * p->width;
+        float *s = p->scores + i * width;
+        const int32_t key = (int32_t)i;
         VECTOR
-        for (int64_t l = 0; l < p->width; l++)
-            s[l] = (int32_t)i < seen[l] ? s[l] : -INFINITY;
+        for (int64_t l = 0; l < width; l++)
+            s[l] = key < seen[l] ? s[l] : -INFINITY;
     }
 }
 
@@ -280,55 +301,67 @@ INLINE void soften_of(const int width, struct panel *p, int64_t keys)
         p->sum[l] = p->sum[l] * p->factor[l] + total[l];
 }
 
-#define SOFTEN(vecs)                                                                               \
-    static void soften_##vecs(struct panel *p, int64_t keys)                                       \
-    {                                                                                              \
-        soften_of((vecs)*LANES, p, keys);                                                          \
+/* Divides by the sums; a sum of 0 means that the query saw no key. */
+INLINE void divide_of(const int width, struct panel *p)
+{
+    float sum[PANEL], inverse[PANEL], *o = p->out;
+    memcpy(sum, p->sum, sizeof(sum));
+    VECTOR
+    for (int l = 0; l < width; l++)
+        inverse[l] = 1 / sum[l];
+    for (int64_t e = 0; e < p->a->out_dim; e++, o += width) {
+        VECTOR
+        for (int l = 0; l < width; l++)
+            o[l] = sum[l] == 0 ? 0 : o[l] * inverse[l];
     }
+}
 
 /* What is compiled for each number of vectors in a panel. */
 struct by_width {
     void (*product)(int64_t rows, const float *a, int64_t a_row, int64_t a_step, const float *b,
-                    int64_t depth, float *c, bool add);
+                    int64_t depth, float *c, const float *factor);
     void (*soften)(struct panel *p, int64_t keys);
+    void (*divide)(struct panel *p);
 };
 
-PRODUCT(1)
-SOFTEN(1)
-#ifdef __AVX2__
-PRODUCT(2)
-SOFTEN(2)
-#endif
-#ifdef __AVX512F__
-PRODUCT(3)
-SOFTEN(3)
-PRODUCT(4)
-SOFTEN(4)
-#endif
-static const struct by_width by_vecs[VECS] = {
-    {product_1, soften_1},
-#ifdef __AVX2__
-    {product_2, soften_2},
-#endif
-#ifdef __AVX512F__
-    {product_3, soften_3},
-    {product_4, soften_4},
-#endif
-};
-
-/* Multiplies the sums so far with their factors, most of which are 1 after some blocks. */
-static void correct(struct panel *p)
-{
-    bool same = true;
-    for (int64_t l = 0; l < p->width; l++)
-        same = same && p->factor[l] == 1;
-    for (int64_t e = 0; e < p->a->out_dim && !same; e++) {
-        float *o = p->out + e * p->width;
-        VECTOR
-        for (int64_t l = 0; l < p->width; l++)
-            o[l] *= p->factor[l];
+#define BY_WIDTH(vecs)                                                                             \
+    static void product_##vecs(int64_t rows, const float *a, int64_t a_row, int64_t a_step,        \
+                               const float *b, int64_t depth, float *c, const float *factor)       \
+    {                                                                                              \
+        product_of(vecs, rows, a, a_row, a_step, b, depth, c, factor);                             \
+    }                                                                                              \
+    static void soften_##vecs(struct panel *p, int64_t keys)                                       \
+    {                                                                                              \
+        soften_of((vecs)*LANES, p, keys);                                                          \
+    }                                                                                              \
+    static void divide_##vecs(struct panel *p)                                                     \
+    {                                                                                              \
+        divide_of((vecs)*LANES, p);                                                                \
     }
-}
+#define BY_WIDTH_ROW(vecs)                                                                         \
+    {                                                                                              \
+        product_##vecs, soften_##vecs, divide_##vecs                                               \
+    }
+
+BY_WIDTH(1)
+#ifdef __AVX2__
+BY_WIDTH(2)
+#endif
+#ifdef __AVX512F__
+BY_WIDTH(3)
+BY_WIDTH(4)
+#endif
+
+static const struct by_width by_vecs[VECS] = {
+    BY_WIDTH_ROW(1),
+#ifdef __AVX2__
+    BY_WIDTH_ROW(2),
+#endif
+#ifdef __AVX512F__
+    BY_WIDTH_ROW(3),
+    BY_WIDTH_ROW(4),
+#endif
+};
 
 static void run_keys(struct panel *p, int64_t j, int64_t n)
 {
@@ -337,40 +370,31 @@ static void run_keys(struct panel *p, int64_t j, int64_t n)
     bool masked = a->mask != DTYPE_NONE;
     if (masked && !read_masks(p, j, n))
         return;
-    by->product(n, a->k + j * a->k_row, a->k_row, 1, p->q, a->dim, p->scores, false);
+    by->product(n, a->k + j * a->k_row, a->k_row, 1, p->q, a->dim, p->scores, NULL);
     if (masked)
         add_masks(p, n);
     if (j + n > p->least)
         hide_unseen(p, j, n);
     by->soften(p, n);
-    if (p->begun)
-        correct(p);
-    by->product(a->out_dim, a->v + j * a->v_row, 1, a->v_row, p->scores, n, p->out, p->begun);
+    by->product(a->out_dim, a->v + j * a->v_row, 1, a->v_row, p->scores, n, p->out,
+                p->begun ? p->factor : NULL);
     p->begun = true;
 }
 
-/* Divides by the sums and writes the rows of y. */
-static void finish(struct panel *p)
+/* Writes the rows of y. */
+static void unpack_out(struct panel *p)
 {
     int64_t out_dim = p->a->out_dim;
-    const float *from[TILE];
-    float *to[TILE], inverse[PANEL];
-    for (int64_t l = 0; l < p->width; l++)
-        inverse[l] = 1 / p->sum[l];
-    for (int64_t e = 0; e < out_dim; e++) {
-        float *o = p->out + e * p->width;
-        VECTOR
-        for (int64_t l = 0; l < p->width; l++)
-            o[l] = p->sum[l] == 0 ? 0 : o[l] * inverse[l];
-    }
-    for (int64_t l = 0; l < p->n; l += TILE)
-        for (int64_t e = 0; e < out_dim; e += TILE) {
-            int64_t rows = MIN(out_dim - e, TILE), cols = MIN(p->n - l, TILE);
+    const float *from[LANES];
+    float *to[LANES];
+    for (int64_t l = 0; l < p->n; l += LANES)
+        for (int64_t e = 0; e < out_dim; e += LANES) {
+            int64_t rows = MIN(out_dim - e, LANES), cols = MIN(p->n - l, LANES);
             for (int64_t r = 0; r < rows; r++)
                 from[r] = p->out + (e + r) * p->width + l;
             for (int64_t c = 0; c < cols; c++)
                 to[c] = p->query[l + c].y + e;
-            turn(from, rows, to, cols);
+            turn(from, rows, to, cols, NULL);
         }
 }
 
@@ -382,8 +406,7 @@ static void run_panel(const struct attend *a, const struct attend_query *query, 
     p.out = p.q + a->dim * p.width;
     p.scores = p.out + a->out_dim * p.width;
     p.hidden = p.scores + KEYS * p.width;
-    for (int64_t l = 0; l < PANEL; l++)
-        p.high[l] = -INFINITY;
+    fill(p.high, PANEL, -INFINITY);
     for (int64_t l = 0; l < n; l++) {
         p.least = MIN(p.least, query[l].seen);
         p.most = MAX(p.most, query[l].seen);
@@ -392,8 +415,9 @@ static void run_panel(const struct attend *a, const struct attend_query *query, 
     for (int64_t j = 0; j < p.most; j += KEYS)
         run_keys(&p, j, MIN(p.most - j, KEYS));
     if (!p.begun)
-        memset(p.out, 0, (size_t)(a->out_dim * p.width) * sizeof(float));
-    finish(&p);
+        fill(p.out, a->out_dim * p.width, 0);
+    by_vecs[p.width / LANES - 1].divide(&p);
+    unpack_out(&p);
 }
 
 /* --- a few queries, one by one --- */
@@ -402,36 +426,38 @@ static void run_panel(const struct attend *a, const struct attend_query *query, 
 static void score_row(const struct attend *a, const float *q, const float *k, int64_t n,
                       float *scores)
 {
-    int64_t j = 0, row = a->k_row;
+    const int64_t row = a->k_row, dim = a->dim;
+    const float scale = a->scale;
+    int64_t j = 0;
     for (; j + 4 <= n; j += 4, k += 4 * row) {
         float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 #pragma omp simd reduction(+ : s0, s1, s2, s3)
-        for (int64_t d = 0; d < a->dim; d++) {
+        for (int64_t d = 0; d < dim; d++) {
             s0 += q[d] * k[d];
             s1 += q[d] * k[row + d];
             s2 += q[d] * k[2 * row + d];
             s3 += q[d] * k[3 * row + d];
         }
-        scores[j] = s0 * a->scale;
-        scores[j + 1] = s1 * a->scale;
-        scores[j + 2] = s2 * a->scale;
-        scores[j + 3] = s3 * a->scale;
+        scores[j] = s0 * scale;
+        scores[j + 1] = s1 * scale;
+        scores[j + 2] = s2 * scale;
+        scores[j + 3] = s3 * scale;
     }
     for (; j < n; j++, k += row) {
         float s = 0;
 #pragma omp simd reduction(+ : s)
-        for (int64_t d = 0; d < a->dim; d++)
+        for (int64_t d = 0; d < dim; d++)
             s += q[d] * k[d];
-        scores[j] = s * a->scale;
+        scores[j] = s * scale;
     }
 }
 
 static void mask_row(const struct attend *a, const struct attend_query *query, int64_t j, int64_t n,
                      float *scores)
 {
-    float m[TILE];
-    for (int64_t at = 0; at < n; at += TILE) {
-        int64_t part = MIN(n - at, TILE);
+    float m[LANES];
+    for (int64_t at = 0; at < n; at += LANES) {
+        int64_t part = MIN(n - at, LANES);
         read_mask(a, query->mask, j + at, part, m);
         for (int64_t i = 0; i < part; i++)
             scores[at + i] = a->mask == DTYPE_BOOL && m[i] < 0 ? m[i] : scores[at + i] + m[i];
@@ -442,19 +468,20 @@ static void mask_row(const struct attend *a, const struct attend_query *query, i
 static void add_row(const struct attend *a, const float *p, const float *v, int64_t n, float factor,
                     float *y)
 {
-    int64_t j = 0, row = a->v_row;
+    const int64_t row = a->v_row, dim = a->out_dim;
+    int64_t j = 0;
     VECTOR
-    for (int64_t e = 0; e < a->out_dim; e++)
+    for (int64_t e = 0; e < dim; e++)
         y[e] *= factor;
     for (; j + 4 <= n; j += 4, v += 4 * row) {
         VECTOR
-        for (int64_t e = 0; e < a->out_dim; e++)
+        for (int64_t e = 0; e < dim; e++)
             y[e] += (p[j] * v[e] + p[j + 1] * v[row + e]) +
                     (p[j + 2] * v[2 * row + e] + p[j + 3] * v[3 * row + e]);
     }
     for (; j < n; j++, v += row) {
         VECTOR
-        for (int64_t e = 0; e < a->out_dim; e++)
+        for (int64_t e = 0; e < dim; e++)
             y[e] += p[j] * v[e];
     }
 }

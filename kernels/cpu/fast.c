@@ -219,26 +219,25 @@ static void layer_norm(const float *x, const float *scale, const float *bias, fl
     }
 }
 
-/* Matrices are transposed through tiles that stay in registers or in the first-level cache, so that
- * both sides are touched a cache line at a time. */
-enum { TILE = 16 };
-
+/* Matrices are transposed through tiles that stay in registers, so that both sides are touched in
+ * whole vectors. */
 static void transpose_tile(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row)
 {
-    uint32_t tile[TILE][TILE];
-    for (int r = 0; r < TILE; r++)
-        memcpy(tile[r], x + r * x_row, sizeof(tile[r]));
-    for (int c = 0; c < TILE; c++)
-        for (int r = 0; r < TILE; r++)
-            y[c * y_row + r] = tile[r][c];
+    const float *from[LANES];
+    float *to[LANES];
+    for (int i = 0; i < LANES; i++) {
+        from[i] = (const float *)(const void *)(x + i * x_row);
+        to[i] = (float *)(void *)(y + i * y_row);
+    }
+    turn_block(from, to);
 }
 
 static void transpose_32(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
                          int64_t cols)
 {
-    int64_t whole_rows = rows - rows % TILE, whole_cols = cols - cols % TILE;
-    for (int64_t r = 0; r < whole_rows; r += TILE)
-        for (int64_t c = 0; c < whole_cols; c += TILE)
+    int64_t whole_rows = rows - rows % LANES, whole_cols = cols - cols % LANES;
+    for (int64_t r = 0; r < whole_rows; r += LANES)
+        for (int64_t c = 0; c < whole_cols; c += LANES)
             transpose_tile(x + r * x_row + c, x_row, y + c * y_row + r, y_row);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)

@@ -117,7 +117,7 @@ static inline float exp_part(const float *x, float *y, size_t n, float highest)
 
 /* --- vectors --- */
 
-#if defined(__AVX512F__)
+#ifdef __AVX512F__
 enum { LANES = 16 };
 #else
 enum { LANES = 8 };
@@ -125,5 +125,58 @@ enum { LANES = 8 };
 typedef float vec __attribute__((vector_size(sizeof(float) * LANES), aligned(4), may_alias));
 
 #define VEC_AT(p, i) (((vec *)(uintptr_t)(p))[i])
+
+/* --- transposes of LANES x LANES numbers --- */
+
+#define SHUFFLE __builtin_shufflevector
+/* clang-format off */
+#ifdef __AVX512F__
+#define EACH_LANE(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) \
+    DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15)
+#define LOW_1(x, y) SHUFFLE(x, y, 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30)
+#define HIGH_1(x, y) SHUFFLE(x, y, 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31)
+#define LOW_2(x, y) SHUFFLE(x, y, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define HIGH_2(x, y) SHUFFLE(x, y, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define LOW_4(x, y) SHUFFLE(x, y, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27)
+#define HIGH_4(x, y) SHUFFLE(x, y, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31)
+#define LOW_8(x, y) SHUFFLE(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
+#define HIGH_8(x, y) SHUFFLE(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
+#else
+#define EACH_LANE(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define LOW_1(x, y) SHUFFLE(x, y, 0, 8, 2, 10, 4, 12, 6, 14)
+#define HIGH_1(x, y) SHUFFLE(x, y, 1, 9, 3, 11, 5, 13, 7, 15)
+#define LOW_2(x, y) SHUFFLE(x, y, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH_2(x, y) SHUFFLE(x, y, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW_4(x, y) SHUFFLE(x, y, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH_4(x, y) SHUFFLE(x, y, 4, 5, 6, 7, 12, 13, 14, 15)
+#endif
+
+#define TURN_READ(r)  vec v##r = VEC_AT(from[r], 0);
+#define TURN_WRITE(c) VEC_AT(to[c], 0) = v##c;
+/* Swaps blocks of s x s numbers that lie across the diagonal. */
+#define EXCHANGE(s, a, b) \
+    do { vec x_ = v##a, y_ = v##b; v##a = LOW_##s(x_, y_); v##b = HIGH_##s(x_, y_); } while (0);
+
+/* to[c][r] = from[r][c] */
+static inline void turn_block(const float *const from[LANES], float *const to[LANES])
+{
+    EACH_LANE(TURN_READ)
+#ifdef __AVX512F__
+    EXCHANGE(8, 0, 8) EXCHANGE(8, 1, 9) EXCHANGE(8, 2, 10) EXCHANGE(8, 3, 11)
+    EXCHANGE(8, 4, 12) EXCHANGE(8, 5, 13) EXCHANGE(8, 6, 14) EXCHANGE(8, 7, 15)
+    EXCHANGE(4, 0, 4) EXCHANGE(4, 1, 5) EXCHANGE(4, 2, 6) EXCHANGE(4, 3, 7)
+    EXCHANGE(4, 8, 12) EXCHANGE(4, 9, 13) EXCHANGE(4, 10, 14) EXCHANGE(4, 11, 15)
+    EXCHANGE(2, 0, 2) EXCHANGE(2, 1, 3) EXCHANGE(2, 4, 6) EXCHANGE(2, 5, 7)
+    EXCHANGE(2, 8, 10) EXCHANGE(2, 9, 11) EXCHANGE(2, 12, 14) EXCHANGE(2, 13, 15)
+    EXCHANGE(1, 0, 1) EXCHANGE(1, 2, 3) EXCHANGE(1, 4, 5) EXCHANGE(1, 6, 7)
+    EXCHANGE(1, 8, 9) EXCHANGE(1, 10, 11) EXCHANGE(1, 12, 13) EXCHANGE(1, 14, 15)
+#else
+    EXCHANGE(4, 0, 4) EXCHANGE(4, 1, 5) EXCHANGE(4, 2, 6) EXCHANGE(4, 3, 7)
+    EXCHANGE(2, 0, 2) EXCHANGE(2, 1, 3) EXCHANGE(2, 4, 6) EXCHANGE(2, 5, 7)
+    EXCHANGE(1, 0, 1) EXCHANGE(1, 2, 3) EXCHANGE(1, 4, 5) EXCHANGE(1, 6, 7)
+#endif
+    EACH_LANE(TURN_WRITE)
+}
+/* clang-format on */
 
 #endif
