@@ -19,7 +19,7 @@ float constant_at(const struct rewrite *rw, uint32_t tensor, size_t i)
     return float_get(t->data, t->dtype, i);
 }
 
-bool constant_uniform(const struct rewrite *rw, uint32_t tensor, float *out)
+bool constant_number(const struct rewrite *rw, uint32_t tensor, float *out)
 {
     size_t n;
     if (!constant_is_float(rw, tensor) ||
@@ -27,12 +27,19 @@ bool constant_uniform(const struct rewrite *rw, uint32_t tensor, float *out)
         return false;
     const struct ir_tensor *t = ir_tensor(rw->graph, tensor);
     float first = float_get(t->data, t->dtype, 0);
-    if (!isfinite(first))
-        return false;
     for (size_t i = 1; i < n; i++)
         if (float_get(t->data, t->dtype, i) != first)
             return false;
     *out = first;
+    return !isnan(first);
+}
+
+bool constant_uniform(const struct rewrite *rw, uint32_t tensor, float *out)
+{
+    float value;
+    if (!constant_number(rw, tensor, &value) || !isfinite(value))
+        return false;
+    *out = value;
     return true;
 }
 

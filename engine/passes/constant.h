@@ -36,7 +36,10 @@ bool constant_is_float(const struct rewrite *rw, uint32_t tensor);
 /* Element `i` of such a constant. */
 float constant_at(const struct rewrite *rw, uint32_t tensor, size_t i);
 
-/* True if all elements (at least one) are the same finite number. */
+/* True if all elements (at least one) are the same number, which may be infinite. */
+bool constant_number(const struct rewrite *rw, uint32_t tensor, float *out);
+
+/* True if that number is finite. */
 bool constant_uniform(const struct rewrite *rw, uint32_t tensor, float *out);
 
 /*

@@ -14,9 +14,12 @@ enum { Q, K, V, SIBLINGS };
 
 struct siblings {
     uint32_t node[SIBLINGS];
-    uint32_t x;              /* what all products read */
-    int64_t depth, channels; /* of each product's weights */
-    bool reshaped;           /* the products are of rank 2, and each has a reshape behind it */
+    uint32_t x;                 /* what all products read */
+    int64_t depth;              /* of the weights */
+    int64_t channels[SIBLINGS]; /* of each product's weights: queries may have more heads */
+    int64_t first[SIBLINGS];    /* each product's first channel in the merged one */
+    int64_t all;                /* its channels */
+    bool reshaped;              /* the products are of rank 2, and each has a reshape behind it */
 };
 
 /* The product that makes an operand of the attention and has no other reader. */
@@ -61,8 +64,8 @@ static bool find_siblings(struct rewrite *rw, uint32_t attention, struct sibling
         const char *why = check_product(rw, s.node[i], reshaped);
         if (!why && i && (x != s.x || reshaped != s.reshaped))
             why = "it reads another tensor than its siblings";
-        if (!why && i && shape->dim[shape->rank - 1] != s.channels)
-            why = "it has another number of channels than its siblings";
+        if (!why && i == V && shape->dim[shape->rank - 1] != s.channels[K])
+            why = "it has another number of channels than the keys";
         if (why) {
             rw_near_miss(rw, "%s: %s", ir_node(rw->graph, s.node[i])->name, why);
             return false;
@@ -70,23 +73,25 @@ static bool find_siblings(struct rewrite *rw, uint32_t attention, struct sibling
         const struct shape *from = &ir_tensor(rw->graph, x)->shape;
         s.x = x;
         s.reshaped = reshaped;
-        s.channels = shape->dim[shape->rank - 1];
+        s.channels[i] = shape->dim[shape->rank - 1];
+        s.first[i] = s.all;
+        s.all += s.channels[i];
         s.depth = from->dim[from->rank - 1];
     }
     *out = s;
     return true;
 }
 
-/* Copies the weights of product i into its columns of `to` [depth, 3 channels]. */
+/* Copies the weights of product i into its columns of `to` [depth, all]. */
 static void copy_weights(const struct rewrite *rw, const struct siblings *s, uint32_t i, void *to)
 {
     const struct ir_node *n = ir_node(rw->graph, s->node[i]);
     const struct ir_tensor *w = ir_tensor(rw->graph, n->inputs[1]);
     bool transposed = ir_attr_int(n, IR_ATTR_TRANS_B);
     float alpha = ir_attr_float(n, IR_ATTR_ALPHA);
-    size_t depth = (size_t)s->depth, channels = (size_t)s->channels, size = dtype_size(w->dtype);
+    size_t depth = (size_t)s->depth, channels = (size_t)s->channels[i], size = dtype_size(w->dtype);
     for (size_t k = 0; k < depth; k++) {
-        size_t at = k * SIBLINGS * channels + i * channels;
+        size_t at = k * (size_t)s->all + (size_t)s->first[i];
         if (!transposed && alpha == 1) {
             memcpy((char *)to + at * size, (const char *)w->data + k * channels * size,
                    channels * size);
@@ -101,7 +106,7 @@ static void copy_weights(const struct rewrite *rw, const struct siblings *s, uin
 
 static uint32_t merge_weights(struct rewrite *rw, const struct siblings *s)
 {
-    const struct shape shape = {.rank = 2, .dim = {s->depth, SIBLINGS * s->channels}};
+    const struct shape shape = {.rank = 2, .dim = {s->depth, s->all}};
     enum dtype dtype = ir_tensor(rw->graph, s->x)->dtype;
     void *data;
     uint32_t id = rw_add_constant(rw, "", dtype, &shape, &data);
@@ -114,9 +119,8 @@ static uint32_t merge_weights(struct rewrite *rw, const struct siblings *s)
  * IR_NONE if none has one. */
 static uint32_t merge_bias(struct rewrite *rw, const struct siblings *s)
 {
-    const struct shape shape = {.rank = 1, .dim = {SIBLINGS * s->channels}};
+    const struct shape shape = {.rank = 1, .dim = {s->all}};
     enum dtype dtype = ir_tensor(rw->graph, s->x)->dtype;
-    size_t channels = (size_t)s->channels;
     void *data;
     bool any = false;
     for (uint32_t i = 0; i < SIBLINGS; i++)
@@ -124,8 +128,8 @@ static uint32_t merge_bias(struct rewrite *rw, const struct siblings *s)
     uint32_t id = any ? rw_add_constant(rw, "", dtype, &shape, &data) : IR_NONE;
     for (uint32_t i = 0; id != IR_NONE && i < SIBLINGS; i++) {
         uint32_t bias = rw_input(rw, s->node[i], 2);
-        for (size_t c = 0; c < channels; c++)
-            float_put(data, dtype, i * channels + c,
+        for (size_t c = 0; c < (size_t)s->channels[i]; c++)
+            float_put(data, dtype, (size_t)s->first[i] + c,
                       bias == IR_NONE ? 0 : constant_at(rw, bias, c));
     }
     return id;
@@ -135,8 +139,8 @@ static uint32_t merge_bias(struct rewrite *rw, const struct siblings *s)
  * folding has. */
 static bool has_room(struct rewrite *rw, const struct siblings *s)
 {
-    uint64_t bytes = (uint64_t)s->depth * (uint64_t)s->channels * SIBLINGS *
-                     dtype_size(ir_tensor(rw->graph, s->x)->dtype);
+    uint64_t bytes =
+        (uint64_t)s->depth * (uint64_t)s->all * dtype_size(ir_tensor(rw->graph, s->x)->dtype);
     if (bytes > rw->room)
         return false;
     rw->room -= bytes;
@@ -159,7 +163,7 @@ static uint32_t merge(struct rewrite *rw, const struct siblings *s, const struct
     rw_done(rw, "%s read the same input", ir_node(rw->graph, node)->name);
     if (!s->reshaped)
         return y;
-    const int64_t dims[3] = {rows->dim[0], rows->dim[1], SIBLINGS * s->channels};
+    const int64_t dims[3] = {rows->dim[0], rows->dim[1], s->all};
     uint32_t reshape = rw_add_node(rw, IR_OP_RESHAPE, "", 1, &y);
     rw_set_ints(rw, reshape, IR_ATTR_SHAPE, 3, dims);
     return rw_finish(rw, reshape);
@@ -169,14 +173,17 @@ static void visit(struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
     struct siblings s;
-    if (n->op != IR_OP_ATTENTION || ir_attr_int(n, IR_ATTR_PACKED) ||
-        ir_tensor(rw->graph, n->inputs[0])->shape.rank != 3 || !find_siblings(rw, node, &s) ||
-        !has_room(rw, &s))
+    if (n->op != IR_OP_ATTENTION || ir_attr_int(n, IR_ATTR_PACKED))
+        return;
+    for (uint32_t i = 0; i < SIBLINGS; i++)
+        if (ir_tensor(rw->graph, n->inputs[i])->shape.rank != 3)
+            return; /* its heads come first */
+    if (!find_siblings(rw, node, &s) || !has_room(rw, &s))
         return;
     struct shape rows = ir_tensor(rw->graph, n->inputs[0])->shape;
     bool causal = ir_attr_int(n, IR_ATTR_CAUSAL);
     uint32_t mask = rw_input(rw, node, 3);
-    int64_t heads = ir_attr_int(n, IR_ATTR_HEADS);
+    int64_t heads = ir_attr_int(n, IR_ATTR_HEADS), kv_heads = ir_attr_int(n, IR_ATTR_KV_HEADS);
     float scale = ir_attr_float(n, IR_ATTR_ALPHA);
     uint32_t packed = merge(rw, &s, &rows);
     if (packed == IR_NONE)
@@ -186,6 +193,8 @@ static void visit(struct rewrite *rw, uint32_t node)
     rw_set_int(rw, node, IR_ATTR_HEADS, heads);
     rw_set_float(rw, node, IR_ATTR_ALPHA, scale);
     rw_set_int(rw, node, IR_ATTR_PACKED, 1);
+    if (kv_heads)
+        rw_set_int(rw, node, IR_ATTR_KV_HEADS, kv_heads);
     if (causal)
         rw_set_int(rw, node, IR_ATTR_CAUSAL, 1);
 }

@@ -19,6 +19,7 @@
     ROW(fold_scalars, "arithmetic with one number becomes y = a x + b")                            \
     ROW(skip_expand, "elementwise operations broadcast by themselves")                             \
     ROW(merge_shuffles, "reshapes, transposes and slices in a row become one")                     \
+    ROW(merge_chains, "reshapes with transposes between become one transpose")                     \
     ROW(transpose_matmul, "a matrix product reads its operand transposed")                         \
     ROW(fold_pad, "zero padding moves into the convolution behind it")                             \
     ROW(fuse_reduce, "L1 and L2 norms, sums of squares, log-sums")                                 \

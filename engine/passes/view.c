@@ -52,7 +52,7 @@ static bool move(struct view *view, const struct shape *shape, const struct digi
         moved.offset += last[j] * to->step[j];
     }
     for (uint32_t k = 0; k < VIEW_RANK; k++) {
-        if (view->dim[k] == 1)
+        if (view->dim[k] == 1 || view->stride[k] == 0)
             continue;
         uint32_t j = digit_of(shape, strides, view->stride[k]);
         if (j == shape->rank)
@@ -126,6 +126,40 @@ static bool back_gather(const struct rewrite *rw, const struct ir_node *node,
     return true;
 }
 
+/* A dimension of one element that the node repeats counts no elements of the input. */
+static bool back_repeat(const struct shape *from, const struct shape *to, const int64_t *strides,
+                        struct digits *digits)
+{
+    uint32_t ahead = to->rank - from->rank;
+    for (uint32_t j = 0; j < from->rank; j++) {
+        if (from->dim[j] != 1 && from->dim[j] != to->dim[ahead + j])
+            return false;
+        digits->step[ahead + j] = from->dim[j] == 1 ? 0 : strides[j];
+    }
+    return true;
+}
+
+/* How the digits of the node's output become places in its first input; false: not known. */
+static bool back(const struct rewrite *rw, const struct ir_node *node, struct digits *to)
+{
+    const struct shape *from = &ir_tensor(rw->graph, node->inputs[0])->shape;
+    int64_t strides[SHAPE_MAX_RANK];
+    shape_strides(from, strides);
+    switch (node->op) {
+    case IR_OP_TRANSPOSE:
+        return back_transpose(node, strides, to);
+    case IR_OP_SLICE:
+        return back_slice(node, strides, to);
+    case IR_OP_GATHER:
+        return back_gather(rw, node, strides, to);
+    case IR_OP_EXPAND:
+    case IR_OP_TILE:
+        return back_repeat(from, &ir_tensor(rw->graph, node->outputs[0])->shape, strides, to);
+    default:
+        return false;
+    }
+}
+
 bool view_back(const struct rewrite *rw, struct view *view)
 {
     const struct ir_tensor *t = ir_tensor(rw->graph, view->tensor);
@@ -133,7 +167,6 @@ bool view_back(const struct rewrite *rw, struct view *view)
         return false;
     const struct ir_node *node = ir_node(rw->graph, t->producer);
     struct digits to = {.base = 0};
-    int64_t strides[SHAPE_MAX_RANK];
     float scale, shift;
     if (node->op == IR_OP_RESHAPE) {
         view->tensor = node->inputs[0];
@@ -146,13 +179,7 @@ bool view_back(const struct rewrite *rw, struct view *view)
         view->tensor = node->inputs[0];
         return true;
     }
-    if (node->op != IR_OP_TRANSPOSE && node->op != IR_OP_SLICE && node->op != IR_OP_GATHER)
-        return false;
-    shape_strides(&ir_tensor(rw->graph, node->inputs[0])->shape, strides);
-    bool known = node->op == IR_OP_TRANSPOSE ? back_transpose(node, strides, &to)
-                 : node->op == IR_OP_SLICE   ? back_slice(node, strides, &to)
-                                             : back_gather(rw, node, strides, &to);
-    return known && move(view, &t->shape, &to, node->inputs[0]);
+    return !node->n_epilogue && back(rw, node, &to) && move(view, &t->shape, &to, node->inputs[0]);
 }
 
 bool view_has_strides(const struct view *view, const int64_t stride[VIEW_RANK])

@@ -4,7 +4,7 @@
 #include "tests/test.h"
 #include "tests/unit/passes/rewrite_case.h"
 
-#define FUSE "fuse_attention merge_shuffles erase_noops"
+#define FUSE "fuse_attention merge_chains merge_shuffles erase_noops"
 
 /* Heads split from three tensors of [2,5,12]. */
 #define SPLIT                                                                                      \
@@ -131,17 +131,6 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,1,4] = attention \"qk + p + pv\" (q, k, k) heads=1 alpha=1 packed=0\n"
      "output y\n",
      NULL},
-    {"heads between the parts: cut per head, not packed", FUSE,
-     "input x FP32[2,5,36]\n"
-     "x5 = reshape \"x5\" (x) shape=2,5,3,3,4\n"
-     "xt = transpose \"xt\" (x5) perm=3,0,2,1,4\n"
-     "q = gather \"q\" (xt, i0 INT64[]=0) axis=0\n"
-     "k = gather \"k\" (xt, i1 INT64[]=1) axis=0\n"
-     "v = gather \"v\" (xt, i2 INT64[]=2) axis=0\n"
-     "s = matmul \"qk\" (q, k) trans_b=1\n"
-     "p = softmax \"p\" (s) axis=3\n"
-     "o = matmul \"pv\" (p, v)\n" MERGE,
-     NULL, "pv: the queries are not split from rows"},
     {"probabilities that others read: not", FUSE,
      SPLIT "kt = transpose \"kt\" (k4) perm=0,2,3,1\n"
            "s = matmul \"qk\" (qt, kt)\n"
@@ -172,14 +161,38 @@ static const struct rewrite_case cases[] = {
      "p = softmax \"p\" (s) axis=3\n"
      "o = matmul \"pv\" (p, kt)\n" MERGE,
      NULL, "pv: an operand broadcasts"},
-    {"rotated queries: not", FUSE,
+    {"heads between the parts: heads first", FUSE,
+     "input x FP32[2,5,36]\n"
+     "x5 = reshape \"x5\" (x) shape=2,5,3,3,4\n"
+     "xt = transpose \"xt\" (x5) perm=3,0,2,1,4\n"
+     "q = gather \"q\" (xt, i0 INT64[]=0) axis=0\n"
+     "k = gather \"k\" (xt, i1 INT64[]=1) axis=0\n"
+     "v = gather \"v\" (xt, i2 INT64[]=2) axis=0\n"
+     "s = matmul \"qk\" (q, k) trans_b=1\n"
+     "p = softmax \"p\" (s) axis=3\n"
+     "o = matmul \"pv\" (p, v)\n" MERGE,
+     "input x FP32[2,5,36]\n"
+     "x5 FP32[2,5,3,3,4] = reshape \"x5\" (x) shape=2,5,3,3,4\n"
+     "xt FP32[3,2,3,5,4] = transpose \"xt\" (x5) perm=3,0,2,1,4\n"
+     "q FP32[2,3,5,4] = gather \"q\" (xt, i0 INT64[]) axis=0\n"
+     "k FP32[2,3,5,4] = gather \"k\" (xt, i1 INT64[]) axis=0\n"
+     "v FP32[2,3,5,4] = gather \"v\" (xt, i2 INT64[]) axis=0\n"
+     "y FP32[2,5,12] = attention \"qk + p + pv\" (q, k, v) heads=3 alpha=1 packed=0\n"
+     "output y\n",
+     NULL},
+    {"rotated queries: heads first", FUSE,
      SPLIT "kt = transpose \"kt\" (k4) perm=0,2,3,1\n"
            "r = binary \"rotate\" (qt, c FP32[5,4]) func=mul\n"
            "s = matmul \"qk\" (r, kt)\n"
            "p = softmax \"p\" (s) axis=3\n"
            "o = matmul \"pv\" (p, vt)\n" MERGE,
-     NULL, "pv: the queries are not split from rows"},
-    {"heads merged in another order: not", FUSE,
+     INPUTS "q4 FP32[2,5,3,4] = reshape \"q4\" (q) shape=2,5,3,4\n"
+            "qt FP32[2,3,5,4] = transpose \"qt\" (q4) perm=0,2,1,3\n"
+            "r FP32[2,3,5,4] = binary \"rotate\" (qt, c FP32[5,4]) func=mul\n"
+            "y FP32[2,5,12] = attention \"qk + p + pv\" (r, k, v) heads=3 alpha=1 packed=0\n"
+            "output y\n",
+     NULL},
+    {"heads merged in another order: one transpose more", FUSE,
      SPLIT "kt = transpose \"kt\" (k4) perm=0,2,3,1\n"
            "s = matmul \"qk\" (qt, kt)\n"
            "p = softmax \"p\" (s) axis=3\n"
@@ -187,7 +200,12 @@ static const struct rewrite_case cases[] = {
            "t = transpose \"t\" (o) perm=0,2,3,1\n"
            "y = reshape \"y\" (t) shape=2,5,12\n"
            "output y\n",
-     NULL, NULL},
+     INPUTS "%5 FP32[2,5,12] = attention \"qk + p + pv\" (q, k, v) heads=3 alpha=1 packed=0\n"
+            "%6 FP32[2,5,3,4] = reshape \"t\" (%5) shape=2,5,3,4\n"
+            "t FP32[2,5,4,3] = transpose \"t\" (%6) perm=0,1,3,2\n"
+            "y FP32[2,5,12] = reshape \"y\" (t) shape=2,5,12\n"
+            "output y\n",
+     NULL},
     /* --- merge_siblings --- */
     {"siblings: query, key and value, weights in both orders, one without a bias", "merge_siblings",
      "input x FP32[2,5,6]\n"
