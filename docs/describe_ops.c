@@ -23,7 +23,8 @@ static const char introduction[] =
     "the tables of the backends; `ninja -C build operators` writes it again.\n"
     "\n"
     "- **Opsets**: the opsets for which the op is known, as it was in each of them. Files older\n"
-    "  than opset 7 are not promised to work.\n"
+    "  than opset 7 are not promised to work. Operators of the domain `com.microsoft` are those\n"
+    "  that onnxruntime's optimisers write, in opset 1 of that domain.\n"
     "- **Types**: the element types of its data. *floats* are FP16, BF16, FP32 and FP64;\n"
     "  *integers* are INT8 to INT64 and UINT8 to UINT64; *all* are these and BOOL. Operands\n"
     "  beside the data (indices, axes, scales) have the types that ONNX gives them. Any other\n"
@@ -141,7 +142,8 @@ static int by_name(const void *a, const void *b)
 {
     const struct map_op *x = *(const struct map_op *const *)a;
     const struct map_op *y = *(const struct map_op *const *)b;
-    int order = strcmp(x->op, y->op);
+    int order = strcmp(x->op, y->op), domain = strcmp(x->domain, y->domain);
+    order = order ? order : domain;
     return order ? order : (x->first > y->first) - (x->first < y->first);
 }
 
@@ -154,8 +156,10 @@ static void print_row(const struct map_op *row)
     if (single && !(row->types & BIT(F32)))
         snprintf(cpu, sizeof(cpu), "reference");
     parts_text(row, cuda_text, cuda);
-    printf("| %s | %d to %d | %s | %s | %s | %s |\n", row->op, MAX(row->first, OLDEST_OPSET),
-           row->last, types, cpu, row->parts ? cuda : "", row->refuses ? row->refuses : "");
+    bool own = !row->domain[0]; /* ONNX's */
+    printf("| %s%s%s | %d to %d | %s | %s | %s | %s |\n", row->domain, own ? "" : " ", row->op,
+           own ? MAX(row->first, OLDEST_OPSET) : row->first, row->last, types, cpu,
+           row->parts ? cuda : "", row->refuses ? row->refuses : "");
 }
 
 static void print_families(void)
@@ -182,7 +186,8 @@ int main(void)
         rows[n] = row;
     qsort(rows, n, sizeof(struct map_op *), by_name);
     for (uint32_t i = 0; i < n; i++)
-        distinct += !i || strcmp(rows[i]->op, rows[i - 1]->op) != 0;
+        distinct += !i || strcmp(rows[i]->op, rows[i - 1]->op) != 0 ||
+                    strcmp(rows[i]->domain, rows[i - 1]->domain) != 0;
     fputs(introduction, stdout);
     printf("%u operators:\n\n| operator | opsets | types | CPU | CUDA | refused |\n"
            "|---|---|---|---|---|---|\n",

@@ -240,6 +240,8 @@ void map_node_begin(struct mapper *m, const struct onnx_node *node, uint32_t ind
         map_check_form(m);
     else if (other)
         map_refuse(m, "this op is supported from opset %d to %d", other->first, other->last);
+    else if (node->domain[0] && map_domain_known(node->domain))
+        map_refuse(m, "this op of domain '%s' is not supported", node->domain);
     else if (node->domain[0])
         map_refuse(m, "the op's domain '%s' is not supported", node->domain);
     else

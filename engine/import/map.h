@@ -49,6 +49,7 @@ struct map_op {
 
 const struct map_op *map_op_at(uint32_t i); /* NULL behind the last row */
 
+bool map_domain_known(const char *domain); /* some row is of this domain */
 const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,
                                  const struct map_op **other_opset);
 

@@ -13,6 +13,8 @@
 
 enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
 
+#define MS "com.microsoft"
+
 /* element types */
 #define T(type)   (1u << DTYPE_##type)
 #define FLOATS    (T(F16) | T(BF16) | T(F32) | T(F64))
@@ -131,7 +133,7 @@ static const struct map_op ops[] = {
      FLOATS, OP(INSTANCE_NORM), "epsilon:f", NULL},
     {"LRN", "", 1, LAST, map_lrn, 0, IO(1, 1, 1), FLOATS, OP(LRN),
      "alpha:f beta:f bias:f size:i", NULL},
-    {"LayerNormalization", "", 17, LAST, map_layer_norm, 0, IO(2, 3, 3), FLOATS, OP(LAYER_NORM),
+    {"LayerNormalization", "", 1, LAST, map_layer_norm, 0, IO(2, 3, 3), FLOATS, OP(LAYER_NORM),
      "axis:i epsilon:f stash_type:i", NULL},
     {"LpNormalization", "", 1, LAST, map_lp_norm, 0, IO(1, 1, 1), FLOATS, OP(REDUCE) | OP(BINARY),
      "axis:i p:i", "a p other than 1 and 2"},
@@ -139,6 +141,63 @@ static const struct map_op ops[] = {
      FLOATS, OP(REDUCE) | OP(BINARY) | OP(UNARY), "axes:I", NULL},
     {"RMSNormalization", "", 23, LAST, map_rms_norm, 0, IO(2, 2, 1),
      FLOATS, OP(REDUCE) | OP(BINARY) | OP(UNARY), "axis:i epsilon:f stash_type:i", NULL},
+
+    {"SimplifiedLayerNormalization", "", 1, LAST, map_rms_norm, 0, IO(2, 2, 2),
+     FLOATS, OP(REDUCE) | OP(BINARY) | OP(UNARY), "axis:i epsilon:f stash_type:i", NULL},
+
+    /* attention */
+    {"Attention", "", 23, LAST, map_attention, 0, IO(3, 7, 4), FLOATS, OP(ATTENTION),
+     "is_causal:i kv_num_heads:i left_window_size:i q_num_heads:i qk_matmul_output_mode:i "
+     "right_window_size:i scale:f softcap:f softmax_precision:i", NULL},
+    {"RotaryEmbedding", "", 23, LAST, map_rotary, 0, IO(3, 4, 1), FLOATS, OP(BINARY) | OP(CONCAT),
+     "interleaved:i num_heads:i rotary_embedding_dim:i", NULL},
+
+    /* what onnxruntime's optimiser writes */
+    {"Attention", MS, 1, 1, map_ms_attention, 0, IO(2, 7, 2), FLOATS, OP(MATMUL) | OP(ATTENTION),
+     "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i qkv_hidden_sizes:I "
+     "rotary_embedding_dim:i scale:f unidirectional:i", "rotary positions inside; a shared cache"},
+    {"BiasAdd", MS, 1, 1, map_bias_add, 0, IO(3, 3, 1), FLOATS, OP(BINARY), NULL, NULL},
+    {"BiasGelu", MS, 1, 1, map_biased, IR_UNARY_GELU, IO(2, 2, 1), FLOATS,
+     OP(BINARY) | OP(UNARY), NULL, NULL},
+    {"BiasSplitGelu", MS, 1, 1, map_bias_split_gelu, 0, IO(2, 2, 1), FLOATS,
+     OP(BINARY) | OP(UNARY), NULL, NULL},
+    {"EmbedLayerNormalization", MS, 1, 1, map_embed_layer_norm, 0, {7, 9, 3, 2},
+     FLOATS, OP(GATHER) | OP(BINARY) | OP(LAYER_NORM), "epsilon:f mask_index_type:i", NULL},
+    {"FastGelu", MS, 1, 1, map_biased, IR_UNARY_GELU_TANH, IO(1, 2, 1), FLOATS,
+     OP(BINARY) | OP(UNARY), NULL, NULL},
+    {"FusedConv", MS, 1, 1, map_fused_conv, 0, IO(2, 4, 1), FLOATS, OP(CONV),
+     WINDOW " activation:s activation_params:F group:i", "other activations than those of ONNX"},
+    {"FusedGemm", MS, 1, 1, map_fused_gemm, 0, IO(2, 3, 1), FLOATS, OP(MATMUL),
+     "activation:s activation_alpha:f activation_beta:f activation_gamma:f alpha:f beta:f transA:i "
+     "transB:i", "other activations than those of ONNX"},
+    {"FusedMatMul", MS, 1, 1, map_fused_matmul, 0, IO(2, 2, 1), FLOATS, OP(MATMUL),
+     "alpha:f transA:i transB:i transBatchA:i transBatchB:i", NULL},
+    {"Gelu", MS, 1, 1, map_unary, IR_UNARY_GELU, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
+    {"GroupNorm", MS, 1, 1, map_group_norm_silu, 0, IO(3, 3, 1), FLOATS, OP(INSTANCE_NORM),
+     "activation:i channels_last:i epsilon:f groups:i", NULL},
+    {"GroupQueryAttention", MS, 1, 1, map_group_query_attention, 0, IO(7, 16, 3),
+     FLOATS, OP(ATTENTION) | OP(SCATTER_ELEMENTS),
+     "causal:i do_rotary:i k_quant_type:s kv_cache_bit_width:i kv_num_heads:i local_window_size:i "
+     "num_heads:i qk_norm_epsilon:f qk_output:i rotary_interleaved:i scale:f "
+     "sliding_window_cache:i smooth_softmax:i softcap:f v_quant_type:s",
+     "a total length that is computed from an input; sinks, quantised caches, norms inside"},
+    {"MultiHeadAttention", MS, 1, 1, map_multi_head_attention, 0, IO(1, 10, 4),
+     FLOATS, OP(ATTENTION), "mask_filter_value:f num_heads:i scale:f unidirectional:i",
+     "a cache that is shared or of several beams; scores as an output"},
+    {"QuickGelu", MS, 1, 1, map_quick_gelu, 0, IO(1, 1, 1), FLOATS, OP(UNARY), "alpha:f", NULL},
+    {"RotaryEmbedding", MS, 1, 1, map_rotary, 1, IO(4, 4, 1), FLOATS, OP(BINARY) | OP(CONCAT),
+     "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f",
+     "packed sequences"},
+    {"SkipGroupNorm", MS, 1, 1, map_group_norm_silu, 1, IO(4, 5, 2), FLOATS,
+     OP(BINARY) | OP(INSTANCE_NORM), "activation:i channels_last:i epsilon:f groups:i",
+     "channels first"},
+    {"SkipLayerNormalization", MS, 1, 1, map_skip_layer_norm, 0, IO(3, 5, 4),
+     FLOATS, OP(BINARY) | OP(LAYER_NORM), "epsilon:f", "statistics as outputs"},
+    {"SkipSimplifiedLayerNormalization", MS, 1, 1, map_skip_layer_norm, 1, IO(3, 4, 4),
+     FLOATS, OP(REDUCE) | OP(BINARY) | OP(UNARY), "epsilon:f", "statistics as outputs"},
+    {"TransposeMatMul", MS, 1, 1, map_fused_matmul, 0, IO(2, 2, 1), FLOATS, OP(MATMUL),
+     "alpha:f transA:i transB:i", NULL},
+    {"Trilu", MS, 1, 1, map_trilu, 0, IO(1, 2, 1), ANY, OP(TRILU), "upper:i", NULL},
 
     /* one operand */
     {"Abs", "", 6, LAST, map_unary, IR_UNARY_ABS, IO(1, 1, 1), NUMBERS, OP(UNARY), NULL, NULL},
@@ -400,6 +459,14 @@ static const struct map_op ops[] = {
 const struct map_op *map_op_at(uint32_t i)
 {
     return i < ARRAY_LEN(ops) ? &ops[i] : NULL;
+}
+
+bool map_domain_known(const char *domain)
+{
+    for (uint32_t i = 0; i < ARRAY_LEN(ops); i++)
+        if (!strcmp(ops[i].domain, domain))
+            return true;
+    return false;
 }
 
 const struct map_op *map_op_find(const char *domain, const char *op, int64_t opset,

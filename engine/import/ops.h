@@ -18,6 +18,31 @@ void map_matmul(struct mapper *m);
 void map_gemm(struct mapper *m);
 void map_det(struct mapper *m);
 
+/* ops_fused.c */
+void map_fused_conv(struct mapper *m);
+void map_fused_gemm(struct mapper *m);
+void map_fused_matmul(struct mapper *m);
+void map_biased(struct mapper *m);
+void map_quick_gelu(struct mapper *m);
+void map_bias_add(struct mapper *m);
+void map_bias_split_gelu(struct mapper *m);
+
+/* ops_attention.c */
+void map_attention(struct mapper *m);
+
+/* ops_heads.c */
+void map_ms_attention(struct mapper *m);
+void map_multi_head_attention(struct mapper *m);
+void map_group_query_attention(struct mapper *m);
+
+/* ops_rotary.c */
+void map_rotary(struct mapper *m);
+
+/* ops_skip.c */
+void map_skip_layer_norm(struct mapper *m);
+void map_embed_layer_norm(struct mapper *m);
+void map_group_norm_silu(struct mapper *m);
+
 /* ops_einsum.c */
 void map_einsum(struct mapper *m);
 
@@ -162,6 +187,20 @@ uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis
 uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum dtype to);
 uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all elements as a vector */
 uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* takes vectors too */
+uint32_t emit_gemm(struct mapper *m);                               /* of the node at hand */
+uint32_t emit_scaled(struct mapper *m, uint32_t x, float factor);   /* refuses integers */
+uint32_t emit_layer_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias, uint32_t axis,
+                         float epsilon);
+uint32_t emit_rms_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t axis, float epsilon);
+/* Takes epsilon from the node at hand; 0 groups: each channel alone. */
+uint32_t emit_instance_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
+                            int64_t groups);
+uint32_t emit_count(struct mapper *m, int64_t n); /* INT64 [n]: 0, 1, ... */
+/* The angles of rotary positions, [rows, D/2] of a table or [B,S,D/2] without positions, for an
+ * operand of rank 4 with its heads in dimension `heads_axis`, 1 or 2. */
+uint32_t emit_angles(struct mapper *m, uint32_t table, uint32_t positions, uint32_t heads_axis);
+/* Turns pairs of columns by these angles; `neighbours`: columns 2i and 2i + 1 are a pair. */
+uint32_t emit_rotary(struct mapper *m, uint32_t x, uint32_t cosine, uint32_t sine, bool neighbours);
 uint32_t emit_softmax(struct mapper *m, uint32_t x, uint32_t axis, bool log_form);
 uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t batch_dims);
 /* Makes a constant of the graph. If `narrow`, and outside of branches and loops, 4-bit integers and

@@ -48,9 +48,9 @@ static uint32_t row_bias(struct mapper *m, uint32_t c, int64_t n)
     return row ? emit_reshape(m, c, &(struct shape){.rank = 1, .dim = {n}}) : IR_NONE;
 }
 
-static uint32_t scaled(struct mapper *m, uint32_t x, float factor)
+uint32_t emit_scaled(struct mapper *m, uint32_t x, float factor)
 {
-    if (factor == 1)
+    if (factor == 1 || map_failed(m))
         return x;
     if (dtype_is_float(map_dtype(m, x)))
         return emit_unary_ab(m, IR_UNARY_LINEAR, x, factor, 0);
@@ -58,8 +58,8 @@ static uint32_t scaled(struct mapper *m, uint32_t x, float factor)
     return IR_NONE;
 }
 
-/* alpha A' B' + beta C */
-void map_gemm(struct mapper *m)
+/* alpha A' B' + beta C. A scale stands alone, so that passes can fold it into weights. */
+uint32_t emit_gemm(struct mapper *m)
 {
     uint32_t a = map_in(m, 0), b = map_in(m, 1), c = map_in_opt(m, 2), bias = IR_NONE;
     bool trans_a = map_attr_int(m, "transA", 0) != 0, trans_b = map_attr_int(m, "transB", 0) != 0;
@@ -68,30 +68,31 @@ void map_gemm(struct mapper *m)
     if (!map_failed(m) && (map_shape(m, a)->rank != 2 || shape_b->rank != 2)) {
         map_invalid(m, "operands of rank %u and %u, expected 2", map_shape(m, a)->rank,
                     shape_b->rank);
-        return;
+        return IR_NONE;
     }
-    if (c != IR_NONE && beta != 0) {
+    c = beta == 0 ? IR_NONE : c;
+    if (c != IR_NONE) {
         int64_t n = shape_b->dim[trans_b ? 0 : 1];
-        c = scaled(m, c, beta);
-        bias = row_bias(m, c, n);
-    } else {
-        c = IR_NONE;
+        c = emit_scaled(m, c, beta);
+        bias = alpha == 1 ? row_bias(m, c, n) : IR_NONE;
     }
-    if (alpha != 1 && !dtype_is_float(map_dtype(m, a)))
-        scaled(m, a, alpha);
     uint32_t node =
         emit_begin(m, IR_OP_MATMUL, bias == IR_NONE ? 2 : 3, (const uint32_t[]){a, b, bias});
     emit_int(m, node, IR_ATTR_TRANS_A, trans_a);
     emit_int(m, node, IR_ATTR_TRANS_B, trans_b);
-    emit_float(m, node, IR_ATTR_ALPHA, alpha);
-    uint32_t y = emit_end(m, node);
-    if (c != IR_NONE && bias == IR_NONE) {
-        struct shape product = *map_shape(m, y);
-        y = emit_binary(m, IR_BINARY_ADD, y, c);
-        if (!map_failed(m) && !shape_equal(map_shape(m, y), &product))
-            map_invalid(m, "C does not broadcast to the product");
-    }
-    map_out(m, 0, y);
+    uint32_t y = emit_scaled(m, emit_end(m, node), alpha);
+    if (c == IR_NONE || bias != IR_NONE)
+        return y;
+    struct shape product = *map_shape(m, y);
+    y = emit_binary(m, IR_BINARY_ADD, y, c);
+    if (!map_failed(m) && !shape_equal(map_shape(m, y), &product))
+        map_invalid(m, "C does not broadcast to the product");
+    return y;
+}
+
+void map_gemm(struct mapper *m)
+{
+    map_out(m, 0, emit_gemm(m));
 }
 
 void map_det(struct mapper *m)

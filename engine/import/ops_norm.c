@@ -33,19 +33,19 @@ void map_batch_norm(struct mapper *m)
     map_out(m, 0, emit_cast(m, emit_end(m, node), dtype));
 }
 
-static void instance_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
-                          int64_t groups)
+uint32_t emit_instance_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias,
+                            int64_t groups)
 {
     uint32_t node = emit_begin(m, IR_OP_INSTANCE_NORM, 3, (const uint32_t[]){x, scale, bias});
     emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
     emit_int(m, node, IR_ATTR_GROUP, groups);
-    map_out(m, 0, emit_end(m, node));
+    return emit_end(m, node);
 }
 
 void map_instance_norm(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), scale = map_in(m, 1), bias = map_in(m, 2);
-    instance_norm(m, x, scale, bias, 0);
+    map_out(m, 0, emit_instance_norm(m, x, scale, bias, 0));
 }
 
 /* Repeats a value for each group as one for each channel, because opset 18 gives values by
@@ -71,7 +71,7 @@ void map_group_norm(struct mapper *m)
         scale = per_channel(m, scale, groups, channels);
         bias = per_channel(m, bias, groups, channels);
     }
-    instance_norm(m, x, scale, bias, groups);
+    map_out(m, 0, emit_instance_norm(m, x, scale, bias, groups));
 }
 
 /* Makes the statistics that LayerNormalization gives on demand. */
@@ -95,6 +95,16 @@ static void layer_statistics(struct mapper *m, uint32_t x, const struct ints *ax
     map_out(m, 2, emit_cast(m, emit_unary(m, IR_UNARY_RECIPROCAL, deviation), to));
 }
 
+uint32_t emit_layer_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t bias, uint32_t axis,
+                         float epsilon)
+{
+    uint32_t node = emit_begin(m, IR_OP_LAYER_NORM, bias == IR_NONE ? 2 : 3,
+                               (const uint32_t[]){x, scale, bias});
+    emit_int(m, node, IR_ATTR_AXIS, axis);
+    emit_float(m, node, IR_ATTR_EPSILON, epsilon);
+    return emit_end(m, node);
+}
+
 void map_layer_norm(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), scale = map_in(m, 1), bias = map_in_opt(m, 2);
@@ -103,31 +113,34 @@ void map_layer_norm(struct mapper *m)
     struct ints axes = {.n = 0};
     for (uint32_t d = axis; d < rank; d++)
         axes.v[axes.n++] = d;
-    uint32_t node = emit_begin(m, IR_OP_LAYER_NORM, bias == IR_NONE ? 2 : 3,
-                               (const uint32_t[]){x, scale, bias});
-    emit_int(m, node, IR_ATTR_AXIS, axis);
-    emit_float(m, node, IR_ATTR_EPSILON, map_attr_float(m, "epsilon", 1e-5f));
-    map_out(m, 0, emit_end(m, node));
+    map_out(m, 0, emit_layer_norm(m, x, scale, bias, axis, map_attr_float(m, "epsilon", 1e-5f)));
     layer_statistics(m, x, &axes);
 }
 
 /* x / sqrt(mean(x^2) + epsilon) * scale */
-void map_rms_norm(struct mapper *m)
+uint32_t emit_rms_norm(struct mapper *m, uint32_t x, uint32_t scale, uint32_t axis, float epsilon)
 {
-    uint32_t x = map_in(m, 0), scale = map_in(m, 1), rank = map_shape(m, x)->rank;
     enum dtype dtype = map_dtype(m, x);
     enum dtype inner = dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
     struct ints axes = {.n = 0};
-    for (uint32_t d = map_axis(m, map_attr_int(m, "axis", -1), rank); d < rank; d++)
+    for (uint32_t d = axis; d < map_shape(m, x)->rank; d++)
         axes.v[axes.n++] = d;
     x = emit_cast(m, x, inner);
     uint32_t squares = emit_binary(m, IR_BINARY_MUL, x, x);
     uint32_t mean = emit_reduce(m, IR_REDUCE_MEAN, squares, &axes, true);
-    float epsilon = map_attr_float(m, "epsilon", 1e-5f);
     uint32_t root =
         emit_unary(m, IR_UNARY_SQRT, emit_unary_ab(m, IR_UNARY_LINEAR, mean, 1, epsilon));
     uint32_t y = emit_cast(m, emit_binary(m, IR_BINARY_DIV, x, root), map_dtype(m, scale));
-    map_out(m, 0, emit_binary(m, IR_BINARY_MUL, y, scale));
+    return emit_binary(m, IR_BINARY_MUL, y, scale);
+}
+
+/* onnxruntime's own form has the inverse deviation as a second output. */
+void map_rms_norm(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), scale = map_in(m, 1);
+    uint32_t axis = map_axis(m, map_attr_int(m, "axis", -1), map_shape(m, x)->rank);
+    refuse_outputs_from(m, 1);
+    map_out(m, 0, emit_rms_norm(m, x, scale, axis, map_attr_float(m, "epsilon", 1e-5f)));
 }
 
 void map_lrn(struct mapper *m)

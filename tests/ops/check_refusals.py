@@ -57,11 +57,49 @@ one = helper.make_tensor("one", F, [], [1])
 low = helper.make_tensor("low", F, [], [0])
 wide = helper.make_tensor("wide", U, [(1 << 22) + 1], bytes((1 << 22) + 1), raw=True)
 
+MS = "com.microsoft"
+tokens = (F, [2, 5, 8])
+heads = (F, [2, 3, 5, 4])
+row8, row36 = (F, [8]), (F, [36])
+five = helper.make_tensor("five", T.INT32, [], [5])
+grouped = [(F, [2, 5, 64]), (F, [2, 5, 32]), (F, [2, 5, 32]), "", "", (T.INT32, [2]), "five"]
+
+
+def of_ms(op, inputs, attrs=None, outputs=("y",), held=()):
+    return model(op, inputs, attrs, held, outputs, domain=MS)
+
+
 # the refusal -> a model, and the op's opset if it is not 21
 UNSUPPORTED = {
     "this op is not supported": model("TfIdfVectorizer", [x]),
     "this op is supported from opset 7 to 9": model("Upsample", [image, "scales"], held=[scales]),
     "the op's domain 'com.example' is not supported": model("Some", [x], domain="com.example"),
+    "this op of domain 'com.microsoft' is not supported": of_ms("MatMulNBits", [x, x]),
+    "statistics, which only training needs":
+        of_ms("SkipLayerNormalization", [tokens, tokens, row8], outputs=("y", "m")),
+    "a skip with channels first":
+        of_ms("SkipGroupNorm", [image, (F, [2]), (F, [2]), image],
+              {"channels_last": 0, "groups": 1}),
+    "a scale other than 1, or packed sequences":
+        of_ms("RotaryEmbedding", [tokens, (I, [2, 5]), (F, [9, 4]), (F, [9, 4])], {"scale": 2.0}),
+    "a cache that is shared (input 6)":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36, "", "", "", (T.INT32, [1])],
+              {"num_heads": 3}),
+    "attribute 'do_rotary' is not 0":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36], {"num_heads": 3, "do_rotary": 1}),
+    "a mask of 3 lengths for 2 sequences":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36, (T.INT32, [3])], {"num_heads": 3}),
+    "a mask of rank 5":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36, (T.INT32, [1] * 5)], {"num_heads": 3}),
+    "its scores as an output":
+        of_ms("MultiHeadAttention", [(F, [2, 5, 12])] * 3, {"num_heads": 3},
+              outputs=("y", "k", "v", "qk")),
+    "attention that is not causal":
+        of_ms("GroupQueryAttention", grouped, {"num_heads": 4, "kv_num_heads": 2, "causal": 0},
+              held=[five]),
+    "'x6' must be known when the plan is built, and is computed from an input":
+        of_ms("GroupQueryAttention", grouped[:5] + [(T.INT32, [2]), (T.INT32, [])],
+              {"num_heads": 4, "kv_num_heads": 2}),
     "input 0 is BOOL, expected one of FP16, BF16, FP32, FP64": model("Sin", [(B, [2])]),
     "input 0 is INT4, which only DequantizeLinear and Cast read, as a constant":
         model("Neg", ["packed"], held=[packed]),
@@ -140,6 +178,54 @@ UNSUPPORTED = {
 }
 
 INVALID = {
+    "36 columns are not those of queries, keys and values":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36],
+              {"num_heads": 3, "qkv_hidden_sizes": [12, 6, 18]}),
+    "whose last dimension 15 does not divide":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36], {"num_heads": 5}),
+    "attribute heads[0] is 0, not within 1..":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36]),
+    "a past of rank 4, expected [2,B,H,P,D]":
+        of_ms("Attention", [tokens, (F, [8, 36]), row36, "", heads], {"num_heads": 3}),
+    "past keys and past values come together":
+        of_ms("MultiHeadAttention", [(F, [2, 5, 12])] * 3 + ["", "", "", heads], {"num_heads": 3}),
+    "its bias does not fit queries, keys and values":
+        of_ms("MultiHeadAttention", [(F, [2, 5, 12])] * 3 + [(F, [30])], {"num_heads": 3}),
+    "an operand of rank 3, expected 5 with 3 parts":
+        of_ms("MultiHeadAttention", [(F, [2, 5, 12])], {"num_heads": 3}),
+    "5 keys for 6 queries":
+        of_ms("GroupQueryAttention", [(F, [2, 6, 64]), (F, [2, 6, 32]), (F, [2, 6, 32])] +
+              grouped[3:], {"num_heads": 4, "kv_num_heads": 2}, held=[five]),
+    "queries of rank 3 for 5 heads and 2 of the keys":
+        of_ms("GroupQueryAttention", grouped, {"num_heads": 5, "kv_num_heads": 2}, held=[five]),
+    "4 heads do not divide by 3 of the keys":
+        model("Attention", [(F, [2, 4, 5, 4]), (F, [2, 3, 5, 4]), (F, [2, 3, 5, 4])], opset=23),
+    "attribute 'qk_matmul_output_mode' is 4":
+        model("Attention", [heads] * 3, {"qk_matmul_output_mode": 4}, opset=23),
+    "mask [5,6] does not broadcast to [2,3,5,5]":
+        model("Attention", [heads] * 3 + [(F, [5, 6])], opset=23),
+    "angles for 10 columns of a head that has 4":
+        model("RotaryEmbedding", [heads, (F, [9, 5]), (F, [9, 5]), (I, [2, 5])], opset=23),
+    "attribute 'rotary_embedding_dim' is 2, and there are 2 angles":
+        model("RotaryEmbedding", [heads, (F, [9, 2]), (F, [9, 2]), (I, [2, 5])],
+              {"rotary_embedding_dim": 2}, opset=23),
+    "an input of rank 3 and 0 heads":
+        model("RotaryEmbedding", [tokens, (F, [9, 2]), (F, [9, 2]), (I, [2, 5])], opset=23),
+    "Z has another shape than the result":
+        of_ms("FusedConv", [image, (F, [4, 2, 3, 3]), "", image], {"activation": "Relu"}),
+    "its last dimension, 3, has no two halves": of_ms("BiasSplitGelu", [x, (F, [3])]),
+    "skip or bias does not broadcast to the input":
+        of_ms("SkipLayerNormalization", [(F, [1, 5, 8]), tokens, row8]),
+    "9 positions, and a table that has fewer":
+        of_ms("EmbedLayerNormalization", [(T.INT32, [2, 9]), "", (F, [7, 8]), (F, [4, 8]), "",
+                                          row8, row8]),
+    "its mask has another shape than the token ids":
+        of_ms("EmbedLayerNormalization", [(T.INT32, [2, 4]), "", (F, [7, 8]), (F, [4, 8]), "",
+                                          row8, row8, (T.INT32, [2, 5])]),
+    "attribute 'activation' is 2, expected 0 or 1":
+        of_ms("GroupNorm", [(F, [1, 4, 4, 8]), row8, row8], {"groups": 2, "activation": 2}),
+    "and 0 groups, expected rank 4 and a group":
+        of_ms("GroupNorm", [(F, [1, 4, 4, 8]), row8, row8]),
     "1 inputs, expected at least 2": model("Add", [x]),
     "an index of size 3 and 2": model("Einsum", [x, (F, [2, 2])], {"equation": "ab,bc->ac"}),
     "3 inputs, expected at most 2": model("Add", [x, x, x]),
