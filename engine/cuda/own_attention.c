@@ -16,33 +16,43 @@ struct attention_op {
     struct cuda_attention at;
 };
 
+/* In the order in which they are offered. */
 static const struct {
     const char *name;
     int32_t variant;
 } variants[] = {
-    {"128 queries", KERNEL_ATTENTION_128}, {"64 queries", KERNEL_ATTENTION_64},
-    {"32 queries", KERNEL_ATTENTION_32},   {"split keys", KERNEL_ATTENTION_SPLIT},
-    {"plain", KERNEL_ATTENTION_PLAIN},
+    {"128 queries", KERNEL_ATTENTION_128},         {"64 queries", KERNEL_ATTENTION_64},
+    {"32 queries", KERNEL_ATTENTION_32},           {"128 queries wide", KERNEL_ATTENTION_WIDE_128},
+    {"64 queries wide", KERNEL_ATTENTION_WIDE_64}, {"split keys", KERNEL_ATTENTION_SPLIT},
+    {"parts of keys", KERNEL_ATTENTION_PARTS},     {"plain", KERNEL_ATTENTION_PLAIN},
 };
 
-/* The kernels know as many heads of keys as of queries, no causal form and no BOOL mask. */
-static bool attention_read(const struct ir_graph *graph, const struct ir_node *node,
-                           enum dtype dtype, struct cuda_attention *out)
+/* Without addresses this is for a dry call: views have no data, but the launcher must see that
+ * there is a mask. */
+static struct kernel_attention arguments(struct cuda_attention *at, bool dry, void *workspace)
 {
-    return cuda_attention_read(graph, node, dtype, out) && !out->causal &&
-           out->k.dim[1] == out->q.dim[1] && (!out->masked || out->mask.dtype == out->q.dtype);
+    if (dry)
+        at->mask.data = at->masked ? at : NULL;
+    return (struct kernel_attention){
+        .q = &at->q,
+        .k = &at->k,
+        .v = &at->v,
+        .mask = &at->mask,
+        .y = &at->y,
+        .scale = at->scale,
+        .causal = at->causal,
+        .workspace = workspace,
+    };
 }
 
-/* Without `inputs` this is a dry call: views have no data, but the launcher must see that there is
- * a mask. */
-static cudaError_t attention_call(const struct kernel_call *call, struct cuda_attention *at,
-                                  void *const *inputs, void *const *outputs)
+/* Whether the variant takes the node. */
+static bool takes(const struct cuda_device *device, int32_t variant, struct cuda_attention *at,
+                  uint64_t *workspace)
 {
-    if (inputs)
-        cuda_attention_bind(at, inputs, outputs);
-    else
-        at->mask.data = at->masked ? at : NULL;
-    return kernel_attention(call, at->scale, &at->q, &at->k, &at->v, &at->mask, &at->y);
+    struct kernel_call call = own_call_dry(device, variant);
+    struct kernel_attention a = arguments(at, true, NULL);
+    *workspace = kernel_attention_workspace(&call, &a);
+    return kernel_attention(&call, &a) == cudaSuccess;
 }
 
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
@@ -54,13 +64,13 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     for (uint32_t d = 0; d < n; d++) {
         struct cuda_attention at;
         bool any = false;
-        if (!attention_read(graph, node, dtypes[d], &at))
+        if (!cuda_attention_read(graph, node, dtypes[d], &at))
             continue;
         for (uint32_t i = 0; i < ARRAY_LEN(variants); i++) {
-            struct kernel_call call = own_call_dry(device, variants[i].variant);
             bool plain = variants[i].variant == KERNEL_ATTENTION_PLAIN;
+            uint64_t workspace;
             /* The plain variant is offered only if no other is: it is never faster. */
-            if ((plain && any) || attention_call(&call, &at, NULL, NULL) != cudaSuccess)
+            if ((plain && any) || !takes(device, variants[i].variant, &at, &workspace))
                 continue;
             any = true;
             char detail[TACTIC_NAME_MAX];
@@ -76,12 +86,14 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
 }
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
-                          void *const *inputs, void *const *outputs, void *workspace UNUSED,
+                          void *const *inputs, void *const *outputs, void *workspace,
                           struct error *err)
 {
     struct attention_op *op = CONTAINER_OF(base, struct attention_op, base);
     struct kernel_call call = own_call(stream, op->variant);
-    cudaError_t code = attention_call(&call, &op->at, inputs, outputs);
+    cuda_attention_bind(&op->at, inputs, outputs);
+    struct kernel_attention a = arguments(&op->at, false, workspace);
+    cudaError_t code = kernel_attention(&call, &a);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "attention kernel");
 }
 
@@ -90,13 +102,12 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                            struct backend_op **out, struct error *err)
 {
     struct attention_op made = {.base.launch = launch, .variant = (int32_t)(tactic->id & 0xffff)};
-    struct kernel_call call = own_call_dry(stream->device, made.variant);
     for (uint32_t i = 0; i < tactic->n_in; i++)
         if (tactic->in[i].format.layout != IR_LAYOUT_PLAIN || tactic->in[i].packed_bytes)
             return cuda_refuse(node, tactic, err);
     if (made.variant == 0 || tactic->out[0].format.layout != IR_LAYOUT_PLAIN ||
-        !attention_read(graph, node, DTYPE_NONE, &made.at) ||
-        attention_call(&call, &made.at, NULL, NULL) != cudaSuccess)
+        !cuda_attention_read(graph, node, DTYPE_NONE, &made.at) ||
+        !takes(stream->device, made.variant, &made.at, &made.base.workspace))
         return cuda_refuse(node, tactic, err);
     return own_op_new(&made.base, sizeof(made), out, err);
 }

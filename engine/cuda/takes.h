@@ -59,7 +59,7 @@
       "floats; scales, biases and statistics are constants")                                       \
     F(10, OWN_ATTENTION, own_attention, "own attention", "own",                                    \
       OP(ATTENTION),                                                                               \
-      "floats, with or without mask, heads to 128 columns")                                        \
+      "floats, every form, heads to 256 columns")                                                  \
     F(11, OWN_RECURRENT, own_recurrent, "own recurrent", "own",                                    \
       OP(RECURRENT),                                                                               \
       "floats; to 4,224 hidden units; all steps in one launch")

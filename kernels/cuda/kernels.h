@@ -157,23 +157,36 @@ cudaError_t kernel_reduce(const struct kernel_call *call, enum ir_reduce func, c
 
 /* --- attention.cu --- */
 
-/* Variants: queries per block; SPLIT: 16 queries, the keys shared out among the warps. PLAIN is for
- * all types and strides, the others for 16-bit types and heads in multiples of 8. */
+/* Variants: queries per block, of which a warp has 16, or in the WIDE ones 32. SPLIT: 16 queries of
+ * the heads that read the same keys; the keys are shared out among the warps, in PARTS among
+ * blocks, too. These are for 16-bit types. PLAIN is for all types. A variant refuses sequences that
+ * would leave half of its block idle. */
 enum {
     KERNEL_ATTENTION_128 = 1,
     KERNEL_ATTENTION_64 = 2,
     KERNEL_ATTENTION_32 = 3,
     KERNEL_ATTENTION_SPLIT = 4,
     KERNEL_ATTENTION_PLAIN = 5,
+    KERNEL_ATTENTION_WIDE_128 = 6,
+    KERNEL_ATTENTION_WIDE_64 = 7,
+    KERNEL_ATTENTION_PARTS = 8,
 };
 
-/* Views of 4 dims [N, H, S, D] with any strides but D's, which is 1; F16 or BF16 (tensor cores) or
- * F32 (plain arithmetic). mask: dims [N, H, Sq, Sk], stride 0 where it broadcasts, of q's type;
- * data NULL: none. D = E <= 128 for the fast kernels. */
-cudaError_t kernel_attention(const struct kernel_call *call, float scale,
-                             const struct kernel_view *q, const struct kernel_view *k,
-                             const struct kernel_view *v, const struct kernel_view *mask,
-                             const struct kernel_view *y);
+/* Views q [N,H,Sq,D], k [N,Hk,Sk,D], v [N,Hk,Sk,E] and y [N,H,Sq,E] with any strides but that of
+ * columns, which is 1; F16 or BF16 (tensor cores) or F32 (plain arithmetic); D, E <= 256. Head h of
+ * q reads head h / (H / Hk) of k. mask: dims [N,H,Sq,Sk], stride 0 where it broadcasts, of q's type
+ * or BOOL (false hides a key); data NULL: none. causal: query i sees keys up to i + Sk - Sq. A
+ * query that sees no key gives zeros. */
+struct kernel_attention {
+    const struct kernel_view *q, *k, *v, *mask, *y;
+    float scale;
+    bool causal;
+    void *workspace; /* kernel_attention_workspace bytes, aligned to 16 */
+};
+cudaError_t kernel_attention(const struct kernel_call *call, const struct kernel_attention *a);
+/* Bytes that the call's variant needs. */
+uint64_t kernel_attention_workspace(const struct kernel_call *call,
+                                    const struct kernel_attention *a);
 
 /* --- recurrent.cu --- */
 

@@ -7,18 +7,23 @@
 #include "kernels/cpu/ref.h"
 #include "tests/unit/kernels_cuda/array.h"
 
+enum mask { NONE, KEYS, QUERIES, ALL, COLUMN, ONE_HEAD, MASKS };
+
 struct attention_case {
     enum dtype dtype;
-    int64_t n, heads, sq, sk, d, e;
-    bool packed;
-    int mask; /* see mask_dims; 0: none */
+    int64_t n, heads, kv_heads, sq, sk, d, e;
+    bool packed, causal, bools, first; /* first: heads first, but for y */
+    enum mask mask;
 };
 
 static void case_text(const struct attention_case *c, int variant, char *out, size_t size)
 {
-    snprintf(out, size, "%s n %d heads %d sq %d sk %d d %d e %d packed %d mask %d variant %d",
-             dtype_name(c->dtype), (int)c->n, (int)c->heads, (int)c->sq, (int)c->sk, (int)c->d,
-             (int)c->e, c->packed, c->mask, variant);
+    snprintf(out, size,
+             "%s n %d heads %d / %d sq %d sk %d d %d e %d packed %d causal %d bools %d first %d "
+             "mask %d variant %d",
+             dtype_name(c->dtype), (int)c->n, (int)c->heads, (int)c->kv_heads, (int)c->sq,
+             (int)c->sk, (int)c->d, (int)c->e, c->packed, c->causal, c->bools, c->first,
+             (int)c->mask, variant);
 }
 
 /* [N,S,H*D] as [N,H,S,D], from column `first` of each row on. */
@@ -34,83 +39,139 @@ static struct kernel_view heads_of(const struct array *a, int64_t heads, int64_t
     return v;
 }
 
+/* Some keys are hidden, and all of them from the last row but one. */
 static struct array mask_new(const struct attention_case *c)
 {
-    const int64_t dims[][4] = {{1, 1, 1, 1},
-                               {c->n, 1, 1, c->sk},
-                               {c->n, 1, c->sq, c->sk},
-                               {c->n, c->heads, c->sq, c->sk},
-                               {1, c->heads, c->sq, 1}};
-    struct array mask = array_new(c->dtype, 4, dims[c->mask], NULL, 2);
-    for (size_t i = 0; i < array_count(&mask); i++)
-        if (array_draw(5) == 0)
+    const int64_t dims[MASKS][4] = {{1, 1, 1, 1},
+                                    {c->n, 1, 1, c->sk},
+                                    {c->n, 1, c->sq, c->sk},
+                                    {c->n, c->heads, c->sq, c->sk},
+                                    {1, c->heads, c->sq, 1},
+                                    {1, c->heads, c->sq, c->sk}};
+    struct array mask =
+        array_new(c->bools ? DTYPE_BOOL : c->dtype, 4, dims[c->mask], NULL, c->bools ? 1 : 2);
+    size_t count = array_count(&mask), row = (size_t)dims[c->mask][3];
+    for (size_t i = 0; i < count; i++) {
+        bool hidden = array_draw(5) == 0 || (count > 2 * row && i / row == count / row - 2);
+        if (c->bools)
+            array_values(&mask)[i] = !hidden;
+        else if (hidden)
             array_values(&mask)[i] = array_draw(2) ? -INFINITY : -30;
+    }
     array_store(&mask);
     return mask;
 }
 
-static void check_case(const struct attention_case *c)
+static bool takes(const struct attention_case *c, int variant)
 {
-    int64_t wide = c->packed ? 3 * c->heads * c->d : c->heads * c->d;
-    struct array q = ARRAY(c->dtype, NULL, c->n, c->sq, wide);
-    struct array k = ARRAY(c->dtype, NULL, c->n, c->sk, c->heads * c->d);
-    struct array v = ARRAY(c->dtype, NULL, c->n, c->sk, c->heads * c->e);
-    struct array y = ARRAY(c->dtype, NULL, c->n, c->sq, c->heads * c->e);
-    struct array mask = mask_new(c);
-    struct ref_attention how = {.heads = c->heads, .scale = 0.7, .packed = c->packed};
-    void *scratch = malloc(ref_attention_scratch(c->sk));
-    ref_attention(&how, &q.dense, c->packed ? NULL : &k.dense, c->packed ? NULL : &v.dense,
-                  c->mask ? &mask.dense : NULL, &y.dense, scratch);
-    free(scratch);
+    static const int idle[] = {[KERNEL_ATTENTION_128] = 64,
+                               [KERNEL_ATTENTION_64] = 32,
+                               [KERNEL_ATTENTION_WIDE_128] = 64,
+                               [KERNEL_ATTENTION_WIDE_64] = 32,
+                               [KERNEL_ATTENTION_PARTS] = 0};
+    bool wide = variant == KERNEL_ATTENTION_WIDE_128 || variant == KERNEL_ATTENTION_WIDE_64;
+    if (variant == 0 || variant == KERNEL_ATTENTION_PLAIN)
+        return true;
+    if (c->dtype == DTYPE_F32 || variant > KERNEL_ATTENTION_PARTS ||
+        (wide && (c->d > 128 || c->e > 128)))
+        return false;
+    return c->sq > idle[variant] && (variant != KERNEL_ATTENTION_PARTS || c->sk > 64);
+}
 
-    struct kernel_view qv = heads_of(&q, c->heads, c->d, 0), yv = heads_of(&y, c->heads, c->e, 0);
-    struct kernel_view kv = heads_of(&k, c->heads, c->d, 0), vv = heads_of(&v, c->heads, c->e, 0);
-    if (c->packed) {
-        kv = heads_of(&q, c->heads, c->d, c->heads * c->d);
-        vv = heads_of(&q, c->heads, c->d, 2 * c->heads * c->d);
-    }
-    struct kernel_view mv = mask.view;
-    for (int d = 0; d < 4; d++)
-        if (mv.dim[d] == 1)
-            mv.stride[d] = 0;
-    mv.dim[0] = c->n, mv.dim[1] = c->heads, mv.dim[2] = c->sq, mv.dim[3] = c->sk;
-    if (!c->mask)
-        mv.data = NULL;
+/* Every variant against what is in y. */
+static void check_variants(const struct attention_case *c, const struct kernel_attention *a,
+                           struct array *y)
+{
     double tolerance = c->dtype == DTYPE_F32 ? 1e-5 : c->dtype == DTYPE_F16 ? 2e-3 : 2e-2;
-    bool chunks = c->dtype != DTYPE_F32 && c->d % 8 == 0 && c->e % 8 == 0;
-    for (int variant = 0; variant <= 6; variant++) {
-        char what[160];
+    for (int variant = 0; variant <= KERNEL_ATTENTION_PARTS + 1; variant++) {
+        char what[200];
         case_text(c, variant, what, sizeof(what));
         struct kernel_call dry = {.variant = variant, .dry = true, .multiprocessors = 132};
         struct kernel_call call = {.variant = variant, .multiprocessors = 132};
-        array_poison(&y);
-        cudaError_t may = kernel_attention(&dry, 0.7f, &qv, &kv, &vv, &mv, &yv);
-        cudaError_t did = kernel_attention(&call, 0.7f, &qv, &kv, &vv, &mv, &yv);
-        bool takes = variant == 0 || variant == KERNEL_ATTENTION_PLAIN ||
-                     (chunks && variant < KERNEL_ATTENTION_PLAIN);
-        if (may != did || did != (takes ? cudaSuccess : cudaErrorNotSupported))
+        struct kernel_attention with = *a;
+        uint64_t bytes = kernel_attention_workspace(&call, &with);
+        with.workspace = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
+        array_poison(y);
+        cudaError_t may = kernel_attention(&dry, &with), did = kernel_attention(&call, &with);
+        free(with.workspace);
+        if (may != did || did != (takes(c, variant) ? cudaSuccess : cudaErrorNotSupported))
             fail_msg("%s: dry %d, launched %d", what, (int)may, (int)did);
-        if (takes)
-            array_check(&y, tolerance, what);
+        if (takes(c, variant))
+            array_check(y, tolerance, what);
     }
+}
+
+/* An operand of [n,s,heads*d], or of [n,heads,s,d]. */
+static struct array operand_new(const struct attention_case *c, int64_t s, int64_t heads, int64_t d)
+{
+    if (c->first)
+        return ARRAY(c->dtype, NULL, c->n, heads, s, d);
+    return ARRAY(c->dtype, NULL, c->n, s, heads * d);
+}
+
+static struct kernel_view operand_view(const struct attention_case *c, const struct array *a,
+                                       int64_t heads, int64_t d)
+{
+    return c->first ? a->view : heads_of(a, heads, d, 0);
+}
+
+static void check_case(const struct attention_case *c)
+{
+    int64_t all = c->packed ? c->heads + 2 * c->kv_heads : c->heads;
+    struct array q = operand_new(c, c->sq, all, c->d), k = operand_new(c, c->sk, c->kv_heads, c->d);
+    struct array v = operand_new(c, c->sk, c->kv_heads, c->e), mask = mask_new(c);
+    struct array y = ARRAY(c->dtype, NULL, c->n, c->sq, c->heads * c->e);
+    struct ref_attention how = {.heads = c->heads,
+                                .kv_heads = c->kv_heads,
+                                .scale = 0.7,
+                                .packed = c->packed,
+                                .causal = c->causal};
+    struct tensor_view bytes = {DTYPE_BOOL, mask.dense.shape, mask.view.data};
+    struct tensor_view hides = c->bools ? bytes : mask.dense;
+    void *scratch = malloc(ref_attention_scratch(c->sk));
+    ref_attention(&how, &q.dense, c->packed ? NULL : &k.dense, c->packed ? NULL : &v.dense,
+                  c->mask ? &hides : NULL, &y.dense, scratch);
+    free(scratch);
+
+    struct kernel_view qv = operand_view(c, &q, c->heads, c->d), mv = mask.view;
+    struct kernel_view kv = operand_view(c, &k, c->kv_heads, c->d);
+    struct kernel_view vv = operand_view(c, &v, c->kv_heads, c->e);
+    struct kernel_view yv = heads_of(&y, c->heads, c->e, 0);
+    if (c->packed) {
+        kv = heads_of(&q, c->kv_heads, c->d, c->heads * c->d);
+        vv = heads_of(&q, c->kv_heads, c->d, (c->heads + c->kv_heads) * c->d);
+    }
+    const int64_t full[] = {c->n, c->heads, c->sq, c->sk};
+    for (int d = 0; d < 4; d++) {
+        mv.stride[d] = mv.dim[d] == 1 ? 0 : mv.stride[d];
+        mv.dim[d] = full[d];
+    }
+    mv.data = c->mask ? mv.data : NULL;
+    const struct kernel_attention a = {&qv, &kv, &vv, &mv, &yv, 0.7f, c->causal, NULL};
+    check_variants(c, &a, &y);
     array_free(&q), array_free(&k), array_free(&v), array_free(&y), array_free(&mask);
 }
 
 static void test_random(void **state)
 {
     (void)state;
-    static const int64_t sizes[] = {8, 16, 24, 32, 40, 64, 64, 72, 80, 128, 5, 33};
+    static const int64_t sizes[] = {8, 16, 24, 32, 40, 64, 64, 72, 80, 128, 5, 33, 160, 256};
     static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < 24; i++) {
         struct attention_case c = {.dtype = dtypes[i % 3],
                                    .n = 1 + array_draw(2),
-                                   .heads = 1 + array_draw(3),
-                                   .sq = 1 + array_draw(140),
-                                   .sk = 1 + array_draw(150),
+                                   .kv_heads = 1 + array_draw(2),
+                                   .sq = 1 + array_draw(array_draw(3) ? 80 : 20),
+                                   .sk = 1 + array_draw(array_draw(3) ? 90 : 270),
                                    .d = sizes[array_draw(ARRAY_LEN(sizes))],
-                                   .packed = array_draw(3) == 0,
-                                   .mask = (int)array_draw(5)};
+                                   .packed = array_draw(4) == 0,
+                                   .causal = array_draw(3) == 0,
+                                   .bools = array_draw(3) == 0,
+                                   .mask = (enum mask)array_draw(MASKS)};
+        c.heads = c.kv_heads * (1 + array_draw(2));
         c.e = array_draw(3) ? c.d : sizes[array_draw(ARRAY_LEN(sizes))];
+        c.sk = array_draw(2) ? (c.sk + 15) / 16 * 16 : c.sk; /* masks in whole chunks */
+        c.first = !c.packed && array_draw(2);
         if (c.packed) {
             c.e = c.d;
             c.sk = c.sq;
@@ -124,27 +185,39 @@ static void test_exact(void **state)
 {
     (void)state;
     static const struct attention_case cases[] = {
-        {DTYPE_F16, 1, 2, 128, 128, 64, 64, true, 1},  {DTYPE_F16, 1, 1, 64, 64, 64, 64, true, 0},
-        {DTYPE_BF16, 1, 1, 256, 256, 32, 32, true, 2}, {DTYPE_F16, 1, 1, 197, 197, 64, 64, true, 0},
-        {DTYPE_F16, 1, 1, 32, 32, 128, 128, false, 3}, {DTYPE_F16, 1, 1, 16, 1, 64, 64, false, 0},
-        {DTYPE_F16, 1, 2, 1, 300, 64, 64, false, 1},
+        {DTYPE_F16, 1, 2, 2, 128, 128, 64, 64, .packed = true, .mask = KEYS},
+        {DTYPE_F16, 1, 2, 2, 128, 128, 64, 64, .packed = true, .causal = true},
+        {DTYPE_F16, 1, 1, 1, 64, 64, 64, 64, .packed = true},
+        {DTYPE_BF16, 1, 1, 1, 256, 256, 32, 32, .packed = true, .mask = QUERIES},
+        {DTYPE_F16, 1, 1, 1, 197, 197, 64, 64, .packed = true},
+        {DTYPE_F16, 2, 3, 3, 49, 49, 32, 32, .packed = true, .mask = ONE_HEAD},
+        {DTYPE_F16, 1, 1, 1, 32, 32, 128, 128, .mask = ALL},
+        {DTYPE_F16, 1, 1, 1, 16, 1, 64, 64, .mask = NONE},
+        {DTYPE_F16, 1, 2, 2, 1, 300, 64, 64, .mask = KEYS},
+        {DTYPE_BF16, 1, 8, 2, 1, 1024, 128, 128, .first = true, .mask = KEYS},
+        {DTYPE_F16, 1, 8, 2, 3, 640, 64, 64, .causal = true, .bools = true, .mask = ALL},
+        {DTYPE_F16, 1, 1, 1, 90, 40, 64, 64, .causal = true},
+        {DTYPE_F16, 1, 1, 1, 2, 4200, 32, 32, .mask = KEYS},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         check_case(&cases[i]);
 }
 
-/* Rows without a single key, with infinities and with NaN give NaN, as in the reference. */
+/* A row without a single key gives zeros, one with an infinite value or NaN gives NaN, and one with
+ * the lowest number for each key the mean of all, as in the reference. */
 static void test_not_finite(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 3; kind++)
-        for (int variant = 1; variant <= KERNEL_ATTENTION_PLAIN; variant++) {
-            const int64_t s = 40;
-            struct array q = ARRAY(DTYPE_F16, NULL, 1, s, 64), k = ARRAY(DTYPE_F16, NULL, 1, s, 64);
-            struct array v = ARRAY(DTYPE_F16, NULL, 1, s, 64), y = ARRAY(DTYPE_F16, NULL, 1, s, 64);
-            struct array mask = ARRAY(DTYPE_F16, NULL, 1, 1, s, s);
+        for (int variant = 1; variant <= KERNEL_ATTENTION_WIDE_64; variant++) {
+            const int64_t s = 70;
+            struct array q = ARRAY(DTYPE_BF16, NULL, 1, s, 64),
+                         k = ARRAY(DTYPE_BF16, NULL, 1, s, 64),
+                         v = ARRAY(DTYPE_BF16, NULL, 1, s, 64),
+                         y = ARRAY(DTYPE_BF16, NULL, 1, s, 64),
+                         mask = ARRAY(DTYPE_BF16, NULL, 1, 1, s, s);
             for (int64_t i = 0; i < s; i++)
-                array_values(&mask)[7 * s + i] = kind == 0 ? -INFINITY : -65504;
+                array_values(&mask)[7 * s + i] = kind == 0 ? -INFINITY : -3.38e38;
             if (kind == 1)
                 array_values(&q)[9 * 64 + 3] = NAN;
             if (kind == 2)
@@ -157,31 +230,42 @@ static void test_not_finite(void **state)
             struct kernel_view qv = heads_of(&q, 1, 64, 0), kv = heads_of(&k, 1, 64, 0);
             struct kernel_view vv = heads_of(&v, 1, 64, 0), yv = heads_of(&y, 1, 64, 0);
             struct kernel_call call = {.variant = variant};
+            const struct kernel_attention a = {&qv, &kv, &vv, &mask.view, &yv, 1, false, NULL};
             array_poison(&y);
-            assert_int_equal(kernel_attention(&call, 1, &qv, &kv, &vv, &mask.view, &yv),
-                             cudaSuccess);
+            assert_int_equal(kernel_attention(&call, &a), cudaSuccess);
             char what[64];
             snprintf(what, sizeof(what), "kind %d variant %d", kind, variant);
-            array_check(&y, 2e-3, what);
+            array_check(&y, 2e-2, what);
             array_free(&q), array_free(&k), array_free(&v), array_free(&y), array_free(&mask);
         }
+}
+
+static cudaError_t ask(const struct kernel_view *q, const struct kernel_view *k, float scale,
+                       int variant)
+{
+    struct kernel_view none = {0};
+    struct kernel_call dry = {.dry = true, .variant = variant};
+    const struct kernel_attention a = {q, k, q, &none, q, scale, false, NULL};
+    return kernel_attention(&dry, &a);
 }
 
 static void test_refused(void **state)
 {
     (void)state;
-    struct array q = ARRAY(DTYPE_F16, NULL, 1, 4, 136), k = ARRAY(DTYPE_F32, NULL, 1, 4, 136);
-    struct kernel_view qv = heads_of(&q, 1, 136, 0), kv = heads_of(&k, 1, 64, 0), none = {0};
-    struct kernel_call dry = {.dry = true};
-    /* Refused are a head of more than 128 columns, operands of different types, and columns that
-     * are not adjacent. */
-    assert_int_equal(kernel_attention(&dry, 1, &qv, &qv, &qv, &none, &qv), cudaErrorNotSupported);
+    struct array q = ARRAY(DTYPE_F16, NULL, 1, 4, 264), k = ARRAY(DTYPE_F32, NULL, 1, 4, 264);
+    struct kernel_view qv = heads_of(&q, 1, 264, 0), kv = heads_of(&k, 1, 64, 0);
+    /* Refused are a head of more than 256 columns, operands of different types, and columns that
+     * are not adjacent; and on tensor cores a scale that is not positive. */
+    assert_int_equal(ask(&qv, &qv, 1, 0), cudaErrorNotSupported);
     qv = heads_of(&q, 1, 64, 0);
-    assert_int_equal(kernel_attention(&dry, 1, &qv, &qv, &qv, &none, &qv), cudaSuccess);
-    assert_int_equal(kernel_attention(&dry, 1, &qv, &kv, &qv, &none, &qv), cudaErrorNotSupported);
+    assert_int_equal(ask(&qv, &qv, 1, 0), cudaSuccess);
+    assert_int_equal(ask(&qv, &qv, 1, KERNEL_ATTENTION_SPLIT), cudaSuccess);
+    assert_int_equal(ask(&qv, &qv, -1, 0), cudaSuccess);
+    assert_int_equal(ask(&qv, &qv, -1, KERNEL_ATTENTION_SPLIT), cudaErrorNotSupported);
+    assert_int_equal(ask(&qv, &kv, 1, 0), cudaErrorNotSupported);
     kv = qv;
     kv.stride[3] = 2;
-    assert_int_equal(kernel_attention(&dry, 1, &qv, &kv, &qv, &none, &qv), cudaErrorNotSupported);
+    assert_int_equal(ask(&qv, &kv, 1, 0), cudaErrorNotSupported);
     array_free(&q), array_free(&k);
 }
 

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What attention.cu and the kernels on tensor cores (attention_flash.cuh) share. */
+#ifndef INFERD_KERNELS_CUDA_ATTENTION_CUH
+#define INFERD_KERNELS_CUDA_ATTENTION_CUH
+
+#include "kernels/cuda/device.cuh"
+
+namespace attention
+{
+
+constexpr int QUERIES = 16;        /* of a fragment: the m of m16n8k16 */
+constexpr int KEY_MASK_MAX = 4096; /* keys whose mask is kept in shared memory as a whole */
+constexpr int SPLITS_MAX = 32;
+constexpr float LOG2_E = 1.4426950408889634f;
+
+/* NONE; one row for all queries of a block; a row for each query. */
+enum mask_kind { MASK_NONE, MASK_KEYS, MASK_FULL };
+
+struct operand {
+    const void *data;
+    int64_t n, h, s; /* strides */
+};
+
+struct problem {
+    struct operand q, k, v, y;
+    const void *mask; /* NULL: none */
+    int64_t mask_n, mask_h, mask_q, mask_k;
+    int64_t batch;
+    int32_t heads, shared_by; /* heads of q; how many of them read one head of k */
+    int32_t sq, sk, d, e;     /* e: columns of v */
+    float scale;
+    bool causal, mask_bool;
+    bool chunks;      /* rows allow loads and stores of 16 bytes */
+    bool mask_chunks; /* so do those of the mask */
+    /* Of tensor cores: */
+    int32_t group;       /* heads whose queries are rows of one item */
+    int32_t rows, items; /* rows of an item: group * sq */
+    int32_t q_tiles, splits;
+    int32_t slots;  /* stages in shared memory */
+    int32_t region; /* elements that the stages have together */
+    float *parts;   /* [items, q_tiles, splits, 16, columns], then 2 statistics a row */
+};
+
+template <typename T> __device__ const T *head_of(const struct operand &x, int64_t n, int64_t h)
+{
+    return static_cast<const T *>(x.data) + n * x.n + h * x.h;
+}
+
+/* Row `r` of an item is query `i` of its head `h`. */
+struct place {
+    int32_t h, i;
+};
+
+__device__ __forceinline__ struct place place_of(const struct problem &p, int r)
+{
+    struct place at = {0, r};
+    if (p.group > 1) {
+        at.h = r / p.sq;
+        at.i = r - at.h * p.sq;
+    }
+    return at;
+}
+
+/* --- launching --- */
+
+/* How an item is cut; attention.cu decides. */
+struct cut {
+    int warps, tiles; /* of 16 queries a warp; warps 0: four warps share the keys */
+};
+
+/* Columns that the fragments have. */
+inline int padded(const struct problem &p)
+{
+    int columns = p.d > p.e ? p.d : p.e;
+    return columns <= 32 ? 32 : columns <= 64 ? 64 : columns <= 128 ? 128 : 256;
+}
+
+/* As many blocks for each item as give every multiprocessor two, if there are tiles for them. */
+inline int splits_of(const struct kernel_call *call, const struct problem &p)
+{
+    int64_t blocks = (int64_t)p.items * p.q_tiles, tiles = kernel_ceil_div(p.sk, 64);
+    int64_t most = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int64_t splits = kernel_ceil_div(2 * most, blocks > 0 ? blocks : 1);
+    splits = splits < tiles ? splits : tiles;
+    splits = splits < SPLITS_MAX ? splits : SPLITS_MAX;
+    return (int)kernel_ceil_div(tiles, kernel_ceil_div(tiles, splits));
+}
+
+cudaError_t launch_f16(const struct kernel_call *call, const struct problem &p, struct cut cut);
+cudaError_t launch_bf16(const struct kernel_call *call, const struct problem &p, struct cut cut);
+
+} // namespace attention
+
+#endif

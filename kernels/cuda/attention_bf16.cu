@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention of BF16 on tensor cores. */
+#include "kernels/cuda/attention_flash.cuh"
+
+cudaError_t attention::launch_bf16(const struct kernel_call *call, const struct problem &p,
+                                   struct cut cut)
+{
+    return launch<bf16_t>(call, p, cut);
+}
