@@ -4,7 +4,8 @@
 
 A row for each file: the error beside torch (max |d| / max |y|, the worst output), the layers, those
 that have only reference kernels, and of each kind of part how many were found of how many there
-are. Exit 1 if a file does not load or errs by more than --bound."""
+are; a GELU counts where the layer before computes it. Exit 1 if a file does not load or errs by
+more than --bound."""
 import argparse
 import collections
 import concurrent.futures
