@@ -188,7 +188,8 @@ def main():
         p.add_argument("--models", default=DEFAULT)
         p.add_argument("--out", default=os.environ.get("OUT", "."))
         p.add_argument("--minutes", type=float, default=9, help="after which the run ends")
-        p.add_argument("--limit", type=float, default=240, help="seconds for each model")
+        p.add_argument("--limit", type=float, default=420,
+                       help="seconds for each model, waiting for others included")
         p.add_argument("--jobs", type=int, default=6, help="processes; one at a time measures")
         p.add_argument("--goal", type=float, default=1.1)
     args = parser.parse_args()
