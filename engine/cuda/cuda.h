@@ -64,6 +64,9 @@ struct backend_op {
  * that can really be prepared. */
 struct cuda_family {
     enum cuda_family_id id;
+    /* Whether the family's candidates for the node go before those of all other families: without
+     * timing, the first one is taken. NULL: they never do. */
+    bool (*leads)(const struct ir_graph *graph, const struct ir_node *node);
     /* Asked only for ops that are the family's by takes.h. */
     enum status (*candidates)(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "engine/cuda/dnn_conv.h"
+#include "engine/cuda/own.h"
 
 enum { BLOB_HEAD = 2 };
 
@@ -34,9 +35,14 @@ static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
                       const struct conv *conv, struct tactic *t)
 {
     t->in[0].format.layout = conv->layout;
-    tactic_port_pack(&t->in[1], conv->weights_bytes);
+    if (conv->packed)
+        tactic_port_pack(&t->in[1], conv->weights_bytes);
     if (conv->biased)
         tactic_port_pack(&t->in[2], conv->bias_bytes);
+    for (uint32_t i = ir_node_own_inputs(node); conv->spec.transposed && i < t->n_in; i++)
+        if (node->inputs[i] != IR_NONE && ir_tensor(graph, node->inputs[i])->shape.rank !=
+                                              ir_tensor(graph, node->outputs[0])->shape.rank)
+            t->in[i].format.layout = IR_LAYOUT_PLAIN;
     for (int32_t i = 0; i < conv->spec.n_operands; i++) {
         uint32_t input = (uint32_t)conv->spec.operand[i].input;
         uint64_t bytes = conv_operand_bytes(graph, node, conv, (uint32_t)i);
@@ -49,12 +55,37 @@ static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
     }
 }
 
+/* What follows a transposed convolution in a launch of its own: the bias, and the epilogue. `dtype`
+ * NONE: with the types that the tensors have. */
+struct after {
+    struct kernel_view y;
+    struct kernel_epilogue steps;
+};
+
+static bool read_after(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
+                       const struct conv *conv, struct after *out)
+{
+    struct after after = {.steps.n = conv->biased};
+    struct kernel_epilogue own;
+    struct kernel_call dry = {.dry = true};
+    if (!own_view(ir_tensor(graph, node->outputs[0]), dtype, IR_LAYOUT_CHANNELS_LAST, &after.y) ||
+        !cuda_epilogue(graph, node, &after.y, &own) || own.n + after.steps.n > KERNEL_STEPS_MAX)
+        return false;
+    after.steps.step[0] = own_channel_step(&after.y, IR_BINARY_ADD);
+    for (int32_t i = 0; i < own.n; i++)
+        after.steps.step[after.steps.n++] = own.step[i];
+    *out = after;
+    return kernel_map(&dry, &after.y, &after.y, 0, &after.steps) == cudaSuccess;
+}
+
 static bool make_tactic(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                         enum dtype io, const struct conv_choice *choice, struct tactic *out)
 {
     struct conv conv;
+    struct after after;
     char config[TACTIC_NAME_MAX], detail[TACTIC_NAME_MAX];
-    if (!conv_read(graph, node, io, choice->layout, choice->spelling, &conv))
+    if (!conv_read(graph, node, io, choice->layout, choice->spelling, &conv) ||
+        (conv.spec.transposed && !read_after(graph, node, dtype, &conv, &after)))
         return false;
     dnn_config_text(&choice->config, config, sizeof(config));
     snprintf(detail, sizeof(detail), "%.60s%s %s %s", config,
@@ -75,7 +106,8 @@ static enum status list_type(struct cuda_device *device, const struct ir_graph *
                              struct conv_choice *out, uint32_t *n, struct error *err)
 {
     const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
-    bool stem = x->rank > 1 && x->dim[1] % 8 != 0 && ir_attr_int(node, IR_ATTR_GROUP) == 1;
+    bool stem = node->op == IR_OP_CONV && x->rank > 1 && x->dim[1] % 8 != 0 &&
+                ir_attr_int(node, IR_ATTR_GROUP) == 1;
     static const enum ir_layout layouts[] = {IR_LAYOUT_CHANNELS_LAST_4, IR_LAYOUT_CHANNELS_LAST,
                                              IR_LAYOUT_CHANNELS_LAST_8};
     for (uint32_t i = 0; i < ARRAY_LEN(layouts); i++)
@@ -153,8 +185,7 @@ static enum status reread(const struct ir_graph *graph, const struct ir_node *no
                           struct error *err)
 {
     enum dtype io = conv_io(graph, node, tactic_float(tactic));
-    if (node->op != IR_OP_CONV || io == DTYPE_NONE ||
-        tactic->id != cuda_tactic_id(CUDA_FAMILY_DNN_CONV, 0))
+    if (io == DTYPE_NONE || tactic->id != cuda_tactic_id(CUDA_FAMILY_DNN_CONV, 0))
         return refuse(node, err, "not a tactic for this node");
     *recipe = (struct dnn_recipe){
         .spec = &conv->spec, .spec_size = sizeof(conv->spec), .build = conv_build};
@@ -211,7 +242,8 @@ struct conv_op {
     struct backend_op base;
     struct cuda_dnn *dnn;
     struct dnn_plan *plan;
-    const char *name; /* the node's */
+    const struct ir_node *node;
+    struct after after; /* of a transposed convolution */
     struct dnn_pack pack;
     struct binding binding[DNN_BINDINGS_MAX];
 };
@@ -232,12 +264,30 @@ static bool bind_all(struct conv_op *op, const struct conv *conv)
     bind(op, CONV_UID_X, 0, 0);
     bind(op, CONV_UID_W, 1, 0);
     bind(op, CONV_UID_Y, IR_NONE, 0);
-    bind(op, CONV_UID_BIAS, conv->biased ? 2 : 1, conv->biased ? 0 : conv->zeros_at);
+    if (conv->adds)
+        bind(op, CONV_UID_BIAS, conv->biased ? 2 : 1, conv->biased ? 0 : conv->zeros_at);
     for (int32_t i = 0; i < s->n_operands; i++)
         bind(op, CONV_UID_OPERAND + i, (uint32_t)s->operand[i].input, 0);
     for (int32_t i = 0; i < s->n_scalars; i++)
         bind(op, CONV_UID_SCALAR + i, 1, conv->scalars_at + (uint64_t)i * CONV_SCALAR_STRIDE);
     return true;
+}
+
+/* In place. */
+static enum status run_after(struct conv_op *op, struct backend_stream *stream, void *const *inputs,
+                             void *const *outputs, struct error *err)
+{
+    struct kernel_call call = own_call(stream, 0);
+    struct after *a = &op->after;
+    int32_t first = a->steps.n - (int32_t)op->node->n_epilogue; /* 1 with a bias */
+    a->y.data = outputs[0];
+    if (first > 0)
+        a->steps.step[0].operand.data = inputs[2];
+    for (uint32_t i = 0; i < op->node->n_epilogue; i++)
+        if (a->steps.step[first + (int32_t)i].binary)
+            a->steps.step[first + (int32_t)i].operand.data = inputs[op->node->epilogue[i].input];
+    cudaError_t code = kernel_map(&call, &a->y, &a->y, 0, &a->steps);
+    return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "convolution's epilogue");
 }
 
 static enum status launch(struct backend_op *base, struct backend_stream *stream,
@@ -250,7 +300,8 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
         const struct binding *b = &op->binding[i];
         address[i] = (char *)(b->input == IR_NONE ? outputs[0] : inputs[b->input]) + b->offset;
     }
-    return dnn_pack_run(&op->pack, stream, op->plan, address, workspace, op->name, err);
+    TRY(dnn_pack_run(&op->pack, stream, op->plan, address, workspace, op->node->name, err));
+    return op->after.steps.n == 0 ? STATUS_OK : run_after(op, stream, inputs, outputs, err);
 }
 
 static void op_free(struct backend_op *base)
@@ -288,13 +339,15 @@ static enum status make_op(struct backend_stream *stream, const struct ir_graph 
         return error_no_memory(err, "cuDNN");
     if (!bind_all(op, conv) || !tensors_fit(graph, node, (enum dtype)conv->spec.io))
         return refuse(node, err, "a tensor has another size than it needs");
+    if (conv->spec.transposed && !read_after(graph, node, DTYPE_NONE, conv, &op->after))
+        return refuse(node, err, "its epilogue is not as planned");
     if (stream->device->ordinal >= 0)
         TRY(dnn_stream_handle(stream, &handle, err));
     op->base = (struct backend_op){
         .workspace = dnn_plan_workspace(plan), .launch = launch, .free = op_free};
     op->dnn = stream->device->dnn;
     op->plan = plan;
-    op->name = node->name;
+    op->node = node;
     *out = &STEAL(op)->base;
     return STATUS_OK;
 }

@@ -10,6 +10,10 @@
  * and the graph is convolution -> [ADD residual] -> ADD bias -> [RELU], the precompiled kernels
  * take it, and some that compile at run time. With a bias in fp32, or with any other chain of
  * steps, only kernels that compile at run time do. Each spelling is the best on some layers.
+ *
+ * A transposed convolution is the gradient of a convolution with respect to its input. Precompiled
+ * kernels do it bare, with neither bias nor steps; both follow in a launch of our elementwise
+ * kernel.
  */
 #ifndef INFERD_ENGINE_CUDA_DNN_CONV_H
 #define INFERD_ENGINE_CUDA_DNN_CONV_H
@@ -50,29 +54,36 @@ struct conv_point {
 struct conv_operand {
     int32_t input; /* of the node */
     int32_t dtype; /* enum dtype; F32 for constants, which are packed */
-    int64_t dim[4];
+    int64_t dim[5];
 };
 
 /* Everything that decides the graph. It is hashed as bytes, so it has no holes and is zeroed
  * first. */
 struct conv_spec {
-    int64_t x[4], w[4], y[4]; /* NCHW, KCRS; channels as the layout pads them */
-    int64_t pre[2], post[2], stride[2], dilation[2];
+    /* NC and spatial dims, KC and the window; channels as the layout pads them. A dim that is
+     * missing at the end is 1. */
+    int64_t x[5], w[5], y[5];
+    int64_t pre[3], post[3], stride[3], dilation[3];
     int32_t io; /* enum dtype */
     int32_t spelling;
-    int32_t n_points, n_operands, n_scalars, zero;
+    int32_t n_points, n_operands, n_scalars;
+    int32_t spatial;    /* 2 or 3 */
+    int32_t transposed; /* y is what the convolution of y with w would have read to make x */
+    int32_t zero;
     struct conv_point point[CONV_POINTS_MAX];
     struct conv_operand operand[CONV_OPERANDS_MAX];
 };
 
 /* A convolution node in the form that cuDNN takes. Its packed weights are KRSC; behind them lie,
  * each aligned to BACKEND_ALIGN, zeros in the place of the bias if the node has none, and the
- * scalars that steps need. */
+ * scalars that steps need. Weights that are no constant lie KRSC, too, which is channels-last. */
 struct conv {
     struct conv_spec spec;
     enum ir_layout layout; /* of the input */
     bool pattern;          /* the steps are the precompiled kernels' pattern */
     bool biased;
+    bool packed; /* the weights are a constant */
+    bool adds;   /* the graph adds a bias */
     float scalar[CONV_SCALARS_MAX];
     uint64_t zeros_at, scalars_at; /* in the packed weights */
     uint64_t weights_bytes, bias_bytes;
@@ -82,6 +93,8 @@ struct conv {
  * pattern. */
 bool conv_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype io,
                enum ir_layout layout, enum conv_spelling spelling, struct conv *out);
+/* The type that a bias is packed as. */
+enum dtype conv_bias_type(const struct conv *conv);
 /* The type that the node's floats are stored as under a tactic's dtype; NONE: they are mixed or
  * unfit. */
 enum dtype conv_io(const struct ir_graph *graph, const struct ir_node *node, enum dtype tactic);

@@ -12,35 +12,62 @@ struct canvas {
     dnn_desc bias, operand[CONV_OPERANDS_MAX], scalar[CONV_SCALARS_MAX];
 };
 
+static dnn_desc tensor(struct canvas *c, int64_t uid, cudnnDataType_t type, const int64_t dim[5])
+{
+    return dnn_tensor_nhwc(c->b, uid, type, c->spec->spatial + 2, dim);
+}
+
+/* What differs between a convolution and its transpose. */
+static const struct direction {
+    cudnnBackendDescriptorType_t type;
+    cudnnBackendAttributeName_t conv, x, w, y, alpha, beta;
+} directions[2] = {
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+};
+
+static void add_operation(struct canvas *c, dnn_desc conv)
+{
+    struct dnn_build *b = c->b;
+    const struct conv_spec *s = c->spec;
+    const struct direction *way = &directions[s->transposed != 0];
+    float one = 1, zero = 0;
+    dnn_desc x = tensor(c, CONV_UID_X, c->io, s->x), w = tensor(c, CONV_UID_W, c->io, s->w);
+    dnn_desc op = dnn_make(b, way->type, "convolution");
+    dnn_set_desc(b, op, way->conv, conv);
+    dnn_set_desc(b, op, way->x, x);
+    dnn_set_desc(b, op, way->w, w);
+    dnn_set_desc(b, op, way->y, c->value[0]);
+    dnn_set(b, op, way->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    dnn_set(b, op, way->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    dnn_finish(b, op, "convolution");
+    dnn_op_add(b, op);
+}
+
 static void add_convolution(struct canvas *c)
 {
     struct dnn_build *b = c->b;
     const struct conv_spec *s = c->spec;
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    int64_t spatial = 2;
-    float one = 1, zero = 0;
+    int64_t spatial = s->spatial;
     dnn_desc conv = dnn_make(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "convolution");
     dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &spatial);
     dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->pre);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->post);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
-    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, spatial, s->pre);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, spatial, s->post);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, spatial, s->stride);
+    dnn_set(b, conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, spatial, s->dilation);
     dnn_finish(b, conv, "convolution");
-    dnn_desc x = dnn_tensor_nhwc(b, CONV_UID_X, c->io, s->x);
-    dnn_desc w = dnn_tensor_nhwc(b, CONV_UID_W, c->io, s->w);
-    dnn_desc op =
-        dnn_make(b, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, "convolution");
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, conv);
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x);
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, w);
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, c->value[0]);
-    dnn_set(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &one);
-    dnn_set(b, op, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_FLOAT, 1, &zero);
-    dnn_finish(b, op, "convolution");
-    dnn_op_add(b, op);
+    add_operation(c, conv);
 }
 
 static void set_parameters(struct dnn_build *b, dnn_desc pointwise, const struct conv_point *p)
@@ -96,15 +123,23 @@ static void make_operands(struct canvas *c)
 {
     const struct conv_spec *s = c->spec;
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    int64_t channels[4] = {1, s->w[0], 1, 1}, one[4] = {1, 1, 1, 1};
-    c->bias = dnn_tensor_nhwc(c->b, CONV_UID_BIAS,
-                              s->spelling == CONV_BIAS_FLOAT ? CUDNN_DATA_FLOAT : c->io, channels);
+    int64_t channels[5] = {1, s->y[1], 1, 1, 1}, one[5] = {1, 1, 1, 1, 1};
+    if (s->n_points > 0)
+        c->bias = tensor(c, CONV_UID_BIAS,
+                         s->spelling == CONV_BIAS_FLOAT ? CUDNN_DATA_FLOAT : c->io, channels);
     for (int32_t i = 0; i < s->n_operands; i++) {
         dnn_type((enum dtype)s->operand[i].dtype, &type);
-        c->operand[i] = dnn_tensor_nhwc(c->b, CONV_UID_OPERAND + i, type, s->operand[i].dim);
+        c->operand[i] = tensor(c, CONV_UID_OPERAND + i, type, s->operand[i].dim);
     }
     for (int32_t i = 0; i < s->n_scalars; i++)
-        c->scalar[i] = dnn_tensor_nhwc(c->b, CONV_UID_SCALAR + i, CUDNN_DATA_FLOAT, one);
+        c->scalar[i] = tensor(c, CONV_UID_SCALAR + i, CUDNN_DATA_FLOAT, one);
+}
+
+/* The value that point `i` makes (0: the convolution): the last one is the output. */
+static dnn_desc make_value(struct canvas *c, int32_t i)
+{
+    return i == c->spec->n_points ? tensor(c, CONV_UID_Y, c->io, c->spec->y)
+                                  : tensor(c, 0, CUDNN_DATA_FLOAT, c->spec->y);
 }
 
 void conv_build(struct dnn_build *b, const void *spec)
@@ -113,12 +148,10 @@ void conv_build(struct dnn_build *b, const void *spec)
     if (!dnn_type((enum dtype)c.spec->io, &c.io))
         return;
     make_operands(&c);
-    c.value[0] = dnn_tensor_nhwc(b, 0, CUDNN_DATA_FLOAT, c.spec->y);
+    c.value[0] = make_value(&c, 0);
     add_convolution(&c);
     for (int32_t i = 0; i < c.spec->n_points; i++) {
-        bool last = i + 1 == c.spec->n_points;
-        c.value[i + 1] = last ? dnn_tensor_nhwc(b, CONV_UID_Y, c.io, c.spec->y)
-                              : dnn_tensor_nhwc(b, 0, CUDNN_DATA_FLOAT, c.spec->y);
+        c.value[i + 1] = make_value(&c, i + 1);
         add_point(&c, &c.spec->point[i], c.value[i + 1]);
     }
 }

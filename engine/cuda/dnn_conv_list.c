@@ -121,14 +121,14 @@ static int32_t best_runtime(const struct list *l)
 
 static int64_t output_tiles(const struct conv_spec *s)
 {
-    int64_t rows = s->y[0] * s->y[2] * s->y[3];
+    int64_t rows = s->y[0] * s->y[2] * s->y[3] * s->y[4];
     return ((rows + 127) / 128) * ((s->y[1] + 127) / 128);
 }
 
 static void put_splits(struct list *l, int32_t engine)
 {
     const struct conv_spec *s = &l->conv->spec;
-    int64_t tiles = output_tiles(s), depth = s->w[1] * s->w[2] * s->w[3];
+    int64_t tiles = output_tiles(s), depth = s->w[1] * s->w[2] * s->w[3] * s->w[4];
     for (int32_t parts = 2; parts <= SPLIT_MAX; parts *= 2)
         for (uint32_t i = 0; i < SPLIT_CONFIGS; i++)
             if (tiles * parts <= SPLIT_TILES && depth / parts >= SPLIT_DEPTH)
@@ -186,7 +186,7 @@ static enum status list_pattern(struct cuda_dnn *dnn, const struct conv *conv, b
         put(&l, &(struct dnn_config){.engine = best});
     put_heuristics(&l, found, MIN(m, (uint32_t)FIRST), m);
     put_defaults(&l, false);
-    if (best >= 0 && conv->spec.io == DTYPE_F32 && !few)
+    if (best >= 0 && conv->spec.io == DTYPE_F32 && !few && !conv->spec.transposed)
         put_configs(&l, best);
     dnn_build_free(l.build);
     return STATUS_OK;

@@ -107,7 +107,7 @@ static enum status pack_weights(const struct ir_tensor *w, const struct conv *co
     const struct conv_spec *s = &conv->spec;
     enum dtype io = (enum dtype)s->io;
     size_t channels = (size_t)w->shape.dim[1], padded = (size_t)s->w[1],
-           taps = (size_t)(s->w[2] * s->w[3]), one = dtype_size(io);
+           taps = (size_t)(s->w[2] * s->w[3] * s->w[4]), one = dtype_size(io);
     char *out = to, *run = malloc(channels * taps * one);
     const char *from = w->data;
     if (!run)
@@ -143,8 +143,7 @@ enum status conv_pack(const struct ir_graph *graph, const struct ir_node *node,
     if (t->layout == IR_LAYOUT_PLAIN && t->data && input == 1)
         return pack_weights(t, conv, to, err);
     if (t->layout == IR_LAYOUT_PLAIN && t->data && input == 2 && conv->biased) {
-        enum dtype stored = s->spelling == CONV_BIAS_FLOAT ? DTYPE_F32 : (enum dtype)s->io;
-        convert(t->dtype, t->data, stored, to, (size_t)s->w[0]);
+        convert(t->dtype, t->data, conv_bias_type(conv), to, (size_t)s->y[1]);
         return STATUS_OK;
     }
     for (int32_t i = 0; t->layout == IR_LAYOUT_PLAIN && t->data && i < s->n_operands; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a convolution node into the form that cuDNN takes: one or two spatial dimensions (one
+ * Reads a convolution node into the form that cuDNN takes: one to three spatial dimensions (one
  * becomes two with a height of 1), any groups, strides and dilations, padding that is not negative;
- * constant weights and bias.
+ * constant bias.
  *
  * The epilogue becomes pointwise steps on fp32 values. Its operands are constants of one element or
  * of one per channel, or tensors that broadcast to the output. A step that is not in the tables
@@ -56,16 +56,17 @@ enum dtype conv_io(const struct ir_graph *graph, const struct ir_node *node, enu
 
 /* --- the window --- */
 
-/* Writes three or four dims as four; three get a height of 1. */
-static bool as_four(const struct shape *shape, int64_t out[4])
+/* Writes three to five dims as five: three get a height of 1, and what is missing then is 1. */
+static bool as_five(const struct shape *shape, int64_t out[5])
 {
-    if (shape->rank != 3 && shape->rank != 4)
+    if (shape->rank < 3 || shape->rank > 5)
         return false;
     out[0] = shape->dim[0];
     out[1] = shape->dim[1];
-    out[2] = shape->rank == 4 ? shape->dim[2] : 1;
-    out[3] = shape->dim[shape->rank - 1];
-    for (int i = 0; i < 4; i++)
+    out[2] = shape->rank == 3 ? 1 : shape->dim[2];
+    out[3] = shape->rank == 3 ? shape->dim[2] : shape->dim[3];
+    out[4] = shape->rank == 5 ? shape->dim[4] : 1;
+    for (int i = 0; i < 5; i++)
         if (out[i] < 1 || out[i] > DIM_MAX)
             return false;
     return true;
@@ -73,12 +74,14 @@ static bool as_four(const struct shape *shape, int64_t out[4])
 
 static bool read_window(const struct ir_node *node, uint32_t spatial, struct conv_spec *spec)
 {
-    for (uint32_t i = 0; i < 2; i++) {
+    uint32_t missing = spatial == 1; /* the height */
+    spec->spatial = spatial == 3 ? 3 : 2;
+    for (uint32_t i = 0; i < 3; i++) {
         spec->stride[i] = spec->dilation[i] = 1;
         spec->pre[i] = spec->post[i] = 0;
-        if (i + spatial < 2)
+        if (i < missing || i - missing >= spatial)
             continue;
-        uint32_t k = i + spatial - 2;
+        uint32_t k = i - missing;
         spec->stride[i] = ir_attr_at(node, IR_ATTR_STRIDES, k);
         spec->dilation[i] = ir_attr_at(node, IR_ATTR_DILATIONS, k);
         spec->pre[i] = ir_attr_at(node, IR_ATTR_PADS, k);
@@ -91,12 +94,24 @@ static bool read_window(const struct ir_node *node, uint32_t spatial, struct con
     return true;
 }
 
-/* Whether the output has the extent that the window gives. */
-static bool extent_fits(const struct conv_spec *s, int i)
+/* Whether the output has the extent that the window gives; or the input, if transposed. */
+static bool extents_fit(const struct conv_spec *s)
 {
-    int64_t window = s->dilation[i] * (s->w[2 + i] - 1) + 1;
-    int64_t room = s->x[2 + i] + s->pre[i] + s->post[i] - window;
-    return room >= 0 && room / s->stride[i] + 1 == s->y[2 + i];
+    const int64_t *x = s->transposed ? s->y : s->x, *y = s->transposed ? s->x : s->y;
+    bool fit = true;
+    for (int i = 0; i < s->spatial; i++) {
+        int64_t window = s->dilation[i] * (s->w[2 + i] - 1) + 1;
+        int64_t room = x[2 + i] + s->pre[i] + s->post[i] - window;
+        fit = fit && room >= 0 && room / s->stride[i] + 1 == y[2 + i];
+    }
+    return fit;
+}
+
+static bool channels_fit(const struct conv_spec *s, int64_t groups)
+{
+    const int64_t *x = s->transposed ? s->y : s->x, *y = s->transposed ? s->x : s->y;
+    return groups >= 1 && groups <= x[1] && x[1] % groups == 0 && s->w[1] == x[1] / groups &&
+           s->w[0] % groups == 0 && y[0] == x[0] && y[1] == s->w[0];
 }
 
 static bool pad_channels(struct conv_spec *s, enum ir_layout layout, int64_t groups)
@@ -106,7 +121,7 @@ static bool pad_channels(struct conv_spec *s, enum ir_layout layout, int64_t gro
                                                           : 1;
     if (layout != IR_LAYOUT_CHANNELS_LAST && block == 1)
         return false;
-    if (block > 1 && (groups != 1 || s->x[1] % block == 0))
+    if (block > 1 && (groups != 1 || s->x[1] % block == 0 || s->transposed))
         return false;
     s->x[1] = (s->x[1] + block - 1) / block * block;
     if (block > 1)
@@ -115,22 +130,22 @@ static bool pad_channels(struct conv_spec *s, enum ir_layout layout, int64_t gro
 }
 
 static bool read_shapes(const struct ir_graph *graph, const struct ir_node *node,
-                        enum ir_layout layout, struct conv_spec *spec)
+                        enum ir_layout layout, struct conv *conv)
 {
     const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
     int64_t groups = ir_attr_int(node, IR_ATTR_GROUP);
-    if (!x || !w || node->n_outputs != 1 || !ir_tensor_is_constant(w) || !is_weight_type(w->dtype))
+    struct conv_spec *spec = &conv->spec;
+    spec->transposed = node->op == IR_OP_DECONV;
+    if (!x || !w || node->n_outputs != 1 || !is_weight_type(w->dtype) ||
+        x->shape.rank != w->shape.rank || !as_five(&x->shape, spec->x) ||
+        !as_five(&w->shape, spec->w) ||
+        !as_five(&ir_tensor(graph, node->outputs[0])->shape, spec->y) ||
+        !read_window(node, x->shape.rank - 2, spec) || !channels_fit(spec, groups) ||
+        !extents_fit(spec))
         return false;
-    if (x->shape.rank != w->shape.rank || !as_four(&x->shape, spec->x) ||
-        !as_four(&w->shape, spec->w) ||
-        !as_four(&ir_tensor(graph, node->outputs[0])->shape, spec->y) ||
-        !read_window(node, x->shape.rank - 2, spec))
-        return false;
-    if (groups < 1 || groups > spec->x[1] || spec->x[1] % groups != 0 ||
-        spec->w[1] != spec->x[1] / groups || spec->w[0] % groups != 0 || spec->y[0] != spec->x[0] ||
-        spec->y[1] != spec->w[0] || !extent_fits(spec, 0) || !extent_fits(spec, 1))
-        return false;
-    return pad_channels(spec, layout, groups);
+    conv->packed = ir_tensor_is_constant(w);
+    return (conv->packed || layout == IR_LAYOUT_CHANNELS_LAST) &&
+           pad_channels(spec, layout, groups);
 }
 
 /* --- points --- */
@@ -274,7 +289,7 @@ static int32_t unary_step(struct chain *c, const struct ir_epilogue *e)
 /* --- binary steps --- */
 
 /* Aligns the operand's dims with the output's; each must equal the output's or be 1. */
-static bool operand_dims(const struct ir_tensor *t, const struct ir_tensor *y, int64_t out[4])
+static bool operand_dims(const struct ir_tensor *t, const struct ir_tensor *y, int64_t out[5])
 {
     struct shape wide = {.rank = y->shape.rank};
     const struct shape *s = &t->shape;
@@ -286,12 +301,12 @@ static bool operand_dims(const struct ir_tensor *t, const struct ir_tensor *y, i
         if (wide.dim[i] != 1 && wide.dim[i] != y->shape.dim[i])
             return false;
     }
-    return as_four(&wide, out);
+    return as_five(&wide, out);
 }
 
-static bool is_channels(const int64_t dim[4])
+static bool is_channels(const int64_t dim[5])
 {
-    return dim[0] == 1 && dim[2] == 1 && dim[3] == 1;
+    return dim[0] == 1 && dim[2] == 1 && dim[3] == 1 && dim[4] == 1;
 }
 
 /* Adds the operand. CONV_NONE: cuDNN cannot take it. */
@@ -304,7 +319,7 @@ static int32_t operand(struct chain *c, const struct ir_graph *graph, const stru
     struct conv_operand o = {.input = (int32_t)input, .dtype = s->io};
     if (!t || s->n_operands == CONV_OPERANDS_MAX || !operand_dims(t, y, o.dim))
         return CONV_NONE;
-    bool one = o.dim[0] * o.dim[1] * o.dim[2] * o.dim[3] == 1;
+    bool one = is_channels(o.dim) && o.dim[1] == 1;
     if (ir_tensor_is_constant(t)) {
         if (!is_weight_type(t->dtype) || !is_channels(o.dim))
             return CONV_NONE;
@@ -381,9 +396,12 @@ static bool read_points(const struct ir_graph *graph, const struct ir_node *node
 {
     struct chain c = {.conv = conv, .ok = true};
     uint32_t i = 0;
+    if (conv->spec.transposed)
+        return true;
     if (conv->pattern && node->n_epilogue > 0 && is_residual(graph, node, &node->epilogue[0]))
         c.at = step(&c, graph, node, &node->epilogue[i++]);
-    c.at = binary(&c, CUDNN_POINTWISE_ADD, c.at, CONV_BIAS);
+    if (conv->adds)
+        c.at = binary(&c, CUDNN_POINTWISE_ADD, c.at, CONV_BIAS);
     for (; c.ok && i < node->n_epilogue; i++)
         c.at = step(&c, graph, node, &node->epilogue[i]);
     return c.ok;
@@ -391,30 +409,38 @@ static bool read_points(const struct ir_graph *graph, const struct ir_node *node
 
 /* --- constants --- */
 
+enum dtype conv_bias_type(const struct conv *conv)
+{
+    bool wide = conv->spec.spelling == CONV_BIAS_FLOAT || conv->spec.transposed;
+    return wide ? DTYPE_F32 : (enum dtype)conv->spec.io;
+}
+
 static bool read_bias(const struct ir_graph *graph, const struct ir_node *node, struct conv *conv)
 {
     const struct ir_tensor *bias = ir_node_own_inputs(node) > 2 ? input_of(graph, node, 2) : NULL;
     conv->biased = bias != NULL;
+    conv->adds = !conv->spec.transposed && (conv->biased || conv->packed);
     if (!bias)
         return true;
-    enum dtype stored =
-        conv->spec.spelling == CONV_BIAS_FLOAT ? DTYPE_F32 : (enum dtype)conv->spec.io;
-    conv->bias_bytes = (uint64_t)conv->spec.w[0] * dtype_size(stored);
+    conv->bias_bytes = (uint64_t)conv->spec.y[1] * dtype_size(conv_bias_type(conv));
     return ir_tensor_is_constant(bias) && is_weight_type(bias->dtype) && bias->shape.rank == 1 &&
-           bias->shape.dim[0] == conv->spec.w[0];
+           bias->shape.dim[0] == conv->spec.y[1];
 }
 
 static bool read_sizes(struct conv *conv)
 {
     const struct conv_spec *s = &conv->spec;
     size_t bytes = dtype_size((enum dtype)s->io);
-    for (int i = 0; i < 4; i++)
+    bool add_zeros = conv->adds && !conv->biased;
+    if (!conv->packed)
+        return s->n_scalars == 0;
+    for (int i = 0; i < 5; i++)
         if (!checked_mul(bytes, (size_t)s->w[i], &bytes))
             return false;
     conv->weights_bytes = bytes;
-    if (conv->biased && s->n_scalars == 0)
+    if (!add_zeros && s->n_scalars == 0)
         return bytes <= IR_MAX_TENSOR_BYTES;
-    size_t zeros = conv->biased ? 0 : (size_t)s->w[0] * sizeof(float);
+    size_t zeros = add_zeros ? (size_t)s->y[1] * sizeof(float) : 0;
     if (!checked_round_up(bytes, BACKEND_ALIGN, &bytes) || bytes > IR_MAX_TENSOR_BYTES)
         return false;
     conv->zeros_at = bytes;
@@ -438,10 +464,12 @@ bool conv_read(const struct ir_graph *graph, const struct ir_node *node, enum dt
     out->layout = layout;
     out->spec.io = (int32_t)io;
     out->spec.spelling = (int32_t)spelling;
-    if (node->op != IR_OP_CONV || !read_shapes(graph, node, layout, &out->spec))
+    if (!cuda_family_takes(CUDA_FAMILY_DNN_CONV, node->op) ||
+        !read_shapes(graph, node, layout, out))
         return false;
-    out->pattern = is_pattern(graph, node);
-    if (spelling == CONV_BIAS_IO && !out->pattern)
+    out->pattern = out->spec.transposed || is_pattern(graph, node);
+    if ((spelling == CONV_BIAS_IO && !out->pattern) ||
+        (spelling == CONV_BIAS_FLOAT && out->spec.transposed))
         return false;
     return read_bias(graph, node, out) && read_points(graph, node, out) && read_sizes(out);
 }

@@ -120,12 +120,12 @@ bool dnn_type(enum dtype dtype, cudnnDataType_t *out)
 /* Everything we bind is aligned to BACKEND_ALIGN, or to 16 bytes within a packed constant. */
 dnn_desc dnn_tensor(struct dnn_build *b, const struct dnn_tensor *t)
 {
-    int64_t alignment = 16, uid = t->uid ? t->uid : b->next_virtual++;
+    int64_t alignment = 16, uid = t->uid ? t->uid : b->next_virtual++, rank = t->rank ? t->rank : 4;
     bool is_virtual = t->uid == 0;
     dnn_desc d = dnn_make(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor");
     dnn_set(b, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &t->type);
-    dnn_set(b, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, t->dim);
-    dnn_set(b, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, t->stride);
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, rank, t->dim);
+    dnn_set(b, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, rank, t->stride);
     dnn_set(b, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
     dnn_set(b, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
     dnn_set(b, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
@@ -135,15 +135,18 @@ dnn_desc dnn_tensor(struct dnn_build *b, const struct dnn_tensor *t)
     return d;
 }
 
-dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type,
-                         const int64_t dim[4])
+dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type, int32_t rank,
+                         const int64_t *dim)
 {
-    struct dnn_tensor t = {
-        .uid = uid,
-        .type = type,
-        .dim = {dim[0], dim[1], dim[2], dim[3]},
-        .stride = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]},
-    };
+    struct dnn_tensor t = {.uid = uid, .type = type, .rank = rank};
+    int64_t step = dim[1];
+    memcpy(t.dim, dim, (size_t)rank * sizeof(*dim));
+    for (int32_t d = rank - 1; d >= 2; d--) {
+        t.stride[d] = step;
+        step *= dim[d];
+    }
+    t.stride[0] = step;
+    t.stride[1] = 1;
     return dnn_tensor(b, &t);
 }
 

@@ -77,13 +77,14 @@ void dnn_finish(struct dnn_build *b, dnn_desc d, const char *what);
 struct dnn_tensor {
     int64_t uid; /* 0: virtual */
     cudnnDataType_t type;
-    int64_t dim[4], stride[4];
+    int32_t rank; /* 4 or 5; 0: 4 */
+    int64_t dim[5], stride[5];
     bool by_value; /* a scalar that the host passes along */
 };
 dnn_desc dnn_tensor(struct dnn_build *b, const struct dnn_tensor *t);
-/* Dims NCHW, bytes NHWC. */
-dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type,
-                         const int64_t dim[4]);
+/* Dims NCHW or NCDHW, bytes NHWC or NDHWC. */
+dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type, int32_t rank,
+                         const int64_t *dim);
 /* Adds a finished operation to the graph that dnn_graph_finish will make. */
 void dnn_op_add(struct dnn_build *b, dnn_desc op);
 /* Makes b->graph of the operations. */

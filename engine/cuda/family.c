@@ -6,7 +6,7 @@
 #include "engine/cuda/dnn.h"
 #include "engine/cuda/dnn_graph.h"
 
-/* Families are asked in this order. Row 0 belongs to none. */
+/* Families are asked in this order, those that lead first. Row 0 belongs to none. */
 #define F(id, NAME, name, ...) [id] = &cuda_family_##name,
 static const struct cuda_family *const families[CUDA_FAMILY_COUNT_] = {CUDA_FAMILIES(F)};
 #undef F
@@ -17,15 +17,24 @@ static enum status enter_if_real(const struct cuda_device *device, struct error 
     return device->ordinal < 0 ? STATUS_OK : cuda_enter(device, err);
 }
 
+static bool leads(const struct cuda_family *family, const struct ir_graph *graph,
+                  const struct ir_node *node)
+{
+    return family->leads && family->leads(graph, node);
+}
+
 enum status cuda_candidates(struct device *device, const struct ir_graph *graph,
                             const struct ir_node *node, enum precision precision,
                             tactic_visit visit, void *user, struct error *err)
 {
     TRY(enter_if_real(cuda_device_of(device), err));
-    for (uint32_t i = 1; i < CUDA_FAMILY_COUNT_; i++)
-        if (cuda_family_takes(i, node->op))
-            TRY(families[i]->candidates(cuda_device_of(device), graph, node, precision, visit, user,
-                                        err));
+    for (uint32_t i = 0; i < 2 * CUDA_FAMILY_COUNT_; i++) {
+        uint32_t id = i % CUDA_FAMILY_COUNT_;
+        bool early = i < CUDA_FAMILY_COUNT_;
+        if (cuda_family_takes(id, node->op) && leads(families[id], graph, node) == early)
+            TRY(families[id]->candidates(cuda_device_of(device), graph, node, precision, visit,
+                                         user, err));
+    }
     return STATUS_OK;
 }
 

@@ -27,6 +27,16 @@ void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_
     tactic->out[0].format.layout = out;
 }
 
+struct kernel_step own_channel_step(const struct kernel_view *y, enum ir_binary func)
+{
+    struct kernel_step step = {.binary = 1, .func = (int32_t)func, .operand = *y};
+    memset(step.operand.stride, 0, sizeof(step.operand.stride));
+    step.operand.stride[1] = 1;
+    step.operand.dtype = DTYPE_F32;
+    step.operand.data = NULL;
+    return step;
+}
+
 static void op_free(struct backend_op *op)
 {
     free(op);

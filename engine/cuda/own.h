@@ -16,6 +16,9 @@ void own_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_
                 const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                 enum ir_layout in, enum ir_layout out, const char *detail);
 
+/* A step whose fp32 operand lies along dim 1 of y and has no data yet. */
+struct kernel_step own_channel_step(const struct kernel_view *y, enum ir_binary func);
+
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Convolutions by our own kernels: depthwise ones over channels-last images, and the direct kernel,
- * which does every convolution of floats in either layout.
+ * which does every convolution of floats, transposed or not, in either layout.
  *
  * The direct kernel is slow. Where a library surely does the node (one group, two spatial dims, the
  * same padding on both sides) and the work is large, it is not offered, because timing it would
@@ -37,6 +37,7 @@ struct conv {
     int64_t groups, channels, outputs; /* channels of x and of y */
     int64_t work;                      /* products */
     bool even;                         /* padding is the same on both sides */
+    bool transposed;
     struct kernel_view x, y;
     struct kernel_epilogue epilogue;
     bool biased;
@@ -87,7 +88,8 @@ static bool read_window(const struct ir_node *node, const struct shape *w, struc
 static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                       enum ir_layout layout, struct conv *out)
 {
-    struct conv c = {.groups = ir_attr_int(node, IR_ATTR_GROUP)};
+    struct conv c = {.groups = ir_attr_int(node, IR_ATTR_GROUP),
+                     .transposed = node->op == IR_OP_DECONV};
     const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     size_t y_n, w_n;
@@ -109,18 +111,58 @@ static bool read_conv(const struct ir_graph *graph, const struct ir_node *node, 
 
 /* --- which kernels take it --- */
 
+/* Gives a view of one spatial dim a height of 1. */
+static void add_height(struct kernel_view *view)
+{
+    view->dim[3] = view->dim[2];
+    view->stride[3] = view->stride[2];
+    view->dim[2] = 1;
+    view->stride[2] = view->stride[3] * view->dim[3];
+    view->rank = 4;
+}
+
+static struct conv with_height(const struct conv *c)
+{
+    struct conv two = *c;
+    struct kernel_window *w = &two.window;
+    add_height(&two.x);
+    add_height(&two.y);
+    for (int32_t i = 0; i < two.epilogue.n; i++)
+        if (two.epilogue.step[i].binary)
+            add_height(&two.epilogue.step[i].operand);
+    w->spatial = 2;
+    w->kernel[1] = w->kernel[0];
+    w->stride[1] = w->stride[0];
+    w->dilation[1] = w->dilation[0];
+    w->pad[1] = w->pad[0];
+    w->kernel[0] = w->stride[0] = w->dilation[0] = 1;
+    w->pad[0] = 0;
+    return two;
+}
+
 static cudaError_t call_kernel(const struct kernel_call *call, enum variant variant,
                                const struct conv *c, const void *weights, const float *bias)
 {
-    return variant == DIRECT
-               ? kernel_conv_direct(call, &c->window, (int32_t)c->groups, &c->x, weights, bias,
-                                    &c->y, &c->epilogue)
-               : kernel_depthwise(call, &c->window, &c->x, weights, bias, &c->y, &c->epilogue);
+    if (variant == DIRECT)
+        return kernel_conv_direct(call, &c->window, (int32_t)c->groups, c->transposed, &c->x,
+                                  weights, bias, &c->y, &c->epilogue);
+    const struct conv two = c->window.spatial == 1 ? with_height(c) : *c;
+    return kernel_depthwise(call, &two.window, &two.x, weights, bias, &two.y, &two.epilogue);
 }
 
 static bool is_depthwise(const struct conv *c)
 {
-    return c->window.spatial == 2 && c->groups == c->channels && c->outputs == c->channels;
+    return !c->transposed && c->window.spatial <= 2 && c->groups == c->channels &&
+           c->outputs == c->channels;
+}
+
+/* Whether there are more than enough columns for threads of four. */
+static bool is_large(const struct cuda_device *device, const struct conv *c)
+{
+    int64_t vector = 16 / (int64_t)dtype_size((enum dtype)c->x.dtype), columns = 1;
+    for (int32_t i = 0; i < c->y.rank; i++)
+        columns *= c->y.dim[i];
+    return columns / vector / 4 >= (int64_t)device->properties.multiProcessorCount * 512;
 }
 
 /* Whether there are kernels with unrolled loops for this window. */
@@ -129,7 +171,8 @@ static bool is_usual(const struct conv *c)
     const struct kernel_window *w = &c->window;
     int64_t vector = 16 / (int64_t)dtype_size((enum dtype)c->x.dtype);
     return w->kernel[0] == w->kernel[1] && w->stride[0] == w->stride[1] && w->stride[0] <= 2 &&
-           (w->kernel[0] == 3 || w->kernel[0] == 5) && w->dilation[0] == 1 && w->dilation[1] == 1 &&
+           (w->kernel[0] == 3 || w->kernel[0] == 5 || (w->kernel[0] == 7 && w->stride[0] == 1)) &&
+           w->dilation[0] == 1 && w->dilation[1] == 1 && c->window.spatial == 2 &&
            c->channels % vector == 0;
 }
 
@@ -168,8 +211,10 @@ static bool is_worth_it(enum variant variant, enum ir_layout layout, const struc
 
 static uint64_t weight_bytes(const struct conv *c)
 {
-    return (uint64_t)c->window.kernel[0] * (uint64_t)c->window.kernel[1] * (uint64_t)c->channels *
-           dtype_size((enum dtype)c->x.dtype);
+    uint64_t bytes = (uint64_t)c->channels * dtype_size((enum dtype)c->x.dtype);
+    for (int32_t i = 0; i < c->window.spatial; i++)
+        bytes *= (uint64_t)c->window.kernel[i];
+    return bytes;
 }
 
 static void set_ports(const struct ir_graph *graph, const struct ir_node *node,
@@ -208,7 +253,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
-    static const struct {
+    static const struct way {
         enum variant variant;
         enum ir_layout layout;
     } ways[] = {
@@ -222,16 +267,29 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
             struct conv c;
             struct tactic tactic;
-            struct kernel_call call = own_call_dry(device, (int32_t)ways[i].variant);
-            if (!read_conv(graph, node, dtypes[d], ways[i].layout, &c) ||
-                !is_worth_it(ways[i].variant, ways[i].layout, &c) ||
-                !make_tactic(graph, node, dtypes[d], ways[i].variant, ways[i].layout, &c,
-                             &tactic) ||
-                call_kernel(&call, ways[i].variant, &c, NULL, NULL) != cudaSuccess)
+            if (!read_conv(graph, node, dtypes[d], ways[i].layout, &c))
+                continue;
+            /* The first candidate is taken without timing: WIDE only for large images. */
+            const struct way way = ways[i < 2 && !is_large(device, &c) ? 1 - i : i];
+            struct kernel_call call = own_call_dry(device, (int32_t)way.variant);
+            if (!is_worth_it(way.variant, way.layout, &c) ||
+                !make_tactic(graph, node, dtypes[d], way.variant, way.layout, &c, &tactic) ||
+                call_kernel(&call, way.variant, &c, NULL, NULL) != cudaSuccess)
                 continue;
             TRY(visit(user, &tactic, err));
         }
     return STATUS_OK;
+}
+
+/* cuDNN has few kernels for depthwise convolutions, none of them quick with an activation. */
+static bool leads(const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
+    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
+    return node->op == IR_OP_CONV && x && w && ir_tensor_is_constant(w) &&
+           (x->shape.rank == 3 || x->shape.rank == 4) &&
+           ir_attr_int(node, IR_ATTR_GROUP) == x->shape.dim[1] &&
+           y->shape.dim[1] == x->shape.dim[1] && x->shape.dim[1] > 1;
 }
 
 /* --- packing --- */
@@ -323,6 +381,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 
 const struct cuda_family cuda_family_own_conv = {
     .id = CUDA_FAMILY_OWN_CONV,
+    .leads = leads,
     .candidates = candidates,
     .pack = pack,
     .prepare = prepare,

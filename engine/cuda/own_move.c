@@ -5,8 +5,8 @@
  *
  * A captured graph cannot return an error for an index out of range. So GATHER makes NaN of that
  * row and raises the stream's flag in pinned memory, and cuda_event_wait turns the flag into the
- * INVALID_ARGUMENT that the reference gives. Refused: padding that is not constant or crops,
- * concatenations of more than KERNEL_CONCAT_MAX tensors.
+ * INVALID_ARGUMENT that the reference gives. Refused: concatenations of more than KERNEL_CONCAT_MAX
+ * tensors.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@ struct move {
     int64_t offset; /* bytes from the first input's beginning to its view's */
     int32_t axis;
     int64_t pads[2 * KERNEL_RANK_MAX];
+    enum ir_pad mode;
     float value;
     int32_t *bad; /* GATHER's flag for an index out of range */
 };
@@ -122,8 +123,7 @@ static bool read_axis(const struct ir_node *node, struct move *m)
 
 static bool read_pad(const struct ir_node *node, struct move *m)
 {
-    if (ir_attr_int(node, IR_ATTR_MODE) != IR_PAD_CONSTANT)
-        return false;
+    m->mode = (enum ir_pad)ir_attr_int(node, IR_ATTR_MODE);
     for (int32_t i = 0; i < 2 * m->y.rank; i++)
         m->pads[i] = attr_at(node, IR_ATTR_PADS, i);
     m->value = ir_attr_float(node, IR_ATTR_VALUE);
@@ -192,7 +192,7 @@ static cudaError_t run(const struct kernel_call *call, const struct move *m)
     case IR_OP_GATHER:
         return kernel_gather(call, &m->in[0], &m->in[1], m->axis, &m->y, m->bad);
     case IR_OP_PAD:
-        return kernel_pad(call, &m->in[0], m->pads, m->value, &m->y);
+        return kernel_pad(call, m->mode, &m->in[0], m->pads, m->value, &m->y);
     default:
         return kernel_copy(call, &m->in[0], &m->y);
     }

@@ -63,17 +63,6 @@ static bool read_layer_norm(const struct ir_graph *graph, const struct ir_node *
     return cuda_epilogue(graph, node, &r->y, &r->epilogue);
 }
 
-/* A step whose operand lies along dim 1 of y and has no data yet. */
-static struct kernel_step channel_step(const struct kernel_view *y, enum ir_binary func)
-{
-    struct kernel_step step = {.binary = 1, .func = (int32_t)func, .operand = *y};
-    memset(step.operand.stride, 0, sizeof(step.operand.stride));
-    step.operand.stride[1] = 1;
-    step.operand.dtype = DTYPE_F32;
-    step.operand.data = NULL;
-    return step;
-}
-
 static bool read_batch_norm(const struct ir_graph *graph, const struct ir_node *node,
                             struct rows *r)
 {
@@ -87,8 +76,8 @@ static bool read_batch_norm(const struct ir_graph *graph, const struct ir_node *
     r->biased = true;
     r->first_step = 2;
     r->epilogue.n = own.n + 2;
-    r->epilogue.step[0] = channel_step(&r->y, IR_BINARY_MUL);
-    r->epilogue.step[1] = channel_step(&r->y, IR_BINARY_ADD);
+    r->epilogue.step[0] = own_channel_step(&r->y, IR_BINARY_MUL);
+    r->epilogue.step[1] = own_channel_step(&r->y, IR_BINARY_ADD);
     memcpy(&r->epilogue.step[2], own.step, (size_t)own.n * sizeof(own.step[0]));
     return true;
 }

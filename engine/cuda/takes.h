@@ -15,7 +15,7 @@
 /* Every family, once: F(id, NAME, name, title, library, ops, what).
  *
  *   id       the upper half of tactic.id; stored in plans: append, never renumber. Families are
- *            asked for candidates in this order
+ *            asked for candidates in this order (but see cuda_family.leads)
  *   NAME     CUDA_FAMILY_NAME is the id
  *   name     cuda_family_name is the family's table of functions (cuda.h)
  *   title    what the names of its tactics begin with
@@ -26,9 +26,9 @@
 /* clang-format off */
 #define CUDA_FAMILIES(F)                                                                           \
     F(1, DNN_CONV, dnn_conv, "cudnn conv", "cuDNN",                                                \
-      OP(CONV),                                                                                    \
-      "floats; one or two spatial dimensions, constant weights and bias; "                         \
-      "with bias, sum and activation inside")                                                      \
+      OP(CONV) | OP(DECONV),                                                                       \
+      "floats; one to three spatial dimensions, groups, constant bias; with bias, sum and "        \
+      "activation inside, or in one kernel behind a transposed convolution")                       \
     F(2, LT_MATMUL, lt_matmul, "cublaslt matmul", "cuBLASLt",                                      \
       OP(MATMUL),                                                                                  \
       "floats; bias, residual, Relu and tanh Gelu inside, other activations in one kernel "        \
@@ -46,14 +46,14 @@
     F(6, OWN_MOVE, own_move, "own move", "own",                                                    \
       OP(RESHAPE) | OP(TRANSPOSE) | OP(CONCAT) | OP(SLICE) | OP(PAD) | OP(GATHER) | OP(EXPAND) |   \
           OP(TILE),                                                                                \
-      "all element types; Concat to 32 tensors; Pad by a constant, not negative")                  \
+      "all element types; Concat to 32 tensors")                                                   \
     F(7, OWN_POOL, own_pool, "own pool", "own",                                                    \
       OP(POOL),                                                                                    \
       "floats, one to three spatial dimensions; not LP pooling, no indices")                       \
     F(8, OWN_CONV, own_conv, "own conv", "own",                                                    \
-      OP(CONV),                                                                                    \
-      "floats; depthwise with constant weights; a direct kernel, slow, for three spatial "         \
-      "dimensions, groups, uneven padding, computed weights")                                      \
+      OP(CONV) | OP(DECONV),                                                                       \
+      "floats; depthwise with constant weights; a direct kernel, slow, for all that no library "   \
+      "does")                                                                                      \
     F(9, OWN_ROWS, own_rows, "own rows", "own",                                                    \
       OP(SOFTMAX) | OP(LAYER_NORM) | OP(BATCH_NORM) | OP(REDUCE),                                  \
       "floats; scales, biases and statistics are constants")                                       \
@@ -62,7 +62,14 @@
       "floats, every form, heads to 256 columns")                                                  \
     F(11, OWN_RECURRENT, own_recurrent, "own recurrent", "own",                                    \
       OP(RECURRENT),                                                                               \
-      "floats; to 4,224 hidden units; all steps in one launch")
+      "floats; to 4,224 hidden units; all steps in one launch")                                    \
+    F(12, OWN_IMAGE, own_image, "own image", "own",                                                \
+      OP(RESIZE) | OP(SAMPLE) | OP(ROI_POOL),                                                      \
+      "floats, all modes; NEAREST all element types; at most three dimensions change; SAMPLE and " \
+      "ROI_POOL stay in FP32")                                                                     \
+    F(13, OWN_NORM, own_norm, "own norm", "own",                                                   \
+      OP(INSTANCE_NORM),                                                                           \
+      "floats; with groups, too")
 /* clang-format on */
 
 enum cuda_family_id {

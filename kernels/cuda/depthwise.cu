@@ -6,8 +6,8 @@
  * written. A thread takes 16 bytes of channels of TILE output columns in one row, so that inputs
  * shared by neighbouring columns are in registers. A block is a patch of columns and rows of at
  * most 128 bytes of channels, so that inputs shared by neighbouring rows are in L1. 3x3 and 5x5
- * with stride 1 and 2 are compiled with their loops unrolled; other windows run one column per
- * thread.
+ * with stride 1 and 2, and 7x7 with stride 1, are compiled with their loops unrolled; other windows
+ * run one column per thread.
  *
  * Bytes and the time they take at 4.2 TB/s, fp16, 32 images (x read and y written once):
  *
@@ -24,8 +24,8 @@
  *
  * Refused: channels that are not innermost, more than 2^31 elements, x and y of different types.
  *
- * kernel_conv_direct is the last resort for every convolution: one thread per output, one product
- * at a time, any strides. It is right, and slow.
+ * kernel_conv_direct is the last resort for every convolution, transposed or not: one thread per
+ * output, one product at a time, any strides. It is right, and slow.
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/epilogue.cuh"
@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(THREADS)
         load_bias<V>(bias, p.channel, acc[t]);
     int first_row = p.row * S - g.pad[0], first = p.column * S - g.pad[1];
     const T *from = x + p.image * g.x[0] + p.channel;
-#pragma unroll
+    constexpr int ROWS = K <= 5 ? K : 1; /* rows of 7 are code enough for one turn of a loop */
+#pragma unroll ROWS
     for (int r = 0; r < K; r++) {
         int row = first_row + r;
         if ((unsigned)row >= (unsigned)g.height)
@@ -269,9 +270,12 @@ template <class T, int V, int MODE> cudaError_t launch_window(struct job *j)
     const struct geometry *g = &j->g;
     int k = g->kernel[0], s = g->stride[0];
     bool known = g->kernel[1] == k && g->stride[1] == s && g->dilation[0] == 1 &&
-                 g->dilation[1] == 1 && (k == 3 || k == 5) && (s == 1 || s == 2);
+                 g->dilation[1] == 1 &&
+                 (((k == 3 || k == 5) && (s == 1 || s == 2)) || (k == 7 && s == 1));
     if (!known || j->call->variant == 3)
         return launch_any<T, V, MODE>(j);
+    if (k == 7)
+        return launch_columns<T, V, 7, 1, MODE>(j);
     if (k == 3)
         return s == 1 ? launch_columns<T, V, 3, 1, MODE>(j) : launch_columns<T, V, 3, 2, MODE>(j);
     return s == 1 ? launch_columns<T, V, 5, 1, MODE>(j) : launch_columns<T, V, 5, 2, MODE>(j);
@@ -360,6 +364,8 @@ struct direct {
     int64_t inputs[3];          /* extents of x */
     int32_t kernel[3], stride[3], dilation[3], pad[3];
     int64_t per_group, out_per_group; /* channels */
+    int64_t w_next;                   /* from a filter's channel to the next, in windows */
+    bool transposed;
     int64_t elements;
 };
 
@@ -369,20 +375,31 @@ __device__ __forceinline__ float direct_sum(const struct direct &d, const int64_
                                             const T *__restrict__ x, const T *__restrict__ weights)
 {
     int64_t window = (int64_t)d.kernel[0] * d.kernel[1] * d.kernel[2];
-    const T *w = weights + at[1] * d.per_group * window;
-    const T *from = x + at[0] * d.x[0] + at[1] / d.out_per_group * d.per_group * d.x[1];
+    int64_t group = at[1] / d.out_per_group, inner = at[1] % d.out_per_group;
+    const T *w = weights + (d.transposed ? group * d.per_group * d.out_per_group + inner
+                                         : at[1] * d.per_group) *
+                               window;
+    const T *from = x + at[0] * d.x[0] + group * d.per_group * d.x[1];
     float sum = 0;
     for (int64_t k = 0; k < window; k++) {
         int64_t rest = k, offset = 0;
         bool inside = true;
         for (int i = 2; i >= 0; i--) {
-            int64_t in = at[2 + i] * d.stride[i] - d.pad[i] + rest % d.kernel[i] * d.dilation[i];
+            int64_t tap = rest % d.kernel[i] * d.dilation[i], in;
+            if (d.transposed) { /* only every stride-th position met this tap */
+                in = at[2 + i] + d.pad[i] - tap;
+                inside = inside && in >= 0 && in % d.stride[i] == 0;
+                in /= d.stride[i];
+            } else {
+                in = at[2 + i] * d.stride[i] - d.pad[i] + tap;
+            }
             rest /= d.kernel[i];
             inside = inside && in >= 0 && in < d.inputs[i];
             offset += in * d.x[2 + i];
         }
         for (int64_t c = 0; inside && c < d.per_group; c++)
-            sum += number_float(from[offset + c * d.x[1]]) * number_float(w[c * window + k]);
+            sum += number_float(from[offset + c * d.x[1]]) *
+                   number_float(w[c * d.w_next * window + k]);
     }
     return sum;
 }
@@ -412,8 +429,8 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-bool read_direct(const struct kernel_window *window, int32_t groups, const struct kernel_view *x,
-                 const struct kernel_view *y, struct direct *d)
+bool read_direct(const struct kernel_window *window, int32_t groups, bool transposed,
+                 const struct kernel_view *x, const struct kernel_view *y, struct direct *d)
 {
     int spatial = window->spatial;
     if (spatial < 1 || spatial > 3 || x->rank != spatial + 2 || y->rank != spatial + 2 ||
@@ -442,6 +459,8 @@ bool read_direct(const struct kernel_window *window, int32_t groups, const struc
     }
     d->per_group = x->dim[1] / groups;
     d->out_per_group = y->dim[1] / groups;
+    d->transposed = transposed;
+    d->w_next = transposed ? d->out_per_group : 1;
     d->elements = kernel_elements(y);
     return true;
 }
@@ -460,13 +479,13 @@ template <class T> cudaError_t launch_direct(const struct job *j, const struct d
 } // namespace
 
 cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kernel_window *window,
-                               int32_t groups, const struct kernel_view *x, const void *weights,
-                               const float *bias, const struct kernel_view *y,
+                               int32_t groups, bool transposed, const struct kernel_view *x,
+                               const void *weights, const float *bias, const struct kernel_view *y,
                                const struct kernel_epilogue *epilogue)
 {
     struct job j = {call, {}, {}, x->data, weights, bias, y->data};
     struct direct d = {};
-    if (!read_direct(window, groups, x, y, &d) || !epilogue_make(epilogue, y, &j.e))
+    if (!read_direct(window, groups, transposed, x, y, &d) || !epilogue_make(epilogue, y, &j.e))
         return cudaErrorNotSupported;
     switch (x->dtype) {
     case DTYPE_F16:

@@ -17,6 +17,7 @@
 #define INFERD_KERNELS_CUDA_KERNELS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cuda_runtime_api.h>
@@ -96,9 +97,10 @@ cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_vi
 cudaError_t kernel_gather(const struct kernel_call *call, const struct kernel_view *x,
                           const struct kernel_view *indices, int32_t axis,
                           const struct kernel_view *y, int32_t *bad);
-/* Constant padding; pads are begins, then ends, not negative. */
-cudaError_t kernel_pad(const struct kernel_call *call, const struct kernel_view *x,
-                       const int64_t *pads, float value, const struct kernel_view *y);
+/* pads are begins, then ends; negative ones crop. */
+cudaError_t kernel_pad(const struct kernel_call *call, enum ir_pad mode,
+                       const struct kernel_view *x, const int64_t *pads, float value,
+                       const struct kernel_view *y);
 
 /* --- pool.cu --- */
 
@@ -131,11 +133,11 @@ cudaError_t kernel_depthwise(const struct kernel_call *call, const struct kernel
                              const struct kernel_view *x, const void *weights, const float *bias,
                              const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 
-/* Any convolution, slowly: for nodes that nothing else does (groups, three spatial dims, odd
- * types). Weights [M, C/g, k..] in x's type, bias [M] fp32 or NULL. */
+/* Any convolution, slowly: for nodes that nothing else does. Weights [M, C/g, k..] in x's type, or
+ * [C, M/g, k..] if it is transposed; bias [M] fp32 or NULL. */
 cudaError_t kernel_conv_direct(const struct kernel_call *call, const struct kernel_window *window,
-                               int32_t groups, const struct kernel_view *x, const void *weights,
-                               const float *bias, const struct kernel_view *y,
+                               int32_t groups, bool transposed, const struct kernel_view *x,
+                               const void *weights, const float *bias, const struct kernel_view *y,
                                const struct kernel_epilogue *epilogue);
 
 /* --- rows.cu --- */
@@ -154,6 +156,55 @@ cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, floa
 cudaError_t kernel_reduce(const struct kernel_call *call, enum ir_reduce func, const int32_t *axes,
                           int32_t n_axes, const struct kernel_view *x, const struct kernel_view *y,
                           const struct kernel_epilogue *epilogue);
+
+/* --- group_norm.cu --- */
+
+/* INSTANCE_NORM, plain or channels-last; scale and bias are views [C] of F16, BF16 or F32. The
+ * workspace is aligned to 16. */
+size_t kernel_group_norm_workspace(const struct kernel_call *call, const struct kernel_view *x);
+cudaError_t kernel_group_norm(const struct kernel_call *call, int64_t groups, float epsilon,
+                              const struct kernel_view *x, const struct kernel_view *scale,
+                              const struct kernel_view *bias, const struct kernel_view *y,
+                              const struct kernel_epilogue *epilogue, void *workspace);
+
+/* --- resize.cu --- */
+
+/* RESIZE as engine/ir/ops.def describes it. */
+struct kernel_resize {
+    enum ir_resize mode;
+    enum ir_coord coord;
+    enum ir_nearest nearest;
+    bool exclude_outside, antialias;
+    float cubic_a, value; /* value: outside of the crop */
+    double scales[KERNEL_RANK_MAX];
+    double roi_start[KERNEL_RANK_MAX], roi_end[KERNEL_RANK_MAX]; /* IR_COORD_TF_CROP only */
+};
+
+/* At most three dims of y have another size than in x. F16, BF16, F32; any type for NEAREST
+ * without an epilogue and a crop. */
+cudaError_t kernel_resize(const struct kernel_call *call, const struct kernel_resize *how,
+                          const struct kernel_view *x, const struct kernel_view *y,
+                          const struct kernel_epilogue *epilogue);
+
+/* --- sample.cu --- */
+
+/* SAMPLE: x[N,C,s..] read at grid[N,o..,r], which is dense; to three spatial dims. */
+cudaError_t kernel_sample(const struct kernel_call *call, enum ir_resize mode,
+                          enum ir_border border, enum ir_sample coord, const struct kernel_view *x,
+                          const struct kernel_view *grid, const struct kernel_view *y);
+
+struct kernel_roi_pool {
+    enum ir_roi func;
+    bool half_pixel;
+    int32_t samples; /* of a bin, in each dim; 0: by the bin's size */
+    float scale;
+};
+/* ROI_POOL: x[N,C,H,W], rois[R,4] and batch[R] dense, y[R,C,h,w]. An image that is not there makes
+ * NaN and sets *bad, a device int32, to 1. */
+cudaError_t kernel_roi_pool(const struct kernel_call *call, const struct kernel_roi_pool *how,
+                            const struct kernel_view *x, const struct kernel_view *rois,
+                            const struct kernel_view *batch, const struct kernel_view *y,
+                            int32_t *bad);
 
 /* --- attention.cu --- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Moving elements: copies between views (transposes, slices, expansions), concatenation, gathering
- * and constant padding. Only the size of a type matters. Elements travel in the widest words (16,
+ * and padding. Only the size of a type matters. Elements travel in the widest words (16,
  * 8, 4, 2, 1 bytes) into which runs of neighbours divide on all sides.
  *
  * Transposes whose neighbours differ go through shared memory (map.cuh), except for 8-byte
@@ -339,12 +339,24 @@ cudaError_t kernel_gather(const struct kernel_call *call, const struct kernel_vi
 /* y's dims in the order of its memory; the innermost one counts words. */
 struct pad_plan {
     int32_t rank, size;
+    enum ir_pad mode;
     uint32_t total;
     uint32_t fill[2]; /* 8 bytes of the value */
     struct divider dim[KERNEL_RANK_MAX];
     int32_t begin[KERNEL_RANK_MAX], extent[KERNEL_RANK_MAX]; /* of x within y */
     int32_t x_stride[KERNEL_RANK_MAX], y_stride[KERNEL_RANK_MAX];
 };
+
+/* The index of x that stands for `at`, which lies outside of 0..n-1. */
+__device__ __forceinline__ int32_t pad_source(enum ir_pad mode, int32_t at, int32_t n)
+{
+    if (mode == IR_PAD_EDGE)
+        return at < 0 ? 0 : n - 1;
+    int32_t period = mode == IR_PAD_WRAP ? n : n > 1 ? 2 * (n - 1) : 1;
+    int32_t rest = at % period;
+    rest += rest < 0 ? period : 0;
+    return rest < n ? rest : period - rest; /* REFLECT goes there and back */
+}
 
 template <class W>
 static __global__ void __launch_bounds__(MAP_THREADS)
@@ -360,7 +372,11 @@ static __global__ void __launch_bounds__(MAP_THREADS)
         uint32_t index;
         rest = divider_split(p.dim[d], rest, &index);
         int32_t at = (int32_t)index - p.begin[d];
-        inside = inside && at >= 0 && at < p.extent[d];
+        bool beyond = at < 0 || at >= p.extent[d];
+        if (beyond && p.mode != IR_PAD_CONSTANT)
+            at = pad_source(p.mode, at, p.extent[d]);
+        else
+            inside = inside && !beyond;
         from += at * p.x_stride[d];
         to += (int32_t)index * p.y_stride[d];
     }
@@ -416,8 +432,8 @@ static bool pad_fill(int dtype, float value, uint32_t *out)
     return true;
 }
 
-static bool pad_make(const struct kernel_view *x, const int64_t *pads, const struct kernel_view *y,
-                     pad_plan *p)
+static bool pad_make(enum ir_pad mode, const struct kernel_view *x, const int64_t *pads,
+                     const struct kernel_view *y, pad_plan *p)
 {
     int order[KERNEL_RANK_MAX], rank = 0;
     int64_t total = kernel_elements(y);
@@ -425,7 +441,8 @@ static bool pad_make(const struct kernel_view *x, const int64_t *pads, const str
     if (kernel_span(y) >= limit || kernel_span(x) >= limit || total >= limit)
         return false;
     for (int i = 0; i < y->rank; i++) {
-        if (pads[i] < 0 || pads[y->rank + i] < 0)
+        if (y->dim[i] >= limit || pads[i] <= -limit / 2 || pads[i] >= limit / 2 ||
+            x->dim[i] >= limit / 2 || (x->dim[i] == 0 && mode != IR_PAD_CONSTANT && total > 0))
             return false;
         int at = rank++;
         for (; at > 0 && y->stride[order[at - 1]] < y->stride[i]; at--)
@@ -441,12 +458,13 @@ static bool pad_make(const struct kernel_view *x, const int64_t *pads, const str
         p->y_stride[i] = (int32_t)y->stride[d];
     }
     p->rank = rank;
+    p->mode = mode;
     p->total = (uint32_t)total;
     return true;
 }
 
 /* Widens words along an innermost dim that is contiguous on both sides and divides, padding and
- * all. */
+ * all. Only a constant may pad that dim. */
 static int pad_widen(pad_plan *p, const struct kernel_view *x, const struct kernel_view *y)
 {
     int last = p->rank - 1;
@@ -455,6 +473,8 @@ static int pad_widen(pad_plan *p, const struct kernel_view *x, const struct kern
     for (int n = 16 / p->size; n > 1; n /= 2) {
         uintptr_t word = (uintptr_t)(n * p->size);
         bool fits = p->dim[last].by % (uint32_t)n == 0 && p->begin[last] % n == 0 &&
+                    (p->mode == IR_PAD_CONSTANT ||
+                     (p->begin[last] == 0 && p->dim[last].by == (uint32_t)p->extent[last])) &&
                     p->extent[last] % n == 0 && (uintptr_t)x->data % word == 0 &&
                     (uintptr_t)y->data % word == 0;
         for (int i = 0; i < last; i++)
@@ -471,13 +491,14 @@ static int pad_widen(pad_plan *p, const struct kernel_view *x, const struct kern
     return 1;
 }
 
-cudaError_t kernel_pad(const struct kernel_call *call, const struct kernel_view *x,
-                       const int64_t *pads, float value, const struct kernel_view *y)
+cudaError_t kernel_pad(const struct kernel_call *call, enum ir_pad mode,
+                       const struct kernel_view *x, const int64_t *pads, float value,
+                       const struct kernel_view *y)
 {
     pad_plan p = pad_plan();
     p.size = number_size(y->dtype);
     if (x->dtype != y->dtype || x->rank != y->rank || !pad_fill(y->dtype, value, p.fill) ||
-        !pad_make(x, pads, y, &p))
+        !pad_make(mode, x, pads, y, &p))
         return cudaErrorNotSupported;
     if (p.total == 0)
         return cudaSuccess;

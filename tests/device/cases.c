@@ -30,7 +30,7 @@ static bool add_operand(struct ir_graph *g, enum ir_binary func, uint32_t tensor
 
 /* Epilogues as fusions append them to a node. `channel`: the dim that per-channel operands
  * follow. */
-static bool add_epilogue(struct ir_graph *g, uint64_t *random, uint32_t channel)
+bool add_epilogue(struct ir_graph *g, uint64_t *random, uint32_t channel)
 {
     struct shape y = out_shape(g), narrow = y;
     for (uint32_t i = 0; i < narrow.rank; i++)
@@ -450,9 +450,12 @@ static bool make_pad(struct ir_graph *g, uint64_t *random)
     uint32_t in = add_input(g, DTYPE_F32, x), node = ir_node_add(g, IR_OP_PAD, "pad", 1, &in);
     int64_t pads[2 * SHAPE_MAX_RANK];
     for (uint32_t i = 0; i < 2 * x.rank; i++)
-        pads[i] = between(random, 0, 3);
+        pads[i] = chance(random, 20) && x.dim[i % x.rank] > 4 ? between(random, -2, -1)
+                                                              : between(random, 0, 3);
     return node != IR_NONE && ir_attr_set_ints(g, node, IR_ATTR_PADS, 2 * x.rank, pads) &&
-           ir_attr_set_int(g, node, IR_ATTR_MODE, IR_PAD_CONSTANT) &&
+           ir_attr_set_int(g, node, IR_ATTR_MODE,
+                           PICK(random, IR_PAD_CONSTANT, IR_PAD_CONSTANT, IR_PAD_REFLECT,
+                                IR_PAD_EDGE, IR_PAD_WRAP)) &&
            ir_attr_set_float(g, node, IR_ATTR_VALUE, chance(random, 50) ? 0.0F : -1.5F) &&
            finish(g, node);
 }
@@ -488,6 +491,12 @@ const struct case_kind case_kinds[] = {
     {"conv-grouped", make_grouped},
     {"conv-bytes", make_conv_bytes},
     {"pool", make_pool},
+    {"conv-odd", make_conv_odd},
+    {"deconv", make_deconv},
+    {"resize", make_resize},
+    {"instance-norm", make_instance_norm},
+    {"sample", make_sample},
+    {"roi-pool", make_roi_pool},
     {"matmul", make_matmul},
     {"matmul-bytes", make_matmul_bytes},
     {"attention", make_attention},
@@ -643,6 +652,9 @@ const struct case_sized case_sizes[] = {
     {"depthwise 3x3 144 @56 + clip", sized_depthwise},
     {"depthwise 3x3/2 144 @56 + clip", sized_depthwise_2},
     {"max pool 3x3/2 64 @112", sized_pool},
+    {"bilinear resize 256 @32 x4", sized_resize},
+    {"group norm 32 of 320 @64", sized_group_norm},
+    {"deconv 2x2/2 128>64 @56", sized_deconv},
     {"global mean 2048 @7", sized_mean},
     {"softmax 12x128x128", sized_softmax},
     {"layer norm 128x768", sized_layer_norm},

@@ -106,6 +106,22 @@ static inline bool finish(struct ir_graph *g, uint32_t node)
     return node != IR_NONE && !ir_infer_apply(g, node, NULL, 0, NULL);
 }
 
+/* Appends an epilogue as fusions do to node 0, or none. `channel`: the dim that operands of one
+ * value per channel follow. */
+bool add_epilogue(struct ir_graph *g, uint64_t *random, uint32_t channel);
+
+/* --- images (cases_image.c) --- */
+
+bool make_resize(struct ir_graph *g, uint64_t *random);
+bool make_instance_norm(struct ir_graph *g, uint64_t *random);
+bool make_sample(struct ir_graph *g, uint64_t *random);
+bool make_roi_pool(struct ir_graph *g, uint64_t *random);
+bool make_conv_odd(struct ir_graph *g, uint64_t *random);
+bool make_deconv(struct ir_graph *g, uint64_t *random);
+bool sized_resize(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_group_norm(struct ir_graph *g, uint64_t *random, int64_t batch);
+bool sized_deconv(struct ir_graph *g, uint64_t *random, int64_t batch);
+
 /* --- attention (cases_attention.c) --- */
 
 bool make_attention(struct ir_graph *g, uint64_t *random);

@@ -296,6 +296,14 @@ inline float __fmul_rn(float x, float y)
 {
     return x * y;
 }
+inline double __dadd_rn(double x, double y)
+{
+    return x + y;
+}
+inline double __dmul_rn(double x, double y)
+{
+    return x * y;
+}
 
 #define EMULATE_MIN_MAX(type)                                                                      \
     inline type min(type a, type b)                                                                \

@@ -12,6 +12,7 @@
 #include "engine/cuda/device.h"
 #include "engine/cuda/dry.h"
 #include "engine/cuda/family.h"
+#include "tests/device/cases.h"
 #include "tests/test.h"
 
 enum { WEIGHTS_MAX = 512 * 512 * 9, CHANNELS_MAX = 2048, TACTICS_MAX = 256 };
@@ -316,6 +317,53 @@ static void epilogues(void **state UNUSED)
     }
 }
 
+/* --- windows of all kinds --- */
+
+static const struct case_kind *kind_of(const char *name)
+{
+    const struct case_kind *kind = case_kinds;
+    while (strcmp(kind->name, name) != 0)
+        kind++;
+    return kind;
+}
+
+/* One to three dims, groups, padding that differs, weights that are computed. */
+static void odd_convolutions_have_candidates(void **state UNUSED)
+{
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        struct ir_graph *g = case_new(kind_of("conv-odd"), seed);
+        assert_non_null(g);
+        struct found f = ask(g, PRECISION_F16);
+        if (f.n == 0)
+            fail_msg("conv-odd %u: no candidate", (unsigned)seed);
+        free(f.tactics);
+        ir_graph_free(g);
+    }
+}
+
+/* The first guess of a transposed convolution is a precompiled kernel, which can be prepared. */
+static void transposed_convolutions_have_plans(void **state UNUSED)
+{
+    uint32_t n = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        struct ir_graph *g = case_new(kind_of("deconv"), seed);
+        struct error err = {0};
+        struct backend_op *op;
+        assert_non_null(g);
+        struct found f = ask(g, PRECISION_F16);
+        n += f.n > 0;
+        if (f.n > 0) {
+            apply(g, &f.tactics[0]);
+            if (cuda_op_prepare(stream, g, node_of(g), &f.tactics[0], &op, &err))
+                fail_msg("deconv %u '%s': %s", (unsigned)seed, f.tactics[0].name, err.text);
+            cuda_op_free(op);
+        }
+        free(f.tactics);
+        ir_graph_free(g);
+    }
+    assert_in_range(n, 11, 12);
+}
+
 /* --- plans --- */
 
 /* Compiles, serialises, drops and loads a plan, then tries again with damaged bytes. */
@@ -591,6 +639,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(strict_fp32_is_strict),
         cmocka_unit_test(bf16_and_groups_and_lone_types),
         cmocka_unit_test(epilogues),
+        cmocka_unit_test(odd_convolutions_have_candidates),
+        cmocka_unit_test(transposed_convolutions_have_plans),
         cmocka_unit_test(plans_survive_as_bytes),
         cmocka_unit_test(code_of_another_node_is_refused),
         cmocka_unit_test(damaged_tactics_are_refused),

@@ -14,6 +14,8 @@ struct conv_case {
     int64_t n, c, m, groups, size[3];
     int kernel[3], stride[3], dilation[3], pad[3], pad_end[3];
     bool last, biased; /* last: channels-last */
+    bool transposed;
+    int extra; /* output padding */
     enum epilogue epilogue;
 };
 
@@ -22,6 +24,8 @@ static const enum dtype dtypes[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32};
 static int64_t out_size(const struct conv_case *c, int i)
 {
     int64_t reach = (int64_t)c->dilation[i] * (c->kernel[i] - 1) + 1;
+    if (c->transposed)
+        return (c->size[i] - 1) * c->stride[i] + reach + c->extra - c->pad[i] - c->pad_end[i];
     return (c->size[i] + c->pad[i] + c->pad_end[i] - reach) / c->stride[i] + 1;
 }
 
@@ -63,7 +67,8 @@ static void convolve(const struct conv_case *c, struct world *t)
         win.pads[i] = c->pad[i];
     }
     struct tensor_view bias = VIEW(DTYPE_F32, t->bias, c->m);
-    ref_conv(&win, c->groups, &t->x.dense, &t->w.dense, c->biased ? &bias : NULL, &t->y.dense);
+    (c->transposed ? ref_deconv : ref_conv)(&win, c->groups, &t->x.dense, &t->w.dense,
+                                            c->biased ? &bias : NULL, &t->y.dense);
 }
 
 static float finish(const struct conv_case *c, const struct world *t, float v, size_t i)
@@ -106,7 +111,8 @@ static void set_epilogue(const struct conv_case *c, struct world *t)
 
 static void world_init(const struct conv_case *c, struct world *t)
 {
-    int64_t dims[5] = {c->m, c->c / c->groups, c->kernel[0], c->kernel[1], c->kernel[2]};
+    int64_t first = c->transposed ? c->c : c->m, second = c->transposed ? c->m : c->c;
+    int64_t dims[5] = {first, second / c->groups, c->kernel[0], c->kernel[1], c->kernel[2]};
     *t = (struct world){.window = {.spatial = c->rank}};
     for (int i = 0; i < c->rank; i++) {
         t->window.kernel[i] = c->kernel[i];
@@ -182,8 +188,8 @@ static void check_direct(const struct conv_case *c)
     struct kernel_call call = {.multiprocessors = 1};
     array_poison(&t.y);
     cudaError_t did =
-        kernel_conv_direct(&call, &t.window, (int32_t)c->groups, &t.x.view, t.w.view.data,
-                           c->biased ? t.bias : NULL, &t.y.view, &t.epilogue);
+        kernel_conv_direct(&call, &t.window, (int32_t)c->groups, c->transposed, &t.x.view,
+                           t.w.view.data, c->biased ? t.bias : NULL, &t.y.view, &t.epilogue);
     if (did != cudaSuccess)
         fail_msg("%s: launched %d", what, (int)did);
     array_check(&t.y, tolerance(c->dtype), what);
@@ -225,7 +231,7 @@ static void test_depthwise_of_usual_windows(void **state UNUSED)
 {
     for (int i = 0; i < 72; i++) {
         struct conv_case c = draw_case(i, 2);
-        int k = i / 3 % 2 ? 5 : 3, s = i / 6 % 2 + 1;
+        int k = 3 + i / 3 % 3 * 2, s = k == 7 ? 1 : i / 9 % 2 + 1;
         c.c = c.m = c.groups = 8 * draw(1, 20);
         c.last = true;
         for (int d = 0; d < 2; d++) {
@@ -297,7 +303,7 @@ static void test_depthwise_refuses_what_it_does_not_do(void **state UNUSED)
     assert_int_equal(
         kernel_depthwise(&call, &line, &t.x.view, t.w.view.data, NULL, &t.y.view, &t.epilogue),
         cudaErrorNotSupported);
-    assert_int_equal(kernel_conv_direct(&call, &t.window, 3, &t.x.view, t.w.view.data, NULL,
+    assert_int_equal(kernel_conv_direct(&call, &t.window, 3, false, &t.x.view, t.w.view.data, NULL,
                                         &t.y.view, &t.epilogue),
                      cudaErrorNotSupported);
     world_deinit(&t);
@@ -315,6 +321,26 @@ static void test_direct_does_every_convolution(void **state UNUSED)
     }
 }
 
+static void test_direct_does_every_transposed_convolution(void **state UNUSED)
+{
+    for (int i = 0; i < 90; i++) {
+        struct conv_case c = draw_case(i, 1 + i / 3 % 3);
+        bool empty = false;
+        c.transposed = true;
+        c.groups = array_draw(2) ? 1 : draw(1, 4);
+        c.c = c.groups * draw(1, 5);
+        c.m = c.groups * draw(1, 5);
+        c.last = array_draw(2);
+        c.extra = (int)array_draw(3);
+        for (int d = 0; d < c.rank; d++) {
+            c.size[d] = draw(1, 5);
+            empty = empty || out_size(&c, d) < 1;
+        }
+        if (!empty)
+            check_direct(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_depthwise_of_large_images),
         cmocka_unit_test(test_depthwise_refuses_what_it_does_not_do),
         cmocka_unit_test(test_direct_does_every_convolution),
+        cmocka_unit_test(test_direct_does_every_transposed_convolution),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,30 +210,40 @@ static void test_gather_out_of_range(void **state)
     }
 }
 
+/* Pads of all signs, in all modes. A crop leaves at least one element. */
+static void draw_pads(int32_t rank, const int64_t *dims, int64_t *pads, int64_t *wide)
+{
+    for (int32_t d = 0; d < rank; d++) {
+        if (case_draw(2)) {
+            pads[d] = case_draw(4) * (d == 1 ? 8 : 1);
+            pads[rank + d] = case_draw(4);
+        }
+        if (case_draw(4) == 0 && dims[d] > 2) {
+            pads[d] = -(int64_t)case_draw((uint32_t)dims[d] / 2);
+            pads[rank + d] = -(int64_t)case_draw((uint32_t)dims[d] / 2);
+        }
+        wide[d] = dims[d] + pads[d] + pads[rank + d];
+    }
+}
+
 static void test_pad(void **state)
 {
     (void)state;
     case_seed(7);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 600; i++) {
         enum dtype dtype = any_dtype();
+        enum ir_pad mode = (enum ir_pad)case_draw(4);
         enum case_layout layout = case_draw(2) ? CASE_PLAIN : CASE_LAST;
         int32_t rank = 2 + (int32_t)case_draw(3);
-        int64_t dims[4], wide[4], pads[8] = {0};
-        for (int32_t d = 0; d < rank; d++) {
-            dims[d] = any_dim();
-            if (case_draw(2)) {
-                pads[d] = case_draw(4) * (d == 1 ? 8 : 1);
-                pads[rank + d] = case_draw(4);
-            }
-            wide[d] = dims[d] + pads[d] + pads[rank + d];
-        }
+        int64_t dims[4] = {any_dim(), any_dim(), any_dim(), any_dim()}, wide[4], pads[8] = {0};
+        draw_pads(rank, dims, pads, wide);
         float value = (float[]){0, 1, -3, 0.5F}[case_draw(4)];
         struct case_tensor x = case_new(dtype, rank, dims, layout);
         struct case_tensor y = case_new(dtype, rank, wide, layout);
         struct tensor_view want = case_dense(dtype, &y.dense.shape);
         case_fill(&x);
-        ref_pad(IR_PAD_CONSTANT, pads, (double)value, &x.dense, &want);
-        assert_int_equal(kernel_pad(&case_call, &x.view, pads, value, &y.view), cudaSuccess);
+        ref_pad(mode, pads, (double)value, &x.dense, &want);
+        assert_int_equal(kernel_pad(&case_call, mode, &x.view, pads, value, &y.view), cudaSuccess);
         case_check(&y, &want, 0);
         free(want.data);
         case_free(&x);
@@ -247,11 +257,12 @@ static void test_refused(void **state)
     struct kernel_view a = {NULL, DTYPE_F32, 1, {4}, {1}}, b = a,
                        empty = {NULL, DTYPE_F32, 1, {0}, {1}};
     b.dtype = DTYPE_F16;
-    int64_t crop[2] = {-1, 0};
+    int64_t around[2] = {1, 1};
     assert_int_equal(kernel_copy(&case_call, &a, &b), cudaErrorNotSupported);
     assert_int_equal(kernel_gather(&case_call, &a, &a, 0, &a, NULL), cudaErrorNotSupported);
     assert_int_equal(kernel_concat(&case_call, &a, 0, 0, &a), cudaErrorNotSupported);
-    assert_int_equal(kernel_pad(&case_call, &a, crop, 0, &a), cudaErrorNotSupported);
+    assert_int_equal(kernel_pad(&case_call, IR_PAD_EDGE, &empty, around, 0, &a),
+                     cudaErrorNotSupported);
     assert_int_equal(kernel_copy(&case_call, &empty, &empty), cudaSuccess);
 }
 

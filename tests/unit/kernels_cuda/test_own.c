@@ -22,9 +22,9 @@ static const char *only; /* the one kind of cases that was asked for; NULL: all 
 static uint64_t seeds = SEEDS;
 
 static const struct cuda_family *const families[] = {
-    &cuda_family_own_map,       &cuda_family_own_move, &cuda_family_own_pool,
-    &cuda_family_own_conv,      &cuda_family_own_rows, &cuda_family_own_attention,
-    &cuda_family_own_recurrent,
+    &cuda_family_own_map,       &cuda_family_own_move,  &cuda_family_own_pool,
+    &cuda_family_own_conv,      &cuda_family_own_rows,  &cuda_family_own_attention,
+    &cuda_family_own_recurrent, &cuda_family_own_image, &cuda_family_own_norm,
 };
 
 /* the module's functions that the families call */
