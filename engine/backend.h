@@ -27,7 +27,7 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 4,
+    BACKEND_ABI = 5,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
@@ -210,6 +210,11 @@ struct backend {
     enum status (*candidates)(struct device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);
+    /* About how many nanoseconds the node takes with the tactic, the candidate numbered `rank`: for
+     * plans that are made without timing, where ratios between candidates are what counts. 0,
+     * or NULL: the tuner guesses from sizes and ranks. [opt] */
+    uint64_t (*cost)(struct device *device, const struct ir_graph *graph,
+                     const struct ir_node *node, const struct tactic *tactic, uint32_t rank);
     /* Repacks constant input `input` of the node for the tactic. `to` has packed_bytes bytes. The
      * node's constants are still as the graph had them, its other tensors as the tactic wants them.
      * When the node runs, the packed constant is OPAQUE and has the type of the tactic's port,

@@ -16,6 +16,7 @@
 #include "base/compiler.h"
 #include "engine/backend.h"
 #include "engine/cpu/cores.h"
+#include "engine/cpu/cost.h"
 #include "engine/cpu/native.h"
 #include "engine/cpu/onednn.h"
 #include "engine/cpu/reference.h"
@@ -267,6 +268,21 @@ static bool is_onednn(const struct tactic *tactic)
     return tactic->id >= ONEDNN_TACTIC_FIRST && tactic->id <= ONEDNN_TACTIC_LAST;
 }
 
+static uint64_t cost(struct device *device, const struct ir_graph *graph,
+                     const struct ir_node *node, const struct tactic *tactic, uint32_t rank)
+{
+    char impl[ONEDNN_IMPL_MAX];
+    struct cost_kernel kernel = {"reference", 1};
+    if (is_onednn(tactic) && cpu_device_of(device)->onednn) {
+        kernel.threads = onednn_tactic_impl(cpu_device_of(device)->onednn, tactic, impl);
+        kernel.impl = impl;
+    } else if (tactic->id == NATIVE_TACTIC) {
+        kernel = (struct cost_kernel){"native", native_tactic_threads(tactic)};
+    }
+    uint64_t ns = cost_estimate(graph, node, tactic, &kernel, native_lanes());
+    return ns + ns / 256 * rank; /* of equals the better guess */
+}
+
 static enum status reference_only(const struct ir_node *node, struct error *err)
 {
     return error_set(err, STATUS_FAILED_PRECONDITION,
@@ -379,6 +395,7 @@ const struct backend backend_cpu = {
     .longest_wait = longest_wait,
     .copy = copy,
     .candidates = candidates,
+    .cost = cost,
     .pack = pack,
     .op_prepare = op_prepare,
     .op_workspace = op_workspace,

@@ -60,6 +60,18 @@ const char *native_isa(void)
     return best()->isa;
 }
 
+uint32_t native_lanes(void)
+{
+    return best()->blocked == IR_LAYOUT_BLOCKED_16 ? 16 : 8;
+}
+
+uint32_t native_tactic_threads(const struct tactic *tactic)
+{
+    struct native_blob blob;
+    memcpy(&blob, tactic->blob, sizeof(blob));
+    return blob.threads;
+}
+
 /* Whether tensors of the shape have such a layout, as one that differs from the plain one. */
 static bool has_layout(const struct shape *shape, enum ir_layout layout)
 {

@@ -32,6 +32,11 @@ enum status native_candidates(uint32_t threads, const struct ir_graph *graph,
                               const struct ir_node *node, tactic_visit visit, void *user,
                               struct error *err);
 
+/* The floats of a vector register that the kernels use. */
+uint32_t native_lanes(void);
+/* The number of threads that a tactic of this part runs on. */
+uint32_t native_tactic_threads(const struct tactic *tactic);
+
 /* As backend.h's pack and op_*. */
 enum status native_pack(const struct ir_graph *graph, const struct ir_node *node,
                         const struct tactic *tactic, uint32_t input, void *to, struct error *err);

@@ -202,3 +202,13 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
     }
     return STATUS_OK;
 }
+
+uint32_t onednn_tactic_impl(const struct onednn *dnn, const struct tactic *tactic,
+                            char impl[ONEDNN_IMPL_MAX])
+{
+    struct choice_blob blob;
+    memcpy(&blob, tactic->blob, sizeof(blob));
+    memcpy(impl, blob.impl, ONEDNN_IMPL_MAX);
+    impl[ONEDNN_IMPL_MAX - 1] = '\0';
+    return choice_threads(dnn, blob.choice);
+}

@@ -46,6 +46,12 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err);
 
+/* What implementation a tactic of this part is (in `impl`), and the number of threads it runs
+ * on. */
+enum { ONEDNN_IMPL_MAX = 60 };
+uint32_t onednn_tactic_impl(const struct onednn *dnn, const struct tactic *tactic,
+                            char impl[ONEDNN_IMPL_MAX]);
+
 /* As backend.h's pack. */
 enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,

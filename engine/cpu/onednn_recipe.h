@@ -20,7 +20,7 @@
 enum {
     CHOICES_MAX = 16, /* of one node */
     IMPL_MAX = 16,    /* implementations looked at for one choice */
-    IMPL_NAME_MAX = 60,
+    IMPL_NAME_MAX = ONEDNN_IMPL_MAX,
     CONCAT_MAX = 63,      /* inputs of a concat: one port each */
     RECIPE_ARGS_MAX = 80, /* >= CONCAT_MAX + output + epilogue operands */
 };

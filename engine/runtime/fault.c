@@ -351,6 +351,13 @@ static enum status candidates(struct device *device, const struct ir_graph *grap
     return inner(d)->candidates(d->inner, graph, node, precision, visit, user, err);
 }
 
+static uint64_t cost(struct device *device, const struct ir_graph *graph,
+                     const struct ir_node *node, const struct tactic *tactic, uint32_t rank)
+{
+    struct fault_device *d = of(device);
+    return inner(d)->cost ? inner(d)->cost(d->inner, graph, node, tactic, rank) : 0;
+}
+
 static enum status pack(struct device *device, const struct ir_graph *graph,
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)
@@ -481,6 +488,7 @@ const struct backend backend_fault = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .candidates = candidates,
+    .cost = cost,
     .pack = pack,
     .compile = compile,
     .compile_drop = compile_drop,

@@ -73,6 +73,17 @@ static uint64_t guess(const struct tune_entry *e, uint32_t option)
     return moved + constants + option * step;
 }
 
+/* What the backend expects; a guess, if it expects nothing. */
+static uint64_t estimate(const struct tune_entry *e, uint32_t option)
+{
+    const struct backend *backend = e->device->backend;
+    const struct tactic *tactic = e->options[option].tactic;
+    uint64_t ns = 0;
+    if (backend->cost)
+        ns = backend->cost(e->device, e->sample, ir_node(e->sample, 0), tactic, option);
+    return ns ? MIN(ns, TUNE_NEVER - 1) : guess(e, option);
+}
+
 static uint64_t best_of(const struct tune_entry *e)
 {
     uint64_t best = 0;
@@ -138,7 +149,8 @@ static void look_up(struct tune_table *t, struct tune_entry *e)
             tune_table_report(t)->from_cache++;
             tell(t, e, o, o->timed ? " (cache)" : "it did not work before");
         } else if (options->no_timing) {
-            o->ns = guess(e, i);
+            o->ns = estimate(e, i);
+            tell(t, e, o, " (estimate)");
         }
     }
 }
