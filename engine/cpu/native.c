@@ -22,6 +22,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_LAYER_NORM] = native_norm_make,
     [IR_OP_TRANSPOSE] = native_transpose_make,
     [IR_OP_CAST] = native_chain_make,
+    [IR_OP_SELECT] = native_chain_make,
     [IR_OP_GATHER] = native_gather_make,
     [IR_OP_RECURRENT] = native_recurrent_make,
     [IR_OP_ATTENTION] = native_attention_make,

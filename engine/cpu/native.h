@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The native part of the CPU backend: it runs nodes on the fast kernels of kernels/cpu (fast.h,
- * sweep.h, attend.h). native.c has the table of ops that it takes, and says which of them run in
- * several layouts; the tensors of all others are plain, except RECURRENT's matrix, which is
+ * sweep.h, typed.h, attend.h). native.c has the table of ops that it takes, and says which of them
+ * run in several layouts; the tensors of all others are plain, except RECURRENT's matrix, which is
  * repacked.
  *
  * Each node has a candidate on one thread and, if the device has more threads, a candidate on all

@@ -8,6 +8,7 @@
 #include "engine/cpu/team.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/sweep.h"
+#include "kernels/cpu/typed.h"
 #include "kernels/cpu/walk.h"
 
 enum {
@@ -134,10 +135,11 @@ struct native_op {
     uint32_t input[REF_WALK_MAX]; /* node input of tensor k (k >= 1) */
 
     /* Rows: elementwise chains, softmax, layer norm. */
-    int64_t row;                 /* elements of one call */
-    int64_t inner[REF_WALK_MAX]; /* each tensor's step within such a row */
-    fast_from from;              /* CAST: converts the first input, of from_size bytes an element */
-    int64_t from_size;
+    int64_t row;                           /* elements of one call */
+    int64_t inner[REF_WALK_MAX];           /* each tensor's step within such a row */
+    typed_row head;                        /* a chain's first function; NULL: steps[0] is */
+    uint32_t n_head;                       /* operands of `head`: tensors 1.. of the walk */
+    int64_t head_size[1 + TYPED_OPERANDS]; /* bytes of an element of these, and of the output */
     uint32_t n_steps;
     struct native_step steps[NATIVE_STEPS_MAX];
     bool log_of, is_norm;
@@ -178,6 +180,12 @@ struct native_op {
 bool native_all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first);
 /* Adds the steps of the node's epilogue. *n is the number of the next tensor in the walk. */
 bool native_steps_add(struct native_op *op, const struct ir_node *node, uint32_t *n);
+/* Sets op->head to the row of another type than fp32 that computes the node, and adds its operands
+ * to the walk; false: there is none. */
+bool native_head_make(struct native_op *op, const struct ir_graph *graph,
+                      const struct ir_node *node, uint32_t *n);
+/* Computes n elements of the output by it, from element `at` of the walk's row on. */
+void native_head_run(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n);
 /* n elements of an operand in a row: `data` itself, or `buffer` filled from it. */
 const float *native_operand(const float *data, int64_t step, size_t n, float *buffer);
 /* Returns false if a tensor of the shape cannot have the layout, or would have padding. */

@@ -81,14 +81,13 @@ const float *native_operand(const float *data, int64_t step, size_t n, float *bu
 static void run_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
 {
     float buffer[NATIVE_CHUNK];
-    float *y = (float *)op->output + w->at[0] + at;
-    const char *first = op->inputs[op->input[1]];
-    int64_t x = w->at[1] + at * w->step[1];
+    float *y = (float *)op->output + w->at[0] + at; /* if the head has another type, unused */
     const float *so_far = y;
-    if (op->from)
-        op->from(first + x * op->from_size, y, n);
+    if (op->head)
+        native_head_run(op, w, at, n);
     else /* an input that is broadcast is spread out in y */
-        so_far = native_operand((const float *)(const void *)first + x, w->step[1], n, y);
+        so_far = native_operand(
+            (const float *)op->inputs[op->input[1]] + w->at[1] + at * w->step[1], w->step[1], n, y);
     for (uint32_t i = 0; i < op->n_steps; i++) {
         const struct native_step *s = &op->steps[i];
         if (s->unary) {
@@ -119,21 +118,10 @@ static void run_chunks(void *user, int64_t first, int64_t end)
     }
 }
 
-/* A CAST's output has the shape of its input, so rows of the output are rows of the input. */
-static bool add_cast(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
-{
-    enum dtype from = ir_tensor(graph, node->inputs[0])->dtype;
-    op->from = from < DTYPE_COUNT_ ? op->fast->from[from] : NULL;
-    op->from_size = (int64_t)dtype_size(from);
-    return op->from != NULL;
-}
-
 static bool add_head(struct native_op *op, const struct ir_node *node, uint32_t *n)
 {
     float alpha, beta, gamma;
     add_tensor(op, n, 0);
-    if (node->op == IR_OP_CAST)
-        return true;
     uint32_t func = (uint32_t)ir_attr_int(node, IR_ATTR_FUNC);
     if (node->op == IR_OP_BINARY)
         return add_binary(op, func, add_tensor(op, n, 1));
@@ -145,9 +133,12 @@ bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
                        const struct ir_node *node)
 {
     uint32_t n = 1;
-    bool cast = node->op == IR_OP_CAST;
-    if ((cast && !add_cast(op, graph, node)) || !native_all_f32(graph, node, cast) ||
-        !add_head(op, node, &n) || !native_steps_add(op, node, &n))
+    bool f32 =
+        (node->op == IR_OP_UNARY || node->op == IR_OP_BINARY) && native_all_f32(graph, node, 0);
+    if (f32 ? !add_head(op, node, &n) : !native_head_make(op, graph, node, &n))
+        return false;
+    if (node->n_epilogue &&
+        !(native_all_f32(graph, node, ir_node_own_inputs(node)) && native_steps_add(op, node, &n)))
         return false;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     int64_t strides[REF_WALK_MAX][SHAPE_MAX_RANK];
@@ -241,14 +232,43 @@ static bool make_rows(struct native_op *op, const struct ir_graph *graph,
     return ref_walk_init(&op->walk, &outer, n, strides);
 }
 
+/* --- softmax over an axis that is not the last --- */
+
+static void run_across(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    for (int64_t unit = first; unit < end; unit++) {
+        int64_t col = unit % op->blocks * FAST_ACROSS, n = MIN(op->cols - col, FAST_ACROSS);
+        int64_t at = unit / op->blocks * op->rows * op->cols + col;
+        op->fast->softmax_across((const float *)op->inputs[0] + at, (float *)op->output + at,
+                                 op->rows, op->cols, (size_t)n, op->log_of);
+        for (int64_t r = 0; r < op->rows && op->n_steps; r++)
+            native_after(op, at + r * op->cols, n);
+    }
+}
+
+static bool make_across(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node, uint32_t axis)
+{
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    op->rows = y->dim[axis];
+    op->cols = ref_extent(y, axis + 1, y->rank);
+    op->blocks = (op->cols + FAST_ACROSS - 1) / FAST_ACROSS;
+    op->units = ref_extent(y, 0, axis) * op->blocks;
+    op->work = run_across;
+    return native_after_make(op, graph, node);
+}
+
 bool native_softmax_make(struct native_op *op, const struct ir_graph *graph,
                          const struct ir_node *node)
 {
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
     op->log_of = ir_attr_int(node, IR_ATTR_LOG);
-    return native_all_f32(graph, node, 0) && ref_extent(y, axis + 1, y->rank) == 1 &&
-           make_rows(op, graph, node, axis);
+    if (!native_all_f32(graph, node, 0))
+        return false;
+    return ref_extent(y, axis + 1, y->rank) == 1 ? make_rows(op, graph, node, axis)
+                                                 : make_across(op, graph, node, axis);
 }
 
 /* Whether an input has one number for each element of a row, as scale and bias must. */

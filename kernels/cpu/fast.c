@@ -11,6 +11,7 @@
 #include "kernels/cpu/fast.h"
 
 #include "kernels/cpu/fast_inner.h"
+#include "kernels/cpu/typed.h"
 
 /* exp(a^2) erfc(a) as a polynomial in 1 / (1 + 0.4 a), for a >= 0. */
 static inline float erfc_scaled(float a)
@@ -107,6 +108,27 @@ UNARY(u_reciprocal, 1.0F / v)
 UNARY(u_erf, erf_of(v))
 /* clang-format on */
 
+/* Functions of the C library, and those that only some instruction sets have vectors for. */
+#define SCALAR(name, expr)                                                                         \
+    static void name(const float *x, float *y, size_t n, float a UNUSED, float b UNUSED)           \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            float v = x[i];                                                                        \
+            y[i] = (expr);                                                                         \
+        }                                                                                          \
+    }
+
+/* clang-format off */
+SCALAR(u_floor, floorf(v))
+SCALAR(u_ceil, ceilf(v))
+SCALAR(u_round, nearbyintf(v))
+SCALAR(u_sign, v > 0 ? 1 : v < 0 ? -1 : v)
+SCALAR(u_log, logf(v))
+SCALAR(u_sin, sinf(v))
+SCALAR(u_cos, cosf(v))
+SCALAR(u_softplus, (v > 0 ? v : 0) + log1pf(expf(-fabsf(v))))
+/* clang-format on */
+
 #define BINARY(name, expr)                                                                         \
     static void name(const float *as, const float *bs, float *y, size_t n)                         \
     {                                                                                              \
@@ -169,6 +191,51 @@ static void softmax(const float *x, float *y, size_t n, bool log_of)
     VECTOR
     for (size_t i = 0; i < n; i++)
         y[i] *= factor;
+}
+
+/* Adds exp(x - high) of some rows to the totals; unless `log_of`, y becomes these numbers. */
+static void add_rows(const float *x, float *y, int64_t rows, int64_t step, size_t n,
+                     const float *high, double *total, bool log_of)
+{
+    float sum[FAST_ACROSS] = {0};
+    for (int64_t r = 0; r < rows; r++, x += step, y += step) {
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            sum[i] += exp_of_negative(x[i] - high[i]);
+        if (log_of)
+            continue;
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            y[i] = exp_of_negative(x[i] - high[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        total[i] += (double)sum[i];
+}
+
+static void softmax_across(const float *x, float *y, int64_t rows, int64_t step, size_t n,
+                           bool log_of)
+{
+    float high[FAST_ACROSS], last[FAST_ACROSS];
+    double total[FAST_ACROSS] = {0};
+    for (size_t i = 0; i < n; i++)
+        high[i] = -INFINITY;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *row = x + r * step;
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            high[i] = row[i] > high[i] ? row[i] : high[i];
+    }
+    for (int64_t r = 0; r < rows; r += PART)
+        add_rows(x + r * step, y + r * step, MIN(rows - r, PART), step, n, high, total, log_of);
+    for (size_t i = 0; i < n; i++)
+        last[i] = (float)(log_of ? log(total[i]) : 1 / total[i]);
+    for (int64_t r = 0; r < rows; r++) {
+        const float *from = x + r * step;
+        float *to = y + r * step;
+        VECTOR
+        for (size_t i = 0; i < n; i++)
+            to[i] = log_of ? from[i] - high[i] - last[i] : to[i] * last[i];
+    }
 }
 
 /* The mean. It is computed from the differences to the first element, so that large numbers that
@@ -243,31 +310,6 @@ static void transpose_32(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t 
         for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)
             y[c * y_row + r] = x[r * x_row + c];
 }
-
-/* Converts fp16. A product with 2^112 corrects the exponent, for subnormal numbers too; infinity
- * and NaN keep the highest exponent. */
-static inline float half_of(uint16_t h)
-{
-    uint32_t bits = (uint32_t)(h & 0x7fff) << 13, sign = (uint32_t)(h & 0x8000) << 16;
-    uint32_t scaled = bits_of(float_of(bits) * float_of(0x77800000)); /* 2^112 */
-    return float_of(sign | (bits >= 0x0f800000 ? bits | 0x7f800000 : scaled));
-}
-
-#define FROM(name, type, expr)                                                                     \
-    static void from_##name(const void *from, float *y, size_t n)                                  \
-    {                                                                                              \
-        const type *x = from;                                                                      \
-        VECTOR                                                                                     \
-        for (size_t i = 0; i < n; i++)                                                             \
-            y[i] = (expr);                                                                         \
-    }
-
-FROM(u8, uint8_t, (float)x[i])
-FROM(i8, int8_t, (float)x[i])
-FROM(i32, int32_t, (float)x[i])
-FROM(i64, int64_t, (float)x[i])
-FROM(f16, uint16_t, half_of(x[i]))
-FROM(bf16, uint16_t, float_of((uint32_t)x[i] << 16))
 
 /* --- products of a few rows with a packed matrix, which is read once for all of them --- */
 
@@ -401,10 +443,12 @@ static void product(const float *packed, int64_t depth, int64_t cols, int64_t ro
 
 extern const struct fast_kernels FAST_TABLE;
 extern const struct sweep_kernels SWEEP_TABLE;
+extern const struct typed_kernels TYPED_TABLE;
 
 const struct fast_kernels FAST_TABLE = {
     .isa = FAST_ISA,
     .sweep = &SWEEP_TABLE,
+    .typed = &TYPED_TABLE,
     .blocked = LANES == 16 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8,
     .unary = {[IR_UNARY_RELU] = u_relu,
               [IR_UNARY_LEAKY_RELU] = u_leaky_relu,
@@ -422,7 +466,15 @@ const struct fast_kernels FAST_TABLE = {
               [IR_UNARY_EXP] = u_exp,
               [IR_UNARY_SQRT] = u_sqrt,
               [IR_UNARY_RECIPROCAL] = u_reciprocal,
-              [IR_UNARY_ERF] = u_erf},
+              [IR_UNARY_ERF] = u_erf,
+              [IR_UNARY_FLOOR] = u_floor,
+              [IR_UNARY_CEIL] = u_ceil,
+              [IR_UNARY_ROUND] = u_round,
+              [IR_UNARY_SIGN] = u_sign,
+              [IR_UNARY_LOG] = u_log,
+              [IR_UNARY_SIN] = u_sin,
+              [IR_UNARY_COS] = u_cos,
+              [IR_UNARY_SOFTPLUS] = u_softplus},
     .binary = {[IR_BINARY_ADD] = b_add,
                [IR_BINARY_SUB] = b_sub,
                [IR_BINARY_MUL] = b_mul,
@@ -432,14 +484,9 @@ const struct fast_kernels FAST_TABLE = {
                [IR_BINARY_POW] = b_pow,
                [IR_BINARY_PRELU] = b_prelu},
     .softmax = softmax,
+    .softmax_across = softmax_across,
     .layer_norm = layer_norm,
     .transpose_32 = transpose_32,
     .product = product,
     .attend = FAST_ATTEND,
-    .from = {[DTYPE_U8] = from_u8,
-             [DTYPE_I8] = from_i8,
-             [DTYPE_I32] = from_i32,
-             [DTYPE_I64] = from_i64,
-             [DTYPE_F16] = from_f16,
-             [DTYPE_BF16] = from_bf16},
 };

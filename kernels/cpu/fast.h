@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Fast fp32 rows for what a library leaves slow: elementwise functions, softmax, layer norm,
- * transposes, conversions and products of few rows. They are plain C that compilers vectorise;
+ * transposes and products of few rows. They are plain C that compilers vectorise;
  * fast.c is compiled once for each instruction set, and fast_kernels_list tells which of the tables
  * this machine can run.
  *
@@ -21,24 +21,29 @@
 
 typedef void (*fast_unary)(const float *x, float *y, size_t n, float alpha, float beta);
 typedef void (*fast_binary)(const float *a, const float *b, float *y, size_t n);
-typedef void (*fast_from)(const void *x, float *y, size_t n); /* converts to fp32 */
 
 struct sweep_kernels;
+struct typed_kernels;
+
+enum { FAST_ACROSS = 256 };
 
 struct fast_kernels {
     const char *isa;                      /* "avx512" */
     const struct sweep_kernels *sweep;    /* sweep.h, for the same instruction set */
+    const struct typed_kernels *typed;    /* typed.h, too */
     enum ir_layout blocked;               /* the blocked layout that suits its registers */
     fast_unary unary[IR_UNARY_COUNT_];    /* NULL: not here */
     fast_binary binary[IR_BINARY_COUNT_]; /* NULL: not here */
     void (*softmax)(const float *x, float *y, size_t n, bool log_of);
+    /* Softmax over each of n <= FAST_ACROSS columns of rows that are `step` elements apart. */
+    void (*softmax_across)(const float *x, float *y, int64_t rows, int64_t step, size_t n,
+                           bool log_of);
     /* bias may be NULL */
     void (*layer_norm)(const float *x, const float *scale, const float *bias, float epsilon,
                        float *y, size_t n);
     /* y[c][r] = x[r][c]; the steps from row to row count elements. */
     void (*transpose_32)(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
                          int64_t cols);
-    fast_from from[DTYPE_COUNT_]; /* NULL: not here */
     /* y[r][c] = start[r][c] + the sum over k of x[r][k] m[c][k], with `m` packed by fast_pack. A
      * step of 0 from row to row of `start` repeats the row. Steps count elements. */
     void (*product)(const float *packed, int64_t depth, int64_t cols, int64_t rows, const float *x,

@@ -55,6 +55,14 @@ static const struct unary_case unary_cases[] = {
     {IR_UNARY_GELU, 0, 0, 3e-6, 1e-7},
     {IR_UNARY_GELU_TANH, 0, 0, 2e-6, 1e-2},
     {IR_UNARY_CLIP, -0.5F, 0.25F, 0, 0},
+    {IR_UNARY_FLOOR, 0, 0, 0, 0},
+    {IR_UNARY_CEIL, 0, 0, 0, 0},
+    {IR_UNARY_ROUND, 0, 0, 0, 0},
+    {IR_UNARY_SIGN, 0, 0, 0, 0},
+    {IR_UNARY_LOG, 0, 0, 2e-7, 1e-7},
+    {IR_UNARY_SIN, 0, 0, 2e-7, 1e-7},
+    {IR_UNARY_COS, 0, 0, 2e-7, 1e-7},
+    {IR_UNARY_SOFTPLUS, 0, 0, 3e-7, 1e-36},
     {IR_UNARY_LINEAR, 2.5F, -0.75F, 3e-7, 1},
     {IR_UNARY_ABS, 0, 0, 0, 0},
     {IR_UNARY_NEG, 0, 0, 0, 0},
@@ -240,37 +248,28 @@ static void test_product(void **state UNUSED)
         }
 }
 
-/* Numbers of each type are converted as the reference does: all of the 16-bit types, and the ends
- * of the longer ones. */
-static void test_from(void **state UNUSED)
+/* A softmax across rows is the softmax of the transposed matrix. */
+static void test_softmax_across(void **state UNUSED)
 {
-    static uint8_t bytes[256];
-    static uint16_t halves[65536];
-    static const int32_t words[] = {0, -1, 16777217, 16777219, INT32_MIN, INT32_MAX};
-    static const int64_t longs[] = {0, -1, (1LL << 40) + 1, 16777219, INT64_MIN, INT64_MAX};
-    static float out[65537], ref[65536];
-    const struct {
-        enum dtype dtype;
-        const void *data;
+    static const struct {
+        int64_t rows, step;
         size_t n;
-    } rows[] = {
-        {DTYPE_U8, bytes, 256}, {DTYPE_I8, bytes, 256},     {DTYPE_I32, words, 6},
-        {DTYPE_I64, longs, 6},  {DTYPE_F16, halves, 65536}, {DTYPE_BF16, halves, 65536},
-    };
-    for (int i = 0; i < 65536; i++) {
-        bytes[i % 256] = (uint8_t)i;
-        halves[i] = (uint16_t)i;
-    }
-    for (size_t t = 0; t < n_tables; t++)
-        for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
-            struct tensor_view x =
-                VIEW(rows[r].dtype, (void *)(uintptr_t)rows[r].data, (int64_t)rows[r].n);
-            struct tensor_view y = POISONED(DTYPE_F32, ref, (int64_t)rows[r].n);
-            ref_cast(&x, &y);
-            memset(out, 0xff, sizeof(out));
-            tables[t]->from[rows[r].dtype](rows[r].data, out, rows[r].n);
-            assert_floats(out, ref, rows[r].n, 0);
-            assert_true(isnan(out[rows[r].n])); /* nothing is written behind them */
+        bool log_of;
+    } cases[] = {{16, 100, 100, false}, {16, 100, 70, true}, {3, 5, 1, false}, {600, 4, 4, true}};
+    for (size_t c = 0; c < ARRAY_LEN(cases); c++)
+        for (size_t t = 0; t < n_tables; t++) {
+            int64_t rows = cases[c].rows, step = cases[c].step;
+            fill_random(xs, (size_t)(rows * step), 3);
+            memset(ys, 0xff, sizeof(ys));
+            struct tensor_view x = VIEW(DTYPE_F32, xs, rows, step);
+            struct tensor_view y = POISONED(DTYPE_F32, want, rows, step);
+            ref_softmax(0, cases[c].log_of, &x, &y);
+            tables[t]->softmax_across(xs, ys, rows, step, cases[c].n, cases[c].log_of);
+            for (int64_t r = 0; r < rows; r++) {
+                assert_floats(ys + r * step, want + r * step, cases[c].n, 1e-6);
+                if ((int64_t)cases[c].n < step)
+                    assert_true(isnan(ys[r * step + (int64_t)cases[c].n]));
+            }
         }
 }
 
@@ -286,7 +285,7 @@ int main(void)
         cmocka_unit_test(test_layer_norm),
         cmocka_unit_test(test_transpose),
         cmocka_unit_test(test_product),
-        cmocka_unit_test(test_from),
+        cmocka_unit_test(test_softmax_across),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

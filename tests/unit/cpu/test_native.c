@@ -193,10 +193,6 @@ static void test_softmax(void **state UNUSED)
     struct ir_graph *graph = one_node(IR_OP_SOFTMAX, DTYPE_F32, 1, &shape);
     set(graph, IR_ATTR_AXIS, 1);
     assert_int_equal(check(graph, 2e-6), 2);
-    shape = SHAPE(4, 10, 2); /* not dense along the axis: no native candidate */
-    graph = one_node(IR_OP_SOFTMAX, DTYPE_F32, 1, &shape);
-    set(graph, IR_ATTR_AXIS, 1);
-    assert_int_equal(check(graph, 2e-6), 0);
 }
 
 static void test_layer_norm(void **state UNUSED)
@@ -302,11 +298,8 @@ static void test_casts(void **state UNUSED)
             set(graph, IR_ATTR_TO, DTYPE_F32);
             assert_int_equal(check(graph, 1e-30), s == 1 ? 1 : 2); /* NaN is NaN */
         }
-    struct ir_graph *graph = one_node(IR_OP_CAST, DTYPE_U16, 1, shapes);
-    set(graph, IR_ATTR_TO, DTYPE_F32);
-    assert_int_equal(check(graph, 0), 0);
-    graph = one_node(IR_OP_CAST, DTYPE_U8, 1, shapes);
-    set(graph, IR_ATTR_TO, DTYPE_F16);
+    struct ir_graph *graph = one_node(IR_OP_CAST, DTYPE_F64, 1, shapes);
+    set(graph, IR_ATTR_TO, DTYPE_U8);
     assert_int_equal(check(graph, 0), 0);
 }
 
@@ -331,8 +324,9 @@ static void test_nodes_for_others(void **state UNUSED)
     struct ir_graph *graph = one_node(IR_OP_UNARY, DTYPE_F64, 1, shapes);
     set(graph, IR_ATTR_FUNC, IR_UNARY_RELU);
     assert_int_equal(check(graph, 0), 0);
-    graph = one_node(IR_OP_BINARY, DTYPE_F32, 2, shapes);
-    set(graph, IR_ATTR_FUNC, IR_BINARY_LESS); /* to BOOL */
+    graph = one_node(IR_OP_BINARY, DTYPE_I64, 2, shapes);
+    set(graph, IR_ATTR_FUNC, IR_BINARY_MOD);
+    assert_true(ir_attr_set_float(graph, 0, IR_ATTR_ALPHA, 1)); /* the dividend's sign */
     assert_int_equal(check(graph, 0), 0);
     graph = one_node(IR_OP_UNARY, DTYPE_F32, 1, shapes);
     set(graph, IR_ATTR_FUNC, IR_UNARY_RELU);
