@@ -20,16 +20,11 @@ struct planner {
     uint64_t sum;
 };
 
-/* A reshape only renames bytes if both sides are plain, a reformat if the layouts agree. */
-static bool renames(const struct ir_node *node, const struct ir_tensor *in,
-                    const struct ir_tensor *out)
+static bool renames(const struct ir_graph *graph, const struct ir_node *node,
+                    const struct ir_tensor *in, const struct ir_tensor *out)
 {
-    if (ir_tensor_is_constant(in) || in->bytes != out->bytes || in->dtype != out->dtype ||
-        in->scale != out->scale)
-        return false;
-    if (node->op == IR_OP_RESHAPE)
-        return in->layout == IR_LAYOUT_PLAIN && out->layout == IR_LAYOUT_PLAIN;
-    return node->op == IR_OP_REFORMAT && ir_layouts_agree(&in->shape, in->layout, out->layout);
+    return !ir_tensor_is_constant(in) && in->bytes == out->bytes && in->dtype == out->dtype &&
+           in->scale == out->scale && ir_node_renames(graph, node, in->layout, out->layout);
 }
 
 /* Turns nodes that only rename into aliases, which need no tactic. */
@@ -41,7 +36,7 @@ static void make_aliases(struct ir_graph *graph)
             continue;
         struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
         const struct ir_tensor *in = ir_tensor(graph, node->inputs[0]);
-        if (!renames(node, in, out))
+        if (!renames(graph, node, in, out))
             continue;
         out->alias_of = node->inputs[0];
         node->tactic = NULL;

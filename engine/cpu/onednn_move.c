@@ -75,17 +75,40 @@ static enum status make_reformat(const struct subject *s, struct choice c, struc
     return reorder(s, &from, c.src, &to, c.dst, r);
 }
 
-static uint32_t list_plain(const struct subject *s, struct choice out[CHOICES_MAX])
+/* Plain, and the ways in which the elements stay where they are. */
+static uint32_t list_transpose(const struct subject *s, struct choice out[CHOICES_MAX])
 {
-    out[0] = (struct choice){0};
-    return subject_out(s, 0)->shape.rank > 0 ? 1 : 0;
+    static const struct choice ways[] = {{.src = IR_LAYOUT_CHANNELS_LAST, .dst = IR_LAYOUT_PLAIN},
+                                         {.src = IR_LAYOUT_PLAIN, .dst = IR_LAYOUT_CHANNELS_LAST}};
+    uint32_t rank = subject_out(s, 0)->shape.rank, n = 0;
+    out[n] = (struct choice){0};
+    n += rank > 0;
+    for (size_t i = 0; i < ARRAY_LEN(ways) && rank >= 3 && rank <= 5; i++)
+        if (ir_node_renames(s->graph, s->node, ways[i].src, ways[i].dst))
+            out[n++] = ways[i];
+    return n;
 }
 
-static enum status make_transpose(const struct subject *s, struct choice c UNUSED, struct recipe *r)
+/* The strides of a tensor that is plain or channels-last. */
+static void strides_in(const struct shape *x, enum ir_layout layout, int64_t *strides)
+{
+    struct shape as = *x;
+    shape_strides(x, strides);
+    if (layout != IR_LAYOUT_CHANNELS_LAST)
+        return;
+    for (uint32_t i = 1; i < x->rank; i++)
+        as.dim[i] = x->dim[i + 1 < x->rank ? i + 1 : 1];
+    int64_t dense[SHAPE_MAX_RANK];
+    shape_strides(&as, dense);
+    for (uint32_t i = 1; i < x->rank; i++)
+        strides[i + 1 < x->rank ? i + 1 : 1] = dense[i];
+}
+
+static enum status make_transpose(const struct subject *s, struct choice c, struct recipe *r)
 {
     const struct shape *x = &subject_in(s, 0)->shape, *y = &subject_out(s, 0)->shape;
     int64_t dense[SHAPE_MAX_RANK], strides[SHAPE_MAX_RANK];
-    shape_strides(x, dense);
+    strides_in(x, c.src, dense);
     for (uint32_t i = 0; i < y->rank; i++) {
         int64_t from = ir_attr_at(s->node, IR_ATTR_PERM, i);
         if (from < 0 || from >= (int64_t)x->rank)
@@ -93,10 +116,9 @@ static enum status make_transpose(const struct subject *s, struct choice c UNUSE
         strides[i] = dense[from];
     }
     dnnl_memory_desc_t from, to;
-    if (!desc_strides(&from, y->rank, y->dim, strides) ||
-        !desc_layout(&to, y->rank, y->dim, IR_LAYOUT_PLAIN))
+    if (!desc_strides(&from, y->rank, y->dim, strides) || !desc_layout(&to, y->rank, y->dim, c.dst))
         return STATUS_UNIMPLEMENTED;
-    return reorder(s, &from, IR_LAYOUT_PLAIN, &to, IR_LAYOUT_PLAIN, r);
+    return reorder(s, &from, c.src, &to, c.dst, r);
 }
 
 /* If channels are blocked, a slice must consist of whole blocks; oneDNN checks that. */
@@ -121,6 +143,6 @@ const struct onednn_row onednn_concat = {
 const struct onednn_row onednn_reformat = {
     .op = IR_OP_REFORMAT, .list = list_reformat, .make = make_reformat, .impls = 1};
 const struct onednn_row onednn_transpose = {
-    .op = IR_OP_TRANSPOSE, .list = list_plain, .make = make_transpose, .impls = 1};
+    .op = IR_OP_TRANSPOSE, .list = list_transpose, .make = make_transpose, .impls = 1};
 const struct onednn_row onednn_slice = {
     .op = IR_OP_SLICE, .list = list_layouts, .make = make_slice, .impls = 1};

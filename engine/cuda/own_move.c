@@ -130,8 +130,8 @@ static bool read_pad(const struct ir_node *node, struct move *m)
     return true;
 }
 
-/* The layouts that each op takes: plain, channels-last, or channels-last read and plain written. */
-enum { PLAIN = 1, LAST = 2, LAST_TO_PLAIN = 4 };
+/* The layouts that each op takes: plain, channels-last, or one read and the other written. */
+enum { PLAIN = 1, LAST = 2, LAST_TO_PLAIN = 4, PLAIN_TO_LAST = 8 };
 
 static const struct {
     bool (*read)(const struct ir_node *node, struct move *m);
@@ -139,7 +139,7 @@ static const struct {
     uint32_t layouts;
 } rows[IR_OP_COUNT_] = {
     [IR_OP_RESHAPE] = {read_reshape, 1, PLAIN},
-    [IR_OP_TRANSPOSE] = {read_transpose, 1, PLAIN | LAST_TO_PLAIN},
+    [IR_OP_TRANSPOSE] = {read_transpose, 1, PLAIN | LAST_TO_PLAIN | PLAIN_TO_LAST},
     [IR_OP_CONCAT] = {read_axis, 0, PLAIN | LAST},
     [IR_OP_SLICE] = {read_slice, 1, PLAIN | LAST},
     [IR_OP_PAD] = {read_pad, 1, PLAIN | LAST},
@@ -155,6 +155,7 @@ static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
     uint32_t pair = from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_PLAIN                   ? PLAIN
                     : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_CHANNELS_LAST ? LAST
                     : from == IR_LAYOUT_CHANNELS_LAST && to == IR_LAYOUT_PLAIN ? LAST_TO_PLAIN
+                    : from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_CHANNELS_LAST ? PLAIN_TO_LAST
                                                                                : 0;
     for (uint32_t i = 1; i < tactic->n_in; i++)
         if (tactic->in[i].format.layout != from)
@@ -229,6 +230,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         {PLAIN, IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN},
         {LAST, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST},
         {LAST_TO_PLAIN, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN},
+        {PLAIN_TO_LAST, IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST},
     };
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);

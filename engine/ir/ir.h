@@ -275,6 +275,11 @@ const char *ir_layout_name(enum ir_layout layout);
  * are 1, or there is one channel, and the padding is the same. A reformat between them then only
  * renames. */
 bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layout b);
+/* Says whether a node with the trait RENAMES writes the bytes that it reads, if its input and its
+ * output have these layouts: a reshape between plain tensors, a reformat between layouts that
+ * agree, a transpose that moves channels to where the other layout has them. */
+bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node, enum ir_layout from,
+                     enum ir_layout to);
 
 /*
  * Type and shape inference. ir_infer_node checks the node's inputs and attributes against ops.h and

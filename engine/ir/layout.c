@@ -6,6 +6,7 @@
 #include "engine/ir/ir.h"
 
 #include "base/checked.h"
+#include "engine/ir/ops.h"
 
 enum order {
     CHANNELS_FIRST, /* N, C, S, where S is all spatial dimensions as one */
@@ -85,4 +86,52 @@ bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layou
     enum order x = rows[a].multiple == channels ? CHANNELS_LAST : rows[a].order;
     enum order y = rows[b].multiple == channels ? CHANNELS_LAST : rows[b].order;
     return x == y && (x != BLOCKS || rows[a].multiple == rows[b].multiple);
+}
+
+/* The dims of more than one element in the order in which they lie in memory, the slowest first.
+ * Returns their number; UINT32_MAX: channels are in blocks or padded. */
+static uint32_t memory_order(const struct shape *shape, enum ir_layout layout,
+                             uint32_t dims[SHAPE_MAX_RANK])
+{
+    uint32_t n = 0;
+    if (layout != IR_LAYOUT_PLAIN && layout != IR_LAYOUT_CHANNELS_LAST)
+        return UINT32_MAX;
+    bool last = layout == IR_LAYOUT_CHANNELS_LAST && shape->rank > 2;
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        uint32_t dim = !last || i == 0 ? i : i + 1 < shape->rank ? i + 1 : 1;
+        if (shape->dim[dim] != 1)
+            dims[n++] = dim;
+    }
+    return n;
+}
+
+/* Whether a transpose from one layout into the other leaves all elements where they are. */
+static bool stays(const struct ir_graph *graph, const struct ir_node *node, enum ir_layout from,
+                  enum ir_layout to)
+{
+    const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
+    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
+    uint32_t of_x[SHAPE_MAX_RANK], of_y[SHAPE_MAX_RANK];
+    uint32_t n = memory_order(x, from, of_x);
+    if (n == UINT32_MAX || memory_order(y, to, of_y) != n)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (ir_attr_at(node, IR_ATTR_PERM, of_y[i]) != of_x[i])
+            return false;
+    return true;
+}
+
+bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node, enum ir_layout from,
+                     enum ir_layout to)
+{
+    if (!ir_op_has(node->op, IR_TRAIT_RENAMES) || node->n_inputs != 1 || node->n_outputs != 1)
+        return false;
+    switch (node->op) {
+    case IR_OP_REFORMAT:
+        return ir_layouts_agree(&ir_tensor(graph, node->outputs[0])->shape, from, to);
+    case IR_OP_TRANSPOSE:
+        return stays(graph, node, from, to);
+    default:
+        return from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_PLAIN;
+    }
 }

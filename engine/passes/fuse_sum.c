@@ -9,7 +9,9 @@
  * after the node, because nodes are sorted again afterwards. It cannot depend on the node, whose
  * only reader is the function that joins it.
  */
+#include "engine/passes/constant.h"
 #include "engine/passes/host.h"
+#include "engine/passes/weights.h"
 
 static bool commutes(int64_t func)
 {
@@ -65,6 +67,20 @@ static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t
     return best;
 }
 
+/* Whether the node scales the channels of a product that has taken its bias just now: in the next
+ * round fold_scale moves the scale into the weights, where it costs nothing. */
+static bool is_for_weights(struct rewrite *rw, uint32_t node)
+{
+    struct weighted w;
+    if (!rw_is_binary(rw, node, IR_BINARY_MUL))
+        return false;
+    for (uint32_t i = 0; i < 2; i++)
+        if (constant_is_float(rw, rw_input(rw, node, i)) &&
+            weighted_find(rw, rw_input(rw, node, 1 - i), &w) && weighted_has_constants(rw, &w))
+            return true;
+    return false;
+}
+
 static void visit(struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
@@ -75,7 +91,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     if (func > IR_BINARY_MIN)
         return;
     uint32_t host = choose(rw, node, func, &operand);
-    if (host == IR_NONE)
+    if (host == IR_NONE || is_for_weights(rw, node) || is_for_weights(rw, host))
         return;
     rw_done(rw, "%s + %s", ir_node(rw->graph, host)->name, n->name);
     rw_add_epilogue(rw, host,

@@ -20,6 +20,7 @@
     ROW(skip_expand, "elementwise operations broadcast by themselves")                             \
     ROW(merge_shuffles, "reshapes, transposes and slices in a row become one")                     \
     ROW(merge_chains, "reshapes with transposes between become one transpose")                     \
+    ROW(sink_transposes, "sums and products stand before transposes of channels")                  \
     ROW(transpose_matmul, "a matrix product reads its operand transposed")                         \
     ROW(fold_pad, "zero padding moves into the convolution behind it")                             \
     ROW(fuse_reduce, "L1 and L2 norms, sums of squares, log-sums")                                 \

@@ -111,12 +111,15 @@ static void tell(struct tune_table *t, const struct tune_entry *e, const struct 
                   *type ? " " : "", type, (double)o->ns / 1000, whence);
 }
 
-/* A reshape between plain tensors only renames them: it never runs. */
+/* A node that only renames a tensor never runs. Reformats are timed all the same, because those
+ * that rename are not asked for. */
 static bool runs_never(const struct tune_entry *e, const struct tactic *tactic)
 {
-    return ir_node(e->sample, 0)->op == IR_OP_RESHAPE && tactic->n_in == 1 && tactic->n_out == 1 &&
-           tactic->in[0].format.layout == IR_LAYOUT_PLAIN &&
-           ir_format_equal(tactic->in[0].format, tactic->out[0].format);
+    const struct ir_node *node = ir_node(e->sample, 0);
+    const struct ir_format *from = &tactic->in[0].format, *to = &tactic->out[0].format;
+    return node->op != IR_OP_REFORMAT && from->dtype == to->dtype && from->scale == to->scale &&
+           !ir_tensor_is_constant(ir_tensor(e->sample, node->inputs[0])) &&
+           ir_node_renames(e->sample, node, from->layout, to->layout);
 }
 
 /* Whether the option still has to be compiled or timed. */

@@ -51,6 +51,38 @@ static const struct rewrite_case cases[] = {
      "y = transpose \"a\" (x) perm=2,1,0\n"
      "output y\n",
      NULL, NULL},
+    /* --- sink_transposes --- */
+    {"a block of ConvNeXt", "merge_shuffles sink_transposes merge_shuffles erase_noops",
+     "input x FP32[1,3,4,5]\n"
+     "input before FP32[1,3,4,5]\n"
+     "t = transpose \"t\" (before) perm=0,3,1,2\n"
+     "u = transpose \"u\" (x) perm=0,3,1,2\n"
+     "m = binary \"m\" (k FP32[5,1,1], u) func=mul\n"
+     "y = binary \"y\" (m, t) func=add\n"
+     "output y\noutput t\n",
+     "input x FP32[1,3,4,5]\n"
+     "input before FP32[1,3,4,5]\n"
+     "t FP32[1,5,3,4] = transpose \"t\" (before) perm=0,3,1,2\n"
+     "%5 FP32[1,3,4,5] = binary \"m\" (k FP32[1,1,1,5], x) func=mul\n"
+     "%6 FP32[1,3,4,5] = binary \"y\" (%5, before) func=add\n"
+     "y FP32[1,5,3,4] = transpose \"y\" (%6) perm=0,3,1,2\n"
+     "output y\n"
+     "output t\n",
+     "y before"},
+    {"an operand with other bytes: not", "sink_transposes",
+     "input x FP32[1,3,3,5]\n"
+     "input z FP32[5,3,1]\n"
+     "u = transpose \"u\" (x) perm=0,3,1,2\n"
+     "y = binary \"y\" (u, z) func=add\n"
+     "output y\n",
+     NULL, NULL},
+    {"other dims move: not", "sink_transposes",
+     "input x FP32[2,3,4,5]\n"
+     "input z FP32[2,4,3,5]\n"
+     "u = transpose \"u\" (x) perm=0,2,1,3\n"
+     "y = binary \"y\" (u, z) func=add\n"
+     "output y\n",
+     NULL, NULL},
     {"slice + slice", "merge_shuffles",
      "input x FP32[20,7]\n"
      "a = slice \"a\" (x) starts=2,0 ends=19,7 steps=3,1\n"

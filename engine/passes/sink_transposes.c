@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exporters compute a part of a network with channels last, as rows for a norm or a product, and
+ * transpose the result back before the sum with what went around that part (ConvNeXt's blocks).
+ *
+ *   transpose(x) + y  becomes  transpose(x + transpose'(y))
+ *
+ * The scale and the sum then stand behind the product and can join it. The transpose of y is either
+ * one with which y was made, and goes; or one between layouts in which y has the same bytes, and
+ * costs nothing.
+ */
+#include "engine/passes/rewrite.h"
+
+/* The permutation that moves dim 1 to the end, and the one that moves it back. */
+static bool moves_channels(const struct ir_attr *perm, bool *back)
+{
+    uint32_t rank = perm->count;
+    bool to_end = rank >= 3, from_end = rank >= 3;
+    for (uint32_t i = 1; i < rank; i++) {
+        to_end = to_end && perm->i[i] == (i + 1 < rank ? i + 1 : 1);
+        from_end = from_end && perm->i[i] == (i == 1 ? rank - 1 : i - 1);
+    }
+    *back = from_end;
+    return rank >= 3 && perm->i[0] == 0 && (to_end || from_end);
+}
+
+static void inverse(const struct ir_attr *perm, int64_t *out)
+{
+    for (uint32_t i = 0; i < perm->count; i++)
+        out[perm->i[i]] = i;
+}
+
+/* The transpose that makes operand i and moves channels, for this reader alone; or IR_NONE. */
+static uint32_t find_transpose(const struct rewrite *rw, uint32_t node, uint32_t i)
+{
+    uint32_t x = rw_input(rw, node, i), transpose = rw_made_by(rw, x, IR_OP_TRANSPOSE);
+    bool back;
+    if (transpose == IR_NONE || rw_uses(rw, x) != 1 ||
+        !shape_equal(&ir_tensor(rw->graph, x)->shape,
+                     &ir_tensor(rw->graph, rw_output(rw, node))->shape) ||
+        !moves_channels(ir_attr(ir_node(rw->graph, transpose), IR_ATTR_PERM), &back))
+        return IR_NONE;
+    return transpose;
+}
+
+/* A constant that varies along one dim at most has the same bytes in every order of dims. */
+static uint32_t turn_constant(struct rewrite *rw, uint32_t constant, uint32_t rank,
+                              const int64_t *perm)
+{
+    const struct shape *from = &ir_tensor(rw->graph, constant)->shape;
+    struct shape to = {.rank = rank};
+    uint32_t longer = 0;
+    for (uint32_t i = 0; i < rank; i++) {
+        int64_t at = perm[i] - (int64_t)(rank - from->rank);
+        to.dim[i] = at < 0 ? 1 : from->dim[at];
+        longer += to.dim[i] != 1;
+    }
+    return longer <= 1 ? rw_share_constant(rw, constant, &to) : IR_NONE;
+}
+
+/* Whether operand y can be read with its dims in the order of x, and at no cost. */
+static bool can_turn(const struct rewrite *rw, uint32_t y, uint32_t node)
+{
+    const struct ir_tensor *t = ir_tensor(rw->graph, y);
+    uint32_t longer = 0;
+    for (uint32_t i = 0; i < t->shape.rank; i++)
+        longer += t->shape.dim[i] != 1;
+    if (ir_tensor_is_constant(t))
+        return longer <= 1;
+    return shape_equal(&t->shape, &ir_tensor(rw->graph, rw_output(rw, node))->shape);
+}
+
+static uint32_t turn(struct rewrite *rw, uint32_t y, uint32_t rank, const int64_t *perm)
+{
+    if (ir_tensor_is_constant(ir_tensor(rw->graph, y)))
+        return turn_constant(rw, y, rank, perm);
+    uint32_t node = rw_add_node(rw, IR_OP_TRANSPOSE, ir_tensor(rw->graph, y)->name, 1, &y);
+    rw_set_ints(rw, node, IR_ATTR_PERM, rank, perm);
+    return rw_finish(rw, node);
+}
+
+/* Makes the same operation on x and the other operand turned, and `node` the transpose of it. */
+static void sink(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t transpose)
+{
+    const struct ir_attr perm = *ir_attr(ir_node(rw->graph, transpose), IR_ATTR_PERM);
+    const struct ir_node *n = ir_node(rw->graph, node);
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC), there[SHAPE_MAX_RANK], back[SHAPE_MAX_RANK];
+    float alpha = ir_attr_float(n, IR_ATTR_ALPHA);
+    const char *name = n->name;
+    uint32_t in[2], rank = perm.count;
+    for (uint32_t k = 0; k < rank; k++)
+        there[k] = perm.i[k];
+    inverse(&perm, back);
+    in[i] = rw_input(rw, transpose, 0);
+    in[1 - i] = turn(rw, rw_input(rw, node, 1 - i), rank, back);
+    if (in[1 - i] == IR_NONE)
+        return;
+    uint32_t made = rw_add_node(rw, IR_OP_BINARY, name, 2, in);
+    rw_set_int(rw, made, IR_ATTR_FUNC, func);
+    if (alpha != 0)
+        rw_set_float(rw, made, IR_ATTR_ALPHA, alpha);
+    uint32_t y = rw_finish(rw, made);
+    if (y == IR_NONE)
+        return;
+    rw_done(rw, "%s before %s", name, ir_node(rw->graph, transpose)->name);
+    rw_become(rw, node, IR_OP_TRANSPOSE, 1, &y);
+    rw_set_ints(rw, node, IR_ATTR_PERM, rank, there);
+}
+
+static void visit(struct rewrite *rw, uint32_t node)
+{
+    const struct ir_node *n = ir_node(rw->graph, node);
+    if (n->op != IR_OP_BINARY || n->n_epilogue || !rw_is_float(rw, n->outputs[0]))
+        return;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t transpose = find_transpose(rw, node, i);
+        if (transpose == IR_NONE || !can_turn(rw, rw_input(rw, node, 1 - i), node))
+            continue;
+        sink(rw, node, i, transpose);
+        return;
+    }
+}
+
+PASS(sink_transposes)
+{
+    return rewrite_run(graph, ctx, visit, err);
+}
