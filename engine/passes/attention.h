@@ -22,15 +22,17 @@
 
 /* Where an operand is read. */
 enum attention_form {
-    ATTENTION_TURNED, /* [N,H,D,S]: a transpose must come first */
-    ATTENTION_HEADS,  /* [N,H,S,D] */
-    ATTENTION_ROWS,   /* [N,S,row], of which H*D columns belong to the heads */
+    ATTENTION_TURNED,  /* [N,H,D,S]: a transpose must come first */
+    ATTENTION_HEADS,   /* [N,H,S,D] */
+    ATTENTION_ROWS,    /* [N,S,row], of which H*D columns belong to the heads */
+    ATTENTION_CROSSED, /* [S,N,row]: a transpose must come first, which then goes away together with
+                          one before the product (cancel_transposes.c) */
 };
 
 struct attention_operand {
     enum attention_form form;
     struct view view;
-    int64_t row; /* the width of a row, of ROWS */
+    int64_t row; /* the width of a row, of ROWS and CROSSED */
 };
 
 /* Something that the scores meet on their way to softmax. */
@@ -44,7 +46,10 @@ struct attention_term {
     struct shape scores; /* the scores' shape there */
 };
 
-enum { ATTENTION_TERMS_MAX = 6 };
+enum {
+    ATTENTION_TERMS_MAX = 6,
+    ATTENTION_COLUMNS_MAX = 256, /* of a head: beyond that two products are as good */
+};
 
 struct attention {
     struct match parts;

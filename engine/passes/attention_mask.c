@@ -19,6 +19,9 @@
 /* Constants with more elements are not looked at, and are floats to add. */
 enum { LOOK_MAX = 1 << 26 };
 
+/* How many times the queries' elements a mask may have that must be expanded. */
+enum { EXPAND_MAX = 4 };
+
 /* What a constant hides. */
 struct sight {
     bool all;      /* nothing */
@@ -92,9 +95,9 @@ bool attention_fits_heads(const struct rewrite *rw, const struct attention *a, u
     struct heads_shape to;
     if (!heads_shape(rw, a, tensor, scores, &to))
         return false;
-    /* What is expanded is read by the attention, so it should not be more than the queries are. */
+    /* What is expanded is read by the attention, so it should not be much more than the queries. */
     int64_t n = to.dim[0] * to.dim[1] * to.dim[2] * to.dim[3];
-    return !to.expands || n <= a->batches * a->heads * a->queries * a->dim;
+    return !to.expands || n <= EXPAND_MAX * a->batches * a->heads * a->queries * a->dim;
 }
 
 uint32_t attention_to_heads(struct rewrite *rw, const struct attention *a, uint32_t tensor,

@@ -26,6 +26,9 @@ enum { N, H, R, S, D };
  * they can be, and a longer row of them is not worth the time. */
 enum { STEPS_MAX = 16 };
 
+/* What the best form of an operand is worth. */
+enum { WORTH_MAX = 3 };
+
 /* Up to this many batches and heads together are divided in other ways than the graph's. */
 enum { BATCHES_MAX = 1 << 16 };
 
@@ -38,8 +41,10 @@ static int64_t batches_of(const struct shape *shape)
     return n;
 }
 
-/* Says whether the elements of a view lie in rows as expected; gives the rows' width. */
-static bool is_in_rows(const struct rewrite *rw, const struct view *view, int64_t *row)
+/* Says whether the elements of a view lie in rows as expected, or `crossed`: batches in sequences.
+ * Gives the rows' width. */
+static bool is_in_rows(const struct rewrite *rw, const struct view *view, bool crossed,
+                       int64_t *row)
 {
     size_t total;
     int64_t rows = view->dim[N] * view->dim[S], heads = view->dim[H] * view->dim[D];
@@ -47,10 +52,42 @@ static bool is_in_rows(const struct rewrite *rw, const struct view *view, int64_
         (int64_t)total % rows)
         return false;
     int64_t width = (int64_t)total / rows;
-    const int64_t strides[VIEW_RANK] = {
-        [N] = width * view->dim[S], [H] = view->dim[D], [R] = 0, [S] = width, [D] = 1};
+    const int64_t strides[VIEW_RANK] = {[N] = crossed ? width : width * view->dim[S],
+                                        [H] = view->dim[D],
+                                        [R] = 0,
+                                        [S] = crossed ? width * view->dim[N] : width,
+                                        [D] = 1};
     *row = width;
     return view->offset + heads <= width && view_has_strides(view, strides);
+}
+
+/* Says whether a product made the tensor from one whose first two dimensions had been swapped just
+ * for that. */
+static bool is_crossed_product(const struct rewrite *rw, uint32_t tensor, int64_t sequence,
+                               int64_t batches)
+{
+    for (int step = 0; step < 5; step++) {
+        uint32_t node = ir_tensor(rw->graph, tensor)->producer;
+        const struct ir_node *n = node == IR_NONE ? NULL : ir_node(rw->graph, node);
+        if (!n || n->n_epilogue)
+            return false;
+        if (rw_is_binary(rw, node, IR_BINARY_ADD)) { /* of what becomes the product's bias */
+            bool swapped = ir_tensor(rw->graph, n->inputs[0])->shape.rank == 1;
+            if (ir_tensor(rw->graph, n->inputs[!swapped])->shape.rank != 1)
+                return false;
+            tensor = n->inputs[swapped];
+            continue;
+        }
+        const struct shape *to = &ir_tensor(rw->graph, tensor)->shape;
+        const struct ir_attr *perm = ir_attr(n, IR_ATTR_PERM);
+        if (n->op == IR_OP_TRANSPOSE)
+            return to->rank == 3 && perm->i[0] == 1 && perm->i[1] == 0 && to->dim[0] == sequence &&
+                   to->dim[1] == batches;
+        if (n->op != IR_OP_RESHAPE && n->op != IR_OP_MATMUL)
+            return false;
+        tensor = n->inputs[0];
+    }
+    return false;
 }
 
 /* Says whether the view is its whole tensor, as [N,H,S,D]. */
@@ -103,9 +140,12 @@ static bool find_operand(const struct rewrite *rw, const struct search *how,
     *out = (struct attention_operand){.form = ATTENTION_TURNED, .view = view};
     for (int step = 0; step < STEPS_MAX && (how->scaled || view.scale == 1); step++) {
         int64_t row;
-        if (!how->no_rows && is_in_rows(rw, &view, &row))
+        if (!how->no_rows && is_in_rows(rw, &view, false, &row))
             *out = (struct attention_operand){ATTENTION_ROWS, view, row};
-        else if (out->form != ATTENTION_ROWS && is_heads_first(rw, &view))
+        else if (!how->no_rows && dim[N] > 1 && is_in_rows(rw, &view, true, &row) &&
+                 is_crossed_product(rw, view.tensor, dim[S], dim[N]))
+            *out = (struct attention_operand){ATTENTION_CROSSED, view, row};
+        else if (out->form < ATTENTION_ROWS && is_heads_first(rw, &view))
             *out = (struct attention_operand){ATTENTION_HEADS, view, 0};
         if (!view_back(rw, &view))
             break;
@@ -153,7 +193,14 @@ static bool find_shared(const struct rewrite *rw, const struct attention *a,
     return find_operand(rw, how, dims, out);
 }
 
-/* Tries one way to divide the heads. Gives how many operands lie in rows; -1: it does not fit. */
+/* How good it is to read an operand so. */
+static int worth(const struct attention_operand *operand)
+{
+    static const int worths[] = {[ATTENTION_ROWS] = 2, [ATTENTION_CROSSED] = WORTH_MAX};
+    return operand->form < ATTENTION_ROWS ? 0 : worths[operand->form];
+}
+
+/* Tries one way to divide the heads. Gives what its operands are worth; -1: it does not fit. */
 static int try_split(const struct rewrite *rw, struct attention *a, const struct searches *s,
                      int64_t batches, int64_t heads)
 {
@@ -183,8 +230,7 @@ static int try_split(const struct rewrite *rw, struct attention *a, const struct
             return -1;
     if (a->factor != IR_NONE && !attention_fits_heads(rw, a, a->factor, &a->factor_scores))
         return -1;
-    return (a->q.form == ATTENTION_ROWS) + (a->k.form == ATTENTION_ROWS) +
-           (a->v.form == ATTENTION_ROWS);
+    return worth(&a->q) + worth(&a->k) + worth(&a->v);
 }
 
 /* The first way is as the products have it; a product of rank 3 does not say. */
@@ -196,13 +242,14 @@ static const char *split_heads(const struct rewrite *rw, struct attention *a,
     int64_t all = batches_of(shape);
     struct attention best = *a, one;
     int most = -1;
-    for (int64_t i = 0, heads = s->last; i <= MIN(all, BATCHES_MAX) && most < 3; heads = ++i) {
+    for (int64_t i = 0, heads = s->last; i <= MIN(all, BATCHES_MAX) && most < 3 * WORTH_MAX;
+         heads = ++i) {
         if (all % heads || (i > 0 && i < all && shape->rank != 3))
             continue;
         one = *a;
-        int rows = try_split(rw, &one, s, all / heads, heads);
-        if (rows > most) {
-            most = rows;
+        int worth_now = try_split(rw, &one, s, all / heads, heads);
+        if (worth_now > most) {
+            most = worth_now;
             best = one;
         }
     }
@@ -241,6 +288,8 @@ static const char *read_products(const struct rewrite *rw, struct attention *a, 
     a->keys = to->dim[to->rank - 1];
     a->dim = q->dim[q->rank - (s->q.turned ? 2 : 1)];
     a->out_dim = out->dim[out->rank - (a->mirrored ? 2 : 1)];
+    if (a->dim > ATTENTION_COLUMNS_MAX || a->out_dim > ATTENTION_COLUMNS_MAX)
+        return "a head has more columns than kernels take";
     s->k_batches = batches_of(k);
     s->v_batches = batches_of(v);
     if (batches_of(q) != batches_of(to) || batches_of(out) != batches_of(to))
@@ -268,11 +317,11 @@ const char *attention_find_operands(const struct rewrite *rw, struct attention *
 bool attention_is_packed(const struct attention *a)
 {
     int64_t kv = a->k.view.dim[H], q_size = a->heads * a->dim, kv_size = kv * a->dim;
-    return a->q.form == ATTENTION_ROWS && a->k.form == ATTENTION_ROWS &&
-           a->v.form == ATTENTION_ROWS && a->k.view.tensor == a->q.view.tensor &&
-           a->v.view.tensor == a->q.view.tensor && a->q.row == q_size + 2 * kv_size &&
-           a->out_dim == a->dim && a->keys == a->queries && a->q.view.offset == 0 &&
-           a->k.view.offset == q_size && a->v.view.offset == q_size + kv_size;
+    return a->q.form >= ATTENTION_ROWS && a->k.form == a->q.form && a->v.form == a->q.form &&
+           a->k.view.tensor == a->q.view.tensor && a->v.view.tensor == a->q.view.tensor &&
+           a->q.row == q_size + 2 * kv_size && a->out_dim == a->dim && a->keys == a->queries &&
+           a->q.view.offset == 0 && a->k.view.offset == q_size &&
+           a->v.view.offset == q_size + kv_size;
 }
 
 static uint32_t reshape(struct rewrite *rw, uint32_t tensor, uint32_t rank, const int64_t *dim,
@@ -289,8 +338,16 @@ static uint32_t reshape(struct rewrite *rw, uint32_t tensor, uint32_t rank, cons
 uint32_t attention_make_rows(struct rewrite *rw, const struct attention_operand *operand,
                              const char *name)
 {
-    const int64_t shape[3] = {operand->view.dim[N], operand->view.dim[S], operand->row};
-    return reshape(rw, operand->view.tensor, 3, shape, name);
+    static const int64_t cross[3] = {1, 0, 2};
+    bool crossed = operand->form == ATTENTION_CROSSED;
+    const int64_t *dim = operand->view.dim;
+    const int64_t shape[3] = {dim[crossed ? S : N], dim[crossed ? N : S], operand->row};
+    uint32_t rows = reshape(rw, operand->view.tensor, 3, shape, name);
+    if (rows == IR_NONE || !crossed)
+        return rows;
+    uint32_t node = rw_add_node(rw, IR_OP_TRANSPOSE, name, 1, &rows);
+    rw_set_ints(rw, node, IR_ATTR_PERM, 3, cross);
+    return rw_finish(rw, node);
 }
 
 /* Makes rows and cuts off what does not belong to the heads. */
@@ -330,7 +387,7 @@ uint32_t attention_make_operand(struct rewrite *rw, const struct attention *a,
     static const int64_t turn[4] = {0, 1, 3, 2};
     const int64_t *dim = operand->view.dim;
     bool turned = operand->form == ATTENTION_TURNED;
-    if (operand->form == ATTENTION_ROWS)
+    if (operand->form >= ATTENTION_ROWS)
         return cut_rows(rw, operand, name);
     const int64_t shape[4] = {dim[N], dim[H], dim[turned ? D : S], dim[turned ? S : D]};
     uint32_t made = reshape(rw, operand->view.tensor, 4, shape, name);

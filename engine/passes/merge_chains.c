@@ -187,15 +187,15 @@ static void visit(struct rewrite *rw, uint32_t node)
     const struct shape from = ir_tensor(rw->graph, c.source)->shape;
     const char *name = ir_node(rw->graph, node)->name;
     digits_join(&d);
-    whole = d;
-    if (keep_dimensions(&whole, &to))
-        d = whole;
     if (d.n <= 1) {
         rw_done(rw, "%s moves nothing", name);
         rw_become(rw, node, IR_OP_RESHAPE, 1, &c.source);
         rw_set_ints(rw, node, IR_ATTR_SHAPE, to.rank, to.dim);
         return;
     }
+    whole = d;
+    if (keep_dimensions(&whole, &to))
+        d = whole;
     if (!turn_of(&d, &turn))
         return;
     bool before = !shape_equal(&turn.from, &from), behind = !shape_equal(&turn.to, &to);

@@ -32,6 +32,7 @@
     ROW(fold_batch_norm, "batch normalisation moves into weights")                                 \
     ROW(fold_scale, "a scale, uniform or per channel, moves into weights")                         \
     ROW(fuse_attention, "attention from its parts, where a backend has it")                        \
+    ROW(cancel_transposes, "a product computes rows in the order in which they are")               \
     ROW(fuse_bias, "a sum per channel becomes the bias")                                           \
     ROW(merge_siblings, "products that read the same input become one")                            \
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \

@@ -26,6 +26,99 @@ static const struct rewrite_case cases[] = {
      "y FP32[2,4,3] = transpose \"b\" (x) perm=0,2,1\n"
      "output y\n",
      NULL},
+    /* --- merge_chains --- */
+    {"a transpose with its batch joined is one of four dimensions", "merge_chains",
+     "input x FP32[2,3,5,4]\n"
+     "a = reshape \"a\" (x) shape=6,5,4\n"
+     "b = transpose \"b\" (a) perm=0,2,1\n"
+     "y = reshape \"y\" (b) shape=2,3,4,5\n"
+     "output y\n",
+     "input x FP32[2,3,5,4]\n"
+     "y FP32[2,3,4,5] = transpose \"y\" (x) perm=0,1,3,2\n"
+     "output y\n",
+     "y is one transpose of 3 nodes"},
+    {"heads split, merged with the batch, and back: nothing moves", "merge_chains merge_shuffles",
+     "input x FP32[2,5,12]\n"
+     "a = reshape \"a\" (x) shape=2,5,3,4\n"
+     "b = transpose \"b\" (a) perm=0,2,1,3\n"
+     "c = reshape \"c\" (b) shape=6,5,4\n"
+     "d = transpose \"d\" (c) perm=1,0,2\n"
+     "e = reshape \"e\" (d) shape=5,2,3,4\n"
+     "f = transpose \"f\" (e) perm=1,0,2,3\n"
+     "g = reshape \"g\" (f) shape=10,12\n"
+     "y = unary \"y\" (g) func=exp\n"
+     "output y\n",
+     "input x FP32[2,5,12]\n"
+     "g FP32[10,12] = reshape \"g\" (x) shape=10,12\n"
+     "y FP32[10,12] = unary \"y\" (g) func=exp\n"
+     "output y\n",
+     "f moves nothing"},
+    {"two transposes with a reshape between are one", "merge_chains",
+     "input x FP32[2,3,5,4]\n"
+     "a = transpose \"a\" (x) perm=0,2,1,3\n"
+     "b = reshape \"b\" (a) shape=2,5,12\n"
+     "y = transpose \"y\" (b) perm=1,0,2\n"
+     "output y\n",
+     "input x FP32[2,3,5,4]\n"
+     "%2 FP32[6,5,4] = reshape \"y\" (x) shape=6,5,4\n"
+     "%3 FP32[5,6,4] = transpose \"y\" (%2) perm=1,0,2\n"
+     "y FP32[5,2,12] = reshape \"y\" (%3) shape=5,2,12\n"
+     "output y\n",
+     NULL},
+    {"channels shuffled, a chain that others read, digits that do not fit: stay", "merge_chains",
+     "input x FP32[2,6,5,4]\n"
+     "a = reshape \"a\" (x) shape=2,2,3,5,4\n"
+     "b = transpose \"b\" (a) perm=0,2,1,3,4\n"
+     "c = reshape \"c\" (b) shape=2,6,5,4\n"
+     "d = reshape \"d\" (x) shape=12,5,4\n"
+     "e = transpose \"e\" (d) perm=0,2,1\n"
+     "f = reshape \"f\" (e) shape=2,6,4,5\n"
+     "g = transpose \"g\" (x) perm=1,0,2,3\n"
+     "h = reshape \"h\" (g) shape=4,3,20\n"
+     "i = transpose \"i\" (h) perm=1,0,2\n"
+     "output c\noutput e\noutput f\noutput i\n",
+     NULL, NULL},
+    /* --- cancel_transposes --- */
+    {"batch and sequence swapped for a product", "cancel_transposes erase_noops",
+     "input x FP32[2,5,6]\n"
+     "t = transpose \"t\" (x) perm=1,0,2\n"
+     "r = reshape \"r\" (t) shape=10,6\n"
+     "m = matmul \"m\" (r, w FP32[4,6], b FP32[4]) trans_b=1 alpha=0.5\n"
+     "s = reshape \"s\" (m) shape=5,2,4\n"
+     "u = transpose \"u\" (s) perm=1,0,2\n"
+     "y = unary \"y\" (u) func=exp\n"
+     "output y\n",
+     "input x FP32[2,5,6]\n"
+     "%3 FP32[2,5,4] = matmul \"m\" (x, w FP32[4,6], b FP32[4]) trans_b=1 alpha=0.5\n"
+     "y FP32[2,5,4] = unary \"y\" (%3) func=exp\n"
+     "output y\n",
+     "t and u undo each other"},
+    {"reshapes around a product", "cancel_transposes erase_noops",
+     "input x FP32[2,5,6]\n"
+     "r = reshape \"r\" (x) shape=10,6\n"
+     "m = matmul \"m\" (r, w FP32[6,4])\n"
+     "s = reshape \"s\" (m) shape=2,5,4\n"
+     "y = unary \"y\" (s) func=exp\n"
+     "output y\n",
+     "input x FP32[2,5,6]\n"
+     "%2 FP32[2,5,4] = matmul \"m\" (x, w FP32[6,4]) trans_b=0 alpha=1\n"
+     "y FP32[2,5,4] = unary \"y\" (%2) func=exp\n"
+     "output y\n",
+     NULL},
+    {"around a product: another order, other rows, a product that is read: stay",
+     "cancel_transposes",
+     "input x FP32[4,4,6]\n"
+     "t = transpose \"t\" (x) perm=1,0,2\n"
+     "m = matmul \"m\" (t, w FP32[6,6])\n"
+     "u = transpose \"u\" (m) perm=1,2,0\n"
+     "r = reshape \"r\" (x) shape=32,3\n"
+     "p = matmul \"p\" (r, v FP32[3,6])\n"
+     "s = reshape \"s\" (p) shape=4,8,6\n"
+     "k = reshape \"k\" (x) shape=16,6\n"
+     "o = matmul \"o\" (k, w)\n"
+     "z = reshape \"z\" (o) shape=4,4,6\n"
+     "output u\noutput s\noutput o\noutput z\n",
+     NULL, NULL},
     {"transpose and back", "merge_shuffles erase_noops",
      "input x FP32[2,3,4]\n"
      "r = unary \"r\" (x) func=relu\n"
