@@ -16,7 +16,6 @@ struct attention_op {
     struct cuda_attention at;
 };
 
-/* In the order in which they are offered. */
 static const struct {
     const char *name;
     int32_t variant;
@@ -55,6 +54,49 @@ static bool takes(const struct cuda_device *device, int32_t variant, struct cuda
     return kernel_attention(&call, &a) == cudaSuccess;
 }
 
+struct offer {
+    struct cuda_device *device;
+    const struct ir_graph *graph;
+    const struct ir_node *node;
+    enum dtype dtype;
+    tactic_visit visit;
+    void *user;
+    struct cuda_attention at;
+    bool any;
+};
+
+/* The plain variant is offered only if no other is: it is never faster. */
+static enum status offer(struct offer *o, uint32_t i, struct error *err)
+{
+    uint64_t workspace;
+    if ((variants[i].variant == KERNEL_ATTENTION_PLAIN && o->any) ||
+        !takes(o->device, variants[i].variant, &o->at, &workspace))
+        return STATUS_OK;
+    o->any = true;
+    char detail[TACTIC_NAME_MAX];
+    snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)o->at.q.dtype),
+             variants[i].name);
+    struct tactic tactic;
+    cuda_tactic(&tactic, &cuda_family_own_attention, (uint32_t)variants[i].variant, o->graph,
+                o->node, o->dtype, IR_LAYOUT_PLAIN, detail);
+    return o->visit(o->user, &tactic, err);
+}
+
+/* What the launcher would choose comes first: it is taken where nothing is timed. */
+static enum status offer_all(struct offer *o, struct error *err)
+{
+    struct kernel_call call = own_call_dry(o->device, 0);
+    struct kernel_attention a = arguments(&o->at, true, NULL);
+    int32_t choice = kernel_attention_choice(&call, &a);
+    for (uint32_t i = 0; i < ARRAY_LEN(variants); i++)
+        if (variants[i].variant == choice)
+            TRY(offer(o, i, err));
+    for (uint32_t i = 0; i < ARRAY_LEN(variants); i++)
+        if (variants[i].variant != choice)
+            TRY(offer(o, i, err));
+    return STATUS_OK;
+}
+
 static enum status candidates(struct cuda_device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
@@ -62,25 +104,14 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t d = 0; d < n; d++) {
-        struct cuda_attention at;
-        bool any = false;
-        if (!cuda_attention_read(graph, node, dtypes[d], &at))
-            continue;
-        for (uint32_t i = 0; i < ARRAY_LEN(variants); i++) {
-            bool plain = variants[i].variant == KERNEL_ATTENTION_PLAIN;
-            uint64_t workspace;
-            /* The plain variant is offered only if no other is: it is never faster. */
-            if ((plain && any) || !takes(device, variants[i].variant, &at, &workspace))
-                continue;
-            any = true;
-            char detail[TACTIC_NAME_MAX];
-            snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)at.q.dtype),
-                     variants[i].name);
-            struct tactic tactic;
-            cuda_tactic(&tactic, &cuda_family_own_attention, (uint32_t)variants[i].variant, graph,
-                        node, dtypes[d], IR_LAYOUT_PLAIN, detail);
-            TRY(visit(user, &tactic, err));
-        }
+        struct offer o = {.device = device,
+                          .graph = graph,
+                          .node = node,
+                          .dtype = dtypes[d],
+                          .visit = visit,
+                          .user = user};
+        if (cuda_attention_read(graph, node, dtypes[d], &o.at))
+            TRY(offer_all(&o, err));
     }
     return STATUS_OK;
 }

@@ -211,20 +211,6 @@ const struct row {
     {KERNEL_ATTENTION_PARTS, {0, 1}},
 };
 
-/* As many queries per block as still give every multiprocessor a block. */
-int32_t variant_of(const struct kernel_call *call, const struct problem &p)
-{
-    int64_t most = call->multiprocessors > 0 ? call->multiprocessors : 132;
-    int64_t heads = p.batch * p.heads;
-    if (p.sq > 64 && heads * kernel_ceil_div(p.sq, 128) >= 2 * most)
-        return KERNEL_ATTENTION_128;
-    if (p.sq > 32 && heads * kernel_ceil_div(p.sq, 64) >= most)
-        return KERNEL_ATTENTION_64;
-    if (p.sq > 16 && heads * kernel_ceil_div(p.sq, 32) >= 2 * most)
-        return KERNEL_ATTENTION_32;
-    return KERNEL_ATTENTION_SPLIT;
-}
-
 /* Cuts the problem for tensor cores. False: it has too few rows or keys for this variant, or a
  * scale that the kernels do not take. */
 bool cut_problem(const struct kernel_call *call, int32_t variant, struct problem *p,
@@ -253,13 +239,37 @@ bool cut_problem(const struct kernel_call *call, int32_t variant, struct problem
 
 } // namespace
 
+/* As many queries per block as still give every multiprocessor a block; and for few queries with
+ * many keys, parts of the keys. */
+extern "C" int32_t kernel_attention_choice(const struct kernel_call *call,
+                                           const struct kernel_attention *a)
+{
+    struct problem p;
+    struct cut cut;
+    if (!problem_of(a, &p))
+        return 0;
+    if ((a->q->dtype != DTYPE_F16 && a->q->dtype != DTYPE_BF16) || !(p.scale > 0))
+        return KERNEL_ATTENTION_PLAIN;
+    int64_t most = call->multiprocessors > 0 ? call->multiprocessors : 132;
+    int64_t heads = p.batch * p.heads;
+    if (p.sq > 64 && heads * kernel_ceil_div(p.sq, 128) >= 2 * most)
+        return KERNEL_ATTENTION_128;
+    if (p.sq > 32 && heads * kernel_ceil_div(p.sq, 64) >= most)
+        return KERNEL_ATTENTION_64;
+    if (p.sq > 16 && heads * kernel_ceil_div(p.sq, 32) >= most)
+        return KERNEL_ATTENTION_32;
+    bool parts = p.sk >= 512 && cut_problem(call, KERNEL_ATTENTION_PARTS, &p, &cut);
+    return parts ? KERNEL_ATTENTION_PARTS : KERNEL_ATTENTION_SPLIT;
+}
+
 extern "C" uint64_t kernel_attention_workspace(const struct kernel_call *call,
                                                const struct kernel_attention *a)
 {
     struct problem p;
     struct cut cut;
-    if (call->variant != KERNEL_ATTENTION_PARTS || !problem_of(a, &p) ||
-        !cut_problem(call, call->variant, &p, &cut))
+    int32_t variant = call->variant ? call->variant : kernel_attention_choice(call, a);
+    if (variant != KERNEL_ATTENTION_PARTS || !problem_of(a, &p) ||
+        !cut_problem(call, variant, &p, &cut))
         return 0;
     return (uint64_t)p.items * p.q_tiles * p.splits * attention::QUERIES *
            (attention::padded(p) + 2) * sizeof(float);
@@ -277,7 +287,7 @@ extern "C" cudaError_t kernel_attention(const struct kernel_call *call,
     int32_t dtype = a->q->dtype, variant = call->variant;
     bool half = dtype == DTYPE_F16 || dtype == DTYPE_BF16;
     if (variant == 0)
-        variant = half && p.scale > 0 ? variant_of(call, p) : KERNEL_ATTENTION_PLAIN;
+        variant = kernel_attention_choice(call, a);
     if (variant == KERNEL_ATTENTION_PLAIN)
         return dtype == DTYPE_F32    ? launch_plain<float>(call, p)
                : dtype == DTYPE_F16  ? launch_plain<half_t>(call, p)

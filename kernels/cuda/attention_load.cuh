@@ -17,11 +17,9 @@ template <int DP, int MT, int KW, int MASK> struct shape {
     static constexpr int MASK_PITCH = TILE + 8;  /* rows of a fragment in different banks */
     static constexpr bool HELD = DP * MT <= 128; /* queries stay in registers */
     static constexpr int THREADS = KW > 1 ? KW * 32 : MT == 1 ? 256 : 128;
-    static constexpr int BLOCKS = KW > 1 || DP == 256 ? 1
-                                  : MT == 2           ? (DP == 32   ? 4
-                                                         : DP == 64 ? 3
-                                                                    : 2)
-                                                      : (DP <= 64 ? 2 : 1);
+    /* Blocks of THREADS that share a multiprocessor: this bounds their registers. */
+    static constexpr int FEW = DP == 32 ? 3 : DP == 64 ? 2 : 1;
+    static constexpr int BLOCKS = KW > 1 || DP == 256 ? 1 : FEW + MT - 1;
 
     static __host__ __device__ constexpr int slot(int rows)
     {
@@ -143,12 +141,16 @@ __device__ __forceinline__ void mask_load(T *to, const struct problem &p, int64_
         }
         return;
     }
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < n * TILE; i += (int)blockDim.x) {
-        int row = i / TILE, c = i % TILE;
-        struct place at = place_of(p, min(first + row, p.rows - 1));
-        to[row * PITCH + c] = mask_element<T>(p, from + at.h * p.mask_h + at.i * p.mask_q +
-                                                     (int64_t)min(key + c, p.sk - 1) * p.mask_k);
+    /* A thread stays in its column. */
+    int c = (int)threadIdx.x % TILE, step = (int)blockDim.x / TILE;
+    if (key + c >= p.sk)
+        return;
+    from += (key + c) * p.mask_k;
+    n = min(n, p.rows - first);
+#pragma unroll 8
+    for (int row = (int)threadIdx.x / TILE; row < n; row += step) {
+        struct place at = place_of(p, first + row);
+        to[row * PITCH + c] = mask_element<T>(p, from + at.h * p.mask_h + at.i * p.mask_q);
     }
 }
 

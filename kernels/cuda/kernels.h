@@ -235,6 +235,8 @@ struct kernel_attention {
     void *workspace; /* kernel_attention_workspace bytes, aligned to 16 */
 };
 cudaError_t kernel_attention(const struct kernel_call *call, const struct kernel_attention *a);
+/* The variant that stands for 0; 0: there is none. */
+int32_t kernel_attention_choice(const struct kernel_call *call, const struct kernel_attention *a);
 /* Bytes that the call's variant needs. */
 uint64_t kernel_attention_workspace(const struct kernel_call *call,
                                     const struct kernel_attention *a);

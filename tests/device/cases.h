@@ -24,6 +24,7 @@ struct ir_graph *case_new(const struct case_kind *kind, uint64_t seed);
 struct case_sized {
     const char *name;
     bool (*make)(struct ir_graph *graph, uint64_t *random, int64_t batch);
+    double flop; /* of one image or sequence; 0: bytes alone decide */
 };
 extern const struct case_sized case_sizes[];
 

@@ -290,7 +290,8 @@ static uint32_t time_case(const struct options *o, struct trial *trial,
         }
         double floor = out.bytes / o->bandwidth * 1e6;
         if (o->verbose)
-            printf("  %-64s %9.2f us, bytes need %9.2f\n", list.items[i]->name, out.us, floor);
+            printf("  %-64s %9.2f us, bytes need %9.2f, %6.1f TFLOP/s\n", list.items[i]->name,
+                   out.us, floor, kind->flop * o->time_batch / out.us / 1e6);
         if (out.us < best) {
             best = out.us;
             floor_us = floor;
