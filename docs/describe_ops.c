@@ -154,7 +154,7 @@ static void print_row(const struct map_op *row)
     parts_text(row, cpu_text, cpu);
     bool single = row->parts && !(row->parts & (row->parts - 1));
     if (single && !(row->types & BIT(F32)))
-        snprintf(cpu, sizeof(cpu), "reference");
+        snprintf(cpu, sizeof(cpu), "%s", row->types == BIT(BOOL) ? "native" : "reference");
     parts_text(row, cuda_text, cuda);
     bool own = !row->domain[0]; /* ONNX's */
     printf("| %s%s%s | %d to %d | %s | %s | %s | %s |\n", row->domain, own ? "" : " ", row->op,

@@ -199,14 +199,18 @@ static void add_rows(const float *x, float *y, int64_t rows, int64_t step, size_
 {
     float sum[FAST_ACROSS] = {0};
     for (int64_t r = 0; r < rows; r++, x += step, y += step) {
-        VECTOR
-        for (size_t i = 0; i < n; i++)
-            sum[i] += exp_of_negative(x[i] - high[i]);
-        if (log_of)
-            continue;
-        VECTOR
-        for (size_t i = 0; i < n; i++)
-            y[i] = exp_of_negative(x[i] - high[i]);
+        if (log_of) {
+            VECTOR
+            for (size_t i = 0; i < n; i++)
+                sum[i] += exp_of_negative(x[i] - high[i]);
+        } else {
+            VECTOR
+            for (size_t i = 0; i < n; i++) {
+                float e = exp_of_negative(x[i] - high[i]);
+                y[i] = e;
+                sum[i] += e;
+            }
+        }
     }
     for (size_t i = 0; i < n; i++)
         total[i] += (double)sum[i];
