@@ -89,8 +89,8 @@ static const struct rewrite_case cases[] = {
      "y = unary \"y\" (u) func=exp\n"
      "output y\n",
      "input x FP32[2,5,6]\n"
-     "%3 FP32[2,5,4] = matmul \"m\" (x, w FP32[4,6], b FP32[4]) trans_b=1 alpha=0.5\n"
-     "y FP32[2,5,4] = unary \"y\" (%3) func=exp\n"
+     "%4 FP32[2,5,4] = matmul \"m\" (x, w FP32[4,6], b FP32[4]) trans_b=1 alpha=0.5\n"
+     "y FP32[2,5,4] = unary \"y\" (%4) func=exp\n"
      "output y\n",
      "t and u undo each other"},
     {"reshapes around a product", "cancel_transposes erase_noops",
@@ -101,8 +101,8 @@ static const struct rewrite_case cases[] = {
      "y = unary \"y\" (s) func=exp\n"
      "output y\n",
      "input x FP32[2,5,6]\n"
-     "%2 FP32[2,5,4] = matmul \"m\" (x, w FP32[6,4]) trans_b=0 alpha=1\n"
-     "y FP32[2,5,4] = unary \"y\" (%2) func=exp\n"
+     "%3 FP32[2,5,4] = matmul \"m\" (x, w FP32[6,4]) trans_b=0 alpha=1\n"
+     "y FP32[2,5,4] = unary \"y\" (%3) func=exp\n"
      "output y\n",
      NULL},
     {"around a product: another order, other rows, a product that is read: stay",
