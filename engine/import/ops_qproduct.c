@@ -254,6 +254,8 @@ static uint32_t emit_requantised(struct mapper *m, uint32_t acc, const struct re
     enum dtype real = map_dtype(m, acc) == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
     uint32_t rank = map_shape(m, acc)->rank, wide[3];
     for (uint32_t i = 0; i < 3; i++)
+        map_check_scale(m, by->scale[i], i == 2 ? by->zero : IR_NONE, i == 2);
+    for (uint32_t i = 0; i < 3; i++)
         wide[i] = emit_along(m, emit_cast(m, by->scale[i], real), by->axis[i], rank);
     uint32_t scale = emit_binary(m, IR_BINARY_MUL, wide[0], wide[1]);
     scale = emit_binary(m, IR_BINARY_DIV, scale, wide[2]);

@@ -5,6 +5,35 @@
  */
 #include "engine/import/ops.h"
 
+#include <math.h>
+
+static void check_value(struct mapper *m, double value, bool divides)
+{
+    if (!isfinite(value) || value < 0 || (divides && value == 0))
+        map_invalid(m, "its scale is %g, expected a number above 0", value);
+}
+
+void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero, bool divides)
+{
+    const struct shape *ss = map_shape(m, scale), *zs = map_shape(m, zero);
+    size_t n = 0, n_zero = 0;
+    char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
+    if (map_failed(m))
+        return;
+    bool alike = zero == IR_NONE || shape_equal(ss, zs) ||
+                 (shape_elements(ss, &n) && shape_elements(zs, &n_zero) && n == 1 && n_zero == 1);
+    if (!dtype_is_float(map_dtype(m, scale)))
+        map_invalid(m, "its scale is %s, expected a float", dtype_name(map_dtype(m, scale)));
+    else if (!alike)
+        map_invalid(m, "its zero point is %s, its scale %s", shape_format(zs, have),
+                    shape_format(ss, want));
+    const struct ir_tensor *t = ir_tensor(m->graph, scale);
+    if (!shape_elements(ss, &n) || !ir_tensor_is_constant(t))
+        return;
+    for (size_t i = 0; i < n && !map_failed(m); i++)
+        check_value(m, map_element(t, i), divides);
+}
+
 uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to)
 {
     uint32_t wide = emit_cast(m, x, to), rank = map_shape(m, x)->rank;
@@ -63,12 +92,16 @@ struct scaling {
 static void read_scaling(struct mapper *m, uint32_t x, uint32_t scale, struct scaling *out)
 {
     const struct shape *xs = map_shape(m, x), *ss = map_shape(m, scale);
+    char text[SHAPE_TEXT_MAX];
     *out = (struct scaling){.block = map_attr_int(m, "block_size", 0)};
     if (out->block < 0)
         map_invalid(m, "attribute 'block_size' is %lld", (long long)out->block);
-    if (!out->block && (ss->rank != 1 || ss->dim[0] == 1))
+    if (!out->block && (ss->rank == 0 || (ss->rank == 1 && ss->dim[0] == 1)))
         return;
     out->axis = map_axis(m, map_attr_int(m, "axis", 1), xs->rank);
+    if (!out->block && !map_failed(m) && (ss->rank != 1 || ss->dim[0] != xs->dim[out->axis]))
+        map_invalid(m, "its scale is %s, expected a value for each of %lld along axis %u",
+                    shape_format(ss, text), (long long)xs->dim[out->axis], out->axis);
     if (!out->block || map_failed(m))
         return;
     bool fits = ss->rank == xs->rank;
@@ -122,6 +155,7 @@ void map_dequantize(struct mapper *m)
     enum dtype real = real_type(map_dtype(m, scale));
     enum dtype to = attr_dtype(m, "output_dtype", map_dtype(m, scale));
     struct scaling by;
+    map_check_scale(m, scale, zero, false);
     read_scaling(m, x, scale, &by);
     if (zero != IR_NONE && map_dtype(m, zero) != map_dtype(m, x))
         map_invalid(m, "its zero point is %s, its input %s", dtype_name(map_dtype(m, zero)),
@@ -141,6 +175,7 @@ void map_quantize(struct mapper *m)
     enum dtype of_zero = zero != IR_NONE ? map_dtype(m, zero) : DTYPE_U8;
     enum dtype to = attr_dtype(m, "output_dtype", of_zero);
     struct scaling by;
+    map_check_scale(m, scale, zero, true);
     read_scaling(m, x, scale, &by);
     if (zero != IR_NONE && to != of_zero)
         map_invalid(m, "its zero point is %s, its output %s", dtype_name(of_zero), dtype_name(to));

@@ -177,7 +177,35 @@ UNSUPPORTED = {
                                  {"hidden_size": 4, "activations": ["Odd"]}),
 }
 
+def scale_of(*values, dims=()):
+    return helper.make_tensor("s", F, dims, values)
+
+
+def quantised(op, kind, scale, zero=None, **attrs):
+    operands = [(kind, [2, 3]), "s"] + ([zero] if zero else [])
+    return model(op, operands, attrs, [scale])
+
+
+QCONV = [(U, [1, 2, 4, 4]), "s", (U, []), (T.INT8, [3, 2, 1, 1]), (F, []), (T.INT8, []), (F, []),
+         (U, [])]
+
 INVALID = {
+    "its scale is 0, expected a number above 0": quantised("QuantizeLinear", F, scale_of(0)),
+    "its scale is -1, expected a number": quantised("DequantizeLinear", U, scale_of(-1)),
+    "its scale is nan, expected a number":
+        quantised("DequantizeLinear", U, scale_of(1, float("nan"), 1, dims=[3])),
+    "its scale is inf, expected a number": quantised("QuantizeLinear", F, scale_of(float("inf"))),
+    "its scale is -2, expected a number": model("QLinearConv", QCONV, held=[scale_of(-2)]),
+    "its scale is INT32, expected a float": model("DequantizeLinear", [(U, [2]), (T.INT32, [])]),
+    "its zero point is [2], its scale [3]":
+        quantised("DequantizeLinear", U, scale_of(1, 1, 1, dims=[3]), (U, [2])),
+    "its scale is [2], expected a value for each of 3 along axis 1":
+        quantised("DequantizeLinear", U, scale_of(1, 1, dims=[2])),
+    "its scale is [2,3], expected a value for each of 3 along axis 1":
+        quantised("QuantizeLinear", F, scale_of(*[1] * 6, dims=[2, 3])),
+    "its scale is [3], expected a value for each of 1 along axis 0":
+        model("DequantizeLinear", [(U, [1, 3]), "s"], {"axis": 0},
+              [scale_of(1, 1, 1, dims=[3])]),
     "36 columns are not those of queries, keys and values":
         of_ms("Attention", [tokens, (F, [8, 36]), row36],
               {"num_heads": 3, "qkv_hidden_sizes": [12, 6, 18]}),
