@@ -25,6 +25,7 @@ uint32_t emit_attention(struct mapper *m, const struct attention *a);
 uint32_t emit_attention_parts(struct mapper *m, const struct attention *a, float cap, int64_t mode,
                               uint32_t *scores);
 
+int64_t attention_heads(struct mapper *m, const char *name); /* an attribute, 1 and more */
 uint32_t attention_heads_first(struct mapper *m, uint32_t x, int64_t heads);
 uint32_t attention_heads_last(struct mapper *m, uint32_t x);
 int64_t attention_rows(struct mapper *m, uint32_t x); /* S or T of an operand */

@@ -9,6 +9,8 @@
 
 #include <math.h>
 
+enum { HEADS_MAX = 1 << 20 };
+
 /* --- masks --- */
 
 uint32_t emit_count(struct mapper *m, int64_t n)
@@ -64,6 +66,8 @@ uint32_t attention_window(struct mapper *m, uint32_t places, int64_t keys, int64
                           int64_t right)
 {
     uint32_t at = attention_keys(m, keys), seen = IR_NONE;
+    left = MIN(left, IR_MAX_DIM);
+    right = MIN(right, IR_MAX_DIM);
     if (right >= 0) {
         uint32_t last =
             emit_binary(m, IR_BINARY_ADD, places, emit_scalar(m, DTYPE_I64, (double)right));
@@ -79,6 +83,15 @@ uint32_t attention_window(struct mapper *m, uint32_t places, int64_t keys, int64
 }
 
 /* --- heads --- */
+
+int64_t attention_heads(struct mapper *m, const char *name)
+{
+    int64_t heads = map_attr_int(m, name, 0);
+    if (heads >= 1 && heads <= HEADS_MAX)
+        return heads;
+    map_invalid(m, "attribute '%s' is %lld, expected 1 to %d", name, (long long)heads, HEADS_MAX);
+    return 1;
+}
 
 uint32_t attention_heads_first(struct mapper *m, uint32_t x, int64_t heads)
 {
@@ -235,6 +248,9 @@ static void see_by_place(struct mapper *m, struct attention *a, int64_t past, ui
     int64_t n_q = attention_rows(m, a->q), n_k = attention_rows(m, a->k);
     bool causal = map_attr_int(m, "is_causal", 0) != 0;
     enum dtype dtype = map_dtype(m, a->q);
+    if (left < -1 || right < -1)
+        map_invalid(m, "a window from %lld before a query to %lld behind it", (long long)left,
+                    (long long)right);
     uint32_t first = emit_scalar(m, DTYPE_I64, (double)past);
     if (lengths != IR_NONE) {
         lengths = attention_column(m, emit_cast(m, lengths, DTYPE_I64), 0);
@@ -261,7 +277,7 @@ static uint32_t like_queries(struct mapper *m, uint32_t y, const struct attentio
 
 static int64_t heads_of(struct mapper *m, uint32_t x, const char *name)
 {
-    return map_shape(m, x)->rank == 4 ? map_shape(m, x)->dim[1] : map_attr_int(m, name, 0);
+    return map_shape(m, x)->rank == 4 ? map_shape(m, x)->dim[1] : attention_heads(m, name);
 }
 
 void map_attention(struct mapper *m)

@@ -141,7 +141,7 @@ void map_ms_attention(struct mapper *m)
 {
     uint32_t input = map_in(m, 0), weights = map_in(m, 1), bias = map_in_opt(m, 2);
     uint32_t past = map_in_opt(m, 4), extra = map_in_opt(m, 5), mask = map_in_opt(m, 3);
-    int64_t heads = map_attr_int(m, "num_heads", 0), widths[3];
+    int64_t heads = attention_heads(m, "num_heads"), widths[3];
     struct attention a = {.heads = heads, .kv_heads = heads};
     refuse_operand(m, 6, "a cache that is shared");
     refuse_attr(m, "past_present_share_buffer");
@@ -215,7 +215,7 @@ static void read_operands(struct mapper *m, struct attention *a)
 void map_multi_head_attention(struct mapper *m)
 {
     uint32_t past_key = map_in_opt(m, 6), past_value = map_in_opt(m, 7);
-    int64_t heads = map_attr_int(m, "num_heads", 0);
+    int64_t heads = attention_heads(m, "num_heads");
     struct attention a = {.heads = heads, .kv_heads = heads};
     a.causal = map_attr_int(m, "unidirectional", 0) != 0;
     refuse_operand(m, 8, "a cache that is shared");
@@ -345,8 +345,8 @@ void map_group_query_attention(struct mapper *m)
     float cap = map_attr_float(m, "softcap", 0);
     uint32_t past_key = map_in_opt(m, 3), past_value = map_in_opt(m, 4), extra = map_in_opt(m, 10);
     int64_t window = map_attr_int(m, "local_window_size", -1);
-    g.a.heads = map_attr_int(m, "num_heads", 0);
-    g.a.kv_heads = map_attr_int(m, "kv_num_heads", 0);
+    g.a.heads = attention_heads(m, "num_heads");
+    g.a.kv_heads = attention_heads(m, "kv_num_heads");
     refuse_group_forms(m);
     read_group_operands(m, &g);
     read_places(m, &g);

@@ -158,6 +158,10 @@ static void read_operands(struct mapper *m, struct layer *l)
     l->peephole = lstm_in(m, l, 7);
     if (map_shape(m, l->r)->rank == 3)
         l->hidden = map_attr_int(m, "hidden_size", map_shape(m, l->r)->dim[2]);
+    if (l->hidden < 0 || l->hidden > IR_MAX_DIM) {
+        map_invalid(m, "attribute 'hidden_size' is %lld", (long long)l->hidden);
+        l->hidden = 0;
+    }
     if (map_shape(m, l->x)->rank != 3)
         map_invalid(m, "X has rank %u, expected 3", map_shape(m, l->x)->rank);
     check_operand(m, "W", l->w, 3, 0, l->directions);

@@ -211,8 +211,16 @@ INVALID = {
               {"num_heads": 3, "qkv_hidden_sizes": [12, 6, 18]}),
     "whose last dimension 15 does not divide":
         of_ms("Attention", [tokens, (F, [8, 36]), row36], {"num_heads": 5}),
-    "attribute heads[0] is 0, not within 1..":
+    "attribute 'num_heads' is 0, expected 1 to":
         of_ms("Attention", [tokens, (F, [8, 36]), row36]),
+    "attribute 'kv_num_heads' is 9223372036854775807, expected 1 to":
+        of_ms("GroupQueryAttention", grouped, {"num_heads": 4, "kv_num_heads": 2**63 - 1},
+              held=[five]),
+    "a window from -2 before a query to -1 behind it":
+        model("Attention", [heads] * 3, {"left_window_size": -2}, opset=23),
+    "attribute 'hidden_size' is 9223372036854775807":
+        model("LSTM", [(F, [2, 1, 3]), (F, [1, 16, 3]), (F, [1, 16, 4])],
+              {"hidden_size": 2**63 - 1}),
     "a past of rank 4, expected [2,B,H,P,D]":
         of_ms("Attention", [tokens, (F, [8, 36]), row36, "", heads], {"num_heads": 3}),
     "past keys and past values come together":
