@@ -4,6 +4,7 @@
  * attributes. A node with an attribute that the row does not have is refused rather than run
  * without it, because nobody knows what the attribute would have meant.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ static char attr_letter(enum onnx_attr_type type)
 
 static const char *attr_type_name(char letter)
 {
+    letter = letter == 'b' ? 'i' : letter;
     for (uint32_t i = 0; i < ARRAY_LEN(attr_types); i++) {
         if (attr_types[i].letter == letter)
             return attr_types[i].name;
@@ -51,6 +53,20 @@ static const char *letters_of(const char *list, const char *name)
     return NULL;
 }
 
+/* Other numbers mean true to some programs, and false to others. */
+static void check_flag(struct mapper *m, const struct onnx_attr *attr)
+{
+    if (attr->i != 0 && attr->i != 1)
+        map_invalid(m, "attribute '%s' is %lld, expected 0 or 1", attr->name, (long long)attr->i);
+}
+
+/* Only what a Constant or a Pad puts into a tensor may be NaN. */
+static void check_number(struct mapper *m, const struct onnx_attr *attr)
+{
+    if (attr->type == ONNX_ATTR_FLOAT && isnan(attr->f) && strncmp(attr->name, "value", 5))
+        map_invalid(m, "attribute '%s' is not a number", attr->name);
+}
+
 static void check_attr(struct mapper *m, uint32_t index)
 {
     const struct onnx_attr *attr = &m->node->attrs[index];
@@ -61,9 +77,12 @@ static void check_attr(struct mapper *m, uint32_t index)
         return;
     }
     size_t n = strcspn(letters, " ");
-    if (!memchr(letters, letter, n))
+    if (letter == 'i' && letters[0] == 'b')
+        check_flag(m, attr);
+    else if (!memchr(letters, letter, n))
         map_invalid(m, "attribute '%s' is %s, expected %s", attr->name, attr_type_name(letter),
                     attr_type_name(letters[0]));
+    check_number(m, attr);
     for (uint32_t i = 0; i < index; i++) {
         if (!strcmp(m->node->attrs[i].name, attr->name))
             map_invalid(m, "attribute '%s' is given twice", attr->name);

@@ -41,9 +41,10 @@ struct map_op {
     void (*map)(struct mapper *m);
     int64_t func;
     struct map_arity arity;
-    uint32_t types;      /* bit (1 << enum dtype): what the typed operand may be */
-    uint64_t parts;      /* bit (1 << enum ir_op): what the node becomes; 0: known at build time */
-    const char *attrs;   /* "axis:i axes:I": names and types (i f s t g, I F S: lists), or NULL */
+    uint32_t types; /* bit (1 << enum dtype): what the typed operand may be */
+    uint64_t parts; /* bit (1 << enum ir_op): what the node becomes; 0: known at build time */
+    /* "axis:i axes:I": names and types (i f s t g; I F S: lists; b: i of 0 or 1), or NULL */
+    const char *attrs;
     const char *refuses; /* what is refused, in words, or NULL */
 };
 

@@ -39,11 +39,11 @@ enum { LAST = MAP_OPSET_LAST, MANY = MAP_MANY };
 
 /* attributes that many ops have */
 #define WINDOW    "auto_pad:s dilations:I kernel_shape:I pads:I strides:I"
-#define BROADCAST "axis:i broadcast:i"
-#define REDUCED   "axes:I keepdims:i noop_with_empty_axes:i"
+#define BROADCAST "axis:i broadcast:b"
+#define REDUCED   "axes:I keepdims:b noop_with_empty_axes:b"
 #define RECURRENT                                                                                  \
     "activation_alpha:F activation_beta:F activations:S clip:f direction:s hidden_size:i "         \
-    "layout:i output_sequence:i"
+    "layout:b output_sequence:b"
 
 /* Each row takes one line, and what does not fit goes on in the next. */
 /* clang-format off */
@@ -62,14 +62,14 @@ static const struct map_op ops[] = {
      NUMBERS, OP(MATMUL) | OP(REDUCE) | OP(TRANSPOSE),
      "equation:s", NULL},
     {"Gemm", "", 6, LAST, map_gemm, 0, IO(2, 3, 1), WIDE, OP(MATMUL),
-     "alpha:f beta:f broadcast:i transA:i transB:i", "integers with alpha or beta other than 1"},
+     "alpha:f beta:f broadcast:b transA:b transB:b", "integers with alpha or beta other than 1"},
     {"MatMul", "", 1, LAST, map_matmul, 0, IO(2, 2, 1), WIDE, OP(MATMUL), NULL, NULL},
     {"AveragePool", "", 1, LAST, map_pool, IR_POOL_AVERAGE, IO(1, 1, 1), FLOATS, OP(POOL),
-     WINDOW " ceil_mode:i count_include_pad:i", NULL},
+     WINDOW " ceil_mode:b count_include_pad:b", NULL},
     {"LpPool", "", 2, LAST, map_pool, IR_POOL_LP, IO(1, 1, 1), FLOATS, OP(POOL),
-     WINDOW " ceil_mode:i p:i", NULL},
+     WINDOW " ceil_mode:b p:i", NULL},
     {"MaxPool", "", 1, LAST, map_pool, IR_POOL_MAX, IO(1, 1, 2), BYTES | FLOATS, OP(POOL),
-     WINDOW " ceil_mode:i storage_order:i", NULL},
+     WINDOW " ceil_mode:b storage_order:b", NULL},
     {"GlobalAveragePool", "", 1, LAST, map_global_pool, IR_POOL_AVERAGE, IO(1, 1, 1),
      FLOATS, OP(POOL), NULL, NULL},
     {"GlobalLpPool", "", 2, LAST, map_global_pool, IR_POOL_LP, IO(1, 1, 1), FLOATS, OP(POOL),
@@ -81,9 +81,9 @@ static const struct map_op ops[] = {
 
     /* recurrent */
     {"GRU", "", 7, LAST, map_recurrent, IR_RECURRENT_GRU, IO(3, 6, 2),
-     FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT " linear_before_reset:i", NULL},
+     FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT " linear_before_reset:b", NULL},
     {"LSTM", "", 7, LAST, map_recurrent, IR_RECURRENT_LSTM, IO(3, 8, 3),
-     FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT " input_forget:i", NULL},
+     FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT " input_forget:b", NULL},
     {"RNN", "", 7, LAST, map_recurrent, IR_RECURRENT_RNN, IO(3, 6, 2),
      FLOATS, OP(MATMUL) | OP(RECURRENT), RECURRENT, NULL},
 
@@ -114,7 +114,7 @@ static const struct map_op ops[] = {
      NULL, NULL},
     {"QuantizeLinear", "", 10, LAST, map_quantize, 0, IO(2, 3, 1),
      FLOATS | T(I32), OP(BINARY) | OP(UNARY) | OP(CAST),
-     "axis:i block_size:i output_dtype:i precision:i saturate:i", NULL},
+     "axis:i block_size:i output_dtype:i precision:i saturate:b", NULL},
 
     /* losses */
     {"NegativeLogLikelihoodLoss", "", 12, LAST, map_likelihood_loss, 0, IO(2, 3, 1),
@@ -125,7 +125,7 @@ static const struct map_op ops[] = {
 
     /* normalisation */
     {"BatchNormalization", "", 6, LAST, map_batch_norm, 0, IO(5, 5, 5), FLOATS, OP(BATCH_NORM),
-     "epsilon:f is_test:i momentum:f spatial:i training_mode:i",
+     "epsilon:f is_test:b momentum:f spatial:b training_mode:b",
      "training mode; spatial = 0"},
     {"GroupNormalization", "", 18, LAST, map_group_norm, 0, IO(3, 3, 1), FLOATS, OP(INSTANCE_NORM),
      "epsilon:f num_groups:i stash_type:i", NULL},
@@ -147,15 +147,15 @@ static const struct map_op ops[] = {
 
     /* attention */
     {"Attention", "", 23, LAST, map_attention, 0, IO(3, 7, 4), FLOATS, OP(ATTENTION),
-     "is_causal:i kv_num_heads:i left_window_size:i q_num_heads:i qk_matmul_output_mode:i "
+     "is_causal:b kv_num_heads:i left_window_size:i q_num_heads:i qk_matmul_output_mode:i "
      "right_window_size:i scale:f softcap:f softmax_precision:i", NULL},
     {"RotaryEmbedding", "", 23, LAST, map_rotary, 0, IO(3, 4, 1), FLOATS, OP(BINARY) | OP(CONCAT),
-     "interleaved:i num_heads:i rotary_embedding_dim:i", NULL},
+     "interleaved:b num_heads:i rotary_embedding_dim:i", NULL},
 
     /* what onnxruntime's optimiser writes */
     {"Attention", MS, 1, 1, map_ms_attention, 0, IO(2, 7, 2), FLOATS, OP(MATMUL) | OP(ATTENTION),
-     "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i qkv_hidden_sizes:I "
-     "rotary_embedding_dim:i scale:f unidirectional:i", "rotary positions inside; a shared cache"},
+     "do_rotary:b mask_filter_value:f num_heads:i past_present_share_buffer:b qkv_hidden_sizes:I "
+     "rotary_embedding_dim:i scale:f unidirectional:b", "rotary positions inside; a shared cache"},
     {"BiasAdd", MS, 1, 1, map_bias_add, 0, IO(3, 3, 1), FLOATS, OP(BINARY), NULL, NULL},
     {"BiasGelu", MS, 1, 1, map_biased, IR_UNARY_GELU, IO(2, 2, 1), FLOATS,
      OP(BINARY) | OP(UNARY), NULL, NULL},
@@ -168,36 +168,36 @@ static const struct map_op ops[] = {
     {"FusedConv", MS, 1, 1, map_fused_conv, 0, IO(2, 4, 1), FLOATS, OP(CONV),
      WINDOW " activation:s activation_params:F group:i", "other activations than those of ONNX"},
     {"FusedGemm", MS, 1, 1, map_fused_gemm, 0, IO(2, 3, 1), FLOATS, OP(MATMUL),
-     "activation:s activation_alpha:f activation_beta:f activation_gamma:f alpha:f beta:f transA:i "
-     "transB:i", "other activations than those of ONNX"},
+     "activation:s activation_alpha:f activation_beta:f activation_gamma:f alpha:f beta:f transA:b "
+     "transB:b", "other activations than those of ONNX"},
     {"FusedMatMul", MS, 1, 1, map_fused_matmul, 0, IO(2, 2, 1), FLOATS, OP(MATMUL),
-     "alpha:f transA:i transB:i transBatchA:i transBatchB:i", NULL},
+     "alpha:f transA:b transB:b transBatchA:b transBatchB:b", NULL},
     {"Gelu", MS, 1, 1, map_unary, IR_UNARY_GELU, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"GroupNorm", MS, 1, 1, map_group_norm_silu, 0, IO(3, 3, 1), FLOATS, OP(INSTANCE_NORM),
-     "activation:i channels_last:i epsilon:f groups:i", NULL},
+     "activation:i channels_last:b epsilon:f groups:i", NULL},
     {"GroupQueryAttention", MS, 1, 1, map_group_query_attention, 0, IO(7, 16, 3),
      FLOATS, OP(ATTENTION) | OP(SCATTER_ELEMENTS),
-     "causal:i do_rotary:i k_quant_type:s kv_cache_bit_width:i kv_num_heads:i local_window_size:i "
-     "num_heads:i qk_norm_epsilon:f qk_output:i rotary_interleaved:i scale:f "
-     "sliding_window_cache:i smooth_softmax:i softcap:f v_quant_type:s",
+     "causal:b do_rotary:b k_quant_type:s kv_cache_bit_width:i kv_num_heads:i local_window_size:i "
+     "num_heads:i qk_norm_epsilon:f qk_output:b rotary_interleaved:b scale:f "
+     "sliding_window_cache:b smooth_softmax:b softcap:f v_quant_type:s",
      "a total length that is computed from an input; sinks, quantised caches, norms inside"},
     {"MultiHeadAttention", MS, 1, 1, map_multi_head_attention, 0, IO(1, 10, 4),
-     FLOATS, OP(ATTENTION), "mask_filter_value:f num_heads:i scale:f unidirectional:i",
+     FLOATS, OP(ATTENTION), "mask_filter_value:f num_heads:i scale:f unidirectional:b",
      "a cache that is shared or of several beams; scores as an output"},
     {"QuickGelu", MS, 1, 1, map_quick_gelu, 0, IO(1, 1, 1), FLOATS, OP(UNARY), "alpha:f", NULL},
     {"RotaryEmbedding", MS, 1, 1, map_rotary, 1, IO(4, 4, 1), FLOATS, OP(BINARY) | OP(CONCAT),
-     "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f",
+     "interleaved:b is_packed_batching:b num_heads:i rotary_embedding_dim:i scale:f",
      "packed sequences"},
     {"SkipGroupNorm", MS, 1, 1, map_group_norm_silu, 1, IO(4, 5, 2), FLOATS,
-     OP(BINARY) | OP(INSTANCE_NORM), "activation:i channels_last:i epsilon:f groups:i",
+     OP(BINARY) | OP(INSTANCE_NORM), "activation:i channels_last:b epsilon:f groups:i",
      "channels first"},
     {"SkipLayerNormalization", MS, 1, 1, map_skip_layer_norm, 0, IO(3, 5, 4),
      FLOATS, OP(BINARY) | OP(LAYER_NORM), "epsilon:f", "statistics as outputs"},
     {"SkipSimplifiedLayerNormalization", MS, 1, 1, map_skip_layer_norm, 1, IO(3, 4, 4),
      FLOATS, OP(REDUCE) | OP(BINARY) | OP(UNARY), "epsilon:f", "statistics as outputs"},
     {"TransposeMatMul", MS, 1, 1, map_fused_matmul, 0, IO(2, 2, 1), FLOATS, OP(MATMUL),
-     "alpha:f transA:i transB:i", NULL},
-    {"Trilu", MS, 1, 1, map_trilu, 0, IO(1, 2, 1), ANY, OP(TRILU), "upper:i", NULL},
+     "alpha:f transA:b transB:b", NULL},
+    {"Trilu", MS, 1, 1, map_trilu, 0, IO(1, 2, 1), ANY, OP(TRILU), "upper:b", NULL},
 
     /* one operand */
     {"Abs", "", 6, LAST, map_unary, IR_UNARY_ABS, IO(1, 1, 1), NUMBERS, OP(UNARY), NULL, NULL},
@@ -210,9 +210,9 @@ static const struct map_op ops[] = {
     {"BitwiseNot", "", 18, LAST, map_unary, IR_UNARY_BITWISE_NOT, IO(1, 1, 1), INTEGERS, OP(UNARY),
      NULL, NULL},
     {"Cast", "", 6, LAST, map_cast, 0, IO(1, 1, 1), ANY, OP(CAST),
-     "round_mode:s saturate:i to:i", NULL},
+     "round_mode:s saturate:b to:i", NULL},
     {"CastLike", "", 15, LAST, map_cast_like, 0, IO(2, 2, 1), ANY, OP(CAST),
-     "round_mode:s saturate:i", NULL},
+     "round_mode:s saturate:b", NULL},
     {"Ceil", "", 6, LAST, map_unary, IR_UNARY_CEIL, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Celu", "", 12, LAST, map_unary_parameters, IR_UNARY_CELU, IO(1, 1, 1), FLOATS, OP(UNARY),
      "alpha:f", NULL},
@@ -221,7 +221,7 @@ static const struct map_op ops[] = {
     {"Cos", "", 7, LAST, map_unary, IR_UNARY_COS, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Cosh", "", 9, LAST, map_unary, IR_UNARY_COSH, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"Dropout", "", 1, LAST, map_dropout, 0, IO(1, 3, 2), FLOATS, 0,
-     "consumed_inputs:I is_test:i ratio:f seed:i", "training mode"},
+     "consumed_inputs:I is_test:b ratio:f seed:i", "training mode"},
     {"Elu", "", 6, LAST, map_unary_parameters, IR_UNARY_ELU, IO(1, 1, 1), FLOATS, OP(UNARY),
      "alpha:f", NULL},
     {"Erf", "", 9, LAST, map_unary, IR_UNARY_ERF, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
@@ -234,7 +234,7 @@ static const struct map_op ops[] = {
      NULL, NULL},
     {"Identity", "", 1, LAST, map_identity, 0, IO(1, 1, 1), ANY, 0, NULL, NULL},
     {"IsInf", "", 10, LAST, map_is_inf, 0, IO(1, 1, 1), FLOATS, OP(UNARY),
-     "detect_negative:i detect_positive:i", NULL},
+     "detect_negative:b detect_positive:b", NULL},
     {"IsNaN", "", 9, LAST, map_unary, IR_UNARY_IS_NAN, IO(1, 1, 1), FLOATS, OP(UNARY), NULL, NULL},
     {"LeakyRelu", "", 6, LAST, map_unary_parameters, IR_UNARY_LEAKY_RELU, IO(1, 1, 1),
      FLOATS, OP(UNARY), "alpha:f", NULL},
@@ -300,7 +300,7 @@ static const struct map_op ops[] = {
     {"Mean", "", 6, LAST, map_mean, 0, IO(1, MANY, 1), FLOATS, OP(BINARY), NULL, NULL},
     {"Min", "", 6, LAST, map_variadic, IR_BINARY_MIN, IO(1, MANY, 1), NUMBERS, OP(BINARY),
      NULL, NULL},
-    {"Mod", "", 10, LAST, map_mod, 0, IO(2, 2, 1), NUMBERS, OP(BINARY), "fmod:i", NULL},
+    {"Mod", "", 10, LAST, map_mod, 0, IO(2, 2, 1), NUMBERS, OP(BINARY), "fmod:b", NULL},
     {"Mul", "", 6, LAST, map_binary, IR_BINARY_MUL, IO(2, 2, 1), NUMBERS, OP(BINARY),
      BROADCAST, NULL},
     {"Or", "", 1, LAST, map_binary, IR_BINARY_OR, IO(2, 2, 1), T(BOOL),
@@ -317,11 +317,11 @@ static const struct map_op ops[] = {
 
     /* over axes */
     {"ArgMax", "", 1, LAST, map_arg_reduce, 0, IO(1, 1, 1), NUMBERS, OP(ARG_REDUCE),
-     "axis:i keepdims:i select_last_index:i", NULL},
+     "axis:i keepdims:b select_last_index:b", NULL},
     {"ArgMin", "", 1, LAST, map_arg_reduce, 1, IO(1, 1, 1), NUMBERS, OP(ARG_REDUCE),
-     "axis:i keepdims:i select_last_index:i", NULL},
+     "axis:i keepdims:b select_last_index:b", NULL},
     {"CumSum", "", 11, LAST, map_cumsum, 0, IO(2, 2, 1), WIDE, OP(CUMSUM),
-     "exclusive:i reverse:i", NULL},
+     "exclusive:b reverse:b", NULL},
     {"Hardmax", "", 1, LAST, map_softmax, MAP_HARDMAX, IO(1, 1, 1), FLOATS, OP(SOFTMAX),
      "axis:i", NULL},
     {"LogSoftmax", "", 1, LAST, map_softmax, MAP_LOG_SOFTMAX, IO(1, 1, 1), FLOATS, OP(SOFTMAX),
@@ -351,26 +351,26 @@ static const struct map_op ops[] = {
     {"Softmax", "", 1, LAST, map_softmax, MAP_SOFTMAX, IO(1, 1, 1), FLOATS, OP(SOFTMAX),
      "axis:i", NULL},
     {"TopK", "", 1, LAST, map_topk, 0, IO(1, 2, 2), NUMBERS, OP(TOPK),
-     "axis:i k:i largest:i sorted:i", NULL},
+     "axis:i k:i largest:b sorted:b", NULL},
 
     /* images */
     {"AffineGrid", "", 20, LAST, map_affine_grid, 0, IO(2, 2, 1), FLOATS, OP(MATMUL),
-     "align_corners:i", "a size that is computed from an input"},
+     "align_corners:b", "a size that is computed from an input"},
     {"GridSample", "", 16, LAST, map_grid_sample, 0, IO(2, 2, 1), FLOATS, OP(SAMPLE),
-     "align_corners:i mode:s padding_mode:s", "cubic in more than three dimensions"},
+     "align_corners:b mode:s padding_mode:s", "cubic in more than three dimensions"},
     {"MaxRoiPool", "", 1, LAST, map_max_roi_pool, 0, IO(2, 2, 1), FLOATS, OP(ROI_POOL),
      "pooled_shape:I spatial_scale:f", NULL},
     {"NonMaxSuppression", "", 10, LAST, map_nms, 0, IO(2, 5, 1), T(F32), OP(NMS),
-     "center_point_box:i", "a limit or threshold that is computed from an input"},
+     "center_point_box:b", "a limit or threshold that is computed from an input"},
     {"RoiAlign", "", 10, LAST, map_roi_align, 0, IO(3, 3, 1), FLOATS, OP(ROI_POOL),
      "coordinate_transformation_mode:s mode:s output_height:i output_width:i sampling_ratio:i "
      "spatial_scale:f", "more than 256 samples"},
 
     /* signals */
     {"DFT", "", 17, LAST, map_dft, 0, IO(1, 3, 1), FLOATS, OP(MATMUL),
-     "axis:i inverse:i onesided:i", "a transform whose matrix has more than 2^24 elements"},
+     "axis:i inverse:b onesided:b", "a transform whose matrix has more than 2^24 elements"},
     {"STFT", "", 17, LAST, map_stft, 0, IO(2, 4, 1), FLOATS, OP(GATHER) | OP(BINARY) | OP(MATMUL),
-     "onesided:i", "a transform whose matrix has more than 2^24 elements"},
+     "onesided:b", "a transform whose matrix has more than 2^24 elements"},
 
     /* shape */
     {"DepthToSpace", "", 1, LAST, map_depth_to_space, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE),
@@ -378,7 +378,7 @@ static const struct map_op ops[] = {
     {"Expand", "", 8, LAST, map_expand, 0, IO(2, 2, 1), ANY, OP(EXPAND), NULL, NULL},
     {"Flatten", "", 1, LAST, map_flatten, 0, IO(1, 1, 1), ANY, OP(RESHAPE), "axis:i", NULL},
     {"Reshape", "", 1, LAST, map_reshape, 0, IO(1, 2, 1), ANY, OP(RESHAPE),
-     "allowzero:i consumed_inputs:I shape:I", NULL},
+     "allowzero:b consumed_inputs:I shape:I", NULL},
     {"SpaceToDepth", "", 1, LAST, map_space_to_depth, 0, IO(1, 1, 1), ANY, OP(TRANSPOSE),
      "blocksize:i", NULL},
     {"Squeeze", "", 1, LAST, map_squeeze, 0, IO(1, 2, 1), ANY, OP(RESHAPE), "axes:I", NULL},
@@ -394,7 +394,7 @@ static const struct map_op ops[] = {
     {"Resize", "", 10, 10, map_upsample, 0, IO(2, 2, 1), NUMBERS, OP(RESIZE),
      "mode:s", NULL},
     {"Resize", "", 11, LAST, map_resize, 0, IO(1, 4, 1), NUMBERS, OP(RESIZE),
-     "antialias:i axes:I coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:i "
+     "antialias:b axes:I coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:b "
      "extrapolation_value:f keep_aspect_ratio_policy:s mode:s nearest_mode:s",
      NULL},
     {"Slice", "", 1, LAST, map_slice, 0, IO(1, 5, 1), ANY,
@@ -402,7 +402,7 @@ static const struct map_op ops[] = {
     {"Split", "", 1, LAST, map_split, 0, IO(1, 2, MANY), ANY, OP(SLICE),
      "axis:i num_outputs:i split:I", NULL},
     {"Tile", "", 6, LAST, map_tile, 0, IO(2, 2, 1), ANY, OP(TILE), NULL, NULL},
-    {"Trilu", "", 14, LAST, map_trilu, 0, IO(1, 2, 1), ANY, OP(TRILU), "upper:i", NULL},
+    {"Trilu", "", 14, LAST, map_trilu, 0, IO(1, 2, 1), ANY, OP(TRILU), "upper:b", NULL},
     {"Upsample", "", 7, 9, map_upsample, 0, IO(1, 2, 1), NUMBERS, OP(RESIZE),
      "mode:s scales:F", NULL},
 
@@ -427,11 +427,11 @@ static const struct map_op ops[] = {
     {"ScatterND", "", 11, LAST, map_scatter_nd, 0, IO(3, 3, 1), ANY, OP(SCATTER_ND),
      "reduction:s", NULL},
     {"Unique", "", 11, LAST, map_unique, 0, IO(1, 1, 4), ANY, 0,
-     "axis:i sorted:i", "an input that is not known when the plan is built"},
+     "axis:i sorted:b", "an input that is not known when the plan is built"},
 
     /* known when the plan is built */
     {"BlackmanWindow", "", 17, LAST, map_window, MAP_WINDOW_BLACKMAN, IO(1, 1, 1), INDICES, 0,
-     "output_datatype:i periodic:i", NULL},
+     "output_datatype:i periodic:b", NULL},
     {"Constant", "", 1, LAST, map_constant, 0, IO(0, 0, 1), 0,
      0, "sparse_value:p value:t value_float:f value_floats:F "
      "value_int:i value_ints:I value_string:s value_strings:S",
@@ -440,9 +440,9 @@ static const struct map_op ops[] = {
      "value:t", NULL},
     {"EyeLike", "", 9, LAST, map_eye_like, 0, IO(1, 1, 1), ANY, 0, "dtype:i k:i", NULL},
     {"HammingWindow", "", 17, LAST, map_window, MAP_WINDOW_HAMMING, IO(1, 1, 1), INDICES, 0,
-     "output_datatype:i periodic:i", NULL},
+     "output_datatype:i periodic:b", NULL},
     {"HannWindow", "", 17, LAST, map_window, MAP_WINDOW_HANN, IO(1, 1, 1), INDICES, 0,
-     "output_datatype:i periodic:i", NULL},
+     "output_datatype:i periodic:b", NULL},
     {"MelWeightMatrix", "", 17, LAST, map_mel_weight_matrix, 0, IO(5, 5, 1), INDICES, 0,
      "output_datatype:i", NULL},
     {"OptionalGetElement", "", 15, LAST, map_optional_get, 0, IO(1, 1, 1), ANY, 0,

@@ -181,8 +181,8 @@ void map_window(struct mapper *m);
 uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank);
 /* Makes a convolution with the window that the node's attributes give; bias may be IR_NONE. */
 uint32_t emit_conv(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias);
-/* Fails if a scale is no float, has another shape than its zero point (IR_NONE: none), or has a known
- * value that is below 0 or no number, or is 0 although it `divides`. */
+/* Fails if a scale is no float, has another shape than its zero point (IR_NONE: none), or has a
+ * known value that is below 0 or no number, or is 0 although it `divides`. */
 void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero, bool divides);
 /* Makes x - zero as type `to`. `zero` is one value, or one for each index of `axis`, or IR_NONE. */
 uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to);

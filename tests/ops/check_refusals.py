@@ -268,6 +268,11 @@ INVALID = {
     "2 outputs, expected at most 1": model("Add", [x, x], outputs=("y", "z")),
     "input 0 is missing": model("Add", ["", x]),
     "attribute 'colour' is none of this op's": model("Add", [x, x], {"colour": 1}),
+    "attribute 'keepdims' is 2, expected 0 or 1": model("ReduceMean", [x], {"keepdims": 2}),
+    "attribute 'is_causal' is -1, expected 0 or 1":
+        model("Attention", [heads] * 3, {"is_causal": -1}, opset=23),
+    "attribute 'keepdims' is FLOAT, expected INT": model("ReduceMean", [x], {"keepdims": 1.5}),
+    "attribute 'alpha' is not a number": model("Elu", [x], {"alpha": float("nan")}),
     "attribute 'axis' is FLOAT, expected INT": model("Softmax", [x], {"axis": 1.5}),
     "attribute 'axis' is INTS, expected INT": model("Softmax", [x], {"axis": [1]}),
     "attribute 'mode' is INT, expected STRING": model("Pad", [x, "pads"], {"mode": 1}, held=[pads]),

@@ -11,7 +11,8 @@
 static const struct refusal refusals[] = {
     /* 8-bit numbers */
     {"QuantizeLinear", 21, "x4,6 X4,3", "block_size:-1", "'block_size' is -1"},
-    {"QuantizeLinear", 21, "x4,6 X4,2 U1", "block_size:3 axis:1", "has rank 1, expected 2"},
+    {"QuantizeLinear", 21, "x4,6 X4,2 U1", "block_size:3 axis:1", "is [1], its scale [4,2]"},
+    {"QuantizeLinear", 21, "x1,2 X1,1 U1", "block_size:2 axis:1", "has rank 1, expected 2"},
     {"QuantizeLinear", 21, "x4,6 X4,4", "block_size:3", "for each block of 3"},
     {"QuantizeLinear", 21, "x4,6 f2 z3", "output_dtype:3", "its zero point is UINT8"},
     {"QuantizeLinear", 21, "x4,6 f2", "output_dtype:17", "FLOAT8E4M3FN"},

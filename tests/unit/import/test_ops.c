@@ -11,7 +11,7 @@ static bool attrs_are_well_formed(const char *attrs)
 {
     while (*attrs) {
         size_t name = strspn(attrs, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
-        size_t letters = strspn(attrs + name + (attrs[name] == ':'), "fistgpFISTG");
+        size_t letters = strspn(attrs + name + (attrs[name] == ':'), "bfistgpFISTG");
         attrs += name + 1 + letters;
         if (!name || !letters || (*attrs && *attrs != ' '))
             return false;
