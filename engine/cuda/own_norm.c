@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group and instance normalisation by our own kernels, in channels-last and plain layout. Scale and
- * bias are packed as fp32 if they are constants, and otherwise read as they are.
+ * Group, instance and local response normalisation by our own kernels, in channels-last and plain
+ * layout. Scale and bias are packed as fp32 if they are constants, and otherwise read as they are.
  */
 #include <stdio.h>
 
@@ -11,6 +11,9 @@
 enum { SCALE = 1, BIAS = 2 }; /* inputs */
 
 struct norm {
+    bool local; /* LRN, which has neither scale nor bias */
+    int64_t size;
+    float alpha, beta, shift;
     struct kernel_view x, y, scale, bias;
     struct kernel_epilogue epilogue;
     int64_t groups;
@@ -37,39 +40,60 @@ static void read_channels(const struct ir_graph *graph, const struct ir_node *no
                                 .stride = {1}};
 }
 
+static void read_grouped(const struct ir_node *node, struct norm *n)
+{
+    n->groups = ir_attr_int(node, IR_ATTR_GROUP);
+    n->epsilon = ir_attr_float(node, IR_ATTR_EPSILON);
+}
+
+static void read_local(const struct ir_node *node, struct norm *n)
+{
+    n->size = ir_attr_int(node, IR_ATTR_SIZE);
+    n->alpha = ir_attr_float(node, IR_ATTR_ALPHA);
+    n->beta = ir_attr_float(node, IR_ATTR_BETA);
+    n->shift = ir_attr_float(node, IR_ATTR_BIAS);
+}
+
 /* `dtype` NONE: with the types that the tensors have. */
 static bool norm_read(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                       enum ir_layout layout, struct norm *out)
 {
-    struct norm n = {.groups = ir_attr_int(node, IR_ATTR_GROUP),
-                     .epsilon = ir_attr_float(node, IR_ATTR_EPSILON)};
+    struct norm n = {.local = node->op == IR_OP_LRN};
     const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
     if (!own_view(x, dtype, layout, &n.x) ||
         !own_view(ir_tensor(graph, node->outputs[0]), dtype, layout, &n.y) ||
         !cuda_epilogue(graph, node, &n.y, &n.epilogue))
         return false;
-    for (uint32_t i = SCALE; i <= BIAS; i++) {
+    if (n.local)
+        read_local(node, &n);
+    else
+        read_grouped(node, &n);
+    for (uint32_t i = SCALE; !n.local && i <= BIAS; i++) {
         const struct ir_tensor *t = ir_tensor(graph, node->inputs[i]);
         if (ir_tensor_is_constant(t) ? !dtype_is_float(t->dtype)
                                      : t->dtype != x->dtype || t->layout != IR_LAYOUT_PLAIN)
             return false;
     }
-    read_channels(graph, node, SCALE, &n, &n.scale);
-    read_channels(graph, node, BIAS, &n, &n.bias);
+    if (!n.local) {
+        read_channels(graph, node, SCALE, &n, &n.scale);
+        read_channels(graph, node, BIAS, &n, &n.bias);
+    }
     *out = n;
     return true;
 }
 
 static cudaError_t norm_call(const struct kernel_call *call, const struct norm *n, void *workspace)
 {
+    if (n->local)
+        return kernel_lrn(call, n->size, n->alpha, n->beta, n->shift, &n->x, &n->y, &n->epilogue);
     return kernel_group_norm(call, n->groups, n->epsilon, &n->x, &n->scale, &n->bias, &n->y,
                              &n->epilogue, workspace);
 }
 
 static uint64_t packed_bytes(const struct ir_graph *graph, const struct ir_node *node, uint32_t i)
 {
-    bool packed =
-        (i == SCALE || i == BIAS) && ir_tensor_is_constant(ir_tensor(graph, node->inputs[i]));
+    bool packed = i >= SCALE && i < ir_node_own_inputs(node) &&
+                  ir_tensor_is_constant(ir_tensor(graph, node->inputs[i]));
     return packed ? (uint64_t)ir_tensor(graph, node->inputs[0])->shape.dim[1] * sizeof(float) : 0;
 }
 
@@ -96,7 +120,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)norm.x.dtype),
                  ir_layout_name(layout));
         own_tactic(&tactic, &cuda_family_own_norm, 0, graph, node, dtype, layout, layout, detail);
-        for (uint32_t i = SCALE; i <= BIAS; i++)
+        for (uint32_t i = SCALE; i < ir_node_own_inputs(node); i++)
             if (packed_bytes(graph, node, i))
                 tactic_port_pack(&tactic.in[i], packed_bytes(graph, node, i));
         TRY(visit(user, &tactic, err));
@@ -108,7 +132,7 @@ static enum status pack(struct cuda_device *device UNUSED, const struct ir_graph
                         const struct ir_node *node, const struct tactic *tactic, uint32_t input,
                         void *to, struct error *err)
 {
-    uint64_t bytes = input < ir_node_own_inputs(node) ? packed_bytes(graph, node, input) : 0;
+    uint64_t bytes = packed_bytes(graph, node, input);
     if (bytes == 0 || tactic->in[input].packed_bytes != bytes ||
         !cuda_constant_f32(ir_tensor(graph, node->inputs[input]), to, bytes / sizeof(float)))
         return cuda_refuse(node, tactic, err);
@@ -124,8 +148,10 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     struct norm_op *op = CONTAINER_OF(base, struct norm_op, base);
     struct kernel_call call = own_call(stream, 0);
     op->norm.x.data = inputs[0];
-    op->norm.scale.data = inputs[SCALE];
-    op->norm.bias.data = inputs[BIAS];
+    if (!op->norm.local) {
+        op->norm.scale.data = inputs[SCALE];
+        op->norm.bias.data = inputs[BIAS];
+    }
     op->norm.y.data = outputs[0];
     cuda_epilogue_bind(&op->norm.epilogue, op->node, inputs);
     cudaError_t code = norm_call(&call, &op->norm, workspace);
@@ -137,8 +163,7 @@ static bool packed_fit(const struct ir_graph *graph, const struct ir_node *node,
 {
     bool fit = true;
     for (uint32_t i = 0; i < tactic->n_in; i++)
-        fit = fit && tactic->in[i].packed_bytes ==
-                         (i < ir_node_own_inputs(node) ? packed_bytes(graph, node, i) : 0);
+        fit = fit && tactic->in[i].packed_bytes == packed_bytes(graph, node, i);
     return fit;
 }
 
@@ -154,7 +179,8 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                    &made.norm) ||
         norm_call(&call, &made.norm, NULL) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
-    made.base.workspace = kernel_group_norm_workspace(&call, &made.norm.x);
+    if (!made.norm.local)
+        made.base.workspace = kernel_group_norm_workspace(&call, &made.norm.x);
     return own_op_new(&made.base, sizeof(made), out, err);
 }
 

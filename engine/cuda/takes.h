@@ -68,8 +68,8 @@
       "floats, all modes; NEAREST all element types; at most three dimensions change; SAMPLE and " \
       "ROI_POOL stay in FP32")                                                                     \
     F(13, OWN_NORM, own_norm, "own norm", "own",                                                   \
-      OP(INSTANCE_NORM),                                                                           \
-      "floats; with groups, too")
+      OP(INSTANCE_NORM) | OP(LRN),                                                                 \
+      "floats")
 /* clang-format on */
 
 enum cuda_family_id {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group and instance normalisation, in three launches that each use the whole device:
+ * Normalisations of images: over groups of channels (or each channel alone), and over neighbouring
+ * channels of each pixel (LRN: a thread a number, which reads its window through the caches).
+ *
+ * Group and instance normalisation run in three launches that each use the whole device:
  *
  *   sums_*    for each channel of each image, and each of `splits` parts of its pixels, the sums of
  *             x - k and of (x - k)^2, where k is the channel's first pixel: numbers near the mean,
@@ -160,6 +163,37 @@ __global__ void __launch_bounds__(KERNEL_WARP)
     }
 }
 
+/* --- LRN --- */
+
+struct lrn_job {
+    const void *x;
+    void *y;
+    uint32_t total;
+    struct divider channels, pixels;
+    int32_t below, above, step; /* channels of the window; from one channel to the next */
+    bool last;
+    float factor, beta, bias;
+};
+
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    lrn(const __grid_constant__ struct lrn_job j, const __grid_constant__ struct epilogue e)
+{
+    uint32_t i = blockIdx.x * THREADS + threadIdx.x, c;
+    if (i >= j.total)
+        return;
+    divider_split(j.channels, j.last ? i : divider_quotient(j.pixels, i), &c);
+    const T *x = static_cast<const T *>(j.x) + i;
+    int first = -min((int)c, j.below), last = min((int)j.channels.by - 1 - (int)c, j.above);
+    float squares = 0;
+    for (int k = first; k <= last; k++) {
+        float v = number_float(x[(int64_t)k * j.step]);
+        squares += v * v;
+    }
+    float v = number_float(*x) / powf(j.bias + j.factor * squares, j.beta);
+    static_cast<T *>(j.y)[i] = number_from<T>(epilogue_apply_one<EPILOGUE_ANY>(e, v, i));
+}
+
 /* --- launching --- */
 
 /* Whether the dims from 2 on lie like one dim of `pixels` with this stride. */
@@ -258,6 +292,43 @@ size_t round_up(size_t size)
 }
 
 } // namespace
+
+extern "C" cudaError_t kernel_lrn(const struct kernel_call *call, int64_t size, float alpha,
+                                  float beta, float bias, const struct kernel_view *x,
+                                  const struct kernel_view *y,
+                                  const struct kernel_epilogue *epilogue)
+{
+    struct job like, to;
+    struct epilogue e;
+    if (kernel_elements(x) == 0)
+        return cudaSuccess;
+    if (x->dtype != y->dtype || size < 1 || size > INT32_MAX || !job_make(call, 0, x, &like) ||
+        !job_make(call, 0, y, &to) || like.last != to.last || !epilogue_make(epilogue, y, &e))
+        return cudaErrorNotSupported;
+    struct lrn_job j = {x->data,
+                        y->data,
+                        (uint32_t)kernel_elements(y),
+                        divider_make((uint32_t)like.channels),
+                        divider_make((uint32_t)like.pixels),
+                        (int32_t)((size - 1) / 2),
+                        (int32_t)(size - 1 - (size - 1) / 2),
+                        like.last ? 1 : like.pixels,
+                        like.last,
+                        alpha / (float)size,
+                        beta,
+                        bias};
+    unsigned grid = (unsigned)kernel_ceil_div(j.total, THREADS);
+    switch (x->dtype) {
+    case DTYPE_F16:
+        return KERNEL_LAUNCH(lrn<half_t>, grid, THREADS, 0, call, j, e);
+    case DTYPE_BF16:
+        return KERNEL_LAUNCH(lrn<bf16_t>, grid, THREADS, 0, call, j, e);
+    case DTYPE_F32:
+        return KERNEL_LAUNCH(lrn<float>, grid, THREADS, 0, call, j, e);
+    default:
+        return cudaErrorNotSupported;
+    }
+}
 
 extern "C" size_t kernel_group_norm_workspace(const struct kernel_call *call,
                                               const struct kernel_view *x)

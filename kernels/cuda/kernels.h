@@ -167,6 +167,11 @@ cudaError_t kernel_group_norm(const struct kernel_call *call, int64_t groups, fl
                               const struct kernel_view *bias, const struct kernel_view *y,
                               const struct kernel_epilogue *epilogue, void *workspace);
 
+/* LRN, plain or channels-last. */
+cudaError_t kernel_lrn(const struct kernel_call *call, int64_t size, float alpha, float beta,
+                       float bias, const struct kernel_view *x, const struct kernel_view *y,
+                       const struct kernel_epilogue *epilogue);
+
 /* --- resize.cu --- */
 
 /* RESIZE as engine/ir/ops.def describes it. */

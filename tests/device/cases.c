@@ -495,6 +495,7 @@ const struct case_kind case_kinds[] = {
     {"deconv", make_deconv},
     {"resize", make_resize},
     {"instance-norm", make_instance_norm},
+    {"lrn", make_lrn},
     {"sample", make_sample},
     {"roi-pool", make_roi_pool},
     {"matmul", make_matmul},

@@ -78,6 +78,18 @@ bool make_instance_norm(struct ir_graph *g, uint64_t *random)
            (chance(random, 60) || add_epilogue(g, random, 1));
 }
 
+bool make_lrn(struct ir_graph *g, uint64_t *random)
+{
+    struct shape x = DIMS(between(random, 1, 3), PICK(random, 1, 3, 8, 24, 96),
+                          between(random, 1, 12), between(random, 1, 12));
+    uint32_t in = add_input(g, DTYPE_F32, x), node = ir_node_add(g, IR_OP_LRN, "lrn", 1, &in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_SIZE, PICK(random, 1, 3, 4, 5)) &&
+           ir_attr_set_float(g, node, IR_ATTR_ALPHA, 0.5F) &&
+           ir_attr_set_float(g, node, IR_ATTR_BETA, 0.75F) &&
+           ir_attr_set_float(g, node, IR_ATTR_BIAS, 1) && finish(g, node) &&
+           (chance(random, 60) || add_epilogue(g, random, 1));
+}
+
 /* A window of 1 to 3 dims, whose padding need not be the same on both sides. */
 static bool set_uneven(struct ir_graph *g, uint64_t *random, uint32_t node, uint32_t spatial,
                        const int64_t *kernel)

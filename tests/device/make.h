@@ -114,6 +114,7 @@ bool add_epilogue(struct ir_graph *g, uint64_t *random, uint32_t channel);
 
 bool make_resize(struct ir_graph *g, uint64_t *random);
 bool make_instance_norm(struct ir_graph *g, uint64_t *random);
+bool make_lrn(struct ir_graph *g, uint64_t *random);
 bool make_sample(struct ir_graph *g, uint64_t *random);
 bool make_roi_pool(struct ir_graph *g, uint64_t *random);
 bool make_conv_odd(struct ir_graph *g, uint64_t *random);
