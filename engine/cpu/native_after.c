@@ -42,8 +42,9 @@ bool native_follows(const struct ir_graph *graph, const struct ir_node *node,
 {
     if (op->layout == IR_LAYOUT_PLAIN || tensor == IR_NONE)
         return false;
-    return tensor == node->inputs[0] || shape_equal(&ir_tensor(graph, tensor)->shape,
-                                                    &ir_tensor(graph, node->outputs[0])->shape);
+    return op->inputs_follow || tensor == node->inputs[0] ||
+           shape_equal(&ir_tensor(graph, tensor)->shape,
+                       &ir_tensor(graph, node->outputs[0])->shape);
 }
 
 bool native_after_make(struct native_op *op, const struct ir_graph *graph,

@@ -96,6 +96,12 @@ struct native_pad {
     char value[8];
 };
 
+/* CONCAT: rows of a run from each input. Where they begin stands in `owned`. */
+struct native_concat {
+    uint32_t inputs;
+    int64_t row, blocks; /* bytes of a row of the output, blocks of them */
+};
+
 /* RESIZE: stored dims up to the last one that changes, then `inner` elements that stay together. */
 struct native_resize {
     uint32_t rank;
@@ -118,6 +124,7 @@ struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
     enum ir_layout layout; /* of the first input, the first output, and of what must match it */
+    bool inputs_follow;    /* all inputs have this layout */
     int64_t units;
     team_work work; /* its user pointer is the struct native_op */
     /* Between `work` and itself once more: `middle` runs on the calling thread, then `rest` on all
@@ -159,6 +166,7 @@ struct native_op {
     struct native_reduce reduce;
     struct native_scan scan;
     struct native_pad pad;
+    struct native_concat concat;
     struct native_resize resize;
     struct native_sample sample;
     struct native_recurrent cell;
@@ -230,6 +238,8 @@ bool native_cumsum_make(struct native_op *op, const struct ir_graph *graph,
 bool native_topk_make(struct native_op *op, const struct ir_graph *graph,
                       const struct ir_node *node);
 
+bool native_concat_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node);
 bool native_pad_make(struct native_op *op, const struct ir_graph *graph,
                      const struct ir_node *node);
 bool native_resize_make(struct native_op *op, const struct ir_graph *graph,

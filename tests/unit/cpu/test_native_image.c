@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RESIZE, PAD and SAMPLE by native kernels, in every layout. */
+/* RESIZE, PAD, CONCAT and SAMPLE by native kernels, in every layout. */
 #include <stdio.h>
 #include <string.h>
 
@@ -120,12 +120,34 @@ static void test_sample_every_mode(void **state UNUSED)
                      PLAIN | LAST);
 }
 
+static void test_concat(void **state UNUSED)
+{
+    static const struct {
+        const char *operands;
+        int axis;
+        uint32_t layouts;
+    } rows[] = {
+        {"a FP32[2,16,5,7], b FP32[2,32,5,7], c FP32[2,16,5,7]", 1, PLAIN | LAST | BLOCKS},
+        {"a FP32[1,64,60,70], b FP32[1,16,60,70]", 1, PLAIN | LAST | BLOCKS},
+        {"a FP32[2,3,5,7], b FP32[2,6,5,7]", 1, PLAIN | LAST},
+        {"a FP32[2,3,5,7], b FP32[2,1,5,7]", 1, PLAIN},
+        {"a FP32[2,16,5,7], b FP32[2,16,9,7]", 2, PLAIN | LAST | BLOCKS},
+        {"a FP32[2,16,5,7], b FP32[2,16,5,2]", 3, PLAIN | LAST | BLOCKS},
+        {"a FP32[2,16,5,7], b FP32[1,16,5,7], c FP32[0,16,5,7]", 0, PLAIN | LAST | BLOCKS},
+        {"a INT64[3,4], b INT64[3,0], c INT64[3,9]", 1, PLAIN},
+        {"a UINT8[7], b UINT8[2]", 0, PLAIN},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        check(rows[i].operands,
+              native_casef(0, "y = concat \"n\" (%s) axis=%d", rows[i].operands, rows[i].axis),
+              rows[i].layouts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resize_every_mode),
-        cmocka_unit_test(test_resize_other_dims),
-        cmocka_unit_test(test_pad_every_mode),
+        cmocka_unit_test(test_resize_every_mode), cmocka_unit_test(test_resize_other_dims),
+        cmocka_unit_test(test_pad_every_mode),    cmocka_unit_test(test_concat),
         cmocka_unit_test(test_sample_every_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CONCAT, in plain, channels-last and blocked layouts. Before the dim that grows, in the order in
+ * which the layout stores dims, everything is a row of the output: a run of bytes from each
+ * input, one behind the other. Units of work are blocks of such rows, so that threads share long
+ * rows, too.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/cpu/native_op.h"
+
+enum { BLOCK_BYTES = 1 << 15 };
+
+/* Copies bytes from..to-1 of a row. */
+static void copy_part(const struct native_op *op, int64_t row, int64_t from, int64_t to)
+{
+    const struct native_concat *c = &op->concat;
+    char *y = (char *)op->output + row * c->row;
+    const int64_t *begin = op->owned; /* of each input's run; behind the last one the row's end */
+    for (uint32_t i = 0; i < c->inputs && begin[i] < to; i++) {
+        int64_t first = MAX(from, begin[i]), end = MIN(to, begin[i + 1]);
+        if (first < end)
+            memcpy(y + first,
+                   (const char *)op->inputs[i] + row * (begin[i + 1] - begin[i]) + first - begin[i],
+                   (size_t)(end - first));
+    }
+}
+
+static void run_concat(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    const struct native_concat *c = &op->concat;
+    for (int64_t unit = first; unit < end; unit++) {
+        int64_t from = unit % c->blocks * BLOCK_BYTES;
+        copy_part(op, unit / c->blocks, from, MIN(from + BLOCK_BYTES, c->row));
+    }
+}
+
+/* The bytes of an input's run in each row, or -1: the tensor cannot have the layout, or is plain in
+ * it. *rows: how many there are. */
+static int64_t run_of(const struct native_op *op, const struct ir_tensor *t, uint32_t axis,
+                      int64_t *rows)
+{
+    struct native_stored stored;
+    uint32_t at = 0;
+    if (!native_stored_make(&t->shape, op->layout, &stored) ||
+        (op->layout != IR_LAYOUT_PLAIN && ir_layouts_agree(&t->shape, IR_LAYOUT_PLAIN, op->layout)))
+        return -1;
+    while (stored.axis[at] != axis)
+        at++;
+    *rows = ref_extent(&stored.dims, 0, at);
+    return ref_extent(&stored.dims, at, stored.dims.rank) * (int64_t)dtype_size(t->dtype);
+}
+
+static enum status keep_runs(struct native_op *op, const struct ir_graph *graph,
+                             const struct ir_node *node, struct error *err)
+{
+    int64_t rows, *begin = calloc((size_t)node->n_inputs + 1, sizeof(*begin));
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
+    op->owned = begin;
+    if (!begin)
+        return error_no_memory(err, "the runs of '%s'", node->name);
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        begin[i + 1] = begin[i] + run_of(op, ir_tensor(graph, node->inputs[i]), axis, &rows);
+    return STATUS_OK;
+}
+
+bool native_concat_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node)
+{
+    struct native_concat *c = &op->concat;
+    uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
+    int64_t rows = 0;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        int64_t run = run_of(op, ir_tensor(graph, node->inputs[i]), axis, &rows);
+        if (run < 0)
+            return false;
+        c->row += run;
+    }
+    c->inputs = node->n_inputs;
+    c->blocks = (c->row + BLOCK_BYTES - 1) / BLOCK_BYTES;
+    op->inputs_follow = true;
+    op->units = rows * c->blocks;
+    op->work = run_concat;
+    op->keep = keep_runs;
+    return true;
+}
