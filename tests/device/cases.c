@@ -156,6 +156,24 @@ static bool make_grouped(struct ir_graph *g, uint64_t *random)
            add_epilogue(g, random, 1);
 }
 
+/* Sequences, with groups and without. */
+static bool make_line(struct ir_graph *g, uint64_t *random)
+{
+    int64_t c = PICK(random, 3, 16, 40, 64), group = PICK(random, 1, 1, c);
+    int64_t k = PICK(random, 1, 3, 5, 9), stride = PICK(random, 1, 1, 2);
+    int64_t dilation = PICK(random, 1, 1, 3), pads[2] = {k / 2 * dilation, k / 2};
+    int64_t m = group > 1 ? c : PICK(random, 8, 32, 50);
+    uint32_t in[3] = {
+        add_input(g, DTYPE_F32, DIMS(between(random, 1, 4), c, between(random, 20, 90))),
+        add_constant(g, random, DIMS(m, c / group, k), 0.3), add_constant(g, random, DIMS(m), 0.5)};
+    uint32_t node = ir_node_add(g, IR_OP_CONV, "line", 3, in);
+    return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_GROUP, group) &&
+           ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 1, &stride) &&
+           ir_attr_set_ints(g, node, IR_ATTR_DILATIONS, 1, &dilation) &&
+           ir_attr_set_ints(g, node, IR_ATTR_PADS, 2, pads) && finish(g, node) &&
+           add_epilogue(g, random, 1);
+}
+
 static bool make_pool(struct ir_graph *g, uint64_t *random)
 {
     struct shape x = DIMS(between(random, 1, 4), PICK(random, 1, 3, 8, 20, 64),
@@ -490,6 +508,7 @@ const struct case_kind case_kinds[] = {
     {"conv-depthwise", make_depthwise},
     {"conv-grouped", make_grouped},
     {"conv-bytes", make_conv_bytes},
+    {"conv-line", make_line},
     {"pool", make_pool},
     {"conv-odd", make_conv_odd},
     {"deconv", make_deconv},
