@@ -43,12 +43,55 @@ def node(op, ins="x", outs="y", **attrs):
     return h.make_node(op, ins.split(" "), outs.split(" "), **attrs)
 
 
+def of_ms(nodes, inputs, outputs=("y",), constants=()):
+    """What onnxruntime's optimisers write."""
+    for made in nodes:
+        made.domain = "com.microsoft"
+    made = model(nodes, inputs, outputs, constants)
+    made.opset_import.append(h.make_opsetid("com.microsoft", 1))
+    return made
+
+
 def chain(*ops, end="y"):
     names = ["x"] + [f"t{i}" for i in range(len(ops) - 1)] + [end]
     return [node(op, names[i], names[i + 1]) for i, op in enumerate(ops)]
 
 
+ROWS = [("x", F, [2, 5, 8])]
+ANGLES = [floats("c", (9, 2)), floats("s", (9, 2))]
+
 MODELS = {
+    "ms_attention": of_ms([node("Attention", "x w b m p", "y o", num_heads=2, unidirectional=1)],
+                          ROWS + [("m", T.INT32, [2, 8]), ("p", F, [2, 2, 2, 3, 4])], ("y", "o"),
+                          [floats("w", (8, 24)), floats("b", (24,))]),
+    "ms_multi_head": of_ms([node("MultiHeadAttention", "x k v b m", num_heads=2)],
+                           ROWS + [("k", F, [2, 7, 8]), ("v", F, [2, 7, 8]), ("m", T.INT32, [2])],
+                           constants=[floats("b", (24,))]),
+    "ms_grouped": of_ms([node("GroupQueryAttention", "x k v p q l t c s", "y n o", num_heads=2,
+                              kv_num_heads=1, do_rotary=1, local_window_size=4)],
+                        [("x", F, [2, 1, 8]), ("k", F, [2, 1, 4]), ("v", F, [2, 1, 4]),
+                         ("p", F, [2, 1, 6, 4]), ("q", F, [2, 1, 6, 4]), ("l", T.INT32, [2])],
+                        ("y", "n", "o"), [tensor("t", 5, np.int32), *ANGLES]),
+    "ms_rotary": of_ms([node("RotaryEmbedding", "x i c s", interleaved=1, num_heads=2,
+                             rotary_embedding_dim=4)], ROWS + [("i", I, [2, 5])],
+                       constants=ANGLES),
+    "ms_embed": of_ms([node("EmbedLayerNormalization", "i  w p  g b m", "y n e")],
+                      [("i", T.INT32, [2, 5]), ("m", T.INT32, [2, 5])], ("y", "e"),
+                      [floats("w", (9, 8)), floats("p", (6, 8)), floats("g", (8,)),
+                       floats("b", (8,))]),
+    "ms_skip": of_ms([node("SkipLayerNormalization", "x x g g g", "t   u"),
+                      node("SkipSimplifiedLayerNormalization", "t u g", "v"),
+                      node("BiasGelu", "v g", "y")], ROWS, constants=[floats("g", (8,))]),
+    "ms_fused": of_ms([node("FusedConv", "x w", "t", activation="Clip", pads=[1] * 4,
+                            activation_params=[0.0, 6.0]),
+                       node("GroupNorm", "t g g", "u", groups=2, activation=1, channels_last=0),
+                       node("FusedMatMul", "u u", "y", transBatchA=1, transBatchB=1, transB=1,
+                            alpha=0.5)],
+                      [("x", F, [1, 3, 8, 8])], constants=[W, floats("g", (6,))]),
+    "onnx_attention": model([node("Attention", "x x x m  ", "y k v q", q_num_heads=2,
+                                  kv_num_heads=2, is_causal=1, softcap=2.0,
+                                  qk_matmul_output_mode=3)], ROWS + [("m", B, [5, 4])],
+                            ("y", "k", "v", "q"), opset=23),
     "conv": model([node("Conv", "x w", pads=[1, 0, 0, 1], strides=[2, 1], dilations=[1, 1])],
                   IMAGE, constants=[W]),
     "conv_same": model([node("Conv", "x w", auto_pad="SAME_LOWER")], IMAGE, constants=[W]),

@@ -27,6 +27,25 @@ CONSTANTS = """
 """
 
 MODELS = {
+    "a loop whose states and kept values are its inputs": """
+agraph (float[2, 3] x) => (float[2, 3] y, float[4, 2, 3] k) {
+  n = Constant <value = int64 {4}> ()
+  y, k = Loop (n, "", x) <body = b (int64 i, bool c, float[2, 3] s)
+    => (bool c, float[2, 3] s, float[2, 3] s) { }>
+}""",
+    "a loop that exchanges its states": """
+agraph (float[2, 3] x, float[2, 3] z) => (float[2, 3] y, float[2, 3] w, float[3, 2, 3] k) {
+  n = Constant <value = int64 {3}> ()
+  y, w, k = Loop (n, "", x, z) <body = b (int64 i, bool c, float[2, 3] s, float[2, 3] t)
+    => (bool d, float[2, 3] t, float[2, 3] s, float[2, 3] u) { d = Identity (c) u = Add (s, t) }>
+}""",
+    "outputs that are an input, a constant, and one value under three names": """
+agraph (float[2, 3] x) => (float[2, 3] x, float[2] c, float[2, 3] u, float[2, 3] v, float[2, 3] w)
+  <float[2] c = {1, 2}> {
+  u = Neg (x)
+  v = Identity (u)
+  w = Identity (v)
+}""",
     "a known number of iterations; states, kept values, an outer name": """
 agraph (float[2, 3] x) => (float[2, 3] last, float[5, 2, 3] all, int64[5] counts) {
   n = Constant <value = int64 {5}> () """ + CONSTANTS + """

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -237,6 +238,25 @@ static void tensors_share_a_file(void **state)
     ir_graph_free(graph);
 }
 
+/* A file of 10 GiB that takes no room on the disk; the weights lie at an odd place in its end. */
+static void data_beyond_four_gibibytes_is_found(void **state)
+{
+    enum { PAGES_MAX = 64 << 10 }; /* KiB that may become resident */
+    const struct place *p = *state;
+    struct wire far = model_with("w.bin", "10737418243", "24");
+    struct rusage before, after;
+    char path[128];
+    snprintf(path, sizeof(path), "%s/w.bin", p->folder);
+    int fd = open(path, O_WRONLY | O_TRUNC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, weights, sizeof(weights), INT64_C(10737418243)), sizeof(weights));
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+    assert_weights(p, &far, weights);
+    assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+    assert_true(after.ru_maxrss - before.ru_maxrss < PAGES_MAX);
+}
+
 /* Each file is held open as long as the model is. */
 static void r14_files_are_counted(void **state)
 {
@@ -270,6 +290,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(r13_a_model_in_memory_has_no_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(tensors_share_a_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(data_beyond_four_gibibytes_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(r14_files_are_counted, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
