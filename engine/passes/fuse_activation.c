@@ -5,23 +5,6 @@
  */
 #include "engine/passes/host.h"
 
-/*
- * The routines of a kernel library that make up an activation. oneDNN 2.6 generates a routine once,
- * so a second step cannot have the same routine with other parameters.
- */
-enum { RECTIFIER = 1, AFFINE = 2, CLAMP = 4, OTHER = 8 };
-
-static const uint8_t routines[IR_UNARY_COUNT_] = {
-    [IR_UNARY_RELU] = RECTIFIER, [IR_UNARY_LEAKY_RELU] = RECTIFIER,
-    [IR_UNARY_LINEAR] = AFFINE,  [IR_UNARY_HARD_SIGMOID] = AFFINE | CLAMP,
-    [IR_UNARY_CLIP] = CLAMP,     [IR_UNARY_ELU] = OTHER,
-    [IR_UNARY_SIGMOID] = OTHER,  [IR_UNARY_HARD_SWISH] = OTHER,
-    [IR_UNARY_SWISH] = OTHER,    [IR_UNARY_TANH] = OTHER,
-    [IR_UNARY_GELU] = OTHER,     [IR_UNARY_GELU_TANH] = OTHER,
-    [IR_UNARY_MISH] = OTHER,     [IR_UNARY_ABS] = OTHER,
-    [IR_UNARY_EXP] = OTHER,      [IR_UNARY_SQRT] = OTHER,
-};
-
 /* Says whether a step of the epilogue already uses a routine that `func` needs. */
 static bool is_taken(const struct ir_node *host, uint32_t func)
 {
@@ -29,7 +12,7 @@ static bool is_taken(const struct ir_node *host, uint32_t func)
         const struct ir_epilogue *step = &host->epilogue[i];
         if (step->kind != IR_EPILOGUE_UNARY)
             continue;
-        if (step->func == func || (routines[step->func] & routines[func] & ~OTHER))
+        if (step->func == func || (host_routines[step->func] & host_routines[func] & ~HOST_OTHER))
             return true;
     }
     return false;
@@ -44,7 +27,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     uint32_t host = host_find(rw, n->inputs[0], node);
     if (host == IR_NONE)
         return;
-    if (func < 0 || !routines[func] ||
+    if (func < 0 || !host_routines[func] ||
         (ir_node(rw->graph, host)->op == IR_OP_CAST && func != IR_UNARY_LINEAR)) {
         rw_near_miss(rw, "%s + %s: %s is no step of an epilogue", ir_node(rw->graph, host)->name,
                      n->name, ir_unary_name((enum ir_unary)func));

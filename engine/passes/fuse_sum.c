@@ -13,12 +13,6 @@
 #include "engine/passes/host.h"
 #include "engine/passes/weights.h"
 
-static bool commutes(int64_t func)
-{
-    return func == IR_BINARY_ADD || func == IR_BINARY_MUL || func == IR_BINARY_MAX ||
-           func == IR_BINARY_MIN;
-}
-
 /* Says whether the operand has one number for each index of dimension `axis`, or one for all. */
 static bool is_vector(const struct shape *operand, const struct shape *out, uint32_t axis)
 {
@@ -44,7 +38,7 @@ static bool fits(const struct rewrite *rw, uint32_t host, uint32_t operand)
 static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t *operand)
 {
     uint32_t best = IR_NONE;
-    for (uint32_t i = 0; i < (commutes(func) ? 2 : 1); i++) {
+    for (uint32_t i = 0; i < (host_commutes(func) ? 2 : 1); i++) {
         uint32_t y = rw_input(rw, node, i), other = rw_input(rw, node, 1 - i);
         if (!shape_equal(&ir_tensor(rw->graph, y)->shape,
                          &ir_tensor(rw->graph, rw_output(rw, node))->shape))

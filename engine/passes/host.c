@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/passes/host.h"
 
+const uint8_t host_routines[IR_UNARY_COUNT_] = {
+    [IR_UNARY_RELU] = HOST_RECTIFIER, [IR_UNARY_LEAKY_RELU] = HOST_RECTIFIER,
+    [IR_UNARY_LINEAR] = HOST_AFFINE,  [IR_UNARY_HARD_SIGMOID] = HOST_AFFINE | HOST_CLAMP,
+    [IR_UNARY_CLIP] = HOST_CLAMP,     [IR_UNARY_ELU] = HOST_OTHER,
+    [IR_UNARY_SIGMOID] = HOST_OTHER,  [IR_UNARY_HARD_SWISH] = HOST_OTHER,
+    [IR_UNARY_SWISH] = HOST_OTHER,    [IR_UNARY_TANH] = HOST_OTHER,
+    [IR_UNARY_GELU] = HOST_OTHER,     [IR_UNARY_GELU_TANH] = HOST_OTHER,
+    [IR_UNARY_MISH] = HOST_OTHER,     [IR_UNARY_ABS] = HOST_OTHER,
+    [IR_UNARY_EXP] = HOST_OTHER,      [IR_UNARY_SQRT] = HOST_OTHER,
+};
+
 /* Says whether the node's kernels can apply further steps before they store. An elementwise node of
  * one operand is no host: that would only trade a pass over memory for a slower kernel. A cast to
  * fp32 is a host, because an input of another type begins with it, and a scale and a shift cost
@@ -41,4 +52,10 @@ uint32_t host_find(struct rewrite *rw, uint32_t tensor, uint32_t last)
         return IR_NONE;
     }
     return node;
+}
+
+bool host_commutes(int64_t func)
+{
+    return func == IR_BINARY_ADD || func == IR_BINARY_MUL || func == IR_BINARY_MAX ||
+           func == IR_BINARY_MIN;
 }

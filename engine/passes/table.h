@@ -22,6 +22,7 @@
     ROW(merge_chains, "reshapes with transposes between become one transpose")                     \
     ROW(sink_transposes, "sums and products stand before transposes of channels")                  \
     ROW(transpose_matmul, "a matrix product reads its operand transposed")                         \
+    ROW(reshape_matmul, "a product between reshapes works on the tensor as it is")                 \
     ROW(fold_pad, "zero padding moves into the convolution behind it")                             \
     ROW(fuse_reduce, "L1 and L2 norms, sums of squares, log-sums")                                 \
     ROW(fuse_gelu, "GELU from its parts, exact and by tanh")                                       \
@@ -35,6 +36,7 @@
     ROW(cancel_transposes, "a product computes rows in the order in which they are")               \
     ROW(fuse_bias, "a sum per channel becomes the bias")                                           \
     ROW(merge_siblings, "products that read the same input become one")                            \
+    ROW(hoist_activations, "activations stand before reshapes, next to their product")             \
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
     ROW(fuse_activation, "activations join the node before them")
 

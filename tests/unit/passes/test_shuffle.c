@@ -176,6 +176,115 @@ static const struct rewrite_case cases[] = {
      "y = binary \"y\" (u, z) func=add\n"
      "output y\n",
      NULL, NULL},
+    /* --- reshape_matmul --- */
+    {"GPT-2: a product between reshapes, and what joins it then", "*",
+     "input x FP32[2,3,4]\n"
+     "input r FP32[2,3,5]\n"
+     "a = reshape \"a\" (x) shape=6,4\n"
+     "b = matmul \"b\" (a, w FP32[4,5], k FP32[5])\n"
+     "c = reshape \"c\" (b) shape=2,3,5\n"
+     "d = unary \"d\" (c) func=gelu_tanh\n"
+     "y = binary \"y\" (r, d) func=add\n"
+     "output y\n",
+     "input x FP32[2,3,4]\n"
+     "input r FP32[2,3,5]\n"
+     "y FP32[2,3,5] = matmul \"b + c + d + y\" (x, w FP32[4,5], k FP32[5]) then gelu_tanh, "
+     "add(r)\n"
+     "output y\n",
+     "b works on rows as c has them"},
+    {"two products and their activation between reshapes", "*",
+     "input x FP32[2,3,4]\n"
+     "a = reshape \"a\" (x) shape=6,4\n"
+     "b = matmul \"b\" (a, w FP32[4,5])\n"
+     "c = unary \"c\" (b) func=relu\n"
+     "d = matmul \"d\" (c, v FP32[6,5]) trans_b=1\n"
+     "y = reshape \"y\" (d) shape=2,3,6\n"
+     "output y\n",
+     "input x FP32[2,3,4]\n"
+     "%4 FP32[2,3,5] = matmul \"b + c + c\" (x, w FP32[4,5]) then relu\n"
+     "y FP32[2,3,6] = matmul \"d + y\" (%4, v FP32[6,5]) trans_b=1\n"
+     "output y\n",
+     NULL},
+    {"other rows behind the product: not", "reshape_matmul",
+     "input x FP32[2,3,4]\n"
+     "a = reshape \"a\" (x) shape=6,4\n"
+     "b = matmul \"b\" (a, w FP32[4,5])\n"
+     "y = reshape \"y\" (b) shape=3,2,5\n"
+     "output y\n",
+     NULL, "b: x has other rows than y"},
+    {"other columns, two readers, two matrices: not", "reshape_matmul",
+     "input x FP32[2,3,4]\n"
+     "a = reshape \"a\" (x) shape=3,8\n"
+     "b = matmul \"b\" (a, w FP32[8,10])\n"
+     "y = reshape \"y\" (b) shape=2,3,5\n"
+     "c = reshape \"c\" (x) shape=6,4\n"
+     "d = matmul \"d\" (c, u FP32[4,5])\n"
+     "z = reshape \"z\" (d) shape=2,3,5\n"
+     "e = reshape \"e\" (x) shape=1,6,4\n"
+     "f = matmul \"f\" (e, v FP32[1,4,5])\n"
+     "g = reshape \"g\" (f) shape=2,3,5\n"
+     "output y\noutput z\noutput d\noutput g\n",
+     NULL, NULL},
+    /* --- hoist_activations --- */
+    {"SegFormer: GELU behind a convolution's transpose", "hoist_activations fuse_activation",
+     "input x FP32[1,4,3,5]\n"
+     "a = conv \"a\" (x, w FP32[4,1,1,1]) group=4\n"
+     "b = reshape \"b\" (a) shape=1,4,15\n"
+     "c = transpose \"c\" (b) perm=0,2,1\n"
+     "y = unary \"y\" (c) func=gelu\n"
+     "output y\n",
+     "input x FP32[1,4,3,5]\n"
+     "%4 FP32[1,4,3,5] = conv \"a + y\" (x, w FP32[4,1,1,1]) group=4 then gelu\n"
+     "b FP32[1,4,15] = reshape \"b\" (%4) shape=1,4,15\n"
+     "y FP32[1,15,4] = transpose \"c + y\" (b) perm=0,2,1\n"
+     "output y\n",
+     "y before b"},
+    {"sums behind reshapes of products, on either side", "hoist_activations fuse_sum",
+     "input x FP32[6,4]\n"
+     "input r FP32[2,3,5]\n"
+     "b = matmul \"b\" (x, w FP32[4,5])\n"
+     "c = reshape \"c\" (b) shape=2,3,5\n"
+     "y = binary \"y\" (r, c) func=add\n"
+     "d = matmul \"d\" (x, v FP32[4,5])\n"
+     "e = reshape \"e\" (d) shape=2,3,5\n"
+     "z = binary \"z\" (e, k FP32[2,3,5]) func=sub\n"
+     "output y\noutput z\n",
+     "input x FP32[6,4]\n"
+     "input r FP32[2,3,5]\n"
+     "%6 FP32[6,5] = reshape \"r\" (r) shape=6,5\n"
+     "%7 FP32[6,5] = matmul \"b + y\" (x, w FP32[4,5]) then add(%6)\n"
+     "y FP32[2,3,5] = reshape \"c + y\" (%7) shape=2,3,5\n"
+     "%9 FP32[6,5] = matmul \"d + z\" (x, v FP32[4,5]) then sub(k FP32[6,5])\n"
+     "z FP32[2,3,5] = reshape \"e + z\" (%9) shape=2,3,5\n"
+     "output y\n"
+     "output z\n",
+     "y before c"},
+    {"the product on the right of a difference: not", "hoist_activations",
+     "input x FP32[6,4]\n"
+     "input r FP32[2,3,5]\n"
+     "b = matmul \"b\" (x, w FP32[4,5])\n"
+     "c = reshape \"c\" (b) shape=2,3,5\n"
+     "y = binary \"y\" (r, c) func=sub\n"
+     "output y\n",
+     NULL, NULL},
+    {"a shuffle with two readers: not", "hoist_activations",
+     "input x FP32[6,4]\n"
+     "b = matmul \"b\" (x, w FP32[4,5])\n"
+     "c = reshape \"c\" (b) shape=2,3,5\n"
+     "y = unary \"y\" (c) func=relu\n"
+     "output y\noutput c\n",
+     NULL, "y stays behind c, which has 2 readers"},
+    {"a sum over another shape, a function that is no step: not", "hoist_activations",
+     "input x FP32[6,4]\n"
+     "input r FP32[3,5]\n"
+     "b = matmul \"b\" (x, w FP32[4,5])\n"
+     "c = reshape \"c\" (b) shape=2,3,5\n"
+     "y = binary \"y\" (c, r) func=add\n"
+     "d = matmul \"d\" (x, v FP32[4,5])\n"
+     "e = reshape \"e\" (d) shape=2,3,5\n"
+     "z = unary \"z\" (e) func=sin\n"
+     "output y\noutput z\n",
+     NULL, NULL},
     {"slice + slice", "merge_shuffles",
      "input x FP32[20,7]\n"
      "a = slice \"a\" (x) starts=2,0 ends=19,7 steps=3,1\n"
