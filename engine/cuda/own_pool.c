@@ -2,7 +2,7 @@
 /*
  * Pooling by our own kernels, in channels-last and plain layout. A window as large as the image is
  * also offered as a reduction, which shares out the image among threads; the output of one pixel
- * lies the same in both layouts. Refused: LP pooling, the argmax output, negative padding.
+ * lies the same in both layouts. Refused: the argmax output, negative padding.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@ struct pool {
     struct kernel_view x, y;
     struct kernel_epilogue epilogue;
     int32_t func;
+    float power;           /* of LP pooling */
     bool count_pad, whole; /* the window is all of the image */
 };
 
@@ -83,9 +84,9 @@ static bool pool_read(const struct ir_graph *graph, const struct ir_node *node, 
     const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     struct pool p = {.func = (int32_t)ir_attr_int(node, IR_ATTR_FUNC),
+                     .power = ir_attr_float(node, IR_ATTR_ALPHA),
                      .count_pad = ir_attr_int(node, IR_ATTR_COUNT_INCLUDE_PAD) != 0};
     if (node->n_outputs != 1 || x->shape.rank < 3 || x->shape.rank > 5 ||
-        (p.func != IR_POOL_MAX && p.func != IR_POOL_AVERAGE) ||
         !window_read(node, x->shape.rank - 2, &p.window) || !own_view(x, dtype, in, &p.x) ||
         !own_view(y, dtype, out, &p.y) || !cuda_epilogue(graph, node, &p.y, &p.epilogue))
         return false;
@@ -98,8 +99,9 @@ static cudaError_t pool_call(struct kernel_call *call, const struct pool *p)
 {
     static const int32_t axes[] = {2, 3, 4};
     if (call->variant != VARIANT_REDUCE)
-        return kernel_pool(call, p->func, p->count_pad, &p->window, &p->x, &p->y, &p->epilogue);
-    if (!p->whole)
+        return kernel_pool(call, p->func, p->power, p->count_pad, &p->window, &p->x, &p->y,
+                           &p->epilogue);
+    if (!p->whole || p->func == IR_POOL_LP)
         return cudaErrorNotSupported;
     call->variant = 0;
     return kernel_reduce(call, p->func == IR_POOL_MAX ? IR_REDUCE_MAX : IR_REDUCE_MEAN, axes,

@@ -49,7 +49,7 @@
       "all element types; Concat to 32 tensors")                                                   \
     F(7, OWN_POOL, own_pool, "own pool", "own",                                                    \
       OP(POOL),                                                                                    \
-      "floats, one to three spatial dimensions; not LP pooling, no indices")                       \
+      "floats, one to three spatial dimensions; no indices")                       \
     F(8, OWN_CONV, own_conv, "own conv", "own",                                                    \
       OP(CONV) | OP(DECONV),                                                                       \
       "floats; depthwise with constant weights; a direct kernel, slow, for all that no library "   \

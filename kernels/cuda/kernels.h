@@ -120,10 +120,11 @@ enum {
     KERNEL_POOL_GENERAL = 4,
 };
 
-/* func: max or average. NaN wins in max, as in the reference. */
-cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func, bool count_include_pad,
-                        const struct kernel_window *window, const struct kernel_view *x,
-                        const struct kernel_view *y, const struct kernel_epilogue *epilogue);
+/* NaN wins in max, as in the reference. `power`: p of LP pooling. */
+cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func, float power,
+                        bool count_include_pad, const struct kernel_window *window,
+                        const struct kernel_view *x, const struct kernel_view *y,
+                        const struct kernel_epilogue *epilogue);
 
 /* --- depthwise.cu --- */
 

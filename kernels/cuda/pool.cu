@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Max and average pooling.
+ * Max, average and LP pooling.
  *
  *   tile_*_kernel   channels-last, 2x2 and 3x3 windows: a thread makes 8 channels (4 of fp32) of a
  *                   tile of outputs, two wide, so that what windows share is read once and 16 bytes
  *                   at a time. Maxima stay in the tensor's own type, two at a time.
  *   single_kernel   channels-last, any window of up to 3 dims: 8 channels of one output a thread
- *   general_kernel  any strides: one output a thread, in the order of y's memory
+ *   general_kernel  any strides: one output a thread, in the order of y's memory; all LP pooling
  *
- * Refused: LP pooling, types other than F16, BF16, F32, epilogues that epilogue.cuh refuses.
+ * Refused: types other than F16, BF16, F32, epilogues that epilogue.cuh refuses.
  */
 #include <math.h>
 
@@ -28,6 +28,7 @@ struct problem {
     int32_t n, c, in[3], out[3];
     int32_t kernel[3], stride[3], dilation[3], pad[3], end[3];
     bool average, count_pad, channels_last;
+    float power; /* p of LP pooling; 0: not this */
 };
 
 /* The first position of the window of output `o` along dim d. */
@@ -223,7 +224,7 @@ __device__ __forceinline__ void window_value(const struct problem &p, const T *x
 {
 #pragma unroll
     for (int j = 0; j < N; j++)
-        v[j] = p.average ? 0.0f : -INFINITY;
+        v[j] = p.average || p.power != 0 ? 0.0f : -INFINITY;
     for (int k0 = 0; k0 < p.kernel[0]; k0++) {
         int i0 = first[0] + k0 * p.dilation[0];
         for (int k1 = 0; i0 >= 0 && i0 < p.in[0] && k1 < p.kernel[1]; k1++) {
@@ -234,12 +235,19 @@ __device__ __forceinline__ void window_value(const struct problem &p, const T *x
                     continue;
                 float at[N];
                 vector_read<N>(x + i0 * p.x_s[0] + i1 * p.x_s[1] + i2 * p.x_s[2], at);
+                if constexpr (N == 1)
+                    if (p.power != 0) {
+                        v[0] += powf(fabsf(at[0]), p.power);
+                        continue;
+                    }
 #pragma unroll
                 for (int j = 0; j < N; j++)
                     v[j] = p.average ? v[j] + at[j] : max_nan(v[j], at[j]);
             }
         }
     }
+    if constexpr (N == 1)
+        v[0] = p.power != 0 ? powf(v[0], 1 / p.power) : v[0];
     if (!p.average)
         return;
     float weight = weight_of(p, first);
@@ -286,15 +294,16 @@ __global__ void __launch_bounds__(THREADS)
 
 /* --- launching --- */
 
-bool problem_make(enum ir_pool func, bool count_pad, const struct kernel_window *w,
+bool problem_make(enum ir_pool func, float power, bool count_pad, const struct kernel_window *w,
                   const struct kernel_view *x, const struct kernel_view *y, struct problem *p)
 {
     int absent = 3 - w->spatial;
     *p = problem();
     if (w->spatial < 1 || w->spatial > 3 || x->rank != w->spatial + 2 || y->rank != x->rank ||
         x->dtype != y->dtype || x->dim[0] != y->dim[0] || x->dim[1] != y->dim[1] ||
-        (func != IR_POOL_MAX && func != IR_POOL_AVERAGE))
+        (func == IR_POOL_LP && !(power > 0)))
         return false;
+    p->power = func == IR_POOL_LP ? power : 0;
     p->average = func == IR_POOL_AVERAGE;
     p->count_pad = count_pad;
     p->x = x->data;
@@ -405,7 +414,7 @@ cudaError_t launch_any(const struct kernel_call *call, const struct problem *p,
                        const struct epilogue &e)
 {
     int32_t variant = call->variant;
-    bool chunks = in_chunks(p, chunk<T>::size);
+    bool chunks = p->power == 0 && in_chunks(p, chunk<T>::size);
     cudaError_t code = cudaErrorNotSupported;
     if (chunks && e.mode == EPILOGUE_NONE && (variant == 0 || variant == KERNEL_POOL_TILE_2))
         code = launch_tiled<T>(call, p, 2);
@@ -420,14 +429,15 @@ cudaError_t launch_any(const struct kernel_call *call, const struct problem *p,
 
 } // namespace
 
-extern "C" cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func,
+extern "C" cudaError_t kernel_pool(const struct kernel_call *call, enum ir_pool func, float power,
                                    bool count_include_pad, const struct kernel_window *window,
                                    const struct kernel_view *x, const struct kernel_view *y,
                                    const struct kernel_epilogue *epilogue)
 {
     struct problem p;
     struct epilogue e;
-    if (!problem_make(func, count_include_pad, window, x, y, &p) || !epilogue_make(epilogue, y, &e))
+    if (!problem_make(func, power, count_include_pad, window, x, y, &p) ||
+        !epilogue_make(epilogue, y, &e))
         return cudaErrorNotSupported;
     if (kernel_elements(y) == 0)
         return cudaSuccess;

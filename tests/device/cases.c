@@ -189,7 +189,8 @@ static bool make_pool(struct ir_graph *g, uint64_t *random)
     int64_t pads[4] = {between(random, 0, kernel[0] / 2), between(random, 0, kernel[1] / 2),
                        between(random, 0, kernel[0] / 2), between(random, 0, kernel[1] / 2)};
     return node != IR_NONE &&
-           ir_attr_set_int(g, node, IR_ATTR_FUNC, PICK(random, IR_POOL_MAX, IR_POOL_AVERAGE)) &&
+           ir_attr_set_int(g, node, IR_ATTR_FUNC,
+                           PICK(random, IR_POOL_MAX, IR_POOL_AVERAGE, IR_POOL_LP)) &&
            ir_attr_set_ints(g, node, IR_ATTR_KERNEL, 2, kernel) &&
            ir_attr_set_ints(g, node, IR_ATTR_STRIDES, 2, strides) &&
            ir_attr_set_ints(g, node, IR_ATTR_PADS, 4, pads) &&
