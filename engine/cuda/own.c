@@ -50,6 +50,17 @@ bool own_packed(const struct tactic *tactic)
     return false;
 }
 
+bool own_plain(const struct tactic *tactic)
+{
+    for (uint32_t i = 0; i < tactic->n_in; i++)
+        if (tactic->in[i].format.layout != IR_LAYOUT_PLAIN)
+            return false;
+    for (uint32_t i = 0; i < tactic->n_out; i++)
+        if (tactic->out[i].format.layout != IR_LAYOUT_PLAIN)
+            return false;
+    return !own_packed(tactic);
+}
+
 struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant)
 {
     return (struct kernel_call){

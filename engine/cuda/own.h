@@ -22,6 +22,9 @@ struct kernel_step own_channel_step(const struct kernel_view *y, enum ir_binary 
 /* Whether a stored tactic asks for any input to be packed. */
 bool own_packed(const struct tactic *tactic);
 
+/* Whether a stored tactic has all tensors plain, and none packed. */
+bool own_plain(const struct tactic *tactic);
+
 /* A call that only asks a launcher whether it takes a case, and one that launches. */
 struct kernel_call own_call_dry(const struct cuda_device *device, int32_t variant);
 struct kernel_call own_call(const struct backend_stream *stream, int32_t variant);

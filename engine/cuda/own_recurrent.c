@@ -111,17 +111,6 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "recurrent kernel");
 }
 
-static bool all_plain(const struct tactic *tactic)
-{
-    for (uint32_t i = 0; i < tactic->n_in; i++)
-        if (tactic->in[i].format.layout != IR_LAYOUT_PLAIN)
-            return false;
-    for (uint32_t i = 0; i < tactic->n_out; i++)
-        if (tactic->out[i].format.layout != IR_LAYOUT_PLAIN)
-            return false;
-    return true;
-}
-
 /* Whether all floats have the type of X. */
 static bool types_fit(const struct tactic *tactic)
 {
@@ -144,8 +133,8 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                                 .n_out = node->n_outputs,
                                 .variant = (int32_t)(tactic->id & 0xffff)};
     struct kernel_call call = own_call_dry(stream->device, made.variant);
-    if (node->n_inputs > 7 || node->n_outputs < 2 || own_packed(tactic) || !all_plain(tactic) ||
-        !types_fit(tactic) || !recurrent_read(graph, node, DTYPE_NONE, &made.how) ||
+    if (node->n_inputs > 7 || node->n_outputs < 2 || !own_plain(tactic) || !types_fit(tactic) ||
+        !recurrent_read(graph, node, DTYPE_NONE, &made.how) ||
         kernel_recurrent(&call, &made.how, NULL) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
     made.base.workspace = (uint64_t)kernel_recurrent_workspace(&call, &made.how);

@@ -56,7 +56,7 @@
       "does")                                                                                      \
     F(9, OWN_ROWS, own_rows, "own rows", "own",                                                    \
       OP(SOFTMAX) | OP(LAYER_NORM) | OP(BATCH_NORM) | OP(REDUCE),                                  \
-      "floats; scales, biases and statistics are constants")                                       \
+      "floats, Reduce all element types; scales, biases and statistics are constants")             \
     F(10, OWN_ATTENTION, own_attention, "own attention", "own",                                    \
       OP(ATTENTION),                                                                               \
       "floats, every form, heads to 256 columns")                                                  \
@@ -69,7 +69,11 @@
       "ROI_POOL stay in FP32")                                                                     \
     F(13, OWN_NORM, own_norm, "own norm", "own",                                                   \
       OP(INSTANCE_NORM) | OP(LRN),                                                                 \
-      "floats")
+      "floats")                                                                                    \
+    F(14, OWN_INDEX, own_index, "own index", "own",                                                \
+      OP(GATHER_ELEMENTS) | OP(GATHER_ND) | OP(SCATTER_ELEMENTS) | OP(SCATTER_ND) | OP(ONE_HOT) |  \
+          OP(TRILU) | OP(ARG_REDUCE) | OP(CUMSUM) | OP(TOPK),                                      \
+      "all element types; TopK to 16,384 of any number")
 /* clang-format on */
 
 enum cuda_family_id {

@@ -247,6 +247,60 @@ int32_t kernel_attention_choice(const struct kernel_call *call, const struct ker
 uint64_t kernel_attention_workspace(const struct kernel_call *call,
                                     const struct kernel_attention *a);
 
+/* --- index.cu --- */
+
+/*
+ * Where the rows of an index tensor point in a dense X of `size` elements: each names a slot of
+ * `part` neighbours. The rows have dims of their own, along which the slot moves by `base`; each
+ * has `numbers` numbers, and the slot moves by `stride` times the number, which is for a dim of
+ * `extent` elements (a negative one counts from its end).
+ */
+struct kernel_index {
+    int32_t dtype; /* I32 or I64 */
+    int32_t rank, numbers;
+    int64_t dim[KERNEL_RANK_MAX], base[KERNEL_RANK_MAX];
+    int64_t extent[KERNEL_RANK_MAX], stride[KERNEL_RANK_MAX];
+    int64_t part, size;
+};
+
+/* A dense tensor as [outer, dim, inner]. */
+struct kernel_axis {
+    int64_t outer, dim, inner;
+};
+
+/* y[row, part] = the slot that the row names. Out of range: as kernel_gather. */
+cudaError_t kernel_gather_slots(const struct kernel_call *call, const struct kernel_index *index,
+                                int32_t dtype, const void *x, const void *indices, void *y,
+                                int32_t *bad);
+/* Puts updates [row, part] into the slots of y, which is a copy of X already, or combines them with
+ * what is there, as if row after row. A row that names no slot sets *bad and does nothing else. */
+int64_t kernel_scatter_workspace(const struct kernel_index *index, enum ir_scatter func);
+cudaError_t kernel_scatter_slots(const struct kernel_call *call, const struct kernel_index *index,
+                                 enum ir_scatter func, int32_t dtype, const void *indices,
+                                 const void *updates, void *y, void *workspace, int32_t *bad);
+/* y [outer, dim, inner] is values[1] where its position along dim is the index, else values[0]. */
+cudaError_t kernel_one_hot(const struct kernel_call *call, const struct kernel_axis *axis,
+                           int32_t index_type, const void *indices, int32_t dtype,
+                           const void *values, void *y);
+/* x and y are [outer, rows, columns]. */
+cudaError_t kernel_trilu(const struct kernel_call *call, const struct kernel_axis *axis, bool upper,
+                         int64_t k, int32_t dtype, const void *x, void *y);
+
+/* --- scan.cu --- */
+
+/* These take all element types. */
+cudaError_t kernel_arg_reduce(const struct kernel_call *call, const struct kernel_axis *axis,
+                              bool min, bool last, int32_t dtype, const void *x, int64_t *y);
+cudaError_t kernel_cumsum(const struct kernel_call *call, const struct kernel_axis *axis,
+                          bool exclusive, bool reverse, int32_t dtype, const void *x, void *y);
+/* k up to 16,384; sorted, equal ones by their positions. */
+cudaError_t kernel_topk(const struct kernel_call *call, const struct kernel_axis *axis, int64_t k,
+                        bool largest, int32_t dtype, const void *x, void *values, int64_t *indices);
+/* As kernel_reduce, slower, and without an epilogue. */
+cudaError_t kernel_reduce_any(const struct kernel_call *call, enum ir_reduce func,
+                              const int32_t *axes, int32_t n_axes, const struct kernel_view *x,
+                              const struct kernel_view *y);
+
 /* --- recurrent.cu --- */
 
 /* One direction of a recurrent layer; docs/ir.md says what RECURRENT computes. All tensors are

@@ -8,7 +8,7 @@
  *                    memory
  *   general_kernel   everything else: a warp an output
  *
- * Refused: reductions over no elements, types other than F16, BF16, F32.
+ * Refused: reductions over no elements. Types other than F16, BF16, F32 go to scan.cu.
  */
 #include <math.h>
 
@@ -423,6 +423,7 @@ extern "C" cudaError_t kernel_reduce(const struct kernel_call *call, enum ir_red
     case DTYPE_F32:
         return launch<float>(call, p, e);
     default:
-        return cudaErrorNotSupported;
+        return epilogue->n ? cudaErrorNotSupported
+                           : kernel_reduce_any(call, func, axes, n_axes, x, y);
     }
 }

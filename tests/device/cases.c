@@ -538,6 +538,16 @@ const struct case_kind case_kinds[] = {
     {"gather", make_gather},
     {"expand", make_expand},
     {"recurrent", make_recurrent},
+    {"arg-reduce", make_arg_reduce},
+    {"cumsum", make_cumsum},
+    {"topk", make_topk},
+    {"trilu", make_trilu},
+    {"one-hot", make_one_hot},
+    {"gather-elements", make_gather_elements},
+    {"gather-nd", make_gather_nd},
+    {"scatter-elements", make_scatter_elements},
+    {"scatter-nd", make_scatter_nd},
+    {"reduce-any", make_reduce_any},
     {0},
 };
 

@@ -139,6 +139,19 @@ bool sized_t5(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_long(struct ir_graph *g, uint64_t *random, int64_t batch);
 bool sized_decode(struct ir_graph *g, uint64_t *random, int64_t batch);
 
+/* --- indices, and lines along an axis (cases_index.c) --- */
+
+bool make_arg_reduce(struct ir_graph *g, uint64_t *random);
+bool make_cumsum(struct ir_graph *g, uint64_t *random);
+bool make_topk(struct ir_graph *g, uint64_t *random);
+bool make_trilu(struct ir_graph *g, uint64_t *random);
+bool make_one_hot(struct ir_graph *g, uint64_t *random);
+bool make_gather_elements(struct ir_graph *g, uint64_t *random);
+bool make_gather_nd(struct ir_graph *g, uint64_t *random);
+bool make_scatter_elements(struct ir_graph *g, uint64_t *random);
+bool make_scatter_nd(struct ir_graph *g, uint64_t *random);
+bool make_reduce_any(struct ir_graph *g, uint64_t *random);
+
 /* --- recurrent layers (cases_recurrent.c) --- */
 
 bool make_recurrent(struct ir_graph *g, uint64_t *random);
