@@ -18,6 +18,7 @@ static const double flops_per_lane = 16;
 enum kind {
     KIND_PRODUCT, /* sums of products */
     KIND_WINDOW,  /* the same, for convolutions */
+    KIND_DECONV,  /* ... and transposed ones */
     KIND_NUMBERS, /* functions of elements, rows, windows */
     KIND_MOVES,   /* no arithmetic */
     KIND_REFORMAT,
@@ -42,14 +43,18 @@ static const struct speed {
     {KIND_WINDOW, "jit_1x1", 0.95, 85, 0},
     {KIND_WINDOW, "brgconv_1x1", 0.95, 85, 0},
     {KIND_WINDOW, "brgconv", 0.80, 80, 0},
-    {KIND_WINDOW, "jit_fp32_wino", 0.90, 60, 15000},
-    {KIND_WINDOW, "jit_wino", 0.90, 60, 15000},
+    {KIND_WINDOW, "jit_fp32_wino", 1.10, 40, 8000},
+    {KIND_WINDOW, "jit_wino", 1.20, 40, 8000},
     {KIND_WINDOW, "jit", 0.74, 65, 0},
     {KIND_WINDOW, "brg", 0.95, 90, 0},
     {KIND_WINDOW, "gemm", 0.85, 75, 0},
     {KIND_WINDOW, "x64:gemm", 0.15, 10, 0},
     {KIND_WINDOW, "reference", 0.002, 1, 0},
     {KIND_WINDOW, "", 0.10, 10, 0},
+    {KIND_DECONV, "jit", 0.13, 65, 0},
+    {KIND_DECONV, "x64:gemm", 0.13, 30, 0},
+    {KIND_DECONV, "reference", 0.002, 1, 0},
+    {KIND_DECONV, "", 0.10, 10, 0},
     {KIND_PRODUCT, "brg", 0.95, 90, 0},
     {KIND_PRODUCT, "x64:gemm", 0.65, 60, 0},
     {KIND_PRODUCT, "gemm", 0.80, 75, 0},
@@ -82,7 +87,7 @@ static enum kind kind_of(enum ir_op op)
 {
     switch (ir_op_row(op)->group) {
     case IR_GROUP_CONVOLUTION:
-        return KIND_WINDOW;
+        return ir_op_attr(op, IR_ATTR_OUTPUT_PADDING) ? KIND_DECONV : KIND_WINDOW;
     case IR_GROUP_PRODUCT:
         return KIND_PRODUCT;
     case IR_GROUP_SHAPE:
@@ -120,7 +125,7 @@ static bool is_blocked(enum ir_layout layout)
 static double conv_flops(const struct ir_graph *graph, const struct ir_node *node,
                          const struct tactic *tactic, const char *impl, uint32_t lanes)
 {
-    bool transposed = node->op == IR_OP_DECONV;
+    bool transposed = kind_of(node->op) == KIND_DECONV;
     const struct shape *w = &ir_tensor(graph, node->inputs[1])->shape;
     const struct shape *at =
         &ir_tensor(graph, transposed ? node->inputs[0] : node->outputs[0])->shape;
@@ -163,6 +168,7 @@ static double flops_of(const struct ir_graph *graph, const struct ir_node *node,
     double steps = step_flops * (double)node->n_epilogue * elements(y);
     switch (kind_of(node->op)) {
     case KIND_WINDOW:
+    case KIND_DECONV:
         return conv_flops(graph, node, tactic, impl, lanes) + steps;
     case KIND_PRODUCT:
         return (ir_op_row(node->op)->work == IR_WORK_PRODUCT ? product_flops(graph, node)
