@@ -185,7 +185,6 @@ bool make_sample(struct ir_graph *g, uint64_t *random)
     grid.dim[x.rank - 1] = x.rank - 2;
     uint32_t in[2] = {add_input(g, DTYPE_F32, x), add_input(g, DTYPE_F32, grid)};
     uint32_t node = ir_node_add(g, IR_OP_SAMPLE, "sample", 2, in);
-    /* A place that falls between two pixels of NEAREST may go either way by its last digit. */
     return node != IR_NONE &&
            ir_attr_set_int(g, node, IR_ATTR_MODE,
                            PICK(random, IR_RESIZE_LINEAR, IR_RESIZE_LINEAR, IR_RESIZE_NEAREST,
