@@ -33,6 +33,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_TOPK] = native_topk_make,
     [IR_OP_PAD] = native_pad_make,
     [IR_OP_CONCAT] = native_concat_make,
+    [IR_OP_SLICE] = native_slice_make,
     [IR_OP_RESIZE] = native_resize_make,
     [IR_OP_SAMPLE] = native_sample_make,
 };
@@ -40,7 +41,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
 /* The ops whose makers heed op->layout. */
 static const bool in_layouts[IR_OP_COUNT_] = {
     [IR_OP_INSTANCE_NORM] = true, [IR_OP_PAD] = true,    [IR_OP_CONCAT] = true,
-    [IR_OP_RESIZE] = true,        [IR_OP_SAMPLE] = true,
+    [IR_OP_SLICE] = true,         [IR_OP_RESIZE] = true, [IR_OP_SAMPLE] = true,
 };
 
 bool native_takes(enum ir_op op)

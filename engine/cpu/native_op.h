@@ -242,6 +242,8 @@ bool native_concat_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 bool native_pad_make(struct native_op *op, const struct ir_graph *graph,
                      const struct ir_node *node);
+bool native_slice_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node);
 bool native_resize_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 bool native_sample_make(struct native_op *op, const struct ir_graph *graph,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PAD, in plain, channels-last and blocked layouts. The dims behind the last padded one are a run
- * of bytes that stays together. A unit of work is a row of the last padded dim: what it repeats
- * of one row of the input is a stretch in the middle, and single runs before and behind it.
+ * PAD, and SLICE by steps of 1 as padding by less than nothing, in plain, channels-last and
+ * blocked layouts. The dims behind the last padded one are a run of bytes that stays together. A
+ * unit of work is a row of the last padded dim: what it repeats of one row of the input is a
+ * stretch in the middle, and single runs before and behind it.
  */
 #include <string.h>
 
@@ -83,25 +84,22 @@ static bool has_sources(const struct native_pad *p)
     return true;
 }
 
-bool native_pad_make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
+/* Sets the dims of x and y; begin[d] is where x begins within dim d of y. */
+static bool set_dims(struct native_op *op, const struct ir_tensor *x, const struct shape *y,
+                     const int64_t *begin)
 {
-    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
-    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     struct native_pad *p = &op->pad;
     struct native_stored from, to;
-    double value = (double)ir_attr_float(node, IR_ATTR_VALUE);
+    bool blocked = op->layout != IR_LAYOUT_PLAIN && op->layout != IR_LAYOUT_CHANNELS_LAST;
     if (x->shape.rank == 0 || !native_stored_make(&x->shape, op->layout, &from) ||
         !native_stored_make(y, op->layout, &to))
         return false;
-    p->mode = (enum ir_pad)ir_attr_int(node, IR_ATTR_MODE);
     p->size = p->run = (int64_t)dtype_size(x->dtype);
-    ref_write_f64(x->dtype, p->value, 0, 1, 1, &value);
     for (uint32_t d = 0; d < from.dims.rank; d++) {
         p->in[d] = from.dims.dim[d];
         p->out[d] = to.dims.dim[d];
-        p->begin[d] = ir_attr_at(node, IR_ATTR_PADS, from.axis[d]);
-        if (op->layout != IR_LAYOUT_PLAIN && op->layout != IR_LAYOUT_CHANNELS_LAST &&
-            from.axis[d] == 1 && (p->begin[d] != 0 || p->in[d] != p->out[d]))
+        p->begin[d] = begin[from.axis[d]];
+        if (blocked && from.axis[d] == 1 && (p->begin[d] != 0 || p->in[d] != p->out[d]))
             return false; /* blocks of channels are not moved */
     }
     for (p->rank = from.dims.rank; p->rank > 1; p->rank--) {
@@ -113,4 +111,30 @@ bool native_pad_make(struct native_op *op, const struct ir_graph *graph, const s
     op->units = ref_extent(&to.dims, 0, p->rank - 1);
     op->work = run_pad;
     return has_sources(p);
+}
+
+bool native_pad_make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    int64_t begin[SHAPE_MAX_RANK];
+    double value = (double)ir_attr_float(node, IR_ATTR_VALUE);
+    op->pad.mode = (enum ir_pad)ir_attr_int(node, IR_ATTR_MODE);
+    ref_write_f64(x->dtype, op->pad.value, 0, 1, 1, &value);
+    for (uint32_t d = 0; d < x->shape.rank; d++)
+        begin[d] = ir_attr_at(node, IR_ATTR_PADS, d);
+    return set_dims(op, x, &ir_tensor(graph, node->outputs[0])->shape, begin);
+}
+
+bool native_slice_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    int64_t begin[SHAPE_MAX_RANK];
+    op->pad.mode = IR_PAD_CONSTANT;
+    for (uint32_t d = 0; d < x->shape.rank; d++) {
+        begin[d] = -ir_attr_at(node, IR_ATTR_STARTS, d);
+        if (ir_attr_at(node, IR_ATTR_STEPS, d) != 1)
+            return false;
+    }
+    return set_dims(op, x, &ir_tensor(graph, node->outputs[0])->shape, begin);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RESIZE, PAD, CONCAT and SAMPLE by native kernels, in every layout. */
+/* RESIZE, PAD, SLICE, CONCAT and SAMPLE by native kernels, in every layout. */
 #include <stdio.h>
 #include <string.h>
 
@@ -143,11 +143,33 @@ static void test_concat(void **state UNUSED)
               rows[i].layouts);
 }
 
+static void test_slice(void **state UNUSED)
+{
+    static const struct {
+        const char *text;
+        uint32_t layouts;
+    } rows[] = {
+        {"(x FP32[2,32,6,7]) starts=0,0,1,2 ends=2,32,5,7 steps=1,1,1,1", PLAIN | LAST | BLOCKS},
+        {"(x FP32[2,32,6,7]) starts=1,0,0,0 ends=2,32,6,7 steps=1,1,1,1", PLAIN | LAST | BLOCKS},
+        {"(x FP32[2,32,6,7]) starts=0,16,0,0 ends=2,32,6,7 steps=1,1,1,1", PLAIN | LAST},
+        {"(x UINT8[2,58,6,7]) starts=0,29,0,0 ends=2,58,6,7 steps=1,1,1,1", PLAIN | LAST},
+        {"(x INT64[5,9]) starts=2,3 ends=4,4 steps=1,1", PLAIN},
+        {"(x FP16[1,7,9,6]) starts=0,0,3,0 ends=1,7,9,6 steps=1,1,1,1", PLAIN | LAST},
+        {"(x FP32[5,9]) starts=0,0 ends=5,9 steps=1,2", 0},
+        {"(x FP32[9]) starts=8 ends=-1 steps=-1", 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        check(rows[i].text, native_casef(0, "y = slice \"n\" %s", rows[i].text), rows[i].layouts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resize_every_mode), cmocka_unit_test(test_resize_other_dims),
-        cmocka_unit_test(test_pad_every_mode),    cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_resize_every_mode),
+        cmocka_unit_test(test_resize_other_dims),
+        cmocka_unit_test(test_pad_every_mode),
+        cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_slice),
         cmocka_unit_test(test_sample_every_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
