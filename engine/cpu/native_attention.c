@@ -50,8 +50,8 @@ static void set_queries(const struct native_op *op, struct attend *a, int64_t ba
         query->q = head_at(op, &t->q, batch, head) + row * t->q.row;
         query->y = (float *)op->output + (batch * t->q.rows + row) * y_row + head * t->v.dim;
         query->seen = t->causal ? MAX(MIN(row + keys - t->q.rows + 1, keys), 0) : keys;
-        query->mask = mask ? mask + (batch * t->mask_stride[0] + head * t->mask_stride[1] +
-                                     row * t->mask_stride[2]) *
+        query->mask = mask ? mask + (batch % t->mask_batches * t->mask_stride[0] +
+                                     head * t->mask_stride[1] + row * t->mask_stride[2]) *
                                         size
                            : NULL;
         if (++row == t->q.rows) {
@@ -86,14 +86,15 @@ static void attend_blocks(void *user, int64_t first, int64_t end)
 }
 
 static bool set_mask(struct native_attention *t, const struct ir_graph *graph,
-                     const struct ir_node *node, int64_t batches)
+                     const struct ir_node *node)
 {
     t->mask = DTYPE_NONE;
     if (node->n_inputs < 4 || node->inputs[3] == IR_NONE)
         return true;
     const struct ir_tensor *mask = ir_tensor(graph, node->inputs[3]);
+    t->mask_batches = mask->shape.rank == 4 && mask->shape.dim[0] > 1 ? mask->shape.dim[0] : 1;
     struct shape scores = {.rank = 4,
-                           .dim = {batches, t->kv_heads * t->group, t->q.rows, t->k.rows}};
+                           .dim = {t->mask_batches, t->kv_heads * t->group, t->q.rows, t->k.rows}};
     ref_broadcast_strides(&mask->shape, &scores, t->mask_stride);
     t->mask = mask->dtype;
     t->mask_shared =
@@ -125,5 +126,5 @@ bool native_attention_make(struct native_op *op, const struct ir_graph *graph,
     op->thread_bytes = (uint64_t)t->scratch * sizeof(float);
     op->units = q->shape.dim[0] * t->kv_heads * t->blocks;
     op->work = attend_blocks;
-    return t->k.dim <= DIM_MAX && t->v.dim <= DIM_MAX && set_mask(t, graph, node, q->shape.dim[0]);
+    return t->k.dim <= DIM_MAX && t->v.dim <= DIM_MAX && set_mask(t, graph, node);
 }

@@ -48,6 +48,7 @@ struct native_attention {
     struct native_heads q, k, v;
     int64_t kv_heads, group; /* heads of keys; heads of queries that read the same one */
     enum dtype mask;         /* NONE: there is no mask */
+    int64_t mask_batches;    /* they repeat */
     int64_t mask_stride[SHAPE_MAX_RANK];
     bool mask_shared; /* by all queries that read one head of keys */
     bool causal;

@@ -38,6 +38,8 @@ static bool mask_view(const struct ir_tensor *tensor, enum dtype dtype, struct c
 {
     struct kernel_view scores = at->q, mask;
     scores.dim[3] = at->k.dim[2];
+    if (tensor && tensor->shape.rank == 4 && tensor->shape.dim[0] > 1)
+        scores.dim[0] = tensor->shape.dim[0]; /* fewer batches repeat */
     at->masked = tensor != NULL;
     return !tensor || (own_view(tensor, dtype, IR_LAYOUT_PLAIN, &mask) &&
                        cuda_view_broadcast(&mask, &scores, &at->mask));

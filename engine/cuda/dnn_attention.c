@@ -48,7 +48,8 @@ static bool set_mask(struct attention_spec *s, const struct kernel_view *view)
         stride[d] = step;
         step *= dim[d];
     }
-    return view->dtype == s->io && dim[3] == view->dim[3];
+    return view->dtype == s->io && dim[3] == view->dim[3] &&
+           (dim[0] == 1 || dim[0] == s->dim[ATTENTION_Q][0]);
 }
 
 static bool attention_read(const struct ir_graph *graph, const struct ir_node *node,

@@ -54,7 +54,8 @@ static enum status read_apart(const struct infer *in, int64_t heads, const struc
                       shape_format(&infer_input(in, 2)->shape, vs));
 }
 
-static enum status check_mask(const struct infer *in, const struct shape *scores)
+/* A mask of fewer batches than the queries repeats: their number must divide the queries'. */
+static enum status check_mask(const struct infer *in, struct shape *scores)
 {
     const struct ir_tensor *mask = infer_input(in, 3);
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
@@ -63,6 +64,9 @@ static enum status check_mask(const struct infer *in, const struct shape *scores
         return STATUS_OK;
     if (ir_tensor_type(mask) != DTYPE_BOOL)
         TRY(infer_class(in, 3, IR_CLASS_LIKE));
+    int64_t batches = mask->shape.rank == 4 ? mask->shape.dim[0] : 1;
+    if (batches > 1 && scores->dim[0] % batches == 0 && scores->dim[0])
+        scores->dim[0] = batches;
     if (shape_broadcast(&mask->shape, scores, &r) && shape_equal(&r, scores))
         return STATUS_OK;
     return infer_fail(in, "mask %s does not broadcast to %s", shape_format(&mask->shape, have),
@@ -84,7 +88,7 @@ enum status infer_attention(const struct infer *in, struct ir_type *out, uint32_
         TRY(read_apart(in, kv_heads, &q, &k, &v));
     else if (infer_input(in, 1) || infer_input(in, 2))
         return infer_fail(in, "is packed, but has keys or values apart");
-    const struct shape scores = {.rank = 4, .dim = {q.batches, heads, q.rows, k.rows}};
+    struct shape scores = {.rank = 4, .dim = {q.batches, heads, q.rows, k.rows}};
     TRY(check_mask(in, &scores));
     int64_t width;
     if (__builtin_mul_overflow(heads, v.size, &width))

@@ -79,7 +79,10 @@ static bool heads_shape(const struct rewrite *rw, const struct attention *a, uin
     to->dim[2] = term[batches];
     to->dim[3] = term[batches + 1];
     if (n == a->batches) {
-        to->dim[0] = join(to, term, scores, 0, split);
+        uint32_t same = 0; /* batches of which all have the same mask */
+        while (same < split && term[same] == 1)
+            same++;
+        to->dim[0] = join(to, term, scores, same, split);
         to->dim[1] = join(to, term, scores, split, batches);
     } else { /* batches and heads divide a dimension */
         bool one = join(to, term, scores, 0, batches) == 1;

@@ -183,7 +183,8 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
     const struct head all = head_of(how, q, k, v, y);
     int64_t batches = q->shape.dim[0], of_mask[SHAPE_MAX_RANK] = {0};
     int64_t shared = how->kv_heads ? how->heads / how->kv_heads : 1;
-    struct shape scores = {.rank = 4, .dim = {batches, how->heads, all.q.rows, all.k.rows}};
+    int64_t masks = mask && mask->shape.rank == 4 ? MAX(mask->shape.dim[0], 1) : 1;
+    struct shape scores = {.rank = 4, .dim = {masks, how->heads, all.q.rows, all.k.rows}};
     struct head h = all;
     if (mask)
         ref_broadcast_strides(&mask->shape, &scores, of_mask);
@@ -197,7 +198,7 @@ void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
             go_to(&h.k, &all.k, n, i / shared);
             go_to(&h.v, &all.v, n, i / shared);
             go_to(&h.y, &all.y, n, i);
-            h.mask_at = n * of_mask[0] + i * of_mask[1];
+            h.mask_at = n % masks * of_mask[0] + i * of_mask[1];
             attend(&h);
         }
 }

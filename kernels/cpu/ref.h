@@ -136,9 +136,10 @@ struct ref_attention {
     bool causal; /* query i does not see a key j > i + Sk - Sq */
 };
 /* y[N,Sq,H*E] = softmax(scale q k' + mask) v, head by head. q[N,Sq,H*D], k[N,Sk,Hk*D] and
- * v[N,Sk,Hk*E] are floats; each may instead have its heads first: [N,H,Sq,D]. `mask` (may be NULL)
- * broadcasts to [N,H,Sq,Sk]; it holds floats, or BOOL: false hides a key. A query that sees no key
- * gives zeros. `scratch` has ref_attention_scratch(Sk) bytes, aligned to 8. */
+ * v[N,Sk,Hk*E] are floats; each may instead have its heads first: [N,H,Sq,D]. `mask` (may be
+ * NULL) broadcasts to [N,H,Sq,Sk], or has M batches that repeat; it holds floats, or BOOL:
+ * false hides a key. A query that sees no key gives zeros. `scratch` has
+ * ref_attention_scratch(Sk) bytes, aligned to 8. */
 size_t ref_attention_scratch(int64_t keys);
 void ref_attention(const struct ref_attention *how, const struct tensor_view *q,
                    const struct tensor_view *k, const struct tensor_view *v,

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(PLAIN_WARPS * 32) plain_kernel(struct problem 
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     int64_t pair = blockIdx.x / p.q_tiles, n = pair / p.heads, h = pair % p.heads;
     int first = (int)(blockIdx.x % p.q_tiles) * PLAIN_WARPS * PLAIN_QUERIES;
-    int64_t mask = n * p.mask_n + h * p.mask_h;
+    int64_t mask = n % p.mask_batches * p.mask_n + h * p.mask_h;
     const T *k = attention::head_of<T>(p.k, n, h / p.shared_by);
     const T *v = attention::head_of<T>(p.v, n, h / p.shared_by);
     const float *q = q_tile + warp * PLAIN_QUERIES * MOST;
@@ -161,8 +161,10 @@ bool in_chunks(const struct attention::operand &x, int64_t columns)
 
 bool set_mask(const struct kernel_view *mask, const struct kernel_view *q, struct problem *p)
 {
+    p->mask_batches = 1;
     if (!mask || !mask->data)
         return true;
+    p->mask_batches = mask->dim[0];
     p->mask = mask->data;
     p->mask_bool = mask->dtype == DTYPE_BOOL;
     p->mask_n = mask->stride[0];
@@ -171,7 +173,7 @@ bool set_mask(const struct kernel_view *mask, const struct kernel_view *q, struc
     p->mask_k = mask->stride[3];
     p->mask_chunks = !p->mask_bool && p->mask_k == 1 && p->sk % 8 == 0 && p->mask_n % 8 == 0 &&
                      p->mask_h % 8 == 0 && p->mask_q % 8 == 0 && (uintptr_t)mask->data % 16 == 0;
-    return mask->rank == 4 && (p->mask_bool || mask->dtype == q->dtype);
+    return mask->rank == 4 && mask->dim[0] > 0 && (p->mask_bool || mask->dtype == q->dtype);
 }
 
 bool problem_of(const struct kernel_attention *a, struct problem *p)

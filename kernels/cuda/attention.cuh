@@ -25,6 +25,7 @@ struct problem {
     struct operand q, k, v, y;
     const void *mask; /* NULL: none */
     int64_t mask_n, mask_h, mask_q, mask_k;
+    int64_t mask_batches; /* they repeat */
     int64_t batch;
     int32_t heads, shared_by; /* heads of q; how many of them read one head of k */
     int32_t sq, sk, d, e;     /* e: columns of v */

@@ -486,7 +486,7 @@ __global__ void __launch_bounds__(shape<DP, MT, KW, MASK>::THREADS, shape<DP, MT
     struct block_work b = block_work_of<TILE>(p, rows);
     const T *k = head_of<T>(p.k, b.n, b.h / p.shared_by);
     const T *v = head_of<T>(p.v, b.n, b.h / p.shared_by);
-    int64_t mask_from = b.n * p.mask_n + b.h * p.mask_h;
+    int64_t mask_from = b.n % p.mask_batches * p.mask_n + b.h * p.mask_h;
     int mine = KW > 1 ? 0 : warp * MT * QUERIES; /* the warp's first row */
 
     auto load = [&](int t) {

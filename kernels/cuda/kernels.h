@@ -229,11 +229,11 @@ enum {
     KERNEL_ATTENTION_PARTS = 8,
 };
 
-/* Views q [N,H,Sq,D], k [N,Hk,Sk,D], v [N,Hk,Sk,E] and y [N,H,Sq,E] with any strides but that of
- * columns, which is 1; F16 or BF16 (tensor cores) or F32 (plain arithmetic); D, E <= 256. Head h of
- * q reads head h / (H / Hk) of k. mask: dims [N,H,Sq,Sk], stride 0 where it broadcasts, of q's type
- * or BOOL (false hides a key); data NULL: none. causal: query i sees keys up to i + Sk - Sq. A
- * query that sees no key gives zeros. */
+/* Views q [N,H,Sq,D], k [N,Hk,Sk,D], v [N,Hk,Sk,E] and y [N,H,Sq,E] with any strides but that
+ * of columns, which is 1; F16 or BF16 (tensor cores) or F32 (plain arithmetic); D, E <= 256.
+ * Head h of q reads head h / (H / Hk) of k. mask: dims [N or a divisor,H,Sq,Sk], stride 0 where
+ * it broadcasts, of q's type or BOOL (false hides a key); data NULL: none. causal: query i sees
+ * keys up to i + Sk - Sq. A query that sees no key gives zeros. */
 struct kernel_attention {
     const struct kernel_view *q, *k, *v, *mask, *y;
     float scale;

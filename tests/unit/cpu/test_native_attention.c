@@ -9,7 +9,7 @@
 #include "engine/ir/op.h"
 #include "tests/unit/cpu/views.h"
 
-enum { THREADS = 3, BATCH = 2 };
+enum { THREADS = 3, BATCH = 4 };
 
 struct form {
     int heads, kv_heads, queries, keys, dim, out_dim;
@@ -18,6 +18,7 @@ struct form {
     enum dtype mask;
     uint32_t mask_rank;
     uint32_t mask_ones; /* bit d: dim d of the mask is 1 */
+    bool mask_half;     /* it has half the batches, and repeats */
 };
 
 static struct shape operand(int heads, int rows, int dim, bool first)
@@ -29,7 +30,7 @@ static struct shape operand(int heads, int rows, int dim, bool first)
 
 static struct shape mask_of(const struct form *f)
 {
-    const int64_t full[4] = {BATCH, f->heads, f->queries, f->keys};
+    const int64_t full[4] = {f->mask_half ? BATCH / 2 : BATCH, f->heads, f->queries, f->keys};
     struct shape s = {.rank = f->mask_rank};
     for (uint32_t d = 0; d < s.rank; d++) {
         uint32_t of = 4 - s.rank + d;
@@ -167,6 +168,8 @@ static void test_masks_broadcast(void **state UNUSED)
                 f.mask_rank = rank;
                 f.mask_ones = ones;
                 f.causal = ones & 1;
+                assert_int_equal(check(&f), 2);
+                f.mask_half = true;
                 assert_int_equal(check(&f), 2);
                 f.kv_heads = 2;
                 f.queries = 1;

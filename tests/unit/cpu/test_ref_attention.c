@@ -129,6 +129,25 @@ static void test_attention_masks_broadcast(void **state UNUSED)
     assert_floats(ys, want, BATCH * Q * H * D, 0);
 }
 
+/* A mask of one window of two for each image. */
+static void test_attention_masks_repeat(void **state UNUSED)
+{
+    enum { N = 6, M = 3, H = 2, Q = 3, D = 2 };
+    static float full[N * H * Q * Q];
+    const struct ref_attention how = {.heads = H, .scale = 1};
+    struct tensor_view q = VIEW(DTYPE_F32, qs, N, Q, H * D), k = VIEW(DTYPE_F32, ks, N, Q, H * D);
+    struct tensor_view v = VIEW(DTYPE_F32, vs, N, Q, H * D);
+    struct tensor_view mask = VIEW(DTYPE_F32, masks, M, H, Q, Q);
+    struct tensor_view whole = VIEW(DTYPE_F32, full, N, H, Q, Q);
+    struct tensor_view y = POISONED(DTYPE_F32, ys, N, Q, H * D);
+    struct tensor_view z = POISONED(DTYPE_F32, want, N, Q, H * D);
+    memcpy(full, masks, sizeof(full) / 2);
+    memcpy(full + M * H * Q * Q, masks, sizeof(full) / 2);
+    ref_attention(&how, &q, &k, &v, &mask, &y, scratch);
+    ref_attention(&how, &q, &k, &v, &whole, &z, scratch);
+    assert_floats(ys, want, N * Q * H * D, 0);
+}
+
 /* Keys hidden by an infinite mask do not count, however large they are. Without any keys the answer
  * is zero. */
 static void test_attention_at_the_ends(void **state UNUSED)
@@ -260,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_attention_packed),
         cmocka_unit_test(test_attention_masks_broadcast),
         cmocka_unit_test(test_attention_at_the_ends),
+        cmocka_unit_test(test_attention_masks_repeat),
         cmocka_unit_test(test_attention_with_heads_first),
         cmocka_unit_test(test_attention_of_grouped_queries),
         cmocka_unit_test(test_attention_hides_keys),

@@ -7,7 +7,7 @@
 #include "kernels/cpu/ref.h"
 #include "tests/unit/kernels_cuda/array.h"
 
-enum mask { NONE, KEYS, QUERIES, ALL, COLUMN, ONE_HEAD, MASKS };
+enum mask { NONE, KEYS, QUERIES, ALL, COLUMN, ONE_HEAD, HALF, MASKS };
 
 struct attention_case {
     enum dtype dtype;
@@ -47,7 +47,8 @@ static struct array mask_new(const struct attention_case *c)
                                     {c->n, 1, c->sq, c->sk},
                                     {c->n, c->heads, c->sq, c->sk},
                                     {1, c->heads, c->sq, 1},
-                                    {1, c->heads, c->sq, c->sk}};
+                                    {1, c->heads, c->sq, c->sk},
+                                    {c->n % 2 ? 1 : c->n / 2, c->heads, c->sq, c->sk}};
     struct array mask =
         array_new(c->bools ? DTYPE_BOOL : c->dtype, 4, dims[c->mask], NULL, c->bools ? 1 : 2);
     size_t count = array_count(&mask), row = (size_t)dims[c->mask][3];
@@ -144,7 +145,7 @@ static void check_case(const struct attention_case *c)
     const int64_t full[] = {c->n, c->heads, c->sq, c->sk};
     for (int d = 0; d < 4; d++) {
         mv.stride[d] = mv.dim[d] == 1 ? 0 : mv.stride[d];
-        mv.dim[d] = full[d];
+        mv.dim[d] = d == 0 && mv.dim[d] > 1 ? mv.dim[d] : full[d]; /* fewer batches repeat */
     }
     mv.data = c->mask ? mv.data : NULL;
     const struct kernel_attention a = {&qv, &kv, &vv, &mv, &yv, 0.7f, c->causal, NULL};
@@ -191,6 +192,8 @@ static void test_exact(void **state)
         {DTYPE_BF16, 1, 1, 1, 256, 256, 32, 32, .packed = true, .mask = QUERIES},
         {DTYPE_F16, 1, 1, 1, 197, 197, 64, 64, .packed = true},
         {DTYPE_F16, 2, 3, 3, 49, 49, 32, 32, .packed = true, .mask = ONE_HEAD},
+        {DTYPE_F16, 4, 3, 3, 49, 49, 32, 32, .packed = true, .mask = HALF},
+        {DTYPE_F32, 6, 2, 2, 9, 9, 16, 16, .mask = HALF},
         {DTYPE_F16, 1, 1, 1, 32, 32, 128, 128, .mask = ALL},
         {DTYPE_F16, 1, 1, 1, 16, 1, 64, 64, .mask = NONE},
         {DTYPE_F16, 1, 2, 2, 1, 300, 64, 64, .mask = KEYS},

@@ -264,6 +264,23 @@ static const struct spelling attentions[] = {
      "t = transpose \"t\" (o) perm=0,2,1,3\n"
      "y = reshape \"y\" (t) shape=4,6,12\noutput y\n",
      "heads=3 alpha=0.5 packed=1"},
+    {"Swin: two images of two windows, one mask for both images",
+     "input x FP32[4,6,36]\n"
+     "x5 = reshape \"x5\" (x) shape=4,6,3,3,4\n"
+     "xt = transpose \"xt\" (x5) perm=2,0,3,1,4\n"
+     "q = gather \"q\" (xt, i0 INT64[]=0) axis=0\n"
+     "k = gather \"k\" (xt, i1 INT64[]=1) axis=0\n"
+     "v = gather \"v\" (xt, i2 INT64[]=2) axis=0\n"
+     "s = matmul \"s\" (q, k) trans_b=1\n"
+     "b = binary \"b\" (s, bias FP32[1,3,6,6]) func=add\n"
+     "w = reshape \"w\" (b) shape=2,2,3,6,6\n"
+     "m = binary \"m\" (w, shifted FP32[1,2,1,6,6]) func=add\n"
+     "a = reshape \"a\" (m) shape=4,3,6,6\n"
+     "p = softmax \"p\" (a) axis=3\n"
+     "o = matmul \"o\" (p, v)\n"
+     "t = transpose \"t\" (o) perm=0,2,1,3\n"
+     "y = reshape \"y\" (t) shape=4,6,12\noutput y\n",
+     "FP32[2,3,6,6]) heads=3 alpha=1 packed=1"},
     {"Swin v2: a scale for each head",
      QKV "s = matmul \"s\" (qt, kt)\n"
          "f = binary \"f\" (s, scales FP32[3,1,1]) func=mul\n"
