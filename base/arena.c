@@ -88,6 +88,23 @@ void *arena_alloc(struct arena *arena, size_t size)
     return memset((char *)c + at, 0, need);
 }
 
+/* A chunk that is larger than the usual ones holds a single allocation, which fills it. */
+bool arena_take(struct arena *arena, const void *data, void **block)
+{
+    for (struct chunk **at = &arena->chunks; *at; at = &(*at)->next) {
+        struct chunk *c = *at;
+        if ((const char *)c + CHUNK_ALIGN != data)
+            continue;
+        if (c->size <= CHUNK_SIZE + CHUNK_ALIGN)
+            return false;
+        *at = c->next;
+        arena->used -= c->used - CHUNK_ALIGN;
+        *block = c;
+        return true;
+    }
+    return false;
+}
+
 void *arena_array(struct arena *arena, size_t count, size_t size)
 {
     size_t bytes;

@@ -10,14 +10,23 @@
 #include "engine/build/build.h"
 #include "base/hash.h"
 
+enum { TAKEN_MIN = 1 << 20 };
+
 struct entry {
     struct {
         XXH128_hash_t hash;
         uint64_t size;
     } key;
-    void *data;
+    const void *data;
+    void *block; /* what is freed: the data, or what lies before it */
     UT_hash_handle hh;
 };
+
+static void entry_free(struct entry *e)
+{
+    free(e->block);
+    free(e);
+}
 
 struct build_store {
     uint32_t refs; /* used by the builder's thread only */
@@ -42,8 +51,7 @@ void build_store_unref(struct build_store *store)
     HASH_ITER(hh, store->table, e, next)
     {
         HASH_DEL(store->table, e); /* NOLINT: the analyser loses uthash's list */
-        free(e->data);
-        free(e);
+        entry_free(e);
     }
     free(store);
 }
@@ -53,7 +61,21 @@ static void release(void *store)
     build_store_unref(store);
 }
 
-static const void *intern(struct build_store *store, const void *data, uint64_t size)
+/* Large constants are not copied: the store takes them out of the arena of the graph that is about
+ * to be freed. */
+static bool hold(struct entry *e, struct arena *from, const void *data, uint64_t size)
+{
+    e->data = data;
+    if (size >= TAKEN_MIN && arena_take(from, data, &e->block))
+        return true;
+    e->block = aligned_alloc(BACKEND_ALIGN, (size / BACKEND_ALIGN + 1) * BACKEND_ALIGN);
+    if (e->block)
+        e->data = memcpy(e->block, data, size);
+    return e->block;
+}
+
+static const void *intern(struct build_store *store, struct arena *from, const void *data,
+                          uint64_t size)
 {
     struct entry *e, probe = {0};
     probe.key.hash = XXH3_128bits(data, size);
@@ -65,26 +87,23 @@ static const void *intern(struct build_store *store, const void *data, uint64_t 
     if (!e)
         return NULL;
     *e = probe;
-    e->data = aligned_alloc(BACKEND_ALIGN, (size / BACKEND_ALIGN + 1) * BACKEND_ALIGN);
-    if (!e->data) {
+    if (!hold(e, from, data, size)) {
         free(e);
         return NULL;
     }
-    memcpy(e->data, data, size);
     HASH_ADD(hh, store->table, key, sizeof(e->key), e);
-    if (!HASH_ADDED(e)) {
-        free(e->data);
-        free(e);
-        return NULL;
-    }
-    return e->data;
+    if (HASH_ADDED(e))
+        return e->data;
+    entry_free(e);
+    return NULL;
 }
 
-static bool copy_tensor(struct build_store *store, struct ir_graph *to, const struct ir_tensor *t)
+static bool copy_tensor(struct build_store *store, struct ir_graph *to, struct arena *from,
+                        const struct ir_tensor *t)
 {
     uint32_t id;
     if (ir_tensor_is_constant(t)) {
-        const void *data = intern(store, t->data, t->bytes);
+        const void *data = intern(store, from, t->data, t->bytes);
         id = data ? ir_constant_add(to, t->name, t->dtype, &t->shape, data) : IR_NONE;
     } else {
         id = ir_tensor_add(to, t->name, t->dtype, &t->shape);
@@ -102,7 +121,8 @@ static bool copy_tensor(struct build_store *store, struct ir_graph *to, const st
     return true;
 }
 
-static bool copy_tactic(struct build_store *store, struct ir_graph *to, struct ir_node *node)
+static bool copy_tactic(struct build_store *store, struct ir_graph *to, struct arena *from,
+                        struct ir_node *node)
 {
     if (!node->tactic)
         return true;
@@ -111,12 +131,13 @@ static bool copy_tactic(struct build_store *store, struct ir_graph *to, struct i
         return false;
     *tactic = *node->tactic; /* its backend's name is static */
     if (tactic->code_size)
-        tactic->code = intern(store, tactic->code, tactic->code_size);
+        tactic->code = intern(store, from, tactic->code, tactic->code_size);
     node->tactic = tactic;
     return !tactic->code_size || tactic->code;
 }
 
-static bool copy_node(struct build_store *store, struct ir_graph *to, const struct ir_node *n)
+static bool copy_node(struct build_store *store, struct ir_graph *to, struct arena *from,
+                      const struct ir_node *n)
 {
     uint32_t id = ir_node_add(to, n->op, n->name, n->n_inputs, n->inputs);
     if (id == IR_NONE)
@@ -137,7 +158,7 @@ static bool copy_node(struct build_store *store, struct ir_graph *to, const stru
     copy->workspace_offset = n->workspace_offset;
     copy->workspace_bytes = n->workspace_bytes;
     copy->time_ns = n->time_ns;
-    return copy_tactic(store, to, copy);
+    return copy_tactic(store, to, from, copy);
 }
 
 static bool copy_segments(struct ir_graph *to, const struct ir_graph *from)
@@ -158,9 +179,9 @@ static bool copy_graph(struct build_store *store, struct ir_graph *to, const str
         ok = ir_scale_add(to, &from->scales[i]) != IR_NO_SCALE;
     to->name = arena_strndup(to->arena, from->name, strlen(from->name));
     for (uint32_t i = 0; i < from->n_tensors && ok; i++)
-        ok = copy_tensor(store, to, ir_tensor(from, i));
+        ok = copy_tensor(store, to, from->arena, ir_tensor(from, i));
     for (uint32_t i = 0; i < from->n_nodes && ok; i++)
-        ok = copy_node(store, to, ir_node(from, i));
+        ok = copy_node(store, to, from->arena, ir_node(from, i));
     to->n_inputs = from->n_inputs;
     to->n_outputs = from->n_outputs;
     memcpy(to->inputs, from->inputs, sizeof(to->inputs));

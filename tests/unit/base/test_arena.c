@@ -52,12 +52,37 @@ static void strings(void **state)
     arena_free(arena);
 }
 
+/* A large allocation outlives its arena once it is taken; what lies among others cannot be. */
+static void large_allocations_can_be_taken(void **state)
+{
+    (void)state;
+    struct arena *arena = arena_new(0);
+    char *before = arena_alloc(arena, 100), *large = arena_alloc(arena, 1 << 20);
+    char *after = arena_alloc(arena, 1 << 16), elsewhere[64];
+    void *block = NULL, *other = NULL;
+    size_t used = arena_used(arena);
+    assert_false(arena_take(arena, before, &other));
+    assert_false(arena_take(arena, large + 64, &other));
+    assert_false(arena_take(arena, elsewhere, &other));
+    memset(large, 7, 1 << 20);
+    assert_true(arena_take(arena, large, &block));
+    assert_false(arena_take(arena, large, &other));
+    assert_null(other);
+    assert_int_equal(arena_used(arena), used - (1 << 20));
+    memset(after, 1, 1 << 16);
+    memset(before, 1, 100);
+    arena_free(arena);
+    assert_int_equal(large[(1 << 20) - 1], 7);
+    free(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allocations_are_zeroed_aligned_and_apart),
         cmocka_unit_test(the_limit_holds),
         cmocka_unit_test(strings),
+        cmocka_unit_test(large_allocations_can_be_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
