@@ -122,8 +122,8 @@ static enum status run_batch_norm(const struct call *c)
 
 static enum status run_layer_norm(const struct call *c)
 {
-    ref_layer_norm(axis_of(c), float_of(c, IR_ATTR_EPSILON), &c->in[0], &c->in[1], optional(c, 2),
-                   &c->out[0]);
+    ref_layer_norm(axis_of(c), int_of(c, IR_ATTR_RMS), float_of(c, IR_ATTR_EPSILON), &c->in[0],
+                   &c->in[1], optional(c, 2), &c->out[0]);
     return STATUS_OK;
 }
 

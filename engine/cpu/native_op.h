@@ -150,7 +150,7 @@ struct native_op {
     int64_t head_size[1 + TYPED_OPERANDS]; /* bytes of an element of these, and of the output */
     uint32_t n_steps;
     struct native_step steps[NATIVE_STEPS_MAX];
-    bool log_of, is_norm;
+    bool log_of, is_norm, rms;
     float epsilon;
     uint32_t scale, bias; /* node inputs; bias may be IR_NONE */
 

@@ -167,8 +167,8 @@ static void run_rows(void *user, int64_t first, int64_t end)
         const float *x = (const float *)op->inputs[0] + unit * op->row;
         if (op->is_norm)
             op->fast->layer_norm(x, op->inputs[op->scale],
-                                 op->bias == IR_NONE ? NULL : op->inputs[op->bias], op->epsilon, y,
-                                 (size_t)op->row);
+                                 op->bias == IR_NONE ? NULL : op->inputs[op->bias], op->rms,
+                                 op->epsilon, y, (size_t)op->row);
         else
             op->fast->softmax(x, y, (size_t)op->row, op->log_of);
         for (uint32_t i = 0; i < op->n_steps; i++) {
@@ -284,6 +284,7 @@ bool native_norm_make(struct native_op *op, const struct ir_graph *graph,
 {
     bool has_bias = ir_node_own_inputs(node) > 2 && node->inputs[2] != IR_NONE;
     op->is_norm = true;
+    op->rms = ir_attr_int(node, IR_ATTR_RMS);
     op->epsilon = ir_attr_float(node, IR_ATTR_EPSILON);
     op->scale = 1;
     op->bias = has_bias ? 2 : IR_NONE;

@@ -64,8 +64,9 @@ static enum status make_layer_norm(const struct subject *s, struct choice c, str
     for (int64_t i = 0; i < (int64_t)x->shape.rank; i++)
         dims[i < axis ? 0 : 1] *= x->shape.dim[i];
     dnnl_memory_desc_t md, vector;
-    if (s->node->n_epilogue > 0 || s->node->n_outputs != 1 || !covers(&scale->shape, dims[1]) ||
-        (bias && !covers(&bias->shape, dims[1])) || !desc_layout(&md, 2, dims, IR_LAYOUT_PLAIN) ||
+    if (ir_attr_int(s->node, IR_ATTR_RMS) || s->node->n_epilogue > 0 || s->node->n_outputs != 1 ||
+        !covers(&scale->shape, dims[1]) || (bias && !covers(&bias->shape, dims[1])) ||
+        !desc_layout(&md, 2, dims, IR_LAYOUT_PLAIN) ||
         !desc_layout(&vector, 1, &dims[1], IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
     unsigned flags = (unsigned)dnnl_use_scale | (bias ? (unsigned)dnnl_use_shift : 0);

@@ -21,7 +21,7 @@ struct rows {
     int32_t axis, func, n_axes, axes[SHAPE_MAX_RANK];
     int64_t packed; /* floats of scale, and of bias; 0: none */
     float epsilon;
-    bool log, biased;
+    bool log, rms, biased;
 };
 
 struct rows_op {
@@ -53,6 +53,7 @@ static bool read_layer_norm(const struct ir_graph *graph, const struct ir_node *
 {
     r->axis = (int32_t)ir_attr_int(node, IR_ATTR_AXIS);
     r->epsilon = ir_attr_float(node, IR_ATTR_EPSILON);
+    r->rms = ir_attr_int(node, IR_ATTR_RMS) != 0;
     r->biased = ir_node_own_inputs(node) > 2 && node->inputs[2] != IR_NONE;
     if (r->axis < 0 || r->axis >= r->x.rank || !constant_of(graph, node, 1) ||
         (r->biased && !constant_of(graph, node, 2)))
@@ -149,7 +150,7 @@ static cudaError_t rows_call(const struct kernel_call *call, const struct rows *
     case IR_OP_SOFTMAX:
         return kernel_softmax(call, r->axis, r->log, &r->x, &r->y, &r->epilogue);
     case IR_OP_LAYER_NORM:
-        return kernel_layer_norm(call, r->axis, r->epsilon, &r->x, scale, bias, &r->y,
+        return kernel_layer_norm(call, r->axis, r->rms, r->epsilon, &r->x, scale, bias, &r->y,
                                  &r->epilogue);
     case IR_OP_BATCH_NORM:
         return kernel_map(call, &r->x, &r->y, 0, &r->epilogue);

@@ -273,10 +273,10 @@ static double sum_of_squares(const float *x, size_t n, float mean)
     return total;
 }
 
-static void layer_norm(const float *x, const float *scale, const float *bias, float epsilon,
-                       float *y, size_t n)
+static void layer_norm(const float *x, const float *scale, const float *bias, bool rms,
+                       float epsilon, float *y, size_t n)
 {
-    float mean = mean_of(x, n);
+    float mean = rms ? 0 : mean_of(x, n);
     double variance = sum_of_squares(x, n, mean) / (double)n;
     float inverse = (float)(1 / sqrt(variance + (double)epsilon));
     if (bias) {

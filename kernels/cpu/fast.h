@@ -38,9 +38,9 @@ struct fast_kernels {
     /* Softmax over each of n <= FAST_ACROSS columns of rows that are `step` elements apart. */
     void (*softmax_across)(const float *x, float *y, int64_t rows, int64_t step, size_t n,
                            bool log_of);
-    /* bias may be NULL */
-    void (*layer_norm)(const float *x, const float *scale, const float *bias, float epsilon,
-                       float *y, size_t n);
+    /* bias may be NULL; `rms`: the mean counts as 0 */
+    void (*layer_norm)(const float *x, const float *scale, const float *bias, bool rms,
+                       float epsilon, float *y, size_t n);
     /* y[c][r] = x[r][c]; the steps from row to row count elements. */
     void (*transpose_32)(const uint32_t *x, int64_t x_row, uint32_t *y, int64_t y_row, int64_t rows,
                          int64_t cols);

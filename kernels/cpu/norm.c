@@ -21,8 +21,8 @@ static void scale_row(const struct tensor_view *x, const struct tensor_view *y, 
     }
 }
 
-/* Mean and 1 / sqrt(variance + epsilon) of n dense elements. */
-static void moments(const struct tensor_view *x, int64_t first, int64_t n, double epsilon,
+/* Mean and 1 / sqrt(variance + epsilon) of n dense elements; with `rms` the mean is 0. */
+static void moments(const struct tensor_view *x, int64_t first, int64_t n, bool rms, double epsilon,
                     double *mean, double *inverse)
 {
     double row[REF_ROW], sum = 0, squares = 0;
@@ -32,7 +32,7 @@ static void moments(const struct tensor_view *x, int64_t first, int64_t n, doubl
         for (size_t i = 0; i < part; i++)
             sum += row[i];
     }
-    double middle = sum / (double)n;
+    double middle = rms ? 0 : sum / (double)n;
     for (int64_t at = 0; at < n; at += REF_ROW) {
         size_t part = (size_t)MIN(n - at, REF_ROW);
         ref_read_f64(x->dtype, x->data, first + at, 1, part, row);
@@ -58,7 +58,7 @@ void ref_batch_norm(double epsilon, const struct tensor_view *x, const struct te
         }
 }
 
-void ref_layer_norm(uint32_t axis, double epsilon, const struct tensor_view *x,
+void ref_layer_norm(uint32_t axis, bool rms, double epsilon, const struct tensor_view *x,
                     const struct tensor_view *scale, const struct tensor_view *bias,
                     const struct tensor_view *y)
 {
@@ -75,7 +75,7 @@ void ref_layer_norm(uint32_t axis, double epsilon, const struct tensor_view *x,
 
     for (int64_t o = 0; o < outer; o++) {
         double mean, inverse;
-        moments(x, o * n, n, epsilon, &mean, &inverse);
+        moments(x, o * n, n, rms, epsilon, &mean, &inverse);
         struct ref_walk w;
         for (bool more = ref_walk_init(&w, &inner, 3, strides); more; more = ref_walk_next(&w))
             for (int64_t at = 0; at < w.row; at += REF_ROW) {
@@ -105,7 +105,8 @@ void ref_instance_norm(int64_t groups, double epsilon, const struct tensor_view 
     for (int64_t n = 0; n < x->shape.dim[0]; n++)
         for (int64_t c = 0; c < channels; c += in_group) {
             double mean, inverse;
-            moments(x, (n * channels + c) * inner, in_group * inner, epsilon, &mean, &inverse);
+            moments(x, (n * channels + c) * inner, in_group * inner, false, epsilon, &mean,
+                    &inverse);
             for (int64_t g = c; g < c + in_group; g++)
                 scale_row(x, y, (n * channels + g) * inner, inner, mean,
                           inverse * ref_get_f64(scale->dtype, scale->data, g),

@@ -116,7 +116,7 @@ void ref_batch_norm(double epsilon, const struct tensor_view *x, const struct te
                     const struct tensor_view *bias, const struct tensor_view *mean,
                     const struct tensor_view *var, const struct tensor_view *y);
 /* Over dims axis..rank-1, to which scale and bias (may be NULL) broadcast. */
-void ref_layer_norm(uint32_t axis, double epsilon, const struct tensor_view *x,
+void ref_layer_norm(uint32_t axis, bool rms, double epsilon, const struct tensor_view *x,
                     const struct tensor_view *scale, const struct tensor_view *bias,
                     const struct tensor_view *y);
 /* `groups` 0: every channel is a group of its own. */

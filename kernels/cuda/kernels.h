@@ -149,7 +149,7 @@ cudaError_t kernel_softmax(const struct kernel_call *call, int32_t axis, bool lo
                            const struct kernel_epilogue *epilogue);
 /* Normalises over dims axis..rank-1, which are dense. scale and bias are fp32 and as long as a row;
  * bias may be NULL. */
-cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, float epsilon,
+cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, bool rms, float epsilon,
                               const struct kernel_view *x, const float *scale, const float *bias,
                               const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 /* y has x's rank, with 1 at the reduced axes. Takes any strides; fast for the last dims, and for

@@ -106,7 +106,7 @@ struct rows {
     uint32_t y_stride;
     int32_t length;
     float epsilon;
-    bool log;
+    bool log, rms; /* rms: the mean counts as 0 */
 };
 
 /* --- softmax --- */
@@ -237,7 +237,9 @@ __global__ void __launch_bounds__(THREADS == KERNEL_WARP ? WARPS * KERNEL_WARP :
 #pragma unroll
     for (int i = 0; i < N; i++)
         total += v[i];
-    float mean = row_reduce<THREADS>(total, 0, scratch, reduce_sum()) / (float)r.length;
+    float mean = 0;
+    if (!r.rms)
+        mean = row_reduce<THREADS>(total, 0, scratch, reduce_sum()) / (float)r.length;
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float off = v[i] - mean;
@@ -256,10 +258,12 @@ __global__ void __launch_bounds__(BLOCK)
     KERNEL_SHARED(float, scratch);
     int64_t first = (int64_t)blockIdx.x * r.length;
     const T *x = static_cast<const T *>(r.x) + first;
-    float total = 0, squares = 0;
-    for (int i = (int)threadIdx.x; i < r.length; i += BLOCK)
-        total += number_float(x[i]);
-    float mean = reduce_block(total, 0.0f, scratch, reduce_sum()) / (float)r.length;
+    float mean = 0, squares = 0;
+    if (!r.rms) {
+        for (int i = (int)threadIdx.x; i < r.length; i += BLOCK)
+            mean += number_float(x[i]);
+        mean = reduce_block(mean, 0.0f, scratch, reduce_sum()) / (float)r.length;
+    }
     for (int i = (int)threadIdx.x; i < r.length; i += BLOCK) {
         float off = number_float(x[i]) - mean;
         squares += off * off;
@@ -463,7 +467,7 @@ extern "C" cudaError_t kernel_softmax(const struct kernel_call *call, int32_t ax
     }
 }
 
-extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis,
+extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t axis, bool rms,
                                          float epsilon, const struct kernel_view *x,
                                          const float *scale, const float *bias,
                                          const struct kernel_view *y,
@@ -485,6 +489,7 @@ extern "C" cudaError_t kernel_layer_norm(const struct kernel_call *call, int32_t
     r.scale = scale;
     r.bias = bias;
     r.epsilon = epsilon;
+    r.rms = rms;
     switch (x->dtype) {
     case DTYPE_F16:
         return launch_norm<half_t>(call, r, e);

@@ -257,6 +257,7 @@ static bool make_layer_norm(struct ir_graph *g, uint64_t *random)
     uint32_t node = ir_node_add(g, IR_OP_LAYER_NORM, "ln", in[2] == IR_NONE ? 2 : 3, in);
     return node != IR_NONE && row.dim[0] > 1 &&
            ir_attr_set_int(g, node, IR_ATTR_AXIS, x.rank - 1) &&
+           ir_attr_set_int(g, node, IR_ATTR_RMS, chance(random, 30)) &&
            ir_attr_set_float(g, node, IR_ATTR_EPSILON, 1e-5F) && finish(g, node) &&
            (chance(random, 70) || add_epilogue(g, random, x.rank - 1));
 }

@@ -180,7 +180,8 @@ static void test_layer_norm(void **state UNUSED)
     static const size_t lengths[] = {1, 7, 64, 768, 1024, 1025, N};
     for (size_t t = 0; t < n_tables; t++)
         for (size_t l = 0; l < ARRAY_LEN(lengths); l++)
-            for (int with_bias = 0; with_bias < 2; with_bias++) {
+            for (int form = 0; form < 4; form++) {
+                bool with_bias = form & 1, rms = form & 2;
                 size_t n = lengths[l];
                 static float scale[N];
                 fill_random(xs, n, 1);
@@ -192,9 +193,9 @@ static void test_layer_norm(void **state UNUSED)
                                    b = VIEW(DTYPE_F32, bs, (int64_t)n);
                 struct tensor_view s = VIEW(DTYPE_F32, scale, (int64_t)n);
                 struct tensor_view y = POISONED(DTYPE_F32, want, (int64_t)n);
-                ref_layer_norm(0, 1e-5, &x, &s, with_bias ? &b : NULL, &y);
+                ref_layer_norm(0, rms, 1e-5, &x, &s, with_bias ? &b : NULL, &y);
                 memset(ys, 0xff, sizeof(ys));
-                tables[t]->layer_norm(xs, scale, with_bias ? bs : NULL, 1e-5F, ys, n);
+                tables[t]->layer_norm(xs, scale, with_bias ? bs : NULL, rms, 1e-5F, ys, n);
                 compare(tables[t]->isa, (int)n, xs, ys, want, n, 3e-6, 1);
             }
 }

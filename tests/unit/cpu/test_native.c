@@ -197,10 +197,12 @@ static void test_softmax(void **state UNUSED)
 
 static void test_layer_norm(void **state UNUSED)
 {
-    for (uint32_t with_bias = 0; with_bias < 2; with_bias++) {
+    for (uint32_t form = 0; form < 4; form++) {
+        uint32_t with_bias = form & 1;
         struct shape shapes[3] = {SHAPE(2, 9, 4, 700), SHAPE(4, 700), SHAPE(4, 700)};
         struct ir_graph *graph = one_node(IR_OP_LAYER_NORM, DTYPE_F32, 2 + with_bias, shapes);
         set(graph, IR_ATTR_AXIS, 2);
+        set(graph, IR_ATTR_RMS, form >> 1);
         assert_true(ir_attr_set_float(graph, 0, IR_ATTR_EPSILON, 1e-6F));
         add_binary(graph, IR_BINARY_ADD, SHAPE(9, 4, 700));
         add_unary(graph, IR_UNARY_RELU, 0, 0);

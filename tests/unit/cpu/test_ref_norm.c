@@ -176,10 +176,15 @@ static void test_layer_norm(void **state UNUSED)
     fill_random(x, ROWS * LONG, 1);
     fill_random(scale, LONG, 2);
     fill_random(bias, LONG, 3);
-    for (int with_bias = 0; with_bias < 2; with_bias++) {
+    for (int form = 0; form < 4; form++) {
+        bool with_bias = form & 1, rms = form & 2;
         for (int r = 0; r < ROWS; r++) {
             double mean, deviation;
             moments_of(x + r * LONG, LONG, 1e-3, &mean, &deviation);
+            if (rms) {
+                deviation = sqrt(deviation * deviation + mean * mean);
+                mean = 0;
+            }
             for (int i = 0; i < LONG; i++)
                 want[r * LONG + i] =
                     (float)(((double)x[r * LONG + i] - mean) / deviation * (double)scale[i] +
@@ -189,14 +194,14 @@ static void test_layer_norm(void **state UNUSED)
         struct tensor_view vy = POISONED(DTYPE_F32, y, ROWS, 2, LONG / 2);
         struct tensor_view s = VIEW(DTYPE_F32, scale, 2, LONG / 2);
         struct tensor_view b = VIEW(DTYPE_F32, bias, 2, LONG / 2);
-        ref_layer_norm(1, 1e-3, &vx, &s, with_bias ? &b : NULL, &vy);
+        ref_layer_norm(1, rms, 1e-3, &vx, &s, with_bias ? &b : NULL, &vy);
         assert_floats(y, want, ROWS * LONG, 1e-6);
     }
     float two = 2; /* scale and bias broadcast */
     struct tensor_view vx = VIEW(DTYPE_F32, x, ROWS, 2, LONG / 2);
     struct tensor_view vy = POISONED(DTYPE_F32, y, ROWS, 2, LONG / 2);
     struct tensor_view s = VIEW(DTYPE_F32, &two, 1), b = VIEW(DTYPE_F32, bias, LONG / 2);
-    ref_layer_norm(2, 0, &vx, &s, &b, &vy);
+    ref_layer_norm(2, false, 0, &vx, &s, &b, &vy);
     double mean, deviation;
     moments_of(x, LONG / 2, 0, &mean, &deviation);
     float first = (float)(((double)x[7] - mean) / deviation * 2 + (double)bias[7]);

@@ -123,6 +123,7 @@ static const struct rule_case cases[] = {
     {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[4] FP32[4]", "axis=2", "FP32[2,3,4]", NULL},
     {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[3,4] -", "axis=1", "FP32[2,3,4]", NULL},
     {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[1]", "axis=1", "FP32[2,3,4]", NULL},
+    {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[4]", "axis=2 rms=1", "FP32[2,3,4]", NULL},
     {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[2,1,4]", "axis=1", REFUSED("does not broadcast")},
     {IR_OP_LAYER_NORM, "FP32[2,3,4] FP32[3]", "axis=2", REFUSED("does not broadcast")},
     {IR_OP_INSTANCE_NORM, "FP32[2,4,5] FP32[4] FP32[4]", "group=2", "FP32[2,4,5]", NULL},

@@ -86,7 +86,7 @@ static void test_softmax_not_finite(void **state)
     }
 }
 
-static void norm_case(enum dtype dtype, int64_t rows, int64_t length, bool biased)
+static void norm_case(enum dtype dtype, int64_t rows, int64_t length, bool biased, bool rms)
 {
     struct array x = ARRAY(dtype, NULL, rows, length), y = ARRAY(dtype, NULL, rows, length);
     struct array scale = ARRAY(DTYPE_F32, NULL, length), bias = ARRAY(DTYPE_F32, NULL, length);
@@ -94,12 +94,12 @@ static void norm_case(enum dtype dtype, int64_t rows, int64_t length, bool biase
     for (int64_t i = 0; i < rows * length; i++)
         array_values(&x)[i] = array_values(&x)[i] * 2 + 3;
     array_store(&x);
-    ref_layer_norm(1, 1e-5, &x.dense, &scale.dense, biased ? &bias.dense : NULL, &y.dense);
+    ref_layer_norm(1, rms, 1e-5, &x.dense, &scale.dense, biased ? &bias.dense : NULL, &y.dense);
     char what[96];
-    snprintf(what, sizeof(what), "norm %s %d of %d bias %d", dtype_name(dtype), (int)rows,
-             (int)length, biased);
+    snprintf(what, sizeof(what), "norm %s %d of %d bias %d rms %d", dtype_name(dtype), (int)rows,
+             (int)length, biased, rms);
     array_poison(&y);
-    assert_int_equal(kernel_layer_norm(&call, 1, 1e-5f, &x.view, scale.view.data,
+    assert_int_equal(kernel_layer_norm(&call, 1, rms, 1e-5f, &x.view, scale.view.data,
                                        biased ? bias.view.data : NULL, &y.view, NULL),
                      cudaSuccess);
     array_check(&y, 2e-5, what);
@@ -111,7 +111,7 @@ static void test_layer_norm(void **state)
     (void)state;
     for (int i = 0; i < 60; i++) {
         int64_t length = draw_length();
-        norm_case(dtypes[i % 3], draw(1, 6), length == 1 ? 2 : length, draw(0, 1));
+        norm_case(dtypes[i % 3], draw(1, 6), length == 1 ? 2 : length, draw(0, 1), i / 3 % 2);
     }
 }
 

@@ -310,7 +310,7 @@ static const struct rewrite_case cases[] = {
      "c = binary \"Mul2\" (b, s2 FP32[8]) func=mul\n"
      "output a\noutput c\n",
      NULL, NULL},
-    {"a norm over dimensions that are not last, or two different ones: not", "fuse_layer_norm",
+    {"a norm over dimensions that are not last: not", "fuse_layer_norm",
      "input x FP32[2,3,8]\n"
      "m = reduce \"Mean\" (x) func=1 axes=1\n"
      "d = binary \"Sub\" (x, m) func=sub\n"
@@ -319,6 +319,11 @@ static const struct rewrite_case cases[] = {
      "e = unary \"Add\" (v) func=linear alpha=1 beta=1e-5\n"
      "s = unary \"Sqrt\" (e) func=sqrt\n"
      "q = binary \"Div\" (d, s) func=div\n"
+     "output q\n",
+     NULL, NULL},
+    /* --- RMS norm --- */
+    {"rms norm: of what is centred over other dimensions", "fuse_layer_norm",
+     "input x FP32[2,3,8]\n"
      "m2 = reduce \"Mean3\" (x) func=1 axes=2\n"
      "d2 = binary \"Sub2\" (x, m2) func=sub\n"
      "p2 = binary \"Square2\" (d2, d2) func=mul\n"
@@ -326,8 +331,118 @@ static const struct rewrite_case cases[] = {
      "e2 = unary \"Add3\" (v2) func=linear alpha=1 beta=1e-5\n"
      "s2 = unary \"Sqrt2\" (e2) func=sqrt\n"
      "q2 = binary \"Div2\" (d2, s2) func=div\n"
-     "output q\noutput q2\n",
-     NULL, NULL},
+     "output q2\n",
+     "input x FP32[2,3,8]\n"
+     "m2 FP32[2,3,1] = reduce \"Mean3\" (x) func=1 axes=2\n"
+     "d2 FP32[2,3,8] = binary \"Sub2\" (x, m2) func=sub\n"
+     "q2 FP32[2,3,8] = layer_norm \"Square2 + Mean4 + Add3 + Sqrt2 + Div2\" (d2, %4 FP32[3,8]) "
+     "axis=1 epsilon=9.99999975e-06 rms=1\n"
+     "output q2\n",
+     NULL},
+    {"rms norm: Llama of TorchScript, 1 / sqrt", NORM,
+     "input x FP32[2,3,8]\n"
+     "p = binary \"Pow\" (x, two FP32[]=2) func=pow\n"
+     "m = reduce \"Mean\" (p) func=1 axes=2\n"
+     "a = binary \"Add\" (m, e FP32[]=1e-6) func=add\n"
+     "r = unary \"Sqrt\" (a) func=sqrt\n"
+     "d = binary \"Div\" (one FP32[]=1, r) func=div\n"
+     "z = binary \"Mul\" (x, d) func=mul\n"
+     "y = binary \"Gamma\" (g FP32[8], z) func=mul\n"
+     "output y\n",
+     "input x FP32[2,3,8]\n"
+     "y FP32[2,3,8] = layer_norm \"Pow + Mean + Add + Sqrt + Div + Mul + Gamma\" (x, g FP32[8]) "
+     "axis=2 epsilon=9.99999997e-07 rms=1\n"
+     "output y\n",
+     NULL},
+    {"rms norm: torch's dynamo, Reciprocal", NORM,
+     "input x FP32[2,3,8]\n"
+     "p = binary \"Pow\" (x, two FP32[]=2) func=pow\n"
+     "m = reduce \"Mean\" (p) func=1 axes=2\n"
+     "a = binary \"Add\" (e FP32[1]=1e-6, m) func=add\n"
+     "r = unary \"Sqrt\" (a) func=sqrt\n"
+     "d = unary \"Rec\" (r) func=reciprocal\n"
+     "y = binary \"Mul\" (d, x) func=mul\n"
+     "output y\n",
+     "input x FP32[2,3,8]\n"
+     "y FP32[2,3,8] = layer_norm \"Pow + Mean + Add + Sqrt + Rec + Mul\" (x, %2 FP32[8]) axis=2 "
+     "epsilon=9.99999997e-07 rms=1\n"
+     "output y\n",
+     NULL},
+    {"rms norm: a quotient, two dimensions, a bias", NORM,
+     "input x FP32[2,3,8]\n"
+     "p = binary \"Sq\" (x, x) func=mul\n"
+     "m = reduce \"Mean\" (p) func=1 axes=1,2\n"
+     "a = binary \"Add\" (m, e FP32[]=1e-5) func=add\n"
+     "r = unary \"Sqrt\" (a) func=sqrt\n"
+     "z = binary \"Div\" (x, r) func=div\n"
+     "s = binary \"Gamma\" (z, g FP32[3,8]) func=mul\n"
+     "y = binary \"Beta\" (s, b FP32[8]) func=add\n"
+     "output y\n",
+     "input x FP32[2,3,8]\n"
+     "y FP32[2,3,8] = layer_norm \"Sq + Mean + Add + Sqrt + Div + Gamma + Beta\" (x, g "
+     "FP32[3,8], b FP32[8]) axis=1 epsilon=9.99999975e-06 rms=1\n"
+     "output y\n",
+     NULL},
+    {"rms norm: a power of -1/2", NORM,
+     "input x FP32[2,8]\n"
+     "p = binary \"Sq\" (x, x) func=mul\n"
+     "m = reduce \"Mean\" (p) func=1 axes=1\n"
+     "a = binary \"Add\" (m, e FP32[]=1e-5) func=add\n"
+     "r = binary \"Rsqrt\" (a, h FP32[]=-0.5) func=pow\n"
+     "y = binary \"Mul\" (x, r) func=mul\n"
+     "output y\n",
+     "input x FP32[2,8]\n"
+     "y FP32[2,8] = layer_norm \"Sq + Mean + Add + Rsqrt + Mul\" (x, %2 FP32[8]) axis=1 "
+     "epsilon=9.99999975e-06 rms=1\n"
+     "output y\n",
+     NULL},
+    {"rms norm: a quotient by a power of 1/2", NORM,
+     "input x FP32[2,8]\n"
+     "p = binary \"Sq\" (x, x) func=mul\n"
+     "m = reduce \"Mean\" (p) func=1 axes=1\n"
+     "a = binary \"Add\" (m, e FP32[]=1e-5) func=add\n"
+     "r = binary \"Root\" (a, h FP32[]=0.5) func=pow\n"
+     "y = binary \"Div\" (x, r) func=div\n"
+     "output y\n",
+     "input x FP32[2,8]\n"
+     "y FP32[2,8] = layer_norm \"Sq + Mean + Add + Root + Div\" (x, %2 FP32[8]) axis=1 "
+     "epsilon=9.99999975e-06 rms=1\n"
+     "output y\n",
+     NULL},
+    {"rms norm: 16 bits, in fp32 between casts", NORM,
+     "input h FP16[2,8]\n"
+     "x = cast \"Up\" (h) to=12\n"
+     "p = binary \"Sq\" (x, x) func=mul\n"
+     "m = reduce \"Mean\" (p) func=1 axes=1\n"
+     "a = binary \"Add\" (m, e FP32[]=1e-5) func=add\n"
+     "r = unary \"Sqrt\" (a) func=sqrt\n"
+     "z = binary \"Div\" (x, r) func=div\n"
+     "y = cast \"Down\" (z) to=10\n"
+     "output y\n",
+     "input h FP16[2,8]\n"
+     "y FP16[2,8] = layer_norm \"Up + Sq + Mean + Add + Sqrt + Div + Down\" (h, %2 FP16[8]) "
+     "axis=1 epsilon=9.99999975e-06 rms=1\n"
+     "output y\n",
+     NULL},
+    {"rms norm: other squares, another dimension, a sum: not", "fuse_layer_norm",
+     "input x FP32[2,8,8]\n"
+     "input z FP32[2,8,8]\n"
+     "p = binary \"p\" (x, x) func=mul\n"
+     "m = reduce \"m\" (p) func=1 axes=2\n"
+     "a = unary \"a\" (m) func=linear alpha=1 beta=0.00001\n"
+     "r = unary \"r\" (a) func=sqrt\n"
+     "y1 = binary \"y1\" (z, r) func=div\n"
+     "y2 = binary \"y2\" (r, x) func=div\n"
+     "m2 = reduce \"m2\" (p) func=1 axes=1\n"
+     "a2 = unary \"a2\" (m2) func=linear alpha=1 beta=0.00001\n"
+     "r2 = unary \"r2\" (a2) func=sqrt\n"
+     "y3 = binary \"y3\" (x, r2) func=div\n"
+     "m3 = reduce \"m3\" (p) func=0 axes=2\n"
+     "a3 = unary \"a3\" (m3) func=linear alpha=1 beta=0.00001\n"
+     "r3 = unary \"r3\" (a3) func=sqrt\n"
+     "y4 = binary \"y4\" (x, r3) func=div\n"
+     "output y1\noutput y2\noutput y3\noutput y4\n",
+     NULL, "y1: the mean is of squares of another tensor"},
     /* --- fuse_group_norm --- */
     {"group norm as PyTorch exports it", GROUPS,
      "input x FP32[2,4,3,5]\n"
