@@ -5,13 +5,14 @@
  *
  * A captured graph cannot return an error for an index out of range. So GATHER makes NaN of that
  * row and raises the stream's flag in pinned memory, and cuda_event_wait turns the flag into the
- * INVALID_ARGUMENT that the reference gives. Refused: concatenations of more than KERNEL_CONCAT_MAX
- * tensors.
+ * INVALID_ARGUMENT that the reference gives.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/compiler.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/own.h"
@@ -19,13 +20,14 @@
 struct move {
     enum ir_op op;
     uint32_t n_in;
-    struct kernel_view in[KERNEL_CONCAT_MAX], y;
+    struct kernel_view y;
     int64_t offset; /* bytes from the first input's beginning to its view's */
     int32_t axis;
     int64_t pads[2 * KERNEL_RANK_MAX];
     enum ir_pad mode;
     float value;
-    int32_t *bad; /* GATHER's flag for an index out of range */
+    int32_t *bad;                         /* GATHER's flag for an index out of range */
+    struct kernel_view in[IR_MAX_INPUTS]; /* a prepared op ends behind the last one of its own */
 };
 
 struct move_op {
@@ -160,27 +162,28 @@ static bool layouts_fit(const struct ir_node *node, const struct tactic *tactic)
     for (uint32_t i = 1; i < tactic->n_in; i++)
         if (tactic->in[i].format.layout != from)
             return false;
-    return rows[node->op].layouts & pair;
+    return tactic->n_in > 0 && rows[node->op].layouts & pair;
 }
 
 /* `dtype` NONE: with the types that the tensors have. */
 static bool move_read(const struct ir_graph *graph, const struct ir_node *node,
-                      const struct tactic *tactic, enum dtype dtype, struct move *out)
+                      const struct tactic *tactic, enum dtype dtype, struct move *m)
 {
     uint32_t n = rows[node->op].inputs ? rows[node->op].inputs : node->n_inputs;
-    struct move m = {.op = node->op, .n_in = n};
+    memset(m, 0, sizeof(*m));
+    m->op = node->op;
+    m->n_in = n;
     if (node->n_epilogue || node->n_outputs != 1 || node->n_inputs != n || n == 0 ||
-        n > KERNEL_CONCAT_MAX || tactic->n_in != n || !layouts_fit(node, tactic) ||
-        !own_view(ir_tensor(graph, node->outputs[0]), dtype, tactic->out[0].format.layout, &m.y))
+        n > IR_MAX_INPUTS || tactic->n_in != MIN(n, (uint32_t)TACTIC_PORTS_MAX) ||
+        !layouts_fit(node, tactic) ||
+        !own_view(ir_tensor(graph, node->outputs[0]), dtype, tactic->out[0].format.layout, &m->y))
         return false;
     for (uint32_t i = 0; i < n; i++)
-        if (node->inputs[i] == IR_NONE || !own_view(ir_tensor(graph, node->inputs[i]), dtype,
-                                                    tactic->in[i].format.layout, &m.in[i]))
+        if (node->inputs[i] == IR_NONE ||
+            !own_view(ir_tensor(graph, node->inputs[i]), dtype,
+                      tactic->in[MIN(i, tactic->n_in - 1)].format.layout, &m->in[i]))
             return false;
-    if (!rows[node->op].read(node, &m))
-        return false;
-    *out = m;
-    return true;
+    return rows[node->op].read(node, m);
 }
 
 /* --- the call --- */
@@ -206,7 +209,7 @@ static enum status offer(struct cuda_device *device, const struct ir_graph *grap
                          enum ir_layout to, tactic_visit visit, void *user, struct error *err)
 {
     struct tactic tactic;
-    struct move m;
+    CLEANUP(cleanup_free) struct move *m = malloc(sizeof(*m)); /* too large for a stack */
     char detail[TACTIC_NAME_MAX];
     struct kernel_call call = own_call_dry(device, 0);
     enum dtype shown = dtype ? dtype : ir_tensor(graph, node->outputs[0])->dtype;
@@ -214,7 +217,9 @@ static enum status offer(struct cuda_device *device, const struct ir_graph *grap
              from == to ? "" : ir_layout_name(from), from == to ? "" : " to ", ir_layout_name(to));
     cuda_tactic(&tactic, &cuda_family_own_move, 0, graph, node, dtype, from, detail);
     tactic.out[0].format.layout = to;
-    if (!move_read(graph, node, &tactic, dtype, &m) || run(&call, &m) != cudaSuccess)
+    if (!m)
+        return error_no_memory(err, "a kernel");
+    if (!move_read(graph, node, &tactic, dtype, m) || run(&call, m) != cudaSuccess)
         return STATUS_OK;
     return visit(user, &tactic, err);
 }
@@ -265,14 +270,18 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
-    struct move_op made = {.base.launch = launch};
+    CLEANUP(cleanup_free) struct move_op *made = malloc(sizeof(*made));
     struct kernel_call call = own_call_dry(stream->device, 0);
-    if ((tactic->id & 0xffff) != 0 || !move_read(graph, node, tactic, DTYPE_NONE, &made.move) ||
-        run(&call, &made.move) != cudaSuccess)
+    if (!made)
+        return error_no_memory(err, "a kernel");
+    made->base = (struct backend_op){.launch = launch};
+    if ((tactic->id & 0xffff) != 0 || !move_read(graph, node, tactic, DTYPE_NONE, &made->move) ||
+        run(&call, &made->move) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
-    if (made.move.op == IR_OP_GATHER)
-        TRY(cuda_stream_flag(stream, &made.move.bad, err));
-    return own_op_new(&made.base, sizeof(made), out, err);
+    if (node->op == IR_OP_GATHER)
+        TRY(cuda_stream_flag(stream, &made->move.bad, err));
+    size_t size = offsetof(struct move_op, move.in) + made->move.n_in * sizeof(made->move.in[0]);
+    return own_op_new(&made->base, size, out, err);
 }
 
 const struct cuda_family cuda_family_own_move = {

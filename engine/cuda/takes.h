@@ -46,7 +46,7 @@
     F(6, OWN_MOVE, own_move, "own move", "own",                                                    \
       OP(RESHAPE) | OP(TRANSPOSE) | OP(CONCAT) | OP(SLICE) | OP(PAD) | OP(GATHER) | OP(EXPAND) |   \
           OP(TILE),                                                                                \
-      "all element types; Concat to 32 tensors")                                                   \
+      "all element types")                                                                         \
     F(7, OWN_POOL, own_pool, "own pool", "own",                                                    \
       OP(POOL),                                                                                    \
       "floats, one to three spatial dimensions; no indices")                       \

@@ -88,7 +88,7 @@ cudaError_t kernel_select(const struct kernel_call *call, const struct kernel_vi
  * through shared memory. */
 cudaError_t kernel_copy(const struct kernel_call *call, const struct kernel_view *x,
                         const struct kernel_view *y);
-/* Copies all parts in one launch; they follow one another along `axis` of y. */
+/* The parts follow one another along `axis` of y. A launch copies KERNEL_CONCAT_MAX of them. */
 cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
                           int32_t n_parts, int32_t axis, const struct kernel_view *y);
 /* y has x's dims with `axis` replaced by all of indices' dims. Indices are I32 or I64; negative

@@ -189,16 +189,16 @@ static struct kernel_view concat_slice(const struct kernel_view *y, const struct
     return slice;
 }
 
-cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
-                          int32_t n_parts, int32_t axis, const struct kernel_view *y)
+/* Copies the parts of one launch to y, from `from` on. */
+static cudaError_t concat_some(const struct kernel_call *call, const struct kernel_view *parts,
+                               int32_t n_parts, int32_t axis, int64_t from,
+                               const struct kernel_view *y)
 {
     concat_plan plan = concat_plan();
     plan.size = number_size(y->dtype);
-    if (n_parts < 1 || n_parts > KERNEL_CONCAT_MAX || axis < 0 || axis >= y->rank ||
-        plan.size == 0 || kernel_span(y) >= INT64_C(1) << 31)
+    if (plan.size == 0)
         return cudaErrorNotSupported;
     int n = 16 / plan.size;
-    int64_t from = 0;
     for (int i = 0; i < n_parts; from += parts[i++].dim[axis]) {
         struct kernel_view slice = concat_slice(y, &parts[i], axis, from);
         const struct kernel_view *const views[2] = {&slice, &parts[i]};
@@ -224,6 +224,22 @@ cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_vi
         typedef typename move_word<decltype(bytes)::value>::type word;
         return KERNEL_LAUNCH(concat_words<word>, plan.first[plan.n], MAP_THREADS, 0, call, plan);
     });
+}
+
+cudaError_t kernel_concat(const struct kernel_call *call, const struct kernel_view *parts,
+                          int32_t n_parts, int32_t axis, const struct kernel_view *y)
+{
+    if (n_parts < 1 || axis < 0 || axis >= y->rank || kernel_span(y) >= INT64_C(1) << 31)
+        return cudaErrorNotSupported;
+    cudaError_t code = cudaSuccess;
+    int64_t from = 0;
+    for (int first = 0; first < n_parts && code == cudaSuccess; first += KERNEL_CONCAT_MAX) {
+        int n = n_parts - first < KERNEL_CONCAT_MAX ? n_parts - first : KERNEL_CONCAT_MAX;
+        code = concat_some(call, parts + first, n, axis, from, y);
+        for (int i = 0; i < n; i++)
+            from += parts[first + i].dim[axis];
+    }
+    return code;
 }
 
 /* --- gathering --- */

@@ -435,12 +435,18 @@ static bool make_transpose(struct ir_graph *g, uint64_t *random)
 static bool make_concat(struct ir_graph *g, uint64_t *random)
 {
     struct shape x = any_shape(random, 2);
-    uint32_t in[5], n = (uint32_t)between(random, 2, 5), axis = chance(random, 60) ? 1 : 0;
+    uint32_t in[70], n = (uint32_t)between(random, 2, 5), axis = chance(random, 60) ? 1 : 0;
+    bool many = chance(random, 10);
+    if (many)
+        x = DIMS(3, 2, 5);
     for (uint32_t i = 0; i < n; i++) {
         struct shape part = x;
         part.dim[axis] = PICK(random, 1, 3, 8, 16, 32);
         in[i] = add_input(g, DTYPE_F32, part);
     }
+    for (uint32_t i = n; many && i < ARRAY_LEN(in); i++)
+        in[i] = in[i - n];
+    n = many ? (uint32_t)PICK(random, 33, 64, 70) : n;
     uint32_t node = ir_node_add(g, IR_OP_CONCAT, "concat", n, in);
     return node != IR_NONE && ir_attr_set_int(g, node, IR_ATTR_AXIS, axis) && finish(g, node);
 }

@@ -372,6 +372,43 @@ static void gather_raises_the_flag(void **state)
     ir_graph_free(graph);
 }
 
+/* A row that names no place is left out; the others are put. */
+static void scatter_raises_the_flag(void **state)
+{
+    struct bench b;
+    struct backend_op *op = NULL;
+    struct tactic tactic;
+    float x[4] = {1, 2, 3, 4}, updates[3] = {10, 20, 30}, y[4];
+    int64_t at[3] = {1, -5, 1};
+    void *in[3] = {x, at, updates}, *out = y;
+    bench_init(&b);
+    (void)state;
+    struct ir_graph *graph = ir_graph_new();
+    struct shape four = {.rank = 1, .dim = {4}}, three = {.rank = 1, .dim = {3}};
+    struct shape rows = {.rank = 2, .dim = {3, 1}};
+    uint32_t inputs[3] = {ir_tensor_add(graph, "x", DTYPE_F32, &four),
+                          ir_tensor_add(graph, "at", DTYPE_I64, &rows),
+                          ir_tensor_add(graph, "updates", DTYPE_F32, &three)};
+    uint32_t node = ir_node_add(graph, IR_OP_SCATTER_ND, "scatter", 3, inputs);
+    assert_int_not_equal(ir_node_output_add(graph, node, "y", DTYPE_F32, &four), IR_NONE);
+    cuda_tactic(&tactic, &cuda_family_own_index, 0, graph, ir_node(graph, node), DTYPE_NONE,
+                IR_LAYOUT_PLAIN, "");
+    assert_int_equal(op_prepare(&b.stream, graph, ir_node(graph, node), &tactic, &op, NULL),
+                     STATUS_OK);
+    void *workspace = malloc(op_workspace(op));
+    assert_int_equal(op_launch(op, &b.stream, in, &out, workspace, NULL), STATUS_OK);
+    assert_int_equal(b.flag, KERNEL_BAD_INDEX);
+    assert_true(y[0] == 1 && y[1] == 30 && y[2] == 3 && y[3] == 4);
+    b.flag = 0;
+    at[1] = -4;
+    assert_int_equal(op_launch(op, &b.stream, in, &out, workspace, NULL), STATUS_OK);
+    assert_int_equal(b.flag, 0);
+    assert_true(y[0] == 20 && y[1] == 30);
+    free(workspace);
+    op_free(op);
+    ir_graph_free(graph);
+}
+
 int main(int argc, char **argv)
 {
     only = argc > 1 ? argv[1] : NULL;
@@ -381,6 +418,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_reformat),
         cmocka_unit_test(stored_tactics_are_checked),
         cmocka_unit_test(gather_raises_the_flag),
+        cmocka_unit_test(scatter_raises_the_flag),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
