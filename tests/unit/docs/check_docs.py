@@ -54,6 +54,24 @@ class ManPages(unittest.TestCase):
             self.assertRegex(page, rf"(?m)^\.BR? .*\b{key}\b", key)
 
 
+class Fusions(unittest.TestCase):
+    """docs/fusions.md: a row at least for each pass, and none for another; tests that exist."""
+
+    def test_rows(self):
+        rows = [[cell.strip() for cell in line.strip("|").split("|")]
+                for line in (ROOT / "docs/fusions.md").read_text().splitlines()
+                if line.startswith("| ")][1:]
+        passes = re.findall(r"ROW\((\w+), \"", (ROOT / "engine/passes/table.h").read_text())
+        cases = {name for path in (ROOT / "tests/unit/passes").glob("*.c")
+                 for name in re.findall(r'\{"((?:[^"\\]|\\.)*)",', path.read_text())}
+        self.assertGreater(len(passes), 20)
+        self.assertEqual(list(dict.fromkeys(row[0] for row in rows)), passes)
+        for row in rows:
+            self.assertEqual(len(row), 6, row)
+            self.assertIn(row[4], cases, row[0])
+            self.assertTrue(row[1] and row[3] and row[5], row)
+
+
 class Markdown(unittest.TestCase):
     def test_links_lead_somewhere(self):
         for document in MARKDOWN:
