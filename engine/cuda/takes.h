@@ -73,7 +73,15 @@
     F(14, OWN_INDEX, own_index, "own index", "own",                                                \
       OP(GATHER_ELEMENTS) | OP(GATHER_ND) | OP(SCATTER_ELEMENTS) | OP(SCATTER_ND) | OP(ONE_HOT) |  \
           OP(TRILU) | OP(ARG_REDUCE) | OP(CUMSUM) | OP(TOPK),                                      \
-      "all element types; TopK to 16,384 of any number")
+      "all element types; TopK to 16,384 of any number")                                           \
+    F(15, DNN_MATMUL, dnn_matmul, "cudnn matmul", "cuDNN",                                         \
+      OP(MATMUL),                                                                                  \
+      "16 bit, constant weights of rank 2 with multiples of 8; the exact Gelu, swish and other "   \
+      "activations inside")                                                                        \
+    F(16, DNN_STEM, dnn_stem, "cudnn stem", "cuDNN",                                               \
+      OP(CONV),                                                                                    \
+      "fewer than 8 channels, two spatial dimensions; an activation other than Relu in one "       \
+      "kernel behind it")
 /* clang-format on */
 
 enum cuda_family_id {

@@ -135,7 +135,9 @@ static bool make_stem(struct ir_graph *g, uint64_t *random)
     int64_t kernel[2] = {k, k}, image[2] = {between(random, 20, 64), between(random, 20, 64)};
     return conv(g, random, between(random, 1, 4), PICK(random, 1, 3, 3, 4, 6),
                 PICK(random, 16, 32, 64), 1, image, kernel, 2, 1) &&
-           add_unary(g, IR_UNARY_RELU, 0, 0);
+           (chance(random, 40)   ? add_unary(g, IR_UNARY_RELU, 0, 0)
+            : chance(random, 50) ? add_unary(g, IR_UNARY_CLIP, 0, 6)
+                                 : add_epilogue(g, random, 1));
 }
 
 static bool make_depthwise(struct ir_graph *g, uint64_t *random)
