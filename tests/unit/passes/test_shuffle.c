@@ -144,6 +144,56 @@ static const struct rewrite_case cases[] = {
      "y = transpose \"a\" (x) perm=2,1,0\n"
      "output y\n",
      NULL, NULL},
+    /* --- gather_slices --- */
+    {"Swin: a roll over two axes", "gather_slices gather_slices",
+     "input x FP32[2,5,4,3]\n"
+     "a = slice \"a\" (x) starts=0,2,0,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "b = slice \"b\" (x) starts=0,0,0,0 ends=2,2,4,3 steps=1,1,1,1\n"
+     "c = concat \"c\" (a, b) axis=1\n"
+     "d = slice \"d\" (c) starts=0,0,3,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "e = slice \"e\" (c) starts=0,0,0,0 ends=2,5,3,3 steps=1,1,1,1\n"
+     "y = concat \"y\" (d, e) axis=2\n"
+     "output y\n",
+     "input x FP32[2,5,4,3]\n"
+     "%2 FP32[2,20,3] = reshape \"c\" (x) shape=2,20,3\n"
+     "y FP32[2,5,4,3] = gather \"y\" (%2, y INT64[5,4]) axis=1\n"
+     "output y\n",
+     NULL},
+    {"gathers of neighbouring axes, the later one first", "gather_slices gather_slices",
+     "input x FP32[2,5,4,3]\n"
+     "a = slice \"a\" (x) starts=0,0,3,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "b = slice \"b\" (x) starts=0,0,1,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "c = concat \"c\" (a, b) axis=2\n"
+     "d = slice \"d\" (c) starts=0,3,0,0 ends=2,5,4,3 steps=1,1,1,1\n"
+     "e = slice \"e\" (c) starts=0,1,0,0 ends=2,2,4,3 steps=1,1,1,1\n"
+     "y = concat \"y\" (d, e) axis=1\n"
+     "output y\n",
+     "input x FP32[2,5,4,3]\n"
+     "%2 FP32[2,20,3] = reshape \"c\" (x) shape=2,20,3\n"
+     "y FP32[2,3,4,3] = gather \"y\" (%2, y INT64[3,4]) axis=1\n"
+     "output y\n",
+     NULL},
+    {"slices of two tensors, along another axis, of the last axis, backwards, read: stay",
+     "gather_slices",
+     "input x FP32[4,4]\n"
+     "input z FP32[4,4]\n"
+     "a = slice \"a\" (x) starts=2,0 ends=4,4 steps=1,1\n"
+     "b = slice \"b\" (z) starts=0,0 ends=2,4 steps=1,1\n"
+     "c = concat \"c\" (a, b) axis=0\n"
+     "d = slice \"d\" (x) starts=0,2 ends=4,4 steps=1,1\n"
+     "e = slice \"e\" (x) starts=0,0 ends=4,2 steps=1,1\n"
+     "f = concat \"f\" (d, e) axis=1\n"
+     "g = slice \"g\" (x) starts=0,2 ends=4,4 steps=1,1\n"
+     "h = slice \"h\" (x) starts=0,0 ends=4,2 steps=1,1\n"
+     "i = concat \"i\" (g, h) axis=0\n"
+     "j = slice \"j\" (x) starts=3,0 ends=1,4 steps=-1,1\n"
+     "k = slice \"k\" (x) starts=0,0 ends=2,4 steps=1,1\n"
+     "l = concat \"l\" (j, k) axis=0\n"
+     "m = slice \"m\" (x) starts=2,0 ends=4,4 steps=1,1\n"
+     "n = slice \"n\" (x) starts=0,0 ends=2,4 steps=1,1\n"
+     "o = concat \"o\" (m, n) axis=0\n"
+     "output c\noutput f\noutput i\noutput l\noutput o\noutput m\n",
+     NULL, NULL},
     /* --- sink_transposes --- */
     {"a block of ConvNeXt", "merge_shuffles sink_transposes merge_shuffles erase_noops",
      "input x FP32[1,3,4,5]\n"
