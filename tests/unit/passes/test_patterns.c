@@ -494,6 +494,42 @@ static const struct rewrite_case cases[] = {
      "pads=1,1,1,1 then add(x), relu\n"
      "output y\n",
      NULL},
+    {"SwiGLU: the gate is an epilogue", "*",
+     "input x FP32[2,3,4]\n"
+     "a = matmul \"a\" (x, v FP32[4,6])\n"
+     "b = unary \"b\" (a) func=sigmoid\n"
+     "c = binary \"c\" (a, b) func=mul\n"
+     "d = matmul \"d\" (x, w FP32[4,6])\n"
+     "e = binary \"e\" (c, d) func=mul\n"
+     "y = matmul \"y\" (e, u FP32[6,4])\n"
+     "output y\n",
+     "input x FP32[2,3,4]\n"
+     "c FP32[2,3,6] = matmul \"a + b + c\" (x, v FP32[4,6]) then swish(1,0,0)\n"
+     "e FP32[2,3,6] = matmul \"d + e\" (x, w FP32[4,6]) then mul(c)\n"
+     "y FP32[2,3,4] = matmul \"y\" (e, u FP32[6,4])\n"
+     "output y\n",
+     NULL},
+    {"squeeze and excite: activations join, the gate stays", "*",
+     "input x FP32[2,8,5,5]\n"
+     "p = reduce \"p\" (x) func=1 axes=2,3\n"
+     "a = conv \"a\" (p, v FP32[4,8,1,1], i FP32[4])\n"
+     "b = unary \"b\" (a) func=relu\n"
+     "c = conv \"c\" (b, w FP32[8,4,1,1], j FP32[8])\n"
+     "d = binary \"d\" (c, three FP32[]=3) func=add\n"
+     "e = unary \"e\" (d) func=clip alpha=0 beta=6\n"
+     "f = binary \"f\" (e, six FP32[]=6) func=div\n"
+     "g = binary \"g\" (f, x) func=mul\n"
+     "y = conv \"y\" (g, u FP32[4,8,1,1])\n"
+     "output y\n",
+     "input x FP32[2,8,5,5]\n"
+     "p FP32[2,8,1,1] = pool \"p\" (x) func=1 kernel=5,5\n"
+     "b FP32[2,4,1,1] = conv \"a + b\" (p, v FP32[4,8,1,1], i FP32[4]) then relu\n"
+     "f FP32[2,8,1,1] = conv \"c + d + e + f\" (b, w FP32[8,4,1,1], j FP32[8]) then "
+     "hard_sigmoid(0.166666672,0.5,0)\n"
+     "g FP32[2,8,5,5] = binary \"g\" (f, x) func=mul\n"
+     "y FP32[2,4,5,5] = conv \"y\" (g, u FP32[4,8,1,1])\n"
+     "output y\n",
+     "fuse_activation: c + d + e + f"},
     {"a feed-forward layer of BERT", "*",
      "input x FP32[2,3,8]\n"
      "m1 = matmul \"fc1\" (x, w1 FP32[8,16])\n"
