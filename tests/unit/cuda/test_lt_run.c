@@ -422,7 +422,8 @@ static void check(struct ir_graph *(*make)(const void *), const void *what, cons
     static const enum precision precisions[] = {PRECISION_F32, PRECISION_TF32, PRECISION_F16,
                                                 PRECISION_BF16};
     for (size_t p = 0; p < ARRAY_LEN(precisions); p++) {
-        struct kept kept = {.n = 0};
+        static struct kept kept; /* too large for the stack */
+        kept.n = 0;
         struct ir_graph *graph = make(what);
         assert_int_equal(lt_gemm_candidates(kind, &device, graph, ir_node(graph, 0), precisions[p],
                                             keep, &kept, NULL),
@@ -509,7 +510,8 @@ static void test_an_algorithm_that_does_not_fit_is_refused(void **state UNUSED)
     need_library();
     device.ordinal = 0;
     struct option o = {.biased = true};
-    struct kept kept = {.n = 0};
+    static struct kept kept; /* too large for the stack */
+    kept.n = 0;
     struct ir_graph *graph = conv(1, 8, 3, 12, &o);
     struct backend_op *op = NULL;
     struct error err;
