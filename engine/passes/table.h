@@ -39,6 +39,7 @@
     ROW(merge_siblings, "products that read the same input become one")                            \
     ROW(hoist_activations, "activations stand before reshapes, next to their product")             \
     ROW(fuse_sum, "elementwise sums and products join the node before them")                       \
-    ROW(fuse_activation, "activations join the node before them")
+    ROW(fuse_activation, "activations join the node before them")                                  \
+    ROW(pad_columns, "products get columns of zeros, where whole vectors pay")
 
 #endif
