@@ -33,7 +33,8 @@ static char attr_letter(enum onnx_attr_type type)
 
 static const char *attr_type_name(char letter)
 {
-    letter = letter == 'b' ? 'i' : letter;
+    if (letter == 'b')
+        letter = 'i';
     for (uint32_t i = 0; i < ARRAY_LEN(attr_types); i++) {
         if (attr_types[i].letter == letter)
             return attr_types[i].name;

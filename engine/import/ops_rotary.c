@@ -111,7 +111,7 @@ void map_rotary(struct mapper *m)
         map_refuse(m, "a scale other than 1, or packed sequences");
     if (!map_failed(m) && (size < 1 || whole.dim[whole.rank - 1] % size))
         map_invalid(m, "heads of %lld columns", (long long)size);
-    if (map_failed(m))
+    if (map_failed(m) || size < 1)
         return;
     if (whole.rank == 3)
         rows = (struct shape){.rank = 4,
