@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A product by weights gets columns of zeros up to a multiple of 8, and a slice cuts them off again.
- * Rows of an odd length begin at odd addresses, where the matrix units of a GPU cannot load or store
- * whole vectors: a language model's head of 50,257 words costs several times the product of 50,264.
+ * A product by weights gets columns of zeros up to a multiple of 8, and a slice cuts them off
+ * again. Rows of an odd length begin at odd addresses, where a GPU's matrix units cannot load or
+ * store whole vectors: a language model's head of 50,257 words costs several times the product of
+ * 50,264.
  */
 #include "engine/passes/constant.h"
 
