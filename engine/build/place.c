@@ -62,7 +62,7 @@ static uint32_t find_sides(const struct ir_graph *graph, uint8_t *side)
     uint8_t now = IR_SIDE_ANY;
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct tactic *tactic = ir_node(graph, i)->tactic;
-        side[i] = !tactic                          ? IR_SIDE_ANY
+        side[i] = !tactic || !first                ? IR_SIDE_ANY
                   : strcmp(tactic->backend, first) ? IR_SIDE_HOST
                                                    : IR_SIDE_DEVICE;
         if (side[i] == IR_SIDE_ANY || side[i] == now)
@@ -79,14 +79,15 @@ static enum status gather_sides(struct ir_graph *graph, struct error *err)
 {
     size_t n = (size_t)graph->n_nodes + 1;
     CLEANUP(cleanup_free) uint8_t *side = calloc(n, sizeof(*side));
-    CLEANUP(cleanup_free) uint32_t *order = calloc(n, sizeof(*order));
-    CLEANUP(cleanup_free) uint32_t *run = calloc(n, sizeof(*run));
-    if (!side || !order || !run)
+    if (!side)
         return error_no_memory(err, "the builder");
     uint32_t changes = find_sides(graph, side);
     if (changes < 2)
         return STATUS_OK;
-    uint32_t runs = ir_runs(graph, side, order, run);
+    CLEANUP(cleanup_free) uint32_t *order = calloc(2 * n, sizeof(*order)); /* and the runs */
+    if (!order)
+        return error_no_memory(err, "the builder");
+    uint32_t runs = ir_runs(graph, side, order, order + n);
     if (runs == UINT32_MAX)
         return error_no_memory(err, "the builder");
     return runs <= changes ? ir_graph_reorder(graph, order, err) : STATUS_OK;

@@ -23,8 +23,8 @@ static double *part_stats(const struct native_op *op, int64_t part)
 static float *channel_numbers(const struct native_op *op, int64_t image)
 {
     const struct native_groups *g = &op->groups;
-    float *all = (float *)part_stats(op, g->images * g->slabs * g->parts);
-    return all + image * 3 * g->channels;
+    void *all = part_stats(op, g->images * g->slabs * g->parts);
+    return (float *)all + image * 3 * g->channels;
 }
 
 static int64_t part_rows(const struct native_groups *g, int64_t part)

@@ -53,7 +53,7 @@ static const struct {
 struct sums {
     enum sweep_fold fold;
     const float *shift; /* not NULL: exp(x - shift) is folded instead of x */
-    double total[COLS];
+    double *total;
 };
 
 static double initial_of(enum sweep_fold fold)
@@ -141,38 +141,37 @@ static float shift_of(double highest)
     return isfinite(highest) ? (float)highest : 0;
 }
 
-static void reduce_across(const struct native_op *op, const float *x, float *y, size_t n)
+static void reduce_across(const struct native_op *op, struct sums *s, const float *x, float *y,
+                          size_t n)
 {
-    struct sums s;
     float shift[COLS];
     bool exp_of = op->reduce.func == IR_REDUCE_LOG_SUM_EXP;
-    sums_begin(&s, reductions[op->reduce.func].fold, NULL, n);
-    add_across(op, &s, x, n);
+    sums_begin(s, reductions[op->reduce.func].fold, NULL, n);
+    add_across(op, s, x, n);
     for (size_t i = 0; i < n; i++)
-        shift[i] = exp_of ? shift_of(s.total[i]) : 0;
+        shift[i] = exp_of ? shift_of(s->total[i]) : 0;
     if (exp_of) {
-        sums_begin(&s, SWEEP_ADD, shift, n);
-        add_across(op, &s, x, n);
+        sums_begin(s, SWEEP_ADD, shift, n);
+        add_across(op, s, x, n);
     }
     for (size_t i = 0; i < n; i++)
-        y[i] = (float)(reductions[op->reduce.func].finish(s.total[i], op->reduce.count) +
+        y[i] = (float)(reductions[op->reduce.func].finish(s->total[i], op->reduce.count) +
                        (double)shift[i]);
 }
 
-static float reduce_along(const struct native_op *op, const float *x)
+static float reduce_along(const struct native_op *op, struct sums *s, const float *x)
 {
-    struct sums s;
     float shift[LANES] = {0};
     size_t lanes = (size_t)MIN(op->reduce.inner.row, LANES);
-    sums_begin(&s, reductions[op->reduce.func].fold, NULL, lanes);
-    add_along(op, &s, x, lanes);
-    double value = join_lanes(&s, lanes);
+    sums_begin(s, reductions[op->reduce.func].fold, NULL, lanes);
+    add_along(op, s, x, lanes);
+    double value = join_lanes(s, lanes);
     if (op->reduce.func == IR_REDUCE_LOG_SUM_EXP) {
         for (size_t i = 0; i < lanes; i++)
             shift[i] = shift_of(value);
-        sums_begin(&s, SWEEP_ADD, shift, lanes);
-        add_along(op, &s, x, lanes);
-        value = join_lanes(&s, lanes);
+        sums_begin(s, SWEEP_ADD, shift, lanes);
+        add_along(op, s, x, lanes);
+        value = join_lanes(s, lanes);
     }
     return (float)(reductions[op->reduce.func].finish(value, op->reduce.count) + (double)shift[0]);
 }
@@ -181,11 +180,13 @@ static void run_across(void *user, int64_t first, int64_t end)
 {
     const struct native_op *op = user;
     struct ref_walk w = op->walk;
+    double total[COLS] = {0};
+    struct sums s = {.total = total};
     int64_t per_row = (w.row + COLS - 1) / COLS;
     for (int64_t unit = first; unit < end; unit++) {
         int64_t col = unit % per_row * COLS, n = MIN(w.row - col, COLS);
         ref_walk_seek(&w, unit / per_row);
-        reduce_across(op, (const float *)op->inputs[0] + w.at[1] + col,
+        reduce_across(op, &s, (const float *)op->inputs[0] + w.at[1] + col,
                       (float *)op->output + w.at[0] + col, (size_t)n);
         native_after(op, w.at[0] + col, n);
     }
@@ -195,11 +196,13 @@ static void run_along(void *user, int64_t first, int64_t end)
 {
     const struct native_op *op = user;
     struct ref_walk w = op->walk;
+    double total[LANES] = {0};
+    struct sums s = {.total = total};
     float *y = op->output;
     for (int64_t unit = first; unit < end; unit++) {
         ref_walk_seek(&w, unit / w.row);
         y[unit] =
-            reduce_along(op, (const float *)op->inputs[0] + w.at[1] + unit % w.row * w.step[1]);
+            reduce_along(op, &s, (const float *)op->inputs[0] + w.at[1] + unit % w.row * w.step[1]);
     }
     native_after(op, first, end - first);
 }

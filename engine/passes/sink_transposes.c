@@ -84,7 +84,8 @@ static void sink(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t transpo
 {
     const struct ir_attr perm = *ir_attr(ir_node(rw->graph, transpose), IR_ATTR_PERM);
     const struct ir_node *n = ir_node(rw->graph, node);
-    int64_t func = ir_attr_int(n, IR_ATTR_FUNC), there[SHAPE_MAX_RANK], back[SHAPE_MAX_RANK];
+    int64_t func = ir_attr_int(n, IR_ATTR_FUNC);
+    int64_t there[SHAPE_MAX_RANK] = {0}, back[SHAPE_MAX_RANK] = {0};
     float alpha = ir_attr_float(n, IR_ATTR_ALPHA);
     const char *name = n->name;
     uint32_t in[2], rank = perm.count;

@@ -122,13 +122,14 @@ static void turn(const float *const *from, int64_t rows, float *const *to, int64
         return;
     }
     float in[LANES][LANES], out[LANES][LANES];
-    const float *whole_from[LANES];
+#define FROM(i) i < rows ? from[i] : spare,
+    const float *spare = missing ? missing : from[0];
+    const float *whole_from[LANES] = {EACH_LANE(FROM)};
+#undef FROM
     float *whole_to[LANES];
     bool direct = missing || rows == LANES;
-    for (int i = 0; i < LANES; i++) {
-        whole_from[i] = i < rows ? from[i] : missing ? missing : from[0];
-        whole_to[i] = i < cols && direct ? to[i] : out[i];
-    }
+    for (int i = 0; i < LANES; i++)
+        whole_to[i] = i < cols && direct ? to[i] : &out[i][0];
     for (int64_t r = 0; r < LANES && cols < LANES; r++) {
         for (int64_t c = 0; c < cols; c++)
             in[r][c] = whole_from[r][c];
@@ -150,7 +151,7 @@ static inline void fill(float *row, int64_t n, float value)
 static void pack_queries(struct panel *p)
 {
     const int64_t dim = p->a->dim, width = p->width;
-    const float *from[LANES], zeros[LANES] = {0};
+    const float *from[LANES] = {NULL}, zeros[LANES] = {0};
     float *to[LANES];
     for (int64_t l = 0; l < p->n; l += LANES)
         for (int64_t d = 0; d < dim; d += LANES) {
@@ -492,9 +493,8 @@ struct running {
 };
 
 static void run_row(const struct attend *a, const struct attend_query *query, struct running *run,
-                    int64_t j, int64_t n)
+                    int64_t j, int64_t n, float *scores)
 {
-    float scores[KEYS];
     score_row(a, query->q, a->k + j * a->k_row, n, scores);
     if (a->mask != DTYPE_NONE)
         mask_row(a, query, j, n, scores);
@@ -511,6 +511,7 @@ static void run_row(const struct attend *a, const struct attend_query *query, st
 static void run_few(const struct attend *a)
 {
     struct running run[FEW];
+    float scores[KEYS] = {0};
     for (int64_t r = 0; r < a->n; r++) {
         run[r] = (struct running){.high = -INFINITY};
         memset(a->query[r].y, 0, (size_t)a->out_dim * sizeof(float));
@@ -519,7 +520,7 @@ static void run_few(const struct attend *a)
         for (int64_t r = 0; r < a->n; r++) {
             int64_t n = MIN(a->query[r].seen - j, KEYS);
             if (n > 0)
-                run_row(a, &a->query[r], &run[r], j, n);
+                run_row(a, &a->query[r], &run[r], j, n, scores);
         }
     for (int64_t r = 0; r < a->n; r++) {
         float *y = a->query[r].y, sum = run[r].sum;

@@ -67,15 +67,17 @@ static inline void sum_lanes(const float *x, int64_t rows, int64_t step, size_t 
             square[l] += d * d;
         }
     }
-    memcpy(sums, sum, sizeof(sum));
-    memcpy(squares, square, sizeof(square));
+    for (size_t l = 0; l < n; l++) {
+        sums[l] = sum[l];
+        squares[l] = square[l];
+    }
 }
 
 static void moments_lanes(const float *x, int64_t rows, int64_t step, size_t n, double *mean,
                           double *squares)
 {
     struct moments m[LANES] = {{0}};
-    float sum[LANES], square[LANES];
+    float sum[LANES] = {0}, square[LANES] = {0};
     for (int64_t at = 0; at < rows; at += PART) {
         int64_t part = MIN(rows - at, (int64_t)PART);
         const float *from = x + at * step;

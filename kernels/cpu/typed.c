@@ -76,14 +76,14 @@ static inline uint16_t brain_of(float x)
 /* A number that does not fit becomes the smallest one. */
 static inline int32_t whole_32(float x)
 {
-    bool fits = x >= -0x1p31F && x < 0x1p31F;
+    bool fits = x >= -2147483648.0F && x < 2147483648.0F;
     int32_t whole = (int32_t)(fits ? x : 0);
     return fits ? whole : INT32_MIN;
 }
 
 static inline int64_t whole_64(float x)
 {
-    bool fits = x >= -0x1p63F && x < 0x1p63F;
+    bool fits = x >= -9223372036854775808.0F && x < 9223372036854775808.0F;
     int64_t whole = (int64_t)(fits ? x : 0);
     return fits ? whole : INT64_MIN;
 }
