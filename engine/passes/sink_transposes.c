@@ -11,6 +11,8 @@
  */
 #include "engine/passes/rewrite.h"
 
+#include <string.h>
+
 /* The permutation that moves dim 1 to the end, and the one that moves it back. */
 static bool moves_channels(const struct ir_attr *perm, bool *back)
 {
@@ -58,8 +60,21 @@ static uint32_t turn_constant(struct rewrite *rw, uint32_t constant, uint32_t ra
     return longer <= 1 ? rw_share_constant(rw, constant, &to) : IR_NONE;
 }
 
-/* Whether operand y can be read with its dims in the order of x, and at no cost. */
-static bool can_turn(const struct rewrite *rw, uint32_t y, uint32_t node)
+static bool is_same(const struct ir_attr *a, const struct ir_attr *b)
+{
+    return a->count == b->count && memcmp(a->i, b->i, a->count * sizeof(a->i[0])) == 0;
+}
+
+static bool is_behind_product(const struct rewrite *rw, uint32_t tensor)
+{
+    uint32_t node = ir_tensor(rw->graph, tensor)->producer;
+    return node != IR_NONE && ir_op_has(ir_node(rw->graph, node)->op, IR_TRAIT_PRODUCT);
+}
+
+/* Whether operand y can be read with its dims in the order of x, and at no cost. A transpose that
+ * this adds must not be the next to sink, or the two would change places for ever: it moves the
+ * channels the other way, or, where both ways are the same, it is not behind a product as x is. */
+static bool can_turn(const struct rewrite *rw, uint32_t y, uint32_t node, uint32_t transpose)
 {
     const struct ir_tensor *t = ir_tensor(rw->graph, y);
     uint32_t longer = 0;
@@ -67,7 +82,17 @@ static bool can_turn(const struct rewrite *rw, uint32_t y, uint32_t node)
         longer += t->shape.dim[i] != 1;
     if (ir_tensor_is_constant(t))
         return longer <= 1;
-    return shape_equal(&t->shape, &ir_tensor(rw->graph, rw_output(rw, node))->shape);
+    if (!shape_equal(&t->shape, &ir_tensor(rw->graph, rw_output(rw, node))->shape))
+        return false;
+    const struct ir_attr *perm = ir_attr(ir_node(rw->graph, transpose), IR_ATTR_PERM);
+    uint32_t other = rw_made_by(rw, y, IR_OP_TRANSPOSE);
+    if (other != IR_NONE && is_same(ir_attr(ir_node(rw->graph, other), IR_ATTR_PERM), perm))
+        return true;
+    bool back;
+    moves_channels(perm, &back);
+    if (perm->count > 3)
+        return back;
+    return is_behind_product(rw, rw_input(rw, transpose, 0)) && !is_behind_product(rw, y);
 }
 
 static uint32_t turn(struct rewrite *rw, uint32_t y, uint32_t rank, const int64_t *perm)
@@ -115,7 +140,7 @@ static void visit(struct rewrite *rw, uint32_t node)
         return;
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t transpose = find_transpose(rw, node, i);
-        if (transpose == IR_NONE || !can_turn(rw, rw_input(rw, node, 1 - i), node))
+        if (transpose == IR_NONE || !can_turn(rw, rw_input(rw, node, 1 - i), node, transpose))
             continue;
         sink(rw, node, i, transpose);
         return;

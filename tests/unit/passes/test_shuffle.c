@@ -219,6 +219,41 @@ static const struct rewrite_case cases[] = {
      "y = binary \"y\" (u, z) func=add\n"
      "output y\n",
      NULL, NULL},
+    {"a sum whose operands would change places for ever", "*",
+     "input x FP32[2,3,4,5]\n"
+     "input z FP32[2,5,3,4]\n"
+     "u = transpose \"u\" (x) perm=0,3,1,2\n"
+     "y = binary \"y\" (u, z) func=add\n"
+     "output y\n",
+     "input x FP32[2,3,4,5]\n"
+     "input z FP32[2,5,3,4]\n"
+     "%3 FP32[2,3,4,5] = transpose \"z\" (z) perm=0,2,3,1\n"
+     "%4 FP32[2,3,4,5] = binary \"y\" (x, %3) func=add\n"
+     "y FP32[2,5,3,4] = transpose \"y\" (%4) perm=0,3,1,2\n"
+     "output y\n",
+     "y before u"},
+    {"the same of three dims, where no product is behind the transpose: not", "sink_transposes",
+     "input x FP32[2,3,4]\n"
+     "input z FP32[2,4,3]\n"
+     "u = transpose \"u\" (x) perm=0,2,1\n"
+     "y = binary \"y\" (u, z) func=add\n"
+     "output y\n",
+     NULL, NULL},
+    {"and where a product is", "sink_transposes",
+     "input a FP32[2,3,6]\n"
+     "input z FP32[2,4,3]\n"
+     "x = matmul \"x\" (a, w FP32[6,4])\n"
+     "u = transpose \"u\" (x) perm=0,2,1\n"
+     "y = binary \"y\" (u, z) func=add\n"
+     "output y\n",
+     "input a FP32[2,3,6]\n"
+     "input z FP32[2,4,3]\n"
+     "x FP32[2,3,4] = matmul \"x\" (a, w FP32[6,4])\n"
+     "%5 FP32[2,3,4] = transpose \"z\" (z) perm=0,2,1\n"
+     "%6 FP32[2,3,4] = binary \"y\" (x, %5) func=add\n"
+     "y FP32[2,4,3] = transpose \"y\" (%6) perm=0,2,1\n"
+     "output y\n",
+     "y before u"},
     {"other dims move: not", "sink_transposes",
      "input x FP32[2,3,4,5]\n"
      "input z FP32[2,4,3,5]\n"
