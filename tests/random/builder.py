@@ -244,7 +244,10 @@ class Graph:
             raise Reject(f"onnxruntime refuses the whole: {e}") from None
         names = [v.name for v in self.outputs]
         for k in range(self.sets):
-            got = whole.run(names, {v.name: v.data[k] for v in self.inputs})
+            try:
+                got = whole.run(names, {v.name: v.data[k] for v in self.inputs})
+            except Exception as e:  # what its own fusions made of the graph
+                raise Reject(f"onnxruntime refuses the whole: {e}") from None
             for v, y in zip(self.outputs, got):
                 if not agrees(v, k, y):
                     raise Reject(f"onnxruntime disagrees with itself about {v.name}")

@@ -263,7 +263,7 @@ def branches(g):
                  pads=[k // 2] * 2 * (v.rank - 2), kernel_shape=[k] * (v.rank - 2))
         parts.append(activate(g, y) if g.chance(0.6) else y)
     if g.chance(0.15):
-        parts.append(parts[0])
+        parts += [parts[0], g.op("Relu", v), g.op("Relu", v)]
     return g.op("Concat", *parts, axis=g.choice([1, 1 - v.rank]))
 
 
@@ -310,6 +310,55 @@ def split(g):
     if g.chance(0.5):
         return g.op("Concat", *reversed(parts), axis=1)
     return parts[0]
+
+
+def roll(g, v, axis):
+    """Slices of v put together again in another order, as of Swin's shifted windows."""
+    n = v.shape[axis]
+    if n < 2:
+        raise Reject("nothing to roll")
+    at = g.integer(1, n - 1)
+    head_, tail = (g.op("Slice", v, g.ints(start), g.ints(end), g.ints(axis))
+                   for start, end in ((0, at), (at, n)))
+    return g.op("Concat", tail, head_, axis=axis)
+
+
+def channels_last(g):
+    """The block of ConvNeXt: products of rows of channels, and a sum behind the transpose back."""
+    v = g.pick(lambda v: image(v) and v.rank == 4)
+    n, c, h, w = v.shape
+    mid, flat = g.size(17), g.chance(0.4)
+    y = g.transpose(v, [0, 2, 3, 1])
+    if g.chance(0.3):
+        y = roll(g, y, 1)
+    if flat:
+        y = g.reshape(y, [n, h * w, c])
+    y = g.op("Add", g.op("MatMul", y, g.weight([c, mid], c)), g.weight([mid], 1))
+    if flat:
+        y = g.reshape(y, [n, h, w, mid])
+    y = activate(g, y) if g.chance(0.5) else spelt(g, y, "gelu")
+    y = g.op("MatMul", y, g.weight([mid, c], mid))
+    if g.chance(0.5):
+        y = g.op("Mul", y, g.positive([c]))
+    y = g.transpose(y, [0, 3, 1, 2])
+    return either(g, "Add", y, v)
+
+
+def patches(g):
+    """The patches of an image as tokens; or a product between two transposes or reshapes."""
+    v = g.pick(lambda v: image(v) and v.rank == 4)
+    n, c, h, w = v.shape
+    out, kind = g.size(17), g.choice(["tokens", "transposes", "reshapes"])
+    if kind == "transposes":
+        y = g.op("MatMul", g.transpose(v, [0, 2, 1, 3]), g.weight([w, out], w))
+        return g.transpose(y, [0, 2, 1, 3])
+    if kind == "reshapes":
+        y = g.op("MatMul", g.reshape(v, [n, c * h, w]), g.weight([w, out], w))
+        return g.reshape(y, [n, c, h, out])
+    k = g.integer(1, min(h, w, 4))
+    y = g.op("Conv", v, g.weight([out, c, k, k]), kernel_shape=[k, k], strides=[k, k])
+    y = g.transpose(g.reshape(y, [n, out, (h // k) * (w // k)]), [0, 2, 1])
+    return g.op(g.choice(["Relu", "Sigmoid", "Tanh"]), y)
 
 
 def crop(g):
@@ -399,7 +448,7 @@ def head(g):
 BLOCKS = [(6, conv), (6, conv_block), (2, conv_transpose), (3, pool), (2, batch_norm),
           (1, other_norm), (4, activation), (4, residual), (3, scale), (2, branches), (2, concat),
           (2, squeeze_excite), (2, shuffle), (1, split), (1, crop), (2, pad), (1, resize),
-          (2, head)]
+          (2, head), (2, channels_last), (2, patches)]
 
 
 def start(g):

@@ -350,6 +350,11 @@ def join(g):
     return g.op("Concat", *parts, axis=axis - v.rank if g.chance(0.3) else axis)
 
 
+def roll(g):
+    v = g.pick(lambda v: v.rank > 1)
+    return conv.roll(g, v, g.integer(g.first_axis, v.rank - 1))
+
+
 def split(g):
     v = g.pick(lambda v: v.rank > 0)
     axis = g.axis(v)
@@ -616,8 +621,9 @@ BLOCKS = [(8, arithmetic), (2, several), (1, with_expand), (4, integers), (2, in
           (3, repeat), (2, fill), (1, triangle), (1, one_hot), (2, einsum), (2, quantise),
           (2, quantised), (2, integer_product), (1, integer_conv), (2, recurrent),
           (2, gemm), (2, matmul), (2, softmax), (4, shuffle), (3, constants), (1, shape_of),
-          (1, identity), (1, reverse_sequence), (1, conv.conv), (1, conv.conv_block),
-          (1, conv.pool), (1, conv.resize), (1, conv.head), (1, transformer.product),
+          (1, identity), (1, reverse_sequence), (2, roll), (1, conv.conv), (1, conv.conv_block),
+          (1, conv.pool), (1, conv.resize), (1, conv.head), (1, conv.channels_last),
+          (2, conv.patches), (1, transformer.product),
           (1, transformer.attention), (1, transformer.layer_norm)]
 
 

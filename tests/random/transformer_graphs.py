@@ -2,7 +2,7 @@
 """Graphs of transformers' parts: products, attention in its spellings, normalisations, GELU,
 rotary embeddings, embeddings, and chains of reshapes and transposes between them."""
 import numpy as np
-from conv_graphs import ACTIVATIONS, either, scalar, spelt
+from conv_graphs import ACTIVATIONS, either, roll, scalar, spelt
 from values import Reject
 
 
@@ -293,10 +293,14 @@ def where(g):
     return g.op("Where", mask, v, scalar(g, 0.25))
 
 
+def shift(g):
+    return roll(g, g.pick(lambda v: rows(v) and v.shape[1] > 1), 1)
+
+
 BLOCKS = [(5, product), (3, product_of_two), (1, product_with_itself), (4, layer_norm),
           (2, rms_norm), (3, gelu), (2, activation), (5, feed_forward), (7, attention),
           (2, cross_attention), (2, embedding), (3, residual), (2, softmax), (3, shuffles),
-          (2, tokens_again), (1, first_token), (2, scale), (1, where)]
+          (2, tokens_again), (1, first_token), (2, scale), (1, where), (1, shift)]
 
 
 def start(g):
