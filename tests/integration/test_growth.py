@@ -42,22 +42,30 @@ def attribute(name, number):
     return harness.message((5, harness.message((1, name), (3, number), (20, 2))))
 
 
+def float_attribute(name, number):
+    field = b"\x15" + struct.pack("<f", number)
+    return harness.message((5, harness.message((1, name)) + field + harness.message((20, 1))))
+
+
 def made(nodes, width=4, constants=(), dims=()):
     return model(nodes, [value("x", FLOAT, ["N", *(dims or [width])])],
                  [value("y", FLOAT, [])], constants)
 
 
 def fan_out(n):
-    """One tensor with n readers, all of which are needed up to the end."""
-    nodes = [node(("Relu", "Tanh", "Exp")[i % 3], ["x"], [f"r{i}"]) for i in range(n)]
+    """One tensor with n readers, all of which are needed up to the end, and no two of them equal:
+    equal nodes become one."""
+    nodes = [node(("LeakyRelu", "Elu", "ThresholdedRelu")[i % 3], ["x"], [f"r{i}"]) +
+             float_attribute("alpha", 1 + i / 4096) for i in range(n)]
     return made(gathered(nodes, [f"r{i}" for i in range(n)]))
 
 
 def convolutions(n):
-    """The same, of nodes that can read and write several layouts."""
-    nodes = [node("Conv", ["x", "w"], [f"c{i}"]) for i in range(n)]
-    weights = constant("w", FLOAT, [4, 4, 1, 1], struct.pack("<16f", *range(16)))
-    return made(gathered(nodes, [f"c{i}" for i in range(n)]), constants=[weights], dims=[4, 2, 2])
+    """The same, of nodes that can read and write several layouts; each has a bias of its own."""
+    nodes = [node("Conv", ["x", "w", f"b{i}"], [f"c{i}"]) for i in range(n)]
+    constants = [constant("w", FLOAT, [4, 4, 1, 1], struct.pack("<16f", *range(16)))]
+    constants += [constant(f"b{i}", FLOAT, [4], struct.pack("<4f", i, 0, 1, 2)) for i in range(n)]
+    return made(gathered(nodes, [f"c{i}" for i in range(n)]), constants=constants, dims=[4, 2, 2])
 
 
 def split_chain(n):
