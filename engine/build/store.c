@@ -140,14 +140,8 @@ static bool copy_node(struct build_store *store, struct ir_graph *to, struct are
                       const struct ir_node *n)
 {
     uint32_t id = ir_node_add(to, n->op, n->name, n->n_inputs, n->inputs);
-    if (id == IR_NONE)
+    if (id == IR_NONE || !ir_attrs_copy(to, id, n))
         return false;
-    for (uint32_t i = 0; i < n->n_attrs; i++) {
-        const struct ir_attr *a = &n->attrs[i];
-        if (!(a->is_float ? ir_attr_set_floats(to, id, a->key, a->count, a->f)
-                          : ir_attr_set_ints(to, id, a->key, a->count, a->i)))
-            return false;
-    }
     struct ir_node *copy = ir_node(to, id);
     copy->n_outputs = n->n_outputs;
     memcpy(copy->outputs, n->outputs, sizeof(copy->outputs));

@@ -39,18 +39,12 @@ static void guise_deinit(struct guise *g)
 static bool add_attrs(struct guise *g, uint32_t node)
 {
     static const int64_t ones[2] = {1, 1}, zeros[4] = {0};
-    bool ok = true;
-    if (g->kind == PRODUCT)
-        return ir_attr_set_ints(g->graph, node, IR_ATTR_STRIDES, 2, ones) &&
-               ir_attr_set_ints(g->graph, node, IR_ATTR_DILATIONS, 2, ones) &&
-               ir_attr_set_ints(g->graph, node, IR_ATTR_PADS, 4, zeros) &&
-               ir_attr_set_int(g->graph, node, IR_ATTR_GROUP, 1);
-    for (uint32_t i = 0; i < g->what->n_attrs && ok; i++) {
-        const struct ir_attr *a = &g->what->attrs[i];
-        ok = a->is_float ? ir_attr_set_floats(g->graph, node, a->key, a->count, a->f)
-                         : ir_attr_set_ints(g->graph, node, a->key, a->count, a->i);
-    }
-    return ok;
+    if (g->kind == STEM)
+        return ir_attrs_copy(g->graph, node, g->what);
+    return ir_attr_set_ints(g->graph, node, IR_ATTR_STRIDES, 2, ones) &&
+           ir_attr_set_ints(g->graph, node, IR_ATTR_DILATIONS, 2, ones) &&
+           ir_attr_set_ints(g->graph, node, IR_ATTR_PADS, 4, zeros) &&
+           ir_attr_set_int(g->graph, node, IR_ATTR_GROUP, 1);
 }
 
 /* The shape that a product's tensor has in its guise; false: none. A and what is as large as Y

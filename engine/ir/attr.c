@@ -87,6 +87,17 @@ bool ir_attr_set_floats(struct ir_graph *graph, uint32_t node, enum ir_attr_key 
                     &(struct ir_attr){.key = key, .is_float = true, .count = count, .f = copy});
 }
 
+bool ir_attrs_copy(struct ir_graph *graph, uint32_t node, const struct ir_node *from)
+{
+    for (uint32_t i = 0; i < from->n_attrs; i++) {
+        const struct ir_attr *a = &from->attrs[i];
+        if (!(a->is_float ? ir_attr_set_floats(graph, node, a->key, a->count, a->f)
+                          : ir_attr_set_ints(graph, node, a->key, a->count, a->i)))
+            return false;
+    }
+    return true;
+}
+
 bool ir_attr_set_int(struct ir_graph *graph, uint32_t node, enum ir_attr_key key, int64_t value)
 {
     return ir_attr_set_ints(graph, node, key, 1, &value);

@@ -187,6 +187,8 @@ uint32_t ir_node_add(struct ir_graph *graph, enum ir_op op, const char *name, ui
 uint32_t ir_node_output_add(struct ir_graph *graph, uint32_t node, const char *name,
                             enum dtype dtype, const struct shape *shape);
 
+/* Gives the node all attributes of another one, of this graph or another. False: no memory. */
+bool ir_attrs_copy(struct ir_graph *graph, uint32_t node, const struct ir_node *from) MUST_USE;
 /* Replace or add an attribute. False: no memory. */
 bool ir_attr_set_ints(struct ir_graph *graph, uint32_t node, enum ir_attr_key key, uint32_t count,
                       const int64_t *values) MUST_USE;

@@ -64,22 +64,15 @@ static void visit(struct rewrite *rw, uint32_t node)
     if (!is_ragged(rw, n))
         return;
     const char *name = n->name;
-    int64_t turned_a = ir_attr_int(n, IR_ATTR_TRANS_A), turned = ir_attr_int(n, IR_ATTR_TRANS_B);
-    float alpha = ir_attr_float(n, IR_ATTR_ALPHA);
     const struct shape shape = ir_tensor(rw->graph, n->outputs[0])->shape;
     uint32_t in[3] = {n->inputs[0], IR_NONE, n->n_inputs > 2 ? n->inputs[2] : IR_NONE};
-    in[1] = widen(rw, n->inputs[1], turned ? 0 : 1);
+    in[1] = widen(rw, n->inputs[1], ir_attr_int(n, IR_ATTR_TRANS_B) ? 0 : 1);
     if (in[2] != IR_NONE)
         in[2] = widen(rw, in[2], ir_tensor(rw->graph, in[2])->shape.rank - 1);
     if (rw->status)
         return;
     uint32_t wide = rw_add_node(rw, IR_OP_MATMUL, name, in[2] == IR_NONE ? 2 : 3, in);
-    if (turned_a)
-        rw_set_int(rw, wide, IR_ATTR_TRANS_A, turned_a);
-    if (turned)
-        rw_set_int(rw, wide, IR_ATTR_TRANS_B, turned);
-    if (alpha != 1)
-        rw_set_float(rw, wide, IR_ATTR_ALPHA, alpha);
+    rw_copy_attrs(rw, wide, node);
     uint32_t y = rw_finish(rw, wide);
     if (y == IR_NONE)
         return;

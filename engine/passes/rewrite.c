@@ -399,6 +399,12 @@ void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32
         rw_fail(rw);
 }
 
+void rw_copy_attrs(struct rewrite *rw, uint32_t node, uint32_t from)
+{
+    if (!rw->status && !ir_attrs_copy(rw->graph, node, ir_node(rw->graph, from)))
+        rw_fail(rw);
+}
+
 void rw_set_int(struct rewrite *rw, uint32_t node, enum ir_attr_key key, int64_t value)
 {
     rw_set_ints(rw, node, key, 1, &value);

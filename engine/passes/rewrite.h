@@ -101,6 +101,7 @@ uint32_t rw_add_node(struct rewrite *rw, enum ir_op op, const char *name, uint32
                      const uint32_t *inputs);
 uint32_t rw_finish(struct rewrite *rw, uint32_t node);
 
+void rw_copy_attrs(struct rewrite *rw, uint32_t node, uint32_t from);
 void rw_set_int(struct rewrite *rw, uint32_t node, enum ir_attr_key key, int64_t value);
 void rw_set_ints(struct rewrite *rw, uint32_t node, enum ir_attr_key key, uint32_t n,
                  const int64_t *values);

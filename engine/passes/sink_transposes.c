@@ -45,19 +45,17 @@ static uint32_t find_transpose(const struct rewrite *rw, uint32_t node, uint32_t
     return transpose;
 }
 
-/* A constant that varies along one dim at most has the same bytes in every order of dims. */
+/* The constant varies along one dim at most, so it has the same bytes in every order of dims. */
 static uint32_t turn_constant(struct rewrite *rw, uint32_t constant, uint32_t rank,
                               const int64_t *perm)
 {
     const struct shape *from = &ir_tensor(rw->graph, constant)->shape;
     struct shape to = {.rank = rank};
-    uint32_t longer = 0;
     for (uint32_t i = 0; i < rank; i++) {
         int64_t at = perm[i] - (int64_t)(rank - from->rank);
         to.dim[i] = at < 0 ? 1 : from->dim[at];
-        longer += to.dim[i] != 1;
     }
-    return longer <= 1 ? rw_share_constant(rw, constant, &to) : IR_NONE;
+    return rw_share_constant(rw, constant, &to);
 }
 
 static bool is_same(const struct ir_attr *a, const struct ir_attr *b)
@@ -108,11 +106,8 @@ static uint32_t turn(struct rewrite *rw, uint32_t y, uint32_t rank, const int64_
 static void sink(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t transpose)
 {
     const struct ir_attr perm = *ir_attr(ir_node(rw->graph, transpose), IR_ATTR_PERM);
-    const struct ir_node *n = ir_node(rw->graph, node);
-    int64_t func = ir_attr_int(n, IR_ATTR_FUNC);
     int64_t there[SHAPE_MAX_RANK] = {0}, back[SHAPE_MAX_RANK] = {0};
-    float alpha = ir_attr_float(n, IR_ATTR_ALPHA);
-    const char *name = n->name;
+    const char *name = ir_node(rw->graph, node)->name;
     uint32_t in[2], rank = perm.count;
     for (uint32_t k = 0; k < rank; k++)
         there[k] = perm.i[k];
@@ -122,9 +117,7 @@ static void sink(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t transpo
     if (in[1 - i] == IR_NONE)
         return;
     uint32_t made = rw_add_node(rw, IR_OP_BINARY, name, 2, in);
-    rw_set_int(rw, made, IR_ATTR_FUNC, func);
-    if (alpha != 0)
-        rw_set_float(rw, made, IR_ATTR_ALPHA, alpha);
+    rw_copy_attrs(rw, made, node);
     uint32_t y = rw_finish(rw, made);
     if (y == IR_NONE)
         return;

@@ -31,17 +31,6 @@ static bool add_output(struct ir_graph *to, uint32_t node, uint32_t tensor)
     return true;
 }
 
-static bool copy_attrs(struct ir_graph *to, uint32_t node, const struct ir_node *from)
-{
-    for (uint32_t i = 0; i < from->n_attrs; i++) {
-        const struct ir_attr *a = &from->attrs[i];
-        if (!(a->is_float ? ir_attr_set_floats(to, node, a->key, a->count, a->f)
-                          : ir_attr_set_ints(to, node, a->key, a->count, a->i)))
-            return false;
-    }
-    return true;
-}
-
 static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const struct ir_node *node)
 {
     uint32_t inputs[IR_MAX_INPUTS];
@@ -55,7 +44,7 @@ static bool copy_node(struct ir_graph *to, const struct ir_graph *graph, const s
             return false;
     }
     uint32_t id = ir_node_add(to, node->op, node->name, node->n_inputs, inputs);
-    if (id == IR_NONE || !copy_attrs(to, id, node))
+    if (id == IR_NONE || !ir_attrs_copy(to, id, node))
         return false;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         const struct ir_tensor *t = ir_tensor(graph, node->outputs[i]);
