@@ -228,6 +228,12 @@ enum status tune_apply(struct ir_graph *graph, struct tune_table *table,
 
 /* --- device or host (sides.c) --- */
 
+/* Whether the host runs the entry's nodes beside the device. NULL is no entry. */
+static inline bool tune_on_host(const struct tune_options *options, const struct tune_entry *entry)
+{
+    return entry && entry->device != options->device;
+}
+
 /* Where a node may run. */
 struct tune_site {
     struct tune_entry *entry; /* the device's; the host's, if only the host can run the node */

@@ -25,11 +25,6 @@ uint64_t tune_crossing_ns(const struct ir_tensor *tensor)
     return CROSSING_NS + tensor->bytes / CROSSING_PER_NS;
 }
 
-static bool on_host(const struct tune_options *options, const struct tune_entry *e)
-{
-    return e && e->device != options->device;
-}
-
 /* --- twins --- */
 
 static bool is_light(const struct ir_graph *graph, const struct ir_node *node)
@@ -46,12 +41,12 @@ enum status tune_sites_twin(struct tune_table *table, const struct ir_graph *gra
     const struct tune_options *options = tune_table_options(table);
     bool some = false;
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        some = some || on_host(options, sites[i].entry);
+        some = some || tune_on_host(options, sites[i].entry);
     if (!some || options->no_timing) /* guesses for two machines cannot be compared */
         return STATUS_OK;
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(graph, i);
-        if (sites[i].entry && !on_host(options, sites[i].entry) && is_light(graph, node))
+        if (sites[i].entry && !tune_on_host(options, sites[i].entry) && is_light(graph, node))
             TRY(tune_table_twin(table, graph, node, &sites[i].twin, err));
     }
     return STATUS_OK;
@@ -85,9 +80,9 @@ static enum status find_order(const struct tune_options *options, const struct i
     if (!o->side || !o->order || !o->run || !o->length)
         return error_no_memory(err, "the tuner");
     for (uint32_t i = 0; i < graph->n_nodes; i++)
-        o->side[i] = !picks[i].entry                    ? IR_SIDE_ANY
-                     : on_host(options, picks[i].entry) ? IR_SIDE_HOST
-                                                        : IR_SIDE_DEVICE;
+        o->side[i] = !picks[i].entry                         ? IR_SIDE_ANY
+                     : tune_on_host(options, picks[i].entry) ? IR_SIDE_HOST
+                                                             : IR_SIDE_DEVICE;
     o->n_runs = ir_runs(graph, o->side, o->order, o->run);
     if (o->n_runs == UINT32_MAX)
         return error_no_memory(err, "the tuner");
@@ -133,10 +128,10 @@ static_assert((int)NOT_HOST == (int)TUNE_REASONS, "a line for each reason");
 static enum reason reason_of(const struct tune_options *options, const struct tune_site *site,
                              const struct tune_pick *pick)
 {
-    return !on_host(options, pick->entry) ? NOT_HOST
-           : pick->entry != site->twin    ? NO_KERNEL
-           : site->exiled                 ? TOO_SHORT
-                                          : CHEAPER;
+    return !tune_on_host(options, pick->entry) ? NOT_HOST
+           : pick->entry != site->twin         ? NO_KERNEL
+           : site->exiled                      ? TOO_SHORT
+                                               : CHEAPER;
 }
 
 /* Lists the layers with this reason: "resize1 (resize), topk (top_k), ..." */
@@ -164,10 +159,12 @@ static uint32_t list(const struct tune_options *options, const struct ir_graph *
 void tune_sites_tell(struct tune_table *table, const struct ir_graph *graph,
                      const struct tune_site *sites, const struct tune_pick *picks)
 {
-    static const char *const because[TUNE_REASONS] = {
-        [NO_KERNEL] = "has no kernel for",
-        [TOO_SHORT] = "would run too few in a row of",
-        [CHEAPER] = "would not run sooner, for the way there and back,",
+    static const struct {
+        const char *before, *behind; /* the device's name */
+    } because[TUNE_REASONS] = {
+        [NO_KERNEL] = {"which", "has no kernel for"},
+        [TOO_SHORT] = {"of which", "would run too few in a row"},
+        [CHEAPER] = {"which", "would run no sooner with the way there and back"},
     };
     const struct tune_options *options = tune_table_options(table);
     struct tune_report *report = tune_table_report(table);
@@ -178,8 +175,9 @@ void tune_sites_tell(struct tune_table *table, const struct ir_graph *graph,
         report->on_host += n;
         if (!n)
             continue;
-        snprintf(report->host[reason], TUNE_LINE_MAX, "%u layer%s on the CPU, which %.16s %s: %s",
-                 n, n == 1 ? "" : "s", options->device->backend->name, because[reason], names);
+        snprintf(report->host[reason], TUNE_LINE_MAX, "%u layer%s on the CPU, %s %.16s %s: %s", n,
+                 n == 1 ? "" : "s", because[reason].before, options->device->backend->name,
+                 because[reason].behind, names);
         log_write(options->log, LOG_INFO, "%s", report->host[reason]);
     }
 }

@@ -172,7 +172,7 @@ static bool has_sides(const struct tuner *t)
 {
     for (uint32_t i = 0; i < t->graph->n_nodes; i++) {
         const struct tune_site *s = &t->sites[i];
-        if (s->twin || (s->entry && s->entry->device != t->options->device))
+        if (s->twin || tune_on_host(t->options, s->entry))
             return true;
     }
     return false;

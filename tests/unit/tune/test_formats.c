@@ -523,14 +523,14 @@ static void light_layers_stay_between_those_of_the_host(void **state)
         const char *told;
     } rows[] = {
         {0, 4, false,
-         "1 layer on the CPU, which mock would not run sooner, for the way there and "
-         "back,: light (unary)"},
+         "1 layer on the CPU, which mock would run no sooner with the way there and back: light "
+         "(unary)"},
         {1, 3, true,
-         "3 layers on the CPU, which mock has no kernel for: first (pool), second "
-         "(pool), third (pool)"},
+         "3 layers on the CPU, which mock has no kernel for: first (pool), second (pool), third "
+         "(pool)"},
         {2, 5, true,
-         "2 layers on the CPU, which mock would run too few in a row of: light "
-         "(unary), conv (conv)"},
+         "2 layers on the CPU, of which mock would run too few in a row: light (unary), conv "
+         "(conv)"},
         {3, 9, false, ""},
     };
     (void)state;
