@@ -70,23 +70,6 @@ bool native_after_make(struct native_op *op, const struct ir_graph *graph,
     return ref_walk_init(&op->after, &stored.dims, n, strides);
 }
 
-/* Applies the steps to n elements within a row of the walk, from its element `at` on. */
-static void run_steps(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
-{
-    float buffer[NATIVE_CHUNK];
-    float *y = (float *)op->output + w->at[0] + at;
-    for (uint32_t i = 0; i < op->n_steps; i++) {
-        const struct native_step *s = &op->steps[i];
-        if (s->unary) {
-            s->unary(y, y, n, s->alpha, s->beta);
-            continue;
-        }
-        uint32_t k = s->operand;
-        const float *b = (const float *)op->inputs[op->input[k]] + w->at[k] + at * w->step[k];
-        s->binary(y, native_operand(b, w->step[k], n, buffer), y, n);
-    }
-}
-
 void native_after(const struct native_op *op, int64_t at, int64_t n)
 {
     if (op->n_steps == 0)
@@ -95,7 +78,8 @@ void native_after(const struct native_op *op, int64_t at, int64_t n)
     ref_walk_seek(&w, at / w.row);
     for (int64_t in_row = at % w.row, end = at + n; at < end;) {
         int64_t part = MIN(MIN(end - at, w.row - in_row), NATIVE_CHUNK);
-        run_steps(op, &w, in_row, (size_t)part);
+        float *y = (float *)op->output + at;
+        native_steps_run(op, w.at, w.step, in_row, y, y, (size_t)part);
         at += part;
         in_row += part;
         if (in_row == w.row) {

@@ -197,6 +197,11 @@ bool native_head_make(struct native_op *op, const struct ir_graph *graph,
 void native_head_run(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n);
 /* n elements of an operand in a row: `data` itself, or `buffer` filled from it. */
 const float *native_operand(const float *data, int64_t step, size_t n, float *buffer);
+/* Runs the steps over n <= NATIVE_CHUNK elements of y, from element `at` of a row on: the first
+ * step reads x, each other one what the step before it wrote. Element i of the row of tensor k is
+ * its element base[k] + i * step[k]. */
+void native_steps_run(const struct native_op *op, const int64_t *base, const int64_t *step,
+                      int64_t at, const float *x, float *y, size_t n);
 /* Returns false if a tensor of the shape cannot have the layout, or would have padding. */
 bool native_stored_make(const struct shape *shape, enum ir_layout layout,
                         struct native_stored *out);

@@ -66,8 +66,6 @@ bool native_steps_add(struct native_op *op, const struct ir_node *node, uint32_t
     return true;
 }
 
-/* --- chains --- */
-
 const float *native_operand(const float *data, int64_t step, size_t n, float *buffer)
 {
     if (step == 1)
@@ -77,28 +75,35 @@ const float *native_operand(const float *data, int64_t step, size_t n, float *bu
     return buffer;
 }
 
+void native_steps_run(const struct native_op *op, const int64_t *base, const int64_t *step,
+                      int64_t at, const float *x, float *y, size_t n)
+{
+    float buffer[NATIVE_CHUNK];
+    for (uint32_t i = 0; i < op->n_steps; i++, x = y) {
+        const struct native_step *s = &op->steps[i];
+        if (s->unary) {
+            s->unary(x, y, n, s->alpha, s->beta);
+            continue;
+        }
+        uint32_t k = s->operand;
+        const float *b = (const float *)op->inputs[op->input[k]] + base[k] + at * step[k];
+        s->binary(x, native_operand(b, step[k], n, buffer), y, n);
+    }
+}
+
+/* --- chains --- */
+
 /* Computes n elements of the output, from element `at` of the walk's row on. */
 static void run_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
 {
-    float buffer[NATIVE_CHUNK];
     float *y = (float *)op->output + w->at[0] + at; /* if the head has another type, unused */
-    const float *so_far = y;
+    const float *x = y;
     if (op->head)
         native_head_run(op, w, at, n);
     else /* an input that is broadcast is spread out in y */
-        so_far = native_operand(
-            (const float *)op->inputs[op->input[1]] + w->at[1] + at * w->step[1], w->step[1], n, y);
-    for (uint32_t i = 0; i < op->n_steps; i++) {
-        const struct native_step *s = &op->steps[i];
-        if (s->unary) {
-            s->unary(so_far, y, n, s->alpha, s->beta);
-        } else {
-            uint32_t k = s->operand;
-            const float *b = (const float *)op->inputs[op->input[k]] + w->at[k] + at * w->step[k];
-            s->binary(so_far, native_operand(b, w->step[k], n, buffer), y, n);
-        }
-        so_far = y;
-    }
+        x = native_operand((const float *)op->inputs[op->input[1]] + w->at[1] + at * w->step[1],
+                           w->step[1], n, y);
+    native_steps_run(op, w->at, w->step, at, x, y, n);
 }
 
 static void run_chunks(void *user, int64_t first, int64_t end)
@@ -158,7 +163,7 @@ bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
 static void run_rows(void *user, int64_t first, int64_t end)
 {
     const struct native_op *op = user;
-    float buffer[NATIVE_CHUNK];
+    int64_t base[REF_WALK_MAX] = {0};
     struct ref_walk w = op->walk;
     ref_walk_seek(&w, first / w.row);
     int64_t in_row = first % w.row;
@@ -171,20 +176,11 @@ static void run_rows(void *user, int64_t first, int64_t end)
                                  op->epsilon, y, (size_t)op->row);
         else
             op->fast->softmax(x, y, (size_t)op->row, op->log_of);
-        for (uint32_t i = 0; i < op->n_steps; i++) {
-            const struct native_step *s = &op->steps[i];
-            if (s->unary) {
-                s->unary(y, y, (size_t)op->row, s->alpha, s->beta);
-                continue;
-            }
-            uint32_t k = s->operand;
-            const float *b = (const float *)op->inputs[op->input[k]] + w.at[k] + in_row * w.step[k];
-            for (int64_t at = 0; at < op->row; at += NATIVE_CHUNK) {
-                size_t n = (size_t)MIN(op->row - at, NATIVE_CHUNK);
-                s->binary(y + at, native_operand(b + at * op->inner[k], op->inner[k], n, buffer),
-                          y + at, n);
-            }
-        }
+        for (uint32_t k = 1; k < w.n; k++)
+            base[k] = w.at[k] + in_row * w.step[k];
+        for (int64_t at = 0; at < op->row && op->n_steps; at += NATIVE_CHUNK)
+            native_steps_run(op, base, op->inner, at, y + at, y + at,
+                             (size_t)MIN(op->row - at, NATIVE_CHUNK));
         if (++in_row == w.row) {
             in_row = 0;
             ref_walk_next(&w);
