@@ -157,15 +157,18 @@ def distilbert_eager(small):
     return distilbert(small, "eager")
 
 
-def prefill(net, words, length):
+def prefill(net, small):
     def call(net, feeds):
         return net(**feeds, use_cache=False).logits
-    return Model(net, text(length, words), ["logits"], call)
+    return Model(net, text(24 if small else 128, net.config.vocab_size), ["logits"], call)
 
 
-def decode(net, words, length, layers, heads, width):
-    """One new token after `length` ones whose keys and values are inputs [N, heads, S, width]."""
+def decode(net, small):
+    """One new token after earlier ones whose keys and values are inputs [N, heads, S, width]."""
     from transformers import DynamicCache
+    config, length = net.config, 16 if small else 127
+    layers, width = config.num_hidden_layers, config.hidden_size // config.num_attention_heads
+    heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
     names = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
 
     def call(net, feeds):
@@ -176,81 +179,47 @@ def decode(net, words, length, layers, heads, width):
                      past_key_values=cache, use_cache=True).logits
         return logits, *(t for layer in cache.layers for t in (layer.keys, layer.values))
 
-    inputs = {"input_ids": tokens(1, words), "attention_mask": mask(length + 1, left=True),
+    inputs = {"input_ids": tokens(1, config.vocab_size),
+              "attention_mask": mask(length + 1, left=True),
               **{f"past.{name}": floats(heads, length, width) for name in names}}
     return Model(net, inputs, ["logits"] + [f"present.{name}" for name in names], call)
 
 
-def gpt2_net(small, attention="sdpa"):
+def decoder(name, family, net, parts, cache):
+    """Adds a decoder four times: whole prompt and one token, SDPA and eager attention each."""
+    def add(suffix, form, attention, note):
+        def function(small):
+            return form(net(small, attention), small)
+        function.__name__, function.__doc__ = name + suffix, f"{family}, {note}"
+        model(function)
+    add("", prefill, "sdpa", f"whole prompt, SDPA: {parts}")
+    add("_eager", prefill, "eager", "whole prompt, eager attention")
+    add("_step", decode, "sdpa", f"one token, SDPA: {cache}")
+    add("_step_eager", decode, "eager", "one token, eager attention")
+
+
+def gpt2_net(small, attention):
     width = 64 if small else 768
-    config = {"config": "GPT2Config", "vocab_size": 99 if small else 50257, "n_embd": width,
-              "n_layer": 2 if small else 12, "n_head": 4 if small else 12,
-              "initializer_range": 1.2 / width**0.5, "bos_token_id": 1, "eos_token_id": 2}
-    return build("GPT2LMHeadModel", config, attention), config
+    return build("GPT2LMHeadModel", {
+        "config": "GPT2Config", "vocab_size": 99 if small else 50257, "n_embd": width,
+        "n_layer": 2 if small else 12, "n_head": 4 if small else 12,
+        "initializer_range": 1.2 / width**0.5, "bos_token_id": 1, "eos_token_id": 2}, attention)
 
 
-@model
-def gpt2(small, attention="sdpa"):
-    """GPT-2, whole prompt, SDPA: causal and padding mask together, GELU by tanh, one product QKV"""
-    net, config = gpt2_net(small, attention)
-    return prefill(net, config["vocab_size"], 24 if small else 128)
-
-
-@model
-def gpt2_eager(small):
-    """GPT-2, whole prompt, eager attention"""
-    return gpt2(small, "eager")
-
-
-@model
-def gpt2_step(small, attention="sdpa"):
-    """GPT-2, one token, SDPA: keys and values of earlier tokens are inputs and outputs"""
-    net, config = gpt2_net(small, attention)
-    return decode(net, config["vocab_size"], 16 if small else 127, config["n_layer"],
-                  config["n_head"], config["n_embd"] // config["n_head"])
-
-
-@model
-def gpt2_step_eager(small):
-    """GPT-2, one token, eager attention"""
-    return gpt2_step(small, "eager")
-
-
-def llama_net(small, attention="sdpa"):
+def llama_net(small, attention):
     width = 64 if small else 768
-    config = {"config": "LlamaConfig", "vocab_size": 99 if small else 32000, "hidden_size": width,
-              "num_hidden_layers": 2 if small else 12, "num_attention_heads": 4 if small else 12,
-              "num_key_value_heads": 2 if small else 4, "intermediate_size": width * 8 // 3,
-              "initializer_range": 1.2 / width**0.5}
-    return build("LlamaForCausalLM", config, attention), config
+    return build("LlamaForCausalLM", {
+        "config": "LlamaConfig", "vocab_size": 99 if small else 32000, "hidden_size": width,
+        "num_hidden_layers": 2 if small else 12, "num_attention_heads": 4 if small else 12,
+        "num_key_value_heads": 2 if small else 4, "intermediate_size": width * 8 // 3,
+        "initializer_range": 1.2 / width**0.5}, attention)
 
 
-@model
-def llama(small, attention="sdpa"):
-    """Llama, whole prompt, SDPA: rotary positions, grouped queries, RMS norm, SwiGLU"""
-    net, config = llama_net(small, attention)
-    return prefill(net, config["vocab_size"], 24 if small else 128)
-
-
-@model
-def llama_eager(small):
-    """Llama, whole prompt, eager attention"""
-    return llama(small, "eager")
-
-
-@model
-def llama_step(small, attention="sdpa"):
-    """Llama, one token, SDPA: a cache of the grouped keys and values"""
-    net, config = llama_net(small, attention)
-    heads = config["num_attention_heads"]
-    return decode(net, config["vocab_size"], 16 if small else 127, config["num_hidden_layers"],
-                  config["num_key_value_heads"], config["hidden_size"] // heads)
-
-
-@model
-def llama_step_eager(small):
-    """Llama, one token, eager attention"""
-    return llama_step(small, "eager")
+decoder("gpt2", "GPT-2", gpt2_net,
+        "causal and padding mask together, GELU by tanh, one product QKV",
+        "keys and values of earlier tokens are inputs and outputs")
+decoder("llama", "Llama", llama_net, "rotary positions, grouped queries, RMS norm, SwiGLU",
+        "a cache of the grouped keys and values")
 
 
 @model
