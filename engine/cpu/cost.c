@@ -115,11 +115,6 @@ static double rounded(double n, uint32_t lanes)
     return whole < n ? whole + of : n;
 }
 
-static bool is_blocked(enum ir_layout layout)
-{
-    return layout == IR_LAYOUT_BLOCKED_8 || layout == IR_LAYOUT_BLOCKED_16;
-}
-
 /* A convolution's multiplications and additions. Vectors hold channels: of the output, in each
  * group, unless every group is one channel and the kernel knows. */
 static double conv_flops(const struct ir_graph *graph, const struct ir_node *node,
@@ -136,7 +131,7 @@ static double conv_flops(const struct ir_graph *graph, const struct ir_node *nod
     double out = transposed ? (double)w->dim[1] : (double)w->dim[0] / groups;
     double in = transposed ? (double)w->dim[0] / groups : (double)w->dim[1];
     bool depthwise = strstr(impl, "_dw") != NULL;
-    if (groups == 1 && is_blocked(tactic->in[0].format.layout))
+    if (groups == 1 && ir_layout_block(tactic->in[0].format.layout))
         in = rounded(in, lanes);
     double wide = depthwise ? rounded(groups * out, lanes) : groups * rounded(out, lanes);
     return 2 * places * taps * wide * in;

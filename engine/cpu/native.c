@@ -63,7 +63,7 @@ const char *native_isa(void)
 
 uint32_t native_lanes(void)
 {
-    return best()->blocked == IR_LAYOUT_BLOCKED_16 ? 16 : 8;
+    return (uint32_t)ir_layout_block(best()->blocked);
 }
 
 uint32_t native_tactic_threads(const struct tactic *tactic)
@@ -73,12 +73,10 @@ uint32_t native_tactic_threads(const struct tactic *tactic)
     return blob.threads;
 }
 
-/* Whether tensors of the shape have such a layout, as one that differs from the plain one. */
 static bool has_layout(const struct shape *shape, enum ir_layout layout)
 {
     struct native_stored stored;
-    return native_stored_make(shape, layout, &stored) &&
-           !ir_layouts_agree(shape, IR_LAYOUT_PLAIN, layout);
+    return native_stored_make(shape, layout, &stored);
 }
 
 /* Returns false if the native kernels do not take such a node. The node has been verified: its

@@ -14,18 +14,14 @@ static void add_dim(struct native_stored *s, uint32_t axis, int64_t dim, int64_t
     s->unit[d] = unit;
 }
 
-static int64_t block_of(enum ir_layout layout)
-{
-    return layout == IR_LAYOUT_BLOCKED_16 ? 16 : layout == IR_LAYOUT_BLOCKED_8 ? 8 : 0;
-}
-
 bool native_stored_make(const struct shape *shape, enum ir_layout layout, struct native_stored *out)
 {
-    int64_t block = block_of(layout);
+    int64_t block = ir_layout_block(layout);
     bool plain = layout == IR_LAYOUT_PLAIN;
     *out = (struct native_stored){.dims.rank = 0};
-    if (!plain && (shape->rank < 3 || shape->rank > 5 ||
-                   (block ? shape->dim[1] % block != 0 : layout != IR_LAYOUT_CHANNELS_LAST)))
+    if (!plain &&
+        (shape->rank < 3 || shape->rank > 5 || ir_layouts_agree(shape, IR_LAYOUT_PLAIN, layout) ||
+         (block ? shape->dim[1] % block != 0 : layout != IR_LAYOUT_CHANNELS_LAST)))
         return false;
     for (uint32_t d = 0; d < shape->rank; d++)
         if (plain || d != 1)

@@ -38,15 +38,14 @@ static void run_concat(void *user, int64_t first, int64_t end)
     }
 }
 
-/* The bytes of an input's run in each row, or -1: the tensor cannot have the layout, or is plain in
- * it. *rows: how many there are. */
+/* The bytes of an input's run in each row, or -1: the tensor cannot have the layout. *rows: how
+ * many rows there are. */
 static int64_t run_of(const struct native_op *op, const struct ir_tensor *t, uint32_t axis,
                       int64_t *rows)
 {
     struct native_stored stored;
     uint32_t at = 0;
-    if (!native_stored_make(&t->shape, op->layout, &stored) ||
-        (op->layout != IR_LAYOUT_PLAIN && ir_layouts_agree(&t->shape, IR_LAYOUT_PLAIN, op->layout)))
+    if (!native_stored_make(&t->shape, op->layout, &stored))
         return -1;
     while (stored.axis[at] != axis)
         at++;

@@ -202,7 +202,8 @@ const float *native_operand(const float *data, int64_t step, size_t n, float *bu
  * its element base[k] + i * step[k]. */
 void native_steps_run(const struct native_op *op, const int64_t *base, const int64_t *step,
                       int64_t at, const float *x, float *y, size_t n);
-/* Returns false if a tensor of the shape cannot have the layout, or would have padding. */
+/* Returns false if a tensor of the shape cannot have the layout, would have padding, or is the same
+ * as in the plain layout, which then counts as its only one. */
 bool native_stored_make(const struct shape *shape, enum ir_layout layout,
                         struct native_stored *out);
 /* Makes the steps of the node's epilogue for native_after, which applies them to n elements of the

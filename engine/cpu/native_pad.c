@@ -90,7 +90,7 @@ static bool set_dims(struct native_op *op, const struct ir_tensor *x, const stru
 {
     struct native_pad *p = &op->pad;
     struct native_stored from, to;
-    bool blocked = op->layout != IR_LAYOUT_PLAIN && op->layout != IR_LAYOUT_CHANNELS_LAST;
+    bool blocked = ir_layout_block(op->layout) > 0;
     if (x->shape.rank == 0 || !native_stored_make(&x->shape, op->layout, &from) ||
         !native_stored_make(y, op->layout, &to))
         return false;

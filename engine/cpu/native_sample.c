@@ -78,12 +78,11 @@ bool native_sample_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node)
 {
     struct native_sample *s = &op->sample;
-    bool blocked = op->layout != IR_LAYOUT_PLAIN && op->layout != IR_LAYOUT_CHANNELS_LAST;
     s->how = call_sample(node);
     s->x = ir_tensor(graph, node->inputs[0])->shape;
     s->grid = ir_tensor(graph, node->inputs[1])->shape;
-    if (blocked || !native_all_f32(graph, node, 0) || ref_extent(&s->x, 2, s->x.rank) > INT32_MAX ||
-        ref_extent(&s->x, 2, s->x.rank) == 0)
+    if (ir_layout_block(op->layout) || !native_all_f32(graph, node, 0) ||
+        ref_extent(&s->x, 2, s->x.rank) > INT32_MAX || ref_extent(&s->x, 2, s->x.rank) == 0)
         return false;
     int64_t of_dim = s->how.mode == IR_RESIZE_NEAREST ? 1 : s->how.mode == IR_RESIZE_LINEAR ? 2 : 4;
     for (s->taps = 1; s->rank < s->x.rank - 2; s->rank++)

@@ -154,13 +154,7 @@ bool desc_bytes(dnnl_memory_desc_t *md, size_t size)
 
 enum ir_layout layout_canonical(const struct shape *shape, enum ir_layout layout)
 {
-    if (layout == IR_LAYOUT_PLAIN || layout == IR_LAYOUT_OPAQUE || shape->rank < 3)
-        return layout;
-    int64_t spatial = 1;
-    for (uint32_t i = 2; i < shape->rank; i++)
-        spatial *= shape->dim[i];
-    int64_t block = layout == IR_LAYOUT_BLOCKED_16 ? 16 : layout == IR_LAYOUT_BLOCKED_8 ? 8 : 1;
-    bool same = spatial == 1 ? shape->dim[1] % block == 0 : block == 1 && shape->dim[1] == 1;
+    bool same = shape->rank >= 3 && ir_layouts_agree(shape, IR_LAYOUT_PLAIN, layout);
     return same ? IR_LAYOUT_PLAIN : layout;
 }
 

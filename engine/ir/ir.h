@@ -273,6 +273,8 @@ uint32_t ir_scale_add(struct ir_graph *graph, const struct ir_scale *scale);
 const struct ir_scale *ir_scale(const struct ir_graph *graph, uint32_t number);
 /* "nchw", "nhwc", "nhwc4", "nhwc8", "nChw8c", "nChw16c", "opaque" */
 const char *ir_layout_name(enum ir_layout layout);
+/* The channels of one block; 0: the layout has no blocks. */
+int64_t ir_layout_block(enum ir_layout layout);
 /* Says whether a tensor of this shape has the same bytes in both layouts: all spatial dimensions
  * are 1, or there is one channel, and the padding is the same. A reformat between them then only
  * renames. */

@@ -33,6 +33,11 @@ static bool known(enum ir_layout layout)
     return (uint32_t)layout < IR_LAYOUT_COUNT_ && rows[layout].multiple > 0;
 }
 
+int64_t ir_layout_block(enum ir_layout layout)
+{
+    return known(layout) && rows[layout].order == BLOCKS ? rows[layout].multiple : 0;
+}
+
 static int64_t padded_channels(int64_t channels, enum ir_layout layout)
 {
     int64_t multiple = rows[layout].multiple;
