@@ -32,21 +32,21 @@ static double logarithm(double value, double count UNUSED)
     return log(value);
 }
 
-/* LOG_SUM_EXP folds twice: first the maximum, then exponentials relative to it. */
+/* LOG_SUM_EXP folds twice: first the maximum, then exponentials relative to it. What has no row is
+ * not computed here. */
 static const struct {
-    bool known;
     enum sweep_fold fold;
     double (*finish)(double value, double count);
 } reductions[IR_REDUCE_COUNT_] = {
-    [IR_REDUCE_SUM] = {true, SWEEP_ADD, as_it_is},
-    [IR_REDUCE_MEAN] = {true, SWEEP_ADD, mean},
-    [IR_REDUCE_MAX] = {true, SWEEP_MAX, as_it_is},
-    [IR_REDUCE_MIN] = {true, SWEEP_MIN, as_it_is},
-    [IR_REDUCE_L1] = {true, SWEEP_ADD_ABS, as_it_is},
-    [IR_REDUCE_L2] = {true, SWEEP_ADD_SQUARE, root},
-    [IR_REDUCE_SUM_SQUARE] = {true, SWEEP_ADD_SQUARE, as_it_is},
-    [IR_REDUCE_LOG_SUM] = {true, SWEEP_ADD, logarithm},
-    [IR_REDUCE_LOG_SUM_EXP] = {true, SWEEP_MAX, logarithm},
+    [IR_REDUCE_SUM] = {SWEEP_ADD, as_it_is},
+    [IR_REDUCE_MEAN] = {SWEEP_ADD, mean},
+    [IR_REDUCE_MAX] = {SWEEP_MAX, as_it_is},
+    [IR_REDUCE_MIN] = {SWEEP_MIN, as_it_is},
+    [IR_REDUCE_L1] = {SWEEP_ADD_ABS, as_it_is},
+    [IR_REDUCE_L2] = {SWEEP_ADD_SQUARE, root},
+    [IR_REDUCE_SUM_SQUARE] = {SWEEP_ADD_SQUARE, as_it_is},
+    [IR_REDUCE_LOG_SUM] = {SWEEP_ADD, logarithm},
+    [IR_REDUCE_LOG_SUM_EXP] = {SWEEP_MAX, logarithm},
 };
 
 /* A row of sums. */
@@ -215,7 +215,7 @@ bool native_reduce_make(struct native_op *op, const struct ir_graph *graph,
     struct shape kept = *x, reduced = *x;
     int64_t strides[2][SHAPE_MAX_RANK];
     op->reduce.func = (enum ir_reduce)ir_attr_int(node, IR_ATTR_FUNC);
-    if (op->reduce.func >= IR_REDUCE_COUNT_ || !reductions[op->reduce.func].known || !axes ||
+    if (op->reduce.func >= IR_REDUCE_COUNT_ || !reductions[op->reduce.func].finish || !axes ||
         !native_all_f32(graph, node, 0) || !native_after_make(op, graph, node))
         return false;
     for (uint32_t d = 0; d < x->rank; d++)

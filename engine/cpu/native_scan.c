@@ -18,20 +18,22 @@ struct columns {
 
 static struct columns columns_of(const struct native_op *op, int64_t unit)
 {
-    int64_t blocks = (op->scan.inner + COLS - 1) / COLS;
-    struct columns c = {.outer = unit / blocks, .first = unit % blocks * COLS};
+    struct columns c = {.outer = unit / op->blocks, .first = unit % op->blocks * COLS};
     c.n = MIN(op->scan.inner - c.first, COLS);
     return c;
 }
 
-static void set_scan(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
+/* `cols`: of one unit. */
+static void set_scan(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node,
+                     int64_t cols)
 {
     const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
     uint32_t axis = (uint32_t)ir_attr_int(node, IR_ATTR_AXIS);
     op->scan.dim = x->shape.dim[axis];
     op->scan.inner = ref_extent(&x->shape, axis + 1, x->shape.rank);
     op->scan.dtype = x->dtype;
-    op->units = ref_extent(&x->shape, 0, axis) * ((op->scan.inner + COLS - 1) / COLS);
+    op->blocks = (op->scan.inner + cols - 1) / cols;
+    op->units = ref_extent(&x->shape, 0, axis) * op->blocks;
 }
 
 /* --- the largest or smallest element --- */
@@ -92,7 +94,7 @@ static void run_arg(void *user, int64_t first, int64_t end)
 
 bool native_arg_make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
 {
-    set_scan(op, graph, node);
+    set_scan(op, graph, node, COLS);
     op->scan.smallest = ir_attr_int(node, IR_ATTR_FUNC) == 1;
     op->scan.last = ir_attr_int(node, IR_ATTR_SELECT_LAST) != 0;
     op->work = run_arg;
@@ -140,7 +142,7 @@ static void run_cumsum(void *user, int64_t first, int64_t end)
 bool native_cumsum_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node)
 {
-    set_scan(op, graph, node);
+    set_scan(op, graph, node, COLS);
     op->scan.exclusive = ir_attr_int(node, IR_ATTR_EXCLUSIVE) != 0;
     op->scan.reverse = ir_attr_int(node, IR_ATTR_REVERSE) != 0;
     op->work = run_cumsum;
@@ -222,10 +224,9 @@ static void run_topk(void *user, int64_t first, int64_t end)
 bool native_topk_make(struct native_op *op, const struct ir_graph *graph,
                       const struct ir_node *node)
 {
-    set_scan(op, graph, node);
+    set_scan(op, graph, node, 1);
     op->scan.k = ir_attr_int(node, IR_ATTR_K);
     op->scan.smallest = !ir_attr_int(node, IR_ATTR_LARGEST);
-    op->units = op->units / ((op->scan.inner + COLS - 1) / COLS) * op->scan.inner;
     op->work = run_topk;
     op->workspace_bytes = (uint64_t)(op->units * op->scan.k) * sizeof(uint64_t);
     return op->scan.dtype == DTYPE_F32 && op->scan.k > 0 && op->scan.k <= op->scan.dim &&

@@ -36,14 +36,13 @@ static void swap(dnnl_dim_t dims[2])
 static void see(const struct subject *s, struct window *w)
 {
     const struct shape *x = &subject_in(s, 0)->shape, *y = &subject_out(s, 0)->shape;
+    dnnl_dim_t *const all[] = {w->kernel, w->strides, w->dilates, w->begins, w->ends};
     if (w->n == 2 && x->dim[3] == 1 && y->dim[3] == 1 && w->kernel[1] == 1 && w->begins[1] == 0 &&
         w->ends[1] == 0 && x->dim[2] > 1) {
-        dnnl_dim_t *const all[] = {w->kernel, w->strides, w->dilates, w->begins, w->ends};
         for (size_t i = 0; i < ARRAY_LEN(all); i++)
             swap(all[i]);
         w->seen = SEEN_TURNED;
     } else if (w->n == 1 && w->group > 1) {
-        dnnl_dim_t *const all[] = {w->kernel, w->strides, w->dilates, w->begins, w->ends};
         static const dnnl_dim_t one[] = {1, 1, 0, 0, 0};
         for (size_t i = 0; i < ARRAY_LEN(all); i++) {
             all[i][1] = all[i][0];

@@ -76,16 +76,14 @@ static bool operand_dims(const struct output_view *view, const struct shape *out
                          const struct shape *operand, int64_t *dims)
 {
     int64_t all[SHAPE_MAX_RANK];
-    if (view->kind == VIEW_SAME && view->seen != SEEN_AS_IS) {
-        if (!dims_padded(operand, out->rank, all))
-            return false;
-        dims_seen(view->seen, out->rank, all, dims);
-        return true;
-    }
-    if (view->kind == VIEW_SAME)
+    if (view->kind == VIEW_SAME && view->seen == SEEN_AS_IS)
         return dims_padded(operand, view->rank, dims);
     if (!dims_padded(operand, out->rank, all))
         return false;
+    if (view->kind == VIEW_SAME) {
+        dims_seen(view->seen, out->rank, all, dims);
+        return true;
+    }
     uint32_t kept = view->kind == VIEW_PIXELS ? 1 : out->rank - 1;
     bool ones = true, full = true;
     for (uint32_t i = 0; i < out->rank; i++) {
