@@ -117,7 +117,9 @@ class PlanWrites(unittest.TestCase):
                 outcomes.add(done.returncode)
                 self.assertIn(done.returncode, (0, 1), f"call {k}: {done.stderr}")
                 if done.returncode:
-                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                    said = [line for line in done.stderr.splitlines()
+                            if not line.startswith("warning: ")]  # a busy machine is named too
+                    self.assertEqual(len(said), 1, done.stderr)
                 else:  # only the times were lost
                     self.assertEqual(self.digest(), self.new)
                 self.assertIn(self.digest(), (self.old, self.new), f"call {k}")
