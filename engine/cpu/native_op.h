@@ -31,6 +31,7 @@ struct native_recurrent {
     float clip;
     bool reverse, linear, coupled, has_c;
     bool packs;                              /* the matrix is no constant: each launch packs it */
+    bool by_panels;                          /* threads share hidden elements, not sequences */
     int64_t steps, sequences, hidden, width; /* width: elements of all gates */
     int64_t once, packed; /* columns of the first product; floats of the packed matrix */
     enum dtype lengths;

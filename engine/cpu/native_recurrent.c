@@ -2,11 +2,16 @@
 /*
  * Recurrent layers in fp32. A step multiplies the states of all sequences with the packed matrix,
  * adds the products to what the inputs gave, and then computes the gates with the fast rows, a row
- * being one sequence. Each thread takes some sequences through all steps, so no thread waits for
- * another, and a single sequence runs on one thread.
+ * being one sequence. Threads share the work in one of two ways:
  *
- * The workspace holds for each sequence the sums of all gates, the state h between steps, the cell
- * state and two more rows. Behind them lies the packed matrix, unless it is a constant.
+ *  - by sequences: each thread takes some sequences through all steps, so no thread waits for
+ *    another;
+ *  - by panels: each thread computes some panels of hidden elements for all sequences. It reads
+ *    only its part of the matrix, which then stays in its cache, but waits for the others in each
+ *    step. So a single sequence, or a matrix that is too large for one cache, uses all threads.
+ *
+ * The workspace holds for each sequence the sums of all gates, the state h before and after a step,
+ * the cell state and two more rows. Behind them lies the packed matrix, unless it is a constant.
  */
 #include <math.h>
 #include <string.h>
@@ -14,15 +19,18 @@
 #include "base/checked.h"
 #include "engine/cpu/native_op.h"
 
-enum { SPARE = 4 }; /* rows of a sequence beside its sums: h, c, reset, spare */
+enum {
+    SPARE = 5,              /* rows of a sequence beside its sums: h twice, c, reset, spare */
+    PANELS_BYTES = 1 << 20, /* a matrix of this size is shared by panels */
+};
 
-/* What one thread does in a launch: sequences begin..end-1. */
+/* What one thread does in a launch: sequences begin..end-1, hidden elements from..from+size-1. */
 struct run {
     const struct native_op *op;
     const struct native_recurrent *l;
     const float *x, *first, *second, *peephole, *bias; /* first, second: of the matrix */
-    float *y, *sums, *h, *c, *reset, *spare;
-    int64_t begin, end;
+    float *y, *sums, *h, *next, *c, *reset, *spare;    /* a step reads h and writes next */
+    int64_t begin, end, from, size;
 };
 
 static void call(const struct run *r, uint32_t f, float *row, int64_t n)
@@ -43,23 +51,23 @@ static void peek(const float *p, const float *c, float *row, int64_t n)
 
 static void close_lstm(const struct run *r, int64_t n)
 {
-    int64_t size = r->l->hidden;
-    const float *p = r->peephole;
-    float *i = r->sums + n * r->l->width, *o = i + size, *f = o + size, *g = f + size;
-    float *h = r->h + n * size, *c = r->c + n * size;
+    int64_t hidden = r->l->hidden, size = r->size;
+    const float *p = r->peephole ? r->peephole + r->from : NULL;
+    float *i = r->sums + n * r->l->width + r->from, *o = i + hidden, *f = o + hidden;
+    float *g = f + hidden, *h = r->next + n * hidden + r->from, *c = r->c + n * hidden + r->from;
     peek(p, c, i, size);
     call(r, 0, i, size);
     if (r->l->coupled) {
         for (int64_t j = 0; j < size; j++)
             f[j] = 1 - i[j];
     } else {
-        peek(p ? p + 2 * size : NULL, c, f, size);
+        peek(p ? p + 2 * hidden : NULL, c, f, size);
         call(r, 0, f, size);
     }
     call(r, 1, g, size);
     for (int64_t j = 0; j < size; j++)
         c[j] = f[j] * c[j] + i[j] * g[j];
-    peek(p ? p + size : NULL, c, o, size);
+    peek(p ? p + hidden : NULL, c, o, size);
     call(r, 0, o, size);
     memcpy(h, c, (size_t)size * sizeof(*h));
     call(r, 2, h, size);
@@ -70,26 +78,29 @@ static void close_lstm(const struct run *r, int64_t n)
 /* Computes z and r of each sequence, and then r * h, which the hidden gate multiplies. */
 static void open_gru(const struct run *r)
 {
-    int64_t size = r->l->hidden;
+    int64_t hidden = r->l->hidden;
     for (int64_t n = r->begin; n < r->end; n++) {
-        float *z = r->sums + n * r->l->width, *gate = z + size;
-        call(r, 0, z, 2 * size);
-        for (int64_t j = 0; j < size; j++)
-            r->reset[n * size + j] = gate[j] * r->h[n * size + j];
+        float *z = r->sums + n * r->l->width + r->from, *gate = z + hidden;
+        int64_t at = n * hidden + r->from;
+        call(r, 0, z, r->size);
+        call(r, 0, gate, r->size);
+        for (int64_t j = 0; j < r->size; j++)
+            r->reset[at + j] = gate[j] * r->h[at + j];
     }
 }
 
 static void close_gru(const struct run *r, int64_t n, const float *x)
 {
-    int64_t size = r->l->hidden;
-    float *z = r->sums + n * r->l->width, *gate = z + size, *t = gate + size;
-    float *h = r->h + n * size;
+    int64_t hidden = r->l->hidden, size = r->size, at = n * hidden + r->from;
+    float *z = r->sums + n * r->l->width + r->from, *gate = z + hidden, *t = gate + hidden;
+    const float *h = r->h + at;
+    float *next = r->next + at;
     if (r->l->linear)
         for (int64_t j = 0; j < size; j++)
-            t[j] = t[j] * gate[j] + x[2 * size + j];
+            t[j] = t[j] * gate[j] + x[2 * hidden + r->from + j];
     call(r, 1, t, size);
     for (int64_t j = 0; j < size; j++)
-        h[j] = (1 - z[j]) * t[j] + z[j] * h[j];
+        next[j] = (1 - z[j]) * t[j] + z[j] * h[j];
 }
 
 static int64_t length_of(const struct run *r, int64_t n)
@@ -110,56 +121,95 @@ static int64_t position(const struct run *r, int64_t n, int64_t step)
     return r->l->reverse ? length - 1 - step : step;
 }
 
-/* Sets the sums of the sequences that have not ended to the products of `from` with a part of the
- * matrix, plus `bias`, or plus x if `bias` is NULL. */
-static void multiply(const struct run *r, const float *packed, int64_t at, int64_t cols,
-                     int64_t step, const float *from, const float *bias)
+/* Adds a part of `cols` columns of a product to rows of sequence `n` and of those behind it. */
+static void multiply_part(const struct run *r, const float *packed, int64_t at, int64_t cols,
+                          int64_t n, int64_t rows, int64_t t, const float *from, const float *bias)
 {
     const struct native_recurrent *l = r->l;
-    int64_t rows = r->end - r->begin, first = r->begin * l->hidden;
-    float *sums = r->sums + r->begin * l->width + at;
-    if (!l->lengths) { /* all sequences are at the same position */
-        int64_t t = position(r, r->begin, step);
-        const float *x = r->x + (t * l->sequences + r->begin) * l->width + at;
-        r->op->fast->product(packed, l->hidden, cols, rows, from + first, l->hidden,
-                             bias ? bias : x, bias ? 0 : l->width, sums, l->width);
+    const float *x = r->x + (t * l->sequences + n) * l->width + at;
+    r->op->fast->product(packed, l->hidden, cols, rows, from + n * l->hidden, l->hidden,
+                         bias ? bias : x, bias ? 0 : l->width, r->sums + n * l->width + at,
+                         l->width);
+}
+
+/* Sets columns at..at+cols-1 of the sums of the sequences that have not ended to the products of
+ * `from` with a part of the matrix, plus `bias`, or plus x if `bias` is NULL. */
+static void multiply_columns(const struct run *r, const float *packed, int64_t at, int64_t cols,
+                             int64_t step, const float *from, const float *bias)
+{
+    if (!r->l->lengths) { /* all sequences are at the same position */
+        multiply_part(r, packed, at, cols, r->begin, r->end - r->begin, position(r, r->begin, step),
+                      from, bias);
         return;
     }
     for (int64_t n = r->begin; n < r->end; n++) {
         int64_t t = position(r, n, step);
-        const float *x = r->x + (t * l->sequences + n) * l->width + at;
         if (t >= 0)
-            r->op->fast->product(packed, l->hidden, cols, 1, from + n * l->hidden, l->hidden,
-                                 bias ? bias : x, 0, r->sums + n * l->width + at, l->width);
+            multiply_part(r, packed, at, cols, n, 1, t, from, bias);
     }
+}
+
+/* The same for gates first..first+gates-1, of which this thread computes its elements. `packed` is
+ * the matrix of these gates. */
+static void multiply(const struct run *r, const float *packed, int64_t first, int64_t gates,
+                     int64_t step, const float *from, const float *bias)
+{
+    int64_t hidden = r->l->hidden;
+    if (r->size == hidden) {
+        multiply_columns(r, packed, first * hidden, gates * hidden, step, from, bias);
+        return;
+    }
+    for (int64_t g = 0; g < gates; g++) /* whole panels: see by_panels */
+        multiply_columns(r, packed + (g * hidden + r->from) * hidden,
+                         (first + g) * hidden + r->from, r->size, step, from,
+                         bias ? bias + r->from : NULL);
+}
+
+/* The threads of a launch by panels have all come here. */
+static void meet(const struct run *r)
+{
+    if (r->l->by_panels)
+        team_meet();
+}
+
+/* Makes the state of sequence n behind the step from the sums, and writes it to the output. */
+static void close_step(const struct run *r, int64_t n, int64_t step)
+{
+    const struct native_recurrent *l = r->l;
+    int64_t t = position(r, n, step), at = n * l->hidden + r->from;
+    if (t < 0) {
+        memcpy(r->next + at, r->h + at, (size_t)r->size * sizeof(*r->h));
+        return;
+    }
+    if (l->cell == IR_RECURRENT_GRU) {
+        close_gru(r, n, r->x + (t * l->sequences + n) * l->width);
+    } else if (l->cell == IR_RECURRENT_LSTM) {
+        close_lstm(r, n);
+    } else {
+        memcpy(r->next + at, r->sums + n * l->width + r->from, (size_t)r->size * sizeof(*r->h));
+        call(r, 0, r->next + at, r->size);
+    }
+    memcpy(r->y + (t * l->sequences + n) * l->hidden + r->from, r->next + at,
+           (size_t)r->size * sizeof(*r->y));
 }
 
 static void run_step(const struct run *r, int64_t step)
 {
     const struct native_recurrent *l = r->l;
     bool gru = l->cell == IR_RECURRENT_GRU;
-    multiply(r, r->first, 0, l->once, step, r->h, NULL);
+    int64_t once = l->once / l->hidden;
+    multiply(r, r->first, 0, once, step, r->h, NULL);
     if (gru && l->linear)
-        multiply(r, r->second, l->once, l->hidden, step, r->h, r->bias);
+        multiply(r, r->second, once, 1, step, r->h, r->bias);
     if (gru)
         open_gru(r);
-    if (gru && !l->linear)
-        multiply(r, r->second, l->once, l->hidden, step, r->reset, NULL);
-    for (int64_t n = r->begin; n < r->end; n++) {
-        int64_t t = position(r, n, step);
-        if (t < 0)
-            continue;
-        if (gru)
-            close_gru(r, n, r->x + (t * l->sequences + n) * l->width);
-        else if (l->cell == IR_RECURRENT_LSTM)
-            close_lstm(r, n);
-        else {
-            memcpy(r->h + n * l->hidden, r->sums + n * l->width, (size_t)l->hidden * sizeof(*r->h));
-            call(r, 0, r->h + n * l->hidden, l->hidden);
-        }
-        memcpy(r->y + (t * l->sequences + n) * l->hidden, r->h + n * l->hidden,
-               (size_t)l->hidden * sizeof(*r->y));
+    if (gru && !l->linear) {
+        meet(r);
+        multiply(r, r->second, once, 1, step, r->reset, NULL);
     }
+    for (int64_t n = r->begin; n < r->end; n++)
+        close_step(r, n, step);
+    meet(r);
 }
 
 /* Input `i` of the launch; NULL if it is absent. */
@@ -168,12 +218,17 @@ static const void *input(const struct native_op *op, uint32_t i)
     return i < op->cell.n_inputs ? op->inputs[i] : NULL;
 }
 
-static void begin_rows(float *to, const float *from, int64_t first, int64_t n)
+/* Sets this thread's part of the rows of `to`. */
+static void begin_rows(const struct run *r, float *to, const float *from)
 {
-    if (from)
-        memcpy(to + first, from + first, (size_t)n * sizeof(*to));
-    else
-        memset(to + first, 0, (size_t)n * sizeof(*to));
+    size_t bytes = (size_t)r->size * sizeof(*to);
+    for (int64_t n = r->begin; n < r->end; n++) {
+        int64_t at = n * r->l->hidden + r->from;
+        if (from)
+            memcpy(to + at, from + at, bytes);
+        else
+            memset(to + at, 0, bytes);
+    }
 }
 
 /* Memory for a packed matrix that is no constant: it lies behind the rows. */
@@ -190,7 +245,8 @@ static struct run run_of(const struct native_op *op)
     struct run r = {.op = op, .l = l, .x = op->inputs[0], .y = op->outputs[0]};
     r.sums = op->workspace;
     r.h = r.sums + l->sequences * l->width;
-    r.c = r.h + all;
+    r.next = r.h + all;
+    r.c = r.next + all;
     r.reset = r.c + all;
     r.spare = r.reset + all;
     r.first = l->packs ? own_matrix(op) : op->inputs[1];
@@ -200,27 +256,46 @@ static struct run run_of(const struct native_op *op)
     return r;
 }
 
-static void run_sequences(void *user, int64_t first, int64_t end)
+static void run_part(struct run *r)
 {
-    const struct native_op *op = user;
-    struct run r = run_of(op);
-    const struct native_recurrent *l = r.l;
-    int64_t at = first * l->hidden, n = (end - first) * l->hidden;
-    r.begin = first;
-    r.end = end;
-    begin_rows(r.h, input(op, 3), at, n);
-    begin_rows(r.c, input(op, 4), at, n);
-    if (!r.bias) {
-        begin_rows(r.spare, NULL, at, n);
-        r.bias = r.spare + at;
+    const struct native_op *op = r->op;
+    const struct native_recurrent *l = r->l;
+    begin_rows(r, r->h, input(op, 3));
+    begin_rows(r, r->c, input(op, 4));
+    if (!r->bias) {
+        begin_rows(r, r->spare, NULL);
+        r->bias = r->spare + r->begin * l->hidden;
     }
     for (int64_t t = 0; l->lengths && t < l->steps; t++)
-        begin_rows(r.y + t * l->sequences * l->hidden, NULL, at, n);
-    for (int64_t step = 0; step < l->steps; step++)
-        run_step(&r, step);
-    memcpy((float *)op->outputs[1] + at, r.h + at, (size_t)n * sizeof(*r.h));
+        begin_rows(r, r->y + t * l->sequences * l->hidden, NULL);
+    meet(r);
+    for (int64_t step = 0; step < l->steps; step++) {
+        run_step(r, step);
+        float *h = r->h;
+        r->h = r->next;
+        r->next = h;
+    }
+    begin_rows(r, op->outputs[1], r->h);
     if (l->has_c)
-        memcpy((float *)op->outputs[2] + at, r.c + at, (size_t)n * sizeof(*r.c));
+        begin_rows(r, op->outputs[2], r->c);
+}
+
+static void run_sequences(void *user, int64_t first, int64_t end)
+{
+    struct run r = run_of(user);
+    r.begin = first;
+    r.end = end;
+    r.size = r.l->hidden;
+    run_part(&r);
+}
+
+static void run_panels(void *user, int64_t first, int64_t end)
+{
+    struct run r = run_of(user);
+    r.end = r.l->sequences;
+    r.from = first * FAST_PANEL;
+    r.size = (end - first) * FAST_PANEL;
+    run_part(&r);
 }
 
 /* Checks the lengths, and packs a matrix that is no constant, before threads start. */
@@ -277,6 +352,13 @@ static bool all_f32(const struct ir_graph *graph, const struct ir_node *node)
     return true;
 }
 
+/* Says whether threads share panels. The gates then have whole panels of their own. */
+static bool by_panels(const struct native_recurrent *l)
+{
+    return l->hidden % FAST_PANEL == 0 && l->hidden > FAST_PANEL &&
+           (l->sequences == 1 || l->packed * (int64_t)sizeof(float) >= PANELS_BYTES);
+}
+
 bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
                            const struct ir_node *node)
 {
@@ -306,8 +388,9 @@ bool native_recurrent_make(struct native_op *op, const struct ir_graph *graph,
     op->workspace_bytes = (uint64_t)floats * sizeof(float);
     op->packed_bytes = l->packs ? 0 : (uint64_t)l->packed * sizeof(float);
     op->name = node->name;
-    op->units = l->sequences;
-    op->work = run_sequences;
+    l->by_panels = by_panels(l);
+    op->units = l->by_panels ? l->hidden / FAST_PANEL : l->sequences;
+    op->work = l->by_panels ? run_panels : run_sequences;
     op->check = prepare_launch;
     return true;
 }

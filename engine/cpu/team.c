@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 
 void GOMP_parallel(void (*run)(void *data), void *data, unsigned threads, unsigned flags);
+void GOMP_barrier(void);
 int omp_get_thread_num(void);
 int omp_get_num_threads(void);
 
@@ -29,6 +30,11 @@ static void run_part(void *data)
 uint32_t team_thread(void)
 {
     return (uint32_t)omp_get_thread_num();
+}
+
+void team_meet(void)
+{
+    GOMP_barrier(); /* returns at once where there is no team */
 }
 
 void team_run(uint32_t threads, int64_t units, team_work work, void *user)

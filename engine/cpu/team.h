@@ -18,4 +18,8 @@ void team_run(uint32_t threads, int64_t units, team_work work, void *user);
 /* Within `work`: the calling thread's number in the team, 0 to threads-1. */
 uint32_t team_thread(void);
 
+/* Within `work`: waits until all threads of the team have called this as often. What they wrote
+ * before is then seen by all. Only for work of which each thread has a part: units >= threads. */
+void team_meet(void);
+
 #endif
