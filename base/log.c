@@ -8,7 +8,7 @@
 
 void log_write(const struct log_sink *sink, enum log_level level, const char *fmt, ...)
 {
-    if (!sink || !sink->write || level > sink->level)
+    if (!sink || !sink->write || level > log_sink_level(sink))
         return;
     char line[1024];
     va_list args;

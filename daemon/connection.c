@@ -308,8 +308,8 @@ static bool finished(const struct connection *c)
 {
     bool asked = c->phase == CONNECTION_HALF && !c->stops && !c->unpack && c->queue == QUEUE_NONE &&
                  !c->ops->waiting(c->session);
-    return (asked || c->phase == CONNECTION_ENDING) && !c->n_inflight && !c->out && !c->backlog &&
-           !(c->ops->unsent && c->ops->unsent(c->session));
+    return (asked || c->phase == CONNECTION_ENDING) && !c->n_inflight && !c->n_orders && !c->out &&
+           !c->backlog && !(c->ops->unsent && c->ops->unsent(c->session));
 }
 
 /* Closing a socket with unread bytes resets it, and the peer might never see why. So only our side

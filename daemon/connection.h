@@ -75,6 +75,7 @@ struct connection {
 
     struct inflight *inflight;      /* by next_of_connection, the latest first */
     uint32_t n_inflight;            /* inferences that have not been answered */
+    uint32_t n_orders;              /* to load and unload models, not answered yet */
     uint32_t n_told;                /* other replies that the kernel has not taken yet */
     size_t told_bytes;              /* the bytes of those replies */
     bool telling;                   /* such a reply is being written */

@@ -58,7 +58,7 @@ static void tick_read(struct connection *c, uint64_t now_ms, const struct config
     else if (state.wait == SESSION_WAIT_BODY && state.received >= RATE_FROM &&
              age_ms >= RATE_GRACE_MS && came * 1000 < age_ms * limits->receive_rate)
         timed_out(c, COUNTER_SLOW_SENDERS);
-    else if (state.wait == SESSION_WAIT_NOTHING && !c->n_inflight && !c->backlog &&
+    else if (state.wait == SESSION_WAIT_NOTHING && !c->n_inflight && !c->n_orders && !c->backlog &&
              now_ms - c->active_ms > limits->idle_timeout_ms)
         timed_out(c, COUNTER_TIMEOUT_IDLE);
 }

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/names.h"
+#include "daemon/answer.h"
 #include "daemon/describe.h"
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
@@ -153,12 +154,17 @@ static const struct {
     {REQUEST_SERVER_LIVE, describe_server_live},
     {REQUEST_SERVER_READY, describe_server_ready},
     {REQUEST_MODEL_READY, describe_model_ready},
-    {REQUEST_SERVER_METADATA, describe_server_metadata},
-    {REQUEST_MODEL_METADATA, describe_model_metadata},
+    {REQUEST_SERVER_METADATA, describe_server},
+    {REQUEST_MODEL_METADATA, describe_model},
+    {REQUEST_MODEL_CONFIG, describe_model},
     {REQUEST_STATISTICS, describe_statistics},
-    {REQUEST_REPOSITORY_INDEX, describe_repository_index},
+    {REQUEST_REPOSITORY_INDEX, describe_all},
     {REQUEST_CANCEL, cancel},
-    {REQUEST_SERVER_STATUS, describe_server_status},
+    {REQUEST_SERVER_STATUS, describe_all},
+    {REQUEST_MODEL_LOAD, answer_order},
+    {REQUEST_MODEL_UNLOAD, answer_order},
+    {REQUEST_TRACE_SETTING, describe_server},
+    {REQUEST_LOG_SETTING, describe_server},
 };
 
 static void describe_or_cancel(struct connection *c, const struct request *request)

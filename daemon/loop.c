@@ -366,8 +366,9 @@ void loop_free(struct loop *loop)
     }
     table_unref(loop->table);
     slabs_free(loop->slabs);
-    for (uint32_t i = 0; i < SNAPSHOTS; i++)
-        free(loop->snapshots[i].data);
+    for (uint32_t i = 0; i < SESSION_FORMATS; i++)
+        for (uint32_t k = 0; k < SNAPSHOTS; k++)
+            free(loop->snapshots[i][k].data);
     free(loop->slots);
     free(loop->heads);
     free(loop);

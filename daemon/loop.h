@@ -72,6 +72,7 @@ enum {
 };
 
 struct loop_message; /* loop_messages.c */
+struct answer_order; /* answer.h */
 
 struct loop {
     struct shared *shared;
@@ -131,7 +132,7 @@ struct loop {
     uint8_t *heads;
     size_t heads_used;
 
-    struct loop_snapshot snapshots[SNAPSHOTS];
+    struct loop_snapshot snapshots[SESSION_FORMATS][SNAPSHOTS];
     uint64_t describe_ns; /* until when descriptions of the whole server have used their share */
 
     struct request request;   /* scratch: decoded into */
@@ -168,6 +169,8 @@ void loop_order(struct loop *loop, enum loop_order order);
 bool loop_order_try(struct loop *loop, enum loop_order order);
 /* Answers the requests of these serials, which hang in a worker and may have been executed. */
 void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n);
+/* Hands over an order that was carried out, or failed: its answer (answer.h). */
+void loop_answered(struct loop *loop, struct answer_order *order);
 /* Hands over a chain of completed requests. */
 void loop_complete(struct loop *loop, struct inflight *first, struct inflight *last);
 /* Hands over a chain, linked by next_spent, of requests whose payloads have been read. The requests

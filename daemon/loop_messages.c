@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "daemon/answer.h"
 #include "daemon/exchange.h"
 #include "daemon/loop.h"
 
 enum { EVICT_FROM_MS = 1000 };
 
-enum message_kind { MESSAGE_ADOPT, MESSAGE_TABLE, MESSAGE_ORDER, MESSAGE_ABANDON };
+enum message_kind { MESSAGE_ADOPT, MESSAGE_TABLE, MESSAGE_ORDER, MESSAGE_ABANDON, MESSAGE_ANSWERED };
 
 struct loop_message {
     struct loop_message *next;
@@ -21,6 +22,7 @@ struct loop_message {
     struct table *table;
     uv_sem_t *done;
     enum loop_order order;
+    struct answer_order *answered;
     size_t n;
     uint64_t serials[];
 };
@@ -83,6 +85,13 @@ void loop_abandon(struct loop *loop, const uint64_t *serials, size_t n)
 {
     const struct loop_message m = {.kind = MESSAGE_ABANDON, .n = n};
     message_send(loop, &m, serials); /* if that fails, these requests wait for the worker */
+}
+
+void loop_answered(struct loop *loop, struct answer_order *order)
+{
+    const struct loop_message m = {.kind = MESSAGE_ANSWERED, .answered = order};
+    while (!message_send(loop, &m, NULL))
+        usleep(1000); /* as above: somebody waits for this answer */
 }
 
 /* --- on the loop's thread --- */
@@ -184,6 +193,9 @@ static void message_handle(struct loop *loop, struct loop_message *m)
         break;
     case MESSAGE_ABANDON:
         abandon(loop, m);
+        break;
+    case MESSAGE_ANSWERED:
+        answer_order_end(m->answered);
         break;
     }
     free(m);

@@ -30,9 +30,14 @@ static const struct row rows[] = {
     {REQUEST_MODEL_READY, SCOPE_MODEL, RIGHT_DESCRIBE, "the readiness"},
     {REQUEST_SERVER_METADATA, SCOPE_SERVER, RIGHT_DESCRIBE, "the server's metadata"},
     {REQUEST_MODEL_METADATA, SCOPE_MODEL, RIGHT_DESCRIBE, "the metadata"},
+    {REQUEST_MODEL_CONFIG, SCOPE_MODEL, RIGHT_DESCRIBE, "the configuration"},
     {REQUEST_STATISTICS, SCOPE_ALL, RIGHT_DESCRIBE, "the statistics"},
     {REQUEST_REPOSITORY_INDEX, SCOPE_SERVER, RIGHT_STATUS, "the index of models"},
     {REQUEST_SERVER_STATUS, SCOPE_SERVER, RIGHT_STATUS, "the server's status"},
+    {REQUEST_MODEL_LOAD, SCOPE_MODEL, RIGHT_ADMIN, "loading"},
+    {REQUEST_MODEL_UNLOAD, SCOPE_MODEL, RIGHT_ADMIN, "unloading"},
+    {REQUEST_TRACE_SETTING, SCOPE_SERVER, RIGHT_STATUS, "the settings of traces"},
+    {REQUEST_LOG_SETTING, SCOPE_SERVER, RIGHT_STATUS, "the settings of the log"},
 };
 
 /* For a kind that was forgotten above. */
@@ -44,6 +49,15 @@ static const struct row *row_of(enum request_kind kind)
         if (rows[i].kind == kind)
             return &rows[i];
     return &unknown;
+}
+
+/* To change a setting takes more than to read it. */
+static enum right right_of(const struct row *row, const struct request *request)
+{
+    bool sets = request->kind == REQUEST_TRACE_SETTING || request->kind == REQUEST_LOG_SETTING;
+    if (sets && request->n_settings)
+        return RIGHT_ADMIN;
+    return row->scope == SCOPE_ALL && !request->model.len ? RIGHT_STATUS : row->right;
 }
 
 static enum status refuse(const struct identities *now, const struct identity *who,
@@ -73,8 +87,7 @@ enum status permit_request(struct caller *caller, struct identities *now, int fd
         return status;
     if (row->scope != SCOPE_SERVER)
         model = request->model;
-    bool of_all = row->scope == SCOPE_ALL && !model.len;
-    if (!identity_may(who, of_all ? RIGHT_STATUS : row->right, model))
+    if (!identity_may(who, right_of(row, request), model))
         return refuse(now, who, row->what, model, err);
     *out = who;
     return STATUS_OK;
@@ -99,11 +112,10 @@ bool permit_refusal_is_news(const struct caller *caller, struct identities *now,
                             const struct request *request, enum status status)
 {
     const struct row *row = row_of(request->kind);
-    bool of_all = row->scope == SCOPE_ALL && !request->model.len;
     const struct identity *who = identities_anonymous(now);
     if (status == STATUS_PERMISSION_DENIED)
         who = asker(caller, now, request);
-    return identities_refusal_is_news(now, who, of_all ? RIGHT_STATUS : row->right);
+    return identities_refusal_is_news(now, who, right_of(row, request));
 }
 
 enum status permit_large(struct caller *caller, struct identities *now, int fd, const void *message,

@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "daemon/slab.h"
+#include "proto/body.h"
 #include "proto/request.h"
 #include "proto/response.h"
 
@@ -87,8 +88,15 @@ struct session_state {
     size_t received;  /* bytes of the present message */
 };
 
+/* How a protocol writes descriptions: what was made for one session is good for all of a format. */
+enum session_format { SESSION_PROTOBUF, SESSION_JSON, SESSION_FORMATS };
+
 struct session_ops {
     const char *name;
+    enum session_format format;
+    /* Encodes an answer that is no inference as response.body, in the arena. */
+    enum status (*encode)(const struct body *body, struct arena *arena, struct message_text *out,
+                          struct error *err);
     /* NULL: no memory. */
     struct session *(*create)(struct session_host *host);
     void (*destroy)(struct session *session); /* NULL is fine */

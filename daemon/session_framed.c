@@ -454,6 +454,8 @@ static void framed_state(const struct session *s, struct session_state *out)
 
 const struct session_ops session_framed = {
     .name = "framed",
+    .format = SESSION_PROTOBUF,
+    .encode = body_encode,
     .create = framed_create,
     .destroy = framed_destroy,
     .buffer = framed_buffer,

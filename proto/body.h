@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "proto/message.h"
+#include "proto/request.h"
 
 struct body_server_metadata {
     const char *name, *version;
@@ -27,6 +28,33 @@ struct body_model_metadata {
     uint32_t n_versions, n_inputs, n_outputs;
     const char *const *versions;
     const struct body_tensor *inputs, *outputs;
+};
+
+/* A model's configuration, in the words of the field's clients. Where the model is batched
+ * (max_batch is not 0) the shapes leave the number of instances out. */
+struct body_model_config {
+    const char *name, *version, *platform, *backend;
+    uint32_t max_batch, n_inputs, n_outputs;
+    const struct body_tensor *inputs, *outputs;
+    bool dynamic; /* requests share batches */
+    uint32_t n_preferred;
+    const uint32_t *preferred;
+    uint64_t max_delay_us;
+    uint32_t instances; /* batches that may run at a time */
+    const char *device; /* "cpu", "cuda:0" */
+};
+
+/* A setting of traces or of the log, by the name that the field's clients know. */
+struct body_setting {
+    const char *key;
+    enum request_setting_kind kind; /* TEXT, BOOL or NUMBER; several TEXT of one key are a list */
+    const char *text;
+    uint64_t number; /* of a BOOL: 0 or 1 */
+};
+
+struct body_settings {
+    uint32_t n;
+    const struct body_setting *items;
 };
 
 struct body_duration {
@@ -107,12 +135,36 @@ struct body_server_status {
     const struct body_memory *memory;
 };
 
+/* Any of these, by the kind of the request that it answers. */
+struct body {
+    enum request_kind kind;
+    union {
+        struct body_server_metadata server_metadata;
+        struct body_model_metadata model_metadata;
+        struct body_model_config model_config;
+        struct body_statistics statistics;
+        struct body_index index;
+        struct body_settings settings; /* TRACE_SETTING, LOG_SETTING */
+        struct body_server_status server_status;
+    } is;
+};
+
+/* Encodes a body as protobuf, by the encoder of its kind. */
+enum status body_encode(const struct body *body, struct arena *arena, struct message_text *out,
+                        struct error *err);
+
 /* Encoders: the message lies in the arena. RESOURCE_EXHAUSTED: no memory. */
 enum status body_server_metadata_encode(const struct body_server_metadata *body,
                                         struct arena *arena, struct message_text *out,
                                         struct error *err);
 enum status body_model_metadata_encode(const struct body_model_metadata *body, struct arena *arena,
                                        struct message_text *out, struct error *err);
+enum status body_model_config_encode(const struct body_model_config *body, struct arena *arena,
+                                     struct message_text *out, struct error *err);
+enum status body_trace_settings_encode(const struct body_settings *body, struct arena *arena,
+                                       struct message_text *out, struct error *err);
+enum status body_log_settings_encode(const struct body_settings *body, struct arena *arena,
+                                     struct message_text *out, struct error *err);
 enum status body_statistics_encode(const struct body_statistics *body, struct arena *arena,
                                    struct message_text *out, struct error *err);
 enum status body_index_encode(const struct body_index *body, struct arena *arena,

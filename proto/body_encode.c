@@ -245,6 +245,152 @@ enum status body_model_metadata_encode(const struct body_model_metadata *body, s
     return message_encode(inference_ModelMetadataResponse_fields, &m, arena, out, err);
 }
 
+/* --- a model's configuration --- */
+
+static inference_DataType data_type(const char *datatype)
+{
+    static const inference_DataType types[DTYPE_COUNT_] = {
+        [DTYPE_BOOL] = inference_DataType_TYPE_BOOL,   [DTYPE_U8] = inference_DataType_TYPE_UINT8,
+        [DTYPE_U16] = inference_DataType_TYPE_UINT16,  [DTYPE_U32] = inference_DataType_TYPE_UINT32,
+        [DTYPE_U64] = inference_DataType_TYPE_UINT64,  [DTYPE_I8] = inference_DataType_TYPE_INT8,
+        [DTYPE_I16] = inference_DataType_TYPE_INT16,   [DTYPE_I32] = inference_DataType_TYPE_INT32,
+        [DTYPE_I64] = inference_DataType_TYPE_INT64,   [DTYPE_F16] = inference_DataType_TYPE_FP16,
+        [DTYPE_BF16] = inference_DataType_TYPE_BF16,   [DTYPE_F32] = inference_DataType_TYPE_FP32,
+        [DTYPE_F64] = inference_DataType_TYPE_FP64,
+    };
+    return types[dtype_parse(datatype, strlen(datatype))];
+}
+
+static bool config_input_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_tensor *t = item;
+    inference_ModelInput m = {
+        .name = string_put(t->name),
+        .data_type = data_type(t->datatype),
+        .dims = {.funcs.encode = shape_encode, .arg = (void *)(uintptr_t)&t->shape}};
+    return pb_encode_submessage(stream, inference_ModelInput_fields, &m);
+}
+
+static bool config_output_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_tensor *t = item;
+    inference_ModelOutput m = {
+        .name = string_put(t->name),
+        .data_type = data_type(t->datatype),
+        .dims = {.funcs.encode = shape_encode, .arg = (void *)(uintptr_t)&t->shape}};
+    return pb_encode_submessage(stream, inference_ModelOutput_fields, &m);
+}
+
+static bool group_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_model_config *b = item;
+    bool gpu = strncmp(b->device, "cuda", 4) == 0;
+    inference_ModelInstanceGroup m = {
+        .name = string_put(b->name),
+        .count = (int32_t)b->instances,
+        .kind = gpu ? inference_ModelInstanceGroup_Kind_KIND_GPU
+                    : inference_ModelInstanceGroup_Kind_KIND_CPU};
+    return pb_encode_submessage(stream, inference_ModelInstanceGroup_fields, &m);
+}
+
+static bool preferred_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct body_model_config *b = *arg;
+    for (uint32_t i = 0; i < b->n_preferred; i++)
+        if (!pb_encode_tag(stream, PB_WT_VARINT, field->tag) ||
+            !pb_encode_varint(stream, b->preferred[i]))
+            return false;
+    return true;
+}
+
+enum status body_model_config_encode(const struct body_model_config *body, struct arena *arena,
+                                     struct message_text *out, struct error *err)
+{
+    struct list inputs = {body->inputs, body->n_inputs, sizeof(*body->inputs), config_input_put};
+    struct list outputs = {body->outputs, body->n_outputs, sizeof(*body->outputs),
+                           config_output_put};
+    struct list groups = {body, 1, sizeof(*body), group_put};
+    inference_ModelConfigResponse m = {.has_config = true};
+    m.config = (inference_ModelConfig){.name = string_put(body->name),
+                                       .platform = string_put(body->platform),
+                                       .backend = string_put(body->backend),
+                                       .max_batch_size = (int32_t)body->max_batch,
+                                       .input = list_put(&inputs),
+                                       .output = list_put(&outputs),
+                                       .instance_group = list_put(&groups),
+                                       .has_dynamic_batching = body->dynamic};
+    m.config.dynamic_batching = (inference_ModelDynamicBatching){
+        .preferred_batch_size = {.funcs.encode = preferred_encode, .arg = (void *)(uintptr_t)body},
+        .max_queue_delay_microseconds = body->max_delay_us};
+    return message_encode(inference_ModelConfigResponse_fields, &m, arena, out, err);
+}
+
+/* --- settings: the entries of a map --- */
+
+static bool log_setting_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_setting *s = item;
+    inference_LogSettingsResponse_SettingsEntry m = {
+        .key = string_put(s->key),
+        .has_value = true,
+        .value = {.has_bool_param = s->kind == REQUEST_SETTING_BOOL,
+                  .bool_param = s->number != 0,
+                  .has_uint32_param = s->kind == REQUEST_SETTING_NUMBER,
+                  .uint32_param = (uint32_t)s->number,
+                  .string_param =
+                      s->kind == REQUEST_SETTING_TEXT ? string_put(s->text) : (pb_callback_t){0}}};
+    return pb_encode_submessage(stream, inference_LogSettingsResponse_SettingsEntry_fields, &m);
+}
+
+enum status body_log_settings_encode(const struct body_settings *body, struct arena *arena,
+                                     struct message_text *out, struct error *err)
+{
+    struct list settings = {body->items, body->n, sizeof(*body->items), log_setting_put};
+    inference_LogSettingsResponse m = {.settings = list_put(&settings)};
+    return message_encode(inference_LogSettingsResponse_fields, &m, arena, out, err);
+}
+
+/* The rows of one key, which stand together, are one entry: a list of texts. */
+struct trace_entry {
+    const struct body_setting *first;
+    uint32_t n;
+};
+
+static bool trace_value_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_setting *s = item;
+    return text_encode(stream, s->text ? s->text : "");
+}
+
+static bool trace_setting_put(pb_ostream_t *stream, const void *item)
+{
+    const struct trace_entry *entry = item;
+    struct list values = {entry->first, entry->n, sizeof(*entry->first), trace_value_put};
+    inference_TraceSettingResponse_SettingsEntry m = {.key = string_put(entry->first->key),
+                                                      .has_value = true,
+                                                      .value = {.value = list_put(&values)}};
+    return pb_encode_submessage(stream, inference_TraceSettingResponse_SettingsEntry_fields, &m);
+}
+
+enum status body_trace_settings_encode(const struct body_settings *body, struct arena *arena,
+                                       struct message_text *out, struct error *err)
+{
+    struct trace_entry *entries = arena_array(arena, body->n, sizeof(*entries));
+    uint32_t n = 0;
+    if (!entries)
+        return error_no_memory(err, "a description");
+    for (uint32_t i = 0; i < body->n; i++) {
+        if (!n || strcmp(entries[n - 1].first->key, body->items[i].key) != 0)
+            entries[n++] = (struct trace_entry){&body->items[i], 0};
+        entries[n - 1].n++;
+    }
+    struct list settings = {entries, n, sizeof(*entries), trace_setting_put};
+    inference_TraceSettingResponse m = {.settings = list_put(&settings)};
+    return message_encode(inference_TraceSettingResponse_fields, &m, arena, out, err);
+}
+
+/* --- */
+
 enum status body_statistics_encode(const struct body_statistics *body, struct arena *arena,
                                    struct message_text *out, struct error *err)
 {
@@ -282,4 +428,29 @@ enum status body_server_status_encode(const struct body_server_status *body, str
                                      .counters = list_put(&counters),
                                      .memory = list_put(&memory)};
     return message_encode(inferd_ServerStatusResponse_fields, &m, arena, out, err);
+}
+
+enum status body_encode(const struct body *body, struct arena *arena, struct message_text *out,
+                        struct error *err)
+{
+    switch (body->kind) {
+    case REQUEST_SERVER_METADATA:
+        return body_server_metadata_encode(&body->is.server_metadata, arena, out, err);
+    case REQUEST_MODEL_METADATA:
+        return body_model_metadata_encode(&body->is.model_metadata, arena, out, err);
+    case REQUEST_MODEL_CONFIG:
+        return body_model_config_encode(&body->is.model_config, arena, out, err);
+    case REQUEST_STATISTICS:
+        return body_statistics_encode(&body->is.statistics, arena, out, err);
+    case REQUEST_REPOSITORY_INDEX:
+        return body_index_encode(&body->is.index, arena, out, err);
+    case REQUEST_TRACE_SETTING:
+        return body_trace_settings_encode(&body->is.settings, arena, out, err);
+    case REQUEST_LOG_SETTING:
+        return body_log_settings_encode(&body->is.settings, arena, out, err);
+    case REQUEST_SERVER_STATUS:
+        return body_server_status_encode(&body->is.server_status, arena, out, err);
+    default:
+        return error_set(err, STATUS_INTERNAL, "a request of kind %d has no body", (int)body->kind);
+    }
 }

@@ -9,7 +9,8 @@
 
 #include "proto/message.h"
 
-/* The members of Request.body; the values are their field numbers. */
+/* The members of Request.body; the values are their field numbers. Those from 100 on have no member:
+ * they are asked at the doors of the Open Inference Protocol alone. */
 enum request_kind {
     REQUEST_NONE = 0,
     REQUEST_INFER = 10,
@@ -22,26 +23,54 @@ enum request_kind {
     REQUEST_REPOSITORY_INDEX = 17,
     REQUEST_CANCEL = 18,
     REQUEST_SERVER_STATUS = 19,
+    REQUEST_MODEL_CONFIG = 100,
+    REQUEST_MODEL_LOAD = 101,
+    REQUEST_MODEL_UNLOAD = 102,
+    REQUEST_TRACE_SETTING = 103,
+    REQUEST_LOG_SETTING = 104,
 };
 
-/* About 12 KiB: keep one for each thread, not one for each request. */
+enum { REQUEST_MAX_SETTINGS = 32 };
+
+/* A named value of a model_load, trace_setting or log_setting. A value that is a list has several
+ * rows of one key. */
+enum request_setting_kind {
+    REQUEST_SETTING_CLEAR, /* back to its default */
+    REQUEST_SETTING_BOOL,
+    REQUEST_SETTING_NUMBER,
+    REQUEST_SETTING_TEXT, /* strings, and bytes */
+};
+struct request_setting {
+    struct message_text key;
+    enum request_setting_kind kind;
+    struct message_text text;
+    uint64_t number; /* of a BOOL: 0 or 1 */
+};
+
+/* About 14 KiB: keep one for each thread, not one for each request. */
 struct request {
     uint64_t id;
     uint64_t timeout_us; /* 0: the server's default */
     uint32_t priority;
     enum request_kind kind;
     struct message_text token, traceparent;
-    /* infer, model_ready, model_metadata, statistics; empty texts: any model, the newest version */
+    /* infer, model_*, statistics, trace_setting; empty texts: any model, the newest version */
     struct message_text model, version;
     /* infer */
     struct message_text infer_id; /* to be echoed */
     uint32_t n_inputs, n_outputs;
     struct message_tensor inputs[MESSAGE_MAX_TENSORS];
     struct message_text outputs[MESSAGE_MAX_TENSORS]; /* wanted, in this order; none: all */
+    uint32_t classes[MESSAGE_MAX_TENSORS]; /* of each: so many best classes as text; 0: as it is */
     /* repository_index */
     bool ready_only;
     /* cancel */
     uint64_t target;
+    /* model_load, trace_setting, log_setting */
+    uint32_t n_settings;
+    struct request_setting settings[REQUEST_MAX_SETTINGS];
+    /* model_unload: the models that this one is made of, too */
+    bool dependents;
 };
 
 /*

@@ -73,6 +73,7 @@ static bool output_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, 
     struct decoding *d = *arg;
     if (d->out->n_outputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d outputs", MESSAGE_MAX_TENSORS);
+    d->out->classes[d->out->n_outputs] = 0;
     struct message_text *out = &d->out->outputs[d->out->n_outputs++];
     *out = (struct message_text){0};
     struct proto_text name = {&d->decoder, out};
@@ -208,9 +209,9 @@ static void request_clear(struct request *r)
 {
     const struct message_text none = {0};
     r->id = r->timeout_us = r->target = 0;
-    r->priority = r->n_inputs = r->n_outputs = 0;
+    r->priority = r->n_inputs = r->n_outputs = r->n_settings = 0;
     r->kind = REQUEST_NONE;
-    r->ready_only = false;
+    r->ready_only = r->dependents = false;
     r->token = r->traceparent = r->model = r->version = r->infer_id = none;
 }
 

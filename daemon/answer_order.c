@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Orders to load and unload models, see answer.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/answer.h"
+#include "daemon/exchange.h"
+
+static void order_free(struct answer_order *order)
+{
+    if (order)
+        free((void *)(uintptr_t)order->config);
+    free(order);
+}
+
+/* A load's parameters: `config` is taken, and files in a request are refused by name, because a
+ * model would be served that is not in the repository. */
+static enum status config_find(const struct request *request, const char **out, struct error *err)
+{
+    const char *config = NULL;
+    for (uint32_t i = 0; i < request->n_settings; i++) {
+        const struct request_setting *s = &request->settings[i];
+        bool is_config = message_text_equal(s->key, message_text_of("config"));
+        if (message_text_equal(s->key, message_text_of("unload_dependents")))
+            continue;
+        if (!is_config || s->kind != REQUEST_SETTING_TEXT || config) {
+            free((void *)(uintptr_t)config);
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "parameter '%.*s': expected `config` once, a text; models come from "
+                             "the repository alone",
+                             MESSAGE_TEXT(s->key));
+        }
+        config = strndup(s->text.data ? s->text.data : "", s->text.len);
+        if (!config)
+            return error_no_memory(err, "a configuration");
+    }
+    *out = config;
+    return STATUS_OK;
+}
+
+static enum status order_make(struct connection *c, const struct request *request,
+                              struct answer_order *order, struct error *err)
+{
+    if (!request->model.len)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "the request names no model");
+    order->kind = request->kind;
+    order->dependents = request->dependents;
+    order->loop = c->loop;
+    order->connection = c->id;
+    order->id = request->id;
+    memcpy(order->model, request->model.data, request->model.len); /* its decoder has checked it */
+    return config_find(request, &order->config, err);
+}
+
+static enum status order_give(struct connection *c, const struct request *request,
+                              struct error *err)
+{
+    const struct answer_orders *orders = c->loop->shared->orders;
+    if (!orders)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "models are not loaded and unloaded on request here");
+    struct answer_order *order = calloc(1, sizeof(*order));
+    if (!order)
+        return error_no_memory(err, "an order");
+    enum status status = order_make(c, request, order, err);
+    if (!status)
+        status = orders->take(orders->user, order, err);
+    if (status)
+        order_free(order);
+    else
+        c->n_orders++;
+    return status;
+}
+
+void answer_order(struct connection *c, const struct request *request)
+{
+    struct error err;
+    if (order_give(c, request, &err))
+        exchange_error(c, request->id, &err);
+}
+
+void answer_ordered(struct answer_order *order, const struct error *err)
+{
+    order->failed = err != NULL;
+    if (err)
+        order->err = *err;
+    loop_answered(order->loop, order);
+}
+
+void answer_order_end(struct answer_order *order)
+{
+    struct connection *c = loop_connection(order->loop, order->connection);
+    if (c && c->phase < CONNECTION_DYING) {
+        c->n_orders--;
+        if (order->failed)
+            exchange_error(c, order->id, &order->err);
+        else
+            connection_reply(c, exchange_begin(c, order->id, order->kind));
+        connection_dirty(c);
+    }
+    order_free(order);
+}

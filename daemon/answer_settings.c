@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The settings of traces and log by the names that the field's clients know; see answer.h. The
+ * log's levels can be changed while the server serves. What cannot be changed is refused, unless it
+ * is set to what it is.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/answer.h"
+
+/* --- the log --- */
+
+static bool is(const struct request_setting *s, const char *key)
+{
+    return message_text_equal(s->key, message_text_of(key));
+}
+
+static enum status not_so(const struct request_setting *s, const char *expected, struct error *err)
+{
+    return error_set(err, STATUS_INVALID_ARGUMENT, "setting '%.*s': expected %s",
+                     MESSAGE_TEXT(s->key), expected);
+}
+
+/* The three switches are steps of one scale: what is less important than a level that is off is
+ * off, too. */
+static enum status level_set(const struct request_setting *s, enum log_level level,
+                             enum log_level *now, struct error *err)
+{
+    if (s->kind != REQUEST_SETTING_BOOL)
+        return not_so(s, "true or false", err);
+    if (s->number)
+        *now = MAX(*now, level);
+    else if (level != LOG_ERROR)
+        *now = MIN(*now, level - 1);
+    else
+        return not_so(s, "true: errors are always logged", err);
+    return STATUS_OK;
+}
+
+static enum status log_set(const struct request_setting *s, enum log_level *now, struct error *err)
+{
+    if (is(s, "log_error"))
+        return level_set(s, LOG_ERROR, now, err);
+    if (is(s, "log_warning"))
+        return level_set(s, LOG_WARNING, now, err);
+    if (is(s, "log_info"))
+        return level_set(s, LOG_INFO, now, err);
+    if (is(s, "log_verbose_level")) {
+        if (s->kind != REQUEST_SETTING_NUMBER)
+            return not_so(s, "a number", err);
+        *now = s->number ? LOG_VERBOSE : MIN(*now, LOG_INFO);
+        return STATUS_OK;
+    }
+    if (is(s, "log_format") && s->kind == REQUEST_SETTING_TEXT &&
+        message_text_equal(s->text, message_text_of("default")))
+        return STATUS_OK;
+    if (is(s, "log_format"))
+        return not_so(s, "'default'", err);
+    if (is(s, "log_file") && s->kind == REQUEST_SETTING_TEXT && !s->text.len)
+        return STATUS_OK;
+    if (is(s, "log_file"))
+        return not_so(s, "'': no request says where the log goes", err);
+    return not_so(
+        s, "log_error, log_warning, log_info, log_verbose_level, log_format or log_file", err);
+}
+
+static enum status log_settings(struct loop *loop, const struct request *request,
+                                struct arena *arena, struct body_settings *out, struct error *err)
+{
+    struct log_sink *log = &loop->shared->log;
+    enum log_level level = log_sink_level(log);
+    for (uint32_t i = 0; i < request->n_settings; i++)
+        TRY(log_set(&request->settings[i], &level, err));
+    if (request->n_settings)
+        log_sink_set(log, level);
+    const struct body_setting rows[] = {
+        {"log_file", REQUEST_SETTING_TEXT, "", 0},
+        {"log_info", REQUEST_SETTING_BOOL, NULL, level >= LOG_INFO},
+        {"log_warning", REQUEST_SETTING_BOOL, NULL, level >= LOG_WARNING},
+        {"log_error", REQUEST_SETTING_BOOL, NULL, 1},
+        {"log_verbose_level", REQUEST_SETTING_NUMBER, NULL, level >= LOG_VERBOSE},
+        {"log_format", REQUEST_SETTING_TEXT, "default", 0},
+    };
+    struct body_setting *items = arena_array(arena, ARRAY_LEN(rows), sizeof(*items));
+    if (!items)
+        return error_no_memory(err, "a description");
+    memcpy(items, rows, sizeof(rows));
+    *out = (struct body_settings){ARRAY_LEN(rows), items};
+    return STATUS_OK;
+}
+
+/* --- traces --- */
+
+static const struct body_setting traces[] = {
+    {"trace_level", REQUEST_SETTING_TEXT, "OFF", 0}, {"trace_rate", REQUEST_SETTING_TEXT, "1000", 0},
+    {"trace_count", REQUEST_SETTING_TEXT, "-1", 0},  {"log_frequency", REQUEST_SETTING_TEXT, "0", 0},
+    {"trace_file", REQUEST_SETTING_TEXT, "", 0},     {"trace_mode", REQUEST_SETTING_TEXT, "triton", 0},
+};
+
+static enum status trace_set(const struct request_setting *s, struct error *err)
+{
+    for (size_t k = 0; k < ARRAY_LEN(traces); k++) {
+        if (!is(s, traces[k].key))
+            continue;
+        if (s->kind == REQUEST_SETTING_CLEAR ||
+            message_text_equal(s->text, message_text_of(traces[k].text)))
+            return STATUS_OK;
+        return error_set(err, STATUS_UNIMPLEMENTED, "setting '%s': it is '%s' and cannot be changed",
+                         traces[k].key, traces[k].text);
+    }
+    return not_so(s, "a setting of traces, such as trace_level", err);
+}
+
+static enum status trace_settings(const struct request *request, struct body_settings *out,
+                                  struct error *err)
+{
+    for (uint32_t i = 0; i < request->n_settings; i++)
+        TRY(trace_set(&request->settings[i], err));
+    *out = (struct body_settings){ARRAY_LEN(traces), traces};
+    return STATUS_OK;
+}
+
+enum status answer_settings(struct loop *loop, const struct request *request, struct arena *arena,
+                            struct body_settings *out, struct error *err)
+{
+    if (request->kind == REQUEST_LOG_SETTING)
+        return log_settings(loop, request, arena, out, err);
+    return trace_settings(request, out, err);
+}
