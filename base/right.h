@@ -15,7 +15,7 @@
     X(INFER, "infer")       /* inferences with its models */                                       \
     X(DESCRIBE, "describe") /* metadata, readiness and statistics of its models */                 \
     X(STATUS, "status")     /* what tells of others: status, all statistics, the index */          \
-    X(ADMIN, "admin")       /* reserved for changing what is served; nothing asks for it yet */
+    X(ADMIN, "admin")       /* changing what is served, and settings */
 
 enum right {
 #define X(id, name) RIGHT_##id,

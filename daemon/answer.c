@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+
 /* --- readiness --- */
 
 static bool going_on(const struct shared *shared)
@@ -208,8 +210,8 @@ enum status answer_make(struct loop *loop, const struct request *request, struct
     out->kind = request->kind;
     switch (request->kind) {
     case REQUEST_SERVER_METADATA:
-        out->is.server_metadata = (struct body_server_metadata){
-            "inferd", INFERD_VERSION, ARRAY_LEN(extensions), extensions};
+        out->is.server_metadata = (struct body_server_metadata){"inferd", INFERD_VERSION,
+                                                                ARRAY_LEN(extensions), extensions};
         return STATUS_OK;
     case REQUEST_MODEL_METADATA:
         return model_metadata(loop, request, arena, &out->is.model_metadata, err);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "daemon/answer.h"
 #include "daemon/exchange.h"
 
@@ -13,28 +14,31 @@ static void order_free(struct answer_order *order)
     free(order);
 }
 
+static void order_cleanup(struct answer_order **order)
+{
+    order_free(*order);
+}
+
 /* A load's parameters: `config` is taken, and files in a request are refused by name, because a
  * model would be served that is not in the repository. */
 static enum status config_find(const struct request *request, const char **out, struct error *err)
 {
-    const char *config = NULL;
+    CLEANUP(cleanup_free) char *config = NULL;
     for (uint32_t i = 0; i < request->n_settings; i++) {
         const struct request_setting *s = &request->settings[i];
         bool is_config = message_text_equal(s->key, message_text_of("config"));
         if (message_text_equal(s->key, message_text_of("unload_dependents")))
             continue;
-        if (!is_config || s->kind != REQUEST_SETTING_TEXT || config) {
-            free((void *)(uintptr_t)config);
+        if (!is_config || s->kind != REQUEST_SETTING_TEXT || config)
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "parameter '%.*s': expected `config` once, a text; models come from "
                              "the repository alone",
                              MESSAGE_TEXT(s->key));
-        }
         config = strndup(s->text.data ? s->text.data : "", s->text.len);
         if (!config)
             return error_no_memory(err, "a configuration");
     }
-    *out = config;
+    *out = STEAL(config);
     return STATUS_OK;
 }
 
@@ -59,17 +63,14 @@ static enum status order_give(struct connection *c, const struct request *reques
     if (!orders)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "models are not loaded and unloaded on request here");
-    struct answer_order *order = calloc(1, sizeof(*order));
+    CLEANUP(order_cleanup) struct answer_order *order = calloc(1, sizeof(*order));
     if (!order)
         return error_no_memory(err, "an order");
-    enum status status = order_make(c, request, order, err);
-    if (!status)
-        status = orders->take(orders->user, order, err);
-    if (status)
-        order_free(order);
-    else
-        c->n_orders++;
-    return status;
+    TRY(order_make(c, request, order, err));
+    TRY(orders->take(orders->user, order, err));
+    order = NULL; /* the taker's */
+    c->n_orders++;
+    return STATUS_OK;
 }
 
 void answer_order(struct connection *c, const struct request *request)

@@ -61,8 +61,8 @@ static enum status log_set(const struct request_setting *s, enum log_level *now,
         return STATUS_OK;
     if (is(s, "log_file"))
         return not_so(s, "'': no request says where the log goes", err);
-    return not_so(
-        s, "log_error, log_warning, log_info, log_verbose_level, log_format or log_file", err);
+    return not_so(s, "log_error, log_warning, log_info, log_verbose_level, log_format or log_file",
+                  err);
 }
 
 static enum status log_settings(struct loop *loop, const struct request *request,
@@ -92,11 +92,13 @@ static enum status log_settings(struct loop *loop, const struct request *request
 
 /* --- traces --- */
 
+#define TEXT REQUEST_SETTING_TEXT
 static const struct body_setting traces[] = {
-    {"trace_level", REQUEST_SETTING_TEXT, "OFF", 0}, {"trace_rate", REQUEST_SETTING_TEXT, "1000", 0},
-    {"trace_count", REQUEST_SETTING_TEXT, "-1", 0},  {"log_frequency", REQUEST_SETTING_TEXT, "0", 0},
-    {"trace_file", REQUEST_SETTING_TEXT, "", 0},     {"trace_mode", REQUEST_SETTING_TEXT, "triton", 0},
+    {"trace_level", TEXT, "OFF", 0}, {"trace_rate", TEXT, "1000", 0},
+    {"trace_count", TEXT, "-1", 0},  {"log_frequency", TEXT, "0", 0},
+    {"trace_file", TEXT, "", 0},     {"trace_mode", TEXT, "triton", 0},
 };
+#undef TEXT
 
 static enum status trace_set(const struct request_setting *s, struct error *err)
 {
@@ -106,8 +108,9 @@ static enum status trace_set(const struct request_setting *s, struct error *err)
         if (s->kind == REQUEST_SETTING_CLEAR ||
             message_text_equal(s->text, message_text_of(traces[k].text)))
             return STATUS_OK;
-        return error_set(err, STATUS_UNIMPLEMENTED, "setting '%s': it is '%s' and cannot be changed",
-                         traces[k].key, traces[k].text);
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "setting '%s': it is '%s' and cannot be changed", traces[k].key,
+                         traces[k].text);
     }
     return not_so(s, "a setting of traces, such as trace_level", err);
 }

@@ -440,6 +440,63 @@ static void host_end(struct session_host *host, enum session_end why)
     connection_dirty(c);
 }
 
+static void *host_room(struct session_host *host, size_t size)
+{
+    return loop_room(connection_of(host)->loop, size);
+}
+
+static void host_room_give(struct session_host *host, size_t unused)
+{
+    connection_of(host)->loop->heads_used -= unused;
+}
+
+static void host_flush(struct session_host *host)
+{
+    connection_flush(connection_of(host));
+}
+
+static struct slab *host_reply_take(struct session_host *host, size_t size)
+{
+    struct connection *c = connection_of(host);
+    struct slab *slab = NULL;
+    if (c->kept_bytes + size <= c->loop->table->limits.output_bytes)
+        slab = slabs_take(c->loop->slabs, size, SLAB_REPLY);
+    if (!slab) {
+        counter_add(&c->loop->counters, COUNTER_OUTPUT_LIMIT, 1);
+        return NULL;
+    }
+    c->loop->n_backlogs += !c->kept_bytes;
+    c->kept_bytes += slab->charge;
+    return slab;
+}
+
+static void host_reply_give(struct session_host *host, struct slab *slab)
+{
+    struct connection *c = connection_of(host);
+    c->kept_bytes -= slab->charge;
+    c->loop->n_backlogs -= !c->kept_bytes;
+    slabs_give(c->loop->slabs, slab);
+    connection_dirty(c); /* it may be finished */
+}
+
+static void host_forget(struct session_host *host, uint64_t id)
+{
+    exchange_withdraw(connection_of(host), id);
+}
+
+static void host_token(struct session_host *host, struct message_text token)
+{
+    struct connection *c = connection_of(host);
+    const struct identity *who;
+    if (connection_is_stranger(c))
+        caller_identify(&c->caller, c->loop->table->identities, c->fd, token, &who, NULL);
+}
+
+static bool host_tired(struct session_host *host)
+{
+    return loop_slice_over(connection_of(host)->loop);
+}
+
 static const struct session_host_ops host_ops = {
     .request = host_request,
     .malformed = host_malformed,
@@ -454,6 +511,14 @@ static const struct session_host_ops host_ops = {
     .frame_limit = host_frame_limit,
     .introduce = host_introduce,
     .end = host_end,
+    .room = host_room,
+    .room_give = host_room_give,
+    .flush = host_flush,
+    .reply_take = host_reply_take,
+    .reply_give = host_reply_give,
+    .forget = host_forget,
+    .token = host_token,
+    .tired = host_tired,
 };
 
 void connection_reply(struct connection *c, const struct response *response)

@@ -85,6 +85,7 @@ struct connection {
     struct loop_pieces *out;             /* NULL: nothing to write this turn */
     struct slab *backlog, *backlog_last; /* copies of what the socket did not take */
     size_t backlog_bytes;
+    size_t kept_bytes; /* of slabs in which its session keeps replies */
 
     /* Milliseconds of the loop's clock. */
     uint64_t active_ms;   /* last byte in, last reply out */
@@ -97,6 +98,9 @@ struct connection {
     size_t write_left;      /* how much was left then */
     uint64_t backlog_ms;    /* when the backlog began */
     uint64_t backlog_taken; /* bytes of it that have gone since */
+    uint64_t unsent_ms;     /* since when the session keeps replies; 0: it keeps none */
+    uint64_t unsent_taken;  /* what has gone since, */
+    size_t unsent_left;     /* and what was left at the last tick */
 };
 
 /* A socket that was accepted, to make a connection of. */

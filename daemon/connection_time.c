@@ -37,6 +37,34 @@ static void tick_write(struct connection *c, uint64_t now_ms, const struct confi
         timed_out(c, COUNTER_TIMEOUT_WRITE);
 }
 
+/* The same for replies that wait in the session for the peer's leave. */
+static void tick_unsent(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
+{
+    size_t left = c->ops->unsent ? c->ops->unsent(c->session) : 0;
+    if (!left || !c->unsent_ms) {
+        c->unsent_ms = left ? now_ms : 0;
+        c->unsent_taken = 0;
+        c->unsent_left = left;
+        return;
+    }
+    c->unsent_taken += c->unsent_left - MIN(left, c->unsent_left);
+    c->unsent_left = left;
+    uint64_t age_ms = now_ms - c->unsent_ms;
+    uint64_t rate = MAX(limits->receive_rate, 1u);
+    if (age_ms > limits->frame_timeout_ms && c->unsent_taken * 1000 < age_ms * rate)
+        timed_out(c, COUNTER_TIMEOUT_WRITE);
+}
+
+/* A message takes too long: it is given up, and with it the connection, unless the session can do
+ * without. */
+static void message_timed_out(struct connection *c, enum counter which)
+{
+    if (!c->ops->expire || !c->ops->expire(c->session))
+        timed_out(c, which);
+    else
+        counter_add(&c->loop->counters, which, 1);
+}
+
 static void tick_read(struct connection *c, uint64_t now_ms, const struct config_limits *limits)
 {
     struct session_state state;
@@ -54,7 +82,7 @@ static void tick_read(struct connection *c, uint64_t now_ms, const struct config
     if (state.wait == SESSION_WAIT_HEAD && age_ms > limits->header_timeout_ms)
         timed_out(c, COUNTER_TIMEOUT_HEADER);
     else if (state.wait == SESSION_WAIT_BODY && age_ms > limits->frame_timeout_ms)
-        timed_out(c, COUNTER_TIMEOUT_FRAME);
+        message_timed_out(c, COUNTER_TIMEOUT_FRAME);
     else if (state.wait == SESSION_WAIT_BODY && state.received >= RATE_FROM &&
              age_ms >= RATE_GRACE_MS && came * 1000 < age_ms * limits->receive_rate)
         timed_out(c, COUNTER_SLOW_SENDERS);
@@ -85,6 +113,10 @@ void connection_tick(struct connection *c, uint64_t now_ms)
         tick_stranger(c, now_ms);
     if (c->phase < CONNECTION_LINGERING)
         tick_write(c, now_ms, limits);
+    if (c->phase < CONNECTION_LINGERING)
+        tick_unsent(c, now_ms, limits);
+    if (c->phase < CONNECTION_LINGERING && c->ops->tick)
+        c->ops->tick(c->session, now_ms);
     if (c->phase < CONNECTION_LINGERING)
         tick_read(c, now_ms, limits);
     c->tick_ms = now_ms;

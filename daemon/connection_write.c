@@ -230,7 +230,7 @@ void connection_write(struct connection *c, const struct iovec *iov, uint32_t n)
     size_t head = 0;
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *base = iov[i].iov_base;
-        if (base >= loop->heads && base < loop->heads + LOOP_HEADS)
+        if (base >= loop->heads + loop->heads_used && base < loop->heads + LOOP_HEADS)
             head += iov[i].iov_len;
     }
     loop_head_used(loop, head);

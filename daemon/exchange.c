@@ -31,10 +31,11 @@ struct response *exchange_begin(struct connection *c, uint64_t id, enum request_
     return response;
 }
 
-static void error_reply(struct connection *c, uint64_t id, const struct error *err,
-                        uint64_t retry_us)
+static void error_reply(struct connection *c, uint64_t id, struct message_text infer_id,
+                        const struct error *err, uint64_t retry_us)
 {
     struct response *response = exchange_begin(c, id, REQUEST_NONE);
+    response->infer_id = infer_id;
     response->status = err->status;
     response->message = message_text_of(err->text);
     response->retry_after_us = retry_us;
@@ -44,7 +45,8 @@ static void error_reply(struct connection *c, uint64_t id, const struct error *e
 void exchange_error(struct connection *c, uint64_t id, const struct error *err)
 {
     counter_add(&c->loop->counters, counter_of_cause(err->cause), 1);
-    error_reply(c, id, err, cause_row(err->cause)->retry_us);
+    const struct message_text none = {0};
+    error_reply(c, id, none, err, cause_row(err->cause)->retry_us);
 }
 
 void exchange_session_end(struct connection *c, enum session_end why)
@@ -147,6 +149,19 @@ static void cancel(struct connection *c, const struct request *request)
     connection_reply(c, out);
 }
 
+void exchange_withdraw(struct connection *c, uint64_t id)
+{
+    struct inflight *inflight = connection_inflight_find(c, id);
+    exchange_unpack_withdraw(c, id);
+    bool submitted = inflight && inflight->submitted;
+    if (!inflight || (submitted && !dispatch_cancel(c->loop->shared->dispatch, inflight)))
+        return;
+    counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
+    connection_inflight_out(c, inflight); /* the loop drops what was not submitted */
+    if (submitted)
+        loop_inflight_give(c->loop, inflight);
+}
+
 static const struct {
     enum request_kind kind;
     void (*answer)(struct connection *c, const struct request *request);
@@ -230,7 +245,9 @@ static void failure_reply(struct connection *c, const struct inflight *inflight)
         error_cause(&err, inflight->cause, "%s", inflight->why);
     else
         error_cause(&err, inflight->cause, "model '%s': %s", inflight->model->name, row->sentence);
-    error_reply(c, inflight->id, &err, MAX(row->retry_us, inflight->item.late_ns / NS_PER_US));
+    const struct message_text infer_id = {inflight->infer_id, inflight->infer_id_len};
+    error_reply(c, inflight->id, infer_id, &err,
+                MAX(row->retry_us, inflight->item.late_ns / NS_PER_US));
 }
 
 /* Counts a failure, whether or not anybody still hears of it. */

@@ -24,6 +24,8 @@ void exchange_session_end(struct connection *c, enum session_end why);
  * its batch, because the reply still points there. */
 void exchange_result(struct loop *loop, struct inflight *inflight);
 
+/* Takes back the request of that id without an answer, if it does not run yet. */
+void exchange_withdraw(struct connection *c, uint64_t id);
 /* The connection ends: takes back what is queued for it. What runs comes back to nobody, and the
  * loop drops what has not been submitted yet. */
 void exchange_forget(struct connection *c);
@@ -53,5 +55,7 @@ void exchange_infer(struct connection *c, const struct request *request, const s
  * no further request. */
 void exchange_unpack_go_on(struct connection *c);
 void exchange_unpack_drop(struct connection *c); /* none is fine */
+/* The same if the contents are those of the request of that id. */
+void exchange_unpack_withdraw(struct connection *c, uint64_t id);
 
 #endif

@@ -46,6 +46,12 @@ void exchange_unpack_drop(struct connection *c)
     exchange_drop(c, inflight);
 }
 
+void exchange_unpack_withdraw(struct connection *c, uint64_t id)
+{
+    if (c->unpack && c->unpack->request->id == id)
+        exchange_unpack_drop(c);
+}
+
 enum status exchange_unpack_begin(struct connection *c, const struct request *request,
                                   const uint8_t *input, struct inflight *inflight,
                                   struct slab **frame, struct error *err)

@@ -186,6 +186,8 @@ bool loop_pending(const struct loop *loop);
  * how many of them were used. */
 uint8_t *loop_head(struct loop *loop);
 void loop_head_used(struct loop *loop, size_t size);
+/* The same for `size` bytes (at most SESSION_ROOM_MAX), which are used from now on. */
+uint8_t *loop_room(struct loop *loop, size_t size);
 
 /* Registers the descriptor of a handle that was just started with libuv's epoll; false: no kernel
  * memory. libuv itself would register the descriptor before its next poll, and abort for want of

@@ -13,7 +13,13 @@
 
 enum { EVICT_FROM_MS = 1000 };
 
-enum message_kind { MESSAGE_ADOPT, MESSAGE_TABLE, MESSAGE_ORDER, MESSAGE_ABANDON, MESSAGE_ANSWERED };
+enum message_kind {
+    MESSAGE_ADOPT,
+    MESSAGE_TABLE,
+    MESSAGE_ORDER,
+    MESSAGE_ABANDON,
+    MESSAGE_ANSWERED,
+};
 
 struct loop_message {
     struct loop_message *next;

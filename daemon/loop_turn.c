@@ -125,6 +125,15 @@ void loop_head_used(struct loop *loop, size_t size)
     loop->heads_used += size;
 }
 
+uint8_t *loop_room(struct loop *loop, size_t size)
+{
+    if (LOOP_HEADS - loop->heads_used < size)
+        loop_flush(loop);
+    uint8_t *room = loop->heads + loop->heads_used;
+    loop->heads_used += size;
+    return room;
+}
+
 /* --- results --- */
 
 /* Gives back payloads that the device has a copy of. */

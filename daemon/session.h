@@ -73,13 +73,38 @@ struct session_host_ops {
     enum status (*introduce)(struct session_host *host, const void *message, size_t size,
                              size_t whole, struct error *err);
     void (*end)(struct session_host *host, enum session_end why);
+
+    /* --- for protocols that have several requests of a connection on their way at once, whose
+     * replies wait for the peer's leave (HTTP/2) --- */
+
+    /* `size` bytes (at most SESSION_ROOM_MAX) that stay until they are flushed, to write into; what
+     * was got so before and not written yet is lost. The last `unused` of them can be given back
+     * before the next call. */
+    void *(*room)(struct session_host *host, size_t size);
+    void (*room_give)(struct session_host *host, size_t unused);
+    /* Sends what was written, or takes a copy: what the pieces point to is free after that. */
+    void (*flush)(struct session_host *host);
+    /* Memory for what the peer does not take yet. NULL: none, or more than may wait for a peer. */
+    struct slab *(*reply_take)(struct session_host *host, size_t size);
+    void (*reply_give)(struct session_host *host, struct slab *slab);
+    /* The peer no longer wants an answer to that request. If it runs already, its answer comes and
+     * is to be dropped. */
+    void (*forget)(struct session_host *host, uint64_t id);
+    /* The peer has shown a token, outside of a message; frame_limit may be another one now. */
+    void (*token)(struct session_host *host, struct message_text token);
+    /* To be called in long work: says whether to let others go on. Once it does, so does `paused`.
+     */
+    bool (*tired)(struct session_host *host);
 };
+
+enum { SESSION_ROOM_MAX = 128 * 1024 };
 
 /* What the peer owes, for the timeouts. */
 enum session_wait {
     SESSION_WAIT_NOTHING, /* between messages */
     SESSION_WAIT_HEAD,    /* in a head */
     SESSION_WAIT_BODY,    /* in a message */
+    SESSION_WAIT_OPEN,    /* between messages, but in a call that may take long */
 };
 
 struct session_state {
@@ -120,8 +145,19 @@ struct session_ops {
     /* Bytes of replies that the session itself still keeps, in slabs of the host: the connection
      * stays until they are written. NULL: never any. */
     size_t (*unsent)(const struct session *session);
+    /* Now and then; NULL: there is nothing to do. */
+    void (*tick)(struct session *session, uint64_t now_ms);
+    /* What `state` told of takes too long: gives up that message alone. NULL, or false: the
+     * connection is to end. */
+    bool (*expire)(struct session *session);
 };
 
+/* The size of a slab for a message of `need` bytes of which `have` are here: there is room for the
+ * bytes that have come, here and in the socket, and the message's word is taken for as many again
+ * as are here, at first for three times as many, so that one of some 100 KiB is not moved. */
+size_t session_slab_size(struct session_host *host, size_t have, size_t need);
+
 extern const struct session_ops session_framed;
+extern const struct session_ops session_h2; /* HTTP/2 with gRPC */
 
 #endif

@@ -18,7 +18,7 @@
 
 #include "proto/frame.h"
 
-enum { FIRST_SLAB = 4 * 1024, LARGE_FRAME = 64 * 1024, BELIEVED_FIRST = 128 * 1024 };
+enum { LARGE_FRAME = 64 * 1024 };
 
 struct session {
     struct session_host *host;
@@ -192,23 +192,12 @@ static void kept_drop(struct session *s)
     kept_forget(s);
 }
 
-/* The size of the slab for a frame of `need` bytes of which `have` are here. There is room for the
- * bytes that have come, here and in the socket, and the frame's word is taken for as many again as
- * are here, at first for three times as many, so that a frame of some 100 KiB is not moved. */
-static size_t kept_size(const struct session *s, size_t have, size_t need)
-{
-    size_t came = have + s->host->ops->queued(s->host);
-    size_t believed = have * (have <= BELIEVED_FIRST ? 4 : 2);
-    size_t most = slab_within(4 * came); /* what a size class adds is charged as well */
-    return MIN(need, MAX(MIN(MAX(believed, came), most), (size_t)FIRST_SLAB));
-}
-
 /* Keeps the beginning of a frame: its head, and `size` bytes of its message. */
 static void frame_begin(struct session *s, const uint8_t *head, const uint8_t *data, size_t size)
 {
     size_t message = frame_head_read(head), have = FRAME_HEAD_BYTES + size;
     size_t need = FRAME_HEAD_BYTES + message;
-    struct slab *slab = s->host->ops->slab_take(s->host, kept_size(s, have, need));
+    struct slab *slab = s->host->ops->slab_take(s->host, session_slab_size(s->host, have, need));
     if (!slab) {
         frame_refuse(s, data, size, message);
         return;
@@ -237,7 +226,7 @@ static bool kept_move(struct session *s, size_t size)
  * a large one that was given for leftovers. */
 static void kept_fit(struct session *s)
 {
-    size_t want = kept_size(s, s->have, s->need);
+    size_t want = session_slab_size(s->host, s->have, s->need);
     if (s->have < MIN(s->need, s->kept->size)) {
         if (want < s->kept->size / 2)
             kept_move(s, want); /* if not, it stays where it is */

@@ -250,12 +250,12 @@ enum status body_model_metadata_encode(const struct body_model_metadata *body, s
 static inference_DataType data_type(const char *datatype)
 {
     static const inference_DataType types[DTYPE_COUNT_] = {
-        [DTYPE_BOOL] = inference_DataType_TYPE_BOOL,   [DTYPE_U8] = inference_DataType_TYPE_UINT8,
-        [DTYPE_U16] = inference_DataType_TYPE_UINT16,  [DTYPE_U32] = inference_DataType_TYPE_UINT32,
-        [DTYPE_U64] = inference_DataType_TYPE_UINT64,  [DTYPE_I8] = inference_DataType_TYPE_INT8,
-        [DTYPE_I16] = inference_DataType_TYPE_INT16,   [DTYPE_I32] = inference_DataType_TYPE_INT32,
-        [DTYPE_I64] = inference_DataType_TYPE_INT64,   [DTYPE_F16] = inference_DataType_TYPE_FP16,
-        [DTYPE_BF16] = inference_DataType_TYPE_BF16,   [DTYPE_F32] = inference_DataType_TYPE_FP32,
+        [DTYPE_BOOL] = inference_DataType_TYPE_BOOL,  [DTYPE_U8] = inference_DataType_TYPE_UINT8,
+        [DTYPE_U16] = inference_DataType_TYPE_UINT16, [DTYPE_U32] = inference_DataType_TYPE_UINT32,
+        [DTYPE_U64] = inference_DataType_TYPE_UINT64, [DTYPE_I8] = inference_DataType_TYPE_INT8,
+        [DTYPE_I16] = inference_DataType_TYPE_INT16,  [DTYPE_I32] = inference_DataType_TYPE_INT32,
+        [DTYPE_I64] = inference_DataType_TYPE_INT64,  [DTYPE_F16] = inference_DataType_TYPE_FP16,
+        [DTYPE_BF16] = inference_DataType_TYPE_BF16,  [DTYPE_F32] = inference_DataType_TYPE_FP32,
         [DTYPE_F64] = inference_DataType_TYPE_FP64,
     };
     return types[dtype_parse(datatype, strlen(datatype))];
@@ -285,11 +285,10 @@ static bool group_put(pb_ostream_t *stream, const void *item)
 {
     const struct body_model_config *b = item;
     bool gpu = strncmp(b->device, "cuda", 4) == 0;
-    inference_ModelInstanceGroup m = {
-        .name = string_put(b->name),
-        .count = (int32_t)b->instances,
-        .kind = gpu ? inference_ModelInstanceGroup_Kind_KIND_GPU
-                    : inference_ModelInstanceGroup_Kind_KIND_CPU};
+    inference_ModelInstanceGroup m = {.name = string_put(b->name),
+                                      .count = (int32_t)b->instances,
+                                      .kind = gpu ? inference_ModelInstanceGroup_Kind_KIND_GPU
+                                                  : inference_ModelInstanceGroup_Kind_KIND_CPU};
     return pb_encode_submessage(stream, inference_ModelInstanceGroup_fields, &m);
 }
 
@@ -327,18 +326,32 @@ enum status body_model_config_encode(const struct body_model_config *body, struc
 
 /* --- settings: the entries of a map --- */
 
+static bool log_value_write(pb_ostream_t *stream, const struct body_setting *s)
+{
+    bool is_bool = s->kind == REQUEST_SETTING_BOOL;
+    uint32_t tag = is_bool ? inference_LogSettingsResponse_SettingValue_bool_param_tag
+                           : inference_LogSettingsResponse_SettingValue_uint32_param_tag;
+    if (s->kind == REQUEST_SETTING_TEXT)
+        return pb_encode_tag(stream, PB_WT_STRING,
+                             inference_LogSettingsResponse_SettingValue_string_param_tag) &&
+               text_encode(stream, s->text ? s->text : "");
+    return pb_encode_tag(stream, PB_WT_VARINT, tag) && pb_encode_varint(stream, s->number);
+}
+
+/* A value has its field even if that is zero or empty. */
+static bool log_value_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    pb_ostream_t size = PB_OSTREAM_SIZING;
+    return pb_encode_tag(stream, PB_WT_STRING, field->tag) && log_value_write(&size, *arg) &&
+           pb_encode_varint(stream, size.bytes_written) && log_value_write(stream, *arg);
+}
+
 static bool log_setting_put(pb_ostream_t *stream, const void *item)
 {
     const struct body_setting *s = item;
     inference_LogSettingsResponse_SettingsEntry m = {
         .key = string_put(s->key),
-        .has_value = true,
-        .value = {.has_bool_param = s->kind == REQUEST_SETTING_BOOL,
-                  .bool_param = s->number != 0,
-                  .has_uint32_param = s->kind == REQUEST_SETTING_NUMBER,
-                  .uint32_param = (uint32_t)s->number,
-                  .string_param =
-                      s->kind == REQUEST_SETTING_TEXT ? string_put(s->text) : (pb_callback_t){0}}};
+        .value = {.funcs.encode = log_value_encode, .arg = (void *)(uintptr_t)s}};
     return pb_encode_submessage(stream, inference_LogSettingsResponse_SettingsEntry_fields, &m);
 }
 

@@ -58,7 +58,7 @@ static inline bool message_text_equal(struct message_text a, struct message_text
 /* A tensor as it is sent or was received. */
 struct message_tensor {
     struct message_text name;
-    struct message_text datatype; /* received: as it came; sent: ignored, dtype is used */
+    struct message_text datatype; /* received: as it came; sent: used if dtype is NONE ("BYTES") */
     enum dtype dtype;             /* received: DTYPE_NONE if the name is not one of ours */
     struct shape shape;
     const void *data; /* the raw bytes; NULL if it came typed */

@@ -9,8 +9,8 @@
 
 #include "proto/message.h"
 
-/* The members of Request.body; the values are their field numbers. Those from 100 on have no member:
- * they are asked at the doors of the Open Inference Protocol alone. */
+/* The members of Request.body; the values are their field numbers. Those from 100 on have no
+ * member: they are asked at the doors of the Open Inference Protocol alone. */
 enum request_kind {
     REQUEST_NONE = 0,
     REQUEST_INFER = 10,
@@ -30,7 +30,7 @@ enum request_kind {
     REQUEST_LOG_SETTING = 104,
 };
 
-enum { REQUEST_MAX_SETTINGS = 32 };
+enum { REQUEST_MAX_SETTINGS = 32, REQUEST_PRIORITY_LAST = 3 };
 
 /* A named value of a model_load, trace_setting or log_setting. A value that is a list has several
  * rows of one key. */
@@ -84,6 +84,49 @@ struct request {
  */
 enum status request_decode(const void *message, size_t size, struct request *out,
                            struct error *err);
+
+/* --- the doors of the Open Inference Protocol --- */
+
+/* The value of a parameter, whatever it was written in. */
+enum request_value_kind {
+    REQUEST_VALUE_BOOL, /* `number` is 0 or 1 */
+    REQUEST_VALUE_INT,  /* in `number`; what is larger came as INT64_MAX */
+    REQUEST_VALUE_DOUBLE,
+    REQUEST_VALUE_TEXT,
+};
+struct request_parameter {
+    struct message_text key;
+    enum request_value_kind kind;
+    struct message_text text;
+    int64_t number;
+    double real;
+};
+/* Whose parameter it is; of the output that was taken last. */
+enum request_place { REQUEST_PLACE_REQUEST, REQUEST_PLACE_INPUT, REQUEST_PLACE_OUTPUT };
+
+/*
+ * Takes a parameter of an inference over into the request. With `open` a request's "priority" (1 is
+ * the first, 0 the default) and "timeout" (microseconds) count, an output's "classification", and
+ * parameters of sequences are refused, for no model keeps a state between requests. Unknown ones
+ * change nothing. INVALID_ARGUMENT: refused, or a value of the wrong kind.
+ */
+enum status request_parameter(struct request *request, enum request_place place,
+                              const struct request_parameter *parameter, bool open,
+                              struct error *err);
+
+/* Decodes a message of the protocol's own service as request_decode does, with `out->id` 0. Of a
+ * ModelInferRequest the parameters count. */
+enum status request_decode_infer(const void *message, size_t size, struct request *out,
+                                 struct error *err);
+/* The same for the message that asks a question of this kind: not INFER, CANCEL or SERVER_STATUS.
+ */
+enum status request_decode_open(enum request_kind kind, const void *message, size_t size,
+                                struct request *out, struct error *err);
+
+/* Clears everything but the arrays, whose entries are cleared when they are taken. */
+void request_clear(struct request *request);
+/* Checks what a decoder took over of texts: model, version, token and infer_id. */
+enum status request_texts_check(const struct request *request, struct error *err);
 
 /* The id of a message that cannot be decoded, or of which only the beginning has come; 0 if none of
  * its first MESSAGE_MAX_FIELDS fields is an id. */

@@ -19,40 +19,71 @@ _Static_assert(REQUEST_SERVER_STATUS == inferd_Request_server_status_tag, "as ab
 struct decoding {
     struct proto_decoder decoder;
     struct request *out;
+    bool open; /* at a door where parameters say what the frame's own fields say at ours */
     struct proto_raw raw;
     struct proto_text token, traceparent, model, version, infer_id;
     uint32_t n_parameters; /* of the request, its inputs and its outputs */
 };
 
-/*
- * Parameters are extensions, and an unknown parameter changes nothing, except one: a client that
- * names a region of shared memory expects the server to read from it or write to it, and would take
- * whatever lies there for the answer. Shared memory is not offered (R11 of docs/operations.md).
- */
-static bool parameter_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
+/* Reads a parameter's value: of several, the last counts. */
+static void value_take(struct message_text value, struct request_parameter *out)
 {
-    static const char prefix[] = "shared_memory_";
-    struct decoding *d = *arg;
-    struct message_text key = {0};
-    struct proto_text text = {&d->decoder, &key};
+    struct wire w = wire_of(value.data, value.len);
+    struct wire_field field;
+    out->kind = REQUEST_VALUE_TEXT;
+    for (int n = 0; n < MESSAGE_MAX_FIELDS && wire_next(&w, &field); n++) {
+        uint64_t number = 0;
+        if (field.number == inference_InferParameter_string_param_tag && field.type == WIRE_BYTES) {
+            out->kind = REQUEST_VALUE_TEXT;
+            out->text =
+                (struct message_text){(const char *)field.value.at, wire_left(&field.value)};
+        } else if (field.number == inference_InferParameter_double_param_tag &&
+                   field.type == WIRE_64) {
+            out->kind = REQUEST_VALUE_DOUBLE;
+            memcpy(&out->real, field.value.at, sizeof(out->real));
+        } else if (field.type == WIRE_VARINT && wire_varint(&field.value, &number)) {
+            bool large =
+                field.number == inference_InferParameter_uint64_param_tag && number > INT64_MAX;
+            out->kind = field.number == inference_InferParameter_bool_param_tag ? REQUEST_VALUE_BOOL
+                                                                                : REQUEST_VALUE_INT;
+            out->number = large ? INT64_MAX : (int64_t)number;
+        }
+    }
+}
+
+static bool parameter_decode(pb_istream_t *stream, enum request_place place, struct decoding *d)
+{
+    struct request_parameter parameter = {0};
+    struct message_text value = {0};
+    struct proto_text key = {&d->decoder, &parameter.key}, text = {&d->decoder, &value};
+    struct error err;
     if (d->n_parameters++ == MESSAGE_MAX_PARAMETERS)
         return proto_refuse(&d->decoder, "more than %d parameters", MESSAGE_MAX_PARAMETERS);
     /* the entries of the three maps are alike: key = 1, value = 2 */
     inference_ModelInferRequest_ParametersEntry m = {
-        .key = {.funcs.decode = proto_text_decode, .arg = &text}};
+        .key = {.funcs.decode = proto_text_decode, .arg = &key},
+        .value = {.funcs.decode = proto_text_decode, .arg = &text}};
     if (!pb_decode(stream, inference_ModelInferRequest_ParametersEntry_fields, &m))
         return false;
-    if (key.len >= sizeof(prefix) - 1 && !memcmp(key.data, prefix, sizeof(prefix) - 1))
-        return proto_refuse(&d->decoder,
-                            "parameter '%.*s': no shared memory is offered; expected the tensor's "
-                            "contents in the request, and outputs in the reply",
-                            MESSAGE_TEXT(key));
-    return true;
+    value_take(value, &parameter);
+    if (!request_parameter(d->out, place, &parameter, d->open, &err))
+        return true;
+    return proto_refuse(&d->decoder, "%s", err.text);
 }
 
-static pb_callback_t parameter_callback(struct decoding *d)
+static bool parameter_of_request(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
 {
-    return (pb_callback_t){.funcs.decode = parameter_decode, .arg = d};
+    return parameter_decode(stream, REQUEST_PLACE_REQUEST, *arg);
+}
+
+static bool parameter_of_input(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
+{
+    return parameter_decode(stream, REQUEST_PLACE_INPUT, *arg);
+}
+
+static bool parameter_of_output(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
+{
+    return parameter_decode(stream, REQUEST_PLACE_OUTPUT, *arg);
 }
 
 static bool input_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void **arg)
@@ -61,7 +92,8 @@ static bool input_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, v
     if (d->out->n_inputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d inputs", MESSAGE_MAX_TENSORS);
     struct proto_tensor tensor;
-    inference_ModelInferRequest_InferInputTensor m = {.parameters = parameter_callback(d)};
+    inference_ModelInferRequest_InferInputTensor m = {
+        .parameters = {.funcs.decode = parameter_of_input, .arg = d}};
     proto_tensor_bind(&tensor, &d->decoder, &d->out->inputs[d->out->n_inputs++], &m.name,
                       &m.datatype, &m.shape, &m.contents);
     return pb_decode_ex(stream, inference_ModelInferRequest_InferInputTensor_fields, &m,
@@ -79,7 +111,7 @@ static bool output_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, 
     struct proto_text name = {&d->decoder, out};
     inference_ModelInferRequest_InferRequestedOutputTensor m = {
         .name = {.funcs.decode = proto_text_decode, .arg = &name},
-        .parameters = parameter_callback(d)};
+        .parameters = {.funcs.decode = parameter_of_output, .arg = d}};
     return pb_decode(stream, inference_ModelInferRequest_InferRequestedOutputTensor_fields, &m);
 }
 
@@ -93,7 +125,7 @@ static void infer_bind(struct decoding *d, inference_ModelInferRequest *m)
     m->model_name = text_callback(&d->model);
     m->model_version = text_callback(&d->version);
     m->id = text_callback(&d->infer_id);
-    m->parameters = parameter_callback(d);
+    m->parameters = (pb_callback_t){.funcs.decode = parameter_of_request, .arg = d};
     m->inputs = (pb_callback_t){.funcs.decode = input_decode, .arg = d};
     m->outputs = (pb_callback_t){.funcs.decode = output_decode, .arg = d};
     m->raw_input_contents = (pb_callback_t){.funcs.decode = proto_raw_decode, .arg = &d->raw};
@@ -154,7 +186,7 @@ static enum status no_body(const void *message, size_t size, struct error *err)
     return error_set(err, STATUS_INVALID_ARGUMENT, "the request has no body");
 }
 
-static enum status texts_check(const struct request *r, struct error *err)
+enum status request_texts_check(const struct request *r, struct error *err)
 {
     if (r->token.len > MESSAGE_MAX_TOKEN)
         return error_set(err, STATUS_INVALID_ARGUMENT, "the token is longer than %d bytes",
@@ -195,7 +227,7 @@ static enum status outputs_check(const struct request *r, struct error *err)
 
 static enum status request_check(struct request *r, const struct proto_raw *raw, struct error *err)
 {
-    TRY(texts_check(r, err));
+    TRY(request_texts_check(r, err));
     if (r->kind != REQUEST_INFER)
         return STATUS_OK;
     if (!r->model.len)
@@ -204,8 +236,7 @@ static enum status request_check(struct request *r, const struct proto_raw *raw,
     return proto_tensors_finish(r->inputs, r->n_inputs, raw, "input", err);
 }
 
-/* Clears everything but the arrays, whose entries are cleared when they are taken. */
-static void request_clear(struct request *r)
+void request_clear(struct request *r)
 {
     const struct message_text none = {0};
     r->id = r->timeout_us = r->target = 0;
@@ -215,20 +246,39 @@ static void request_clear(struct request *r)
     r->token = r->traceparent = r->model = r->version = r->infer_id = none;
 }
 
-enum status request_decode(const void *message, size_t size, struct request *out, struct error *err)
+static void decoding_begin(struct decoding *d, struct request *out, bool open, struct error *err)
 {
     request_clear(out);
+    d->decoder.err = err;
+    d->out = out;
+    d->open = open;
+    d->raw.decoder = &d->decoder;
+    d->raw.n = 0;
+    d->n_parameters = 0;
+    d->token = (struct proto_text){&d->decoder, &out->token};
+    d->traceparent = (struct proto_text){&d->decoder, &out->traceparent};
+    d->model = (struct proto_text){&d->decoder, &out->model};
+    d->version = (struct proto_text){&d->decoder, &out->version};
+    d->infer_id = (struct proto_text){&d->decoder, &out->infer_id};
+}
+
+enum status request_decode_infer(const void *message, size_t size, struct request *out,
+                                 struct error *err)
+{
     struct decoding d;
-    d.decoder.err = err;
-    d.out = out;
-    d.raw.decoder = &d.decoder;
-    d.raw.n = 0;
-    d.n_parameters = 0;
-    d.token = (struct proto_text){&d.decoder, &out->token};
-    d.traceparent = (struct proto_text){&d.decoder, &out->traceparent};
-    d.model = (struct proto_text){&d.decoder, &out->model};
-    d.version = (struct proto_text){&d.decoder, &out->version};
-    d.infer_id = (struct proto_text){&d.decoder, &out->infer_id};
+    decoding_begin(&d, out, true, err);
+    out->kind = REQUEST_INFER;
+    inference_ModelInferRequest m = {0};
+    infer_bind(&d, &m);
+    TRY(proto_decode(&d.decoder, message, size, &proto_walk_infer,
+                     inference_ModelInferRequest_fields, &m, "request"));
+    return request_check(out, &d.raw, err);
+}
+
+enum status request_decode(const void *message, size_t size, struct request *out, struct error *err)
+{
+    struct decoding d;
+    decoding_begin(&d, out, false, err);
     inferd_Request m = {.token = text_callback(&d.token),
                         .traceparent = text_callback(&d.traceparent),
                         .cb_body = {.funcs.decode = body_begin, .arg = &d}};

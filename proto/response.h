@@ -30,8 +30,7 @@ struct response {
     struct message_text model, version, infer_id;
     uint32_t n_outputs;
     struct message_tensor outputs[MESSAGE_MAX_TENSORS];
-    /* server_metadata, model_metadata, statistics, repository_index, server_status: the encoded
-     * message; proto/body.h has its encoders and decoders */
+    /* server_metadata and all else that proto/body.h has: the encoded message */
     struct message_text body;
 };
 
@@ -44,6 +43,18 @@ struct response {
  */
 enum status response_encode(const struct response *response, void *head, struct iovec *iov,
                             uint32_t *n_iov, struct error *err);
+
+/* The bytes in front of a message of gRPC: whether it is compressed, and its length. */
+enum { RESPONSE_OPEN_HEAD = 5, RESPONSE_OPEN_MAX = MESSAGE_HEAD_MAX + 8 };
+
+/*
+ * Encodes a response as a message of gRPC, its head of 5 bytes included, for the server's side; it
+ * is the message that answers `response->kind` in the Open Inference Protocol. With `streamed` it
+ * is a ModelStreamInferResponse, which may hold an error; otherwise errors are not encoded here.
+ * `head` has RESPONSE_OPEN_MAX bytes; the rest is as for response_encode.
+ */
+enum status response_encode_open(const struct response *response, bool streamed, void *head,
+                                 struct iovec *iov, uint32_t *n_iov, struct error *err);
 
 /*
  * Decodes the message of one frame, with the caps and checks of request_decode. Texts and payloads

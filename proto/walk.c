@@ -21,12 +21,12 @@ static const struct proto_walk input = {
 static const struct proto_walk wanted_output = {
     .of = {[inference_ModelInferRequest_InferRequestedOutputTensor_parameters_tag] = &parameter}};
 
-static const struct proto_walk infer_request = {
+const struct proto_walk proto_walk_infer = {
     .of = {[inference_ModelInferRequest_parameters_tag] = &parameter,
            [inference_ModelInferRequest_inputs_tag] = &input,
            [inference_ModelInferRequest_outputs_tag] = &wanted_output}};
 
-const struct proto_walk proto_walk_request = {.of = {[inferd_Request_infer_tag] = &infer_request,
+const struct proto_walk proto_walk_request = {.of = {[inferd_Request_infer_tag] = &proto_walk_infer,
                                                      [inferd_Request_server_live_tag] = &leaf,
                                                      [inferd_Request_server_ready_tag] = &leaf,
                                                      [inferd_Request_model_ready_tag] = &leaf,

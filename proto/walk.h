@@ -19,7 +19,7 @@ struct proto_walk {
     const struct proto_walk *of[PROTO_WALK_NUMBERS];
 };
 
-extern const struct proto_walk proto_walk_request, proto_walk_response;
+extern const struct proto_walk proto_walk_request, proto_walk_infer, proto_walk_response;
 extern const struct proto_walk proto_walk_server_metadata, proto_walk_model_metadata,
     proto_walk_statistics, proto_walk_index, proto_walk_server_status;
 

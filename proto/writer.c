@@ -68,6 +68,14 @@ static void payload_put(struct proto_writer *w, uint32_t tag, const void *data, 
     w->total += size;
 }
 
+void proto_writer_put_whole(struct proto_writer *w, struct message_text message)
+{
+    piece_end(w);
+    w->iov[w->n_iov++] =
+        (struct iovec){.iov_base = (void *)(uintptr_t)message.data, .iov_len = message.len};
+    w->total += message.len;
+}
+
 enum status proto_writer_put_payload(struct proto_writer *w, uint32_t tag,
                                      struct message_text payload, struct error *err)
 {
@@ -100,8 +108,10 @@ enum status proto_writer_put_tensors(struct proto_writer *w, uint32_t tag,
     pb_ostream_t stream = pb_ostream_from_buffer(body, MESSAGE_HEAD_MAX - prefix - heads);
     if (!pb_encode(&stream, fields, message))
         return too_large(err);
-    w->used += varint_put(w->head + w->used, (uint64_t)tag << 3 | PB_WT_STRING);
-    w->used += varint_put(w->head + w->used, stream.bytes_written + payloads);
+    if (tag) {
+        w->used += varint_put(w->head + w->used, (uint64_t)tag << 3 | PB_WT_STRING);
+        w->used += varint_put(w->head + w->used, stream.bytes_written + payloads);
+    }
     memmove(w->head + w->used, body, stream.bytes_written);
     w->used += stream.bytes_written;
     for (uint32_t i = 0; i < n; i++)
@@ -156,6 +166,8 @@ static bool tensors_encode(pb_ostream_t *stream, const pb_field_t *field, void *
     for (uint32_t i = 0; i < list->n; i++) {
         const struct message_tensor *t = &list->items[i];
         struct message_text dtype = message_text_of(dtype_name(t->dtype));
+        if (t->dtype == DTYPE_NONE)
+            dtype = t->datatype;
         inference_ModelInferResponse_InferOutputTensor m = {
             .name = proto_text_put(&t->name),
             .datatype = proto_text_put(&dtype),

@@ -27,8 +27,9 @@ enum status proto_writer_put(struct proto_writer *w, const pb_msgdesc_t *fields,
                              const void *message, struct error *err);
 
 /*
- * Encodes `message` as field `tag` of the message that was put before. Within it the tensors'
- * payloads follow as the repeated bytes field `raw_tag`. It must be the frame's last field.
+ * Encodes `message` as field `tag` of the message that was put before, or with `tag` 0 flat, as
+ * that message itself. Within it the tensors' payloads follow as the repeated bytes field
+ * `raw_tag`. It must be the frame's last field.
  */
 enum status proto_writer_put_tensors(struct proto_writer *w, uint32_t tag,
                                      const pb_msgdesc_t *fields, const void *message,
@@ -38,6 +39,9 @@ enum status proto_writer_put_tensors(struct proto_writer *w, uint32_t tag,
 /* Puts an encoded message, by reference, as field `tag`. Must be the frame's last field. */
 enum status proto_writer_put_payload(struct proto_writer *w, uint32_t tag,
                                      struct message_text payload, struct error *err);
+
+/* Takes an encoded message, by reference, as the frame's whole content. */
+void proto_writer_put_whole(struct proto_writer *w, struct message_text message);
 
 /* Writes the frame's length and closes the last piece. */
 enum status proto_writer_finish(struct proto_writer *w, uint32_t *n_iov, struct error *err);

@@ -20,7 +20,8 @@ def messages():
         for line in (ROOT / path).read_text().splitlines():
             line = line.partition("//")[0]
             for opened, name, field, number, closed in re.findall(
-                    r"(message|oneof) (\w+) \{|(?:[\w.]+|map<[^>]*>) (\w+) = (\d+);|(\})", line):
+                    r"(message|oneof|enum|service) (\w+) \{|"
+                    r"(?:[\w.]+|map<[^>]*>) (\w+) = (\d+);|(\})", line):
                 if opened == "oneof":
                     name = f"{stack[-1]}.{name}"
                 if opened:
