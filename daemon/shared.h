@@ -24,7 +24,7 @@ struct shared {
     uint32_t n_loops;
     struct loop *loops[DISPATCH_MAX_LOOPS];
     const struct answer_orders *orders; /* who loads models on request (answer.h); NULL: nobody */
-    uint64_t started_ns, started_ms; /* the latter since 1970 */
+    uint64_t started_ns, started_ms;    /* the latter since 1970 */
     /* Relaxed: each is a fact of its own, and a reader may hear of it a moment later. */
     _Atomic bool ready, draining, lost;
     _Atomic bool healthy; /* ready but for models that are missing */
