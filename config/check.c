@@ -64,21 +64,44 @@ enum status config_listen_check(const struct config *config, const struct addres
         address_format(address, text));
 }
 
-static enum status check_listen(const struct config_listen *listen, struct report *report)
+static bool is_free_port(const char *text)
 {
-    for (uint32_t i = 0; i < listen->framed_count; i++) {
-        struct resolved addresses;
+    return ends_with(text, ":0");
+}
+
+/* Whether a door before `door`, or an earlier entry of it, has this address already. */
+static bool address_taken(const struct config_listen *listen, uint32_t door, uint32_t i)
+{
+    const char *text = listen->doors[door].items[i];
+    for (uint32_t d = 0; d <= door && !is_free_port(text); d++)
+        for (uint32_t k = 0; k < (d < door ? listen->doors[d].count : i); k++)
+            if (strcmp(text, listen->doors[d].items[k]) == 0)
+                return true;
+    return false;
+}
+
+static enum status check_door(const struct config_listen *listen, uint32_t door,
+                              struct report *report)
+{
+    const struct config_addresses *addresses = &listen->doors[door];
+    for (uint32_t i = 0; i < addresses->count; i++) {
+        struct resolved resolved;
         struct resolve_name name;
         char key[32];
-        snprintf(key, sizeof(key), "framed[%" PRIu32 "]", i);
-        if (resolve_text(listen->framed[i], &addresses, &name, NULL) != STATUS_OK)
-            return report_set(report, "listen.", key, listen->framed[i],
+        snprintf(key, sizeof(key), "%s[%" PRIu32 "]", config_door_names[door], i);
+        if (resolve_text(addresses->items[i], &resolved, &name, NULL))
+            return report_set(report, "listen.", key, addresses->items[i],
                               "HOST:PORT, [IPV6]:PORT or unix:/PATH");
-        for (uint32_t k = 0; k < i; k++)
-            if (strcmp(listen->framed[i], listen->framed[k]) == 0 &&
-                !ends_with(listen->framed[i], ":0"))
-                return report_set(report, "listen.", key, listen->framed[i], "each address once");
+        if (address_taken(listen, door, i))
+            return report_set(report, "listen.", key, addresses->items[i], "each address once");
     }
+    return STATUS_OK;
+}
+
+static enum status check_listen(const struct config_listen *listen, struct report *report)
+{
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        TRY(check_door(listen, door, report));
     return STATUS_OK;
 }
 
@@ -204,18 +227,24 @@ enum status config_check_report(const struct config *config, struct report *repo
     return check_limits(&config->limits, report);
 }
 
+/* The addresses of a host's name are checked later, when the name has been looked up. */
+static enum status check_reach(const struct config *config, const char *text, struct error *err)
+{
+    struct resolved addresses;
+    struct resolve_name name;
+    TRY(resolve_text(text, &addresses, &name, err));
+    for (uint32_t k = 0; k < addresses.n; k++)
+        TRY(config_listen_check(config, &addresses.items[k], err));
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *config, struct error *err)
 {
     struct report report = {.err = err};
     TRY(config_check_report(config, &report));
-    for (uint32_t i = 0; i < config->listen.framed_count; i++) {
-        /* The addresses of a host's name are checked later, when the name has been looked up. */
-        struct resolved addresses;
-        struct resolve_name name;
-        TRY(resolve_text(config->listen.framed[i], &addresses, &name, err));
-        for (uint32_t k = 0; k < addresses.n; k++)
-            TRY(config_listen_check(config, &addresses.items[k], err));
-    }
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        for (uint32_t i = 0; i < config->listen.doors[door].count; i++)
+            TRY(check_reach(config, config->listen.doors[door].items[i], err));
     return STATUS_OK;
 }
 

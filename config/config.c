@@ -33,6 +33,12 @@ static const struct config_limits default_limits = {
     .receive_rate = 65536,
 };
 
+const char *const config_door_names[] = {
+#define X(name) #name,
+    CONFIG_DOORS(X)
+#undef X
+};
+
 void config_texts_free(char **items, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -106,7 +112,8 @@ void config_free(struct config *config)
     for (uint32_t i = 0; i < config->models_count; i++)
         deinit_model(&config->models[i]);
     free(config->models);
-    config_texts_free(config->listen.framed, config->listen.framed_count);
+    for (uint32_t k = 0; k < CONFIG_DOOR_COUNT_; k++)
+        config_texts_free(config->listen.doors[k].items, config->listen.doors[k].count);
     free(config->device);
     free(config->repository);
     free(config->readiness);
@@ -121,17 +128,18 @@ void config_free(struct config *config)
 static enum status read_listen(const struct raw_config *whole, struct config_listen *listen,
                                struct report *report)
 {
-    const struct raw_list *raw = &whole->framed;
     TRY(fields_read(config_listen_fields, "listen.", whole, listen, report));
-
-    if (!raw->items)
-        return STATUS_OK;
-    char **framed = config_texts_copy(raw->items, raw->items_count);
-    if (!framed)
-        return error_no_memory(report->err, "the configuration");
-    config_texts_free(listen->framed, listen->framed_count);
-    listen->framed = framed;
-    listen->framed_count = raw->items_count;
+    for (uint32_t k = 0; k < CONFIG_DOOR_COUNT_; k++) {
+        const struct raw_list *raw = &whole->doors[k];
+        struct config_addresses *door = &listen->doors[k];
+        if (!raw->items)
+            continue;
+        char **items = config_texts_copy(raw->items, raw->items_count);
+        if (!items)
+            return error_no_memory(report->err, "the configuration");
+        config_texts_free(door->items, door->count);
+        *door = (struct config_addresses){items, raw->items_count};
+    }
     return STATUS_OK;
 }
 

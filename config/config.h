@@ -14,9 +14,35 @@
 #include "base/address.h"
 #include "base/error.h"
 
+/* The doors: X(name). Each is a protocol, and under its name a list of the addresses where it is
+ * spoken: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock". */
+#define CONFIG_DOORS(X) X(framed)
+
+enum config_door {
+#define X(name) DOOR_##name,
+    CONFIG_DOORS(X)
+#undef X
+        CONFIG_DOOR_COUNT_
+};
+
+extern const char *const config_door_names[CONFIG_DOOR_COUNT_];
+
+struct config_addresses {
+    char **items;
+    uint32_t count;
+};
+
 struct config_listen {
-    char **framed; /* "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock" */
-    uint32_t framed_count;
+    union {
+        struct config_addresses doors[CONFIG_DOOR_COUNT_];
+        struct { /* the same by their names: framed, framed_count and so on */
+#define X(name)                                                                                    \
+    char **name;                                                                                   \
+    uint32_t name##_count;
+            CONFIG_DOORS(X)
+#undef X
+        };
+    };
     bool insecure; /* beyond loopback without tokens, because the operator insists */
 };
 

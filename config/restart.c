@@ -14,14 +14,22 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool same_addresses(const struct config_listen *a, const struct config_listen *b)
+static bool same_addresses(const struct config_addresses *a, const struct config_addresses *b)
 {
-    if (a->framed_count != b->framed_count)
+    if (a->count != b->count)
         return false;
-    for (uint32_t i = 0; i < a->framed_count; i++)
-        if (!same_text(a->framed[i], b->framed[i]))
+    for (uint32_t i = 0; i < a->count; i++)
+        if (!same_text(a->items[i], b->items[i]))
             return false;
     return true;
+}
+
+static bool same_doors(const struct config_listen *a, const struct config_listen *b)
+{
+    bool same = true;
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        same &= same_addresses(&a->doors[door], &b->doors[door]);
+    return same;
 }
 
 void config_restart_names(const struct config *running, const struct config *wanted, char *out,
@@ -31,7 +39,7 @@ void config_restart_names(const struct config *running, const struct config *wan
         const char *name;
         bool same;
     } settings[] = {
-        {"listen", same_addresses(&running->listen, &wanted->listen)},
+        {"listen", same_doors(&running->listen, &wanted->listen)},
         {"device", same_text(running->device, wanted->device)},
         {"workers", running->workers == wanted->workers},
         {"threads", running->threads == wanted->threads},

@@ -35,6 +35,8 @@
         .value = {CYAML_VALUE_SEQUENCE(OPTIONAL, char *, &text_schema, 0, most)},                  \
     }
 
+#define DOOR_SCHEMA(name) LIST_FIELD(#name, raw_config, doors[DOOR_##name], CONFIG_LISTEN_MAX),
+
 static const cyaml_schema_value_t text_schema = {
     CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char *, 0, CONFIG_TEXT_MAX)};
 
@@ -77,7 +79,7 @@ static const cyaml_schema_field_t limits_schema_fields[] = {
 
 static const cyaml_schema_field_t listen_schema_fields[] = {
     CONFIG_LISTEN_FIELDS(SERVER_SCHEMA) /**/
-    LIST_FIELD("framed", raw_config, framed, CONFIG_LISTEN_MAX),
+    CONFIG_DOORS(DOOR_SCHEMA)           /**/
     CYAML_FIELD_END,
 };
 

@@ -101,7 +101,7 @@ enum {
 /* The keys that are lists or sections. */
 #define CONFIG_OTHER_KEYS(X)                                                                       \
     X(listen)                                                                                      \
-    X(framed)                                                                                      \
+    CONFIG_DOORS(X)                                                                                \
     X(models)                                                                                      \
     X(identities)                                                                                  \
     X(rights)                                                                                      \
@@ -155,7 +155,7 @@ struct raw_limits {
 struct raw_config {
     CONFIG_SERVER_FIELDS(CONFIG_RAW_MEMBER)
     CONFIG_LISTEN_FIELDS(CONFIG_RAW_MEMBER)
-    struct raw_list framed;
+    struct raw_list doors[CONFIG_DOOR_COUNT_];
     struct raw_identity *identities;
     uint32_t identities_count;
     struct raw_model *models;

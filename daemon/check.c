@@ -304,8 +304,9 @@ int check_run(const struct config *config)
 {
     struct check c = {.config = config, .log = {.level = LOG_WARNING, .write = log_line}};
     signals_release();
-    for (uint32_t i = 0; i < config->listen.framed_count; i++)
-        address_check(&c, config->listen.framed[i]);
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        for (uint32_t i = 0; i < config->listen.doors[door].count; i++)
+            address_check(&c, config->listen.doors[door].items[i]);
     identities_check(&c);
     trust_open(&c);
     device_check(&c);

@@ -39,19 +39,19 @@ static void keep_here(struct resolved *list)
     list->n = n ? n : 1;
 }
 
-static enum status address_add(struct config_listen *out, const char *text, struct error *err)
+static enum status address_add(struct config_addresses *out, const char *text, struct error *err)
 {
-    for (uint32_t i = 0; i < out->framed_count; i++) /* "localhost:1" beside "127.0.0.1:1" */
-        if (strcmp(out->framed[i], text) == 0 && strcmp(strrchr(text, ':'), ":0") != 0)
+    for (uint32_t i = 0; i < out->count; i++) /* "localhost:1" beside "127.0.0.1:1" */
+        if (strcmp(out->items[i], text) == 0 && strcmp(strrchr(text, ':'), ":0") != 0)
             return STATUS_OK;
     char *copy = strdup(text);
     if (!copy)
         return error_no_memory(err, "addresses");
-    out->framed[out->framed_count++] = copy;
+    out->items[out->count++] = copy;
     return STATUS_OK;
 }
 
-static enum status entry_resolve(const char *text, struct config_listen *out, struct error *err)
+static enum status entry_resolve(const char *text, struct config_addresses *out, struct error *err)
 {
     struct resolved list;
     struct resolve_name name;
@@ -66,16 +66,23 @@ static enum status entry_resolve(const char *text, struct config_listen *out, st
     return STATUS_OK;
 }
 
+static enum status door_resolve(const struct config_addresses *door, struct config_addresses *out,
+                                struct error *err)
+{
+    out->items = calloc((size_t)door->count * RESOLVE_MOST + 1, sizeof(*out->items));
+    if (!out->items)
+        return error_no_memory(err, "addresses");
+    for (uint32_t i = 0; i < door->count; i++)
+        TRY(entry_resolve(door->items[i], out, err));
+    return STATUS_OK;
+}
+
 enum status listen_names_resolve(const struct config_listen *config, struct config_listen *out,
                                  struct error *err)
 {
-    CLEANUP(listen_names_free) struct config_listen list = *config;
-    list.framed_count = 0;
-    list.framed = calloc((size_t)config->framed_count * RESOLVE_MOST + 1, sizeof(*list.framed));
-    if (!list.framed)
-        return error_no_memory(err, "addresses");
-    for (uint32_t i = 0; i < config->framed_count; i++)
-        TRY(entry_resolve(config->framed[i], &list, err));
+    CLEANUP(listen_names_free) struct config_listen list = {.insecure = config->insecure};
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        TRY(door_resolve(&config->doors[door], &list.doors[door], err));
     *out = list;
     list = (struct config_listen){0};
     return STATUS_OK;
@@ -83,9 +90,11 @@ enum status listen_names_resolve(const struct config_listen *config, struct conf
 
 void listen_names_free(struct config_listen *resolved)
 {
-    for (uint32_t i = 0; i < resolved->framed_count; i++)
-        free(resolved->framed[i]);
-    free(resolved->framed);
-    resolved->framed = NULL;
-    resolved->framed_count = 0;
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++) {
+        struct config_addresses *addresses = &resolved->doors[door];
+        for (uint32_t i = 0; i < addresses->count; i++)
+            free(addresses->items[i]);
+        free(addresses->items);
+        *addresses = (struct config_addresses){0};
+    }
 }

@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #include "base/address.h"
-#include "daemon/peer.h"
 #include "daemon/loop.h"
+#include "daemon/notify.h"
+#include "daemon/peer.h"
 
 enum {
     ACCEPT_AT_ONCE = 64, /* then the control thread does its other work first */
@@ -31,8 +32,13 @@ struct listener {
     bool tcp, polling;
     bool made;        /* the unix socket's file was made here, and is ours to remove */
     struct stat file; /* which file that was */
-    const struct session_ops *protocol;
+    enum config_door door;
     struct address address;
+};
+
+/* The protocol of each door. */
+static const struct session_ops *const protocols[CONFIG_DOOR_COUNT_] = {
+    [DOOR_framed] = &session_framed,
 };
 
 struct listeners {
@@ -133,7 +139,7 @@ static void deal(struct listener *l, int fd)
     struct loop *loop = emptiest(shared);
     atomic_fetch_add_explicit(&shared->connections, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->load, 1, memory_order_relaxed);
-    const struct arrival arrival = {fd, l->tcp, l->protocol, peer};
+    const struct arrival arrival = {fd, l->tcp, protocols[l->door], peer};
     loop_adopt(loop, &arrival);
 }
 
@@ -292,28 +298,59 @@ enum status listeners_check(const struct listeners *all, const struct config *co
     return STATUS_OK;
 }
 
-static enum status sockets_open(struct listeners *all, const struct config_listen *listen,
-                                uint32_t n, uint32_t n_fds, struct error *err)
+/* Returns the next listener, with nothing open yet. */
+static struct listener *listener_add(struct listeners *all, enum config_door door)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        struct listener *l = &all->items[i];
-        all->n = i + 1; /* listeners_stop closes it, whatever fails */
-        l->all = all;
-        l->fd = -1;
-        l->protocol = &session_framed;
-        if (n_fds)
-            TRY(socket_take(l, FIRST_FD + (int)i, err));
-        else
-            TRY(socket_bind(l, listen->framed[i], err));
+    struct listener *l = &all->items[all->n++]; /* listeners_stop closes it, whatever fails */
+    l->all = all;
+    l->fd = -1;
+    l->door = door;
+    return l;
+}
+
+static enum status sockets_bind(struct listeners *all, const struct config_listen *listen,
+                                struct error *err)
+{
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        for (uint32_t i = 0; i < listen->doors[door].count; i++) {
+            struct listener *l = listener_add(all, door);
+            TRY(socket_bind(l, listen->doors[door].items[i], err));
+            TRY(watch_init(l, err));
+        }
+    return STATUS_OK;
+}
+
+/* A service manager's socket is for the door whose name it has, and without one for the first. */
+static enum config_door door_named(const char *name)
+{
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        if (strcmp(config_door_names[door], name) == 0)
+            return door;
+    return DOOR_framed;
+}
+
+static enum status sockets_take(struct listeners *all, uint32_t n_fds, struct error *err)
+{
+    for (uint32_t i = 0; i < n_fds; i++) {
+        struct listener *l = listener_add(all, door_named(notify_listen_name(i)));
+        TRY(socket_take(l, FIRST_FD + (int)i, err));
         TRY(watch_init(l, err));
     }
     return STATUS_OK;
 }
 
+static uint32_t addresses_count(const struct config_listen *listen)
+{
+    uint32_t n = 0;
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        n += listen->doors[door].count;
+    return n;
+}
+
 enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct config_listen *listen,
                           uint32_t n_fds, struct listeners **out, struct error *err)
 {
-    uint32_t n = n_fds ? n_fds : listen->framed_count;
+    uint32_t n = n_fds ? n_fds : addresses_count(listen);
     struct listeners *all = calloc(1, sizeof(*all) + n * sizeof(all->items[0]));
     if (!all)
         return error_no_memory(err, "listeners");
@@ -323,8 +360,9 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
     all->peers = peers_new();
     uv_timer_init(uv, &all->pause);
     all->pause.data = all;
-    enum status status =
-        all->peers ? sockets_open(all, listen, n, n_fds, err) : error_no_memory(err, "listeners");
+    enum status status = !all->peers ? error_no_memory(err, "listeners")
+                         : n_fds     ? sockets_take(all, n_fds, err)
+                                     : sockets_bind(all, listen, err);
     if (!status) {
         *out = all;
         return STATUS_OK;
@@ -342,8 +380,13 @@ void listeners_start(struct listeners *all)
     spare_open(all);
     if (!watch(all, true))
         uv_timer_start(&all->pause, pause_over, PAUSE_MS, 0);
-    for (uint32_t i = 0; i < all->n; i++)
-        fprintf(stderr, "ready %s\n", address_format(&all->items[i].address, text));
+    for (uint32_t i = 0; i < all->n; i++) {
+        const struct listener *l = &all->items[i];
+        const char *name = config_door_names[l->door];
+        bool named = l->door != DOOR_framed;
+        fprintf(stderr, "ready %s%s%s%s\n", address_format(&l->address, text), named ? " (" : "",
+                named ? name : "", named ? ")" : "");
+    }
 }
 
 void listeners_stop(struct listeners *all)

@@ -29,7 +29,8 @@ enum status listeners_new(struct shared *shared, uv_loop_t *uv, const struct con
  * that takes the tokens away must not leave a socket that other machines reach. Any thread. */
 enum status listeners_check(const struct listeners *listeners, const struct config *config,
                             struct error *err);
-/* Begins to accept, and writes "ready ADDRESS" for each to stderr. */
+/* Begins to accept, and writes "ready ADDRESS" for each to stderr; the name of the door follows in
+ * brackets if it is not the first. */
 void listeners_start(struct listeners *listeners);
 /* Closes everything; idempotent. Unix sockets that were made here are removed. */
 void listeners_stop(struct listeners *listeners);

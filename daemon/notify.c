@@ -15,7 +15,9 @@
 
 #include "base/clock.h"
 
-enum { FIRST_FD = 3, MOST_FDS = 64 };
+enum { FIRST_FD = 3, MOST_FDS = 64, NAME_MOST = 32 };
+
+static char socket_names[MOST_FDS][NAME_MOST]; /* of the sockets that were handed over */
 
 /* The number in an environment variable; 0 if the variable is missing or no number. */
 static uint64_t variable(const char *name)
@@ -78,11 +80,30 @@ void notify_send(const struct notify *notify, const char *fmt, ...)
     (void)sent;
 }
 
+/* Names are divided by colons; what is too long stands for no name. */
+static void names_keep(const char *names)
+{
+    for (uint32_t i = 0; names && i < MOST_FDS; i++) {
+        size_t len = strcspn(names, ":");
+        if (len < NAME_MOST)
+            memcpy(socket_names[i], names, len);
+        names = names[len] ? names + len + 1 : NULL;
+    }
+}
+
+const char *notify_listen_name(uint32_t i)
+{
+    return i < MOST_FDS ? socket_names[i] : "";
+}
+
 uint32_t notify_listen_fds(void)
 {
+    memset(socket_names, 0, sizeof(socket_names));
     uint64_t n = variable("LISTEN_FDS");
     if (variable("LISTEN_PID") != (uint64_t)getpid() || n > MOST_FDS)
         n = 0;
+    if (n)
+        names_keep(getenv("LISTEN_FDNAMES"));
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     unsetenv("LISTEN_FDNAMES");

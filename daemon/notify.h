@@ -27,5 +27,8 @@ void notify_send(const struct notify *notify, const char *fmt, ...) PRINTF(2, 3)
 /* How many sockets were handed over, from descriptor 3 on; 0 if none or not to this process. They
  * are made close-on-exec, and the variables are removed for the children's sake. */
 uint32_t notify_listen_fds(void);
+/* The name of the i-th of these sockets (FileDescriptorName=); "" if it has none. Static storage,
+ * written by notify_listen_fds. */
+const char *notify_listen_name(uint32_t i);
 
 #endif

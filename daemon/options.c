@@ -93,6 +93,12 @@ static void complain(char **argv, int which)
     }
 }
 
+static bool listen_take(struct options *o, enum config_door door)
+{
+    o->listen[door].items[o->listen[door].count++] = optarg;
+    return true;
+}
+
 static bool option_take(struct options *o, int which)
 {
     switch (which) {
@@ -102,8 +108,7 @@ static bool option_take(struct options *o, int which)
     case OPT_CHECK:
         return o->check = true;
     case OPT_LISTEN:
-        o->listen[o->n_listen++] = optarg;
-        return true;
+        return listen_take(o, DOOR_framed);
     case OPT_INSECURE:
         return o->insecure = true;
     case OPT_DEVICE:
@@ -133,9 +138,10 @@ static void words_translate(int argc, char **argv)
 enum options_result options_parse(int argc, char **argv, struct options *out)
 {
     struct options o = {.max_delay_us = -1, .max_batch = -1, .workers = -1};
-    o.listen = calloc((size_t)argc, sizeof(*o.listen));
-    o.models = calloc((size_t)argc, sizeof(*o.models));
-    if (!o.listen || !o.models) {
+    bool whole = (o.models = calloc((size_t)argc, sizeof(*o.models))) != NULL;
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        whole &= (o.listen[door].items = calloc((size_t)argc, sizeof(char *))) != NULL;
+    if (!whole) {
         fprintf(stderr, "inferd: no memory for the command line\n");
         options_deinit(&o);
         return OPTIONS_FAILED;
@@ -167,23 +173,25 @@ enum options_result options_parse(int argc, char **argv, struct options *out)
 
 void options_deinit(struct options *o)
 {
-    free(o->listen);
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        free(o->listen[door].items);
     free(o->models);
     *o = (struct options){0};
 }
 
-static enum status listen_set(const struct options *o, struct config *config, struct error *err)
+/* Addresses on the command line take the place of the file's, door by door. */
+static enum status listen_set(const struct config_addresses *given, struct config_addresses *door,
+                              struct error *err)
 {
-    char **framed = calloc(o->n_listen, sizeof(*framed));
-    if (!framed)
+    char **items = calloc(given->count, sizeof(*items));
+    if (!items)
         return error_no_memory(err, "the configuration");
-    for (uint32_t i = 0; i < config->listen.framed_count; i++)
-        free(config->listen.framed[i]);
-    free(config->listen.framed);
-    config->listen.framed = framed;
-    config->listen.framed_count = o->n_listen;
-    for (uint32_t i = 0; i < o->n_listen; i++)
-        if (!(framed[i] = strdup(o->listen[i])))
+    for (uint32_t i = 0; i < door->count; i++)
+        free(door->items[i]);
+    free(door->items);
+    *door = (struct config_addresses){items, given->count};
+    for (uint32_t i = 0; i < given->count; i++)
+        if (!(items[i] = strdup(given->items[i])))
             return error_no_memory(err, "the configuration");
     return STATUS_OK;
 }
@@ -220,8 +228,9 @@ static enum status options_apply(const struct options *o, struct config *config,
         free(config->device);
         config->device = device;
     }
-    if (o->n_listen)
-        TRY(listen_set(o, config, err));
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+        if (o->listen[door].count)
+            TRY(listen_set(&o->listen[door], &config->listen.doors[door], err));
     return models_set(o, config, err);
 }
 

@@ -13,8 +13,9 @@ struct options {
     const char *device;                       /* NULL: the file's */
     int64_t max_delay_us, max_batch, workers; /* -1: the file's */
     bool check, insecure;
-    uint32_t n_listen, n_models;
-    char **listen, **models; /* arguments; the arrays are the options' own */
+    uint32_t n_models;
+    struct config_addresses listen[CONFIG_DOOR_COUNT_];
+    char **models; /* arguments; the arrays are the options' own */
 };
 
 enum options_result {

@@ -75,6 +75,11 @@ bool message_name_ok(struct message_text name);
  * names in a plan, and exporters write "input:0" and "encoder/layer_0/out". */
 bool message_tensor_name_ok(struct message_text name);
 
+/* Finds the dtypes of tensors that came, and checks their names, dtypes and sizes. Typed contents,
+ * of whatever encoding, must have a byte for each element. `what` is "input" or "output". */
+enum status message_tensors_check(struct message_tensor *tensors, uint32_t n, const char *what,
+                                  struct error *err);
+
 /*
  * The state of writing a typed tensor's elements as raw bytes, a slice at a time. It is plain data
  * and may be dropped at any time. `at`, `end`, `chunk_end` and `name` point into the frame and `to`

@@ -127,6 +127,8 @@ enum status request_decode_open(enum request_kind kind, const void *message, siz
 void request_clear(struct request *request);
 /* Checks what a decoder took over of texts: model, version, token and infer_id. */
 enum status request_texts_check(const struct request *request, struct error *err);
+/* Checks the names of the outputs that an inference asks for; part of request_decode. */
+enum status request_outputs_check(const struct request *request, struct error *err);
 
 /* The id of a message that cannot be decoded, or of which only the beginning has come; 0 if none of
  * its first MESSAGE_MAX_FIELDS fields is an id. */

@@ -208,7 +208,7 @@ enum status request_texts_check(const struct request *r, struct error *err)
     return STATUS_OK;
 }
 
-static enum status outputs_check(const struct request *r, struct error *err)
+enum status request_outputs_check(const struct request *r, struct error *err)
 {
     for (uint32_t i = 0; i < r->n_outputs; i++) {
         if (!message_tensor_name_ok(r->outputs[i]))
@@ -232,7 +232,7 @@ static enum status request_check(struct request *r, const struct proto_raw *raw,
         return STATUS_OK;
     if (!r->model.len)
         return error_set(err, STATUS_INVALID_ARGUMENT, "the request names no model");
-    TRY(outputs_check(r, err));
+    TRY(request_outputs_check(r, err));
     return proto_tensors_finish(r->inputs, r->n_inputs, raw, "input", err);
 }
 

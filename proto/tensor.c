@@ -160,6 +160,12 @@ enum status proto_tensors_finish(struct message_tensor *tensors, uint32_t n,
                                  const struct proto_raw *raw, const char *what, struct error *err)
 {
     TRY(raw_join(tensors, n, raw, what, err));
+    return message_tensors_check(tensors, n, what, err);
+}
+
+enum status message_tensors_check(struct message_tensor *tensors, uint32_t n, const char *what,
+                                  struct error *err)
+{
     for (uint32_t i = 0; i < n; i++) {
         struct message_tensor *t = &tensors[i];
         t->dtype = dtype_parse(t->datatype.data, t->datatype.len);

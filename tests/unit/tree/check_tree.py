@@ -22,12 +22,13 @@ LAYERS = {
     "kernels": [],
     "engine": ["kernels"],
     "proto": [],
+    "http": ["proto"],
     "config": [],
     "batching": [],
     "pool": [],
     "client": ["proto"],
     "tools": ["kernels", "engine", "proto", "client"],
-    "daemon": ["engine", "proto", "config", "batching", "pool"],
+    "daemon": ["engine", "proto", "http", "config", "batching", "pool"],
 }
 # the same inside engine/; "." stands for engine/*.h itself
 ENGINE_LAYERS = {
@@ -51,11 +52,12 @@ CONFINED = [
     (r"(oneapi/dnnl/)?dnnl.*", r"engine/cpu/onednn[^/]*$"),
     (r"(cuda|cudnn|cublas|nv).*", r"(engine/cuda|kernels/cuda)/"),
     (r"(cyaml/cyaml|yaml)\.h", r"config/"),
+    (r"(llhttp|yajl/.*)\.h", r"http/"),
     (r"pb.*\.h", r"(proto|engine/plan|engine/import)/"),
 ]
 
 SPEAKING = re.compile(r"\b(v?printf|puts|putchar|perror|_?exit|abort)\s*\(|\b(stdout|stderr)\b")
-SILENT = {"base", "kernels", "engine", "proto", "config", "batching", "pool", "client"}
+SILENT = {"base", "kernels", "engine", "proto", "http", "config", "batching", "pool", "client"}
 
 LEFT_OVERS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 SOMEBODYS_PATH = re.compile(r"""(^|[\s"'`=(])/(home|root|work|Users)/""")
@@ -66,23 +68,26 @@ STATUS = r"\b(?!STATUS_)\w+"
 IDIOMS = [
     (r"\bgoto\b", "no goto: CLEANUP(fn) and STEAL, or an inner function",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda "
-     "engine/import engine/ir engine/passes engine/plan engine/runtime engine/tune kernels "
+     "engine/import engine/ir engine/passes engine/plan engine/runtime engine/tune http kernels "
      "pool proto tests tools"),
     (r"\benum status\s+(?!(?:\w+_)?status\b)\w+\s*(?:[;,)]|=[^=])",
      "an enum status is called status, or something_status",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/runtime engine/tune kernels pool proto tools"),
+     "engine/ir engine/passes engine/plan engine/runtime engine/tune http kernels pool proto "
+     "tools"),
     (r"\bif\s*\((?:[^;{}]*[^;{}\w])?![\w.>-]*status\b[^;{}]*\)\s*\w*status\s*=[^=]",
      "no `if (!status) status = ...`: TRY(call)",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/runtime engine/tune kernels pool proto tools"),
+     "engine/ir engine/passes engine/plan engine/runtime engine/tune http kernels pool proto "
+     "tools"),
     (rf"{STATUS}\s*[!=]=\s*STATUS_OK\b|\bSTATUS_OK\s*[!=]=",
      "`status` or `!status`, not a comparison with STATUS_OK",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/runtime engine/tune kernels pool proto tools"),
+     "engine/ir engine/passes engine/plan engine/runtime engine/tune http kernels pool proto "
+     "tools"),
     (r"\b(?:strstr|strn?(?:case)?cmp|mem(?:cmp|mem))\s*\([^;?]*(?:->|\.)text\b",
      "an error's text is for people: ask for its cause",
-     "base batching client config daemon docs engine kernels pool proto tools"),
+     "base batching client config daemon docs engine http kernels pool proto tools"),
 ]
 
 C_LIKE = {".c", ".h", ".cu", ".cuh"}
