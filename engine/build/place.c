@@ -23,8 +23,8 @@ struct planner {
 static bool renames(const struct ir_graph *graph, const struct ir_node *node,
                     const struct ir_tensor *in, const struct ir_tensor *out)
 {
-    return !ir_tensor_is_constant(in) && in->bytes == out->bytes && in->dtype == out->dtype &&
-           in->scale == out->scale && ir_node_renames(graph, node, in->layout, out->layout);
+    return !ir_tensor_is_constant(in) && in->bytes == out->bytes &&
+           ir_node_renames(graph, node, in->format, out->format);
 }
 
 /* Turns nodes that only rename into aliases, which need no tactic. */
@@ -32,7 +32,7 @@ static void make_aliases(struct ir_graph *graph)
 {
     for (uint32_t i = 0; i < graph->n_nodes; i++) {
         struct ir_node *node = ir_node(graph, i);
-        if (node->n_inputs != 1 || node->n_outputs != 1)
+        if (node->n_inputs == 0 || node->inputs[0] == IR_NONE || node->n_outputs != 1)
             continue;
         struct ir_tensor *out = ir_tensor(graph, node->outputs[0]);
         const struct ir_tensor *in = ir_tensor(graph, node->inputs[0]);

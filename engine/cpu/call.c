@@ -390,6 +390,18 @@ static enum status run_det(const struct call *c)
     return STATUS_OK;
 }
 
+static enum status run_quantise(const struct call *c)
+{
+    ref_quantize(axis_of(c), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
+static enum status run_dequantise(const struct call *c)
+{
+    ref_dequantize(axis_of(c), &c->in[0], &c->in[1], optional(c, 2), &c->out[0]);
+    return STATUS_OK;
+}
+
 static const run runs[IR_OP_COUNT_] = {
 #define OP(NAME, number, name, ...) [IR_OP_##NAME] = run_##name,
 #include "engine/ir/ops.def"

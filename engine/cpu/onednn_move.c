@@ -84,7 +84,8 @@ static uint32_t list_transpose(const struct subject *s, struct choice out[CHOICE
     out[n] = (struct choice){0};
     n += rank > 0;
     for (size_t i = 0; i < ARRAY_LEN(ways) && rank >= 3 && rank <= 5; i++)
-        if (ir_node_renames(s->graph, s->node, ways[i].src, ways[i].dst))
+        if (ir_node_renames(s->graph, s->node, (struct ir_format){.layout = ways[i].src},
+                            (struct ir_format){.layout = ways[i].dst}))
             out[n++] = ways[i];
     return n;
 }

@@ -125,8 +125,9 @@ void emit_fold(struct mapper *m, uint32_t node, bool wanted)
         map_failed_with(m, status, &err);
         return;
     }
-    uint32_t n_made = n->n_outputs;
+    uint32_t n_made = n->n_outputs, range = ir_range_follows(m->graph, n);
     memcpy(made, n->outputs, sizeof(made));
+    ir_tensor(m->graph, made[0])->range = range;
     ir_node_remove(m->graph, node);
     for (uint32_t i = 0; i < n_made; i++)
         ir_tensor(m->graph, made[i])->data = outputs[i];

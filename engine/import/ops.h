@@ -52,10 +52,22 @@ void map_quantize(struct mapper *m);
 void map_dynamic_quantize(struct mapper *m);
 
 /* ops_qproduct.c */
-void map_qlinear_matmul(struct mapper *m);
-void map_qlinear_conv(struct mapper *m);
 void map_conv_integer(struct mapper *m);
 void map_matmul_integer(struct mapper *m);
+void map_matmul_integer_to_float(struct mapper *m);
+void map_dynamic_quantize_matmul(struct mapper *m);
+
+/* ops_qlinear.c */
+void map_qlinear_binary(struct mapper *m);
+void map_qlinear_concat(struct mapper *m);
+void map_qlinear_conv(struct mapper *m);
+void map_qlinear_global_pool(struct mapper *m);
+void map_qlinear_matmul(struct mapper *m);
+void map_qlinear_pool(struct mapper *m);
+void map_qlinear_softmax(struct mapper *m);
+void map_qlinear_unary(struct mapper *m);
+void map_qlinear_where(struct mapper *m);
+void map_qgemm(struct mapper *m);
 
 /* ops_loss.c */
 void map_likelihood_loss(struct mapper *m);
@@ -181,13 +193,24 @@ void map_window(struct mapper *m);
 uint32_t emit_along(struct mapper *m, uint32_t x, uint32_t axis, uint32_t rank);
 /* Makes a convolution with the window that the node's attributes give; bias may be IR_NONE. */
 uint32_t emit_conv(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias);
-/* Fails if a scale is no float, has another shape than its zero point (IR_NONE: none), or has a
- * known value that is below 0 or no number, or is 0 although it `divides`. */
-void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero, bool divides);
+/* Fails if a scale is no float, does not fit its zero point (IR_NONE: none), or has a known value
+ * that is not a number above 0. */
+void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero);
 /* Makes x - zero as type `to`. `zero` is one value, or one for each index of `axis`, or IR_NONE. */
 uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to);
-/* Rounds half to even, adds the zero point (IR_NONE: 0), saturates. */
-uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum dtype to);
+/* A scale and a zero point (IR_NONE: 0): one number each, or a vector along dimension `axis`, or of
+ * any other shape that broadcasts. */
+struct quantisation {
+    uint32_t scale, zero, axis;
+};
+/* Makes (x - zero) * scale as floats of type `to`, and round(x / scale) + zero, saturated, as
+ * integers of type `to`. */
+uint32_t emit_dequantize(struct mapper *m, uint32_t x, const struct quantisation *by,
+                         enum dtype to);
+uint32_t emit_quantize(struct mapper *m, uint32_t x, const struct quantisation *by, enum dtype to);
+/* Quantises to UINT8 by a scale and a zero point that follow from the values of x. As in
+ * onnxruntime, the scale of nothing but zeros is 1. */
+uint32_t emit_dynamic_quantize(struct mapper *m, uint32_t x, struct quantisation *out);
 uint32_t emit_flat(struct mapper *m, uint32_t x);                   /* all elements as a vector */
 uint32_t emit_matmul_any(struct mapper *m, uint32_t a, uint32_t b); /* takes vectors too */
 uint32_t emit_gemm(struct mapper *m);                               /* of the node at hand */
@@ -204,6 +227,9 @@ uint32_t emit_count(struct mapper *m, int64_t n); /* INT64 [n]: 0, 1, ... */
 uint32_t emit_angles(struct mapper *m, uint32_t table, uint32_t positions, uint32_t heads_axis);
 /* Turns pairs of columns by these angles; `neighbours`: columns 2i and 2i + 1 are a pair. */
 uint32_t emit_rotary(struct mapper *m, uint32_t x, uint32_t cosine, uint32_t sine, bool neighbours);
+/* The first output of the pooling that the node at hand says. */
+uint32_t emit_pool(struct mapper *m, uint32_t x);
+uint32_t emit_global_pool(struct mapper *m, uint32_t x);
 uint32_t emit_softmax(struct mapper *m, uint32_t x, uint32_t axis, bool log_form);
 uint32_t emit_gather_nd(struct mapper *m, uint32_t x, uint32_t indices, int64_t batch_dims);
 /* Makes a constant of the graph. If `narrow`, and outside of branches and loops, 4-bit integers and

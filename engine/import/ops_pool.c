@@ -44,11 +44,10 @@ static uint32_t column_major(struct mapper *m, uint32_t x, uint32_t indices)
     return sum;
 }
 
-void map_pool(struct mapper *m)
+/* Makes the values, and in `n` 2 their positions. */
+static void emit_pooled(struct mapper *m, uint32_t x, uint32_t n, uint32_t *outputs)
 {
     struct window w;
-    uint32_t x = map_in(m, 0), outputs[2];
-    bool indices = map_out_used(m, 1);
     window_read(m, x, IR_NONE, &w);
     window_auto_pad(m, x, &w);
     uint32_t node = begin_pool(m, x, &w);
@@ -57,7 +56,21 @@ void map_pool(struct mapper *m)
         emit_int(m, node, IR_ATTR_COUNT_INCLUDE_PAD, map_attr_int(m, "count_include_pad", 0) != 0);
     if (m->row->func == IR_POOL_LP)
         emit_float(m, node, IR_ATTR_ALPHA, pool_order(m));
-    emit_end_all(m, node, indices ? 2 : 1, outputs);
+    emit_end_all(m, node, n, outputs);
+}
+
+uint32_t emit_pool(struct mapper *m, uint32_t x)
+{
+    uint32_t y;
+    emit_pooled(m, x, 1, &y);
+    return y;
+}
+
+void map_pool(struct mapper *m)
+{
+    uint32_t x = map_in(m, 0), outputs[2];
+    bool indices = map_out_used(m, 1);
+    emit_pooled(m, x, indices ? 2 : 1, outputs);
     map_out(m, 0, outputs[0]);
     if (!indices)
         return;
@@ -66,10 +79,9 @@ void map_pool(struct mapper *m)
     map_out(m, 1, columns ? column_major(m, x, outputs[1]) : outputs[1]);
 }
 
-/* Pools with one window over the whole image. */
-void map_global_pool(struct mapper *m)
+/* One window lies over the whole image. */
+uint32_t emit_global_pool(struct mapper *m, uint32_t x)
 {
-    uint32_t x = map_in(m, 0);
     const struct shape *shape = map_shape(m, x);
     struct window w = {.n = shape->rank >= 3 ? shape->rank - 2 : 0};
     if (shape->rank < 3)
@@ -81,7 +93,12 @@ void map_global_pool(struct mapper *m)
     uint32_t node = begin_pool(m, x, &w);
     if (m->row->func == IR_POOL_LP)
         emit_float(m, node, IR_ATTR_ALPHA, pool_order(m));
-    map_out(m, 0, emit_end(m, node));
+    return emit_end(m, node);
+}
+
+void map_global_pool(struct mapper *m)
+{
+    map_out(m, 0, emit_global_pool(m, map_in(m, 0)));
 }
 
 /* Appends zeros to each dimension up to the output shape that operand 2 asks for. In the published

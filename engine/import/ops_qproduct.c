@@ -101,19 +101,15 @@ static bool read_weights(struct mapper *m, uint32_t weights, uint32_t zero,
     return !map_failed(m);
 }
 
-/* Makes bias - z sums, all INT32 [n]. */
-static uint32_t known_bias(struct mapper *m, uint32_t bias, int64_t z, uint32_t sums, int64_t n)
+/* Makes -z sums, INT32 [n]; IR_NONE if that is nothing. */
+static uint32_t known_bias(struct mapper *m, int64_t z, uint32_t sums, int64_t n)
 {
     const struct shape shape = {.rank = 1, .dim = {n}};
     if (!z)
-        return bias;
+        return IR_NONE;
     int32_t *to = emit_room(m, &shape, DTYPE_I32);
-    for (int64_t i = 0; to && i < n; i++) {
-        int64_t b = bias == IR_NONE ? 0 : map_element_int(ir_tensor(m->graph, bias), (size_t)i);
-        to[i] = (int32_t)(uint32_t)((uint64_t)b -
-                                    (uint64_t)(z * map_element_int(ir_tensor(m->graph, sums),
-                                                                   (size_t)i)));
-    }
+    for (int64_t i = 0; to && i < n; i++)
+        to[i] = (int32_t)(-z * map_element_int(ir_tensor(m->graph, sums), (size_t)i));
     return to ? emit_constant(m, DTYPE_I32, &shape, to) : IR_NONE;
 }
 
@@ -181,14 +177,14 @@ static uint32_t emit_seen(struct mapper *m, uint32_t x, const struct byte_weight
 /* Makes the INT32 sums of a convolution of bytes. False, without failing: the node cannot be
  * one. */
 static bool emit_byte_conv(struct mapper *m, uint32_t x, uint32_t x_zero, uint32_t weights,
-                           uint32_t w_zero, uint32_t bias, uint32_t *out)
+                           uint32_t w_zero, uint32_t *out)
 {
     const struct shape *shape = map_shape(m, weights);
     struct window w;
     struct byte_weights by;
     int64_t z;
     if (map_failed(m) || !is_byte(m, x) || shape->rank < 3 || map_shape(m, x)->rank < 3 ||
-        (bias != IR_NONE && !is_known(m, bias)) || (x_zero != IR_NONE && !is_single(m, x_zero)))
+        (x_zero != IR_NONE && !is_single(m, x_zero)))
         return false;
     int64_t depth = map_product(m, shape, 1, shape->rank), channels = shape->dim[0];
     const struct weight_order order = {1, channels, depth, 1};
@@ -200,13 +196,13 @@ static bool emit_byte_conv(struct mapper *m, uint32_t x, uint32_t x_zero, uint32
     if (map_failed(m))
         return false;
     if (known_zero(m, x_zero, &z)) {
-        bias = known_bias(m, bias, z, by.sums, channels);
+        uint32_t bias = known_bias(m, z, by.sums, channels);
         if (z)
             x = emit_padded(m, x, z, &w);
         *out = emit_conv_in(m, x, by.tensor, bias, &w);
         return true;
     }
-    uint32_t acc = emit_conv_in(m, x, by.tensor, bias, &w);
+    uint32_t acc = emit_conv_in(m, x, by.tensor, IR_NONE, &w);
     x_zero = emit_reshape(m, x_zero, &(struct shape){.rank = 0});
     *out = emit_less(m, acc, x_zero, emit_seen(m, x, &by, &w));
     return true;
@@ -230,7 +226,7 @@ static bool emit_byte_matmul(struct mapper *m, uint32_t a, uint32_t a_zero, uint
     if (map_failed(m) || order.step == 1 || !read_weights(m, b, b_zero, &order, &sums, &by))
         return false;
     if (known_zero(m, a_zero, &z) && (!z || rank == 2)) {
-        *out = emit_matmul(m, a, by.tensor, known_bias(m, IR_NONE, z, by.sums, order.channels));
+        *out = emit_matmul(m, a, by.tensor, known_bias(m, z, by.sums, order.channels));
         return true;
     }
     a_zero = emit_along(m, a_zero, rank_a - 2, rank_a);
@@ -240,48 +236,12 @@ static bool emit_byte_matmul(struct mapper *m, uint32_t a, uint32_t a_zero, uint
 
 /* --- operators --- */
 
-/* The scales and zero points of an operator's result and operands, and the dimension of the result
- * along which a vector of them lies. */
-struct requantise {
-    uint32_t scale[3], zero; /* of both operands and the result; of the result */
-    uint32_t axis[3];
-};
-
-/* Makes acc * (a b / y), quantised. acc is INT32, or FP64; the product is computed in FP64 in the
- * latter case. */
-static uint32_t emit_requantised(struct mapper *m, uint32_t acc, const struct requantise *by)
-{
-    enum dtype real = map_dtype(m, acc) == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
-    uint32_t rank = map_shape(m, acc)->rank, wide[3];
-    for (uint32_t i = 0; i < 3; i++)
-        map_check_scale(m, by->scale[i], i == 2 ? by->zero : IR_NONE, i == 2);
-    for (uint32_t i = 0; i < 3; i++)
-        wide[i] = emit_along(m, emit_cast(m, by->scale[i], real), by->axis[i], rank);
-    uint32_t scale = emit_binary(m, IR_BINARY_MUL, wide[0], wide[1]);
-    scale = emit_binary(m, IR_BINARY_DIV, scale, wide[2]);
-    uint32_t scaled = emit_binary(m, IR_BINARY_MUL, emit_cast(m, acc, real), scale);
-    uint32_t zero = emit_along(m, by->zero, by->axis[2], rank);
-    return emit_quantised(m, scaled, zero, map_dtype(m, by->zero));
-}
-
 /* Checks that a zero point has its operand's type. */
 static void check_zero(struct mapper *m, uint32_t operand, uint32_t zero)
 {
     if (zero != IR_NONE && map_dtype(m, zero) != map_dtype(m, operand))
         map_invalid(m, "its zero point is %s, its operand %s", dtype_name(map_dtype(m, zero)),
                     dtype_name(map_dtype(m, operand)));
-}
-
-/* Checks the shape of a bias, because a known bias is later read by element. */
-static void check_bias(struct mapper *m, uint32_t bias, uint32_t weights)
-{
-    const struct shape *shape = map_shape(m, bias);
-    int64_t channels = map_shape(m, weights)->dim[0];
-    char text[SHAPE_TEXT_MAX];
-    if (bias != IR_NONE &&
-        (map_dtype(m, bias) != DTYPE_I32 || shape->rank != 1 || shape->dim[0] != channels))
-        map_invalid(m, "its bias is %s %s, expected INT32 [%lld]", dtype_name(map_dtype(m, bias)),
-                    shape_format(shape, text), (long long)channels);
 }
 
 /* Makes the sums of a product: INT32, or FP64 if they are computed in it. */
@@ -298,48 +258,17 @@ static uint32_t emit_product(struct mapper *m, uint32_t a, uint32_t a_zero, uint
     return emit_matmul_any(m, a, b);
 }
 
-static uint32_t emit_convolution(struct mapper *m, uint32_t x, uint32_t x_zero, uint32_t weights,
-                                 uint32_t w_zero, uint32_t bias)
-{
-    uint32_t acc;
-    check_zero(m, x, x_zero);
-    check_zero(m, weights, w_zero);
-    check_bias(m, bias, weights);
-    if (emit_byte_conv(m, x, x_zero, weights, w_zero, bias, &acc))
-        return acc;
-    x = emit_shifted(m, x, x_zero, 1, DTYPE_F64);
-    weights = emit_shifted(m, weights, w_zero, 0, DTYPE_F64);
-    if (bias != IR_NONE)
-        bias = emit_cast(m, bias, DTYPE_F64);
-    return emit_conv(m, x, weights, bias);
-}
-
-void map_qlinear_matmul(struct mapper *m)
-{
-    uint32_t in[8];
-    for (uint32_t i = 0; i < ARRAY_LEN(in); i++)
-        in[i] = map_in(m, i);
-    uint32_t acc = emit_product(m, in[0], in[2], in[3], in[5]), rank = map_shape(m, acc)->rank;
-    uint32_t row = rank >= 2 ? rank - 2 : 0, column = rank ? rank - 1 : 0;
-    const struct requantise by = {{in[1], in[4], in[6]}, in[7], {row, column, row}};
-    map_out(m, 0, emit_requantised(m, acc, &by));
-}
-
-void map_qlinear_conv(struct mapper *m)
-{
-    uint32_t in[8], bias = map_in_opt(m, 8);
-    for (uint32_t i = 0; i < ARRAY_LEN(in); i++)
-        in[i] = map_in(m, i);
-    uint32_t acc = emit_convolution(m, in[0], in[2], in[3], in[5], bias);
-    const struct requantise by = {{in[1], in[4], in[6]}, in[7], {1, 1, 1}};
-    map_out(m, 0, emit_requantised(m, acc, &by));
-}
-
 /* Takes integers and gives INT32. */
 void map_conv_integer(struct mapper *m)
 {
-    uint32_t x = map_in(m, 0), weights = map_in(m, 1);
-    uint32_t acc = emit_convolution(m, x, map_in_opt(m, 2), weights, map_in_opt(m, 3), IR_NONE);
+    uint32_t x = map_in(m, 0), weights = map_in(m, 1), acc;
+    uint32_t x_zero = map_in_opt(m, 2), w_zero = map_in_opt(m, 3);
+    check_zero(m, x, x_zero);
+    check_zero(m, weights, w_zero);
+    if (!emit_byte_conv(m, x, x_zero, weights, w_zero, &acc)) {
+        x = emit_shifted(m, x, x_zero, 1, DTYPE_F64);
+        acc = emit_conv(m, x, emit_shifted(m, weights, w_zero, 0, DTYPE_F64), IR_NONE);
+    }
     map_out(m, 0, emit_cast(m, acc, DTYPE_I32));
 }
 
@@ -348,4 +277,32 @@ void map_matmul_integer(struct mapper *m)
     uint32_t a = map_in(m, 0), b = map_in(m, 1);
     uint32_t acc = emit_product(m, a, map_in_opt(m, 2), b, map_in_opt(m, 3));
     map_out(m, 0, emit_cast(m, acc, DTYPE_I32));
+}
+
+/* Makes acc * scale_a * scale_b + bias as real numbers. */
+static uint32_t emit_real(struct mapper *m, uint32_t acc, uint32_t scale_a, uint32_t scale_b,
+                          uint32_t bias)
+{
+    uint32_t rank = map_shape(m, acc)->rank, last = rank ? rank - 1 : 0;
+    map_check_scale(m, scale_a, IR_NONE);
+    map_check_scale(m, scale_b, IR_NONE);
+    uint32_t scale = emit_along(m, emit_binary(m, IR_BINARY_MUL, scale_a, scale_b), last, rank);
+    uint32_t y = emit_cast(m, acc, map_dtype(m, scale));
+    y = emit_binary(m, IR_BINARY_MUL, y, scale);
+    return bias == IR_NONE ? y : emit_binary(m, IR_BINARY_ADD, y, bias);
+}
+
+void map_matmul_integer_to_float(struct mapper *m)
+{
+    uint32_t a = map_in(m, 0), b = map_in(m, 1);
+    uint32_t acc = emit_product(m, a, map_in_opt(m, 4), b, map_in_opt(m, 5));
+    map_out(m, 0, emit_real(m, acc, map_in(m, 2), map_in(m, 3), map_in_opt(m, 6)));
+}
+
+void map_dynamic_quantize_matmul(struct mapper *m)
+{
+    struct quantisation by;
+    uint32_t a = emit_dynamic_quantize(m, map_in(m, 0), &by);
+    uint32_t acc = emit_product(m, a, by.zero, map_in(m, 1), map_in_opt(m, 3));
+    map_out(m, 0, emit_real(m, acc, by.scale, map_in(m, 2), map_in_opt(m, 4)));
 }

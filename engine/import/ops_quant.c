@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Quantising and dequantising as arithmetic on real numbers: per tensor, per axis, or in blocks
- * along an axis, for which the scales are repeated.
+ * Quantising and dequantising. With one scale, or one for each index of an axis, a node of ours
+ * does either. Scales in blocks, or of another shape that broadcasts, become arithmetic on real
+ * numbers.
  */
 #include "engine/import/ops.h"
 
 #include <math.h>
 
-static void check_value(struct mapper *m, double value, bool divides)
+static void check_value(struct mapper *m, double value)
 {
-    if (!isfinite(value) || value < 0 || (divides && value == 0))
+    if (!isfinite(value) || value <= 0)
         map_invalid(m, "its scale is %g, expected a number above 0", value);
 }
 
-void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero, bool divides)
+void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero)
 {
     const struct shape *ss = map_shape(m, scale), *zs = map_shape(m, zero);
     size_t n = 0, n_zero = 0;
@@ -21,7 +22,8 @@ void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero, bool divid
     if (map_failed(m))
         return;
     bool alike = zero == IR_NONE || shape_equal(ss, zs) ||
-                 (shape_elements(ss, &n) && shape_elements(zs, &n_zero) && n == 1 && n_zero == 1);
+                 (shape_elements(ss, &n) && shape_elements(zs, &n_zero) &&
+                  ((n == 1 && n_zero == 1) || (ss->rank <= 1 && (n == 1 || n_zero == 1))));
     if (!dtype_is_float(map_dtype(m, scale)))
         map_invalid(m, "its scale is %s, expected a float", dtype_name(map_dtype(m, scale)));
     else if (!alike)
@@ -31,7 +33,7 @@ void map_check_scale(struct mapper *m, uint32_t scale, uint32_t zero, bool divid
     if (!shape_elements(ss, &n) || !ir_tensor_is_constant(t))
         return;
     for (size_t i = 0; i < n && !map_failed(m); i++)
-        check_value(m, map_element(t, i), divides);
+        check_value(m, map_element(t, i));
 }
 
 uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis, enum dtype to)
@@ -40,6 +42,13 @@ uint32_t emit_shifted(struct mapper *m, uint32_t x, uint32_t zero, uint32_t axis
     if (zero == IR_NONE)
         return wide;
     return emit_binary(m, IR_BINARY_SUB, wide, emit_along(m, emit_cast(m, zero, to), axis, rank));
+}
+
+/* The type to compute in: fp64 stays, anything else becomes fp32, which holds all 16-bit
+ * integers. */
+static enum dtype real_type(enum dtype dtype)
+{
+    return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
 }
 
 /* The range of an 8- or 16-bit type; false for other types. */
@@ -59,29 +68,110 @@ static bool quantised_range(struct mapper *m, enum dtype dtype, double *low, dou
             return true;
         }
     }
-    map_refuse(m, "quantised to %s", dtype_name(dtype));
+    map_refuse(m, "quantised to %s, expected INT8, UINT8, INT16 or UINT16", dtype_name(dtype));
     return false;
 }
 
-/* The type to compute in: fp64 stays, anything else becomes fp32, which holds all 16-bit
- * integers. */
-static enum dtype real_type(enum dtype dtype)
-{
-    return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
-}
-
-uint32_t emit_quantised(struct mapper *m, uint32_t scaled, uint32_t zero, enum dtype to)
+/* Rounds x / scale half to even, adds the zero point, saturates. */
+static uint32_t quantize_by_parts(struct mapper *m, uint32_t x, uint32_t scale, uint32_t zero,
+                                  enum dtype to)
 {
     double low, high;
+    enum dtype real = real_type(map_dtype(m, scale));
     if (map_failed(m) || !quantised_range(m, to, &low, &high))
         return IR_NONE;
-    enum dtype real = real_type(map_dtype(m, scaled));
-    uint32_t y = emit_cast(m, emit_unary(m, IR_UNARY_ROUND, scaled), real);
+    x = emit_binary(m, IR_BINARY_DIV, emit_cast(m, x, map_dtype(m, scale)), scale);
+    uint32_t y = emit_cast(m, emit_unary(m, IR_UNARY_ROUND, x), real);
     if (zero != IR_NONE)
         y = emit_binary(m, IR_BINARY_ADD, y, emit_cast(m, zero, real));
     y = emit_unary_ab(m, IR_UNARY_CLIP, y, (float)low, (float)high);
     return emit_cast(m, y, to);
 }
+
+static uint32_t dequantize_by_parts(struct mapper *m, uint32_t x, uint32_t scale, uint32_t zero,
+                                    enum dtype to)
+{
+    enum dtype real = real_type(map_dtype(m, scale));
+    /* fp32 does not hold all 32-bit integers */
+    uint32_t y = emit_shifted(m, x, zero, 0, map_dtype(m, x) == DTYPE_I32 ? DTYPE_I64 : real);
+    y = emit_binary(m, IR_BINARY_MUL, emit_cast(m, y, real), emit_cast(m, scale, real));
+    return emit_cast(m, y, to);
+}
+
+static bool is_single(const struct mapper *m, uint32_t tensor)
+{
+    size_t n;
+    return tensor != IR_NONE && shape_elements(map_shape(m, tensor), &n) && n == 1;
+}
+
+/* Gives scale and zero point one shape: a scalar, or a vector along the axis. False, with what can
+ * be done done: they have another shape. */
+static bool align(struct mapper *m, uint32_t x, uint32_t axis, uint32_t *scale, uint32_t *zero)
+{
+    const struct shape scalar = {.rank = 0}, *xs = map_shape(m, x);
+    bool none = *zero == IR_NONE, one = is_single(m, *scale);
+    if (one && (none || is_single(m, *zero))) {
+        *scale = emit_reshape(m, *scale, &scalar);
+        *zero = none ? IR_NONE : emit_reshape(m, *zero, &scalar);
+        return true;
+    }
+    const struct shape each = *map_shape(m, one ? *zero : *scale);
+    if (each.rank != 1 || axis >= xs->rank || each.dim[0] != xs->dim[axis])
+        return false;
+    *scale = emit_expand(m, *scale, &each);
+    *zero = none ? IR_NONE : emit_expand(m, *zero, &each);
+    return true;
+}
+
+/* Makes a node of ours; its range is set when it is folded, or by a pass. */
+static uint32_t emit_scaling(struct mapper *m, enum ir_op op, const uint32_t *inputs, uint32_t axis,
+                             enum dtype to)
+{
+    uint32_t node = emit_begin(m, op, inputs[2] == IR_NONE ? 2 : 3, inputs);
+    emit_int(m, node, IR_ATTR_TO, to);
+    if (map_shape(m, inputs[1])->rank)
+        emit_int(m, node, IR_ATTR_AXIS, axis);
+    return emit_end(m, node);
+}
+
+uint32_t emit_dequantize(struct mapper *m, uint32_t x, const struct quantisation *by, enum dtype to)
+{
+    uint32_t scale = by->scale, zero = by->zero;
+    enum dtype dtype = map_dtype(m, x);
+    map_check_scale(m, scale, zero);
+    if (zero != IR_NONE && map_dtype(m, zero) != dtype)
+        map_invalid(m, "its zero point is %s, its input %s", dtype_name(map_dtype(m, zero)),
+                    dtype_name(dtype));
+    if (map_failed(m))
+        return IR_NONE;
+    if (!dtype_is_float(dtype) && align(m, x, by->axis, &scale, &zero))
+        return emit_scaling(m, IR_OP_DEQUANTIZE, (const uint32_t[]){x, scale, zero}, by->axis, to);
+    uint32_t rank = map_shape(m, x)->rank;
+    scale = emit_along(m, scale, by->axis, rank);
+    return dequantize_by_parts(m, x, scale, emit_along(m, zero, by->axis, rank), to);
+}
+
+uint32_t emit_quantize(struct mapper *m, uint32_t x, const struct quantisation *by, enum dtype to)
+{
+    uint32_t scale = by->scale, zero = by->zero;
+    double low, high;
+    map_check_scale(m, scale, zero);
+    if (zero != IR_NONE && map_dtype(m, zero) != to)
+        map_invalid(m, "its zero point is %s, its output %s", dtype_name(map_dtype(m, zero)),
+                    dtype_name(to));
+    if (map_failed(m) || !quantised_range(m, to, &low, &high))
+        return IR_NONE;
+    if (!dtype_is_float(map_dtype(m, x)) ||
+        dtype_size(map_dtype(m, x)) > dtype_size(map_dtype(m, scale)))
+        x = emit_cast(m, x, map_dtype(m, scale));
+    if (align(m, x, by->axis, &scale, &zero))
+        return emit_scaling(m, IR_OP_QUANTIZE, (const uint32_t[]){x, scale, zero}, by->axis, to);
+    uint32_t rank = map_shape(m, x)->rank;
+    scale = emit_along(m, scale, by->axis, rank);
+    return quantize_by_parts(m, x, scale, emit_along(m, zero, by->axis, rank), to);
+}
+
+/* --- operators --- */
 
 /* How scales and zero points belong to the elements of x. */
 struct scaling {
@@ -120,7 +210,7 @@ static uint32_t emit_spread(struct mapper *m, uint32_t value, uint32_t x, const 
     struct shape xs = *map_shape(m, x), shape = *map_shape(m, value), apart = shape;
     uint32_t axis = by->axis;
     if (value == IR_NONE || !by->block)
-        return emit_along(m, value, axis, xs.rank);
+        return value;
     if (shape.rank != xs.rank)
         map_invalid(m, "its zero point has rank %u, expected %u", shape.rank, xs.rank);
     else if (shape.rank == SHAPE_MAX_RANK)
@@ -152,20 +242,13 @@ static enum dtype attr_dtype(struct mapper *m, const char *name, enum dtype fall
 void map_dequantize(struct mapper *m)
 {
     uint32_t x = map_in(m, 0), scale = map_in(m, 1), zero = map_in_opt(m, 2);
-    enum dtype real = real_type(map_dtype(m, scale));
     enum dtype to = attr_dtype(m, "output_dtype", map_dtype(m, scale));
     struct scaling by;
-    map_check_scale(m, scale, zero, false);
+    map_check_scale(m, scale, zero);
     read_scaling(m, x, scale, &by);
-    if (zero != IR_NONE && map_dtype(m, zero) != map_dtype(m, x))
-        map_invalid(m, "its zero point is %s, its input %s", dtype_name(map_dtype(m, zero)),
-                    dtype_name(map_dtype(m, x)));
     zero = emit_spread(m, zero, x, &by);
     scale = emit_spread(m, scale, x, &by);
-    /* fp32 does not hold all 32-bit integers */
-    uint32_t y = emit_shifted(m, x, zero, 0, map_dtype(m, x) == DTYPE_I32 ? DTYPE_I64 : real);
-    y = emit_binary(m, IR_BINARY_MUL, emit_cast(m, y, real), emit_cast(m, scale, real));
-    map_out(m, 0, emit_cast(m, y, to));
+    map_out(m, 0, emit_dequantize(m, x, &(struct quantisation){scale, zero, by.axis}, to));
 }
 
 void map_quantize(struct mapper *m)
@@ -175,20 +258,15 @@ void map_quantize(struct mapper *m)
     enum dtype of_zero = zero != IR_NONE ? map_dtype(m, zero) : DTYPE_U8;
     enum dtype to = attr_dtype(m, "output_dtype", of_zero);
     struct scaling by;
-    map_check_scale(m, scale, zero, true);
+    map_check_scale(m, scale, zero);
     read_scaling(m, x, scale, &by);
-    if (zero != IR_NONE && to != of_zero)
-        map_invalid(m, "its zero point is %s, its output %s", dtype_name(of_zero), dtype_name(to));
-    x = emit_cast(m, x, precise);
     zero = emit_spread(m, zero, x, &by);
     scale = emit_cast(m, emit_spread(m, scale, x, &by), precise);
-    map_out(m, 0, emit_quantised(m, emit_binary(m, IR_BINARY_DIV, x, scale), zero, to));
+    map_out(m, 0, emit_quantize(m, x, &(struct quantisation){scale, zero, by.axis}, to));
 }
 
-/* Quantises to UINT8 by a scale and a zero point that follow from the operand's own range. */
-void map_dynamic_quantize(struct mapper *m)
+uint32_t emit_dynamic_quantize(struct mapper *m, uint32_t x, struct quantisation *out)
 {
-    uint32_t x = map_in(m, 0);
     struct ints all = {.n = map_shape(m, x)->rank};
     enum dtype dtype = map_dtype(m, x);
     for (uint32_t d = 0; d < all.n; d++)
@@ -198,11 +276,19 @@ void map_dynamic_quantize(struct mapper *m)
     uint32_t high = emit_reduce(m, IR_REDUCE_MAX, x, &all, false);
     low = emit_binary(m, IR_BINARY_MIN, low, nought);
     high = emit_binary(m, IR_BINARY_MAX, high, nought);
-    uint32_t scale = emit_binary(m, IR_BINARY_DIV, emit_binary(m, IR_BINARY_SUB, high, low), steps);
-    uint32_t start = emit_binary(m, IR_BINARY_DIV, emit_unary(m, IR_UNARY_NEG, low), scale);
-    uint32_t zero = emit_quantised(m, start, IR_NONE, DTYPE_U8);
-    uint32_t scaled = emit_binary(m, IR_BINARY_DIV, x, scale);
-    map_out(m, 0, emit_quantised(m, scaled, zero, DTYPE_U8));
-    map_out(m, 1, scale);
-    map_out(m, 2, zero);
+    uint32_t width = emit_binary(m, IR_BINARY_SUB, high, low);
+    uint32_t flat = emit_binary(m, IR_BINARY_EQUAL, width, nought);
+    uint32_t scale = emit_binary(m, IR_BINARY_DIV, width, steps);
+    scale = emit_select(m, flat, emit_scalar(m, dtype, 1), scale);
+    *out = (struct quantisation){scale, IR_NONE, 0};
+    out->zero = emit_quantize(m, emit_unary(m, IR_UNARY_NEG, low), out, DTYPE_U8);
+    return emit_quantize(m, x, out, DTYPE_U8);
+}
+
+void map_dynamic_quantize(struct mapper *m)
+{
+    struct quantisation by;
+    map_out(m, 0, emit_dynamic_quantize(m, map_in(m, 0), &by));
+    map_out(m, 1, by.scale);
+    map_out(m, 2, by.zero);
 }

@@ -9,11 +9,29 @@ const struct ir_scale *ir_scale(const struct ir_graph *graph, uint32_t number)
     return number == IR_NO_SCALE || number > graph->n_scales ? NULL : &graph->scales[number - 1];
 }
 
+static int32_t zero_at(const struct ir_scale *scale, uint32_t i)
+{
+    return scale->zero ? scale->zero[i] : 0;
+}
+
+bool ir_scale_equal(const struct ir_scale *a, const struct ir_scale *b)
+{
+    if (!a || !b)
+        return a == b;
+    if (a->n != b->n || a->dtype != b->dtype || (a->n > 1 && a->axis != b->axis))
+        return false;
+    for (uint32_t i = 0; i < a->n; i++)
+        if (a->step[i] != b->step[i] || zero_at(a, i) != zero_at(b, i))
+            return false;
+    return true;
+}
+
 /* Zero points are stored values; only types of 8 bits have scales. */
 static bool scale_fits(const struct ir_scale *scale, const struct shape *shape, enum dtype dtype)
 {
     int32_t least = dtype == DTYPE_I8 ? INT8_MIN : 0;
-    if (!scale || (dtype != DTYPE_I8 && dtype != DTYPE_U8))
+    if (!scale || (dtype != DTYPE_I8 && dtype != DTYPE_U8) ||
+        (scale->dtype != DTYPE_NONE && scale->dtype != dtype))
         return false;
     if (scale->n != 1 && (scale->axis >= shape->rank || shape->dim[scale->axis] != scale->n))
         return false;

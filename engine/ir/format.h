@@ -27,10 +27,14 @@ struct ir_format {
 struct ir_scale {
     uint32_t n; /* 1, or the tensor's dim[axis] */
     uint32_t axis;
+    enum dtype dtype;           /* the stored type, INT8 or UINT8; NONE: either of them */
     const float *step;          /* n of them, finite and above 0 */
     const int32_t *zero;        /* n of them, within the stored type; NULL: all are 0 */
     int32_t zero_min, zero_max; /* over all zeros; set by ir_scale_add */
 };
+
+/* Says whether both stand for the same numbers, byte for byte. NULL is equal to NULL alone. */
+bool ir_scale_equal(const struct ir_scale *a, const struct ir_scale *b);
 
 static inline bool ir_format_equal(struct ir_format a, struct ir_format b)
 {

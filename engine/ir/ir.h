@@ -271,6 +271,21 @@ bool ir_node_is_uniform(const struct ir_graph *graph, const struct ir_node *node
 uint32_t ir_scale_add(struct ir_graph *graph, const struct ir_scale *scale);
 /* NULL: there is no such row. */
 const struct ir_scale *ir_scale(const struct ir_graph *graph, uint32_t number);
+/* The tensor of floats that a QUANTIZE reads or a DEQUANTIZE makes; IR_NONE: it is neither. */
+uint32_t ir_quant_real(const struct ir_node *node);
+/* The row that says what the node's scale and zero point say, added if need be. IR_NO_SCALE: they
+ * are not known, or not above 0, the integers have more than 8 bits, or there is no room. */
+uint32_t ir_quant_scale(struct ir_graph *graph, const struct ir_node *node);
+/* Says whether the row and the node's operands say the same. */
+bool ir_quant_is_scale(const struct ir_graph *graph, const struct ir_node *node,
+                       const struct ir_scale *scale);
+/* The range that the node's first output has because of the node: the scale of a DEQUANTIZE, or the
+ * range of what the node only moves; IR_NO_SCALE: none. Stored by it the output loses nothing, if
+ * that is so for the inputs. May add a row. */
+uint32_t ir_range_follows(struct ir_graph *graph, const struct ir_node *node);
+/* Says whether the node, which has no epilogue, only moves numbers of this scale, one for the whole
+ * tensor: it makes the same of them before and after they are quantised. */
+bool ir_range_passes(const struct ir_node *node, const struct ir_scale *scale);
 /* "nchw", "nhwc", "nhwc4", "nhwc8", "nChw8c", "nChw16c", "opaque" */
 const char *ir_layout_name(enum ir_layout layout);
 /* The channels of one block; 0: the layout has no blocks. */
@@ -279,11 +294,15 @@ int64_t ir_layout_block(enum ir_layout layout);
  * are 1, or there is one channel, and the padding is the same. A reformat between them then only
  * renames. */
 bool ir_layouts_agree(const struct shape *shape, enum ir_layout a, enum ir_layout b);
-/* Says whether a node with the trait RENAMES writes the bytes that it reads, if its input and its
- * output have these layouts: a reshape between plain tensors, a reformat between layouts that
- * agree, a transpose that moves channels to where the other layout has them. */
-bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node, enum ir_layout from,
-                     enum ir_layout to);
+/* Says whether a node with the trait RENAMES writes the bytes that it reads, if its first input and
+ * its output have these formats: a reshape between plain tensors, a reformat between layouts that
+ * agree, a transpose that moves channels to where the other layout has them, a quantisation of what
+ * is stored in 8 bits by the same scale. */
+bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node,
+                     struct ir_format from, struct ir_format to);
+/* Says whether the ranges of the node's first input and its output stand for the same bytes, so
+ * that ir_node_renames may be true of formats with a scale. */
+bool ir_node_keeps_range(const struct ir_graph *graph, const struct ir_node *node);
 
 /*
  * Type and shape inference. ir_infer_node checks the node's inputs and attributes against ops.h and

@@ -126,17 +126,40 @@ static bool stays(const struct ir_graph *graph, const struct ir_node *node, enum
     return true;
 }
 
-bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node, enum ir_layout from,
-                     enum ir_layout to)
+/* Whether stored integers mean the same on both sides. A scale for each index of a dimension would
+ * have to follow this dimension, so only a reformat and a quantisation may have one. */
+static bool same_meaning(const struct ir_graph *graph, const struct ir_node *node, uint32_t from,
+                         uint32_t to)
 {
-    if (!ir_op_has(node->op, IR_TRAIT_RENAMES) || node->n_inputs != 1 || node->n_outputs != 1)
+    const struct ir_scale *x = ir_scale(graph, from), *y = ir_scale(graph, to);
+    if (node->op == IR_OP_QUANTIZE || node->op == IR_OP_DEQUANTIZE)
+        return ir_quant_is_scale(graph, node, node->op == IR_OP_QUANTIZE ? x : y) && (!x || !y);
+    return ir_scale_equal(x, y) && (!x || x->n == 1 || node->op == IR_OP_REFORMAT);
+}
+
+bool ir_node_keeps_range(const struct ir_graph *graph, const struct ir_node *node)
+{
+    return ir_op_has(node->op, IR_TRAIT_RENAMES) && node->n_inputs && node->n_outputs &&
+           node->inputs[0] != IR_NONE &&
+           same_meaning(graph, node, ir_tensor(graph, node->inputs[0])->range,
+                        ir_tensor(graph, node->outputs[0])->range);
+}
+
+bool ir_node_renames(const struct ir_graph *graph, const struct ir_node *node,
+                     struct ir_format from, struct ir_format to)
+{
+    if (!ir_op_has(node->op, IR_TRAIT_RENAMES) || node->n_inputs == 0 ||
+        node->inputs[0] == IR_NONE || node->n_outputs != 1 || from.dtype != to.dtype ||
+        !same_meaning(graph, node, from.scale, to.scale))
         return false;
     switch (node->op) {
     case IR_OP_REFORMAT:
-        return ir_layouts_agree(&ir_tensor(graph, node->outputs[0])->shape, from, to);
+    case IR_OP_QUANTIZE:
+    case IR_OP_DEQUANTIZE:
+        return ir_layouts_agree(&ir_tensor(graph, node->outputs[0])->shape, from.layout, to.layout);
     case IR_OP_TRANSPOSE:
-        return stays(graph, node, from, to);
+        return stays(graph, node, from.layout, to.layout);
     default:
-        return from == IR_LAYOUT_PLAIN && to == IR_LAYOUT_PLAIN;
+        return from.layout == IR_LAYOUT_PLAIN && to.layout == IR_LAYOUT_PLAIN;
     }
 }

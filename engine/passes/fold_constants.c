@@ -4,10 +4,11 @@
  *
  * Some nodes are left to be computed when the model runs, because folding them would blow up the
  * plan or the build: a node whose output is much larger than its inputs (a constant that is
- * expanded to a large shape costs less as a node), a node that would bring all constants together
- * above a multiple of the present ones, and a node whose work is too large, because a file of a few
- * bytes could ask for work without end. If a folded node made a graph output, an identity of the
- * constant now makes it.
+ * expanded to a large shape costs less as a node; but weights are dequantised at any size, since
+ * kernels want them as constants, which keep the scale as their range), a node that would bring
+ * all constants together above a multiple of the present ones, and a node whose work is too large,
+ * because a file of a few bytes could ask for work without end. If a folded node made a graph
+ * output, an identity of the constant now makes it.
  */
 
 #include "engine/passes/rewrite.h"
@@ -15,7 +16,8 @@
 /* Bytes that folding may touch for one graph, in all rounds of passes together. */
 #define WORK_MAX (UINT64_C(1) << 33)
 
-/* A node's outputs may have this many bytes, or twice as many as its inputs if that is more. */
+/* A node's outputs may have this many bytes, or twice as many as its inputs if that is more, or
+ * eight times as many if it dequantises. */
 enum { SMALL_BYTES = 1 << 20 };
 
 static bool is_constant_node(const struct ir_graph *g, const struct ir_node *node, uint64_t *bytes)
@@ -46,8 +48,11 @@ static bool compute(struct rewrite *rw, uint32_t node, uint32_t *ids)
     const struct ir_node *n = ir_node(rw->graph, node);
     const void *inputs[IR_MAX_INPUTS];
     void *outputs[IR_MAX_OUTPUTS];
+    uint32_t range = ir_range_follows(rw->graph, n);
     if (n->op == IR_OP_RESHAPE) { /* the output has the same bytes */
         ids[0] = rw_share_constant(rw, n->inputs[0], &ir_tensor(rw->graph, n->outputs[0])->shape);
+        if (ids[0] != IR_NONE)
+            ir_tensor(rw->graph, ids[0])->range = range;
         return ids[0] != IR_NONE;
     }
     for (uint32_t i = 0; i < n->n_outputs; i++) {
@@ -56,6 +61,7 @@ static bool compute(struct rewrite *rw, uint32_t node, uint32_t *ids)
         if (ids[i] == IR_NONE)
             return false;
     }
+    ir_tensor(rw->graph, ids[0])->range = range;
     for (uint32_t i = 0; i < n->n_inputs; i++)
         inputs[i] = n->inputs[i] == IR_NONE ? NULL : ir_tensor(rw->graph, n->inputs[i])->data;
     struct error why = {0};
@@ -92,8 +98,8 @@ static void visit(struct rewrite *rw, uint32_t node)
         out_bytes += ir_tensor(rw->graph, outputs[i])->bytes;
     }
     uint64_t work = n->op == IR_OP_RESHAPE ? 0 : ir_node_work(rw->graph, n);
-    if (out_bytes > MAX(SMALL_BYTES, 2 * in_bytes) || out_bytes > rw->room ||
-        work > WORK_MAX - rw->ctx->fold_work) {
+    uint64_t most = MAX(SMALL_BYTES, (n->op == IR_OP_DEQUANTIZE ? 8 : 2) * in_bytes);
+    if (out_bytes > most || out_bytes > rw->room || work > WORK_MAX - rw->ctx->fold_work) {
         rw_near_miss(rw, "%s (%s) is not folded: %llu bytes from %llu", n->name, ir_op_name(n->op),
                      (unsigned long long)out_bytes, (unsigned long long)in_bytes);
         return;

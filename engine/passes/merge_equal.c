@@ -52,10 +52,12 @@ static uint32_t hash_bytes(uint32_t hash, const void *bytes, size_t n)
     return mix(hash, hash_fnv1a(bytes, n));
 }
 
-static bool same_type(const struct ir_tensor *a, const struct ir_tensor *b)
+static bool same_type(const struct ir_graph *graph, const struct ir_tensor *a,
+                      const struct ir_tensor *b)
 {
-    return a->dtype == b->dtype && a->real == b->real && a->range == b->range &&
-           a->layout == b->layout && a->scale == b->scale && shape_equal(&a->shape, &b->shape);
+    return a->dtype == b->dtype && a->real == b->real && a->layout == b->layout &&
+           a->scale == b->scale && shape_equal(&a->shape, &b->shape) &&
+           ir_scale_equal(ir_scale(graph, a->range), ir_scale(graph, b->range));
 }
 
 /* The first constant that is equal to this one: the tensor itself if there is no other. */
@@ -75,7 +77,7 @@ static uint32_t first_constant(const struct rewrite *rw, struct seen *seen, uint
             break;
         }
         const struct ir_tensor *other = ir_tensor(rw->graph, *place);
-        if (same_type(t, other) && memcmp(t->data, other->data, t->bytes) == 0) {
+        if (same_type(rw->graph, t, other) && memcmp(t->data, other->data, t->bytes) == 0) {
             found = *place;
             break;
         }
@@ -131,7 +133,7 @@ static bool same_node(const struct ir_graph *graph, const struct ir_node *a,
         if (!same_step(&a->epilogue[i], &b->epilogue[i]))
             return false;
     for (uint32_t i = 0; i < a->n_outputs; i++)
-        if (!same_type(ir_tensor(graph, a->outputs[i]), ir_tensor(graph, b->outputs[i])))
+        if (!same_type(graph, ir_tensor(graph, a->outputs[i]), ir_tensor(graph, b->outputs[i])))
             return false;
     return true;
 }

@@ -50,5 +50,5 @@ enum status passes_run(struct ir_graph *graph, struct pass_context *ctx, struct 
         if (ctx->rewrites == before)
             break;
     }
-    return STATUS_OK;
+    return passes_ranges(graph, err);
 }

@@ -46,6 +46,11 @@ enum status pass_run(const struct pass *pass, struct ir_graph *graph, struct pas
                      struct error *err);
 /* Runs the whole table until nothing changes (bounded). */
 enum status passes_run(struct ir_graph *graph, struct pass_context *ctx, struct error *err);
+/* Spreads ranges: those of DEQUANTIZE nodes and those that are there already go along with what
+ * only moves, and what only a QUANTIZE reads gets its scale. passes_run ends with it; who gives
+ * tensors ranges afterwards calls it again. While passes run, ranges lose nothing: they come from
+ * DEQUANTIZE nodes alone. */
+enum status passes_ranges(struct ir_graph *graph, struct error *err);
 const struct pass *pass_find(const char *name);
 
 #define PASS_DECLARE(name, what) PASS(name);

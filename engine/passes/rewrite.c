@@ -91,13 +91,16 @@ static void count_uses(struct rewrite *rw)
         rw->uses[g->outputs[i]]++;
 }
 
-/* Twice the bytes of all present constants, and something for graphs that have nearly none. */
+/* Twice the bytes of all present constants, four times more of those of 8 bits, which may be
+ * dequantised, and something for graphs that have nearly none. */
 static uint64_t room_for_constants(const struct ir_graph *graph)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < graph->n_tensors; i++)
-        if (ir_tensor(graph, i)->data)
-            sum += ir_tensor(graph, i)->bytes;
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        const struct ir_tensor *t = ir_tensor(graph, i);
+        if (t->data)
+            sum += t->bytes * (dtype_size(t->dtype) == 1 ? 3 : 1);
+    }
     return 2 * sum + (UINT64_C(64) << 20);
 }
 

@@ -19,6 +19,7 @@
     ROW(fold_scalars, "arithmetic with one number becomes y = a x + b")                            \
     ROW(skip_expand, "elementwise operations broadcast by themselves")                             \
     ROW(merge_shuffles, "reshapes, transposes and slices in a row become one")                     \
+    ROW(erase_requantise, "quantising again by the same scale changes nothing")                    \
     ROW(merge_chains, "reshapes with transposes between become one transpose")                     \
     ROW(gather_slices, "slices of one tensor put together again are a gather")                     \
     ROW(sink_transposes, "sums and products stand before transposes of channels")                  \

@@ -102,9 +102,9 @@ static bool alias_ok(const struct ir_graph *graph, const struct ir_tensor *t)
         return false;
     const struct ir_tensor *of = ir_tensor(graph, t->alias_of);
     const struct ir_node *node = ir_node(graph, t->producer);
-    return plan_node_is_alias(graph, node) && ir_node_renames(graph, node, of->layout, t->layout) &&
-           t->dtype == of->dtype && t->scale == of->scale && t->bytes == of->bytes &&
-           t->place == of->place && t->offset == of->offset && t->place != IR_PLACE_CONSTANT;
+    return plan_node_is_alias(graph, node) && ir_node_renames(graph, node, of->format, t->format) &&
+           t->bytes == of->bytes && t->place == of->place && t->offset == of->offset &&
+           t->place != IR_PLACE_CONSTANT;
 }
 
 static bool place_ok(const struct plan *plan, const struct ir_graph *graph, uint32_t id)

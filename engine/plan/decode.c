@@ -410,10 +410,13 @@ static bool on_scale(pb_istream_t *in, const pb_field_t *field UNUSED, void **ar
                              .zero = {.funcs.decode = on_words, .arg = &zero}};
     if (!pb_decode(in, inferd_plan_Scale_fields, &msg))
         return false;
-    if (step.n == 0 || (zero.n && zero.n != step.n))
+    if (step.n == 0 || (zero.n && zero.n != step.n) || msg.dtype >= DTYPE_COUNT_)
         return fail(d, STATUS_DATA_LOSS, "a scale without steps, or with other zeros than steps");
-    const struct ir_scale scale = {
-        .n = step.n, .axis = msg.axis, .step = step.values, .zero = zero.values};
+    const struct ir_scale scale = {.n = step.n,
+                                   .axis = msg.axis,
+                                   .dtype = (enum dtype)msg.dtype,
+                                   .step = step.values,
+                                   .zero = zero.values};
     if (!charge(d, sizeof(scale) + 2 * sizeof(float) * scale.n))
         return false;
     return ir_scale_add(d->graph, &scale) != IR_NO_SCALE ||

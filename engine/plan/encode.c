@@ -258,7 +258,7 @@ static bool put_scales(pb_ostream_t *out, const pb_field_t *field, void *const *
     const struct ir_graph *graph = *arg;
     for (uint32_t i = 0; i < graph->n_scales; i++) {
         const struct ir_scale *s = &graph->scales[i];
-        inferd_plan_Scale msg = {s->axis, ENCODE(put_steps, s), ENCODE(put_zeros, s)};
+        inferd_plan_Scale msg = {s->axis, ENCODE(put_steps, s), ENCODE(put_zeros, s), s->dtype};
         if (!put_message(out, field, inferd_plan_Scale_fields, &msg))
             return false;
     }

@@ -68,7 +68,7 @@ uint32_t plan_tensor_root(const struct ir_graph *graph, uint32_t tensor)
 
 bool plan_node_is_alias(const struct ir_graph *graph, const struct ir_node *node)
 {
-    return ir_op_has(node->op, IR_TRAIT_RENAMES) && node->n_inputs == 1 && node->n_outputs == 1 &&
+    return ir_op_has(node->op, IR_TRAIT_RENAMES) && node->n_inputs && node->n_outputs == 1 &&
            ir_tensor(graph, node->outputs[0])->alias_of == node->inputs[0];
 }
 

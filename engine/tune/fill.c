@@ -117,9 +117,9 @@ static bool runs_never(const struct tune_entry *e, const struct tactic *tactic)
 {
     const struct ir_node *node = ir_node(e->sample, 0);
     const struct ir_format *from = &tactic->in[0].format, *to = &tactic->out[0].format;
-    return node->op != IR_OP_REFORMAT && from->dtype == to->dtype && from->scale == to->scale &&
+    return node->op != IR_OP_REFORMAT &&
            !ir_tensor_is_constant(ir_tensor(e->sample, node->inputs[0])) &&
-           ir_node_renames(e->sample, node, from->layout, to->layout);
+           ir_node_renames(e->sample, node, *from, *to);
 }
 
 /* Whether the option still has to be compiled or timed. */

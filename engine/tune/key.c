@@ -39,7 +39,7 @@ static void put_float(struct spelling *s, float value)
 /* Whether there is a scale, and of which kind; its numbers do not count. */
 static void put_scale(struct spelling *s, const struct ir_scale *scale)
 {
-    put_u64(s, scale ? 1 + (scale->n > 1) : 0);
+    put_u64(s, scale ? 1 + (scale->n > 1) + 2 * (uint64_t)scale->dtype : 0);
     put_u64(s, scale && scale->n > 1 ? scale->axis : 0);
     put_u64(s, scale && scale->zero);
 }
@@ -84,6 +84,13 @@ static void put_step(struct spelling *s, const struct ir_epilogue *step)
     put_u64(s, step->kind == IR_EPILOGUE_BINARY ? step->input : 0);
 }
 
+/* The numbers of ranges count where they decide whether a node only renames. */
+static bool has_range(const struct ir_graph *graph, const struct ir_node *node)
+{
+    return (node->inputs[0] != IR_NONE && ir_tensor(graph, node->inputs[0])->range) ||
+           ir_tensor(graph, node->outputs[0])->range;
+}
+
 static void put_node(struct spelling *s, const struct ir_graph *graph, const struct ir_node *node)
 {
     put_u64(s, node->op);
@@ -100,6 +107,8 @@ static void put_node(struct spelling *s, const struct ir_graph *graph, const str
     put_u64(s, node->n_epilogue);
     for (uint32_t i = 0; i < node->n_epilogue; i++)
         put_step(s, &node->epilogue[i]);
+    if (ir_op_has(node->op, IR_TRAIT_RENAMES) && has_range(graph, node))
+        put_u64(s, ir_node_keeps_range(graph, node));
 }
 
 static bool begin(struct spelling *s)

@@ -45,6 +45,13 @@ void ref_select(const struct tensor_view *cond, const struct tensor_view *a,
  * around. */
 void ref_cast(const struct tensor_view *x, const struct tensor_view *y);
 
+/* y = saturate(round(x / scale) + zero) and y = (x - zero) * scale, rounded as docs/ir.md says.
+ * `scale`, and `zero` if it is not NULL, have one element, or one for each index of `axis`. */
+void ref_quantize(uint32_t axis, const struct tensor_view *x, const struct tensor_view *scale,
+                  const struct tensor_view *zero, const struct tensor_view *y);
+void ref_dequantize(uint32_t axis, const struct tensor_view *x, const struct tensor_view *scale,
+                    const struct tensor_view *zero, const struct tensor_view *y);
+
 /* --- shape: bytes are moved, types do not matter --- */
 
 void ref_copy(const struct tensor_view *x, const struct tensor_view *y); /* RESHAPE */

@@ -54,6 +54,7 @@ big = ints("big", 16777217, dims=[])
 scales = helper.make_tensor("scales", F, [4], [1, 1, 2, 2])
 pads = ints("pads", 0, 0, 1, 1)
 one = helper.make_tensor("one", F, [], [1])
+nil = helper.make_tensor("nil", U, [], [0])
 low = helper.make_tensor("low", F, [], [0])
 wide = helper.make_tensor("wide", U, [(1 << 22) + 1], bytes((1 << 22) + 1), raw=True)
 
@@ -75,6 +76,12 @@ UNSUPPORTED = {
     "this op is supported from opset 7 to 9": model("Upsample", [image, "scales"], held=[scales]),
     "the op's domain 'com.example' is not supported": model("Some", [x], domain="com.example"),
     "this op of domain 'com.microsoft' is not supported": of_ms("MatMulNBits", [x, x]),
+    "channels last":
+        of_ms("QLinearGlobalAveragePool", [(U, [1, 6, 6, 2]), "one", "nil", "one", "nil"],
+              {"channels_last": 1}, held=[one, nil]),
+    "over several axes (attribute 'opset' is 12)":
+        of_ms("QLinearSoftmax", [(U, [1, 6, 2]), "one", "nil", "one", "nil"],
+              {"opset": 12, "axis": 1}, held=[one, nil]),
     "statistics, which only training needs":
         of_ms("SkipLayerNormalization", [tokens, tokens, row8], outputs=("y", "m")),
     "a skip with channels first":
@@ -191,6 +198,7 @@ QCONV = [(U, [1, 2, 4, 4]), "s", (U, []), (T.INT8, [3, 2, 1, 1]), (F, []), (T.IN
 
 INVALID = {
     "its scale is 0, expected a number above 0": quantised("QuantizeLinear", F, scale_of(0)),
+    "its scale is 0, expected a number": quantised("DequantizeLinear", U, scale_of(0)),
     "its scale is -1, expected a number": quantised("DequantizeLinear", U, scale_of(-1)),
     "its scale is nan, expected a number":
         quantised("DequantizeLinear", U, scale_of(1, float("nan"), 1, dims=[3])),

@@ -58,6 +58,8 @@ static const char *const cases[IR_OP_COUNT_] = {
     [IR_OP_SAMPLE] = "y = sample \"n\" (x FP32[1,1,3,3], g FP32[1,2,2,2]) mode=2",
     [IR_OP_ROI_POOL] = "y = roi_pool \"n\" (x FP32[1,1,4,4], r FP32[2,4], b INT64[2]=0) shape=2,2",
     [IR_OP_NMS] = "y = nms \"n\" (b FP32[1,3,4], s FP32[1,2,3]) k=2",
+    [IR_OP_QUANTIZE] = "y = quantise \"n\" (x FP32[2,3], s FP32[3]=+, z INT8[3]) to=6 axis=1",
+    [IR_OP_DEQUANTIZE] = "y = dequantise \"n\" (x UINT8[2,3], s FP32[], z UINT8[]) to=11",
     [IR_OP_DET] = "y = det \"n\" (x FP32[2,3,3])",
 };
 

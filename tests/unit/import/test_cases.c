@@ -227,12 +227,11 @@ static const struct refusal made[] = {
     {"ConvInteger", 10, "u1,2,5 V3,2,3", "", "cast cast conv FP64 cast"},
     {"ConvInteger", 10, "u1,2,5 u3,2,3 z1", "", "cast cast binary cast conv FP64 cast"},
     {"QLinearConv", 10, "u1,2,5 f1 z1 Q3,2,3 X3 Q3 f2 z3 I3", "",
-     "conv UINT8 reshape binary binary cast binary unary cast binary unary cast"},
+     "dequantise dequantise binary dequantise conv FP32 quantise"},
     {"QLinearConv", 10, "u1,2,5 f1 z0 Q3,2,3 X3 Q3 f2 z3 i3", "",
-     "cast cast binary cast cast reshape binary cast conv FP64 cast cast reshape cast binary "
-     "binary binary unary cast binary unary cast"},
+     "dequantise dequantise binary dequantise conv FP32 quantise"},
     {"QLinearMatMul", 10, "u2,3 f1 z4 U3,2 f1 z1 f2 z3", "",
-     "matmul UINT8 binary binary cast binary unary cast binary unary cast"},
+     "dequantise dequantise matmul FP32 quantise"},
 };
 
 static void products_of_bytes(void **state UNUSED)

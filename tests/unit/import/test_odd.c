@@ -39,7 +39,7 @@ static const struct refusal odd[] = {
     {"ConvInteger", 10, "u1,2,5 U3,2,3 u2", "",
      "cast cast reshape binary cast conv cast: INT32 [1,3,3]"},
     {"ConvInteger", 10, "u1,2,4,5 U3,2,3,3 z7", "pads=0,1,0,1", "pad conv: INT32 [1,3,2,5]"},
-    {"DequantizeLinear", 21, "i2,3 f2", "", "cast cast binary: FP32 [2,3]"},
+    {"DequantizeLinear", 21, "i2,3 f2", "", "dequantise: FP32 [2,3]"},
     /* nothing to do, yet the identity stays as a node, because each output is made by a node */
     {"ReduceMax", 20, "x2,3", "noop_with_empty_axes:1", "unary: FP32 [2,3]"},
     {"ReduceMin", 20, "x2,3", "noop_with_empty_axes:1", "unary: FP32 [2,3]"},

@@ -107,8 +107,11 @@ static void store(enum dtype dtype, void *data, size_t i, double value)
     case DTYPE_BOOL:
         ((uint8_t *)data)[i] = value > 0;
         break;
-    case DTYPE_U8: /* any value of the type, as in pixels */
-        ((uint8_t *)data)[i] = (uint8_t)((value + 1) * 127);
+    case DTYPE_U8:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+        break;
+    case DTYPE_I8:
+        ((int8_t *)data)[i] = (int8_t)value;
         break;
     default:
         fail_msg("no values of type %s", dtype_name(dtype));
@@ -123,9 +126,12 @@ static double next(uint64_t *seed)
 
 void fill_random(enum dtype dtype, void *data, size_t n, uint64_t seed)
 {
+    /* any value of an 8-bit type, as in pixels */
+    double scale = dtype == DTYPE_U8 || dtype == DTYPE_I8 ? 127 : 1;
+    double shift = dtype == DTYPE_U8 ? 127 : 0;
     next(&seed);
     for (size_t i = 0; i < n; i++)
-        store(dtype, data, i, next(&seed));
+        store(dtype, data, i, next(&seed) * scale + shift);
 }
 
 static uint32_t constant(struct parser *p, const char *name)

@@ -56,7 +56,10 @@ static double number(const struct tensor_view *view, size_t i)
     case DTYPE_I64:
         return (double)((const int64_t *)view->data)[i];
     case DTYPE_BOOL:
+    case DTYPE_U8:
         return ((const uint8_t *)view->data)[i];
+    case DTYPE_I8:
+        return ((const int8_t *)view->data)[i];
     default:
         fail_msg("no numbers of type %s", dtype_name(view->dtype));
         return 0;

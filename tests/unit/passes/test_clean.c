@@ -22,6 +22,96 @@ static const struct rewrite_case cases[] = {
      "y = unary \"y\" (i) func=identity\n"
      "output y\n",
      NULL, NULL},
+    /* --- erase_requantise --- */
+    {"integers that come back", "erase_requantise",
+     "input q UINT8[2,3]\n"
+     "x = dequantise \"d\" (q, s FP32[]=0.5, z UINT8[]=7) to=12\n"
+     "p = quantise \"q\" (x, s, z) to=2\n"
+     "y = dequantise \"e\" (p, t FP32[]=0.25) to=12\n"
+     "output y\n",
+     "input q UINT8[2,3]\n"
+     "y FP32[2,3] = dequantise \"e\" (q, t FP32[]) to=12\n"
+     "output y\n",
+     "q takes back d"},
+    {"integers of another scale, zero point or type", "erase_requantise",
+     "input q UINT8[2,3]\n"
+     "x = dequantise \"d\" (q, s FP32[]=0.5, z UINT8[]=7) to=12\n"
+     "a = quantise \"a\" (x, t FP32[]=0.25, z) to=2\n"
+     "b = quantise \"b\" (x, s, v UINT8[]=8) to=2\n"
+     "c = quantise \"c\" (x, s, w INT8[]=7) to=6\n"
+     "output a\noutput b\noutput c\n",
+     NULL, NULL},
+    {"quantising again: a maximum over windows", "erase_requantise",
+     "input q INT8[1,2,4,4]\n"
+     "x = dequantise \"d\" (q, s FP32[]=0.5, z INT8[]=3) to=12\n"
+     "m = pool \"m\" (x) func=0 kernel=2,2 strides=2,2\n"
+     "f = reshape \"f\" (m) shape=1,8\n"
+     "p = quantise \"p\" (f, s, z) to=6\n"
+     "e = dequantise \"e\" (p, s, z) to=12\n"
+     "y = unary \"y\" (e) func=tanh\n"
+     "output y\n",
+     "input q INT8[1,2,4,4]\n"
+     "x FP32[1,2,4,4] = dequantise \"d\" (q, s FP32[], z INT8[]) to=12\n"
+     "m FP32[1,2,2,2] = pool \"m\" (x) func=0 kernel=2,2 strides=2,2\n"
+     "f FP32[1,8] = reshape \"f\" (m) shape=1,8\n"
+     "y FP32[1,8] = unary \"y\" (f) func=tanh\n"
+     "output y\n",
+     "p and e round nothing"},
+    {"an average is rounded again", "erase_requantise",
+     "input q INT8[1,2,4,4]\n"
+     "x = dequantise \"d\" (q, s FP32[]=0.5, z INT8[]=3) to=12\n"
+     "m = pool \"m\" (x) func=1 kernel=2,2 strides=2,2\n"
+     "p = quantise \"p\" (m, s, z) to=6\n"
+     "e = dequantise \"e\" (p, s, z) to=12\n"
+     "y = unary \"y\" (e) func=tanh\n"
+     "output y\n",
+     NULL, NULL},
+    {"quantising again: parts of equal scales, and of others", "erase_requantise",
+     "input p UINT8[2,3]\n"
+     "input q UINT8[2,3]\n"
+     "a = dequantise \"a\" (p, s FP32[]=0.5, z UINT8[]=3) to=12\n"
+     "b = dequantise \"b\" (q, s, z) to=12\n"
+     "c = dequantise \"c\" (q, t FP32[]=0.25, z) to=12\n"
+     "m = concat \"m\" (a, b) axis=0\n"
+     "n = concat \"n\" (a, c) axis=0\n"
+     "d = quantise \"d\" (m, s, z) to=2\n"
+     "e = quantise \"e\" (n, s, z) to=2\n"
+     "f = dequantise \"f\" (d, s, z) to=12\n"
+     "g = dequantise \"g\" (e, s, z) to=12\n"
+     "y = binary \"y\" (f, g) func=mul\n"
+     "output y\n",
+     "input p UINT8[2,3]\n"
+     "input q UINT8[2,3]\n"
+     "a FP32[2,3] = dequantise \"a\" (p, s FP32[], z UINT8[]) to=12\n"
+     "b FP32[2,3] = dequantise \"b\" (q, s FP32[], z UINT8[]) to=12\n"
+     "c FP32[2,3] = dequantise \"c\" (q, t FP32[], z UINT8[]) to=12\n"
+     "m FP32[4,3] = concat \"m\" (a, b) axis=0\n"
+     "n FP32[4,3] = concat \"n\" (a, c) axis=0\n"
+     "e UINT8[4,3] = quantise \"e\" (n, s FP32[], z UINT8[]) to=2\n"
+     "g FP32[4,3] = dequantise \"g\" (e, s FP32[], z UINT8[]) to=12\n"
+     "y FP32[4,3] = binary \"y\" (m, g) func=mul\n"
+     "output y\n",
+     NULL},
+    {"a ReLU that saturation does", "erase_requantise",
+     "input x FP32[2,3]\n"
+     "r = unary \"r\" (x) func=relu\n"
+     "c = unary \"c\" (x) func=clip alpha=0.0 beta=6.0\n"
+     "p = quantise \"p\" (r, s FP32[]=0.5, z INT8[]=-128) to=6\n"
+     "q = quantise \"q\" (c, t FP32[]=0.0234375) to=2\n"
+     "output p\noutput q\n",
+     "input x FP32[2,3]\n"
+     "p INT8[2,3] = quantise \"p\" (x, s FP32[], z INT8[]) to=6\n"
+     "q UINT8[2,3] = quantise \"q\" (x, t FP32[]) to=2\n"
+     "output p\noutput q\n",
+     "p cuts off what r does"},
+    {"activations that saturation does not do", "erase_requantise",
+     "input x FP32[2,3]\n"
+     "r = unary \"r\" (x) func=relu\n"
+     "c = unary \"c\" (x) func=clip alpha=0.0 beta=6.0\n"
+     "p = quantise \"p\" (r, s FP32[]=0.5, z INT8[]=-127) to=6\n"
+     "q = quantise \"q\" (c, t FP32[]=0.25) to=2\n"
+     "output p\noutput q\n",
+     NULL, NULL},
     /* --- merge_equal --- */
     {"equal nodes, a row of them, equal constants", "merge_equal",
      "input x FP32[4]\n"
