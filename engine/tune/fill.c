@@ -344,6 +344,24 @@ enum status tune_fill_entry(struct tune_table *t, struct tune_entry *e, struct e
     return keep(t, e, err);
 }
 
+enum status tune_fill_without(struct tune_table *t, struct tune_entry *e, uint32_t held,
+                              struct error *err)
+{
+    for (uint32_t i = 0; i < e->n; i++) {
+        struct tune_option *o = &e->options[i];
+        if (o->ns < TUNE_NEVER || held & tune_types(e->sample, o->tactic))
+            continue;
+        o->given_up = false;
+        if (tune_table_options(t)->no_timing)
+            o->ns = estimate(e, i);
+        else
+            TRY(run_option(t, e, o, err));
+        if (o->ns < TUNE_NEVER)
+            return o->ran && tune_believed(o) ? remember(t, e, o, err) : STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
 /* A disturbance lasts longer than the samples of one candidate, so candidates that came close to
  * the best run once more, later. */
 static enum status time_again(struct tune_table *t, struct tune_entry *e, struct error *err)

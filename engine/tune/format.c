@@ -36,16 +36,25 @@ const struct ir_tensor *tune_port_at(const struct ir_graph *sample, const struct
     return id == IR_NONE ? NULL : ir_tensor(sample, id);
 }
 
-enum dtype tune_type(const struct ir_graph *sample, const struct tactic *tactic)
+uint32_t tune_types(const struct ir_graph *sample, const struct tactic *tactic)
 {
     const struct ir_node *node = ir_node(sample, 0);
     const struct tactic_port *port;
-    enum dtype least = DTYPE_NONE;
+    uint32_t types = 0;
     for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
         const struct ir_tensor *t = tune_port_at(sample, tactic, i, &port);
-        if (t && port->format.dtype != t->dtype &&
-            (least == DTYPE_NONE || dtype_size(port->format.dtype) < dtype_size(least)))
-            least = port->format.dtype;
+        if (t && port->format.dtype != t->dtype)
+            types |= 1U << port->format.dtype;
     }
+    return types;
+}
+
+enum dtype tune_type(const struct ir_graph *sample, const struct tactic *tactic)
+{
+    uint32_t types = tune_types(sample, tactic);
+    enum dtype least = DTYPE_NONE;
+    for (int i = 0; i < DTYPE_COUNT_; i++)
+        if (types >> i & 1 && (!least || dtype_size((enum dtype)i) < dtype_size(least)))
+            least = (enum dtype)i;
     return least;
 }

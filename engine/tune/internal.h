@@ -67,6 +67,8 @@ static inline uint64_t tune_format_word(struct ir_format format)
 /* The shortest type that the tactic stores a tensor as in place of the graph's type; NONE: the
  * tactic stores all tensors as the graph has them. */
 enum dtype tune_type(const struct ir_graph *sample, const struct tactic *tactic);
+/* All such types, as a set of 1 << dtype. */
+uint32_t tune_types(const struct ir_graph *sample, const struct tactic *tactic);
 
 /* --- samples (sample.c) --- */
 
@@ -191,6 +193,9 @@ enum status tune_fill(struct tune_table *table, struct error *err);
 /* The same for one entry that was added later, without compiling ahead. An entry with no option
  * that works on the device becomes the host's. */
 enum status tune_fill_entry(struct tune_table *table, struct tune_entry *entry, struct error *err);
+/* Tries options of none of these types that had been given up, until one works. */
+enum status tune_fill_without(struct tune_table *table, struct tune_entry *entry, uint32_t held,
+                              struct error *err);
 
 /* --- compiling (compile.c) --- */
 
@@ -251,8 +256,23 @@ enum status tune_sites_twin(struct tune_table *table, const struct ir_graph *gra
 enum status tune_sites_exile(struct tune_table *table, const struct ir_graph *graph,
                              struct tune_site *sites, const struct tune_pick *picks, bool *some,
                              struct error *err);
+/* Gives the node a twin if the host can run it, and the device must not. */
+enum status tune_sites_host(struct tune_table *table, const struct ir_graph *graph,
+                            const struct ir_node *node, struct tune_site *site, struct error *err);
 /* Logs which layers run on the CPU beside a device, and why; counts them in the report. */
 void tune_sites_tell(struct tune_table *table, const struct ir_graph *graph,
                      const struct tune_site *sites, const struct tune_pick *picks);
+
+/* --- types that are ruled out (held.c) --- */
+
+/* The entry's least time with a tactic of none of these types; TUNE_NEVER: there is no such
+ * tactic. */
+uint64_t tune_held_least(const struct tune_entry *entry, uint32_t held);
+/* Describes a chosen tactic to a judge. */
+struct tune_layer tune_held_layer(const struct tune_pick *pick, const struct tune_site *site);
+/* Makes sure that the node has a tactic without the types, on the host if need be, or takes all
+ * types from *held again. */
+enum status tune_held_ensure(struct tune_table *table, const struct ir_graph *graph, uint32_t node,
+                             struct tune_site *site, uint32_t *held, struct error *err);
 
 #endif

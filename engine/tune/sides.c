@@ -52,6 +52,16 @@ enum status tune_sites_twin(struct tune_table *table, const struct ir_graph *gra
     return STATUS_OK;
 }
 
+enum status tune_sites_host(struct tune_table *table, const struct ir_graph *graph,
+                            const struct ir_node *node, struct tune_site *site, struct error *err)
+{
+    const struct tune_options *options = tune_table_options(table);
+    if (!options->host || site->twin || tune_on_host(options, site->entry))
+        return STATUS_OK;
+    TRY(tune_table_twin(table, graph, node, &site->twin, err));
+    return tune_fill_entry(table, site->twin, err);
+}
+
 /* --- runs that are too short --- */
 
 /* The order in which the nodes will run; see ir_runs. */

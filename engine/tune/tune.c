@@ -46,6 +46,7 @@ struct tuner {
     struct tune_table *table;
     struct arena *memory;    /* of the problem */
     struct tune_site *sites; /* by node; a removed node has no entry */
+    uint32_t *held;          /* by node: types that are ruled out, as in struct tune_judge */
     struct node_options {
         uint32_t n;
         struct tune_pick *picks; /* the fastest of each set of formats */
@@ -229,13 +230,15 @@ static const struct tactic *tactic_of(const struct tune_pick *pick)
     return pick->entry->options[pick->option].tactic;
 }
 
-static void sort_entry(const struct tuner *t, const struct ir_node *node, struct tune_entry *e,
+static void sort_entry(const struct tuner *t, uint32_t index, struct tune_entry *e,
                        struct node_options *o)
 {
+    const struct ir_node *node = ir_node(t->graph, index);
     for (uint32_t i = 0; e && i < e->n; i++) {
         const struct tune_pick pick = {e, i};
         uint32_t k = 0;
-        if (ns_of(&pick) >= TUNE_NEVER)
+        if (ns_of(&pick) >= TUNE_NEVER ||
+            (t->held[index] && t->held[index] & tune_types(e->sample, tactic_of(&pick))))
             continue;
         while (k < o->n && !same_formats(t, node, tactic_of(&o->picks[k]), tactic_of(&pick)))
             k++;
@@ -248,7 +251,6 @@ static void sort_entry(const struct tuner *t, const struct ir_node *node, struct
 
 static bool sort_options(struct tuner *t, uint32_t index)
 {
-    const struct ir_node *node = ir_node(t->graph, index);
     const struct tune_site *s = &t->sites[index];
     struct node_options *o = &t->nodes[index];
     size_t most = (size_t)s->entry->n + (s->twin ? s->twin->n : 0) + 1;
@@ -258,8 +260,8 @@ static bool sort_options(struct tuner *t, uint32_t index)
         return false;
     o->n = 0;
     if (!s->exiled)
-        sort_entry(t, node, s->entry, o);
-    sort_entry(t, node, s->twin, o);
+        sort_entry(t, index, s->entry, o);
+    sort_entry(t, index, s->twin, o);
     for (uint32_t k = 0; k < o->n; k++)
         cost[k] = MIN(ns_of(&o->picks[k]), SOLVE_NEVER);
     t->solve_nodes[index] = (struct solve_node){o->n, cost};
@@ -507,7 +509,7 @@ static enum status settle(struct tuner *t, struct tune_pick *picks, struct error
                      "too many of the chosen tactics do not work on this device");
 }
 
-/* --- the whole --- */
+/* --- beginning --- */
 
 /* The bytes of all constants, rounded up to a power of two, so that models of about the same size
  * share their times, and cut off at a size that no device's cache reaches. */
@@ -556,14 +558,59 @@ static enum status start(struct tuner *t, struct tune_pick **picks, struct error
     if (!t->memory)
         return error_no_memory(err, "the tuner");
     t->sites = arena_array(t->memory, nodes, sizeof(*t->sites));
+    t->held = arena_array(t->memory, nodes, sizeof(*t->held));
     t->nodes = arena_array(t->memory, nodes, sizeof(*t->nodes));
     t->solve_nodes = arena_array(t->memory, nodes, sizeof(*t->solve_nodes));
     t->tensors = arena_array(t->memory, (size_t)t->graph->n_tensors + 1, sizeof(*t->tensors));
     *picks = arena_array(t->memory, nodes, sizeof(**picks));
-    if (!t->sites || !t->nodes || !t->solve_nodes || !t->tensors || !*picks || !find_readers(t))
+    if (!t->sites || !t->held || !t->nodes || !t->solve_nodes || !t->tensors || !*picks ||
+        !find_readers(t))
         return error_no_memory(err, "the tuner");
     return tune_table_new(t->options, pool_bytes(t->graph), t->report, &t->table, err);
 }
+
+/* --- the judge --- */
+
+static enum status ensure_all(struct tuner *t, struct error *err)
+{
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++)
+        if (t->held[i] && t->sites[i].entry)
+            TRY(tune_held_ensure(t->table, t->graph, i, &t->sites[i], &t->held[i], err));
+    return STATUS_OK;
+}
+
+static enum status ask_judge(struct tuner *t, const struct tune_pick *picks, bool *again,
+                             struct error *err)
+{
+    const struct tune_judge *judge = t->options->judge;
+    size_t nodes = (size_t)t->graph->n_nodes + 1;
+    *again = false;
+    if (!judge)
+        return STATUS_OK;
+    struct tune_layer *layers = arena_array(t->memory, nodes, sizeof(*layers));
+    if (!layers)
+        return error_no_memory(err, "the tuner");
+    for (uint32_t i = 0; i < t->graph->n_nodes; i++)
+        layers[i] = tune_held_layer(&picks[i], &t->sites[i]);
+    TRY(judge->look(judge->user, t->graph, layers, t->held, again, err));
+    return ensure_all(t, err);
+}
+
+/* Chooses until the judge has nothing against it. */
+static enum status settle_all(struct tuner *t, struct tune_pick *picks, struct error *err)
+{
+    const struct tune_judge *judge = t->options->judge;
+    if (judge)
+        TRY(judge->begin(judge->user, t->graph, t->held, err));
+    TRY(ensure_all(t, err));
+    for (bool again = true; again;) {
+        TRY(settle(t, picks, err));
+        TRY(ask_judge(t, picks, &again, err));
+    }
+    return STATUS_OK;
+}
+
+/* --- the whole tuning --- */
 
 static enum status tune(struct tuner *t, struct error *err)
 {
@@ -571,7 +618,7 @@ static enum status tune(struct tuner *t, struct error *err)
     TRY(start(t, &picks, err));
     TRY(collect(t, err));
     TRY(tune_fill(t->table, err));
-    TRY(settle(t, picks, err));
+    TRY(settle_all(t, picks, err));
     tune_sites_tell(t->table, t->graph, t->sites, picks);
     return tune_apply(t->graph, t->table, picks, err);
 }

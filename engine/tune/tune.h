@@ -34,6 +34,30 @@
 struct tune_cache;
 struct tune_history;
 
+/* What the tuner has chosen for one node of the graph. */
+struct tune_layer {
+    struct device *device;
+    const struct tactic *tactic; /* NULL: the node has been removed */
+    uint32_t types; /* set of 1 << dtype: what its tensors are stored as in place of their types */
+    uint64_t ns;    /* its time, measured or guessed */
+    uint64_t wide_ns; /* the least time of a tactic without such types; 0: it has none */
+};
+
+/*
+ * Looks at the assignments that the tuner finds, and may rule types out, node by node. Both
+ * functions get the graph as the tuner got it. held[node] is a set of 1 << dtype: no tactic that
+ * stores a tensor as one of these types is chosen for the node, unless the node has no other.
+ */
+struct tune_judge {
+    /* Fills `held`, which is all zeros, before the first assignment. */
+    enum status (*begin)(void *user, const struct ir_graph *graph, uint32_t *held,
+                         struct error *err);
+    /* `layers` has a row for each node. *again: `held` has grown, so find another assignment. */
+    enum status (*look)(void *user, const struct ir_graph *graph, const struct tune_layer *layers,
+                        uint32_t *held, bool *again, struct error *err);
+    void *user;
+};
+
 struct tune_options {
     struct device *device;        /* runs the graph; its backend is asked for candidates */
     struct device *host;          /* a CPU for nodes that `device` has no candidate for; or NULL */
@@ -43,8 +67,9 @@ struct tune_options {
     bool retune;    /* take no times from the cache */
     uint32_t min_segment; /* the host runs what would be fewer layers in a row on the device, unless
                              all layers are; 0 or 1: nothing but time decides */
-    struct tune_cache *cache; /* read and added to; NULL: none */
-    uint64_t seed;            /* of the random data */
+    struct tune_cache *cache;       /* read and added to; NULL: none */
+    const struct tune_judge *judge; /* NULL: the first assignment is taken */
+    uint64_t seed;                  /* of the random data */
     const struct log_sink
         *log; /* info: a line at the end; verbose: one for each candidate; or NULL */
     /* Tells that `done` of `total` candidates are done, on the caller's thread. May be NULL. */
