@@ -76,6 +76,11 @@ struct mock_script {
     uint64_t (*disturb)(uint64_t n, uint64_t ns);
     bool told;
     bool bytes; /* it offers 8 bits too: for inputs, for outputs, and for both */
+    /* All float outputs of nodes with this name are multiplied by `factor`, if the tactic's name
+     * contains `wrong_tactic`. */
+    const char *wrong_node, *wrong_tactic;
+    float factor;
+    bool no_wide; /* nodes that have candidates in 16 bits have no others */
 };
 
 /* A simulated device. All that it gave out must be back when engine_device_close is called. */

@@ -120,7 +120,8 @@ enum status mock_candidates(struct device *device, const struct ir_graph *graph,
         return STATUS_OK;
     if (precision >= PRECISION_F16 && has_f32(graph, node)) {
         types[0] = precision == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F16;
-        types[n++] = DTYPE_F32;
+        if (!mock_of(device)->script.no_wide || node->op == IR_OP_REFORMAT)
+            types[n++] = DTYPE_F32;
     }
     enum status st = STATUS_OK;
     for (unsigned b = 1; b <= (BYTES_IN | BYTES_OUT) && !st; b++)
@@ -447,6 +448,18 @@ static void watch_inputs(struct backend_op *op, void *const *inputs)
     }
 }
 
+/* Makes the mistake that the script asks for. */
+static void mistake(const struct backend_op *op, const struct ir_tensor *t, void *data)
+{
+    const struct mock_script *script = &op->device->script;
+    float *value = data;
+    if (t->dtype != DTYPE_F32 || !script->wrong_node ||
+        strcmp(op->node->name, script->wrong_node) || !names(script->wrong_tactic, &op->tactic))
+        return;
+    for (size_t i = 0; i < t->bytes / sizeof(*value); i++)
+        value[i] *= script->factor;
+}
+
 static enum status compute(struct backend_op *op, void *const *inputs, void *const *outputs,
                            struct error *err)
 {
@@ -468,6 +481,7 @@ static enum status compute(struct backend_op *op, void *const *inputs, void *con
         out[i] = calloc(1, ir_tensor(wide, node->outputs[i])->bytes + 1);
     st = cpu_eval_node(NULL, wide, ir_node(wide, 0), (const void *const *)in, out, err);
     for (uint32_t i = 0; i < node->n_outputs; i++) {
+        mistake(op, ir_tensor(wide, node->outputs[i]), out[i]);
         if (!st)
             narrow(op->graph, ir_tensor(op->graph, op->node->outputs[i]), out[i], outputs[i]);
         free(out[i]);

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides which layers are held back; see guard.h. */
+#include "engine/guard/guard.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/compiler.h"
+#include "engine/guard/internal.h"
+
+enum {
+    ROUNDS_MAX = 8,  /* then all that is left is held back */
+    WORST_PART = 4,  /* where no layer is beyond its share, this part of them is held back */
+    NAMED_MAX = 6,   /* layers in one line of the log */
+    HELD_MAX = 4096, /* layers that are remembered from profile to profile */
+};
+
+/* A layer that is held back. */
+struct held {
+    uint32_t node;  /* where it was found */
+    uint32_t types; /* as in struct tune_judge */
+};
+
+struct guard {
+    struct guard_options options;
+    struct tune_judge judge;
+    struct arena *names; /* of the layers that are held back */
+    struct guard_report report;
+    struct guard_layer *held;               /* the report's */
+    struct held *held_at;                   /* beside it */
+    uint32_t n_held, held_cap, held_before; /* held_before: n_held as the profile began */
+    struct guard_layer *best;               /* the report's layers */
+    struct arena *best_names;
+    /* Of the profile at hand: */
+    struct arena *memory;
+    struct guard_layer *now; /* by node; type NONE: never in a shorter type */
+    uint32_t *asked;         /* by node: what was ruled out */
+    struct walk_row *rows;
+    uint32_t round;
+    struct guard_output outputs[IR_MAX_IO];
+    uint32_t samples;
+    double whole; /* the error of the whole model */
+};
+
+static enum status no_memory(struct error *err)
+{
+    return error_no_memory(err, "the comparison with fp32");
+}
+
+/* --- one profile --- */
+
+static enum status begin_profile(struct guard *g, const struct ir_graph *graph, struct error *err)
+{
+    size_t nodes = (size_t)graph->n_nodes + 1;
+    arena_free(g->memory);
+    g->memory = arena_new(0);
+    if (!g->memory)
+        return no_memory(err);
+    g->now = arena_array(g->memory, nodes, sizeof(*g->now));
+    g->asked = arena_array(g->memory, nodes, sizeof(*g->asked));
+    g->rows = arena_array(g->memory, nodes, sizeof(*g->rows));
+    g->round = 0;
+    g->held_before = g->n_held;
+    return g->now && g->asked && g->rows ? STATUS_OK : no_memory(err);
+}
+
+static bool is_node(const struct ir_graph *graph, uint32_t node, const struct guard_layer *layer)
+{
+    return node < graph->n_nodes && ir_node(graph, node)->op == layer->op &&
+           !strcmp(ir_node(graph, node)->name, layer->name);
+}
+
+/* The node of that name, at the same place if it is there. */
+static uint32_t find_node(const struct ir_graph *graph, uint32_t node,
+                          const struct guard_layer *layer)
+{
+    if (is_node(graph, node, layer))
+        return node;
+    for (node = 0; node < graph->n_nodes && !is_node(graph, node, layer);)
+        node++;
+    return node;
+}
+
+static enum status begin(void *user, const struct ir_graph *graph, uint32_t *held,
+                         struct error *err)
+{
+    struct guard *g = user;
+    TRY(begin_profile(g, graph, err));
+    for (uint32_t i = 0; i < g->n_held; i++) {
+        uint32_t node = find_node(graph, g->held_at[i].node, &g->held[i]);
+        if (node == graph->n_nodes)
+            continue;
+        held[node] |= g->held_at[i].types;
+        g->asked[node] |= g->held_at[i].types;
+        g->now[node] = g->held[i];
+        g->now[node].name = ir_node(graph, node)->name;
+    }
+    return STATUS_OK;
+}
+
+/* --- measuring --- */
+
+static enum dtype shortest(uint32_t types)
+{
+    enum dtype least = DTYPE_NONE;
+    for (int i = 0; i < DTYPE_COUNT_; i++)
+        if (types >> i & 1 && (!least || dtype_size((enum dtype)i) < dtype_size(least)))
+            least = (enum dtype)i;
+    return least;
+}
+
+static void note_layer(struct guard *g, const struct ir_graph *graph, uint32_t node,
+                       const struct tune_layer *layer)
+{
+    g->now[node] = (struct guard_layer){
+        .name = ir_node(graph, node)->name,
+        .op = ir_node(graph, node)->op,
+        .type = shortest(layer->types),
+        .error = g->rows[node].own,
+        .carried = g->rows[node].carried,
+        .gain_ns = layer->wide_ns ? (double)layer->wide_ns - (double)layer->ns : 0,
+    };
+}
+
+static enum status measure(struct guard *g, const struct ir_graph *graph,
+                           const struct tune_layer *layers, struct error *err)
+{
+    struct walk walk = {
+        .graph = graph,
+        .layers = layers,
+        .host = g->options.host,
+        .source = g->options.source,
+        .seed = g->options.seed,
+        .rows = g->rows,
+        .outputs = g->outputs,
+    };
+    TRY(walk_graph(&walk, err));
+    g->samples = walk.samples;
+    g->whole = walk.decisions;
+    for (uint32_t i = 0; i < graph->n_outputs; i++)
+        g->whole = MAX(g->whole, g->outputs[i].error);
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (layers[i].types)
+            note_layer(g, graph, i, &layers[i]);
+    return STATUS_OK;
+}
+
+/* Says whether the reason lies in the random inputs, which fit most models, but not all. */
+static bool is_input(const struct guard *g, enum status status, const struct error *why)
+{
+    return !g->options.source && why->scope != ERROR_DEVICE &&
+           (status == STATUS_INVALID_ARGUMENT || status == STATUS_UNIMPLEMENTED);
+}
+
+/* --- holding back --- */
+
+/* What to rule out of the types of a tactic: 8 bits first, then the rest. */
+static uint32_t worst_types(uint32_t types)
+{
+    uint32_t bytes = 0;
+    for (int i = 0; i < DTYPE_COUNT_; i++)
+        if (types >> i & 1 && dtype_size((enum dtype)i) == 1)
+            bytes |= 1U << i;
+    return bytes ? bytes : types;
+}
+
+/* Whether the layer is in shorter types, which it can be made to leave. */
+static bool can_hold(const struct guard *g, const struct tune_layer *layers, uint32_t node)
+{
+    return layers[node].types && worst_types(layers[node].types) & ~g->asked[node];
+}
+
+static enum status remember(struct guard *g, uint32_t node, uint32_t types, struct error *err)
+{
+    if (g->n_held == HELD_MAX)
+        return STATUS_OK; /* the next profile finds the others anew */
+    if (g->n_held == g->held_cap) {
+        uint32_t cap = MAX(16, 2 * g->held_cap);
+        struct guard_layer *held = realloc(g->held, cap * sizeof(*held));
+        g->held = held ? held : g->held;
+        struct held *at = realloc(g->held_at, cap * sizeof(*at));
+        g->held_at = at ? at : g->held_at;
+        if (!held || !at)
+            return no_memory(err);
+        g->held_cap = cap;
+    }
+    struct guard_layer copy = g->now[node];
+    copy.name = arena_strndup(g->names, copy.name, strlen(copy.name));
+    if (!copy.name)
+        return no_memory(err);
+    g->held_at[g->n_held] = (struct held){node, types};
+    g->held[g->n_held++] = copy;
+    return STATUS_OK;
+}
+
+struct holder {
+    struct guard *guard;
+    const struct ir_graph *graph;
+    const struct tune_layer *layers;
+    uint32_t *held;
+    uint32_t n; /* held back in this round */
+};
+
+static enum status hold(struct holder *h, uint32_t node, struct error *err)
+{
+    struct guard *g = h->guard;
+    if (!can_hold(g, h->layers, node))
+        return STATUS_OK;
+    uint32_t types = worst_types(h->layers[node].types);
+    h->held[node] |= types;
+    g->asked[node] |= types;
+    g->now[node].held = true;
+    h->n++;
+    return remember(g, node, types, err);
+}
+
+/* Holds back all layers whose own error is above this. */
+static enum status hold_above(struct holder *h, double limit, struct error *err)
+{
+    for (uint32_t i = 0; i < h->graph->n_nodes; i++)
+        if (h->layers[i].types && h->guard->rows[i].own > limit)
+            TRY(hold(h, i, err));
+    return STATUS_OK;
+}
+
+static uint32_t count(const struct holder *h)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->graph->n_nodes; i++)
+        n += can_hold(h->guard, h->layers, i);
+    return n;
+}
+
+/* The node, or, if that is in fp32 itself, the shorter ones right before it. */
+static enum status blame(struct holder *h, uint32_t node, uint32_t depth, struct error *err)
+{
+    if (h->layers[node].types || depth == 0)
+        return hold(h, node, err);
+    for (uint32_t i = 0; i < ir_node(h->graph, node)->n_inputs; i++) {
+        uint32_t input = ir_node(h->graph, node)->inputs[i];
+        uint32_t from = input == IR_NONE ? IR_NONE : ir_tensor(h->graph, input)->producer;
+        if (from != IR_NONE)
+            TRY(blame(h, from, depth - 1, err));
+    }
+    return STATUS_OK;
+}
+
+/* The first layers whose outputs are not finite in the whole model, though each is finite on fp32's
+ * values: what they read has been rounded to where they have no value. */
+static enum status hold_broken(struct holder *h, struct error *err)
+{
+    enum { DEPTH = 6 };
+    for (uint32_t i = 0; i < h->graph->n_nodes && h->n == 0; i++)
+        if (isinf(h->guard->rows[i].carried))
+            TRY(blame(h, i, DEPTH, err));
+    return STATUS_OK;
+}
+
+static int falling(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return *x > *y ? -1 : *x < *y;
+}
+
+/* Holds back a part of the layers, those with the largest errors. */
+static enum status hold_worst(struct holder *h, uint32_t n, struct error *err)
+{
+    double *errors = arena_array(h->guard->memory, (size_t)n + 1, sizeof(*errors));
+    uint32_t k = 0, most = (n + WORST_PART - 1) / WORST_PART;
+    if (!errors)
+        return no_memory(err);
+    for (uint32_t i = 0; i < h->graph->n_nodes; i++)
+        if (can_hold(h->guard, h->layers, i))
+            errors[k++] = h->guard->rows[i].own;
+    qsort(errors, k, sizeof(*errors), falling);
+    for (uint32_t i = 0; i < h->graph->n_nodes && h->n < most; i++)
+        if (k && h->guard->rows[i].own >= errors[most - 1])
+            TRY(hold(h, i, err));
+    return STATUS_OK;
+}
+
+static enum status hold_back(struct holder *h, struct error *err)
+{
+    const struct guard *g = h->guard;
+    double bound = g->options.bound;
+    uint32_t n = count(h);
+    if (isinf(bound) || n == 0)
+        return STATUS_OK;
+    TRY(hold_above(h, bound, err));
+    if (h->n || g->whole <= bound)
+        return STATUS_OK;
+    if (g->round + 1 >= ROUNDS_MAX)
+        return hold_above(h, -1, err);
+    TRY(hold_above(h, bound / sqrt((double)n), err));
+    if (!h->n && isinf(g->whole))
+        TRY(hold_broken(h, err));
+    return h->n ? STATUS_OK : hold_worst(h, n, err);
+}
+
+/* --- telling --- */
+
+static void tell_held(const struct guard *g)
+{
+    char line[1024] = "";
+    size_t used = 0;
+    uint32_t n = g->n_held - g->held_before;
+    for (uint32_t i = g->held_before; i < g->n_held && i < g->held_before + NAMED_MAX; i++) {
+        const struct guard_layer *l = &g->held[i];
+        char error[32] = "not finite";
+        if (isfinite(l->error))
+            snprintf(error, sizeof(error), "error %.2g", l->error);
+        used += (size_t)snprintf(line + used, sizeof(line) - used, "%s'%.64s' (%s: %s)",
+                                 used ? ", " : "", l->name, dtype_name(l->type), error);
+    }
+    if (n)
+        log_write(g->options.log, LOG_WARNING,
+                  "%u layer%s held back from shorter types, to keep the error below %.3g: %s%s", n,
+                  n == 1 ? " is" : "s are", g->options.bound, line, n > NAMED_MAX ? ", ..." : "");
+}
+
+static void tell_beyond(const struct guard *g)
+{
+    if (isinf(g->whole))
+        log_write(g->options.log, LOG_WARNING,
+                  "the model is not finite where fp32 is, and nothing more can be held back");
+    else
+        log_write(g->options.log, LOG_WARNING,
+                  "the error is %.3g, beyond %.3g, and nothing more can be held back", g->whole,
+                  g->options.bound);
+}
+
+/* --- accepting an assignment --- */
+
+static enum status keep_layers(struct guard *g, const struct ir_graph *graph, struct error *err)
+{
+    struct arena *names = arena_new(0);
+    struct guard_layer *list =
+        names ? arena_array(names, (size_t)graph->n_nodes + 1, sizeof(*list)) : NULL;
+    bool ok = list;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < graph->n_nodes && ok; i++) {
+        if (g->now[i].type == DTYPE_NONE)
+            continue;
+        list[n] = g->now[i];
+        list[n].name = arena_strndup(names, list[n].name, strlen(list[n].name));
+        ok = list[n].name;
+        n++;
+    }
+    if (!ok) {
+        arena_free(names);
+        return no_memory(err);
+    }
+    arena_free(g->best_names);
+    g->best_names = names;
+    g->best = list;
+    g->report.n_layers = n;
+    return STATUS_OK;
+}
+
+/* The profile's last assignment is taken. `left`: it still has shorter types, and was measured. */
+static enum status accept(struct guard *g, const struct ir_graph *graph, bool left,
+                          struct error *err)
+{
+    struct guard_report *r = &g->report;
+    for (uint32_t i = 0; i < graph->n_outputs; i++) {
+        struct guard_output now = g->outputs[i];
+        if (!left)
+            now = (struct guard_output){.agreement = now.agreement < 0 ? -1 : 1};
+        struct guard_output *worst = &r->outputs[i];
+        if (!r->measured)
+            *worst = now;
+        worst->error = MAX(worst->error, now.error);
+        worst->agreement = MIN(worst->agreement, now.agreement);
+    }
+    r->n_outputs = graph->n_outputs;
+    r->measured = true;
+    tell_held(g);
+    if (left && g->whole > g->options.bound) {
+        r->beyond = true;
+        tell_beyond(g);
+    }
+    if (g->samples < r->samples)
+        return STATUS_OK;
+    r->samples = g->samples;
+    return keep_layers(g, graph, err);
+}
+
+static bool has_types(const struct ir_graph *graph, const struct tune_layer *layers)
+{
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (layers[i].types)
+            return true;
+    return false;
+}
+
+static enum status look(void *user, const struct ir_graph *graph, const struct tune_layer *layers,
+                        uint32_t *held, bool *again, struct error *err)
+{
+    struct guard *g = user;
+    struct holder h = {.guard = g, .graph = graph, .layers = layers, .held = held};
+    struct error why = {0};
+    if (!has_types(graph, layers))
+        return g->round || g->n_held ? accept(g, graph, false, err) : STATUS_OK;
+    enum status status = measure(g, graph, layers, &why);
+    if (status && is_input(g, status, &why)) {
+        log_write(g->options.log, LOG_WARNING, "what shorter types cost was not measured: %s",
+                  why.text);
+        return STATUS_OK;
+    }
+    if (status)
+        return error_copy(err, &why);
+    TRY(hold_back(&h, err));
+    g->round++;
+    *again = h.n > 0;
+    return *again ? STATUS_OK : accept(g, graph, true, err);
+}
+
+/* --- the guard --- */
+
+enum status guard_new(const struct guard_options *options, struct guard **out, struct error *err)
+{
+    struct guard *g = calloc(1, sizeof(*g));
+    if (!g)
+        return no_memory(err);
+    g->options = *options;
+    g->judge = (struct tune_judge){.begin = begin, .look = look, .user = g};
+    g->names = arena_new(0);
+    if (!g->names) {
+        free(g);
+        return no_memory(err);
+    }
+    *out = g;
+    return STATUS_OK;
+}
+
+void guard_free(struct guard *g)
+{
+    if (!g)
+        return;
+    arena_free(g->names);
+    arena_free(g->best_names);
+    arena_free(g->memory);
+    free(g->held);
+    free(g->held_at);
+    free(g);
+}
+
+void guard_cleanup(struct guard **at)
+{
+    guard_free(*at);
+}
+
+const struct tune_judge *guard_judge(struct guard *g)
+{
+    return &g->judge;
+}
+
+void guard_read(const struct guard *g, struct guard_report *out)
+{
+    *out = g->report;
+    out->bound = g->options.bound;
+    out->layers = g->best;
+    out->held = g->held;
+    out->n_held = g->n_held;
+}

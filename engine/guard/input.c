@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Random inputs. Floats are normal numbers (mean 0, variance 1), which is what images and features
+ * are after the usual normalisation; bytes are any bytes. An integer input that ends as an index is
+ * below the size of what is indexed: token ids are within the vocabulary. Lengths are full. All
+ * other integers, truth values, and floats that are called masks are ones.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "engine/guard/internal.h"
+#include "kernels/cpu/ref.h"
+
+enum { HOPS_MAX = 8 }; /* nodes between an input and the node that it is an index of */
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15U; /* splitmix64 (Steele, Lea, Flood 2014) */
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+    return x ^ x >> 31;
+}
+
+/* A sum of eight 16-bit numbers is normal enough. */
+static float next_normal(uint64_t *state)
+{
+    double sum = 0;
+    for (int i = 0; i < 2; i++)
+        for (uint64_t r = next_random(state), k = 0; k < 4; k++, r >>= 16)
+            sum += (double)(r & 0xffff) / 65536 - 0.5;
+    return (float)(sum * 1.224744871391589); /* the root of 12 / 8 */
+}
+
+/* --- what an integer input means --- */
+
+struct meaning {
+    int64_t below; /* indices are below this; 0: it is no index */
+    int64_t steps; /* lengths are this; 0: it is no length */
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+/* What an index of the node is below: the size of the axis, or the least size of any. */
+static int64_t bound_of(const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct shape *data = &ir_tensor(graph, node->inputs[0])->shape;
+    int64_t bound = 0;
+    if (ir_op_attr(node->op, IR_ATTR_AXIS)) {
+        int64_t axis = ir_attr_int(node, IR_ATTR_AXIS);
+        axis += axis < 0 ? data->rank : 0;
+        return axis >= 0 && axis < data->rank ? data->dim[axis] : 0;
+    }
+    for (uint32_t d = 0; d < data->rank; d++)
+        bound = least(bound, data->dim[d]);
+    return bound;
+}
+
+static bool passes_on(const struct ir_graph *graph, const struct ir_node *node)
+{
+    return node->n_outputs == 1 &&
+           (ir_op_has(node->op, IR_TRAIT_MOVES) || ir_op_has(node->op, IR_TRAIT_RENAMES) ||
+            node->op == IR_OP_CAST) &&
+           !dtype_is_float(ir_tensor_type(ir_tensor(graph, node->outputs[0])));
+}
+
+static void find_meaning(const struct ir_graph *graph, uint32_t tensor, int hops,
+                         struct meaning *out)
+{
+    for (uint32_t i = 0; i < graph->n_nodes && hops < HOPS_MAX; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        for (uint32_t k = 0; node->op != IR_OP_NONE && k < node->n_inputs; k++) {
+            if (node->inputs[k] != tensor)
+                continue;
+            const struct ir_operand *operand =
+                k < IR_OPERANDS_MAX ? &ir_op_row(node->op)->operands[k] : NULL;
+            if (operand && operand->name && operand->flags & IR_OPERAND_LENGTH)
+                out->steps = least(out->steps, ir_tensor(graph, node->inputs[0])->shape.dim[0]);
+            else if (operand && operand->name && operand->flags & IR_OPERAND_FAILS)
+                out->below = least(out->below, bound_of(graph, node));
+            else if (passes_on(graph, node))
+                find_meaning(graph, node->outputs[0], hops + 1, out);
+        }
+    }
+}
+
+static bool is_mask(const char *name)
+{
+    for (; *name; name++)
+        if (!strncasecmp(name, "mask", strlen("mask")))
+            return true;
+    return false;
+}
+
+/* --- filling --- */
+
+static bool fill_floats(const struct ir_tensor *t, size_t n, uint64_t seed, void *value)
+{
+    CLEANUP(cleanup_free) float *wide = malloc((n + 1) * sizeof(*wide));
+    bool mask = is_mask(t->name);
+    if (!wide)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        wide[i] = mask ? 1.0F : next_normal(&seed);
+    const struct tensor_view x = {DTYPE_F32, t->shape, wide};
+    const struct tensor_view y = {ir_tensor_type(t), t->shape, value};
+    ref_cast(&x, &y);
+    return true;
+}
+
+static void fill_integers(const struct ir_tensor *t, size_t n, struct meaning meaning,
+                          uint64_t seed, void *value)
+{
+    size_t size = dtype_size(ir_tensor_type(t));
+    bool bytes = ir_tensor_type(t) == DTYPE_U8 && !meaning.below;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t number = meaning.steps ? (uint64_t)meaning.steps : 1;
+        if (meaning.below && !meaning.steps)
+            number = next_random(&seed) % (uint64_t)meaning.below;
+        if (bytes)
+            number = next_random(&seed) & UINT8_MAX;
+        memcpy((char *)value + i * size, &number, size); /* little-endian */
+    }
+}
+
+bool input_fill(const struct ir_graph *graph, uint32_t input, uint64_t seed, void *value)
+{
+    const struct ir_tensor *t = ir_tensor(graph, graph->inputs[input]);
+    struct meaning meaning = {0};
+    size_t n = 0;
+    seed += 0x632be59bd9b4e019U * (input + 1); /* no two inputs get the same numbers */
+    if (!shape_elements(&t->shape, &n))
+        return false;
+    if (dtype_is_float(ir_tensor_type(t)))
+        return fill_floats(t, n, seed, value);
+    find_meaning(graph, graph->inputs[input], 0, &meaning);
+    fill_integers(t, n, meaning, seed, value);
+    return true;
+}

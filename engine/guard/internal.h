@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the guard's files share. A *value* is a tensor's elements on the host: plain, and in the
+ * type that the graph has for the tensor. */
+#ifndef INFERD_ENGINE_GUARD_INTERNAL_H
+#define INFERD_ENGINE_GUARD_INTERNAL_H
+
+#include "engine/guard/guard.h"
+
+/* --- values (value.c) --- */
+
+/* Bytes of the tensor's value. */
+size_t value_bytes(const struct ir_tensor *tensor);
+/* Between a value and the bytes of a tensor that is stored in the format which it has in `graph`.
+ * False: no memory. */
+bool value_store(const struct ir_graph *graph, const struct ir_tensor *tensor, const void *value,
+                 void *to) MUST_USE;
+bool value_load(const struct ir_graph *graph, const struct ir_tensor *tensor, const void *from,
+                void *value) MUST_USE;
+
+/* A sum over the elements of some values. */
+struct value_error {
+    double difference, norm; /* sums of squares */
+    size_t broken;           /* elements that are not finite though fp32's are */
+    size_t rows, agree;      /* rows whose largest element, or integers that are the same */
+    bool classes;            /* rows are counted */
+};
+
+/* Adds what differs between a value and fp32's. False: no memory. */
+bool value_compare(const struct ir_tensor *tensor, const void *value, const void *wanted,
+                   struct value_error *sum) MUST_USE;
+/* The relative error; INFINITY if an element is broken. */
+double value_relative(const struct value_error *sum);
+
+/* --- inputs (input.c) --- */
+
+/* Fills a value for input `input` of the graph with random numbers such as a model expects: normal
+ * numbers, any bytes, valid indices, and ones where neither holds (masks). False: no memory. */
+bool input_fill(const struct ir_graph *graph, uint32_t input, uint64_t seed, void *value);
+
+/* --- one layer (layer.c) --- */
+
+/* A device with a stream, or one that is not open yet. */
+struct layer_machine {
+    struct device *device;
+    struct backend_stream *stream;
+    struct backend_event *done;
+};
+void layer_machine_close(struct layer_machine *machine);
+
+/* One run: values by tensor of the graph to read from (constants are not among them), and where
+ * those of the outputs go, by output. */
+struct layer_run {
+    void *const *from;
+    void *to[IR_MAX_OUTPUTS];
+};
+
+/* Runs a node of the graph with a tactic on several sets of values. */
+enum status layer_run(struct layer_machine *machine, const struct ir_graph *graph,
+                      const struct ir_node *node, const struct tactic *tactic, bool compile,
+                      struct layer_run *runs, uint32_t n, struct error *err);
+/* The same in the graph's own types, with the cheapest of the machine's tactics that works. */
+enum status layer_run_wide(struct layer_machine *machine, const struct ir_graph *graph,
+                           const struct ir_node *node, struct layer_run *runs, uint32_t n,
+                           struct error *err);
+
+/* --- the whole graph (walk.c) --- */
+
+/* Errors of a node, as in struct guard_layer; both 0 for nodes that have nothing shorter before or
+ * in them. */
+struct walk_row {
+    double own, carried;
+};
+
+struct walk {
+    const struct ir_graph *graph;
+    const struct tune_layer *layers;
+    struct device *host;
+    const struct guard_source *source;
+    uint64_t seed;
+    struct walk_row *rows;        /* by node; out */
+    uint32_t samples;             /* out */
+    double decisions;             /* out: the worst error of what a decision was made from */
+    struct guard_output *outputs; /* by output; out */
+};
+
+/* INVALID_ARGUMENT, and others: the model does not run on such inputs. */
+enum status walk_graph(struct walk *walk, struct error *err);
+
+#endif

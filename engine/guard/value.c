@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values, how they are stored, and how far they are from fp32's. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "engine/guard/internal.h"
+#include "kernels/cpu/ref.h"
+
+size_t value_bytes(const struct ir_tensor *t)
+{
+    size_t n = 0;
+    return shape_bytes(&t->shape, ir_tensor_type(t), &n) ? n : 0;
+}
+
+static size_t count(const struct ir_tensor *t)
+{
+    size_t n = 0;
+    return shape_elements(&t->shape, &n) ? n : 0;
+}
+
+/* Elements that have the same index of the scale's axis and follow each other. */
+static size_t inner_of(const struct ir_scale *scale, const struct shape *shape)
+{
+    size_t inner = 1;
+    for (uint32_t d = scale->axis + 1; d < shape->rank; d++)
+        inner *= (size_t)shape->dim[d];
+    return inner;
+}
+
+static void quantise(const struct ir_scale *scale, const struct ir_tensor *t, const float *from,
+                     uint8_t *to)
+{
+    size_t n = count(t), inner = inner_of(scale, &t->shape);
+    float low = t->dtype == DTYPE_I8 ? INT8_MIN : 0, high = low + UINT8_MAX;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = scale->n > 1 ? i / inner % scale->n : 0;
+        float q = rintf(from[i] / scale->step[k]) + (float)(scale->zero ? scale->zero[k] : 0);
+        to[i] = (uint8_t)(int)(isnan(q) ? 0 : fminf(fmaxf(q, low), high));
+    }
+}
+
+static void dequantise(const struct ir_scale *scale, const struct ir_tensor *t, const uint8_t *from,
+                       float *to)
+{
+    size_t n = count(t), inner = inner_of(scale, &t->shape);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = scale->n > 1 ? i / inner % scale->n : 0;
+        int q = t->dtype == DTYPE_I8 ? (int8_t)from[i] : from[i];
+        to[i] = scale->step[k] * (float)(q - (scale->zero ? scale->zero[k] : 0));
+    }
+}
+
+static void move(enum ir_layout from_layout, enum ir_layout to_layout, const struct shape *shape,
+                 enum dtype from_type, const void *from, enum dtype to_type, void *to)
+{
+    const struct tensor_view x = {from_type, *shape, (void *)(uintptr_t)from};
+    const struct tensor_view y = {to_type, *shape, to};
+    if (ir_layouts_agree(shape, from_layout, to_layout))
+        ref_cast(&x, &y);
+    else
+        ref_reformat(from_layout, to_layout, &x, &y);
+}
+
+bool value_store(const struct ir_graph *graph, const struct ir_tensor *t, const void *value,
+                 void *to)
+{
+    enum dtype type = ir_tensor_type(t);
+    const struct ir_scale *scale = ir_scale(graph, t->scale);
+    if (!scale) {
+        move(IR_LAYOUT_PLAIN, t->layout, &t->shape, type, value, t->dtype, to);
+        return true;
+    }
+    CLEANUP(cleanup_free) float *real = malloc((count(t) + 1) * sizeof(*real));
+    CLEANUP(cleanup_free) uint8_t *bytes = malloc(count(t) + 1);
+    if (!real || !bytes)
+        return false;
+    move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, type, value, DTYPE_F32, real);
+    quantise(scale, t, real, bytes);
+    move(IR_LAYOUT_PLAIN, t->layout, &t->shape, t->dtype, bytes, t->dtype, to);
+    return true;
+}
+
+bool value_load(const struct ir_graph *graph, const struct ir_tensor *t, const void *from,
+                void *value)
+{
+    enum dtype type = ir_tensor_type(t);
+    const struct ir_scale *scale = ir_scale(graph, t->scale);
+    if (!scale) {
+        move(t->layout, IR_LAYOUT_PLAIN, &t->shape, t->dtype, from, type, value);
+        return true;
+    }
+    CLEANUP(cleanup_free) float *real = malloc((count(t) + 1) * sizeof(*real));
+    CLEANUP(cleanup_free) uint8_t *bytes = malloc(count(t) + 1);
+    if (!real || !bytes)
+        return false;
+    move(t->layout, IR_LAYOUT_PLAIN, &t->shape, t->dtype, from, t->dtype, bytes);
+    dequantise(scale, t, bytes, real);
+    move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, DTYPE_F32, real, type, value);
+    return true;
+}
+
+/* --- comparing --- */
+
+/* Whether a tensor looks as if each row scored classes. */
+static bool has_classes(const struct shape *shape)
+{
+    return shape->rank == 2 && shape->dim[1] > 1;
+}
+
+static size_t largest(const float *row, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (row[i] > row[best])
+            best = i;
+    return best;
+}
+
+static void compare_floats(const struct ir_tensor *t, const float *value, const float *wanted,
+                           struct value_error *sum)
+{
+    size_t n = count(t), columns = has_classes(&t->shape) ? (size_t)t->shape.dim[1] : 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(wanted[i]))
+            continue;
+        if (!isfinite(value[i])) {
+            sum->broken++;
+            continue;
+        }
+        double d = (double)value[i] - (double)wanted[i];
+        sum->difference += d * d;
+        sum->norm += (double)wanted[i] * (double)wanted[i];
+    }
+    sum->classes = columns > 0;
+    for (size_t i = 0; columns && i < n; i += columns) {
+        sum->rows++;
+        sum->agree += largest(value + i, columns) == largest(wanted + i, columns);
+    }
+}
+
+static void compare_integers(const struct ir_tensor *t, const void *value, const void *wanted,
+                             struct value_error *sum)
+{
+    size_t n = count(t), size = dtype_size(ir_tensor_type(t));
+    sum->classes = true;
+    sum->rows += n;
+    for (size_t i = 0; i < n; i++)
+        sum->agree +=
+            !memcmp((const char *)value + i * size, (const char *)wanted + i * size, size);
+}
+
+bool value_compare(const struct ir_tensor *t, const void *value, const void *wanted,
+                   struct value_error *sum)
+{
+    enum dtype type = ir_tensor_type(t);
+    if (!dtype_is_float(type)) {
+        compare_integers(t, value, wanted, sum);
+        return true;
+    }
+    if (type == DTYPE_F32) {
+        compare_floats(t, value, wanted, sum);
+        return true;
+    }
+    CLEANUP(cleanup_free) float *x = malloc((count(t) + 1) * sizeof(*x));
+    CLEANUP(cleanup_free) float *y = malloc((count(t) + 1) * sizeof(*y));
+    if (!x || !y)
+        return false;
+    move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, type, value, DTYPE_F32, x);
+    move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, type, wanted, DTYPE_F32, y);
+    compare_floats(t, x, y, sum);
+    return true;
+}
+
+/* Where fp32 has zeros alone, the difference counts as it is. */
+double value_relative(const struct value_error *sum)
+{
+    if (sum->broken)
+        return INFINITY;
+    return sqrt(sum->difference / (sum->norm > 0 ? sum->norm : 1));
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs an assignment beside fp32, node by node, on some sets of values. Values live from the node
+ * that makes them to the last that reads them. Where nothing shorter lies before or in a node, the
+ * assignment's values are fp32's, and the node runs once.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/compiler.h"
+#include "engine/guard/internal.h"
+
+enum { MACHINES_MAX = 3, SETS_MAX = GUARD_SAMPLES };
+
+/* Values by set and tensor. */
+struct values {
+    void **set[SETS_MAX];
+};
+
+struct state {
+    struct walk *walk;
+    const struct ir_graph *graph;
+    struct layer_machine machines[MACHINES_MAX];
+    uint32_t n_machines, n_sets;
+    struct values wide, made; /* fp32's, and the assignment's: the same pointer if they are equal */
+    uint32_t *left;           /* by tensor: reads to come */
+};
+
+static enum status no_memory(struct error *err)
+{
+    return error_no_memory(err, "the comparison with fp32");
+}
+
+static void drop(struct state *s, uint32_t tensor)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++) {
+        if (s->made.set[k][tensor] != s->wide.set[k][tensor])
+            free(s->made.set[k][tensor]);
+        free(s->wide.set[k][tensor]);
+        s->made.set[k][tensor] = s->wide.set[k][tensor] = NULL;
+    }
+}
+
+static void state_deinit(struct state *s)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++) {
+        for (uint32_t i = 0; s->wide.set[k] && s->made.set[k] && i < s->graph->n_tensors; i++) {
+            if (s->made.set[k][i] != s->wide.set[k][i])
+                free(s->made.set[k][i]);
+            free(s->wide.set[k][i]);
+        }
+        free(s->wide.set[k]);
+        free(s->made.set[k]);
+    }
+    free(s->left);
+    for (uint32_t i = 0; i < s->n_machines; i++)
+        layer_machine_close(&s->machines[i]);
+}
+
+static struct layer_machine *machine_of(struct state *s, struct device *device)
+{
+    uint32_t i = 0;
+    while (i < s->n_machines && s->machines[i].device != device)
+        i++;
+    if (i == s->n_machines)
+        s->machines[s->n_machines++] = (struct layer_machine){.device = device};
+    return &s->machines[i];
+}
+
+/* --- beginning --- */
+
+/* The first dimension of the first input, as far as one can tell the number of samples. */
+static uint32_t rows_of(const struct ir_graph *graph)
+{
+    const struct shape *shape = graph->n_inputs ? &ir_tensor(graph, graph->inputs[0])->shape : NULL;
+    return shape && shape->rank && shape->dim[0] > 0 && shape->dim[0] < UINT32_MAX
+               ? (uint32_t)shape->dim[0]
+               : 1;
+}
+
+static enum status fill_set(struct state *s, uint32_t k, struct error *err)
+{
+    const struct ir_graph *g = s->graph;
+    void *to[IR_MAX_IO];
+    for (uint32_t i = 0; i < g->n_inputs; i++) {
+        to[i] = calloc(1, value_bytes(ir_tensor(g, g->inputs[i])) + 1);
+        s->wide.set[k][g->inputs[i]] = s->made.set[k][g->inputs[i]] = to[i];
+        if (!to[i])
+            return no_memory(err);
+    }
+    if (s->walk->source)
+        return s->walk->source->read(s->walk->source->user, g, k, to, err);
+    for (uint32_t i = 0; i < g->n_inputs; i++)
+        if (!input_fill(g, i, s->walk->seed + k, to[i]))
+            return no_memory(err);
+    return STATUS_OK;
+}
+
+static enum status begin(struct state *s, struct error *err)
+{
+    const struct ir_graph *g = s->graph;
+    uint32_t rows = rows_of(g), n_sets = MAX(GUARD_SAMPLES / MIN(rows, GUARD_SAMPLES), 1);
+    s->walk->samples = rows * n_sets;
+    s->left = calloc((size_t)g->n_tensors + 1, sizeof(*s->left));
+    for (s->n_sets = 0; s->n_sets < n_sets;) {
+        uint32_t k = s->n_sets++;
+        s->wide.set[k] = calloc((size_t)g->n_tensors + 1, sizeof(void *));
+        s->made.set[k] = calloc((size_t)g->n_tensors + 1, sizeof(void *));
+        if (!s->wide.set[k] || !s->made.set[k] || !s->left)
+            return no_memory(err);
+        TRY(fill_set(s, k, err));
+    }
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        for (uint32_t k = 0; ir_node(g, i)->op != IR_OP_NONE && k < ir_node(g, i)->n_inputs; k++)
+            if (ir_node(g, i)->inputs[k] != IR_NONE)
+                s->left[ir_node(g, i)->inputs[k]]++;
+    return STATUS_OK;
+}
+
+/* --- one node --- */
+
+/* New values for the node's outputs in set k. */
+static bool new_outputs(const struct state *s, const struct ir_node *node, void *to[])
+{
+    bool ok = true;
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        to[i] = calloc(1, value_bytes(ir_tensor(s->graph, node->outputs[i])) + 1);
+        ok = ok && to[i];
+    }
+    return ok;
+}
+
+/* One run for each set, whose outputs the caller frees, also after a failure. */
+static bool new_runs(const struct state *s, const struct ir_node *node, const struct values *from,
+                     struct layer_run *runs)
+{
+    bool ok = true;
+    for (uint32_t k = 0; k < s->n_sets; k++) {
+        runs[k] = (struct layer_run){.from = from->set[k]};
+        ok = new_outputs(s, node, runs[k].to) && ok;
+    }
+    return ok;
+}
+
+static void give_outputs(const struct state *s, const struct ir_node *node, struct layer_run *runs,
+                         struct values *to)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        for (uint32_t i = 0; i < node->n_outputs; i++)
+            to->set[k][node->outputs[i]] = STEAL(runs[k].to[i]);
+}
+
+struct runs {
+    struct layer_run list[2 * SETS_MAX];
+};
+
+static void runs_deinit(struct runs *runs)
+{
+    for (size_t k = 0; k < ARRAY_LEN(runs->list); k++)
+        for (uint32_t i = 0; i < IR_MAX_OUTPUTS; i++)
+            free(runs->list[k].to[i]);
+}
+
+static enum status run_wide(struct state *s, const struct ir_node *node, struct device *device,
+                            struct error *err)
+{
+    CLEANUP(runs_deinit) struct runs runs = {0};
+    if (!new_runs(s, node, &s->wide, runs.list))
+        return no_memory(err);
+    TRY(layer_run_wide(machine_of(s, s->walk->host ? s->walk->host : device), s->graph, node,
+                       runs.list, s->n_sets, err));
+    give_outputs(s, node, runs.list, &s->wide);
+    return STATUS_OK;
+}
+
+/* Whether all that the node reads is as fp32 has made it. */
+static bool reads_same(const struct state *s, const struct ir_node *node)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        for (uint32_t i = 0; i < node->n_inputs; i++)
+            if (node->inputs[i] != IR_NONE &&
+                s->made.set[k][node->inputs[i]] != s->wide.set[k][node->inputs[i]])
+                return false;
+    return true;
+}
+
+/* The error of output `i`: of the runs' values, or of the assignment's if `runs` is NULL. */
+static enum status measure(const struct state *s, const struct ir_node *node, uint32_t i,
+                           const struct layer_run *runs, struct value_error *sum, struct error *err)
+{
+    uint32_t tensor = node->outputs[i];
+    *sum = (struct value_error){0};
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        if (!value_compare(ir_tensor(s->graph, tensor),
+                           runs ? runs[k].to[i] : s->made.set[k][tensor], s->wide.set[k][tensor],
+                           sum))
+            return no_memory(err);
+    return STATUS_OK;
+}
+
+/* Runs the node as it was assigned: on fp32's values if it has shorter types, which gives its own
+ * error, and on what it will get. */
+static enum status run_made(struct state *s, uint32_t index, struct error *err)
+{
+    const struct ir_node *node = ir_node(s->graph, index);
+    const struct tune_layer *layer = &s->walk->layers[index];
+    struct walk_row *row = &s->walk->rows[index];
+    CLEANUP(runs_deinit) struct runs runs = {0};
+    struct layer_run *on_wide = runs.list, *on_made = runs.list + s->n_sets;
+    bool same = reads_same(s, node);
+    if ((layer->types && !new_runs(s, node, &s->wide, on_wide)) ||
+        (!same && !new_runs(s, node, &s->made, on_made)))
+        return no_memory(err);
+    uint32_t n = (layer->types ? s->n_sets : 0) + (same ? 0 : s->n_sets);
+    TRY(layer_run(machine_of(s, layer->device), s->graph, node, layer->tactic, false,
+                  layer->types ? on_wide : on_made, n, err));
+    for (uint32_t i = 0; layer->types && i < node->n_outputs; i++) {
+        struct value_error sum;
+        TRY(measure(s, node, i, on_wide, &sum, err));
+        row->own = MAX(row->own, value_relative(&sum));
+    }
+    give_outputs(s, node, same ? on_wide : on_made, &s->made);
+    return STATUS_OK;
+}
+
+static void share_outputs(struct state *s, const struct ir_node *node)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        for (uint32_t i = 0; i < node->n_outputs; i++)
+            s->made.set[k][node->outputs[i]] = s->wide.set[k][node->outputs[i]];
+}
+
+static void note_output(struct state *s, uint32_t tensor, const struct value_error *sum)
+{
+    for (uint32_t i = 0; i < s->graph->n_outputs; i++)
+        if (s->graph->outputs[i] == tensor)
+            s->walk->outputs[i] = (struct guard_output){
+                .error = value_relative(sum),
+                .agreement =
+                    sum->classes && sum->rows ? (double)sum->agree / (double)sum->rows : -1,
+            };
+}
+
+static enum status note_errors(struct state *s, uint32_t index, struct error *err)
+{
+    const struct ir_node *node = ir_node(s->graph, index);
+    struct walk_row *row = &s->walk->rows[index];
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        struct value_error sum;
+        uint32_t tensor = node->outputs[i];
+        if (s->made.set[0][tensor] == s->wide.set[0][tensor] &&
+            !ir_tensor_is_output(s->graph, tensor))
+            continue;
+        TRY(measure(s, node, i, NULL, &sum, err));
+        row->carried = MAX(row->carried, value_relative(&sum));
+        note_output(s, tensor, &sum);
+    }
+    return STATUS_OK;
+}
+
+/* --- decisions --- */
+
+static bool is_float(const struct ir_graph *graph, uint32_t tensor)
+{
+    return tensor != IR_NONE && dtype_is_float(ir_tensor_type(ir_tensor(graph, tensor)));
+}
+
+/* Whether the node makes something of floats that jumps: whole numbers, truth values. Integers of 8
+ * bits are quantised floats, which only step. */
+static bool decides(const struct ir_graph *graph, const struct ir_node *node)
+{
+    bool reads = false, writes = ir_node_jumps(node);
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        reads = reads || is_float(graph, node->inputs[i]);
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        enum dtype type = ir_tensor_type(ir_tensor(graph, node->outputs[i]));
+        if (type == DTYPE_I8 || type == DTYPE_U8)
+            return false;
+        writes = writes || !dtype_is_float(type);
+    }
+    return reads && writes;
+}
+
+/* The worst error of the floats that the node reads. */
+static enum status error_read(const struct state *s, const struct ir_node *node, double *out,
+                              struct error *err)
+{
+    *out = 0;
+    for (uint32_t i = 0; i < node->n_inputs; i++) {
+        struct value_error sum = {0};
+        uint32_t tensor = node->inputs[i];
+        for (uint32_t k = 0; is_float(s->graph, tensor) && k < s->n_sets; k++)
+            if (s->made.set[k][tensor] != s->wide.set[k][tensor] &&
+                !value_compare(ir_tensor(s->graph, tensor), s->made.set[k][tensor],
+                               s->wide.set[k][tensor], &sum))
+                return no_memory(err);
+        *out = MAX(*out, value_relative(&sum));
+    }
+    return STATUS_OK;
+}
+
+/* The error of what is decided on stands for the decision's, and fp32's decision for the
+ * assignment's. */
+static enum status note_decision(struct state *s, const struct ir_node *node, struct error *err)
+{
+    double read;
+    TRY(error_read(s, node, &read, err));
+    s->walk->decisions = MAX(s->walk->decisions, read);
+    for (uint32_t i = 0; i < s->graph->n_outputs; i++)
+        for (uint32_t k = 0; k < node->n_outputs; k++)
+            if (s->graph->outputs[i] == node->outputs[k])
+                s->walk->outputs[i].error = read;
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        for (uint32_t i = 0; i < node->n_outputs; i++) {
+            free(s->made.set[k][node->outputs[i]]);
+            s->made.set[k][node->outputs[i]] = s->wide.set[k][node->outputs[i]];
+        }
+    return STATUS_OK;
+}
+
+/* --- the whole --- */
+
+static void release(struct state *s, const struct ir_node *node)
+{
+    for (uint32_t i = 0; i < node->n_inputs; i++)
+        if (node->inputs[i] != IR_NONE && --s->left[node->inputs[i]] == 0)
+            drop(s, node->inputs[i]);
+    for (uint32_t i = 0; i < node->n_outputs; i++)
+        if (s->left[node->outputs[i]] == 0)
+            drop(s, node->outputs[i]);
+}
+
+static enum status step(struct state *s, uint32_t index, struct error *err)
+{
+    const struct ir_node *node = ir_node(s->graph, index);
+    const struct tune_layer *layer = &s->walk->layers[index];
+    TRY(run_wide(s, node, layer->device, err));
+    bool shares = !layer->types && reads_same(s, node);
+    if (shares)
+        share_outputs(s, node);
+    else
+        TRY(run_made(s, index, err));
+    TRY(note_errors(s, index, err));
+    if (!shares && decides(s->graph, node))
+        TRY(note_decision(s, node, err));
+    release(s, node);
+    return STATUS_OK;
+}
+
+enum status walk_graph(struct walk *walk, struct error *err)
+{
+    CLEANUP(state_deinit) struct state s = {.walk = walk, .graph = walk->graph};
+    memset(walk->rows, 0, walk->graph->n_nodes * sizeof(*walk->rows));
+    memset(walk->outputs, 0, walk->graph->n_outputs * sizeof(*walk->outputs));
+    walk->decisions = 0;
+    TRY(begin(&s, err));
+    for (uint32_t i = 0; i < walk->graph->n_nodes; i++) {
+        if (ir_node(walk->graph, i)->op == IR_OP_NONE)
+            continue;
+        enum status status = step(&s, i, err);
+        if (status) {
+            error_prefix(err, "comparing layer '%s' with fp32", ir_node(walk->graph, i)->name);
+            return status;
+        }
+    }
+    return STATUS_OK;
+}

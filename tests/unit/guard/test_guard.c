@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the guard holds back, on a simulated device (mock.h), which rounds as 16-bit types do, and
+ * makes mistakes as a script says. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/engine.h"
+#include "engine/guard/guard.h"
+#include "tests/test.h"
+#include "tests/unit/mock/mock.h"
+#include "tests/unit/tune/net.h"
+
+static struct device *device;
+static struct guard *guard;
+static struct guard_report report;
+static char heard[4096];
+
+/* Light layers do not leave fp32 otherwise. */
+static uint64_t short_is_fast(const struct ir_graph *graph, const struct ir_node *node,
+                              const struct tactic *tactic UNUSED)
+{
+    if (node->op == IR_OP_REFORMAT)
+        return 100;
+    return 1000 * dtype_size(ir_tensor(graph, node->outputs[0])->dtype);
+}
+
+static int set_up(void **state UNUSED)
+{
+    device = mock_simulate();
+    mock_script(device)->cost = short_is_fast;
+    heard[0] = '\0';
+    return 0;
+}
+
+static int tear_down(void **state UNUSED)
+{
+    guard_free(guard);
+    guard = NULL;
+    engine_device_close(device); /* checks that all of it came back */
+    return 0;
+}
+
+static void hear(void *user UNUSED, enum log_level level UNUSED, const char *line)
+{
+    if (strlen(heard) + strlen(line) + 2 < sizeof(heard))
+        strcat(strcat(heard, line), "\n");
+}
+
+static const struct log_sink ear = {.level = LOG_WARNING, .write = hear};
+
+static void open_guard(struct device *host, double bound, const struct guard_source *source)
+{
+    const struct guard_options options = {
+        .host = host, .bound = bound, .source = source, .seed = 1, .log = &ear};
+    assert_int_equal(guard_new(&options, &guard, NULL), STATUS_OK);
+}
+
+/* Tunes the graph under the guard, which is made if there is none. */
+static void tune_beside(struct ir_graph *g, enum precision precision, struct device *host)
+{
+    if (!guard)
+        open_guard(NULL, 0.02, NULL);
+    struct tune_options options = {.device = device,
+                                   .host = host,
+                                   .precision = precision,
+                                   .judge = guard_judge(guard),
+                                   .seed = 3};
+    struct error err;
+    if (tune_graph(g, &options, NULL, &err))
+        fail_msg("%s", err.text);
+    guard_read(guard, &report);
+}
+
+/* --- networks --- */
+
+static uint32_t unary(struct ir_graph *g, const char *name, enum ir_unary func, uint32_t x)
+{
+    uint32_t node = net_node(g, IR_OP_UNARY, name, 1, &x);
+    net_int(g, node, IR_ATTR_FUNC, func);
+    return net_infer(g, node);
+}
+
+static uint32_t scalar(struct ir_graph *g, float value)
+{
+    float *data = arena_array(g->arena, 1, sizeof(*data));
+    const struct shape shape = {.rank = 1, .dim = {1}};
+    *data = value;
+    return ir_constant_add(g, "c", DTYPE_F32, &shape, data);
+}
+
+static uint32_t binary(struct ir_graph *g, const char *name, enum ir_binary func, uint32_t x,
+                       uint32_t y)
+{
+    uint32_t in[2] = {x, y}, node = net_node(g, IR_OP_BINARY, name, 2, in);
+    net_int(g, node, IR_ATTR_FUNC, func);
+    return net_infer(g, node);
+}
+
+/* x -> first -> fc -> last -> y */
+static struct ir_graph *chain(int64_t rows)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = unary(g, "first", IR_UNARY_TANH, net_input(g, (int64_t[]){rows, 32, 0}));
+    uint32_t in[2] = {x, net_constant(g, (int64_t[]){32, 16, 0})};
+    x = net_infer(g, net_node(g, IR_OP_MATMUL, "fc", 2, in));
+    net_output(g, unary(g, "last", IR_UNARY_SIGMOID, x));
+    return g;
+}
+
+/* The type of what the node of that name stores. */
+static enum dtype type_of(const struct ir_graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        if (!strcmp(ir_node(g, i)->name, name))
+            return ir_node(g, i)->tactic->out[0].format.dtype;
+    fail_msg("no layer '%s'", name);
+    return DTYPE_NONE;
+}
+
+static const struct guard_layer *held(const char *name)
+{
+    for (uint32_t i = 0; i < report.n_held; i++)
+        if (!strcmp(report.held[i].name, name))
+            return &report.held[i];
+    return NULL;
+}
+
+/* --- tests --- */
+
+static void a_healthy_network_keeps_its_type(void **state UNUSED)
+{
+    static const struct {
+        enum precision precision;
+        double least, most;
+    } rows[] = {{PRECISION_F16, 1e-5, 2e-3}, {PRECISION_BF16, 1e-4, 2e-2}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ir_graph *g = chain(2);
+        tune_beside(g, rows[i].precision, NULL);
+        assert_true(report.measured);
+        assert_false(report.beyond);
+        assert_int_equal(report.n_held, 0);
+        assert_int_equal(report.n_layers, 3);
+        assert_int_equal(report.samples, GUARD_SAMPLES);
+        assert_int_equal(report.n_outputs, 1);
+        assert_true(report.outputs[0].error > rows[i].least);
+        assert_true(report.outputs[0].error < rows[i].most);
+        assert_true(report.outputs[0].agreement > 0.7);
+        for (uint32_t k = 0; k < 3; k++) {
+            assert_true(report.layers[k].error > 1e-6 && report.layers[k].error < rows[i].most);
+            assert_false(report.layers[k].held);
+        }
+        assert_true(report.layers[1].gain_ns > 0);
+        assert_string_equal(heard, "");
+        ir_graph_free(g);
+        guard_free(guard);
+        guard = NULL;
+    }
+}
+
+static void fp32_alone_is_not_measured(void **state UNUSED)
+{
+    struct ir_graph *g = chain(2);
+    tune_beside(g, PRECISION_F32, NULL);
+    assert_false(report.measured);
+    assert_int_equal(report.n_layers, 0);
+    ir_graph_free(g);
+}
+
+static void a_wrong_layer_is_found_and_named(void **state UNUSED)
+{
+    static const float factors[] = {1.05F, 0, INFINITY, NAN};
+    static const char *const names[] = {"first", "fc", "last"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        for (size_t k = 0; k < ARRAY_LEN(factors); k++) {
+            struct ir_graph *g = chain(2);
+            heard[0] = '\0';
+            mock_script(device)->wrong_node = names[i];
+            mock_script(device)->wrong_tactic = "FP16";
+            mock_script(device)->factor = factors[k];
+            tune_beside(g, PRECISION_F16, NULL);
+            assert_int_equal(report.n_held, 1);
+            assert_non_null(held(names[i]));
+            assert_int_equal(held(names[i])->type, DTYPE_F16);
+            if (isfinite(factors[k]))
+                assert_float_equal(held(names[i])->error, fabs(1 - (double)factors[k]), 2e-3);
+            else
+                assert_true(isinf(held(names[i])->error));
+            for (size_t n = 0; n < ARRAY_LEN(names); n++)
+                assert_int_equal(type_of(g, names[n]), n == i ? DTYPE_F32 : DTYPE_F16);
+            assert_true(report.outputs[0].error < 2e-3);
+            assert_false(report.beyond);
+            assert_non_null(strstr(heard, names[i]));
+            assert_non_null(strstr(heard, isfinite(factors[k]) ? "error" : "not finite"));
+            ir_graph_free(g);
+            guard_free(guard);
+            guard = NULL;
+        }
+}
+
+/* 300 * 400 is beyond the largest FP16 number, and comes back to 0.3 behind it. */
+static struct ir_graph *large(void)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = unary(g, "before", IR_UNARY_SIGMOID, net_input(g, (int64_t[]){4, 8, 0}));
+    x = binary(g, "up", IR_BINARY_MUL, x, scalar(g, 400));
+    x = binary(g, "further", IR_BINARY_MUL, x, scalar(g, 400));
+    x = binary(g, "down", IR_BINARY_DIV, x, scalar(g, 60000));
+    net_output(g, unary(g, "after", IR_UNARY_TANH, x));
+    return g;
+}
+
+static void overflow_stays_in_fp32(void **state UNUSED)
+{
+    struct ir_graph *g = large();
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_non_null(held("further"));
+    assert_true(isinf(held("further")->error));
+    assert_non_null(held("down"));
+    assert_null(held("before"));
+    assert_null(held("after"));
+    assert_int_equal(type_of(g, "further"), DTYPE_F32);
+    assert_int_equal(type_of(g, "before"), DTYPE_F16);
+    assert_true(report.outputs[0].error < 0.02);
+    ir_graph_free(g);
+}
+
+static void bf16_holds_large_numbers(void **state UNUSED)
+{
+    struct ir_graph *g = large();
+    open_guard(NULL, 0.1, NULL);
+    tune_beside(g, PRECISION_BF16, NULL);
+    assert_int_equal(report.n_held, 0);
+    assert_int_equal(type_of(g, "further"), DTYPE_BF16);
+    ir_graph_free(g);
+}
+
+/* x / sqrt(x * x + epsilon), where squares and epsilon are below the least FP16 number. */
+static void a_vanishing_epsilon_is_found(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x =
+        binary(g, "small", IR_BINARY_MUL, net_input(g, (int64_t[]){4, 8, 0}), scalar(g, 1e-5F));
+    uint32_t squares = binary(g, "squares", IR_BINARY_MUL, x, x);
+    uint32_t sum = binary(g, "sum", IR_BINARY_ADD, squares, scalar(g, 1e-12F));
+    uint32_t root = unary(g, "root", IR_UNARY_SQRT, sum);
+    net_output(g, binary(g, "quotient", IR_BINARY_DIV, x, root));
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_non_null(held("squares"));
+    assert_non_null(held("sum"));
+    assert_null(held("quotient"));
+    assert_int_equal(type_of(g, "sum"), DTYPE_F32);
+    assert_true(report.outputs[0].error < 0.02);
+    ir_graph_free(g);
+}
+
+/* Each layer alone is well within the bound, and all of them together are not. */
+static void the_whole_is_held_within_the_bound(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_input(g, (int64_t[]){4, 32, 0});
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        x = binary(g, names[i], IR_BINARY_MUL, x, scalar(g, 1.1F + (float)i / 97));
+    net_output(g, x);
+    open_guard(NULL, 4e-4, NULL);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_true(report.n_held > 0);
+    assert_true(report.outputs[0].error <= 4e-4);
+    assert_false(report.beyond);
+    ir_graph_free(g);
+}
+
+static void a_bound_that_nothing_meets_gives_fp32(void **state UNUSED)
+{
+    struct ir_graph *g = chain(2);
+    open_guard(NULL, 1e-9, NULL);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(report.n_held, 3);
+    assert_false(report.beyond);
+    assert_true(report.outputs[0].error == 0);
+    assert_true(report.outputs[0].agreement == 1);
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        assert_int_equal(ir_node(g, i)->tactic->out[0].format.dtype, DTYPE_F32);
+    ir_graph_free(g);
+}
+
+static void without_a_bound_it_only_measures(void **state UNUSED)
+{
+    struct ir_graph *g = chain(2);
+    mock_script(device)->wrong_node = "fc";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = NAN;
+    open_guard(NULL, GUARD_NO_BOUND, NULL);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(report.n_held, 0);
+    assert_true(isinf(report.outputs[0].error));
+    assert_int_equal(type_of(g, "fc"), DTYPE_F16);
+    ir_graph_free(g);
+}
+
+static void what_has_no_other_kernel_stays_and_is_told(void **state UNUSED)
+{
+    struct ir_graph *g = chain(2);
+    mock_script(device)->no_wide = true;
+    mock_script(device)->wrong_node = "fc";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = 1.5F;
+    struct device *cpu = net_device(); /* the mock alone has candidates in one type */
+    open_guard(cpu, 0.02, NULL);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(type_of(g, "fc"), DTYPE_F16);
+    assert_true(report.beyond);
+    assert_true(report.outputs[0].error > 0.02);
+    assert_non_null(strstr(heard, "nothing more can be held back"));
+    ir_graph_free(g);
+    engine_device_close(cpu);
+}
+
+static void the_host_runs_what_the_device_can_only_do_in_short_types(void **state UNUSED)
+{
+    struct ir_graph *g = chain(2);
+    mock_script(device)->no_wide = true;
+    mock_script(device)->wrong_node = "fc";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = 1.5F;
+    struct device *cpu = net_device();
+    open_guard(cpu, 0.02, NULL);
+    tune_beside(g, PRECISION_F16, cpu);
+    assert_int_equal(type_of(g, "fc"), DTYPE_F32);
+    assert_int_equal(type_of(g, "first"), DTYPE_F16);
+    assert_false(report.beyond);
+    assert_true(report.outputs[0].error < 0.02);
+    ir_graph_free(g);
+    engine_device_close(cpu);
+}
+
+static void other_profiles_begin_with_what_is_held(void **state UNUSED)
+{
+    mock_script(device)->wrong_node = "fc";
+    mock_script(device)->wrong_tactic = "FP16";
+    mock_script(device)->factor = 2;
+    for (int64_t rows = 1; rows <= 16; rows *= 4) {
+        struct ir_graph *g = chain(rows);
+        tune_beside(g, PRECISION_F16, NULL);
+        assert_int_equal(report.n_held, 1);
+        assert_int_equal(type_of(g, "fc"), DTYPE_F32);
+        assert_int_equal(report.samples, MAX(rows, GUARD_SAMPLES));
+        ir_graph_free(g);
+    }
+    assert_ptr_equal(strstr(strstr(heard, "held back") + 1, "held back"), NULL); /* told once */
+}
+
+/* --- decisions --- */
+
+/* The largest of numbers that are nearly equal: rounding may choose another one, but then the rest
+ * of the model would do the same with it. */
+static void decisions_are_fp32s(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_input(g, (int64_t[]){4, 64, 0});
+    x = binary(g, "nearly", IR_BINARY_MUL, x, scalar(g, 1e-4F));
+    x = binary(g, "equal", IR_BINARY_ADD, x, scalar(g, 1));
+    uint32_t node = net_node(g, IR_OP_UNARY, "floor", 1, &x);
+    net_int(g, node, IR_ATTR_FUNC, IR_UNARY_FLOOR);
+    net_output(g, net_infer(g, node));
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_true(report.measured);
+    assert_null(held("nearly"));
+    assert_null(held("equal"));
+    assert_int_equal(type_of(g, "equal"), DTYPE_F16);
+    assert_true(report.outputs[0].error < 1e-3); /* of what was decided on */
+    ir_graph_free(g);
+}
+
+/* --- samples --- */
+
+static uint32_t reads;
+
+static enum status read_ones(void *user, const struct ir_graph *graph, uint32_t index UNUSED,
+                             void *const *to, struct error *err)
+{
+    size_t n = 0;
+    reads++;
+    if (user)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "no such data");
+    assert_true(shape_elements(&ir_tensor(graph, graph->inputs[0])->shape, &n));
+    for (size_t i = 0; i < n; i++)
+        ((float *)to[0])[i] = 1;
+    return STATUS_OK;
+}
+
+static void samples_come_from_the_source(void **state UNUSED)
+{
+    const struct guard_source source = {.read = read_ones};
+    struct ir_graph *g = chain(1);
+    reads = 0;
+    open_guard(NULL, 0.02, &source);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(reads, GUARD_SAMPLES);
+    assert_int_equal(report.samples, GUARD_SAMPLES);
+    ir_graph_free(g);
+}
+
+static void bad_samples_are_an_error(void **state UNUSED)
+{
+    const struct guard_source source = {.read = read_ones, .user = device};
+    struct ir_graph *g = chain(1);
+    struct error err;
+    open_guard(NULL, 0.02, &source);
+    const struct tune_options options = {
+        .device = device, .precision = PRECISION_F16, .judge = guard_judge(guard), .seed = 3};
+    assert_int_equal(tune_graph(g, &options, NULL, &err), STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.text, "no such data"));
+    ir_graph_free(g);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_healthy_network_keeps_its_type),
+        TEST(fp32_alone_is_not_measured),
+        TEST(a_wrong_layer_is_found_and_named),
+        TEST(overflow_stays_in_fp32),
+        TEST(bf16_holds_large_numbers),
+        TEST(a_vanishing_epsilon_is_found),
+        TEST(the_whole_is_held_within_the_bound),
+        TEST(a_bound_that_nothing_meets_gives_fp32),
+        TEST(without_a_bound_it_only_measures),
+        TEST(what_has_no_other_kernel_stays_and_is_told),
+        TEST(the_host_runs_what_the_device_can_only_do_in_short_types),
+        TEST(other_profiles_begin_with_what_is_held),
+        TEST(decisions_are_fp32s),
+        TEST(samples_come_from_the_source),
+        TEST(bad_samples_are_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

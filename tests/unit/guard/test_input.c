@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random inputs that fit what a model does with them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/guard/internal.h"
+#include "tests/test.h"
+#include "tests/unit/tune/net.h"
+
+enum { N = 4096 };
+
+static uint32_t input(struct ir_graph *g, const char *name, enum dtype dtype, int64_t n)
+{
+    const struct shape shape = {.rank = 2, .dim = {1, n}};
+    uint32_t id = ir_tensor_add(g, name, dtype, &shape);
+    assert_int_not_equal(id, IR_NONE);
+    g->inputs[g->n_inputs++] = id;
+    return id;
+}
+
+static void floats_are_normal(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    float values[N], again[N];
+    double sum = 0, squares = 0;
+    input(g, "image", DTYPE_F32, N);
+    assert_true(input_fill(g, 0, 7, values) && input_fill(g, 0, 7, again));
+    assert_memory_equal(values, again, sizeof(values));
+    for (int i = 0; i < N; i++) {
+        sum += (double)values[i];
+        squares += (double)values[i] * (double)values[i];
+    }
+    assert_true(fabs(sum / N) < 0.1);
+    assert_true(fabs(squares / N - 1) < 0.1);
+    assert_true(input_fill(g, 0, 8, again));
+    assert_memory_not_equal(values, again, sizeof(values));
+    ir_graph_free(g);
+}
+
+static void masks_are_ones(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    float floats[N];
+    int64_t whole[N];
+    input(g, "attention_Mask", DTYPE_F32, N);
+    input(g, "attention_mask", DTYPE_I64, N);
+    assert_true(input_fill(g, 0, 7, floats) && input_fill(g, 1, 7, whole));
+    for (int i = 0; i < N; i++) {
+        assert_true(floats[i] == 1.0F);
+        assert_int_equal(whole[i], 1);
+    }
+    ir_graph_free(g);
+}
+
+static void bytes_are_any(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint8_t bytes[N];
+    uint32_t seen[256] = {0}, different = 0;
+    input(g, "pixels", DTYPE_U8, N);
+    assert_true(input_fill(g, 0, 7, bytes));
+    for (int i = 0; i < N; i++)
+        different += !seen[bytes[i]]++;
+    assert_true(different > 250);
+    ir_graph_free(g);
+}
+
+/* Also through a reshape between the input and the table. */
+static void token_ids_are_within_the_vocabulary(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    int64_t ids[N], largest = 0;
+    uint32_t x = input(g, "input_ids", DTYPE_I64, N);
+    uint32_t flat = net_node(g, IR_OP_RESHAPE, "flat", 1, &x);
+    net_ints(g, flat, IR_ATTR_SHAPE, 1, (int64_t[]){N});
+    x = net_infer(g, flat);
+    uint32_t in[2] = {net_constant(g, (int64_t[]){37, 8, 0}), x};
+    uint32_t table = net_node(g, IR_OP_GATHER, "table", 2, in);
+    net_int(g, table, IR_ATTR_AXIS, 0);
+    net_output(g, net_infer(g, table));
+    assert_true(input_fill(g, 0, 7, ids));
+    for (int i = 0; i < N; i++) {
+        assert_true(ids[i] >= 0 && ids[i] < 37);
+        largest = MAX(largest, ids[i]);
+    }
+    assert_int_equal(largest, 36);
+    ir_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(floats_are_normal),
+        cmocka_unit_test(masks_are_ones),
+        cmocka_unit_test(bytes_are_any),
+        cmocka_unit_test(token_ids_are_within_the_vocabulary),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values in all formats and back, and how they are compared. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/compiler.h"
+#include "engine/guard/internal.h"
+#include "tests/test.h"
+#include "tests/unit/tune/net.h"
+
+enum { N = 2 * 3 * 4 * 5 };
+
+static void values_come_back_from_every_format(void **state UNUSED)
+{
+    static const struct {
+        enum ir_layout layout;
+        enum dtype dtype;
+        double most;
+    } rows[] = {
+        {IR_LAYOUT_PLAIN, DTYPE_F32, 0},        {IR_LAYOUT_CHANNELS_LAST_8, DTYPE_F32, 0},
+        {IR_LAYOUT_BLOCKED_8, DTYPE_F16, 5e-4}, {IR_LAYOUT_CHANNELS_LAST, DTYPE_BF16, 4e-3},
+        {IR_LAYOUT_PLAIN, DTYPE_I8, 4e-3},      {IR_LAYOUT_CHANNELS_LAST_4, DTYPE_U8, 4e-3},
+    };
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
+        struct ir_graph *g = ir_graph_new();
+        uint32_t id = net_input(g, (int64_t[]){2, 3, 4, 5, 0});
+        struct ir_format format = {rows[r].layout, rows[r].dtype, IR_NO_SCALE};
+        float values[N], back[N];
+        bool u8 = rows[r].dtype == DTYPE_U8;
+        for (int i = 0; i < N; i++)
+            values[i] = (float)(i % 61 - 30) / 31;
+        if (u8 || rows[r].dtype == DTYPE_I8) {
+            float step[3] = {1.0F / 127, 1.0F / 126, 1.0F / 125};
+            int32_t zero[3] = {128, 127, 126};
+            const struct ir_scale scale = {
+                .n = 3, .axis = 1, .step = step, .zero = u8 ? zero : NULL};
+            format.scale = ir_scale_add(g, &scale);
+        }
+        assert_true(ir_tensor_set_format(g, id, format));
+        const struct ir_tensor *t = ir_tensor(g, id);
+        void *stored = malloc(t->bytes);
+        assert_true(value_store(g, t, values, stored) && value_load(g, t, stored, back));
+        assert_int_equal(value_bytes(t), sizeof(values));
+        for (int i = 0; i < N; i++)
+            assert_true(fabs((double)values[i] - (double)back[i]) <= rows[r].most);
+        free(stored);
+        ir_graph_free(g);
+    }
+}
+
+static double error_of(const float *value, const float *wanted, int64_t rows, int64_t columns,
+                       struct value_error *sum)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t id = net_input(g, (int64_t[]){rows, columns, 0});
+    *sum = (struct value_error){0};
+    assert_true(value_compare(ir_tensor(g, id), value, wanted, sum));
+    ir_graph_free(g);
+    return value_relative(sum);
+}
+
+static void errors_are_relative(void **state UNUSED)
+{
+    const float wanted[4] = {3, 4, -INFINITY, 0}, value[4] = {3, 4.5F, -65504, 0};
+    const float nothing[4] = {0}, broken[4] = {3, NAN, 0, 0};
+    struct value_error sum;
+    assert_float_equal(error_of(value, wanted, 1, 4, &sum), 0.1, 1e-6);
+    assert_float_equal(error_of(wanted, wanted, 1, 4, &sum), 0, 0);
+    assert_float_equal(error_of(nothing, wanted, 1, 4, &sum), 1, 1e-6);
+    assert_true(isinf(error_of(broken, wanted, 1, 4, &sum)));
+    assert_float_equal(error_of(nothing, nothing, 1, 4, &sum), 0, 0);
+}
+
+static void rows_agree_by_their_largest_element(void **state UNUSED)
+{
+    const float wanted[6] = {1, 2, 3, 9, 8, 7}, value[6] = {1, 2, 3, 7, 8, 9};
+    struct value_error sum;
+    error_of(value, wanted, 2, 3, &sum);
+    assert_true(sum.classes);
+    assert_int_equal(sum.rows, 2);
+    assert_int_equal(sum.agree, 1);
+    error_of(value, wanted, 6, 1, &sum);
+    assert_false(sum.classes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_come_back_from_every_format),
+        cmocka_unit_test(errors_are_relative),
+        cmocka_unit_test(rows_agree_by_their_largest_element),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
