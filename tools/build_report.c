@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "tools/exactness.h"
 
 enum { FAMILIES_MAX = 24, FAMILY_MAX = 24, NAMED_MAX = 6 };
 
@@ -171,6 +172,7 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
         if (report->host[i][0])
             printf("    %s\n", report->host[i]);
     print_named("no fast kernel", graph, f.ns, is_reference);
+    exactness_print(plan, "  ", all ? UINT32_MAX : NAMED_MAX);
     if (all)
         print_profiles(plan);
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "tools/build_report.h"
 #include "tools/cleanup.h"
+#include "tools/exactness.h"
 #include "tools/handed.h"
 #include "tools/inferctl.h"
 #include "tools/model.h"
@@ -19,12 +20,15 @@ struct build_args {
     struct model_args model;
     const char *output;
     struct arg_u32s batches;
+    bool sensitivity;
 };
 
 static const struct arg options[] = {
     {"output", 'o', ARG_TEXT, offsetof(struct build_args, output), "FILE", "the plan (required)"},
     {"batch", 0, ARG_U32S, offsetof(struct build_args, batches), "1,2,4",
      "a profile for each of these (default: 1,2,4,8,16,32)"},
+    {"sensitivity", 0, ARG_FLAG, offsetof(struct build_args, sensitivity), NULL,
+     "list layers in short types by their error, and what they gain"},
     {NULL, 0, ARG_FLAG, 0, NULL, NULL},
 };
 
@@ -150,6 +154,8 @@ int command_build(int argc, char **argv)
     int rc = args_parse(&spec, argc, argv, &args, &files);
     if (rc >= 0)
         return rc;
+    if (args.sensitivity)
+        args.model.sensitivity = exactness_sensitivity;
     if (!args.output) {
         fprintf(stderr, "inferctl build: -o FILE is required\n");
         return EXIT_USAGE;

@@ -7,6 +7,7 @@
 #include "engine/plan/plan.h"
 #include "tools/args.h"
 #include "tools/cleanup.h"
+#include "tools/exactness.h"
 #include "tools/inferctl.h"
 #include "tools/inspect_model.h"
 #include "tools/json.h"
@@ -172,6 +173,7 @@ static void print_json(const struct plan *plan, const struct inspect_args *args)
     json_uint(&j, "weight_bytes", plan->weight_bytes);
     json_bindings(&j, "inputs", plan->inputs, plan->n_inputs);
     json_bindings(&j, "outputs", plan->outputs, plan->n_outputs);
+    exactness_json(&j, plan);
     json_list(&j, "profiles");
     for (uint32_t i = 0; i < plan->n_profiles; i++)
         if (wanted(args, &plan->profiles[i]))
@@ -268,6 +270,7 @@ static void print_text(const struct plan *plan, const struct inspect_args *args)
     printf("weights  %.2f MiB\n", (double)plan->weight_bytes / (1 << 20));
     print_bindings("input", plan->inputs, plan->n_inputs);
     print_bindings("output", plan->outputs, plan->n_outputs);
+    exactness_print(plan, "", UINT32_MAX);
     for (uint32_t i = 0; i < plan->n_profiles; i++)
         if (wanted(args, &plan->profiles[i]))
             print_profile(&plan->profiles[i]);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,8 @@ const struct arg model_import_options[] = {
 const struct arg model_tune_options[] = {
     {"precision", 0, ARG_TEXT, FIELD(precision), "P",
      "lowest type allowed for layers: fp32 (default), tf32, fp16, bf16"},
+    {"max-error", 0, ARG_TEXT, FIELD(max_error), "E|none",
+     "most relative error beside fp32 (default: fp16 0.02, else 0.1)"},
     {"max-bytes", 0, ARG_BYTES, FIELD(max_bytes), "N[MiB]",
      "most memory a profile may need (default: the machine's)"},
     {"timing-cache", 0, ARG_TEXT, FIELD(timing_cache), "FILE",
@@ -172,6 +175,22 @@ static enum status parse_precision(const struct model_args *args, enum precision
     }
     return error_set(err, STATUS_INVALID_ARGUMENT, "--precision '%.64s': there are %s",
                      args->precision, names_text(&names));
+}
+
+static enum status parse_max_error(const struct model_args *args, struct build_options *out,
+                                   struct error *err)
+{
+    const char *text = args->max_error;
+    if (!text)
+        return STATUS_OK;
+    if (!strcmp(text, "none")) {
+        out->guard = args->sensitivity ? BUILD_GUARD_MEASURE : BUILD_GUARD_OFF;
+        return STATUS_OK;
+    }
+    if (!args_f64(text, &out->max_error) || !isfinite(out->max_error) || out->max_error <= 0)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--max-error '%.64s': a number above 0 was expected, or none", text);
+    return STATUS_OK;
 }
 
 static enum status parse_dims(const struct model_args *args, char names[ARG_LIST_MAX][64],
@@ -335,6 +354,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
         .no_timing = args->no_tune,
         .retune = args->retune,
         .min_segment = args->min_segment,
+        .sensitivity = args->sensitivity,
         .log = log,
         .progress = show_progress,
         .user = &s->progress,
@@ -344,6 +364,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
                          "--min-segment: all layers run on this device, '%s'; it is for a GPU",
                          device->backend->name);
     TRY(parse_precision(args, &s->options.precision, err));
+    TRY(parse_max_error(args, &s->options, err));
     TRY(parse_dims(args, s->names, s->dims, err));
     TRY(parse_served(args, &s->served, err));
     s->options.n_inputs = s->served.n;

@@ -20,12 +20,13 @@
 #include "tools/args.h"
 
 struct model_args {
-    const char *device, *precision, *timing_cache, *fault;
+    const char *device, *precision, *timing_cache, *fault, *max_error;
     struct arg_texts dims;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
     uint32_t threads, min_segment;
     uint64_t max_bytes; /* 0: the machine's memory */
     bool no_tune, retune, reference_only;
+    build_sensitivity sensitivity; /* as in build_options; set by build alone */
     bool track_memory; /* from the opening of the device on; set by bench --memory alone */
     uint32_t verbose;  /* 1: a longer report; 2: info; 3: everything */
 };

@@ -3,6 +3,7 @@
 #include "engine/build/build.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +14,21 @@
 
 static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
 
-static const char *const precisions[] = {"fp32", "tf32", "fp16", "bf16"};
+/* `max_error`: what healthy networks stay well below. At fp32 and tf32 it is that of the 8 bits
+ * that a model asks for itself. */
+static const struct {
+    const char *name;
+    double max_error;
+} precisions[] = {{"fp32", 0.1}, {"tf32", 0.1}, {"fp16", 0.02}, {"bf16", 0.1}};
 
 const char *precision_name(enum precision precision)
 {
-    return (unsigned)precision < ARRAY_LEN(precisions) ? precisions[precision] : NULL;
+    return (unsigned)precision < ARRAY_LEN(precisions) ? precisions[precision].name : NULL;
+}
+
+double build_max_error(enum precision precision)
+{
+    return (unsigned)precision < ARRAY_LEN(precisions) ? precisions[precision].max_error : 0.1;
 }
 
 struct builder {
@@ -25,6 +36,7 @@ struct builder {
     const struct build_options *options;
     struct build_store *store;
     struct tune_history *history;
+    struct guard *guard; /* NULL: off */
     struct plan *plan;
     uint32_t batch; /* being built */
     struct build_report report;
@@ -242,6 +254,7 @@ static enum status make_profile(struct builder *b, const struct build_options *i
         .retune = o->retune,
         .min_segment = o->min_segment,
         .cache = o->cache,
+        .judge = b->guard ? guard_judge(b->guard) : NULL,
         .seed = out->batch,
         .log = o->log,
         .progress = tune_progress,
@@ -434,6 +447,73 @@ static void tell_disturbed(const struct builder *b)
                   r->disturbed, r->timed);
 }
 
+/* --- exactness --- */
+
+static enum status make_guard(struct builder *b, struct error *err)
+{
+    const struct build_options *o = b->options;
+    double bound = o->max_error > 0 ? o->max_error : build_max_error(o->precision);
+    const struct guard_options options = {
+        .host = o->host                           ? o->host
+                : o->device->backend->host_memory ? o->device
+                                                  : NULL,
+        .bound = o->guard == BUILD_GUARD_MEASURE ? GUARD_NO_BOUND : bound,
+        .source = o->samples,
+        .seed = 1,
+        .log = o->log,
+    };
+    return o->guard == BUILD_GUARD_OFF ? STATUS_OK : guard_new(&options, &b->guard, err);
+}
+
+/* Three digits: the rest differs from machine to machine, and says nothing. */
+static float rounded(double value)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%.3g", value);
+    return strtof(text, NULL);
+}
+
+static enum status put_held(struct plan *plan, const struct guard_report *r, struct error *err)
+{
+    struct plan_exactness *e = &plan->exactness;
+    uint32_t n = MIN(r->n_held, (uint32_t)PLAN_MAX_HELD);
+    struct plan_held *held = arena_array(plan->arena, (size_t)n + 1, sizeof(*held));
+    if (!held)
+        return error_no_memory(err, "the builder");
+    for (uint32_t i = 0; i < n; i++) {
+        const struct guard_layer *l = &r->held[i];
+        held[i] = (struct plan_held){arena_strndup(plan->arena, l->name, strlen(l->name)), l->type,
+                                     rounded(l->error)};
+        if (!held[i].layer)
+            return error_no_memory(err, "the builder");
+    }
+    e->held = held;
+    e->n_held = n;
+    return STATUS_OK;
+}
+
+static enum status put_exactness(struct builder *b, struct error *err)
+{
+    struct plan_exactness *e = &b->plan->exactness;
+    struct guard_report r = {0};
+    if (b->guard)
+        guard_read(b->guard, &r);
+    if (b->options->sensitivity)
+        b->options->sensitivity(b->options->sensitivity_user, &r);
+    if (!r.measured)
+        return STATUS_OK;
+    e->measured = true;
+    e->data = b->options->samples;
+    e->samples = r.samples;
+    e->bound = rounded(r.bound);
+    e->n_outputs = r.n_outputs;
+    for (uint32_t i = 0; i < r.n_outputs; i++) {
+        e->outputs[i].error = rounded(r.outputs[i].error);
+        e->outputs[i].agreement = r.outputs[i].agreement < 0 ? -1 : rounded(r.outputs[i].agreement);
+    }
+    return put_held(b->plan, &r, err);
+}
+
 static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
@@ -441,7 +521,9 @@ static enum status fill_plan(struct builder *b, struct error *err)
     TRY(batch_dim_check(b, err));
     TRY(find_batched(b, &plan->batched, err));
     TRY(choose_batches(b, batches, &n, err));
+    TRY(make_guard(b, err));
     TRY(build_profiles(b, batches, n, err));
+    TRY(put_exactness(b, err));
     tell_disturbed(b);
     if (b->options->report)
         *b->options->report = b->report;
@@ -466,6 +548,7 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
     enum status status =
         b.plan && b.history ? fill_plan(&b, err) : error_no_memory(err, "the builder");
     tune_history_free(b.history);
+    guard_free(b.guard);
     build_store_unref(b.store);
     if (status) {
         plan_free(b.plan);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "engine/backend.h"
 #include "engine/build/served.h"
+#include "engine/guard/guard.h"
 #include "engine/import/onnx.h"
 #include "engine/passes/pass.h"
 #include "engine/plan/plan.h"
@@ -41,6 +42,16 @@ struct build_report {
     uint32_t host_batch;                    /* that profile's */
 };
 
+/* What build_options say of exactness. */
+enum build_guard {
+    BUILD_GUARD_ON,      /* layers are held back that shorter types would put beyond max_error */
+    BUILD_GUARD_MEASURE, /* the error is measured, and nothing is held back */
+    BUILD_GUARD_OFF,
+};
+
+/* The layers that were to run in shorter types; called once, when all profiles are built. */
+typedef void (*build_sensitivity)(void *user, const struct guard_report *report);
+
 struct build_options {
     struct device *device;         /* NULL for build_graph: any device's */
     struct device *host;           /* a CPU for nodes that `device` cannot run; may be NULL */
@@ -54,7 +65,12 @@ struct build_options {
     uint32_t n_values;
     const struct build_input *inputs; /* the inputs that are served as another type */
     uint32_t n_inputs;
-    uint64_t max_bytes;         /* a profile may need this much memory; 0: any amount */
+    uint64_t max_bytes; /* a profile may need this much memory; 0: any amount */
+    enum build_guard guard;
+    double max_error;                   /* 0: build_max_error */
+    const struct guard_source *samples; /* that errors are measured on; NULL: random numbers */
+    build_sensitivity sensitivity;      /* may be NULL */
+    void *sensitivity_user;
     bool no_timing;             /* choose by times from the cache, else by guesses */
     bool retune;                /* time candidates anew whose times the cache has */
     uint32_t min_segment;       /* as in tune_options */
@@ -75,6 +91,9 @@ enum status build_plan(struct onnx_model *model, const struct build_options *opt
 /* One profile's graph before it is tuned: as imported, or after the passes. */
 enum status build_graph(struct onnx_model *model, const struct build_options *options,
                         uint32_t batch, bool fused, struct ir_graph **out, struct error *err);
+
+/* The default bound of the error that a precision may cost. */
+double build_max_error(enum precision precision);
 
 /* The precision's name on the command line; NULL for a number outside the enum. */
 const char *precision_name(enum precision precision);

@@ -401,6 +401,30 @@ static enum status check_profile(const struct plan *plan, const struct plan_prof
     return check_liveness(graph, err);
 }
 
+static bool is_error(float value)
+{
+    return value >= 0; /* infinity is one, NaN is none */
+}
+
+static enum status check_exactness(const struct plan *plan, struct error *err)
+{
+    const struct plan_exactness *e = &plan->exactness;
+    if (!e->measured)
+        return STATUS_OK;
+    if (e->n_outputs != plan->n_outputs || e->n_held > PLAN_MAX_HELD || e->samples == 0 ||
+        !(e->bound > 0))
+        return bad(err, "errors that are not those of its outputs", plan->name);
+    for (uint32_t i = 0; i < e->n_outputs; i++)
+        if (!is_error(e->outputs[i].error) ||
+            !(e->outputs[i].agreement == -1 || is_error(e->outputs[i].agreement)) ||
+            e->outputs[i].agreement > 1)
+            return bad(err, "an output's error that is no error", plan->outputs[i].name);
+    for (uint32_t i = 0; i < e->n_held; i++)
+        if (!is_error(e->held[i].error) || e->held[i].type == DTYPE_NONE)
+            return bad(err, "a layer held back by no error, or from no type", e->held[i].layer);
+    return STATUS_OK;
+}
+
 enum status plan_check(const struct plan *plan, struct error *err)
 {
     if (plan->n_profiles == 0 || plan->n_outputs == 0 || (!plan->batched && plan->n_profiles != 1))
@@ -414,5 +438,5 @@ enum status plan_check(const struct plan *plan, struct error *err)
             return bad(err, "profiles that do not rise in batch", plan->name);
         TRY(check_profile(plan, p, err));
     }
-    return STATUS_OK;
+    return check_exactness(plan, err);
 }

@@ -475,6 +475,65 @@ static bool on_profile(pb_istream_t *in, const pb_field_t *field UNUSED, void **
     return ok;
 }
 
+/* --- exactness --- */
+
+struct exactness_stage {
+    struct decoder *d;
+    struct plan_exactness *e;
+    struct plan_held *held; /* PLAN_MAX_HELD of them, or NULL until there is one */
+};
+
+static bool on_output_error(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct exactness_stage *stage = *arg;
+    struct plan_exactness *e = stage->e;
+    inferd_plan_OutputError msg = inferd_plan_OutputError_init_zero;
+    if (!pb_decode(in, inferd_plan_OutputError_fields, &msg))
+        return false;
+    if (e->n_outputs == IR_MAX_IO)
+        return fail(stage->d, STATUS_DATA_LOSS, "errors of too many outputs");
+    e->outputs[e->n_outputs].error = msg.error;
+    e->outputs[e->n_outputs++].agreement = msg.classes ? msg.agreement : -1;
+    return true;
+}
+
+static bool on_held(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct exactness_stage *stage = *arg;
+    struct text layer = {.d = stage->d, .value = ""};
+    inferd_plan_Held msg = {.layer = TEXT(layer)};
+    if (!pb_decode(in, inferd_plan_Held_fields, &msg))
+        return false;
+    if (stage->e->n_held == PLAN_MAX_HELD || msg.dtype >= DTYPE_COUNT_)
+        return fail(stage->d, STATUS_DATA_LOSS, "a bad layer that is held back, or too many");
+    if (!stage->held && !(stage->held = take(stage->d, PLAN_MAX_HELD, sizeof(*stage->held))))
+        return false;
+    stage->held[stage->e->n_held++] =
+        (struct plan_held){layer.value, (enum dtype)msg.dtype, msg.error};
+    return true;
+}
+
+static bool on_exactness(pb_istream_t *in, const pb_field_t *field UNUSED, void **arg)
+{
+    struct decoder *d = *arg;
+    struct plan_exactness *e = &d->plan->exactness;
+    struct exactness_stage stage = {.d = d, .e = e};
+    inferd_plan_Exactness msg = {
+        .outputs = {.funcs.decode = on_output_error, .arg = &stage},
+        .held = {.funcs.decode = on_held, .arg = &stage},
+    };
+    if (e->measured)
+        return fail(d, STATUS_DATA_LOSS, "two measurements of exactness");
+    if (!pb_decode(in, inferd_plan_Exactness_fields, &msg))
+        return false;
+    e->measured = true;
+    e->data = msg.data;
+    e->samples = msg.samples;
+    e->bound = msg.bound;
+    e->held = stage.held;
+    return true;
+}
+
 /* --- the whole --- */
 
 struct bindings {
@@ -520,6 +579,7 @@ enum status plan_decode(struct plan *plan, const void *data, size_t size, struct
         .inputs = {.funcs.decode = on_binding, .arg = &inputs},
         .outputs = {.funcs.decode = on_binding, .arg = &outputs},
         .profiles = {.funcs.decode = on_profile, .arg = &d},
+        .exactness = {.funcs.decode = on_exactness, .arg = &d},
     };
     pb_istream_t in = pb_istream_from_buffer(data, size);
     if (!pb_decode(&in, inferd_plan_Plan_fields, &msg)) {

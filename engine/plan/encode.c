@@ -315,6 +315,44 @@ static bool put_bindings(pb_ostream_t *out, const pb_field_t *field, void *const
     return true;
 }
 
+static bool put_output_errors(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct plan_exactness *e = *arg;
+    for (uint32_t i = 0; i < e->n_outputs; i++) {
+        bool classes = e->outputs[i].agreement >= 0;
+        inferd_plan_OutputError msg = {e->outputs[i].error, classes,
+                                       classes ? e->outputs[i].agreement : 0};
+        if (!put_message(out, field, inferd_plan_OutputError_fields, &msg))
+            return false;
+    }
+    return true;
+}
+
+static bool put_held(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct plan_exactness *e = *arg;
+    for (uint32_t i = 0; i < e->n_held; i++) {
+        inferd_plan_Held msg = {ENCODE(put_text, e->held[i].layer), e->held[i].type,
+                                e->held[i].error};
+        if (!put_message(out, field, inferd_plan_Held_fields, &msg))
+            return false;
+    }
+    return true;
+}
+
+static bool put_exactness(pb_ostream_t *out, const pb_field_t *field, void *const *arg)
+{
+    const struct plan_exactness *e = *arg;
+    inferd_plan_Exactness msg = {
+        .samples = e->samples,
+        .data = e->data,
+        .bound = e->bound,
+        .outputs = ENCODE(put_output_errors, e),
+        .held = ENCODE(put_held, e),
+    };
+    return !e->measured || put_message(out, field, inferd_plan_Exactness_fields, &msg);
+}
+
 enum status plan_encode(const struct plan *plan, const struct plan_offsets *offsets, uint8_t **out,
                         size_t *size, struct error *err)
 {
@@ -327,6 +365,7 @@ enum status plan_encode(const struct plan *plan, const struct plan_offsets *offs
         .inputs = ENCODE(put_bindings, &inputs),
         .outputs = ENCODE(put_bindings, &outputs),
         .profiles = ENCODE(put_profiles, &profiles),
+        .exactness = ENCODE(put_exactness, &plan->exactness),
     };
     pb_ostream_t sizing = PB_OSTREAM_SIZING;
     if (!pb_encode(&sizing, inferd_plan_Plan_fields, &msg))

@@ -35,6 +35,7 @@ enum {
     PLAN_MAX_BATCH = 65536,
     PLAN_NAME_MAX = 64, /* of a binding: [A-Za-z0-9._/:-], 1..64 bytes (R4 of docs/operations.md) */
     PLAN_DIGEST_MAX = 33,
+    PLAN_MAX_HELD = 1024, /* layers in plan_exactness */
     PLAN_DEVICE_MAX = 2 * FINGERPRINT_MAX,
 };
 
@@ -50,6 +51,29 @@ struct plan_profile {
     uint64_t tensor_bytes; /* sum of the intermediate tensors: the arena if they shared no bytes */
 };
 
+/* A layer that stays out of a type. */
+struct plan_held {
+    const char *layer;
+    enum dtype type;
+    float error; /* relative, of this layer alone; INFINITY: not finite where fp32 is */
+};
+
+/* What shorter types than the model's cost in exactness, as measured when the plan was built.
+ * Errors are relative to fp32: the norm of the difference, divided by the norm. */
+struct plan_exactness {
+    bool measured; /* else all the rest is 0 */
+    bool data;     /* on samples that the user gave; else on random numbers */
+    uint32_t samples;
+    float bound; /* INFINITY: none */
+    struct {
+        float error;
+        float agreement;  /* part of the rows whose largest element is the same, or of the integers
+                            that are; -1: it has no classes */
+    } outputs[IR_MAX_IO]; /* the worst of all profiles */
+    uint32_t n_outputs, n_held;
+    const struct plan_held *held; /* in the plan's arena */
+};
+
 struct plan {
     const char *name;
     char device[PLAN_DEVICE_MAX]; /* plan_device_line */
@@ -58,6 +82,7 @@ struct plan {
     uint32_t n_inputs, n_outputs, n_profiles;
     struct plan_binding inputs[IR_MAX_IO], outputs[IR_MAX_IO];
     struct plan_profile profiles[PLAN_MAX_PROFILES]; /* by rising batch */
+    struct plan_exactness exactness;
     const void *weights; /* set by the reader; constants point into it */
     size_t weight_bytes;
     const void *code; /* set by the reader; compiled tactics point into it */

@@ -3,6 +3,7 @@
 #include "tests/unit/plan/sample.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 #include "engine/build/build.h"
@@ -144,9 +145,25 @@ struct plan *sample_plan_empty(void)
     return plan;
 }
 
+static void add_exactness(struct plan *plan)
+{
+    static const struct plan_held held[] = {{"conv", DTYPE_F16, 0.25F},
+                                            {"soft", DTYPE_I8, INFINITY}};
+    plan->exactness = (struct plan_exactness){
+        .measured = true, .data = true, .samples = 4, .bound = 0.02F, .n_outputs = 4};
+    for (uint32_t i = 0; i < plan->exactness.n_outputs; i++) {
+        plan->exactness.outputs[i].error = 0.001F * (float)i;
+        plan->exactness.outputs[i].agreement = i ? -1 : 0.5F;
+    }
+    plan->exactness.n_held = ARRAY_LEN(held);
+    plan->exactness.held = held;
+}
+
 struct plan *sample_plan(void)
 {
     struct plan *plan = sample_plan_empty();
+    if (plan)
+        add_exactness(plan);
     if (plan && add_profile(plan, 1) && add_profile(plan, 8))
         return plan;
     plan_free(plan);

@@ -126,6 +126,22 @@ static void assert_same_graph(const struct ir_graph *a, const struct ir_graph *b
     assert_string_equal(a->segments[0].backend, b->segments[0].backend);
 }
 
+static void assert_same_exactness(const struct plan_exactness *a, const struct plan_exactness *b)
+{
+    assert_true(a->measured && b->measured);
+    assert_int_equal(a->data, b->data);
+    assert_int_equal(a->samples, b->samples);
+    assert_true(a->bound == b->bound);
+    assert_int_equal(a->n_outputs, b->n_outputs);
+    assert_memory_equal(a->outputs, b->outputs, a->n_outputs * sizeof(a->outputs[0]));
+    assert_int_equal(a->n_held, b->n_held);
+    for (uint32_t i = 0; i < a->n_held; i++) {
+        assert_string_equal(a->held[i].layer, b->held[i].layer);
+        assert_int_equal(a->held[i].type, b->held[i].type);
+        assert_true(a->held[i].error == b->held[i].error);
+    }
+}
+
 static void round_trip(void **state)
 {
     const struct image *image = *state;
@@ -147,6 +163,7 @@ static void round_trip(void **state)
         assert_int_equal(is->profiles[i].tensor_bytes, was->profiles[i].tensor_bytes);
         assert_same_graph(was->profiles[i].graph, is->profiles[i].graph);
     }
+    assert_same_exactness(&was->exactness, &is->exactness);
     plan_free(was);
     plan_free(is);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_check on a plan that is right except for one thing, and files that plan_read refuses. */
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,51 @@ static void bend_binding(struct plan *plan, struct plan_binding *b)
     TRY_NUMBERS(b->shape.rank);
     for (uint32_t d = 0; d < b->shape.rank; d++)
         TRY_NUMBERS(b->shape.dim[d]);
+}
+
+/* R34 of docs/operations.md for what was measured: neither errors that are none nor those of other
+ * outputs. */
+static void r34_errors_are_checked(void **state)
+{
+    (void)state;
+    static const float wrong[] = {-1, -0.5F, NAN, -INFINITY};
+    struct plan *plan = sample_plan();
+    struct error err;
+    assert_non_null(plan);
+    struct plan_exactness *e = &plan->exactness, was = *e;
+    struct plan_held held = e->held[0];
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        e->outputs[2].error = wrong[i];
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        *e = was;
+        e->outputs[2].agreement = wrong[i];
+        assert_int_equal(plan_check(plan, &err), wrong[i] == -1 ? STATUS_OK : STATUS_DATA_LOSS);
+        *e = was;
+        e->bound = wrong[i];
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        *e = was;
+        e->held = &held;
+        e->n_held = 1;
+        held.error = wrong[i];
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        held.error = 0;
+        held.type = DTYPE_NONE;
+        assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+        held.type = DTYPE_F16;
+        assert_int_equal(plan_check(plan, &err), STATUS_OK);
+        *e = was;
+    }
+    e->outputs[0].agreement = 1.5F;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    *e = was;
+    e->n_outputs--;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    *e = was;
+    e->samples = 0;
+    assert_int_equal(plan_check(plan, &err), STATUS_DATA_LOSS);
+    *e = (struct plan_exactness){.measured = false};
+    assert_int_equal(plan_check(plan, &err), STATUS_OK);
+    plan_free(plan);
 }
 
 /* R34 of docs/operations.md for the fields: no field of a file is believed, whatever its bytes
@@ -368,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r34_no_field_is_believed),
+        cmocka_unit_test(r34_errors_are_checked),
         cmocka_unit_test(r34_constants_stay_in_their_section),
         cmocka_unit_test(r34_a_reformat_may_be_an_alias),
         cmocka_unit_test(r34_a_plan_without_batches_has_one_profile),

@@ -8,7 +8,8 @@
 #include "tests/unit/import/wire.h"
 
 /* fields of plan.proto */
-enum { PLAN_INPUTS = 3, PLAN_PROFILES = 5 };
+enum { PLAN_INPUTS = 3, PLAN_PROFILES = 5, PLAN_EXACTNESS = 6 };
+enum { EXACTNESS_OUTPUTS = 4, EXACTNESS_HELD = 5, HELD_LAYER = 1, HELD_DTYPE = 2 };
 enum { PROFILE_TENSORS = 2, PROFILE_NODES = 3, PROFILE_SEGMENTS = 4 };
 enum { NODE_OP = 1, NODE_ATTRS = 5, NODE_EPILOGUE = 6, NODE_TACTIC = 7 };
 enum { ATTR_KEY = 1, ATTR_INTS = 3, ATTR_FLOATS = 4 };
@@ -165,6 +166,37 @@ static void r34_segments_profiles_and_bindings_are_counted(void **state)
     assert_decodes(&plan, "a bad binding, or too many");
 }
 
+static void r34_errors_are_counted(void **state)
+{
+    (void)state;
+    struct wire empty = {.n = 0}, held = {.n = 0};
+    struct wire plan = repeated(PLAN_EXACTNESS, 1, &empty);
+    assert_decodes(&plan, NULL);
+    plan = repeated(PLAN_EXACTNESS, 2, &empty);
+    assert_decodes(&plan, "two measurements");
+    struct wire exactness = repeated(EXACTNESS_OUTPUTS, IR_MAX_IO, &empty);
+    plan = within(PLAN_EXACTNESS, &exactness);
+    assert_decodes(&plan, NULL);
+    exactness = repeated(EXACTNESS_OUTPUTS, IR_MAX_IO + 1, &empty);
+    plan = within(PLAN_EXACTNESS, &exactness);
+    assert_decodes(&plan, "errors of too many outputs");
+    exactness = repeated(EXACTNESS_HELD, PLAN_MAX_HELD, &empty);
+    plan = within(PLAN_EXACTNESS, &exactness);
+    assert_decodes(&plan, NULL);
+    exactness = repeated(EXACTNESS_HELD, PLAN_MAX_HELD + 1, &empty);
+    plan = within(PLAN_EXACTNESS, &exactness);
+    assert_decodes(&plan, "held back, or too many");
+    wire_int(&held, HELD_DTYPE, DTYPE_COUNT_);
+    exactness = within(EXACTNESS_HELD, &held);
+    plan = within(PLAN_EXACTNESS, &exactness);
+    assert_decodes(&plan, "a bad layer that is held back");
+    held.n = 0;
+    wire_bytes(&held, HELD_LAYER, "a\0b", 3);
+    exactness = within(EXACTNESS_HELD, &held);
+    plan = within(PLAN_EXACTNESS, &exactness);
+    assert_decodes(&plan, "a zero byte in a name");
+}
+
 /* Fields of a few bytes that take hundreds of bytes in memory. */
 static void r34_memory_follows_the_files_size(void **state)
 {
@@ -202,6 +234,7 @@ int main(void)
         cmocka_unit_test(r34_epilogues_are_counted),
         cmocka_unit_test(r34_tactics_have_a_size),
         cmocka_unit_test(r34_segments_profiles_and_bindings_are_counted),
+        cmocka_unit_test(r34_errors_are_counted),
         cmocka_unit_test(r34_memory_follows_the_files_size),
         cmocka_unit_test(damaged_wire_says_so),
     };

@@ -94,7 +94,7 @@ class Offline(unittest.TestCase):
         self.build("--batch", "1")
         given = (("--precision", "fp16"), ("--dim", "N=1"), ("--input-type", "image=uint8"),
                  ("--input-scale", "image=2"), ("--input-bias", "image=2"), ("--no-tune",),
-                 ("--max-bytes", "1GiB"), ("--timing-cache", ""))
+                 ("--max-bytes", "1GiB"), ("--max-error", "0.1"), ("--timing-cache", ""))
         for option in given:
             for command in ("run", "bench"):
                 said = self.run_it(command, self.plan, *option, code=1)
@@ -115,6 +115,20 @@ class Offline(unittest.TestCase):
         self.assertIn("2 profiles", out)
         self.assertRegex(out, r"precision fp32 \(FP32 \d+ layers")
         self.assertEqual(sorted(p.name for p in self.dir.iterdir()), ["cache", "digits.plan"])
+
+    def test_max_error(self):
+        for text in ("nothing", "0", "-1", "inf", "nan", ""):
+            self.assertIn("a number above 0 was expected, or none",
+                          self.run_it("build", self.digits, "-o", self.plan, "--max-error", text,
+                                      code=1))
+        for text in ("none", "0.5"):
+            self.build("--batch", "1", "--max-error", text)
+
+    def test_exactness_of_fp32(self):
+        said = self.run_it("build", self.digits, "-o", self.plan, "--batch", "1", "--sensitivity")
+        self.assertIn("no layer was to run in a shorter type", said)
+        self.assertNotIn("\nerror ", self.run_it("inspect", self.plan))
+        self.assertIsNone(json.loads(self.run_it("inspect", self.plan, "--json"))["exactness"])
 
     def test_a_build_says_what_it_did(self):
         base = ["build", self.digits, "-o", self.plan, "--threads", 1, "--batch", "1",
