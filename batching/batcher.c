@@ -391,6 +391,13 @@ void batcher_model_stats(const struct batcher_model *model, struct batcher_model
     };
 }
 
+void batcher_models_visit(const struct batcher *batcher,
+                          void (*visit)(const struct batcher_model *model))
+{
+    for (const struct batcher_model *model = batcher->models; model; model = model->next)
+        visit(model);
+}
+
 void batcher_drain(struct batcher *batcher)
 {
     batcher->draining = true;

@@ -156,6 +156,9 @@ struct batcher_model_stats {
     uint64_t hopeless; /* those of the refused that had no chance to meet their deadlines */
 };
 void batcher_model_stats(const struct batcher_model *model, struct batcher_model_stats *out);
+/* Calls `visit` for each model. */
+void batcher_models_visit(const struct batcher *batcher,
+                          void (*visit)(const struct batcher_model *model));
 
 /* Event: an item arrives. Returns why it is refused, or CAUSE_OK. The causes are QUEUE_FULL;
  * DEADLINE_HOPELESS, with item->late_ns > 0; DRAINING; OUT_OF_MEMORY; INVALID_ARGUMENT (instances

@@ -16,7 +16,9 @@
 
 /* The doors: X(name). Each is a protocol, and under its name a list of the addresses where it is
  * spoken: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock". */
-#define CONFIG_DOORS(X) X(framed)
+#define CONFIG_DOORS(X)                                                                            \
+    X(framed)                                                                                      \
+    X(metrics)
 
 enum config_door {
 #define X(name) DOOR_##name,

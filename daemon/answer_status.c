@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server's status, see answer.h. */
-#include <string.h>
-
 #include "base/clock.h"
 #include "daemon/answer.h"
+#include "daemon/figures.h"
 
 static uint64_t load(const _Atomic uint64_t *stat)
 {
@@ -62,45 +61,6 @@ static bool status_model(struct shared *shared, const struct table_entry *entry,
     return true;
 }
 
-static void counters_fill(const struct shared *shared, struct body_counter *out)
-{
-    for (uint32_t k = 0; k < COUNTER_COUNT_; k++) {
-        out[k] = (struct body_counter){counter_name(k), counter_get(&shared->counters, k)};
-        for (uint32_t i = 0; i < shared->n_loops; i++)
-            out[k].value += counter_get(&shared->loops[i]->counters, k);
-    }
-}
-
-enum { MEMORY_ROWS = 7 };
-
-/* Says where the memory is that grows with peers, models and workers. */
-static uint32_t memory_fill(struct loop *loop, struct body_memory *out)
-{
-    struct shared *shared = loop->shared;
-    uint64_t used = budget_used(&shared->budget), held = budget_held(&shared->budget);
-    uint64_t limit = atomic_load_explicit(&shared->budget.limit, memory_order_relaxed);
-    uint64_t unread = 0, weights = 0, arena = 0;
-    for (uint32_t i = 0; i < shared->n_loops; i++)
-        unread += atomic_load_explicit(&shared->loops[i]->backlog_bytes, memory_order_relaxed);
-    for (uint32_t i = 0; i < loop->table->n; i++) {
-        const struct model *model = loop->table->entries[i].model;
-        weights += model ? model->info->weight_bytes : 0;
-        for (uint32_t p = 0; model && p < model->info->n_profiles; p++)
-            arena = MAX(arena, (uint64_t)model->info->profiles[p].arena_bytes);
-    }
-    const struct body_memory rows[MEMORY_ROWS] = {
-        {"requests and replies", used, limit},
-        {"of these, replies not read", unread, 0},
-        {"kept for the next ones", held - MIN(held, used), limit},
-        {"event loops", shared->n_loops * (sizeof(struct loop) + LOOP_HEADS), 0},
-        {"output buffers", dispatch_output_bytes(shared->dispatch), 0},
-        {"arenas", arena * dispatch_workers(shared->dispatch), 0},
-        {"weights", weights, 0},
-    };
-    memcpy(out, rows, sizeof(rows));
-    return MEMORY_ROWS;
-}
-
 enum status answer_status(struct loop *loop, struct arena *arena, struct body_server_status *out,
                           struct error *err)
 {
@@ -108,16 +68,18 @@ enum status answer_status(struct loop *loop, struct arena *arena, struct body_se
     const struct table *table = loop->table;
     struct body_status_model *models = arena_array(arena, table->n, sizeof(*models));
     struct body_counter *counters = arena_array(arena, COUNTER_COUNT_, sizeof(*counters));
-    struct body_memory *memory = arena_array(arena, MEMORY_ROWS, sizeof(*memory));
+    struct body_memory *memory = arena_array(arena, FIGURES_MEMORY, sizeof(*memory));
     bool whole = models && counters && memory;
     for (uint32_t i = 0; whole && i < table->n; i++)
         whole = status_model(shared, &table->entries[i], arena, &models[i]);
     if (!whole)
         return error_no_memory(err, "a description");
-    counters_fill(shared, counters);
+    for (uint32_t k = 0; k < COUNTER_COUNT_; k++)
+        counters[k] = (struct body_counter){counter_name(k), figures_counter(shared, k)};
+    figures_memory(shared, table, dispatch_output_bytes(shared->dispatch), memory);
     uint64_t uptime_ns = clock_now_ns() - shared->started_ns;
     *out = (struct body_server_status){
-        .n_memory = memory_fill(loop, memory),
+        .n_memory = FIGURES_MEMORY,
         .memory = memory,
         .version = INFERD_VERSION,
         .device = shared->device_name,
@@ -133,9 +95,7 @@ enum status answer_status(struct loop *loop, struct arena *arena, struct body_se
         .models = models,
         .n_counters = COUNTER_COUNT_,
         .counters = counters,
+        .inflight_requests = figures_in_flight(shared),
     };
-    for (uint32_t i = 0; i < shared->n_loops; i++)
-        out->inflight_requests +=
-            atomic_load_explicit(&shared->loops[i]->pending, memory_order_relaxed);
     return STATUS_OK;
 }

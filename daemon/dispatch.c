@@ -72,6 +72,46 @@ static void timer_arm(struct dispatch *d, uint64_t when_ns)
     assert(!failed);
 }
 
+static void waiting_write(const struct batcher_model *queue)
+{
+    struct batcher_model_stats stats;
+    struct model *model = batcher_model_user(queue);
+    batcher_model_stats(queue, &stats);
+    atomic_store_explicit(&model->waiting.requests, stats.queued_items, memory_order_relaxed);
+    atomic_store_explicit(&model->waiting.instances, stats.queued_instances, memory_order_relaxed);
+    atomic_store_explicit(&model->waiting.oldest_ns, stats.oldest_arrival_ns, memory_order_relaxed);
+}
+
+/* Under the lock. */
+static uint64_t output_bytes(const struct dispatch *d)
+{
+    uint64_t bytes = 0;
+    for (uint32_t w = 0; w < d->config.workers; w++) {
+        const struct dispatch_worker *worker = &d->workers[w];
+        for (uint32_t i = 0; i < DISPATCH_OUTPUTS; i++)
+            bytes += worker->batches[i].output_size;
+        bytes += (uint64_t)worker->n_spare * worker->output_size;
+    }
+    return bytes;
+}
+
+/* Under the lock. */
+static void look_take(struct dispatch *d)
+{
+    atomic_store_explicit(&d->looked_for, false, memory_order_relaxed);
+    atomic_store_explicit(&d->output_bytes, output_bytes(d), memory_order_relaxed);
+    batcher_models_visit(d->batcher, waiting_write);
+}
+
+void dispatch_look(struct dispatch *d)
+{
+    bool nobody_came = atomic_exchange_explicit(&d->looked_for, true, memory_order_relaxed);
+    if (!nobody_came || pthread_mutex_trylock(&d->lock) != 0)
+        return;
+    look_take(d);
+    pthread_mutex_unlock(&d->lock);
+}
+
 void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decided *out)
 {
     struct batcher_decision decision;
@@ -87,6 +127,8 @@ void dispatch_decide(struct dispatch *d, uint64_t now_ns, struct dispatch_decide
     } while (decision.model);
     if (decision.wake_ns != BATCHER_NEVER)
         timer_arm(d, decision.wake_ns);
+    if (atomic_load_explicit(&d->looked_for, memory_order_relaxed))
+        look_take(d);
 }
 
 /* Returns to their loops the requests that left the queue for another reason than a batch. */
@@ -302,16 +344,15 @@ uint32_t dispatch_workers_busy(const struct dispatch *d)
 
 uint64_t dispatch_output_bytes(struct dispatch *d)
 {
-    uint64_t bytes = 0;
     pthread_mutex_lock(&d->lock);
-    for (uint32_t w = 0; w < d->config.workers; w++) {
-        const struct dispatch_worker *worker = &d->workers[w];
-        for (uint32_t i = 0; i < DISPATCH_OUTPUTS; i++)
-            bytes += worker->batches[i].output_size;
-        bytes += (uint64_t)worker->n_spare * worker->output_size;
-    }
+    uint64_t bytes = output_bytes(d);
     pthread_mutex_unlock(&d->lock);
     return bytes;
+}
+
+uint64_t dispatch_output_bytes_seen(const struct dispatch *d)
+{
+    return atomic_load_explicit(&d->output_bytes, memory_order_relaxed);
 }
 
 /* --- life --- */

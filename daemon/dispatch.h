@@ -162,11 +162,18 @@ void dispatch_model_unload(struct dispatch *dispatch, struct model *model);
 
 void dispatch_model_stats(struct dispatch *dispatch, const struct model *model,
                           struct batcher_model_stats *out);
+
+/* Asks for fresh numbers in `waiting` of every model, and of output bytes. Never waits for the lock: whoever holds it
+ * next for a request or a batch writes them, or, if nobody has since the last call, this call
+ * does. So to be called regularly; what it leaves is as old as the call before at most. */
+void dispatch_look(struct dispatch *dispatch);
+
 uint32_t dispatch_workers(const struct dispatch *dispatch);
 uint32_t dispatch_workers_busy(const struct dispatch *dispatch);
 
-/* Bytes of all workers' output buffers. */
+/* Bytes of all workers' output buffers; and as dispatch_look last saw them, without the lock. */
 uint64_t dispatch_output_bytes(struct dispatch *dispatch);
+uint64_t dispatch_output_bytes_seen(const struct dispatch *dispatch);
 
 /*
  * A batch hangs (R30 of docs/operations.md) if it has run longer than `floor_ns` and longer than

@@ -46,6 +46,8 @@ struct dispatch {
     struct pool *pool;
     /* Set once, then only read. Relaxed: it does no harm if a batch or two more try to run. */
     _Atomic bool failed;
+    _Atomic uint64_t output_bytes; /* relaxed: as of the last look */
+    _Atomic bool looked_for;       /* relaxed: dispatch_look asked, and nobody has written yet */
     struct dispatch_worker workers[];
 };
 

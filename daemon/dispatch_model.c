@@ -131,6 +131,7 @@ static struct batcher_model_config queue_config(struct model *model, const struc
         if (config->preferred[i] <= model->max_batch && queue.n_preferred < BATCHER_MAX_PREFERRED)
             queue.preferred[queue.n_preferred++] = config->preferred[i];
     atomic_store_explicit(&model->max_delay_ns, queue.max_delay_ns, memory_order_relaxed);
+    atomic_store_explicit(&model->waiting.limit, queue.queue_limit, memory_order_relaxed);
     return queue;
 }
 
@@ -198,6 +199,7 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
     atomic_init(&model->refs, 1);
     model->dispatch = d;
     model->stats.since_ms = clock_wall_ms();
+    atomic_init(&model->waiting.oldest_ns, BATCHER_NEVER);
     model->engine = engine;
     model->info = engine_describe(engine);
     model->max_batch = max_batch_of(model->info, server, config);

@@ -140,6 +140,7 @@ static void cancel(struct connection *c, const struct request *request)
     if (found) {
         error_plain(&err, CAUSE_CLIENT_CANCELLED);
         exchange_error(c, inflight->id, &err);
+        model_unrun(inflight->model, CAUSE_CLIENT_CANCELLED);
         connection_inflight_out(c, inflight); /* the loop drops what was not submitted */
         if (submitted)
             loop_inflight_give(c->loop, inflight);
@@ -255,6 +256,8 @@ static void failure_count(struct loop *loop, const struct inflight *inflight)
 {
     counter_add(&loop->counters,
                 inflight->batch ? COUNTER_FAILED : counter_of_cause(inflight->cause), 1);
+    if (!inflight->batch)
+        model_unrun(inflight->model, inflight->cause);
 }
 
 void exchange_result(struct loop *loop, struct inflight *inflight)
@@ -290,6 +293,7 @@ void exchange_forget(struct connection *c)
         connection_inflight_orphan(c, inflight);
         if (inflight->cancelled) {
             counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
+            model_unrun(inflight->model, CAUSE_CLIENT_CANCELLED);
             loop_inflight_give(c->loop, inflight);
         }
     }
@@ -301,6 +305,7 @@ static void undone_reply(struct connection *c, const struct inflight *inflight, 
     struct error err;
     dispatch_undone(&err, cause, may_have_run);
     exchange_error(c, inflight->id, &err);
+    model_unrun(inflight->model, cause);
 }
 
 enum cause exchange_stopped(const struct shared *shared)

@@ -196,10 +196,12 @@ void exchange_infer(struct connection *c, const struct request *request, const s
     if (!entry)
         return;
     struct inflight *inflight = NULL;
-    if (prepare(c, request, who, entry->model, frame, &inflight, &err))
+    if (prepare(c, request, who, entry->model, frame, &inflight, &err)) {
+        model_unrun(entry->model, err.cause);
         exchange_error(c, request->id, &err);
-    else if (c->unpack)
+    } else if (c->unpack) {
         exchange_unpack_go_on(c);
-    else
+    } else {
         exchange_submit(c, inflight);
+    }
 }

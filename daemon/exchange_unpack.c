@@ -115,6 +115,7 @@ void exchange_unpack_go_on(struct connection *c)
     struct inflight *inflight = c->unpack->request;
     if (status) {
         uint64_t id = inflight->id;
+        model_unrun(inflight->model, err.cause);
         exchange_unpack_drop(c);
         exchange_error(c, id, &err);
     } else if (done) {

@@ -36,7 +36,7 @@ struct listener {
     struct address address;
 };
 
-/* The protocol of each door. */
+/* The protocol of each door; NULL: somebody else listens there (daemon/monitor/monitor.h). */
 static const struct session_ops *const protocols[CONFIG_DOOR_COUNT_] = {
     [DOOR_framed] = &session_framed,
 };
@@ -312,7 +312,7 @@ static enum status sockets_bind(struct listeners *all, const struct config_liste
                                 struct error *err)
 {
     for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
-        for (uint32_t i = 0; i < listen->doors[door].count; i++) {
+        for (uint32_t i = 0; protocols[door] && i < listen->doors[door].count; i++) {
             struct listener *l = listener_add(all, door);
             TRY(socket_bind(l, listen->doors[door].items[i], err));
             TRY(watch_init(l, err));
@@ -324,7 +324,7 @@ static enum status sockets_bind(struct listeners *all, const struct config_liste
 static enum config_door door_named(const char *name)
 {
     for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
-        if (strcmp(config_door_names[door], name) == 0)
+        if (protocols[door] && strcmp(config_door_names[door], name) == 0)
             return door;
     return DOOR_framed;
 }

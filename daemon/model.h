@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "base/cause.h"
 #include "base/histogram.h"
 #include "batching/batcher.h"
 #include "config/config.h"
@@ -29,14 +30,23 @@ struct model_batch_stats {
 struct model_stats {
     _Atomic uint64_t ok, failed, instances, batches;
     _Atomic uint64_t failed_ns; /* over requests */
-    _Atomic uint64_t last_ms;   /* since 1970 */
-    uint64_t since_ms;          /* since 1970: when all these counts were zero */
+    /* Requests for it that did not run, and those that were cut off in a run: by their cause. */
+    _Atomic uint64_t unrun[CAUSE_COUNT_];
+    _Atomic uint64_t last_ms; /* since 1970 */
+    uint64_t since_ms;        /* since 1970: when all these counts were zero */
     /* Times of the requests that were answered; for input, compute and output each request counts
      * the time of its batch. The sums are apart from the histograms, so that they share a cache
      * line. */
     _Atomic uint64_t stage_ns[BODY_STAGES];
     struct histogram_shared stage_times[BODY_STAGES];
     struct model_batch_stats *by_batch; /* max_batch + 1 */
+};
+
+/* What waits for it, as dispatch_look last saw it. Relaxed. */
+struct model_queue {
+    _Atomic uint64_t requests, instances;
+    _Atomic uint64_t oldest_ns; /* the arrival of the oldest; BATCHER_NEVER: nothing waits */
+    _Atomic uint64_t limit;     /* of requests */
 };
 
 /* What a worker has of a model on its lane (a stream and an arena, with the execution contexts that
@@ -72,9 +82,11 @@ struct model {
     _Atomic uint64_t max_delay_ns; /* for the status only; the batcher has its own */
     struct dispatch *dispatch;
     struct batcher_model *queue; /* under the dispatcher's lock */
-    struct model_lane *lanes;    /* one a worker */
-    struct model_pace *paces;    /* one a profile */
-    struct model *next;          /* of the retired */
+    struct model_queue waiting;
+    struct model_lane *lanes; /* one a worker */
+    struct model_pace *paces; /* one a profile */
+    struct model *next;       /* of the retired */
+    uint64_t load_ns;         /* how long its load took, builds included; set before it serves */
     struct model_stats stats;
 };
 
@@ -110,6 +122,12 @@ void table_sort(struct table *table); /* after the last table_add */
  * the highest. NULL: there is none. */
 const struct table_entry *table_find(const struct table *table, struct message_text name,
                                      struct message_text version);
+
+/* Counts a request that ended for this cause without a result of a run. */
+static inline void model_unrun(struct model *model, enum cause cause)
+{
+    atomic_fetch_add_explicit(&model->stats.unrun[cause], 1, memory_order_relaxed);
+}
 
 struct model *model_ref(struct model *model);
 void model_unref(struct model *model); /* the last one retires it: dispatch_model_retire */

@@ -92,8 +92,9 @@ static enum status version_load(struct models *m, const struct config *config,
     engine_settle(model->engine); /* every worker has its context */
     model->source = w->source;
     model->source.path = strdup(w->source.path);
+    model->load_ns = clock_now_ns() - start_ns;
     log_write(&m->shared->log, LOG_INFO, "model '%s' version '%s' loaded in %llu ms", w->name,
-              w->version, (unsigned long long)((clock_now_ns() - start_ns) / NS_PER_MS));
+              w->version, (unsigned long long)(model->load_ns / NS_PER_MS));
     *out = model;
     return STATUS_OK;
 }

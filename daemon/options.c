@@ -25,6 +25,8 @@ static const char usage[] =
     "  --listen ADDRESS    127.0.0.1:8003, [::1]:8003 or unix:/PATH; port 0 takes a free one; may "
     "be\n"
     "                      given more than once\n"
+    "  --metrics ADDRESS   tell about itself over HTTP, usually at 127.0.0.1:8002: /metrics for\n"
+    "                      Prometheus; may be given more than once\n"
     "  --insecure          listen beyond loopback without tokens: everybody there may do "
     "everything\n"
     "  --device DEVICE     cpu, cuda or cuda:N\n"
@@ -39,6 +41,7 @@ enum {
     OPT_CONFIG = 256,
     OPT_CHECK,
     OPT_LISTEN,
+    OPT_METRICS,
     OPT_INSECURE,
     OPT_DEVICE,
     OPT_DELAY,
@@ -50,6 +53,7 @@ static const struct option table[] = {
     {"config", required_argument, NULL, OPT_CONFIG},
     {"check-config", no_argument, NULL, OPT_CHECK},
     {"listen", required_argument, NULL, OPT_LISTEN},
+    {"metrics", required_argument, NULL, OPT_METRICS},
     {"insecure", no_argument, NULL, OPT_INSECURE},
     {"device", required_argument, NULL, OPT_DEVICE},
     {"max-delay-us", required_argument, NULL, OPT_DELAY},
@@ -109,6 +113,8 @@ static bool option_take(struct options *o, int which)
         return o->check = true;
     case OPT_LISTEN:
         return listen_take(o, DOOR_framed);
+    case OPT_METRICS:
+        return listen_take(o, DOOR_metrics);
     case OPT_INSECURE:
         return o->insecure = true;
     case OPT_DEVICE:

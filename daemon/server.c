@@ -157,6 +157,18 @@ static enum status dispatch_start(struct server *s, const struct config *config,
     return dispatch_new(&dispatch, &s->shared.dispatch, err);
 }
 
+static enum status monitor_open(struct server *s, const struct config *config, struct table *table,
+                                struct error *err)
+{
+    CLEANUP(listen_names_free) struct config_listen listen = {0};
+    if (!config->listen.metrics_count)
+        return STATUS_OK;
+    TRY(listen_names_resolve(&config->listen, &listen, err));
+    TRY(monitor_new(&s->shared, &listen, table, &s->monitor, err));
+    TRY(monitor_check(s->monitor, config, err));
+    return monitor_start(s->monitor, err);
+}
+
 /* A service manager's sockets take the place of what is configured. */
 static enum status listeners_open(struct server *s, const struct config *config, struct error *err)
 {
@@ -179,6 +191,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     TRY(loops_start(s, config->io_threads, table, err));
     TRY(handles_start(s, err));
     TRY(listeners_open(s, config, err));
+    TRY(monitor_open(s, config, table, err));
     TRY(models_new(&s->shared, STEAL(s->config), table, &ops, &s->models, err));
     models_start(s->models);
     return STATUS_OK;
@@ -190,6 +203,7 @@ static void server_stop(struct server *s)
 {
     server_handles_close(s);
     listeners_stop(s->listeners);
+    monitor_free(s->monitor); /* before what it looks at */
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         if (s->shared.loops[i]->started) {
             loop_order(s->shared.loops[i], LOOP_STOP);

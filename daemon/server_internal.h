@@ -15,6 +15,7 @@
 #include "daemon/listener.h"
 #include "daemon/loop.h"
 #include "daemon/models.h"
+#include "daemon/monitor/monitor.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/readiness.h"
@@ -32,6 +33,7 @@ struct server {
     struct notify notify;
     struct listeners *listeners;
     struct models *models;
+    struct monitor *monitor; /* NULL: nobody is told */
     uint32_t most_connections; /* that there are descriptors for; set before all else */
 
     /* The main thread's. */

@@ -122,6 +122,7 @@ static enum status configure(void *user, struct config **out, struct error *err)
     CLEANUP(config_cleanup) struct config *config = NULL;
     TRY(options_configure(s->options, &config, err));
     TRY(listeners_check(s->listeners, config, err));
+    TRY(monitor_check(s->monitor, config, err));
     *out = STEAL(config);
     return STATUS_OK;
 }
@@ -156,6 +157,8 @@ static void publish(void *user, struct table *table, const struct config *config
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         uv_sem_wait(&done);
     uv_sem_destroy(&done);
+    if (s->monitor)
+        monitor_set_table(s->monitor, table);
 }
 
 void server_retire(void *user, struct model *model)

@@ -382,6 +382,42 @@ static void a_worker_without_a_free_buffer_is_not_idle(void **state)
     assert_int_equal(loops[0].counts[CAUSE_OK], 20);
 }
 
+/* Two calls: nobody came by since the first one, so the second one looks itself. */
+static uint64_t waiting_now(void)
+{
+    dispatch_look(dispatch);
+    dispatch_look(dispatch);
+    assert_int_equal(atomic_load(&model->waiting.instances), atomic_load(&model->waiting.requests));
+    return atomic_load(&model->waiting.requests);
+}
+
+static void a_look_from_outside(void **state)
+{
+    (void)state;
+    assert_int_equal(waiting_now(), 0);
+    assert_true(atomic_load(&model->waiting.oldest_ns) == BATCHER_NEVER);
+    assert_int_equal(dispatch_output_bytes_seen(dispatch), dispatch_output_bytes(dispatch));
+    atomic_store(&toy.delay_ns, 200 * NS_PER_MS);
+    for (uint32_t k = 0; k < 2; k++) { /* one for each worker */
+        submit(&loops[0], fill(&loops[0], k, k, BATCHER_NEVER));
+        usleep(5000);
+    }
+    assert_int_equal(waiting_now(), 0);
+    uint64_t begin_ns = clock_now_ns();
+    dispatch_look(dispatch);
+    submit(&loops[0], fill(&loops[0], 2, 2, BATCHER_NEVER)); /* which tells what it sees */
+    assert_int_equal(atomic_load(&model->waiting.requests), 1);
+    uint64_t oldest_ns = atomic_load(&model->waiting.oldest_ns);
+    assert_true(oldest_ns >= begin_ns && oldest_ns <= clock_now_ns());
+    for (uint32_t k = 3; k < 6; k++)
+        submit(&loops[0], fill(&loops[0], k, k, BATCHER_NEVER));
+    assert_int_equal(atomic_load(&model->waiting.requests), 1); /* nobody asked */
+    assert_int_equal(waiting_now(), 4);
+    assert_true(atomic_load(&model->waiting.oldest_ns) == oldest_ns);
+    collect_all(&loops[0]);
+    assert_int_equal(waiting_now(), 0);
+}
+
 static void r18_a_full_queue(void **state)
 {
     (void)state;
@@ -696,6 +732,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(r12_on_a_device_that_copies_inputs, setup, teardown),
         cmocka_unit_test_setup_teardown(a_worker_without_a_free_buffer_is_not_idle, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_look_from_outside, setup, teardown),
         cmocka_unit_test_setup_teardown(r18_a_full_queue, setup, teardown),
         cmocka_unit_test_setup_teardown(r12_what_is_pushed_out_comes_back_to_its_own_loop, setup,
                                         teardown),

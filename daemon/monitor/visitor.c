@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections to the monitor. One request is answered at a time; what a visitor sends beyond it
+ * stays in the kernel, so a visitor costs its buffer and one answer.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "daemon/loop.h"
+#include "daemon/monitor/monitor_internal.h"
+
+enum { HEAD = 1536 };
+#define BURST_NS (200 * NS_PER_MS) /* that the monitor may work at once before it has to rest */
+enum { SHARE = 4 };                /* it rests so many times as long as it worked */
+
+enum visitor_state {
+    VISITOR_READS,
+    VISITOR_WAITS, /* its request is there; the monitor rests */
+    VISITOR_WRITES,
+};
+
+struct visitor {
+    struct monitor *monitor;
+    struct visitor *prev, *next;
+    uv_poll_t poll;
+    int fd;
+    enum visitor_state state;
+    uint64_t since_ms; /* when the state began, or the first byte of a request came */
+    char in[HTTP_HEAD_MOST + 1];
+    size_t n_in, used; /* bytes there; those of the present request */
+    struct http_request request;
+    struct reply reply;
+    char head[HEAD];
+    size_t n_head, sent;
+    size_t held;
+    bool last; /* it is closed behind this answer */
+};
+
+static void on_ready(uv_poll_t *poll, int status, int events);
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct visitor *v = handle->data;
+    close(v->fd);
+    free(v);
+}
+
+static void reply_drop(struct visitor *v)
+{
+    text_deinit(&v->reply.text);
+    v->monitor->held -= v->held;
+    v->held = 0;
+    v->reply = (struct reply){0};
+}
+
+void visitor_close(struct visitor *v)
+{
+    reply_drop(v);
+    DL_DELETE(v->monitor->visitors, v);
+    v->monitor->n_visitors--;
+    uv_close((uv_handle_t *)&v->poll, on_closed);
+}
+
+static void state_set(struct visitor *v, enum visitor_state state)
+{
+    static const int events[] = {UV_READABLE, UV_DISCONNECT, UV_WRITABLE};
+    v->state = state;
+    v->since_ms = uv_now(&v->monitor->uv);
+    uv_poll_start(&v->poll, events[state], on_ready);
+}
+
+/* --- answers --- */
+
+static void body_of(const struct visitor *v, const void **data, size_t *size)
+{
+    *data = v->reply.fixed ? v->reply.fixed : v->reply.text.data;
+    *size = v->reply.fixed ? v->reply.fixed_size : v->reply.text.len;
+}
+
+/* Every answer says what a browser may do with it: next to nothing. */
+static void head_write(struct visitor *v)
+{
+    const void *data;
+    size_t size;
+    body_of(v, &data, &size);
+    int len = snprintf(
+        v->head, HEAD,
+        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s"
+        "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+        "Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n"
+        "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
+        "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'\r\n\r\n",
+        v->reply.status, http_reason(v->reply.status), v->reply.type, size,
+        v->last ? "Connection: close\r\n" : "", v->reply.headers ? v->reply.headers : "");
+    v->n_head = len < 0 || len >= HEAD ? 0 : (size_t)len;
+}
+
+static void write_more(struct visitor *v);
+
+static void reply_begin(struct visitor *v)
+{
+    v->held = v->reply.text.capacity;
+    v->monitor->held += v->held;
+    v->sent = 0;
+    head_write(v);
+    if (!v->n_head) {
+        visitor_close(v);
+        return;
+    }
+    state_set(v, VISITOR_WRITES);
+    write_more(v);
+}
+
+static void refuse(struct visitor *v, int status)
+{
+    v->last = true;
+    reply_plain(status, &v->reply);
+    reply_begin(v);
+}
+
+static void on_rest_over(uv_timer_t *timer)
+{
+    visitors_serve(timer->data);
+}
+
+/* Makes the answer, unless the monitor rests. False: it does. */
+static bool serve(struct visitor *v)
+{
+    struct monitor *m = v->monitor;
+    uint64_t now_ns = clock_now_ns();
+    bool dear = reply_is_dear(&v->request);
+    if (dear && m->rest_ns > now_ns) {
+        uint64_t ms = (m->rest_ns - now_ns) / NS_PER_MS + 1;
+        uv_timer_start(&m->rest, on_rest_over, ms, 0);
+        return false;
+    }
+    v->last = !v->request.keep;
+    if (dear && m->held > MONITOR_HELD_MOST)
+        reply_plain(503, &v->reply);
+    else
+        reply_make(m, &v->request, &v->reply);
+    if (dear) {
+        uint64_t end_ns = clock_now_ns();
+        m->rest_ns =
+            MAX(m->rest_ns, end_ns - MIN(end_ns, BURST_NS)) + (1 + SHARE) * (end_ns - now_ns);
+    }
+    if (v->reply.text.failed) {
+        text_deinit(&v->reply.text);
+        reply_plain(503, &v->reply);
+    }
+    reply_begin(v);
+    return true;
+}
+
+void visitors_serve(struct monitor *m)
+{
+    struct visitor *v, *next;
+    DL_FOREACH_SAFE(m->visitors, v, next)
+    {
+        if (v->state == VISITOR_WAITS && !serve(v))
+            return;
+    }
+}
+
+/* --- reading --- */
+
+/* Looks whether a whole request is there, and answers it: at once or, so that a row of requests
+ * does not become a row of nested calls, `later`. */
+static void request_look(struct visitor *v, bool later)
+{
+    int status;
+    v->in[v->n_in] = '\0';
+    switch (http_parse(v->in, v->n_in, &v->request, &v->used, &status)) {
+    case HTTP_MORE:
+        break;
+    case HTTP_BAD:
+        refuse(v, status);
+        break;
+    case HTTP_DONE:
+        if (later) {
+            state_set(v, VISITOR_WAITS);
+            uv_timer_start(&v->monitor->rest, on_rest_over, 0, 0);
+        } else if (!serve(v)) {
+            state_set(v, VISITOR_WAITS);
+        }
+        break;
+    }
+}
+
+static void read_more(struct visitor *v)
+{
+    ssize_t n = recv(v->fd, v->in + v->n_in, HTTP_HEAD_MOST - v->n_in, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        visitor_close(v);
+        return;
+    }
+    if (!v->n_in)
+        v->since_ms = uv_now(&v->monitor->uv);
+    v->n_in += (size_t)n;
+    request_look(v, false);
+}
+
+/* --- writing --- */
+
+/* The answer is out: goes on with what came behind its request. */
+static void reply_end(struct visitor *v)
+{
+    reply_drop(v);
+    if (v->last) {
+        /* Bytes that nobody has read would make the kernel reset the connection, and with it what
+         * the peer has not read yet. */
+        shutdown(v->fd, SHUT_WR);
+        while (recv(v->fd, v->in, HTTP_HEAD_MOST, 0) > 0)
+            ;
+        visitor_close(v);
+        return;
+    }
+    v->n_in -= v->used;
+    memmove(v->in, v->in + v->used, v->n_in);
+    state_set(v, VISITOR_READS);
+    if (v->n_in)
+        request_look(v, true);
+}
+
+static void write_more(struct visitor *v)
+{
+    const void *data;
+    size_t size;
+    body_of(v, &data, &size);
+    if (v->request.head)
+        size = 0;
+    while (v->sent < v->n_head + size) {
+        size_t body = v->sent > v->n_head ? v->sent - v->n_head : 0;
+        size_t head = MIN(v->sent, v->n_head);
+        const struct iovec iov[2] = {
+            {v->head + head, v->n_head - head},
+            {size ? (char *)(uintptr_t)data + body : NULL, size - body},
+        };
+        const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = 2};
+        ssize_t n = sendmsg(v->fd, &message, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        if (n < 0) {
+            visitor_close(v);
+            return;
+        }
+        v->sent += (size_t)n;
+    }
+    reply_end(v);
+}
+
+static void on_ready(uv_poll_t *poll, int status, int events)
+{
+    struct visitor *v = poll->data;
+    if (status < 0 || v->state == VISITOR_WAITS) /* it has gone */
+        visitor_close(v);
+    else if (v->state == VISITOR_READS)
+        read_more(v);
+    else if (events & UV_WRITABLE)
+        write_more(v);
+}
+
+/* --- life --- */
+
+void visitor_open(struct monitor *m, int fd)
+{
+    int on = 1;
+    struct visitor *v = m->n_visitors < MONITOR_VISITORS ? calloc(1, sizeof(*v)) : NULL;
+    if (!v || uv_poll_init(&m->uv, &v->poll, fd) != 0) {
+        free(v);
+        close(fd);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    v->monitor = m;
+    v->fd = fd;
+    v->poll.data = v;
+    DL_APPEND(m->visitors, v);
+    m->n_visitors++;
+    state_set(v, VISITOR_READS);
+    if (!loop_watch(&m->uv, fd))
+        visitor_close(v);
+}
+
+void visitors_tick(struct monitor *m)
+{
+    uint64_t now_ms = uv_now(&m->uv);
+    struct visitor *v, *next;
+    DL_FOREACH_SAFE(m->visitors, v, next)
+    {
+        bool idle = v->state == VISITOR_READS && !v->n_in;
+        if (now_ms - v->since_ms > (idle ? MONITOR_IDLE_MS : MONITOR_SLOW_MS))
+            visitor_close(v);
+    }
+}
