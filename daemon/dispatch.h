@@ -163,9 +163,10 @@ void dispatch_model_unload(struct dispatch *dispatch, struct model *model);
 void dispatch_model_stats(struct dispatch *dispatch, const struct model *model,
                           struct batcher_model_stats *out);
 
-/* Asks for fresh numbers in `waiting` of every model, and of output bytes. Never waits for the lock: whoever holds it
- * next for a request or a batch writes them, or, if nobody has since the last call, this call
- * does. So to be called regularly; what it leaves is as old as the call before at most. */
+/* Asks for fresh numbers of what waits for each model (struct model_queue), and of output bytes.
+ * Never waits for the lock: whoever holds it next for a request or a batch writes them or, if nobody
+ * has since the last call, this call does. To be called regularly: what it leaves is as old as the
+ * call before at most. */
 void dispatch_look(struct dispatch *dispatch);
 
 uint32_t dispatch_workers(const struct dispatch *dispatch);

@@ -60,11 +60,11 @@ static void cpu_read(struct host_ticks *since, struct host *out)
     if (now.all < since->all + TICKS_LEAST || now.busy < since->busy) {
         now = *since;
     } else {
-        now.utilization = (double)(now.busy - since->busy) / (double)(now.all - since->all);
+        now.load = (double)(now.busy - since->busy) / (double)(now.all - since->all);
         *since = now;
     }
     out->has_cpu = now.all > 0;
-    out->cpu_utilization = now.utilization;
+    out->cpu_load = now.load;
 }
 
 static void memory_read(struct host *out)

@@ -10,18 +10,18 @@
 /* Clock ticks of all processors since the machine started, and what they came to. */
 struct host_ticks {
     uint64_t busy, all;
-    double utilization; /* between the last two readings that lay far enough apart */
+    double load; /* between the last two readings that lay far enough apart */
 };
 
 struct host {
-    bool has_cpu; /* utilization is known: the share of the processors' time, 0 to 1 */
-    double cpu_utilization;
+    bool has_cpu; /* load is known: the share of the processors' time, 0 to 1 */
+    double cpu_load;
     uint64_t memory_total, memory_used; /* bytes; 0: not known */
     double process_cpu_s;
     uint64_t process_resident, process_virtual, process_fds, process_fds_most, process_threads;
 };
 
-/* `since` is what the last call left there, at first zeros; the utilization is that of the time
+/* `since` is what the last call left there, at first zeros; the load is that of the time
  * between, or for a short time that of the one before. */
 void host_read(struct host_ticks *since, struct host *out);
 

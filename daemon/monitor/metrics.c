@@ -325,7 +325,7 @@ static void machine_write(const struct snapshot *s, struct text *out)
     const struct host *host = &s->host;
     if (host->has_cpu)
         number(out, "nv_cpu_utilization", "gauge", "CPU utilization rate [0.0 - 1.0]",
-               host->cpu_utilization);
+               host->cpu_load);
     if (host->memory_total) {
         number(out, "nv_cpu_memory_total_bytes", "gauge", "CPU total memory (RAM), in bytes",
                (double)host->memory_total);

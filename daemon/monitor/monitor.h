@@ -11,7 +11,7 @@
  *
  * Who may look is decided as everywhere (daemon/identity.h): with tokens in the configuration it
  * takes the right `status`. The token comes as `Authorization: Bearer TOKEN`, or as the password of
- * `Basic`, which is what browsers ask their users for.
+ * the scheme Basic, which is what browsers ask their users for.
  */
 #ifndef INFERD_DAEMON_MONITOR_MONITOR_H
 #define INFERD_DAEMON_MONITOR_MONITOR_H
