@@ -164,7 +164,7 @@ void dispatch_model_stats(struct dispatch *dispatch, const struct model *model,
                           struct batcher_model_stats *out);
 
 /* Asks for fresh numbers of what waits for each model (struct model_queue), and of output bytes.
- * Never waits for the lock: whoever holds it next for a request or a batch writes them or, if nobody
+ * Never waits for the lock: whoever holds it next for a request or a batch writes them. If nobody
  * has since the last call, this call does. To be called regularly: what it leaves is as old as the
  * call before at most. */
 void dispatch_look(struct dispatch *dispatch);

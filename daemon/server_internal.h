@@ -33,7 +33,7 @@ struct server {
     struct notify notify;
     struct listeners *listeners;
     struct models *models;
-    struct monitor *monitor; /* NULL: nobody is told */
+    struct monitor *monitor;   /* NULL: nobody is told */
     uint32_t most_connections; /* that there are descriptors for; set before all else */
 
     /* The main thread's. */
