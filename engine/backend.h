@@ -125,13 +125,21 @@ static inline enum dtype tactic_float(const struct tactic *tactic)
     return DTYPE_NONE;
 }
 
-/* The shortest type that tactics may use in place of FP32; the numbers are no order. */
+/* The shortest type that tactics may use in place of FP32; the numbers are no order. INT8 and FP8
+ * stand for 8 bits where tensors have ranges, and elsewhere for the floats of precision_floats. */
 enum precision {
     PRECISION_F32 = 0,
     PRECISION_TF32 = 1,
     PRECISION_F16 = 2,
     PRECISION_BF16 = 3,
+    PRECISION_I8 = 4,
+    PRECISION_F8 = 5, /* E4M3 */
 };
+
+static inline bool precision_is_8bit(enum precision precision)
+{
+    return precision == PRECISION_I8 || precision == PRECISION_F8;
+}
 
 /* Called once for each candidate. A visitor that wants to keep the tactic copies it. */
 typedef enum status (*tactic_visit)(void *user, const struct tactic *tactic, struct error *err);
@@ -151,6 +159,7 @@ enum backend_feature {
     BACKEND_SCALES = 4,    /* the backend has kernels for formats with a scale */
     BACKEND_WIDENS = 8, /* 16-bit floats of a model are computed in FP32 (engine/build/widen.h) */
     BACKEND_LANES = 16, /* products are faster if their rows are whole vectors of 8 */
+    BACKEND_F8 = 32,    /* the backend has kernels for floats of 8 bits */
 };
 
 struct backend {
@@ -274,6 +283,16 @@ struct backend {
     void (*range_begin)(const char *name);
     void (*range_end)(void);
 };
+
+/* The precision of what stays a float on this backend: FP16 beside 8 bits on a device, FP32 on a
+ * CPU. */
+static inline enum precision precision_floats(enum precision precision,
+                                              const struct backend *backend)
+{
+    if (!precision_is_8bit(precision))
+        return precision;
+    return backend->host_memory ? PRECISION_F32 : PRECISION_F16;
+}
 
 /* The built-in tables. The CPU one also offers every op's reference kernel as a candidate. */
 extern const struct backend backend_cpu;

@@ -16,6 +16,7 @@ static const struct {
     const char *help;
 } commands[] = {
     {"build", command_build, "make a plan for a device from an ONNX model"},
+    {"calibrate", command_calibrate, "find what a model's tensors hold, for 8 bits"},
     {"inspect", command_inspect,
      "show what is in a plan or a model, and what a build would refuse"},
     {"graph", command_graph, "draw a model or plan as SVG"},

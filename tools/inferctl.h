@@ -7,6 +7,7 @@
 
 /* argv[0] is the subcommand's name. The functions return the exit code (args.h). */
 int command_build(int argc, char **argv);
+int command_calibrate(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_graph(int argc, char **argv);
 int command_run(int argc, char **argv);

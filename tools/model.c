@@ -50,9 +50,13 @@ const struct arg model_import_options[] = {
 
 const struct arg model_tune_options[] = {
     {"precision", 0, ARG_TEXT, FIELD(precision), "P",
-     "lowest type allowed for layers: fp32 (default), tf32, fp16, bf16"},
+     "lowest type allowed for layers: fp32 (default), tf32, fp16, bf16, int8, fp8"},
     {"max-error", 0, ARG_TEXT, FIELD(max_error), "E|none",
      "most relative error beside fp32 (default: fp16 0.02, else 0.1)"},
+    {"ranges", 0, ARG_TEXTS, FIELD(ranges), "TABLE",
+     "int8, fp8: what tensors hold, from inferctl calibrate or by hand; the last one counts"},
+    {"missing-ranges", 0, ARG_TEXT, FIELD(missing_ranges), "WHAT",
+     "keep: what has no range stays a float; error (default): refuse it"},
     {"max-bytes", 0, ARG_BYTES, FIELD(max_bytes), "N[MiB]",
      "most memory a profile may need (default: the machine's)"},
     {"timing-cache", 0, ARG_TEXT, FIELD(timing_cache), "FILE",
@@ -193,6 +197,42 @@ static enum status parse_max_error(const struct model_args *args, struct build_o
     return STATUS_OK;
 }
 
+/* The tables in one; *out stays NULL if none is given. */
+static enum status read_ranges(const struct model_args *args, struct quant_table **out,
+                               struct error *err)
+{
+    for (uint32_t i = 0; i < args->ranges.n; i++) {
+        CLEANUP(quant_table_cleanup) struct quant_table *table = NULL;
+        TRY(quant_table_read(args->ranges.list[i], &table, err));
+        enum status status = *out ? quant_table_merge(*out, table, err) : STATUS_OK;
+        if (status) {
+            error_prefix(err, "--ranges %.200s", args->ranges.list[i]);
+            return status;
+        }
+        if (!*out)
+            *out = STEAL(table);
+    }
+    return STATUS_OK;
+}
+
+static enum status parse_ranges(const struct model_args *args, struct quant_table **table,
+                                struct build_options *options, struct error *err)
+{
+    const char *missing = args->missing_ranges ? args->missing_ranges : "error";
+    const char *given = args->ranges.n ? "ranges" : args->missing_ranges ? "missing-ranges" : NULL;
+    if (given && !precision_is_8bit(options->precision))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--%s goes with --precision int8 or fp8, not with %s", given,
+                         precision_name(options->precision));
+    options->keep_missing = strcmp(missing, "keep") == 0;
+    if (!options->keep_missing && strcmp(missing, "error") != 0)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "--missing-ranges '%.40s': known are keep and error", missing);
+    TRY(read_ranges(args, table, err));
+    options->ranges = *table;
+    return STATUS_OK;
+}
+
 static enum status parse_dims(const struct model_args *args, char names[ARG_LIST_MAX][64],
                               struct onnx_dim dims[ARG_LIST_MAX], struct error *err)
 {
@@ -328,12 +368,14 @@ struct setup {
     struct device
         *host; /* for nodes that the device has no kernel for; NULL if the device is the CPU */
     struct served served;
+    struct quant_table *ranges;
 };
 
 /* Also of a setup that is all zeros, or whose setup_init has failed. */
 static void setup_deinit(struct setup *s)
 {
     tune_cache_free(s->options.cache);
+    quant_table_free(s->ranges);
     engine_device_close(s->host);
 }
 
@@ -365,6 +407,7 @@ static enum status setup_init(struct setup *s, const struct model_args *args, st
                          device->backend->name);
     TRY(parse_precision(args, &s->options.precision, err));
     TRY(parse_max_error(args, &s->options, err));
+    TRY(parse_ranges(args, &s->ranges, &s->options, err));
     TRY(parse_dims(args, s->names, s->dims, err));
     TRY(parse_served(args, &s->served, err));
     s->options.n_inputs = s->served.n;
@@ -436,6 +479,21 @@ enum status model_graph(const char *path, const struct model_args *args, struct 
     TRY(setup_init(&setup, args, device, log, err));
     TRY(onnx_open(path, &model, err));
     return build_graph(model, &setup.options, batch, fused, out, err);
+}
+
+enum status model_calibrate(const char *path, const struct model_args *args, struct device *device,
+                            const struct log_sink *log,
+                            enum status (*fill)(void *user, struct calibration *calibration,
+                                                struct error *err),
+                            void *user, struct error *err)
+{
+    CLEANUP(setup_deinit) struct setup setup = {0};
+    CLEANUP(onnx_cleanup) struct onnx_model *model = NULL;
+    CLEANUP(calibration_cleanup) struct calibration *calibration = NULL;
+    TRY(setup_init(&setup, args, device, log, err));
+    TRY(onnx_open(path, &model, err));
+    TRY(calibration_new(model, &setup.options, &calibration, err));
+    return fill(user, calibration, err);
 }
 
 enum status model_survey(const char *path, const struct model_args *args, uint32_t batch,

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "engine/backend.h"
 #include "engine/build/build.h"
+#include "engine/build/calibrate.h"
 #include "engine/engine.h"
 #include "engine/import/onnx.h"
 #include "engine/ir/ir.h"
@@ -23,6 +24,8 @@ struct model_args {
     const char *device, *precision, *timing_cache, *fault, *max_error;
     struct arg_texts dims;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
+    struct arg_texts ranges;
+    const char *missing_ranges;
     uint32_t threads, min_segment;
     uint64_t max_bytes; /* 0: the machine's memory */
     bool no_tune, retune, reference_only;
@@ -70,6 +73,14 @@ enum status model_build(const char *path, const struct model_args *args, struct 
 enum status model_graph(const char *path, const struct model_args *args, struct device *device,
                         const struct log_sink *log, uint32_t batch, bool fused,
                         struct ir_graph **out, struct error *err);
+
+/* Makes an ONNX file ready to be calibrated and calls `fill` with the calibration, which is freed
+ * when the call returns. */
+enum status model_calibrate(const char *path, const struct model_args *args, struct device *device,
+                            const struct log_sink *log,
+                            enum status (*fill)(void *user, struct calibration *calibration,
+                                                struct error *err),
+                            void *user, struct error *err);
 
 /* What is in an ONNX file, and what a build would refuse; needs no device. */
 enum status model_survey(const char *path, const struct model_args *args, uint32_t batch,

@@ -9,6 +9,7 @@
 
 #include <xxhash.h>
 
+#include "base/cleanup.h"
 #include "engine/build/widen.h"
 #include "engine/passes/pass.h"
 
@@ -19,7 +20,7 @@ static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
 static const struct {
     const char *name;
     double max_error;
-} precisions[] = {{"fp32", 0.1}, {"tf32", 0.1}, {"fp16", 0.02}, {"bf16", 0.1}};
+} precisions[] = {{"fp32", 0.1}, {"tf32", 0.1}, {"fp16", 0.02}, {"bf16", 0.1}, {"int8", 0.1}, {"fp8", 0.1}};
 
 const char *precision_name(enum precision precision)
 {
@@ -105,13 +106,32 @@ static enum status fuse_graph(struct ir_graph *graph, const struct build_options
     return STATUS_OK;
 }
 
+/* Fuses the graph and puts the ranges onto what is left of its tensors. */
+static enum status range_graph(struct ir_graph *graph, const struct build_options *options,
+                               struct build_report *report, struct error *err)
+{
+    const struct quant_table *table = options->ranges;
+    size_t rows = table ? quant_table_size(table) : 0;
+    CLEANUP(cleanup_free) bool *known = calloc(rows + 1, sizeof(*known));
+    if (!known)
+        return error_no_memory(err, "the builder");
+    if (table)
+        quant_note_known(graph, table, known);
+    TRY(fuse_graph(graph, options, report, err));
+    if (!quant_name_tensors(graph))
+        return error_no_memory(err, "the builder");
+    return quant_apply(graph, table, known, options->keep_missing, &report->ranges, err);
+}
+
 static enum status make_graph(struct onnx_model *model, const struct build_options *options,
                               uint32_t batch, struct build_report *report, struct ir_graph **out,
                               struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *graph = NULL;
     TRY(import_graph(model, options, batch, NULL, &graph, err));
-    if (report)
+    if (report && precision_is_8bit(options->precision))
+        TRY(range_graph(graph, options, report, err));
+    else if (report)
         TRY(fuse_graph(graph, options, report, err));
     *out = STEAL(graph);
     return STATUS_OK;
@@ -375,7 +395,7 @@ static enum status make_bindings(struct builder *b, const uint32_t *ids, uint32_
     return STATUS_OK;
 }
 
-static void put_digest(struct plan *plan, const struct onnx_model *model)
+void build_digest(const struct onnx_model *model, char out[PLAN_DIGEST_MAX])
 {
     static const char hex[] = "0123456789abcdef";
     size_t size;
@@ -383,19 +403,54 @@ static void put_digest(struct plan *plan, const struct onnx_model *model)
     XXH128_canonical_t c;
     XXH128_canonicalFromHash(&c, XXH3_128bits(bytes, size));
     for (int i = 0; i < 16; i++) {
-        plan->digest[2 * i] = hex[c.digest[i] >> 4];
-        plan->digest[2 * i + 1] = hex[c.digest[i] & 15];
+        out[2 * i] = hex[c.digest[i] >> 4];
+        out[2 * i + 1] = hex[c.digest[i] & 15];
     }
+    out[32] = '\0';
 }
 
-static void put_device(struct plan *plan, const struct build_options *o)
+void build_put_device(struct plan *plan, struct device *on, struct device *host)
 {
-    char device[FINGERPRINT_MAX] = "", host[FINGERPRINT_MAX] = "";
-    bool both = o->host && plan_needs_host(plan, o->device->backend->name);
-    o->device->backend->device_fingerprint(o->device, device);
+    char device[FINGERPRINT_MAX] = "", host_line[FINGERPRINT_MAX] = "";
+    bool both = host && plan_needs_host(plan, on->backend->name);
+    on->backend->device_fingerprint(on, device);
     if (both)
-        o->host->backend->device_fingerprint(o->host, host);
-    plan_device_line(plan->device, device, both ? host : NULL);
+        host->backend->device_fingerprint(host, host_line);
+    plan_device_line(plan->device, device, both ? host_line : NULL);
+}
+
+/* --- precision --- */
+
+/* What the device can do of a precision with 8 bits, and whose ranges they are. */
+static enum status check_precision(const struct builder *b, struct error *err)
+{
+    const struct build_options *o = b->options;
+    const struct backend *backend = o->device->backend;
+    char digest[PLAN_DIGEST_MAX];
+    if (o->precision == PRECISION_F8 && !(backend->features & BACKEND_F8))
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "precision fp8: the %s backend has no kernels for 8-bit floats; int8 is "
+                         "the shortest type there",
+                         backend->name);
+    if (precision_is_8bit(o->precision) && !(backend->features & (BACKEND_SCALES | BACKEND_F8)))
+        log_write(o->log, LOG_WARNING,
+                  "precision %s: the %s backend has no kernels for 8 bits: layers stay in %s",
+                  precision_name(o->precision), backend->name,
+                  precision_name(precision_floats(o->precision, backend)));
+    if (!o->ranges)
+        return STATUS_OK;
+    const char *of = quant_table_model(o->ranges);
+    build_digest(b->model, digest);
+    if (!precision_is_8bit(o->precision))
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "ranges are for the precisions int8 and fp8, not for %s",
+                         precision_name(o->precision));
+    if (strcmp(of, "any") != 0 && strcmp(of, digest) != 0)
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "the ranges are those of another model: %s, and this one is %s: calibrate "
+                         "again",
+                         of, digest);
+    return STATUS_OK;
 }
 
 static int by_value(const void *a, const void *b)
@@ -518,6 +573,7 @@ static enum status fill_plan(struct builder *b, struct error *err)
 {
     struct plan *plan = b->plan;
     uint32_t batches[PLAN_MAX_PROFILES] = {0}, n = 0;
+    TRY(check_precision(b, err));
     TRY(batch_dim_check(b, err));
     TRY(find_batched(b, &plan->batched, err));
     TRY(choose_batches(b, batches, &n, err));
@@ -533,8 +589,8 @@ static enum status fill_plan(struct builder *b, struct error *err)
         return error_no_memory(err, "the builder");
     TRY(make_bindings(b, first->inputs, first->n_inputs, plan->inputs, &plan->n_inputs, err));
     TRY(make_bindings(b, first->outputs, first->n_outputs, plan->outputs, &plan->n_outputs, err));
-    put_digest(plan, b->model);
-    put_device(plan, b->options);
+    build_digest(b->model, plan->digest);
+    build_put_device(plan, b->options->device, b->options->host);
     return plan_check(plan, err);
 }
 

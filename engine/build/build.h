@@ -22,6 +22,7 @@
 #include "engine/import/onnx.h"
 #include "engine/passes/pass.h"
 #include "engine/plan/plan.h"
+#include "engine/quant/ranges.h"
 #include "engine/tune/tune.h"
 
 /* How far a build is. */
@@ -40,6 +41,7 @@ struct build_report {
     uint32_t timed, disturbed;              /* candidates of all profiles, as in tune_report */
     char host[TUNE_REASONS][TUNE_LINE_MAX]; /* of the largest profile, as in tune_report */
     uint32_t host_batch;                    /* that profile's */
+    struct quant_report ranges;             /* of the last profile; 8 bits alone have them */
 };
 
 /* What build_options say of exactness. */
@@ -57,6 +59,8 @@ struct build_options {
     struct device *host;           /* a CPU for nodes that `device` cannot run; may be NULL */
     struct ir_evaluator evaluator; /* for nodes that depend on constants alone */
     enum precision precision;
+    const struct quant_table *ranges; /* for INT8 and FP8; may be NULL */
+    bool keep_missing;                /* what has no range stays a float; else that is an error */
     const uint32_t *batches; /* batch sizes of the profiles, in any order; NULL: 1,2,4,8,16,32 */
     uint32_t n_batches;
     const struct onnx_dim *dims; /* values of other symbolic dimensions */
@@ -84,7 +88,8 @@ struct build_options {
 
 /* UNIMPLEMENTED: something in the model is not supported; the text says what. INVALID_ARGUMENT: the
  * options do not fit the model, or the model is wrong. FAILED_PRECONDITION: a profile needs more
- * than max_bytes; default batch sizes that need more are left out instead, but for the smallest. */
+ * than max_bytes (default batch sizes that need more are left out instead, but for the smallest), or
+ * the precision is one of 8 bits and the ranges are of another model or lack some. */
 enum status build_plan(struct onnx_model *model, const struct build_options *options,
                        struct plan **out, struct error *err);
 
@@ -97,6 +102,11 @@ double build_max_error(enum precision precision);
 
 /* The precision's name on the command line; NULL for a number outside the enum. */
 const char *precision_name(enum precision precision);
+
+/* The digest of the model's file, in hex, as plans and tables of ranges have it. */
+void build_digest(const struct onnx_model *model, char out[PLAN_DIGEST_MAX]);
+/* Sets the plan's device line; `host` may be NULL. */
+void build_put_device(struct plan *plan, struct device *device, struct device *host);
 
 /*
  * Gives every tensor of a tuned graph its place and every segment its arena: reshapes become

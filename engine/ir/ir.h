@@ -150,6 +150,10 @@ struct ir_graph *ir_graph_new(void);
 void ir_graph_free(struct ir_graph *graph);
 void ir_graph_cleanup(struct ir_graph **at); /* for CLEANUP (base/compiler.h) */
 
+/* A copy whose tensors, nodes and scales have the same numbers. Constants and tactics stay where
+ * they are: the original must outlive the copy. */
+enum status ir_graph_copy(const struct ir_graph *graph, struct ir_graph **out, struct error *err);
+
 /* Keeps `object` until the graph is freed, then calls release(object). False: no memory. */
 bool ir_graph_hold(struct ir_graph *graph, void *object, void (*release)(void *object)) MUST_USE;
 

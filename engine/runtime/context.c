@@ -81,6 +81,8 @@ void context_free(struct context *ctx)
         ctx->engine->host->backend->stream_free(ctx->host_stream);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->base[SIDE_HOST]);
     memory_free(ctx->lane->device, MEMORY_PINNED, ctx->staging);
+    if (ctx->values)
+        memory_free(ctx->lane->device, MEMORY_PINNED, ctx->values->buffer);
     engine_unref(ctx->engine);
     arena_free(ctx->memory);
     free(ctx);

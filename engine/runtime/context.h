@@ -7,6 +7,7 @@
  *   context_io.c     brings inputs to where the layers read them, and outputs to the caller
  *   context_run.c    launches the layers between inputs and outputs
  *   layer_times.c    the time of each layer, and of each part of a batch
+ *   layer_values.c   the values that each layer writes
  *
  * A profile runs in parts: a part is a longest run of layers on one side, which is the device or
  * the CPU beside it. A tensor has the same offset in the device's arena and in the context's arena
@@ -17,6 +18,7 @@
 
 #include "engine/runtime/internal.h"
 #include "engine/runtime/layer_times.h"
+#include "engine/runtime/layer_values.h"
 
 /* The launch of one layer. */
 struct step {
@@ -71,6 +73,13 @@ struct profile {
     struct layer_time *layers; /* one a step; NULL: layers are not timed */
 };
 
+/* Whom the layers' outputs are shown to. */
+struct layer_values {
+    layer_seen seen;
+    void *user;
+    void *buffer; /* MEMORY_PINNED: outputs come here from the device; NULL: it reads host memory */
+};
+
 enum { EVENT_BEGIN, EVENT_INPUT, EVENT_COMPUTE, EVENT_OUTPUT, EVENT_BORDER, N_EVENTS };
 
 struct context {
@@ -93,6 +102,7 @@ struct context {
     struct backend_event **layer_events;
     uint64_t *layer_clock;
     uint32_t n_layer_events;
+    struct layer_values *values; /* NULL: nobody looks */
     uint32_t half_step; /* while a whole profile is captured: the step in the middle of its time */
     struct profile *running;    /* between enqueue and wait */
     const struct profile *last; /* of the batch that ended last, if it did not fail; or NULL */
@@ -160,5 +170,12 @@ enum status context_launch(struct context *ctx, struct profile *p, uint32_t part
 
 /* Sums up the layers of a batch that has ended. */
 enum status context_layer_times_add(struct context *ctx, struct profile *p, struct error *err);
+
+/* --- layer_values.c --- */
+
+/* Shows the outputs of a step that was just launched. */
+enum status context_show_values(struct context *ctx, const struct profile *p,
+                                const struct part *part, const struct step *step,
+                                struct error *err);
 
 #endif

@@ -38,6 +38,8 @@ static enum status launch(struct context *ctx, struct profile *p, uint32_t index
     struct backend_stream *stream =
         part->side == SIDE_DEVICE ? ctx->lane->stream : ctx->host_stream;
     TRY(launch_step(&p->steps[at], stream, stamped, err));
+    if (ctx->values)
+        TRY(context_show_values(ctx, p, part, &p->steps[at], err));
     if (at == ctx->half_step)
         TRY(ctx->backend->capture_half(stream, err));
     return stamped ? stamp(ctx, part, at + index + 1, err) : STATUS_OK;

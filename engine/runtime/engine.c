@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "engine/runtime/fault.h"
 #include "engine/runtime/internal.h"
+#include "engine/runtime/layer_values.h"
 #include "engine/runtime/memory.h"
 
 /* The backend whose tactics the device runs: a fault device runs those of the one it wraps. */
@@ -306,9 +307,8 @@ static enum status fill(struct engine *engine, struct error *err)
     return STATUS_OK;
 }
 
-/* Takes over the plan. */
-static enum status load(struct device *device, struct plan *plan, const char *name,
-                        struct engine **out, struct error *err)
+enum status engine_from_plan(struct device *device, struct plan *plan, const char *name,
+                             struct engine **out, struct error *err)
 {
     struct engine *engine = calloc(1, sizeof(*engine));
     if (!engine) {
@@ -334,7 +334,7 @@ enum status engine_load(struct device *device, const char *path, struct engine *
 {
     struct plan *plan;
     TRY(plan_read(path, &plan, err));
-    return load(device, plan, path, out, err);
+    return engine_from_plan(device, plan, path, out, err);
 }
 
 enum status engine_load_fd(struct device *device, int fd, const char *name,
@@ -342,7 +342,7 @@ enum status engine_load_fd(struct device *device, int fd, const char *name,
 {
     struct plan *plan;
     TRY(plan_read_fd(fd, name, guard, &plan, err));
-    return load(device, plan, name, out, err);
+    return engine_from_plan(device, plan, name, out, err);
 }
 
 void engine_settle(struct engine *engine)

@@ -243,11 +243,12 @@ static enum status ask(struct tune_table *t, struct tune_entry *e, struct device
     struct keeper k = {.entry = e,
                        .plain = device != t->options->device,
                        .scales = device->backend->features & BACKEND_SCALES};
-    if (t->options->precision != PRECISION_F32)
+    enum precision floats = precision_floats(t->options->precision, device->backend);
+    if (floats != PRECISION_F32)
         k.limits = limits_of(e->sample, node);
     e->device = device;
     enum status status = device->backend->candidates(
-        device, e->sample, node, k.plain ? PRECISION_F32 : t->options->precision, keep, &k, err);
+        device, e->sample, node, k.plain ? PRECISION_F32 : floats, keep, &k, err);
     return status == STATUS_UNIMPLEMENTED ? STATUS_OK : status;
 }
 
@@ -328,7 +329,8 @@ static enum status find_or_add(struct tune_table *t, struct ir_graph *sample, bo
 {
     struct row_key key = {.twin = twin};
     struct row *row = NULL;
-    if (!tune_key_of(sample, ir_node(sample, 0), t->options->precision, t->pool_bytes, &key.node)) {
+    enum precision floats = precision_floats(t->options->precision, t->options->device->backend);
+    if (!tune_key_of(sample, ir_node(sample, 0), floats, t->pool_bytes, &key.node)) {
         ir_graph_free(sample);
         return error_no_memory(err, "the tuner");
     }

@@ -12,7 +12,7 @@ import unittest
 
 MAN = pathlib.Path(sys.argv[1]) / "docs/man"
 INFERCTL, INFERD = sys.argv[2:4]
-COMMANDS = ("build", "inspect", "graph", "run", "bench", "infer", "load", "models",
+COMMANDS = ("build", "calibrate", "inspect", "graph", "run", "bench", "infer", "load", "models",
             "status", "sign", "token")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 

@@ -38,8 +38,9 @@ ENGINE_LAYERS = {
     "passes": ["ir", "import"],
     "tune": [".", "ir"],
     "plan": [".", "ir"],
+    "quant": ["ir"],
     "guard": [".", "ir", "tune"],
-    "build": [".", "ir", "import", "passes", "tune", "guard", "plan"],
+    "build": [".", "ir", "import", "passes", "tune", "guard", "plan", "quant", "runtime"],
     "runtime": [".", "ir", "plan"],
     "cpu": [".", "ir"],
     "cuda": [".", "ir"],
@@ -69,23 +70,23 @@ STATUS = r"\b(?!STATUS_)\w+"
 IDIOMS = [
     (r"\bgoto\b", "no goto: CLEANUP(fn) and STEAL, or an inner function",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda "
-     "engine/import engine/ir engine/passes engine/plan engine/runtime engine/tune http "
-     "engine/guard kernels pool proto tests tools"),
+     "engine/import engine/ir engine/passes engine/plan engine/quant engine/runtime "
+     "engine/tune http engine/guard kernels pool proto tests tools"),
     (r"\benum status\s+(?!(?:\w+_)?status\b)\w+\s*(?:[;,)]|=[^=])",
      "an enum status is called status, or something_status",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/runtime engine/tune http kernels pool proto "
-     "engine/guard tools"),
+     "engine/ir engine/passes engine/plan engine/quant engine/runtime engine/tune http kernels "
+     "pool proto engine/guard tools"),
     (r"\bif\s*\((?:[^;{}]*[^;{}\w])?![\w.>-]*status\b[^;{}]*\)\s*\w*status\s*=[^=]",
      "no `if (!status) status = ...`: TRY(call)",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/runtime engine/tune http kernels pool proto "
-     "engine/guard tools"),
+     "engine/ir engine/passes engine/plan engine/quant engine/runtime engine/tune http kernels "
+     "pool proto engine/guard tools"),
     (rf"{STATUS}\s*[!=]=\s*STATUS_OK\b|\bSTATUS_OK\s*[!=]=",
      "`status` or `!status`, not a comparison with STATUS_OK",
      "base batching client config daemon docs engine/build engine/cpu engine/cuda engine/import "
-     "engine/ir engine/passes engine/plan engine/runtime engine/tune http kernels pool proto "
-     "engine/guard tools"),
+     "engine/ir engine/passes engine/plan engine/quant engine/runtime engine/tune http kernels "
+     "pool proto engine/guard tools"),
     (r"\b(?:strstr|strn?(?:case)?cmp|mem(?:cmp|mem))\s*\([^;?]*(?:->|\.)text\b",
      "an error's text is for people: ask for its cause",
      "base batching client config daemon docs engine http kernels pool proto tools"),

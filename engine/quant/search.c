@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The largest magnitude that 8 bits should stand for; see histogram.h.
+ *
+ * The search by entropy compares two distributions for each number i of bins that are kept. P has
+ * the counts of these bins, and all that lies beyond them in the last one, where clipping puts it.
+ * Q has the kept counts alone, merged into `levels` and spread again evenly over those bins of each
+ * level that are not empty. The i whose Q is nearest to P, by the divergence of Kullback and
+ * Leibler, wins. Within a level Q is constant, so sums over its bins come from running sums, and an
+ * i costs one logarithm a level.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/compiler.h"
+#include "engine/quant/histogram.h"
+
+/* Running sums over the bins before bin i. */
+struct sums {
+    double count[QUANT_BINS + 1];
+    double entropy[QUANT_BINS + 1]; /* of c log c */
+    uint32_t filled[QUANT_BINS + 1];
+};
+
+static double log_weighted(double x)
+{
+    return x > 0 ? x * log(x) : 0;
+}
+
+static uint32_t used_bins(const struct quant_histogram *h)
+{
+    uint32_t used = QUANT_BINS;
+    while (used && !h->bins[used - 1])
+        used--;
+    return used;
+}
+
+static void sum_up(const struct quant_histogram *h, struct sums *s)
+{
+    s->count[0] = s->entropy[0] = 0;
+    s->filled[0] = 0;
+    for (uint32_t i = 0; i < QUANT_BINS; i++) {
+        s->count[i + 1] = s->count[i] + (double)h->bins[i];
+        s->entropy[i + 1] = s->entropy[i] + log_weighted((double)h->bins[i]);
+        s->filled[i + 1] = s->filled[i] + (h->bins[i] != 0);
+    }
+}
+
+/* The divergence of Q from P if `kept` bins are kept, of `used`; infinite if Q lacks a bin of P. */
+static double divergence(const struct quant_histogram *h, const struct sums *s, uint32_t used,
+                         uint32_t kept, uint32_t levels)
+{
+    double total = s->count[used], inside = s->count[kept], outside = total - inside;
+    double last = (double)h->bins[kept - 1];
+    if (last <= 0 && outside > 0)
+        return INFINITY;
+    /* sum of p log p, with p = c / total and what lies outside in the last bin */
+    double sum = s->entropy[kept - 1] + log_weighted(last + outside);
+    sum = sum / total - log(total);
+    uint32_t from = 0;
+    for (uint32_t i = 0; i < levels; i++) {
+        uint32_t to = (uint32_t)(((uint64_t)(i + 1) * kept + levels - 1) / levels);
+        uint32_t filled = s->filled[to] - s->filled[from];
+        double in_q = s->count[to] - s->count[from];
+        if (filled) {
+            double in_p = to == kept ? in_q + outside : in_q;
+            sum -= in_p / total * log(in_q / filled / inside);
+        }
+        from = to;
+    }
+    return sum;
+}
+
+/* The bins to keep. Of equal divergences the one that keeps most wins. */
+static uint32_t search(const struct quant_histogram *h, const struct sums *s, uint32_t used,
+                       uint32_t levels)
+{
+    uint32_t best = used;
+    double least = INFINITY;
+    for (uint32_t kept = MIN(levels, used); kept <= used; kept++) {
+        double d = divergence(h, s, used, kept, levels);
+        if (d <= least) {
+            least = d;
+            best = kept;
+        }
+    }
+    return best;
+}
+
+/* The number of bins that hold this share of all values, zeros among them. */
+static uint32_t reach(const struct quant_histogram *h, double share)
+{
+    double wanted = share * (double)h->count, sum = (double)h->zeros;
+    uint32_t i = 0;
+    while (i < QUANT_BINS && sum < wanted)
+        sum += (double)h->bins[i++];
+    return i;
+}
+
+bool quant_limit(const struct quant_histogram *h, enum quant_method method, double percentile,
+                 uint32_t levels, float *limit)
+{
+    float most = h->count ? fmaxf(-h->least, h->most) : 0;
+    uint32_t used = used_bins(h), kept = used;
+    *limit = most;
+    if (method == QUANT_MINMAX || !used)
+        return true;
+    if (method == QUANT_PERCENTILE) {
+        kept = reach(h, percentile / 100);
+    } else {
+        struct sums *s = malloc(sizeof(*s));
+        if (!s)
+            return false;
+        sum_up(h, s);
+        kept = search(h, s, used, levels);
+        free(s);
+    }
+    *limit = fminf(most, ldexpf((float)MAX(kept, 1U), h->exponent));
+    return true;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products with constant weights, and the ranges of these weights. */
+#ifndef INFERD_ENGINE_QUANT_WEIGHTS_H
+#define INFERD_ENGINE_QUANT_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "engine/ir/ir.h"
+
+/* The input that holds the data, if the node multiplies floats by constant weights; else
+ * IR_NONE. */
+uint32_t quant_product_data(const struct ir_graph *graph, const struct ir_node *node);
+
+/* Gives the weights of such a node a symmetric range for each channel of the output, unless they
+ * have a range. *made: they got one. */
+enum status quant_weights_range(struct ir_graph *graph, uint32_t node, bool *made,
+                                struct error *err);
+
+#endif
