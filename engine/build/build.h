@@ -88,8 +88,8 @@ struct build_options {
 
 /* UNIMPLEMENTED: something in the model is not supported; the text says what. INVALID_ARGUMENT: the
  * options do not fit the model, or the model is wrong. FAILED_PRECONDITION: a profile needs more
- * than max_bytes (default batch sizes that need more are left out instead, but for the smallest), or
- * the precision is one of 8 bits and the ranges are of another model or lack some. */
+ * than max_bytes (default batch sizes that need more are left out instead, but for the smallest),
+ * or the ranges for 8 bits are of another model or lack some. */
 enum status build_plan(struct onnx_model *model, const struct build_options *options,
                        struct plan **out, struct error *err);
 
