@@ -171,36 +171,24 @@ static enum status use_table(struct ranging *r, const bool *known)
 
 /* --- ranges that follow --- */
 
-/* The only float that the node reads, if the node moves elements without computing; else
- * IR_NONE. */
-static uint32_t moved(const struct ir_graph *g, const struct ir_node *node)
-{
-    bool max_pool = node->op == IR_OP_POOL && ir_attr_int(node, IR_ATTR_FUNC) == IR_POOL_MAX;
-    uint32_t floats = 0;
-    if ((!ir_op_has(node->op, IR_TRAIT_MOVES) && !max_pool) || node->n_epilogue || !node->n_inputs)
-        return IR_NONE;
-    for (uint32_t i = 0; i < node->n_inputs; i++)
-        floats += node->inputs[i] != IR_NONE &&
-                  dtype_is_float(ir_tensor_type(ir_tensor(g, node->inputs[i])));
-    uint32_t x = node->inputs[0];
-    return floats == 1 && x != IR_NONE && is_float_data(ir_tensor(g, x)) ? x : IR_NONE;
-}
-
 static bool has_own(const struct ranging *r, uint32_t tensor)
 {
     return r->own[tensor] || r->keep[tensor];
 }
 
-/* What a node moves has one range on both sides. */
+/* What a node moves has one range on both sides. A ReLU's output has a better one than its input,
+ * if the table has it. */
 static void follow_moves(struct ranging *r)
 {
     for (uint32_t i = 0; i < r->graph->n_nodes; i++) {
         const struct ir_node *node = ir_node(r->graph, i);
-        uint32_t x = moved(r->graph, node);
-        const struct ir_scale *scale =
-            x == IR_NONE ? NULL : ir_scale(r->graph, ir_tensor(r->graph, x)->range);
-        if (scale && scale->n == 1 && r->useful[node->outputs[0]] && !has_own(r, node->outputs[0]))
-            ir_tensor(r->graph, node->outputs[0])->range = ir_tensor(r->graph, x)->range;
+        struct ir_tensor *y = ir_tensor(r->graph, node->outputs[0]);
+        if (!r->useful[node->outputs[0]] || has_own(r, node->outputs[0]) ||
+            (node->op == IR_OP_UNARY && y->range != IR_NO_SCALE))
+            continue;
+        uint32_t range = ir_range_follows(r->graph, node);
+        if (range != IR_NO_SCALE)
+            y->range = range;
     }
 }
 
