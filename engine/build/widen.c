@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "engine/passes/constant.h"
 
 struct widening {
     struct ir_graph *graph;
@@ -93,15 +94,12 @@ static enum status widen_tensor(struct widening *w, uint32_t id)
 {
     struct ir_tensor *t = ir_tensor(w->graph, id);
     size_t n = elements(t);
-    const uint8_t *from = t->data;
+    const void *from = t->data;
     float *to = NULL;
-    uint16_t bits;
     if (from && !(to = arena_alloc(w->graph->arena, MAX(n, 1) * sizeof(*to))))
         return error_no_memory(w->err, "weights in FP32");
-    for (size_t i = 0; from && i < n; i++) {
-        memcpy(&bits, from + 2 * i, sizeof(bits));
-        to[i] = t->dtype == DTYPE_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
-    }
+    for (size_t i = 0; from && i < n; i++)
+        to[i] = float_get(from, t->dtype, i);
     t->data = to;
     t->dtype = DTYPE_F32;
     t->bytes = n * sizeof(*to);

@@ -29,8 +29,10 @@ int64_t attention_heads(struct mapper *m, const char *name); /* an attribute, 1 
 uint32_t attention_heads_first(struct mapper *m, uint32_t x, int64_t heads);
 uint32_t attention_heads_last(struct mapper *m, uint32_t x);
 int64_t attention_rows(struct mapper *m, uint32_t x); /* S or T of an operand */
-/* Past keys or values ([B,H,P,D], or IR_NONE) and new ones, in one operand. */
-uint32_t attention_extend(struct mapper *m, uint32_t past, uint32_t x, int64_t heads);
+/* Puts past keys and values ([B,kv_heads,P,D], or both IR_NONE) before the new ones; gives P. */
+int64_t attention_extend(struct mapper *m, struct attention *a, uint32_t keys, uint32_t values);
+/* Makes keys or values output `i`, with their heads first. */
+void attention_out(struct mapper *m, uint32_t i, uint32_t x, int64_t heads);
 /* The attribute, or 1 / sqrt(columns) if it is absent or 0. */
 float attention_scale(struct mapper *m, const char *name, int64_t columns);
 

@@ -113,7 +113,8 @@ int64_t attention_rows(struct mapper *m, uint32_t x)
     return shape->rank == 4 ? shape->dim[2] : shape->dim[1];
 }
 
-uint32_t attention_extend(struct mapper *m, uint32_t past, uint32_t x, int64_t heads)
+/* Past keys or values and new ones, in one operand. */
+static uint32_t extend(struct mapper *m, uint32_t past, uint32_t x, int64_t heads)
 {
     const struct shape *shape = map_shape(m, past);
     if (past == IR_NONE)
@@ -122,6 +123,22 @@ uint32_t attention_extend(struct mapper *m, uint32_t past, uint32_t x, int64_t h
         map_invalid(m, "past keys or values of rank %u, expected 4", shape->rank);
     x = attention_heads_first(m, x, heads);
     return map_failed(m) ? IR_NONE : emit_concat(m, 2, (const uint32_t[]){past, x}, 2);
+}
+
+int64_t attention_extend(struct mapper *m, struct attention *a, uint32_t keys, uint32_t values)
+{
+    if ((keys == IR_NONE) != (values == IR_NONE))
+        map_invalid(m, "past keys and past values come together");
+    int64_t past = keys == IR_NONE || map_failed(m) ? 0 : attention_rows(m, keys);
+    a->k = extend(m, keys, a->k, a->kv_heads);
+    a->v = extend(m, values, a->v, a->kv_heads);
+    return past;
+}
+
+void attention_out(struct mapper *m, uint32_t i, uint32_t x, int64_t heads)
+{
+    if (map_out_used(m, i))
+        map_out(m, i, attention_heads_first(m, x, heads));
 }
 
 float attention_scale(struct mapper *m, const char *name, int64_t columns)
@@ -282,22 +299,17 @@ static int64_t heads_of(struct mapper *m, uint32_t x, const char *name)
 
 void map_attention(struct mapper *m)
 {
-    uint32_t key = map_in(m, 1), value = map_in(m, 2), scores = IR_NONE, y;
+    struct attention a = {
+        .q = map_in(m, 0), .k = map_in(m, 1), .v = map_in(m, 2), .mask = map_in_opt(m, 3)};
     uint32_t past_key = map_in_opt(m, 4), past_value = map_in_opt(m, 5), lengths = map_in_opt(m, 6);
-    struct attention a = {.q = map_in(m, 0), .mask = map_in_opt(m, 3)};
+    uint32_t scores = IR_NONE, y;
     float cap = map_attr_float(m, "softcap", 0);
     int64_t mode = map_attr_int(m, "qk_matmul_output_mode", 0);
     a.heads = heads_of(m, a.q, "q_num_heads");
-    a.kv_heads = heads_of(m, key, "kv_num_heads");
+    a.kv_heads = heads_of(m, a.k, "kv_num_heads");
     if (mode < 0 || mode > 3)
         map_invalid(m, "attribute 'qk_matmul_output_mode' is %lld", (long long)mode);
-    else if ((past_key == IR_NONE) != (past_value == IR_NONE))
-        map_invalid(m, "past keys and past values come together");
-    if (map_failed(m))
-        return;
-    int64_t past = past_key == IR_NONE ? 0 : attention_rows(m, past_key);
-    a.k = attention_extend(m, past_key, key, a.kv_heads);
-    a.v = attention_extend(m, past_value, value, a.kv_heads);
+    int64_t past = attention_extend(m, &a, past_key, past_value);
     if (map_failed(m))
         return;
     a.mask = mask_for(m, a.mask, attention_rows(m, a.k));
@@ -307,10 +319,8 @@ void map_attention(struct mapper *m)
     else
         y = emit_attention(m, &a);
     map_out(m, 0, like_queries(m, y, &a));
-    if (map_out_used(m, 1))
-        map_out(m, 1, attention_heads_first(m, a.k, a.kv_heads));
-    if (map_out_used(m, 2))
-        map_out(m, 2, attention_heads_first(m, a.v, a.kv_heads));
+    attention_out(m, 1, a.k, a.kv_heads);
+    attention_out(m, 2, a.v, a.kv_heads);
     if (map_out_used(m, 3))
         map_out(m, 3, scores);
 }

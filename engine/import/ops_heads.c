@@ -77,12 +77,6 @@ static uint32_t read_mask(struct mapper *m, uint32_t mask, const struct attentio
     return mask_of_numbers(m, emit_reshape(m, mask, &out), dtype);
 }
 
-static void out_present(struct mapper *m, uint32_t i, uint32_t x, int64_t heads)
-{
-    if (map_out_used(m, i))
-        map_out(m, i, attention_heads_first(m, x, heads));
-}
-
 /* --- Attention --- */
 
 /* One of the two halves of [2,B,H,P,D]; IR_NONE of IR_NONE. */
@@ -155,9 +149,7 @@ void map_ms_attention(struct mapper *m)
     bool whole = past == IR_NONE && widths[0] == widths[2] && !map_out_used(m, 1);
     split_rows(m, &a, widths);
     uint32_t past_key = half_of(m, past, 0), past_value = half_of(m, past, 1);
-    int64_t n_past = past == IR_NONE ? 0 : attention_rows(m, past_key);
-    a.k = attention_extend(m, past_key, a.k, heads);
-    a.v = attention_extend(m, past_value, a.v, heads);
+    int64_t n_past = attention_extend(m, &a, past_key, past_value);
     a.mask = attention_mask_add(m, read_mask(m, mask, &a, n_past), extra, map_dtype(m, a.q));
     packed.mask = a.mask;
     map_out(m, 0, emit_attention(m, whole ? &packed : &a));
@@ -222,19 +214,15 @@ void map_multi_head_attention(struct mapper *m)
     refuse_operand(m, 9, "a cache of several beams");
     if (map_out_used(m, 3))
         map_refuse(m, "its scores as an output");
-    if ((past_key == IR_NONE) != (past_value == IR_NONE))
-        map_invalid(m, "past keys and past values come together");
     read_operands(m, &a);
     if (map_failed(m))
         return;
-    int64_t past = past_key == IR_NONE ? 0 : attention_rows(m, past_key);
-    a.k = attention_extend(m, past_key, a.k, heads);
-    a.v = attention_extend(m, past_value, a.v, heads);
+    int64_t past = attention_extend(m, &a, past_key, past_value);
     uint32_t mask = read_mask(m, map_in_opt(m, 4), &a, past);
     a.mask = attention_mask_add(m, mask, map_in_opt(m, 5), map_dtype(m, a.q));
     map_out(m, 0, emit_attention(m, &a));
-    out_present(m, 1, a.k, heads);
-    out_present(m, 2, a.v, heads);
+    attention_out(m, 1, a.k, heads);
+    attention_out(m, 2, a.v, heads);
 }
 
 /* --- GroupQueryAttention --- */
@@ -367,6 +355,6 @@ void map_group_query_attention(struct mapper *m)
     uint32_t scores;
     map_out(m, 0,
             cap > 0 ? emit_attention_parts(m, &g.a, cap, 0, &scores) : emit_attention(m, &g.a));
-    out_present(m, 1, g.a.k, g.a.kv_heads);
-    out_present(m, 2, g.a.v, g.a.kv_heads);
+    attention_out(m, 1, g.a.k, g.a.kv_heads);
+    attention_out(m, 2, g.a.v, g.a.kv_heads);
 }

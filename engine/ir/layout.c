@@ -110,7 +110,7 @@ static uint32_t memory_order(const struct shape *shape, enum ir_layout layout,
     return n;
 }
 
-/* Whether a transpose from one layout into the other leaves all elements where they are. */
+/* Says whether a transpose from one layout into the other leaves all elements where they are. */
 static bool stays(const struct ir_graph *graph, const struct ir_node *node, enum ir_layout from,
                   enum ir_layout to)
 {

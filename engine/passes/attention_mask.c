@@ -123,9 +123,7 @@ uint32_t attention_to_heads(struct rewrite *rw, const struct attention *a, uint3
         same = same && to.dim[i] == 1;
     if (same)
         return tensor;
-    uint32_t node = rw_add_node(rw, IR_OP_RESHAPE, name, 1, &tensor);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, 4, to.dim);
-    return rw_finish(rw, node);
+    return rw_add_reshape(rw, name, tensor, 4, to.dim);
 }
 
 /* --- constants --- */
@@ -276,7 +274,7 @@ static void read_constants(const struct rewrite *rw, struct attention *a, uint32
     }
 }
 
-/* The lowest constant that is added hides as -inf does if that is all it holds. */
+/* A constant that is added hides as -inf does if it holds nothing but zeros and -inf. */
 static void read_infinite(const struct rewrite *rw, struct attention_term *term)
 {
     size_t n;

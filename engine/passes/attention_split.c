@@ -330,9 +330,7 @@ static uint32_t reshape(struct rewrite *rw, uint32_t tensor, uint32_t rank, cons
     const struct shape *have = &ir_tensor(rw->graph, tensor)->shape;
     if (have->rank == rank && memcmp(have->dim, dim, rank * sizeof(*dim)) == 0)
         return tensor;
-    uint32_t node = rw_add_node(rw, IR_OP_RESHAPE, name, 1, &tensor);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, rank, dim);
-    return rw_finish(rw, node);
+    return rw_add_reshape(rw, name, tensor, rank, dim);
 }
 
 uint32_t attention_make_rows(struct rewrite *rw, const struct attention_operand *operand,
@@ -343,11 +341,7 @@ uint32_t attention_make_rows(struct rewrite *rw, const struct attention_operand 
     const int64_t *dim = operand->view.dim;
     const int64_t shape[3] = {dim[crossed ? S : N], dim[crossed ? N : S], operand->row};
     uint32_t rows = reshape(rw, operand->view.tensor, 3, shape, name);
-    if (rows == IR_NONE || !crossed)
-        return rows;
-    uint32_t node = rw_add_node(rw, IR_OP_TRANSPOSE, name, 1, &rows);
-    rw_set_ints(rw, node, IR_ATTR_PERM, 3, cross);
-    return rw_finish(rw, node);
+    return crossed ? rw_add_transpose(rw, name, rows, 3, cross) : rows;
 }
 
 /* Makes rows and cuts off what does not belong to the heads. */
@@ -391,11 +385,8 @@ uint32_t attention_make_operand(struct rewrite *rw, const struct attention *a,
         return cut_rows(rw, operand, name);
     const int64_t shape[4] = {dim[N], dim[H], dim[turned ? D : S], dim[turned ? S : D]};
     uint32_t made = reshape(rw, operand->view.tensor, 4, shape, name);
-    if (made != IR_NONE && turned) {
-        uint32_t node = rw_add_node(rw, IR_OP_TRANSPOSE, name, 1, &made);
-        rw_set_ints(rw, node, IR_ATTR_PERM, 4, turn);
-        made = rw_finish(rw, node);
-    }
+    if (turned)
+        made = rw_add_transpose(rw, name, made, 4, turn);
     if (made != IR_NONE && operand == &a->q && a->factor != IR_NONE)
         made = multiply(rw, a, made, name);
     return made;

@@ -99,8 +99,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     struct shape shape = ir_tensor(rw->graph, rw_output(rw, node))->shape;
     rw_done(rw, "%s and %s undo each other", ir_node(rw->graph, first)->name,
             ir_node(rw->graph, node)->name);
-    rw_become(rw, node, IR_OP_RESHAPE, 1, &y);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, shape.rank, shape.dim);
+    rw_become_reshape(rw, node, y, shape.rank, shape.dim);
 }
 
 PASS(cancel_transposes)

@@ -67,7 +67,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     } else if (!coefficients(rw, node, channels, scale, shift)) {
         rw_near_miss(rw, "%s: a variance is negative or not finite", n->name);
     } else if (weighted_find(rw, n->inputs[0], &w) && w.axis == 1 &&
-               weighted_has_constants(rw, &w)) {
+               weighted_has_constants(rw, w.node)) {
         rw_done(rw, "%s + %s", ir_node(rw->graph, w.node)->name, n->name);
         weighted_scale(rw, &w, scale);
         weighted_shift(rw, &w, scale, shift);

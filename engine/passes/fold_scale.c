@@ -45,7 +45,7 @@ static void linear_behind(struct rewrite *rw, uint32_t node, float scale, float 
     struct weighted w;
     if (!weighted_find(rw, rw_input(rw, node, 0), &w))
         return;
-    if (weighted_has_constants(rw, &w)) {
+    if (weighted_has_constants(rw, w.node)) {
         float *s = fill(rw, w.channels, scale), *t = fill(rw, w.channels, shift);
         if (s && t)
             absorb_scaled(rw, &w, node, s, shift != 0 ? t : NULL);
@@ -72,7 +72,7 @@ static void channels_behind(struct rewrite *rw, uint32_t node, bool divide)
         struct weighted w;
         float *scale = NULL;
         if (!constant_is_float(rw, c) || !weighted_find(rw, y, &w) ||
-            !weighted_has_constants(rw, &w))
+            !weighted_has_constants(rw, w.node))
             continue;
         if (!constant_per_channel(rw, c, &ir_tensor(rw->graph, y)->shape, w.axis, &scale)) {
             rw_near_miss(rw, "%s: its constant is not per channel of %s",

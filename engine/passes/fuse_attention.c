@@ -91,18 +91,10 @@ static void replace(struct rewrite *rw, const struct attention *a, uint32_t y, c
     static const int64_t plain[4] = {0, 2, 1, 3}, mirrored[4] = {0, 2, 3, 1};
     const int64_t split[4] = {a->batches, a->queries, a->heads, a->out_dim};
     struct shape shape = ir_tensor(rw->graph, rw_output(rw, a->values_node))->shape;
-    uint32_t node = rw_add_node(rw, IR_OP_RESHAPE, name, 1, &y);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, 4, split);
-    uint32_t apart = rw_finish(rw, node);
-    if (apart == IR_NONE)
-        return;
-    node = rw_add_node(rw, IR_OP_TRANSPOSE, name, 1, &apart);
-    rw_set_ints(rw, node, IR_ATTR_PERM, 4, a->mirrored ? mirrored : plain);
-    uint32_t heads = rw_finish(rw, node);
-    if (heads == IR_NONE)
-        return;
-    rw_become(rw, a->values_node, IR_OP_RESHAPE, 1, &heads);
-    rw_set_ints(rw, a->values_node, IR_ATTR_SHAPE, shape.rank, shape.dim);
+    uint32_t apart = rw_add_reshape(rw, name, y, 4, split);
+    uint32_t heads = rw_add_transpose(rw, name, apart, 4, a->mirrored ? mirrored : plain);
+    if (heads != IR_NONE)
+        rw_become_reshape(rw, a->values_node, heads, shape.rank, shape.dim);
 }
 
 static void visit(struct rewrite *rw, uint32_t node)

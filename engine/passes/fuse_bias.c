@@ -25,7 +25,7 @@ static void visit_sum(struct rewrite *rw, uint32_t node, bool subtract)
         float *shift = NULL;
         if (!constant_is_float(rw, c) || !weighted_find(rw, y, &w))
             continue;
-        if (!weighted_has_plain_bias(rw, &w)) {
+        if (!weighted_has_plain_bias(rw, w.node)) {
             rw_near_miss(rw, "%s: the bias of %s is computed", ir_node(rw->graph, node)->name,
                          ir_node(rw->graph, w.node)->name);
             continue;
@@ -46,7 +46,7 @@ static void visit_sum(struct rewrite *rw, uint32_t node, bool subtract)
 static void visit_linear(struct rewrite *rw, uint32_t node, float shift)
 {
     struct weighted w;
-    if (!weighted_find(rw, rw_input(rw, node, 0), &w) || !weighted_has_plain_bias(rw, &w))
+    if (!weighted_find(rw, rw_input(rw, node, 0), &w) || !weighted_has_plain_bias(rw, w.node))
         return;
     float *values = calloc(MAX(w.channels, 1), sizeof(*values));
     if (!values) {

@@ -45,7 +45,7 @@ static uint32_t repeated(struct rewrite *rw, uint32_t norm, uint32_t constant, s
     return channel_constant(rw, norm, values, n * times);
 }
 
-/* Whether each channel of the norm's input is normalised alone. */
+/* Says whether each channel of the norm's input is normalised alone. */
 static bool is_by_channel(const struct rewrite *rw, uint32_t norm)
 {
     int64_t group = ir_attr_int(ir_node(rw->graph, norm), IR_ATTR_GROUP);
@@ -94,8 +94,7 @@ static void visit_norm(struct rewrite *rw, uint32_t node)
     if (y == IR_NONE)
         return;
     rw_done(rw, "%s is group_norm", ir_node(rw->graph, node)->name);
-    rw_become(rw, node, IR_OP_RESHAPE, 1, &y);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, to.rank, to.dim);
+    rw_become_reshape(rw, node, y, to.rank, to.dim);
 }
 
 /* --- what follows per channel --- */

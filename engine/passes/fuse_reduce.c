@@ -138,8 +138,7 @@ static void visit_transpose(struct rewrite *rw, uint32_t node)
     rw_set_ints(rw, reduce, IR_ATTR_AXES, t.n_axes, t.axes);
     rw_set_int(rw, reduce, IR_ATTR_KEEPDIMS, keepdims);
     uint32_t y = rw_finish(rw, reduce);
-    rw_become(rw, node, IR_OP_TRANSPOSE, 1, &y);
-    rw_set_ints(rw, node, IR_ATTR_PERM, t.n_perm, t.perm);
+    rw_become_transpose(rw, node, y, t.n_perm, t.perm);
     rw_set_name(rw, node, moved, "");
 }
 

@@ -61,8 +61,8 @@ static uint32_t choose(struct rewrite *rw, uint32_t node, int64_t func, uint32_t
     return best;
 }
 
-/* Whether the node scales the channels of a product that has taken its bias just now: in the next
- * round fold_scale moves the scale into the weights, where it costs nothing. */
+/* Says whether the node scales the channels of a product that has taken its bias just now: in the
+ * next round fold_scale moves the scale into the weights, where it costs nothing. */
 static bool is_for_weights(struct rewrite *rw, uint32_t node)
 {
     struct weighted w;
@@ -70,7 +70,7 @@ static bool is_for_weights(struct rewrite *rw, uint32_t node)
         return false;
     for (uint32_t i = 0; i < 2; i++)
         if (constant_is_float(rw, rw_input(rw, node, i)) &&
-            weighted_find(rw, rw_input(rw, node, 1 - i), &w) && weighted_has_constants(rw, &w))
+            weighted_find(rw, rw_input(rw, node, 1 - i), &w) && weighted_has_constants(rw, w.node))
             return true;
     return false;
 }

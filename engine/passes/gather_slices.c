@@ -51,8 +51,8 @@ static void visit_concat(struct rewrite *rw, uint32_t node)
     uint32_t axis = (uint32_t)ir_attr_int(n, IR_ATTR_AXIS), x = IR_NONE, part = IR_NONE;
     const struct shape *y = &ir_tensor(rw->graph, n->outputs[0])->shape;
     const struct shape shape = {.rank = 1, .dim = {y->dim[axis]}};
-    /* Elements that are gathered one by one, and not in rows, cost more than slices. */
     int64_t first, *to;
+    /* Along the last axis elements would be gathered one by one, which costs more than slices. */
     if (n->n_inputs < 2 || axis + 1 >= y->rank || shape.dim[0] > INDICES_MAX)
         return;
     for (uint32_t i = 0; i < n->n_inputs; i++) {
@@ -102,9 +102,9 @@ static void visit_gather(struct rewrite *rw, uint32_t node)
     struct shape joined = {.rank = from.rank - 1}, shape = {.rank = 2, .dim = {n[0], n[1]}};
     for (uint32_t d = 0; d < joined.rank; d++)
         joined.dim[d] = from.dim[d + (d > low)] * (d == low ? from.dim[d + 1] : 1);
-    uint32_t reshape = rw_add_node(rw, IR_OP_RESHAPE, ir_node(rw->graph, first)->name, 1, &source);
-    rw_set_ints(rw, reshape, IR_ATTR_SHAPE, joined.rank, joined.dim);
-    uint32_t flat = rw_finish(rw, reshape), indices = add_indices(rw, node, &shape, &to);
+    const char *name = ir_node(rw->graph, first)->name;
+    uint32_t flat = rw_add_reshape(rw, name, source, joined.rank, joined.dim);
+    uint32_t indices = add_indices(rw, node, &shape, &to);
     if (flat == IR_NONE || indices == IR_NONE)
         return;
     int64_t rows = from.dim[low], columns = from.dim[low + 1];
@@ -112,8 +112,7 @@ static void visit_gather(struct rewrite *rw, uint32_t node)
         for (int64_t k = 0; k < n[1]; k++)
             *to++ = (low_indices[i] < 0 ? low_indices[i] + rows : low_indices[i]) * columns +
                     (high_indices[k] < 0 ? high_indices[k] + columns : high_indices[k]);
-    rw_done(rw, "%s and %s are one gather", ir_node(rw->graph, first)->name,
-            ir_node(rw->graph, node)->name);
+    rw_done(rw, "%s and %s are one gather", name, ir_node(rw->graph, node)->name);
     become_gather(rw, node, flat, indices, low);
 }
 

@@ -83,9 +83,7 @@ static uint32_t reshaped(struct rewrite *rw, uint32_t tensor, const struct shape
 {
     if (ir_tensor(rw->graph, tensor)->data)
         return rw_share_constant(rw, tensor, shape);
-    uint32_t node = rw_add_node(rw, IR_OP_RESHAPE, ir_tensor(rw->graph, tensor)->name, 1, &tensor);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, shape->rank, shape->dim);
-    return rw_finish(rw, node);
+    return rw_add_reshape(rw, ir_tensor(rw->graph, tensor)->name, tensor, shape->rank, shape->dim);
 }
 
 static void visit_binary(struct rewrite *rw, uint32_t node)

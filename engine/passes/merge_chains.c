@@ -189,8 +189,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     digits_join(&d);
     if (d.n <= 1) {
         rw_done(rw, "%s moves nothing", name);
-        rw_become(rw, node, IR_OP_RESHAPE, 1, &c.source);
-        rw_set_ints(rw, node, IR_ATTR_SHAPE, to.rank, to.dim);
+        rw_become_reshape(rw, node, c.source, to.rank, to.dim);
         return;
     }
     whole = d;
@@ -203,23 +202,16 @@ static void visit(struct rewrite *rw, uint32_t node)
         return;
     rw_done(rw, "%s is one transpose of %u nodes", name, c.n);
     uint32_t x = c.source;
-    if (before) {
-        uint32_t reshape = rw_add_node(rw, IR_OP_RESHAPE, name, 1, &x);
-        rw_set_ints(rw, reshape, IR_ATTR_SHAPE, turn.from.rank, turn.from.dim);
-        x = rw_finish(rw, reshape);
-    }
-    if (behind && x != IR_NONE) {
-        uint32_t transpose = rw_add_node(rw, IR_OP_TRANSPOSE, name, 1, &x);
-        rw_set_ints(rw, transpose, IR_ATTR_PERM, turn.to.rank, turn.perm);
-        x = rw_finish(rw, transpose);
-    }
+    if (before)
+        x = rw_add_reshape(rw, name, x, turn.from.rank, turn.from.dim);
+    if (behind)
+        x = rw_add_transpose(rw, name, x, turn.to.rank, turn.perm);
     if (x == IR_NONE)
         return;
-    rw_become(rw, node, behind ? IR_OP_RESHAPE : IR_OP_TRANSPOSE, 1, &x);
     if (behind)
-        rw_set_ints(rw, node, IR_ATTR_SHAPE, to.rank, to.dim);
+        rw_become_reshape(rw, node, x, to.rank, to.dim);
     else
-        rw_set_ints(rw, node, IR_ATTR_PERM, turn.to.rank, turn.perm);
+        rw_become_transpose(rw, node, x, turn.to.rank, turn.perm);
 }
 
 PASS(merge_chains)

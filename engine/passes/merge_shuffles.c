@@ -54,8 +54,7 @@ static void transpose_to_reshape(struct rewrite *rw, uint32_t node)
     struct shape to = ir_tensor(rw->graph, n->outputs[0])->shape;
     if (shape_equal(from, &to))
         return; /* left to erase_noops */
-    rw_become(rw, node, IR_OP_RESHAPE, 1, &x);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, to.rank, to.dim);
+    rw_become_reshape(rw, node, x, to.rank, to.dim);
     rw_done(rw, "%s is a reshape", ir_node(rw->graph, node)->name);
 }
 

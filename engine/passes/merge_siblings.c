@@ -9,6 +9,7 @@
  * for backends whose kernels run faster on one larger product.
  */
 #include "engine/passes/constant.h"
+#include "engine/passes/weights.h"
 
 enum { Q, K, V, SIBLINGS };
 
@@ -39,12 +40,9 @@ static uint32_t find_product(const struct rewrite *rw, uint32_t tensor, bool *re
 static const char *check_product(const struct rewrite *rw, uint32_t node, bool reshaped)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    uint32_t bias = rw_input(rw, node, 2);
     const struct shape *y = &ir_tensor(rw->graph, rw_output(rw, node))->shape;
     const struct shape *x = &ir_tensor(rw->graph, n->inputs[0])->shape;
-    if (!constant_is_float(rw, n->inputs[1]) ||
-        ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2 ||
-        (bias != IR_NONE && !constant_is_float(rw, bias)))
+    if (!weighted_has_constants(rw, node) || ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2)
         return "its weights are computed";
     if (ir_attr_int(n, IR_ATTR_TRANS_A) || y->rank != x->rank || (reshaped && y->rank != 2))
         return "its input is transposed or broadcast";
@@ -164,9 +162,7 @@ static uint32_t merge(struct rewrite *rw, const struct siblings *s, const struct
     if (!s->reshaped)
         return y;
     const int64_t dims[3] = {rows->dim[0], rows->dim[1], s->all};
-    uint32_t reshape = rw_add_node(rw, IR_OP_RESHAPE, "", 1, &y);
-    rw_set_ints(rw, reshape, IR_ATTR_SHAPE, 3, dims);
-    return rw_finish(rw, reshape);
+    return rw_add_reshape(rw, "", y, 3, dims);
 }
 
 static void visit(struct rewrite *rw, uint32_t node)

@@ -5,22 +5,21 @@
  * store whole vectors: a language model's head of 50,257 words costs several times the product of
  * 50,264.
  */
-#include "engine/passes/constant.h"
-
 #include <string.h>
+
+#include "engine/passes/weights.h"
 
 enum { LANES = 8, COLUMNS_MIN = 1024 /* fewer are not worth a slice */ };
 
-static bool is_ragged(const struct rewrite *rw, const struct ir_node *n)
+static bool is_ragged(const struct rewrite *rw, uint32_t node)
 {
+    const struct ir_node *n = ir_node(rw->graph, node);
     if (n->op != IR_OP_MATMUL || n->n_epilogue || !rw_is_float(rw, n->outputs[0]) ||
-        !constant_is_float(rw, n->inputs[1]) || ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2)
+        !weighted_has_constants(rw, node) || ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2)
         return false;
-    bool biased = n->n_inputs > 2 && n->inputs[2] != IR_NONE;
     const struct shape *y = &ir_tensor(rw->graph, n->outputs[0])->shape;
     int64_t columns = y->dim[y->rank - 1];
-    return (!biased || constant_is_float(rw, n->inputs[2])) && columns >= COLUMNS_MIN &&
-           columns % LANES != 0;
+    return columns >= COLUMNS_MIN && columns % LANES != 0;
 }
 
 /* A copy of the constant with dimension `axis` filled up with zeros. */
@@ -61,11 +60,11 @@ static void cut_off(struct rewrite *rw, uint32_t node, uint32_t y, const struct 
 static void visit(struct rewrite *rw, uint32_t node)
 {
     const struct ir_node *n = ir_node(rw->graph, node);
-    if (!is_ragged(rw, n))
+    if (!is_ragged(rw, node))
         return;
     const char *name = n->name;
     const struct shape shape = ir_tensor(rw->graph, n->outputs[0])->shape;
-    uint32_t in[3] = {n->inputs[0], IR_NONE, n->n_inputs > 2 ? n->inputs[2] : IR_NONE};
+    uint32_t in[3] = {n->inputs[0], IR_NONE, rw_input(rw, node, 2)};
     in[1] = widen(rw, n->inputs[1], ir_attr_int(n, IR_ATTR_TRANS_B) ? 0 : 1);
     if (in[2] != IR_NONE)
         in[2] = widen(rw, in[2], ir_tensor(rw->graph, in[2])->shape.rank - 1);

@@ -55,8 +55,7 @@ static void visit(struct rewrite *rw, uint32_t node)
     uint32_t made = rw_finish(rw, pool);
     if (made == IR_NONE)
         return;
-    rw_become(rw, node, IR_OP_RESHAPE, 1, &made);
-    rw_set_ints(rw, node, IR_ATTR_SHAPE, out.rank, out.dim);
+    rw_become_reshape(rw, node, made, out.rank, out.dim);
 }
 
 PASS(reduce_to_pool)

@@ -81,14 +81,10 @@ static void visit(struct rewrite *rw, uint32_t node)
         return;
     }
     struct shape shape = arranged(&rows, columns_of(rw, a));
-    uint32_t reshape = rw_made_by(rw, a, IR_OP_RESHAPE), x;
-    if (reshape == IR_NONE) {
-        reshape = rw_add_node(rw, IR_OP_RESHAPE, ir_tensor(rw->graph, a)->name, 1, &a);
-        rw_set_ints(rw, reshape, IR_ATTR_SHAPE, shape.rank, shape.dim);
-        x = rw_finish(rw, reshape);
-    } else {
-        x = rw_input(rw, reshape, 0);
-    }
+    uint32_t reshape = rw_made_by(rw, a, IR_OP_RESHAPE);
+    uint32_t x = reshape != IR_NONE
+                     ? rw_input(rw, reshape, 0)
+                     : rw_add_reshape(rw, ir_tensor(rw->graph, a)->name, a, shape.rank, shape.dim);
     if (x == IR_NONE)
         return;
     rw_done(rw, "%s works on rows as %s has them", name, ir_node(rw->graph, node)->name);

@@ -433,6 +433,36 @@ void rw_become_unary(struct rewrite *rw, uint32_t node, uint32_t input, enum ir_
         rw_set_float(rw, node, IR_ATTR_GAMMA, args.gamma);
 }
 
+void rw_become_reshape(struct rewrite *rw, uint32_t node, uint32_t input, uint32_t rank,
+                       const int64_t *dim)
+{
+    rw_become(rw, node, IR_OP_RESHAPE, 1, &input);
+    rw_set_ints(rw, node, IR_ATTR_SHAPE, rank, dim);
+}
+
+void rw_become_transpose(struct rewrite *rw, uint32_t node, uint32_t input, uint32_t rank,
+                         const int64_t *perm)
+{
+    rw_become(rw, node, IR_OP_TRANSPOSE, 1, &input);
+    rw_set_ints(rw, node, IR_ATTR_PERM, rank, perm);
+}
+
+uint32_t rw_add_reshape(struct rewrite *rw, const char *name, uint32_t input, uint32_t rank,
+                        const int64_t *dim)
+{
+    uint32_t node = rw_add_node(rw, IR_OP_RESHAPE, name, 1, &input);
+    rw_set_ints(rw, node, IR_ATTR_SHAPE, rank, dim);
+    return rw_finish(rw, node);
+}
+
+uint32_t rw_add_transpose(struct rewrite *rw, const char *name, uint32_t input, uint32_t rank,
+                          const int64_t *perm)
+{
+    uint32_t node = rw_add_node(rw, IR_OP_TRANSPOSE, name, 1, &input);
+    rw_set_ints(rw, node, IR_ATTR_PERM, rank, perm);
+    return rw_finish(rw, node);
+}
+
 void rw_set_name(struct rewrite *rw, uint32_t node, const char *a, const char *b)
 {
     char text[NAME_MAX_LENGTH];

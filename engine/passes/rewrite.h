@@ -110,6 +110,17 @@ void rw_set_float(struct rewrite *rw, uint32_t node, enum ir_attr_key key, float
 void rw_become_unary(struct rewrite *rw, uint32_t node, uint32_t input, enum ir_unary func,
                      struct unary_args args);
 
+/* Turns `node` into a RESHAPE or a TRANSPOSE of `input`. */
+void rw_become_reshape(struct rewrite *rw, uint32_t node, uint32_t input, uint32_t rank,
+                       const int64_t *dim);
+void rw_become_transpose(struct rewrite *rw, uint32_t node, uint32_t input, uint32_t rank,
+                         const int64_t *perm);
+/* Add one, and give its output. After a failure they give IR_NONE, and take it as the input. */
+uint32_t rw_add_reshape(struct rewrite *rw, const char *name, uint32_t input, uint32_t rank,
+                        const int64_t *dim);
+uint32_t rw_add_transpose(struct rewrite *rw, const char *name, uint32_t input, uint32_t rank,
+                          const int64_t *perm);
+
 /* Names the node "a + b", cut if that is too long. */
 void rw_set_name(struct rewrite *rw, uint32_t node, const char *a, const char *b);
 

@@ -5,15 +5,15 @@
  *
  *   transpose(x) + y  becomes  transpose(x + transpose'(y))
  *
- * The scale and the sum then stand behind the product and can join it. The transpose of y is either
- * one with which y was made, and goes; or one between layouts in which y has the same bytes, and
+ * The scale and the sum then stand behind the product and can join it. The transpose of y undoes
+ * one that made y, and both go; or y has the same bytes in the layouts before and behind it, and it
  * costs nothing.
  */
 #include "engine/passes/rewrite.h"
 
 #include <string.h>
 
-/* The permutation that moves dim 1 to the end, and the one that moves it back. */
+/* Says whether the permutation moves dim 1 to the end, or (`*back`) the last dim to dim 1. */
 static bool moves_channels(const struct ir_attr *perm, bool *back)
 {
     uint32_t rank = perm->count;
@@ -69,9 +69,10 @@ static bool is_behind_product(const struct rewrite *rw, uint32_t tensor)
     return node != IR_NONE && ir_op_has(ir_node(rw->graph, node)->op, IR_TRAIT_PRODUCT);
 }
 
-/* Whether operand y can be read with its dims in the order of x, and at no cost. A transpose that
- * this adds must not be the next to sink, or the two would change places for ever: it moves the
- * channels the other way, or, where both ways are the same, it is not behind a product as x is. */
+/* Says whether operand y can be read with its dims in the order of x, and at no cost. A transpose
+ * that this adds must not be the next to sink, or the two would change places for ever: it moves
+ * the channels the other way, or, where both ways are the same, it is not behind a product as x is.
+ */
 static bool can_turn(const struct rewrite *rw, uint32_t y, uint32_t node, uint32_t transpose)
 {
     const struct ir_tensor *t = ir_tensor(rw->graph, y);
@@ -97,20 +98,16 @@ static uint32_t turn(struct rewrite *rw, uint32_t y, uint32_t rank, const int64_
 {
     if (ir_tensor_is_constant(ir_tensor(rw->graph, y)))
         return turn_constant(rw, y, rank, perm);
-    uint32_t node = rw_add_node(rw, IR_OP_TRANSPOSE, ir_tensor(rw->graph, y)->name, 1, &y);
-    rw_set_ints(rw, node, IR_ATTR_PERM, rank, perm);
-    return rw_finish(rw, node);
+    return rw_add_transpose(rw, ir_tensor(rw->graph, y)->name, y, rank, perm);
 }
 
 /* Makes the same operation on x and the other operand turned, and `node` the transpose of it. */
 static void sink(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t transpose)
 {
     const struct ir_attr perm = *ir_attr(ir_node(rw->graph, transpose), IR_ATTR_PERM);
-    int64_t there[SHAPE_MAX_RANK] = {0}, back[SHAPE_MAX_RANK] = {0};
+    int64_t back[SHAPE_MAX_RANK] = {0};
     const char *name = ir_node(rw->graph, node)->name;
     uint32_t in[2], rank = perm.count;
-    for (uint32_t k = 0; k < rank; k++)
-        there[k] = perm.i[k];
     inverse(&perm, back);
     in[i] = rw_input(rw, transpose, 0);
     in[1 - i] = turn(rw, rw_input(rw, node, 1 - i), rank, back);
@@ -122,8 +119,7 @@ static void sink(struct rewrite *rw, uint32_t node, uint32_t i, uint32_t transpo
     if (y == IR_NONE)
         return;
     rw_done(rw, "%s before %s", name, ir_node(rw->graph, transpose)->name);
-    rw_become(rw, node, IR_OP_TRANSPOSE, 1, &y);
-    rw_set_ints(rw, node, IR_ATTR_PERM, rank, there);
+    rw_become_transpose(rw, node, y, rank, perm.i);
 }
 
 static void visit(struct rewrite *rw, uint32_t node)

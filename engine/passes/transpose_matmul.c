@@ -39,9 +39,7 @@ static void visit_operand(struct rewrite *rw, uint32_t node, uint32_t i, enum ir
                 ir_node(rw->graph, first)->name);
         rw_set_input(rw, node, i, x);
     } else if (!rows_now && swapped[rank - 1] == rank - 1 && rw_uses(rw, operand) == 1) {
-        uint32_t other = rw_add_node(rw, IR_OP_TRANSPOSE, ir_node(rw->graph, first)->name, 1, &x);
-        rw_set_ints(rw, other, IR_ATTR_PERM, rank, swapped);
-        uint32_t made = rw_finish(rw, other);
+        uint32_t made = rw_add_transpose(rw, ir_node(rw->graph, first)->name, x, rank, swapped);
         if (made == IR_NONE)
             return;
         rw_set_int(rw, node, flag, !now);

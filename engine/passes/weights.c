@@ -32,15 +32,16 @@ bool weighted_find(struct rewrite *rw, uint32_t tensor, struct weighted *out)
     return false;
 }
 
-bool weighted_has_plain_bias(const struct rewrite *rw, const struct weighted *w)
+bool weighted_has_plain_bias(const struct rewrite *rw, uint32_t node)
 {
-    uint32_t bias = rw_input(rw, w->node, 2);
+    const struct ir_node *n = ir_node(rw->graph, node);
+    uint32_t bias = ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
     return bias == IR_NONE || constant_is_float(rw, bias);
 }
 
-bool weighted_has_constants(const struct rewrite *rw, const struct weighted *w)
+bool weighted_has_constants(const struct rewrite *rw, uint32_t node)
 {
-    return constant_is_float(rw, rw_input(rw, w->node, 1)) && weighted_has_plain_bias(rw, w);
+    return constant_is_float(rw, rw_input(rw, node, 1)) && weighted_has_plain_bias(rw, node);
 }
 
 /* The order of output channels in the array of weights. `inner` weights of one channel follow each
@@ -134,10 +135,8 @@ bool weighted_find_input(struct rewrite *rw, uint32_t node, struct weighted *out
     if (product &&
         (ir_attr_int(n, IR_ATTR_TRANS_A) || ir_tensor(rw->graph, n->inputs[1])->shape.rank != 2))
         return false;
-    uint32_t bias = ir_node_own_inputs(n) > 2 ? n->inputs[2] : IR_NONE;
-    return constant_is_float(rw, n->inputs[1]) &&
-           ir_tensor(rw->graph, n->inputs[1])->bytes <= rw->room &&
-           (bias == IR_NONE || constant_is_float(rw, bias));
+    return weighted_has_constants(rw, node) &&
+           ir_tensor(rw->graph, n->inputs[1])->bytes <= rw->room;
 }
 
 /* The weights as [outs, ins, inner], for output channel o and input channel c. */

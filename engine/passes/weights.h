@@ -18,9 +18,10 @@ struct weighted {
  * reader. */
 bool weighted_find(struct rewrite *rw, uint32_t tensor, struct weighted *out);
 
-/* Says whether the weights are a constant of a float type, and so is the bias, if there is one. */
-bool weighted_has_constants(const struct rewrite *rw, const struct weighted *w);
-bool weighted_has_plain_bias(const struct rewrite *rw, const struct weighted *w);
+/* Says whether the node's weights are a constant of a float type, and so is its bias, if there is
+ * one; or whether the bias is. The node may have an epilogue. */
+bool weighted_has_constants(const struct rewrite *rw, uint32_t node);
+bool weighted_has_plain_bias(const struct rewrite *rw, uint32_t node);
 
 /* Multiplies the weights by scale[channel]. */
 void weighted_scale(struct rewrite *rw, const struct weighted *w, const float *scale);

@@ -463,42 +463,51 @@ static void run(const struct spelling *s, struct ir_graph **out, char *log)
     *out = g;
 }
 
-static void each_spelling_is_one_attention(void **state UNUSED)
+typedef void (*check_result)(const struct spelling *s, const struct ir_graph *g, const char *log);
+
+/* Runs all passes on each graph, and checks what has become of it. */
+static void run_each(const struct spelling *list, size_t n, check_result check)
 {
-    for (size_t i = 0; i < ARRAY_LEN(attentions); i++) {
-        const struct spelling *s = &attentions[i];
+    for (size_t i = 0; i < n; i++) {
         struct ir_graph *g;
         char *log = calloc(1, LOG_BYTES);
-        run(s, &g, log);
-        char *text = ir_graph_text(g);
-        const char *line = strstr(text, "= attention ");
-        char *end = line ? strchr(line, '\n') : NULL;
-        if (count(g, IR_OP_ATTENTION) != 1 || count(g, IR_OP_SOFTMAX) != 0 || !end)
-            fail_msg("%s: there is not one attention in\n%s\n%s", s->what, text, log);
-        else
-            *end = '\0';
-        if (line && !strstr(line, s->part))
-            fail_msg("%s: \"%s\" is not in\n%s", s->what, s->part, line);
-        free(text);
+        run(&list[i], &g, log);
+        check(&list[i], g, log);
         free(log);
         ir_graph_free(g);
     }
 }
 
+static void check_attention(const struct spelling *s, const struct ir_graph *g, const char *log)
+{
+    char *text = ir_graph_text(g);
+    const char *line = strstr(text, "= attention ");
+    char *end = line ? strchr(line, '\n') : NULL;
+    if (count(g, IR_OP_ATTENTION) != 1 || count(g, IR_OP_SOFTMAX) != 0 || !end)
+        fail_msg("%s: there is not one attention in\n%s\n%s", s->what, text, log);
+    else
+        *end = '\0';
+    if (line && !strstr(line, s->part))
+        fail_msg("%s: \"%s\" is not in\n%s", s->what, s->part, line);
+    free(text);
+}
+
+static void check_softmax(const struct spelling *s, const struct ir_graph *g, const char *log)
+{
+    if (count(g, IR_OP_ATTENTION) || count(g, IR_OP_SOFTMAX) != 1)
+        fail_msg("%s: it became attention\n%s", s->what, log);
+    if (s->part && !strstr(log, s->part))
+        fail_msg("%s: \"%s\" is not in the log:\n%s", s->what, s->part, log);
+}
+
+static void each_spelling_is_one_attention(void **state UNUSED)
+{
+    run_each(attentions, ARRAY_LEN(attentions), check_attention);
+}
+
 static void what_only_looks_like_attention_stays(void **state UNUSED)
 {
-    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-        const struct spelling *s = &others[i];
-        struct ir_graph *g;
-        char *log = calloc(1, LOG_BYTES);
-        run(s, &g, log);
-        if (count(g, IR_OP_ATTENTION) || count(g, IR_OP_SOFTMAX) != 1)
-            fail_msg("%s: it became attention\n%s", s->what, log);
-        if (s->part && !strstr(log, s->part))
-            fail_msg("%s: \"%s\" is not in the log:\n%s", s->what, s->part, log);
-        free(log);
-        ir_graph_free(g);
-    }
+    run_each(others, ARRAY_LEN(others), check_softmax);
 }
 
 int main(void)
