@@ -215,7 +215,8 @@ static void place_model(struct batcher_model *model)
     uint32_t lead = model_lead(model);
     if (model->placed)
         heap_remove(&batcher->turn, &model->turn);
-    model->placed = lead < BATCHER_PRIORITIES;
+    bool full = model->config.max_running && model->running >= model->config.max_running;
+    model->placed = lead < BATCHER_PRIORITIES && !full;
     if (!model->placed)
         return;
     uint64_t front_ns = group_first(ready_group(model, lead), lead)->front_ns;
@@ -588,6 +589,7 @@ void batcher_worker_ran(struct batcher *batcher, uint32_t worker, uint32_t insta
     if (instances > 0)
         pace_ran(&model->pace, instances, ran_ns);
     tally_anew(model);
+    place_model(model); /* it may have been at its max_running */
 }
 
 /* The idle worker of the lowest number, so that few stay warm under a light load.

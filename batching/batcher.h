@@ -58,6 +58,7 @@
  *     longest against its max_delay_ns: the one with the least time + max_delay_ns. The time is
  *     that of the head's arrival, or the one at which it became the first of its flow, so that a
  *     backlog does not go before other models.
+ *   - A model that has max_running batches on workers forms no further one until one of them ends.
  *   - Draining: no new items; what is queued no longer waits for others to join.
  *
  * Costs: a submit, a cancel and a step take a constant number of list operations and O(log n) heap
@@ -119,6 +120,7 @@ struct batcher_model_config {
     uint32_t max_batch;
     uint64_t max_delay_ns;
     uint32_t queue_limit; /* items */
+    uint32_t max_running; /* batches at a time; 0: any number */
     uint32_t n_preferred;
     uint32_t preferred[BATCHER_MAX_PREFERRED]; /* rising, each <= max_batch */
     void *user;

@@ -135,6 +135,39 @@ static void one_batch_for_each_idle_worker(void **state)
     expect_none(f, 0, BATCHER_NEVER);
 }
 
+static void a_model_runs_no_more_batches_than_it_may(void **state)
+{
+    struct fixture *f = *state;
+    struct batcher_model_config config = defaults;
+    struct batcher_model *other;
+    config.max_running = 1;
+    config.max_delay_ns = 0;
+    assert_int_equal(batcher_model_configure(f->model, &config, NULL), STATUS_OK);
+    add_model(f, 0, &other);
+    for (uint32_t worker = 0; worker < 3; worker++)
+        batcher_worker_idle(f->batcher, worker);
+    submit(f, 0, 0);
+    step(f, 0);
+    expect_batch(f, 0);
+    submit(f, 1, 1);
+    expect_none(f, 1, BATCHER_NEVER);
+    submit_to(f, other, 2, 2);
+    step(f, 2);
+    assert_ptr_equal(f->d.model, other);
+    expect_batch(f, 2);
+    expect_none(f, 3, BATCHER_NEVER);
+    batcher_worker_ran(f->batcher, 0, 1, 4);
+    batcher_worker_idle(f->batcher, 0);
+    step(f, 4);
+    expect_batch(f, 1);
+    submit(f, 3, 5);
+    expect_none(f, 5, BATCHER_NEVER);
+    config.max_running = 0;
+    assert_int_equal(batcher_model_configure(f->model, &config, NULL), STATUS_OK);
+    step(f, 6);
+    expect_batch(f, 3);
+}
+
 static void a_worker_that_is_gone_gets_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -662,6 +695,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(no_batch_without_an_idle_worker),
         CASE(one_batch_for_each_idle_worker),
+        CASE(a_model_runs_no_more_batches_than_it_may),
         CASE(a_worker_that_is_gone_gets_nothing),
         CASE(the_oldest_waits_at_most_t_for_others),
         CASE(the_wait_counts_from_arrival_not_from_idleness),
