@@ -42,13 +42,19 @@ static bool is_device(const char *text)
     return strcmp(text, "fault") == 0;
 }
 
-static bool is_log_level(const char *text)
+/* Whether the text is one of the words up to NULL. */
+static bool is_word(const char *text, const char *const *words)
 {
-    static const char *const levels[] = {"error", "warning", "info", "verbose"};
-    for (size_t i = 0; i < ARRAY_LEN(levels); i++)
-        if (strcmp(text, levels[i]) == 0)
+    for (; text && *words; words++)
+        if (strcmp(text, *words) == 0)
             return true;
     return false;
+}
+
+static bool is_log_level(const char *text)
+{
+    static const char *const levels[] = {"error", "warning", "info", "verbose", NULL};
+    return is_word(text, levels);
 }
 
 enum status config_listen_check(const struct config *config, const struct address *address,
@@ -158,6 +164,37 @@ static enum status check_inputs(const struct config_model *model, const char *se
     return STATUS_OK;
 }
 
+static enum status check_precision(const struct config_model *model, const char *section,
+                                   struct report *report)
+{
+    static const char *const known[] = {CONFIG_PRECISIONS, NULL};
+    if (!model->precision)
+        return STATUS_OK;
+    if (!ends_with(model->path, ".onnx"))
+        return report_set(report, section, "precision", model->precision,
+                          "nothing: a plan has its precision");
+    return is_word(model->precision, known)
+               ? STATUS_OK
+               : report_set(report, section, "precision", model->precision,
+                            "fp32, tf32, fp16 or bf16");
+}
+
+static enum status check_repository(const struct config *config, struct report *report)
+{
+    static const char *const modes[] = {"reload", "poll", "explicit", NULL};
+    if (!is_word(config->repository_mode, modes))
+        return report_set(report, "", "repository_mode", config->repository_mode,
+                          "reload, poll or explicit");
+    for (uint32_t i = 0; i < config->repository_load_count; i++) {
+        char key[40];
+        const char *name = config->repository_load[i];
+        snprintf(key, sizeof(key), "repository_load[%" PRIu32 "]", i);
+        if (!config_name_ok(name) && strcmp(name, "*") != 0)
+            return report_set(report, "", key, name, "a model's name, or *");
+    }
+    return STATUS_OK;
+}
+
 static enum status check_model(const struct config *config, uint32_t index, struct report *report)
 {
     const struct config_model *model = &config->models[index];
@@ -169,6 +206,7 @@ static enum status check_model(const struct config *config, uint32_t index, stru
     TRY(check_rising(model->preferred, model->preferred_count, section, "preferred", report));
     TRY(check_rising(model->batches, model->batches_count, section, "batches", report));
     TRY(check_inputs(model, section, report));
+    TRY(check_precision(model, section, report));
 
     if (model->preferred_count > CONFIG_PREFERRED_MAX) {
         snprintf(got, sizeof(got), "%" PRIu32, model->preferred_count);
@@ -217,6 +255,7 @@ enum status config_check_report(const struct config *config, struct report *repo
     if (!config->readiness ||
         (strcmp(config->readiness, "strict") != 0 && strcmp(config->readiness, "any") != 0))
         return report_set(report, "", "readiness", config->readiness, "strict or any");
+    TRY(check_repository(config, report));
     if (!config->log_level || !is_log_level(config->log_level))
         return report_set(report, "", "log_level", config->log_level,
                           "error, warning, info or verbose");

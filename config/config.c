@@ -75,13 +75,16 @@ struct config *config_new(void)
         .drain_timeout_ms = 30000,
         .build_timeout_s = 600,
         .hang_timeout_ms = 30000,
+        .repository_mode = strdup("reload"),
+        .repository_poll_ms = 15000,
         .readiness = strdup("strict"),
         .cache_bytes = 16 * 1024 * MIB,
         .log_level = strdup("info"),
         .limits = default_limits,
         .listen = {.framed = config_texts_copy(framed, 1), .framed_count = 1},
     };
-    if (!config->device || !config->readiness || !config->log_level || !config->listen.framed) {
+    if (!config->device || !config->repository_mode || !config->readiness || !config->log_level ||
+        !config->listen.framed) {
         config->listen.framed_count = config->listen.framed ? 1 : 0;
         config_free(config);
         return NULL;
@@ -101,6 +104,7 @@ static void deinit_model(struct config_model *model)
     free(model->name);
     free(model->path);
     free(model->version);
+    free(model->precision);
     free(model->preferred);
     free(model->batches);
 }
@@ -116,6 +120,8 @@ void config_free(struct config *config)
         config_texts_free(config->listen.doors[k].items, config->listen.doors[k].count);
     free(config->device);
     free(config->repository);
+    free(config->repository_mode);
+    config_texts_free(config->repository_load, config->repository_load_count);
     free(config->readiness);
     free(config->cache);
     free(config->tokens);
@@ -140,6 +146,18 @@ static enum status read_listen(const struct raw_config *whole, struct config_lis
         config_texts_free(door->items, door->count);
         *door = (struct config_addresses){items, raw->items_count};
     }
+    return STATUS_OK;
+}
+
+static enum status read_load(const struct raw_list *raw, struct config *config,
+                             struct report *report)
+{
+    if (!raw->items_count)
+        return STATUS_OK;
+    config->repository_load = config_texts_copy(raw->items, raw->items_count);
+    if (!config->repository_load)
+        return error_no_memory(report->err, "the configuration");
+    config->repository_load_count = raw->items_count;
     return STATUS_OK;
 }
 
@@ -201,6 +219,7 @@ static enum status read_all(const struct raw_config *raw, struct config *config,
 {
     TRY(fields_read(config_server_fields, "", raw, config, report));
     TRY(read_listen(raw, &config->listen, report));
+    TRY(read_load(&raw->repository_load, config, report));
     TRY(read_models(raw, config, report));
     TRY(config_identities_read(raw, config, report));
     TRY(fields_read(config_limit_fields, "limits.", &raw->limits, &config->limits, report));

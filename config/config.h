@@ -83,11 +83,19 @@ struct config_model {
     uint32_t *preferred;  /* preferred batch sizes, rising */
     uint32_t preferred_count;
     uint32_t queue_limit; /* 0: the server's */
+    uint32_t instances;   /* batches at a time; 0: as many as there are workers */
+    char *precision;      /* of an .onnx: one of CONFIG_PRECISIONS; NULL: fp32 */
     uint32_t *batches;    /* profiles to build for an .onnx; empty: the builder's default */
     uint32_t batches_count;
     struct config_input *inputs; /* of an .onnx; those not named are served as they are */
     uint32_t inputs_count;
+    /* A model of the repository has these from its config.pbtxt. */
+    uint64_t timeout_us; /* the deadline of requests that bring none; 0: the server's */
+    uint32_t priority_levels, default_priority; /* 1 is the first; 0: there are none */
 };
+
+/* The lowest types that a plan may compute in. */
+#define CONFIG_PRECISIONS "fp32", "tf32", "fp16", "bf16"
 
 struct config_limits {
     uint64_t frame_bytes;               /* 64 MiB */
@@ -123,12 +131,16 @@ struct config {
     uint64_t build_memory_bytes; /* for the same; 0: three quarters of the machine's */
     uint32_t hang_timeout_ms;    /* a batch running longer means a stuck worker; 30 s */
     char *repository;            /* <repo>/<model>/<version>/model.{onnx,plan}; NULL */
-    char *readiness;             /* strict: not ready while a named model is missing; any */
-    char *cache;                 /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
-    char *tokens;                /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
-    uint64_t cache_bytes;        /* what is kept there; 16 GiB; 0: no limit */
-    char *plan_keys;             /* PEM file of who may sign models and plans; NULL: all go */
-    char *log_level;             /* error, warning, info, verbose */
+    char *repository_mode;       /* reload, poll, explicit */
+    uint32_t repository_poll_ms; /* between two looks */
+    char **repository_load;      /* explicit: models to load at the start; "*": all */
+    uint32_t repository_load_count;
+    char *readiness;      /* strict: not ready while a named model is missing; any */
+    char *cache;          /* plan cache folder; NULL: $CACHE_DIRECTORY or ~/.cache/inferd */
+    char *tokens;         /* token file, or a name in $CREDENTIALS_DIRECTORY; NULL: none */
+    uint64_t cache_bytes; /* what is kept there; 16 GiB; 0: no limit */
+    char *plan_keys;      /* PEM file of who may sign models and plans; NULL: all go */
+    char *log_level;      /* error, warning, info, verbose */
     struct config_model *models;
     uint32_t models_count;
     struct config_identity *identities;

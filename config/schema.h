@@ -52,6 +52,8 @@ enum {
     X(build_memory_bytes, BYTES, 0, 64 * TERABYTE)                                                 \
     X(hang_timeout_ms, U32, 10, HOUR_MS)                                                           \
     X(repository, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
+    X(repository_mode, TEXT, 1, CONFIG_NAME_MAX)                                                   \
+    X(repository_poll_ms, U32, 100, HOUR_MS)                                                       \
     X(readiness, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(cache, TEXT, 1, CONFIG_TEXT_MAX)                                                             \
     X(tokens, TEXT, 1, CONFIG_TEXT_MAX)                                                            \
@@ -75,7 +77,9 @@ enum {
     X(version, TEXT, 1, CONFIG_NAME_MAX)                                                           \
     X(max_batch, U32, 0, CONFIG_BATCH_MOST)                                                        \
     X(max_delay_us, I64, -1, MINUTE_US)                                                            \
-    X(queue_limit, U32, 0, 1 << 20)
+    X(queue_limit, U32, 0, 1 << 20)                                                                \
+    X(instances, U32, 0, 256)                                                                      \
+    X(precision, TEXT, 1, CONFIG_NAME_MAX)
 
 #define CONFIG_INPUT_FIELDS(X)                                                                     \
     X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
@@ -110,6 +114,7 @@ enum {
     X(inputs)                                                                                      \
     X(scale)                                                                                       \
     X(bias)                                                                                        \
+    X(repository_load)                                                                             \
     X(limits)
 
 enum field_kind { FIELD_TEXT, FIELD_BOOL, FIELD_U32, FIELD_U64, FIELD_I64, FIELD_BYTES };
@@ -156,6 +161,7 @@ struct raw_config {
     CONFIG_SERVER_FIELDS(CONFIG_RAW_MEMBER)
     CONFIG_LISTEN_FIELDS(CONFIG_RAW_MEMBER)
     struct raw_list doors[CONFIG_DOOR_COUNT_];
+    struct raw_list repository_load;
     struct raw_identity *identities;
     uint32_t identities_count;
     struct raw_model *models;

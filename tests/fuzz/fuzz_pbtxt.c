@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as a config.pbtxt. What is accepted keeps to the bounds that its users count on. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/model_file.h"
+#include "config/schema.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+static void rising(const uint32_t *list, uint32_t n, uint32_t most)
+{
+    must(n <= most);
+    for (uint32_t i = 0; i < n; i++)
+        must(list[i] > (i ? list[i - 1] : 0));
+}
+
+static void tensors(const struct model_file_tensor *list, uint32_t n)
+{
+    must(n <= MODEL_FILE_TENSORS);
+    for (uint32_t i = 0; i < n; i++)
+        must(list[i].name && *list[i].name && list[i].shape.rank <= SHAPE_MAX_RANK);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct model_file *file = NULL;
+    struct error err = {0};
+    enum status status = model_file_parse("fuzz", data, size, "m", NULL, &file, &err);
+    if (status) {
+        must(!file && err.status == status && err.text[0]);
+        return 0;
+    }
+    const struct config_model *c = &file->config;
+    rising(c->preferred, c->preferred_count, CONFIG_PREFERRED_MAX);
+    rising(c->batches, c->batches_count, CONFIG_BATCHES_MAX);
+    tensors(file->inputs, file->n_inputs);
+    tensors(file->outputs, file->n_outputs);
+    must(c->inputs_count <= CONFIG_INPUTS_MAX);
+    must(!file->file || !strchr(file->file, '/'));
+    must(c->default_priority <= c->priority_levels);
+    model_file_free(file);
+    return 0;
+}
