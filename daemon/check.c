@@ -16,6 +16,7 @@
 #include "base/address.h"
 #include "daemon/admission.h"
 #include "daemon/counters.h"
+#include "daemon/declared.h"
 #include "daemon/device.h"
 #include "daemon/fits.h"
 #include "daemon/identity.h"
@@ -177,6 +178,8 @@ static enum status engine_try(struct check *c, const struct wanted *wanted, stru
     const struct engine_info *info = engine_describe(engine);
     struct context *context;
     uint32_t max_instances;
+    if (wanted->settings)
+        TRY(declared_check(wanted->settings, info, err));
     TRY(admission_model_check(info, err));
     TRY(fits_check(info, &c->config->limits, MAX(c->config->workers, 1u), info->max_batch,
                    &max_instances, err));

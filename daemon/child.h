@@ -31,6 +31,7 @@ struct child_build {
     uint32_t n_batches;
     const struct config_input *inputs; /* served as other types; may be none */
     uint32_t n_inputs;
+    const char *precision; /* NULL: fp32 */
     uint32_t timeout_s;
     uint64_t memory_bytes;      /* 0: three quarters of the machine's */
     const struct log_sink *log; /* gets its lines, as verbose */

@@ -83,7 +83,11 @@ static bool argv_fill(struct child_args *args, const struct child_build *build)
         args->argv[n] = (char *)(uintptr_t)fixed[n];
     snprintf(args->threads, sizeof(args->threads), "%u", build->threads);
     args->argv[n++] = args->threads;
-    static char reference[] = "--reference-only", batch[] = "--batch";
+    static char reference[] = "--reference-only", batch[] = "--batch", precision[] = "--precision";
+    if (build->precision) {
+        args->argv[n++] = precision;
+        args->argv[n++] = (char *)(uintptr_t)build->precision;
+    }
     if (build->reference)
         args->argv[n++] = reference;
     size_t used = 0;

@@ -151,6 +151,14 @@ enum status dispatch_undone(struct error *err, enum cause cause, bool may_have_r
 enum status dispatch_model_load(struct dispatch *dispatch, const struct config *server,
                                 const struct config_model *config, const char *version,
                                 struct engine *engine, struct model **out, struct error *err);
+/* Runs a model that serves nobody yet, `count` times on every worker, and drops its outputs. */
+struct dispatch_trial {
+    struct model *model;
+    const struct engine_input *inputs; /* of the model; the bytes are pinned */
+    uint32_t batch, count;
+};
+enum status dispatch_model_try(struct dispatch *dispatch, const struct dispatch_trial *trial,
+                               struct error *err);
 /* Changes the limits of a model that serves. */
 enum status dispatch_model_configure(struct dispatch *dispatch, struct model *model,
                                      const struct config *server, const struct config_model *config,

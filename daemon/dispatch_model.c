@@ -125,6 +125,7 @@ static struct batcher_model_config queue_config(struct model *model, const struc
         .max_batch = model->max_batch,
         .max_delay_ns = delay_us * NS_PER_US,
         .queue_limit = config->queue_limit ? config->queue_limit : server->limits.queue_requests,
+        .max_running = config->instances,
         .user = model,
     };
     for (uint32_t i = 0; i < config->preferred_count; i++)
@@ -132,6 +133,9 @@ static struct batcher_model_config queue_config(struct model *model, const struc
             queue.preferred[queue.n_preferred++] = config->preferred[i];
     atomic_store_explicit(&model->max_delay_ns, queue.max_delay_ns, memory_order_relaxed);
     atomic_store_explicit(&model->waiting.limit, queue.queue_limit, memory_order_relaxed);
+    atomic_store_explicit(&model->timeout_ns, config->timeout_us * NS_PER_US, memory_order_relaxed);
+    atomic_store_explicit(&model->priority_levels, config->priority_levels, memory_order_relaxed);
+    atomic_store_explicit(&model->default_priority, config->default_priority, memory_order_relaxed);
     return queue;
 }
 
@@ -218,6 +222,35 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
                   model->name, model->version, model->max_instances, model->max_batch);
     *out = model;
     return STATUS_OK;
+}
+
+static enum status context_try(struct context *context, const struct dispatch_trial *trial,
+                               void *output, struct error *err)
+{
+    for (uint32_t i = 0; i < trial->count; i++) {
+        TRY(context_enqueue(context, trial->batch, trial->inputs, output, err));
+        TRY(context_wait(context, NULL, err));
+    }
+    return STATUS_OK;
+}
+
+static enum status lane_try(void *arg, uint32_t worker, void *state UNUSED, struct error *err)
+{
+    const struct dispatch_trial *trial = arg;
+    struct model *model = trial->model;
+    struct device *device = model->dispatch->config.device;
+    void *output;
+    TRY(engine_buffer_alloc(device, model->info->out_bytes_max, "warm-up", &output, err));
+    enum status status = context_try(model->lanes[worker].context, trial, output, err);
+    engine_buffer_free(device, output);
+    return status;
+}
+
+enum status dispatch_model_try(struct dispatch *d, const struct dispatch_trial *trial,
+                               struct error *err)
+{
+    struct dispatch_trial own = *trial;
+    return pool_call_each(d->pool, lane_try, &own, err);
 }
 
 void dispatch_model_retire(struct dispatch *d, struct model *model)

@@ -78,11 +78,16 @@ static enum status payload_place(struct connection *c, const struct request *req
     return *frame ? STATUS_OK : payload_copy(request, model, admission, inflight, err);
 }
 
-static uint64_t deadline_of(const struct loop *loop, const struct request *request)
+/* The model's own time bounds a request's. */
+static uint64_t deadline_of(const struct loop *loop, const struct model *model,
+                            const struct request *request)
 {
-    uint64_t timeout_ns = loop->table->default_timeout_ns;
+    uint64_t own_ns = atomic_load_explicit(&model->timeout_ns, memory_order_relaxed);
+    uint64_t timeout_ns = own_ns ? own_ns : loop->table->default_timeout_ns;
     if (request->timeout_us && __builtin_mul_overflow(request->timeout_us, NS_PER_US, &timeout_ns))
-        return BATCHER_NEVER;
+        timeout_ns = UINT64_MAX;
+    if (own_ns)
+        timeout_ns = MIN(timeout_ns, own_ns);
     uint64_t deadline_ns;
     if (!timeout_ns || __builtin_add_overflow(loop->now_ns, timeout_ns, &deadline_ns))
         return BATCHER_NEVER;
@@ -104,7 +109,7 @@ static void inflight_fill(struct inflight *inflight, const struct connection *c,
     inflight->item.priority = identity_priority(who, request->priority);
     inflight->item.shape_key = admission->shape_key;
     inflight->item.flow = flow_of(c);
-    inflight->item.deadline_ns = deadline_of(c->loop, request);
+    inflight->item.deadline_ns = deadline_of(c->loop, model, request);
     inflight->id = request->id;
     inflight->model = model_ref(model);
     inflight->n_outputs = admission->n_outputs;

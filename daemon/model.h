@@ -80,6 +80,9 @@ struct model {
     uint32_t max_items;            /* requests in one batch, at most */
     uint32_t max_instances;        /* of one request: what limits leave of max_batch (fits.h) */
     _Atomic uint64_t max_delay_ns; /* for the status only; the batcher has its own */
+    /* By its configuration; relaxed, a reload may change them. */
+    _Atomic uint64_t timeout_ns; /* the deadline of requests that bring none; 0: the table's */
+    _Atomic uint32_t priority_levels, default_priority; /* 1 is the first; 0: there are none */
     struct dispatch *dispatch;
     struct batcher_model *queue; /* under the dispatcher's lock */
     struct model_queue waiting;
@@ -97,6 +100,8 @@ struct table_entry {
     char *name, *version;
     enum model_state state;
     char reason[96];     /* if it is not ready; no paths (R10 of docs/operations.md) */
+    bool of_repository;  /* else it is named in the configuration */
+    bool unloaded;       /* because nobody has ordered to load it */
     struct model *model; /* if it is ready; a reference */
 };
 
@@ -128,6 +133,10 @@ static inline void model_unrun(struct model *model, enum cause cause)
 {
     atomic_fetch_add_explicit(&model->stats.unrun[cause], 1, memory_order_relaxed);
 }
+
+/* The batcher's priority of a request by the model's own levels, 1 being the first; 0: the request
+ * names none. A model without levels has one priority. */
+uint32_t model_priority(const struct model *model, uint64_t level);
 
 struct model *model_ref(struct model *model);
 void model_unref(struct model *model); /* the last one retires it: dispatch_model_retire */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loader, see models.h. */
-#include "daemon/models.h"
-
 #include <assert.h>
-#include <pthread.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,30 +9,11 @@
 
 #include "base/clock.h"
 #include "base/file_read.h"
+#include "daemon/declared.h"
 #include "daemon/identity.h"
+#include "daemon/models_internal.h"
 #include "daemon/plan_cache.h"
-#include "daemon/repository.h"
-
-struct models {
-    struct shared *shared;
-    struct models_ops ops;
-    struct trust *trust; /* NULL: files need no signature */
-    struct plan_cache *cache;
-    pthread_t thread;
-
-    pthread_mutex_t lock; /* guards start, reload and retired */
-    pthread_cond_t wake;
-    bool start, reload;
-    struct model *retired; /* by ->next */
-
-    _Atomic bool stop; /* relaxed: it guards no other data */
-
-    /* The loader's thread. */
-    struct config *config; /* of the present table */
-    struct config *first;  /* what devices, threads and sockets were made from */
-    struct table *table;   /* a reference */
-    bool loaded_once;
-};
+#include "daemon/warmup.h"
 
 /* --- one version --- */
 
@@ -72,7 +51,21 @@ static enum status version_make(struct models *m, const struct config *config,
     struct config_model named = w->config;
     named.name = w->name;
     TRY(models_engine_open(&source, config, w, engine, err));
-    return dispatch_model_load(m->shared->dispatch, config, &named, w->version, *engine, out, err);
+    enum status status =
+        w->settings ? declared_check(w->settings, engine_describe(*engine), err) : STATUS_OK;
+    if (status) {
+        engine_unref(*engine);
+        return status;
+    }
+    struct model *model;
+    TRY(dispatch_model_load(m->shared->dispatch, config, &named, w->version, *engine, &model, err));
+    status = warmup_run(m->shared->dispatch, m->shared->device, model, w, err);
+    if (status) {
+        dispatch_model_unload(m->shared->dispatch, model);
+        return status;
+    }
+    *out = model;
+    return STATUS_OK;
 }
 
 static enum status version_load(struct models *m, const struct config *config,
@@ -99,12 +92,12 @@ static enum status version_load(struct models *m, const struct config *config,
     return STATUS_OK;
 }
 
-static const struct table_entry *served(const struct table *table, const struct wanted *w)
+const struct table_entry *models_served(const struct models *m, const struct wanted *w)
 {
-    for (uint32_t i = 0; i < table->n; i++)
-        if (strcmp(table->entries[i].name, w->name) == 0 &&
-            strcmp(table->entries[i].version, w->version) == 0)
-            return &table->entries[i];
+    for (uint32_t i = 0; i < m->table->n; i++)
+        if (strcmp(m->table->entries[i].name, w->name) == 0 &&
+            strcmp(m->table->entries[i].version, w->version) == 0)
+            return &m->table->entries[i];
     return NULL;
 }
 
@@ -117,31 +110,63 @@ static bool version_keep(struct models *m, const struct config *config, const st
            !dispatch_model_configure(m->shared->dispatch, old->model, config, &w->config, NULL);
 }
 
+enum status models_version_make(struct models *m, const struct config *config,
+                                const struct wanted *w, struct model **out, struct error *err)
+{
+    const struct table_entry *old = models_served(m, w);
+    if (!version_keep(m, config, w, old))
+        return version_load(m, config, w, out, err);
+    *out = model_ref(old->model);
+    return STATUS_OK;
+}
+
+enum status models_entry_add(struct table *table, const struct wanted *w, struct model *model,
+                             const char *reason, struct error *err)
+{
+    enum model_state state = model ? MODEL_READY : MODEL_UNAVAILABLE;
+    if (!table_add(table, w->name, w->version, state, reason, model)) {
+        model_unref(model);
+        return error_no_memory(err, "the table of models");
+    }
+    table->entries[table->n - 1].of_repository = w->of_repository;
+    return STATUS_OK;
+}
+
 /* --- a pass --- */
+
+static enum status unloaded_add(struct table *table, const struct wanted *w, struct error *err)
+{
+    TRY(models_entry_add(table, w, NULL, "unloaded", err));
+    table->entries[table->n - 1].unloaded = true;
+    return STATUS_OK;
+}
 
 static enum status entry_make(struct models *m, const struct config *config, const struct wanted *w,
                               struct table *table, struct error *err)
 {
-    const struct table_entry *old = served(m->table, w);
+    const struct table_entry *old = models_served(m, w);
     struct model *model = NULL;
+    struct error why;
     char reason[96] = "";
-    if (version_keep(m, config, w, old)) {
-        model = model_ref(old->model);
-    } else {
-        struct error why;
-        enum status status = version_load(m, config, w, &model, &why);
-        bool tolerated = !m->loaded_once || (old && old->state == MODEL_UNAVAILABLE);
-        if (status && !tolerated)
-            return error_set(err, status, "model '%s' version '%s': %s", w->name, w->version,
-                             why.text);
-        if (status)
-            snprintf(reason, sizeof(reason), "%s; the server's log says more", status_name(status));
-    }
-    if (table_add(table, w->name, w->version, model ? MODEL_READY : MODEL_UNAVAILABLE, reason,
-                  model))
-        return STATUS_OK;
-    model_unref(model);
-    return error_no_memory(err, "the table of models");
+    if (w->of_repository && !models_chosen(m, config, w->name))
+        return unloaded_add(table, w, err);
+    enum status status = models_version_make(m, config, w, &model, &why);
+    bool tolerated = !m->loaded_once || (old && old->state == MODEL_UNAVAILABLE);
+    if (status && !tolerated)
+        return error_set(err, status, "model '%s' version '%s': %s", w->name, w->version, why.text);
+    if (status)
+        snprintf(reason, sizeof(reason), "%s; the server's log says more", status_name(status));
+    return models_entry_add(table, w, model, reason, err);
+}
+
+/* What the next poll compares with. Without memory it finds everything new. */
+static void seen_keep(struct models *m, const struct wanted_list *list)
+{
+    struct models_seen seen;
+    if (!models_seen_look(&m->seen, list, 0, true, &seen))
+        seen = (struct models_seen){0};
+    models_seen_deinit(&m->seen);
+    m->seen = seen;
 }
 
 static void table_cleanup(struct table **at)
@@ -163,9 +188,17 @@ static enum status table_make(struct models *m, const struct config *config, str
             return error_plain(err, CAUSE_STOPPED);
         TRY(entry_make(m, config, &list.items[i], table, err));
     }
-    table_sort(table);
+    seen_keep(m, &list);
     *out = STEAL(table);
     return STATUS_OK;
+}
+
+void models_publish(struct models *m, struct table *table, const struct config *config)
+{
+    table_sort(table);
+    m->ops.publish(m->ops.user, table, config);
+    table_unref(m->table);
+    m->table = table;
 }
 
 /* Gives versions that a failed pass kept from the old table their old limits back. */
@@ -175,7 +208,7 @@ static void limits_restore(struct models *m)
     if (repository_list(m->config, NULL, &list, NULL))
         return;
     for (uint32_t i = 0; i < list.n; i++)
-        version_keep(m, m->config, &list.items[i], served(m->table, &list.items[i]));
+        version_keep(m, m->config, &list.items[i], models_served(m, &list.items[i]));
     repository_list_deinit(&list);
 }
 
@@ -184,9 +217,7 @@ static enum status table_change(struct models *m, struct config *config, struct 
     struct table *table = NULL;
     TRY(table_make(m, config, &table, err));
     assert(table);
-    m->ops.publish(m->ops.user, table, config);
-    table_unref(m->table);
-    m->table = table;
+    models_publish(m, table, config);
     return STATUS_OK;
 }
 
@@ -258,6 +289,35 @@ static void retired_unload(struct models *m, struct model *list)
     }
 }
 
+/* Waits for something to do; with polls, no longer than until the next one. Under the lock. */
+static void loader_wait(struct models *m)
+{
+    bool poll = models_poll_wanted(m);
+    const struct timespec until = {.tv_sec = (time_t)(m->poll_ns / NS_PER_S),
+                                   .tv_nsec = (long)(m->poll_ns % NS_PER_S)};
+    int r = 0;
+    while (!m->start && !m->reload && !m->retired && !m->orders && r != ETIMEDOUT &&
+           !atomic_load_explicit(&m->stop, memory_order_relaxed))
+        r = poll ? pthread_cond_timedwait(&m->wake, &m->lock, &until)
+                 : pthread_cond_wait(&m->wake, &m->lock);
+}
+
+static struct models_order *orders_take(struct models *m)
+{
+    m->orders_end = &m->orders;
+    m->n_orders = 0;
+    return STEAL(m->orders);
+}
+
+static void poll_if_due(struct models *m)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (!models_poll_wanted(m) || now_ns < m->poll_ns)
+        return;
+    models_poll(m);
+    m->poll_ns = clock_now_ns() + m->config->repository_poll_ms * NS_PER_MS;
+}
+
 static void *loader_run(void *arg)
 {
     struct models *m = arg;
@@ -265,11 +325,10 @@ static void *loader_run(void *arg)
     pthread_setname_np(pthread_self(), "loader");
     while (!stop) {
         pthread_mutex_lock(&m->lock);
-        while (!m->start && !m->reload && !m->retired &&
-               !atomic_load_explicit(&m->stop, memory_order_relaxed))
-            pthread_cond_wait(&m->wake, &m->lock);
+        loader_wait(m);
         bool start = m->start, reload = m->reload;
         struct model *retired = STEAL(m->retired);
+        struct models_order *orders = orders_take(m);
         m->start = m->reload = false;
         stop = atomic_load_explicit(&m->stop, memory_order_relaxed);
         pthread_mutex_unlock(&m->lock);
@@ -277,8 +336,12 @@ static void *loader_run(void *arg)
             first_pass(m);
         if (reload && !stop)
             reload_pass(m);
+        models_orders_run(m, orders);
+        if (!stop)
+            poll_if_due(m);
         retired_unload(m, retired);
     }
+    models_orders_fail(m);
     m->ops.ended(m->ops.user);
     return NULL;
 }
@@ -316,6 +379,7 @@ static void models_destroy(struct models *m)
 {
     plan_cache_free(m->cache);
     trust_free(m->trust);
+    models_seen_deinit(&m->seen);
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->wake);
     config_keep(m, NULL);
@@ -352,6 +416,16 @@ static enum status parts_make(struct models *m, struct error *err)
     return thread_start(m, err);
 }
 
+/* Waits are by the clock that base/clock.h has. */
+static void wake_init(struct models *m)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&m->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 enum status models_new(struct shared *shared, struct config *config, struct table *table,
                        const struct models_ops *ops, struct models **out, struct error *err)
 {
@@ -363,8 +437,9 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
     m->shared = shared;
     m->ops = *ops;
     m->config = m->first = config;
+    m->orders_end = &m->orders;
     pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->wake, NULL);
+    wake_init(m);
     enum status status = parts_make(m, err);
     if (status) {
         models_destroy(m);

@@ -7,6 +7,9 @@
  * and the others are served. After that a configuration is taken as a whole or not at all (R25 of
  * docs/operations.md): if anything that was served, or is new, cannot be loaded, everything stays
  * as it is.
+ *
+ * Between these, polls and orders exchange single models of the repository
+ * (models_repository.c).
  */
 #ifndef INFERD_DAEMON_MODELS_H
 #define INFERD_DAEMON_MODELS_H
@@ -38,6 +41,18 @@ enum status models_new(struct shared *shared, struct config *config, struct tabl
 void models_start(struct models *models);
 /* Asks for a reload; several at once become one. Any thread. */
 void models_reload(struct models *models);
+/* An order of a client to load a model of the repository or to unload it, by name and with all its
+ * versions. It stays the caller's, who gets it back by `done`, once, on the loader's thread; `err`
+ * is NULL if it was carried out. */
+struct models_order {
+    struct models_order *next;
+    bool unload;
+    char name[MESSAGE_MAX_NAME + 1];
+    void (*done)(struct models_order *order, const struct error *err);
+};
+
+/* Any thread. An error: the order is not taken, and `done` not called. */
+enum status models_order(struct models *models, struct models_order *order, struct error *err);
 /* Hands over a model that nobody uses any more. Any thread. */
 void models_retire(struct models *models, struct model *model);
 /* Tells the thread to end: builds are cut short. Any thread. */

@@ -119,7 +119,7 @@ static enum status key_format(struct loading *l, struct error *err)
     const struct plan_cache_config *config = &l->cache->config;
     char fingerprint[FINGERPRINT_MAX] = "";
     config->device->backend->device_fingerprint(config->device, fingerprint);
-    uint64_t inputs = wanted_inputs_digest(&l->w->config);
+    uint64_t inputs = wanted_build_digest(&l->w->config);
     uint32_t batches = l->w->config.batches_count;
     uint8_t key[DIGEST_BYTES];
     char text[DIGEST_TEXT];
@@ -261,6 +261,7 @@ static enum status plan_make(struct loading *l, int model, int plan, struct erro
         .n_batches = w->config.batches_count,
         .inputs = w->config.inputs,
         .n_inputs = w->config.inputs_count,
+        .precision = w->config.precision,
         .timeout_s = l->timeout_s,
         .memory_bytes = config->build_memory_bytes,
         .log = config->log,

@@ -14,7 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/file_read.h"
 
 static const char *const file_names[] = {"model.plan", "model.onnx"}; /* a plan is preferred */
 
@@ -47,7 +47,10 @@ void repository_list_deinit(struct wanted_list *list)
 {
     for (uint32_t i = 0; i < list->n; i++)
         wanted_deinit(&list->items[i]);
+    for (uint32_t i = 0; i < list->n_files; i++)
+        model_file_free(list->files[i]);
     free(list->items);
+    free(list->files);
     *list = (struct wanted_list){0};
 }
 
@@ -97,20 +100,39 @@ static void source_fill(struct wanted *w)
     w->source.ctime_ns = (uint64_t)st.st_ctim.tv_sec * NS_PER_S + (uint64_t)st.st_ctim.tv_nsec;
 }
 
-static uint64_t digest_add(uint64_t digest, const void *data, size_t size)
+static uint64_t mix(uint64_t digest, const void *data, size_t size)
 {
     return XXH3_64bits_withSeed(size ? data : "", size, digest + size + 1);
 }
 
-uint64_t wanted_inputs_digest(const struct config_model *config)
+uint64_t wanted_build_digest(const struct config_model *config)
 {
     uint64_t digest = 0;
     for (uint32_t i = 0; i < config->inputs_count; i++) {
         const struct config_input *in = &config->inputs[i];
-        digest = digest_add(digest, in->name, strlen(in->name));
-        digest = digest_add(digest, in->type, in->type ? strlen(in->type) : 0);
-        digest = digest_add(digest, in->scale, in->scale_count * sizeof(*in->scale));
-        digest = digest_add(digest, in->bias, in->bias_count * sizeof(*in->bias));
+        digest = mix(digest, in->name, strlen(in->name));
+        digest = mix(digest, in->type, in->type ? strlen(in->type) : 0);
+        digest = mix(digest, in->scale, in->scale_count * sizeof(*in->scale));
+        digest = mix(digest, in->bias, in->bias_count * sizeof(*in->bias));
+    }
+    if (config->precision)
+        digest = mix(digest, config->precision, strlen(config->precision));
+    return digest;
+}
+
+uint64_t wanted_signature(const struct wanted *items, uint32_t n, uint64_t *changed_ns)
+{
+    uint64_t digest = n;
+    *changed_ns = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct model_source *s = &items[i].source;
+        const uint64_t numbers[] = {s->device,   s->inode,    s->size,         s->mtime_ns,
+                                    s->ctime_ns, s->profiles, items[i].fd >= 0};
+        digest = mix(digest, items[i].version, strlen(items[i].version));
+        digest = mix(digest, numbers, sizeof(numbers));
+        if (items[i].fd < 0)
+            digest = mix(digest, items[i].err.text, strlen(items[i].err.text));
+        *changed_ns = MAX(*changed_ns, MAX(s->ctime_ns, s->mtime_ns));
     }
     return digest;
 }
@@ -126,7 +148,7 @@ static enum status configured_add(const struct config_model *config, struct want
     if (config->batches_count)
         w->source.profiles =
             XXH3_64bits(config->batches, config->batches_count * sizeof(config->batches[0]));
-    w->source.profiles += wanted_inputs_digest(config);
+    w->source.profiles += wanted_build_digest(config);
     file_open(config->path, &w->fd, &w->err); /* the entry keeps the reason of a failure */
     source_fill(w);
     return STATUS_OK;
@@ -141,64 +163,81 @@ struct scan {
     struct wanted_list *list;
 };
 
-static enum status version_add(const struct scan *scan, const char *name, const char *version,
-                               struct error *err)
+/* One model of it. */
+struct model_scan {
+    const struct scan *scan;
+    const char *name;
+    const struct model_file *settings;
+    uint64_t file_digest;    /* of config.pbtxt; 0: there is none */
+    uint64_t file_change_ns; /* when it was changed */
+    struct error why;        /* of its status if it cannot be used */
+};
+
+static enum status source_add(const struct model_scan *m, const char *version, const char *file,
+                              const char *below, struct wanted **out, struct error *err)
 {
-    char below[2 * MESSAGE_MAX_NAME + 32], source[4096];
-    for (size_t i = 0; i < ARRAY_LEN(file_names); i++) {
-        struct error why;
-        int fd;
-        snprintf(below, sizeof(below), "%s/%s/%s", name, version, file_names[i]);
-        enum status status = file_open_beneath(scan->root, below, &fd, &why);
-        if (status == STATUS_NOT_FOUND)
-            continue;
-        snprintf(source, sizeof(source), "%s/%s", scan->path, below);
-        struct wanted *w = wanted_add(scan->list, name, version, file_names[i], source);
-        if (!w) {
-            if (!status)
-                close(fd);
-            return error_no_memory(err, "the list of models");
-        }
-        w->config = (struct config_model){.max_delay_us = -1};
-        w->err = why;
-        if (!status) {
-            *strrchr(below, '/') = '\0';
-            w->fd = fd;
-            w->folder = openat(scan->root, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        }
-        source_fill(w);
-        return STATUS_OK;
-    }
-    log_write(scan->log, LOG_WARNING, "%s/%s/%s: neither model.plan nor model.onnx: left out",
-              scan->path, name, version);
+    char source[4096];
+    snprintf(source, sizeof(source), "%s/%s", m->scan->path, below);
+    struct wanted *w = wanted_add(m->scan->list, m->name, version, file, source);
+    if (!w)
+        return error_no_memory(err, "the list of models");
+    w->config = m->settings ? m->settings->config : (struct config_model){.max_delay_us = -1};
+    w->settings = m->settings;
+    w->of_repository = true;
+    w->source.profiles = m->file_digest;
+    *out = w;
     return STATUS_OK;
 }
 
-/* Calls entry_walk for each sub-folder of `fd`, which is closed. `name` is the model's, or NULL on
- * the first level. */
-static enum status folder_walk(const struct scan *scan, int fd, const char *name,
-                               struct error *err);
-
-static enum status entry_walk(const struct scan *scan, int parent, const char *name,
-                              const char *entry, struct error *err)
+/* Takes over `fd`. */
+static void source_open(const struct model_scan *m, struct wanted *w, char *below, int fd)
 {
-    if (!message_name_ok(message_text_of(entry))) {
-        log_write(scan->log, LOG_WARNING, "%s/%s%s%s: no name for a model or version: left out",
-                  scan->path, name ? name : "", name ? "/" : "", entry);
-        return STATUS_OK;
+    *strrchr(below, '/') = '\0';
+    w->fd = fd;
+    w->folder = openat(m->scan->root, below, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    source_fill(w);
+    w->source.mtime_ns = MAX(w->source.mtime_ns, m->file_change_ns);
+    if (m->why.status) {
+        close(w->fd);
+        w->fd = -1;
+        w->err = m->why;
     }
-    if (name)
-        return version_add(scan, name, entry, err);
-    int fd = openat(parent, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
-        log_write(scan->log, LOG_WARNING, "%s/%s: %s: left out", scan->path, entry,
-                  strerror(errno));
-        return STATUS_OK;
-    }
-    return folder_walk(scan, fd, entry, err);
 }
 
-static enum status folder_walk(const struct scan *scan, int fd, const char *name, struct error *err)
+static enum status version_add(const struct model_scan *m, const char *version, struct error *err)
+{
+    const char *own = m->settings ? m->settings->file : NULL;
+    const char *const *names = own ? &own : file_names;
+    char below[3 * MESSAGE_MAX_NAME + 32];
+    for (size_t i = 0; i < (own ? 1 : ARRAY_LEN(file_names)); i++) {
+        struct error why;
+        struct wanted *w;
+        int fd = -1;
+        snprintf(below, sizeof(below), "%s/%s/%s", m->name, version, names[i]);
+        enum status status = file_open_beneath(m->scan->root, below, &fd, &why);
+        if (status == STATUS_NOT_FOUND)
+            continue;
+        enum status add_status = source_add(m, version, names[i], below, &w, err);
+        if (add_status) {
+            if (!status)
+                close(fd);
+            return add_status;
+        }
+        w->err = why;
+        if (!status)
+            source_open(m, w, below, fd);
+        return STATUS_OK;
+    }
+    log_write(m->scan->log, LOG_WARNING, "%s/%s/%s: neither model.plan nor model.onnx: left out",
+              m->scan->path, m->name, version);
+    return STATUS_OK;
+}
+
+/* Calls `see` for each sub-folder of `fd` whose name can be a model's or a version's; closes it. */
+static enum status folder_walk(const struct scan *scan, int fd, const char *above,
+                               enum status (*see)(void *user, int parent, const char *name,
+                                                  struct error *err),
+                               void *user, struct error *err)
 {
     DIR *dir = fdopendir(fd);
     if (!dir) {
@@ -208,26 +247,166 @@ static enum status folder_walk(const struct scan *scan, int fd, const char *name
     enum status status = STATUS_OK;
     for (struct dirent *e; !status && (e = readdir(dir));) {
         struct stat st;
-        if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISDIR(st.st_mode))
             continue;
-        if (S_ISDIR(st.st_mode))
-            status = entry_walk(scan, dirfd(dir), name, e->d_name, err);
+        if (message_name_ok(message_text_of(e->d_name)))
+            status = see(user, dirfd(dir), e->d_name, err);
+        else
+            log_write(scan->log, LOG_WARNING, "%s/%s%s: no name for a model or version: left out",
+                      scan->path, above, e->d_name);
     }
     closedir(dir);
     return status;
 }
 
-static enum status repository_scan(const char *path, const struct log_sink *log,
+static enum status version_see(void *user, int parent UNUSED, const char *name, struct error *err)
+{
+    const struct model_scan *m = user;
+    if (m->settings && strcmp(name, REPOSITORY_WARMUP) == 0)
+        return STATUS_OK;
+    return version_add(m, name, err);
+}
+
+/* --- config.pbtxt --- */
+
+static bool file_keep(struct wanted_list *list, struct model_file *file)
+{
+    struct model_file **files =
+        realloc(list->files, ((size_t)list->n_files + 1) * sizeof(struct model_file *));
+    if (!files) {
+        model_file_free(file);
+        return false;
+    }
+    list->files = files;
+    files[list->n_files++] = file;
+    return true;
+}
+
+static enum status settings_parse(struct model_scan *m, int fd, const char *name, struct error *err)
+{
+    struct file_map text;
+    struct model_file *file;
+    const struct file_read how = {.name = name, .limit = MODEL_FILE_MAX};
+    TRY(file_load(fd, &how, &text, err));
+    m->file_digest = XXH3_64bits(text.data, text.size) | 1;
+    enum status status =
+        model_file_parse(name, text.data, text.size, m->name, m->scan->log, &file, err);
+    file_unmap(&text);
+    if (status)
+        return status;
+    if (!file_keep(m->scan->list, file))
+        return error_no_memory(err, "%s", name);
+    m->settings = file;
+    return STATUS_OK;
+}
+
+/* Reads the file if there is one; m->why says why it cannot be used. */
+static void settings_read(struct model_scan *m)
+{
+    char below[MESSAGE_MAX_NAME + 32], name[4096];
+    struct stat st;
+    int fd;
+    snprintf(below, sizeof(below), "%s/" REPOSITORY_MODEL_FILE, m->name);
+    snprintf(name, sizeof(name), "%s/%s", m->scan->path, below);
+    enum status status = file_open_beneath(m->scan->root, below, &fd, &m->why);
+    if (status == STATUS_NOT_FOUND) {
+        m->why = (struct error){0};
+        return;
+    }
+    if (status) {
+        m->file_digest = 1;
+        error_prefix(&m->why, "%s", name);
+        return;
+    }
+    if (fstat(fd, &st) == 0)
+        m->file_change_ns = (uint64_t)st.st_ctim.tv_sec * NS_PER_S + (uint64_t)st.st_ctim.tv_nsec;
+    status = settings_parse(m, fd, name, &m->why);
+    if (!status)
+        m->why = (struct error){0};
+    close(fd);
+}
+
+/* --- which versions --- */
+
+static int by_version(const void *a, const void *b)
+{
+    const struct wanted *x = a, *y = b;
+    return strverscmp(x->version, y->version);
+}
+
+static bool version_named(const struct model_file *settings, const char *version)
+{
+    for (uint32_t i = 0; i < settings->n_specific; i++) {
+        char text[24];
+        snprintf(text, sizeof(text), "%lld", (long long)settings->specific[i]);
+        if (strcmp(text, version) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Takes the versions from items[first] on that the policy does not want off the list. */
+static void policy_apply(const struct model_scan *m, uint32_t first)
+{
+    struct wanted_list *list = m->scan->list;
+    const struct model_file *settings = m->settings;
+    uint32_t n = list->n - first, kept = first;
+    if (!settings || settings->policy == POLICY_ALL || !n)
+        return;
+    qsort(list->items + first, n, sizeof(*list->items), by_version);
+    for (uint32_t i = first; i < list->n; i++) {
+        bool wanted = settings->policy == POLICY_LATEST
+                          ? list->n - i <= settings->latest
+                          : version_named(settings, list->items[i].version);
+        if (wanted)
+            list->items[kept++] = list->items[i];
+        else
+            wanted_deinit(&list->items[i]);
+    }
+    list->n = kept;
+    if (settings->policy == POLICY_SPECIFIC && kept - first < settings->n_specific)
+        log_write(m->scan->log, LOG_WARNING,
+                  "%s/%s: version_policy names %u versions, of which %u are there", m->scan->path,
+                  m->name, settings->n_specific, kept - first);
+}
+
+static enum status model_see(void *user, int parent, const char *name, struct error *err)
+{
+    const struct scan *scan = user;
+    struct model_scan m = {.scan = scan, .name = name};
+    char above[MESSAGE_MAX_NAME + 2];
+    uint32_t first = scan->list->n;
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        log_write(scan->log, LOG_WARNING, "%s/%s: %s: left out", scan->path, name, strerror(errno));
+        return STATUS_OK;
+    }
+    settings_read(&m);
+    snprintf(above, sizeof(above), "%s/", name);
+    TRY(folder_walk(scan, fd, above, version_see, &m, err));
+    policy_apply(&m, first);
+    return STATUS_OK;
+}
+
+/* Lists all models, or the one of this name. */
+static enum status repository_scan(const char *path, const char *only, const struct log_sink *log,
                                    struct wanted_list *list, struct error *err)
 {
     CLEANUP(cleanup_close) int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return error_errno(err, errno, "repository %s", path);
-    const struct scan scan = {root, path, log, list};
+    struct scan scan = {root, path, log, list};
+    struct stat st;
+    if (only)
+        return message_name_ok(message_text_of(only)) &&
+                       fstatat(root, only, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode)
+                   ? model_see(&scan, root, only, err)
+                   : STATUS_OK;
     int top = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return error_errno(err, errno, "repository %s", path);
-    return folder_walk(&scan, top, NULL, err);
+    return folder_walk(&scan, top, "", model_see, &scan, err);
 }
 
 static enum status duplicates_check(const struct wanted_list *list, struct error *err)
@@ -250,8 +429,20 @@ enum status repository_list(const struct config *config, const struct log_sink *
     for (uint32_t i = 0; i < config->models_count; i++)
         TRY(configured_add(&config->models[i], &list, err));
     if (config->repository)
-        TRY(repository_scan(config->repository, log, &list, err));
+        TRY(repository_scan(config->repository, NULL, log, &list, err));
     TRY(duplicates_check(&list, err));
+    *out = list;
+    list = (struct wanted_list){0};
+    return STATUS_OK;
+}
+
+enum status repository_list_model(const struct config *config, const char *model,
+                                  const struct log_sink *log, struct wanted_list *out,
+                                  struct error *err)
+{
+    CLEANUP(repository_list_deinit) struct wanted_list list = {0};
+    if (config->repository)
+        TRY(repository_scan(config->repository, model, log, &list, err));
     *out = list;
     list = (struct wanted_list){0};
     return STATUS_OK;

@@ -140,6 +140,15 @@ void server_settings_apply(struct server *s, const struct config *config)
                           memory_order_relaxed);
 }
 
+/* Those that are or should be served. */
+static uint32_t versions_wanted(const struct table *table)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < table->n; i++)
+        n += !table->entries[i].unloaded;
+    return n;
+}
+
 static void publish(void *user, struct table *table, const struct config *config)
 {
     struct server *s = user;
@@ -149,7 +158,7 @@ static void publish(void *user, struct table *table, const struct config *config
     s->told.models = models;
     pthread_mutex_unlock(&s->lock);
     server_settings_apply(s, config);
-    atomic_store_explicit(&s->versions, table->n, memory_order_relaxed);
+    atomic_store_explicit(&s->versions, versions_wanted(table), memory_order_relaxed);
     uv_sem_init(&done, 0);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         while (loop_set_table(s->shared.loops[i], table, &done))

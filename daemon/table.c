@@ -16,6 +16,17 @@ const char *model_state_name(enum model_state state)
     return names[state];
 }
 
+uint32_t model_priority(const struct model *model, uint64_t level)
+{
+    uint64_t levels = atomic_load_explicit(&model->priority_levels, memory_order_relaxed);
+    if (!levels)
+        return 0;
+    if (!level)
+        level = atomic_load_explicit(&model->default_priority, memory_order_relaxed);
+    level = MIN(MAX(level, UINT64_C(1)), levels) - 1;
+    return (uint32_t)(levels <= BATCHER_PRIORITIES ? level : level * BATCHER_PRIORITIES / levels);
+}
+
 struct model *model_ref(struct model *model)
 {
     atomic_fetch_add_explicit(&model->refs, 1, memory_order_relaxed);

@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The model repository: config.pbtxt, polls, and models that are loaded by request alone.
+
+    test_model_repository.py INFERD INFERCTL
+"""
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import tempfile
+import threading
+import time
+import unittest
+
+import harness
+import wire
+from wire import message
+
+X4 = struct.pack("<4f", 1, 2, 3, 4)
+TWICE = struct.pack("<4f", 2, 4, 6, 8)
+POLL = {"repository_mode": "poll", "repository_poll_ms": 100}
+
+
+def infer(client, model="m", version="", n=1, **more):
+    reply = client.infer(model, [("x", "FP32", [n, 4], X4 * n)], version=version, **more)
+    if reply.status != wire.OK:
+        return reply
+    return {X4: "copy", TWICE: "twice"}[reply.outputs()["y"][2][:16]]
+
+
+def states(client):
+    """(name, version) -> (state, reason)"""
+    entries = map(wire.decode, client.call(wire.INDEX).body.get(1, []))
+    return {(wire.text(e, 1), wire.text(e, 2)): (wire.text(e, 3), wire.text(e, 4)) for e in entries}
+
+
+class Repository:
+    def __init__(self):
+        self.path = pathlib.Path(tempfile.mkdtemp(dir=harness.folder()))
+
+    def put(self, name, version, source, file="model.plan"):
+        """Places a file as operators should: completed in another place first, then renamed."""
+        folder = self.path / name / version
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, folder / "new")
+        os.rename(folder / "new", folder / file)
+
+    def write(self, name, text):
+        (self.path / name).mkdir(exist_ok=True)
+        (self.path / name / "new").write_text(text)
+        os.rename(self.path / name / "new", self.path / name / "config.pbtxt")
+
+    def remove(self, name):
+        shutil.rmtree(self.path / name)
+
+
+class ModelFile(unittest.TestCase):
+    def setUp(self):
+        self.r = Repository()
+
+    def test_a_file_of_triton_is_obeyed(self):
+        self.r.put("m", "1", harness.onnx("copy"), "model.onnx")
+        self.r.put("m", "2", harness.onnx("copy"), "model.onnx")
+        self.r.put("m", "10", harness.onnx("twice"), "model.onnx")
+        self.r.write("m", """
+            name: "m"
+            platform: "onnxruntime_onnx"
+            max_batch_size: 4
+            input [ { name: "x" data_type: TYPE_FP32 dims: [ 4 ] } ]
+            output [ { name: "y" data_type: TYPE_FP32 dims: [ -1 ] } ]
+            version_policy { latest { num_versions: 2 } }
+            dynamic_batching { max_queue_delay_microseconds: 77 }
+            optimization { graph { level: 1 } }
+            maximal_batch: 3
+            """)
+        with harness.Server([self.r.path]) as s, s.client() as c:
+            self.assertEqual(set(states(c)), {("m", "2"), ("m", "10")})
+            self.assertEqual((infer(c), infer(c, version="2")), ("twice", "copy"))
+            self.assertEqual(infer(c, n=4), "twice")
+            self.assertEqual(infer(c, n=5).status, wire.INVALID_ARGUMENT)
+            row = wire.decode(c.call(wire.STATUS).body[10][0])
+            self.assertEqual((wire.one(row, 5), wire.one(row, 6)), (4, 77))
+            self.assertRegex(s.log(), r"config.pbtxt:\d+: 'optimization' has no effect")
+            self.assertRegex(s.log(), r"config.pbtxt:\d+: unknown field 'maximal_batch'")
+
+    def test_a_wrong_file_keeps_only_its_model_out(self):
+        self.r.put("good", "1", harness.plan("copy"))
+        wrong = {"syntax": 'name: "x', "type": "max_batch_size: 'many'",
+                 "backend": 'backend: "python"', "sequence": "sequence_batching { }",
+                 "input": 'input { name: "z" }',
+                 "dtype": 'input { name: "x" data_type: TYPE_INT8 }',
+                 "dims": 'input { name: "x" dims: [ 1, 5 ] }', "batch": "max_batch_size: 64",
+                 "other": 'name: "good"'}
+        for name, text in wrong.items():
+            self.r.put(name, "1", harness.plan("copy"))
+            self.r.write(name, text)
+        with harness.Server([self.r.path]) as s, s.client() as c:
+            found = states(c)
+            self.assertEqual({k[0] for k, v in found.items() if v[0] == "READY"}, {"good"})
+            self.assertEqual(len(found), len(wrong) + 1)
+            for name in wrong:
+                self.assertRegex(s.log(), rf"model '{name}' version '1' .*config.pbtxt")
+                self.assertNotIn("/", found[(name, "1")][1])
+            self.r.write("dims", 'input { name: "x" dims: [ -1, 4 ] }')
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            self.assertEqual(infer(c, "dims"), "copy")
+
+    def test_dims_leave_the_batch_out_if_there_is_one(self):
+        for name, text, ready in (
+                ("a", 'max_batch_size: 8 input { name: "x" dims: [ 4 ] }', True),
+                ("b", 'max_batch_size: 8 input { name: "x" dims: [ -1, 4 ] }', False),
+                ("c", 'max_batch_size: 0 input { name: "x" dims: [ -1, 4 ] }', True)):
+            self.r.put(name, "1", harness.plan("copy"))
+            self.r.write(name, text)
+            with self.subTest(name):
+                server = harness.Server([self.r.path])
+                with server, server.client() as c:
+                    self.assertEqual(states(c)[(name, "1")][0] == "READY", ready)
+
+    def test_a_file_of_its_own_name(self):
+        self.r.put("m", "1", harness.plan("twice"), "net.plan")
+        self.r.write("m", 'default_model_filename: "net.plan"')
+        with harness.Server([self.r.path]) as s, s.client() as c:
+            self.assertEqual(infer(c), "twice")
+
+    def test_links_lead_nowhere(self):
+        self.r.put("m", "1", harness.plan("copy"))
+        target = harness.folder() / "outside.pbtxt"
+        target.write_text("max_batch_size: 2")
+        (self.r.path / "m" / "config.pbtxt").symlink_to(target)
+        self.r.put("n", "1", harness.plan("copy"))
+        with harness.Server([self.r.path]) as s, s.client() as c:
+            self.assertEqual({k: v[0] for k, v in states(c).items()},
+                             {("m", "1"): "UNAVAILABLE", ("n", "1"): "READY"})
+
+    def test_precision_and_profiles_go_to_the_build(self):
+        self.r.put("m", "1", harness.onnx("copy"), "model.onnx")
+        self.r.write("m", """
+            parameters { key: "profiles" value { string_value: "1,3" } }
+            parameters { key: "precision" value { string_value: "fp16" } }
+            parameters { key: "input_type:x" value { string_value: "uint8" } }
+            parameters { key: "input_scale:x" value { string_value: "2" } }""")
+        with harness.Server([self.r.path]) as s, s.client() as c:
+            self.assertEqual(wire.one(wire.decode(c.call(wire.STATUS).body[10][0]), 5), 3)
+            reply = c.infer("m", [("x", "UINT8", [1, 4], bytes([1, 2, 3, 4]))])
+            self.assertEqual(struct.unpack("<4f", reply.outputs()["y"][2]), (2, 4, 6, 8))
+            self.assertEqual(c.counters()["plans_built"], 1)
+            # a change of what the plan does not depend on needs no other plan
+            self.r.write("m", (self.r.path / "m" / "config.pbtxt").read_text() +
+                         "\ndynamic_batching { max_queue_delay_microseconds: 9 }")
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            row = wire.decode(c.call(wire.STATUS).body[10][0])
+            self.assertEqual((wire.one(row, 5), wire.one(row, 6)), (3, 9))
+            self.assertEqual(c.counters()["plans_built"], 1)
+
+    def test_warm_up_comes_before_the_switch(self):
+        self.r.put("m", "1", harness.plan("copy"))
+        (self.r.path / "m" / "warmup").mkdir()
+        (self.r.path / "m" / "warmup" / "x.bin").write_bytes(X4 * 2)
+        inputs = 'inputs { key: "x" value { data_type: TYPE_FP32 dims: [ 4 ] %s } }'
+        self.r.write("m", "max_batch_size: 8 model_warmup [" + ", ".join(
+            "{ name: 'w' batch_size: %d count: %d %s }" % (n, k, inputs % data) for n, k, data in (
+                (8, 3, "zero_data: true"), (2, 1, "input_data_file: 'x.bin'"),
+                (4, 2, "random_data: true"))) + "]")
+        with harness.Server([self.r.path, f"k={harness.plan('copy')}"],
+                            {"device": "fault", "workers": 2},
+                            env={"INFERD_FAULT_SCRIPT": "on=cpu;launch#12:fail"}) as s:
+            with s.client() as c:  # 2 workers x 6 runs: the last of them fails, once
+                self.assertEqual(states(c)[("m", "1")][0], "UNAVAILABLE")
+                s.signal(signal.SIGHUP)
+                s.wait_log("reloaded")
+                self.assertEqual(infer(c), "copy")
+        for wrong, expected in (("batch_size: 9 " + inputs % "zero_data: true", "at most 8"),
+                                (inputs.replace('"x"', '"z"') % "zero_data: true", "input 'x'"),
+                                (inputs.replace("4", "5") % "zero_data: true", "dims of 16 bytes"),
+                                (inputs % "input_data_file: 'x.bin'", "x.bin: 32 bytes"),
+                                (inputs % "input_data_file: 'gone'", "gone"), ("", "1 inputs")):
+            self.r.write("m", "max_batch_size: 8 model_warmup { name: 'w' %s }" % wrong)
+            server = harness.Server([self.r.path, f"k={harness.plan('copy')}"])
+            with self.subTest(wrong), server as s:
+                self.assertRegex(s.log(), f"model 'm' .*{expected}")
+
+    def test_one_instance_runs_one_batch_at_a_time(self):
+        self.r.put("m", "1", harness.plan("copy"))
+        self.r.write("m", "instance_group { count: 1 } max_batch_size: 1")
+        script = "on=cpu;launch:delay=200ms"
+        with harness.Server([self.r.path], {"workers": 2, "device": "fault"},
+                            env={"INFERD_FAULT_SCRIPT": script}) as s, s.client() as c:
+            start = time.monotonic()
+            sent = {c.start(wire.INFER, wire.infer_body("m", [("x", "FP32", [1, 4], X4)]))
+                    for _ in range(4)}
+            for _ in range(4):
+                reply = c.receive()
+                self.assertEqual(reply.status, wire.OK, reply.message)
+                sent.remove(reply.id)
+            self.assertGreater(time.monotonic() - start, 0.8)
+
+
+class Polls(unittest.TestCase):
+    def wait(self, what, seconds=20):
+        end = time.monotonic() + seconds
+        while not what():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
+    def test_new_changed_and_gone(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        with harness.Server([r.path], POLL) as s, s.client() as c:
+            r.put("n", "1", harness.plan("twice"))
+            self.wait(lambda: infer(c, "n") == "twice")
+            r.put("m", "1", harness.plan("twice"))
+            self.wait(lambda: infer(c) == "twice")
+            s.wait_log("model 'm' version '1' unloaded")
+            r.remove("n")
+            self.wait(lambda: ("n", "1") not in states(c))
+            self.assertEqual(infer(c), "twice")
+            r.write("m", "max_batch_size: 2")
+            self.wait(lambda: infer(c, n=3) != "twice")
+            self.assertEqual(infer(c, n=2), "twice")
+            self.assertEqual(s.log().count("model 'm' version '1' loaded"), 3)
+
+    def test_r25_what_cannot_be_loaded_leaves_the_old_serving(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        with harness.Server([r.path], POLL) as s, s.client() as c:
+            garbage = harness.folder() / "garbage.plan"
+            garbage.write_bytes(b"garbage" * 999)
+            r.put("m", "1", garbage)
+            r.put("n", "1", harness.plan("twice"))
+            s.wait_log("model 'm': ")
+            self.wait(lambda: infer(c, "n") == "twice")
+            self.assertEqual(infer(c), "copy")
+            time.sleep(0.5)  # several polls
+            self.assertEqual(c.counters()["loads_failed"], 1)  # tried once
+            r.put("m", "1", harness.plan("twice"))
+            self.wait(lambda: infer(c) == "twice")
+
+    def test_a_repository_that_is_away_for_a_while_unloads_nothing(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        with harness.Server([r.path], POLL) as s, s.client() as c:
+            os.rename(r.path, str(r.path) + "-away")
+            s.wait_log("poll: ")
+            time.sleep(0.3)
+            self.assertEqual(s.log().count("poll: "), 1)
+            self.assertEqual(infer(c), "copy")
+            os.rename(str(r.path) + "-away", r.path)
+            r.put("m", "1", harness.plan("twice"))
+            self.wait(lambda: infer(c) == "twice")
+
+    def test_polls_under_load_lose_nothing(self):
+        r = Repository()
+        r.put("m", "1", harness.plan("copy"))
+        with harness.Server([r.path], dict(POLL, workers=2, io_threads=2)) as s:
+            stop, answers = threading.Event(), []
+
+            def load():
+                with s.client() as c:
+                    while not stop.is_set():
+                        for _ in range(16):
+                            c.start(wire.INFER, wire.infer_body("m", [("x", "FP32", [1, 4], X4)]))
+                        for _ in range(16):
+                            reply = c.receive()
+                            answers.append((reply.status, reply.message))
+
+            threads = [harness.Background(load) for _ in range(2)]
+            for i in range(4):
+                r.put("m", "1", harness.plan("copy" if i % 2 else "twice"))
+                s.wait_log("model 'm' version '1' unloaded", count=i + 1)
+            stop.set()
+            for t in threads:
+                t.finish()
+            self.assertGreater(len(answers), 100)
+            self.assertEqual(set(answers), {(wire.OK, "")})
+
+
+class Explicit(unittest.TestCase):
+    def test_only_what_is_named_is_loaded_at_the_start(self):
+        r = Repository()
+        for name in ("a", "b", "c"):
+            r.put(name, "1", harness.plan("copy"))
+        config = {"repository_mode": "explicit", "repository_load": ["a", "c"]}
+        with harness.Server([r.path], config) as s, s.client() as c:
+            self.assertEqual({k[0]: v for k, v in states(c).items()},
+                             {"a": ("READY", ""), "b": ("UNAVAILABLE", "unloaded"),
+                              "c": ("READY", "")})
+            self.assertEqual(infer(c, "b").status, wire.UNAVAILABLE)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reloaded")
+            self.assertEqual(states(c)[("b", "1")][0], "UNAVAILABLE")
+            self.assertEqual(infer(c, "a"), "copy")
+
+    def test_all_or_none_at_the_start(self):
+        r = Repository()
+        r.put("a", "1", harness.plan("copy"))
+        for load, state in ((["*"], "READY"), ([], "UNAVAILABLE")):
+            config = {"repository_mode": "explicit", "repository_load": load}
+            with harness.Server([r.path], config) as s, s.client() as c:
+                self.assertEqual(states(c)[("a", "1")][0], state)
+
+
+if __name__ == "__main__":
+    harness.main()
