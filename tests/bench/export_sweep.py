@@ -18,6 +18,8 @@ import tempfile
 
 import numpy as np
 
+import shared
+
 # kind of part -> (ops, epilogues) that are one
 NORMS = {"layer_norm", "instance_norm", "rms_norm"}
 FOUND = {"attention": ({"attention"}, ()), "norm": (NORMS, ()),
@@ -32,16 +34,6 @@ def call(args, *words):
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip()
                            else f"exit {done.returncode}")
     return done.stdout + done.stderr
-
-
-def sample_of(path):
-    """The inputs, outputs and counts of parts that belong to NAME.SPELLING.onnx."""
-    with np.load(path.with_name(path.name.split(".")[0] + ".npz")) as file:
-        parts = ({}, {}, {})
-        for key in file.files:
-            which = 1 if key.startswith("out.") else 2 if key.startswith("has.") else 0
-            parts[which][key[4:] if which else key] = file[key]
-        return parts
 
 
 def run_error(args, plan, folder, feeds, wanted):
@@ -68,7 +60,7 @@ def count_found(layers, kind):
 
 
 def sweep_one(args, path):
-    feeds, wanted, has = sample_of(path)
+    feeds, wanted, has = shared.sample_of(path)
     row = {"file": path.name}
     with tempfile.TemporaryDirectory() as folder:
         plan = pathlib.Path(folder) / "plan"
@@ -108,12 +100,10 @@ def main():
     parser.add_argument("--extra", action="append", default=[], help="passed on to build and run")
     parser.add_argument("path", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
-    files = [f for path in args.path
-             for f in (sorted(path.glob("*.onnx")) if path.is_dir() else [path])]
     print(f"{'file':34} {'error':>8} {'layers':>6}  found/there  |  only reference kernels")
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         rows = []
-        for row in pool.map(lambda path: sweep_one(args, path), files):
+        for row in pool.map(lambda path: sweep_one(args, path), shared.files(args.path)):
             print_row(row)
             rows.append(row)
     faults = sum("fault" in row for row in rows)

@@ -12,7 +12,6 @@ the file has one beside it. A file that does not load in either is left out with
 geometric means of the ratios end the table.
 """
 import argparse
-import glob
 import json
 import os
 import statistics
@@ -28,6 +27,8 @@ ZOO = os.path.join(HERE, os.pardir, "zoo")
 sys.path.insert(0, ZOO)
 import inputs  # noqa: E402
 
+import shared  # noqa: E402
+
 GOAL = ["resnet50", "mobilenet_v2", "bert_base"]
 
 
@@ -41,13 +42,10 @@ def run(command):
 
 def draw(path, batch):
     """The sample beside the file, its instances repeated up to the batch, or the zoo's inputs."""
-    sample = os.path.join(os.path.dirname(path),
-                          os.path.basename(path).split(".", maxsplit=1)[0] + ".npz")
-    if not os.path.exists(sample):
+    if not shared.sample_path(path).exists():
         return inputs.make(path, batch)
-    with np.load(sample) as file:
-        return {name: np.resize(file[name], (batch, *file[name].shape[1:]))
-                for name in file.files if not name.startswith(("out.", "has."))}
+    feeds, _, _ = shared.sample_of(path)
+    return {name: np.resize(x, (batch, *x.shape[1:])) for name, x in feeds.items()}
 
 
 class Theirs:
@@ -61,13 +59,7 @@ class Theirs:
                                                     providers=["CPUExecutionProvider"])
 
     def median_us(self, feeds, seconds):
-        self.session.run(None, feeds)
-        times, end = [], time.perf_counter() + seconds
-        while time.perf_counter() < end or len(times) < 3:
-            begin = time.perf_counter()
-            self.session.run(None, feeds)
-            times.append(time.perf_counter() - begin)
-        return statistics.median(times) * 1e6
+        return shared.median_s(lambda: self.session.run(None, feeds), seconds) * 1e6
 
 
 class Machine:
@@ -158,7 +150,7 @@ def main():
         args.file = [os.path.join(args.zoo, f"{m}.onnx") for m in GOAL]
     rows, faults = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for path in files(args.file):
+        for path in map(str, shared.files(args.file)):
             try:
                 rows += compare(args, path, folder)
             except Exception as error:  # noqa: BLE001: onnxruntime has classes of its own
@@ -169,12 +161,6 @@ def main():
     else:
         report(args, rows, faults)
     return 1 if faults else 0
-
-
-def files(paths):
-    return [file for path in paths
-            for file in (sorted(glob.glob(os.path.join(path, "*.onnx")))
-                         if os.path.isdir(path) else [path])]
 
 
 def report(args, rows, faults):

@@ -10,13 +10,13 @@ import fcntl
 import json
 import os
 import pathlib
-import statistics
 import subprocess
 import time
 
 import numpy as np
 import torch
 
+import shared
 import torch_export
 import torch_models
 
@@ -75,7 +75,7 @@ class Torch:
     def time(self, function, seconds):
         """Median ms of one call, of its CUDA graph if it can be captured; and whether it can."""
         if not self.cuda:
-            return median_ms(function, seconds), False
+            return shared.median_s(function, seconds) * 1000, False
         import gpu_peers
         try:
             replay, captured = gpu_peers.graphed(function), True
@@ -85,16 +85,6 @@ class Torch:
             replay, captured = function, False
         once = gpu_peers.timed(replay, samples=3)
         return gpu_peers.timed(replay, samples=max(10, int(seconds * 1000 / once))), captured
-
-
-def median_ms(function, seconds):
-    function()
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times) * 1000
 
 
 def arrays(out):

@@ -10,13 +10,14 @@ in --cache from run to run; build it on an idle machine, because times that othe
 stay in it.
 """
 import argparse
-import glob
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+
+import shared
 
 
 def run(command):
@@ -50,14 +51,6 @@ def ratio_of(args, model, folder):
     return [statistics.median(t) for t in zip(*times)], statistics.median(ratios)
 
 
-def models(paths):
-    for path in paths:
-        if os.path.isdir(path):
-            yield from sorted(glob.glob(os.path.join(path, "*.onnx")))
-        else:
-            yield path
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("paths", nargs="+", metavar="FILE or FOLDER")
@@ -74,16 +67,15 @@ def main():
     args.inferctl = os.path.join(args.build, "tools", "inferctl")
     ratios = []
     print(f"{'model':40} {'tuned us':>10} {'untuned us':>10} {'ratio':>6}")
-    for model in models(args.paths):
-        name = os.path.basename(model)
+    for model in shared.files(args.paths):
         try:
             with tempfile.TemporaryDirectory() as folder:
                 (tuned, untuned), ratio = ratio_of(args, model, folder)
         except RuntimeError as why:
-            print(f"{name:40} left out: {why}", flush=True)
+            print(f"{model.name:40} left out: {why}", flush=True)
             continue
         ratios.append(ratio)
-        print(f"{name:40} {tuned:10.1f} {untuned:10.1f} {ratio:6.2f}", flush=True)
+        print(f"{model.name:40} {tuned:10.1f} {untuned:10.1f} {ratio:6.2f}", flush=True)
     if not ratios:
         return 1
     print(f"{len(ratios)} models: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f}")
