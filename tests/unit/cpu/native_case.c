@@ -155,3 +155,10 @@ uint32_t native_casef(double tolerance, const char *format, ...)
     assert_in_range(n, 1, sizeof(text) - 1);
     return native_case(text, tolerance);
 }
+
+void assert_layouts(const char *text, uint32_t layouts, uint32_t wanted)
+{
+    if (layouts & ~wanted || (layouts ^ wanted) & ~(uint32_t)BLOCKS ||
+        !(layouts & BLOCKS) != !(wanted & BLOCKS))
+        fail_msg("%s: layouts %#x", text, layouts);
+}

@@ -8,19 +8,6 @@
 #include "tests/test.h"
 #include "tests/unit/cpu/native_case.h"
 
-enum {
-    PLAIN = 1 << IR_LAYOUT_PLAIN,
-    LAST = 1 << IR_LAYOUT_CHANNELS_LAST,
-    BLOCKS = 1 << IR_LAYOUT_BLOCKED_8 | 1 << IR_LAYOUT_BLOCKED_16,
-};
-
-static void check(const char *text, uint32_t layouts, uint32_t wanted)
-{
-    if (layouts & ~wanted || (layouts ^ wanted) & ~(uint32_t)BLOCKS ||
-        !(layouts & BLOCKS) != !(wanted & BLOCKS))
-        fail_msg("%s: layouts %#x", text, layouts);
-}
-
 /* Every mode, rule of coordinates and rounding, in sizes that grow, shrink and stay. */
 static void test_resize_every_mode(void **state UNUSED)
 {
@@ -44,7 +31,7 @@ static void test_resize_every_mode(void **state UNUSED)
                      sizes[s].height, sizes[s].width, sizes[s].scales, mode, coord, nearest,
                      flags & 1, flags >> 1);
             /* a single place is the same in every layout */
-            check(text, native_case(text, 3e-6), s == 3 ? PLAIN : PLAIN | LAST | BLOCKS);
+            assert_layouts(text, native_case(text, 3e-6), s == 3 ? PLAIN : PLAIN | LAST | BLOCKS);
         }
 }
 
@@ -77,7 +64,7 @@ static void test_resize_other_dims(void **state UNUSED)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         uint32_t layouts = native_case(rows[i].text, 3e-6);
-        check(rows[i].text, layouts & ~(uint32_t)(i == 5 ? BLOCKS : 0), rows[i].layouts);
+        assert_layouts(rows[i].text, layouts & ~(uint32_t)(i == 5 ? BLOCKS : 0), rows[i].layouts);
     }
 }
 
@@ -94,7 +81,8 @@ static void test_pad_every_mode(void **state UNUSED)
                          "y = pad \"n\" (x %s[2,16,6,7]) pads=%s mode=%d "
                          "value=3",
                          types[t], pads[p], mode);
-                check(text, native_case(text, 0), p == 3 ? PLAIN | LAST : PLAIN | LAST | BLOCKS);
+                assert_layouts(text, native_case(text, 0),
+                               p == 3 ? PLAIN | LAST : PLAIN | LAST | BLOCKS);
             }
     native_case("y = pad \"n\" (x FP32[5]) pads=4,3 mode=1", 0);
     native_case("y = pad \"n\" (x FP32[1]) pads=2,3 mode=2", 0);
@@ -138,9 +126,10 @@ static void test_concat(void **state UNUSED)
         {"a UINT8[7], b UINT8[2]", 0, PLAIN},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        check(rows[i].operands,
-              native_casef(0, "y = concat \"n\" (%s) axis=%d", rows[i].operands, rows[i].axis),
-              rows[i].layouts);
+        assert_layouts(
+            rows[i].operands,
+            native_casef(0, "y = concat \"n\" (%s) axis=%d", rows[i].operands, rows[i].axis),
+            rows[i].layouts);
 }
 
 static void test_slice(void **state UNUSED)
@@ -159,7 +148,8 @@ static void test_slice(void **state UNUSED)
         {"(x FP32[9]) starts=8 ends=-1 steps=-1", 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        check(rows[i].text, native_casef(0, "y = slice \"n\" %s", rows[i].text), rows[i].layouts);
+        assert_layouts(rows[i].text, native_casef(0, "y = slice \"n\" %s", rows[i].text),
+                       rows[i].layouts);
 }
 
 int main(void)

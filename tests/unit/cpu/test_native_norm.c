@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Instance and group normalisation by native kernels, in every layout. */
+#include <stdio.h>
+
 #include "base/compiler.h"
 #include "engine/ir/ir.h"
 #include "tests/test.h"
 #include "tests/unit/cpu/native_case.h"
-
-enum {
-    PLAIN = 1 << IR_LAYOUT_PLAIN,
-    LAST = 1 << IR_LAYOUT_CHANNELS_LAST,
-    BLOCKS = 1 << IR_LAYOUT_BLOCKED_8 | 1 << IR_LAYOUT_BLOCKED_16,
-};
 
 static void test_groups_in_every_layout(void **state UNUSED)
 {
@@ -28,15 +24,13 @@ static void test_groups_in_every_layout(void **state UNUSED)
         {1, 2080, 65, 2, 9, PLAIN | LAST | BLOCKS},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        uint32_t layouts = native_casef(
-            3e-6,
-            "y = instance_norm \"n\" (x FP32[%lld,%lld,%lld,%lld], s FP32[%lld], b FP32[%lld])"
-            " group=%lld",
-            rows[i].images, rows[i].channels, rows[i].height, rows[i].width, rows[i].channels,
-            rows[i].channels, rows[i].groups);
-        if (layouts & ~rows[i].layouts || (layouts ^ rows[i].layouts) & ~(uint32_t)BLOCKS ||
-            !(layouts & BLOCKS) != !(rows[i].layouts & BLOCKS))
-            fail_msg("row %zu has layouts %#x", i, layouts);
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "y = instance_norm \"n\" (x FP32[%lld,%lld,%lld,%lld], s FP32[%lld], b FP32[%lld])"
+                 " group=%lld",
+                 rows[i].images, rows[i].channels, rows[i].height, rows[i].width, rows[i].channels,
+                 rows[i].channels, rows[i].groups);
+        assert_layouts(text, native_case(text, 3e-6), rows[i].layouts);
     }
 }
 

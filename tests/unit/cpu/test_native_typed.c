@@ -5,8 +5,6 @@
 #include "tests/test.h"
 #include "tests/unit/cpu/native_case.h"
 
-enum { PLAIN = 1 << IR_LAYOUT_PLAIN };
-
 static void test_softmax_over_any_axis(void **state UNUSED)
 {
     for (int log_of = 0; log_of < 2; log_of++)
