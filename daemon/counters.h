@@ -24,6 +24,7 @@
     X(FRAMES_TOO_LARGE, "frames_too_large")                                                        \
     X(FRAMES_REFUSED, "frames_refused") /* no memory within the budget */                          \
     X(FOREIGN, "foreign_protocol")      /* HTTP, HTTP/2 or TLS came */                             \
+    X(FLOODS, "closed_for_flood")       /* HTTP/2: broken, or frames that only make work */        \
     X(REQUESTS, "requests")             /* inferences asked for */                                 \
     X(REQUESTS_OK, "requests_ok")                                                                  \
     X(REQUESTS_INVALID, "requests_invalid")                                                        \

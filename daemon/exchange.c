@@ -54,6 +54,8 @@ void exchange_session_end(struct connection *c, enum session_end why)
     struct shared *shared = c->loop->shared;
     if (why == SESSION_TOO_LARGE)
         counter_add(&c->loop->counters, COUNTER_FRAMES_TOO_LARGE, 1);
+    if (why == SESSION_FLOOD)
+        counter_add(&c->loop->counters, COUNTER_FLOODS, 1);
     if (why != SESSION_FOREIGN)
         return;
     counter_add(&c->loop->counters, COUNTER_FOREIGN, 1);

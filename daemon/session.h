@@ -29,6 +29,8 @@ enum session_end {
     SESSION_FOREIGN,   /* the same, and the bytes begin another protocol */
     SESSION_STRANGER,  /* the same, and the peer has shown no token */
     SESSION_NO_MEMORY, /* not even for the bytes already here */
+    SESSION_FLOOD,     /* it breaks the protocol, or works without an end */
+    SESSION_DONE,      /* both sides have said their goodbyes */
 };
 
 struct session_host {

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages of gRPC come in, see h2.h: five bytes of prefix, and what it announces. A length is
+ * compared with the limits when the prefix is whole, and memory is taken for what has come (R1 of
+ * docs/operations.md). A message for which there is no memory is refused at once; the rest of its
+ * call is thrown away as it comes.
+ */
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "daemon/h2.h"
+
+/* --- lists --- */
+
+void h2_ready_add(struct h2_stream *stream)
+{
+    if (!stream->is_ready)
+        DL_APPEND2(stream->session->ready, stream, prev_ready, next_ready);
+    stream->is_ready = true;
+}
+
+void h2_ready_remove(struct h2_stream *stream)
+{
+    if (stream->is_ready)
+        DL_DELETE2(stream->session->ready, stream, prev_ready, next_ready);
+    stream->is_ready = false;
+}
+
+static void partial_set(struct h2_stream *stream, bool partial)
+{
+    struct session *s = stream->session;
+    if (partial == stream->is_partial)
+        return;
+    stream->is_partial = partial;
+    if (partial)
+        DL_APPEND2(s->partial, stream, prev_partial, next_partial);
+    else
+        DL_DELETE2(s->partial, stream, prev_partial, next_partial);
+}
+
+/* --- slabs --- */
+
+static void slab_give(struct h2_stream *stream)
+{
+    struct session *s = stream->session;
+    if (!stream->slab)
+        return;
+    s->partial_bytes -= stream->slab->size;
+    s->host->ops->slab_give(s->host, STEAL(stream->slab));
+}
+
+static void message_forget(struct h2_stream *stream)
+{
+    stream->n_prefix = 0;
+    stream->need = stream->have = 0;
+    stream->direct = NULL;
+    stream->whole = false;
+    partial_set(stream, false);
+}
+
+void h2_message_drop(struct h2_stream *stream)
+{
+    slab_give(stream);
+    message_forget(stream);
+    h2_ready_remove(stream);
+    stream->discard = true;
+    stream->rest = stream->rest_end = NULL;
+    if (stream->session->resting == stream)
+        stream->session->resting = NULL;
+}
+
+static void refuse(struct h2_stream *stream, const struct error *err)
+{
+    h2_finish_error(stream, err);
+    h2_message_drop(stream);
+}
+
+static void refuse_for_memory(struct h2_stream *stream)
+{
+    struct error err;
+    error_cause(&err, CAUSE_FRAME_OVER_BUDGET, "no memory for a message of %zu bytes now",
+                stream->need);
+    refuse(stream, &err);
+}
+
+/* Puts the message into a slab of another size, or a first one. False: there is no memory. */
+static bool slab_move(struct h2_stream *stream, size_t size)
+{
+    struct session *s = stream->session;
+    struct slab *old = stream->slab;
+    size_t most = s->host->ops->frame_limit(s->host);
+    if (s->partial_bytes + size > MAX(most, (size_t)H2_FRAME_MOST) * H2_PARTIAL_FRAMES)
+        return false;
+    struct slab *slab = s->host->ops->slab_take(s->host, size);
+    if (!slab)
+        return false;
+    s->partial_bytes += slab->size;
+    if (stream->have)
+        memcpy(slab->data, old->data, stream->have);
+    slab_give(stream);
+    stream->slab = slab;
+    return true;
+}
+
+/* --- a message grows --- */
+
+/* A peer that has shown no token yet may send small messages alone; the token stands in the
+ * headers. */
+static bool length_allowed(struct h2_stream *stream)
+{
+    struct session_host *host = stream->session->host;
+    if (stream->need > host->ops->frame_limit(host) && stream->token.len)
+        host->ops->token(host, stream->token);
+    return stream->need <= host->ops->frame_limit(host);
+}
+
+static enum status prefix_check(struct h2_stream *stream, struct error *err)
+{
+    uint8_t compressed = stream->prefix[0];
+    if (compressed > 1)
+        return error_set(err, STATUS_INTERNAL, "a message begins with %u; expected 0 or 1",
+                         compressed);
+    if (compressed && stream->encoding == H2_IDENTITY)
+        return error_set(err, STATUS_INTERNAL,
+                         "a message is compressed, and no header says how (grpc-encoding)");
+    if (!length_allowed(stream))
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED,
+                         "a message of %zu bytes; the limit is %zu now", stream->need,
+                         stream->session->host->ops->frame_limit(stream->session->host));
+    return STATUS_OK;
+}
+
+/* Takes bytes of the prefix; false: they are not all there, or refused. */
+static bool prefix_add(struct h2_stream *stream, const uint8_t *data, size_t size, size_t *used)
+{
+    struct error err;
+    const uint8_t *p = stream->prefix;
+    *used = MIN(size, (size_t)(H2_PREFIX - stream->n_prefix));
+    memcpy(stream->prefix + stream->n_prefix, data, *used);
+    stream->n_prefix += (uint32_t)*used;
+    partial_set(stream, true);
+    if (stream->n_prefix < H2_PREFIX)
+        return false;
+    stream->need = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
+    if (!prefix_check(stream, &err))
+        return true;
+    refuse(stream, &err);
+    return false;
+}
+
+/* Adds bytes to the slab, which grows; false: there is no memory. */
+static bool slab_add(struct h2_stream *stream, const uint8_t *data, size_t size)
+{
+    while (size) {
+        if ((!stream->slab || stream->have == stream->slab->size) &&
+            !slab_move(stream,
+                       session_slab_size(stream->session->host, stream->have + size, stream->need)))
+            return false;
+        size_t n = MIN(size, stream->slab->size - stream->have);
+        if (data != stream->slab->data + stream->have) /* else it was read there */
+            memcpy(stream->slab->data + stream->have, data, n);
+        stream->have += n;
+        data += n;
+        size -= n;
+    }
+    return true;
+}
+
+static void message_whole(struct h2_stream *stream)
+{
+    stream->whole = true;
+    partial_set(stream, false);
+    if (stream->method->streams)
+        h2_ready_add(stream); /* other calls end first */
+}
+
+/* Takes bytes of the message's body; returns how many. */
+static size_t body_add(struct h2_stream *stream, const uint8_t *data, size_t size)
+{
+    size_t n = MIN(size, stream->need - stream->have);
+    if (!stream->have && n == stream->need) {
+        stream->direct = data;
+        stream->have = n;
+    } else if (!slab_add(stream, data, n)) {
+        refuse_for_memory(stream);
+        return size;
+    }
+    if (stream->have == stream->need)
+        message_whole(stream);
+    return n;
+}
+
+size_t h2_message_add(struct h2_stream *stream, const uint8_t *data, size_t size)
+{
+    size_t used = 0;
+    if (stream->discard || stream->finished || !stream->method)
+        return size;
+    if (stream->whole && !stream->method->streams) {
+        struct error err;
+        error_set(&err, STATUS_INVALID_ARGUMENT, "two messages in a call that takes one");
+        refuse(stream, &err);
+        return size;
+    }
+    if (stream->n_prefix < H2_PREFIX && !prefix_add(stream, data, size, &used))
+        return stream->discard ? size : used;
+    return used + body_add(stream, data + used, size - used);
+}
+
+size_t h2_message_room(const struct h2_stream *stream, uint8_t **at)
+{
+    if (!stream->slab || stream->whole || stream->discard)
+        return 0;
+    *at = stream->slab->data + stream->have;
+    return stream->slab->size - stream->have;
+}
+
+void h2_message_keep(struct h2_stream *stream)
+{
+    if (!stream->direct)
+        return;
+    const uint8_t *from = stream->direct;
+    stream->direct = NULL;
+    stream->have = 0;
+    if (slab_move(stream, MAX(stream->need, (size_t)1))) {
+        memcpy(stream->slab->data, from, stream->need);
+        stream->have = stream->need;
+    } else {
+        refuse_for_memory(stream);
+    }
+}
+
+/* --- handing on --- */
+
+/* The time that the call has left. False: none. */
+static bool timeout_set(const struct h2_stream *stream, struct request *request)
+{
+    if (!stream->deadline_ns)
+        return true;
+    uint64_t now_ns = clock_now_ns();
+    if (now_ns >= stream->deadline_ns)
+        return false;
+    uint64_t left_us = MAX((stream->deadline_ns - now_ns) / NS_PER_US, UINT64_C(1));
+    if (!request->timeout_us || request->timeout_us > left_us)
+        request->timeout_us = left_us;
+    return true;
+}
+
+/* Makes a request of a message. *done: it has been answered already. */
+static enum status request_make(struct h2_stream *stream, const void *message, size_t size,
+                                struct request *request, bool *done, struct error *err)
+{
+    TRY(h2_method_decode(stream, message, size, request, done, err));
+    request->token = stream->token;
+    request->traceparent = stream->traceparent;
+    if (!timeout_set(stream, request))
+        return error_plain(err, CAUSE_EXPIRED);
+    return STATUS_OK;
+}
+
+void h2_message_hand_on(struct h2_stream *stream)
+{
+    struct session *s = stream->session;
+    struct session_host *host = s->host;
+    struct request *request = host->ops->scratch(host);
+    struct slab *slab = STEAL(stream->slab);
+    const void *message = slab ? slab->data : stream->direct;
+    size_t size = stream->need;
+    int32_t id = stream->id;
+    uint32_t number = stream->next_in++;
+    struct error err;
+    bool done = false;
+    if (slab)
+        s->partial_bytes -= slab->size;
+    message_forget(stream);
+    h2_ready_remove(stream);
+    stream->n_open++;
+    enum status status = request_make(stream, message, size, request, &done, &err);
+    request->id = (uint64_t)number << 32 | (uint32_t)id;
+    if (status == STATUS_OK && !done && slab && size > H2_LARGE) {
+        s->infer_id = request->infer_id;
+        host->ops->request(host, request, STEAL(slab));
+    } else if (status == STATUS_OK && !done) {
+        s->infer_id = request->infer_id;
+        host->ops->request(host, request, NULL);
+    } else if (!done) {
+        host->ops->malformed(host, request->id, &err);
+    }
+    s->infer_id = (struct message_text){0};
+    host->ops->slab_give(host, slab);
+    if ((stream = h2_stream_of(s, id)))
+        h2_stream_settle(stream);
+}
