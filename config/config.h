@@ -18,7 +18,8 @@
  * spoken: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock". */
 #define CONFIG_DOORS(X)                                                                            \
     X(framed)                                                                                      \
-    X(metrics)
+    X(metrics)                                                                                     \
+    X(grpc)
 
 enum config_door {
 #define X(name) DOOR_##name,

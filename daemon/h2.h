@@ -191,7 +191,7 @@ const struct h2_method *h2_method_find(struct message_text path);
 /* Decodes a message into a request of the server. *done: it has been answered here. */
 enum status h2_method_decode(struct h2_stream *stream, const void *message, size_t size,
                              struct request *out, bool *done, struct error *err);
-/* Answers a health check; `watch` says that the stream goes on. */
+/* Answers a health check; a stream that watches goes on. */
 void h2_health_reply(struct h2_stream *stream, uint32_t number, bool yes);
 /* Asks again for every stream that watches. */
 void h2_watch(struct session *s);

@@ -277,15 +277,11 @@ void h2_message_hand_on(struct h2_stream *stream)
     stream->n_open++;
     enum status status = request_make(stream, message, size, request, &done, &err);
     request->id = (uint64_t)number << 32 | (uint32_t)id;
-    if (status == STATUS_OK && !done && slab && size > H2_LARGE) {
-        s->infer_id = request->infer_id;
-        host->ops->request(host, request, STEAL(slab));
-    } else if (status == STATUS_OK && !done) {
-        s->infer_id = request->infer_id;
-        host->ops->request(host, request, NULL);
-    } else if (!done) {
+    s->infer_id = request->infer_id;
+    if (status)
         host->ops->malformed(host, request->id, &err);
-    }
+    else if (!done)
+        host->ops->request(host, request, slab && size > H2_LARGE ? STEAL(slab) : NULL);
     s->infer_id = (struct message_text){0};
     host->ops->slab_give(host, slab);
     if ((stream = h2_stream_of(s, id)))

@@ -25,6 +25,7 @@ static const char usage[] =
     "  --listen ADDRESS    127.0.0.1:8003, [::1]:8003 or unix:/PATH; port 0 takes a free one; may "
     "be\n"
     "                      given more than once\n"
+    "  --grpc ADDRESS      the same for gRPC, usually at 127.0.0.1:8001\n"
     "  --metrics ADDRESS   tell about itself over HTTP, usually at 127.0.0.1:8002: /metrics for\n"
     "                      Prometheus; may be given more than once\n"
     "  --insecure          listen beyond loopback without tokens: everybody there may do "
@@ -42,6 +43,7 @@ enum {
     OPT_CHECK,
     OPT_LISTEN,
     OPT_METRICS,
+    OPT_GRPC,
     OPT_INSECURE,
     OPT_DEVICE,
     OPT_DELAY,
@@ -54,6 +56,7 @@ static const struct option table[] = {
     {"check-config", no_argument, NULL, OPT_CHECK},
     {"listen", required_argument, NULL, OPT_LISTEN},
     {"metrics", required_argument, NULL, OPT_METRICS},
+    {"grpc", required_argument, NULL, OPT_GRPC},
     {"insecure", no_argument, NULL, OPT_INSECURE},
     {"device", required_argument, NULL, OPT_DEVICE},
     {"max-delay-us", required_argument, NULL, OPT_DELAY},
@@ -115,6 +118,8 @@ static bool option_take(struct options *o, int which)
         return listen_take(o, DOOR_framed);
     case OPT_METRICS:
         return listen_take(o, DOOR_metrics);
+    case OPT_GRPC:
+        return listen_take(o, DOOR_grpc);
     case OPT_INSECURE:
         return o->insecure = true;
     case OPT_DEVICE:

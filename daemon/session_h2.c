@@ -97,7 +97,7 @@ static int on_data(nghttp2_session *ng UNUSED, uint8_t flags UNUSED, int32_t id,
         used += h2_message_add(stream, data + used, size - used);
     if (used == size && !stream->is_ready)
         return 0;
-    /* A message is whole in a call that may bring others: it is handed on before nghttp2 goes on. */
+    /* A message is whole in a call that may bring others: it goes on when that is handed on. */
     stream->rest = data + used;
     stream->rest_end = data + size;
     s->resting = stream;
