@@ -59,6 +59,7 @@ struct layer {
     struct tactic tactic; /* its ports name the sample's scales */
     struct backend_op *op;
     void *inputs[IR_MAX_INPUTS], *outputs[IR_MAX_OUTPUTS], *workspace; /* on the device */
+    bool renames; /* the output is the input's bytes: in a plan it is an alias, which never runs */
 };
 
 static void layer_cleanup(struct layer **at)
@@ -181,6 +182,14 @@ static enum status set_memory(struct layer *l, struct error *err)
     return allocate(l, l->machine->device->backend->op_workspace(l->op), &l->workspace, err);
 }
 
+static bool renames(const struct layer *l)
+{
+    const struct ir_tensor *x = l->node->n_inputs ? input_of(l, 0) : NULL;
+    const struct ir_tensor *y = ir_tensor(l->sample, l->node->outputs[0]);
+    return x && !ir_tensor_is_constant(x) && ir_op_has(l->node->op, IR_TRAIT_RENAMES) &&
+           x->bytes == y->bytes && ir_node_renames(l->sample, l->node, x->format, y->format);
+}
+
 static enum status layer_new(struct layer_machine *machine, const struct ir_graph *graph,
                              const struct ir_node *node, const struct tactic *tactic, bool compile,
                              struct layer **out, struct error *err)
@@ -196,6 +205,11 @@ static enum status layer_new(struct layer_machine *machine, const struct ir_grap
     l->node = ir_node(l->sample, 0);
     if (!set_ports(l))
         return no_memory(err);
+    l->renames = renames(l);
+    if (l->renames) {
+        *out = STEAL(l);
+        return STATUS_OK;
+    }
     TRY(set_constants(l, err));
     if (compile && backend->compile)
         TRY(backend->compile(machine->device, l->sample, l->node, &l->tactic, err));
@@ -226,6 +240,17 @@ static enum status take_output(struct layer *l, uint32_t output, void *value, st
     return value_load(l->sample, t, stored, value) ? STATUS_OK : no_memory(err);
 }
 
+static enum status rename_once(const struct layer *l, const struct ir_node *original,
+                               const struct layer_run *run, struct error *err)
+{
+    const struct ir_tensor *x = input_of(l, 0), *y = ir_tensor(l->sample, l->node->outputs[0]);
+    CLEANUP(cleanup_free) void *stored = calloc(1, MAX(x->bytes, 1));
+    return stored && value_store(l->sample, x, run->from[original->inputs[0]], stored) &&
+                   value_load(l->sample, y, stored, run->to[0])
+               ? STATUS_OK
+               : no_memory(err);
+}
+
 /* `original` is the node in the graph whose tensors the run's values belong to. */
 static enum status run_once(struct layer *l, const struct ir_node *original,
                             const struct layer_run *run, struct error *err)
@@ -248,7 +273,8 @@ enum status layer_run(struct layer_machine *machine, const struct ir_graph *grap
     CLEANUP(layer_cleanup) struct layer *layer = NULL;
     TRY(layer_new(machine, graph, node, tactic, compile, &layer, err));
     for (uint32_t i = 0; i < n; i++)
-        TRY(run_once(layer, node, &runs[i], err));
+        TRY(layer->renames ? rename_once(layer, node, &runs[i], err)
+                           : run_once(layer, node, &runs[i], err));
     return STATUS_OK;
 }
 

@@ -20,38 +20,6 @@ static size_t count(const struct ir_tensor *t)
     return shape_elements(&t->shape, &n) ? n : 0;
 }
 
-/* Elements that have the same index of the scale's axis and follow each other. */
-static size_t inner_of(const struct ir_scale *scale, const struct shape *shape)
-{
-    size_t inner = 1;
-    for (uint32_t d = scale->axis + 1; d < shape->rank; d++)
-        inner *= (size_t)shape->dim[d];
-    return inner;
-}
-
-static void quantise(const struct ir_scale *scale, const struct ir_tensor *t, const float *from,
-                     uint8_t *to)
-{
-    size_t n = count(t), inner = inner_of(scale, &t->shape);
-    float low = t->dtype == DTYPE_I8 ? INT8_MIN : 0, high = low + UINT8_MAX;
-    for (size_t i = 0; i < n; i++) {
-        size_t k = scale->n > 1 ? i / inner % scale->n : 0;
-        float q = rintf(from[i] / scale->step[k]) + (float)(scale->zero ? scale->zero[k] : 0);
-        to[i] = (uint8_t)(int)(isnan(q) ? 0 : fminf(fmaxf(q, low), high));
-    }
-}
-
-static void dequantise(const struct ir_scale *scale, const struct ir_tensor *t, const uint8_t *from,
-                       float *to)
-{
-    size_t n = count(t), inner = inner_of(scale, &t->shape);
-    for (size_t i = 0; i < n; i++) {
-        size_t k = scale->n > 1 ? i / inner % scale->n : 0;
-        int q = t->dtype == DTYPE_I8 ? (int8_t)from[i] : from[i];
-        to[i] = scale->step[k] * (float)(q - (scale->zero ? scale->zero[k] : 0));
-    }
-}
-
 static void move(enum ir_layout from_layout, enum ir_layout to_layout, const struct shape *shape,
                  enum dtype from_type, const void *from, enum dtype to_type, void *to)
 {
@@ -63,6 +31,20 @@ static void move(enum ir_layout from_layout, enum ir_layout to_layout, const str
         ref_reformat(from_layout, to_layout, &x, &y);
 }
 
+/* The scale's steps and zero points as tensors. */
+struct scale_views {
+    struct tensor_view step, zero;
+};
+
+static struct scale_views views_of(const struct ir_scale *scale)
+{
+    const struct shape shape = {.rank = 1, .dim = {scale->n}};
+    return (struct scale_views){
+        .step = {DTYPE_F32, shape, (void *)(uintptr_t)scale->step},
+        .zero = {DTYPE_I32, shape, (void *)(uintptr_t)scale->zero},
+    };
+}
+
 bool value_store(const struct ir_graph *graph, const struct ir_tensor *t, const void *value,
                  void *to)
 {
@@ -72,12 +54,13 @@ bool value_store(const struct ir_graph *graph, const struct ir_tensor *t, const 
         move(IR_LAYOUT_PLAIN, t->layout, &t->shape, type, value, t->dtype, to);
         return true;
     }
-    CLEANUP(cleanup_free) float *real = malloc((count(t) + 1) * sizeof(*real));
     CLEANUP(cleanup_free) uint8_t *bytes = malloc(count(t) + 1);
-    if (!real || !bytes)
+    if (!bytes)
         return false;
-    move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, type, value, DTYPE_F32, real);
-    quantise(scale, t, real, bytes);
+    const struct scale_views views = views_of(scale);
+    const struct tensor_view x = {type, t->shape, (void *)(uintptr_t)value};
+    const struct tensor_view y = {t->dtype, t->shape, bytes};
+    ref_quantize(scale->axis, &x, &views.step, scale->zero ? &views.zero : NULL, &y);
     move(IR_LAYOUT_PLAIN, t->layout, &t->shape, t->dtype, bytes, t->dtype, to);
     return true;
 }
@@ -91,13 +74,14 @@ bool value_load(const struct ir_graph *graph, const struct ir_tensor *t, const v
         move(t->layout, IR_LAYOUT_PLAIN, &t->shape, t->dtype, from, type, value);
         return true;
     }
-    CLEANUP(cleanup_free) float *real = malloc((count(t) + 1) * sizeof(*real));
     CLEANUP(cleanup_free) uint8_t *bytes = malloc(count(t) + 1);
-    if (!real || !bytes)
+    if (!bytes)
         return false;
     move(t->layout, IR_LAYOUT_PLAIN, &t->shape, t->dtype, from, t->dtype, bytes);
-    dequantise(scale, t, bytes, real);
-    move(IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, &t->shape, DTYPE_F32, real, type, value);
+    const struct scale_views views = views_of(scale);
+    const struct tensor_view x = {t->dtype, t->shape, bytes};
+    const struct tensor_view y = {type, t->shape, value};
+    ref_dequantize(scale->axis, &x, &views.step, scale->zero ? &views.zero : NULL, &y);
     return true;
 }
 
