@@ -19,6 +19,7 @@
 #include "engine/cpu/eval.h"
 #include "engine/runtime/memory.h"
 #include "tools/cleanup.h"
+#include "tools/guard_data.h"
 #include "tools/handed.h"
 
 #define FIELD(name) offsetof(struct model_args, name)
@@ -53,6 +54,8 @@ const struct arg model_tune_options[] = {
      "lowest type allowed for layers: fp32 (default), tf32, fp16, bf16, int8, fp8"},
     {"max-error", 0, ARG_TEXT, FIELD(max_error), "E|none",
      "most relative error beside fp32 (default: fp16 0.02, else 0.1)"},
+    {"data", 0, ARG_TEXT, FIELD(data), "FOLDER",
+     "samples in .npy files to measure that error on (default: random numbers)"},
     {"ranges", 0, ARG_TEXTS, FIELD(ranges), "TABLE",
      "int8, fp8: what tensors hold, from inferctl calibrate or by hand; the last one counts"},
     {"missing-ranges", 0, ARG_TEXT, FIELD(missing_ranges), "WHAT",
@@ -369,6 +372,8 @@ struct setup {
         *host; /* for nodes that the device has no kernel for; NULL if the device is the CPU */
     struct served served;
     struct quant_table *ranges;
+    struct onnx_survey *survey; /* of the model, if there are data; else NULL */
+    struct guard_data *data;
 };
 
 /* Also of a setup that is all zeros, or whose setup_init has failed. */
@@ -376,6 +381,8 @@ static void setup_deinit(struct setup *s)
 {
     tune_cache_free(s->options.cache);
     quant_table_free(s->ranges);
+    guard_data_close(s->data);
+    onnx_survey_free(s->survey);
     engine_device_close(s->host);
 }
 
@@ -431,6 +438,17 @@ static enum status load_cache(struct setup *s, const struct model_args *args, st
     return tune_cache_load(path, s->options.device, s->options.log, &s->options.cache, err);
 }
 
+static enum status open_data(struct setup *s, const char *path, const struct model_args *args,
+                             struct error *err)
+{
+    if (!args->data)
+        return STATUS_OK;
+    TRY(model_survey(path, args, 1, &s->survey, err));
+    TRY(guard_data_open(args->data, s->survey, &s->data, err));
+    s->options.samples = guard_data_source(s->data);
+    return STATUS_OK;
+}
+
 static enum status open_onnx(const char *path, struct onnx_model **out, struct error *err)
 {
     struct handed handed;
@@ -454,6 +472,7 @@ enum status model_build(const char *path, const struct model_args *args, struct 
     CLEANUP(setup_deinit) struct setup setup = {0};
     struct error why;
     TRY(setup_init(&setup, args, device, log, err));
+    TRY(open_data(&setup, path, args, err));
     TRY(load_cache(&setup, args, err));
     setup.options.report = report;
     if (batches->n) {

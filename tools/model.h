@@ -21,7 +21,7 @@
 #include "tools/args.h"
 
 struct model_args {
-    const char *device, *precision, *timing_cache, *fault, *max_error;
+    const char *device, *precision, *timing_cache, *fault, *max_error, *data;
     struct arg_texts dims;
     struct arg_texts input_types, input_scales, input_biases; /* of a .onnx */
     struct arg_texts ranges;

@@ -281,6 +281,8 @@ static enum status make_profile(struct builder *b, const struct build_options *i
         .progress = tune_progress,
         .user = b,
     };
+    if (b->guard)
+        guard_set_batch(b->guard, b->plan->batched ? out->batch : 0);
     TRY(make_graph(b->model, import, out->batch, &b->report, &graph, err));
     TRY(bounds_check(b, graph, err)); /* before the tuner takes memory for tensors */
     TRY(tune_graph(graph, &tune, report, err));

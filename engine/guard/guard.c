@@ -38,7 +38,7 @@ struct guard {
     struct guard_layer *now; /* by node; type NONE: never in a shorter type */
     uint32_t *asked;         /* by node: what was ruled out */
     struct walk_row *rows;
-    uint32_t round;
+    uint32_t round, batch;
     struct guard_output outputs[IR_MAX_IO];
     uint32_t samples;
     double whole; /* the error of the whole model */
@@ -131,6 +131,7 @@ static enum status measure(struct guard *g, const struct ir_graph *graph,
         .graph = graph,
         .layers = layers,
         .host = g->options.host,
+        .batch = g->batch,
         .source = g->options.source,
         .seed = g->options.seed,
         .rows = g->rows,
@@ -455,6 +456,11 @@ void guard_cleanup(struct guard **at)
 const struct tune_judge *guard_judge(struct guard *g)
 {
     return &g->judge;
+}
+
+void guard_set_batch(struct guard *g, uint32_t batch)
+{
+    g->batch = batch;
 }
 
 void guard_read(const struct guard *g, struct guard_report *out)

@@ -41,9 +41,10 @@ enum { GUARD_SAMPLES = 4 }; /* at least; more if the batch is larger */
 
 /* Samples of a model's inputs. */
 struct guard_source {
-    /* Fills to[i] with the plain elements of the graph's input i, for batch number `index`. */
-    enum status (*read)(void *user, const struct ir_graph *graph, uint32_t index, void *const *to,
-                        struct error *err);
+    /* Fills to[i] with the plain elements of the graph's input i: batch number `index`, which has
+     * `batch` samples, one behind the other; 0: the model is not batched. */
+    enum status (*read)(void *user, const struct ir_graph *graph, uint32_t batch, uint32_t index,
+                        void *const *to, struct error *err);
     void *user;
 };
 
@@ -88,6 +89,9 @@ struct guard;
 enum status guard_new(const struct guard_options *options, struct guard **out, struct error *err);
 void guard_free(struct guard *guard);  /* NULL is fine */
 void guard_cleanup(struct guard **at); /* for CLEANUP (base/compiler.h) */
+/* Says how many samples a graph takes that is judged from here on; 0: the model is not batched,
+ * which is so at first. */
+void guard_set_batch(struct guard *guard, uint32_t batch);
 /* The judge stays the guard's. */
 const struct tune_judge *guard_judge(struct guard *guard);
 /* Valid until the guard judges again or is freed. */

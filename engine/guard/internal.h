@@ -75,6 +75,7 @@ struct walk {
     const struct ir_graph *graph;
     const struct tune_layer *layers;
     struct device *host;
+    uint32_t batch; /* as in guard_set_batch */
     const struct guard_source *source;
     uint64_t seed;
     struct walk_row *rows;        /* by node; out */

@@ -70,15 +70,6 @@ static struct layer_machine *machine_of(struct state *s, struct device *device)
 
 /* --- beginning --- */
 
-/* The first dimension of the first input, as far as one can tell the number of samples. */
-static uint32_t rows_of(const struct ir_graph *graph)
-{
-    const struct shape *shape = graph->n_inputs ? &ir_tensor(graph, graph->inputs[0])->shape : NULL;
-    return shape && shape->rank && shape->dim[0] > 0 && shape->dim[0] < UINT32_MAX
-               ? (uint32_t)shape->dim[0]
-               : 1;
-}
-
 static enum status fill_set(struct state *s, uint32_t k, struct error *err)
 {
     const struct ir_graph *g = s->graph;
@@ -90,7 +81,7 @@ static enum status fill_set(struct state *s, uint32_t k, struct error *err)
             return no_memory(err);
     }
     if (s->walk->source)
-        return s->walk->source->read(s->walk->source->user, g, k, to, err);
+        return s->walk->source->read(s->walk->source->user, g, s->walk->batch, k, to, err);
     for (uint32_t i = 0; i < g->n_inputs; i++)
         if (!input_fill(g, i, s->walk->seed + k, to[i]))
             return no_memory(err);
@@ -100,7 +91,8 @@ static enum status fill_set(struct state *s, uint32_t k, struct error *err)
 static enum status begin(struct state *s, struct error *err)
 {
     const struct ir_graph *g = s->graph;
-    uint32_t rows = rows_of(g), n_sets = MAX(GUARD_SAMPLES / MIN(rows, GUARD_SAMPLES), 1);
+    uint32_t rows = MAX(s->walk->batch, 1);
+    uint32_t n_sets = rows < GUARD_SAMPLES ? GUARD_SAMPLES / rows : 1;
     s->walk->samples = rows * n_sets;
     s->left = calloc((size_t)g->n_tensors + 1, sizeof(*s->left));
     for (s->n_sets = 0; s->n_sets < n_sets;) {

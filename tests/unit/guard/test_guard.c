@@ -343,6 +343,9 @@ static void other_profiles_begin_with_what_is_held(void **state UNUSED)
     mock_script(device)->factor = 2;
     for (int64_t rows = 1; rows <= 16; rows *= 4) {
         struct ir_graph *g = chain(rows);
+        if (!guard)
+            open_guard(NULL, 0.02, NULL);
+        guard_set_batch(guard, (uint32_t)rows);
         tune_beside(g, PRECISION_F16, NULL);
         assert_int_equal(report.n_held, 1);
         assert_int_equal(type_of(g, "fc"), DTYPE_F32);
@@ -378,11 +381,12 @@ static void decisions_are_fp32s(void **state UNUSED)
 
 static uint32_t reads;
 
-static enum status read_ones(void *user, const struct ir_graph *graph, uint32_t index UNUSED,
-                             void *const *to, struct error *err)
+static enum status read_ones(void *user, const struct ir_graph *graph, uint32_t batch,
+                             uint32_t index, void *const *to, struct error *err)
 {
     size_t n = 0;
-    reads++;
+    assert_int_equal(index, reads++);
+    assert_int_equal(batch, 2);
     if (user)
         return error_set(err, STATUS_INVALID_ARGUMENT, "no such data");
     assert_true(shape_elements(&ir_tensor(graph, graph->inputs[0])->shape, &n));
@@ -394,11 +398,12 @@ static enum status read_ones(void *user, const struct ir_graph *graph, uint32_t 
 static void samples_come_from_the_source(void **state UNUSED)
 {
     const struct guard_source source = {.read = read_ones};
-    struct ir_graph *g = chain(1);
+    struct ir_graph *g = chain(2);
     reads = 0;
     open_guard(NULL, 0.02, &source);
+    guard_set_batch(guard, 2);
     tune_beside(g, PRECISION_F16, NULL);
-    assert_int_equal(reads, GUARD_SAMPLES);
+    assert_int_equal(reads, GUARD_SAMPLES / 2);
     assert_int_equal(report.samples, GUARD_SAMPLES);
     ir_graph_free(g);
 }
@@ -406,9 +411,11 @@ static void samples_come_from_the_source(void **state UNUSED)
 static void bad_samples_are_an_error(void **state UNUSED)
 {
     const struct guard_source source = {.read = read_ones, .user = device};
-    struct ir_graph *g = chain(1);
+    struct ir_graph *g = chain(2);
     struct error err;
+    reads = 0;
     open_guard(NULL, 0.02, &source);
+    guard_set_batch(guard, 2);
     const struct tune_options options = {
         .device = device, .precision = PRECISION_F16, .judge = guard_judge(guard), .seed = 3};
     assert_int_equal(tune_graph(g, &options, NULL, &err), STATUS_INVALID_ARGUMENT);

@@ -124,6 +124,14 @@ class Offline(unittest.TestCase):
         for text in ("none", "0.5"):
             self.build("--batch", "1", "--max-error", text)
 
+    def test_data_for_the_error(self):
+        given = ("build", self.digits, "-o", self.plan, "--batch", "1", "--data")
+        self.assertIn("nowhere", self.run_it(*given, self.dir / "nowhere", code=1))
+        (self.dir / "empty").mkdir()
+        self.assertIn("empty", self.run_it(*given, self.dir / "empty", code=1))
+        (self.dir / "empty" / "one.npy").write_bytes((MODELS / "digits_one.npy").read_bytes())
+        self.run_it(*given, self.dir / "empty")
+
     def test_exactness_of_fp32(self):
         said = self.run_it("build", self.digits, "-o", self.plan, "--batch", "1", "--sensitivity")
         self.assertIn("no layer was to run in a shorter type", said)
