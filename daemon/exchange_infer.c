@@ -101,12 +101,20 @@ static uint64_t flow_of(const struct connection *c)
     return c->id ^ (uint64_t)c->loop->index << 26;
 }
 
+/* A model with levels of its own has a default among them. */
+static uint32_t priority_of(const struct model *model, const struct request *request)
+{
+    bool levels = atomic_load_explicit(&model->priority_levels, memory_order_relaxed) > 0;
+    return levels && (request->level || !request->priority) ? model_priority(model, request->level)
+                                                            : request->priority;
+}
+
 static void inflight_fill(struct inflight *inflight, const struct connection *c,
                           const struct request *request, const struct identity *who,
                           struct model *model, const struct admission *admission)
 {
     inflight->item.instances = admission->instances;
-    inflight->item.priority = identity_priority(who, request->priority);
+    inflight->item.priority = identity_priority(who, priority_of(model, request));
     inflight->item.shape_key = admission->shape_key;
     inflight->item.flow = flow_of(c);
     inflight->item.deadline_ns = deadline_of(c->loop, model, request);

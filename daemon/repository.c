@@ -211,7 +211,7 @@ static enum status version_add(const struct model_scan *m, const char *version, 
     char below[3 * MESSAGE_MAX_NAME + 32];
     for (size_t i = 0; i < (own ? 1 : ARRAY_LEN(file_names)); i++) {
         struct error why;
-        struct wanted *w;
+        struct wanted *w = NULL;
         int fd = -1;
         snprintf(below, sizeof(below), "%s/%s/%s", m->name, version, names[i]);
         enum status status = file_open_beneath(m->scan->root, below, &fd, &why);

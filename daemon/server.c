@@ -249,6 +249,7 @@ int server_run(const struct options *options, struct config *config)
     notify_init(&s->notify);
     descriptors_raise(s, config);
     server_settings_apply(s, config);
+    server_orders_init(s);
     enum status status = server_start(s, config, table, &err);
     table_unref(table);
     if (!status) {

@@ -5,6 +5,7 @@
  *   server.c        starts and stops everything
  *   server_drain.c  how it comes to an end: signals, the loss of the device, deadlines
  *   server_news.c   what the loader and the workers tell the main thread, and what it tells them
+ *   server_orders.c what clients order to load and unload
  *   server_watch.c  hangs, signs of life, the watchdog
  */
 #ifndef INFERD_DAEMON_SERVER_INTERNAL_H
@@ -12,6 +13,7 @@
 
 #include <pthread.h>
 
+#include "daemon/answer.h"
 #include "daemon/listener.h"
 #include "daemon/loop.h"
 #include "daemon/models.h"
@@ -33,6 +35,7 @@ struct server {
     struct notify notify;
     struct listeners *listeners;
     struct models *models;
+    struct answer_orders orders;
     struct monitor *monitor;   /* NULL: nobody is told */
     uint32_t most_connections; /* that there are descriptors for; set before all else */
 
@@ -93,6 +96,10 @@ void server_spent(void *user, uint32_t loop, struct inflight *first, struct infl
 void server_ready_update(struct server *s);
 /* Applies what a configuration can change while the server serves, beside the table. */
 void server_settings_apply(struct server *s, const struct config *config);
+
+/* --- server_orders.c --- */
+
+void server_orders_init(struct server *s);
 
 /* --- server_watch.c --- */
 

@@ -137,7 +137,7 @@ static enum status sizes_check(const struct warming *w, size_t sizes[MESSAGE_MAX
 
 static enum status inputs_make(struct warming *w, struct error *err)
 {
-    size_t sizes[MESSAGE_MAX_TENSORS], sum;
+    size_t sizes[MESSAGE_MAX_TENSORS], sum = 0;
     TRY(sizes_check(w, sizes, &sum, err));
     TRY(engine_buffer_alloc(w->device, sum, "warm-up", &w->buffer, err));
     uint8_t *at = w->buffer;

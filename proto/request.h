@@ -52,6 +52,7 @@ struct request {
     uint64_t id;
     uint64_t timeout_us; /* 0: the server's default */
     uint32_t priority;
+    uint64_t level; /* as an open protocol names it: by the model's own levels; 0: it does not */
     enum request_kind kind;
     struct message_text token, traceparent;
     /* infer, model_*, statistics, trace_setting; empty texts: any model, the newest version */

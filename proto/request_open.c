@@ -98,7 +98,7 @@ static enum status value_read(struct reading *r, struct message_text key, struct
                               const enum meaning *values)
 {
     struct request_setting *s = NULL;
-    struct wire_field field;
+    struct wire_field field = {0};
     bool more;
     while (true) {
         TRY(field_next(r, &w, &field, &more));
@@ -126,7 +126,7 @@ static enum status setting_read(struct reading *r, struct wire w, const enum mea
 {
     struct message_text key = {0};
     struct wire value = {0};
-    struct wire_field field;
+    struct wire_field field = {0};
     bool more = true;
     while (more) {
         TRY(field_next(r, &w, &field, &more));
@@ -214,7 +214,7 @@ enum status request_decode_open(enum request_kind kind, const void *data, size_t
     struct reading r = {out, 0, err};
     struct wire w = wire_of(data, size);
     struct message_text repository = {0};
-    struct wire_field field;
+    struct wire_field field = {0};
     bool more = true;
     request_clear(out);
     out->kind = kind;

@@ -47,8 +47,9 @@ static enum status number_get(const struct request_parameter *p, uint64_t *out, 
 static enum status priority_take(struct request *request, const struct request_parameter *p,
                                  struct error *err)
 {
-    uint64_t asked;
+    uint64_t asked = 0;
     TRY(number_get(p, &asked, err));
+    request->level = asked;
     request->priority = (uint32_t)MIN(asked ? asked - 1 : 0, (uint64_t)REQUEST_PRIORITY_LAST);
     return STATUS_OK;
 }
@@ -71,7 +72,7 @@ static enum status of_request(struct request *request, const struct request_para
 static enum status of_output(struct request *request, const struct request_parameter *p,
                              struct error *err)
 {
-    uint64_t n;
+    uint64_t n = 0;
     if (!is(p->key, "classification"))
         return STATUS_OK;
     TRY(number_get(p, &n, err));

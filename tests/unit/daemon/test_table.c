@@ -82,6 +82,27 @@ static void many_are_found(void **state)
     assert_string_equal(version("model100", ""), "none");
 }
 
+static uint32_t priority(uint32_t levels, uint32_t standard, uint64_t level)
+{
+    struct model model = {0};
+    atomic_init(&model.priority_levels, levels);
+    atomic_init(&model.default_priority, standard);
+    return model_priority(&model, level);
+}
+
+static void levels_of_a_model_share_the_priorities(void **state)
+{
+    (void)state;
+    assert_int_equal(priority(0, 0, 7), 0);
+    assert_int_equal(priority(3, 2, 0), 1);
+    assert_int_equal(priority(3, 2, 1), 0);
+    assert_int_equal(priority(3, 2, 3), 2);
+    assert_int_equal(priority(3, 2, UINT64_MAX), 2);
+    assert_int_equal(priority(8, 1, 1), 0);
+    assert_int_equal(priority(8, 1, 4), 1);
+    assert_int_equal(priority(8, 1, 8), 3);
+}
+
 static void an_empty_table_has_nothing(void **state)
 {
     (void)state;
@@ -95,6 +116,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(names_and_versions_are_found, setup, teardown),
         cmocka_unit_test_setup_teardown(the_newest_that_is_ready_is_preferred, setup, teardown),
         cmocka_unit_test_setup_teardown(many_are_found, setup, teardown),
+        cmocka_unit_test(levels_of_a_model_share_the_priorities),
         cmocka_unit_test_setup_teardown(an_empty_table_has_nothing, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
