@@ -3,13 +3,6 @@
 
 #include "engine/cuda/own.h"
 
-static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
-                                        uint32_t i)
-{
-    bool there = i < node->n_inputs && node->inputs[i] != IR_NONE;
-    return there ? ir_tensor(graph, node->inputs[i]) : NULL;
-}
-
 /* Views an operand as [N,heads,S,D]. A row of a packed operand has `all` heads, of which the view
  * takes the first. */
 static bool heads_view(const struct ir_tensor *tensor, enum dtype dtype, int64_t heads, int64_t all,
@@ -54,15 +47,15 @@ bool cuda_attention_read(const struct ir_graph *graph, const struct ir_node *nod
     int64_t heads = ir_attr_int(node, IR_ATTR_HEADS), kv = ir_attr_int(node, IR_ATTR_KV_HEADS);
     kv = kv ? kv : heads;
     int64_t all = at.packed ? heads + 2 * kv : heads;
-    const struct ir_tensor *q = input_of(graph, node, 0);
-    const struct ir_tensor *k = at.packed ? q : input_of(graph, node, 1);
-    const struct ir_tensor *v = at.packed ? q : input_of(graph, node, 2);
+    const struct ir_tensor *q = cuda_input(graph, node, 0);
+    const struct ir_tensor *k = at.packed ? q : cuda_input(graph, node, 1);
+    const struct ir_tensor *v = at.packed ? q : cuda_input(graph, node, 2);
     if (node->op != IR_OP_ATTENTION || node->n_outputs != 1 || node->n_epilogue || heads < 1 ||
         kv < 1 || heads % kv || !heads_view(q, dtype, heads, all, &at.q) ||
         !heads_view(k, dtype, kv, at.packed ? all : kv, &at.k) ||
         !heads_view(v, dtype, kv, at.packed ? all : kv, &at.v) ||
         !heads_view(ir_tensor(graph, node->outputs[0]), dtype, heads, heads, &at.y) ||
-        !mask_view(input_of(graph, node, 3), dtype, &at))
+        !mask_view(cuda_input(graph, node, 3), dtype, &at))
         return false;
     uint64_t head = (uint64_t)at.q.dim[3] * dtype_size((enum dtype)at.q.dtype);
     at.k_offset = (uint64_t)heads * head;

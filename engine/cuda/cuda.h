@@ -95,6 +95,11 @@ static inline uint32_t cuda_tactic_id(enum cuda_family_id family, uint32_t varia
     return (uint32_t)family << 16 | (variant & 0xffff);
 }
 
+static inline uint32_t cuda_tactic_variant(const struct tactic *tactic)
+{
+    return tactic->id & 0xffff;
+}
+
 /* A CUDA call that failed: STATUS_RESOURCE_EXHAUSTED for memory, else INTERNAL; sticky errors get
  * scope ERROR_DEVICE (R28 of docs/operations.md). `what`: "cudaMalloc of 12 bytes". */
 enum status cuda_error(struct error *err, cudaError_t code, const char *what);
@@ -117,6 +122,10 @@ enum status cuda_refuse(const struct ir_node *node, const struct tactic *tactic,
 uint32_t cuda_dtypes(const struct ir_graph *graph, const struct ir_node *node,
                      enum precision precision, enum dtype out[3]);
 
+/* NULL: the node has no such input. */
+const struct ir_tensor *cuda_input(const struct ir_graph *graph, const struct ir_node *node,
+                                   uint32_t input);
+
 /* Makes a tactic named "<family> <detail>" that packs nothing. Every port, those of constants too,
  * gets `layout`, and `dtype` takes the place of F32 (NONE: F32 stays). */
 void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
@@ -136,6 +145,7 @@ bool cuda_view_broadcast(const struct kernel_view *view, const struct kernel_vie
  * at launch. False: a step our kernels do not know. */
 bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
                    const struct kernel_view *y, struct kernel_epilogue *out);
+/* The node's steps are the last ones; a family may have put its own before them. */
 void cuda_epilogue_bind(struct kernel_epilogue *epilogue, const struct ir_node *node,
                         void *const *inputs);
 

@@ -279,13 +279,10 @@ static enum status run_after(struct conv_op *op, struct backend_stream *stream, 
 {
     struct kernel_call call = own_call(stream, 0);
     struct after *a = &op->after;
-    int32_t first = a->steps.n - (int32_t)op->node->n_epilogue; /* 1 with a bias */
     a->y.data = outputs[0];
-    if (first > 0)
+    if (a->steps.n > (int32_t)op->node->n_epilogue) /* the bias */
         a->steps.step[0].operand.data = inputs[2];
-    for (uint32_t i = 0; i < op->node->n_epilogue; i++)
-        if (a->steps.step[first + (int32_t)i].binary)
-            a->steps.step[first + (int32_t)i].operand.data = inputs[op->node->epilogue[i].input];
+    cuda_epilogue_bind(&a->steps, op->node, inputs);
     cudaError_t code = kernel_map(&call, &a->y, &a->y, 0, &a->steps);
     return code == cudaSuccess ? STATUS_OK : cuda_error(err, code, "convolution's epilogue");
 }

@@ -17,14 +17,6 @@
 
 #define DIM_MAX INT32_MAX
 
-static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
-                                        uint32_t i)
-{
-    if (i >= node->n_inputs || node->inputs[i] == IR_NONE)
-        return NULL;
-    return ir_tensor(graph, node->inputs[i]);
-}
-
 static bool is_weight_type(enum dtype dtype)
 {
     return dtype == DTYPE_F32 || dtype == DTYPE_F16 || dtype == DTYPE_BF16;
@@ -40,14 +32,14 @@ static bool stored_as(const struct ir_tensor *t, enum dtype io)
 
 enum dtype conv_io(const struct ir_graph *graph, const struct ir_node *node, enum dtype tactic)
 {
-    const struct ir_tensor *x = input_of(graph, node, 0);
+    const struct ir_tensor *x = cuda_input(graph, node, 0);
     if (!x || node->n_outputs != 1)
         return DTYPE_NONE;
     enum dtype io = tactic == DTYPE_NONE ? x->dtype : tactic;
     bool fits =
         is_weight_type(io) && stored_as(x, io) && stored_as(ir_tensor(graph, node->outputs[0]), io);
     for (uint32_t i = 1; fits && i < node->n_inputs; i++) {
-        const struct ir_tensor *t = input_of(graph, node, i);
+        const struct ir_tensor *t = cuda_input(graph, node, i);
         if (t && !ir_tensor_is_constant(t))
             fits = stored_as(t, io);
     }
@@ -132,7 +124,7 @@ static bool pad_channels(struct conv_spec *s, enum ir_layout layout, int64_t gro
 static bool read_shapes(const struct ir_graph *graph, const struct ir_node *node,
                         enum ir_layout layout, struct conv *conv)
 {
-    const struct ir_tensor *x = input_of(graph, node, 0), *w = input_of(graph, node, 1);
+    const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
     int64_t groups = ir_attr_int(node, IR_ATTR_GROUP);
     struct conv_spec *spec = &conv->spec;
     spec->transposed = node->op == IR_OP_DECONV;
@@ -314,7 +306,7 @@ static int32_t operand(struct chain *c, const struct ir_graph *graph, const stru
                        uint32_t input)
 {
     struct conv_spec *s = &c->conv->spec;
-    const struct ir_tensor *t = input_of(graph, node, input);
+    const struct ir_tensor *t = cuda_input(graph, node, input);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     struct conv_operand o = {.input = (int32_t)input, .dtype = s->io};
     if (!t || s->n_operands == CONV_OPERANDS_MAX || !operand_dims(t, y, o.dim))
@@ -370,7 +362,7 @@ static bool is_residual(const struct ir_graph *graph, const struct ir_node *node
 {
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     const struct ir_tensor *t =
-        e->kind == IR_EPILOGUE_BINARY ? input_of(graph, node, e->input) : NULL;
+        e->kind == IR_EPILOGUE_BINARY ? cuda_input(graph, node, e->input) : NULL;
     return t && e->func == IR_BINARY_ADD && !ir_tensor_is_constant(t) &&
            shape_equal(&t->shape, &y->shape);
 }
@@ -417,7 +409,7 @@ enum dtype conv_bias_type(const struct conv *conv)
 
 static bool read_bias(const struct ir_graph *graph, const struct ir_node *node, struct conv *conv)
 {
-    const struct ir_tensor *bias = ir_node_own_inputs(node) > 2 ? input_of(graph, node, 2) : NULL;
+    const struct ir_tensor *bias = ir_node_own_inputs(node) > 2 ? cuda_input(graph, node, 2) : NULL;
     conv->biased = bias != NULL;
     conv->adds = !conv->spec.transposed && (conv->biased || conv->packed);
     if (!bias)
@@ -453,7 +445,7 @@ uint64_t conv_operand_bytes(const struct ir_graph *graph, const struct ir_node *
                             const struct conv *conv, uint32_t i)
 {
     const struct conv_operand *o = &conv->spec.operand[i];
-    const struct ir_tensor *t = input_of(graph, node, (uint32_t)o->input);
+    const struct ir_tensor *t = cuda_input(graph, node, (uint32_t)o->input);
     return t && ir_tensor_is_constant(t) ? (uint64_t)o->dim[1] * sizeof(float) : 0;
 }
 

@@ -103,8 +103,7 @@ static uint32_t add_tensor(struct guise *g, uint32_t input, uint32_t tensor)
 
 static bool is_product(const struct ir_graph *graph, const struct ir_node *node)
 {
-    const struct ir_tensor *b =
-        node->n_inputs > 1 && node->inputs[1] != IR_NONE ? ir_tensor(graph, node->inputs[1]) : NULL;
+    const struct ir_tensor *b = cuda_input(graph, node, 1);
     return node->op == IR_OP_MATMUL && b && ir_tensor_is_constant(b) && b->shape.rank == 2 &&
            b->shape.dim[0] % LANE == 0 && b->shape.dim[1] % LANE == 0 &&
            !ir_attr_int(node, IR_ATTR_TRANS_A) && ir_attr_float(node, IR_ATTR_ALPHA) == 1;

@@ -159,12 +159,10 @@ enum status lt_gemm_prepare(const struct lt_kind *kind, struct backend_stream *s
                             const struct tactic *tactic, struct backend_op **out,
                             struct error *err);
 
-/* Helpers of `read`: the type of a tensor (`dtype` and `exact` as there), an input or NULL, and the
- * steps of the node, whose vectors lie along p->axis. `bias` is the number of the input that is the
- * bias; p->dtype must be set. */
+/* Helpers of `read`: the type of a tensor (`dtype` and `exact` as there), and the node's steps,
+ * whose vectors lie along p->axis. `bias` is the number of the input that is the bias; p->dtype
+ * must be set. */
 enum dtype lt_type(const struct ir_tensor *tensor, enum dtype dtype, bool exact);
-const struct ir_tensor *lt_input(const struct ir_graph *graph, const struct ir_node *node,
-                                 uint32_t input);
 bool lt_steps_read(const struct ir_graph *graph, const struct ir_node *node, uint32_t bias,
                    enum dtype dtype, bool exact, struct lt_product *p);
 

@@ -23,7 +23,7 @@ static bool is_pointwise(const struct ir_node *node, const struct shape *x, cons
 static bool read_types(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                        bool exact, enum lt_order order, struct lt_product *p)
 {
-    const struct ir_tensor *x = lt_input(graph, node, 0), *w = lt_input(graph, node, 1);
+    const struct ir_tensor *x = cuda_input(graph, node, 0), *w = cuda_input(graph, node, 1);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     p->dtype = dtype == DTYPE_NONE ? y->dtype : dtype;
     return x && w && x->shape.rank >= 3 && w->shape.rank == x->shape.rank &&
@@ -39,8 +39,8 @@ static bool read_product(const struct ir_graph *graph, const struct ir_node *nod
     struct lt_product p = {.alpha = 1, .batch = {.n = 1}, .launches = 1};
     if (node->op != IR_OP_CONV || !read_types(graph, node, dtype, exact, order, &p))
         return false;
-    const struct shape *x = &lt_input(graph, node, 0)->shape;
-    const struct shape *w = &lt_input(graph, node, 1)->shape;
+    const struct shape *x = &cuda_input(graph, node, 0)->shape;
+    const struct shape *w = &cuda_input(graph, node, 1)->shape;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     size_t x_n, w_n, y_n;
     if (!is_pointwise(node, x, w) || !shape_elements(x, &x_n) || !shape_elements(w, &w_n) ||

@@ -100,7 +100,7 @@ static void set_ports(const struct lt_kind *kind, const struct ir_graph *graph,
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     uint32_t own = ir_node_own_inputs(node);
     for (uint32_t i = 1; i < tactic->n_in; i++) {
-        const struct ir_tensor *t = lt_input(graph, node, i);
+        const struct ir_tensor *t = cuda_input(graph, node, i);
         bool like_y = t && i >= own && shape_equal(&t->shape, y);
         tactic->in[i].format.layout = like_y ? kind->layout : IR_LAYOUT_PLAIN;
     }
@@ -388,7 +388,7 @@ enum status lt_gemm_pack(const struct lt_kind *kind, const struct ir_graph *grap
     struct lt_blob blob;
     uint64_t rows, cols;
     size_t n;
-    const struct ir_tensor *b = lt_input(graph, node, input);
+    const struct ir_tensor *b = cuda_input(graph, node, input);
     if (tactic->id != cuda_tactic_id(kind->family->id, 0) || tactic->blob_size != sizeof(blob))
         return refuse(node, err, "is not one");
     memcpy(&blob, tactic->blob, sizeof(blob));

@@ -87,7 +87,7 @@ static bool choose_batch(struct lt_product *p)
 static bool read_types(const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                        bool exact, enum lt_order order, struct lt_product *p)
 {
-    const struct ir_tensor *a = lt_input(graph, node, 0), *b = lt_input(graph, node, 1);
+    const struct ir_tensor *a = cuda_input(graph, node, 0), *b = cuda_input(graph, node, 1);
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     p->dtype = dtype == DTYPE_NONE ? y->dtype : dtype;
     if (!a || !b || (p->dtype != DTYPE_F16 && p->dtype != DTYPE_BF16 && p->dtype != DTYPE_F32) ||
@@ -104,8 +104,8 @@ static bool read_product(const struct ir_graph *graph, const struct ir_node *nod
     struct lt_product p = {0};
     if (node->op != IR_OP_MATMUL || !read_types(graph, node, dtype, exact, order, &p))
         return false;
-    const struct shape *a = &lt_input(graph, node, 0)->shape;
-    const struct shape *b = &lt_input(graph, node, 1)->shape;
+    const struct shape *a = &cuda_input(graph, node, 0)->shape;
+    const struct shape *b = &cuda_input(graph, node, 1)->shape;
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     size_t a_n, b_n, y_n;
     if (!shape_elements(a, &a_n) || !shape_elements(b, &b_n) || !shape_elements(y, &y_n) ||

@@ -56,14 +56,6 @@ enum dtype lt_type(const struct ir_tensor *tensor, enum dtype dtype, bool exact)
     return !exact && tensor->dtype == DTYPE_F32 && dtype != DTYPE_NONE ? dtype : tensor->dtype;
 }
 
-const struct ir_tensor *lt_input(const struct ir_graph *graph, const struct ir_node *node,
-                                 uint32_t input)
-{
-    return input < node->n_inputs && node->inputs[input] != IR_NONE
-               ? ir_tensor(graph, node->inputs[input])
-               : NULL;
-}
-
 static enum lt_operand operand_kind(const struct shape *operand, const struct shape *y,
                                     uint32_t axis)
 {
@@ -87,8 +79,8 @@ bool lt_steps_read(const struct ir_graph *graph, const struct ir_node *node, uin
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     struct lt_steps *steps = &p->steps;
     steps->n = 0;
-    if (bias < ir_node_own_inputs(node) && lt_input(graph, node, bias)) {
-        const struct ir_tensor *t = lt_input(graph, node, bias);
+    if (bias < ir_node_own_inputs(node) && cuda_input(graph, node, bias)) {
+        const struct ir_tensor *t = cuda_input(graph, node, bias);
         if (lt_type(t, dtype, exact) != p->dtype || t->shape.rank != 1 ||
             t->shape.dim[0] != y->shape.dim[p->axis])
             return false;
@@ -99,7 +91,7 @@ bool lt_steps_read(const struct ir_graph *graph, const struct ir_node *node, uin
         const struct ir_epilogue *from = &node->epilogue[i];
         struct lt_step step = {.binary = from->kind == IR_EPILOGUE_BINARY, .func = from->func};
         if (step.binary) {
-            const struct ir_tensor *t = lt_input(graph, node, from->input);
+            const struct ir_tensor *t = cuda_input(graph, node, from->input);
             if (!t)
                 return false;
             step.input = from->input;

@@ -4,13 +4,18 @@
 
 #include "engine/cuda/own.h"
 
+const struct own_image_layout own_image_layouts[OWN_IMAGE_LAYOUTS] = {
+    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, "nhwc"},
+    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN, "nhwc to nchw"},
+    {IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, "nchw"},
+};
+
 bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout layout,
               struct kernel_view *out)
 {
     struct ir_tensor as = *tensor;
     as.layout = layout;
-    if (as.dtype == DTYPE_F32 && dtype != DTYPE_NONE)
-        as.dtype = dtype;
+    as.dtype = own_type(as.dtype, dtype);
     return cuda_view(&as, out, NULL);
 }
 

@@ -5,10 +5,24 @@
 
 #include "engine/cuda/cuda.h"
 
-/* The view that a tactic would give the tensor: in this layout and, if the tensor is F32 and
- * `dtype` is not NONE, of this type. */
+/* The view that a tactic would give the tensor: in this layout, and of the type that
+ * own_type says. */
 bool own_view(const struct ir_tensor *tensor, enum dtype dtype, enum ir_layout layout,
               struct kernel_view *out);
+
+/* The type in which a tactic of `dtype` stores a tensor: `dtype` takes the place of F32 (NONE: F32
+ * stays). */
+static inline enum dtype own_type(enum dtype tensor, enum dtype dtype)
+{
+    return tensor == DTYPE_F32 && dtype != DTYPE_NONE ? dtype : tensor;
+}
+
+/* The pairs of layouts in which kernels read an image and write one, best first. */
+enum { OWN_IMAGE_LAYOUTS = 3 };
+extern const struct own_image_layout {
+    enum ir_layout x, y;
+    const char *name;
+} own_image_layouts[OWN_IMAGE_LAYOUTS];
 
 /* Makes a tactic whose first input and whose output have these layouts. Epilogue operands of the
  * output's rank lie like the output, all other tensors plainly. */

@@ -132,11 +132,9 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                            const struct ir_node *node, const struct tactic *tactic,
                            struct backend_op **out, struct error *err)
 {
-    struct attention_op made = {.base.launch = launch, .variant = (int32_t)(tactic->id & 0xffff)};
-    for (uint32_t i = 0; i < tactic->n_in; i++)
-        if (tactic->in[i].format.layout != IR_LAYOUT_PLAIN || tactic->in[i].packed_bytes)
-            return cuda_refuse(node, tactic, err);
-    if (made.variant == 0 || tactic->out[0].format.layout != IR_LAYOUT_PLAIN ||
+    struct attention_op made = {.base.launch = launch,
+                                .variant = (int32_t)cuda_tactic_variant(tactic)};
+    if (made.variant == 0 || !own_plain(tactic) ||
         !cuda_attention_read(graph, node, DTYPE_NONE, &made.at) ||
         !takes(stream->device, made.variant, &made.at, &made.base.workspace))
         return cuda_refuse(node, tactic, err);

@@ -53,8 +53,7 @@ struct conv_op {
 static const struct ir_tensor *input_of(const struct ir_graph *graph, const struct ir_node *node,
                                         uint32_t i)
 {
-    bool there = i < ir_node_own_inputs(node) && node->inputs[i] != IR_NONE;
-    return there ? ir_tensor(graph, node->inputs[i]) : NULL;
+    return i < ir_node_own_inputs(node) ? cuda_input(graph, node, i) : NULL;
 }
 
 static bool fits_int(int64_t value, int64_t least)
@@ -365,7 +364,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
                            struct backend_op **out, struct error *err)
 {
     struct conv_op made = {
-        .base.launch = launch, .node = node, .variant = (enum variant)(tactic->id & 0xffff)};
+        .base.launch = launch, .node = node, .variant = (enum variant)cuda_tactic_variant(tactic)};
     enum ir_layout layout = tactic->n_in > 1 ? tactic->in[0].format.layout : IR_LAYOUT_OPAQUE;
     struct kernel_call call = own_call_dry(stream->device, (int32_t)made.variant);
     struct tactic want;

@@ -33,18 +33,9 @@ struct image_op {
     struct image image;
 };
 
-static const struct {
-    enum ir_layout x, y;
-    const char *name;
-} layouts[] = {
-    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, "nhwc"},
-    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN, "nhwc to nchw"},
-    {IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, "nchw"},
-};
-
 /* --- from a node to a kernel's arguments; the node was checked by ir_infer_node --- */
 
-static bool read_resize(const struct ir_node *node, struct image *image)
+static void read_resize(const struct ir_node *node, struct image *image)
 {
     const struct ir_attr *scales = ir_attr(node, IR_ATTR_SCALES), *roi = ir_attr(node, IR_ATTR_ROI);
     struct kernel_resize *how = &image->resize;
@@ -62,18 +53,16 @@ static bool read_resize(const struct ir_node *node, struct image *image)
         how->roi_start[d] = roi ? (double)roi->f[d] : 0;
         how->roi_end[d] = roi ? (double)roi->f[image->y.rank + d] : 1;
     }
-    return true;
 }
 
-static bool read_sample(const struct ir_node *node, struct image *image)
+static void read_sample(const struct ir_node *node, struct image *image)
 {
     image->mode = (enum ir_resize)ir_attr_int(node, IR_ATTR_MODE);
     image->border = (enum ir_border)ir_attr_int(node, IR_ATTR_BORDER);
     image->coord = (enum ir_sample)ir_attr_int(node, IR_ATTR_COORD);
-    return true;
 }
 
-static bool read_roi_pool(const struct ir_node *node, struct image *image)
+static void read_roi_pool(const struct ir_node *node, struct image *image)
 {
     image->roi = (struct kernel_roi_pool){
         .func = (enum ir_roi)ir_attr_int(node, IR_ATTR_FUNC),
@@ -81,11 +70,10 @@ static bool read_roi_pool(const struct ir_node *node, struct image *image)
         .samples = (int32_t)ir_attr_int(node, IR_ATTR_SIZE),
         .scale = ir_attr_float(node, IR_ATTR_ALPHA),
     };
-    return true;
 }
 
 static const struct {
-    bool (*read)(const struct ir_node *node, struct image *image);
+    void (*read)(const struct ir_node *node, struct image *image);
     uint32_t inputs;
 } rows[IR_OP_COUNT_] = {
     [IR_OP_RESIZE] = {read_resize, 1},
@@ -106,8 +94,7 @@ static bool image_read(const struct ir_graph *graph, const struct ir_node *node,
         if (!own_view(ir_tensor(graph, node->inputs[k]), dtype, k == 0 ? in : IR_LAYOUT_PLAIN,
                       &i.in[k]))
             return false;
-    if (!rows[node->op].read(node, &i))
-        return false;
+    rows[node->op].read(node, &i);
     *image = i;
     return true;
 }
@@ -135,20 +122,21 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
         precision = PRECISION_F32;
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     bool channels = ir_tensor(graph, node->inputs[0])->shape.rank >= 3;
-    for (uint32_t at = 0; at < n * ARRAY_LEN(layouts); at++) {
-        uint32_t d = at / ARRAY_LEN(layouts), l = at % ARRAY_LEN(layouts);
+    for (uint32_t at = 0; at < n * OWN_IMAGE_LAYOUTS; at++) {
+        uint32_t d = at / OWN_IMAGE_LAYOUTS, l = at % OWN_IMAGE_LAYOUTS;
         struct kernel_call call = own_call_dry(device, 0);
         struct image image;
         struct tactic tactic;
         char detail[TACTIC_NAME_MAX];
-        if ((!channels && layouts[l].x != IR_LAYOUT_PLAIN) ||
-            !image_read(graph, node, dtypes[d], layouts[l].x, layouts[l].y, &image) ||
+        if ((!channels && own_image_layouts[l].x != IR_LAYOUT_PLAIN) ||
+            !image_read(graph, node, dtypes[d], own_image_layouts[l].x, own_image_layouts[l].y,
+                        &image) ||
             image_call(&call, &image) != cudaSuccess)
             continue;
         snprintf(detail, sizeof(detail), "%s %s", dtype_name((enum dtype)image.y.dtype),
-                 layouts[l].name);
-        own_tactic(&tactic, &cuda_family_own_image, 0, graph, node, dtypes[d], layouts[l].x,
-                   layouts[l].y, detail);
+                 own_image_layouts[l].name);
+        own_tactic(&tactic, &cuda_family_own_image, 0, graph, node, dtypes[d],
+                   own_image_layouts[l].x, own_image_layouts[l].y, detail);
         TRY(visit(user, &tactic, err));
     }
     return STATUS_OK;
@@ -176,7 +164,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 {
     struct image_op made = {.base.launch = launch, .node = node};
     struct kernel_call call = own_call_dry(stream->device, 0);
-    if ((tactic->id & 0xffff) != 0 || own_packed(tactic) ||
+    if (cuda_tactic_variant(tactic) != 0 || own_packed(tactic) ||
         !image_read(graph, node, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
                     ir_tensor(graph, node->outputs[0])->layout, &made.image) ||
         image_call(&call, &made.image) != cudaSuccess)

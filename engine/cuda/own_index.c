@@ -169,7 +169,7 @@ static bool index_read(const struct ir_graph *graph, const struct ir_node *node,
     const struct ir_tensor *second = node->n_inputs > 1 ? ir_tensor(graph, node->inputs[1]) : x;
     bool one_hot = node->op == IR_OP_ONE_HOT;
     enum dtype data = one_hot ? y->dtype : x->dtype;
-    c.dtype = (int32_t)(data == DTYPE_F32 && dtype ? dtype : data);
+    c.dtype = (int32_t)own_type(data, dtype);
     c.index_type = (int32_t)(one_hot ? x->dtype : second->dtype);
     c.index.dtype = c.index_type;
     /* A shorter float does not hold every index. */
@@ -282,7 +282,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 {
     struct index_op made = {.base.launch = launch};
     struct index_call *c = &made.call;
-    if ((tactic->id & 0xffff) != 0 || !own_plain(tactic) || !types_fit(node, tactic) ||
+    if (cuda_tactic_variant(tactic) != 0 || !own_plain(tactic) || !types_fit(node, tactic) ||
         !index_read(graph, node, DTYPE_NONE, c) || run_dry(stream->device, c) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
     if (scatters(node->op))

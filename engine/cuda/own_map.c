@@ -152,8 +152,7 @@ static void make_tactic(const struct ir_graph *graph, const struct ir_node *node
     cuda_tactic(tactic, &cuda_family_own_map, 0, graph, node, dtype, IR_LAYOUT_PLAIN, detail);
     tactic->out[0].format.layout = to;
     for (uint32_t i = 0; i < tactic->n_in; i++) {
-        const struct ir_tensor *x =
-            node->inputs[i] == IR_NONE ? NULL : ir_tensor(graph, node->inputs[i]);
+        const struct ir_tensor *x = cuda_input(graph, node, i);
         if (i == 0)
             tactic->in[i].format.layout = from;
         else if (x && lies_like(x, y))
@@ -236,7 +235,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 {
     struct map_op made = {.base.launch = launch, .node = node};
     struct kernel_call call = own_call_dry(stream->device, 0);
-    if ((tactic->id & 0xffff) != 0 || tactic->n_in < own_inputs(node->op) ||
+    if (cuda_tactic_variant(tactic) != 0 || tactic->n_in < own_inputs(node->op) ||
         !map_read(graph, node, tactic, DTYPE_NONE, &made.map) ||
         run(&call, &made.map) != cudaSuccess)
         return cuda_refuse(node, tactic, err);

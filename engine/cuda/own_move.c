@@ -275,7 +275,8 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     if (!made)
         return error_no_memory(err, "a kernel");
     made->base = (struct backend_op){.launch = launch};
-    if ((tactic->id & 0xffff) != 0 || !move_read(graph, node, tactic, DTYPE_NONE, &made->move) ||
+    if (cuda_tactic_variant(tactic) != 0 ||
+        !move_read(graph, node, tactic, DTYPE_NONE, &made->move) ||
         run(&call, &made->move) != cudaSuccess)
         return cuda_refuse(node, tactic, err);
     if (node->op == IR_OP_GATHER)

@@ -30,14 +30,21 @@ static const enum ir_layout layouts[] = {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAI
 
 /* --- from a node to a kernel's arguments; the node was checked by ir_infer_node --- */
 
-static void read_channels(const struct ir_graph *graph, const struct ir_node *node, uint32_t input,
+/* Reads scale or bias. False: the tensor is a constant of no float type, or else it is not plain or
+ * has not the type of X. */
+static bool read_channels(const struct ir_graph *graph, const struct ir_node *node, uint32_t input,
                           const struct norm *norm, struct kernel_view *out)
 {
-    bool constant = ir_tensor_is_constant(ir_tensor(graph, node->inputs[input]));
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    const struct ir_tensor *t = ir_tensor(graph, node->inputs[input]);
+    bool constant = ir_tensor_is_constant(t);
+    if (constant ? !dtype_is_float(t->dtype) : t->dtype != x->dtype || t->layout != IR_LAYOUT_PLAIN)
+        return false;
     *out = (struct kernel_view){.dtype = constant ? (int32_t)DTYPE_F32 : norm->x.dtype,
                                 .rank = 1,
                                 .dim = {norm->x.dim[1]},
                                 .stride = {1}};
+    return true;
 }
 
 static void read_grouped(const struct ir_node *node, struct norm *n)
@@ -59,8 +66,7 @@ static bool norm_read(const struct ir_graph *graph, const struct ir_node *node, 
                       enum ir_layout layout, struct norm *out)
 {
     struct norm n = {.local = node->op == IR_OP_LRN};
-    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
-    if (!own_view(x, dtype, layout, &n.x) ||
+    if (!own_view(ir_tensor(graph, node->inputs[0]), dtype, layout, &n.x) ||
         !own_view(ir_tensor(graph, node->outputs[0]), dtype, layout, &n.y) ||
         !cuda_epilogue(graph, node, &n.y, &n.epilogue))
         return false;
@@ -68,16 +74,9 @@ static bool norm_read(const struct ir_graph *graph, const struct ir_node *node, 
         read_local(node, &n);
     else
         read_grouped(node, &n);
-    for (uint32_t i = SCALE; !n.local && i <= BIAS; i++) {
-        const struct ir_tensor *t = ir_tensor(graph, node->inputs[i]);
-        if (ir_tensor_is_constant(t) ? !dtype_is_float(t->dtype)
-                                     : t->dtype != x->dtype || t->layout != IR_LAYOUT_PLAIN)
-            return false;
-    }
-    if (!n.local) {
-        read_channels(graph, node, SCALE, &n, &n.scale);
-        read_channels(graph, node, BIAS, &n, &n.bias);
-    }
+    if (!n.local && (!read_channels(graph, node, SCALE, &n, &n.scale) ||
+                     !read_channels(graph, node, BIAS, &n, &n.bias)))
+        return false;
     *out = n;
     return true;
 }
@@ -173,7 +172,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
 {
     struct norm_op made = {.base.launch = launch, .node = node};
     struct kernel_call call = own_call_dry(stream->device, 0);
-    if ((tactic->id & 0xffff) != 0 || !packed_fit(graph, node, tactic) ||
+    if (cuda_tactic_variant(tactic) != 0 || !packed_fit(graph, node, tactic) ||
         ir_tensor(graph, node->inputs[0])->layout != ir_tensor(graph, node->outputs[0])->layout ||
         !norm_read(graph, node, DTYPE_NONE, ir_tensor(graph, node->inputs[0])->layout,
                    &made.norm) ||

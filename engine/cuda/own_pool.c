@@ -37,15 +37,6 @@ static const struct {
     {"general", KERNEL_POOL_GENERAL},
 };
 
-static const struct {
-    enum ir_layout x, y;
-    const char *name;
-} layouts[] = {
-    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST, "nhwc"},
-    {IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_PLAIN, "nhwc to nchw"},
-    {IR_LAYOUT_PLAIN, IR_LAYOUT_PLAIN, "nchw"},
-};
-
 /* Reads one value per spatial dim, beginning with number `first` of `key`. */
 static bool read_ints(const struct ir_node *node, enum ir_attr_key key, uint32_t first, uint32_t n,
                       int32_t *out)
@@ -116,8 +107,9 @@ static enum status list(struct cuda_device *device, const struct ir_graph *graph
 {
     struct pool pool;
     bool any = false;
-    if (!pool_read(graph, node, dtype, layouts[layout].x, layouts[layout].y, &pool) ||
-        (layouts[layout].x != layouts[layout].y && !pool.whole))
+    if (!pool_read(graph, node, dtype, own_image_layouts[layout].x, own_image_layouts[layout].y,
+                   &pool) ||
+        (own_image_layouts[layout].x != own_image_layouts[layout].y && !pool.whole))
         return STATUS_OK;
     for (uint32_t i = 0; i < ARRAY_LEN(variants); i++) {
         struct kernel_call call = own_call_dry(device, variants[i].variant);
@@ -127,10 +119,10 @@ static enum status list(struct cuda_device *device, const struct ir_graph *graph
         any = true;
         char detail[TACTIC_NAME_MAX];
         snprintf(detail, sizeof(detail), "%s %s %s", dtype_name((enum dtype)pool.x.dtype),
-                 layouts[layout].name, variants[i].name);
+                 own_image_layouts[layout].name, variants[i].name);
         struct tactic tactic;
         own_tactic(&tactic, &cuda_family_own_pool, (uint32_t)variants[i].variant, graph, node,
-                   dtype, layouts[layout].x, layouts[layout].y, detail);
+                   dtype, own_image_layouts[layout].x, own_image_layouts[layout].y, detail);
         TRY(visit(user, &tactic, err));
     }
     return STATUS_OK;
@@ -143,7 +135,7 @@ static enum status candidates(struct cuda_device *device, const struct ir_graph 
     enum dtype dtypes[3];
     uint32_t n = cuda_dtypes(graph, node, precision, dtypes);
     for (uint32_t d = 0; d < n; d++)
-        for (uint32_t l = 0; l < ARRAY_LEN(layouts); l++)
+        for (uint32_t l = 0; l < OWN_IMAGE_LAYOUTS; l++)
             TRY(list(device, graph, node, dtypes[d], l, visit, user, err));
     return STATUS_OK;
 }
@@ -168,7 +160,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     struct pool_op made = {
         .base.launch = launch,
         .node = node,
-        .variant = (int32_t)(tactic->id & 0xffff),
+        .variant = (int32_t)cuda_tactic_variant(tactic),
     };
     struct kernel_call call = own_call_dry(stream->device, made.variant);
     if (made.variant == 0 || own_packed(tactic) ||

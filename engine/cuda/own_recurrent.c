@@ -39,7 +39,7 @@ static bool recurrent_read(const struct ir_graph *graph, const struct ir_node *n
         return false;
     struct kernel_recurrent how = {
         .cell = (int32_t)ir_attr_int(node, IR_ATTR_FUNC),
-        .dtype = (int32_t)(x->dtype == DTYPE_F32 && dtype ? dtype : x->dtype),
+        .dtype = (int32_t)own_type(x->dtype, dtype),
         .clip = ir_attr_float(node, IR_ATTR_CLIP),
         .reverse = ir_attr_int(node, IR_ATTR_REVERSE) != 0,
         .linear = ir_attr_int(node, IR_ATTR_LINEAR) != 0,
@@ -131,7 +131,7 @@ static enum status prepare(struct backend_stream *stream, const struct ir_graph 
     struct recurrent_op made = {.base.launch = launch,
                                 .n_in = node->n_inputs,
                                 .n_out = node->n_outputs,
-                                .variant = (int32_t)(tactic->id & 0xffff)};
+                                .variant = (int32_t)cuda_tactic_variant(tactic)};
     struct kernel_call call = own_call_dry(stream->device, made.variant);
     if (node->n_inputs > 7 || node->n_outputs < 2 || !own_plain(tactic) || !types_fit(tactic) ||
         !recurrent_read(graph, node, DTYPE_NONE, &made.how) ||

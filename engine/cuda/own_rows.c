@@ -33,10 +33,9 @@ struct rows_op {
 static const struct ir_tensor *constant_of(const struct ir_graph *graph, const struct ir_node *node,
                                            uint32_t i)
 {
-    if (i >= ir_node_own_inputs(node) || node->inputs[i] == IR_NONE)
-        return NULL;
-    const struct ir_tensor *tensor = ir_tensor(graph, node->inputs[i]);
-    return ir_tensor_is_constant(tensor) ? tensor : NULL;
+    const struct ir_tensor *tensor =
+        i < ir_node_own_inputs(node) ? cuda_input(graph, node, i) : NULL;
+    return tensor && ir_tensor_is_constant(tensor) ? tensor : NULL;
 }
 
 /* --- the node as kernels take it --- */
@@ -302,9 +301,7 @@ static enum status launch(struct backend_op *base, struct backend_stream *stream
     struct rows *r = &op->rows;
     r->x.data = inputs[0];
     r->y.data = outputs[0];
-    for (uint32_t i = 0; i < op->node->n_epilogue; i++)
-        if (r->epilogue.step[r->first_step + i].binary)
-            r->epilogue.step[r->first_step + i].operand.data = inputs[op->node->epilogue[i].input];
+    cuda_epilogue_bind(&r->epilogue, op->node, inputs);
     for (uint32_t i = 0; i < r->first_step; i++)
         r->epilogue.step[i].operand.data = inputs[i + 1];
     struct kernel_call call = own_call(stream, 0);

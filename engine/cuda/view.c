@@ -47,6 +47,14 @@ uint32_t cuda_dtypes(const struct ir_graph *graph, const struct ir_node *node,
     return dtypes[precision].n;
 }
 
+const struct ir_tensor *cuda_input(const struct ir_graph *graph, const struct ir_node *node,
+                                   uint32_t input)
+{
+    return input < node->n_inputs && node->inputs[input] != IR_NONE
+               ? ir_tensor(graph, node->inputs[input])
+               : NULL;
+}
+
 void cuda_tactic(struct tactic *tactic, const struct cuda_family *family, uint32_t variant,
                  const struct ir_graph *graph, const struct ir_node *node, enum dtype dtype,
                  enum ir_layout layout, const char *detail)
@@ -166,9 +174,9 @@ static bool operand_view(const struct ir_graph *graph, const struct ir_node *nod
                          const struct kernel_view *y, struct kernel_view *out)
 {
     struct kernel_view view;
-    return input < node->n_inputs && node->inputs[input] != IR_NONE &&
-           cuda_view(ir_tensor(graph, node->inputs[input]), &view, NULL) &&
-           is_kernel_float(view.dtype) && cuda_view_broadcast(&view, y, out);
+    const struct ir_tensor *tensor = cuda_input(graph, node, input);
+    return tensor && cuda_view(tensor, &view, NULL) && is_kernel_float(view.dtype) &&
+           cuda_view_broadcast(&view, y, out);
 }
 
 bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
@@ -197,9 +205,10 @@ bool cuda_epilogue(const struct ir_graph *graph, const struct ir_node *node,
 void cuda_epilogue_bind(struct kernel_epilogue *epilogue, const struct ir_node *node,
                         void *const *inputs)
 {
-    for (int32_t i = 0; i < epilogue->n; i++)
-        if (epilogue->step[i].binary)
-            epilogue->step[i].operand.data = inputs[node->epilogue[i].input];
+    struct kernel_step *steps = &epilogue->step[epilogue->n - (int32_t)node->n_epilogue];
+    for (uint32_t i = 0; i < node->n_epilogue; i++)
+        if (steps[i].binary)
+            steps[i].operand.data = inputs[node->epilogue[i].input];
 }
 
 /* --- constants --- */
