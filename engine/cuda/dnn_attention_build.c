@@ -72,8 +72,7 @@ static void build_whole(const struct canvas *c)
         dnn_set_desc(c->b, op, ports[i].name, operand(c, ports[i].tensor));
     dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC,
                  scalar(c, ATTENTION_UID_SCALE, CUDNN_DATA_FLOAT));
-    dnn_finish(c->b, op, "attention");
-    dnn_op_add(c->b, op);
+    dnn_op_add(c->b, op, "attention");
 }
 
 /* --- step by step --- */
@@ -89,8 +88,7 @@ static void product(const struct canvas *c, dnn_desc x, dnn_desc w, dnn_desc y)
     dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_MATMUL_BDESC, w);
     dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_MATMUL_CDESC, y);
     dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
-    dnn_finish(c->b, op, "product");
-    dnn_op_add(c->b, op);
+    dnn_op_add(c->b, op, "product");
 }
 
 struct point {
@@ -102,22 +100,10 @@ struct point {
 
 static dnn_desc point(const struct canvas *c, const struct point *p, dnn_desc y)
 {
-    dnn_desc how = dnn_make(c->b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
-    dnn_set(c->b, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &p->mode);
-    dnn_set(c->b, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &p->compute);
+    dnn_desc how = dnn_pointwise(c->b, p->mode, p->compute);
     if (p->mode == CUDNN_POINTWISE_GEN_INDEX)
         dnn_set(c->b, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &p->axis);
-    dnn_finish(c->b, how, "pointwise");
-    dnn_desc op = dnn_make(c->b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise");
-    dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, p->x);
-    if (p->b)
-        dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, p->b);
-    if (p->t)
-        dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, p->t);
-    dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    dnn_finish(c->b, op, "pointwise");
-    dnn_op_add(c->b, op);
+    dnn_pointwise_add(c->b, how, p->x, p->b, p->t, y);
     return y;
 }
 
@@ -142,8 +128,7 @@ static dnn_desc reduce(const struct canvas *c, cudnnReduceTensorOp_t op_type, dn
     dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
     dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
     dnn_set_desc(c->b, op, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
-    dnn_finish(c->b, op, "reduction");
-    dnn_op_add(c->b, op);
+    dnn_op_add(c->b, op, "reduction");
     return y;
 }
 

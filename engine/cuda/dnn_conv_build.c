@@ -47,8 +47,7 @@ static void add_operation(struct canvas *c, dnn_desc conv)
     dnn_set_desc(b, op, way->y, c->value[0]);
     dnn_set(b, op, way->alpha, CUDNN_TYPE_FLOAT, 1, &one);
     dnn_set(b, op, way->beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    dnn_finish(b, op, "convolution");
-    dnn_op_add(b, op);
+    dnn_op_add(b, op, "convolution");
 }
 
 static void add_convolution(struct canvas *c)
@@ -101,22 +100,10 @@ static dnn_desc resolve(const struct canvas *c, int32_t ref)
 
 static void add_point(struct canvas *c, const struct conv_point *p, dnn_desc y)
 {
-    struct dnn_build *b = c->b;
-    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    cudnnPointwiseMode_t mode = (cudnnPointwiseMode_t)p->mode;
-    dnn_desc pointwise = dnn_make(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
-    dnn_set(b, pointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    dnn_set(b, pointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    set_parameters(b, pointwise, p);
-    dnn_finish(b, pointwise, "pointwise");
-    dnn_desc op = dnn_make(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise");
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, resolve(c, p->x));
-    if (p->b != CONV_NONE)
-        dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, resolve(c, p->b));
-    dnn_set_desc(b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    dnn_finish(b, op, "pointwise");
-    dnn_op_add(b, op);
+    dnn_desc how = dnn_pointwise(c->b, (cudnnPointwiseMode_t)p->mode, CUDNN_DATA_FLOAT);
+    set_parameters(c->b, how, p);
+    dnn_pointwise_add(c->b, how, resolve(c, p->x), p->b == CONV_NONE ? NULL : resolve(c, p->b),
+                      NULL, y);
 }
 
 static void make_operands(struct canvas *c)

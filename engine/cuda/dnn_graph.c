@@ -150,14 +150,38 @@ dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type,
     return dnn_tensor(b, &t);
 }
 
-void dnn_op_add(struct dnn_build *b, dnn_desc op)
+void dnn_op_add(struct dnn_build *b, dnn_desc op, const char *what)
 {
+    dnn_finish(b, op, what);
     if (b->status)
         return;
     if (b->n_ops == DNN_OPS_MAX)
         fail(b, CUDNN_STATUS_NOT_SUPPORTED, "too many operations");
     else
         b->ops[b->n_ops++] = op;
+}
+
+dnn_desc dnn_pointwise(struct dnn_build *build, cudnnPointwiseMode_t mode, cudnnDataType_t compute)
+{
+    dnn_desc d = dnn_make(build, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "pointwise");
+    dnn_set(build, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    dnn_set(build, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    return d;
+}
+
+void dnn_pointwise_add(struct dnn_build *build, dnn_desc pointwise, dnn_desc x, dnn_desc b,
+                       dnn_desc t, dnn_desc y)
+{
+    dnn_finish(build, pointwise, "pointwise");
+    dnn_desc op = dnn_make(build, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "pointwise");
+    dnn_set_desc(build, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+    dnn_set_desc(build, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b)
+        dnn_set_desc(build, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    if (t)
+        dnn_set_desc(build, op, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, t);
+    dnn_set_desc(build, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    dnn_op_add(build, op, "pointwise");
 }
 
 void dnn_graph_finish(struct dnn_build *b)

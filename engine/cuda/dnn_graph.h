@@ -85,8 +85,15 @@ dnn_desc dnn_tensor(struct dnn_build *b, const struct dnn_tensor *t);
 /* Dims NCHW or NCDHW, bytes NHWC or NDHWC. */
 dnn_desc dnn_tensor_nhwc(struct dnn_build *b, int64_t uid, cudnnDataType_t type, int32_t rank,
                          const int64_t *dim);
-/* Adds a finished operation to the graph that dnn_graph_finish will make. */
-void dnn_op_add(struct dnn_build *b, dnn_desc op);
+/* Finishes an operation, and adds it to the graph that dnn_graph_finish will make. */
+void dnn_op_add(struct dnn_build *b, dnn_desc op, const char *what);
+
+/* These add a pointwise operation, y = mode(x, b, t): dnn_pointwise makes the mode's descriptor,
+ * which may get more attributes, and dnn_pointwise_add the operation. `b` and `t` are NULL if the
+ * mode has none. */
+dnn_desc dnn_pointwise(struct dnn_build *build, cudnnPointwiseMode_t mode, cudnnDataType_t compute);
+void dnn_pointwise_add(struct dnn_build *build, dnn_desc pointwise, dnn_desc x, dnn_desc b,
+                       dnn_desc t, dnn_desc y);
 /* Makes b->graph of the operations. */
 void dnn_graph_finish(struct dnn_build *b);
 
