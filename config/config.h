@@ -18,6 +18,7 @@
  * spoken: "127.0.0.1:8003", "[::1]:8003", "unix:/run/inferd/inferd.sock". */
 #define CONFIG_DOORS(X)                                                                            \
     X(framed)                                                                                      \
+    X(http)                                                                                        \
     X(metrics)                                                                                     \
     X(grpc)
 

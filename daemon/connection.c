@@ -180,10 +180,17 @@ void connection_payload_spent(struct connection *c, struct inflight *inflight)
 
 /* --- what is watched --- */
 
+/* A peer that is held seldom sends anything before its reply, so it stays watched until it does:
+ * most requests then need no call to change that. */
+static bool watches_input(const struct connection *c)
+{
+    return !c->stops || (c->stops == STOP_HOLD && !c->early);
+}
+
 static int events_wanted(const struct connection *c)
 {
     int events = c->backlog ? UV_WRITABLE : 0;
-    if (c->phase == CONNECTION_LINGERING || (c->phase == CONNECTION_OPEN && !c->stops))
+    if (c->phase == CONNECTION_LINGERING || (c->phase == CONNECTION_OPEN && watches_input(c)))
         events |= UV_READABLE;
     else if (c->phase == CONNECTION_OPEN && !c->left)
         events |= UV_DISCONNECT;
@@ -225,6 +232,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         peer_left(c, events);
     if (events & UV_READABLE && c->phase == CONNECTION_LINGERING)
         drop_input(c);
+    else if (events & UV_READABLE && c->phase == CONNECTION_OPEN && c->stops == STOP_HOLD)
+        c->early = true;
     else if (events & UV_READABLE && c->phase == CONNECTION_OPEN)
         loop_ready(c->loop, c, false);
     connection_watch(c);
@@ -431,6 +440,19 @@ static enum status host_introduce(struct session_host *host, const void *message
     return permit_large(&c->caller, table->identities, c->fd, message, size, err);
 }
 
+static void host_hold(struct session_host *host, bool on)
+{
+    struct connection *c = connection_of(host);
+    if (on) {
+        c->stops |= STOP_HOLD;
+        return;
+    }
+    c->stops &= ~(uint32_t)STOP_HOLD;
+    if (!c->stops && c->phase <= CONNECTION_HALF && (c->early || c->ops->waiting(c->session)))
+        loop_ready(c->loop, c, false);
+    c->early = false;
+}
+
 static void host_end(struct session_host *host, enum session_end why)
 {
     struct connection *c = connection_of(host);
@@ -510,6 +532,7 @@ static const struct session_host_ops host_ops = {
     .scratch = host_scratch,
     .frame_limit = host_frame_limit,
     .introduce = host_introduce,
+    .hold = host_hold,
     .end = host_end,
     .room = host_room,
     .room_give = host_room_give,

@@ -13,6 +13,7 @@
  *   STOP_MEMORY   the budget had no room: until there is room for what it needs, in the order in
  *                 which connections began to wait, and for at most LOOP_MEMORY_WAIT_MS; then every
  *                 request that it keeps is answered, served or refused, before it may wait again
+ *   STOP_HOLD     its protocol answers in order: until the request in hand has been answered
  *
  * A connection belongs to its loop's thread. Others refer to it by id, because it may be gone
  * before they answer.
@@ -41,7 +42,7 @@ enum connection_phase {
     CONNECTION_CLOSED,    /* closed; in memory until libuv has let go of its handle */
 };
 
-enum { STOP_CAP = 1, STOP_UNREAD = 2, STOP_MEMORY = 4 };
+enum { STOP_CAP = 1, STOP_UNREAD = 2, STOP_MEMORY = 4, STOP_HOLD = 8 };
 
 /* Which of the loop's queues a connection is on. */
 enum connection_queue { QUEUE_NONE, QUEUE_FRESH, QUEUE_BUSY };
@@ -62,6 +63,7 @@ struct connection {
     enum connection_phase phase;
     uint32_t stops; /* STOP_... bits; 0: it reads */
     bool left;      /* the peer was seen to send no more while nothing is read */
+    bool early;     /* something came while the session is held */
 
     /* The loop's queues. */
     enum connection_queue queue;

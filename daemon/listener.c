@@ -39,6 +39,7 @@ struct listener {
 /* The protocol of each door; NULL: somebody else listens there (daemon/monitor/monitor.h). */
 static const struct session_ops *const protocols[CONFIG_DOOR_COUNT_] = {
     [DOOR_framed] = &session_framed,
+    [DOOR_http] = &session_http,
     [DOOR_grpc] = &session_h2,
 };
 

@@ -25,6 +25,7 @@ static const char usage[] =
     "  --listen ADDRESS    127.0.0.1:8003, [::1]:8003 or unix:/PATH; port 0 takes a free one; may "
     "be\n"
     "                      given more than once\n"
+    "  --http ADDRESS      the same for HTTP/1.1: 127.0.0.1:8000\n"
     "  --grpc ADDRESS      the same for gRPC, usually at 127.0.0.1:8001\n"
     "  --metrics ADDRESS   tell about itself over HTTP, usually at 127.0.0.1:8002: /metrics for\n"
     "                      Prometheus; may be given more than once\n"
@@ -42,6 +43,7 @@ enum {
     OPT_CONFIG = 256,
     OPT_CHECK,
     OPT_LISTEN,
+    OPT_HTTP,
     OPT_METRICS,
     OPT_GRPC,
     OPT_INSECURE,
@@ -55,6 +57,7 @@ static const struct option table[] = {
     {"config", required_argument, NULL, OPT_CONFIG},
     {"check-config", no_argument, NULL, OPT_CHECK},
     {"listen", required_argument, NULL, OPT_LISTEN},
+    {"http", required_argument, NULL, OPT_HTTP},
     {"metrics", required_argument, NULL, OPT_METRICS},
     {"grpc", required_argument, NULL, OPT_GRPC},
     {"insecure", no_argument, NULL, OPT_INSECURE},
@@ -116,6 +119,8 @@ static bool option_take(struct options *o, int which)
         return o->check = true;
     case OPT_LISTEN:
         return listen_take(o, DOOR_framed);
+    case OPT_HTTP:
+        return listen_take(o, DOOR_http);
     case OPT_METRICS:
         return listen_take(o, DOOR_metrics);
     case OPT_GRPC:

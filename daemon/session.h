@@ -74,6 +74,9 @@ struct session_host_ops {
      * stays. */
     enum status (*introduce)(struct session_host *host, const void *message, size_t size,
                              size_t whole, struct error *err);
+    /* For protocols that answer in order: with `on` the host gives the session nothing more, until
+     * it is called without, which is to be when the request in hand has been answered. */
+    void (*hold)(struct session_host *host, bool on);
     void (*end)(struct session_host *host, enum session_end why);
 
     /* --- for protocols that have several requests of a connection on their way at once, whose
@@ -160,6 +163,7 @@ struct session_ops {
 size_t session_slab_size(struct session_host *host, size_t have, size_t need);
 
 extern const struct session_ops session_framed;
-extern const struct session_ops session_h2; /* HTTP/2 with gRPC */
+extern const struct session_ops session_http; /* HTTP/1.1 */
+extern const struct session_ops session_h2;   /* HTTP/2 with gRPC */
 
 #endif

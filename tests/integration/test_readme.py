@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import unittest
@@ -47,6 +48,9 @@ class Readme(unittest.TestCase):
 
     def run_lines(self, script, address):
         script = script.replace("127.0.0.1:8003", address)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        script = script.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
         script = re.sub(r"(?m)^(inferd \S+)", rf"\1 --listen {address}", script)
         script = script.replace("& sleep 1", "& until inferctl status " + address +
                                 " >/dev/null 2>&1; do kill -0 $!; sleep 0.1; done")
@@ -62,7 +66,8 @@ class Readme(unittest.TestCase):
         done = self.run_lines(self.build + self.lines, f"unix:{self.work}/socket")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         for said in ("builds   everything in it is supported", "digits version 1 READY",
-                     "input   image FP32 [?,1,8,8]"):
+                     "input   image FP32 [?,1,8,8]", '"shape":[-1,1,8,8]',
+                     '"name":"probabilities"'):
             self.assertIn(said, done.stdout)
         shape, values = digits.npy_read(self.work / "out/probabilities.npy", "<f4")
         self.assertEqual(shape, (1, 10))

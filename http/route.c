@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths, see route.h. */
+#include "http/route.h"
+
+enum { SEGMENTS = 8 };
+
+/* What stands in front of a path's tail. */
+enum scope {
+    SCOPE_SERVER,     /* v2/TAIL */
+    SCOPE_MODEL,      /* v2/models/MODEL[/versions/VERSION]/TAIL */
+    SCOPE_REPOSITORY, /* v2/repository[/REPOSITORY]/TAIL; there is one, whatever it is called */
+    SCOPE_STORED,     /* v2/repository[/REPOSITORY]/models/MODEL/TAIL */
+    SCOPE_MEMORY,     /* v2/(system|cuda)sharedmemory[/region/NAME]/TAIL */
+};
+
+struct row {
+    enum scope scope;
+    const char *tail;
+    bool get, post;
+    enum request_kind kind;
+    enum http_fixed fixed;
+};
+
+static const struct row rows[] = {
+    {SCOPE_SERVER, "", true, false, REQUEST_SERVER_METADATA, 0},
+    {SCOPE_SERVER, "health/live", true, false, REQUEST_SERVER_LIVE, 0},
+    {SCOPE_SERVER, "health/ready", true, false, REQUEST_SERVER_READY, 0},
+    {SCOPE_SERVER, "models/stats", true, false, REQUEST_STATISTICS, 0},
+    {SCOPE_SERVER, "trace/setting", true, true, REQUEST_TRACE_SETTING, 0},
+    {SCOPE_SERVER, "logging", true, true, REQUEST_LOG_SETTING, 0},
+    {SCOPE_MODEL, "", true, false, REQUEST_MODEL_METADATA, 0},
+    {SCOPE_MODEL, "ready", true, false, REQUEST_MODEL_READY, 0},
+    {SCOPE_MODEL, "config", true, false, REQUEST_MODEL_CONFIG, 0},
+    {SCOPE_MODEL, "stats", true, false, REQUEST_STATISTICS, 0},
+    {SCOPE_MODEL, "infer", false, true, REQUEST_INFER, 0},
+    {SCOPE_MODEL, "trace/setting", true, true, REQUEST_TRACE_SETTING, 0},
+    {SCOPE_REPOSITORY, "index", false, true, REQUEST_REPOSITORY_INDEX, 0},
+    {SCOPE_STORED, "load", false, true, REQUEST_MODEL_LOAD, 0},
+    {SCOPE_STORED, "unload", false, true, REQUEST_MODEL_UNLOAD, 0},
+    {SCOPE_MEMORY, "status", true, false, REQUEST_NONE, HTTP_FIXED_LIST},
+    {SCOPE_MEMORY, "unregister", false, true, REQUEST_NONE, HTTP_FIXED_OBJECT},
+};
+
+/* A path in its parts, from parts[at] on. */
+struct path {
+    struct message_text parts[SEGMENTS];
+    uint32_t at, n;
+};
+
+/* Divides a path; empty parts at its end do not count ("/v2/"). False: it is none of ours. */
+static bool path_divide(struct message_text text, struct path *out)
+{
+    out->at = out->n = 0;
+    while (text.len && text.data[text.len - 1] == '/')
+        text.len--;
+    while (text.len) {
+        const char *begin = text.data + 1, *end = text.data + text.len;
+        const char *slash = begin < end ? memchr(begin, '/', (size_t)(end - begin)) : NULL;
+        const char *stop = slash ? slash : end;
+        if (out->n == SEGMENTS || stop == begin)
+            return false;
+        out->parts[out->n++] = (struct message_text){begin, (size_t)(stop - begin)};
+        text = (struct message_text){stop, (size_t)(end - stop)};
+    }
+    return true;
+}
+
+static bool part_is(const struct path *path, uint32_t i, const char *wanted)
+{
+    return path->at + i < path->n &&
+           message_text_equal(path->parts[path->at + i], message_text_of(wanted));
+}
+
+static int hex_value(char c)
+{
+    const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c | 0x20) : NULL;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return at && at >= digits + 10 ? (int)(at - digits) : -1;
+}
+
+/* Undoes the encoding by per cent, and checks that this can be a name. */
+static bool name_take(struct path *path, char out[MESSAGE_MAX_NAME + 1])
+{
+    if (path->at == path->n)
+        return false;
+    struct message_text part = path->parts[path->at++];
+    size_t n = 0;
+    for (size_t i = 0; i < part.len && n < MESSAGE_MAX_NAME; i++) {
+        bool coded = part.data[i] == '%' && i + 2 < part.len;
+        int high = coded ? hex_value(part.data[i + 1]) : -1;
+        int low = coded ? hex_value(part.data[i + 2]) : -1;
+        if (part.data[i] == '%' && (high < 0 || low < 0))
+            return false;
+        out[n++] = coded ? (char)(16 * high + low) : part.data[i];
+        i += coded ? 2 : 0;
+        if (n == MESSAGE_MAX_NAME && i + 1 < part.len)
+            return false;
+    }
+    out[n] = '\0';
+    return message_name_ok((struct message_text){out, n});
+}
+
+/* Finds the scope and what it names. *ok is false if that is no name. */
+static enum scope scope_take(struct path *path, struct http_route *out, bool *ok)
+{
+    if (part_is(path, 0, "models") && path->n > path->at + 1 &&
+        !(part_is(path, 1, "stats") && path->n == path->at + 2)) {
+        path->at++;
+        *ok = name_take(path, out->model);
+        if (*ok && part_is(path, 0, "versions")) {
+            path->at++;
+            *ok = name_take(path, out->version);
+        }
+        return SCOPE_MODEL;
+    }
+    if (part_is(path, 0, "repository")) {
+        path->at++;
+        if (!part_is(path, 0, "index") && !part_is(path, 0, "models"))
+            path->at += path->at < path->n; /* its name */
+        if (!part_is(path, 0, "models"))
+            return SCOPE_REPOSITORY;
+        path->at++;
+        *ok = name_take(path, out->model);
+        return SCOPE_STORED;
+    }
+    if (part_is(path, 0, "systemsharedmemory") || part_is(path, 0, "cudasharedmemory")) {
+        path->at++;
+        if (part_is(path, 0, "region"))
+            path->at = MIN(path->at + 2, path->n);
+        return SCOPE_MEMORY;
+    }
+    return SCOPE_SERVER;
+}
+
+static bool tail_is(const struct path *path, const char *tail)
+{
+    uint32_t i = path->at;
+    struct message_text left = message_text_of(tail);
+    while (left.len && i < path->n) {
+        const char *slash = memchr(left.data, '/', left.len);
+        size_t len = slash ? (size_t)(slash - left.data) : left.len;
+        if (!message_text_equal(path->parts[i++], (struct message_text){left.data, len}))
+            return false;
+        size_t step = len + (slash ? 1 : 0);
+        left = (struct message_text){left.data + step, left.len - step};
+    }
+    return !left.len && i == path->n;
+}
+
+static const struct row *row_find(enum scope scope, const struct path *path)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].scope == scope && tail_is(path, rows[i].tail))
+            return &rows[i];
+    return NULL;
+}
+
+static const char *allowed(const struct row *row)
+{
+    if (row->get && row->post)
+        return "GET, HEAD, POST, OPTIONS";
+    return row->get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+}
+
+static unsigned missing(const struct http_head *head, struct error *err)
+{
+    error_set(err, STATUS_NOT_FOUND, "there is no path '%.*s'; the API is under /v2",
+              MESSAGE_TEXT(head->path));
+    return 404;
+}
+
+unsigned http_route_find(const struct http_head *head, struct http_route *out, const char **allow,
+                         struct error *err)
+{
+    struct path path;
+    bool named = true;
+    *out = (struct http_route){0};
+    *allow = "";
+    if (head->method == HTTP_METHOD_OPTIONS && head->path.len == 1) {
+        *allow = "GET, HEAD, POST, OPTIONS";
+        return 204;
+    }
+    if (!path_divide(head->path, &path) || !part_is(&path, 0, "v2"))
+        return missing(head, err);
+    path.at++;
+    enum scope scope = scope_take(&path, out, &named);
+    if (!named) {
+        error_set(err, STATUS_INVALID_ARGUMENT,
+                  "'%.*s' names no model: names are 1 to %d of [A-Za-z0-9._-], no leading dot",
+                  MESSAGE_TEXT(head->path), MESSAGE_MAX_NAME);
+        return 400;
+    }
+    const struct row *row = row_find(scope, &path);
+    if (!row && scope == SCOPE_MEMORY) {
+        error_set(err, STATUS_UNIMPLEMENTED, "regions of shared memory are not supported");
+        return 501;
+    }
+    if (!row)
+        return missing(head, err);
+    *allow = allowed(row);
+    out->kind = row->kind;
+    out->fixed = row->fixed;
+    out->takes_body = row->post && head->method == HTTP_METHOD_POST;
+    bool get = head->method == HTTP_METHOD_GET || head->method == HTTP_METHOD_HEAD;
+    if (head->method == HTTP_METHOD_OPTIONS)
+        return 204;
+    if ((row->get && get) || out->takes_body)
+        return 0;
+    error_set(err, STATUS_UNIMPLEMENTED, "'%.*s' takes %s only", MESSAGE_TEXT(head->path), *allow);
+    return 405;
+}
+
+unsigned http_code_of(enum status status)
+{
+    static const unsigned codes[STATUS_COUNT_] = {
+        [STATUS_OK] = 200,
+        [STATUS_CANCELLED] = 499,
+        [STATUS_UNKNOWN] = 500,
+        [STATUS_INVALID_ARGUMENT] = 400,
+        [STATUS_DEADLINE_EXCEEDED] = 504,
+        [STATUS_NOT_FOUND] = 404,
+        [STATUS_ALREADY_EXISTS] = 409,
+        [STATUS_PERMISSION_DENIED] = 403,
+        [STATUS_RESOURCE_EXHAUSTED] = 429,
+        [STATUS_FAILED_PRECONDITION] = 400,
+        [STATUS_ABORTED] = 409,
+        [STATUS_OUT_OF_RANGE] = 400,
+        [STATUS_UNIMPLEMENTED] = 501,
+        [STATUS_INTERNAL] = 500,
+        [STATUS_UNAVAILABLE] = 503,
+        [STATUS_DATA_LOSS] = 500,
+        [STATUS_UNAUTHENTICATED] = 401,
+    };
+    return status < STATUS_COUNT_ ? codes[status] : 500;
+}
