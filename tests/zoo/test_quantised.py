@@ -5,9 +5,9 @@ without onnx or onnxruntime.
 
 A network is compared layer by layer: it is cut at every quantised activation, each piece gets
 onnxruntime's integers, and the integers that it gives may differ by one. Only few do, those that a
-slight rounding moves over a half (averages of integers often lie there). Where onnxruntime's kernels saturate (sums of pairs in 16 bits,
-on processors without VNNI), ONNX's own evaluator says what is right. Then the network runs as a
-whole.
+slight rounding moves over a half (averages of integers often lie there). Where onnxruntime's
+kernels saturate (sums of pairs in 16 bits, on processors without VNNI), ONNX's own evaluator says
+what is right. Then the network runs as a whole.
 """
 import os
 import sys
@@ -246,7 +246,8 @@ def main():
                 errors += check_whole(inferctl, folder, model, feeds, 5e-3 if dynamic else 3e-2)
                 number += 1
                 failed += bool(errors)
-                print(f"{'not ok' if errors else 'ok'} {number} - {make.__name__} {name}, {n} layers")
+                said = "not ok" if errors else "ok"
+                print(f"{said} {number} - {make.__name__} {name}, {n} layers")
                 for line in errors:
                     print(f"# {line}")
                 sys.stdout.flush()
