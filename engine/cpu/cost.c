@@ -76,6 +76,8 @@ static const struct speed {
     {KIND_REFORMAT, "", 1, 8, 0},
 };
 
+/* Products of 8-bit integers: as many times what products of floats are. */
+static const double byte_products = 3.4;
 static const double launch_ns = 700;   /* a call of a kernel */
 static const double wake_ns = 8000;    /* threads that sleep between launches, and their barrier */
 static const double each_more = 0.9;   /* what a further thread adds to the speed of one */
@@ -180,24 +182,38 @@ static double flops_of(const struct ir_graph *graph, const struct ir_node *node,
     return steps;
 }
 
+static bool is_byte(enum dtype dtype)
+{
+    return dtype == DTYPE_I8 || dtype == DTYPE_U8;
+}
+
+/* Bytes of a tensor as the port wants it. */
+static double port_bytes(const struct ir_tensor *t, const struct tactic_port *port)
+{
+    double bytes = (double)t->bytes;
+    return is_byte(port->format.dtype) && !is_byte(t->dtype) ? bytes / (double)dtype_size(t->dtype)
+                                                             : bytes;
+}
+
 /* Bytes of the constants, as the tactic packs them, or of all other tensors. What is moved without
  * being looked at is read as often as it is written. */
 static double bytes_of(const struct ir_graph *graph, const struct ir_node *node,
                        const struct tactic *tactic, bool constants)
 {
+    const struct tactic_port *last = &tactic->in[tactic->n_in ? tactic->n_in - 1 : 0];
     double bytes = 0;
     if (ir_op_has(node->op, IR_TRAIT_MOVES) && kind_of(node->op) == KIND_MOVES)
-        return constants ? 0 : 2 * (double)ir_tensor(graph, node->outputs[0])->bytes;
+        return constants ? 0 : 2 * port_bytes(ir_tensor(graph, node->outputs[0]), &tactic->out[0]);
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         if (node->inputs[i] == IR_NONE ||
             ir_tensor_is_constant(ir_tensor(graph, node->inputs[i])) != constants)
             continue;
-        bool packed = i < tactic->n_in && tactic->in[i].packed_bytes;
-        bytes += packed ? (double)tactic->in[i].packed_bytes
-                        : (double)ir_tensor(graph, node->inputs[i])->bytes;
+        const struct tactic_port *port = i < tactic->n_in ? &tactic->in[i] : last;
+        bytes += port->packed_bytes ? (double)port->packed_bytes
+                                    : port_bytes(ir_tensor(graph, node->inputs[i]), port);
     }
     for (uint32_t i = 0; i < node->n_outputs && !constants; i++)
-        bytes += (double)ir_tensor(graph, node->outputs[i])->bytes;
+        bytes += port_bytes(ir_tensor(graph, node->outputs[i]), &tactic->out[i]);
     return bytes;
 }
 
@@ -223,7 +239,9 @@ uint64_t cost_estimate(const struct ir_graph *graph, const struct ir_node *node,
     enum kind kind = kind_of(node->op);
     const struct speed *speed = speed_of(kernel->impl, kind);
     double flops = flops_of(graph, node, tactic, kernel->impl, lanes);
-    double arithmetic = flops / (flops_per_lane * MAX(lanes, 1) * speed->part);
+    bool products = kind == KIND_PRODUCT || kind == KIND_WINDOW;
+    double faster = products && is_byte(tactic->in[0].format.dtype) ? byte_products : 1;
+    double arithmetic = flops / (flops_per_lane * MAX(lanes, 1) * speed->part * faster);
     double moving = bytes_of(graph, node, tactic, false) / speed->bytes;
     double threads = MAX(kernel->threads, 1), team = 1 + each_more * (threads - 1);
     if (kind == KIND_NUMBERS && tactic->in[0].format.layout != tactic->out[0].format.layout)

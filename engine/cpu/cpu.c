@@ -20,6 +20,7 @@
 #include "engine/cpu/native.h"
 #include "engine/cpu/onednn.h"
 #include "engine/cpu/reference.h"
+#include "engine/cpu/stored.h"
 #include "engine/cpu/waits.h"
 
 enum { THREADS_MAX = 1024 };
@@ -248,19 +249,38 @@ static enum status copy(struct backend_stream *stream UNUSED, enum copy_directio
 
 /* --- build time --- */
 
+struct question {
+    struct device *device;
+    const struct ir_node *node;
+    enum precision precision;
+    tactic_visit visit;
+    void *user;
+};
+
+/* Visits the candidates that run the node with its tensors stored as the graph says. */
+static enum status ask(void *user, const struct ir_graph *graph, struct error *err)
+{
+    const struct question *q = user;
+    struct onednn *onednn = cpu_device_of(q->device)->onednn;
+    if (onednn) {
+        TRY(onednn_candidates(onednn, graph, q->node, q->precision, q->visit, q->user, err));
+        TRY(native_candidates(q->device->threads, graph, q->node, q->visit, q->user, err));
+    }
+    struct tactic tactic;
+    if (stored_any(graph, q->node) && !stored_moves(graph, q->node))
+        return STATUS_OK;
+    TRY(reference_candidate(graph, q->node, &tactic, err));
+    tactic.backend = backend_cpu.name;
+    return q->visit(q->user, &tactic, err);
+}
+
 static enum status candidates(struct device *device, const struct ir_graph *graph,
                               const struct ir_node *node, enum precision precision,
                               tactic_visit visit, void *user, struct error *err)
 {
-    struct onednn *onednn = cpu_device_of(device)->onednn;
-    if (onednn) {
-        TRY(onednn_candidates(onednn, graph, node, precision, visit, user, err));
-        TRY(native_candidates(device->threads, graph, node, visit, user, err));
-    }
-    struct tactic tactic;
-    TRY(reference_candidate(graph, node, &tactic, err));
-    tactic.backend = backend_cpu.name;
-    return visit(user, &tactic, err);
+    struct question q = {device, node, precision, visit, user};
+    TRY(stored_each(graph, node, ask, &q, err));
+    return ask(&q, graph, err);
 }
 
 static bool is_onednn(const struct tactic *tactic)
@@ -328,7 +348,7 @@ static enum status fill_op(struct backend_op *op, struct cpu_device *device,
     bool onednn = is_onednn(tactic), native = tactic->id == NATIVE_TACTIC;
     if ((onednn || native) && !device->onednn)
         return reference_only(node, err);
-    if ((onednn || native) && !ir_node_is_uniform(graph, node))
+    if ((onednn || native) && !ir_node_is_uniform(graph, node) && !stored_any(graph, node))
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "layer '%s': no kernel takes tensors of several types", node->name);
     if (onednn)
@@ -372,7 +392,7 @@ static enum status op_launch(struct backend_op *op, struct backend_stream *strea
 
 const struct backend backend_cpu = {
     .abi = BACKEND_ABI,
-    .features = BACKEND_ATTENTION | BACKEND_WIDENS,
+    .features = BACKEND_ATTENTION | BACKEND_SCALES | BACKEND_WIDENS,
     .name = "cpu",
     .host_memory = true,
     .device_count = device_count,

@@ -36,17 +36,38 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_SLICE] = native_slice_make,
     [IR_OP_RESIZE] = native_resize_make,
     [IR_OP_SAMPLE] = native_sample_make,
+    [IR_OP_QUANTIZE] = native_quantize_make,
+    [IR_OP_DEQUANTIZE] = native_quantize_make,
+};
+
+/* The makers of nodes with tensors that are stored in 8 bits by scales. Where there is none, the
+ * usual maker takes a node that only moves them. */
+static bool (*const scaled_makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_graph *graph,
+                                                 const struct ir_node *node) = {
+    [IR_OP_UNARY] = native_chain_make,       [IR_OP_BINARY] = native_chain_make,
+    [IR_OP_QUANTIZE] = native_quantize_make, [IR_OP_DEQUANTIZE] = native_quantize_make,
+    [IR_OP_REFORMAT] = native_reformat_make, [IR_OP_POOL] = native_average_make,
+    [IR_OP_REDUCE] = native_average_make,    [IR_OP_CONCAT] = native_concat_make,
 };
 
 /* The ops whose makers heed op->layout. */
 static const bool in_layouts[IR_OP_COUNT_] = {
-    [IR_OP_INSTANCE_NORM] = true, [IR_OP_PAD] = true,    [IR_OP_CONCAT] = true,
-    [IR_OP_SLICE] = true,         [IR_OP_RESIZE] = true, [IR_OP_SAMPLE] = true,
+    [IR_OP_INSTANCE_NORM] = true, [IR_OP_PAD] = true,        [IR_OP_CONCAT] = true,
+    [IR_OP_SLICE] = true,         [IR_OP_RESIZE] = true,     [IR_OP_SAMPLE] = true,
+    [IR_OP_QUANTIZE] = true,      [IR_OP_DEQUANTIZE] = true,
+};
+
+/* ... of nodes with such tensors, beside those; their output may be without the layout. */
+static const bool scaled_in_layouts[IR_OP_COUNT_] = {
+    [IR_OP_UNARY] = true,
+    [IR_OP_BINARY] = true,
+    [IR_OP_POOL] = true,
+    [IR_OP_REDUCE] = true,
 };
 
 bool native_takes(enum ir_op op)
 {
-    return (uint32_t)op < IR_OP_COUNT_ && makers[op];
+    return (uint32_t)op < IR_OP_COUNT_ && (makers[op] || scaled_makers[op]);
 }
 
 static const struct fast_kernels *best(void)
@@ -73,10 +94,26 @@ uint32_t native_tactic_threads(const struct tactic *tactic)
     return blob.threads;
 }
 
-static bool has_layout(const struct shape *shape, enum ir_layout layout)
+bool native_has_layout(const struct shape *shape, enum ir_layout layout)
 {
     struct native_stored stored;
     return native_stored_make(shape, layout, &stored);
+}
+
+/* Whether the node may run in the layout. */
+static bool in_layout(const struct ir_graph *graph, const struct ir_node *node,
+                      enum ir_layout layout)
+{
+    bool scaled = stored_any(graph, node);
+    if (layout == IR_LAYOUT_PLAIN)
+        return true;
+    if (layout >= IR_LAYOUT_COUNT_ || node->n_inputs == 0 ||
+        !native_has_layout(&ir_tensor(graph, node->inputs[0])->shape, layout))
+        return false;
+    if (scaled && scaled_in_layouts[node->op])
+        return true;
+    return in_layouts[node->op] &&
+           native_has_layout(&ir_tensor(graph, node->outputs[0])->shape, layout);
 }
 
 /* Returns false if the native kernels do not take such a node. The node has been verified: its
@@ -86,21 +123,25 @@ static bool make(struct native_op *op, const struct ir_graph *graph, const struc
 {
     size_t elements;
     *op = (struct native_op){.fast = best(), .layout = layout};
-    if (layout != IR_LAYOUT_PLAIN &&
-        (layout >= IR_LAYOUT_COUNT_ || (uint32_t)node->op >= IR_OP_COUNT_ ||
-         !in_layouts[node->op] || node->n_inputs == 0 ||
-         !has_layout(&ir_tensor(graph, node->inputs[0])->shape, layout) ||
-         !has_layout(&ir_tensor(graph, node->outputs[0])->shape, layout)))
+    if (!native_takes(node->op) || node->n_outputs < 1 || !in_layout(graph, node, layout) ||
+        !shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &elements) || elements == 0)
         return false;
-    return native_takes(node->op) && node->n_outputs >= 1 &&
-           shape_elements(&ir_tensor(graph, node->outputs[0])->shape, &elements) && elements > 0 &&
-           makers[node->op](op, graph, node);
+    if (!stored_any(graph, node))
+        return makers[node->op] && makers[node->op](op, graph, node);
+    if (scaled_makers[node->op])
+        return scaled_makers[node->op](op, graph, node);
+    return stored_moves(graph, node) && makers[node->op](op, graph, node);
 }
 
 static enum ir_layout wanted_layout(const struct ir_graph *graph, const struct ir_node *node,
                                     const struct native_op *op, uint32_t tensor)
 {
-    return native_follows(graph, node, op, tensor) ? op->layout : IR_LAYOUT_PLAIN;
+    if (node->op == IR_OP_REFORMAT)
+        return ir_tensor(graph, tensor)->layout;
+    return native_follows(graph, node, op, tensor) &&
+                   native_has_layout(&ir_tensor(graph, tensor)->shape, op->layout)
+               ? op->layout
+               : IR_LAYOUT_PLAIN;
 }
 
 static void fill_tactic(const struct ir_graph *graph, const struct ir_node *node,
@@ -116,6 +157,7 @@ static void fill_tactic(const struct ir_graph *graph, const struct ir_node *node
     out->n_in = MIN(node->n_inputs, (uint32_t)TACTIC_PORTS_MAX);
     out->n_out = node->n_outputs;
     tactic_set_types(out, graph, node, DTYPE_NONE);
+    stored_set_scales(out, graph, node);
     for (uint32_t i = 0; i < out->n_in; i++)
         out->in[i].format.layout = wanted_layout(graph, node, op, node->inputs[i]);
     for (uint32_t i = 0; i < out->n_out; i++)
@@ -215,7 +257,8 @@ enum status native_op_prepare(uint32_t threads, const struct ir_graph *graph,
         return error_no_memory(err, "an op");
     memcpy(&blob, tactic->blob, sizeof(blob));
     if (tactic->id != NATIVE_TACTIC || tactic->blob_size != sizeof(blob) ||
-        !make(op, graph, node, (enum ir_layout)blob.layout) || !all_wanted(graph, node, op, tactic))
+        !stored_fits(tactic, graph, node) || !make(op, graph, node, (enum ir_layout)blob.layout) ||
+        !all_wanted(graph, node, op, tactic))
         return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%s': the tactic is not for this node",
                          ir_op_name(node->op), node->name);
     if (blob.threads < 1 || blob.threads > threads)
@@ -240,6 +283,8 @@ enum status native_op_launch(struct native_op *op, void *const *inputs, void *co
     op->outputs = outputs;
     op->output = outputs[0];
     op->workspace = workspace;
+    if (op->begin)
+        op->begin(op);
     if (op->check)
         TRY(op->check(op, err));
     team_run(op->threads, op->units, op->work, op);

@@ -43,30 +43,52 @@ bool native_follows(const struct ir_graph *graph, const struct ir_node *node,
                        &ir_tensor(graph, node->outputs[0])->shape);
 }
 
-bool native_after_make(struct native_op *op, const struct ir_graph *graph,
-                       const struct ir_node *node)
+bool native_stored_read(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node, uint32_t n)
 {
-    uint32_t n = 1;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t tensor = k ? node->inputs[op->input[k]] : node->outputs[0];
+        if (!stored_read(graph, tensor, &op->stored[k]) ||
+            (op->stored[k].dtype == DTYPE_NONE && ir_tensor(graph, tensor)->dtype != DTYPE_F32))
+            return false;
+    }
+    return true;
+}
+
+bool native_walk_make(struct native_op *op, const struct ir_graph *graph,
+                      const struct ir_node *node, uint32_t n, struct ref_walk *walk)
+{
     const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
     int64_t strides[REF_WALK_MAX][SHAPE_MAX_RANK], logical[SHAPE_MAX_RANK];
     struct native_stored stored;
-    if (!native_steps_add(op, node, &n) || !native_stored_make(y, op->layout, &stored))
+    if (!native_stored_make(y, op->layout, &stored))
         return false;
     shape_strides(&stored.dims, strides[0]);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t tensor = node->inputs[op->input[k]];
-        if (ir_tensor(graph, tensor)->dtype != DTYPE_F32)
-            return false;
         ref_broadcast_strides(&ir_tensor(graph, tensor)->shape, y, logical);
         for (uint32_t d = 0; d < stored.dims.rank; d++)
             strides[k][d] = native_follows(graph, node, op, tensor)
                                 ? strides[0][d]
                                 : logical[stored.axis[d]] * stored.unit[d];
     }
-    return ref_walk_init(&op->after, &stored.dims, n, strides);
+    return ref_walk_init(walk, &stored.dims, n, strides);
+}
+
+bool native_after_make(struct native_op *op, const struct ir_graph *graph,
+                       const struct ir_node *node)
+{
+    uint32_t n = 1;
+    return native_steps_add(op, node, &n) && native_stored_read(op, graph, node, n) &&
+           native_walk_make(op, graph, node, n, &op->after);
 }
 
 void native_after(const struct native_op *op, int64_t at, int64_t n)
+{
+    native_after_on(op, at, (float *)op->output + at, n);
+}
+
+void native_after_on(const struct native_op *op, int64_t at, float *y, int64_t n)
 {
     if (op->n_steps == 0)
         return;
@@ -74,9 +96,9 @@ void native_after(const struct native_op *op, int64_t at, int64_t n)
     ref_walk_seek(&w, at / w.row);
     for (int64_t in_row = at % w.row, end = at + n; at < end;) {
         int64_t part = MIN(MIN(end - at, w.row - in_row), NATIVE_CHUNK);
-        float *y = (float *)op->output + at;
         native_steps_run(op, w.at, w.step, in_row, y, y, (size_t)part);
         at += part;
+        y += part;
         in_row += part;
         if (in_row == w.row) {
             in_row = 0;

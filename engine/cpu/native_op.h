@@ -5,7 +5,9 @@
 #define INFERD_ENGINE_CPU_NATIVE_OP_H
 
 #include "engine/cpu/native.h"
+#include "engine/cpu/stored.h"
 #include "engine/cpu/team.h"
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/fast.h"
 #include "kernels/cpu/sweep.h"
 #include "kernels/cpu/typed.h"
@@ -101,6 +103,7 @@ struct native_pad {
 /* CONCAT: rows of a run from each input. Where they begin stands in `owned`. */
 struct native_concat {
     uint32_t inputs;
+    bool scaled;         /* all tensors are stored in 8 bits by scales */
     int64_t row, blocks; /* bytes of a row of the output, blocks of them */
 };
 
@@ -122,6 +125,24 @@ struct native_sample {
     int64_t taps, places, block, blocks;
 };
 
+/* REFORMAT from or to 8 bits: images of channels and places. */
+struct native_reformat {
+    int64_t channels, places;
+    int64_t lanes;  /* of a block of the floats; 0: they are not in blocks */
+    bool from_last; /* the input has its channels last */
+};
+
+/* An average over windows of 8-bit numbers, channels last. */
+struct native_average {
+    struct stored x;
+    uint32_t rank; /* spatial dims */
+    int64_t channels, blocks;
+    int64_t in[SHAPE_MAX_RANK], out[SHAPE_MAX_RANK], kernel[SHAPE_MAX_RANK];
+    int64_t stride[SHAPE_MAX_RANK], dilation[SHAPE_MAX_RANK], begin[SHAPE_MAX_RANK];
+    int64_t end[SHAPE_MAX_RANK]; /* padding that counts */
+    bool counts_padding;
+};
+
 struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
@@ -137,11 +158,14 @@ struct native_op {
     enum status (*keep)(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node, struct error *err);
     void *owned;
+    /* Reads, before the threads start, what later depends on inputs; NULL: nothing does. */
+    void (*begin)(struct native_op *op);
     /* Does what may fail, before the threads start; NULL: nothing can fail. */
     enum status (*check)(const struct native_op *op, struct error *err);
 
-    struct ref_walk walk;         /* tensor 0 is the output, tensor 1 the first input */
-    uint32_t input[REF_WALK_MAX]; /* node input of tensor k (k >= 1) */
+    struct ref_walk walk;               /* tensor 0 is the output, tensor 1 the first input */
+    uint32_t input[REF_WALK_MAX];       /* node input of tensor k (k >= 1) */
+    struct stored stored[REF_WALK_MAX]; /* how tensor k is stored; native_walk_make sets it */
 
     /* Rows: elementwise chains, softmax, layer norm. */
     int64_t row;                           /* elements of one call */
@@ -154,6 +178,8 @@ struct native_op {
     bool log_of, is_norm, rms;
     float epsilon;
     uint32_t scale, bias; /* node inputs; bias may be IR_NONE */
+
+    bool quantizes, has_zero; /* QUANTIZE, not DEQUANTIZE; a zero point is there */
 
     /* Moves. */
     int64_t size;                     /* bytes of an element */
@@ -169,6 +195,8 @@ struct native_op {
     struct native_scan scan;
     struct native_pad pad;
     struct native_concat concat;
+    struct native_reformat reformat;
+    struct native_average average;
     struct native_resize resize;
     struct native_sample sample;
     struct native_recurrent cell;
@@ -186,6 +214,19 @@ struct native_op {
 };
 
 /* --- shared by the makers --- */
+static inline enum byte_type native_byte(const struct stored *stored)
+{
+    return stored->dtype == DTYPE_I8 ? BYTE_I8 : BYTE_U8;
+}
+
+/* Makes a chain of the walk's n tensors, whose steps are set. */
+bool native_chunks_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node, uint32_t n);
+/* The same over a space with strides of its own. */
+bool native_row_make(struct native_op *op, const struct shape *space, uint32_t n,
+                     int64_t (*strides)[SHAPE_MAX_RANK]);
+/* Whether the shape has the layout, without padding, as another one than plain. */
+bool native_has_layout(const struct shape *shape, enum ir_layout layout);
 /* Whether the inputs from `first` on and the output are fp32. */
 bool native_all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first);
 /* Adds the steps of the node's epilogue. *n is the number of the next tensor in the walk. */
@@ -203,6 +244,20 @@ const float *native_operand(const float *data, int64_t step, size_t n, float *bu
  * its element base[k] + i * step[k]. */
 void native_steps_run(const struct native_op *op, const int64_t *base, const int64_t *step,
                       int64_t at, const float *x, float *y, size_t n);
+/* Elements of input tensor k from element `at` on, `step` apart, as n <= NATIVE_CHUNK floats in a
+ * row: the tensor's own memory, or `buffer`. */
+const float *native_load(const struct native_op *op, uint32_t k, int64_t at, int64_t step, size_t n,
+                         float *buffer);
+/* Stores n floats, in 8 bits, as elements of the output from `at` on. */
+void native_store(const struct native_op *op, int64_t at, const float *x, size_t n);
+/* Reads how the n tensors of the walk are stored. False: one is neither fp32 nor in 8 bits by one
+ * scale. */
+bool native_stored_read(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node, uint32_t n);
+/* Sets the walk over the output, in the order in which its layout stores it, and how its n tensors
+ * are stored. Operands may broadcast. */
+bool native_walk_make(struct native_op *op, const struct ir_graph *graph,
+                      const struct ir_node *node, uint32_t n, struct ref_walk *walk);
 /* Returns false if a tensor of the shape cannot have the layout, would have padding, or is the same
  * as in the plain layout, which then counts as its only one. */
 bool native_stored_make(const struct shape *shape, enum ir_layout layout,
@@ -212,6 +267,8 @@ bool native_stored_make(const struct shape *shape, enum ir_layout layout,
 bool native_after_make(struct native_op *op, const struct ir_graph *graph,
                        const struct ir_node *node);
 void native_after(const struct native_op *op, int64_t at, int64_t n);
+/* The same for n elements that lie at `y`. */
+void native_after_on(const struct native_op *op, int64_t at, float *y, int64_t n);
 /* Whether the tensor has to have the op's layout; all others are plain. */
 bool native_follows(const struct ir_graph *graph, const struct ir_node *node,
                     const struct native_op *op, uint32_t tensor);
@@ -236,6 +293,13 @@ bool native_gather_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
 bool native_groups_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);
+
+bool native_quantize_make(struct native_op *op, const struct ir_graph *graph,
+                          const struct ir_node *node);
+bool native_reformat_make(struct native_op *op, const struct ir_graph *graph,
+                          const struct ir_node *node);
+bool native_average_make(struct native_op *op, const struct ir_graph *graph,
+                         const struct ir_node *node);
 
 bool native_reduce_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node);

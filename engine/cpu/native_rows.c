@@ -75,19 +75,50 @@ const float *native_operand(const float *data, int64_t step, size_t n, float *bu
     return buffer;
 }
 
+/* Widens what lies apart. */
+static void load_apart(const struct stored *stored, const uint8_t *x, int64_t step, size_t n,
+                       float *y)
+{
+    float zero = (float)stored->zero;
+    for (size_t i = 0; i < n; i++, x += step) {
+        int q = stored->dtype == DTYPE_I8 ? (int8_t)*x : *x;
+        y[i] = stored->step * ((float)q - zero);
+    }
+}
+
+const float *native_load(const struct native_op *op, uint32_t k, int64_t at, int64_t step, size_t n,
+                         float *buffer)
+{
+    const struct stored *stored = &op->stored[k];
+    if (stored->dtype == DTYPE_NONE)
+        return native_operand((const float *)op->inputs[op->input[k]] + at, step, n, buffer);
+    const uint8_t *x = (const uint8_t *)op->inputs[op->input[k]] + at;
+    if (step == 1)
+        op->fast->bytes->widen[native_byte(stored)](x, buffer, n, stored->step,
+                                                    (float)stored->zero);
+    else
+        load_apart(stored, x, step, n, buffer);
+    return buffer;
+}
+
+void native_store(const struct native_op *op, int64_t at, const float *x, size_t n)
+{
+    const struct stored *stored = &op->stored[0];
+    op->fast->bytes->narrow[native_byte(stored)](x, (uint8_t *)op->output + at, n, stored->step,
+                                                 (float)stored->zero);
+}
+
 void native_steps_run(const struct native_op *op, const int64_t *base, const int64_t *step,
                       int64_t at, const float *x, float *y, size_t n)
 {
     float buffer[NATIVE_CHUNK];
     for (uint32_t i = 0; i < op->n_steps; i++, x = y) {
         const struct native_step *s = &op->steps[i];
-        if (s->unary) {
-            s->unary(x, y, n, s->alpha, s->beta);
-            continue;
-        }
         uint32_t k = s->operand;
-        const float *b = (const float *)op->inputs[op->input[k]] + base[k] + at * step[k];
-        s->binary(x, native_operand(b, step[k], n, buffer), y, n);
+        if (s->unary)
+            s->unary(x, y, n, s->alpha, s->beta);
+        else
+            s->binary(x, native_load(op, k, base[k] + at * step[k], step[k], n, buffer), y, n);
     }
 }
 
@@ -96,14 +127,20 @@ void native_steps_run(const struct native_op *op, const int64_t *base, const int
 /* Computes n elements of the output, from element `at` of the walk's row on. */
 static void run_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
 {
-    float *y = (float *)op->output + w->at[0] + at; /* if the head has another type, unused */
+    float bytes[NATIVE_CHUNK]; /* what becomes bytes */
+    bool narrows = op->stored[0].dtype != DTYPE_NONE;
+    /* If the head has another type, this is unused. */
+    float *y = narrows ? bytes : (float *)op->output + w->at[0] + at;
     const float *x = y;
     if (op->head)
         native_head_run(op, w, at, n);
-    else /* an input that is broadcast is spread out in y */
-        x = native_operand((const float *)op->inputs[op->input[1]] + w->at[1] + at * w->step[1],
-                           w->step[1], n, y);
+    else /* an input that is broadcast, or in 8 bits, is spread out in y */
+        x = native_load(op, 1, w->at[1] + at * w->step[1], w->step[1], n, y);
     native_steps_run(op, w->at, w->step, at, x, y, n);
+    if (narrows)
+        native_store(op, w->at[0] + at, op->n_steps ? y : x, n);
+    else if (!op->n_steps && !op->head && x != y)
+        memcpy(y, x, n * sizeof(*y));
 }
 
 static void run_chunks(void *user, int64_t first, int64_t end)
@@ -123,6 +160,19 @@ static void run_chunks(void *user, int64_t first, int64_t end)
     }
 }
 
+/* Whether all inputs, without those before `first`, and the output are fp32 or stored in 8 bits. */
+static bool all_real(const struct ir_graph *graph, const struct ir_node *node, uint32_t first)
+{
+    struct stored unused;
+    for (uint32_t i = first; i <= node->n_inputs; i++) {
+        uint32_t id = i < node->n_inputs ? node->inputs[i] : node->outputs[0];
+        if (id != IR_NONE && !is_f32(graph, id) &&
+            !(ir_tensor(graph, id)->scale && stored_read(graph, id, &unused)))
+            return false;
+    }
+    return true;
+}
+
 static bool add_head(struct native_op *op, const struct ir_node *node, uint32_t *n)
 {
     float alpha, beta, gamma;
@@ -138,24 +188,40 @@ bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
                        const struct ir_node *node)
 {
     uint32_t n = 1;
-    bool f32 =
-        (node->op == IR_OP_UNARY || node->op == IR_OP_BINARY) && native_all_f32(graph, node, 0);
-    if (f32 ? !add_head(op, node, &n) : !native_head_make(op, graph, node, &n))
+    bool real = (node->op == IR_OP_UNARY || node->op == IR_OP_BINARY) && all_real(graph, node, 0);
+    if (!real && stored_any(graph, node))
+        return false;
+    if (real ? !add_head(op, node, &n) : !native_head_make(op, graph, node, &n))
         return false;
     if (node->n_epilogue &&
-        !(native_all_f32(graph, node, ir_node_own_inputs(node)) && native_steps_add(op, node, &n)))
+        !(all_real(graph, node, ir_node_own_inputs(node)) && native_steps_add(op, node, &n)))
         return false;
-    const struct shape *y = &ir_tensor(graph, node->outputs[0])->shape;
-    int64_t strides[REF_WALK_MAX][SHAPE_MAX_RANK];
-    shape_strides(y, strides[0]);
-    for (uint32_t k = 1; k < n; k++)
-        ref_broadcast_strides(&ir_tensor(graph, node->inputs[op->input[k]])->shape, y, strides[k]);
-    if (!ref_walk_init(&op->walk, y, n, strides))
-        return false;
+    return (!real || native_stored_read(op, graph, node, n)) &&
+           native_chunks_make(op, graph, node, n);
+}
+
+/* Units are chunks of the walk's rows. */
+static bool cut_chunks(struct native_op *op)
+{
     int64_t per_row = (op->walk.row + NATIVE_CHUNK - 1) / NATIVE_CHUNK;
     op->units = ref_walk_rows(&op->walk) * per_row;
     op->work = run_chunks;
     return true;
+}
+
+bool native_chunks_make(struct native_op *op, const struct ir_graph *graph,
+                        const struct ir_node *node, uint32_t n)
+{
+    const struct shape *x = &ir_tensor(graph, node->inputs[0])->shape;
+    bool whole = shape_equal(x, &ir_tensor(graph, node->outputs[0])->shape);
+    return (op->layout == IR_LAYOUT_PLAIN || whole) &&
+           native_walk_make(op, graph, node, n, &op->walk) && cut_chunks(op);
+}
+
+bool native_row_make(struct native_op *op, const struct shape *space, uint32_t n,
+                     int64_t (*strides)[SHAPE_MAX_RANK])
+{
+    return ref_walk_init(&op->walk, space, n, strides) && cut_chunks(op);
 }
 
 /* --- softmax and layer norm --- */

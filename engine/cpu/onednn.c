@@ -11,10 +11,11 @@
 
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
+#include "engine/cpu/stored.h"
 
 /* Up to this many operations (some 50 us of a good kernel) one thread may be faster than waking the
- * others. */
-static const double serial_work_max = 1e7;
+ * others. Products of 8-bit integers are several times as fast. */
+static const double serial_work_max = 1e7, serial_bytes_max = 4e7;
 
 static const struct onednn_row *const rows[] = {
     &onednn_conv,       &onednn_deconv,     &onednn_matmul,   &onednn_pool,   &onednn_softmax,
@@ -132,6 +133,9 @@ static void fill_tactic(const struct subject *s, const struct recipe *r, struct 
     memcpy(t->in, r->in, sizeof(t->in));
     memcpy(t->out, r->out, sizeof(t->out));
     tactic_set_types(t, s->graph, s->node, DTYPE_NONE);
+    stored_set_scales(t, s->graph, s->node);
+    if (subject_is_scaled(s))
+        scaled_port(s, &t->in[1]);
 }
 
 static enum status visit_impl(const struct subject *s, const struct onednn_row *row,
@@ -187,14 +191,15 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
     const struct onednn_row *row = onednn_row_find(node->op);
     struct subject s = {dnn, graph, node};
     if (!row || node->n_outputs != 1 || node->n_inputs == 0 ||
-        !(subject_all_f32(&s) || subject_is_bytes(&s)))
+        !(subject_all_f32(&s) || subject_is_bytes(&s) || subject_is_scaled(&s)))
         return STATUS_OK;
     CLEANUP(recipe_cleanup) struct recipe *r = recipe_new();
     if (!r)
         return error_no_memory(err, "oneDNN");
     struct choice choices[CHOICES_MAX];
     uint32_t n = row->list(&s, choices);
-    bool serial = dnn->threads > 1 && subject_work(&s) < serial_work_max;
+    double most = subject_is_scaled(&s) ? serial_bytes_max : serial_work_max;
+    bool serial = dnn->threads > 1 && subject_work(&s) < most;
     for (uint32_t i = 0; i < (serial ? 2 * n : n); i++) {
         struct choice c = choices[i % n];
         c.serial = i >= n;

@@ -111,17 +111,25 @@ static void put(struct choice *out, uint32_t *n, enum way way, enum ir_layout sr
     out[(*n)++] = (struct choice){.way = (uint8_t)way, .src = (uint8_t)src, .dst = (uint8_t)dst};
 }
 
+static bool is_padded(const struct window *w)
+{
+    bool padded = false;
+    for (uint32_t i = 0; i < w->n; i++)
+        padded = padded || w->begins[i] || w->ends[i];
+    return padded;
+}
+
 static uint32_t list_conv(const struct subject *s, struct choice out[CHOICES_MAX])
 {
     struct window w;
     uint32_t n = 0;
     if (!read_window(s, &w))
         return 0;
-    if (subject_is_bytes(s)) {
+    if (subject_is_bytes(s) || subject_is_scaled(s)) {
         put(out, &n, WAY_DIRECT, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
         if (w.pointwise)
             put(out, &n, WAY_MATMUL, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
-        return n;
+        return subject_is_scaled(s) && !is_padded(&w) ? list_zeros(s, out, n) : n;
     }
     enum ir_layout blocked = s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8;
     if (w.group == 1 && subject_in(s, 0)->shape.dim[1] < 8) { /* a first layer */
@@ -148,7 +156,8 @@ static bool wanted_weights(const struct subject *s, const dnnl_memory_desc_t *pl
     return true;
 }
 
-static enum status make_matmul(const struct subject *s, const struct window *w, struct recipe *r)
+static enum status make_matmul(const struct subject *s, const struct window *w, struct choice c,
+                               struct recipe *r)
 {
     const struct ir_tensor *x = subject_in(s, 0), *y = subject_out(s, 0);
     int64_t channels = x->shape.dim[1], features = y->shape.dim[1], pixels = x->shape.dim[0];
@@ -167,23 +176,16 @@ static enum status make_matmul(const struct subject *s, const struct window *w, 
         !desc_layout(&d, 2, view.dims, IR_LAYOUT_PLAIN))
         return STATUS_UNIMPLEMENTED;
     desc_type(&a, x);
-    desc_type(&b, subject_in(s, 1));
-    desc_type(&plain, subject_in(s, 1));
-    desc_type(&bias, y);
+    desc_weights(s, &b);
+    desc_weights(s, &plain);
+    desc_bias(s, &bias);
     desc_type(&d, y);
-    bool biased = ir_node_own_inputs(s->node) > 2 && subject_in(s, 2);
     dnnl_matmul_desc_t desc;
-    if (dnnl_matmul_desc_init(&desc, &a, &b, biased ? &bias : NULL, &d) != dnnl_success)
+    if (dnnl_matmul_desc_init(&desc, &a, &b, subject_biased(s) ? &bias : NULL, &d) != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_SRC, 0, &a, IR_LAYOUT_CHANNELS_LAST);
-    if (biased)
-        recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &d, IR_LAYOUT_CHANNELS_LAST);
-    dnnl_primitive_attr_t attr;
-    TRY(epilogue_attr(s, &view, r, &attr));
-    TRY(recipe_pick(s, r, &desc, attr));
-    recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
-    return STATUS_OK;
+    return recipe_finish(s, c, &view, &desc, &plain, &bias, r);
 }
 
 union conv_desc {
@@ -222,7 +224,7 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     dnnl_memory_desc_t src, dst, bias, plain, weights;
     int64_t dims[SHAPE_MAX_RANK];
     uint32_t rank;
-    bool biased = ir_node_own_inputs(s->node) > 2 && subject_in(s, 2);
+    int64_t features = y->shape.dim[1];
     struct output_view view = {.kind = VIEW_SAME, .layout = c.dst, .seen = w->seen};
     int64_t in[SHAPE_MAX_RANK];
     view.rank = dims_seen(w->seen, y->shape.rank, y->shape.dim, view.dims);
@@ -231,27 +233,21 @@ static enum status make_window(const struct subject *s, const struct window *w, 
         !desc_layout(&dst, view.rank, view.dims, c.dst) ||
         !weights_desc(s, w, transposed, &plain, &rank, dims) ||
         !wanted_weights(s, &plain, rank, dims, &weights) ||
-        (biased && !desc_tensor(&bias, subject_in(s, 2), IR_LAYOUT_PLAIN)))
+        !desc_layout(&bias, 1, &features, IR_LAYOUT_PLAIN) || (c.zero && is_padded(w)))
         return STATUS_UNIMPLEMENTED;
     desc_type(&src, x);
     desc_type(&dst, y);
-    desc_type(&plain, subject_in(s, 1));
-    desc_type(&weights, subject_in(s, 1));
+    desc_weights(s, &plain);
+    desc_weights(s, &weights);
+    desc_bias(s, &bias);
     union conv_desc desc;
-    if (init_desc(&desc, transposed, c.way, w, &src, &weights, biased ? &bias : NULL, &dst) !=
-        dnnl_success)
+    if (init_desc(&desc, transposed, c.way, w, &src, &weights, subject_biased(s) ? &bias : NULL,
+                  &dst) != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_SRC, 0, &src, c.src);
-    if (biased)
-        recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &dst, c.dst);
-    dnnl_primitive_attr_t attr;
-    TRY(epilogue_attr(s, &view, r, &attr));
-    TRY(recipe_pick(s, r, &desc, attr));
-    if (r->want && miscomputes(s, r))
-        return STATUS_UNIMPLEMENTED;
-    recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, recipe_md(r, dnnl_query_weights_md, 0), &plain);
-    return STATUS_OK;
+    TRY(recipe_finish(s, c, &view, &desc, &plain, &bias, r));
+    return r->want && miscomputes(s, r) ? STATUS_UNIMPLEMENTED : STATUS_OK;
 }
 
 static enum status make_conv(const struct subject *s, struct choice c, struct recipe *r)
@@ -260,7 +256,7 @@ static enum status make_conv(const struct subject *s, struct choice c, struct re
     if (!read_window(s, &w))
         return STATUS_UNIMPLEMENTED;
     if (c.way == WAY_MATMUL)
-        return w.pointwise ? make_matmul(s, &w, r) : STATUS_UNIMPLEMENTED;
+        return w.pointwise ? make_matmul(s, &w, c, r) : STATUS_UNIMPLEMENTED;
     return make_window(s, &w, false, c, r);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
+#include "engine/cpu/stored.h"
 
 struct eltwise {
     dnnl_alg_kind_t kind;
@@ -103,7 +104,9 @@ static enum status append_binary(const struct subject *s, const struct output_vi
 {
     dnnl_alg_kind_t kind;
     const struct ir_tensor *operand = subject_in(s, step->input);
-    if (!operand || !binary_of(step->func, &kind) || step->input >= TACTIC_PORTS_MAX)
+    bool first = step == s->node->epilogue && step->func == IR_BINARY_ADD;
+    if (!operand || !binary_of(step->func, &kind) || step->input >= TACTIC_PORTS_MAX ||
+        (operand->scale != IR_NO_SCALE && !first))
         return STATUS_UNIMPLEMENTED;
     int64_t dims[SHAPE_MAX_RANK] = {0};
     const struct ir_tensor *out = subject_out(s, 0);
@@ -118,8 +121,10 @@ static enum status append_binary(const struct subject *s, const struct output_vi
         return STATUS_UNIMPLEMENTED;
     enum ir_layout layout = plain ? IR_LAYOUT_PLAIN : view->layout;
     dnnl_memory_desc_t md;
-    if (!desc_layout(&md, view->rank, dims, view->kind == VIEW_SAME ? layout : IR_LAYOUT_PLAIN) ||
-        dnnl_post_ops_append_binary(ops, kind, &md) != dnnl_success)
+    if (!desc_layout(&md, view->rank, dims, view->kind == VIEW_SAME ? layout : IR_LAYOUT_PLAIN))
+        return STATUS_UNIMPLEMENTED;
+    desc_type(&md, operand);
+    if (dnnl_post_ops_append_binary(ops, kind, &md) != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_ATTR_MULTIPLE_POST_OP(position) | DNNL_ARG_SRC_1, step->input, &md,
               layout);
@@ -150,13 +155,87 @@ static enum status append_eltwise(dnnl_post_ops_t ops, dnnl_alg_kind_t kind, flo
     return STATUS_OK;
 }
 
-static enum status append(const struct subject *s, const struct output_view *view,
-                          const struct ir_epilogue *step, dnnl_post_ops_t ops, struct recipe *r)
+/* How a function of numbers that count in some unit is computed. */
+enum unit_rule {
+    UNIT_ONE = 0, /* it wants real numbers */
+    UNIT_ANY,     /* f(u x) = u f(x) for u > 0 */
+    UNIT_BETA,    /* the same if beta is divided by u */
+    UNIT_BOTH,    /* ... and alpha, too */
+};
+
+static const enum unit_rule unit_rules[IR_UNARY_COUNT_] = {
+    [IR_UNARY_IDENTITY] = UNIT_ANY, [IR_UNARY_RELU] = UNIT_ANY, [IR_UNARY_LEAKY_RELU] = UNIT_ANY,
+    [IR_UNARY_ABS] = UNIT_ANY,      [IR_UNARY_NEG] = UNIT_ANY,  [IR_UNARY_LINEAR] = UNIT_BETA,
+    [IR_UNARY_CLIP] = UNIT_BOTH,
+};
+
+static enum unit_rule rule_of(const struct ir_epilogue *step)
 {
+    if (step->kind == IR_EPILOGUE_BINARY)
+        return step->func == IR_BINARY_MUL ? UNIT_ANY : UNIT_ONE;
+    return step->func < IR_UNARY_COUNT_ ? unit_rules[step->func] : UNIT_ONE;
+}
+
+/* How the operand of a first sum is stored; dtype NONE: it is no sum, or its operand is fp32. */
+static struct stored residual_of(const struct subject *s)
+{
+    struct stored residual = {.dtype = DTYPE_NONE};
+    const struct ir_epilogue *first = &s->node->epilogue[0];
+    if (s->node->n_epilogue && first->kind == IR_EPILOGUE_BINARY && first->func == IR_BINARY_ADD)
+        (void)stored_read(s->graph, s->node->inputs[first->input], &residual);
+    return residual;
+}
+
+float epilogue_unit(const struct subject *s)
+{
+    struct stored y, residual = residual_of(s);
+    if (residual.dtype != DTYPE_NONE)
+        return residual.step;
+    for (uint32_t i = 0; i < s->node->n_epilogue; i++)
+        if (rule_of(&s->node->epilogue[i]) == UNIT_ONE)
+            return 1;
+    return stored_read(s->graph, s->node->outputs[0], &y) && y.dtype != DTYPE_NONE ? y.step : 1;
+}
+
+/* Lets 1 stand for `to`, and adds `zero`. */
+static enum status append_unit(dnnl_post_ops_t ops, float *unit, float to, int32_t zero)
+{
+    float factor = *unit / to;
+    *unit = to;
+    return factor == 1 && zero == 0 ? STATUS_OK
+                                    : append_eltwise(ops, dnnl_eltwise_linear, factor, (float)zero);
+}
+
+/* Whether the output's type does by itself what the last step does: all that it cuts off, the type
+ * cannot hold. */
+static bool is_implied(const struct subject *s, const struct ir_epilogue *step)
+{
+    struct stored y;
+    float low = step->func == IR_UNARY_CLIP ? step->alpha : 0;
+    float high = step->func == IR_UNARY_CLIP ? step->beta : INFINITY;
+    if (step != &s->node->epilogue[s->node->n_epilogue - 1] || step->kind != IR_EPILOGUE_UNARY ||
+        (step->func != IR_UNARY_RELU && step->func != IR_UNARY_CLIP) ||
+        !stored_read(s->graph, s->node->outputs[0], &y) || y.dtype == DTYPE_NONE)
+        return false;
+    float least = (float)(stored_least(y.dtype) - y.zero);
+    return low / y.step <= least && high / y.step >= least + 255;
+}
+
+static enum status append(const struct subject *s, const struct output_view *view,
+                          const struct ir_epilogue *step, float *unit, dnnl_post_ops_t ops,
+                          struct recipe *r)
+{
+    enum unit_rule rule = rule_of(step);
+    bool residual = step == s->node->epilogue && residual_of(s).dtype != DTYPE_NONE;
+    if (is_implied(s, step))
+        return STATUS_OK;
+    if (rule == UNIT_ONE && !residual)
+        TRY(append_unit(ops, unit, 1, 0));
     if (step->kind == IR_EPILOGUE_BINARY)
         return append_binary(s, view, step, dnnl_post_ops_len(ops), ops, r);
     dnnl_alg_kind_t kind;
-    float alpha = step->alpha, beta = step->beta;
+    float alpha = rule == UNIT_BOTH ? step->alpha / *unit : step->alpha;
+    float beta = rule == UNIT_BOTH || rule == UNIT_BETA ? step->beta / *unit : step->beta;
     if (step->func == IR_UNARY_HARD_SIGMOID) { /* two steps in oneDNN */
         TRY(append_eltwise(ops, dnnl_eltwise_linear, alpha, beta));
         return append_eltwise(ops, dnnl_eltwise_clip, 0, 1);
@@ -172,19 +251,37 @@ static void post_ops_cleanup(dnnl_post_ops_t *at)
         dnnl_post_ops_destroy(*at);
 }
 
-enum status epilogue_attr(const struct subject *s, const struct output_view *view, struct recipe *r,
-                          dnnl_primitive_attr_t *out)
+static enum status append_all(const struct subject *s, const struct output_view *view, float unit,
+                              dnnl_post_ops_t ops, struct recipe *r)
+{
+    struct stored y;
+    for (uint32_t i = 0; i < s->node->n_epilogue; i++)
+        TRY(append(s, view, &s->node->epilogue[i], &unit, ops, r));
+    if (!stored_read(s->graph, s->node->outputs[0], &y))
+        return STATUS_UNIMPLEMENTED;
+    if (stored_moves(s->graph, s->node))
+        return STATUS_OK;
+    return append_unit(ops, &unit, y.dtype == DTYPE_NONE ? 1 : y.step, y.zero);
+}
+
+enum status epilogue_attr_in(const struct subject *s, const struct output_view *view, float unit,
+                             struct recipe *r, dnnl_primitive_attr_t *out)
 {
     CLEANUP(attr_cleanup) dnnl_primitive_attr_t attr = NULL;
     CLEANUP(post_ops_cleanup) dnnl_post_ops_t ops = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success ||
         dnnl_post_ops_create(&ops) != dnnl_success)
         return STATUS_RESOURCE_EXHAUSTED;
-    for (uint32_t i = 0; i < s->node->n_epilogue; i++)
-        TRY(append(s, view, &s->node->epilogue[i], ops, r));
+    TRY(append_all(s, view, unit, ops, r));
     if (dnnl_primitive_attr_set_post_ops(attr, ops) != dnnl_success ||
         dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) != dnnl_success)
         return STATUS_RESOURCE_EXHAUSTED;
     *out = STEAL(attr);
     return STATUS_OK;
+}
+
+enum status epilogue_attr(const struct subject *s, const struct output_view *view, struct recipe *r,
+                          dnnl_primitive_attr_t *out)
+{
+    return epilogue_attr_in(s, view, 1, r, out);
 }

@@ -34,7 +34,8 @@ static bool read_product(const struct subject *s, struct product *p)
         p->one_right = p->one_right && b->dim[i] == 1;
     for (uint32_t i = 0; i + 1 < a->rank; i++)
         p->rows *= a->dim[i];
-    return !(p->biased && p->alpha != 1) && (!p->biased || subject_in(s, 2)->shape.rank <= 1);
+    return (subject_is_scaled(s) || !(p->biased && p->alpha != 1)) &&
+           (!p->biased || subject_in(s, 2)->shape.rank <= 1);
 }
 
 static uint32_t list(const struct subject *s, struct choice out[CHOICES_MAX])
@@ -47,20 +48,22 @@ static uint32_t list(const struct subject *s, struct choice out[CHOICES_MAX])
         out[n++] = (struct choice){.way = WAY_ROWS};
         if (ir_tensor_is_constant(subject_in(s, 1)))
             out[n++] = (struct choice){.way = WAY_INNER_PRODUCT};
-    } else {
+    } else if (!subject_is_scaled(s)) {
         out[n++] = (struct choice){.way = WAY_BATCH};
     }
-    return n;
+    return subject_is_scaled(s) ? list_zeros(s, out, n) : n;
 }
 
-static enum status finish(const struct subject *s, const struct product *p,
+static enum status finish(const struct subject *s, const struct product *p, struct choice c,
                           const struct output_view *view, const_dnnl_op_desc_t desc,
-                          const dnnl_memory_desc_t *plain, struct recipe *r)
+                          const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *bias,
+                          struct recipe *r)
 {
+    if (p->alpha == 1 || subject_is_scaled(s))
+        return recipe_finish(s, c, view, desc, plain, bias, r);
     dnnl_primitive_attr_t attr;
     TRY(epilogue_attr(s, view, r, &attr));
-    if (p->alpha != 1 &&
-        dnnl_primitive_attr_set_output_scales(attr, 1, 0, &p->alpha) != dnnl_success) {
+    if (dnnl_primitive_attr_set_output_scales(attr, 1, 0, &p->alpha) != dnnl_success) {
         dnnl_primitive_attr_destroy(attr);
         return STATUS_UNIMPLEMENTED;
     }
@@ -82,9 +85,9 @@ static void set_types(const struct subject *s, dnnl_memory_desc_t *a, dnnl_memor
                       dnnl_memory_desc_t *plain, dnnl_memory_desc_t *bias, dnnl_memory_desc_t *d)
 {
     desc_type(a, subject_in(s, 0));
-    desc_type(b, subject_in(s, 1));
-    desc_type(plain, subject_in(s, 1));
-    desc_type(bias, subject_out(s, 0));
+    desc_weights(s, b);
+    desc_weights(s, plain);
+    desc_bias(s, bias);
     desc_type(d, subject_out(s, 0));
 }
 
@@ -111,15 +114,13 @@ static enum status make_rows(const struct subject *s, const struct product *p, s
     } desc;
     dnnl_status_t made =
         ip ? dnnl_inner_product_forward_desc_init(&desc.ip, dnnl_forward_inference, &a, &b,
-                                                  p->biased ? &bias : NULL, &d)
-           : dnnl_matmul_desc_init(&desc.matmul, &a, &b, p->biased ? &bias : NULL, &d);
+                                                  subject_biased(s) ? &bias : NULL, &d)
+           : dnnl_matmul_desc_init(&desc.matmul, &a, &b, subject_biased(s) ? &bias : NULL, &d);
     if (made != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_SRC, 0, &a, IR_LAYOUT_PLAIN);
-    if (p->biased)
-        recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &d, IR_LAYOUT_PLAIN);
-    return finish(s, p, &view, &desc, &plain, r);
+    return finish(s, p, c, &view, &desc, &plain, &bias, r);
 }
 
 /* Describes an operand, with its last two dims swapped if `swap` is set. */
@@ -143,7 +144,8 @@ static bool operand_desc(const struct shape *shape, uint32_t rank, bool swap, in
     return desc_strides(md, rank, dims, strides);
 }
 
-static enum status make_batch(const struct subject *s, const struct product *p, struct recipe *r)
+static enum status make_batch(const struct subject *s, const struct product *p, struct choice c,
+                              struct recipe *r)
 {
     const struct ir_tensor *y = subject_out(s, 0);
     uint32_t rank = y->shape.rank;
@@ -164,10 +166,8 @@ static enum status make_batch(const struct subject *s, const struct product *p, 
     if (dnnl_matmul_desc_init(&desc, &a, &b, p->biased ? &bias : NULL, &d) != dnnl_success)
         return STATUS_UNIMPLEMENTED;
     recipe_in(s, r, DNNL_ARG_SRC, 0, &a, IR_LAYOUT_PLAIN);
-    if (p->biased)
-        recipe_in(s, r, DNNL_ARG_BIAS, 2, &bias, IR_LAYOUT_PLAIN);
     recipe_out(s, r, DNNL_ARG_DST, 0, &d, IR_LAYOUT_PLAIN);
-    return finish(s, p, &view, &desc, &plain, r);
+    return finish(s, p, c, &view, &desc, &plain, &bias, r);
 }
 
 static enum status make(const struct subject *s, struct choice c, struct recipe *r)
@@ -176,7 +176,7 @@ static enum status make(const struct subject *s, struct choice c, struct recipe 
     if (!read_product(s, &p))
         return STATUS_UNIMPLEMENTED;
     if (c.way == WAY_BATCH)
-        return make_batch(s, &p, r);
+        return subject_is_scaled(s) ? STATUS_UNIMPLEMENTED : make_batch(s, &p, c, r);
     bool constant = ir_tensor_is_constant(subject_in(s, 1));
     if (!p.one_right || (c.way == WAY_INNER_PRODUCT && !constant))
         return STATUS_UNIMPLEMENTED;

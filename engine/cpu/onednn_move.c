@@ -119,6 +119,8 @@ static enum status make_transpose(const struct subject *s, struct choice c, stru
     dnnl_memory_desc_t from, to;
     if (!desc_strides(&from, y->rank, y->dim, strides) || !desc_layout(&to, y->rank, y->dim, c.dst))
         return STATUS_UNIMPLEMENTED;
+    desc_type(&from, subject_in(s, 0));
+    desc_type(&to, subject_out(s, 0));
     return reorder(s, &from, c.src, &to, c.dst, r);
 }
 

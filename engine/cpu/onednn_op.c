@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "engine/cpu/onednn_recipe.h"
+#include "engine/cpu/stored.h"
 
 /* As TRY, for a call of oneDNN in a function that returns oneDNN's status. */
 #define TRY_DNNL(call)                                                                             \
@@ -41,27 +42,29 @@ static bool fits(const struct ir_tensor *t, const struct tactic_port *port,
 {
     size_t size = dnnl_memory_desc_get_size(md);
     if (port->packed_bytes > 0)
-        return t->layout == IR_LAYOUT_OPAQUE && ir_tensor_is_constant(t) && t->bytes == size;
+        return t->layout == IR_LAYOUT_OPAQUE && ir_tensor_is_constant(t) &&
+               t->bytes == port->packed_bytes;
     return layout_canonical(&t->shape, t->layout) == port->format.layout && size <= t->bytes;
 }
 
 /* Makes the tactic's recipe again. `packed`: the constants have been repacked already. */
 static enum status rebuild(const struct subject *s, const struct tactic *tactic, bool packed,
-                           struct recipe *r, uint32_t *threads, struct error *err)
+                           struct recipe *r, struct choice *choice, struct error *err)
 {
     const struct onednn_row *row = onednn_row_find(s->node->op);
     struct choice_blob blob;
     if (!row || tactic->id != ONEDNN_TACTIC_FIRST || tactic->blob_size != sizeof(blob) ||
         s->node->n_outputs != 1 || s->node->n_inputs == 0 ||
-        !(subject_all_f32(s) || subject_is_bytes(s)))
+        !(subject_all_f32(s) || subject_is_bytes(s) || subject_is_scaled(s)) ||
+        (packed && !stored_fits(tactic, s->graph, s->node)))
         return refuse(s, err, "not a tactic for this node");
     memcpy(&blob, tactic->blob, sizeof(blob));
     blob.impl[IMPL_NAME_MAX - 1] = '\0';
     if (blob.choice.src >= IR_LAYOUT_OPAQUE || blob.choice.dst >= IR_LAYOUT_OPAQUE ||
-        blob.choice.serial > 1)
+        blob.choice.serial > 1 || blob.choice.zero > ZERO_IN_BIAS)
         return refuse(s, err, "the tactic is damaged");
-    *threads = choice_threads(s->dnn, blob.choice);
-    omp_set_num_threads((int)*threads);
+    *choice = blob.choice;
+    omp_set_num_threads((int)choice_threads(s->dnn, blob.choice));
     recipe_init(r, blob.impl);
     enum status status = row->make(s, blob.choice, r);
     r->want = NULL; /* `blob` ends with this function */
@@ -111,18 +114,25 @@ static dnnl_status_t reorder_now(const struct onednn *dnn, const dnnl_memory_des
     return dnnl_stream_wait(r.stream);
 }
 
-/* Packs from a copy: a constant's bytes may lie at any address, but oneDNN wants aligned floats. */
-static enum status pack_aligned(const struct subject *s, const struct recipe *r, void *to,
-                                struct error *err)
+/* Packs from a copy: a constant's bytes may lie at any address, but oneDNN wants aligned floats.
+ * The bias of a scaled subject is the argument before the weights. */
+static enum status pack_aligned(const struct subject *s, const struct recipe *r,
+                                struct choice choice, void *to, struct error *err)
 {
     const struct recipe_arg *arg = &r->args[r->packed_arg];
     size_t size = dnnl_memory_desc_get_size(&r->plain);
+    bool scaled = subject_is_scaled(s);
     size_t rounded = (size + BACKEND_ALIGN - 1) & ~(size_t)63;
     CLEANUP(cleanup_free) void *from = aligned_alloc(BACKEND_ALIGN, rounded);
     if (!from)
         return error_no_memory(err, "oneDNN");
-    memcpy(from, subject_in(s, arg->index)->data, size);
-    memset(to, 0, dnnl_memory_desc_get_size(&arg->md));
+    memset(to, 0, r->in[arg->index].packed_bytes);
+    if (scaled)
+        scaled_weights(s, from);
+    else
+        memcpy(from, subject_in(s, arg->index)->data, size);
+    if (scaled && !scaled_bias(s, choice, from, (float *)(void *)((char *)to + arg[-1].offset)))
+        return refuse(s, err, "its bias is too large for the scales");
     dnnl_status_t packed = reorder_now(s->dnn, &r->plain, from, &arg->md, to);
     if (packed != dnnl_success)
         return error_set(err, status_of_dnnl(packed), "oneDNN: cannot pack the weights of '%s'",
@@ -136,14 +146,14 @@ enum status onednn_pack(struct onednn *dnn, const struct ir_graph *graph,
 {
     struct subject s = {dnn, graph, node};
     CLEANUP(recipe_cleanup) struct recipe *r = recipe_new();
-    uint32_t threads;
+    struct choice choice;
     if (!r)
         return error_no_memory(err, "oneDNN");
-    TRY(rebuild(&s, tactic, false, r, &threads, err));
+    TRY(rebuild(&s, tactic, false, r, &choice, err));
     if (r->packed_arg == UINT32_MAX || r->args[r->packed_arg].index != input ||
         r->in[input].packed_bytes != tactic->in[input].packed_bytes || !subject_in(&s, input)->data)
         return refuse(&s, err, "this input is not packed");
-    return pack_aligned(&s, r, to, err);
+    return pack_aligned(&s, r, choice, to, err);
 }
 
 /* --- running --- */
@@ -153,6 +163,7 @@ struct binding {
     void *handle; /* what the memory object points to now */
     bool output;
     uint32_t index;
+    uint64_t offset;
 };
 
 struct onednn_op {
@@ -193,6 +204,7 @@ static dnnl_status_t fill_op(struct onednn_op *op, const struct recipe *r)
         struct binding *b = &op->bindings[i];
         b->output = r->args[i].output;
         b->index = r->args[i].index;
+        b->offset = r->args[i].offset;
         TRY_DNNL(make_memory(op->dnn, &r->args[i], &b->memory));
         op->args[i] = (dnnl_exec_arg_t){r->args[i].arg, b->memory};
         op->n++;
@@ -220,9 +232,11 @@ enum status onednn_op_prepare(struct onednn *dnn, const struct ir_graph *graph,
     CLEANUP(onednn_op_cleanup) struct onednn_op *op = calloc(1, sizeof(*op));
     if (!r || !op)
         return error_no_memory(err, "oneDNN");
+    struct choice choice;
     op->dnn = dnn;
     op->name = node->name;
-    TRY(rebuild(&s, tactic, true, r, &op->threads, err));
+    TRY(rebuild(&s, tactic, true, r, &choice, err));
+    op->threads = choice_threads(dnn, choice);
     dnnl_status_t made = fill_op(op, r);
     if (made != dnnl_success)
         return error_set(err, status_of_dnnl(made), "oneDNN: '%s' cannot be made ready",
@@ -264,8 +278,8 @@ static dnnl_status_t execute(struct onednn_op *op, void *const *inputs, void *co
 {
     for (uint32_t i = 0; i < op->n; i++) {
         struct binding *b = &op->bindings[i];
-        void *handle = b->output ? outputs[b->index] : inputs[b->index];
-        TRY_DNNL(set_handle(b->memory, &b->handle, handle));
+        char *handle = b->output ? outputs[b->index] : inputs[b->index];
+        TRY_DNNL(set_handle(b->memory, &b->handle, handle + b->offset));
     }
     if (op->workspace > 0)
         TRY_DNNL(set_handle(op->scratch, &op->scratch_handle, workspace));

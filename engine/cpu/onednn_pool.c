@@ -54,6 +54,7 @@ static enum status make_window(const struct subject *s, const struct window *w, 
     if ((!s->dnn->avx && s->node->n_epilogue > 0) || !desc_tensor(&src, subject_in(s, 0), c.src) ||
         !desc_layout(&dst, out->rank, out->dim, c.dst))
         return STATUS_UNIMPLEMENTED;
+    desc_type(&dst, subject_out(s, 0));
     dnnl_pooling_v2_desc_t desc;
     if (dnnl_pooling_v2_forward_desc_init(&desc, dnnl_forward_inference, w->kind, &src, &dst,
                                           w->strides, w->kernel, w->dilates, w->begins,

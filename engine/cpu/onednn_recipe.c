@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "engine/cpu/stored.h"
 
 /* oneDNN's tags by rank (3..5), for the layouts that it knows. */
 static const dnnl_format_tag_t tags[IR_LAYOUT_COUNT_][3] = {
@@ -66,12 +67,15 @@ static bool usable(const struct ir_tensor *tensor)
 bool subject_is_bytes(const struct subject *s)
 {
     const struct ir_tensor *x = subject_in(s, 0), *w = subject_in(s, 1), *y = subject_out(s, 0);
+    bool whole = x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8;
+    if (stored_moves(s->graph, s->node))
+        return has_elements(x) && has_elements(y);
+    if (x->scale != IR_NO_SCALE || y->scale != IR_NO_SCALE)
+        return false;
     if (s->node->op == IR_OP_REFORMAT)
-        return x->dtype == y->dtype && has_elements(x) &&
-               (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8 || x->dtype == DTYPE_I32);
+        return x->dtype == y->dtype && has_elements(x) && (whole || x->dtype == DTYPE_I32);
     return s->dnn->vnni && ir_op_has(s->node->op, IR_TRAIT_BYTES) && !s->node->n_epilogue &&
-           (x->dtype == DTYPE_U8 || x->dtype == DTYPE_I8) && w->dtype == DTYPE_I8 &&
-           has_elements(x) && has_elements(w) && has_elements(y) &&
+           whole && w->dtype == DTYPE_I8 && has_elements(x) && has_elements(w) && has_elements(y) &&
            (s->node->op != IR_OP_MATMUL || ir_attr_float(s->node, IR_ATTR_ALPHA) == 1);
 }
 
@@ -80,6 +84,25 @@ void desc_type(dnnl_memory_desc_t *md, const struct ir_tensor *tensor)
     static const dnnl_data_type_t types[DTYPE_COUNT_] = {
         [DTYPE_F32] = dnnl_f32, [DTYPE_U8] = dnnl_u8, [DTYPE_I8] = dnnl_s8, [DTYPE_I32] = dnnl_s32};
     md->data_type = types[tensor->dtype];
+}
+
+void desc_weights(const struct subject *s, dnnl_memory_desc_t *md)
+{
+    desc_type(md, subject_in(s, 1));
+    if (subject_is_scaled(s))
+        md->data_type = dnnl_s8;
+}
+
+void desc_bias(const struct subject *s, dnnl_memory_desc_t *md)
+{
+    desc_type(md, subject_out(s, 0));
+    if (subject_is_scaled(s))
+        md->data_type = dnnl_f32;
+}
+
+bool subject_biased(const struct subject *s)
+{
+    return subject_is_scaled(s) || (ir_node_own_inputs(s->node) > 2 && subject_in(s, 2));
 }
 
 bool subject_all_f32(const struct subject *s)
@@ -253,6 +276,36 @@ void recipe_packed(const struct subject *s, struct recipe *r, int arg, uint32_t 
     r->in[input].packed_bytes = dnnl_memory_desc_get_size(want);
     r->packed_arg = r->n_args - 1;
     r->plain = *plain;
+}
+
+enum status recipe_finish(const struct subject *s, struct choice c, const struct output_view *view,
+                          const_dnnl_op_desc_t desc, const dnnl_memory_desc_t *plain,
+                          const dnnl_memory_desc_t *bias, struct recipe *r)
+{
+    dnnl_primitive_attr_t attr;
+    bool scaled = subject_is_scaled(s);
+    TRY(scaled ? scaled_attr(s, view, c, r, &attr) : epilogue_attr(s, view, r, &attr));
+    TRY(recipe_pick(s, r, desc, attr));
+    const dnnl_memory_desc_t *weights = recipe_md(r, dnnl_query_weights_md, 0);
+    if (scaled) {
+        scaled_packed(s, r, weights, plain, bias);
+        return STATUS_OK;
+    }
+    if (subject_biased(s))
+        recipe_in(s, r, DNNL_ARG_BIAS, 2, bias, IR_LAYOUT_PLAIN);
+    recipe_packed(s, r, DNNL_ARG_WEIGHTS, 1, weights, plain);
+    return STATUS_OK;
+}
+
+uint32_t list_zeros(const struct subject *s, struct choice out[CHOICES_MAX], uint32_t n)
+{
+    if (!scaled_has_zero(s) || 2 * n > CHOICES_MAX)
+        return n;
+    for (uint32_t i = 0; i < n; i++) {
+        out[n + i] = out[i];
+        out[n + i].zero = ZERO_IN_BIAS;
+    }
+    return 2 * n;
 }
 
 uint32_t list_layouts(const struct subject *s, struct choice out[CHOICES_MAX])

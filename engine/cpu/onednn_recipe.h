@@ -37,7 +37,11 @@ struct choice {
     uint8_t way;      /* the op's own numbering */
     uint8_t src, dst; /* enum ir_layout */
     uint8_t serial;   /* 1: on the calling thread alone */
+    uint8_t zero;     /* enum zero_point */
 };
+
+/* Who subtracts the zero point of an input that is stored in 8 bits. */
+enum zero_point { ZERO_OF_ONEDNN, ZERO_IN_BIAS };
 
 struct subject {
     const struct onednn *dnn;
@@ -48,7 +52,8 @@ struct subject {
 struct recipe_arg {
     int arg; /* DNNL_ARG_.. */
     bool output;
-    uint32_t index; /* of the node's inputs or outputs */
+    uint32_t index;  /* of the node's inputs or outputs */
+    uint64_t offset; /* bytes from where the tensor begins */
     dnnl_memory_desc_t md;
 };
 
@@ -90,8 +95,15 @@ const struct ir_tensor *subject_in(const struct subject *s, uint32_t i); /* NULL
 const struct ir_tensor *subject_out(const struct subject *s, uint32_t i);
 bool subject_all_f32(const struct subject *s); /* inputs, epilogue operands and outputs */
 /* Whether the node is a product or convolution of 8-bit integers that this machine's instructions
- * get right, or a change of layout of such a node's inputs or outputs. */
+ * get right, a change of layout of such a node's inputs or outputs, or a node that only moves 8-bit
+ * integers that are stored by scales. */
 bool subject_is_bytes(const struct subject *s);
+
+/* Whether the primitive has a bias. */
+bool subject_biased(const struct subject *s);
+/* Whether the node is a product or convolution of an input that is stored in 8 bits by a scale and
+ * of weights that can be (onednn_scaled.c), on a machine that gets it right. */
+bool subject_is_scaled(const struct subject *s);
 
 /* --- descriptors --- */
 /* desc_layout describes dense memory of these dims in a layout; false: the layout does not exist
@@ -104,6 +116,9 @@ bool desc_strides(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims,
                   const int64_t *strides);
 /* Gives an md of fp32 the tensor's type; nothing else in it depends on the type. */
 void desc_type(dnnl_memory_desc_t *md, const struct ir_tensor *tensor);
+/* Give an md the type that the node's weights, or its bias, have for the primitive. */
+void desc_weights(const struct subject *s, dnnl_memory_desc_t *md);
+void desc_bias(const struct subject *s, dnnl_memory_desc_t *md);
 /* Leaves the form of the memory to oneDNN. */
 bool desc_any(dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims);
 /* The part of `whole` that starts at `starts` and has this shape. */
@@ -126,6 +141,8 @@ enum seen {
 /* Writes the dims as they are seen; returns their number. */
 uint32_t dims_seen(enum seen seen, uint32_t rank, const int64_t *dims, int64_t *out);
 
+struct output_view;
+
 /* --- recipes --- */
 void recipe_init(struct recipe *r, const char *want);
 void recipe_deinit(struct recipe *r);
@@ -141,6 +158,14 @@ void recipe_out(const struct subject *s, struct recipe *r, int arg, uint32_t out
  * differ, the input is a constant, and its port asks for packing. */
 void recipe_packed(const struct subject *s, struct recipe *r, int arg, uint32_t input,
                    const dnnl_memory_desc_t *want, const dnnl_memory_desc_t *plain);
+/* Takes the wanted implementation of a convolution or product with the node's epilogue, and adds
+ * its weights, which are `plain` in the graph, and its bias. */
+enum status recipe_finish(const struct subject *s, struct choice c, const struct output_view *view,
+                          const_dnnl_op_desc_t desc, const dnnl_memory_desc_t *plain,
+                          const dnnl_memory_desc_t *bias, struct recipe *r);
+/* Lists each of the first n choices of a scaled subject with all that may subtract a zero point;
+ * returns their number. */
+uint32_t list_zeros(const struct subject *s, struct choice out[CHOICES_MAX], uint32_t n);
 /* Lists choices with src = dst in each layout of the output's rank, for ops that run in any
  * layout. */
 uint32_t list_layouts(const struct subject *s, struct choice out[CHOICES_MAX]);
@@ -176,6 +201,29 @@ enum status epilogue_attr(const struct subject *s, const struct output_view *vie
 bool eltwise_of(uint32_t func, float alpha, float beta, dnnl_alg_kind_t *kind, float *out_alpha,
                 float *out_beta);
 bool binary_of(uint32_t func, dnnl_alg_kind_t *kind);
+/* The same for numbers of which 1 stands for `unit`, before the epilogue. The output may be stored
+ * in 8 bits by a scale, and so may be the operand of a first sum, if `unit` is the operand's step;
+ * its zero point is left to the caller. */
+enum status epilogue_attr_in(const struct subject *s, const struct output_view *view, float unit,
+                             struct recipe *r, dnnl_primitive_attr_t *out);
+/* A unit that suits the epilogue. */
+float epilogue_unit(const struct subject *s);
+
+/* --- scaled subjects (onednn_scaled.c) --- */
+bool scaled_has_zero(const struct subject *s);
+/* Makes attributes with scales, zero points and the epilogue. */
+enum status scaled_attr(const struct subject *s, const struct output_view *view, struct choice c,
+                        struct recipe *r, dnnl_primitive_attr_t *out);
+/* Adds weights and bias. Input 1 is packed as `want` and, behind that, as `bias`; `plain` describes
+ * the weights as INT8 in the graph's order. */
+void scaled_packed(const struct subject *s, struct recipe *r, const dnnl_memory_desc_t *want,
+                   const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *bias);
+/* Sets type and scale of the weights' port. */
+void scaled_port(const struct subject *s, struct tactic_port *weights);
+/* The integers of the constant weights, in the graph's order; and the bias that goes with them.
+ * False: a number of the bias is too large. */
+void scaled_weights(const struct subject *s, int8_t *to);
+bool scaled_bias(const struct subject *s, struct choice c, const int8_t *weights, float *to);
 
 /* The row of an op, or NULL. */
 const struct onednn_row *onednn_row_find(enum ir_op op);

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "engine/cpu/call.h"
+#include "engine/cpu/stored.h"
 #include "kernels/cpu/ref.h"
 
 struct reference_op {
@@ -46,8 +47,9 @@ static enum status check_node(const struct ir_graph *graph, const struct ir_node
         if (ir_tensor_type(t) != types[i].dtype || !shape_equal(&t->shape, &types[i].shape))
             return refuse(node, err, "an output is not of the type it should have");
     }
-    return ir_node_is_uniform(graph, node) ? STATUS_OK
-                                           : refuse(node, err, "its tensors are of several types");
+    return ir_node_is_uniform(graph, node) || stored_moves(graph, node)
+               ? STATUS_OK
+               : refuse(node, err, "its tensors are of several types");
 }
 
 static enum status check_epilogue(const struct ir_node *node, struct error *err)
@@ -124,6 +126,7 @@ enum status reference_candidate(const struct ir_graph *graph, const struct ir_no
     for (uint32_t i = 0; i < tactic.n_out; i++)
         tactic.out[i].format.layout = wanted_layout(graph, node, node->outputs[i]);
     tactic_set_types(&tactic, graph, node, DTYPE_NONE);
+    stored_set_scales(&tactic, graph, node);
     *out = tactic;
     return STATUS_OK;
 }

@@ -10,6 +10,7 @@
  */
 #include "kernels/cpu/fast.h"
 
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/fast_inner.h"
 #include "kernels/cpu/typed.h"
 
@@ -448,11 +449,13 @@ static void product(const float *packed, int64_t depth, int64_t cols, int64_t ro
 extern const struct fast_kernels FAST_TABLE;
 extern const struct sweep_kernels SWEEP_TABLE;
 extern const struct typed_kernels TYPED_TABLE;
+extern const struct byte_kernels BYTES_TABLE;
 
 const struct fast_kernels FAST_TABLE = {
     .isa = FAST_ISA,
     .sweep = &SWEEP_TABLE,
     .typed = &TYPED_TABLE,
+    .bytes = &BYTES_TABLE,
     .blocked = LANES == 16 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8,
     .unary = {[IR_UNARY_RELU] = u_relu,
               [IR_UNARY_LEAKY_RELU] = u_leaky_relu,

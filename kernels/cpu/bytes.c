@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of bytes.h for one instruction set. The build compiles this file several times,
+ * with BYTES_TABLE as the table's name.
+ */
+#include "kernels/cpu/bytes.h"
+
+#include "kernels/cpu/fast_inner.h"
+
+/* Adding 1.5 * 2^23 to a number of less than 2^22 rounds it to an integer, and halves to even. */
+static inline float whole_of(float x)
+{
+    const float magic = 12582912.0F;
+    return (x + magic) - magic;
+}
+
+#define WIDEN(name, type)                                                                          \
+    static void name(const void *from, float *y, size_t n, float step, float zero)                 \
+    {                                                                                              \
+        const type *x = from;                                                                      \
+        VECTOR                                                                                     \
+        for (size_t i = 0; i < n; i++)                                                             \
+            y[i] = step * ((float)x[i] - zero);                                                    \
+    }
+
+/* The quotient is cut before it is rounded, and comparisons with NaN are false. */
+#define NARROW(name, type, least, most)                                                            \
+    static void name(const float *x, void *to, size_t n, float step, float zero)                   \
+    {                                                                                              \
+        type *y = to;                                                                              \
+        const float low = (least)-zero, high = (most)-zero;                                        \
+        VECTOR                                                                                     \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            float v = x[i] / step;                                                                 \
+            v = v > low ? v : low;                                                                 \
+            v = v < high ? v : high;                                                               \
+            y[i] = (type)(int32_t)(whole_of(v) + zero);                                            \
+        }                                                                                          \
+    }
+
+#define ADD(name, type)                                                                            \
+    static void name(const void *from, int32_t *sums, size_t n)                                    \
+    {                                                                                              \
+        const type *x = from;                                                                      \
+        VECTOR                                                                                     \
+        for (size_t i = 0; i < n; i++)                                                             \
+            sums[i] += x[i];                                                                       \
+    }
+
+/* clang-format off */
+WIDEN(widen_i8, int8_t)
+WIDEN(widen_u8, uint8_t)
+NARROW(narrow_i8, int8_t, -128.0F, 127.0F)
+NARROW(narrow_u8, uint8_t, 0.0F, 255.0F)
+ADD(add_i8, int8_t)
+ADD(add_u8, uint8_t)
+/* clang-format on */
+
+static void look_up(const uint8_t *x, uint8_t *y, size_t n, const uint8_t table[256])
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = table[x[i]];
+}
+
+/* Blocks keep the lines that are written to in the first-level cache. */
+static void turn(const uint8_t *from, int64_t from_row, uint8_t *to, int64_t to_row, int64_t rows,
+                 int64_t cols)
+{
+    enum { BLOCK = 32 };
+    for (int64_t block = 0; block < rows; block += BLOCK) {
+        int64_t end = MIN(rows, block + BLOCK);
+        for (int64_t c = 0; c < cols; c++)
+            for (int64_t r = block; r < end; r++)
+                to[c * to_row + r] = from[r * from_row + c];
+    }
+}
+
+static void extremes(const float *x, size_t n, float *least, float *largest)
+{
+    enum { WIDE = 64 };
+    float low[WIDE], high[WIDE];
+    size_t whole = n - n % WIDE;
+    for (size_t l = 0; l < WIDE; l++) {
+        low[l] = INFINITY;
+        high[l] = -INFINITY;
+    }
+    for (size_t i = 0; i < whole; i += WIDE) {
+        VECTOR
+        for (size_t l = 0; l < WIDE; l++) {
+            low[l] = x[i + l] < low[l] ? x[i + l] : low[l];
+            high[l] = x[i + l] > high[l] ? x[i + l] : high[l];
+        }
+    }
+    for (size_t i = whole; i < n; i++) {
+        low[0] = x[i] < low[0] ? x[i] : low[0];
+        high[0] = x[i] > high[0] ? x[i] : high[0];
+    }
+    *least = INFINITY;
+    *largest = -INFINITY;
+    for (size_t l = 0; l < WIDE; l++) {
+        *least = low[l] < *least ? low[l] : *least;
+        *largest = high[l] > *largest ? high[l] : *largest;
+    }
+}
+
+extern const struct byte_kernels BYTES_TABLE;
+const struct byte_kernels BYTES_TABLE = {
+    .widen = {[BYTE_I8] = widen_i8, [BYTE_U8] = widen_u8},
+    .narrow = {[BYTE_I8] = narrow_i8, [BYTE_U8] = narrow_u8},
+    .look_up = look_up,
+    .add = {[BYTE_I8] = add_i8, [BYTE_U8] = add_u8},
+    .turn = turn,
+    .extremes = extremes,
+};
