@@ -287,7 +287,7 @@ class Offline(unittest.TestCase):
     def test_unsupported_says_so(self):
         self.assertIn("unsupported", self.run_it("build", self.digits, "-o", self.plan, "--device",
                                                  "cuda", code=1))
-        for precision in ("int8", "fp12"):
+        for precision in ("int4", "fp12"):
             self.assertIn(f"--precision '{precision}': there are 'fp32', 'tf32', 'fp16', 'bf16'",
                           self.run_it("build", self.digits, "-o", self.plan, "--precision",
                                       precision, code=1))
