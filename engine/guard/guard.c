@@ -12,10 +12,12 @@
 
 enum {
     ROUNDS_MAX = 8,  /* then all that is left is held back */
-    WORST_PART = 4,  /* where no layer is beyond its share, this part of them is held back */
+    LEAST_PART = 24, /* in round r, r parts of the layers are held back at least */
     NAMED_MAX = 6,   /* layers in one line of the log */
     HELD_MAX = 4096, /* layers that are remembered from profile to profile */
 };
+
+#define MARGIN 0.8 /* what is held back should be enough */
 
 /* A layer that is held back. */
 struct held {
@@ -259,26 +261,56 @@ static enum status hold_broken(struct holder *h, struct error *err)
     return STATUS_OK;
 }
 
-static int falling(const void *a, const void *b)
+/* A layer that may be held back, and how much that is worth. */
+struct offender {
+    uint32_t node;
+    double square; /* of its own error */
+    double worth;  /* error for the time that is lost */
+};
+
+static int by_worth(const void *a, const void *b)
 {
-    const double *x = a, *y = b;
-    return *x > *y ? -1 : *x < *y;
+    const struct offender *x = a, *y = b;
+    if (x->worth != y->worth)
+        return x->worth > y->worth ? -1 : 1;
+    return x->node < y->node ? -1 : 1;
 }
 
-/* Holds back a part of the layers, those with the largest errors. */
+/* Lists what can be held back, and how much that is worth. Returns the sum of the squares. */
+static double list_offenders(const struct holder *h, uint32_t n, struct offender *list)
+{
+    const struct guard *g = h->guard;
+    double gain = 0, squares = 0;
+    for (uint32_t i = 0, k = 0; i < h->graph->n_nodes; i++)
+        if (can_hold(g, h->layers, i)) {
+            list[k++] = (struct offender){.node = i, .square = g->rows[i].own * g->rows[i].own};
+            gain += MAX(g->now[i].gain_ns, 0);
+        }
+    for (uint32_t k = 0; k < n; k++) {
+        squares += list[k].square;
+        list[k].worth =
+            list[k].square / (MAX(g->now[list[k].node].gain_ns, 0) + gain / (4.0 * n) + 1);
+    }
+    qsort(list, n, sizeof(*list), by_worth);
+    return squares;
+}
+
+/* Independent errors add up by their squares. If those of the layers that stay are to shrink as
+ * much as the model's has to, the worst ones go until they do. The model may be more sensitive to
+ * other layers than to these, so a part of them goes at least, a larger one in each round. */
 static enum status hold_worst(struct holder *h, uint32_t n, struct error *err)
 {
-    double *errors = arena_array(h->guard->memory, (size_t)n + 1, sizeof(*errors));
-    uint32_t k = 0, most = (n + WORST_PART - 1) / WORST_PART;
-    if (!errors)
+    const struct guard *g = h->guard;
+    struct offender *list = arena_array(g->memory, (size_t)n + 1, sizeof(*list));
+    if (!list)
         return no_memory(err);
-    for (uint32_t i = 0; i < h->graph->n_nodes; i++)
-        if (can_hold(h->guard, h->layers, i))
-            errors[k++] = h->guard->rows[i].own;
-    qsort(errors, k, sizeof(*errors), falling);
-    for (uint32_t i = 0; i < h->graph->n_nodes && h->n < most; i++)
-        if (k && h->guard->rows[i].own >= errors[most - 1])
-            TRY(hold(h, i, err));
+    double left = list_offenders(h, n, list), ratio = g->options.bound / g->whole;
+    double most = MARGIN * left * ratio * ratio;
+    uint32_t least = 1 + n * g->round / LEAST_PART;
+    for (uint32_t k = 0; k < n && (left > most || k < least); k++) {
+        TRY(hold(h, list[k].node, err));
+        left -= list[k].square;
+    }
     return STATUS_OK;
 }
 
@@ -294,8 +326,7 @@ static enum status hold_back(struct holder *h, struct error *err)
         return STATUS_OK;
     if (g->round + 1 >= ROUNDS_MAX)
         return hold_above(h, -1, err);
-    TRY(hold_above(h, bound / sqrt((double)n), err));
-    if (!h->n && isinf(g->whole))
+    if (isinf(g->whole))
         TRY(hold_broken(h, err));
     return h->n ? STATUS_OK : hold_worst(h, n, err);
 }

@@ -25,6 +25,7 @@ struct state {
     uint32_t n_machines, n_sets;
     struct values wide, made; /* fp32's, and the assignment's: the same pointer if they are equal */
     uint32_t *left;           /* by tensor: reads to come */
+    bool *rounded;            /* by tensor: the model rounds it to 8 bits, by its range */
 };
 
 static enum status no_memory(struct error *err)
@@ -54,6 +55,7 @@ static void state_deinit(struct state *s)
         free(s->made.set[k]);
     }
     free(s->left);
+    free(s->rounded);
     for (uint32_t i = 0; i < s->n_machines; i++)
         layer_machine_close(&s->machines[i]);
 }
@@ -88,6 +90,35 @@ static enum status fill_set(struct state *s, uint32_t k, struct error *err)
     return STATUS_OK;
 }
 
+/* Whether the reader makes the same of a tensor that was rounded by this scale. */
+static bool reads_rounded(const struct state *s, const struct ir_node *node, uint32_t input,
+                          const struct ir_scale *scale)
+{
+    if (node->op == IR_OP_QUANTIZE)
+        return input == 0 && ir_quant_is_scale(s->graph, node, scale);
+    uint32_t y = node->outputs[0];
+    return !node->n_epilogue && ir_range_passes(node, scale) && s->rounded[y] &&
+           ir_scale_equal(ir_scale(s->graph, ir_tensor(s->graph, y)->range), scale);
+}
+
+/* Finds the tensors that the model itself rounds to 8 bits before anybody looks at them: they have
+ * the range by which all readers quantise them, if need be after some moves. */
+static void find_rounded(struct state *s)
+{
+    const struct ir_graph *g = s->graph;
+    for (uint32_t i = 0; i < g->n_tensors; i++)
+        s->rounded[i] = ir_tensor(g, i)->range != IR_NO_SCALE && s->left[i] > 0 &&
+                        !ir_tensor_is_output(g, i) && !ir_tensor_is_constant(ir_tensor(g, i));
+    for (uint32_t i = g->n_nodes; i-- > 0;) {
+        const struct ir_node *node = ir_node(g, i);
+        for (uint32_t k = 0; node->op != IR_OP_NONE && k < node->n_inputs; k++) {
+            uint32_t x = node->inputs[k];
+            if (x != IR_NONE && s->rounded[x])
+                s->rounded[x] = reads_rounded(s, node, k, ir_scale(g, ir_tensor(g, x)->range));
+        }
+    }
+}
+
 static enum status begin(struct state *s, struct error *err)
 {
     const struct ir_graph *g = s->graph;
@@ -95,11 +126,12 @@ static enum status begin(struct state *s, struct error *err)
     uint32_t n_sets = rows < GUARD_SAMPLES ? GUARD_SAMPLES / rows : 1;
     s->walk->samples = rows * n_sets;
     s->left = calloc((size_t)g->n_tensors + 1, sizeof(*s->left));
+    s->rounded = calloc((size_t)g->n_tensors + 1, sizeof(*s->rounded));
     for (s->n_sets = 0; s->n_sets < n_sets;) {
         uint32_t k = s->n_sets++;
         s->wide.set[k] = calloc((size_t)g->n_tensors + 1, sizeof(void *));
         s->made.set[k] = calloc((size_t)g->n_tensors + 1, sizeof(void *));
-        if (!s->wide.set[k] || !s->made.set[k] || !s->left)
+        if (!s->wide.set[k] || !s->made.set[k] || !s->left || !s->rounded)
             return no_memory(err);
         TRY(fill_set(s, k, err));
     }
@@ -107,6 +139,7 @@ static enum status begin(struct state *s, struct error *err)
         for (uint32_t k = 0; ir_node(g, i)->op != IR_OP_NONE && k < ir_node(g, i)->n_inputs; k++)
             if (ir_node(g, i)->inputs[k] != IR_NONE)
                 s->left[ir_node(g, i)->inputs[k]]++;
+    find_rounded(s);
     return STATUS_OK;
 }
 
@@ -191,13 +224,51 @@ static enum status measure(const struct state *s, const struct ir_node *node, ui
     return STATUS_OK;
 }
 
+/* Compares with what the model makes of fp32's value when it rounds it to 8 bits. */
+static enum status compare_rounded(const struct state *s, uint32_t tensor, enum dtype dtype,
+                                   const void *value, const void *wide, struct value_error *sum,
+                                   struct error *err)
+{
+    struct ir_tensor stored = *ir_tensor(s->graph, tensor);
+    size_t size = value_bytes(&stored) + 1;
+    CLEANUP(cleanup_free) void *bytes = malloc(size);
+    CLEANUP(cleanup_free) void *rounded = malloc(size);
+    stored.real = ir_tensor_type(&stored);
+    stored.format = (struct ir_format){IR_LAYOUT_PLAIN, dtype, stored.range};
+    if (!bytes || !rounded || !value_store(s->graph, &stored, wide, bytes) ||
+        !value_load(s->graph, &stored, bytes, rounded) ||
+        !value_compare(ir_tensor(s->graph, tensor), value, rounded, sum))
+        return no_memory(err);
+    return STATUS_OK;
+}
+
+/* The node's own error. Storing an output in 8 bits is none if the model rounds it to these. */
+static enum status measure_own(const struct state *s, uint32_t index, const struct layer_run *runs,
+                               struct error *err)
+{
+    const struct ir_node *node = ir_node(s->graph, index);
+    const struct tactic *tactic = s->walk->layers[index].tactic;
+    struct walk_row *row = &s->walk->rows[index];
+    for (uint32_t i = 0; i < node->n_outputs; i++) {
+        struct value_error sum = {0};
+        uint32_t tensor = node->outputs[i];
+        if (!s->rounded[tensor] || tactic->out[i].format.scale == IR_NO_SCALE)
+            TRY(measure(s, node, i, runs, &sum, err));
+        else
+            for (uint32_t k = 0; k < s->n_sets; k++)
+                TRY(compare_rounded(s, tensor, tactic->out[i].format.dtype, runs[k].to[i],
+                                    s->wide.set[k][tensor], &sum, err));
+        row->own = MAX(row->own, value_relative(&sum));
+    }
+    return STATUS_OK;
+}
+
 /* Runs the node as it was assigned: on fp32's values if it has shorter types, which gives its own
  * error, and on what it will get. */
 static enum status run_made(struct state *s, uint32_t index, struct error *err)
 {
     const struct ir_node *node = ir_node(s->graph, index);
     const struct tune_layer *layer = &s->walk->layers[index];
-    struct walk_row *row = &s->walk->rows[index];
     CLEANUP(runs_deinit) struct runs runs = {0};
     struct layer_run *on_wide = runs.list, *on_made = runs.list + s->n_sets;
     bool same = reads_same(s, node);
@@ -207,11 +278,8 @@ static enum status run_made(struct state *s, uint32_t index, struct error *err)
     uint32_t n = (layer->types ? s->n_sets : 0) + (same ? 0 : s->n_sets);
     TRY(layer_run(machine_of(s, layer->device), s->graph, node, layer->tactic, false,
                   layer->types ? on_wide : on_made, n, err));
-    for (uint32_t i = 0; layer->types && i < node->n_outputs; i++) {
-        struct value_error sum;
-        TRY(measure(s, node, i, on_wide, &sum, err));
-        row->own = MAX(row->own, value_relative(&sum));
-    }
+    if (layer->types)
+        TRY(measure_own(s, index, on_wide, err));
     give_outputs(s, node, same ? on_wide : on_made, &s->made);
     return STATUS_OK;
 }

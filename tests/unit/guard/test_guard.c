@@ -355,6 +355,97 @@ static void other_profiles_begin_with_what_is_held(void **state UNUSED)
     assert_ptr_equal(strstr(strstr(heard, "held back") + 1, "held back"), NULL); /* told once */
 }
 
+/* --- 8 bits --- */
+
+/* What reads or writes 8 bits is fastest, then 16 bits. */
+static uint64_t bytes_are_fast(const struct ir_graph *graph, const struct ir_node *node,
+                               const struct tactic *tactic UNUSED)
+{
+    const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
+    const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
+    if (node->op == IR_OP_REFORMAT)
+        return 100;
+    if (x->scale || y->scale)
+        return 500;
+    return 1000 * (dtype_size(x->dtype) + dtype_size(y->dtype));
+}
+
+static void set_range(struct ir_graph *g, uint32_t tensor, float largest)
+{
+    const float step = largest / 127;
+    const struct ir_scale scale = {.n = 1, .step = &step};
+    ir_tensor(g, tensor)->range = ir_scale_add(g, &scale);
+}
+
+/* x -> first -> fc -> last -> y, where what `first` makes may be stored in 8 bits. */
+static struct ir_graph *ranged(float largest)
+{
+    struct ir_graph *g = chain(4);
+    for (uint32_t i = 0; i < g->n_nodes; i++)
+        if (!strcmp(ir_node(g, i)->name, "first"))
+            set_range(g, ir_node(g, i)->outputs[0], largest);
+        else if (!strcmp(ir_node(g, i)->name, "fc"))
+            set_range(g, ir_node(g, i)->inputs[1], 1);
+    mock_script(device)->bytes = true;
+    mock_script(device)->cost = bytes_are_fast;
+    return g;
+}
+
+static void a_range_that_fits_gives_8_bits(void **state UNUSED)
+{
+    struct ir_graph *g = ranged(1);
+    open_guard(NULL, 0.1, NULL);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(report.n_held, 0);
+    assert_int_equal(type_of(g, "first"), DTYPE_I8);
+    assert_true(report.outputs[0].error > 1e-4 && report.outputs[0].error < 0.02);
+    ir_graph_free(g);
+}
+
+static void a_range_that_is_too_small_costs_the_8_bits_alone(void **state UNUSED)
+{
+    struct ir_graph *g = ranged(0.1F);
+    open_guard(NULL, 0.1, NULL);
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_int_equal(report.n_held, 2);
+    assert_non_null(held("first"));
+    assert_non_null(held("fc"));
+    assert_int_equal(held("first")->type, DTYPE_I8);
+    assert_int_equal(held("fc")->type, DTYPE_I8);
+    assert_true(held("fc")->error > 0.5);
+    assert_int_equal(type_of(g, "first"), DTYPE_F16);
+    assert_int_equal(type_of(g, "fc"), DTYPE_F16);
+    ir_graph_free(g);
+}
+
+/* x -> first -> quantise -> dequantise -> last -> y: a coarse scale, which is the model's own. */
+static void what_the_model_rounds_itself_is_no_error(void **state UNUSED)
+{
+    static const float step = 0.3F;
+    const struct shape one = {.rank = 0};
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = unary(g, "first", IR_UNARY_TANH, net_input(g, (int64_t[]){4, 32, 0}));
+    uint32_t scale = ir_constant_add(g, "scale", DTYPE_F32, &one, &step);
+    uint32_t to = net_node(g, IR_OP_QUANTIZE, "to", 2, (uint32_t[]){x, scale});
+    net_int(g, to, IR_ATTR_TO, DTYPE_I8);
+    uint32_t q = net_infer(g, to);
+    uint32_t from = net_node(g, IR_OP_DEQUANTIZE, "from", 2, (uint32_t[]){q, scale});
+    net_int(g, from, IR_ATTR_TO, DTYPE_F32);
+    uint32_t y = net_infer(g, from);
+    ir_tensor(g, x)->range = ir_quant_scale(g, ir_node(g, to));
+    ir_tensor(g, y)->range = ir_quant_scale(g, ir_node(g, from));
+    assert_int_not_equal(ir_tensor(g, x)->range, IR_NO_SCALE);
+    net_output(g, unary(g, "last", IR_UNARY_SIGMOID, y));
+    mock_script(device)->bytes = true;
+    mock_script(device)->cost = bytes_are_fast;
+    tune_beside(g, PRECISION_F32, NULL);
+    assert_true(report.measured);
+    assert_int_equal(type_of(g, "first"), DTYPE_I8);
+    assert_int_equal(report.n_held, 0);
+    assert_true(report.outputs[0].error < 1e-5);
+    ir_graph_free(g);
+}
+
 /* --- decisions --- */
 
 /* The largest of numbers that are nearly equal: rounding may choose another one, but then the rest
@@ -439,6 +530,9 @@ int main(void)
         TEST(what_has_no_other_kernel_stays_and_is_told),
         TEST(the_host_runs_what_the_device_can_only_do_in_short_types),
         TEST(other_profiles_begin_with_what_is_held),
+        TEST(a_range_that_fits_gives_8_bits),
+        TEST(a_range_that_is_too_small_costs_the_8_bits_alone),
+        TEST(what_the_model_rounds_itself_is_no_error),
         TEST(decisions_are_fp32s),
         TEST(samples_come_from_the_source),
         TEST(bad_samples_are_an_error),
