@@ -9,6 +9,7 @@
  */
 #include "engine/passes/weights.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "engine/passes/constant.h"
@@ -77,6 +78,43 @@ static void scale_group(void *to, const void *from, enum dtype dtype, size_t fir
     }
 }
 
+/* The dimension of the weights that has one index for each output channel; UINT32_MAX: none has. */
+static uint32_t channel_axis(const struct rewrite *rw, const struct weighted *w)
+{
+    const struct ir_node *n = ir_node(rw->graph, w->node);
+    if (n->op == IR_OP_MATMUL)
+        return ir_tensor(rw->graph, n->inputs[1])->shape.rank -
+               (ir_attr_int(n, IR_ATTR_TRANS_B) ? 2 : 1);
+    if (n->op == IR_OP_CONV)
+        return 0;
+    return ir_attr_int(n, IR_ATTR_GROUP) == 1 ? 1 : UINT32_MAX;
+}
+
+/* Weights that are integers times a step stay that if each channel is multiplied by a number above
+ * 0: their range follows. */
+static uint32_t scaled_range(struct rewrite *rw, const struct weighted *w, uint32_t range,
+                             const float *by)
+{
+    const struct ir_scale *old = ir_scale(rw->graph, range);
+    uint32_t axis = channel_axis(rw, w), n = (uint32_t)w->channels;
+    if (!old || n == 0 || axis == UINT32_MAX || (old->n > 1 && (old->n != n || old->axis != axis)))
+        return IR_NO_SCALE;
+    struct ir_scale row = *old;
+    float *step = arena_array(rw->graph->arena, n, sizeof(*step));
+    int32_t *zero = arena_array(rw->graph->arena, n, sizeof(*zero));
+    for (uint32_t i = 0; step && zero && i < n; i++) {
+        step[i] = old->step[old->n > 1 ? i : 0] * by[i];
+        zero[i] = old->zero ? old->zero[old->n > 1 ? i : 0] : 0;
+        if (!(by[i] > 0) || !isfinite(step[i]) || step[i] <= 0)
+            return IR_NO_SCALE;
+    }
+    row.n = n;
+    row.axis = axis;
+    row.step = step;
+    row.zero = old->zero ? zero : NULL;
+    return step && zero ? ir_scale_add(rw->graph, &row) : IR_NO_SCALE;
+}
+
 void weighted_scale(struct rewrite *rw, const struct weighted *w, const float *scale)
 {
     struct ir_tensor t = *ir_tensor(rw->graph, rw_input(rw, w->node, 1));
@@ -87,6 +125,7 @@ void weighted_scale(struct rewrite *rw, const struct weighted *w, const float *s
     uint32_t made = rw_add_constant(rw, t.name, t.dtype, &t.shape, &data);
     if (made == IR_NONE)
         return;
+    ir_tensor(rw->graph, made)->range = scaled_range(rw, w, t.range, scale);
     struct order order = channel_order(rw, w, n);
     for (size_t first = 0; first < n; first += order.group, scale += order.span)
         scale_group(data, t.data, t.dtype, first, order.group, &order, scale);
