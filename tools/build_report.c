@@ -145,6 +145,26 @@ static void print_widened(const struct build_report *report)
         printf("  16-bit floats: %u tensors are FP32 in the plan\n", report->widened);
 }
 
+/* "  ranges: 52 tensors and 53 weights have one; of 122 given 51 are used, ..." */
+static void print_ranges(const struct quant_report *r)
+{
+    if (!r->given && !r->ranged && !r->weights && !r->missing)
+        return;
+    printf("  ranges: %u tensor%s and %u weights have one", r->ranged, r->ranged == 1 ? "" : "s",
+           r->weights);
+    if (r->own)
+        printf(", %u of them by the model", r->own);
+    if (r->given)
+        printf("; of %u given %u are used, %u are of tensors that stay floats or follow others, "
+               "%u of tensors that are not there",
+               r->given, r->used, r->idle + r->kept, r->gone);
+    puts("");
+    if (r->missing)
+        printf("    no range: %u input%s of layers stay%s a float: %s%s\n", r->missing,
+               r->missing == 1 ? "" : "s", r->missing == 1 ? "s" : "", r->first_missing,
+               r->missing == 1 ? "" : ", ...");
+}
+
 static void print_profiles(const struct plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_profiles; i++) {
@@ -165,6 +185,7 @@ void build_report_print(const struct plan *plan, const struct build_report *repo
         device = device || strcmp(f.list[i].backend, "cpu") != 0;
     print_widened(report);
     print_fusion(report, all);
+    print_ranges(&report->ranges);
     print_where(&f);
     if (device)
         print_named("on the CPU", graph, f.ns, is_on_host);

@@ -125,7 +125,8 @@ static enum status add_row(struct making *m, uint32_t tensor)
     const struct quant_histogram *h = &c->histograms.list[c->index[tensor]];
     struct quant_row row = {.name = ir_tensor(c->graph, tensor)->name, .samples = c->samples};
     quant_method_format(m->method, m->percentile, row.source);
-    if (!h->count && !h->bad) /* no layer makes it, or it has no elements */
+    /* No layer makes it, it has no elements, or no table can name it. */
+    if ((!h->count && !h->bad) || !row.name[0] || strlen(row.name) > QUANT_NAME_MAX)
         return STATUS_OK;
     m->report->tensors++;
     if (h->bad) {

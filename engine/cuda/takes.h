@@ -81,7 +81,10 @@
     F(16, DNN_STEM, dnn_stem, "cudnn stem", "cuDNN",                                               \
       OP(CONV),                                                                                    \
       "fewer than 8 channels, two spatial dimensions; an activation other than Relu in one "       \
-      "kernel behind it")
+      "kernel behind it")                                                                          \
+    F(17, OWN_QUANT, own_quant, "own quant", "own",                                                \
+      OP(QUANTIZE) | OP(DEQUANTIZE),                                                               \
+      "floats, scales in FP32")
 /* clang-format on */
 
 enum cuda_family_id {

@@ -10,6 +10,8 @@
 #include "base/hash.h"
 #include "engine/quant/ranges.h"
 
+enum { PART_MAX = 1024 };
+
 /* A name that occurs, and how often so far. */
 struct seen {
     const char *name;
@@ -47,17 +49,19 @@ static struct seen *see(struct naming *n, const char *name)
     return s;
 }
 
-/* The name that the tensor would have if no other had it. */
+/* The name that the tensor would have if no other had it. Of a fused node the first part counts. */
 static const char *wanted(const struct naming *n, const struct ir_tensor *t, uint32_t tensor)
 {
     if (t->name[0] || t->producer == IR_NONE)
         return t->name;
     const struct ir_node *node = ir_node(n->graph, t->producer);
+    const char *end = strstr(node->name, " + ");
+    int len = (int)MIN(end ? (size_t)(end - node->name) : strlen(node->name), (size_t)PART_MAX);
     uint32_t output = 0;
     while (output + 1 < node->n_outputs && node->outputs[output] != tensor)
         output++;
-    return output ? arena_printf(n->graph->arena, "@%s:%u", node->name, output)
-                  : arena_printf(n->graph->arena, "@%s", node->name);
+    return output ? arena_printf(n->graph->arena, "@%.*s:%u", len, node->name, output)
+                  : arena_printf(n->graph->arena, "@%.*s", len, node->name);
 }
 
 static bool name_one(struct naming *n, uint32_t tensor)

@@ -15,7 +15,7 @@
 
 enum {
     WORDS_MAX = 8, /* more than any line has */
-    WORD_MAX = 4096,
+    WORD_MAX = QUANT_NAME_MAX,
     SAMPLES_DIGITS = 18,
 };
 

@@ -260,7 +260,7 @@ static enum status refuse_missing(const struct ranging *r)
     const struct quant_report *report = r->report;
     char others[48] = "";
     if (report->missing > 1)
-        snprintf(others, sizeof(others), " and %u others", report->missing - 1);
+        snprintf(others, sizeof(others), " and %u more", report->missing - 1);
     return error_set(r->err, STATUS_FAILED_PRECONDITION,
                      "no range is known for tensor %s%s: calibrate, name %s in a table of ranges "
                      "(or 'keep' there), or build with --missing-ranges keep",

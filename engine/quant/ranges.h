@@ -37,9 +37,10 @@ struct quant_report {
 };
 
 /*
- * Gives each unnamed tensor a name made of that of its node: "@conv1", "@conv1:1" for the second
- * output, "@conv1~2" for the second tensor of that name. A name that occurs twice gets such an end
- * as well. So every tensor of the graph can be named in a table. False: no memory.
+ * Gives each unnamed tensor a name made of that of its node (of a fused node, of its first part):
+ * "@conv1", "@conv1:1" for the second output, "@conv1~2" for the second tensor of that name. A name
+ * that occurs twice gets such an end as well. So every tensor of the graph can be named in a table.
+ * False: no memory.
  */
 bool quant_name_tensors(struct ir_graph *graph) MUST_USE;
 

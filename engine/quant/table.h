@@ -38,6 +38,7 @@
 enum {
     QUANT_TABLE_MAX_BYTES = 64 << 20,
     QUANT_ROWS_MAX = 1 << 20,
+    QUANT_NAME_MAX = 4096, /* bytes */
     QUANT_DIGEST_MAX = 33,
     QUANT_SOURCE_MAX = 32,
 };

@@ -80,6 +80,18 @@ cudaError_t kernel_select(const struct kernel_call *call, const struct kernel_vi
                           const struct kernel_view *a, const struct kernel_view *b,
                           const struct kernel_view *y, const struct kernel_epilogue *epilogue);
 
+/* --- quantise.cu --- */
+
+/* y = saturate(round(x / scale) + zero), and y = (x - zero) * scale. `scale`, of floats, and
+ * `zero`, of any type or NULL, have y's dims, with stride 0 where they repeat. Floats have at most
+ * 32 bits, quantised integers 16, and those that become floats 32. */
+cudaError_t kernel_quantise(const struct kernel_call *call, const struct kernel_view *x,
+                            const struct kernel_view *scale, const struct kernel_view *zero,
+                            const struct kernel_view *y);
+cudaError_t kernel_dequantise(const struct kernel_call *call, const struct kernel_view *x,
+                              const struct kernel_view *scale, const struct kernel_view *zero,
+                              const struct kernel_view *y);
+
 /* --- move.cu --- */
 
 /* Copies into another order, place or number of elements; x and y have the same type. Transpose,

@@ -539,6 +539,8 @@ const struct case_kind case_kinds[] = {
     {"binary", make_binary},
     {"select", make_select},
     {"cast", make_cast},
+    {"quantise", make_quantise},
+    {"dequantise", make_dequantise},
     {"reshape", make_reshape},
     {"transpose", make_transpose},
     {"concat", make_concat},

@@ -152,6 +152,11 @@ bool make_scatter_elements(struct ir_graph *g, uint64_t *random);
 bool make_scatter_nd(struct ir_graph *g, uint64_t *random);
 bool make_reduce_any(struct ir_graph *g, uint64_t *random);
 
+/* --- quantisation (cases_quant.c) --- */
+
+bool make_quantise(struct ir_graph *g, uint64_t *random);
+bool make_dequantise(struct ir_graph *g, uint64_t *random);
+
 /* --- recurrent layers (cases_recurrent.c) --- */
 
 bool make_recurrent(struct ir_graph *g, uint64_t *random);

@@ -25,7 +25,7 @@ static const struct cuda_family *const families[] = {
     &cuda_family_own_map,       &cuda_family_own_move,  &cuda_family_own_pool,
     &cuda_family_own_conv,      &cuda_family_own_rows,  &cuda_family_own_attention,
     &cuda_family_own_recurrent, &cuda_family_own_image, &cuda_family_own_norm,
-    &cuda_family_own_index,
+    &cuda_family_own_index,     &cuda_family_own_quant,
 };
 
 /* the module's functions that the families call */
