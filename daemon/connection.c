@@ -453,6 +453,24 @@ static void host_hold(struct session_host *host, bool on)
     c->early = false;
 }
 
+static void host_become(struct session_host *host, const struct session_ops *protocol,
+                        struct message_text begin, struct message_text rest)
+{
+    struct connection *c = connection_of(host);
+    struct session *session = c->former ? NULL : protocol->create(host);
+    if (!session) {
+        connection_die(c);
+        return;
+    }
+    c->former_ops = c->ops; /* it is being called now, so it is destroyed with the connection */
+    c->former = c->session;
+    c->ops = protocol;
+    c->session = session;
+    c->ops->input(c->session, begin.data, begin.len);
+    if (rest.len)
+        c->ops->input(c->session, rest.data, rest.len);
+}
+
 static void host_end(struct session_host *host, enum session_end why)
 {
     struct connection *c = connection_of(host);
@@ -533,6 +551,7 @@ static const struct session_host_ops host_ops = {
     .frame_limit = host_frame_limit,
     .introduce = host_introduce,
     .hold = host_hold,
+    .become = host_become,
     .end = host_end,
     .room = host_room,
     .room_give = host_room_give,
@@ -578,6 +597,8 @@ static void closed(uv_handle_t *handle)
     struct connection *c = handle->data;
     close(c->fd);
     c->ops->destroy(c->session);
+    if (c->former)
+        c->former_ops->destroy(c->former);
     caller_deinit(&c->caller);
     connection_backlog_drop(c);
     if (c->id)

@@ -59,6 +59,8 @@ struct connection {
     uint64_t stranger_ms; /* since when its peer is a stranger (caller.h); 0: it is none */
     const struct session_ops *ops;
     struct session *session;
+    const struct session_ops *former_ops; /* of a session that another one has followed */
+    struct session *former;               /* it; NULL: there is none */
 
     enum connection_phase phase;
     uint32_t stops; /* STOP_... bits; 0: it reads */

@@ -37,6 +37,8 @@ struct session_host {
     const struct session_host_ops *ops;
 };
 
+struct session_ops;
+
 struct session_host_ops {
     /*
      * Takes a whole request, which session_ops.reply answers now or later, exactly once unless the
@@ -77,6 +79,10 @@ struct session_host_ops {
     /* For protocols that answer in order: with `on` the host gives the session nothing more, until
      * it is called without, which is to be when the request in hand has been answered. */
     void (*hold)(struct session_host *host, bool on);
+    /* The bytes that came, `begin` and then `rest`, are those of another protocol, which takes the
+     * connection over from here; this session is told nothing more. From `input` only. */
+    void (*become)(struct session_host *host, const struct session_ops *protocol,
+                   struct message_text begin, struct message_text rest);
     void (*end)(struct session_host *host, enum session_end why);
 
     /* --- for protocols that have several requests of a connection on their way at once, whose

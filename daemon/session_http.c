@@ -237,8 +237,7 @@ static size_t head_take(struct session *s, const uint8_t *data, size_t size)
         body_begin(s, used < size);
         break;
     case HTTP_TWO:
-        error_set(&err, STATUS_UNIMPLEMENTED, "HTTP/2 is spoken at another address");
-        wrong(s, 505, &err);
+        s->two = s->ended = true;
         break;
     case HTTP_WRONG:
         wrong(s, code, &err);
@@ -283,13 +282,21 @@ static void http_input(struct session *s, const void *data, size_t size)
 {
     assert(!s->kept); /* nothing is read for a session that waits */
     size_t used = use(s, data, size);
-    if (used < size && !s->ended)
-        left_keep(s, (const uint8_t *)data + used, size - used);
+    const uint8_t *rest = (const uint8_t *)data + used;
+    if (s->two && !s->message)
+        s->host->ops->become(s->host, &session_h2, http_reader_taken(s->reader),
+                             (struct message_text){(const char *)rest, size - used});
+    else if (s->two)
+        s->host->ops->end(s->host, SESSION_DONE);
+    else if (used < size && !s->ended)
+        left_keep(s, rest, size - used);
 }
 
 static void kept_use(struct session *s)
 {
     s->kept_at += use(s, s->kept->data + s->kept_at, s->kept_have - s->kept_at);
+    if (s->two)
+        s->host->ops->end(s->host, SESSION_DONE);
     if (s->kept_at == s->kept_have || s->ended)
         s->host->ops->slab_give(s->host, STEAL(s->kept));
 }

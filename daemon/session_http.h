@@ -41,6 +41,7 @@ struct session {
     bool close;        /* the connection ends after the reply */
     bool answered;     /* it was, before its body had come */
     bool holding;      /* the host waits for the reply */
+    bool two;          /* it is HTTP/2 that came */
 
     /* Its body. */
     struct slab *body; /* NULL: none of it is kept */

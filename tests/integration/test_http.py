@@ -342,6 +342,19 @@ class Http(unittest.TestCase):
         self.refused(505, "GET /v2 HTTP/2.0\r\nHost: a\r\n\r\n")
         self.refused(400, "\r\n".join(["GET /v2 HTTP/1.1", "Host: a", " b", "", ""]))
 
+    def test_http2_on_the_same_port(self):
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
+        for step in (1, len(preface)):
+            peer = self.peer()
+            for k in range(0, len(preface), step):
+                peer.send(preface[k:k + step])
+            self.assertEqual(peer.stream.read(5)[3:4], b"\x04")  # its settings
+        peer = self.peer()
+        peer.send(request("GET", "/v2"))
+        self.assertEqual(peer.reply().code, 200)
+        peer.send(preface)  # too late
+        self.assertTrue(peer.ended())
+
     def test_limits(self):
         self.refused(431, "GET /v2 HTTP/1.1\r\nHost: a\r\nX: " + "x" * 20000)
         self.refused(431, "GET /v2 HTTP/1.1\r\nHost: a\r\n" + "a: b\r\n" * 200)
