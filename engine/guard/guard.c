@@ -11,13 +11,14 @@
 #include "engine/guard/internal.h"
 
 enum {
-    ROUNDS_MAX = 8,  /* then all that is left is held back */
+    ROUNDS_MAX = 10, /* then all that is left is held back */
     LEAST_PART = 24, /* in round r, r parts of the layers are held back at least */
     NAMED_MAX = 6,   /* layers in one line of the log */
     HELD_MAX = 4096, /* layers that are remembered from profile to profile */
 };
 
-#define MARGIN 0.8 /* what is held back should be enough */
+#define MARGIN      0.9 /* what is held back should be enough */
+#define LEAST_RATIO 0.4 /* by which a round makes the model's error smaller at most */
 
 /* A layer that is held back. */
 struct held {
@@ -264,8 +265,8 @@ static enum status hold_broken(struct holder *h, struct error *err)
 /* A layer that may be held back, and how much that is worth. */
 struct offender {
     uint32_t node;
-    double square; /* of its own error */
-    double worth;  /* error for the time that is lost */
+    double share; /* of the square of the model's error */
+    double worth; /* share for the time that is lost */
 };
 
 static int by_worth(const void *a, const void *b)
@@ -276,40 +277,50 @@ static int by_worth(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Lists what can be held back, and how much that is worth. Returns the sum of the squares. */
+/* Independent errors add up by their squares, so this is the part of the square of the error behind
+ * the layer that is the layer's own. What comes behind makes the layer's error larger or smaller,
+ * as it does with the rest, so it is also the layer's part of the model's error, but for what later
+ * layers add. */
+static double share_of(const struct walk_row *row)
+{
+    double part = row->own / MAX(row->carried, row->own);
+    return row->own > 0 ? part * part : 0;
+}
+
+/* Lists what can be held back, what is worth most first. Returns the sum of the shares. */
 static double list_offenders(const struct holder *h, uint32_t n, struct offender *list)
 {
     const struct guard *g = h->guard;
-    double gain = 0, squares = 0;
+    double gain = 0, sum = 0;
     for (uint32_t i = 0, k = 0; i < h->graph->n_nodes; i++)
         if (can_hold(g, h->layers, i)) {
-            list[k++] = (struct offender){.node = i, .square = g->rows[i].own * g->rows[i].own};
+            list[k++] = (struct offender){.node = i, .share = share_of(&g->rows[i])};
             gain += MAX(g->now[i].gain_ns, 0);
         }
     for (uint32_t k = 0; k < n; k++) {
-        squares += list[k].square;
-        list[k].worth =
-            list[k].square / (MAX(g->now[list[k].node].gain_ns, 0) + gain / (4.0 * n) + 1);
+        sum += list[k].share;
+        list[k].worth = list[k].share / (MAX(g->now[list[k].node].gain_ns, 0) + gain / n + 1);
     }
     qsort(list, n, sizeof(*list), by_worth);
-    return squares;
+    return sum;
 }
 
-/* Independent errors add up by their squares. If those of the layers that stay are to shrink as
- * much as the model's has to, the worst ones go until they do. The model may be more sensitive to
- * other layers than to these, so a part of them goes at least, a larger one in each round. */
-static enum status hold_worst(struct holder *h, uint32_t n, struct error *err)
+/* Holds layers back until the shares of the others are as much smaller as the square of the model's
+ * error has to be. Shares are estimates, which are the worse the more is held back by them, so no
+ * round asks for much. */
+static enum status hold_shares(struct holder *h, uint32_t n, struct error *err)
 {
     const struct guard *g = h->guard;
     struct offender *list = arena_array(g->memory, (size_t)n + 1, sizeof(*list));
     if (!list)
         return no_memory(err);
-    double left = list_offenders(h, n, list), ratio = g->options.bound / g->whole;
-    double most = MARGIN * left * ratio * ratio;
+    double left = list_offenders(h, n, list);
+    double ratio = MAX(MARGIN * g->options.bound / g->whole, LEAST_RATIO);
+    double most = left * ratio * ratio;
     uint32_t least = 1 + n * g->round / LEAST_PART;
     for (uint32_t k = 0; k < n && (left > most || k < least); k++) {
         TRY(hold(h, list[k].node, err));
-        left -= list[k].square;
+        left -= list[k].share;
     }
     return STATUS_OK;
 }
@@ -328,7 +339,7 @@ static enum status hold_back(struct holder *h, struct error *err)
         return hold_above(h, -1, err);
     if (isinf(g->whole))
         TRY(hold_broken(h, err));
-    return h->n ? STATUS_OK : hold_worst(h, n, err);
+    return h->n ? STATUS_OK : hold_shares(h, n, err);
 }
 
 /* --- telling --- */

@@ -10,10 +10,9 @@
  * divided by the norm of fp32's values.
  *
  * A layer is held back if it gives NaN or infinity where fp32 is finite, or if its own error alone
- * is beyond the bound. If the whole model is beyond the bound, layers with large errors that save
- * little time are held back, until the squares of the other layers' errors are as much smaller as
- * that of the model has to be. Then the tuner assigns anew. After a few rounds all that is left is
- * held back.
+ * is beyond the bound. If the whole model is beyond the bound, layers are held back by their share
+ * of its error, and by the time that they save, until the other layers' shares are small enough.
+ * Then the tuner assigns anew. After some rounds all that is left is held back.
  *
  * Where a node makes decisions (indices, comparisons), nearly equal numbers may fall either way. It
  * is fp32's decision that the rest of the model goes on with, and the error of what the decision
