@@ -124,6 +124,7 @@ struct session {
     struct h2_stream *streams, *ready, *partial; /* utlist DL */
     uint32_t n_streams;
     bool ended;
+    enum session_end why; /* if nghttp2 has nothing left to do */
     uint64_t draining_ms; /* since when a goodbye is under way; 0: it is not, 1: its end was sent */
     size_t partial_bytes; /* of slabs of messages that are not whole */
     uint64_t received;    /* bytes of data */
@@ -184,6 +185,16 @@ size_t h2_message_room(const struct h2_stream *stream, uint8_t **at);
 void h2_message_hand_on(struct h2_stream *stream);
 void h2_ready_add(struct h2_stream *stream);
 void h2_ready_remove(struct h2_stream *stream);
+
+/* --- h2_inflate.c --- */
+
+/* Inflates the stream's message, which lies at `from`, for about a slice of time; *done: all of it
+ * is there. Otherwise the call is to be repeated. */
+enum status h2_inflate_go_on(struct h2_stream *stream, const uint8_t *from, bool *done,
+                             struct error *err);
+/* What has been inflated; the caller's. */
+struct slab *h2_inflate_take(struct h2_stream *stream, size_t *size);
+void h2_inflate_drop(struct h2_stream *stream); /* none is fine */
 
 /* --- h2_method.c --- */
 

@@ -61,6 +61,7 @@ static void message_forget(struct h2_stream *stream)
 
 void h2_message_drop(struct h2_stream *stream)
 {
+    h2_inflate_drop(stream);
     slab_give(stream);
     message_forget(stream);
     h2_ready_remove(stream);
@@ -258,8 +259,31 @@ static enum status request_make(struct h2_stream *stream, const void *message, s
     return STATUS_OK;
 }
 
+/* Puts what a message inflates to in its place. False: it is not all there yet, or refused. */
+static bool inflated(struct h2_stream *stream)
+{
+    struct session *s = stream->session;
+    struct error err;
+    bool done;
+    const uint8_t *from = stream->slab ? stream->slab->data : stream->direct;
+    if (h2_inflate_go_on(stream, from, &done, &err)) {
+        refuse(stream, &err);
+        return false;
+    }
+    if (!done)
+        return false;
+    slab_give(stream);
+    stream->slab = h2_inflate_take(stream, &stream->need);
+    stream->direct = NULL;
+    stream->prefix[0] = 0;
+    s->partial_bytes += stream->slab->size;
+    return true;
+}
+
 void h2_message_hand_on(struct h2_stream *stream)
 {
+    if (stream->prefix[0] && !inflated(stream))
+        return;
     struct session *s = stream->session;
     struct session_host *host = s->host;
     struct request *request = host->ops->scratch(host);

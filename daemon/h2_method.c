@@ -89,7 +89,7 @@ void h2_watch(struct session *s)
         next = stream->next;
         bool watches = stream->method && stream->method->call == H2_CALL_WATCH &&
                        stream->watched >= 0 && stream->watched != HEALTH_SERVICE_UNKNOWN;
-        if (!watches || stream->finished || s->host->ops->paused(s->host))
+        if (!watches || stream->finished)
             continue;
         request_clear(request);
         request->kind = REQUEST_SERVER_READY;

@@ -144,10 +144,10 @@ static void reply(struct h2_stream *stream, uint32_t number, const struct respon
 {
     enum h2_call call = stream->method->call;
     struct error err;
-    if (call == H2_CALL_HEALTH || call == H2_CALL_WATCH) {
-        h2_health_reply(stream, number, response->yes);
-    } else if (response->status && call != H2_CALL_STREAM_INFER) {
+    if (response->status && call != H2_CALL_STREAM_INFER) {
         h2_finish(stream, response->status, response->message, response->retry_after_us);
+    } else if (call == H2_CALL_HEALTH || call == H2_CALL_WATCH) {
+        h2_health_reply(stream, number, response->yes);
     } else if (message_reply(stream, number, response, &err)) {
         h2_finish_error(stream, &err);
     }

@@ -222,7 +222,7 @@ void h2_send(struct session *s)
     if (n < 0)
         h2_end(s, SESSION_NO_MEMORY);
     else if (!nghttp2_session_want_read(s->ng) && !nghttp2_session_want_write(s->ng))
-        h2_end(s, SESSION_DONE);
+        h2_end(s, s->why);
 }
 
 /* Puts a message in its place: answers go out in the order of their requests. */

@@ -194,7 +194,8 @@ void h2_stream_begin(struct h2_stream *stream)
 void h2_stream_settle(struct h2_stream *stream)
 {
     const struct message_text none = {0};
-    if (stream->ended && !stream->finished && !stream->n_open && !stream->whole &&
+    bool watches = stream->method && stream->method->call == H2_CALL_WATCH; /* until it is reset */
+    if (stream->ended && !watches && !stream->finished && !stream->n_open && !stream->whole &&
         stream->session->resting != stream)
         h2_finish(stream, STATUS_OK, none, 0);
 }

@@ -123,6 +123,8 @@ static int on_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
     if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
         !h2_calm_spend(&s->calm, H2_CALM_RESET, h2_now_ms()))
         nghttp2_session_terminate_session(ng, NGHTTP2_ENHANCE_YOUR_CALM);
+    if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
+        s->why = SESSION_FLOOD;
     if (frame->hd.type == NGHTTP2_HEADERS && frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
         struct h2_stream *stream = h2_stream_of(s, frame->hd.stream_id);
         if (stream && !stream->ended)
@@ -167,7 +169,6 @@ static int ng_make(struct session *s)
         r = nghttp2_option_new(&option);
     if (!r) {
         nghttp2_option_set_no_closed_streams(option, 1);
-        nghttp2_option_set_max_outbound_ack(option, H2_STREAMS);
         nghttp2_option_set_stream_reset_rate_limit(option, H2_CALM_MOST / H2_CALM_RESET,
                                                    H2_CALM_A_SECOND / H2_CALM_RESET);
         r = nghttp2_session_server_new2(&s->ng, callbacks, s, option);
@@ -195,6 +196,7 @@ static struct session *h2_create(struct session_host *host)
     if (!s)
         return NULL;
     s->host = host;
+    s->why = SESSION_DONE;
     h2_calm_init(&s->calm, h2_now_ms());
     if (ng_make(s) == 0 && settings_submit(s) == 0)
         return s;
@@ -227,6 +229,14 @@ static bool paused(const struct session *s)
     return s->host->ops->paused(s->host);
 }
 
+/* Tells the peer why, and ends. */
+static void part(struct session *s, uint32_t code)
+{
+    nghttp2_session_terminate_session(s->ng, code);
+    h2_send(s);
+    h2_end(s, SESSION_FLOOD);
+}
+
 /* nghttp2 says that the peer breaks the protocol; what it wants to tell the peer goes out first. */
 static void broken(struct session *s, int code)
 {
@@ -235,17 +245,10 @@ static void broken(struct session *s, int code)
         h2_end(s, SESSION_NO_MEMORY);
         return;
     }
-    if (!foreign)
-        nghttp2_session_terminate_session(s->ng, NGHTTP2_PROTOCOL_ERROR);
-    h2_send(s);
-    h2_end(s, foreign ? SESSION_FOREIGN : SESSION_FLOOD);
-}
-
-static void calm_lost(struct session *s)
-{
-    nghttp2_session_terminate_session(s->ng, NGHTTP2_ENHANCE_YOUR_CALM);
-    h2_send(s);
-    h2_end(s, SESSION_FLOOD);
+    if (foreign)
+        h2_end(s, SESSION_FOREIGN);
+    else
+        part(s, code == NGHTTP2_ERR_FLOODED ? NGHTTP2_ENHANCE_YOUR_CALM : NGHTTP2_PROTOCOL_ERROR);
 }
 
 /* Hands on what is whole, unless the host has had enough. */
@@ -370,7 +373,7 @@ static void h2_input(struct session *s, const void *data, size_t size)
         return;
     enum h2_calm_verdict verdict = h2_calm_feed(&s->calm, data, size, h2_now_ms());
     if (verdict) {
-        calm_lost(s);
+        part(s, NGHTTP2_ENHANCE_YOUR_CALM);
         return;
     }
     s->at = data;

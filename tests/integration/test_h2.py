@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP/2 from peers that break its rules or wear the server out, frame by frame.
+
+    test_h2.py INFERD INFERCTL
+"""
+import pathlib
+import re
+import socket
+import struct
+import time
+import unittest
+import zlib
+
+import harness
+import h2wire as h2
+import wire
+from wire import message
+
+X4 = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def infer_body(model="copy", data=X4, shape=(1, 4)):
+    dims = b"".join(wire.varint(d) for d in shape)
+    given = message((1, "x"), (2, "FP32"), (3, dims))
+    return h2.message(message((1, model), (5, given), (7, data)))
+
+
+class Http2(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(
+            {"copy": harness.plan("copy"), "wide": harness.plan("wide")},
+            {"limits": {"header_timeout_ms": 1000, "frame_timeout_ms": 2000}},
+            arguments=["--grpc", "127.0.0.1:0"])
+        cls.address = re.search(r"(?m)^ready (\S+) \(grpc\)$", cls.server.log()).group(1)
+
+    @classmethod
+    def tearDownClass(cls):
+        try:
+            cls.server.stop()
+        finally:
+            cls.server.kill()
+
+    def peer(self, **more):
+        peer = h2.Peer(self.address, **more)
+        self.addCleanup(peer.close)
+        return peer
+
+    def answered(self, peer, stream):
+        """The stream's reply holds the numbers that were sent."""
+        got = peer.until(lambda k, f, s, p: s == stream and k in (h2.DATA, h2.RESET))
+        self.assertEqual(got[0], h2.DATA)
+        self.assertIn(X4, got[3])
+
+    def still_serving(self, peer=None):
+        peer = peer or self.peer()
+        self.answered(peer, peer.call(body=infer_body()))
+
+    def counter(self, name):
+        with self.server.client() as client:
+            rows = map(wire.decode, client.call(wire.STATUS).body[11])
+            return {wire.one(r, 1).decode(): wire.one(r, 2, 0) for r in rows}[name]
+
+    def flooded(self, send, most=200):
+        """Sends until the server has had enough, and returns what it said."""
+        peer = self.peer()
+        before = self.counter("closed_for_flood")
+        try:
+            for i in range(most):
+                send(peer, i)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        code = peer.goaway()
+        harness.until(lambda: self.counter("closed_for_flood") == before + 1)
+        self.still_serving()
+        return code
+
+    # --- the usual ---
+
+    def test_settings_and_a_call(self):
+        peer = self.peer()
+        kind, _, _, payload = peer.settings
+        settings = dict(struct.unpack(">HI", payload[i:i + 6]) for i in range(0, len(payload), 6))
+        self.assertEqual((kind, settings[3], settings[4], settings[6]),
+                         (h2.SETTINGS, 100, 16 << 20, 16 << 10))
+        self.still_serving(peer)
+
+    def test_bytes_one_by_one(self):
+        peer = self.peer()
+        stream, out = peer.call(body=infer_body(), send=False)
+        for i in range(len(out)):
+            peer.send(out[i:i + 1])
+        self.answered(peer, stream)
+
+    def test_a_message_in_many_frames(self):
+        peer = self.peer()
+        body = infer_body()
+        stream = peer.call(body=body[:1], end=False)
+        for i in range(1, len(body)):
+            peer.send(h2.frame(h2.DATA, h2.END_STREAM if i == len(body) - 1 else 0, stream,
+                               body[i:i + 1]))
+        self.answered(peer, stream)
+
+    def test_padding_and_an_end_of_its_own(self):
+        peer = self.peer()
+        stream = peer.call(end=False, body=b"")
+        peer.send(h2.frame(h2.DATA, h2.PADDED, stream, b"\x07" + infer_body() + bytes(7)) +
+                  h2.frame(h2.DATA, h2.END_STREAM, stream))
+        self.answered(peer, stream)
+
+    def test_calls_side_by_side(self):
+        peer = self.peer()
+        streams = [peer.call(body=infer_body()) for _ in range(100)]
+        waiting = set(streams)
+        while waiting:
+            kind, flags, stream, payload = peer.read()
+            if kind == h2.DATA:
+                self.assertIn(X4, payload)
+            if kind == h2.HEADERS and flags & h2.END_STREAM:
+                waiting.remove(stream)
+
+    def test_a_large_reply_waits_for_the_peers_leave(self):
+        n = 1 << 18
+        data = bytes(range(256)) * (4 * n // 256)
+        peer = self.peer(settings=struct.pack(">HI", 4, 1000))
+        peer.send(h2.frame(h2.WINDOW, 0, 0, struct.pack(">I", 64 << 20)))
+        stream = peer.call(body=infer_body("wide", data, (1, n)))
+        got = b""
+        while len(got) < len(data):
+            kind, flags, s, payload = peer.read()
+            if kind != h2.DATA:
+                continue
+            self.assertEqual(s, stream)
+            got += payload
+            peer.send(h2.frame(h2.WINDOW, 0, stream, struct.pack(">I", len(payload) + 30000)))
+        self.assertIn(data, got)
+        self.still_serving(peer)
+
+    # --- refusals that cost the connection nothing ---
+
+    def test_what_is_no_grpc(self):
+        peer = self.peer()
+        stream = peer.next_id
+        peer.next_id += 2
+        headers = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]
+        peer.send(h2.frame(h2.HEADERS, 5, stream, h2.block(headers)))
+        peer.ends_stream(stream)
+        stream = peer.next_id
+        peer.next_id += 2
+        peer.send(h2.frame(h2.HEADERS, 5, stream, h2.block(
+            [(":method", "POST"), *headers[1:], ("content-type", "text/html")])))
+        peer.ends_stream(stream)
+        self.still_serving(peer)
+
+    def refused(self, body, **more):
+        peer = self.peer()
+        stream = peer.call(body=body, **more)
+        got = peer.ends_stream(stream)
+        self.assertEqual(got[0], h2.HEADERS)
+        self.still_serving(peer)
+
+    def test_messages_that_are_wrong(self):
+        self.refused(infer_body()[:-1])  # cut short
+        self.refused(infer_body() + b"\0")  # more than one
+        self.refused(infer_body() * 2)
+        self.refused(b"\0\xff\xff\xff\xff")  # 4 GiB
+        self.refused(b"\1" + infer_body()[1:])  # compressed, by nothing
+        self.refused(b"\2" + infer_body()[1:])
+        self.refused(h2.message(b"\xff" * 100))
+        self.refused(h2.message(b"no gzip", 1), headers=[("grpc-encoding", "gzip")])
+        self.refused(infer_body(), headers=[("grpc-encoding", "br")])
+        self.refused(infer_body(), headers=[("grpc-timeout", "0n")])
+        self.refused(h2.message(b""), path="/nothing")
+
+    def test_r26_a_bomb_is_not_inflated(self):
+        squeezed = zlib.compress(bytes(60 << 20), 9)
+        begin = time.monotonic()
+        self.refused(h2.message(squeezed, 1), headers=[("grpc-encoding", "deflate")])
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_r26_a_hundred_calls_and_no_more(self):
+        peer = self.peer()
+        for _ in range(100):
+            peer.call(end=False)
+        self.assertTrue(peer.alive())
+        peer.call(end=False)
+        self.assertEqual(peer.goaway(), h2.PROTOCOL_ERROR)
+
+    def test_r26_headers_have_limits(self):
+        peer = self.peer()
+        for many in ([("k%d" % i, "v") for i in range(80)], [("long", "v" * 20000)]):
+            stream = peer.call(body=infer_body(), headers=many)
+            self.assertEqual(peer.ends_stream(stream)[0], h2.RESET)
+        self.still_serving(peer)
+
+    def test_r1_a_length_takes_no_memory(self):
+        before = self.server_rss()
+        peers = [self.peer() for _ in range(20)]
+        for peer in peers:
+            for _ in range(100):
+                peer.call(body=b"\0\x03\x00\x00\x00" + bytes(10), end=False)
+        self.still_serving()
+        self.assertLess(self.server_rss() - before, 64 << 20)
+
+    def server_rss(self):
+        text = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) << 10
+
+    # --- attacks ---
+
+    def test_r26_rapid_reset(self):
+        def send(peer, _):
+            out = b""
+            for _ in range(50):
+                stream, call = peer.call(body=infer_body(), send=False)
+                out += call + h2.frame(h2.RESET, 0, stream, struct.pack(">I", h2.CANCEL))
+            peer.send(out)
+        self.assertEqual(self.flooded(send), h2.CALM)
+
+    def test_r26_resets_that_the_server_is_made_to_send(self):
+        def send(peer, _):
+            out = b""
+            for _ in range(50):
+                stream, call = peer.call(end=False, send=False)
+                out += call + h2.frame(h2.WINDOW, 0, stream, struct.pack(">I", 0))
+            peer.send(out)
+        self.assertIn(self.flooded(send), (h2.CALM, h2.PROTOCOL_ERROR, None))
+
+    def test_r26_continuations(self):
+        def send(peer, i):
+            kind = h2.CONTINUATION if i else h2.HEADERS
+            peer.send(h2.frame(kind, 0, 1, h2.block([("k", "v")])))
+        self.assertEqual(self.flooded(send), h2.CALM)
+
+    def test_r26_frames_that_only_make_work(self):
+        zero = struct.pack(">I", 1)
+        for payload in (h2.frame(h2.PING, 0, 0, bytes(8)), h2.frame(h2.SETTINGS),
+                        h2.frame(h2.PRIORITY, 0, 9, bytes(5)), h2.frame(h2.WINDOW, 0, 0, zero),
+                        h2.frame(200, 0, 0)):
+            def send(peer, _, payload=payload):
+                peer.send(payload * 100)
+            self.assertIn(self.flooded(send), (h2.CALM, h2.FLOW_CONTROL), payload)
+
+    def test_r26_empty_data(self):
+        def send(peer, i):
+            if i == 0:
+                peer.call(end=False)
+            peer.send(h2.frame(h2.DATA, 0, 1) * 100)
+        self.assertEqual(self.flooded(send), h2.CALM)
+
+    def test_a_window_of_nothing_keeps_no_memory_for_ever(self):
+        n = 1 << 18
+        peer = self.peer(settings=struct.pack(">HI", 4, 0))
+        stream = peer.call(body=infer_body("wide", bytes(4 * n), (1, n)))
+        begin = time.monotonic()
+        while peer.read() is not None:
+            pass
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(stream, 1)
+        self.still_serving()
+
+    def test_a_window_that_overflows(self):
+        peer = self.peer()
+        peer.send(h2.frame(h2.WINDOW, 0, 0, struct.pack(">I", 0x7fffffff)))
+        self.assertEqual(peer.goaway(), h2.FLOW_CONTROL)
+        self.still_serving()
+
+    def test_another_protocol(self):
+        for preface in (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(100)):
+            peer = h2.Peer(self.address, preface=preface)
+            while peer.read() is not None:
+                pass
+            peer.close()
+        self.still_serving()
+
+    # --- time ---
+
+    def test_half_a_preface_half_a_head_and_half_a_block_end(self):
+        peers = []
+        host, port = self.address.rsplit(":", 1)
+        for begin in (h2.PREFACE[:10], h2.PREFACE + h2.frame(h2.SETTINGS) + b"\0\0",
+                      h2.PREFACE + h2.frame(h2.SETTINGS) +
+                      h2.frame(h2.HEADERS, 0, 1, h2.block([(":method", "POST")]))):
+            raw = socket.create_connection((host, int(port)), timeout=20)
+            raw.sendall(begin)
+            peers.append(raw)
+        for raw in peers:
+            while raw.recv(1 << 16):
+                pass
+            raw.close()
+        self.still_serving()
+
+    def test_a_message_that_stalls_ends_its_call_alone(self):
+        peer = self.peer()
+        body = infer_body()
+        slow = peer.call(body=body[:20], end=False)
+        self.still_serving(peer)
+        got = peer.ends_stream(slow)
+        self.assertEqual(got[2], slow)
+        self.still_serving(peer)
+
+    def test_a_call_without_a_message_may_wait(self):
+        peer = self.peer()
+        stream = peer.call(h2.STREAM, end=False)
+        time.sleep(3)
+        peer.send(h2.frame(h2.DATA, h2.END_STREAM, stream, infer_body() * 3))
+        data = b""
+        while (got := peer.read())[0] != h2.HEADERS or not got[1] & h2.END_STREAM:
+            data += got[3] if got[0] == h2.DATA else b""
+        self.assertEqual(data.count(X4), 3)
+
+
+class Drain(unittest.TestCase):
+    def test_a_goodbye_in_two_steps(self):
+        with harness.Server({"wide": harness.plan("wide")},
+                            arguments=["--grpc", "127.0.0.1:0"]) as server:
+            address = re.search(r"(?m)^ready (\S+) \(grpc\)$", server.log()).group(1)
+            peer = h2.Peer(address)
+            self.assertTrue(peer.alive())
+            server.signal(15)
+            kind, _, _, payload = peer.until(lambda k, f, s, p: k == h2.GOAWAY)
+            self.assertEqual(struct.unpack(">II", payload[:8]), (0x7fffffff, h2.NO_ERROR))
+            peer.close()
+
+
+if __name__ == "__main__":
+    harness.main()
