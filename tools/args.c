@@ -247,10 +247,25 @@ static int parse_option(const struct args *args, int argc, char **argv, int *i, 
     return EXIT_USAGE;
 }
 
+static struct {
+    void (*see)(void *user, const struct args *args);
+    void *user;
+} listener;
+
+void args_listen(void (*see)(void *user, const struct args *args), void *user)
+{
+    listener.see = see;
+    listener.user = user;
+}
+
 int args_parse(const struct args *args, int argc, char **argv, void *into,
                struct arg_texts *positional)
 {
     bool options = true;
+    if (listener.see) {
+        listener.see(listener.user, args);
+        return EXIT_OK;
+    }
     positional->n = 0;
     for (int i = 1; i < argc; i++) {
         const char *text = argv[i];

@@ -74,6 +74,10 @@ struct args {
 int args_parse(const struct args *args, int argc, char **argv, void *into,
                struct arg_texts *positional);
 
+/* From now on args_parse gives every command's table to `see`, and returns EXIT_OK instead of
+ * reading a command line: whoever writes of all options asks all commands. NULL: no more. */
+void args_listen(void (*see)(void *user, const struct args *args), void *user);
+
 /* The first option of these rows that was given, that is, whose value is not 0, NULL or false;
  * NULL: none. For commands that have to say which option does not go with the others. */
 const char *args_given(const struct arg *rows, const void *at);

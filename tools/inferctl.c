@@ -10,11 +10,7 @@
 #include "base/restart.h"
 #include "tools/args.h"
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} commands[] = {
+const struct command commands[] = {
     {"build", command_build, "make a plan for a device from an ONNX model"},
     {"calibrate", command_calibrate, "find what a model's tensors hold, for 8 bits"},
     {"inspect", command_inspect,
@@ -28,6 +24,8 @@ static const struct {
     {"status", command_status, "show what a daemon does"},
     {"sign", command_sign, "sign plans and models for daemons that demand it"},
     {"token", command_token, "make a token for a daemon's clients"},
+    {"completion", command_completion, "write what a shell completes inferctl's words with"},
+    {NULL, NULL, NULL},
 };
 
 int command_failed(const char *command, const struct error *err)
@@ -40,7 +38,7 @@ int command_failed(const char *command, const struct error *err)
 static int help(FILE *to)
 {
     fprintf(to, "usage: inferctl COMMAND [arguments]; inferctl help COMMAND says more\n\n");
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+    for (size_t i = 0; commands[i].name; i++)
         fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
     fprintf(to, "\n  help, version\n");
     return to == stdout ? EXIT_OK : EXIT_USAGE;
@@ -55,7 +53,7 @@ static int run_command(int argc, char **argv)
 {
     struct names names;
     names_init(&names, argv[0], strlen(argv[0]));
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+    for (size_t i = 0; commands[i].name; i++) {
         if (!strcmp(argv[0], commands[i].name))
             return commands[i].run(argc, argv);
         names_add(&names, commands[i].name);

@@ -18,6 +18,15 @@ int command_models(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_sign(int argc, char **argv);
 int command_token(int argc, char **argv);
+int command_completion(int argc, char **argv);
+
+/* All of them; ends with a NULL name. */
+struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+};
+extern const struct command commands[];
 
 /* Prints "inferctl COMMAND: text" on stderr, with "unsupported:" before the text if that is the
  * reason. Returns EXIT_FAILED. */

@@ -13,7 +13,7 @@ import unittest
 MAN = pathlib.Path(sys.argv[1]) / "docs/man"
 INFERCTL, INFERD = sys.argv[2:4]
 COMMANDS = ("build", "calibrate", "inspect", "graph", "run", "bench", "infer", "load", "models",
-            "status", "sign", "token")
+            "status", "sign", "token", "completion")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 
 
