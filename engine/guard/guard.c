@@ -17,8 +17,9 @@ enum {
     HELD_MAX = 4096, /* layers that are remembered from profile to profile */
 };
 
-#define MARGIN      0.9 /* what is held back should be enough */
-#define LEAST_RATIO 0.4 /* by which a round makes the model's error smaller at most */
+#define MARGIN      0.9  /* what is held back should be enough */
+#define MODELS_OWN  1e-3 /* an error that is far below what rounding to 8 bits costs */
+#define LEAST_RATIO 0.4  /* by which a round makes the model's error smaller at most */
 
 /* A layer that is held back. */
 struct held {
@@ -176,6 +177,14 @@ static bool can_hold(const struct guard *g, const struct tune_layer *layers, uin
     return layers[node].types && worst_types(layers[node].types) & ~g->asked[node];
 }
 
+/* Whether the layer has a part in what the model loses. 8 bits that lose next to nothing are those
+ * in which the model itself rounds: what differs then fell the other way, and is no worse. */
+static bool has_part(const struct guard *g, const struct tune_layer *layers, uint32_t node)
+{
+    bool bytes = dtype_size(shortest(layers[node].types)) == 1;
+    return can_hold(g, layers, node) && !(bytes && g->rows[node].own < MODELS_OWN);
+}
+
 static enum status remember(struct guard *g, uint32_t node, uint32_t types, struct error *err)
 {
     if (g->n_held == HELD_MAX)
@@ -220,11 +229,11 @@ static enum status hold(struct holder *h, uint32_t node, struct error *err)
     return remember(g, node, types, err);
 }
 
-/* Holds back all layers whose own error is above this. */
+/* Holds back all layers whose own error is above this, of those that have a part in the model's. */
 static enum status hold_above(struct holder *h, double limit, struct error *err)
 {
     for (uint32_t i = 0; i < h->graph->n_nodes; i++)
-        if (h->layers[i].types && h->guard->rows[i].own > limit)
+        if (has_part(h->guard, h->layers, i) && h->guard->rows[i].own > limit)
             TRY(hold(h, i, err));
     return STATUS_OK;
 }
@@ -233,7 +242,7 @@ static uint32_t count(const struct holder *h)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < h->graph->n_nodes; i++)
-        n += can_hold(h->guard, h->layers, i);
+        n += has_part(h->guard, h->layers, i);
     return n;
 }
 
@@ -293,7 +302,7 @@ static double list_offenders(const struct holder *h, uint32_t n, struct offender
     const struct guard *g = h->guard;
     double gain = 0, sum = 0;
     for (uint32_t i = 0, k = 0; i < h->graph->n_nodes; i++)
-        if (can_hold(g, h->layers, i)) {
+        if (has_part(g, h->layers, i)) {
             list[k++] = (struct offender){.node = i, .share = share_of(&g->rows[i])};
             gain += MAX(g->now[i].gain_ns, 0);
         }

@@ -242,24 +242,21 @@ static enum status compare_rounded(const struct state *s, uint32_t tensor, enum 
     return STATUS_OK;
 }
 
-/* The node's own error. Storing an output in 8 bits is none if the model rounds it to these. */
-static enum status measure_own(const struct state *s, uint32_t index, const struct layer_run *runs,
-                               struct error *err)
+/* The error of output `i` of a layer with shorter types: of the runs' values, or of the
+ * assignment's if `runs` is NULL. Storing it in 8 bits is none if the model rounds it to these. */
+static enum status measure_short(const struct state *s, uint32_t index, uint32_t i,
+                                 const struct layer_run *runs, struct value_error *sum,
+                                 struct error *err)
 {
     const struct ir_node *node = ir_node(s->graph, index);
-    const struct tactic *tactic = s->walk->layers[index].tactic;
-    struct walk_row *row = &s->walk->rows[index];
-    for (uint32_t i = 0; i < node->n_outputs; i++) {
-        struct value_error sum = {0};
-        uint32_t tensor = node->outputs[i];
-        if (!s->rounded[tensor] || tactic->out[i].format.scale == IR_NO_SCALE)
-            TRY(measure(s, node, i, runs, &sum, err));
-        else
-            for (uint32_t k = 0; k < s->n_sets; k++)
-                TRY(compare_rounded(s, tensor, tactic->out[i].format.dtype, runs[k].to[i],
-                                    s->wide.set[k][tensor], &sum, err));
-        row->own = MAX(row->own, value_relative(&sum));
-    }
+    struct ir_format format = s->walk->layers[index].tactic->out[i].format;
+    uint32_t tensor = node->outputs[i];
+    *sum = (struct value_error){0};
+    if (!s->rounded[tensor] || format.scale == IR_NO_SCALE)
+        return measure(s, node, i, runs, sum, err);
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        TRY(compare_rounded(s, tensor, format.dtype, runs ? runs[k].to[i] : s->made.set[k][tensor],
+                            s->wide.set[k][tensor], sum, err));
     return STATUS_OK;
 }
 
@@ -278,8 +275,11 @@ static enum status run_made(struct state *s, uint32_t index, struct error *err)
     uint32_t n = (layer->types ? s->n_sets : 0) + (same ? 0 : s->n_sets);
     TRY(layer_run(machine_of(s, layer->device), s->graph, node, layer->tactic, false,
                   layer->types ? on_wide : on_made, n, err));
-    if (layer->types)
-        TRY(measure_own(s, index, on_wide, err));
+    for (uint32_t i = 0; layer->types && i < node->n_outputs; i++) {
+        struct value_error sum;
+        TRY(measure_short(s, index, i, on_wide, &sum, err));
+        s->walk->rows[index].own = MAX(s->walk->rows[index].own, value_relative(&sum));
+    }
     give_outputs(s, node, same ? on_wide : on_made, &s->made);
     return STATUS_OK;
 }
@@ -312,7 +312,10 @@ static enum status note_errors(struct state *s, uint32_t index, struct error *er
         if (s->made.set[0][tensor] == s->wide.set[0][tensor] &&
             !ir_tensor_is_output(s->graph, tensor))
             continue;
-        TRY(measure(s, node, i, NULL, &sum, err));
+        if (s->walk->layers[index].types)
+            TRY(measure_short(s, index, i, NULL, &sum, err));
+        else
+            TRY(measure(s, node, i, NULL, &sum, err));
         row->carried = MAX(row->carried, value_relative(&sum));
         note_output(s, tensor, &sum);
     }
