@@ -132,6 +132,52 @@ class Offline(unittest.TestCase):
         (self.dir / "empty" / "one.npy").write_bytes((MODELS / "digits_one.npy").read_bytes())
         self.run_it(*given, self.dir / "empty")
 
+    def build_int8(self, relu1, *args):
+        """A plan with made-up ranges, such as that of relu1; None: no kernels for 8 bits here."""
+        ranges = self.dir / "ranges"
+        ranges.write_text("inferd ranges 1\nmodel any\nimage range 0 16\n"
+                          f"relu1 range 0 {relu1}\nrelu2 range 0 30\npool1 range 0 30\n"
+                          "relu3 range 0 60\npool2 range 0 60\nflat range 0 60\n"
+                          "relu4 range 0 80\n")
+        samples = self.dir / "samples"
+        samples.mkdir(exist_ok=True)
+        (samples / "one.npy").write_bytes((MODELS / "digits_one.npy").read_bytes())
+        said = self.run_it("build", self.digits, "-o", self.plan, "--threads", 1, "--no-tune",
+                           "--batch", "1,3", "--precision", "int8", "--ranges", ranges, "--data",
+                           samples, *args)
+        return said if "INT8" in said or "held" in said else None
+
+    def test_a_wrong_range_is_held_back(self):
+        said = self.build_int8(0.01)
+        if said is None:
+            self.skipTest("no kernels for 8 bits on this processor")
+        self.assertRegex(said, r"  held     from U?INT8: error 0\.\d+: conv")
+        self.assertRegex(said, r"  error    [-.e\d]+ of output probabilities, agrees in 100%")
+        text = self.run_it("inspect", self.plan)
+        self.assertRegex(text, r"\nheld     from U?INT8: error 0\.\d+: conv1 \+ bn1 \+ relu1\n")
+        kept = json.loads(self.run_it("inspect", self.plan, "--json"))["exactness"]
+        self.assertEqual((kept["samples"], kept["data"]), (4, True))
+        self.assertAlmostEqual(kept["bound"], 0.1)
+        self.assertEqual([o["name"] for o in kept["outputs"]], ["probabilities"])
+        self.assertLess(kept["outputs"][0]["error"], 0.1)
+        self.assertEqual(kept["outputs"][0]["agreement"], 1)
+        self.assertIn("conv1 + bn1 + relu1", [h["layer"] for h in kept["held"]])
+        for layer in kept["held"]:
+            self.assertIn(layer["dtype"], ("INT8", "UINT8"))
+            self.assertGreater(layer["error"], 0.01)
+
+    def test_without_a_bound_a_wrong_range_stays(self):
+        said = self.build_int8(0.01, "--max-error", "none", "--sensitivity")
+        if said is None:
+            self.skipTest("no kernels for 8 bits on this processor")
+        self.assertRegex(said, r"\n +0\.\d+ +0\.\d+ .*INT8 +no +conv +conv1 \+ bn1 \+ relu1\n")
+        kept = json.loads(self.run_it("inspect", self.plan, "--json"))["exactness"]
+        self.assertIsNone(kept["bound"])
+        self.assertEqual(kept["held"], [])
+        self.assertGreater(kept["outputs"][0]["error"], 0.1)
+        self.build_int8(0.01, "--max-error", "none")
+        self.assertIsNone(json.loads(self.run_it("inspect", self.plan, "--json"))["exactness"])
+
     def test_exactness_of_fp32(self):
         said = self.run_it("build", self.digits, "-o", self.plan, "--batch", "1", "--sensitivity")
         self.assertIn("no layer was to run in a shorter type", said)
