@@ -393,10 +393,11 @@ void batcher_model_stats(const struct batcher_model *model, struct batcher_model
 }
 
 void batcher_models_visit(const struct batcher *batcher,
-                          void (*visit)(const struct batcher_model *model))
+                          void (*visit)(const struct batcher_model *model, uint64_t now_ns),
+                          uint64_t now_ns)
 {
     for (const struct batcher_model *model = batcher->models; model; model = model->next)
-        visit(model);
+        visit(model, now_ns);
 }
 
 void batcher_drain(struct batcher *batcher)

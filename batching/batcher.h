@@ -160,7 +160,8 @@ struct batcher_model_stats {
 void batcher_model_stats(const struct batcher_model *model, struct batcher_model_stats *out);
 /* Calls `visit` for each model. */
 void batcher_models_visit(const struct batcher *batcher,
-                          void (*visit)(const struct batcher_model *model));
+                          void (*visit)(const struct batcher_model *model, uint64_t now_ns),
+                          uint64_t now_ns);
 
 /* Event: an item arrives. Returns why it is refused, or CAUSE_OK. The causes are QUEUE_FULL;
  * DEADLINE_HOPELESS, with item->late_ns > 0; DRAINING; OUT_OF_MEMORY; INVALID_ARGUMENT (instances

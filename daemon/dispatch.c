@@ -72,14 +72,15 @@ static void timer_arm(struct dispatch *d, uint64_t when_ns)
     assert(!failed);
 }
 
-static void waiting_write(const struct batcher_model *queue)
+static void waiting_write(const struct batcher_model *queue, uint64_t now_ns)
 {
     struct batcher_model_stats stats;
     struct model *model = batcher_model_user(queue);
     batcher_model_stats(queue, &stats);
     atomic_store_explicit(&model->waiting.requests, stats.queued_items, memory_order_relaxed);
     atomic_store_explicit(&model->waiting.instances, stats.queued_instances, memory_order_relaxed);
-    atomic_store_explicit(&model->waiting.oldest_ns, stats.oldest_arrival_ns, memory_order_relaxed);
+    atomic_store_explicit(&model->waiting.age_ns, now_ns - MIN(now_ns, stats.oldest_arrival_ns),
+                          memory_order_relaxed);
 }
 
 /* Under the lock. */
@@ -100,7 +101,7 @@ static void look_take(struct dispatch *d)
 {
     atomic_store_explicit(&d->looked_for, false, memory_order_relaxed);
     atomic_store_explicit(&d->output_bytes, output_bytes(d), memory_order_relaxed);
-    batcher_models_visit(d->batcher, waiting_write);
+    batcher_models_visit(d->batcher, waiting_write, clock_now_ns());
 }
 
 void dispatch_look(struct dispatch *d)

@@ -203,7 +203,6 @@ enum status dispatch_model_load(struct dispatch *d, const struct config *server,
     atomic_init(&model->refs, 1);
     model->dispatch = d;
     model->stats.since_ms = clock_wall_ms();
-    atomic_init(&model->waiting.oldest_ns, BATCHER_NEVER);
     model->engine = engine;
     model->info = engine_describe(engine);
     model->max_batch = max_batch_of(model->info, server, config);

@@ -45,7 +45,7 @@ struct model_stats {
 /* What waits for it, as dispatch_look last saw it. Relaxed. */
 struct model_queue {
     _Atomic uint64_t requests, instances;
-    _Atomic uint64_t oldest_ns; /* the arrival of the oldest; BATCHER_NEVER: nothing waits */
+    _Atomic uint64_t age_ns; /* of the oldest */
     _Atomic uint64_t limit;     /* of requests */
 };
 

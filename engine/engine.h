@@ -175,6 +175,16 @@ enum status context_wait_inputs(struct context *ctx, struct error *err);
  * ERROR_MODEL the context may be used again. */
 enum status context_wait(struct context *ctx, struct engine_times *times, struct error *err);
 
+/* A layer of a profile as it was tuned, for people. */
+struct engine_layer {
+    const char *name, *op, *tactic; /* the engine's */
+    uint64_t time_ns;               /* 0: not timed */
+};
+/* Writes at most `max` layers of the profile that batches of this size run on, in the order in which
+ * they run; returns how many there are. */
+uint32_t engine_layers(const struct engine *engine, uint32_t batch, struct engine_layer *out,
+                       uint32_t max);
+
 /* The profile that a batch of this size runs on; NULL: the size is 0 or too large. */
 const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t batch);
 

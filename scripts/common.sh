@@ -7,7 +7,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # what compiling inferd needs; gcc and the C library's headers come with each other's version
 build_packages="gcc libc6-dev pkg-config meson ninja-build protobuf-compiler nanopb libnanopb-dev
     libuv1-dev libdnnl-dev libcyaml-dev libyaml-dev libxxhash-dev libssl-dev uthash-dev
-    libyajl-dev node-llhttp libnghttp2-dev zlib1g-dev python3"
+    libyajl-dev node-llhttp libnghttp2-dev zlib1g-dev libjs-chart.js python3"
 
 say() {
     printf '\n== %s\n' "$*"

@@ -88,6 +88,7 @@ static void on_tick(uv_timer_t *timer)
     for (uint32_t i = 0; i < m->n_doors; i++)
         door_start(m, &m->doors[i]);
     dispatch_look(m->shared->dispatch);
+    history_sample(m->history, m->shared, m->table, m->sources.gpus);
     visitors_tick(m);
 }
 
@@ -178,7 +179,8 @@ enum status monitor_new(const struct shared *shared, const struct config_listen 
     m->shared = m->sources.shared = shared;
     m->table = table_ref(table);
     pthread_mutex_init(&m->lock, NULL);
-    enum status status = STATUS_OK;
+    m->history = history_new();
+    enum status status = m->history ? STATUS_OK : error_no_memory(err, "the monitor");
     for (uint32_t i = 0; !status && i < n; i++) {
         m->doors[i].monitor = m;
         m->n_doors = i + 1;
@@ -249,6 +251,7 @@ void monitor_free(struct monitor *m)
     for (uint32_t i = 0; i < m->n_doors; i++)
         if (m->doors[i].fd > 0)
             close(m->doors[i].fd);
+    history_free(m->history);
     table_unref(m->table_next);
     table_unref(m->table);
     pthread_mutex_destroy(&m->lock);

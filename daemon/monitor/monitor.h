@@ -3,6 +3,7 @@
  * The monitor: a thread of its own that tells people and programs what the daemon does, over HTTP
  * at the addresses of `listen.metrics`:
  *
+ *   /          the status page (daemon/monitor/page.h), and /model/NAME/VERSION
  *   /metrics   for Prometheus (daemon/monitor/metrics.h)
  *
  * It reads what the other threads count, and takes no lock that a request needs. Whoever asks it

@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "base/text.h"
+#include "daemon/monitor/history.h"
 #include "daemon/monitor/http.h"
 #include "daemon/monitor/monitor.h"
 #include "daemon/monitor/snapshot.h"
@@ -52,6 +53,7 @@ struct monitor {
     uint64_t rest_ns; /* until when no answer is made anew */
 
     struct table *table; /* a reference */
+    struct history *history;
     struct snapshot_sources sources;
 
     pthread_mutex_t lock; /* guards what other threads have to tell */

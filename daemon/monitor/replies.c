@@ -5,8 +5,10 @@
 
 #include "base/clock.h"
 #include "daemon/identity.h"
+#include "daemon/monitor/asset.h"
 #include "daemon/monitor/metrics.h"
 #include "daemon/monitor/monitor_internal.h"
+#include "daemon/monitor/page.h"
 
 #define NO_STORE "Cache-Control: no-store\r\n"
 
@@ -61,53 +63,152 @@ static unsigned sets_wanted(const char *query)
 
 enum { ARENA_LIMIT = 64 << 20 };
 
+/* What an answer is made from; NULL: no memory. */
+struct material {
+    struct arena *arena;
+    struct snapshot snapshot;
+};
+
+static void material_free(struct material **at)
+{
+    if (*at)
+        arena_free((*at)->arena);
+    free(*at);
+}
+
+static struct material *material_take(struct monitor *m)
+{
+    CLEANUP(material_free) struct material *taken = calloc(1, sizeof(*taken));
+    if (!taken || !(taken->arena = arena_new(ARENA_LIMIT)))
+        return NULL;
+    dispatch_look(m->shared->dispatch);
+    if (!snapshot_take(&m->sources, m->table, taken->arena, &taken->snapshot))
+        return NULL;
+    return STEAL(taken);
+}
+
 static void metrics(struct monitor *m, const struct http_request *request, struct reply *out)
 {
-    struct snapshot *snapshot = malloc(sizeof(*snapshot));
-    struct arena *arena = arena_new(ARENA_LIMIT);
+    CLEANUP(material_free) struct material *material = material_take(m);
     out->type = METRICS_TYPE;
-    dispatch_look(m->shared->dispatch);
-    if (snapshot && arena && snapshot_take(&m->sources, m->table, arena, snapshot))
-        metrics_write(snapshot, sets_wanted(request->query), &out->text);
+    if (material)
+        metrics_write(&material->snapshot, sets_wanted(request->query), &out->text);
     else
         out->text.failed = true;
-    arena_free(arena);
-    free(snapshot);
+}
+
+/* --- the status page --- */
+
+static void page_make(struct monitor *m, const struct http_request *request,
+                      const struct table_entry *entry, struct reply *out)
+{
+    CLEANUP(material_free) struct material *material = material_take(m);
+    char since[24];
+    size_t at = 0;
+    out->type = "text/html; charset=utf-8";
+    if (!material) {
+        out->text.failed = true;
+        return;
+    }
+    struct page page = {.snapshot = &material->snapshot, .history = m->history};
+    page.part = http_query(request->query, "since", &at, since, sizeof(since));
+    if (page.part)
+        page.since = strtoull(since, NULL, 10);
+    if (entry) {
+        page.model = entry->model;
+        page.counts = &material->snapshot.models[entry - m->table->entries];
+    }
+    page_write(&page, &out->text);
+}
+
+static void overview(struct monitor *m, const struct http_request *request, struct reply *out)
+{
+    page_make(m, request, NULL, out);
+}
+
+#define MODEL_PATH "/model/"
+
+/* /model/NAME/VERSION; one that is not there, or not loaded, is not found. */
+static void model(struct monitor *m, const struct http_request *request, struct reply *out)
+{
+    const char *name = request->target + strlen(MODEL_PATH), *slash = strchr(name, '/');
+    for (uint32_t i = 0; slash && i < MIN(m->table->n, (uint32_t)SNAPSHOT_MODELS); i++) {
+        const struct table_entry *entry = &m->table->entries[i];
+        if (entry->model && strlen(entry->name) == (size_t)(slash - name) &&
+            !strncmp(entry->name, name, (size_t)(slash - name)) &&
+            !strcmp(entry->version, slash + 1)) {
+            page_make(m, request, entry, out);
+            return;
+        }
+    }
+    text_deinit(&out->text);
+    reply_plain(404, out);
 }
 
 /* --- paths --- */
 
 static const struct path {
-    const char *path;
-    bool dear;
+    const char *path; /* one that ends with "/" stands for what begins with it, except "/" itself */
     void (*make)(struct monitor *m, const struct http_request *request, struct reply *out);
 } paths[] = {
-    {"/metrics", true, metrics},
+    {"/", overview},
+    {"/metrics", metrics},
+    {MODEL_PATH, model},
 };
 
 static const struct path *path_find(const struct http_request *request)
 {
-    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
-        if (strcmp(paths[i].path, request->target) == 0)
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        size_t len = strlen(paths[i].path);
+        bool begins = len > 1 && paths[i].path[len - 1] == '/';
+        if (begins ? !strncmp(paths[i].path, request->target, len)
+                   : !strcmp(paths[i].path, request->target))
             return &paths[i];
+    }
     return NULL;
+}
+
+static const struct asset *asset_find(const struct http_request *request)
+{
+    for (unsigned i = 0; i < n_assets; i++)
+        if (!strcmp(assets[i].path, request->target))
+            return &assets[i];
+    return NULL;
+}
+
+/* Every browser takes gzip, and nobody else asks for these. */
+static void asset_reply(const struct asset *asset, struct reply *out)
+{
+    const char *dot = strrchr(asset->path, '.');
+    text_deinit(&out->text);
+    *out = (struct reply){.status = 200,
+                          .type = !strcmp(dot, ".css")   ? "text/css; charset=utf-8"
+                                  : !strcmp(dot, ".svg") ? "image/svg+xml"
+                                                         : "text/javascript; charset=utf-8",
+                          .headers = "Content-Encoding: gzip\r\nCache-Control: no-cache\r\n",
+                          .fixed = asset->data,
+                          .fixed_size = asset->size};
 }
 
 bool reply_is_dear(const struct http_request *request)
 {
-    const struct path *path = path_find(request);
-    return path && path->dear;
+    return path_find(request) != NULL;
 }
 
 void reply_make(struct monitor *m, const struct http_request *request, struct reply *out)
 {
     const struct path *path = path_find(request);
+    const struct asset *asset = asset_find(request);
     int status = permit(m, request);
-    if (status == 200 && !path)
+    if (status == 200 && !path && !asset)
         status = 404;
     reply_plain(status, out);
     if (status != 200)
         return;
+    if (asset) {
+        asset_reply(asset, out);
+        return;
+    }
     out->text.len = 0;
     path->make(m, request, out);
 }

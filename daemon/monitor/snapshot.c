@@ -82,10 +82,9 @@ static void times_take(const struct histogram_shared *from, uint64_t sum_ns,
     }
 }
 
-static void model_take(const struct model *model, uint64_t now_ns, struct snapshot_model *out)
+static void model_take(const struct model *model, struct snapshot_model *out)
 {
     const struct model_stats *stats = &model->stats;
-    uint64_t oldest_ns = load(&model->waiting.oldest_ns);
     out->loaded = true;
     out->max_batch = model->max_batch;
     out->max_delay_ns = load(&model->max_delay_ns);
@@ -93,7 +92,7 @@ static void model_take(const struct model *model, uint64_t now_ns, struct snapsh
     out->load_ns = model->load_ns;
     out->queued = load(&model->waiting.requests);
     out->queue_limit = load(&model->waiting.limit);
-    out->queue_age_ns = out->queued && oldest_ns < now_ns ? now_ns - oldest_ns : 0;
+    out->queue_age_ns = load(&model->waiting.age_ns);
     out->ok = load(&stats->ok);
     out->failed = load(&stats->failed);
     out->failed_ns = load(&stats->failed_ns);
@@ -109,8 +108,8 @@ static void model_take(const struct model *model, uint64_t now_ns, struct snapsh
         out->sizes[size_bound(n)] += load(&stats->by_batch[n].count);
 }
 
-static bool models_take(const struct shared *shared, const struct table *table, uint64_t now_ns,
-                        struct arena *arena, struct snapshot *out)
+static bool models_take(const struct shared *shared, const struct table *table, struct arena *arena,
+                        struct snapshot *out)
 {
     out->n_models = MIN(table->n, (uint32_t)SNAPSHOT_MODELS);
     out->models_left_out = table->n - out->n_models;
@@ -123,7 +122,7 @@ static bool models_take(const struct shared *shared, const struct table *table, 
                                             .reason = entry->reason,
                                             .ready = answer_model_ready(shared, entry)};
         if (entry->model)
-            model_take(entry->model, now_ns, &models[i]);
+            model_take(entry->model, &models[i]);
     }
     out->models = models;
     return models != NULL;
@@ -159,7 +158,7 @@ bool snapshot_take(struct snapshot_sources *sources, const struct table *table, 
     figures_memory(shared, table, dispatch_output_bytes_seen(shared->dispatch), out->memory);
     host_read(&sources->ticks, &out->host);
     out->n_gpus = gpus_read(sources->gpus, out->gpus);
-    return models_take(shared, table, now_ns, arena, out);
+    return models_take(shared, table, arena, out);
 }
 
 uint64_t snapshot_failures(const struct snapshot_model *model)

@@ -94,6 +94,23 @@ const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t ba
     return info ? engine->plan->profiles[info - engine->profiles].graph : NULL;
 }
 
+uint32_t engine_layers(const struct engine *engine, uint32_t batch, struct engine_layer *out,
+                       uint32_t max)
+{
+    const struct ir_graph *graph = engine_graph_for(engine, batch);
+    uint32_t n = 0;
+    for (uint32_t i = 0; graph && i < graph->n_nodes; i++) {
+        const struct ir_node *node = &graph->nodes[i];
+        if (node->op == IR_OP_NONE || !node->tactic)
+            continue;
+        if (n < max)
+            out[n] = (struct engine_layer){node->name, ir_op_name(node->op), node->tactic->name,
+                                           node->time_ns};
+        n++;
+    }
+    return n;
+}
+
 /* --- traces --- */
 
 struct trace_base {
