@@ -180,8 +180,8 @@ struct engine_layer {
     const char *name, *op, *tactic; /* the engine's */
     uint64_t time_ns;               /* 0: not timed */
 };
-/* Writes at most `max` layers of the profile that batches of this size run on, in the order in which
- * they run; returns how many there are. */
+/* Writes at most `max` layers of the profile that batches of this size run on, in the order in
+ * which they run; returns how many there are. */
 uint32_t engine_layers(const struct engine *engine, uint32_t batch, struct engine_layer *out,
                        uint32_t max);
 

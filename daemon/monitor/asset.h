@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of the status page, compressed by gzip; embed.py makes the table of daemon/monitor/assets
- * and of Debian's libjs-chart.js. */
+/* The files of the status page, compressed by gzip; embed.py makes the table of
+ * daemon/monitor/assets and of Debian's libjs-chart.js. */
 #ifndef INFERD_DAEMON_MONITOR_ASSET_H
 #define INFERD_DAEMON_MONITOR_ASSET_H
 

@@ -227,7 +227,7 @@ static void unknown_keys_are_refused_with_their_line(void **state)
            "t.yaml:4: models[0].Path: unknown key");
     refuse("models:\n- {name: a, path: a.plan}\n-\n  Path: b\n",
            "t.yaml:4: models[1].Path: unknown key");
-    refuse("listen:\n  grpc: [127.0.0.1:1]\n", "t.yaml:2: listen.grpc: unknown key");
+    refuse("listen:\n  telnet: [127.0.0.1:1]\n", "t.yaml:2: listen.telnet: unknown key");
 }
 
 static void values_out_of_range_are_refused_with_key_and_both_values(void **state)
