@@ -46,7 +46,7 @@ struct model_stats {
 struct model_queue {
     _Atomic uint64_t requests, instances;
     _Atomic uint64_t age_ns; /* of the oldest */
-    _Atomic uint64_t limit;     /* of requests */
+    _Atomic uint64_t limit;  /* of requests */
 };
 
 /* What a worker has of a model on its lane (a stream and an arena, with the execution contexts that
