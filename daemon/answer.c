@@ -29,10 +29,7 @@ bool answer_model_ready(const struct shared *shared, const struct table_entry *e
 
 /* The extensions of the protocol that are served in full. */
 static const char *const extensions[] = {
-    "model_configuration",
-    "model_repository",
-    "statistics",
-    "logging",
+    "classification", "model_configuration", "model_repository", "statistics", "logging",
 };
 
 static const struct body_tensor *tensors(struct arena *arena, const struct engine_binding *bindings,

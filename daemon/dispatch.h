@@ -52,7 +52,9 @@ struct inflight {
     uint64_t use_bytes;
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
-    uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for */
+    uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */
+    uint16_t classes[MESSAGE_MAX_TENSORS];         /* as so many classes; 0: as they are */
+    struct slab *texts;                            /* these classes, once it is answered */
     struct engine_span spans[MESSAGE_MAX_TENSORS]; /* one for each input */
 
     /* The result. */

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/names.h"
 #include "daemon/answer.h"
+#include "daemon/classify.h"
 #include "daemon/describe.h"
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
@@ -225,7 +226,29 @@ static void outputs_fill(struct response *response, const struct inflight *infli
     }
 }
 
-static void result_reply(struct connection *c, const struct inflight *inflight)
+/* Puts classes in the place of outputs that were asked for so. False: there is no memory. */
+static bool classes_fill(struct loop *loop, struct response *response, struct inflight *inflight)
+{
+    bool batched = inflight->model->info->batched;
+    size_t room = 0;
+    for (uint32_t k = 0; k < inflight->n_outputs; k++)
+        if (inflight->classes[k])
+            room += classify_room(&response->outputs[k], batched, inflight->classes[k]);
+    if (!room)
+        return true;
+    inflight->texts = slabs_take(loop->slabs, room, SLAB_REPLY);
+    char *to = inflight->texts ? (char *)inflight->texts->data : NULL;
+    for (uint32_t k = 0; to && k < inflight->n_outputs; k++) {
+        struct message_tensor *output = &response->outputs[k];
+        if (!inflight->classes[k])
+            continue;
+        classify(output, batched, inflight->classes[k], to);
+        to += output->size;
+    }
+    return to != NULL;
+}
+
+static void result_reply(struct connection *c, struct inflight *inflight)
 {
     struct response *response = exchange_begin(c, inflight->id, REQUEST_INFER);
     const struct engine_times *times = &inflight->batch->times;
@@ -236,7 +259,13 @@ static void result_reply(struct connection *c, const struct inflight *inflight)
     response->version = message_text_of(inflight->model->version);
     response->infer_id = (struct message_text){inflight->infer_id, inflight->infer_id_len};
     outputs_fill(response, inflight);
-    connection_reply(c, response);
+    if (classes_fill(c->loop, response, inflight)) {
+        connection_reply(c, response);
+    } else {
+        struct error err;
+        error_plain(&err, CAUSE_OVER_BUDGET);
+        exchange_error(c, inflight->id, &err);
+    }
 }
 
 /* A request that ran has an error of its own. One that never ran gets its cause's sentence. */

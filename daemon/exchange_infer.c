@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "daemon/admission.h"
+#include "daemon/classify.h"
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
 
@@ -122,6 +123,8 @@ static void inflight_fill(struct inflight *inflight, const struct connection *c,
     inflight->model = model_ref(model);
     inflight->n_outputs = admission->n_outputs;
     memcpy(inflight->output, admission->output, admission->n_outputs);
+    for (uint32_t k = 0; k < admission->n_outputs; k++)
+        inflight->classes[k] = k < request->n_outputs ? (uint16_t)request->classes[k] : 0;
     inflight->infer_id_len = (uint32_t)request->infer_id.len;
     if (inflight->infer_id_len)
         memcpy(inflight->infer_id, request->infer_id.data, inflight->infer_id_len);
@@ -184,6 +187,11 @@ static enum status prepare(struct connection *c, const struct request *request,
 {
     struct admission admission;
     TRY(admission_check(model->info, model->max_instances, request, &admission, err));
+    for (uint32_t k = 0; k < request->n_outputs; k++)
+        if (request->classes[k] > CLASSIFY_MOST)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "classification of %u classes; at most %d are told",
+                             request->classes[k], CLASSIFY_MOST);
     if (request->priority >= BATCHER_PRIORITIES)
         return error_set(err, STATUS_INVALID_ARGUMENT, "priority %u; they are 0 (first) to %d",
                          request->priority, BATCHER_PRIORITIES - 1);

@@ -90,7 +90,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
     inflight->serial = ++loop->next_serial;
     inflight->loop = loop->index;
     inflight->submitted = inflight->cancelled = false;
-    inflight->slab = NULL;
+    inflight->slab = inflight->texts = NULL;
     inflight->use = NULL;
     inflight->model = NULL;
     inflight->batch = NULL;
@@ -100,6 +100,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
 void loop_inflight_give(struct loop *loop, struct inflight *inflight)
 {
     slabs_give(loop->slabs, inflight->slab);
+    slabs_give(loop->slabs, inflight->texts);
     identity_use_give(inflight->use, inflight->use_bytes);
     model_unref(inflight->model);
     inflight->next = loop->free_inflight;

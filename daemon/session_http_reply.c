@@ -242,7 +242,7 @@ size_t http_unsent(const struct session *s)
     for (uint32_t k = 0; s->reply_measured && k < s->written.output; k++)
         done += r->outputs[k].size;
     if (s->reply_measured && s->written.output < r->n_outputs)
-        done += s->written.element * dtype_size(r->outputs[s->written.output].dtype);
+        done += s->written.element * MAX(dtype_size(r->outputs[s->written.output].dtype), 1u);
     return s->reply_slab->size - MIN(done, s->reply_slab->size - 1);
 }
 

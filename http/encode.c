@@ -373,6 +373,12 @@ static bool is_binary(uint64_t binary, uint32_t output)
     return binary >> output & 1;
 }
 
+/* Texts, of which each stands behind its length of four bytes. */
+static bool is_bytes(const struct message_tensor *t)
+{
+    return t->dtype == DTYPE_NONE;
+}
+
 static size_t elements(const struct message_tensor *t)
 {
     size_t width = dtype_size(t->dtype);
@@ -385,7 +391,9 @@ size_t http_infer_text_most(const struct response *response, uint64_t binary)
     size_t most = 6 * (2 * MESSAGE_MAX_NAME + MESSAGE_MAX_ID) + 128;
     for (uint32_t k = 0; k < response->n_outputs; k++) {
         most += 6 * MESSAGE_MAX_NAME + 24 * SHAPE_MAX_RANK + 128;
-        if (!is_binary(binary, k))
+        if (!is_binary(binary, k) && is_bytes(&response->outputs[k]))
+            most += response->outputs[k].size * 6;
+        else if (!is_binary(binary, k))
             most += elements(&response->outputs[k]) * (JSON_ELEMENT_MOST + 1);
     }
     return MAX(most, (size_t)HTTP_TEXT_STEP);
@@ -411,7 +419,7 @@ static void output_begin(struct json_writer *w, const struct message_tensor *t, 
     json_text(w, "{\"name\":");
     json_string(w, t->name);
     json_text(w, ",");
-    string(w, "datatype", dtype_name(t->dtype));
+    string(w, "datatype", is_bytes(t) ? "BYTES" : dtype_name(t->dtype));
     json_text(w, ",\"shape\":");
     shape(w, &t->shape);
     if (binary) {
@@ -439,6 +447,23 @@ static bool elements_write(struct http_infer_text *text, const struct message_te
     return true;
 }
 
+/* The same of texts; the number of the element is the number of its first byte. */
+static bool texts_write(struct http_infer_text *text, const struct message_tensor *t,
+                        struct json_writer *w)
+{
+    const char *data = t->data;
+    while (text->element + 4 <= t->size) {
+        uint32_t len;
+        memcpy(&len, data + text->element, sizeof(len));
+        if ((size_t)(w->end - w->at) < 6 * (size_t)len + 3)
+            return false;
+        comma(w, text->element == 0);
+        json_string(w, (struct message_text){data + text->element + 4, len});
+        text->element += 4 + len;
+    }
+    return true;
+}
+
 /* Goes one step on. False: the rest of the writer is too small for it. */
 static bool infer_step(struct http_infer_text *text, const struct response *r, uint64_t binary,
                        struct json_writer *w)
@@ -458,7 +483,8 @@ static bool infer_step(struct http_infer_text *text, const struct response *r, u
         return true;
     case PHASE_ELEMENTS:
         if (!is_binary(binary, text->output)) {
-            if (!elements_write(text, t, w) || w->end - w->at < 2)
+            bool all = is_bytes(t) ? texts_write(text, t, w) : elements_write(text, t, w);
+            if (!all || w->end - w->at < 2)
                 return false;
             json_text(w, "]}");
         }

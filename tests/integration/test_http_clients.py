@@ -52,6 +52,16 @@ class Triton(Served):
         given.set_data_from_numpy(x, binary_data=binary)
         return x, [given]
 
+    def test_classification(self):
+        x = np.array([[0, 3, -1, 2]], np.float32)
+        for binary in (True, False):
+            given = triton.InferInput("x", [1, 4], "FP32")
+            given.set_data_from_numpy(x)
+            wanted = triton.InferRequestedOutput("y", binary_data=binary, class_count=2)
+            result = self.client.infer("copy", [given], outputs=[wanted])
+            got = [t.decode() if isinstance(t, bytes) else t for t in result.as_numpy("y")[0]]
+            self.assertEqual(got, ["3.000000:1", "2.000000:3"])
+
     def test_questions(self):
         client = self.client
         self.assertTrue(client.is_server_live() and client.is_server_ready())
