@@ -36,12 +36,15 @@ static void put_float(struct spelling *s, float value)
     put_u64(s, bits);
 }
 
-/* Whether there is a scale, and of which kind; its numbers do not count. */
-static void put_scale(struct spelling *s, const struct ir_scale *scale)
+/* Whether there is a scale, and of which kind; its numbers do not count, but for a constant's zero
+ * points, which decide what a backend can do with it. */
+static void put_scale(struct spelling *s, const struct ir_scale *scale, bool constant)
 {
     put_u64(s, scale ? 1 + (scale->n > 1) + 2 * (uint64_t)scale->dtype : 0);
     put_u64(s, scale && scale->n > 1 ? scale->axis : 0);
     put_u64(s, scale && scale->zero);
+    put_u64(s, scale && constant ? (uint64_t)(int64_t)scale->zero_min : 0);
+    put_u64(s, scale && constant ? (uint64_t)(int64_t)scale->zero_max : 0);
 }
 
 static void put_tensor(struct spelling *s, const struct ir_graph *graph, uint32_t id)
@@ -54,7 +57,7 @@ static void put_tensor(struct spelling *s, const struct ir_graph *graph, uint32_
     put_u64(s, t->dtype);
     put_u64(s, t->layout);
     put_u64(s, t->real);
-    put_scale(s, ir_scale(graph, t->range));
+    put_scale(s, ir_scale(graph, t->range), ir_tensor_is_constant(t));
     put_u64(s, t->scale != IR_NO_SCALE);
     put_u64(s, ir_tensor_is_constant(t));
     put_u64(s, t->shape.rank);
@@ -91,6 +94,21 @@ static bool has_range(const struct ir_graph *graph, const struct ir_node *node)
            ir_tensor(graph, node->outputs[0])->range;
 }
 
+/* Which ranges stand for the same numbers as the first one: a node that only moves elements may
+ * move bytes then. */
+static void put_ranges(struct spelling *s, const struct ir_graph *graph, const struct ir_node *node)
+{
+    const struct ir_scale *first = NULL;
+    for (uint32_t i = 0; i < node->n_inputs + node->n_outputs; i++) {
+        uint32_t id = i < node->n_inputs ? node->inputs[i] : node->outputs[i - node->n_inputs];
+        const struct ir_scale *scale =
+            id == IR_NONE ? NULL : ir_scale(graph, ir_tensor(graph, id)->range);
+        first = first ? first : scale;
+        if (scale)
+            put_u64(s, ir_scale_equal(scale, first));
+    }
+}
+
 static void put_node(struct spelling *s, const struct ir_graph *graph, const struct ir_node *node)
 {
     put_u64(s, node->op);
@@ -107,6 +125,7 @@ static void put_node(struct spelling *s, const struct ir_graph *graph, const str
     put_u64(s, node->n_epilogue);
     for (uint32_t i = 0; i < node->n_epilogue; i++)
         put_step(s, &node->epilogue[i]);
+    put_ranges(s, graph, node);
     if (ir_op_has(node->op, IR_TRAIT_RENAMES) && has_range(graph, node))
         put_u64(s, ir_node_keeps_range(graph, node));
 }
