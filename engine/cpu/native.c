@@ -38,6 +38,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_SAMPLE] = native_sample_make,
     [IR_OP_QUANTIZE] = native_quantize_make,
     [IR_OP_DEQUANTIZE] = native_quantize_make,
+    [IR_OP_REFORMAT] = native_reformat_make,
 };
 
 /* The makers of nodes with tensors that are stored in 8 bits by scales. Where there is none, the
@@ -47,7 +48,8 @@ static bool (*const scaled_makers[IR_OP_COUNT_])(struct native_op *op, const str
     [IR_OP_UNARY] = native_chain_make,       [IR_OP_BINARY] = native_chain_make,
     [IR_OP_QUANTIZE] = native_quantize_make, [IR_OP_DEQUANTIZE] = native_quantize_make,
     [IR_OP_REFORMAT] = native_reformat_make, [IR_OP_POOL] = native_average_make,
-    [IR_OP_REDUCE] = native_average_make,    [IR_OP_CONCAT] = native_concat_make,
+    [IR_OP_REDUCE] = native_average_make,    [IR_OP_CAST] = native_convert_make,
+    [IR_OP_CONCAT] = native_concat_make,
 };
 
 /* The ops whose makers heed op->layout. */

@@ -48,9 +48,14 @@ bool native_stored_read(struct native_op *op, const struct ir_graph *graph,
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t tensor = k ? node->inputs[op->input[k]] : node->outputs[0];
-        if (!stored_read(graph, tensor, &op->stored[k]) ||
-            (op->stored[k].dtype == DTYPE_NONE && ir_tensor(graph, tensor)->dtype != DTYPE_F32))
+        if (!stored_read(graph, tensor, &op->stored[k]))
             return false;
+        enum dtype dtype = ir_tensor(graph, tensor)->dtype;
+        if (op->stored[k].dtype != DTYPE_NONE || dtype == DTYPE_F32)
+            continue;
+        if (k == 0 || (dtype != DTYPE_U8 && dtype != DTYPE_I8))
+            return false;
+        op->stored[k] = (struct stored){dtype, 1, 0};
     }
     return true;
 }

@@ -128,8 +128,9 @@ struct native_sample {
 /* REFORMAT from or to 8 bits: images of channels and places. */
 struct native_reformat {
     int64_t channels, places;
-    int64_t lanes;  /* of a block of the floats; 0: they are not in blocks */
-    bool from_last; /* the input has its channels last */
+    int64_t lanes;          /* of a block of the floats; 0: they are not in blocks */
+    int64_t x_size, y_size; /* bytes of an element */
+    bool from_last;         /* the input has its channels last */
 };
 
 /* An average over windows of 8-bit numbers, channels last. */
@@ -250,8 +251,8 @@ const float *native_load(const struct native_op *op, uint32_t k, int64_t at, int
                          float *buffer);
 /* Stores n floats, in 8 bits, as elements of the output from `at` on. */
 void native_store(const struct native_op *op, int64_t at, const float *x, size_t n);
-/* Reads how the n tensors of the walk are stored. False: one is neither fp32 nor in 8 bits by one
- * scale. */
+/* Reads how the n tensors of the walk are stored. False: one is neither fp32, nor in 8 bits by one
+ * scale, nor an input of 8-bit integers, which stand for themselves. */
 bool native_stored_read(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node, uint32_t n);
 /* Sets the walk over the output, in the order in which its layout stores it, and how its n tensors
@@ -296,6 +297,8 @@ bool native_groups_make(struct native_op *op, const struct ir_graph *graph,
 
 bool native_quantize_make(struct native_op *op, const struct ir_graph *graph,
                           const struct ir_node *node);
+bool native_convert_make(struct native_op *op, const struct ir_graph *graph,
+                         const struct ir_node *node);
 bool native_reformat_make(struct native_op *op, const struct ir_graph *graph,
                           const struct ir_node *node);
 bool native_average_make(struct native_op *op, const struct ir_graph *graph,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * QUANTIZE and DEQUANTIZE by one scale, and REFORMAT from or to 8 bits. The two ops are chains
- * without a function, of which one end is stored in 8 bits. A reformat between plain and
- * channels-last order turns images of channels and places in blocks of bytes, that is before the
- * bytes are widened or after the floats are narrowed.
+ * QUANTIZE and DEQUANTIZE by one scale, CAST of what requests send as bytes, and REFORMAT from or
+ * to 8 bits, or of bytes. The first three are chains, of which one end is stored in 8 bits. A
+ * reformat between plain and channels-last order turns images of channels and places in blocks of
+ * bytes, that is before the bytes are widened or after the floats are narrowed.
  */
 #include <string.h>
 
@@ -79,6 +79,16 @@ bool native_quantize_make(struct native_op *op, const struct ir_graph *graph,
            read_operands(op, graph, node) && native_chunks_make(op, graph, node, 2);
 }
 
+/* A cast of 8-bit integers to real numbers that are stored in 8 bits. */
+bool native_convert_make(struct native_op *op, const struct ir_graph *graph,
+                         const struct ir_node *node)
+{
+    uint32_t n = 1;
+    op->input[n++] = 0;
+    return native_steps_add(op, node, &n) && native_stored_read(op, graph, node, n) &&
+           op->stored[1].dtype != DTYPE_NONE && native_chunks_make(op, graph, node, n);
+}
+
 /* --- reformats --- */
 
 enum { TILE_ROWS = 64, TILE_COLS = 256 };
@@ -116,11 +126,17 @@ static void widen_tile(const struct native_op *op, const struct tile *t)
                                         (size_t)t->n_rows, from->step, (float)from->zero);
 }
 
+static void move_tile(const struct native_op *op, const struct tile *t)
+{
+    op->fast->bytes->turn((const uint8_t *)t->x + t->row * t->cols + t->col, t->cols,
+                          (uint8_t *)t->y + t->col * t->rows + t->row, t->rows, t->n_rows,
+                          t->n_cols);
+}
+
 static void run_turn(void *user, int64_t first, int64_t end)
 {
     const struct native_op *op = user;
     const struct native_reformat *f = &op->reformat;
-    bool narrows = op->stored[0].dtype != DTYPE_NONE;
     int64_t rows = f->from_last ? f->places : f->channels;
     int64_t cols = f->from_last ? f->channels : f->places;
     int64_t down = (rows + TILE_ROWS - 1) / TILE_ROWS, across = (cols + TILE_COLS - 1) / TILE_COLS;
@@ -131,12 +147,14 @@ static void run_turn(void *user, int64_t first, int64_t end)
         t.col = unit % across * TILE_COLS;
         t.n_rows = MIN(rows - t.row, TILE_ROWS);
         t.n_cols = MIN(cols - t.col, TILE_COLS);
-        t.x = (const char *)op->inputs[0] + image * (narrows ? (int64_t)sizeof(float) : 1);
-        t.y = (char *)op->output + image * (narrows ? 1 : (int64_t)sizeof(float));
-        if (narrows)
+        t.x = (const char *)op->inputs[0] + image * f->x_size;
+        t.y = (char *)op->output + image * f->y_size;
+        if (f->x_size > 1)
             narrow_tile(op, &t);
-        else
+        else if (f->y_size > 1)
             widen_tile(op, &t);
+        else
+            move_tile(op, &t);
     }
 }
 
@@ -176,6 +194,34 @@ static bool make_flat(struct native_op *op, int64_t elements)
     return native_row_make(op, &flat, 2, strides);
 }
 
+/* Between plain and channels-last order. */
+static bool make_turn(struct native_op *op, const struct ir_tensor *x, const struct ir_tensor *y)
+{
+    struct native_reformat *f = &op->reformat;
+    int64_t rows = f->from_last ? f->places : f->channels;
+    int64_t cols = f->from_last ? f->channels : f->places;
+    f->x_size = (int64_t)dtype_size(x->dtype);
+    f->y_size = (int64_t)dtype_size(y->dtype);
+    op->units = x->shape.dim[0] * ((rows + TILE_ROWS - 1) / TILE_ROWS) *
+                ((cols + TILE_COLS - 1) / TILE_COLS);
+    op->work = run_turn;
+    return (x->layout == IR_LAYOUT_PLAIN && y->layout == IR_LAYOUT_CHANNELS_LAST) ||
+           (y->layout == IR_LAYOUT_PLAIN && f->from_last);
+}
+
+static bool is_byte(const struct ir_tensor *t)
+{
+    return t->dtype == DTYPE_U8 || t->dtype == DTYPE_I8;
+}
+
+/* Whether bytes are moved that mean the same on both sides. */
+static bool moves_bytes(const struct ir_graph *graph, const struct ir_tensor *x,
+                        const struct ir_tensor *y)
+{
+    return is_byte(x) && x->dtype == y->dtype &&
+           ir_scale_equal(ir_scale(graph, x->scale), ir_scale(graph, y->scale));
+}
+
 bool native_reformat_make(struct native_op *op, const struct ir_graph *graph,
                           const struct ir_node *node)
 {
@@ -183,29 +229,24 @@ bool native_reformat_make(struct native_op *op, const struct ir_graph *graph,
     const struct ir_tensor *y = ir_tensor(graph, node->outputs[0]);
     struct native_reformat *f = &op->reformat;
     uint32_t rank = x->shape.rank;
-    if (!native_stored_read(op, graph, node, 2) ||
-        (op->stored[0].dtype == DTYPE_NONE) == (op->stored[1].dtype == DTYPE_NONE))
+    bool moves = moves_bytes(graph, x, y),
+         agree = ir_layouts_agree(&x->shape, x->layout, y->layout);
+    op->input[1] = 0;
+    if (!moves && (!native_stored_read(op, graph, node, 2) ||
+                   (op->stored[0].dtype == DTYPE_NONE) == (op->stored[1].dtype == DTYPE_NONE)))
         return false;
-    if (ir_layouts_agree(&x->shape, x->layout, y->layout))
+    if (agree && !moves)
         return make_flat(op, ref_extent(&x->shape, 0, rank));
-    if (rank < 3)
+    if (rank < 3 || agree)
         return false;
-    const struct ir_tensor *real = op->stored[0].dtype == DTYPE_NONE ? y : x;
-    enum ir_layout of_bytes = real == y ? x->layout : y->layout;
+    const struct ir_tensor *real = is_byte(y) ? x : y;
     f->channels = x->shape.dim[1];
     f->places = ref_extent(&x->shape, 2, rank);
     f->from_last = x->layout == IR_LAYOUT_CHANNELS_LAST;
     f->lanes = ir_layout_block(real->layout);
-    if (f->lanes) {
-        op->units = x->shape.dim[0] * ((f->channels + f->lanes - 1) / f->lanes);
-        op->work = run_blocks;
-        return of_bytes == IR_LAYOUT_CHANNELS_LAST;
-    }
-    int64_t rows = f->from_last ? f->places : f->channels;
-    int64_t cols = f->from_last ? f->channels : f->places;
-    op->units = x->shape.dim[0] * ((rows + TILE_ROWS - 1) / TILE_ROWS) *
-                ((cols + TILE_COLS - 1) / TILE_COLS);
-    op->work = run_turn;
-    return (x->layout == IR_LAYOUT_PLAIN && y->layout == IR_LAYOUT_CHANNELS_LAST) ||
-           (y->layout == IR_LAYOUT_PLAIN && f->from_last);
+    if (moves || !f->lanes)
+        return make_turn(op, x, y);
+    op->units = x->shape.dim[0] * ((f->channels + f->lanes - 1) / f->lanes);
+    op->work = run_blocks;
+    return (real == y ? x->layout : y->layout) == IR_LAYOUT_CHANNELS_LAST;
 }

@@ -62,11 +62,27 @@ static void look_up(const uint8_t *x, uint8_t *y, size_t n, const uint8_t table[
         y[i] = table[x[i]];
 }
 
+/* Colours one behind the other become pixels. */
+static void turn_three(const uint8_t *from, int64_t from_row, uint8_t *to, int64_t cols)
+{
+    const uint8_t *a = from, *b = from + from_row, *c = b + from_row;
+    VECTOR
+    for (int64_t i = 0; i < cols; i++) {
+        to[3 * i] = a[i];
+        to[3 * i + 1] = b[i];
+        to[3 * i + 2] = c[i];
+    }
+}
+
 /* Blocks keep the lines that are written to in the first-level cache. */
 static void turn(const uint8_t *from, int64_t from_row, uint8_t *to, int64_t to_row, int64_t rows,
                  int64_t cols)
 {
     enum { BLOCK = 32 };
+    if (rows == 3 && to_row == 3) {
+        turn_three(from, from_row, to, cols);
+        return;
+    }
     for (int64_t block = 0; block < rows; block += BLOCK) {
         int64_t end = MIN(rows, block + BLOCK);
         for (int64_t c = 0; c < cols; c++)

@@ -317,7 +317,8 @@ static enum status run_one(void *user, const struct tactic *tactic, struct error
         fail_msg("%s: %s: %s", t->text, t->name, err->text);
     judge(t, node->outputs[0], out[0]);
     backend_cpu.op_free(op);
-    give_back(t);
+    if (node->op != IR_OP_REFORMAT)
+        give_back(t);
     for (uint32_t i = 0; i < node->n_inputs; i++)
         free(in[i]);
     free(out[0]);
@@ -616,6 +617,71 @@ static void quantising_reads_and_writes_bytes(void **state UNUSED)
            RANGES(Y_I8(0.3F, 7)), 2);
 }
 
+/* --- reformats --- */
+
+/* Runs all reformats between two formats of a tensor; returns their number. */
+static uint32_t reformat(const char *shape, struct ir_format from, struct ir_format to,
+                         bool shifted)
+{
+    const struct device_options options = {.threads = 2};
+    struct trial t = {.text = shape};
+    char text[128];
+    struct error err;
+    snprintf(text, sizeof(text), "input x FP32[%s]\ny = unary \"r\" (x) func=abs\noutput y\n",
+             shape);
+    t.graph = graph_parse(text);
+    struct ir_node *node = ir_node(t.graph, 0);
+    node->op = IR_OP_REFORMAT;
+    node->n_attrs = 0;
+    add_range(t.graph, &(struct range){"x", 0.25F, shifted ? 77 : 0, DTYPE_U8, false, 0});
+    ir_tensor(t.graph, node->outputs[0])->range = ir_tensor(t.graph, 0)->range;
+    from.scale = from.dtype == DTYPE_U8;
+    to.scale = to.dtype == DTYPE_U8;
+    fill_tensor(&t, 0, RANDOM);
+    t.real[node->outputs[0]] = t.real[0];
+    assert_true(ir_tensor_set_format(t.graph, 0, from));
+    assert_true(ir_tensor_set_format(t.graph, node->outputs[0], to));
+    assert_int_equal(backend_cpu.device_open(&options, &t.device, &err), STATUS_OK);
+    assert_int_equal(backend_cpu.stream_new(t.device, &t.stream, &err), STATUS_OK);
+    if (backend_cpu.candidates(t.device, t.graph, node, PRECISION_F32, run_one, &t, &err))
+        fail_msg("%s: %s", shape, err.text);
+    backend_cpu.stream_free(t.stream);
+    backend_cpu.device_close(t.device);
+    free(t.real[0]);
+    ir_graph_free(t.graph);
+    return t.ran;
+}
+
+static void reformats_keep_the_numbers(void **state UNUSED)
+{
+    static const enum ir_layout layouts[] = {IR_LAYOUT_PLAIN, IR_LAYOUT_CHANNELS_LAST,
+                                             IR_LAYOUT_BLOCKED_16, IR_LAYOUT_BLOCKED_8};
+    static const char *const shapes[] = {"2,3,17,19", "1,24,5,7", "2,70,9,33", "3,16,40"};
+    for (size_t s = 0; s < ARRAY_LEN(shapes); s++)
+        for (size_t a = 0; a < 2; a++)
+            for (size_t b = 0; b < ARRAY_LEN(layouts); b++) {
+                struct ir_format bytes = {.layout = layouts[a], .dtype = DTYPE_U8};
+                struct ir_format reals = {.layout = layouts[b], .dtype = DTYPE_F32};
+                struct ir_format others = {.layout = layouts[b % 2], .dtype = DTYPE_U8};
+                /* Plain bytes are never read from blocks, nor written to them. */
+                uint32_t least = a == 1 || b < 2;
+                assert_in_range(reformat(shapes[s], bytes, reals, b % 2), least, 9);
+                assert_in_range(reformat(shapes[s], reals, bytes, b % 2), least, 9);
+                if (others.layout != bytes.layout)
+                    assert_in_range(reformat(shapes[s], bytes, others, true), 2, 9);
+            }
+}
+
+/* What requests send as bytes becomes other bytes, without floats in memory. */
+static void bytes_are_converted(void **state UNUSED)
+{
+    others("input x UINT8[2,3,7,5]\ny = cast \"c\" (x) to=12 then mul(a FP32[3,1,1]=0.0625), "
+           "add(b FP32[3,1,1]=-1.5)\noutput y\n",
+           RANGES(Y_U8(0.0625F, 24)), 1);
+    others("input x UINT8[2,3,7,5]\ny = cast \"c\" (x) to=12 then linear(0.01,-2,0)\noutput y\n",
+           RANGES(Y_I8(0.02F, -3)), 1);
+}
+
 #define TEST(name) cmocka_unit_test(name)
 
 int main(void)
@@ -625,6 +691,7 @@ int main(void)
         TEST(matrix_products_are_exact), TEST(sums_and_functions_requantise),
         TEST(averages_requantise),       TEST(moves_keep_bytes),
         TEST(concats_take_other_scales), TEST(quantising_reads_and_writes_bytes),
+        TEST(bytes_are_converted),       TEST(reformats_keep_the_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
