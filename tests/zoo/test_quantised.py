@@ -26,6 +26,7 @@ except ImportError as e:
     sys.exit(0)
 
 BATCH = 2
+INTEGERS = (np.uint8, np.int8, np.uint16, np.int16)
 
 
 class Net:
@@ -149,7 +150,7 @@ def cut(model, values):
     pieces = onnx.ModelProto()
     pieces.CopyFrom(model)
     graph = pieces.graph
-    ints = [n for n, v in values.items() if v.dtype in (np.uint8, np.int8) and v.ndim]
+    ints = [n for n, v in values.items() if v.dtype in INTEGERS and v.ndim]
     read = {i for node in graph.node for i in node.input}
     del graph.output[:]
     for given in graph.input:
@@ -210,24 +211,36 @@ def check_whole(inferctl, folder, model, feeds, bound):
     return [] if error <= bound else [f"whole: relative error {error:.1e}"]
 
 
-FORMATS = {"QDQ": QuantFormat.QDQ, "QOperator": QuantFormat.QOperator}
-TYPES = {"U8": QuantType.QUInt8, "S8": QuantType.QInt8}
+U8, S8, U16, S4 = QuantType.QUInt8, QuantType.QInt8, QuantType.QUInt16, QuantType.QInt4
+CONTRIB = {"UseQDQContribOps": True}  # 16 and 4 bits before opset 21
+WAYS = {  # of activations and weights, per channel, further options
+    "U8": (U8, S8, False, {}),
+    "U8_channels": (U8, S8, True, {}),
+    "U8_U8": (U8, U8, False, {}),
+    "S8": (S8, S8, False, {}),
+    "S8_channels": (S8, S8, True, {"ActivationSymmetric": True}),
+}
+PAIRS = {  # what only QuantizeLinear and DequantizeLinear say
+    "weights_rounded_there": (U8, S8, True, {"AddQDQPairToWeight": True}),
+    "16_bits": (U16, S8, False, CONTRIB),
+    "4_bits": (U8, S4, False, CONTRIB),
+}
 
 
 def variants(floats, shapes):
     """Name and file of each way to quantise the network."""
     folder = os.path.dirname(floats)
-    for form, quant_format in FORMATS.items():
-        for kind, per_channel in (("U8", False), ("U8", True), ("S8", False), ("S8", True)):
-            name = f"{form}_{kind}{'_channels' if per_channel else ''}"
-            path = os.path.join(folder, name + ".onnx")
-            quantize_static(floats, path, Reader(shapes), quant_format=quant_format,
-                            activation_type=TYPES[kind], weight_type=QuantType.QInt8,
-                            per_channel=per_channel)
-            yield name, path
-    for kind in TYPES:
+    rows = [(f"QDQ_{k}", QuantFormat.QDQ, v) for k, v in {**WAYS, **PAIRS}.items()]
+    rows += [(f"QOperator_{k}", QuantFormat.QOperator, v) for k, v in WAYS.items()]
+    for name, form, (activations, weights, per_channel, options) in rows:
+        path = os.path.join(folder, name + ".onnx")
+        quantize_static(floats, path, Reader(shapes), quant_format=form, weight_type=weights,
+                        activation_type=activations, per_channel=per_channel,
+                        extra_options=options)
+        yield name, path
+    for kind in (U8, S8):
         path = os.path.join(folder, f"dynamic_{kind}.onnx")
-        quantize_dynamic(floats, path, weight_type=TYPES[kind])
+        quantize_dynamic(floats, path, weight_type=kind)
         yield f"dynamic_{kind}", path
 
 
