@@ -120,6 +120,13 @@ static uint32_t emit_less(struct mapper *m, uint32_t acc, uint32_t zero, uint32_
     return emit_binary(m, IR_BINARY_SUB, acc, off);
 }
 
+/* Makes -zero sums, INT32 [n], of a zero point of one number that is computed from an input. */
+static uint32_t emit_bias(struct mapper *m, uint32_t zero, uint32_t sums, int64_t n)
+{
+    zero = emit_cast(m, emit_reshape(m, zero, &(struct shape){.rank = 0}), DTYPE_I32);
+    return emit_binary(m, IR_BINARY_MUL, zero, known_bias(m, 1, sums, n));
+}
+
 /* --- convolution --- */
 
 static uint32_t emit_conv_in(struct mapper *m, uint32_t x, uint32_t weights, uint32_t bias,
@@ -227,6 +234,10 @@ static bool emit_byte_matmul(struct mapper *m, uint32_t a, uint32_t a_zero, uint
         return false;
     if (known_zero(m, a_zero, &z) && (!z || rank == 2)) {
         *out = emit_matmul(m, a, by.tensor, known_bias(m, z, by.sums, order.channels));
+        return true;
+    }
+    if (is_single(m, a_zero) && rank == 2) {
+        *out = emit_matmul(m, a, by.tensor, emit_bias(m, a_zero, by.sums, order.channels));
         return true;
     }
     a_zero = emit_along(m, a_zero, rank_a - 2, rank_a);

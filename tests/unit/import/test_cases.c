@@ -209,7 +209,7 @@ static void nodes_text(const struct ir_graph *graph, char *text, size_t size)
 static const struct refusal made[] = {
     {"MatMulInteger", 10, "u2,3 U3,2", "", "matmul UINT8"},
     {"MatMulInteger", 10, "u2,3 U3,2 z5 z1", "", "matmul UINT8"},
-    {"MatMulInteger", 10, "u2,3 U3,2 u U2", "", "matmul UINT8 cast binary binary"},
+    {"MatMulInteger", 10, "u2,3 U3,2 u U2", "", "cast binary matmul UINT8"},
     {"MatMulInteger", 10, "u2,3 U3,2 U2 U2", "", "reshape matmul UINT8 cast binary binary"},
     {"MatMulInteger", 10, "u2,2,3 U2,3,2 z3 z1", "", "matmul UINT8 cast binary binary"},
     {"MatMulInteger", 10, "u2,3 V3,2", "", "cast cast matmul FP64 cast"},
