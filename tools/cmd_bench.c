@@ -21,6 +21,7 @@
 #include "tools/model.h"
 #include "tools/samples.h"
 #include "tools/tensor.h"
+#include "tools/types.h"
 
 struct bench_args {
     struct model_args model;
@@ -221,12 +222,14 @@ static void print_layers_json(struct json *j, const struct runner *r)
 {
     uint32_t n = 0;
     const struct layer_time *layers = context_layer_times(r->ctx, r->bench->batch, &n);
+    const struct ir_graph *graph = engine_graph_for(r->bench->model.engine, r->bench->batch);
     json_list(j, "layers");
     for (uint32_t i = 0; i < n; i++) {
         json_object(j, NULL);
         json_text(j, "name", layers[i].node->name);
         json_text(j, "op", ir_op_name(layers[i].node->op));
         json_text(j, "tactic", layers[i].node->tactic->name);
+        json_text(j, "precision", dtype_name(types_of_layer(graph, layers[i].node)));
         json_real(j, "mean_us", us(layers[i].total_ns) / (double)MAX(layers[i].runs, 1u));
         json_real(j, "min_us", us(layers[i].min_ns));
         json_end(j);

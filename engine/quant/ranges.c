@@ -192,6 +192,23 @@ static void follow_moves(struct ranging *r)
     }
 }
 
+/* What was known of a tensor under another name: at another batch size, passes may have kept the
+ * tensor before a reshape or a transpose instead of the one behind it. */
+static void lead_moves(struct ranging *r)
+{
+    for (uint32_t i = r->graph->n_nodes; i-- > 0;) {
+        const struct ir_node *node = ir_node(r->graph, i);
+        if (!ir_op_has(node->op, IR_TRAIT_MOVES) || !ir_op_has(node->op, IR_TRAIT_RENAMES) ||
+            !r->useful[node->inputs[0]] || has_own(r, node->inputs[0]))
+            continue;
+        struct ir_tensor *x = ir_tensor(r->graph, node->inputs[0]);
+        const struct ir_tensor *y = ir_tensor(r->graph, node->outputs[0]);
+        const struct ir_scale *scale = ir_scale(r->graph, y->range);
+        if (x->range == IR_NO_SCALE && scale && scale->n == 1)
+            x->range = y->range;
+    }
+}
+
 /* Parts that only a concatenation reads are made with its range: else they would be rounded a
  * second time there. */
 static void follow_concats(struct ranging *r)
@@ -279,6 +296,7 @@ static enum status apply(struct ranging *r, const bool *known, bool keep_missing
     if (r->table)
         TRY(use_table(r, known));
     TRY(follow_bytes(r));
+    lead_moves(r);
     follow_concats(r);
     follow_moves(r);
     TRY(finish_products(r));

@@ -8,6 +8,10 @@
  * level that are not empty. The i whose Q is nearest to P, by the divergence of Kullback and
  * Leibler, wins. Within a level Q is constant, so sums over its bins come from running sums, and an
  * i costs one logarithm a level.
+ *
+ * A distribution that was seen through a few values looks like noise, and noise seems to lose
+ * nothing when it is cut. So bins are merged until they hold enough values each, and the largest
+ * magnitude stands if fewer of them are left than there are levels.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +19,12 @@
 #include "base/compiler.h"
 #include "engine/quant/histogram.h"
 
-/* Running sums over the bins before bin i. */
+enum { ENOUGH = 8 }; /* values a bin, on average */
+
+/* The counts of `used` bins, and running sums over the bins before bin i. */
 struct sums {
+    uint32_t used;
+    uint64_t bins[QUANT_BINS];
     double count[QUANT_BINS + 1];
     double entropy[QUANT_BINS + 1]; /* of c log c */
     uint32_t filled[QUANT_BINS + 1];
@@ -35,23 +43,34 @@ static uint32_t used_bins(const struct quant_histogram *h)
     return used;
 }
 
-static void sum_up(const struct quant_histogram *h, struct sums *s)
+/* Fills the bins with those of the histogram, each 2^n of them merged into one so that there are
+ * enough values in each. Returns n. */
+static uint32_t merge(const struct quant_histogram *h, uint32_t used, struct sums *s)
 {
-    s->count[0] = s->entropy[0] = 0;
-    s->filled[0] = 0;
-    for (uint32_t i = 0; i < QUANT_BINS; i++) {
-        s->count[i + 1] = s->count[i] + (double)h->bins[i];
-        s->entropy[i + 1] = s->entropy[i] + log_weighted((double)h->bins[i]);
-        s->filled[i + 1] = s->filled[i] + (h->bins[i] != 0);
+    uint64_t values = h->count - h->zeros;
+    uint32_t by = 0;
+    while (((used - 1) >> by) + 1 > values / ENOUGH && by < QUANT_BITS)
+        by++;
+    s->used = ((used - 1) >> by) + 1;
+    for (uint32_t i = 0; i < used; i++)
+        s->bins[i >> by] += h->bins[i];
+    return by;
+}
+
+static void sum_up(struct sums *s)
+{
+    for (uint32_t i = 0; i < s->used; i++) {
+        s->count[i + 1] = s->count[i] + (double)s->bins[i];
+        s->entropy[i + 1] = s->entropy[i] + log_weighted((double)s->bins[i]);
+        s->filled[i + 1] = s->filled[i] + (s->bins[i] != 0);
     }
 }
 
-/* The divergence of Q from P if `kept` bins are kept, of `used`; infinite if Q lacks a bin of P. */
-static double divergence(const struct quant_histogram *h, const struct sums *s, uint32_t used,
-                         uint32_t kept, uint32_t levels)
+/* The divergence of Q from P if `kept` bins are kept; infinite if Q lacks a bin of P. */
+static double divergence(const struct sums *s, uint32_t kept, uint32_t levels)
 {
-    double total = s->count[used], inside = s->count[kept], outside = total - inside;
-    double last = (double)h->bins[kept - 1];
+    double total = s->count[s->used], inside = s->count[kept], outside = total - inside;
+    double last = (double)s->bins[kept - 1];
     if (last <= 0 && outside > 0)
         return INFINITY;
     /* sum of p log p, with p = c / total and what lies outside in the last bin */
@@ -72,13 +91,12 @@ static double divergence(const struct quant_histogram *h, const struct sums *s, 
 }
 
 /* The bins to keep. Of equal divergences the one that keeps most wins. */
-static uint32_t search(const struct quant_histogram *h, const struct sums *s, uint32_t used,
-                       uint32_t levels)
+static uint32_t search(const struct sums *s, uint32_t levels)
 {
-    uint32_t best = used;
+    uint32_t best = s->used;
     double least = INFINITY;
-    for (uint32_t kept = MIN(levels, used); kept <= used; kept++) {
-        double d = divergence(h, s, used, kept, levels);
+    for (uint32_t kept = levels; kept <= s->used; kept++) {
+        double d = divergence(s, kept, levels);
         if (d <= least) {
             least = d;
             best = kept;
@@ -108,11 +126,12 @@ bool quant_limit(const struct quant_histogram *h, enum quant_method method, doub
     if (method == QUANT_PERCENTILE) {
         kept = reach(h, percentile / 100);
     } else {
-        struct sums *s = malloc(sizeof(*s));
+        struct sums *s = calloc(1, sizeof(*s));
         if (!s)
             return false;
-        sum_up(h, s);
-        kept = search(h, s, used, levels);
+        uint32_t by = merge(h, used, s);
+        sum_up(s);
+        kept = search(s, levels) << by;
         free(s);
     }
     *limit = fminf(most, ldexpf((float)MAX(kept, 1U), h->exponent));

@@ -227,6 +227,22 @@ static void outliers_are_clipped(void **state UNUSED)
     free(values);
 }
 
+/* So few values say nothing of what may be cut; with more of them something is cut. */
+static void few_values_are_not_cut(void **state UNUSED)
+{
+    float values[1 << 15];
+    for (size_t i = 0; i < ARRAY_LEN(values); i++)
+        values[i] = normal();
+    for (size_t n = 2; n <= 512; n *= 2) {
+        float most = limit_of(values, n, QUANT_MINMAX, 0);
+        assert_true(limit_of(values, n, QUANT_ENTROPY, 0) == most);
+    }
+    float few = limit_of(values, 4096, QUANT_ENTROPY, 0);
+    assert_true(few > 2); /* far less would be cut of 4096 normal numbers */
+    assert_true(limit_of(values, ARRAY_LEN(values), QUANT_ENTROPY, 0) <
+                limit_of(values, ARRAY_LEN(values), QUANT_MINMAX, 0));
+}
+
 static void few_values_and_zeros(void **state UNUSED)
 {
     static const float zeros[4] = {0}, one[] = {-2.5F}, two[] = {0, 1e-3F, 0};
@@ -276,6 +292,7 @@ int main(void)
         cmocka_unit_test(entropy_is_the_published_search),
         cmocka_unit_test(percentiles_are_those_of_sorted_values),
         cmocka_unit_test(outliers_are_clipped),
+        cmocka_unit_test(few_values_are_not_cut),
         cmocka_unit_test(few_values_and_zeros),
         cmocka_unit_test(methods_have_names),
     };

@@ -102,6 +102,15 @@ static const struct rows cases[] = {
      "x range -2 127\na range 0 1\nb range 0 2\nc range 0 510\nt range 0 9\n",
      "x int8 1; a uint8 2; b uint8 2; c uint8 2; t uint8 2; y -",
      {.given = 5, .used = 5, .ranged = 5, .weights = 1}},
+    {"a range behind a transpose is one before it as well",
+     "input x FP32[1,4,6]\n"
+     "a = unary \"a\" (x) func=abs\n"
+     "t = transpose \"t\" (a) perm=0,2,1\n"
+     "y = matmul \"y\" (t, w FP32[4,3])\n"
+     "output y\n",
+     "t range 0 510\nx range -1 1\n",
+     "a uint8 2; t uint8 2; y -",
+     {.given = 2, .used = 2, .ranged = 3, .weights = 1}},
     {"bytes that are cast have the range of bytes",
      "input x UINT8[1,3,8,8]\n"
      "f = cast \"f\" (x) to=12\n"

@@ -464,6 +464,7 @@ class Offline(unittest.TestCase):
         self.assertGreater(result["throughput"], 0)
         self.assertGreaterEqual(result["p99_us"], result["p50_us"])
         self.assertGreater(len(result["layers"]), 3)
+        self.assertEqual({layer["precision"] for layer in result["layers"]}, {"FP32"})
         self.assertIn("weights", [m["tag"] for m in result["memory"]])
         self.assertEqual({m["where"] for m in result["memory"]}, {"host"})
         self.run_it("bench", self.plan, "--threads", 1, "--batch", 5, code=1)
