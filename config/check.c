@@ -57,16 +57,17 @@ static bool is_log_level(const char *text)
     return is_word(text, levels);
 }
 
-enum status config_listen_check(const struct config *config, const struct address *address,
-                                struct error *err)
+enum status config_listen_check(const struct config *config, enum config_door door,
+                                const struct address *address, struct error *err)
 {
     char text[ADDRESS_TEXT_MAX];
-    if (address_is_local(address) || config->tokens || config->listen.insecure)
+    bool mutual = config->listen.client_ca && config_tls_doors(&config->listen) >> door & 1;
+    if (address_is_local(address) || config->tokens || mutual || config->listen.insecure)
         return STATUS_OK;
     return error_set(
         err, STATUS_INVALID_ARGUMENT,
         "listen: %s is reachable by others and no tokens are configured; set `tokens`, "
-        "or `listen.insecure: true` (--insecure) to insist",
+        "`listen.client_ca`, or `listen.insecure: true` (--insecure) to insist",
         address_format(address, text));
 }
 
@@ -104,8 +105,27 @@ static enum status check_door(const struct config_listen *listen, uint32_t door,
     return STATUS_OK;
 }
 
+static enum status check_tls(const struct config_listen *listen, struct report *report)
+{
+    static const char expected[] = "listen.certificate beside it";
+    if (!listen->certificate && listen->certificate_key)
+        return report_set(report, "listen.", "certificate_key", listen->certificate_key, expected);
+    if (!listen->certificate && listen->client_ca)
+        return report_set(report, "listen.", "client_ca", listen->client_ca, expected);
+    for (uint32_t k = 0; k < listen->tls_count; k++) {
+        const struct config_listen one = {
+            .certificate = listen->tls[k], .tls = &listen->tls[k], .tls_count = 1};
+        if (!config_tls_doors(&one))
+            return report_set(report, "listen.", "tls", listen->tls[k], "framed, http or grpc");
+    }
+    if (!listen->certificate && listen->tls_count)
+        return report_set(report, "listen.", "tls", listen->tls[0], expected);
+    return STATUS_OK;
+}
+
 static enum status check_listen(const struct config_listen *listen, struct report *report)
 {
+    TRY(check_tls(listen, report));
     for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
         TRY(check_door(listen, door, report));
     return STATUS_OK;
@@ -267,13 +287,14 @@ enum status config_check_report(const struct config *config, struct report *repo
 }
 
 /* The addresses of a host's name are checked later, when the name has been looked up. */
-static enum status check_reach(const struct config *config, const char *text, struct error *err)
+static enum status check_reach(const struct config *config, enum config_door door, const char *text,
+                               struct error *err)
 {
     struct resolved addresses;
     struct resolve_name name;
     TRY(resolve_text(text, &addresses, &name, err));
     for (uint32_t k = 0; k < addresses.n; k++)
-        TRY(config_listen_check(config, &addresses.items[k], err));
+        TRY(config_listen_check(config, door, &addresses.items[k], err));
     return STATUS_OK;
 }
 
@@ -283,7 +304,7 @@ enum status config_check(const struct config *config, struct error *err)
     TRY(config_check_report(config, &report));
     for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
         for (uint32_t i = 0; i < config->listen.doors[door].count; i++)
-            TRY(check_reach(config, config->listen.doors[door].items[i], err));
+            TRY(check_reach(config, door, config->listen.doors[door].items[i], err));
     return STATUS_OK;
 }
 

@@ -39,6 +39,17 @@ const char *const config_door_names[] = {
 #undef X
 };
 
+uint32_t config_tls_doors(const struct config_listen *listen)
+{
+    uint32_t all = (UINT32_C(1) << CONFIG_DOOR_COUNT_) - 1, named = 0;
+    for (uint32_t k = 0; k < listen->tls_count; k++)
+        for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
+            named |= strcmp(listen->tls[k], config_door_names[door]) ? 0 : UINT32_C(1) << door;
+    if (!listen->certificate)
+        return 0;
+    return (listen->tls_count ? named : all) & ~(UINT32_C(1) << DOOR_metrics);
+}
+
 void config_texts_free(char **items, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -118,6 +129,10 @@ void config_free(struct config *config)
     free(config->models);
     for (uint32_t k = 0; k < CONFIG_DOOR_COUNT_; k++)
         config_texts_free(config->listen.doors[k].items, config->listen.doors[k].count);
+    config_texts_free(config->listen.tls, config->listen.tls_count);
+    free(config->listen.certificate);
+    free(config->listen.certificate_key);
+    free(config->listen.client_ca);
     free(config->device);
     free(config->repository);
     free(config->repository_mode);
@@ -146,6 +161,12 @@ static enum status read_listen(const struct raw_config *whole, struct config_lis
         config_texts_free(door->items, door->count);
         *door = (struct config_addresses){items, raw->items_count};
     }
+    if (!whole->tls.items_count)
+        return STATUS_OK;
+    listen->tls = config_texts_copy(whole->tls.items, whole->tls.items_count);
+    if (!listen->tls)
+        return error_no_memory(report->err, "the configuration");
+    listen->tls_count = whole->tls.items_count;
     return STATUS_OK;
 }
 

@@ -48,7 +48,16 @@ struct config_listen {
         };
     };
     bool insecure; /* beyond loopback without tokens, because the operator insists */
+    /* TLS, on TCP: PEM files. No certificate: none. */
+    char *certificate;     /* with what leads from it to an authority */
+    char *certificate_key; /* NULL: it is in the same file */
+    char *client_ca;       /* who may sign clients' certificates; NULL: they need none */
+    char **tls;            /* the doors that speak it; none are named: all that can */
+    uint32_t tls_count;
 };
+
+/* The doors that speak TLS: a bit for each; 0 without a certificate. */
+uint32_t config_tls_doors(const struct config_listen *listen);
 
 #define CONFIG_ANONYMOUS "anonymous"
 
@@ -166,11 +175,12 @@ enum status config_parse(const char *name, const void *data, size_t size, struct
  * set other addresses. */
 enum status config_check(const struct config *config, struct error *err);
 
-/* Refuses an address that other machines can reach, unless there are tokens or `insecure` is set.
+/* Refuses an address that other machines can reach, unless there are tokens, clients need
+ * certificates at this door, or `insecure` is set.
  * config_check asks this of all configured addresses; the daemon asks it of each socket that was
  * handed over to it or that was opened before a reload. */
-enum status config_listen_check(const struct config *config, const struct address *address,
-                                struct error *err);
+enum status config_listen_check(const struct config *config, enum config_door door,
+                                const struct address *address, struct error *err);
 
 /* Writes the names of the settings that differ and that a running server cannot change, such as
  * "device, workers". Empty if there are none; cut if they do not fit. */

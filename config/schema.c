@@ -80,6 +80,7 @@ static const cyaml_schema_field_t limits_schema_fields[] = {
 static const cyaml_schema_field_t listen_schema_fields[] = {
     CONFIG_LISTEN_FIELDS(SERVER_SCHEMA) /**/
     CONFIG_DOORS(DOOR_SCHEMA)           /**/
+    LIST_FIELD("tls", raw_config, tls, CONFIG_DOOR_COUNT_),
     CYAML_FIELD_END,
 };
 

@@ -61,7 +61,11 @@ enum {
     X(plan_keys, TEXT, 1, CONFIG_TEXT_MAX)                                                         \
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)
 
-#define CONFIG_LISTEN_FIELDS(X) X(insecure, BOOL, 0, 1)
+#define CONFIG_LISTEN_FIELDS(X)                                                                    \
+    X(insecure, BOOL, 0, 1)                                                                        \
+    X(certificate, TEXT, 1, CONFIG_TEXT_MAX)                                                       \
+    X(certificate_key, TEXT, 1, CONFIG_TEXT_MAX)                                                   \
+    X(client_ca, TEXT, 1, CONFIG_TEXT_MAX)
 
 #define CONFIG_IDENTITY_FIELDS(X)                                                                  \
     X(name, TEXT, 1, CONFIG_NAME_MAX)                                                              \
@@ -106,6 +110,7 @@ enum {
 #define CONFIG_OTHER_KEYS(X)                                                                       \
     X(listen)                                                                                      \
     CONFIG_DOORS(X)                                                                                \
+    X(tls)                                                                                         \
     X(models)                                                                                      \
     X(identities)                                                                                  \
     X(rights)                                                                                      \
@@ -161,6 +166,7 @@ struct raw_config {
     CONFIG_SERVER_FIELDS(CONFIG_RAW_MEMBER)
     CONFIG_LISTEN_FIELDS(CONFIG_RAW_MEMBER)
     struct raw_list doors[CONFIG_DOOR_COUNT_];
+    struct raw_list tls;
     struct raw_list repository_load;
     struct raw_identity *identities;
     uint32_t identities_count;

@@ -23,6 +23,7 @@
 #include "daemon/listen_names.h"
 #include "daemon/models.h"
 #include "daemon/repository.h"
+#include "daemon/tls.h"
 #include "daemon/trust.h"
 #include "engine/backend.h"
 
@@ -96,7 +97,7 @@ static void tcp_check(struct check *c, const char *text, const struct address *a
         close(fd);
 }
 
-static void address_check(struct check *c, char *text)
+static void address_check(struct check *c, enum config_door door, char *text)
 {
     const struct config_listen one = {.framed = &text, .framed_count = 1};
     struct config_listen listen;
@@ -108,7 +109,7 @@ static void address_check(struct check *c, char *text)
     for (uint32_t i = 0; i < listen.framed_count; i++) {
         struct address address;
         if (address_parse(listen.framed[i], &address, &err) ||
-            config_listen_check(c->config, &address, &err))
+            config_listen_check(c->config, door, &address, &err))
             fail(c, "%s", err.text);
         else
             (address_is_unix(&address) ? unix_check : tcp_check)(c, listen.framed[i], &address);
@@ -291,6 +292,15 @@ static void identities_check(struct check *c)
     identities_unref(identities);
 }
 
+static void tls_check(struct check *c)
+{
+    struct tls *tls = NULL;
+    struct error err;
+    if (tls_new(c->config, &tls, &err))
+        fail(c, "%s", err.text);
+    tls_unref(tls);
+}
+
 /* main blocks these signals for the server. Here they must end the process, and a running build
  * with it. */
 static void signals_release(void)
@@ -309,8 +319,9 @@ int check_run(const struct config *config)
     signals_release();
     for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
         for (uint32_t i = 0; i < config->listen.doors[door].count; i++)
-            address_check(&c, config->listen.doors[door].items[i]);
+            address_check(&c, door, config->listen.doors[door].items[i]);
     identities_check(&c);
+    tls_check(&c);
     trust_open(&c);
     device_check(&c);
     models_check(&c);

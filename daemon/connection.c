@@ -22,6 +22,7 @@
 #include "daemon/exchange.h"
 #include "daemon/loop.h"
 #include "daemon/permit.h"
+#include "daemon/tls.h"
 
 enum {
     READ_MOST = 256 * 1024, /* at once, into a session's own place */
@@ -189,7 +190,7 @@ static bool watches_input(const struct connection *c)
 
 static int events_wanted(const struct connection *c)
 {
-    int events = c->backlog ? UV_WRITABLE : 0;
+    int events = c->backlog || (c->tls && tls_unsent(c->tls)) ? UV_WRITABLE : 0;
     if (c->phase == CONNECTION_LINGERING || (c->phase == CONNECTION_OPEN && watches_input(c)))
         events |= UV_READABLE;
     else if (c->phase == CONNECTION_OPEN && !c->left)
@@ -217,6 +218,15 @@ static void drop_input(struct connection *c)
         connection_die(c);
 }
 
+/* The socket takes more of what TLS has for it. */
+static void tls_writable(struct connection *c)
+{
+    if (!tls_flush(c->tls))
+        connection_die(c);
+    else if (!tls_unsent(c->tls))
+        connection_dirty(c); /* it may be finished */
+}
+
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct connection *c = poll->data;
@@ -226,7 +236,9 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         connection_die(c);
         return;
     }
-    if (events & UV_WRITABLE)
+    if (events & UV_WRITABLE && c->tls)
+        tls_writable(c);
+    if (events & UV_WRITABLE && c->backlog && c->phase < CONNECTION_DYING)
         connection_writable(c);
     if (events & (UV_DISCONNECT | UV_PRIORITIZED) && c->phase < CONNECTION_DYING)
         peer_left(c, events);
@@ -269,7 +281,7 @@ static enum got read_once(struct connection *c)
         if (!loop_aside(loop)) /* a rest of the input would have no place */
             size = MIN(size, c->ops->wants(c->session));
     }
-    ssize_t n = recv(c->fd, at, size, 0);
+    ssize_t n = c->tls ? tls_recv(c->tls, at, size) : recv(c->fd, at, size, 0);
     if (n < 0 && errno == EINTR)
         return GOT_MORE;
     if (n < 0) {
@@ -286,13 +298,30 @@ static enum got read_once(struct connection *c)
     c->active_ms = uv_now(&loop->uv);
     c->ops->input(c->session, at, (size_t)n);
     loop_breathe(loop);
-    return (size_t)n < size ? GOT_ALL : GOT_MORE;
+    return (size_t)n < size && !c->tls ? GOT_ALL : GOT_MORE; /* TLS gives a record at a time */
+}
+
+/* Goes on with the handshake of TLS. False: it takes more bytes of the peer. */
+static bool shake_hands(struct connection *c)
+{
+    enum tls_step step = tls_handshake(c->tls);
+    if (step == TLS_FAILED) {
+        counter_add(&c->loop->counters, COUNTER_TLS_FAILED, 1);
+        c->phase = CONNECTION_ENDING; /* the peer still hears why */
+        connection_dirty(c);
+    }
+    c->active_ms = uv_now(&c->loop->uv);
+    return step == TLS_DONE;
 }
 
 void connection_turn(struct connection *c)
 {
     enum got got = GOT_ALL;
     c->loop->now_ns = clock_now_ns();
+    if (c->tls && !tls_is_open(c->tls) && !shake_hands(c)) {
+        connection_watch(c);
+        return;
+    }
     if (c->unpack && connection_takes(c))
         exchange_unpack_go_on(c);
     if (!c->unpack && connection_takes(c) && c->ops->waiting(c->session))
@@ -318,7 +347,8 @@ static bool finished(const struct connection *c)
     bool asked = c->phase == CONNECTION_HALF && !c->stops && !c->unpack && c->queue == QUEUE_NONE &&
                  !c->ops->waiting(c->session);
     return (asked || c->phase == CONNECTION_ENDING) && !c->n_inflight && !c->n_orders && !c->out &&
-           !c->backlog && !(c->ops->unsent && c->ops->unsent(c->session));
+           !c->backlog && !(c->tls && tls_unsent(c->tls)) &&
+           !(c->ops->unsent && c->ops->unsent(c->session));
 }
 
 /* Closing a socket with unread bytes resets it, and the peer might never see why. So only our side
@@ -336,6 +366,8 @@ void connection_finish(struct connection *c)
 {
     if (c->phase >= CONNECTION_LINGERING || !finished(c))
         return;
+    if (c->tls)
+        tls_goodbye(c->tls);
     if (c->phase == CONNECTION_ENDING)
         linger(c);
     else
@@ -448,7 +480,8 @@ static void host_hold(struct session_host *host, bool on)
         return;
     }
     c->stops &= ~(uint32_t)STOP_HOLD;
-    if (!c->stops && c->phase <= CONNECTION_HALF && (c->early || c->ops->waiting(c->session)))
+    bool more = c->early || (c->tls && tls_pending(c->tls)) || c->ops->waiting(c->session);
+    if (!c->stops && c->phase <= CONNECTION_HALF && more)
         loop_ready(c->loop, c, false);
     c->early = false;
 }
@@ -599,6 +632,7 @@ static void closed(uv_handle_t *handle)
     c->ops->destroy(c->session);
     if (c->former)
         c->former_ops->destroy(c->former);
+    tls_peer_free(c->tls);
     caller_deinit(&c->caller);
     connection_backlog_drop(c);
     if (c->id)
@@ -654,7 +688,10 @@ void connection_open(struct loop *loop, const struct arrival *arrival)
     c->poll.data = c;
     c->active_ms = c->served_ms = c->tick_ms = uv_now(&loop->uv);
     c->session = c->ops->create(&c->host);
-    if (!c->session || !loop_connection_came(loop, c)) {
+    bool tls = arrival->tcp && tls_covers(loop->table->tls, arrival->door);
+    if (tls)
+        c->tls = tls_peer_new(loop->table->tls, c->fd, arrival->door);
+    if (!c->session || (tls && !c->tls) || !loop_connection_came(loop, c)) {
         c->phase = CONNECTION_CLOSED;
         uv_close((uv_handle_t *)&c->poll, closed);
         return;

@@ -31,6 +31,7 @@
 struct loop;
 struct loop_pieces;
 struct exchange_unpack;
+struct tls_peer;
 
 /* The phases of a connection's life, in order; some may be skipped. */
 enum connection_phase {
@@ -61,6 +62,7 @@ struct connection {
     struct session *session;
     const struct session_ops *former_ops; /* of a session that another one has followed */
     struct session *former;               /* it; NULL: there is none */
+    struct tls_peer *tls;                 /* NULL: it speaks in the clear */
 
     enum connection_phase phase;
     uint32_t stops; /* STOP_... bits; 0: it reads */
@@ -111,6 +113,7 @@ struct connection {
 struct arrival {
     int fd;
     bool tcp;
+    enum config_door door;
     const struct session_ops *protocol;
     struct peer *peer; /* may be NULL */
 };

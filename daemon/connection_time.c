@@ -7,6 +7,7 @@
  */
 #include "daemon/connection.h"
 #include "daemon/loop.h"
+#include "daemon/tls.h"
 
 enum {
     RATE_GRACE_MS = 2000,  /* before a sender's rate is looked at */
@@ -109,6 +110,11 @@ void connection_tick(struct connection *c, uint64_t now_ms)
     const struct config_limits *limits = &c->loop->table->limits;
     if (c->phase == CONNECTION_LINGERING && now_ms - c->active_ms > LINGER_MS)
         connection_die(c);
+    if (c->tls && !tls_is_open(c->tls)) {
+        if (now_ms - c->served_ms > limits->header_timeout_ms)
+            timed_out(c, COUNTER_TIMEOUT_TLS);
+        return;
+    }
     if (c->phase < CONNECTION_LINGERING)
         tick_stranger(c, now_ms);
     if (c->phase < CONNECTION_LINGERING)

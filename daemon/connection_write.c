@@ -18,6 +18,7 @@
 
 #include "daemon/connection.h"
 #include "daemon/loop.h"
+#include "daemon/tls.h"
 
 enum {
     BACKLOG_SLAB = 16 * 1024, /* the least that is kept at a time */
@@ -60,7 +61,8 @@ static size_t offer(struct connection *c, const struct iovec *iov, uint32_t n)
     const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = n};
     ssize_t sent;
     do
-        sent = sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent = c->tls ? tls_send(c->tls, iov, n)
+                      : sendmsg(c->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (sent < 0 && errno == EINTR);
     if (sent >= 0) {
         counter_add(&c->loop->counters, COUNTER_BYTES_OUT, (uint64_t)sent);

@@ -45,6 +45,8 @@
     X(READS_PAUSED, "reads_paused")                                                                \
     X(READS_RESUMED, "reads_resumed")                                                              \
     X(TIMEOUT_TOKEN, "timeouts_token") /* strangers who showed no token in time */                 \
+    X(TIMEOUT_TLS, "timeouts_tls")     /* handshakes that did not end in time */                   \
+    X(TLS_FAILED, "tls_failed")        /* handshakes that failed */                                \
     X(TIMEOUT_HEADER, "timeouts_header")                                                           \
     X(TIMEOUT_FRAME, "timeouts_frame")                                                             \
     X(TIMEOUT_IDLE, "timeouts_idle")                                                               \

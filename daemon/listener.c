@@ -141,7 +141,7 @@ static void deal(struct listener *l, int fd)
     struct loop *loop = emptiest(shared);
     atomic_fetch_add_explicit(&shared->connections, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&loop->load, 1, memory_order_relaxed);
-    const struct arrival arrival = {fd, l->tcp, protocols[l->door], peer};
+    const struct arrival arrival = {fd, l->tcp, l->door, protocols[l->door], peer};
     loop_adopt(loop, &arrival);
 }
 
@@ -296,7 +296,7 @@ enum status listeners_check(const struct listeners *all, const struct config *co
                             struct error *err)
 {
     for (uint32_t i = 0; i < all->n; i++)
-        TRY(config_listen_check(config, &all->items[i].address, err));
+        TRY(config_listen_check(config, all->items[i].door, &all->items[i].address, err));
     return STATUS_OK;
 }
 

@@ -21,6 +21,7 @@
 
 struct dispatch;
 struct identities;
+struct tls;
 
 /* Sums since the version was loaded. Relaxed: numbers for people. */
 struct model_batch_stats {
@@ -110,6 +111,7 @@ struct table {
     struct config_limits limits;
     uint64_t default_timeout_ns;   /* 0: none */
     struct identities *identities; /* a reference; set before the table is used */
+    struct tls *tls;               /* likewise; NULL: there is none */
     uint32_t n;
     struct table_entry *entries; /* by name, then by rising version */
 };

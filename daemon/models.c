@@ -13,6 +13,7 @@
 #include "daemon/identity.h"
 #include "daemon/models_internal.h"
 #include "daemon/plan_cache.h"
+#include "daemon/tls.h"
 #include "daemon/warmup.h"
 
 /* --- one version --- */
@@ -183,6 +184,7 @@ static enum status table_make(struct models *m, const struct config *config, str
     if (!table)
         return error_no_memory(err, "the table of models");
     TRY(identities_new(config, m->table->identities, &table->identities, err));
+    TRY(tls_new(config, &table->tls, err));
     for (uint32_t i = 0; i < list.n; i++) {
         if (atomic_load_explicit(&m->stop, memory_order_relaxed))
             return error_plain(err, CAUSE_STOPPED);

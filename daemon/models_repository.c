@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "daemon/identity.h"
 #include "daemon/models_internal.h"
+#include "daemon/tls.h"
 
 enum { ORDERS_MOST = 64 };
 
@@ -115,6 +116,7 @@ static enum status table_begin(struct models *m, uint32_t more, struct table **o
     if (!*out)
         return error_no_memory(err, "the table of models");
     (*out)->identities = identities_ref(m->table->identities);
+    (*out)->tls = tls_ref(m->table->tls);
     return STATUS_OK;
 }
 

@@ -8,6 +8,7 @@
 #include "daemon/dispatch.h"
 #include "daemon/identity.h"
 #include "daemon/model.h"
+#include "daemon/tls.h"
 
 const char *model_state_name(enum model_state state)
 {
@@ -71,6 +72,7 @@ void table_unref(struct table *table)
         model_unref(table->entries[i].model);
     }
     identities_unref(table->identities);
+    tls_unref(table->tls);
     free(table->entries);
     free(table);
 }

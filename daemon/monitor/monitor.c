@@ -229,7 +229,7 @@ void monitor_set_table(struct monitor *m, struct table *table)
 enum status monitor_check(const struct monitor *m, const struct config *config, struct error *err)
 {
     for (uint32_t i = 0; m && i < m->n_doors; i++)
-        TRY(config_listen_check(config, &m->doors[i].address, err));
+        TRY(config_listen_check(config, DOOR_metrics, &m->doors[i].address, err));
     return STATUS_OK;
 }
 

@@ -81,13 +81,22 @@ static void r16_beyond_loopback_there_are_tokens_or_the_operator_insists(void **
         struct address address;
         set(&config->listen.framed[0], open[i]);
         check(config, open[i]);
-        check(config, "is reachable by others and no tokens are configured; set `tokens`, or "
-                      "`listen.insecure: true` (--insecure) to insist");
+        check(config, "is reachable by others and no tokens are configured; set `tokens`, "
+                      "`listen.client_ca`, or `listen.insecure: true` (--insecure) to insist");
         assert_int_equal(address_parse(open[i], &address, NULL), STATUS_OK);
-        assert_int_equal(config_listen_check(config, &address, NULL), STATUS_INVALID_ARGUMENT);
+        assert_int_equal(config_listen_check(config, DOOR_http, &address, NULL),
+                         STATUS_INVALID_ARGUMENT);
         config->listen.insecure = true;
         check(config, NULL);
         config->listen.insecure = false;
+        char file[] = "/tls.pem";
+        config->listen.certificate = config->listen.client_ca = file;
+        check(config, NULL);
+        assert_int_equal(config_listen_check(config, DOOR_metrics, &address, NULL),
+                         STATUS_INVALID_ARGUMENT); /* which speaks no TLS */
+        config->listen.client_ca = NULL;
+        check(config, open[i]);
+        config->listen.certificate = NULL;
         set(&config->tokens, "/etc/inferd/tokens");
         check(config, NULL);
         free(config->tokens);

@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""TLS and mutual TLS at every door, certificates that change while the server serves, and
+handshakes that go wrong.
+
+    test_tls.py INFERD INFERCTL
+"""
+import importlib.util
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import unittest
+
+import harness
+import wire
+from test_http import BIG, Peer, Reply, X, door, request, tensor
+
+HAVE_TRITON = all(importlib.util.find_spec(name) for name in
+                  ("numpy", "tritonclient", "geventhttpclient", "grpc"))
+
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+
+
+def authority(name):
+    """A certificate that signs others: its file, and its key's."""
+    key, cert = harness.folder() / f"{name}.key", harness.folder() / f"{name}.pem"
+    if not cert.exists():
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                "-keyout", key, "-out", cert, "-days", "2", "-subj", f"/CN={name}")
+    return cert, key
+
+
+def certificate(name, by, serial=1):
+    """A certificate for localhost that the authority `by` has signed."""
+    cert, key, asked = (harness.folder() / f"{name}.{end}" for end in ("pem", "key", "csr"))
+    extensions = harness.folder() / "extensions"
+    extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "-keyout", key, "-out", asked, "-subj", f"/CN={name}")
+    openssl("x509", "-req", "-in", asked, "-CA", authority(by)[0], "-CAkey", authority(by)[1],
+            "-out", cert, "-days", "2", "-extfile", extensions, "-set_serial", serial)
+    return cert, key
+
+
+class TlsPeer(Peer):
+    def __init__(self, address, context):
+        super().__init__(address)
+        plain = self.socket
+        self.stream.close()
+        self.socket = context.wrap_socket(plain, server_hostname="localhost")
+        self.stream = self.socket.makefile("rb")
+
+
+def trusting(by, client=None, alpn=None):
+    context = ssl.create_default_context(cafile=str(authority(by)[0]))
+    if client:
+        context.load_cert_chain(*map(str, client))
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    return context
+
+
+def serial_of(peer):
+    return int(peer.socket.getpeercert()["serialNumber"], 16)
+
+
+class Tls(unittest.TestCase):
+    def start(self, **listen):
+        cert, key = certificate("server", "ours")
+        self.config = {"certificate": str(cert), "certificate_key": str(key),
+                       "framed": ["127.0.0.1:0"], "http": ["127.0.0.1:0"],
+                       "grpc": ["127.0.0.1:0"], **listen}
+        self.server = harness.Server({"copy": harness.plan("copy"), "wide": harness.plan("wide")},
+                                     {"listen": self.config,
+                                      "limits": {"header_timeout_ms": 800}})
+        self.addCleanup(self.server.kill)
+        self.address = door(self.server)
+        return self.server
+
+    def peer(self, context=None):
+        peer = TlsPeer(self.address, context or trusting("ours"))
+        self.addCleanup(peer.close)
+        return peer
+
+    def test_requests(self):
+        with self.start():
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                context = trusting("ours")
+                context.minimum_version = context.maximum_version = version
+                peer = self.peer(context)
+                self.assertEqual(peer.ask("GET", "/v2/health/live").json(), {"live": True})
+                reply = peer.ask("POST", "/v2/models/copy/infer", {"inputs": [X]})
+                self.assertEqual(reply.json()["outputs"][0]["data"], [1, 2, 3, 4])
+                peer.send(b"".join(request("GET", "/v2") for _ in range(50)))
+                self.assertEqual([peer.reply().code for _ in range(50)], [200] * 50)
+                self.assertEqual(peer.ask("GET", "/v2", None, Connection="close").code, 200)
+                self.assertTrue(peer.ended())
+
+    def test_large_tensors(self):
+        with self.start():
+            data = bytes(range(256)) * (4 * BIG // 256)
+            text = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, BIG],
+                                           "parameters": {"binary_data_size": len(data)}}],
+                               "parameters": {"binary_data_output": True}}).encode()
+            peer = self.peer()
+            for wait in (0, 0.3):
+                peer.send(request("POST", "/v2/models/wide/infer", text + data,
+                                  Inference_Header_Content_Length=len(text)))
+                time.sleep(wait)  # what the socket does not take waits here
+                self.assertEqual(peer.reply().body[-len(data):], data)
+            body = {"inputs": [tensor("x", "FP32", [1, BIG], [0.5] * BIG)]}
+            got = peer.ask("POST", "/v2/models/wide/infer", body).json()["outputs"][0]["data"]
+            self.assertEqual(got, [0.5] * BIG)
+
+    @unittest.skipUnless(HAVE_TRITON, "tritonclient is not installed")
+    def test_clients(self):
+        import numpy as np
+        import tritonclient.grpc
+        import tritonclient.http
+        with self.start() as server:
+            x = np.arange(BIG, dtype=np.float32).reshape(1, BIG)
+            ca = str(authority("ours")[0])
+            port = door(server, "grpc")[1]
+            for kind, client in (
+                    (tritonclient.grpc, tritonclient.grpc.InferenceServerClient(
+                        f"localhost:{port}", ssl=True, root_certificates=ca)),
+                    (tritonclient.http, tritonclient.http.InferenceServerClient(
+                        f"localhost:{self.address[1]}", ssl=True,
+                        ssl_options={"ca_certs": ca}))):
+                self.assertTrue(client.is_server_ready())
+                given = kind.InferInput("x", [1, BIG], "FP32")
+                given.set_data_from_numpy(x)
+                result = client.infer("wide", [given])
+                np.testing.assert_array_equal(result.as_numpy("y"), x)
+                client.close()
+
+    def test_protocols_are_chosen(self):
+        with self.start() as server:
+            for offered, wanted in ((["h2", "http/1.1"], "http/1.1"), (["h2"], "h2"),
+                                    (["x"], None), (None, None)):
+                if offered == ["x"]:
+                    with self.assertRaises(ssl.SSLError):
+                        self.peer(trusting("ours", alpn=offered))
+                    continue
+                peer = self.peer(trusting("ours", alpn=offered))
+                self.assertEqual(peer.socket.selected_alpn_protocol(), wanted)
+            self.address = door(server, "grpc")
+            peer = self.peer(trusting("ours", alpn=["http/1.1", "h2"]))
+            self.assertEqual(peer.socket.selected_alpn_protocol(), "h2")
+
+    def test_some_doors_in_the_clear(self):
+        with self.start(tls=["grpc"]) as server:
+            with Peer(self.address) as peer:
+                self.assertEqual(peer.ask("GET", "/v2").code, 200)
+            with server.client() as client:
+                self.assertEqual(client.call(wire.LIVE).status, 0)
+
+    def test_clients_with_certificates(self):
+        with self.start(client_ca=str(authority("theirs")[0])):
+            peer = self.peer(trusting("ours", certificate("client", "theirs")))
+            self.assertEqual(peer.ask("GET", "/v2").code, 200)
+            for client in (None, certificate("stranger", "ours")):
+                with self.assertRaises((ssl.SSLError, ConnectionError, EOFError)):
+                    self.peer(trusting("ours", client)).ask("GET", "/v2")
+
+    def test_certificates_change(self):
+        with self.start() as server:
+            before = self.peer()
+            self.assertEqual(serial_of(before), 1)
+            certificate("server", "ours", serial=77)
+            server.signal(signal.SIGHUP)
+            server.wait_log("reloaded")
+            after = self.peer()
+            self.assertEqual(serial_of(after), 77)
+            self.assertEqual(before.ask("GET", "/v2").code, 200)
+            # Files that do not fit together change nothing.
+            (harness.folder() / "server.key").write_text(authority("ours")[1].read_text())
+            server.signal(signal.SIGHUP)
+            server.wait_log("reload failed, everything stays as it was: .*certificate_key")
+            self.assertEqual(serial_of(self.peer()), 77)
+
+    def test_handshakes_that_go_wrong(self):
+        with self.start() as server:
+            silent = [Peer(self.address) for _ in range(20)]
+            for k, peer in enumerate(silent):
+                peer.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[:k])
+            with Peer(self.address) as clear:  # HTTP in the clear
+                clear.send(request("GET", "/v2"))
+                clear.stream.read()
+            with self.assertRaises(ssl.SSLError):
+                self.peer(trusting("theirs"))  # it does not trust us
+            old = trusting("ours")
+            old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+            old.maximum_version = ssl.TLSVersion.TLSv1_1
+            with self.assertRaises((ssl.SSLError, ConnectionError)):
+                self.peer(old)
+            self.assertEqual(self.peer().ask("GET", "/v2").code, 200)
+            begin = time.monotonic()
+            for peer in silent:
+                self.assertTrue(peer.ended())
+                peer.close()
+            self.assertLess(time.monotonic() - begin, 8)
+            server.signal(0)
+
+    def test_records_cut_anywhere(self):
+        """Each record in pieces, by a relay between a client and the server."""
+        with self.start():
+            near, far = socket.socketpair()
+            onward = socket.create_connection(self.address)
+            onward.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+            def relay(source, sink, step):
+                try:
+                    while data := source.recv(4096):
+                        for k in range(0, len(data), step):
+                            sink.sendall(data[k:k + step])
+                    sink.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass  # the other side has gone
+            threads = [harness.Background(relay, far, onward, 7),
+                       harness.Background(relay, onward, far, 4096)]
+            with trusting("ours").wrap_socket(near, server_hostname="localhost") as client:
+                client.sendall(request("POST", "/v2/models/copy/infer", {"inputs": [X]}) * 20)
+                stream = client.makefile("rb")
+                self.assertEqual([Reply(stream).code for _ in range(20)], [200] * 20)
+                stream.close()
+                client.close()
+            near.close()
+            for thread in threads:
+                thread.finish()
+            far.close()
+            onward.close()
+
+
+if __name__ == "__main__":
+    harness.main()
