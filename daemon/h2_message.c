@@ -252,6 +252,8 @@ static enum status request_make(struct h2_stream *stream, const void *message, s
                                 struct request *request, bool *done, struct error *err)
 {
     TRY(h2_method_decode(stream, message, size, request, done, err));
+    if (*done) /* and the stream may be gone */
+        return STATUS_OK;
     request->token = stream->token;
     request->traceparent = stream->traceparent;
     if (!timeout_set(stream, request))

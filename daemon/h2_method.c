@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which call is which question, and health checks; see h2.h. */
-#include "daemon/h2.h"
+#include <stdlib.h>
 
+#include "base/cleanup.h"
+#include "daemon/h2.h"
 #include "proto/health.h"
+#include "proto/schema.h"
 
 #define SERVICE "/inference.GRPCInferenceService/"
 #define HEALTH  "/grpc.health.v1.Health/"
@@ -25,6 +28,10 @@ static const struct h2_method methods[] = {
     {SERVICE "LogSettings", H2_CALL_QUESTION, REQUEST_LOG_SETTING, false},
     {HEALTH "Check", H2_CALL_HEALTH, REQUEST_SERVER_READY, false},
     {HEALTH "Watch", H2_CALL_WATCH, REQUEST_SERVER_READY, false},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", H2_CALL_REFLECTION, REQUEST_NONE,
+     true},
+    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", H2_CALL_REFLECTION,
+     REQUEST_NONE, true},
 };
 
 const struct h2_method *h2_method_find(struct message_text path)
@@ -99,6 +106,25 @@ void h2_watch(struct session *s)
     }
 }
 
+/* --- reflection --- */
+
+static enum status reflect(struct h2_stream *stream, const void *message, size_t size, bool *done,
+                           struct error *err)
+{
+    struct session *s = stream->session;
+    CLEANUP(cleanup_free) uint8_t *answer = malloc(SCHEMA_ANSWER_MAX);
+    size_t used;
+    if (!answer)
+        return error_plain(err, CAUSE_OVER_BUDGET);
+    TRY(schema_reflect(message, size, answer, &used, err));
+    *done = true;
+    stream->n_open--;
+    h2_begin(stream);
+    h2_bytes_send(stream, stream->next_in - 1, (struct message_text){(const char *)answer, used});
+    s->host->ops->flush(s->host);
+    return STATUS_OK;
+}
+
 /* --- */
 
 enum status h2_method_decode(struct h2_stream *stream, const void *message, size_t size,
@@ -112,6 +138,9 @@ enum status h2_method_decode(struct h2_stream *stream, const void *message, size
     case H2_CALL_HEALTH:
     case H2_CALL_WATCH:
         return health_ask(stream, message, size, out, done, err);
+    case H2_CALL_REFLECTION:
+        request_clear(out);
+        return reflect(stream, message, size, done, err);
     default:
         return request_decode_open(method->kind, message, size, out, err);
     }

@@ -21,7 +21,10 @@ try:
     import tritonclient.grpc as triton
     import tritonclient.grpc.aio as triton_aio
     from grpc_health.v1 import health_pb2, health_pb2_grpc
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+    from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+        ProtoReflectionDescriptorDatabase)
     from tritonclient.grpc import service_pb2, service_pb2_grpc
 except ImportError as missing:
     print(f"SKIP: {missing}")
@@ -341,6 +344,52 @@ class Grpc(unittest.TestCase):
         watch = stub.Watch(health_pb2.HealthCheckRequest(service="other"))
         self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
         watch.cancel()
+
+
+    # --- reflection ---
+
+    def test_reflection(self):
+        for package in (reflection_pb2, "grpc.reflection.v1"):
+            request, answers = reflection_pb2.ServerReflectionRequest, None
+            if package is reflection_pb2:
+                ask = reflection_pb2_grpc.ServerReflectionStub(self.channel).ServerReflectionInfo
+            else:
+                ask = self.channel.stream_stream(
+                    f"/{package}.ServerReflection/ServerReflectionInfo",
+                    request_serializer=request.SerializeToString,
+                    response_deserializer=reflection_pb2.ServerReflectionResponse.FromString)
+            answers = list(ask(iter([
+                request(list_services="*"),
+                request(file_containing_symbol="inference.GRPCInferenceService.ModelInfer"),
+                request(file_containing_symbol="inference.ModelInferRequest.InferInputTensor"),
+                request(file_by_filename="health.proto"),
+                request(file_containing_symbol="inference.Nothing")])))
+            services = [s.name for s in answers[0].list_services_response.service]
+            self.assertEqual(services, [
+                "inference.GRPCInferenceService", "grpc.health.v1.Health",
+                "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"])
+            names = []
+            for answer in answers[1:4]:
+                file = descriptor_pb2.FileDescriptorProto.FromString(
+                    answer.file_descriptor_response.file_descriptor_proto[0])
+                names.append((file.name, file.package))
+            self.assertEqual(names, [("inference.proto", "inference")] * 2 +
+                             [("health.proto", "grpc.health.v1")])
+            self.assertEqual(answers[4].error_response.error_code, 5)
+            self.assertEqual(answers[3].original_request.file_by_filename, "health.proto")
+
+    def test_a_client_made_of_reflection_alone(self):
+        database = ProtoReflectionDescriptorDatabase(self.channel)
+        self.assertIn("inference.GRPCInferenceService", database.get_services())
+        pool = descriptor_pool.DescriptorPool(database)
+        service = pool.FindServiceByName("inference.GRPCInferenceService")
+        method = service.FindMethodByName("ServerMetadata")
+        ask, answer = (message_factory.GetMessageClass(t)
+                       for t in (method.input_type, method.output_type))
+        call = self.channel.unary_unary(f"/{service.full_name}/{method.name}",
+                                        request_serializer=ask.SerializeToString,
+                                        response_deserializer=answer.FromString)
+        self.assertEqual(call(ask()).name, "inferd")
 
 
 class Lifecycle(unittest.TestCase):
