@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/resolve.h"
 
 bool config_name_ok(const char *text)
@@ -53,8 +54,28 @@ static bool is_word(const char *text, const char *const *words)
 
 static bool is_log_level(const char *text)
 {
-    static const char *const levels[] = {"error", "warning", "info", "verbose", NULL};
-    return is_word(text, levels);
+    enum log_level level;
+    return log_level_parse(text, strlen(text), &level);
+}
+
+static bool is_log_format(const char *text)
+{
+    return !strcmp(text, "text") || !strcmp(text, "json") || !strcmp(text, "journal");
+}
+
+static enum status check_log(const struct config *config, struct report *report)
+{
+    int levels[LOG_COMPONENT_COUNT_];
+    if (!config->log_level || !is_log_level(config->log_level))
+        return report_set(report, "", "log_level", config->log_level,
+                          "error, warning, info or verbose");
+    if (config->log_components && !log_components_parse(config->log_components, levels))
+        return report_set(report, "", "log_components", config->log_components,
+                          "such as \"peers=verbose, engine=warning\"; the components are server, "
+                          "peers, models and engine");
+    if (!config->log_format || !is_log_format(config->log_format))
+        return report_set(report, "", "log_format", config->log_format, "text, json or journal");
+    return STATUS_OK;
 }
 
 enum status config_listen_check(const struct config *config, enum config_door door,
@@ -276,9 +297,7 @@ enum status config_check_report(const struct config *config, struct report *repo
         (strcmp(config->readiness, "strict") != 0 && strcmp(config->readiness, "any") != 0))
         return report_set(report, "", "readiness", config->readiness, "strict or any");
     TRY(check_repository(config, report));
-    if (!config->log_level || !is_log_level(config->log_level))
-        return report_set(report, "", "log_level", config->log_level,
-                          "error, warning, info or verbose");
+    TRY(check_log(config, report));
     TRY(check_listen(&config->listen, report));
     for (uint32_t i = 0; i < config->models_count; i++)
         TRY(check_model(config, i, report));

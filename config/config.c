@@ -91,11 +91,12 @@ struct config *config_new(void)
         .readiness = strdup("strict"),
         .cache_bytes = 16 * 1024 * MIB,
         .log_level = strdup("info"),
+        .log_format = strdup("text"),
         .limits = default_limits,
         .listen = {.framed = config_texts_copy(framed, 1), .framed_count = 1},
     };
     if (!config->device || !config->repository_mode || !config->readiness || !config->log_level ||
-        !config->listen.framed) {
+        !config->log_format || !config->listen.framed) {
         config->listen.framed_count = config->listen.framed ? 1 : 0;
         config_free(config);
         return NULL;
@@ -143,6 +144,8 @@ void config_free(struct config *config)
     config_identities_deinit(config);
     free(config->plan_keys);
     free(config->log_level);
+    free(config->log_components);
+    free(config->log_format);
     free(config);
 }
 

@@ -152,6 +152,8 @@ struct config {
     uint64_t cache_bytes; /* what is kept there; 16 GiB; 0: no limit */
     char *plan_keys;      /* PEM file of who may sign models and plans; NULL: all go */
     char *log_level;      /* error, warning, info, verbose */
+    char *log_components; /* "peers=verbose, engine=warning"; NULL: all as log_level */
+    char *log_format;     /* text, json, journal */
     struct config_model *models;
     uint32_t models_count;
     struct config_identity *identities;

@@ -48,7 +48,6 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"cache", same_text(running->cache, wanted->cache)},
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},
-        {"log_level", same_text(running->log_level, wanted->log_level)},
         /* fewer is fine: there are descriptors for as many as at the start */
         {"limits.connections", wanted->limits.connections <= running->limits.connections},
     };

@@ -59,7 +59,9 @@ enum {
     X(tokens, TEXT, 1, CONFIG_TEXT_MAX)                                                            \
     X(cache_bytes, BYTES, 0, TERABYTE)                                                             \
     X(plan_keys, TEXT, 1, CONFIG_TEXT_MAX)                                                         \
-    X(log_level, TEXT, 1, CONFIG_NAME_MAX)
+    X(log_level, TEXT, 1, CONFIG_NAME_MAX)                                                         \
+    X(log_components, TEXT, 1, CONFIG_TEXT_MAX)                                                    \
+    X(log_format, TEXT, 1, CONFIG_NAME_MAX)
 
 #define CONFIG_LISTEN_FIELDS(X)                                                                    \
     X(insecure, BOOL, 0, 1)                                                                        \

@@ -236,10 +236,9 @@ int server_run(const struct options *options, struct config *config)
         config_free(config);
         return EXIT_FAILURE;
     }
-    enum log_level level = LOG_INFO;
     struct error err;
-    log_level_parse(config->log_level, &level);
-    log_stderr_init(&s->shared.log, level);
+    log_stderr_init(&s->shared.log, LOG_INFO);
+    log_configure(&s->shared.log, config);
     signal(SIGPIPE, SIG_IGN);
     s->options = options;
     s->config = config;

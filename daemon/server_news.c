@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "daemon/log.h"
 #include "daemon/server_internal.h"
 
 static struct readiness_models models_told(struct server *s)
@@ -129,6 +130,7 @@ static enum status configure(void *user, struct config **out, struct error *err)
 
 void server_settings_apply(struct server *s, const struct config *config)
 {
+    log_configure(&s->shared.log, config);
     atomic_store_explicit(&s->hang_ns, config->hang_timeout_ms * NS_PER_MS, memory_order_relaxed);
     atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
     atomic_store_explicit(&s->shared.budget.limit, budget_limit(&config->limits),

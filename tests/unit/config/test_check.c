@@ -127,6 +127,14 @@ static void devices_and_levels(void **state)
     set(&config->readiness, "strict");
     set(&config->log_level, "debug");
     check(config, "log_level: expected error, warning, info or verbose, got \"debug\"");
+    set(&config->log_level, "info");
+    set(&config->log_format, "xml");
+    check(config, "log_format: expected text, json or journal, got \"xml\"");
+    set(&config->log_format, "json");
+    config->log_components = strdup("peers=loud");
+    check(config,
+          "log_components: expected such as \"peers=verbose, engine=warning\"; the components "
+          "are server, peers, models and engine, got \"peers=loud\"");
     config_free(config);
 }
 

@@ -29,7 +29,7 @@ static void names_of_what_differs(void **state)
         {"plan_keys: /k", "plan_keys: /l", "plan_keys"},
         {"", "build_memory_bytes: 1GiB", "build_memory_bytes"},
         {"", "device: cuda\nio_threads: 3\nthreads: 5", "device, threads, io_threads"},
-        {"", "log_level: error", "log_level"},
+        {"", "log_level: error\nlog_format: json\nlog_components: peers=verbose", ""},
         {"listen:\n  framed: [\"127.0.0.1:1\"]", "listen:\n  framed: [\"127.0.0.1:2\"]", "listen"},
         {"listen:\n  framed: [\"127.0.0.1:1\"]",
          "listen:\n  framed: [\"127.0.0.1:1\", \"127.0.0.1:2\"]", "listen"},
