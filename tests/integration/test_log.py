@@ -22,14 +22,15 @@ class Log(unittest.TestCase):
     def test_a_reload_changes_levels_and_format(self):
         with harness.Server({"copy": harness.plan("copy")}, {"log_level": "warning"}) as server:
             self.assertNotIn("loaded in", server.log())
-            server.models["pair"] = harness.plan("pair")
             self.reload(server, 1, log_components="models=info")
+            server.models["pair"] = harness.plan("pair")
+            self.reload(server, 2)
             server.wait_log("model 'pair' version '1' loaded")
             self.assertNotIn("reloaded", server.log())  # that is of the component server
-            self.reload(server, 2, log_level="info", log_format="json", log_components=None)
+            self.reload(server, 3, log_level="info", log_format="json", log_components=None)
             server.wait_log('"reloaded')
             begin = len(server.log())
-            self.reload(server, 3)
+            self.reload(server, 4)
             server.wait_log('"reloaded', count=2)
             lines = [json.loads(line) for line in server.log()[begin:].splitlines()]
             self.assertGreaterEqual(len(lines), 2)

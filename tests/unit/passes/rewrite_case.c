@@ -46,7 +46,7 @@ static void run_pass(const char *name, struct ir_graph *g, struct pass_context *
 
 static void run_passes(const struct rewrite_case *c, struct ir_graph *g, char *log)
 {
-    struct log_sink sink = {LOG_VERBOSE, keep_line, log};
+    struct log_sink sink = {.level = LOG_VERBOSE, .write = keep_line, .user = log};
     struct pass_context ctx = {.evaluator = {cpu_eval_node, NULL}, .log = &sink};
     char names[256];
     snprintf(names, sizeof(names), "%s", c->passes);
