@@ -78,7 +78,7 @@ static void fusions_are_told_and_near_misses_only_when_asked(void **state)
     const enum log_level levels[] = {LOG_WARNING, LOG_INFO, LOG_VERBOSE};
     for (size_t i = 0; i < ARRAY_LEN(levels); i++) {
         uint32_t counts[4] = {0};
-        struct log_sink sink = {levels[i], count_line, counts};
+        struct log_sink sink = {.level = levels[i], .write = count_line, .user = counts};
         struct pass_context ctx = {.log = &sink};
         struct ir_graph *g = graph_parse("input x FP32[1,1,2,2]\n"
                                          "c = conv \"c\" (x, w FP32[1,1,1,1])\n"

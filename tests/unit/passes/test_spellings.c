@@ -443,7 +443,7 @@ static uint32_t count(const struct ir_graph *g, enum ir_op op)
 /* Runs all passes, and compares results before and after. */
 static void run(const struct spelling *s, struct ir_graph **out, char *log)
 {
-    struct log_sink sink = {LOG_VERBOSE, keep_line, log};
+    struct log_sink sink = {.level = LOG_VERBOSE, .write = keep_line, .user = log};
     struct pass_context ctx = {
         .evaluator = {cpu_eval_node, NULL}, .log = &sink, .attention = true, .merge = true};
     struct error err = {0};

@@ -21,7 +21,7 @@ static void count_warnings(void *user, enum log_level level, const char *line)
     warnings += level == LOG_WARNING;
 }
 
-static const struct log_sink sink = {LOG_WARNING, count_warnings, NULL};
+static const struct log_sink sink = {.level = LOG_WARNING, .write = count_warnings, .user = NULL};
 
 static int set_up(void **state)
 {

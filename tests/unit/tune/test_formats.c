@@ -457,7 +457,7 @@ static void tell(void *user, enum log_level level, const char *line)
 static void what_the_device_does_not_do_is_the_hosts(void **state)
 {
     (void)state;
-    static const struct log_sink sink = {LOG_INFO, tell, NULL};
+    static const struct log_sink sink = {.level = LOG_INFO, .write = tell, .user = NULL};
     for (int way = 0; way < 2; way++) {
         struct ir_graph *plain = net_network(2), *g = net_copy(plain);
         struct tune_options options = options_of(PRECISION_F16);
