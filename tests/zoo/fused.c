@@ -48,7 +48,7 @@ static bool parse(struct settings *s, int argc, char **argv)
         else if (!strcmp(argv[i], "--no-check"))
             s->check = false;
         else if (!strcmp(argv[i], "--log"))
-            s->log = (struct log_sink){LOG_VERBOSE, write_line, NULL};
+            s->log = (struct log_sink){.level = LOG_VERBOSE, .write = write_line, .user = NULL};
         else if (!strcmp(argv[i], "--plan") && i + 1 < argc)
             s->plan = argv[++i];
         else if (!strcmp(argv[i], "--batch") && i + 1 < argc)
