@@ -20,8 +20,8 @@ static const uint32_t default_batches[] = {1, 2, 4, 8, 16, 32};
 static const struct {
     const char *name;
     double max_error;
-} precisions[] = {{"fp32", 0.1}, {"tf32", 0.1}, {"fp16", 0.02},
-                  {"bf16", 0.1}, {"int8", 0.1}, {"fp8", 0.1}};
+} precisions[] = {{"fp32", 0.15}, {"tf32", 0.15}, {"fp16", 0.02},
+                  {"bf16", 0.1},  {"int8", 0.15}, {"fp8", 0.15}};
 
 const char *precision_name(enum precision precision)
 {
@@ -30,7 +30,7 @@ const char *precision_name(enum precision precision)
 
 double build_max_error(enum precision precision)
 {
-    return (unsigned)precision < ARRAY_LEN(precisions) ? precisions[precision].max_error : 0.1;
+    return (unsigned)precision < ARRAY_LEN(precisions) ? precisions[precision].max_error : 0.15;
 }
 
 struct builder {

@@ -368,8 +368,11 @@ static void tell_held(const struct guard *g)
     }
     if (n)
         log_write(g->options.log, LOG_WARNING,
-                  "%u layer%s held back from shorter types, to keep the error below %.3g: %s%s", n,
-                  n == 1 ? " is" : "s are", g->options.bound, line, n > NAMED_MAX ? ", ..." : "");
+                  "%u layer%s held back from shorter types, to keep the error below %.3g on %s: "
+                  "%s%s",
+                  n, n == 1 ? " is" : "s are", g->options.bound,
+                  g->options.source ? "the data" : "random numbers (give --data)", line,
+                  n > NAMED_MAX ? ", ..." : "");
 }
 
 static void tell_beyond(const struct guard *g)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Random inputs. Floats are normal numbers (mean 0, variance 1), which is what images and features
- * are after the usual normalisation; bytes are any bytes. An integer input that ends as an index is
- * below the size of what is indexed: token ids are within the vocabulary. Lengths are full. All
- * other integers, truth values, and floats that are called masks are ones.
+ * are after the usual normalisation, or fill the input's range if it has one; bytes are any bytes.
+ * An integer input that ends as an index is below the size of what is indexed: token ids are within
+ * the vocabulary. Lengths are full. All other integers, truth values, and floats that are called
+ * masks are ones.
  */
-#include <ctype.h>
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -99,14 +101,41 @@ static bool is_mask(const char *name)
 
 /* --- filling --- */
 
-static bool fill_floats(const struct ir_tensor *t, size_t n, uint64_t seed, void *value)
+/* The numbers that the tensor's range holds; all, if it has none. */
+struct interval {
+    double least, most;
+};
+
+static struct interval interval_of(const struct ir_scale *scale)
 {
+    struct interval all = {-DBL_MAX, DBL_MAX};
+    if (!scale || scale->n > 1)
+        return all;
+    bool bytes = scale->dtype ? scale->dtype == DTYPE_U8 : scale->zero_max > INT8_MAX;
+    double least = (bytes ? 0 : INT8_MIN) - (double)(scale->zero ? scale->zero[0] : 0);
+    return (struct interval){least * (double)scale->step[0],
+                             (least + UINT8_MAX) * (double)scale->step[0]};
+}
+
+/* Normal numbers; where 8 bits hold only some, numbers that are about as normal within these. */
+static float next_within(const struct interval *in, uint64_t *seed)
+{
+    double v = (double)next_normal(seed);
+    if (in->most < DBL_MAX)
+        v = (in->least + in->most) / 2 + v * (in->most - in->least) / 6;
+    return (float)fmin(fmax(v, in->least), in->most);
+}
+
+static bool fill_floats(const struct ir_graph *graph, const struct ir_tensor *t, size_t n,
+                        uint64_t seed, void *value)
+{
+    const struct interval in = interval_of(ir_scale(graph, t->range));
     CLEANUP(cleanup_free) float *wide = malloc((n + 1) * sizeof(*wide));
     bool mask = is_mask(t->name);
     if (!wide)
         return false;
     for (size_t i = 0; i < n; i++)
-        wide[i] = mask ? 1.0F : next_normal(&seed);
+        wide[i] = mask ? 1.0F : next_within(&in, &seed);
     const struct tensor_view x = {DTYPE_F32, t->shape, wide};
     const struct tensor_view y = {ir_tensor_type(t), t->shape, value};
     ref_cast(&x, &y);
@@ -137,7 +166,7 @@ bool input_fill(const struct ir_graph *graph, uint32_t input, uint64_t seed, voi
     if (!shape_elements(&t->shape, &n))
         return false;
     if (dtype_is_float(ir_tensor_type(t)))
-        return fill_floats(t, n, seed, value);
+        return fill_floats(graph, t, n, seed, value);
     find_meaning(graph, graph->inputs[input], 0, &meaning);
     fill_integers(t, n, meaning, seed, value);
     return true;

@@ -39,6 +39,25 @@ static void floats_are_normal(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* Calibration has seen these alone: others would be cut off, and look like errors. */
+static void floats_fit_the_range(void **state UNUSED)
+{
+    static const float step = 16.0F / 255;
+    const struct ir_scale scale = {.n = 1, .dtype = DTYPE_U8, .step = &step};
+    struct ir_graph *g = ir_graph_new();
+    float values[N], least = 99, most = -99;
+    uint32_t x = input(g, "image", DTYPE_F32, N);
+    ir_tensor(g, x)->range = ir_scale_add(g, &scale);
+    assert_true(input_fill(g, 0, 7, values));
+    for (int i = 0; i < N; i++) {
+        assert_true(values[i] >= 0 && values[i] <= 16.001F);
+        least = fminf(least, values[i]);
+        most = fmaxf(most, values[i]);
+    }
+    assert_true(least < 3 && most > 13);
+    ir_graph_free(g);
+}
+
 static void masks_are_ones(void **state UNUSED)
 {
     struct ir_graph *g = ir_graph_new();
@@ -93,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floats_are_normal),
+        cmocka_unit_test(floats_fit_the_range),
         cmocka_unit_test(masks_are_ones),
         cmocka_unit_test(bytes_are_any),
         cmocka_unit_test(token_ids_are_within_the_vocabulary),
