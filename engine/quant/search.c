@@ -19,7 +19,8 @@
 #include "base/compiler.h"
 #include "engine/quant/histogram.h"
 
-enum { ENOUGH = 8 }; /* values a bin, on average */
+enum { ENOUGH = 64 }; /* values a bin, on average */
+#define LITTLE 1e-4   /* share of an empty bin */
 
 /* The counts of `used` bins, and running sums over the bins before bin i. */
 struct sums {
