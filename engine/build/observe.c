@@ -33,11 +33,14 @@ struct observer {
 
 /* --- the plan --- */
 
+/* Without a range a float is stored as one, also where the model says how to quantise it. */
 static bool number_tensors(struct ir_graph *graph)
 {
-    for (uint32_t i = 0; i < graph->n_tensors; i++)
+    for (uint32_t i = 0; i < graph->n_tensors; i++) {
+        ir_tensor(graph, i)->range = IR_NO_SCALE;
         if (!(ir_tensor(graph, i)->name = arena_printf(graph->arena, "%u", i)))
             return false;
+    }
     return true;
 }
 

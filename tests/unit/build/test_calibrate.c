@@ -105,6 +105,10 @@ static void compare(const struct shown *a, const struct shown *b)
 static void every_float_is_shown_once_on_every_device(void **state UNUSED)
 {
     struct ir_graph *g = graph_parse(GRAPH);
+    const struct ir_scale scale = {.n = 1, .dtype = DTYPE_I8, .step = (const float[]){0.125F}};
+    for (uint32_t k = 0; k < g->n_tensors; k++) /* 8 bits would be allowed */
+        if (dtype_is_float(ir_tensor(g, k)->dtype))
+            ir_tensor(g, k)->range = ir_scale_add(g, &scale);
     struct device *devices[] = {open_cpu(true), open_cpu(false), mock_simulate()};
     float x[2 * 16 * 36];
     const int64_t i[3] = {5, 0, 575};
