@@ -7,7 +7,6 @@
  *   h2_calm.c        frames that only make work
  *   h2_stream.c      a call begins: its headers; a call ends
  *   h2_message.c     messages come in: each lies in one piece where it is decoded
- *   h2_inflate.c     messages that came compressed
  *   h2_method.c      which call is which question, and the answers that need no server
  *   h2_send.c        frames go out
  *   h2_reply.c       answers become messages and trailers
@@ -26,6 +25,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "daemon/h2_calm.h"
+#include "daemon/inflate.h"
 #include "daemon/session.h"
 
 enum {
@@ -102,7 +102,7 @@ struct h2_stream {
     bool ended;                     /* the client sends no more */
     bool discard;                   /* what comes is of no use */
     const uint8_t *rest, *rest_end; /* bytes read, behind the message that waits */
-    struct h2_inflate *inflate;
+    struct inflate *inflate;
 
     /* Answers. */
     uint32_t next_in, next_out; /* numbers of requests: the next one, and the next to be answered */
@@ -185,16 +185,6 @@ size_t h2_message_room(const struct h2_stream *stream, uint8_t **at);
 void h2_message_hand_on(struct h2_stream *stream);
 void h2_ready_add(struct h2_stream *stream);
 void h2_ready_remove(struct h2_stream *stream);
-
-/* --- h2_inflate.c --- */
-
-/* Inflates the stream's message, which lies at `from`, for about a slice of time; *done: all of it
- * is there. Otherwise the call is to be repeated. */
-enum status h2_inflate_go_on(struct h2_stream *stream, const uint8_t *from, bool *done,
-                             struct error *err);
-/* What has been inflated; the caller's. */
-struct slab *h2_inflate_take(struct h2_stream *stream, size_t *size);
-void h2_inflate_drop(struct h2_stream *stream); /* none is fine */
 
 /* --- h2_method.c --- */
 

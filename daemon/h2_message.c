@@ -61,7 +61,7 @@ static void message_forget(struct h2_stream *stream)
 
 void h2_message_drop(struct h2_stream *stream)
 {
-    h2_inflate_drop(stream);
+    inflate_free(STEAL(stream->inflate));
     slab_give(stream);
     message_forget(stream);
     h2_ready_remove(stream);
@@ -268,14 +268,20 @@ static bool inflated(struct h2_stream *stream)
     struct error err;
     bool done;
     const uint8_t *from = stream->slab ? stream->slab->data : stream->direct;
-    if (h2_inflate_go_on(stream, from, &done, &err)) {
+    enum inflate_coding coding = stream->encoding == H2_GZIP ? INFLATE_GZIP : INFLATE_ZLIB;
+    if (!stream->inflate && !(stream->inflate = inflate_new(s->host, coding, stream->need))) {
+        error_plain(&err, CAUSE_OVER_BUDGET);
+        refuse(stream, &err);
+        return false;
+    }
+    if (inflate_go_on(stream->inflate, from, &done, &err)) {
         refuse(stream, &err);
         return false;
     }
     if (!done)
         return false;
     slab_give(stream);
-    stream->slab = h2_inflate_take(stream, &stream->need);
+    stream->slab = inflate_take(STEAL(stream->inflate), &stream->need);
     stream->direct = NULL;
     stream->prefix[0] = 0;
     s->partial_bytes += stream->slab->size;

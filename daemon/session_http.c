@@ -69,7 +69,7 @@ static void next(struct session *s)
     s->message++;
     s->code = 0;
     s->allow = NULL;
-    s->drop = s->answered = s->no_body = false;
+    s->drop = s->answered = s->no_body = s->coded = false;
     s->wanted = (struct http_wanted){0};
 }
 

@@ -12,6 +12,7 @@
 #ifndef INFERD_DAEMON_SESSION_HTTP_H
 #define INFERD_DAEMON_SESSION_HTTP_H
 
+#include "daemon/inflate.h"
 #include "daemon/session.h"
 #include "http/decode.h"
 #include "http/encode.h"
@@ -21,7 +22,7 @@
 enum http_phase {
     HTTP_AT_HEAD,
     HTTP_AT_BODY,
-    HTTP_DECODING, /* JSON, in steps */
+    HTTP_DECODING, /* in steps: what is compressed, and JSON */
     HTTP_ASKED,    /* the host has the request */
     HTTP_WRITING,  /* the text of a large reply, in steps */
 };
@@ -48,6 +49,9 @@ struct session {
     size_t have;       /* bytes of it that came */
     size_t need;       /* bytes that it has; of one in chunks: that have room */
     bool drop;         /* nobody wants it */
+    bool coded;        /* it is compressed, */
+    enum inflate_coding coding;
+    struct inflate *inflate; /* and being inflated; NULL: it is not */
     struct message_text json, binary;
     struct http_wanted wanted;
     struct slab *decoding; /* in which `decode` lies */

@@ -67,12 +67,14 @@ static unsigned head_check(struct session *s, struct error *err)
     unsigned code = http_route_find(head, &s->route, &s->allow, err);
     if (code)
         return code;
-    if (coding->len && !http_text_is(*coding, "identity")) {
-        error_set(err, STATUS_UNIMPLEMENTED,
-                  "Content-Encoding '%.*s': bodies are taken as they are", MESSAGE_TEXT(*coding));
-        return 415;
-    }
-    return 0;
+    bool gzip = http_text_is(*coding, "gzip") || http_text_is(*coding, "x-gzip");
+    s->coded = gzip || http_text_is(*coding, "deflate");
+    s->coding = gzip ? INFLATE_GZIP : INFLATE_ZLIB;
+    if (!coding->len || s->coded || http_text_is(*coding, "identity"))
+        return 0;
+    error_set(err, STATUS_UNIMPLEMENTED,
+              "Content-Encoding '%.*s': expected gzip, deflate or identity", MESSAGE_TEXT(*coding));
+    return 415;
 }
 
 bool http_head_take(struct session *s)
@@ -137,6 +139,7 @@ static void ask(struct session *s, const struct request *request, struct slab *f
 void http_decode_drop(struct session *s)
 {
     s->decode = NULL;
+    inflate_free(STEAL(s->inflate));
     s->host->ops->slab_give(s->host, STEAL(s->decoding));
     s->host->ops->slab_give(s->host, STEAL(s->placed));
 }
@@ -205,8 +208,31 @@ static bool decode_step(struct session *s)
     return state == HTTP_DECODE_GOES_ON;
 }
 
+static void body_read(struct session *s, const uint8_t *data, size_t size);
+
+/* Inflates for a while; the body that came of it takes the place of the one that came. */
+static void inflate_step(struct session *s)
+{
+    struct error err;
+    bool done = false;
+    if (inflate_go_on(s->inflate, s->body->data, &done, &err)) {
+        decode_refuse(s, &err);
+        return;
+    }
+    if (!done)
+        return;
+    s->host->ops->slab_give(s->host, STEAL(s->body));
+    s->body = inflate_take(STEAL(s->inflate), &s->have);
+    s->coded = false;
+    body_read(s, s->body->data, s->have);
+}
+
 void http_decode_go_on(struct session *s)
 {
+    if (s->inflate) {
+        inflate_step(s);
+        return;
+    }
     while (decode_step(s))
         if (s->host->ops->tired(s->host))
             return;
@@ -243,7 +269,9 @@ static bool body_divide(struct session *s, const uint8_t *data, size_t size)
 
 bool http_body_is_small(const struct session *s, size_t size)
 {
-    return size <= SMALL_JSON || (size <= SMALL_BODY && field(s, HTTP_FIELD_JSON_LENGTH)->data);
+    bool small =
+        size <= SMALL_JSON || (size <= SMALL_BODY && field(s, HTTP_FIELD_JSON_LENGTH)->data);
+    return small && !s->coded;
 }
 
 /* Decodes a body. What is small, or lies where it cannot stay, is decoded at once. */
@@ -284,7 +312,26 @@ static void ask_plainly(struct session *s)
         ask(s, request, NULL);
 }
 
+static void inflate_begin(struct session *s, size_t size)
+{
+    s->inflate = inflate_new(s->host, s->coding, size);
+    if (!s->inflate) {
+        no_memory(s, "a compressed body", size);
+        return;
+    }
+    s->phase = HTTP_DECODING;
+    inflate_step(s);
+}
+
 void http_body_take(struct session *s, const uint8_t *data, size_t size)
+{
+    if (s->coded && size && s->route.takes_body)
+        inflate_begin(s, size);
+    else
+        body_read(s, data, size);
+}
+
+static void body_read(struct session *s, const uint8_t *data, size_t size)
 {
     s->phase = HTTP_ASKED;
     if (s->route.fixed)

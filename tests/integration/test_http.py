@@ -4,6 +4,7 @@
 
     test_http.py INFERD INFERCTL
 """
+import gzip
 import json
 import re
 import socket
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import time
 import unittest
+import zlib
 
 import harness
 
@@ -305,6 +307,25 @@ class Http(unittest.TestCase):
         peer.send("GET /v2/health/live HTTP/1.0\r\n\r\n")
         self.assertEqual(peer.reply().fields["connection"], "close")
         self.assertTrue(peer.ended())
+
+    def test_compressed(self):
+        n, body, data = self.binary(3, binary_data_output=True)
+        small = json.dumps({"inputs": [X]}).encode()
+        bomb = small[:-1] + b" " * (40 << 20) + b"}"
+        with self.peer() as peer:
+            for coding, pack in (("gzip", gzip.compress), ("deflate", zlib.compress)):
+                reply = peer.ask("POST", "/v2/models/copy/infer", pack(small),
+                                 Content_Encoding=coding)
+                self.assertEqual(reply.json()["outputs"][0]["data"], [1, 2, 3, 4])
+                reply = peer.ask("POST", "/v2/models/copy/infer", pack(body),
+                                 Content_Encoding=coding, Inference_Header_Content_Length=n)
+                self.assertEqual(reply.body[-len(data):], data)
+                for bad in (pack(small)[:-3], pack(small) + b"x", b"x" * 50, pack(bomb)):
+                    reply = peer.ask("POST", "/v2/models/copy/infer", bad, Content_Encoding=coding)
+                    self.assertIn(reply.code, (400, 429))
+            self.assertEqual(peer.ask("POST", "/v2/models/copy/infer", small,
+                                      Content_Encoding="br").code, 415)
+            self.assertEqual(peer.ask("GET", "/v2").code, 200)
 
     def test_expect(self):
         n, body, data = self.binary(2)

@@ -121,6 +121,24 @@ class Triton(Served):
             np.testing.assert_array_equal(result.as_numpy("sum"), arrays["a"] + arrays["b"])
             np.testing.assert_array_equal(result.as_numpy("m"), arrays["n"])
 
+    def test_compressed(self):
+        x, inputs = self.inputs()
+        for coding in ("gzip", "deflate"):
+            result = self.client.infer("copy", inputs, request_compression_algorithm=coding,
+                                       response_compression_algorithm=coding)
+            np.testing.assert_array_equal(result.as_numpy("y"), x)
+
+    def test_classes(self):
+        _, inputs = self.inputs()
+        inputs[0].set_data_from_numpy(np.array([[1, 5, 3, -2], [9, 8, 7, 6]], np.float32))
+        for binary in (True, False):
+            outputs = [triton.InferRequestedOutput("y", binary_data=binary, class_count=2)]
+            classes = self.client.infer("copy", inputs, outputs=outputs).as_numpy("y")
+            self.assertEqual(classes.shape, (2, 2))
+            got = [one.decode() if isinstance(one, bytes) else one for one in classes.ravel()]
+            self.assertEqual([(float(v), int(k)) for v, k in (one.split(":") for one in got)],
+                             [(5, 1), (3, 2), (9, 0), (8, 1)])
+
     def test_asyncio(self):
         async def run():
             async with triton_aio.InferenceServerClient(self.url) as client:
