@@ -180,6 +180,8 @@ struct native_op {
     float epsilon;
     uint32_t scale, bias; /* node inputs; bias may be IR_NONE */
 
+    struct byte_sum sum; /* native_bytes_make's */
+    struct byte_product product;
     bool quantizes, has_zero; /* QUANTIZE, not DEQUANTIZE; a zero point is there */
 
     /* Moves. */
@@ -223,6 +225,8 @@ static inline enum byte_type native_byte(const struct stored *stored)
 /* Makes a chain of the walk's n tensors, whose steps are set. */
 bool native_chunks_make(struct native_op *op, const struct ir_graph *graph,
                         const struct ir_node *node, uint32_t n);
+/* Takes a kernel of its own for a chain that adds or multiplies two tensors of bytes. */
+void native_bytes_make(struct native_op *op, uint32_t n);
 /* The same over a space with strides of its own. */
 bool native_row_make(struct native_op *op, const struct shape *space, uint32_t n,
                      int64_t (*strides)[SHAPE_MAX_RANK]);

@@ -196,8 +196,12 @@ bool native_chain_make(struct native_op *op, const struct ir_graph *graph,
     if (node->n_epilogue &&
         !(all_real(graph, node, ir_node_own_inputs(node)) && native_steps_add(op, node, &n)))
         return false;
-    return (!real || native_stored_read(op, graph, node, n)) &&
-           native_chunks_make(op, graph, node, n);
+    if ((real && !native_stored_read(op, graph, node, n)) ||
+        !native_chunks_make(op, graph, node, n))
+        return false;
+    if (real)
+        native_bytes_make(op, n);
+    return true;
 }
 
 /* Units are chunks of the walk's rows. */

@@ -129,7 +129,7 @@ static uint32_t list_conv(const struct subject *s, struct choice out[CHOICES_MAX
         put(out, &n, WAY_DIRECT, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
         if (w.pointwise)
             put(out, &n, WAY_MATMUL, IR_LAYOUT_CHANNELS_LAST, IR_LAYOUT_CHANNELS_LAST);
-        return subject_is_scaled(s) && !is_padded(&w) ? list_zeros(s, out, n) : n;
+        return subject_is_scaled(s) && !is_padded(&w) ? list_zeros(s, out, n, ZERO_OF_ONEDNN) : n;
     }
     enum ir_layout blocked = s->dnn->avx512 ? IR_LAYOUT_BLOCKED_16 : IR_LAYOUT_BLOCKED_8;
     if (w.group == 1 && subject_in(s, 0)->shape.dim[1] < 8) { /* a first layer */

@@ -51,7 +51,8 @@ static uint32_t list(const struct subject *s, struct choice out[CHOICES_MAX])
     } else if (!subject_is_scaled(s)) {
         out[n++] = (struct choice){.way = WAY_BATCH};
     }
-    return subject_is_scaled(s) ? list_zeros(s, out, n) : n;
+    /* For a product, oneDNN adds up the weights at each launch. */
+    return subject_is_scaled(s) ? list_zeros(s, out, n, ZERO_IN_BIAS) : n;
 }
 
 static enum status finish(const struct subject *s, const struct product *p, struct choice c,

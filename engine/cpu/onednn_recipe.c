@@ -297,13 +297,15 @@ enum status recipe_finish(const struct subject *s, struct choice c, const struct
     return STATUS_OK;
 }
 
-uint32_t list_zeros(const struct subject *s, struct choice out[CHOICES_MAX], uint32_t n)
+uint32_t list_zeros(const struct subject *s, struct choice out[CHOICES_MAX], uint32_t n,
+                    enum zero_point first)
 {
     if (!scaled_has_zero(s) || 2 * n > CHOICES_MAX)
         return n;
     for (uint32_t i = 0; i < n; i++) {
         out[n + i] = out[i];
-        out[n + i].zero = ZERO_IN_BIAS;
+        out[n + i].zero = first == ZERO_IN_BIAS ? ZERO_OF_ONEDNN : ZERO_IN_BIAS;
+        out[i].zero = (uint8_t)first;
     }
     return 2 * n;
 }

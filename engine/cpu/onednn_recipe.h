@@ -163,9 +163,10 @@ void recipe_packed(const struct subject *s, struct recipe *r, int arg, uint32_t 
 enum status recipe_finish(const struct subject *s, struct choice c, const struct output_view *view,
                           const_dnnl_op_desc_t desc, const dnnl_memory_desc_t *plain,
                           const dnnl_memory_desc_t *bias, struct recipe *r);
-/* Lists each of the first n choices of a scaled subject with all that may subtract a zero point;
- * returns their number. */
-uint32_t list_zeros(const struct subject *s, struct choice out[CHOICES_MAX], uint32_t n);
+/* Lists each of the first n choices of a scaled subject with all that may subtract a zero point,
+ * beginning with `first`; returns their number. */
+uint32_t list_zeros(const struct subject *s, struct choice out[CHOICES_MAX], uint32_t n,
+                    enum zero_point first);
 /* Lists choices with src = dst in each layout of the output's rank, for ops that run in any
  * layout. */
 uint32_t list_layouts(const struct subject *s, struct choice out[CHOICES_MAX]);

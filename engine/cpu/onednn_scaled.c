@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/compiler.h"
 #include "engine/cpu/onednn_recipe.h"
 #include "engine/cpu/stored.h"
@@ -118,16 +119,17 @@ static double sum_step(const struct subject *s, int64_t c)
 static enum status set_scales(const struct subject *s, float unit, dnnl_primitive_attr_t attr)
 {
     const struct ir_scale *scale = weights_scale(s);
-    float *scales = malloc(scale->n * sizeof(*scales));
+    CLEANUP(cleanup_free) float *scales = malloc(scale->n * sizeof(*scales));
     if (!scales)
         return STATUS_RESOURCE_EXHAUSTED;
-    for (uint32_t i = 0; i < scale->n; i++)
+    for (uint32_t i = 0; i < scale->n; i++) {
         scales[i] = (float)(sum_step(s, i) / (double)unit);
+        if (!isfinite(scales[i]))
+            return STATUS_UNIMPLEMENTED;
+    }
     /* In oneDNN the channels of an output are its dim 1. */
-    dnnl_status_t done =
-        dnnl_primitive_attr_set_output_scales(attr, scale->n, scale->n > 1 ? 1 << 1 : 0, scales);
-    free(scales);
-    return status_of_dnnl(done);
+    return status_of_dnnl(
+        dnnl_primitive_attr_set_output_scales(attr, scale->n, scale->n > 1 ? 1 << 1 : 0, scales));
 }
 
 enum status scaled_attr(const struct subject *s, const struct output_view *view, struct choice c,

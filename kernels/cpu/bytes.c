@@ -38,6 +38,24 @@ static inline float whole_of(float x)
         }                                                                                          \
     }
 
+/* Two rows of `type` become one. */
+#define COMBINE(name, type, constants, expr)                                                       \
+    static void name(const void *from_a, const void *from_b, void *to, size_t n,                   \
+                     const struct constants *by)                                                   \
+    {                                                                                              \
+        const type *as = from_a, *bs = from_b;                                                     \
+        type *y = to;                                                                              \
+        const struct constants k = *by;                                                            \
+        VECTOR                                                                                     \
+        for (size_t i = 0; i < n; i++) {                                                           \
+            float a = (float)as[i], b = (float)bs[i];                                              \
+            float v = (expr);                                                                      \
+            v = v > k.low ? v : k.low;                                                             \
+            v = v < k.high ? v : k.high;                                                           \
+            y[i] = (type)(int32_t)(whole_of(v) + k.zero);                                          \
+        }                                                                                          \
+    }
+
 #define ADD(name, type)                                                                            \
     static void name(const void *from, int32_t *sums, size_t n)                                    \
     {                                                                                              \
@@ -52,6 +70,10 @@ WIDEN(widen_i8, int8_t)
 WIDEN(widen_u8, uint8_t)
 NARROW(narrow_i8, int8_t, -128.0F, 127.0F)
 NARROW(narrow_u8, uint8_t, 0.0F, 255.0F)
+COMBINE(sum_i8, int8_t, byte_sum, a * k.factor_a + (b * k.factor_b + k.shift))
+COMBINE(sum_u8, uint8_t, byte_sum, a * k.factor_a + (b * k.factor_b + k.shift))
+COMBINE(product_i8, int8_t, byte_product, (a + k.shift_a) * (b + k.shift_b) * k.factor)
+COMBINE(product_u8, uint8_t, byte_product, (a + k.shift_a) * (b + k.shift_b) * k.factor)
 ADD(add_i8, int8_t)
 ADD(add_u8, uint8_t)
 /* clang-format on */
@@ -123,6 +145,8 @@ extern const struct byte_kernels BYTES_TABLE;
 const struct byte_kernels BYTES_TABLE = {
     .widen = {[BYTE_I8] = widen_i8, [BYTE_U8] = widen_u8},
     .narrow = {[BYTE_I8] = narrow_i8, [BYTE_U8] = narrow_u8},
+    .sum = {[BYTE_I8] = sum_i8, [BYTE_U8] = sum_u8},
+    .product = {[BYTE_I8] = product_i8, [BYTE_U8] = product_u8},
     .look_up = look_up,
     .add = {[BYTE_I8] = add_i8, [BYTE_U8] = add_u8},
     .turn = turn,

@@ -15,12 +15,26 @@
 
 enum byte_type { BYTE_I8, BYTE_U8, BYTE_TYPES };
 
+/* How two rows become one: the sum of a * factor_a + b * factor_b + shift, or the product
+ * (a + shift_a) * (b + shift_b) * factor, cut to low..high, rounded, and then plus zero. */
+struct byte_sum {
+    float factor_a, factor_b, shift, low, high, zero;
+};
+struct byte_product {
+    float factor, shift_a, shift_b, low, high, zero;
+};
+
 struct byte_kernels {
     /* y = step * (x - zero) */
     void (*widen[BYTE_TYPES])(const void *x, float *y, size_t n, float step, float zero);
     void (*narrow[BYTE_TYPES])(const float *x, void *y, size_t n, float step, float zero);
     /* y = table[x], whatever the types are */
     void (*look_up)(const uint8_t *x, uint8_t *y, size_t n, const uint8_t table[256]);
+    /* All three rows have this type. */
+    void (*sum[BYTE_TYPES])(const void *a, const void *b, void *y, size_t n,
+                            const struct byte_sum *by);
+    void (*product[BYTE_TYPES])(const void *a, const void *b, void *y, size_t n,
+                                const struct byte_product *by);
     /* sums[i] += x[i] */
     void (*add[BYTE_TYPES])(const void *x, int32_t *sums, size_t n);
     /* to[c * to_row + r] = from[r * from_row + c] */
