@@ -19,7 +19,7 @@
 #include "base/compiler.h"
 #include "engine/quant/histogram.h"
 
-enum { ENOUGH = 64 }; /* values a bin, on average */
+enum { ENOUGH = 64 }; /* values a bin, zeros among them */
 #define LITTLE 1e-4   /* share of an empty bin */
 
 /* The counts of `used` bins, and running sums over the bins before bin i. */
@@ -45,12 +45,12 @@ static uint32_t used_bins(const struct quant_histogram *h)
 }
 
 /* Fills the bins with those of the histogram, each 2^n of them merged into one so that there are
- * enough values in each. Returns n. */
+ * enough values for each. Returns n, which depends on the number of values alone: devices that
+ * round differently agree on it. */
 static uint32_t merge(const struct quant_histogram *h, uint32_t used, struct sums *s)
 {
-    uint64_t values = h->count - h->zeros;
     uint32_t by = 0;
-    while (((used - 1) >> by) + 1 > values / ENOUGH && by < QUANT_BITS)
+    while ((uint64_t)(QUANT_BINS >> by) > h->count / ENOUGH && by < QUANT_BITS)
         by++;
     s->used = ((used - 1) >> by) + 1;
     for (uint32_t i = 0; i < used; i++)
