@@ -16,7 +16,8 @@
  *
  * Where a node makes decisions (indices, comparisons), nearly equal numbers may fall either way. It
  * is fp32's decision that the rest of the model goes on with, and the error of what the decision
- * was made from counts as the error of an output.
+ * was made from counts as the error of an output. So it is where the model itself quantises, with
+ * the error of the integers.
  *
  * What a profile's layers were held back from, those of the next profile are held back from at
  * once. A guard belongs to one thread.

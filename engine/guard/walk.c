@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/compiler.h"
 #include "engine/guard/internal.h"
+#include "kernels/cpu/number.h"
 
 enum { MACHINES_MAX = 3, SETS_MAX = GUARD_SAMPLES };
 
@@ -363,6 +364,15 @@ static enum status error_read(const struct state *s, const struct ir_node *node,
     return STATUS_OK;
 }
 
+static void go_on_with_wide(struct state *s, const struct ir_node *node)
+{
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        for (uint32_t i = 0; i < node->n_outputs; i++) {
+            free(s->made.set[k][node->outputs[i]]);
+            s->made.set[k][node->outputs[i]] = s->wide.set[k][node->outputs[i]];
+        }
+}
+
 /* The error of what is decided on stands for the decision's, and fp32's decision for the
  * assignment's. */
 static enum status note_decision(struct state *s, const struct ir_node *node, struct error *err)
@@ -374,12 +384,44 @@ static enum status note_decision(struct state *s, const struct ir_node *node, st
         for (uint32_t k = 0; k < node->n_outputs; k++)
             if (s->graph->outputs[i] == node->outputs[k])
                 s->walk->outputs[i].error = read;
-    for (uint32_t k = 0; k < s->n_sets; k++)
-        for (uint32_t i = 0; i < node->n_outputs; i++) {
-            free(s->made.set[k][node->outputs[i]]);
-            s->made.set[k][node->outputs[i]] = s->wide.set[k][node->outputs[i]];
-        }
+    go_on_with_wide(s, node);
     return STATUS_OK;
+}
+
+/* Whether the model itself rounds here. Nearly equal numbers may go either way, and networks of
+ * many such steps make much of that, whoever computes them. */
+static bool rounds(const struct state *s, const struct ir_node *node)
+{
+    return node->op == IR_OP_QUANTIZE && !ir_tensor_is_output(s->graph, node->outputs[0]);
+}
+
+/* Adds up how far the integers are from fp32's, and how far these are from the zero point. */
+static void compare_steps(const struct ir_graph *g, const struct ir_node *node, const void *made,
+                          const void *wide, struct value_error *sum)
+{
+    const struct ir_tensor *y = ir_tensor(g, node->outputs[0]), *zero = NULL;
+    size_t n = 0;
+    if (node->n_inputs > 2 && node->inputs[2] != IR_NONE)
+        zero = ir_tensor(g, node->inputs[2]);
+    double start = zero && zero->data ? ref_get_f64(zero->dtype, zero->data, 0) : 0;
+    for (size_t i = 0; shape_elements(&y->shape, &n) && i < n; i++) {
+        double a = ref_get_f64(y->dtype, made, (int64_t)i);
+        double b = ref_get_f64(y->dtype, wide, (int64_t)i);
+        sum->difference += (a - b) * (a - b);
+        sum->norm += (b - start) * (b - start);
+    }
+}
+
+/* How far the integers are from fp32's counts as the error of a decision, and fp32's are what the
+ * rest of the model goes on with. */
+static void note_rounding(struct state *s, const struct ir_node *node)
+{
+    uint32_t y = node->outputs[0];
+    struct value_error sum = {0};
+    for (uint32_t k = 0; k < s->n_sets; k++)
+        compare_steps(s->graph, node, s->made.set[k][y], s->wide.set[k][y], &sum);
+    s->walk->decisions = MAX(s->walk->decisions, value_relative(&sum));
+    go_on_with_wide(s, node);
 }
 
 /* --- the whole --- */
@@ -405,7 +447,9 @@ static enum status step(struct state *s, uint32_t index, struct error *err)
     else
         TRY(run_made(s, index, err));
     TRY(note_errors(s, index, err));
-    if (!shares && decides(s->graph, node))
+    if (!shares && rounds(s, node))
+        note_rounding(s, node);
+    else if (!shares && decides(s->graph, node))
         TRY(note_decision(s, node, err));
     release(s, node);
     return STATUS_OK;

@@ -468,6 +468,28 @@ static void decisions_are_fp32s(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* A step of the model's own rounding becomes a large difference behind it, as it does between any
+ * two programs that run the model. */
+static void the_models_own_rounding_is_fp32s(void **state UNUSED)
+{
+    struct ir_graph *g = ir_graph_new();
+    uint32_t x = net_input(g, (int64_t[]){4, 64, 0}), step = scalar(g, 0.02F);
+    x = unary(g, "before", IR_UNARY_SIN, x);
+    uint32_t q = net_node(g, IR_OP_QUANTIZE, "q", 2, (uint32_t[]){x, step});
+    net_int(g, q, IR_ATTR_TO, DTYPE_I8);
+    uint32_t y = net_infer(g, q);
+    uint32_t d = net_node(g, IR_OP_DEQUANTIZE, "d", 2, (uint32_t[]){y, step});
+    net_int(g, d, IR_ATTR_TO, DTYPE_F32);
+    y = binary(g, "much", IR_BINARY_MUL, net_infer(g, d), scalar(g, 64));
+    net_output(g, unary(g, "more", IR_UNARY_SIN, y));
+    tune_beside(g, PRECISION_F16, NULL);
+    assert_true(report.measured);
+    assert_null(held("before"));
+    assert_int_equal(type_of(g, "before"), DTYPE_F16);
+    assert_true(report.outputs[0].error < 2e-2);
+    ir_graph_free(g);
+}
+
 /* --- samples --- */
 
 static uint32_t reads;
@@ -534,6 +556,7 @@ int main(void)
         TEST(a_range_that_is_too_small_costs_the_8_bits_alone),
         TEST(what_the_model_rounds_itself_is_no_error),
         TEST(decisions_are_fp32s),
+        TEST(the_models_own_rounding_is_fp32s),
         TEST(samples_come_from_the_source),
         TEST(bad_samples_are_an_error),
     };
