@@ -4,6 +4,8 @@
 
     test_model_repository.py INFERD INFERCTL
 """
+import contextlib
+import http.client
 import os
 import pathlib
 import re
@@ -23,6 +25,8 @@ X4 = struct.pack("<4f", 1, 2, 3, 4)
 TWICE = struct.pack("<4f", 2, 4, 6, 8)
 SANITIZED = b"__asan_init" in pathlib.Path(harness.INFERD).read_bytes() or \
     b"__tsan_init" in pathlib.Path(harness.INFERD).read_bytes()
+ADMIN = {"identities": [{"name": "anonymous", "models": ["*"],
+                         "rights": ["infer", "describe", "status", "admin"]}]}
 POLL = {"repository_mode": "poll", "repository_poll_ms": 100}
 
 
@@ -297,6 +301,100 @@ class Explicit(unittest.TestCase):
             s.wait_log("reloaded")
             self.assertEqual(states(c)[("b", "1")][0], "UNAVAILABLE")
             self.assertEqual(infer(c, "a"), "copy")
+
+    def ask(self, server, path, body=b"{}"):
+        """Posts; returns the status and the answer."""
+        end = time.monotonic() + 20
+        while not (found := re.search(r"(?m)^ready (\S+) \(http\)$", server.log())):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        connection = http.client.HTTPConnection(found[1], timeout=60)
+        with contextlib.closing(connection):
+            connection.request("POST", path, body)
+            reply = connection.getresponse()
+            return reply.status, reply.read().decode()
+
+    def order(self, server, what, name, code=200):
+        got, text = self.ask(server, f"/v2/repository/models/{name}/{what}")
+        self.assertEqual(got, code, text)
+        return text
+
+    def test_clients_load_and_unload(self):
+        r = Repository()
+        r.put("a", "1", harness.plan("copy"))
+        config = dict(ADMIN, repository_mode="explicit", repository_load=["a"], workers=2)
+        with harness.Server([r.path], config, arguments=["--http", "127.0.0.1:0"]) as s:
+            with s.client() as c:
+                r.put("later", "1", harness.plan("twice"))
+                self.order(s, "load", "later")
+                self.assertEqual(infer(c, "later"), "twice")
+                self.order(s, "unload", "a")
+                self.assertEqual(states(c)[("a", "1")], ("UNAVAILABLE", "unloaded"))
+                self.assertEqual(infer(c, "a").status, wire.UNAVAILABLE)
+                s.signal(signal.SIGHUP)
+                s.wait_log("reloaded")
+                self.assertEqual(states(c)[("a", "1")], ("UNAVAILABLE", "unloaded"))
+                self.order(s, "load", "a")
+                self.assertEqual(infer(c, "a"), "copy")
+                # a new version of what is loaded, and one that cannot be loaded
+                r.put("a", "2", harness.plan("twice"))
+                self.order(s, "load", "a")
+                self.assertEqual((infer(c, "a"), infer(c, "a", "1")), ("twice", "copy"))
+                garbage = harness.folder() / "garbage2.plan"
+                garbage.write_bytes(b"garbage" * 999)
+                r.put("a", "2", garbage)
+                text = self.order(s, "load", "a", 500)
+                self.assertNotIn(str(r.path), text)
+                self.assertEqual((infer(c, "a"), infer(c, "a", "1")), ("twice", "copy"))
+                for name in ("nothing", "..", "%2e%2e", "later%2f1"):
+                    self.assertIn(self.ask(s, f"/v2/repository/models/{name}/load")[0], (400, 404))
+                self.order(s, "unload", "nothing", 404)
+
+    def test_r16_it_takes_a_right_of_its_own(self):
+        r = Repository()
+        r.put("a", "1", harness.plan("copy"))
+        config = {"repository_mode": "explicit", "repository_load": ["*"]}
+        with harness.Server([r.path], config, arguments=["--http", "127.0.0.1:0"]) as s:
+            self.order(s, "unload", "a", 403)
+            with s.client() as c:
+                self.assertEqual(infer(c, "a"), "copy")
+
+    def test_only_in_this_mode(self):
+        r = Repository()
+        r.put("a", "1", harness.plan("copy"))
+        for mode in ("reload", "poll"):
+            with harness.Server([r.path], dict(ADMIN, repository_mode=mode),
+                                arguments=["--http", "127.0.0.1:0"]) as s, s.client() as c:
+                for what in ("load", "unload"):
+                    self.assertIn("repository_mode: explicit", self.order(s, what, "a", 400))
+                self.assertEqual(infer(c, "a"), "copy")
+
+    def test_loads_and_unloads_under_load(self):
+        r = Repository()
+        for name in ("a", "b"):
+            r.put(name, "1", harness.plan("copy"))
+        config = dict(ADMIN, repository_mode="explicit", repository_load=["*"], workers=2,
+                      io_threads=2)
+        with harness.Server([r.path], config, arguments=["--http", "127.0.0.1:0"]) as s:
+            stop, answers = threading.Event(), []
+
+            def load(name):
+                with s.client() as c:
+                    while not stop.is_set():
+                        for _ in range(8):
+                            c.start(wire.INFER, wire.infer_body(name, [("x", "FP32", [1, 4], X4)]))
+                        for _ in range(8):
+                            answers.append((name, c.receive().status))
+
+            threads = [harness.Background(load, name) for name in ("a", "b")]
+            for i in range(100):
+                self.order(s, "load" if i % 2 else "unload", "b")
+            stop.set()
+            for t in threads:
+                t.finish()
+            self.assertEqual({code for name, code in answers if name == "a"}, {wire.OK})
+            self.assertLessEqual({code for name, code in answers if name == "b"},
+                                 {wire.OK, wire.UNAVAILABLE})
 
     def test_all_or_none_at_the_start(self):
         r = Repository()
