@@ -10,6 +10,8 @@
 
 /* Bytes of the tensor's value. */
 size_t value_bytes(const struct ir_tensor *tensor);
+/* Memory for it, aligned as a device's; free(3) frees it. NULL: no memory. */
+void *value_new(const struct ir_tensor *tensor);
 /* Between a value and the bytes of a tensor that is stored in the format which it has in `graph`.
  * False: no memory. */
 bool value_store(const struct ir_graph *graph, const struct ir_tensor *tensor, const void *value,

@@ -160,6 +160,14 @@ static enum status set_constants(struct layer *l, struct error *err)
     return STATUS_OK;
 }
 
+/* Whether the node can read or write the tensor's value in place: the device's memory is ours, and
+ * the tensor is stored as values are. */
+static bool is_direct(const struct layer *l, const struct ir_tensor *t)
+{
+    return l->machine->device->backend->host_memory && !ir_tensor_is_constant(t) &&
+           t->layout == IR_LAYOUT_PLAIN && t->real == DTYPE_NONE && t->scale == IR_NO_SCALE;
+}
+
 static enum status allocate(const struct layer *l, size_t size, void **out, struct error *err)
 {
     struct device *device = l->machine->device;
@@ -171,14 +179,17 @@ static enum status set_memory(struct layer *l, struct error *err)
 {
     for (uint32_t i = 0; i < l->node->n_inputs; i++) {
         const struct ir_tensor *t = input_of(l, i);
-        if (!t)
+        if (!t || is_direct(l, t))
             continue;
         TRY(allocate(l, t->bytes, &l->inputs[i], err));
         if (ir_tensor_is_constant(t))
             TRY(copy(l->machine, COPY_TO_DEVICE, l->inputs[i], t->data, t->bytes, err));
     }
-    for (uint32_t i = 0; i < l->node->n_outputs; i++)
-        TRY(allocate(l, ir_tensor(l->sample, l->node->outputs[i])->bytes, &l->outputs[i], err));
+    for (uint32_t i = 0; i < l->node->n_outputs; i++) {
+        const struct ir_tensor *t = ir_tensor(l->sample, l->node->outputs[i]);
+        if (!is_direct(l, t))
+            TRY(allocate(l, t->bytes, &l->outputs[i], err));
+    }
     return allocate(l, l->machine->device->backend->op_workspace(l->op), &l->workspace, err);
 }
 
@@ -256,13 +267,20 @@ static enum status run_once(struct layer *l, const struct ir_node *original,
                             const struct layer_run *run, struct error *err)
 {
     const struct backend *backend = l->machine->device->backend;
-    for (uint32_t i = 0; i < l->node->n_inputs; i++)
-        if (input_of(l, i) && !ir_tensor_is_constant(input_of(l, i)))
+    void *in[IR_MAX_INPUTS], *out[IR_MAX_OUTPUTS];
+    for (uint32_t i = 0; i < l->node->n_inputs; i++) {
+        const struct ir_tensor *t = input_of(l, i);
+        in[i] = t && is_direct(l, t) ? run->from[original->inputs[i]] : l->inputs[i];
+        if (t && in[i] == l->inputs[i] && !ir_tensor_is_constant(t))
             TRY(put_input(l, i, run->from[original->inputs[i]], err));
-    TRY(backend->op_launch(l->op, l->machine->stream, l->inputs, l->outputs, l->workspace, err));
+    }
+    for (uint32_t i = 0; i < l->node->n_outputs; i++)
+        out[i] = l->outputs[i] ? l->outputs[i] : run->to[i];
+    TRY(backend->op_launch(l->op, l->machine->stream, in, out, l->workspace, err));
     TRY(settle(l->machine, err));
     for (uint32_t i = 0; i < l->node->n_outputs; i++)
-        TRY(take_output(l, i, run->to[i], err));
+        if (l->outputs[i])
+            TRY(take_output(l, i, run->to[i], err));
     return STATUS_OK;
 }
 

@@ -78,7 +78,7 @@ static enum status fill_set(struct state *s, uint32_t k, struct error *err)
     const struct ir_graph *g = s->graph;
     void *to[IR_MAX_IO];
     for (uint32_t i = 0; i < g->n_inputs; i++) {
-        to[i] = calloc(1, value_bytes(ir_tensor(g, g->inputs[i])) + 1);
+        to[i] = value_new(ir_tensor(g, g->inputs[i]));
         s->wide.set[k][g->inputs[i]] = s->made.set[k][g->inputs[i]] = to[i];
         if (!to[i])
             return no_memory(err);
@@ -151,7 +151,7 @@ static bool new_outputs(const struct state *s, const struct ir_node *node, void 
 {
     bool ok = true;
     for (uint32_t i = 0; i < node->n_outputs; i++) {
-        to[i] = calloc(1, value_bytes(ir_tensor(s->graph, node->outputs[i])) + 1);
+        to[i] = value_new(ir_tensor(s->graph, node->outputs[i]));
         ok = ok && to[i];
     }
     return ok;
