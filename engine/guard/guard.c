@@ -208,6 +208,24 @@ static enum status remember(struct guard *g, uint32_t node, uint32_t types, stru
     return STATUS_OK;
 }
 
+/* Forgets what could not be held back after all, since nothing else runs these nodes. */
+static void forget_stuck(struct guard *g, const struct ir_graph *graph,
+                         const struct tune_layer *layers)
+{
+    uint32_t n = 0, before = g->held_before;
+    for (uint32_t i = 0; i < g->n_held; i++) {
+        uint32_t node = find_node(graph, g->held_at[i].node, &g->held[i]);
+        if (node < graph->n_nodes && layers[node].types & g->held_at[i].types) {
+            g->now[node].held = false;
+            g->held_before -= i < before;
+            continue;
+        }
+        g->held_at[n] = g->held_at[i];
+        g->held[n++] = g->held[i];
+    }
+    g->n_held = n;
+}
+
 struct holder {
     struct guard *guard;
     const struct ir_graph *graph;
@@ -466,6 +484,7 @@ static enum status look(void *user, const struct ir_graph *graph, const struct t
     }
     if (status)
         return error_copy(err, &why);
+    forget_stuck(g, graph, layers);
     TRY(hold_back(&h, err));
     g->round++;
     *again = h.n > 0;

@@ -311,6 +311,7 @@ static void what_has_no_other_kernel_stays_and_is_told(void **state UNUSED)
     open_guard(cpu, 0.02, NULL);
     tune_beside(g, PRECISION_F16, NULL);
     assert_int_equal(type_of(g, "fc"), DTYPE_F16);
+    assert_int_equal(report.n_held, 0);
     assert_true(report.beyond);
     assert_true(report.outputs[0].error > 0.02);
     assert_non_null(strstr(heard, "nothing more can be held back"));
