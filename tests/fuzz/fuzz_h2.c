@@ -4,10 +4,10 @@
  *
  * The first byte decides how the rest is cut into pieces; the second describes the host: how much
  * memory it has, how many requests it takes before it pauses, how large its replies are, and in
- * which order they come. The preface goes ahead of the bytes. What must hold: what goes out are whole
- * frames, in memory that is there until it is flushed; each request is answered once, or taken back;
- * memory held is in proportion to the bytes that came (R1 of docs/operations.md) and is all given
- * back; and the session ends, or waits for its peer.
+ * which order they come. The preface goes ahead of the bytes. What must hold: what goes out are
+ * whole frames, in memory that is there until it is flushed; memory held is in proportion to the
+ * bytes that came (R1 of docs/operations.md) and is all given back; and the session ends, or waits
+ * for its peer.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -6,8 +6,10 @@
 """
 import pathlib
 import re
+import shutil
 import socket
 import struct
+import subprocess
 import time
 import unittest
 import zlib
@@ -309,6 +311,26 @@ class Http2(unittest.TestCase):
         while (got := peer.read())[0] != h2.HEADERS or not got[1] & h2.END_STREAM:
             data += got[3] if got[0] == h2.DATA else b""
         self.assertEqual(data.count(X4), 3)
+
+
+@unittest.skipUnless(shutil.which("h2load"), "h2load (Debian: nghttp2-client) is not here")
+class Load(unittest.TestCase):
+    def test_h2load_has_every_call_answered(self):
+        with harness.Server({"copy": harness.plan("copy")},
+                            arguments=["--grpc", "127.0.0.1:0"]) as server:
+            address = re.search(r"(?m)^ready (\S+) \(grpc\)$", server.log()).group(1)
+            body = server.folder / "body"
+            body.write_bytes(infer_body())
+            done = subprocess.run(
+                ["h2load", "-n", "4000", "-c", "4", "-m", "32", "-d", body, "-H",
+                 "content-type: application/grpc", "-H", "te: trailers",
+                 f"http://{address}{h2.INFER}"],
+                capture_output=True, text=True, timeout=120, check=True)
+            self.assertIn("4000 succeeded, 0 failed, 0 errored, 0 timeout", done.stdout)
+            self.assertIn("status codes: 4000 2xx", done.stdout)
+            with server.client() as client:
+                model = wire.decode(client.call(wire.STATUS).body[10][0])
+                self.assertEqual(wire.one(model, 9), 4000)
 
 
 class Drain(unittest.TestCase):

@@ -16,6 +16,7 @@ import unittest
 BUILD = os.path.abspath(sys.argv[1])
 EXPECTED = ["bin/inferd", "bin/inferctl", "include/inferd/client.h", "inferd/inferd.yaml",
             "lib/systemd/system/inferd.service", "lib/systemd/system/inferd.socket",
+            "lib/systemd/system/inferd-grpc.socket",
             "share/inferd/inferd-cuda.conf",
             "man/man1/inferctl.1", "man/man5/inferd.yaml.5", "man/man8/inferd.8",
             "share/inferd/proto/inferd.proto", "share/inferd/proto/inference.proto",

@@ -18,6 +18,7 @@ import unittest
 
 SERVICE, SOCKET, CUDA, MAN = (pathlib.Path(p) for p in sys.argv[1:5])
 CONFIG = pathlib.Path(re.search(r"(?m)^ExecStart=.* --config (.*)$", SERVICE.read_text()).group(1))
+GRPC = SOCKET.with_name("inferd-grpc.socket")
 EXPOSURE_MOST = 1.5
 CUDA_EXPOSURE_MOST = 2.5
 
@@ -32,7 +33,8 @@ class Units(unittest.TestCase):
         program.chmod(0o755)
         service = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={program}", SERVICE.read_text())
         (root / "inferd.service").write_text(service)
-        shutil.copy(SOCKET, root / "inferd.socket")
+        for socket in (SOCKET, GRPC):
+            shutil.copy(socket, root / socket.name)
         for page in MAN.glob("inferd*.[1-8]"):
             section = root / "man" / f"man{page.suffix[1:]}"
             section.mkdir(parents=True, exist_ok=True)
@@ -55,6 +57,10 @@ class Units(unittest.TestCase):
 
     def test_both_units_verify_clean(self):
         done = self.verify("./inferd.service", "./inferd.socket")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_the_socket_of_grpc_verifies_clean(self):
+        done = self.verify("./inferd-grpc.socket", "./inferd.service", "./inferd.socket")
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
     def test_verify_finds_a_mistake(self):
@@ -118,6 +124,10 @@ class Units(unittest.TestCase):
         self.assertEqual(re.findall(r"(?m)^ListenStream=(.*)$", text),
                          ["127.0.0.1:8003", "/run/inferd.sock"])
         self.assertRegex(text, r"(?m)^SocketMode=0660$")
+        self.assertRegex(text, r"(?m)^IPAddressDeny=any$")
+        text = GRPC.read_text()
+        self.assertEqual(re.findall(r"(?m)^ListenStream=(.*)$", text), ["127.0.0.1:8001"])
+        self.assertRegex(text, r"(?m)^FileDescriptorName=grpc$")
         self.assertRegex(text, r"(?m)^IPAddressDeny=any$")
 
     def test_a_build_child_may_give_up_files(self):
