@@ -53,6 +53,7 @@ struct run {
     enum quant_method method;
     double percentile;
     struct onnx_survey *survey;
+    uint32_t n_inputs; /* of the model */
     struct dataset *data;
     struct file_writer *writer;
     bool terminal;
@@ -101,12 +102,12 @@ static enum status open_data(struct run *r, struct error *err)
     const char *names[IR_MAX_IO];
     CLEANUP(onnx_cleanup) struct onnx_model *model = NULL;
     TRY(model_survey(r->model, &r->args->model, 1, &r->survey, err));
-    uint32_t n = MIN(r->survey->n_inputs, (uint32_t)IR_MAX_IO);
-    for (uint32_t i = 0; i < n; i++)
+    r->n_inputs = MIN(r->survey->n_inputs, (uint32_t)IR_MAX_IO); /* an import refuses more */
+    for (uint32_t i = 0; i < r->n_inputs; i++)
         names[i] = r->survey->inputs[i].name;
-    TRY(dataset_open(r->args->data, names, n, r->args->batches, &r->data, err));
+    TRY(dataset_open(r->args->data, names, r->n_inputs, r->args->batches, &r->data, err));
     TRY(onnx_open(r->model, &model, err));
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < r->n_inputs; i++)
         TRY(guess_dims(r, model, i, err));
     return STATUS_OK;
 }
@@ -133,7 +134,7 @@ static void progress(struct run *r, uint64_t samples)
 static void find_wants(const struct run *r, const struct ir_graph *graph,
                        struct dataset_want want[IR_MAX_IO], uint32_t place[IR_MAX_IO])
 {
-    for (uint32_t i = 0; i < r->survey->n_inputs && i < IR_MAX_IO; i++) {
+    for (uint32_t i = 0; i < r->n_inputs; i++) {
         want[i] = (struct dataset_want){.name = r->survey->inputs[i].name};
         place[i] = IR_NONE;
         for (uint32_t k = 0; k < graph->n_inputs; k++) {
@@ -150,7 +151,7 @@ static void find_wants(const struct run *r, const struct ir_graph *graph,
 static enum status run_samples(struct run *r, struct calibration *calibration, struct error *err)
 {
     struct dataset_want want[IR_MAX_IO];
-    uint32_t place[IR_MAX_IO];
+    uint32_t place[IR_MAX_IO] = {0};
     const void *data[IR_MAX_IO] = {0}, *inputs[IR_MAX_IO] = {0};
     find_wants(r, calibration_graph(calibration), want, place);
     r->begun_ns = clock_now_ns();
@@ -160,7 +161,7 @@ static enum status run_samples(struct run *r, struct calibration *calibration, s
         TRY(dataset_next(r->data, want, data, &end, err));
         if (end)
             return STATUS_OK;
-        for (uint32_t i = 0; i < r->survey->n_inputs; i++)
+        for (uint32_t i = 0; i < r->n_inputs; i++)
             if (place[i] != IR_NONE)
                 inputs[place[i]] = data[i];
         enum status status = calibration_add(calibration, inputs, err);

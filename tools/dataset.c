@@ -128,11 +128,11 @@ static enum status check_stems(const struct dataset *set, struct error *err)
 enum status dataset_open(const char *folder, const char *const *inputs, uint32_t n_inputs,
                          uint32_t limit, struct dataset **out, struct error *err)
 {
+    if (n_inputs == 0 || n_inputs > IR_MAX_IO)
+        return error_set(err, STATUS_INVALID_ARGUMENT, "the model has %u inputs", n_inputs);
     CLEANUP(dataset_cleanup) struct dataset *set = calloc(1, sizeof(*set));
     if (!set)
         return error_no_memory(err, "the data");
-    if (n_inputs == 0 || n_inputs > IR_MAX_IO)
-        return error_set(err, STATUS_INVALID_ARGUMENT, "the model has %u inputs", n_inputs);
     set->n = n_inputs;
     for (uint32_t i = 0; i < n_inputs; i++) {
         set->streams[i].name = inputs[i];

@@ -120,7 +120,7 @@ bool quant_limit(const struct quant_histogram *h, enum quant_method method, doub
                  uint32_t levels, float *limit)
 {
     float most = h->count ? fmaxf(-h->least, h->most) : 0;
-    uint32_t used = used_bins(h), kept = used;
+    uint32_t used = used_bins(h), kept;
     *limit = most;
     if (method == QUANT_MINMAX || !used)
         return true;
