@@ -343,6 +343,14 @@ static void http_state(const struct session *s, struct session_state *out)
                                            : SESSION_WAIT_NOTHING;
 }
 
+/* A client that has nothing on its way may as well go elsewhere now. */
+static void http_drain(struct session *s)
+{
+    s->leaving = s->close = true;
+    if (s->phase == HTTP_AT_HEAD && !http_reader_has(s->reader) && !s->kept && !s->ended)
+        end(s, SESSION_DONE);
+}
+
 const struct session_ops session_http = {
     .name = "http",
     .format = SESSION_JSON,
@@ -356,5 +364,6 @@ const struct session_ops session_http = {
     .resume = http_resume,
     .reply = http_reply,
     .state = http_state,
+    .drain = http_drain,
     .unsent = http_unsent,
 };

@@ -33,6 +33,7 @@ struct session {
     enum http_phase phase;
     uint64_t message; /* the number of the request */
     bool ended;
+    bool leaving; /* the server is about to go: each connection ends after its next reply */
 
     /* The request. */
     struct http_route route;

@@ -82,7 +82,7 @@ bool http_head_take(struct session *s)
     const struct http_head *head = http_reader_request(s->reader);
     struct error err;
     s->no_body = head->method == HTTP_METHOD_HEAD;
-    s->close = !head->keep_alive;
+    s->close = !head->keep_alive || s->leaving;
     if (!length_allowed(s, head->length)) {
         size_t limit = s->host->ops->frame_limit(s->host);
         error_set(&err, STATUS_INVALID_ARGUMENT, "a body of %llu bytes; the limit is %zu",

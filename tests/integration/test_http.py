@@ -7,6 +7,7 @@
 import gzip
 import json
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -15,6 +16,7 @@ import unittest
 import zlib
 
 import harness
+import wire
 
 BIG = 1 << 18  # elements of an instance of `wide`
 
@@ -327,6 +329,23 @@ class Http(unittest.TestCase):
                                       Content_Encoding="br").code, 415)
             self.assertEqual(peer.ask("GET", "/v2").code, 200)
 
+    def test_a_server_that_goes(self):
+        with self.peer() as idle, self.peer() as busy:
+            self.assertEqual(idle.ask("GET", "/v2").code, 200)
+            n, body, _ = self.binary(2)
+            whole = request("POST", "/v2/models/copy/infer", body,
+                            Inference_Header_Content_Length=n)
+            busy.send(whole[:-5])
+            time.sleep(0.1)
+            self.server.signal(signal.SIGTERM)
+            self.assertTrue(idle.ended())
+            try:
+                busy.send(whole[-5:])
+                reply = busy.reply()
+            except (EOFError, OSError):
+                return  # it had gone before
+            self.assertEqual((reply.code, reply.fields["connection"]), (503, "close"))
+
     def test_expect(self):
         n, body, data = self.binary(2)
         with self.peer() as peer:
@@ -447,6 +466,35 @@ class Http(unittest.TestCase):
         self.assertEqual(len(peer.reply().json()["outputs"][0]["data"]), BIG)
         self.assertEqual(peer.reply().code, 200)
         self.assertTrue(peer.ended())
+
+
+class Memory(unittest.TestCase):
+    """Peers that hold what there is of memory, and others beside them."""
+
+    def test_little_memory(self):
+        limits = {"frame_bytes": "1MiB", "connection_inflight_bytes": "2MiB",
+                  "inflight_bytes": "8MiB", "frame_timeout_ms": 3000, "connections": 400}
+        with harness.Server({"copy": harness.plan("copy")}, {"limits": limits},
+                            arguments=["--http", "127.0.0.1:0"]) as server:
+            address = door(server)
+            greedy = [Peer(address) for _ in range(100)]
+            for k, peer in enumerate(greedy):
+                peer.send(request("POST", "/v2/models/copy/infer", None,
+                                  **({"Transfer_Encoding": "chunked"} if k % 2 else
+                                     {"Content_Length": 1 << 20})) +
+                          (b"fffff\r\n" if k % 2 else b"") + b" " * (150 << 10))
+            with Peer(address) as peer:
+                codes = {peer.ask("POST", "/v2/models/copy/infer", {"inputs": [X]}).code
+                         for _ in range(50)}
+                self.assertLessEqual(codes, {200, 429})
+            for peer in greedy:
+                peer.close()
+            time.sleep(0.3)
+            with Peer(address) as peer:
+                reply = peer.ask("POST", "/v2/models/copy/infer", {"inputs": [X]})
+                self.assertEqual(reply.code, 200, reply.body)
+            with server.client() as probe:
+                self.assertEqual(wire.one(probe.call(wire.STATUS).body, 8, 0), 0)
 
 
 class Strangers(unittest.TestCase):

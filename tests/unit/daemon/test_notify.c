@@ -113,7 +113,13 @@ static void handed_over_sockets(void **state)
             setenv("LISTEN_PID", strcmp(rows[i].pid, "me") == 0 ? pid : rows[i].pid, 1);
         if (rows[i].fds)
             setenv("LISTEN_FDS", rows[i].fds, 1);
+        setenv("LISTEN_FDNAMES", "http:a-name-that-is-longer-than-any-door's:grpc", 1);
         assert_int_equal(notify_listen_fds(), rows[i].n);
+        assert_null(getenv("LISTEN_FDNAMES"));
+        assert_string_equal(notify_listen_name(0), rows[i].n ? "http" : "");
+        assert_string_equal(notify_listen_name(1), "");
+        assert_string_equal(notify_listen_name(2), rows[i].n ? "grpc" : "");
+        assert_string_equal(notify_listen_name(1000), "");
         assert_null(getenv("LISTEN_PID"));
         assert_null(getenv("LISTEN_FDS"));
     }
