@@ -72,6 +72,7 @@ static const struct speed {
     {KIND_MOVES, "", 1, 8, 0},
     {KIND_REFORMAT, "jit:blk", 1, 110, 0},
     {KIND_REFORMAT, "jit", 1, 42, 0},
+    {KIND_REFORMAT, "native", 1, 45, 0},
     {KIND_REFORMAT, "reference", 1, 4, 0},
     {KIND_REFORMAT, "", 1, 8, 0},
 };

@@ -48,8 +48,8 @@ static bool (*const scaled_makers[IR_OP_COUNT_])(struct native_op *op, const str
     [IR_OP_UNARY] = native_chain_make,       [IR_OP_BINARY] = native_chain_make,
     [IR_OP_QUANTIZE] = native_quantize_make, [IR_OP_DEQUANTIZE] = native_quantize_make,
     [IR_OP_REFORMAT] = native_reformat_make, [IR_OP_POOL] = native_average_make,
-    [IR_OP_REDUCE] = native_average_make,    [IR_OP_CAST] = native_convert_make,
-    [IR_OP_CONCAT] = native_concat_make,
+    [IR_OP_PAD] = native_pad_make,           [IR_OP_REDUCE] = native_average_make,
+    [IR_OP_CAST] = native_convert_make,      [IR_OP_CONCAT] = native_concat_make,
 };
 
 /* The ops whose makers heed op->layout. */
@@ -102,6 +102,13 @@ bool native_has_layout(const struct shape *shape, enum ir_layout layout)
     return native_stored_make(shape, layout, &stored);
 }
 
+/* Whether the node reads or writes 8-bit numbers: no product wants these in blocks. */
+static bool has_bytes(const struct ir_graph *graph, const struct ir_node *node)
+{
+    return dtype_size(ir_tensor(graph, node->inputs[0])->dtype) == 1 ||
+           dtype_size(ir_tensor(graph, node->outputs[0])->dtype) == 1;
+}
+
 /* Whether the node may run in the layout. */
 static bool in_layout(const struct ir_graph *graph, const struct ir_node *node,
                       enum ir_layout layout)
@@ -110,6 +117,7 @@ static bool in_layout(const struct ir_graph *graph, const struct ir_node *node,
     if (layout == IR_LAYOUT_PLAIN)
         return true;
     if (layout >= IR_LAYOUT_COUNT_ || node->n_inputs == 0 ||
+        (ir_layout_block(layout) && has_bytes(graph, node)) ||
         !native_has_layout(&ir_tensor(graph, node->inputs[0])->shape, layout))
         return false;
     if (scaled && scaled_in_layouts[node->op])

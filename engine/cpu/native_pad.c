@@ -113,12 +113,29 @@ static bool set_dims(struct native_op *op, const struct ir_tensor *x, const stru
     return has_sources(p);
 }
 
+/* The integer that stands for the value in x and in y. False: they are stored by other scales, or
+ * there is none. */
+static bool stored_value(const struct ir_graph *graph, const struct ir_node *node, double *value)
+{
+    struct stored x, y;
+    if (!stored_read(graph, node->inputs[0], &x) || !stored_read(graph, node->outputs[0], &y) ||
+        x.dtype != y.dtype || x.step != y.step || x.zero != y.zero)
+        return false;
+    if (x.dtype == DTYPE_NONE)
+        return true;
+    double q = *value / (double)x.step + x.zero, least = stored_least(x.dtype);
+    *value = q;
+    return q >= least && q <= least + 255 && q == (double)(int32_t)q;
+}
+
 bool native_pad_make(struct native_op *op, const struct ir_graph *graph, const struct ir_node *node)
 {
     const struct ir_tensor *x = ir_tensor(graph, node->inputs[0]);
     int64_t begin[SHAPE_MAX_RANK];
     double value = (double)ir_attr_float(node, IR_ATTR_VALUE);
     op->pad.mode = (enum ir_pad)ir_attr_int(node, IR_ATTR_MODE);
+    if (!stored_value(graph, node, &value))
+        return false;
     ref_write_f64(x->dtype, op->pad.value, 0, 1, 1, &value);
     for (uint32_t d = 0; d < x->shape.rank; d++)
         begin[d] = ir_attr_at(node, IR_ATTR_PADS, d);

@@ -587,6 +587,25 @@ static void moves_keep_bytes(void **state UNUSED)
     }
 }
 
+static void padding_is_the_zero_point(void **state UNUSED)
+{
+    static const char *const texts[] = {
+        "input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,0,1,2,0,0,3,0 mode=0\noutput y\n",
+        "input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,1,1,0,0,1,0,0 mode=0 value=0.125\noutput "
+        "y\n",
+        "input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,0,1,2,0,0,-3,1 mode=1\noutput y\n",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        others(texts[i], RANGES(X_U8(3), {"y", 0.0625F, 3, DTYPE_U8, false, 0}), 2);
+        others(texts[i], RANGES(X_I8(-128), {"y", 0.0625F, -128, DTYPE_I8, false, 0}), 2);
+    }
+    /* 0.1 is no multiple of the step. */
+    assert_int_equal(check("input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,0,1,2,0,0,3,0 mode=0 "
+                           "value=0.1\noutput y\n",
+                           RANGES(X_U8(3), {"y", 0.0625F, 3, DTYPE_U8, false, 0}), NULL),
+                     0);
+}
+
 static void concats_take_other_scales(void **state UNUSED)
 {
     static const char *const texts[] = {
@@ -687,11 +706,17 @@ static void bytes_are_converted(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(convolutions_are_exact),    TEST(sums_with_a_residual_are_exact),
-        TEST(matrix_products_are_exact), TEST(sums_and_functions_requantise),
-        TEST(averages_requantise),       TEST(moves_keep_bytes),
-        TEST(concats_take_other_scales), TEST(quantising_reads_and_writes_bytes),
-        TEST(bytes_are_converted),       TEST(reformats_keep_the_numbers),
+        TEST(convolutions_are_exact),
+        TEST(sums_with_a_residual_are_exact),
+        TEST(matrix_products_are_exact),
+        TEST(sums_and_functions_requantise),
+        TEST(averages_requantise),
+        TEST(moves_keep_bytes),
+        TEST(padding_is_the_zero_point),
+        TEST(concats_take_other_scales),
+        TEST(quantising_reads_and_writes_bytes),
+        TEST(bytes_are_converted),
+        TEST(reformats_keep_the_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,15 +7,15 @@
 
 #include "base/compiler.h"
 #include "engine/engine.h"
+#include "engine/passes/pass.h"
 #include "engine/tune/tune.h"
 #include "tests/test.h"
 #include "tests/unit/passes/parse.h"
 
-static struct ir_graph *untuned(const char *text, uint32_t threads)
+static void tune(struct ir_graph *graph, uint32_t threads)
 {
     struct device *device;
     struct error err = {0};
-    struct ir_graph *graph = graph_parse(text);
     const struct device_options device_options = {.threads = threads};
     if (engine_device_open("cpu", &device_options, &device, &err))
         fail_msg("%s", err.text);
@@ -23,6 +23,12 @@ static struct ir_graph *untuned(const char *text, uint32_t threads)
     if (tune_graph(graph, &options, NULL, &err))
         fail_msg("%s", err.text);
     engine_device_close(device);
+}
+
+static struct ir_graph *untuned(const char *text, uint32_t threads)
+{
+    struct ir_graph *graph = graph_parse(text);
+    tune(graph, threads);
     return graph;
 }
 
@@ -75,6 +81,72 @@ static void no_reference_kernels_and_few_reformats(void **state UNUSED)
         }
 }
 
+/* As a model says it that was quantised with a scale for each activation. */
+static const char quantised_block[] =
+    "input x FP32[1,3,32,32]\n"
+    "q0 = quantise \"q0\" (x, sx FP32[]=0.02, zx UINT8[]=128) to=2\n"
+    "x0 = dequantise \"d0\" (q0, sx, zx) to=12\n"
+    "a = conv \"stem\" (x0, w0 FP32[32,3,3,3], b0 FP32[32]) pads=1,1,1,1 then relu\n"
+    "q1 = quantise \"q1\" (a, sa FP32[]=0.03) to=2\n"
+    "x1 = dequantise \"d1\" (q1, sa) to=12\n"
+    "b = conv \"depthwise\" (x1, w1 FP32[32,1,3,3], b1 FP32[32]) pads=1,1,1,1 group=32 then relu\n"
+    "q2 = quantise \"q2\" (b, sb FP32[]=0.04) to=2\n"
+    "x2 = dequantise \"d2\" (q2, sb) to=12\n"
+    "c = conv \"narrow\" (x2, w2 FP32[32,32,1,1], b2 FP32[32])\n"
+    "q3 = quantise \"q3\" (c, sc FP32[]=0.05, zx) to=2\n"
+    "x3 = dequantise \"d3\" (q3, sc, zx) to=12\n"
+    "d = binary \"sum\" (x3, x1) func=add\n"
+    "q4 = quantise \"q4\" (d, sd FP32[]=0.06, zx) to=2\n"
+    "x4 = dequantise \"d4\" (q4, sd, zx) to=12\n"
+    "e = pool \"mean\" (x4) func=1 kernel=32,32\n"
+    "q5 = quantise \"q5\" (e, se FP32[]=0.01, zx) to=2\n"
+    "x5 = dequantise \"d5\" (q5, se, zx) to=12\n"
+    "f = reshape \"flat\" (x5) shape=1,32\n"
+    "g = matmul \"classes\" (f, w3 FP32[32,1000], b3 FP32[1000])\n"
+    "q6 = quantise \"q6\" (g, sg FP32[]=0.02, zx) to=2\n"
+    "y = dequantise \"d6\" (q6, sg, zx) to=12\n"
+    "output y\n";
+
+static bool has_byte(enum dtype dtype)
+{
+    return dtype == DTYPE_U8 || dtype == DTYPE_I8;
+}
+
+/* Products of bytes exist only on machines that get them right. */
+static bool has_vnni(void)
+{
+    return __builtin_cpu_supports("avx512vnni") || __builtin_cpu_supports("avxvnni");
+}
+
+/* Of a quantised network only the way in and the way out are real numbers. */
+static void a_quantised_network_stays_in_bytes(void **state UNUSED)
+{
+    if (!has_vnni())
+        skip();
+    struct ir_graph *graph = graph_parse(quantised_block);
+    float step = 0.015F;
+    const struct ir_scale scale = {.n = 1, .dtype = DTYPE_I8, .step = &step};
+    uint32_t reals = 0;
+    struct error err;
+    for (uint32_t i = 0; i < graph->n_nodes; i++)
+        if (ir_op_has(ir_node(graph, i)->op, IR_TRAIT_HEAVY))
+            ir_tensor(graph, ir_node(graph, i)->inputs[1])->range = ir_scale_add(graph, &scale);
+    assert_int_equal(passes_ranges(graph, &err), STATUS_OK);
+    tune(graph, 2);
+    for (uint32_t i = 0; i < graph->n_nodes; i++) {
+        const struct ir_node *node = ir_node(graph, i);
+        bool in = has_byte(ir_tensor(graph, node->inputs[0])->dtype);
+        bool out = has_byte(ir_tensor(graph, node->outputs[0])->dtype);
+        if (in && out)
+            continue;
+        reals++;
+        if (ir_op_has(node->op, IR_TRAIT_HEAVY))
+            fail_msg("'%s' runs on real numbers: %s", node->name, node->tactic->name);
+    }
+    assert_in_range(reals, 1, 3); /* there, and back */
+    ir_graph_free(graph);
+}
+
 static bool runs_alone(const char *text)
 {
     struct ir_graph *graph = untuned(text, 2);
@@ -99,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_reference_kernels_and_few_reformats),
         cmocka_unit_test(small_layers_run_on_one_thread),
+        cmocka_unit_test(a_quantised_network_stays_in_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
