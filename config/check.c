@@ -288,6 +288,27 @@ static enum status check_limits(const struct config_limits *limits, struct repor
     return STATUS_OK;
 }
 
+static enum status check_traces(const struct config *config, struct report *report)
+{
+    static const char scheme[] = "http://";
+    const char *url = config->trace_collector;
+    struct resolved resolved;
+    struct resolve_name name;
+    char host[RESOLVE_HOST_MAX + RESOLVE_PORT_MAX];
+    size_t skip = sizeof(scheme) - 1, len;
+    if (!url)
+        return STATUS_OK;
+    len = strncmp(url, scheme, skip) ? sizeof(host) : strcspn(url + skip, "/");
+    if (len < sizeof(host)) {
+        snprintf(host, sizeof(host), "%.*s", (int)len, url + skip);
+        if (host[0] && strncmp(host, "unix:", 5) && !strpbrk(url, " \r\n\t") &&
+            !resolve_text(host, &resolved, &name, NULL))
+            return STATUS_OK;
+    }
+    return report_set(report, "", "trace_collector", url,
+                      "http://HOST:PORT or http://HOST:PORT/PATH");
+}
+
 enum status config_check_report(const struct config *config, struct report *report)
 {
     TRY(fields_check(config_server_fields, "", config, report));
@@ -298,6 +319,7 @@ enum status config_check_report(const struct config *config, struct report *repo
         return report_set(report, "", "readiness", config->readiness, "strict or any");
     TRY(check_repository(config, report));
     TRY(check_log(config, report));
+    TRY(check_traces(config, report));
     TRY(check_listen(&config->listen, report));
     for (uint32_t i = 0; i < config->models_count; i++)
         TRY(check_model(config, i, report));

@@ -92,6 +92,7 @@ struct config *config_new(void)
         .cache_bytes = 16 * 1024 * MIB,
         .log_level = strdup("info"),
         .log_format = strdup("text"),
+        .trace_rate = 1000,
         .limits = default_limits,
         .listen = {.framed = config_texts_copy(framed, 1), .framed_count = 1},
     };
@@ -146,6 +147,8 @@ void config_free(struct config *config)
     free(config->log_level);
     free(config->log_components);
     free(config->log_format);
+    free(config->trace_file);
+    free(config->trace_collector);
     free(config);
 }
 

@@ -48,6 +48,8 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"cache", same_text(running->cache, wanted->cache)},
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},
+        {"trace_file", same_text(running->trace_file, wanted->trace_file)},
+        {"trace_collector", same_text(running->trace_collector, wanted->trace_collector)},
         /* fewer is fine: there are descriptors for as many as at the start */
         {"limits.connections", wanted->limits.connections <= running->limits.connections},
     };

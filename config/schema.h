@@ -61,7 +61,10 @@ enum {
     X(plan_keys, TEXT, 1, CONFIG_TEXT_MAX)                                                         \
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(log_components, TEXT, 1, CONFIG_TEXT_MAX)                                                    \
-    X(log_format, TEXT, 1, CONFIG_NAME_MAX)
+    X(log_format, TEXT, 1, CONFIG_NAME_MAX)                                                        \
+    X(trace_rate, U32, 0, 1000000000)                                                              \
+    X(trace_file, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
+    X(trace_collector, TEXT, 1, CONFIG_TEXT_MAX)
 
 #define CONFIG_LISTEN_FIELDS(X)                                                                    \
     X(insecure, BOOL, 0, 1)                                                                        \

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The settings of traces and log by the names that the field's clients know; see answer.h. The
- * log's levels can be changed while the server serves. What cannot be changed is refused, unless it
- * is set to what it is.
+ * log's level, and whether and how often requests are traced, can be changed while the server
+ * serves. What cannot be changed is refused, unless it is set to what it is.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/answer.h"
+#include "daemon/trace.h"
+
+enum { TRACE_RATE = 1000 }; /* while nobody said otherwise */
 
 /* --- the log --- */
 
@@ -92,35 +95,91 @@ static enum status log_settings(struct loop *loop, const struct request *request
 
 /* --- traces --- */
 
-#define TEXT REQUEST_SETTING_TEXT
-static const struct body_setting traces[] = {
-    {"trace_level", TEXT, "OFF", 0}, {"trace_rate", TEXT, "1000", 0},
-    {"trace_count", TEXT, "-1", 0},  {"log_frequency", TEXT, "0", 0},
-    {"trace_file", TEXT, "", 0},     {"trace_mode", TEXT, "triton", 0},
-};
-#undef TEXT
-
-static enum status trace_set(const struct request_setting *s, struct error *err)
+/* Whether a setting is to be what it is, or its default. */
+static bool stays(const struct request_setting *s, const char *now)
 {
-    for (size_t k = 0; k < ARRAY_LEN(traces); k++) {
-        if (!is(s, traces[k].key))
+    return s->kind == REQUEST_SETTING_CLEAR || message_text_equal(s->text, message_text_of(now));
+}
+
+static bool rate_read(const struct request_setting *s, uint32_t *out)
+{
+    uint64_t rate = 0;
+    for (size_t i = 0; i < s->text.len; i++) {
+        if (s->text.data[i] < '0' || s->text.data[i] > '9' || rate > UINT32_MAX)
+            return false;
+        rate = 10 * rate + (uint64_t)(s->text.data[i] - '0');
+    }
+    *out = (uint32_t)rate;
+    return s->text.len && rate && rate <= UINT32_MAX;
+}
+
+struct tracing {
+    bool on;
+    uint32_t rate; /* that counts while it is on */
+};
+
+static enum status trace_set(const struct request_setting *s, struct tracing *now,
+                             struct error *err)
+{
+    static const struct body_setting fixed[] = {{"trace_count", REQUEST_SETTING_TEXT, "-1", 0},
+                                                {"log_frequency", REQUEST_SETTING_TEXT, "0", 0},
+                                                {"trace_file", REQUEST_SETTING_TEXT, "", 0},
+                                                {"trace_mode", REQUEST_SETTING_TEXT, "triton", 0}};
+    if (is(s, "trace_level")) {
+        now->on = !stays(s, "OFF");
+        if (now->on && !stays(s, "TIMESTAMPS"))
+            return not_so(s, "OFF or TIMESTAMPS", err);
+        return STATUS_OK;
+    }
+    if (is(s, "trace_rate")) {
+        if (s->kind == REQUEST_SETTING_CLEAR)
+            now->rate = TRACE_RATE;
+        else if (!rate_read(s, &now->rate))
+            return not_so(s, "a number from 1", err);
+        return STATUS_OK;
+    }
+    for (size_t k = 0; k < ARRAY_LEN(fixed); k++) {
+        if (!is(s, fixed[k].key))
             continue;
-        if (s->kind == REQUEST_SETTING_CLEAR ||
-            message_text_equal(s->text, message_text_of(traces[k].text)))
+        if (stays(s, fixed[k].text))
             return STATUS_OK;
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "setting '%s': it is '%s' and cannot be changed", traces[k].key,
-                         traces[k].text);
+                         "setting '%s': it is '%s' and cannot be changed", fixed[k].key,
+                         fixed[k].text);
     }
     return not_so(s, "a setting of traces, such as trace_level", err);
 }
 
-static enum status trace_settings(const struct request *request, struct body_settings *out,
-                                  struct error *err)
+static enum status trace_settings(struct loop *loop, const struct request *request,
+                                  struct arena *arena, struct body_settings *out, struct error *err)
 {
+    struct traces *traces = loop->shared->traces;
+    uint32_t before = traces ? traces_rate(traces) : 0;
+    struct tracing now = {before != 0, before ? before : TRACE_RATE};
     for (uint32_t i = 0; i < request->n_settings; i++)
-        TRY(trace_set(&request->settings[i], err));
-    *out = (struct body_settings){ARRAY_LEN(traces), traces};
+        TRY(trace_set(&request->settings[i], &now, err));
+    if (now.on && !traces)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "the configuration names neither a file nor a collector for traces");
+    if (!now.on && now.rate != TRACE_RATE && !before)
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "setting 'trace_rate': it counts while trace_level is TIMESTAMPS");
+    if (traces && request->n_settings)
+        traces_rate_set(traces, now.on ? now.rate : 0);
+    struct body_setting *items = arena_array(arena, 6, sizeof(*items));
+    char *text = arena_printf(arena, "%u", now.rate);
+    if (!items || !text)
+        return error_no_memory(err, "a description");
+    const struct body_setting rows[] = {
+        {"trace_level", REQUEST_SETTING_TEXT, now.on ? "TIMESTAMPS" : "OFF", 0},
+        {"trace_rate", REQUEST_SETTING_TEXT, text, 0},
+        {"trace_count", REQUEST_SETTING_TEXT, "-1", 0},
+        {"log_frequency", REQUEST_SETTING_TEXT, "0", 0},
+        {"trace_file", REQUEST_SETTING_TEXT, "", 0},
+        {"trace_mode", REQUEST_SETTING_TEXT, "triton", 0},
+    };
+    memcpy(items, rows, sizeof(rows));
+    *out = (struct body_settings){ARRAY_LEN(rows), items};
     return STATUS_OK;
 }
 
@@ -129,5 +188,5 @@ enum status answer_settings(struct loop *loop, const struct request *request, st
 {
     if (request->kind == REQUEST_LOG_SETTING)
         return log_settings(loop, request, arena, out, err);
-    return trace_settings(request, out, err);
+    return trace_settings(loop, request, arena, out, err);
 }

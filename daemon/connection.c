@@ -268,6 +268,16 @@ void connection_watch(struct connection *c)
 enum got { GOT_ALL, GOT_MORE };
 
 /* Reads once. GOT_MORE: there may be more. */
+/* Takes note of when a message begins. In HTTP/2 messages come mixed, and each begins now. */
+static void message_mark(struct connection *c)
+{
+    struct session_state state = {.wait = SESSION_WAIT_NOTHING};
+    if (c->ops != &session_h2)
+        c->ops->state(c->session, &state);
+    if (state.wait == SESSION_WAIT_NOTHING)
+        c->message_ns = c->loop->now_ns;
+}
+
 static enum got read_once(struct connection *c)
 {
     struct loop *loop = c->loop;
@@ -296,6 +306,8 @@ static enum got read_once(struct connection *c)
     counter_add(&loop->counters, COUNTER_BYTES_IN, (uint64_t)n);
     loop->now_ns = clock_now_ns();
     c->active_ms = uv_now(&loop->uv);
+    if (loop->shared->traces)
+        message_mark(c);
     c->ops->input(c->session, at, (size_t)n);
     loop_breathe(loop);
     return (size_t)n < size && !c->tls ? GOT_ALL : GOT_MORE; /* TLS gives a record at a time */

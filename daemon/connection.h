@@ -97,6 +97,7 @@ struct connection {
     uint64_t active_ms;   /* last byte in, last reply out */
     uint64_t served_ms;   /* the last request that was answered; else when it was opened */
     uint64_t tick_ms;     /* the last tick */
+    uint64_t message_ns;  /* clock_now_ns when the present message began; only with traces */
     uint64_t message_ms;  /* when `state` was first seen, later by the times without reading */
     size_t message_begin; /* how much of the message had come by then */
     struct session_state state;

@@ -53,6 +53,8 @@
     X(TIMEOUT_WRITE, "timeouts_write")                                                             \
     X(SLOW_SENDERS, "slow_senders")                                                                \
     X(OUTPUT_LIMIT, "closed_at_output_limit")                                                      \
+    X(TRACES, "traces")                                                                            \
+    X(TRACES_DROPPED, "traces_dropped") /* no room for them, or the collector was away */          \
     X(RELOADS, "reloads")                                                                          \
     X(RELOADS_FAILED, "reloads_failed")                                                            \
     X(LOADS_FAILED, "loads_failed")                                                                \

@@ -31,6 +31,7 @@ enum {
 
 struct dispatch;
 struct batch;
+struct trace;
 
 /* A request on its way. Between submission and return only the dispatcher touches `item` and the
  * result. The rest belongs to the loop's thread all the time. */
@@ -50,6 +51,7 @@ struct inflight {
     struct model *model;
     struct identity_use *use; /* of its identity, with `use_bytes`; NULL: no limits */
     uint64_t use_bytes;
+    struct trace *trace; /* NULL: it is not traced */
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */

@@ -12,6 +12,7 @@
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
 #include "daemon/permit.h"
+#include "daemon/trace.h"
 
 enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter */
 
@@ -293,6 +294,8 @@ static void failure_count(struct loop *loop, const struct inflight *inflight)
 
 void exchange_result(struct loop *loop, struct inflight *inflight)
 {
+    if (inflight->trace)
+        trace_answered(inflight->trace, inflight);
     struct connection *c = loop_connection(loop, inflight->connection);
     if (inflight->cause)
         failure_count(loop, inflight);

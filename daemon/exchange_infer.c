@@ -7,11 +7,14 @@
  */
 #include "daemon/exchange.h"
 
+#include <stdio.h>
+
 #include "base/clock.h"
 #include "daemon/admission.h"
 #include "daemon/classify.h"
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
+#include "daemon/trace.h"
 
 /* --- inference --- */
 
@@ -130,8 +133,28 @@ static void inflight_fill(struct inflight *inflight, const struct connection *c,
         memcpy(inflight->infer_id, request->infer_id.data, inflight->infer_id_len);
 }
 
+/* Has the request traced, if it is its turn or its client asks for it. */
+static void trace(struct connection *c, const struct request *request, struct inflight *inflight)
+{
+    struct loop *loop = c->loop;
+    bool dropped;
+    struct trace *t =
+        trace_begin(loop->shared->traces, loop->index, request->traceparent, &dropped);
+    if (dropped)
+        counter_add(&loop->counters, COUNTER_TRACES_DROPPED, 1);
+    if (!t)
+        return;
+    t->read_ns = MIN(c->message_ns, loop->now_ns);
+    snprintf(t->model, sizeof(t->model), "%s", inflight->model->name);
+    snprintf(t->version, sizeof(t->version), "%s", inflight->model->version);
+    memcpy(t->id, inflight->infer_id, inflight->infer_id_len);
+    inflight->trace = t;
+}
+
 void exchange_submit(struct connection *c, struct inflight *inflight)
 {
+    if (inflight->trace)
+        trace_decoded(inflight->trace);
     connection_inflight_in(c, inflight);
     loop_submit(c->loop, inflight);
 }
@@ -220,9 +243,12 @@ void exchange_infer(struct connection *c, const struct request *request, const s
     if (prepare(c, request, who, entry->model, frame, &inflight, &err)) {
         model_unrun(entry->model, err.cause);
         exchange_error(c, request->id, &err);
-    } else if (c->unpack) {
-        exchange_unpack_go_on(c);
-    } else {
-        exchange_submit(c, inflight);
+        return;
     }
+    if (c->loop->shared->traces)
+        trace(c, request, inflight);
+    if (c->unpack)
+        exchange_unpack_go_on(c);
+    else
+        exchange_submit(c, inflight);
 }

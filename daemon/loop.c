@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "daemon/identity_use.h"
 #include "daemon/loop_internal.h"
+#include "daemon/trace.h"
 
 enum { TICK_MS = 1000, TICK_LEAST_MS = 20, TRIM_TICKS = 10 };
 
@@ -90,6 +91,7 @@ struct inflight *loop_inflight_take(struct loop *loop)
     inflight->serial = ++loop->next_serial;
     inflight->loop = loop->index;
     inflight->submitted = inflight->cancelled = false;
+    inflight->trace = NULL;
     inflight->slab = inflight->texts = NULL;
     inflight->use = NULL;
     inflight->model = NULL;
@@ -99,6 +101,8 @@ struct inflight *loop_inflight_take(struct loop *loop)
 
 void loop_inflight_give(struct loop *loop, struct inflight *inflight)
 {
+    if (inflight->trace)
+        trace_end(loop->shared->traces, STEAL(inflight->trace));
     slabs_give(loop->slabs, inflight->slab);
     slabs_give(loop->slabs, inflight->texts);
     identity_use_give(inflight->use, inflight->use_bytes);

@@ -23,6 +23,7 @@
 #include "daemon/listen_names.h"
 #include "daemon/log.h"
 #include "daemon/server_internal.h"
+#include "daemon/trace.h"
 #include "engine/backend.h"
 
 static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP};
@@ -87,6 +88,17 @@ static uint32_t worker_count(const struct server *s, const struct config *config
         return DEVICE_WORKERS;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     return MAX((uint32_t)MAX(cores, 1L) / MAX(s->shared.device->threads, 1u), 1u);
+}
+
+static enum status traces_start(struct server *s, const struct config *config, struct error *err)
+{
+    if (!config->trace_file && !config->trace_collector)
+        return STATUS_OK;
+    s->shared.traces = traces_new(config->io_threads);
+    if (!s->shared.traces)
+        return error_no_memory(err, "traces");
+    traces_rate_set(s->shared.traces, config->trace_rate);
+    return STATUS_OK;
 }
 
 static enum status loops_start(struct server *s, uint32_t n, struct table *table, struct error *err)
@@ -161,10 +173,10 @@ static enum status monitor_open(struct server *s, const struct config *config, s
                                 struct error *err)
 {
     CLEANUP(listen_names_free) struct config_listen listen = {0};
-    if (!config->listen.metrics_count)
+    if (!config->listen.metrics_count && !s->shared.traces)
         return STATUS_OK;
     TRY(listen_names_resolve(&config->listen, &listen, err));
-    TRY(monitor_new(&s->shared, &listen, table, &s->monitor, err));
+    TRY(monitor_new(&s->shared, config, &listen, table, &s->monitor, err));
     TRY(monitor_check(s->monitor, config, err));
     return monitor_start(s->monitor, err);
 }
@@ -188,6 +200,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     TRY(control_start(s, err));
     TRY(device_start(s, config, err));
     TRY(dispatch_start(s, config, err));
+    TRY(traces_start(s, config, err));
     TRY(loops_start(s, config->io_threads, table, err));
     TRY(handles_start(s, err));
     TRY(listeners_open(s, config, err));
@@ -212,6 +225,7 @@ static void server_stop(struct server *s)
     dispatch_settle(s->shared.dispatch);
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         loop_free(s->shared.loops[i]);
+    traces_free(s->shared.traces);
     if (s->has_control) {
         uv_run(&s->control, UV_RUN_DEFAULT); /* lets go of handles that were closed */
         uv_loop_close(&s->control);

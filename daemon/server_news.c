@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "daemon/log.h"
 #include "daemon/server_internal.h"
+#include "daemon/trace.h"
 
 static struct readiness_models models_told(struct server *s)
 {
@@ -131,6 +132,8 @@ static enum status configure(void *user, struct config **out, struct error *err)
 void server_settings_apply(struct server *s, const struct config *config)
 {
     log_configure(&s->shared.log, config);
+    if (s->shared.traces)
+        traces_rate_set(s->shared.traces, config->trace_rate);
     atomic_store_explicit(&s->hang_ns, config->hang_timeout_ms * NS_PER_MS, memory_order_relaxed);
     atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
     atomic_store_explicit(&s->shared.budget.limit, budget_limit(&config->limits),

@@ -90,11 +90,13 @@ static void on_tick(uv_timer_t *timer)
     dispatch_look(m->shared->dispatch);
     history_sample(m->history, m->shared, m->table, m->sources.gpus);
     visitors_tick(m);
+    trace_out_tick(m->traces);
 }
 
 static void handles_close(struct monitor *m)
 {
     m->closing = true;
+    trace_out_close(m->traces);
     while (m->visitors)
         visitor_close(m->visitors);
     for (uint32_t i = 0; i < m->n_doors; i++) {
@@ -153,6 +155,7 @@ static enum status handles_init(struct monitor *m, struct error *err)
     uv_timer_init(&m->uv, &m->tick);
     uv_timer_init(&m->uv, &m->rest);
     m->wake.data = m->tick.data = m->rest.data = m;
+    trace_out_attach(m->traces, &m->uv);
     uint32_t n = m->n_doors;
     for (m->n_doors = 0; m->n_doors < n; m->n_doors++) {
         struct door *door = &m->doors[m->n_doors];
@@ -169,8 +172,9 @@ static enum status handles_init(struct monitor *m, struct error *err)
     return error_set(err, STATUS_INTERNAL, "libuv: %s", uv_strerror(r));
 }
 
-enum status monitor_new(const struct shared *shared, const struct config_listen *listen,
-                        struct table *table, struct monitor **out, struct error *err)
+enum status monitor_new(struct shared *shared, const struct config *config,
+                        const struct config_listen *listen, struct table *table,
+                        struct monitor **out, struct error *err)
 {
     uint32_t n = listen->metrics_count;
     struct monitor *m = calloc(1, sizeof(*m) + n * sizeof(m->doors[0]));
@@ -180,7 +184,8 @@ enum status monitor_new(const struct shared *shared, const struct config_listen 
     m->table = table_ref(table);
     pthread_mutex_init(&m->lock, NULL);
     m->history = history_new();
-    enum status status = m->history ? STATUS_OK : error_no_memory(err, "the monitor");
+    enum status status = m->history ? trace_out_new(shared, config, &m->traces, err)
+                                    : error_no_memory(err, "the monitor");
     for (uint32_t i = 0; !status && i < n; i++) {
         m->doors[i].monitor = m;
         m->n_doors = i + 1;
@@ -251,6 +256,7 @@ void monitor_free(struct monitor *m)
     for (uint32_t i = 0; i < m->n_doors; i++)
         if (m->doors[i].fd > 0)
             close(m->doors[i].fd);
+    trace_out_free(m->traces);
     history_free(m->history);
     table_unref(m->table_next);
     table_unref(m->table);

@@ -6,6 +6,8 @@
  *   /          the status page (daemon/monitor/page.h), and /model/NAME/VERSION
  *   /metrics   for Prometheus (daemon/monitor/metrics.h)
  *
+ * It also writes out the traces of requests (daemon/monitor/trace_out.h).
+ *
  * It reads what the other threads count, and takes no lock that a request needs. Whoever asks it
  * costs the others a bounded share of one core: after each answer that was made anew the monitor
  * rests for a multiple of the time that it took.
@@ -23,10 +25,11 @@
 
 struct monitor;
 
-/* Binds the addresses, which have no names any more (daemon/listen_names.h), and takes a reference
- * to the table. Errors name the address. */
-enum status monitor_new(const struct shared *shared, const struct config_listen *listen,
-                        struct table *table, struct monitor **out, struct error *err);
+/* Binds the addresses of `listen`, which have no names any more (daemon/listen_names.h), and takes a
+ * reference to the table. Traces go where the configuration says. Errors name the address. */
+enum status monitor_new(struct shared *shared, const struct config *config,
+                        const struct config_listen *listen, struct table *table,
+                        struct monitor **out, struct error *err);
 /* Starts its thread, and writes "metrics ADDRESS" for each address to stderr. */
 enum status monitor_start(struct monitor *monitor, struct error *err);
 /* Ends the thread and frees everything. Loops and dispatcher must still be there. NULL is fine. */

@@ -19,6 +19,7 @@
 #include "daemon/monitor/http.h"
 #include "daemon/monitor/monitor.h"
 #include "daemon/monitor/snapshot.h"
+#include "daemon/monitor/trace_out.h"
 
 enum {
     MONITOR_TICK_MS = 1000,
@@ -54,6 +55,7 @@ struct monitor {
 
     struct table *table; /* a reference */
     struct history *history;
+    struct trace_out *traces; /* NULL: nobody wants any */
     struct snapshot_sources sources;
 
     pthread_mutex_t lock; /* guards what other threads have to tell */

@@ -131,6 +131,14 @@ static void devices_and_levels(void **state)
     set(&config->log_format, "xml");
     check(config, "log_format: expected text, json or journal, got \"xml\"");
     set(&config->log_format, "json");
+    static const char *const wrong_urls[] = {"https://a:1", "http://a",       "http://",
+                                             "a:1",         "http://unix:/a", "http://a:1/b c"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong_urls); i++) {
+        set(&config->trace_collector, wrong_urls[i]);
+        check(config, "trace_collector: expected http://HOST:PORT");
+    }
+    set(&config->trace_collector, "http://[::1]:4318/v1/traces");
+    check(config, NULL);
     config->log_components = strdup("peers=loud");
     check(config,
           "log_components: expected such as \"peers=verbose, engine=warning\"; the components "
