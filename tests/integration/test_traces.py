@@ -13,6 +13,7 @@ import re
 import signal
 import socket
 import struct
+import subprocess
 import tempfile
 import threading
 import unittest
@@ -123,19 +124,29 @@ class ToACollector(unittest.TestCase):
                 door = re.search(r"(?m)^ready (\S+) \(http\)$", server.log()).group(1)
                 web = http.client.HTTPConnection(door, timeout=20)
                 with contextlib.closing(web):
-                    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+                    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4],
+                              "data": [1, 2, 3, 4]}
                     web.request("POST", "/v2/models/copy/infer", json.dumps({"inputs": [tensor]}),
                                 {"traceparent": f"00-{TRACE}-{SPAN}-01"})
                     self.assertEqual(web.getresponse().status, 200)
                 harness.until(lambda: len(collector.spans()) == 14, 20)
             self.assertEqual({path for path, _, _ in collector.posts}, {"/otlp"})
             roots = [s for s in collector.spans() if s["kind"] == 2]
-            self.assertEqual([(s["traceId"], s["parentSpanId"]) for s in roots], 2 * [(TRACE, SPAN)])
+            self.assertEqual([(s["traceId"], s["parentSpanId"]) for s in roots],
+                             2 * [(TRACE, SPAN)])
 
     def test_settings_by_request(self):
         """Triton's clients turn traces on and off."""
-        with Collector() as collector:
-            doors = {"listen": {"framed": ["127.0.0.1:0"], "http": ["127.0.0.1:0"]}}
+        done = subprocess.run([harness.INFERCTL, "token", "ops", "--rights", "admin,status"],
+                              capture_output=True, text=True, check=True, timeout=60)
+        self.token, line = done.stdout.splitlines()
+        with Collector() as collector, \
+                tempfile.TemporaryDirectory(dir=harness.folder()) as folder:
+            tokens = pathlib.Path(folder, "tokens")
+            tokens.write_text(line + "\n")
+            tokens.chmod(0o600)
+            doors = {"listen": {"framed": ["127.0.0.1:0"], "http": ["127.0.0.1:0"]},
+                     "tokens": str(tokens)}
             for config, expected in (({"trace_collector": collector.url, "trace_rate": 0}, 200),
                                      ({}, 501)):
                 with harness.Server({"copy": harness.plan("copy")}, {**doors, **config}) as server:
@@ -147,7 +158,8 @@ class ToACollector(unittest.TestCase):
         def settings(**changes):
             with contextlib.closing(http.client.HTTPConnection(door, timeout=20)) as web:
                 web.request("POST" if changes else "GET", "/v2/trace/setting",
-                            json.dumps(changes) if changes else None)
+                            json.dumps(changes) if changes else None,
+                            {"Authorization": "Bearer " + self.token})
                 answer = web.getresponse()
                 return answer.status, json.loads(answer.read())
         self.assertEqual(settings()[1]["trace_level"], ["OFF"])
