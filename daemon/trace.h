@@ -25,8 +25,8 @@ struct trace_parent {
     bool sampled;
 };
 
-/* "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" (W3C Trace Context, section 3.2). False:
- * it is none, and the request begins a trace of its own. */
+/* "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" (W3C Trace Context, section 3.2).
+ * False: it is none, and the request begins a trace of its own. */
 bool trace_parent_parse(struct message_text text, struct trace_parent *out);
 
 /* Moments are clock_now_ns; 0: it did not come to that. */

@@ -25,8 +25,8 @@
 
 struct monitor;
 
-/* Binds the addresses of `listen`, which have no names any more (daemon/listen_names.h), and takes a
- * reference to the table. Traces go where the configuration says. Errors name the address. */
+/* Binds the addresses of `listen`, which have no names any more (daemon/listen_names.h), and takes
+ * a reference to the table. Traces go where the configuration says. Errors name the address. */
 enum status monitor_new(struct shared *shared, const struct config *config,
                         const struct config_listen *listen, struct table *table,
                         struct monitor **out, struct error *err);

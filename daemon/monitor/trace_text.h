@@ -10,8 +10,8 @@
  * since requests overlap. Times are microseconds of the monotonic clock. */
 void trace_chrome_write(const struct trace *trace, struct text *out);
 
-/* Spans for `scopeSpans[].spans` of OTLP's JSON, without a comma at the end. `epoch_ns`: what to add
- * to clock_now_ns for nanoseconds since 1970. */
+/* Spans for `scopeSpans[].spans` of OTLP's JSON, without a comma at the end. `epoch_ns`: what to
+ * add to clock_now_ns for nanoseconds since 1970. */
 void trace_otlp_write(const struct trace *trace, uint64_t epoch_ns, struct text *out);
 /* What stands before and behind them in a request to a collector. */
 void trace_otlp_begin(const char *host, struct text *out);
