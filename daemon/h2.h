@@ -29,11 +29,12 @@
 #include "daemon/session.h"
 
 enum {
-    H2_STREAMS = 100,        /* calls of a connection at a time */
-    H2_WINDOW = 16 << 20,    /* bytes that may come before we grant more */
-    H2_FRAME_MOST = 1 << 20, /* of one frame that comes, */
-    H2_SEND_MOST = 1 << 20,  /* and of one that goes */
-    H2_HEADERS = 64,         /* of a call */
+    H2_STREAMS = 100,         /* calls of a connection at a time */
+    H2_WINDOW = 16 << 20,     /* bytes that may come before we grant more */
+    H2_FRAME_MOST = 1 << 20,  /* of one frame that comes, */
+    H2_SEND_MOST = 1 << 20,   /* and of one that goes */
+    H2_FRAME_LEAST = 1 << 14, /* that a peer takes at a time, at least */
+    H2_HEADERS = 64,          /* of a call */
     H2_HEADER_BYTES = 16 << 10,
     H2_PREFIX = 5,         /* of a message: whether it is compressed, and its length */
     H2_LARGE = 64 << 10,   /* messages beyond this are handed over in their slab */

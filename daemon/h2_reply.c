@@ -123,6 +123,17 @@ static uint8_t *head_end(uint8_t *room, const struct iovec *iov, uint32_t n)
     return end;
 }
 
+/* Room for the message's head and for the heads of its frames, which may be as small as peers get
+ * by default. */
+static size_t room_size(const struct response *response)
+{
+    size_t size = response->body.len;
+    for (uint32_t k = 0; k < response->n_outputs; k++)
+        size += response->outputs[k].size;
+    size_t frames = size / H2_FRAME_LEAST * H2_FRAME_HEAD;
+    return MIN(RESPONSE_OPEN_MAX + H2_ROOM + frames, (size_t)SESSION_ROOM_MAX);
+}
+
 static enum status message_reply(struct h2_stream *stream, uint32_t number,
                                  const struct response *response, struct error *err)
 {
@@ -130,7 +141,7 @@ static enum status message_reply(struct h2_stream *stream, uint32_t number,
     struct iovec iov[MESSAGE_MAX_IOV];
     bool streamed = stream->method->call == H2_CALL_STREAM_INFER;
     uint32_t n;
-    uint8_t *room = h2_room(s, RESPONSE_OPEN_MAX + H2_ROOM);
+    uint8_t *room = h2_room(s, room_size(response));
     TRY(response_encode_open(response, streamed, room, iov, &n, err));
     s->room = head_end(room, iov, n);
     h2_begin(stream);

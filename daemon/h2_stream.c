@@ -112,7 +112,8 @@ static void take_encoding(struct h2_stream *stream, struct message_text value)
                                               : H2_ENCODING_UNKNOWN;
 }
 
-/* One to eight digits and a unit. */
+/* One to eight digits and a unit; more than some hundred years is no deadline. */
+#define TIMEOUT_MOST_NS (UINT64_C(1) << 62)
 static void take_timeout(struct h2_stream *stream, struct message_text value)
 {
     static const struct {
@@ -125,7 +126,7 @@ static void take_timeout(struct h2_stream *stream, struct message_text value)
     for (; i < value.len && i < 8 && value.data[i] >= '0' && value.data[i] <= '9'; i++)
         n = 10 * n + (uint64_t)(value.data[i] - '0');
     for (size_t k = 0; i && i + 1 == value.len && k < ARRAY_LEN(units); k++)
-        if (value.data[i] == units[k].unit)
+        if (value.data[i] == units[k].unit && n <= TIMEOUT_MOST_NS / units[k].ns)
             stream->deadline_ns = clock_now_ns() + n * units[k].ns;
 }
 

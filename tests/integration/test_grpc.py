@@ -8,8 +8,8 @@ grpcio's own health checks and reflection.
 import asyncio
 import queue
 import re
+import shutil
 import sys
-import threading
 import time
 import unittest
 
@@ -409,6 +409,69 @@ class Lifecycle(unittest.TestCase):
             holder.close()
             self.assertEqual(states, [health_pb2.HealthCheckResponse.SERVING,
                                       health_pb2.HealthCheckResponse.NOT_SERVING])
+
+    def test_pauses_lose_nothing(self):
+        """The least limits there are: reading stops after each message, in whatever state."""
+        limits = {"connection_requests": 1, "frame_bytes": "2MiB",
+                  "connection_inflight_bytes": "2MiB"}
+        with start(("copy", "wide"), {"limits": limits}) as server:
+            async def run():
+                async with triton_aio.InferenceServerClient(door(server)) as client:
+                    async def one(i):
+                        wide = i % 10 == 0
+                        x = np.full((1, 1 << 18 if wide else 4), i, np.float32)
+                        result = await client.infer("wide" if wide else "copy",
+                                                    [tensor("x", x, module=triton_aio)])
+                        np.testing.assert_array_equal(result.as_numpy("y"), x)
+
+                    async def feed():
+                        for i in range(200):
+                            yield {"model_name": "copy", "request_id": str(i),
+                                   "inputs": [tensor("x", SMALL + i, module=triton_aio)]}
+
+                    async def stream():
+                        n = 0
+                        async for result, error in client.stream_infer(feed()):
+                            self.assertIsNone(error)
+                            np.testing.assert_array_equal(result.as_numpy("y"), SMALL + n)
+                            n += 1
+                        self.assertEqual(n, 200)
+                    await asyncio.gather(stream(), *(one(i) for i in range(200)))
+            asyncio.run(run())
+
+    def test_models_are_loaded_and_unloaded_on_request(self):
+        repository = harness.folder() / "repository"
+        for name in ("copy", "pair"):
+            (repository / name / "1").mkdir(parents=True)
+            shutil.copy(harness.plan(name), repository / name / "1" / "model.plan")
+        anybody = {"name": "anonymous", "models": ["*"],
+                   "rights": ["infer", "describe", "status", "admin"]}
+        config = {"repository": str(repository), "repository_mode": "explicit",
+                  "repository_load": ["pair"], "identities": [anybody]}
+        with harness.Server((), config, arguments=["--grpc", "127.0.0.1:0"]) as server:
+            with triton.InferenceServerClient(door(server)) as client:
+                self.assertFalse(client.is_model_ready("copy"))
+                client.load_model("copy")
+                self.assertTrue(client.is_model_ready("copy"))
+                client.infer("copy", [tensor("x", SMALL)])
+                with self.assertRaises(triton.InferenceServerException) as caught:
+                    client.load_model("nothing")
+                self.assertIn("nothing", caught.exception.message())
+                client.unload_model("copy")
+                harness.until(lambda: not client.is_model_ready("copy"))
+                states = {m.name: m.state for m in client.get_model_repository_index().models}
+                self.assertEqual(states, {"copy": "UNAVAILABLE", "pair": "READY"})
+                after = client.update_log_settings({"log_verbose_level": 1}).settings
+                self.assertEqual(after["log_verbose_level"].uint32_param, 1)
+                after = client.update_log_settings({"log_info": False}).settings
+                self.assertFalse(after["log_info"].bool_param)
+                self.assertTrue(after["log_warning"].bool_param)
+            with grpc.insecure_channel(door(server)) as channel:
+                load = channel.unary_unary(
+                    "/inference.GRPCInferenceService/RepositoryModelLoad")
+                load(b"\x0a\x04copy")  # the layout in which field 1 is the model
+            with triton.InferenceServerClient(door(server)) as client:
+                self.assertTrue(client.is_model_ready("copy"))
 
     def test_a_token_is_asked_for_and_taken(self):
         made = harness.subprocess.run([harness.INFERCTL, "token", "team", "--rights",
