@@ -94,7 +94,8 @@ class Offline(unittest.TestCase):
         self.build("--batch", "1")
         given = (("--precision", "fp16"), ("--dim", "N=1"), ("--input-type", "image=uint8"),
                  ("--input-scale", "image=2"), ("--input-bias", "image=2"), ("--no-tune",),
-                 ("--max-bytes", "1GiB"), ("--max-error", "0.1"), ("--timing-cache", ""))
+                 ("--max-bytes", "1GiB"), ("--max-error", "0.1"), ("--data", "."),
+                 ("--timing-cache", ""))
         for option in given:
             for command in ("run", "bench"):
                 said = self.run_it(command, self.plan, *option, code=1)
