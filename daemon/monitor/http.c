@@ -238,10 +238,9 @@ enum http_result http_parse(const char *data, size_t len, struct http_request *o
     *size = (size_t)(end - data) + 4;
     if (*size > HTTP_HEAD_MOST)
         return HTTP_BAD;
-    const char *line = data;
+    const char *line = data, *stop;
     bool first = true;
-    while (line < end + 2) {
-        const char *stop = memmem(line, (size_t)(end + 2 - line), "\r\n", 2);
+    while (line < end + 2 && (stop = memmem(line, (size_t)(end + 2 - line), "\r\n", 2))) {
         struct span span = {line, (size_t)(stop - line)};
         *status = first ? line_read(span, out) : header_read(span, out, &seen);
         if (*status != 200)
