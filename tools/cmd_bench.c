@@ -295,18 +295,19 @@ static void print_layers(const struct runner *r)
     uint64_t sum = 0;
     int width = (int)strlen("tactic");
     const struct layer_time *layers = context_layer_times(r->ctx, r->bench->batch, &n);
+    const struct ir_graph *graph = engine_graph_for(r->bench->model.engine, r->bench->batch);
     for (uint32_t i = 0; i < n; i++) {
         sum += layers[i].total_ns;
         width = MAX(width, (int)strlen(layers[i].node->tactic->name));
     }
-    printf("\n%10s %10s %6s  %-10s %-*s  %s\n", "mean us", "min us", "%", "op", width, "tactic",
-           "layer");
+    printf("\n%10s %10s %6s  %-10s %-5s  %-*s  %s\n", "mean us", "min us", "%", "op", "type", width,
+           "tactic", "layer");
     for (uint32_t i = 0; i < n; i++)
-        printf("%10.1f %10.1f %6.1f  %-10s %-*s  %s\n",
+        printf("%10.1f %10.1f %6.1f  %-10s %-5s  %-*s  %s\n",
                us(layers[i].total_ns) / (double)MAX(layers[i].runs, 1u), us(layers[i].min_ns),
                sum ? 100.0 * (double)layers[i].total_ns / (double)sum : 0.0,
-               ir_op_name(layers[i].node->op), width, layers[i].node->tactic->name,
-               layers[i].node->name);
+               ir_op_name(layers[i].node->op), dtype_name(types_of_layer(graph, layers[i].node)),
+               width, layers[i].node->tactic->name, layers[i].node->name);
 }
 
 static void print_text(struct bench *b, const struct result *result, const struct runner *first)

@@ -200,6 +200,33 @@ static void bytes_are_not_forced(void **state UNUSED)
     ir_graph_free(g);
 }
 
+/* Without ranges, int8 on a device is fp16: the same candidates, with times from the same cache. */
+static void what_has_no_range_is_in_16_bits(void **state UNUSED)
+{
+    static const enum precision precisions[] = {PRECISION_F16, PRECISION_I8, PRECISION_F8};
+    struct tune_options options = {.device = device, .seed = 3};
+    struct ir_graph *g[ARRAY_LEN(precisions)];
+    struct error err;
+    must(tune_cache_new(device, &options.cache, &err), &err);
+    mock_script(device)->cost = mock_cost;
+    for (size_t k = 0; k < ARRAY_LEN(precisions); k++) {
+        struct tune_report report = {0};
+        g[k] = network();
+        for (uint32_t i = 0; i < g[k]->n_tensors; i++)
+            ir_tensor(g[k], i)->range = IR_NO_SCALE;
+        options.precision = precisions[k];
+        must(tune_graph(g[k], &options, &report, &err), &err);
+        assert_int_equal(report.timed == 0, k > 0);
+        assert_int_equal(g[k]->n_nodes, g[0]->n_nodes);
+        for (uint32_t i = 0; i < g[0]->n_nodes; i++)
+            assert_int_equal(end(g[k], i, true)->dtype, end(g[0], i, true)->dtype);
+    }
+    assert_int_equal(end(g[0], 1, true)->dtype, DTYPE_F16);
+    for (size_t k = 0; k < ARRAY_LEN(precisions); k++)
+        ir_graph_free(g[k]);
+    tune_cache_free(options.cache);
+}
+
 /* --- plan and runtime --- */
 
 static struct plan *make_plan(struct tune_report *report)
@@ -378,6 +405,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_cheapest_way_mixes_bytes_and_floats),
         TEST(bytes_are_not_forced),
+        TEST(what_has_no_range_is_in_16_bits),
         TEST(a_plan_keeps_scales_and_runs),
         TEST(damaged_scales_are_refused),
         TEST(damaged_files_are_refused),
