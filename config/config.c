@@ -41,13 +41,14 @@ const char *const config_door_names[] = {
 
 uint32_t config_tls_doors(const struct config_listen *listen)
 {
-    uint32_t all = (UINT32_C(1) << CONFIG_DOOR_COUNT_) - 1, named = 0;
+    const uint32_t usual = UINT32_C(1) << DOOR_http | UINT32_C(1) << DOOR_grpc;
+    uint32_t named = 0;
     for (uint32_t k = 0; k < listen->tls_count; k++)
         for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
             named |= strcmp(listen->tls[k], config_door_names[door]) ? 0 : UINT32_C(1) << door;
     if (!listen->certificate)
         return 0;
-    return (listen->tls_count ? named : all) & ~(UINT32_C(1) << DOOR_metrics);
+    return (listen->tls_count ? named : usual) & ~(UINT32_C(1) << DOOR_metrics);
 }
 
 void config_texts_free(char **items, uint32_t count)

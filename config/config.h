@@ -52,7 +52,7 @@ struct config_listen {
     char *certificate;     /* with what leads from it to an authority */
     char *certificate_key; /* NULL: it is in the same file */
     char *client_ca;       /* who may sign clients' certificates; NULL: they need none */
-    char **tls;            /* the doors that speak it; none are named: all that can */
+    char **tls;            /* the doors that speak it; none are named: http and grpc */
     uint32_t tls_count;
 };
 

@@ -180,9 +180,8 @@ static enum status outcome(struct json_reader *r, yajl_status result, struct err
 enum status json_reader_feed(struct json_reader *r, const void *data, size_t size,
                              struct error *err)
 {
-    struct error unheard;
-    r->err = err ? err : &unheard;
-    TRY(outcome(r, yajl_parse(r->yajl, data, size), r->err));
+    r->err = err;
+    TRY(outcome(r, yajl_parse(r->yajl, data, size), err));
     r->fed += size;
     if (r->largest > JSON_TEXT_MOST)
         return error_set(err, STATUS_INVALID_ARGUMENT, "JSON with a text of more than %d bytes",
@@ -192,7 +191,6 @@ enum status json_reader_feed(struct json_reader *r, const void *data, size_t siz
 
 enum status json_reader_end(struct json_reader *r, struct error *err)
 {
-    struct error unheard;
-    r->err = err ? err : &unheard;
-    return outcome(r, yajl_complete_parse(r->yajl), r->err);
+    r->err = err;
+    return outcome(r, yajl_complete_parse(r->yajl), err);
 }

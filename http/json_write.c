@@ -53,11 +53,13 @@ void json_string(struct json_writer *w, struct message_text text)
 void json_uint(struct json_writer *w, uint64_t value)
 {
     char text[24];
-    json_raw(w, text, (size_t)snprintf(text, sizeof(text), "%" PRIu64, value));
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    json_text(w, text);
 }
 
 void json_int(struct json_writer *w, int64_t value)
 {
     char text[24];
-    json_raw(w, text, (size_t)snprintf(text, sizeof(text), "%" PRId64, value));
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    json_text(w, text);
 }

@@ -160,6 +160,15 @@ class Tls(unittest.TestCase):
             with server.client() as client:
                 self.assertEqual(client.call(wire.LIVE).status, 0)
 
+    def test_the_framed_protocol(self):
+        with self.start(tls=["framed"]) as server:
+            host, port = server.addresses[0].rsplit(":", 1)
+            with TlsPeer((host, int(port)), trusting("ours")) as peer:
+                peer.send(wire.request(7, wire.LIVE) * 3)
+                for _ in range(3):
+                    size = int.from_bytes(peer.stream.read(4), "big")
+                    self.assertEqual(wire.one(wire.decode(peer.stream.read(size)), 1), 7)
+
     def test_clients_with_certificates(self):
         with self.start(client_ca=str(authority("theirs")[0])):
             peer = self.peer(trusting("ours", certificate("client", "theirs")))

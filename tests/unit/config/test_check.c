@@ -89,14 +89,20 @@ static void r16_beyond_loopback_there_are_tokens_or_the_operator_insists(void **
         config->listen.insecure = true;
         check(config, NULL);
         config->listen.insecure = false;
-        char file[] = "/tls.pem";
+        char file[] = "/tls.pem", door[] = "framed", *doors[] = {door};
         config->listen.certificate = config->listen.client_ca = file;
+        check(config, open[i]); /* not at this door */
+        config->listen.tls = doors;
+        config->listen.tls_count = 1;
         check(config, NULL);
         assert_int_equal(config_listen_check(config, DOOR_metrics, &address, NULL),
                          STATUS_INVALID_ARGUMENT); /* which speaks no TLS */
         config->listen.client_ca = NULL;
         check(config, open[i]);
         config->listen.certificate = NULL;
+        check(config, "listen.tls: expected listen.certificate beside it");
+        config->listen.tls = NULL;
+        config->listen.tls_count = 0;
         set(&config->tokens, "/etc/inferd/tokens");
         check(config, NULL);
         free(config->tokens);
