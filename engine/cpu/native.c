@@ -102,22 +102,16 @@ bool native_has_layout(const struct shape *shape, enum ir_layout layout)
     return native_stored_make(shape, layout, &stored);
 }
 
-/* Whether the node reads or writes 8-bit numbers: no product wants these in blocks. */
-static bool has_bytes(const struct ir_graph *graph, const struct ir_node *node)
-{
-    return dtype_size(ir_tensor(graph, node->inputs[0])->dtype) == 1 ||
-           dtype_size(ir_tensor(graph, node->outputs[0])->dtype) == 1;
-}
-
 /* Whether the node may run in the layout. */
 static bool in_layout(const struct ir_graph *graph, const struct ir_node *node,
                       enum ir_layout layout)
 {
     bool scaled = stored_any(graph, node);
+    bool quantised = scaled || ir_quant_real(node) != IR_NONE; /* no product wants that in blocks */
     if (layout == IR_LAYOUT_PLAIN)
         return true;
     if (layout >= IR_LAYOUT_COUNT_ || node->n_inputs == 0 ||
-        (ir_layout_block(layout) && has_bytes(graph, node)) ||
+        (ir_layout_block(layout) && quantised) ||
         !native_has_layout(&ir_tensor(graph, node->inputs[0])->shape, layout))
         return false;
     if (scaled && scaled_in_layouts[node->op])

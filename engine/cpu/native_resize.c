@@ -3,7 +3,7 @@
  * RESIZE, in plain, channels-last and blocked layouts. Each dim that changes has a table of what
  * its positions are interpolated from. A unit of work is a row of the last such dim: the input's
  * rows that it needs are added up by their weights first, if that takes less, and then
- * interpolated along the row.
+ * interpolated along the row. Numbers that are stored as bytes are only picked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +76,26 @@ static void run_resize(void *user, int64_t first, int64_t end)
         find_rows(r, row, &rows);
         resize_row(op, &rows, (float *)op->output + row * width);
         native_after(op, row * width, width);
+    }
+}
+
+/* Each place has one tap of weight 1, whose bytes are copied. */
+static void run_nearest(void *user, int64_t first, int64_t end)
+{
+    const struct native_op *op = user;
+    const struct native_resize *r = &op->resize;
+    const int32_t *at = r->table[r->rank - 1].at;
+    int64_t places = r->out[r->rank - 1], width = r->in[r->rank - 1] * r->inner;
+    struct rows rows;
+    for (int64_t row = first; row < end; row++) {
+        find_rows(r, row, &rows);
+        const uint8_t *x = (const uint8_t *)op->inputs[0] + rows.at[0] * width;
+        uint8_t *y = (uint8_t *)op->output + row * places * r->inner;
+        for (int64_t p = 0; p < places; p++)
+            if (r->inner == 1)
+                y[p] = x[at[p]];
+            else
+                memcpy(y + p * r->inner, x + at[p] * r->inner, (size_t)r->inner);
     }
 }
 
@@ -199,6 +219,10 @@ bool native_resize_make(struct native_op *op, const struct ir_graph *graph,
     const struct ref_resize how = call_resize(node, x->rank);
     op->work = run_resize;
     op->keep = keep_tables;
+    if (stored_moves(graph, node)) {
+        op->work = run_nearest;
+        return set_dims(op, &how, x, y);
+    }
     return native_all_f32(graph, node, 0) && how.coord != IR_COORD_TF_CROP &&
            native_after_make(op, graph, node) && set_dims(op, &how, x, y);
 }

@@ -585,6 +585,9 @@ static void moves_keep_bytes(void **state UNUSED)
         others(text, RANGES(X_U8(3), {"y", 0.0625F, 3, DTYPE_U8, false, 0}), 1);
         others(text, RANGES(X_I8(-128), {"y", 0.0625F, -128, DTYPE_I8, false, 0}), 1);
     }
+    others("input x FP32[2,6,3,5]\ny = resize \"t\" (x) shape=2,6,5,7 scales=1,1,1.7,1.5 mode=0\n"
+           "output y\n",
+           RANGES(X_U8(3), {"y", 0.0625F, 3, DTYPE_U8, false, 0}), 4);
 }
 
 static void padding_is_the_zero_point(void **state UNUSED)
