@@ -89,12 +89,14 @@ static void types_text(uint32_t types, char *text)
 
 /* --- backends --- */
 
-static void cpu_text(enum ir_op op, uint32_t types UNUSED, char *text)
+/* Native kernels of products take 8-bit integers only. */
+static void cpu_text(enum ir_op op, uint32_t types, char *text)
 {
+    bool product = ir_op_has(op, IR_TRAIT_BYTES);
     text[0] = 0;
     if (onednn_takes(op))
         add(text, ", ", "oneDNN");
-    if (native_takes(op))
+    if (native_takes(op) && !(product && types & FLOATS))
         add(text, ", ", "native");
     if (!text[0])
         add(text, ", ", "reference");
@@ -113,17 +115,19 @@ static void cuda_text(enum ir_op op, uint32_t types, char *text)
         add(text, ", ", "CPU segment");
 }
 
-/* Writes "oneDNN", or "cast: native; matmul: oneDNN" if the parts differ. */
+/* Writes "oneDNN", or "cast: native; matmul: oneDNN" if the parts differ. What is dequantised
+ * before has floats for operands. */
 static void parts_text(const struct map_op *row,
                        void (*one)(enum ir_op op, uint32_t types, char *text), char *text)
 {
     char first[TEXT_MAX] = "", next[TEXT_MAX], whole[2 * TEXT_MAX];
+    uint32_t types = row->parts >> IR_OP_DEQUANTIZE & 1 ? FLOATS : row->types;
     bool same = true;
     text[0] = 0;
     for (enum ir_op op = 1; op < IR_OP_COUNT_; op++) {
         if (!(row->parts >> op & 1))
             continue;
-        one(op, row->types, next);
+        one(op, types, next);
         if (!first[0])
             memcpy(first, next, sizeof(first));
         same &= !strcmp(first, next);

@@ -16,6 +16,7 @@
 enum {
     NATIVE_CHUNK = 2048, /* elements of a row at a time */
     NATIVE_STEPS_MAX = 1 + IR_MAX_EPILOGUE,
+    NATIVE_DEPTH_MAX = 1 << 16, /* of a product of 8-bit integers */
 };
 
 /* One function of a chain; exactly one of `unary` and `binary` is set. */
@@ -144,6 +145,13 @@ struct native_average {
     bool counts_padding;
 };
 
+/* A product of 8-bit integers with constant weights [depth, cols], as floats. */
+struct native_product {
+    int64_t rows, depth, cols;
+    enum byte_type type; /* of the rows */
+    bool biased;
+};
+
 struct native_op {
     const struct fast_kernels *fast;
     uint32_t threads;
@@ -200,6 +208,7 @@ struct native_op {
     struct native_concat concat;
     struct native_reformat reformat;
     struct native_average average;
+    struct native_product matrix;
     struct native_resize resize;
     struct native_sample sample;
     struct native_recurrent cell;
@@ -305,6 +314,10 @@ bool native_convert_make(struct native_op *op, const struct ir_graph *graph,
                          const struct ir_node *node);
 bool native_reformat_make(struct native_op *op, const struct ir_graph *graph,
                           const struct ir_node *node);
+bool native_product_make(struct native_op *op, const struct ir_graph *graph,
+                         const struct ir_node *node);
+/* Packs the plain INT8 weights of a product into the form that it reads. */
+void native_product_pack(const struct native_op *op, const void *from, float *to);
 bool native_average_make(struct native_op *op, const struct ir_graph *graph,
                          const struct ir_node *node);
 

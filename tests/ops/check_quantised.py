@@ -91,6 +91,22 @@ class Products(unittest.TestCase):
             y, = run([node], inputs, constants, {"y": TensorProto.INT32})
             np.testing.assert_array_equal(y, want.astype(np.int32))
 
+    def test_long_sums_are_exact(self):
+        """Sums far beyond what fp32 holds, of numbers at both ends."""
+        for rows, depth, columns in [(1, 1300, 3), (70, 512, 300), (33, 513, 65)]:
+            a = np.full((rows, depth), 255, np.uint8)
+            a[::2] = self.integers(np.uint8, *a[::2].shape)
+            b = np.full((depth, columns), -128, np.int8)
+            b[:, ::2] = self.integers(np.int8, *b[:, ::2].shape)
+            for zero in ("known", "given"):
+                za = np.asarray(0 if zero == "known" else 3, np.uint8)
+                node = helper.make_node("MatMulInteger", ["a", "b", "za"], ["y"])
+                held, given = {"b": b}, {"a": a}
+                (held if zero == "known" else given)["za"] = za
+                y, = run([node], given, held, {"y": TensorProto.INT32})
+                want = (a.astype(np.int64) - int(za)) @ b.astype(np.int64)
+                np.testing.assert_array_equal(y, want.astype(np.int32))
+
     def test_zero_points_of_rows_and_columns(self):
         a, b = self.integers(np.uint8, 6, 16), self.integers(np.int8, 16, 5) // 2
         za, zb = self.integers(np.uint8, 6), self.integers(np.int8, 5) // 2
