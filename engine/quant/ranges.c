@@ -14,7 +14,7 @@ struct ranging {
     struct ir_graph *graph;
     const struct quant_table *table;
     struct quant_report *report;
-    bool *useful, *own, *keep; /* by tensor; own: the model gives the range */
+    bool *useful, *own, *keep; /* by tensor; own: the model or a person gives the range */
     struct error *err;
 };
 
@@ -102,6 +102,12 @@ static enum status set_range(struct ranging *r, uint32_t tensor, enum dtype dtyp
     return STATUS_OK;
 }
 
+/* What a person has written stands, also where a calibrated range would follow another one. */
+static bool is_by_hand(const struct quant_row *row)
+{
+    return !row->source[0] || strcmp(row->source, "user") == 0;
+}
+
 static enum status from_table(struct ranging *r, bool *there)
 {
     for (uint32_t i = 0; i < r->graph->n_tensors; i++) {
@@ -120,6 +126,7 @@ static enum status from_table(struct ranging *r, bool *there)
             continue;
         }
         r->report->used++;
+        r->own[i] = is_by_hand(row);
         TRY(set_range(r, i, row->dtype, row->step, row->zero));
     }
     return STATUS_OK;

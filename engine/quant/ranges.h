@@ -8,8 +8,9 @@
  * functions, moves, pools and products. What normalisations, softmax and products of two computed
  * tensors (attention) read stays a float, and so do outputs of the model and tensors that hold
  * counts. Ranges follow moves exactly: what a reshape, a transpose, a slice or a max pool makes has
- * the range of what it reads. A cast from bytes has the range of these bytes. Weights get a
- * symmetric range for each channel of the output.
+ * the range of what it reads. A cast from bytes has the range of these bytes. Neither holds for a
+ * row without a method, or with "user" in its place: what a person has written stands. Weights get
+ * a symmetric range for each channel of the output.
  */
 #ifndef INFERD_ENGINE_QUANT_RANGES_H
 #define INFERD_ENGINE_QUANT_RANGES_H

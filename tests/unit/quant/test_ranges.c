@@ -65,7 +65,7 @@ static const struct rows cases[] = {
      "b = conv \"b\" (m, v FP32[5,4,3,3])\n"
      "y = softmax \"y\" (b) axis=1\n"
      "output y\n",
-     "x range -1 127 entropy 5\na range 0 255\nm range 0 3\nb range -1 1\ny range 0 1\n",
+     "x range -1 127 entropy 5\na range 0 255\nm range 0 3 minmax\nb range -1 1\ny range 0 1\n",
      "x int8 1; a uint8 1; m uint8 1; b -; y -",
      {.given = 5, .used = 3, .idle = 2, .ranged = 3, .weights = 2}},
     {"a residual stream that is normalised stays a float",
@@ -99,7 +99,8 @@ static const struct rows cases[] = {
      "t = transpose \"t\" (c) perm=0,2,3,1\n"
      "y = matmul \"y\" (t, w FP32[4,3])\n"
      "output y\n",
-     "x range -2 127\na range 0 1\nb range 0 2\nc range 0 510\nt range 0 9\n",
+     "x range -2 127\na range 0 1 entropy\nb range 0 2 entropy\nc range 0 510 entropy\n"
+     "t range 0 9 entropy\n",
      "x int8 1; a uint8 2; b uint8 2; c uint8 2; t uint8 2; y -",
      {.given = 5, .used = 5, .ranged = 5, .weights = 1}},
     {"a range behind a transpose is one before it as well",
@@ -116,7 +117,7 @@ static const struct rows cases[] = {
      "f = cast \"f\" (x) to=12\n"
      "y = conv \"y\" (f, w FP32[4,3,3,3])\n"
      "output y\n",
-     "f range 0 1\n",
+     "f range 0 1 entropy\n",
      "f uint8 1; y -",
      {.given = 1, .used = 1, .ranged = 1, .weights = 1}},
     {"counts stay floats",
@@ -127,6 +128,18 @@ static const struct rows cases[] = {
      "f range 0 1\n",
      "f -; y -",
      {.given = 1, .idle = 1}},
+    {"what a person has written stands",
+     "input x FP32[1,2,4,4]\n"
+     "a = unary \"a\" (x) func=relu\n"
+     "b = unary \"b\" (x) func=abs\n"
+     "c = concat \"c\" (a, b) axis=1\n"
+     "t = transpose \"t\" (c) perm=0,2,3,1\n"
+     "y = matmul \"y\" (t, w FP32[4,3])\n"
+     "output y\n",
+     "x range -2 127\na range 0 255\nb range 0 2 entropy\nc range 0 510 minmax 3\n"
+     "t uint8 4 0 user\n",
+     "x int8 1; a uint8 1; b uint8 2; c uint8 2; t uint8 4; y -",
+     {.given = 5, .used = 5, .ranged = 5, .weights = 1}},
     {"keep keeps, also what would follow",
      "input x FP32[1,3,8,8]\n"
      "a = conv \"a\" (x, w FP32[4,3,3,3]) pads=1,1,1,1 then relu\n"
