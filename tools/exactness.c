@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/cleanup.h"
@@ -104,20 +105,18 @@ void exactness_json(struct json *j, const struct plan *plan)
 
 static int by_error(const void *a, const void *b)
 {
-    const struct guard_layer *x = *(const struct guard_layer *const *)a;
-    const struct guard_layer *y = *(const struct guard_layer *const *)b;
+    const struct guard_layer *x = a, *y = b;
     return x->error > y->error ? -1 : x->error < y->error;
 }
 
 void exactness_sensitivity(void *user UNUSED, const struct guard_report *r)
 {
     char own[ERROR_TEXT], carried[ERROR_TEXT];
-    CLEANUP(cleanup_free)
-    const struct guard_layer **list = calloc((size_t)r->n_layers + 1, sizeof(*list));
+    CLEANUP(cleanup_free) struct guard_layer *list = calloc((size_t)r->n_layers + 1, sizeof(*list));
     if (!list)
         return;
-    for (uint32_t i = 0; i < r->n_layers; i++)
-        list[i] = &r->layers[i];
+    if (r->n_layers)
+        memcpy(list, r->layers, r->n_layers * sizeof(*list));
     qsort(list, r->n_layers, sizeof(*list), by_error);
     if (r->n_layers == 0)
         puts("sensitivity: no layer was to run in a shorter type than the model's");
@@ -125,7 +124,7 @@ void exactness_sensitivity(void *user UNUSED, const struct guard_report *r)
         printf("%10s  %10s  %9s  %-5s %-4s  %-10s layer\n", "error", "in model", "gain us", "type",
                "held", "op");
     for (uint32_t i = 0; i < r->n_layers; i++) {
-        const struct guard_layer *l = list[i];
+        const struct guard_layer *l = &list[i];
         printf("%10s  %10s  %9.1f  %-5s %-4s  %-10s ", error_text(l->error, own),
                error_text(l->carried, carried), l->gain_ns / NS_PER_US, dtype_name(l->type),
                l->held ? "yes" : "no", ir_op_name(l->op));

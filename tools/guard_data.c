@@ -67,7 +67,7 @@ static enum status read_batch(void *user, const struct ir_graph *graph, uint32_t
 {
     struct guard_data *d = user;
     struct dataset_want want[IR_MAX_IO];
-    uint32_t place[IR_MAX_IO];
+    uint32_t place[IR_MAX_IO] = {0};
     const void *data[IR_MAX_IO] = {0};
     if (index == 0)
         TRY(open_set(d, err));

@@ -192,11 +192,13 @@ static enum status remember(struct guard *g, uint32_t node, uint32_t types, stru
     if (g->n_held == g->held_cap) {
         uint32_t cap = MAX(16, 2 * g->held_cap);
         struct guard_layer *held = realloc(g->held, cap * sizeof(*held));
-        g->held = held ? held : g->held;
-        struct held *at = realloc(g->held_at, cap * sizeof(*at));
-        g->held_at = at ? at : g->held_at;
-        if (!held || !at)
+        if (!held)
             return no_memory(err);
+        g->held = held;
+        struct held *at = realloc(g->held_at, cap * sizeof(*at));
+        if (!at)
+            return no_memory(err);
+        g->held_at = at;
         g->held_cap = cap;
     }
     struct guard_layer copy = g->now[node];

@@ -76,7 +76,7 @@ static struct layer_machine *machine_of(struct state *s, struct device *device)
 static enum status fill_set(struct state *s, uint32_t k, struct error *err)
 {
     const struct ir_graph *g = s->graph;
-    void *to[IR_MAX_IO];
+    void *to[IR_MAX_IO] = {NULL};
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         to[i] = value_new(ir_tensor(g, g->inputs[i]));
         s->wide.set[k][g->inputs[i]] = s->made.set[k][g->inputs[i]] = to[i];
@@ -399,11 +399,12 @@ static bool rounds(const struct state *s, const struct ir_node *node)
 static void compare_steps(const struct ir_graph *g, const struct ir_node *node, const void *made,
                           const void *wide, struct value_error *sum)
 {
-    const struct ir_tensor *y = ir_tensor(g, node->outputs[0]), *zero = NULL;
+    const struct ir_tensor *y = ir_tensor(g, node->outputs[0]);
+    double start = 0;
     size_t n = 0;
-    if (node->n_inputs > 2 && node->inputs[2] != IR_NONE)
-        zero = ir_tensor(g, node->inputs[2]);
-    double start = zero && zero->data ? ref_get_f64(zero->dtype, zero->data, 0) : 0;
+    if (node->n_inputs > 2 && node->inputs[2] != IR_NONE &&
+        ir_tensor_is_constant(ir_tensor(g, node->inputs[2])))
+        start = ref_get_f64(y->dtype, ir_tensor(g, node->inputs[2])->data, 0);
     for (size_t i = 0; shape_elements(&y->shape, &n) && i < n; i++) {
         double a = ref_get_f64(y->dtype, made, (int64_t)i);
         double b = ref_get_f64(y->dtype, wide, (int64_t)i);
