@@ -55,7 +55,6 @@ struct run {
     struct onnx_survey *survey;
     uint32_t n_inputs; /* of the model */
     struct dataset *data;
-    struct file_writer *writer;
     bool terminal;
     uint64_t begun_ns, next_ns;
 };
@@ -195,15 +194,24 @@ static enum status fill(void *user, struct calibration *calibration, struct erro
     struct run *r = user;
     struct calibration_report report;
     CLEANUP(quant_table_cleanup) struct quant_table *table = NULL;
+    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
     enum status status = run_samples(r, calibration, err);
     if (r->terminal)
         fputs("\r\033[K", stderr);
     TRY(status);
     TRY(calibration_table(calibration, r->method, r->percentile, &table, &report, err));
     const char *slash = strrchr(r->model, '/');
-    TRY(quant_table_write(r->writer, table, slash ? slash + 1 : r->model, err));
+    TRY(file_writer_new(r->args->output, true, &writer, err));
+    TRY(quant_table_write(writer, table, slash ? slash + 1 : r->model, err));
     print_report(r, &report);
     return STATUS_OK;
+}
+
+/* Finds a folder that cannot be written to before the work; no temporary stays while it lasts. */
+static enum status try_output(const char *path, struct error *err)
+{
+    CLEANUP(file_writer_cleanup) struct file_writer *writer = NULL;
+    return file_writer_new(path, true, &writer, err);
 }
 
 static enum status calibrate(struct run *r, struct error *err)
@@ -216,14 +224,13 @@ static enum status calibrate(struct run *r, struct error *err)
     TRY(quant_method_parse(r->args->method ? r->args->method : "entropy", &r->method,
                            &r->percentile, err));
     TRY(open_data(r, err));
-    TRY(file_writer_new(r->args->output, true, &r->writer, err));
+    TRY(try_output(r->args->output, err));
     TRY(model_device_open(&r->args->model, NULL, &log, &device, err));
     return model_calibrate(r->model, &r->model_args, device, &log, fill, r, err);
 }
 
 static void run_deinit(struct run *r)
 {
-    file_writer_free(r->writer);
     dataset_close(r->data);
     survey_cleanup(&r->survey);
 }

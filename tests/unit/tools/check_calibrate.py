@@ -140,7 +140,7 @@ class Calibrate(unittest.TestCase):
         write_npy(file, (1, 8, 8), image(1))
         write_npy(self.data / "y.npy", (1, 8, 8), [float("nan")] * 64)
         self.assertIn("y.npy: element 0", self.calibrate(code=1))
-        self.assertFalse(self.table.exists())
+        self.assertEqual(list(self.dir.iterdir()), [self.data])  # no table, and no temporary
 
     def test_usage(self):
         self.assertIn("--data FOLDER is required",
