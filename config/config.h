@@ -138,6 +138,7 @@ struct config {
     uint32_t max_batch;          /* 0: the plan's */
     uint32_t default_timeout_ms; /* deadline of requests that bring none; 0: none */
     uint32_t drain_timeout_ms;   /* 30 s */
+    uint32_t drain_delay_ms;     /* unready, but serving, before draining; 0 */
     uint32_t build_timeout_s;    /* for a child inferctl build; 600 */
     uint64_t build_memory_bytes; /* for the same; 0: three quarters of the machine's */
     uint32_t hang_timeout_ms;    /* a batch running longer means a stuck worker; 30 s */

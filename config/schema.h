@@ -48,6 +48,7 @@ enum {
     X(max_batch, U32, 0, CONFIG_BATCH_MOST)                                                        \
     X(default_timeout_ms, U32, 0, HOUR_MS)                                                         \
     X(drain_timeout_ms, U32, 0, HOUR_MS)                                                           \
+    X(drain_delay_ms, U32, 0, HOUR_MS)                                                             \
     X(build_timeout_s, U32, 1, 24 * HOUR_S)                                                        \
     X(build_memory_bytes, BYTES, 0, 64 * TERABYTE)                                                 \
     X(hang_timeout_ms, U32, 10, HOUR_MS)                                                           \

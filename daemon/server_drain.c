@@ -116,6 +116,16 @@ void server_device_lost(struct server *s, const char *why)
 
 /* --- signals --- */
 
+static void drain_now(struct server *s)
+{
+    server_drain(s, EXIT_SUCCESS, atomic_load_explicit(&s->drain_ms, memory_order_relaxed));
+}
+
+static void on_leave(uv_timer_t *timer)
+{
+    drain_now(timer->data);
+}
+
 void server_on_stop_signal(uv_signal_t *signal, int number)
 {
     struct server *s = signal->data;
@@ -128,8 +138,17 @@ void server_on_stop_signal(uv_signal_t *signal, int number)
         log_write(&s->shared.log, LOG_WARNING, "signal %d again: ending at once", number);
         _exit(EXIT_FAILURE);
     }
+    uint64_t delay_ms = atomic_load_explicit(&s->drain_delay_ms, memory_order_relaxed);
+    if (delay_ms && s->phase == PHASE_SERVING) {
+        log_write(&s->shared.log, LOG_INFO, "signal %d: not ready any more; stopping in %llu ms",
+                  number, (unsigned long long)delay_ms);
+        s->phase = PHASE_LEAVING;
+        server_ready_update(s);
+        uv_timer_start(&s->step, on_leave, delay_ms, 0);
+        return;
+    }
     log_write(&s->shared.log, LOG_INFO, "signal %d: stopping", number);
-    server_drain(s, EXIT_SUCCESS, atomic_load_explicit(&s->drain_ms, memory_order_relaxed));
+    drain_now(s);
 }
 
 void server_on_reload_signal(uv_signal_t *signal, int number UNUSED)

@@ -26,7 +26,8 @@ enum {
     SERVER_LOST_MS = 800, /* from a loss or a failed start to the end (R29 of docs/operations.md) */
 };
 
-enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_DRAINING, PHASE_LAST_WORDS };
+/* Leaving: unready, and serving as before until balancers have noticed. */
+enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_LEAVING, PHASE_DRAINING, PHASE_LAST_WORDS };
 
 struct server {
     struct shared shared;
@@ -55,7 +56,7 @@ struct server {
     uv_poll_t batch_timer;
 
     /* Relaxed: plain numbers that a reload may change. */
-    _Atomic uint64_t hang_ns, drain_ms;
+    _Atomic uint64_t hang_ns, drain_ms, drain_delay_ms;
     _Atomic uint32_t versions; /* of models in the present table */
 
     pthread_mutex_t lock; /* guards what other threads have to tell */

@@ -136,6 +136,7 @@ void server_settings_apply(struct server *s, const struct config *config)
         traces_rate_set(s->shared.traces, config->trace_rate);
     atomic_store_explicit(&s->hang_ns, config->hang_timeout_ms * NS_PER_MS, memory_order_relaxed);
     atomic_store_explicit(&s->drain_ms, config->drain_timeout_ms, memory_order_relaxed);
+    atomic_store_explicit(&s->drain_delay_ms, config->drain_delay_ms, memory_order_relaxed);
     atomic_store_explicit(&s->shared.budget.limit, budget_limit(&config->limits),
                           memory_order_relaxed);
     atomic_store_explicit(&s->shared.max_connections,
