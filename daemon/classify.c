@@ -107,6 +107,8 @@ static void sink(struct candidate *heap, size_t n, size_t i)
 static void best(const struct message_tensor *t, size_t first, size_t n, size_t k,
                  struct candidate *heap)
 {
+    if (!k)
+        return;
     for (size_t i = 0; i < k; i++)
         heap[i] = candidate(t, first, i);
     for (size_t i = k; i-- > 0;)

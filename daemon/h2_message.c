@@ -97,7 +97,7 @@ static bool slab_move(struct h2_stream *stream, size_t size)
     if (!slab)
         return false;
     s->partial_bytes += slab->size;
-    if (stream->have)
+    if (old && stream->have)
         memcpy(slab->data, old->data, stream->have);
     slab_give(stream);
     stream->slab = slab;

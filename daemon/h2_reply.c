@@ -54,7 +54,7 @@ static size_t trailers(const struct h2_stream *stream, struct digits *digits, ng
 
 void h2_trailers_submit(struct h2_stream *stream)
 {
-    struct digits digits;
+    struct digits digits = {0};
     nghttp2_nv nv[3];
     size_t n = trailers(stream, &digits, nv);
     nghttp2_submit_trailer(stream->session->ng, stream->id, nv, n);
@@ -63,7 +63,7 @@ void h2_trailers_submit(struct h2_stream *stream)
 /* An answer without a message: headers and trailers in one. */
 static void trailers_only(struct h2_stream *stream)
 {
-    struct digits digits;
+    struct digits digits = {0};
     nghttp2_nv nv[6] = {NV_TEXT(":status", "200"), NV_TEXT("content-type", "application/grpc"),
                         NV_TEXT("grpc-accept-encoding", "identity,deflate,gzip")};
     size_t n = 3 + trailers(stream, &digits, nv + 3);

@@ -81,7 +81,8 @@ static void text_keep(struct message_text *to, struct message_text text)
     if (!copy)
         return;
     memcpy(copy, text.data, text.len);
-    *to = (struct message_text){copy, text.len};
+    to->data = copy;
+    to->len = text.len;
 }
 
 static void take_method(struct h2_stream *stream, struct message_text value)

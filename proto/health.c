@@ -16,7 +16,7 @@ enum status health_decode(const void *message, size_t size, struct message_text 
                           struct error *err)
 {
     struct wire w = wire_of(message, size);
-    struct wire_field field;
+    struct wire_field field = {0};
     *service = (struct message_text){0};
     for (uint32_t n = 0; n < MESSAGE_MAX_FIELDS && wire_next(&w, &field); n++)
         if (field.number == grpc_health_v1_HealthCheckRequest_service_tag &&

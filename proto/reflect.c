@@ -70,7 +70,7 @@ enum status schema_reflect(const void *request, size_t size, uint8_t *out, size_
                            struct error *err)
 {
     struct wire w = wire_of(request, size);
-    struct wire_field field, asked = {0};
+    struct wire_field field = {0}, asked = {0};
     struct message_text file = {0};
     uint32_t which = ANSWER_ERROR;
     if (size > SCHEMA_REQUEST_MAX)

@@ -30,7 +30,7 @@ static struct message_text text_of(struct wire value)
 
 static struct message_text text_find(struct wire w, uint32_t number)
 {
-    struct wire_field field;
+    struct wire_field field = {0};
     while (wire_next(&w, &field))
         if (field.number == number && field.type == WIRE_BYTES)
             return text_of(field.value);
@@ -44,7 +44,7 @@ static bool behind(struct message_text path, struct message_text head, struct me
     *is = message_text_equal(path, head);
     if (*is)
         return true;
-    if (path.len <= head.len || memcmp(path.data, head.data, head.len) != 0 ||
+    if (!head.len || path.len <= head.len || memcmp(path.data, head.data, head.len) != 0 ||
         path.data[head.len] != '.')
         return false;
     *rest = (struct message_text){path.data + head.len + 1, path.len - head.len - 1};
@@ -64,7 +64,7 @@ static const struct container in_file[] = {
 
 static bool holds(struct wire w, const struct container *kinds, struct message_text path, int depth)
 {
-    struct wire_field field;
+    struct wire_field field = {0};
     while (kinds && depth < DEPTH_MOST && wire_next(&w, &field)) {
         const struct container *kind = kinds;
         while (kind->number && kind->number != field.number)
@@ -83,7 +83,7 @@ static bool holds(struct wire w, const struct container *kinds, struct message_t
 struct message_text schema_file_named(struct message_text name)
 {
     struct wire w = wire_of(schema_data, schema_data_size);
-    struct wire_field field;
+    struct wire_field field = {0};
     while (wire_next(&w, &field))
         if (field.number == SET_FILE && message_text_equal(text_find(field.value, FILE_NAME), name))
             return text_of(field.value);
@@ -93,7 +93,7 @@ struct message_text schema_file_named(struct message_text name)
 struct message_text schema_file_of(struct message_text symbol)
 {
     struct wire w = wire_of(schema_data, schema_data_size);
-    struct wire_field field;
+    struct wire_field field = {0};
     while (wire_next(&w, &field)) {
         struct message_text rest;
         bool is;
@@ -108,7 +108,7 @@ struct message_text schema_file_of(struct message_text symbol)
 bool schema_service(uint32_t number, char out[SCHEMA_NAME_MAX])
 {
     struct wire set = wire_of(schema_data, schema_data_size);
-    struct wire_field file, field;
+    struct wire_field file = {0}, field = {0};
     while (wire_next(&set, &file)) {
         struct message_text package = text_find(file.value, FILE_PACKAGE);
         struct wire w = file.value;
