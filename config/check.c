@@ -117,9 +117,11 @@ static enum status check_door(const struct config_listen *listen, uint32_t door,
         struct resolve_name name;
         char key[32];
         snprintf(key, sizeof(key), "%s[%" PRIu32 "]", config_door_names[door], i);
-        if (resolve_text(addresses->items[i], &resolved, &name, NULL))
+        bool no_unix = door == DOOR_metrics && !strncmp(addresses->items[i], "unix:", 5);
+        if (no_unix || resolve_text(addresses->items[i], &resolved, &name, NULL))
             return report_set(report, "listen.", key, addresses->items[i],
-                              "HOST:PORT, [IPV6]:PORT or unix:/PATH");
+                              door == DOOR_metrics ? "HOST:PORT or [IPV6]:PORT"
+                                                   : "HOST:PORT, [IPV6]:PORT or unix:/PATH");
         if (address_taken(listen, door, i))
             return report_set(report, "listen.", key, addresses->items[i], "each address once");
     }

@@ -79,6 +79,13 @@ static void text_write(enum log_level level, const char *line)
 
 /* --- JSON --- */
 
+/* Puts bytes behind what there is. */
+static void append(char *to, size_t *n, const char *bytes, size_t size)
+{
+    memcpy(to + *n, bytes, size);
+    *n += size;
+}
+
 /* Writes the line as JSON wants it; control bytes are gone already. Returns how much of `to` was
  * used: at most six bytes for each. */
 static size_t json_escape(const char *line, char *to)
@@ -87,14 +94,12 @@ static size_t json_escape(const char *line, char *to)
     while (left) {
         size_t size = utf8_char(line, left);
         if (!size) {
-            memcpy(to + n, "\\ufffd", 6);
-            n += 6;
+            append(to, &n, "\\ufffd", 6);
             size = 1;
         } else {
             if (*line == '"' || *line == '\\')
                 to[n++] = '\\';
-            memcpy(to + n, line, size);
-            n += size;
+            append(to, &n, line, size);
         }
         line += size;
         left -= size;
@@ -113,8 +118,8 @@ static void json_write(enum log_component component, enum log_level level, const
     if (len < 0 || len >= 250)
         return;
     size_t size = (size_t)len + json_escape(line, text + len);
-    memcpy(text + size, "\"}\n", 3);
-    stderr_write(text, size + 3);
+    append(text, &size, "\"}\n", 3);
+    stderr_write(text, size);
 }
 
 /* --- the journal's own protocol --- */
@@ -140,10 +145,10 @@ static bool journal_write(enum log_component component, enum log_level level, co
     int len = snprintf(text, sizeof(text),
                        "MESSAGE=%s\nPRIORITY=%d\nSYSLOG_IDENTIFIER=inferd\nINFERD_COMPONENT=%s\n",
                        line, levels[level].priority, log_component_name(component));
-    if (fd < 0 || len < 0 || (size_t)len >= sizeof(text) ||
-        strlen(log_journal_path) >= sizeof(to.sun_path))
+    int path = snprintf(to.sun_path, sizeof(to.sun_path), "%s", log_journal_path);
+    if (fd < 0 || len < 0 || (size_t)len >= sizeof(text) || path < 0 ||
+        (size_t)path >= sizeof(to.sun_path))
         return false;
-    strcpy(to.sun_path, log_journal_path);
     return sendto(fd, text, (size_t)len, MSG_NOSIGNAL, (const struct sockaddr *)(const void *)&to,
                   sizeof(to)) == len;
 }

@@ -5,46 +5,65 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
+#include "base/compiler.h"
 
 enum { TEXT = 4096, TICKS_LEAST = 20 };
 
 /* The beginning of a file, terminated. False: it cannot be read. */
 static bool file_text(const char *path, char out[TEXT])
 {
-    CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, TEXT - 1);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    out[0] = '\0';
+    if (fd < 0)
+        return false;
+    ssize_t n = read(fd, out, TEXT - 1);
+    close(fd);
     out[n < 0 ? 0 : n] = '\0';
     return n > 0;
 }
 
+/* Reads up to `n` numbers with blanks between them; returns how many there are. */
+static size_t numbers_read(const char *text, uint64_t *out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char *end;
+        out[i] = strtoull(text, &end, 10);
+        if (end == text)
+            return i;
+        text = end;
+    }
+    return n;
+}
+
+/* The number behind a name. */
+static bool named_read(const char *text, const char *name, uint64_t *out)
+{
+    const char *at = strstr(text, name);
+    return at && numbers_read(at + strlen(name), out, 1) == 1;
+}
+
 bool host_ticks_parse(const char *text, struct host_ticks *out)
 {
-    uint64_t user, nice, system, idle, wait = 0, irq = 0, soft = 0, steal = 0;
-    int n = sscanf(text,
-                   "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-                   " %" SCNu64 " %" SCNu64,
-                   &user, &nice, &system, &idle, &wait, &irq, &soft, &steal);
-    if (n < 4)
+    enum { USER, NICE, SYSTEM, IDLE, WAIT, IRQ, SOFT, STEAL, TICKS };
+    uint64_t t[TICKS] = {0};
+    if (strncmp(text, "cpu ", 4) != 0 || numbers_read(text + 4, t, TICKS) <= IDLE)
         return false;
-    out->busy = user + nice + system + irq + soft + steal;
-    out->all = out->busy + idle + wait;
+    out->busy = t[USER] + t[NICE] + t[SYSTEM] + t[IRQ] + t[SOFT] + t[STEAL];
+    out->all = out->busy + t[IDLE] + t[WAIT];
     return true;
 }
 
 bool host_memory_parse(const char *text, uint64_t *total, uint64_t *used)
 {
     uint64_t all, available;
-    const char *at = strstr(text, "MemAvailable:");
-    if (sscanf(text, "MemTotal: %" SCNu64, &all) != 1 || !at ||
-        sscanf(at, "MemAvailable: %" SCNu64, &available) != 1 || available > all)
+    if (!named_read(text, "MemTotal:", &all) || !named_read(text, "MemAvailable:", &available) ||
+        available > all)
         return false;
     *total = all * 1024;
     *used = (all - available) * 1024;
@@ -104,17 +123,15 @@ static void process_read(struct host *out)
 {
     char text[TEXT];
     struct rusage usage;
-    uint64_t pages = 0, resident = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t pages[2], page = (uint64_t)sysconf(_SC_PAGESIZE);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         out->process_cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    if (file_text("/proc/self/statm", text) &&
-        sscanf(text, "%" SCNu64 " %" SCNu64, &pages, &resident) == 2) {
-        out->process_virtual = pages * page;
-        out->process_resident = resident * page;
+    if (file_text("/proc/self/statm", text) && numbers_read(text, pages, 2) == 2) {
+        out->process_virtual = pages[0] * page;
+        out->process_resident = pages[1] * page;
     }
-    const char *at = file_text("/proc/self/status", text) ? strstr(text, "\nThreads:") : NULL;
-    if (!at || sscanf(at, "\nThreads: %" SCNu64, &out->process_threads) != 1)
-        out->process_threads = 0;
+    if (file_text("/proc/self/status", text))
+        named_read(text, "\nThreads:", &out->process_threads);
     descriptors_read(out);
 }
 

@@ -357,8 +357,9 @@ void page_layers(const struct page *page, struct text *out)
     static const char *const names[] = {"Layer", "Op", "Tactic", "#Time", "", NULL};
     const struct engine_info *info = page->model->info;
     struct engine_layer *layers = calloc(LAYERS_MOST, sizeof(*layers));
-    uint32_t n =
-        layers ? engine_layers(page->model->engine, info->max_batch, layers, LAYERS_MOST) : 0;
+    if (!layers)
+        return;
+    uint32_t n = engine_layers(page->model->engine, info->max_batch, layers, LAYERS_MOST);
     uint32_t kept = MIN(n, (uint32_t)LAYERS_MOST);
     double all = 0;
     char number[PAGE_NUMBER];

@@ -228,6 +228,8 @@ static void unknown_keys_are_refused_with_their_line(void **state)
     refuse("models:\n- {name: a, path: a.plan}\n-\n  Path: b\n",
            "t.yaml:4: models[1].Path: unknown key");
     refuse("listen:\n  telnet: [127.0.0.1:1]\n", "t.yaml:2: listen.telnet: unknown key");
+    refuse("listen:\n  metrics: ['unix:/x']\n",
+           "t.yaml:2: listen.metrics[0]: expected HOST:PORT or [IPV6]:PORT, got \"unix:/x\"");
 }
 
 static void values_out_of_range_are_refused_with_key_and_both_values(void **state)
