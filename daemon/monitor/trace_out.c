@@ -135,12 +135,11 @@ static void response_read(struct trace_out *o)
         return;
     o->n_response += n > 0 ? (size_t)n : 0;
     o->response[o->n_response] = '\0';
-    int status = 0;
     if (o->n_response < 15 && n > 0) /* "HTTP/1.1 200 OK" */
         return;
-    if (sscanf(o->response, "HTTP/1.%*1[01] %3d", &status) != 1)
+    if (strncmp(o->response, "HTTP/1.", 7) != 0 || o->response[8] != ' ')
         send_end(o, "its answer is not HTTP");
-    else if (status / 100 != 2)
+    else if (o->response[9] != '2')
         send_end(o, "its answer is an error");
     else
         send_end(o, NULL);
@@ -314,7 +313,7 @@ static enum status collector_read(struct trace_out *o, const char *url, struct e
         return error_set(err, STATUS_INVALID_ARGUMENT, "trace_collector: \"%s\" is too long", url);
     memcpy(o->host, host, len);
     o->host[len] = '\0';
-    strcpy(o->target, path && path[1] ? path : "/v1/traces");
+    snprintf(o->target, sizeof(o->target), "%s", path && path[1] ? path : "/v1/traces");
     TRY(resolve_wait(o->host, &found, err));
     o->collector = found.items[0];
     o->collects = true;
