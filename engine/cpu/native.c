@@ -25,6 +25,7 @@ static bool (*const makers[IR_OP_COUNT_])(struct native_op *op, const struct ir_
     [IR_OP_SELECT] = native_chain_make,
     [IR_OP_GATHER] = native_gather_make,
     [IR_OP_RECURRENT] = native_recurrent_make,
+    [IR_OP_CONV] = native_product_make,
     [IR_OP_MATMUL] = native_product_make,
     [IR_OP_ATTENTION] = native_attention_make,
     [IR_OP_INSTANCE_NORM] = native_groups_make,
@@ -236,7 +237,7 @@ enum status native_pack(const struct ir_graph *graph, const struct ir_node *node
     if (input != 1 || !make(&op, graph, node, IR_LAYOUT_PLAIN) || !op.packed_bytes ||
         tactic->in[1].packed_bytes != op.packed_bytes)
         return error_set(err, STATUS_INVALID_ARGUMENT, "layer '%s': nothing to pack", node->name);
-    if (node->op == IR_OP_MATMUL)
+    if (ir_op_has(node->op, IR_TRAIT_BYTES))
         native_product_pack(&op, ir_tensor(graph, node->inputs[1])->data, to);
     else
         native_recurrent_pack(&op, ir_tensor(graph, node->inputs[1])->data, to);

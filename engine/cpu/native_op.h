@@ -16,7 +16,8 @@
 enum {
     NATIVE_CHUNK = 2048, /* elements of a row at a time */
     NATIVE_STEPS_MAX = 1 + IR_MAX_EPILOGUE,
-    NATIVE_DEPTH_MAX = 1 << 16, /* of a product of 8-bit integers */
+    NATIVE_DEPTH_MAX = 1 << 16,  /* of a product of 8-bit integers */
+    NATIVE_PACKED_MAX = 1 << 28, /* floats of its weights */
 };
 
 /* One function of a chain; exactly one of `unary` and `binary` is set. */
@@ -145,11 +146,19 @@ struct native_average {
     bool counts_padding;
 };
 
-/* A product of 8-bit integers with constant weights [depth, cols], as floats. */
+/* Products of 8-bit integers with constant weights, as floats: rows[depth] times [depth, cols], for
+ * each group of each image. Steps count elements. */
 struct native_product {
-    int64_t rows, depth, cols;
-    enum byte_type type; /* of the rows */
+    int64_t images, groups, rows, depth, cols;
+    int64_t by_depth, by_col; /* steps in the weights */
+    int64_t y_row, y_col;     /* ... in the output */
+    int64_t x_part, y_part;   /* ... from group to group */
+    enum byte_type type;      /* of the rows */
     bool biased;
+    uint32_t rank; /* spatial dims of a convolution; 0: a product */
+    int64_t taps, plane;
+    int64_t in[SHAPE_MAX_RANK], out[SHAPE_MAX_RANK], kernel[SHAPE_MAX_RANK];
+    int64_t stride[SHAPE_MAX_RANK], dilation[SHAPE_MAX_RANK], begin[SHAPE_MAX_RANK];
 };
 
 struct native_op {

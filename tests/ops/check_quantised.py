@@ -117,7 +117,8 @@ class Products(unittest.TestCase):
 
     def test_conv_integer(self):
         for x_type, group, stride, known in [(np.uint8, 1, 1, True), (np.uint8, 4, 2, True),
-                                             (np.int8, 1, 2, True), (np.uint8, 1, 1, False)]:
+                                             (np.int8, 1, 2, True), (np.uint8, 1, 1, False),
+                                             (np.int8, 4, 1, True), (np.uint8, 2, 2, True)]:
             x, w = self.integers(x_type, 2, 8, 11, 9), self.integers(np.int8, 12, 8 // group, 3, 3)
             zx = self.integers(x_type, 1)[0]
             want = conv(x.astype(np.int64) - int(zx), w, 1, stride, group)
