@@ -9,8 +9,8 @@
  * It also writes out the traces of requests (daemon/monitor/trace_out.h).
  *
  * It reads what the other threads count, and takes no lock that a request needs. Whoever asks it
- * costs the others a bounded share of one core: after each answer that was made anew the monitor
- * rests for a multiple of the time that it took.
+ * costs the others a bounded share of one core: after each answer the monitor rests for a
+ * multiple of the time that it took to make, beyond a burst.
  *
  * Who may look is decided as everywhere (daemon/identity.h): with tokens in the configuration it
  * takes the right `status`. The token comes as `Authorization: Bearer TOKEN`, or as the password of

@@ -51,7 +51,7 @@ struct monitor {
     struct visitor *visitors; /* utlist DL */
     uint32_t n_visitors;
     size_t held;      /* bytes of answers that wait to be written */
-    uint64_t rest_ns; /* until when no answer is made anew */
+    uint64_t rest_ns; /* until when nobody is answered */
 
     struct table *table; /* a reference */
     struct history *history;
@@ -85,11 +85,8 @@ struct reply {
     struct text text;    /* the body; the caller's to free */
     const void *fixed;   /* or: the body, which stays */
     size_t fixed_size;
-    uint64_t cost_ns; /* what it took to make; 0: nothing to speak of */
 };
 
-/* Whether the answer has to be made anew, and so has to wait while the monitor rests. */
-bool reply_is_dear(const struct http_request *request);
 void reply_make(struct monitor *monitor, const struct http_request *request, struct reply *out);
 /* An answer that is a status and a line. */
 void reply_plain(int status, struct reply *out);

@@ -190,11 +190,6 @@ static void asset_reply(const struct asset *asset, struct reply *out)
                           .fixed_size = asset->size};
 }
 
-bool reply_is_dear(const struct http_request *request)
-{
-    return path_find(request) != NULL;
-}
-
 void reply_make(struct monitor *m, const struct http_request *request, struct reply *out)
 {
     const struct path *path = path_find(request);

@@ -133,31 +133,30 @@ static void on_rest_over(uv_timer_t *timer)
     visitors_serve(timer->data);
 }
 
-/* Makes the answer, unless the monitor rests. False: it does. */
+/* Makes the answer, unless the monitor rests. False: it does. Whoever is served goes behind those
+ * who wait, so that nobody who asks without end keeps the others waiting. */
 static bool serve(struct visitor *v)
 {
     struct monitor *m = v->monitor;
     uint64_t now_ns = clock_now_ns();
-    bool dear = reply_is_dear(&v->request);
-    if (dear && m->rest_ns > now_ns) {
+    if (m->rest_ns > now_ns) {
         uint64_t ms = (m->rest_ns - now_ns) / NS_PER_MS + 1;
         uv_timer_start(&m->rest, on_rest_over, ms, 0);
         return false;
     }
+    DL_DELETE(m->visitors, v);
+    DL_APPEND(m->visitors, v);
     v->last = !v->request.keep;
-    if (dear && m->held > MONITOR_HELD_MOST)
+    if (m->held > MONITOR_HELD_MOST)
         reply_plain(503, &v->reply);
     else
         reply_make(m, &v->request, &v->reply);
-    if (dear) {
-        uint64_t end_ns = clock_now_ns();
-        m->rest_ns =
-            MAX(m->rest_ns, end_ns - MIN(end_ns, BURST_NS)) + (1 + SHARE) * (end_ns - now_ns);
-    }
     if (v->reply.text.failed) {
         text_deinit(&v->reply.text);
         reply_plain(503, &v->reply);
     }
+    uint64_t end_ns = clock_now_ns();
+    m->rest_ns = MAX(m->rest_ns, end_ns - MIN(end_ns, BURST_NS)) + (1 + SHARE) * (end_ns - now_ns);
     reply_begin(v);
     return true;
 }

@@ -8,10 +8,12 @@ import ctypes
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 import serving
 from restrict import NOBODY
@@ -95,6 +97,25 @@ class Restricted(unittest.TestCase):
                                   capture_output=True, text=True, check=False, timeout=60)
             self.assertEqual(done.returncode, 1)
             self.assertIn("a token is needed for this", done.stderr)
+
+    def test_r40_it_tells_about_itself(self):
+        """Metrics, page and traces need nothing that the unit forbids."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        config = self.root / "inferd.yaml"
+        config.write_text(f"trace_rate: 1\ntrace_file: {self.root}/cache/trace.json\n")
+        command = self.restricted(self.root / "inferd", "--config", config, "--metrics",
+                                  f"127.0.0.1:{port}", f"digits={self.root}/digits.onnx")
+        env = dict(QUIET, CACHE_DIRECTORY=str(self.root / "cache"))
+        with serving.inferd(*command, env=env) as address:
+            self.infer(address)
+            for path, words in (("metrics", b'nv_inference_count{model="digits",version="1"} 32'),
+                                ("metrics", b"process_resident_memory_bytes"),
+                                ("model/digits/1", b"</html>")):
+                url = f"http://127.0.0.1:{port}/{path}"
+                with urllib.request.urlopen(url, timeout=20) as answer:
+                    self.assertIn(words, answer.read())
+        self.assertIn('"compute"', (self.root / "cache/trace.json").read_text())
 
     def test_r40_a_model_is_built_and_served(self):
         command = self.restricted(self.root / "inferd", f"digits={self.root}/digits.onnx")
