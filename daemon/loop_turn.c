@@ -283,6 +283,8 @@ static void serve(struct loop *loop, uint64_t now_ns, uint64_t end_ns)
 {
     if (loop->busy) /* one busy connection at least, however many fresh ones come */
         now_ns = slice(loop, loop->busy, now_ns);
+    if (loop->fresh) /* and one fresh one at least, however long that took */
+        now_ns = slice(loop, loop->fresh, now_ns);
     while (now_ns < end_ns && (loop->fresh || loop->busy))
         now_ns = slice(loop, loop->fresh ? loop->fresh : loop->busy, now_ns);
 }

@@ -15,7 +15,7 @@
 enum {
     HEAD_MOST = 512,     /* bytes of a reply's head */
     AT_ONCE = 64 * 1024, /* text that is written at once, at most */
-    STEP = 16 * 1024,    /* text between two looks whether to let others go on */
+    STEP = 8 * 1024,     /* text between two looks whether to let others go on */
 };
 
 /* --- heads --- */

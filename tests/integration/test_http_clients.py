@@ -8,7 +8,9 @@ installed, and its calls replayed where it is not.
 import asyncio
 import importlib.util
 import json
+import shutil
 import struct
+import subprocess
 import sys
 import unittest
 import urllib.request
@@ -148,6 +150,47 @@ class Triton(Served):
                                                      for _ in range(50)]):
                     np.testing.assert_array_equal(result.as_numpy("y"), x)
         asyncio.run(run())
+
+
+@unittest.skipIf(MISSING, f"not installed: {', '.join(MISSING)}")
+class Admin(unittest.TestCase):
+    def test_loads_and_unloads(self):
+        def token(name, rights):
+            made = subprocess.run([harness.INFERCTL, "token", name, "--rights", rights], check=True,
+                                  capture_output=True, text=True, timeout=60).stdout.splitlines()
+            return {"Authorization": f"Bearer {made[0]}"}, made[1]
+        boss, first = token("boss", "infer,describe,status,admin")
+        team, second = token("team", "infer,describe,status")
+        tokens = harness.folder() / "admin.tokens"
+        tokens.write_text(f"{first}\n{second}\n")
+        tokens.chmod(0o600)
+        repository = harness.folder() / "admin-repository"
+        for name in ("copy", "twice"):
+            (repository / name / "1").mkdir(parents=True)
+            shutil.copy(harness.plan(name), repository / name / "1" / "model.plan")
+        config = {"tokens": str(tokens), "repository": str(repository),
+                  "repository_mode": "explicit", "repository_load": ["copy"]}
+        with harness.Server([], config, arguments=["--http", "127.0.0.1:0"]) as server:
+            client = triton.InferenceServerClient("{}:{}".format(*door(server)))
+            self.assertFalse(client.is_model_ready("twice", headers=boss))
+            for who, why in ((team, "no right"), ({}, "token is needed")):
+                for call in (client.load_model, client.unload_model):
+                    with self.assertRaisesRegex(triton.InferenceServerException, why):
+                        call("twice", headers=who)
+                with self.assertRaisesRegex(triton.InferenceServerException, why):
+                    client.update_log_settings({"log_verbose_level": 1}, headers=who)
+            client.load_model("twice", headers=boss)
+            self.assertTrue(client.is_model_ready("twice", headers=boss))
+            given = triton.InferInput("x", [1, 4], "FP32")
+            given.set_data_from_numpy(np.ones((1, 4), np.float32))
+            self.assertEqual(client.infer("twice", [given], headers=team).as_numpy("y")[0, 0], 2)
+            client.unload_model("twice", headers=boss)
+            harness.until(lambda: not client.is_model_ready("twice", headers=boss))
+            with self.assertRaisesRegex(triton.InferenceServerException, "nothing"):
+                client.load_model("nothing", headers=boss)
+            client.update_log_settings({"log_verbose_level": 1}, headers=boss)
+            self.assertEqual(client.get_log_settings(headers=boss)["log_verbose_level"], 1)
+            client.close()
 
 
 class KServe(Served):
