@@ -42,7 +42,7 @@ enum {
     H2_PIECES = 48,
     H2_ROOM = 4 << 10, /* for the frames' heads of a pass */
     H2_COPY = 1 << 10, /* pieces up to this are copied beside them */
-    H2_DRAIN_MS = 500, /* between the two steps of a goodbye */
+    H2_DRAIN_MS = 500, /* between the two steps of a goodbye, at most */
 };
 
 struct h2_stream;

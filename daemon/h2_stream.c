@@ -197,9 +197,16 @@ void h2_stream_settle(struct h2_stream *stream)
 {
     const struct message_text none = {0};
     bool watches = stream->method && stream->method->call == H2_CALL_WATCH; /* until it is reset */
-    if (stream->ended && !watches && !stream->finished && !stream->n_open && !stream->whole &&
-        stream->session->resting != stream)
+    struct error err;
+    if (stream->finished || stream->n_open || stream->whole || stream->session->resting == stream)
+        return;
+    if (stream->ended && !watches) {
         h2_finish(stream, STATUS_OK, none, 0);
+    } else if (stream->session->draining_ms == 1 && stream->method &&
+               (watches || stream->method->streams)) {
+        error_plain(&err, CAUSE_DRAINING);
+        h2_finish_error(stream, &err);
+    }
 }
 
 void h2_stream_end(struct h2_stream *stream)

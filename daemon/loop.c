@@ -191,6 +191,19 @@ static void on_again(uv_idle_t *idle UNUSED)
 {
 }
 
+/* Sessions that have not finished their goodbyes. */
+static uint64_t partings(const struct loop *loop)
+{
+    uint64_t n = 0;
+    if (!atomic_load_explicit(&loop->drain_noted, memory_order_relaxed) || loop->stopping)
+        return 0;
+    for (uint32_t i = 0; i < loop->n_slots; i++) {
+        const struct connection *c = loop->slots[i].connection;
+        n += c && c->phase < CONNECTION_ENDING && c->ops->parting && c->ops->parting(c->session);
+    }
+    return n;
+}
+
 static void on_turn_end(uv_check_t *check)
 {
     struct loop *loop = check->data;
@@ -200,7 +213,7 @@ static void on_turn_end(uv_check_t *check)
         uv_idle_start(&loop->again, on_again);
     else
         uv_idle_stop(&loop->again);
-    atomic_store_explicit(&loop->pending, (uint64_t)loop->n_inflight + loop->n_backlogs,
+    atomic_store_explicit(&loop->pending, loop->n_inflight + loop->n_backlogs + partings(loop),
                           memory_order_release);
 }
 
@@ -209,7 +222,7 @@ static uint64_t tick_ms(const struct loop *loop)
     const struct config_limits *limits = &loop->table->limits;
     uint64_t least =
         MIN(MIN(limits->header_timeout_ms, limits->frame_timeout_ms), limits->idle_timeout_ms);
-    if (loop->waiting)
+    if (loop->waiting || atomic_load_explicit(&loop->drain_noted, memory_order_relaxed))
         return TICK_LEAST_MS;
     return MAX(MIN(least / 4, (uint64_t)TICK_MS), (uint64_t)TICK_LEAST_MS);
 }

@@ -10,6 +10,7 @@
 #include "daemon/answer.h"
 #include "daemon/exchange.h"
 #include "daemon/loop.h"
+#include "daemon/loop_internal.h"
 
 enum { EVICT_FROM_MS = 1000 };
 
@@ -148,6 +149,7 @@ static void drain(struct loop *loop)
             c->ops->drain(c->session);
     atomic_store_explicit(&loop->pending, 1, memory_order_relaxed); /* until the turn ends */
     atomic_store_explicit(&loop->drain_noted, true, memory_order_release);
+    loop_tick_soon(loop);
 }
 
 static void fail(struct loop *loop, bool all)

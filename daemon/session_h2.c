@@ -67,10 +67,30 @@ static int on_begin_frame(nghttp2_session *ng UNUSED, const nghttp2_frame_hd *he
     return 0;
 }
 
+static const uint8_t goodbye[8] = {'g', 'o', 'o', 'd', 'b', 'y', 'e', '!'};
+
+/* The second step of a goodbye: the peer knows of the first, so that no call is under way of which
+ * we do not know. Calls that nothing is asked in end now, others with their last answer. */
+static void goodbye_end(struct session *s)
+{
+    int32_t last = nghttp2_session_get_last_proc_stream_id(s->ng);
+    if (s->draining_ms <= 1)
+        return;
+    s->draining_ms = 1;
+    nghttp2_submit_goaway(s->ng, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
+    for (struct h2_stream *stream = s->streams, *next; stream; stream = next) {
+        next = stream->next;
+        h2_stream_settle(stream);
+    }
+}
+
 static int on_frame(nghttp2_session *ng UNUSED, const nghttp2_frame *frame, void *user)
 {
     struct session *s = user;
     struct h2_stream *stream = NULL;
+    if (frame->hd.type == NGHTTP2_PING && frame->hd.flags & NGHTTP2_FLAG_ACK &&
+        memcmp(frame->ping.opaque_data, goodbye, sizeof(goodbye)) == 0)
+        goodbye_end(s);
     if (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS)
         stream = h2_stream_of(s, frame->hd.stream_id);
     if (!stream)
@@ -125,6 +145,8 @@ static int on_sent(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
         nghttp2_session_terminate_session(ng, NGHTTP2_ENHANCE_YOUR_CALM);
     if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
         s->why = SESSION_FLOOD;
+    if (frame->hd.type == NGHTTP2_GOAWAY && s->draining_ms > 1) /* pings overtake what waits */
+        nghttp2_submit_ping(ng, NGHTTP2_FLAG_NONE, goodbye);
     if (frame->hd.type == NGHTTP2_HEADERS && frame->hd.flags & NGHTTP2_FLAG_END_STREAM) {
         struct h2_stream *stream = h2_stream_of(s, frame->hd.stream_id);
         if (stream && !stream->ended)
@@ -440,11 +462,8 @@ static void h2_tick(struct session *s, uint64_t now_ms UNUSED)
     if (s->ended)
         return;
     h2_watch(s);
-    if (s->draining_ms > 1 && h2_now_ms() - s->draining_ms >= H2_DRAIN_MS) {
-        int32_t last = nghttp2_session_get_last_proc_stream_id(s->ng);
-        nghttp2_submit_goaway(s->ng, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
-        s->draining_ms = 1;
-    }
+    if (s->draining_ms > 1 && h2_now_ms() - s->draining_ms >= H2_DRAIN_MS)
+        goodbye_end(s);
     h2_send(s);
 }
 
@@ -456,6 +475,11 @@ static void h2_drain(struct session *s)
     nghttp2_submit_shutdown_notice(s->ng);
     h2_watch(s);
     h2_send(s);
+}
+
+static bool h2_parting(const struct session *s)
+{
+    return !s->ended && s->draining_ms > 1;
 }
 
 static size_t h2_unsent(const struct session *s)
@@ -478,6 +502,7 @@ const struct session_ops session_h2 = {
     .state = h2_state,
     .drain = h2_drain,
     .unsent = h2_unsent,
+    .parting = h2_parting,
     .tick = h2_tick,
     .expire = h2_expire,
 };

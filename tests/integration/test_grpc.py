@@ -410,6 +410,32 @@ class Lifecycle(unittest.TestCase):
             self.assertEqual(states, [health_pb2.HealthCheckResponse.SERVING,
                                       health_pb2.HealthCheckResponse.NOT_SERVING])
 
+    def test_the_end_under_load_fails_no_call_in_flight(self):
+        """What was taken is answered; what was not can be tried elsewhere."""
+        codes, done = [], []
+        with start(("copy", "wide")) as server:
+            address = door(server)
+
+            def work(wide):
+                x = np.random.rand(1, 1 << 18).astype(np.float32) if wide else SMALL
+                with triton.InferenceServerClient(address) as client:
+                    while True:
+                        try:
+                            result = client.infer("wide" if wide else "copy", [tensor("x", x)])
+                        except triton.InferenceServerException as failure:
+                            codes.append(code_of(failure))
+                            return
+                        np.testing.assert_array_equal(result.as_numpy("y"), x)
+                        done.append(1)
+            threads = [harness.Background(work, i % 2) for i in range(8)]
+            time.sleep(1)
+            server.signal(15)
+            self.assertEqual(server.wait(), 0)
+            for thread in threads:
+                thread.finish()
+        self.assertEqual(set(codes), {"UNAVAILABLE"})
+        self.assertGreater(len(done), 8)
+
     def test_pauses_lose_nothing(self):
         """The least limits there are: reading stops after each message, in whatever state."""
         limits = {"connection_requests": 1, "frame_bytes": "2MiB",

@@ -334,16 +334,43 @@ class Load(unittest.TestCase):
 
 
 class Drain(unittest.TestCase):
-    def test_a_goodbye_in_two_steps(self):
-        with harness.Server({"wide": harness.plan("wide")},
+    def goodbye(self, answers_pings):
+        """Ends a server with a stream open; returns the GOAWAYs and how long they took."""
+        with harness.Server({"copy": harness.plan("copy")},
                             arguments=["--grpc", "127.0.0.1:0"]) as server:
             address = re.search(r"(?m)^ready (\S+) \(grpc\)$", server.log()).group(1)
             peer = h2.Peer(address)
-            self.assertTrue(peer.alive())
+            stream = peer.call(h2.STREAM, infer_body(), end=False)
+            peer.until(lambda k, f, s, p: k == h2.DATA and X4 in p)
+            begin = time.monotonic()
             server.signal(15)
-            kind, _, _, payload = peer.until(lambda k, f, s, p: k == h2.GOAWAY)
-            self.assertEqual(struct.unpack(">II", payload[:8]), (0x7fffffff, h2.NO_ERROR))
+            while (got := peer.read()) is not None:
+                kind, flags, number, payload = got
+                if kind == h2.PING and not flags & h2.ACK:
+                    late = peer.call(body=infer_body())
+                    refused = peer.ends_stream(late)
+                    self.assertEqual((refused[0], refused[3]),
+                                     (h2.RESET, struct.pack(">I", h2.REFUSED)))
+                    if answers_pings:
+                        peer.send(h2.frame(h2.PING, h2.ACK, 0, payload))
+                if kind == h2.HEADERS and flags & h2.END_STREAM:
+                    self.assertEqual(number, stream)
+                    self.assertIn(b"14", payload)  # UNAVAILABLE
+            seconds = time.monotonic() - begin
+            said = [struct.unpack(">II", p[:8]) for k, _, _, p in peer.frames if k == h2.GOAWAY]
+            self.assertEqual(server.wait(), 0)
             peer.close()
+        return said, seconds
+
+    def test_a_goodbye_in_two_steps(self):
+        said, _ = self.goodbye(answers_pings=True)
+        self.assertEqual(said, [(0x7fffffff, h2.NO_ERROR), (3, h2.NO_ERROR)])
+
+    def test_a_peer_that_does_not_listen_is_waited_for_a_moment(self):
+        said, seconds = self.goodbye(answers_pings=False)
+        self.assertEqual(said, [(0x7fffffff, h2.NO_ERROR), (3, h2.NO_ERROR)])
+        self.assertGreater(seconds, 0.4)
+        self.assertLess(seconds, 10)
 
 
 if __name__ == "__main__":
