@@ -302,11 +302,21 @@ static enum status precision_take(const struct making *m, const char *key UNUSED
     static const char *const known[] = {CONFIG_PRECISIONS, NULL};
     if (!is_one_of(text, known))
         return refuse(m,
-                      "parameter 'precision': expected fp32, tf32, fp16 or bf16, got "
+                      "parameter 'precision': expected fp32, tf32, fp16 or bf16 (8 bits take a "
+                      "plan of inferctl build --ranges), got "
                       "\"%s\"",
                       text);
     m->file->config.precision = (char *)(uintptr_t)text;
     return STATUS_OK;
+}
+
+/* Calibrated plans are made by hand: to find ranges takes data, and to judge them takes a look. */
+static enum status ranges_take(const struct making *m, const char *key, const char *text UNUSED)
+{
+    return error_set(m->err, STATUS_UNIMPLEMENTED,
+                     "%s: parameter '%s' is not supported: make the plan with inferctl build "
+                     "--precision int8 --ranges FILE, and serve that",
+                     m->binding.name, key);
 }
 
 /* The entry of the input that a key such as "input_type:x" names; NULL: there is no room. */
@@ -379,7 +389,7 @@ static const struct {
 } parameters[] = {
     {"profiles", false, profiles_take}, {"precision", false, precision_take},
     {"input_type", true, type_take},    {"input_scale", true, numbers_take},
-    {"input_bias", true, numbers_take},
+    {"input_bias", true, numbers_take}, {"ranges", false, ranges_take},
 };
 
 static enum status parameter_make(const struct making *m, const struct written_parameter *p)
