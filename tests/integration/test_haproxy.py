@@ -128,11 +128,12 @@ class Load:
             if "framed" not in state:
                 state["framed"] = wire.Client(f"127.0.0.1:{self.front['8003']}", timeout=20)
             reply = state["framed"].infer("m", [("x", "FP32", [1, 4], X4)])
+            # a refusal too ends the connection: a new one leads to another host
+            assert reply.status == 0, (reply.status, reply.message)
         except BaseException:
             if "framed" in state:
                 state.pop("framed").close()
             raise
-        assert reply.status == 0, (reply.status, reply.message)
 
     def grpc(self, state):
         if "grpc" not in state:

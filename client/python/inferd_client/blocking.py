@@ -111,6 +111,9 @@ class Client:
             except InferenceError as error:
                 if not left or not error.not_run:
                     raise
+                if error.name == "UNAVAILABLE":
+                    with self._lock:  # behind a balancer a new connection leads elsewhere
+                        self.close()
                 time.sleep(error.retry_after_us / 1e6)
         raise AssertionError
 
