@@ -85,6 +85,26 @@ static const struct body_tensor *instance_tensors(struct arena *arena,
     return out;
 }
 
+/* What its configuration says, which a reload may change meanwhile. */
+static enum status scheduling(const struct model *model, struct arena *arena,
+                              struct body_model_config *out, struct error *err)
+{
+    uint32_t *preferred = arena_array(arena, BATCHER_MAX_PREFERRED, sizeof(*preferred));
+    uint32_t instances = atomic_load_explicit(&model->instances, memory_order_relaxed);
+    if (!preferred)
+        return error_no_memory(err, "a description");
+    out->n_preferred = atomic_load_explicit(&model->n_preferred, memory_order_relaxed);
+    for (uint32_t i = 0; i < out->n_preferred; i++)
+        preferred[i] = atomic_load_explicit(&model->preferred[i], memory_order_relaxed);
+    out->preferred = preferred;
+    out->instances = instances ? MIN(instances, out->instances) : out->instances;
+    out->max_delay_us =
+        atomic_load_explicit(&model->max_delay_ns, memory_order_relaxed) / NS_PER_US;
+    out->priority_levels = atomic_load_explicit(&model->priority_levels, memory_order_relaxed);
+    out->default_priority = atomic_load_explicit(&model->default_priority, memory_order_relaxed);
+    return STATUS_OK;
+}
+
 static enum status model_config(struct loop *loop, const struct request *request,
                                 struct arena *arena, struct body_model_config *out,
                                 struct error *err)
@@ -102,8 +122,7 @@ static enum status model_config(struct loop *loop, const struct request *request
     const struct engine_info *info = model->info;
     out->max_batch = info->batched ? model->max_batch : 0;
     out->dynamic = info->batched && model->max_batch > 1;
-    out->max_delay_us =
-        atomic_load_explicit(&model->max_delay_ns, memory_order_relaxed) / NS_PER_US;
+    TRY(scheduling(model, arena, out, err));
     out->n_inputs = info->n_inputs;
     out->inputs = instance_tensors(arena, info, info->inputs, info->n_inputs);
     out->n_outputs = info->n_outputs;

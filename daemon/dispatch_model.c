@@ -131,6 +131,10 @@ static struct batcher_model_config queue_config(struct model *model, const struc
     for (uint32_t i = 0; i < config->preferred_count; i++)
         if (config->preferred[i] <= model->max_batch && queue.n_preferred < BATCHER_MAX_PREFERRED)
             queue.preferred[queue.n_preferred++] = config->preferred[i];
+    for (uint32_t i = 0; i < queue.n_preferred; i++)
+        atomic_store_explicit(&model->preferred[i], queue.preferred[i], memory_order_relaxed);
+    atomic_store_explicit(&model->n_preferred, queue.n_preferred, memory_order_relaxed);
+    atomic_store_explicit(&model->instances, config->instances, memory_order_relaxed);
     atomic_store_explicit(&model->max_delay_ns, queue.max_delay_ns, memory_order_relaxed);
     atomic_store_explicit(&model->waiting.limit, queue.queue_limit, memory_order_relaxed);
     atomic_store_explicit(&model->timeout_ns, config->timeout_us * NS_PER_US, memory_order_relaxed);

@@ -84,6 +84,9 @@ struct model {
     /* By its configuration; relaxed, a reload may change them. */
     _Atomic uint64_t timeout_ns; /* the deadline of requests that bring none; 0: the table's */
     _Atomic uint32_t priority_levels, default_priority; /* 1 is the first; 0: there are none */
+    /* To be told alone; the batcher has its own. */
+    _Atomic uint32_t n_preferred, preferred[BATCHER_MAX_PREFERRED];
+    _Atomic uint32_t instances; /* batches of it at a time; 0: as many as there are workers */
     struct dispatch *dispatch;
     struct batcher_model *queue; /* under the dispatcher's lock */
     struct model_queue waiting;

@@ -129,6 +129,10 @@ static void dynamic_batching(struct json_writer *w, const struct body_model_conf
     }
     json_text(w, "],");
     number(w, "max_queue_delay_microseconds", b->max_delay_us);
+    json_text(w, ",");
+    number(w, "priority_levels", b->priority_levels);
+    json_text(w, ",");
+    number(w, "default_priority_level", b->default_priority);
     json_text(w, "}");
 }
 

@@ -40,8 +40,9 @@ struct body_model_config {
     uint32_t n_preferred;
     const uint32_t *preferred;
     uint64_t max_delay_us;
-    uint32_t instances; /* batches that may run at a time */
-    const char *device; /* "cpu", "cuda:0" */
+    uint32_t priority_levels, default_priority; /* 0: there are none */
+    uint32_t instances;                         /* batches that may run at a time */
+    const char *device;                         /* "cpu", "cuda:0" */
 };
 
 /* A setting of traces or of the log, by the name that the field's clients know. */

@@ -320,7 +320,9 @@ enum status body_model_config_encode(const struct body_model_config *body, struc
                                        .has_dynamic_batching = body->dynamic};
     m.config.dynamic_batching = (inference_ModelDynamicBatching){
         .preferred_batch_size = {.funcs.encode = preferred_encode, .arg = (void *)(uintptr_t)body},
-        .max_queue_delay_microseconds = body->max_delay_us};
+        .max_queue_delay_microseconds = body->max_delay_us,
+        .priority_levels = body->priority_levels,
+        .default_priority_level = body->default_priority};
     return message_encode(inference_ModelConfigResponse_fields, &m, arena, out, err);
 }
 

@@ -470,12 +470,19 @@ class Lifecycle(unittest.TestCase):
         for name in ("copy", "pair"):
             (repository / name / "1").mkdir(parents=True)
             shutil.copy(harness.plan(name), repository / name / "1" / "model.plan")
+        (repository / "pair" / "config.pbtxt").write_text(
+            "max_batch_size: 8 dynamic_batching { preferred_batch_size: [2, 4] "
+            "max_queue_delay_microseconds: 500 priority_levels: 3 default_priority_level: 2 }")
         anybody = {"name": "anonymous", "models": ["*"],
                    "rights": ["infer", "describe", "status", "admin"]}
         config = {"repository": str(repository), "repository_mode": "explicit",
                   "repository_load": ["pair"], "identities": [anybody]}
         with harness.Server((), config, arguments=["--grpc", "127.0.0.1:0"]) as server:
             with triton.InferenceServerClient(door(server)) as client:
+                batching = client.get_model_config("pair").config.dynamic_batching
+                self.assertEqual((list(batching.preferred_batch_size), batching.priority_levels,
+                                  batching.max_queue_delay_microseconds,
+                                  batching.default_priority_level), ([2, 4], 3, 500, 2))
                 self.assertFalse(client.is_model_ready("copy"))
                 client.load_model("copy")
                 self.assertTrue(client.is_model_ready("copy"))
