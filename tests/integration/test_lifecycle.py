@@ -165,6 +165,27 @@ class Lifecycle(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertNotEqual(status, wire.OK)
 
+    def test_r24_a_server_that_leaves_is_unready_and_serves(self):
+        with harness.Server(models(), {"drain_delay_ms": 1500}) as s, s.client() as c:
+            name = next(iter(models()))
+            self.assertEqual(c.call(wire.READY).body, {1: [1]})
+            s.signal(signal.SIGTERM)
+            s.wait_log("not ready any more")
+            self.assertEqual(c.call(wire.READY).body, {})
+            with s.client() as late:  # and takes connections
+                self.assertEqual(late.call(wire.MODEL_READY, message((1, name))).status, wire.OK)
+                reply = late.infer(name, [("x", "FP32", [1, 4], X4)])
+                self.assertEqual(reply.status, wire.OK, reply.message)
+            self.assertEqual(s.wait(), 0)
+
+    def test_r24_a_second_signal_ends_the_wait(self):
+        with harness.Server(models(), {"drain_delay_ms": 60000}) as s:
+            s.signal(signal.SIGTERM)
+            s.wait_log("not ready any more")
+            time.sleep(1.1)  # else the two count as one
+            s.signal(signal.SIGTERM)
+            self.assertEqual(s.wait(20), 0)
+
     def test_r24_the_drain_time_is_kept(self):
         with harness.Server(models(), {"device": "fault", "drain_timeout_ms": 300},
                             env=dict(harness.FORCED_END,
