@@ -69,7 +69,7 @@ void exchange_session_end(struct connection *c, enum session_end why)
     if (atomic_compare_exchange_strong_explicit(&shared->foreign_ns, &before, now_ns,
                                                 memory_order_relaxed, memory_order_relaxed))
         log_write(&shared->log, LOG_WARNING,
-                  "a client speaks HTTP, HTTP/2 (gRPC) or TLS to the port of the framed protocol, "
+                  "a client speaks HTTP, HTTP/2 (gRPC) or TLS to a port of another protocol, "
                   "and was disconnected; the counter foreign_protocol tells how often");
 }
 

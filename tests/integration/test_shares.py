@@ -144,7 +144,7 @@ class Sockets(unittest.TestCase):
                     self.assertTrue(client.closed())
             with s.client() as client:
                 self.assertEqual(client.counters()["foreign_protocol"], 3)
-            self.assertEqual(s.log().count("to the port of the framed protocol"), 1)
+            self.assertEqual(s.log().count("to a port of another protocol"), 1)
 
     def test_stopping_leaves_a_newer_socket_alone(self):
         path = pathlib.Path(tempfile.mkdtemp(dir=harness.folder())) / "inferd.sock"
