@@ -31,6 +31,7 @@ static const struct {
     {"daemon/listener", LOG_PEERS},   {"daemon/peer", LOG_PEERS},
     {"daemon/permit", LOG_PEERS},     {"daemon/session", LOG_PEERS},
     {"daemon/token_file", LOG_PEERS}, {"http/", LOG_PEERS},
+    {"config/", LOG_MODELS},
 };
 
 enum log_component log_component_of(const char *file)
