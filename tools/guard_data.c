@@ -66,7 +66,7 @@ static enum status read_batch(void *user, const struct ir_graph *graph, uint32_t
                               uint32_t index, void *const *to, struct error *err)
 {
     struct guard_data *d = user;
-    struct dataset_want want[IR_MAX_IO];
+    struct dataset_want want[IR_MAX_IO] = {{0}};
     uint32_t place[IR_MAX_IO] = {0};
     const void *data[IR_MAX_IO] = {0};
     if (index == 0)
