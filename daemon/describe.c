@@ -101,7 +101,7 @@ static void snapshot_keep(struct loop_snapshot *snapshot, struct message_text wi
         snapshot->data = malloc(wire.len);
         snapshot->capacity = snapshot->data ? wire.len : 0;
     }
-    if (!wire.data || wire.len > snapshot->capacity)
+    if (!wire.data || !snapshot->data || wire.len > snapshot->capacity)
         return; /* nothing to keep, or no memory: it is built anew the next time */
     memcpy(snapshot->data, wire.data, wire.len);
     snapshot->size = wire.len;

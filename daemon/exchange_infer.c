@@ -7,6 +7,7 @@
  */
 #include "daemon/exchange.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -245,6 +246,7 @@ void exchange_infer(struct connection *c, const struct request *request, const s
         exchange_error(c, request->id, &err);
         return;
     }
+    assert(inflight);
     if (c->loop->shared->traces)
         trace(c, request, inflight);
     if (c->unpack)

@@ -2,6 +2,7 @@
 /* Messages that came compressed, see inflate.h. */
 #include "daemon/inflate.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static enum status grow(struct inflate *i, struct error *err)
     struct slab *slab = host->ops->slab_take(host, MIN(want, i->most));
     if (!slab)
         return error_plain(err, CAUSE_OVER_BUDGET);
-    if (i->have)
+    if (i->slab)
         memcpy(slab->data, i->slab->data, i->have);
     host->ops->slab_give(host, i->slab);
     i->slab = slab;
@@ -72,6 +73,7 @@ static enum status step(struct inflate *i, const uint8_t *from, bool *done, stru
 {
     if (!i->slab || i->have == MIN(i->slab->size, i->most))
         TRY(grow(i, err));
+    assert(i->slab);
     size_t in = MIN(i->size - i->used, (size_t)UINT_MAX);
     size_t out = MIN(MIN(i->slab->size, i->most) - i->have, (size_t)STEP);
     i->z.next_in = (Bytef *)(uintptr_t)(from + i->used);

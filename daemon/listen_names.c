@@ -39,10 +39,17 @@ static void keep_here(struct resolved *list)
     list->n = n ? n : 1;
 }
 
+/* Whether the port is 0, which stands for any. */
+static bool ends_in_any(const char *text)
+{
+    const char *port = strrchr(text, ':');
+    return port && strcmp(port, ":0") == 0;
+}
+
 static enum status address_add(struct config_addresses *out, const char *text, struct error *err)
 {
     for (uint32_t i = 0; i < out->count; i++) /* "localhost:1" beside "127.0.0.1:1" */
-        if (strcmp(out->items[i], text) == 0 && strcmp(strrchr(text, ':'), ":0") != 0)
+        if (out->items[i] && strcmp(out->items[i], text) == 0 && !ends_in_any(text))
             return STATUS_OK;
     char *copy = strdup(text);
     if (!copy)
@@ -80,12 +87,13 @@ static enum status door_resolve(const struct config_addresses *door, struct conf
 enum status listen_names_resolve(const struct config_listen *config, struct config_listen *out,
                                  struct error *err)
 {
-    CLEANUP(listen_names_free) struct config_listen list = {.insecure = config->insecure};
-    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_; door++)
-        TRY(door_resolve(&config->doors[door], &list.doors[door], err));
-    *out = list;
-    list = (struct config_listen){0};
-    return STATUS_OK;
+    enum status status = STATUS_OK;
+    *out = (struct config_listen){.insecure = config->insecure};
+    for (uint32_t door = 0; door < CONFIG_DOOR_COUNT_ && !status; door++)
+        status = door_resolve(&config->doors[door], &out->doors[door], err);
+    if (status)
+        listen_names_free(out);
+    return status;
 }
 
 void listen_names_free(struct config_listen *resolved)

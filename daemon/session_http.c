@@ -150,6 +150,7 @@ static size_t length_take(struct session *s, const uint8_t *data, size_t size)
         return 0;
     if (!s->drop) {
         n = MIN(n, body_room(s));
+        assert(s->body);                     /* body_room said so */
         if (data != s->body->data + s->have) /* else it was read there */
             memcpy(s->body->data + s->have, data, n);
     }

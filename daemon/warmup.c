@@ -2,6 +2,7 @@
 /* See warmup.h. Inputs lie in one buffer, each aligned as requests' payloads are. */
 #include "daemon/warmup.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -81,6 +82,7 @@ static enum status file_fill(const struct warming *w, const char *name, uint8_t 
 static enum status input_fill(const struct warming *w, const struct model_file_warm_input *from,
                               enum dtype dtype, uint8_t *data, size_t size, struct error *err)
 {
+    assert(from); /* sizes_check found them all */
     if (from->data == WARM_FILE)
         return file_fill(w, from->file, data, size, err);
     if (from->data == WARM_RANDOM)
@@ -137,7 +139,7 @@ static enum status sizes_check(const struct warming *w, size_t sizes[MESSAGE_MAX
 
 static enum status inputs_make(struct warming *w, struct error *err)
 {
-    size_t sizes[MESSAGE_MAX_TENSORS], sum = 0;
+    size_t sizes[MESSAGE_MAX_TENSORS] = {0}, sum = 0;
     TRY(sizes_check(w, sizes, &sum, err));
     TRY(engine_buffer_alloc(w->device, sum, "warm-up", &w->buffer, err));
     uint8_t *at = w->buffer;

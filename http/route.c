@@ -92,7 +92,7 @@ static bool name_take(struct path *path, char out[MESSAGE_MAX_NAME + 1])
         int low = coded ? hex_value(part.data[i + 2]) : -1;
         if (part.data[i] == '%' && (high < 0 || low < 0))
             return false;
-        out[n++] = coded ? (char)(16 * high + low) : part.data[i];
+        out[n++] = (char)(coded ? 16 * high + low : part.data[i]);
         i += coded ? 2 : 0;
         if (n == MESSAGE_MAX_NAME && i + 1 < part.len)
             return false;

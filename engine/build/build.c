@@ -169,6 +169,7 @@ static bool all_scale(const struct ir_graph *one, const struct ir_graph *two)
  * so none of its rows is an instance's own. */
 static bool mixes_instances(const struct ir_graph *graph)
 {
+    assert(graph);
     for (uint32_t i = 0; i < graph->n_nodes; i++)
         if (ir_op_has(ir_node(graph, i)->op, IR_TRAIT_MIXES))
             return true;

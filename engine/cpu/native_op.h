@@ -131,6 +131,7 @@ struct native_sample {
 struct native_reformat {
     int64_t channels, places;
     int64_t lanes;          /* of a block of the floats; 0: they are not in blocks */
+    int64_t step;           /* with blocks: from one lane's byte to the next */
     int64_t x_size, y_size; /* bytes of an element */
     bool from_last;         /* the input has its channels last */
 };

@@ -50,7 +50,7 @@ static void add_part(const struct native_product *p, const float *sums, int64_t 
 /* Where the taps of an output's position lie in an image's plane; -1: in the padding. */
 static void find_taps(const struct native_product *p, int64_t position, int64_t *taps)
 {
-    int64_t corner[SHAPE_MAX_RANK];
+    int64_t corner[SHAPE_MAX_RANK] = {0};
     for (uint32_t d = p->rank; d-- > 0; position /= p->out[d])
         corner[d] = position % p->out[d] * p->stride[d] - p->begin[d];
     for (int64_t t = 0; t < p->taps; t++) {

@@ -91,7 +91,7 @@ bool native_convert_make(struct native_op *op, const struct ir_graph *graph,
 
 /* --- reformats --- */
 
-enum { TILE_ROWS = 64, TILE_COLS = 256 };
+enum { TILE_ROWS = 64, TILE_COLS = 256, LANES_MAX = 16 };
 
 /* The matrix that is turned: rows of the input, which are columns of the output. */
 struct tile {
@@ -158,31 +158,50 @@ static void run_turn(void *user, int64_t first, int64_t end)
     }
 }
 
-/* A unit is a block of channels of one image; floats are in blocks, bytes channels last. */
+/* Narrows the lanes of a place, whose bytes lie `step` apart. */
+static void narrow_lanes(const struct native_op *op, const float *real, uint8_t *byte, int64_t step,
+                         size_t n)
+{
+    const struct stored *by = &op->stored[0];
+    uint8_t lanes[LANES_MAX], *at = step == 1 ? byte : lanes;
+    op->fast->bytes->narrow[native_byte(by)](real, at, n, by->step, (float)by->zero);
+    for (size_t i = 0; at == lanes && i < n; i++)
+        byte[(int64_t)i * step] = lanes[i];
+}
+
+static void widen_lanes(const struct native_op *op, const uint8_t *byte, int64_t step, float *real,
+                        size_t n)
+{
+    const struct stored *by = &op->stored[1];
+    uint8_t lanes[LANES_MAX];
+    for (size_t i = 0; step != 1 && i < n; i++)
+        lanes[i] = byte[(int64_t)i * step];
+    op->fast->bytes->widen[native_byte(by)](step == 1 ? byte : lanes, real, n, by->step,
+                                            (float)by->zero);
+    memset(real + n, 0, ((size_t)op->reformat.lanes - n) * sizeof(*real));
+}
+
+/* A unit is a block of channels of one image; floats are in blocks, bytes plain or channels
+ * last. */
 static void run_blocks(void *user, int64_t first, int64_t end)
 {
     const struct native_op *op = user;
     const struct native_reformat *f = &op->reformat;
-    const struct byte_kernels *bytes = op->fast->bytes;
     bool narrows = op->stored[0].dtype != DTYPE_NONE;
-    const struct stored *by = &op->stored[narrows ? 0 : 1];
     int64_t blocks = (f->channels + f->lanes - 1) / f->lanes;
     for (int64_t unit = first; unit < end; unit++) {
         int64_t c = unit % blocks * f->lanes, image = unit / blocks;
         size_t n = (size_t)MIN(f->channels - c, f->lanes);
         for (int64_t s = 0; s < f->places; s++) {
             int64_t real = (unit * f->places + s) * f->lanes;
-            int64_t byte = (image * f->places + s) * f->channels + c;
-            if (narrows) {
-                bytes->narrow[native_byte(by)]((const float *)op->inputs[0] + real,
-                                               (uint8_t *)op->output + byte, n, by->step,
-                                               (float)by->zero);
-                continue;
-            }
-            float *y = (float *)op->output + real;
-            bytes->widen[native_byte(by)]((const uint8_t *)op->inputs[0] + byte, y, n, by->step,
-                                          (float)by->zero);
-            memset(y + n, 0, ((size_t)f->lanes - n) * sizeof(*y));
+            int64_t byte = f->step == 1 ? (image * f->places + s) * f->channels + c
+                                        : (image * f->channels + c) * f->places + s;
+            if (narrows)
+                narrow_lanes(op, (const float *)op->inputs[0] + real, (uint8_t *)op->output + byte,
+                             f->step, n);
+            else
+                widen_lanes(op, (const uint8_t *)op->inputs[0] + byte, f->step,
+                            (float *)op->output + real, n);
         }
     }
 }
@@ -248,5 +267,7 @@ bool native_reformat_make(struct native_op *op, const struct ir_graph *graph,
         return make_turn(op, x, y);
     op->units = x->shape.dim[0] * ((f->channels + f->lanes - 1) / f->lanes);
     op->work = run_blocks;
-    return (real == y ? x->layout : y->layout) == IR_LAYOUT_CHANNELS_LAST;
+    enum ir_layout bytes = real == y ? x->layout : y->layout;
+    f->step = bytes == IR_LAYOUT_PLAIN ? f->places : 1;
+    return f->lanes <= LANES_MAX && (bytes == IR_LAYOUT_PLAIN || bytes == IR_LAYOUT_CHANNELS_LAST);
 }

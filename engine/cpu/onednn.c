@@ -200,8 +200,13 @@ enum status onednn_candidates(struct onednn *dnn, const struct ir_graph *graph,
     uint32_t n = row->list(&s, choices);
     double most = subject_is_scaled(&s) ? serial_bytes_max : serial_work_max;
     bool serial = dnn->threads > 1 && subject_work(&s) < most;
+    /* nobody turns bytes out of blocks */
+    bool moves = node->op != IR_OP_REFORMAT && stored_any(graph, node) && stored_moves(graph, node);
     for (uint32_t i = 0; i < (serial ? 2 * n : n); i++) {
         struct choice c = choices[i % n];
+        if (moves &&
+            (ir_layout_block((enum ir_layout)c.src) || ir_layout_block((enum ir_layout)c.dst)))
+            continue;
         c.serial = i >= n;
         TRY(visit_choice(&s, row, c, r, visit, user, err));
     }

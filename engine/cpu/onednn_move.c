@@ -83,10 +83,11 @@ static uint32_t list_transpose(const struct subject *s, struct choice out[CHOICE
     uint32_t rank = subject_out(s, 0)->shape.rank, n = 0;
     out[n] = (struct choice){0};
     n += rank > 0;
-    for (size_t i = 0; i < ARRAY_LEN(ways) && rank >= 3 && rank <= 5; i++)
-        if (ir_node_renames(s->graph, s->node, (struct ir_format){.layout = ways[i].src},
-                            (struct ir_format){.layout = ways[i].dst}))
+    for (size_t i = 0; i < ARRAY_LEN(ways) && rank >= 3 && rank <= 5; i++) {
+        const struct ir_format from = {.layout = ways[i].src}, to = {.layout = ways[i].dst};
+        if (ir_node_renames(s->graph, s->node, from, to))
             out[n++] = ways[i];
+    }
     return n;
 }
 

@@ -128,7 +128,7 @@ void map_qlinear_global_pool(struct mapper *m)
 /* Operands: scale and zero point of the result, then tensor, scale and zero point of each part. */
 void map_qlinear_concat(struct mapper *m)
 {
-    uint32_t parts[IR_MAX_INPUTS], n = map_in_count(m) / 3;
+    uint32_t parts[IR_MAX_INPUTS] = {0}, n = map_in_count(m) / 3;
     if (map_in_count(m) % 3 != 2 || n == 0 || n > IR_MAX_INPUTS)
         map_invalid(m, "%u inputs, expected two and three for each part", map_in_count(m));
     for (uint32_t i = 0; i < n && !map_failed(m); i++)

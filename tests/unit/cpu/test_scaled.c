@@ -391,7 +391,7 @@ static uint32_t check(const char *text, const struct range ranges[RANGES_MAX], u
 /* Products exist only on machines that get them right. */
 static bool has_vnni(void)
 {
-    return __builtin_cpu_supports("avx512vnni") || __builtin_cpu_supports("avxvnni");
+    return __builtin_cpu_supports("avx512vnni"); /* clang 14 has no name for avxvnni */
 }
 
 #define RANGES(...)                                                                                \
@@ -688,10 +688,8 @@ static void reformats_keep_the_numbers(void **state UNUSED)
                 struct ir_format bytes = {.layout = layouts[a], .dtype = DTYPE_U8};
                 struct ir_format reals = {.layout = layouts[b], .dtype = DTYPE_F32};
                 struct ir_format others = {.layout = layouts[b % 2], .dtype = DTYPE_U8};
-                /* Plain bytes are never read from blocks, nor written to them. */
-                uint32_t least = a == 1 || b < 2;
-                assert_in_range(reformat(shapes[s], bytes, reals, b % 2), least, 9);
-                assert_in_range(reformat(shapes[s], reals, bytes, b % 2), least, 9);
+                assert_in_range(reformat(shapes[s], bytes, reals, b % 2), 1, 9);
+                assert_in_range(reformat(shapes[s], reals, bytes, b % 2), 1, 9);
                 if (others.layout != bytes.layout)
                     assert_in_range(reformat(shapes[s], bytes, others, true), 2, 9);
             }
