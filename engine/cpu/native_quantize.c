@@ -163,7 +163,7 @@ static void narrow_lanes(const struct native_op *op, const float *real, uint8_t 
                          size_t n)
 {
     const struct stored *by = &op->stored[0];
-    uint8_t lanes[LANES_MAX], *at = step == 1 ? byte : lanes;
+    uint8_t lanes[LANES_MAX] = {0}, *at = step == 1 ? byte : lanes;
     op->fast->bytes->narrow[native_byte(by)](real, at, n, by->step, (float)by->zero);
     for (size_t i = 0; at == lanes && i < n; i++)
         byte[(int64_t)i * step] = lanes[i];
