@@ -110,7 +110,7 @@ static void a_plan_keeps_its_error(void **state UNUSED)
 static void a_held_layer_is_in_the_plan(void **state UNUSED)
 {
     char path[] = "/tmp/test_exactness_XXXXXX";
-    struct plan *read;
+    struct plan *read = NULL;
     struct error err;
     mock_script(device)->wrong_node = "conv2 + bn2 + relu2";
     mock_script(device)->wrong_tactic = "FP16";

@@ -529,8 +529,8 @@ static void others(const char *text, const struct range *ranges, uint32_t least)
 static void sums_and_functions_requantise(void **state UNUSED)
 {
     static const char *const texts[] = {
-        "input x FP32[2,7,3,5]\ninput r FP32[2,7,3,5]\ny = binary \"b\" (x, r) func=add then "
-        "relu\n",
+        ("input x FP32[2,7,3,5]\ninput r FP32[2,7,3,5]\ny = binary \"b\" (x, r) func=add then "
+         "relu\n"),
         "input x FP32[2,7,3,5]\ninput r FP32[2,7,1,1]\ny = binary \"b\" (x, r) func=mul\n",
         "input x FP32[2,7,3,5]\ninput r FP32[7,1,1]\ny = binary \"b\" (x, r) func=add\n",
         "input x FP32[1,1,3,5]\ninput r FP32[2,7,3,5]\ny = binary \"b\" (x, r) func=sub\n",
@@ -558,8 +558,8 @@ static void averages_requantise(void **state UNUSED)
         "input x FP32[2,19,7,5]\ny = reduce \"r\" (x) func=1 axes=2,3\n",
         "input x FP32[2,300,3,5]\ny = reduce \"r\" (x) func=1 axes=2,3 keepdims=0\n",
         "input x FP32[1,16,7,5]\ny = pool \"p\" (x) func=1 kernel=3,2 strides=2,1 pads=1,1,1,0\n",
-        "input x FP32[1,9,7,5]\ny = pool \"p\" (x) func=1 kernel=3,3 pads=1,1,1,1 "
-        "count_include_pad=1 then relu\n",
+        ("input x FP32[1,9,7,5]\ny = pool \"p\" (x) func=1 kernel=3,3 pads=1,1,1,1 "
+         "count_include_pad=1 then relu\n"),
         "input x FP32[1,9,12]\ny = pool \"p\" (x) func=1 kernel=2 strides=2\n",
     };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
@@ -597,8 +597,8 @@ static void padding_is_the_zero_point(void **state UNUSED)
 {
     static const char *const texts[] = {
         "input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,0,1,2,0,0,3,0 mode=0\noutput y\n",
-        "input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,1,1,0,0,1,0,0 mode=0 value=0.125\noutput "
-        "y\n",
+        ("input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,1,1,0,0,1,0,0 mode=0 value=0.125\n"
+         "output y\n"),
         "input x FP32[2,6,7,5]\ny = pad \"p\" (x) pads=0,0,1,2,0,0,-3,1 mode=1\noutput y\n",
     };
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
