@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 
 enum { GOT_MAX = 40 };
@@ -80,15 +81,6 @@ static enum status no_memory(const struct reader *r)
 }
 
 /* --- strings --- */
-
-static int hex_value(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 /* Reads at most `most` digits of a base; false: there are fewer than `least`. */
 static bool digits_read(struct reader *r, int base, int least, int most, uint32_t *out)

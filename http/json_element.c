@@ -45,23 +45,6 @@ static enum status refuse(struct message_text text, enum dtype dtype, struct mes
                      dtype_name(dtype));
 }
 
-static void store(void *to, uint64_t value, size_t width)
-{
-    switch (width) {
-    case 1:
-        *(uint8_t *)to = (uint8_t)value;
-        break;
-    case 2:
-        memcpy(to, &(uint16_t){(uint16_t)value}, 2);
-        break;
-    case 4:
-        memcpy(to, &(uint32_t){(uint32_t)value}, 4);
-        break;
-    default:
-        memcpy(to, &value, 8);
-    }
-}
-
 /* Reads digits; false: there is something else, or too much for 64 bits. */
 static bool digits_read(const char *at, const char *end, uint64_t *out)
 {
@@ -87,7 +70,7 @@ static enum status integer_read(struct message_text text, const struct range *ra
     uint64_t most = minus ? (range->min ? (uint64_t)(-(range->min + 1)) + 1 : 0) : range->max;
     if (value > most)
         return refuse(text, range->dtype, name, "is out of the range of", err);
-    store(to, minus ? 0 - value : value, dtype_size(range->dtype));
+    dtype_store(to, minus ? 0 - value : value, dtype_size(range->dtype));
     return STATUS_OK;
 }
 

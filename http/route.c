@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths, see route.h. */
 #include "http/route.h"
+#include "base/hex.h"
 
 enum { SEGMENTS = 8 };
 
@@ -69,14 +70,6 @@ static bool part_is(const struct path *path, uint32_t i, const char *wanted)
 {
     return path->at + i < path->n &&
            message_text_equal(path->parts[path->at + i], message_text_of(wanted));
-}
-
-static int hex_value(char c)
-{
-    const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c | 0x20) : NULL;
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return at && at >= digits + 10 ? (int)(at - digits) : -1;
 }
 
 /* Undoes the encoding by per cent, and checks that this can be a name. */

@@ -4,7 +4,8 @@
 #include "proto/response.h"
 #include "proto/writer.h"
 
-static enum status infer_put(struct proto_writer *w, const struct response *r, struct error *err)
+enum status proto_writer_put_infer(struct proto_writer *w, uint32_t tag, const struct response *r,
+                                   struct error *err)
 {
     const struct proto_tensor_list outputs = {r->outputs, r->n_outputs};
     inference_ModelInferResponse m = {
@@ -13,9 +14,9 @@ static enum status infer_put(struct proto_writer *w, const struct response *r, s
         .id = proto_text_put(&r->infer_id),
         .outputs = proto_tensors_put(&outputs),
     };
-    return proto_writer_put_tensors(
-        w, inferd_Response_infer_tag, inference_ModelInferResponse_fields, &m,
-        inference_ModelInferResponse_raw_output_contents_tag, r->outputs, r->n_outputs, err);
+    return proto_writer_put_tensors(w, tag, inference_ModelInferResponse_fields, &m,
+                                    inference_ModelInferResponse_raw_output_contents_tag,
+                                    r->outputs, r->n_outputs, err);
 }
 
 static void prefix_fill(inferd_Response *m, const struct response *r)
@@ -56,7 +57,7 @@ enum status response_encode(const struct response *response, void *head, struct 
     prefix_fill(&m, response);
     TRY(proto_writer_put(&w, inferd_Response_fields, &m, err));
     if (response->kind == REQUEST_INFER)
-        TRY(infer_put(&w, response, err));
+        TRY(proto_writer_put_infer(&w, inferd_Response_infer_tag, response, err));
     else if (response->body.len)
         TRY(proto_writer_put_payload(&w, (uint32_t)response->kind, response->body, err));
     return proto_writer_finish(&w, n_iov, err);

@@ -8,21 +8,6 @@
 #include "proto/response.h"
 #include "proto/writer.h"
 
-static enum status infer_put(struct proto_writer *w, uint32_t tag, const struct response *r,
-                             struct error *err)
-{
-    const struct proto_tensor_list outputs = {r->outputs, r->n_outputs};
-    inference_ModelInferResponse m = {
-        .model_name = proto_text_put(&r->model),
-        .model_version = proto_text_put(&r->version),
-        .id = proto_text_put(&r->infer_id),
-        .outputs = proto_tensors_put(&outputs),
-    };
-    return proto_writer_put_tensors(w, tag, inference_ModelInferResponse_fields, &m,
-                                    inference_ModelInferResponse_raw_output_contents_tag,
-                                    r->outputs, r->n_outputs, err);
-}
-
 static enum status streamed_error_put(struct proto_writer *w, const struct response *r,
                                       struct error *err)
 {
@@ -46,8 +31,8 @@ static enum status message_put(struct proto_writer *w, const struct response *r,
 {
     switch (r->kind) {
     case REQUEST_INFER:
-        return infer_put(w, streamed ? inference_ModelStreamInferResponse_infer_response_tag : 0, r,
-                         err);
+        return proto_writer_put_infer(
+            w, streamed ? inference_ModelStreamInferResponse_infer_response_tag : 0, r, err);
     case REQUEST_SERVER_LIVE:
     case REQUEST_SERVER_READY:
     case REQUEST_MODEL_READY:

@@ -125,23 +125,6 @@ static void copy(struct message_unpacking *u, const uint8_t *stop)
     u->left -= bytes / width;
 }
 
-static inline void store(unsigned char *to, uint64_t value, size_t width)
-{
-    switch (width) {
-    case 1:
-        *to = (unsigned char)value;
-        break;
-    case 2:
-        memcpy(to, &(uint16_t){(uint16_t)value}, 2);
-        break;
-    case 4:
-        memcpy(to, &(uint32_t){(uint32_t)value}, 4);
-        break;
-    default:
-        memcpy(to, &value, 8);
-    }
-}
-
 /* Converts varints: those that begin before `stop`, and at least one. */
 static enum status numbers(struct message_unpacking *u, const uint8_t *stop, struct error *err)
 {
@@ -158,7 +141,7 @@ static enum status numbers(struct message_unpacking *u, const uint8_t *stop, str
             return error_set(err, STATUS_INVALID_ARGUMENT,
                              "'%.*s': an element is out of %s's range", MESSAGE_TEXT(u->name),
                              dtype_name(row->dtype));
-        store(u->to, value, width);
+        dtype_store(u->to, value, width);
         u->to += width;
         u->left--;
     } while (w.at < w.end && w.at < stop);

@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 
 #include "proto/message.h"
+#include "proto/response.h"
 
 struct proto_writer {
     uint8_t *head; /* MESSAGE_HEAD_MAX bytes, the frame's length first */
@@ -35,6 +36,10 @@ enum status proto_writer_put_tensors(struct proto_writer *w, uint32_t tag,
                                      const pb_msgdesc_t *fields, const void *message,
                                      uint32_t raw_tag, const struct message_tensor *tensors,
                                      uint32_t n, struct error *err);
+
+/* Puts the answer to an inference as field `tag`, or with `tag` 0 flat, in the same way. */
+enum status proto_writer_put_infer(struct proto_writer *w, uint32_t tag,
+                                   const struct response *response, struct error *err);
 
 /* Puts an encoded message, by reference, as field `tag`. Must be the frame's last field. */
 enum status proto_writer_put_payload(struct proto_writer *w, uint32_t tag,

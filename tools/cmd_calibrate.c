@@ -54,6 +54,7 @@ struct run {
     double percentile;
     struct onnx_survey *survey;
     uint32_t n_inputs; /* of the model */
+    const char *names[IR_MAX_IO];
     struct dataset *data;
     bool terminal;
     uint64_t begun_ns, next_ns;
@@ -98,13 +99,12 @@ static enum status guess_dims(struct run *r, const struct onnx_model *model, uin
 
 static enum status open_data(struct run *r, struct error *err)
 {
-    const char *names[IR_MAX_IO];
     CLEANUP(onnx_cleanup) struct onnx_model *model = NULL;
     TRY(model_survey(r->model, &r->args->model, 1, &r->survey, err));
     r->n_inputs = MIN(r->survey->n_inputs, (uint32_t)IR_MAX_IO); /* an import refuses more */
     for (uint32_t i = 0; i < r->n_inputs; i++)
-        names[i] = r->survey->inputs[i].name;
-    TRY(dataset_open(r->args->data, names, r->n_inputs, r->args->batches, &r->data, err));
+        r->names[i] = r->survey->inputs[i].name;
+    TRY(dataset_open(r->args->data, r->names, r->n_inputs, r->args->batches, &r->data, err));
     TRY(onnx_open(r->model, &model, err));
     for (uint32_t i = 0; i < r->n_inputs; i++)
         TRY(guess_dims(r, model, i, err));
@@ -128,31 +128,12 @@ static void progress(struct run *r, uint64_t samples)
             100 * part, (unsigned long long)samples, left, r->terminal ? "" : "\n");
 }
 
-/* What the data set has to give: its inputs are the survey's, in that order. *place[i]: where in
- * the graph's list of inputs the data of input i goes; IR_NONE: the graph does not need it. */
-static void find_wants(const struct run *r, const struct ir_graph *graph,
-                       struct dataset_want want[IR_MAX_IO], uint32_t place[IR_MAX_IO])
-{
-    for (uint32_t i = 0; i < r->n_inputs; i++) {
-        want[i] = (struct dataset_want){.name = r->survey->inputs[i].name};
-        place[i] = IR_NONE;
-        for (uint32_t k = 0; k < graph->n_inputs; k++) {
-            const struct ir_tensor *t = ir_tensor(graph, graph->inputs[k]);
-            if (strcmp(t->name, want[i].name) != 0)
-                continue;
-            want[i].dtype = t->dtype;
-            want[i].shape = t->shape;
-            place[i] = k;
-        }
-    }
-}
-
 static enum status run_samples(struct run *r, struct calibration *calibration, struct error *err)
 {
     struct dataset_want want[IR_MAX_IO];
     uint32_t place[IR_MAX_IO] = {0};
     const void *data[IR_MAX_IO] = {0}, *inputs[IR_MAX_IO] = {0};
-    find_wants(r, calibration_graph(calibration), want, place);
+    dataset_wants(r->names, r->n_inputs, calibration_graph(calibration), false, want, place);
     r->begun_ns = clock_now_ns();
     r->next_ns = r->terminal ? 0 : r->begun_ns + SPARSE_S * (uint64_t)NS_PER_S;
     for (uint64_t samples = 0;; samples++) {

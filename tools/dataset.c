@@ -283,3 +283,22 @@ double dataset_part(const struct dataset *set)
     double within = s->samples ? (double)s->next / (double)s->samples : 1;
     return s->at ? ((double)(s->at - 1) + within) / s->n : 0;
 }
+
+void dataset_wants(const char *const *inputs, uint32_t n_inputs, const struct ir_graph *graph,
+                   bool single, struct dataset_want *want, uint32_t *place)
+{
+    for (uint32_t i = 0; i < n_inputs; i++) {
+        want[i] = (struct dataset_want){.name = inputs[i]};
+        place[i] = IR_NONE;
+        for (uint32_t k = 0; k < graph->n_inputs; k++) {
+            const struct ir_tensor *t = ir_tensor(graph, graph->inputs[k]);
+            if (strcmp(t->name, inputs[i]) != 0)
+                continue;
+            want[i].dtype = t->dtype;
+            want[i].shape = t->shape;
+            if (single)
+                want[i].shape.dim[0] = 1;
+            place[i] = k;
+        }
+    }
+}

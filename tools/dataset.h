@@ -39,6 +39,12 @@ struct dataset_want {
     struct shape shape;
 };
 
+/* What a graph's inputs of these names take. *place[i]: which of the graph's inputs input i is;
+ * IR_NONE: the graph does without it. `single`: a sample is one instance, whatever the graph's
+ * batch. */
+void dataset_wants(const char *const *inputs, uint32_t n_inputs, const struct ir_graph *graph,
+                   bool single, struct dataset_want *want, uint32_t *place);
+
 /*
  * Reads the next sample: data[i] has the bytes of input i until the next call. *end: there is none.
  * INVALID_ARGUMENT: a file has another type or shape, numbers that are not finite, or another

@@ -25,26 +25,6 @@ static enum status open_set(struct guard_data *d, struct error *err)
     return dataset_open(d->folder, d->names, d->n, 0, &d->set, err);
 }
 
-/* What one sample is, and which input of the graph each input of the data is. */
-static void find_wants(const struct guard_data *d, const struct ir_graph *graph, uint32_t batch,
-                       struct dataset_want want[IR_MAX_IO], uint32_t place[IR_MAX_IO])
-{
-    for (uint32_t i = 0; i < d->n; i++) {
-        want[i] = (struct dataset_want){.name = d->names[i]};
-        place[i] = IR_NONE;
-        for (uint32_t k = 0; k < graph->n_inputs; k++) {
-            const struct ir_tensor *t = ir_tensor(graph, graph->inputs[k]);
-            if (strcmp(t->name, want[i].name) != 0)
-                continue;
-            want[i].dtype = t->dtype;
-            want[i].shape = t->shape;
-            if (batch)
-                want[i].shape.dim[0] = 1;
-            place[i] = k;
-        }
-    }
-}
-
 static enum status next(struct guard_data *d, const struct dataset_want *want, const void **data,
                         struct error *err)
 {
@@ -71,7 +51,7 @@ static enum status read_batch(void *user, const struct ir_graph *graph, uint32_t
     const void *data[IR_MAX_IO] = {0};
     if (index == 0)
         TRY(open_set(d, err));
-    find_wants(d, graph, batch, want, place);
+    dataset_wants(d->names, d->n, graph, batch > 0, want, place);
     for (uint32_t row = 0; row < MAX(batch, 1); row++) {
         TRY(next(d, want, data, err));
         for (uint32_t i = 0; i < d->n; i++) {

@@ -7,11 +7,11 @@
  */
 #include "daemon/monitor/http.h"
 
-#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/compiler.h"
+#include "base/hex.h"
 
 static const struct {
     int status;
@@ -51,14 +51,6 @@ struct span {
 static bool is(struct span span, const char *text)
 {
     return span.len == strlen(text) && strncasecmp(span.at, text, span.len) == 0;
-}
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)tolower((unsigned char)c);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static bool is_name(struct span name)
@@ -107,8 +99,8 @@ static bool target_read(struct span from, struct http_request *out)
         if ((unsigned char)c <= 0x20 || (unsigned char)c >= 0x7f)
             return false;
         if (path && c == '%') {
-            int high = i + 2 < from.len ? hex(from.at[i + 1]) : -1;
-            int low = high >= 0 ? hex(from.at[i + 2]) : -1;
+            int high = i + 2 < from.len ? hex_value(from.at[i + 1]) : -1;
+            int low = high >= 0 ? hex_value(from.at[i + 2]) : -1;
             c = (char)(high * 16 + low);
             if (low < 0 || (unsigned char)c < 0x20 || c == 0x7f)
                 return false;

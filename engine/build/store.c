@@ -139,31 +139,8 @@ static bool copy_tactic(struct build_store *store, struct ir_graph *to, struct a
 static bool copy_node(struct build_store *store, struct ir_graph *to, struct arena *from,
                       const struct ir_node *n)
 {
-    uint32_t id = ir_node_add(to, n->op, n->name, n->n_inputs, n->inputs);
-    if (id == IR_NONE || !ir_attrs_copy(to, id, n))
-        return false;
-    struct ir_node *copy = ir_node(to, id);
-    copy->n_outputs = n->n_outputs;
-    memcpy(copy->outputs, n->outputs, sizeof(copy->outputs));
-    copy->n_epilogue = n->n_epilogue;
-    memcpy(copy->epilogue, n->epilogue, sizeof(copy->epilogue));
-    copy->segment = n->segment;
-    copy->tactic = n->tactic;
-    copy->workspace_offset = n->workspace_offset;
-    copy->workspace_bytes = n->workspace_bytes;
-    copy->time_ns = n->time_ns;
-    return copy_tactic(store, to, from, copy);
-}
-
-static bool copy_segments(struct ir_graph *to, const struct ir_graph *from)
-{
-    to->segments = arena_array(to->arena, from->n_segments + 1, sizeof(*to->segments));
-    if (!to->segments)
-        return false;
-    for (uint32_t i = 0; i < from->n_segments; i++)
-        to->segments[i] = from->segments[i];
-    to->n_segments = from->n_segments;
-    return true;
+    uint32_t id = ir_node_copy(to, n);
+    return id != IR_NONE && copy_tactic(store, to, from, ir_node(to, id));
 }
 
 static bool copy_graph(struct build_store *store, struct ir_graph *to, const struct ir_graph *from)
@@ -180,7 +157,7 @@ static bool copy_graph(struct build_store *store, struct ir_graph *to, const str
     to->n_outputs = from->n_outputs;
     memcpy(to->inputs, from->inputs, sizeof(to->inputs));
     memcpy(to->outputs, from->outputs, sizeof(to->outputs));
-    if (!ok || !to->name || !copy_segments(to, from) || !ir_graph_hold(to, store, release))
+    if (!ok || !to->name || !ir_segments_copy(to, from) || !ir_graph_hold(to, store, release))
         return false;
     store->refs++;
     return true;

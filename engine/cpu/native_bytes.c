@@ -9,47 +9,39 @@
 #include "base/compiler.h"
 #include "engine/cpu/native_op.h"
 
-/* Calls `run` for each row of the walk; rows are dense in all three tensors. */
-static void each_row(const struct native_op *op, int64_t first, int64_t end,
-                     void (*run)(const struct native_op *op, const uint8_t *a, const uint8_t *b,
-                                 uint8_t *y, size_t n))
+/* Rows are dense in all three tensors. */
+static const uint8_t *operand(const struct native_op *op, const struct ref_walk *w, uint32_t k,
+                              int64_t at)
 {
-    struct ref_walk w = op->walk;
-    int64_t per_row = (w.row + NATIVE_CHUNK - 1) / NATIVE_CHUNK;
-    ref_walk_seek(&w, first / per_row);
-    int64_t chunk = first % per_row;
-    for (int64_t unit = first; unit < end; unit++) {
-        int64_t at = chunk * NATIVE_CHUNK;
-        run(op, (const uint8_t *)op->inputs[op->input[1]] + w.at[1] + at,
-            (const uint8_t *)op->inputs[op->input[2]] + w.at[2] + at,
-            (uint8_t *)op->output + w.at[0] + at, (size_t)MIN(w.row - at, NATIVE_CHUNK));
-        if (++chunk == per_row) {
-            chunk = 0;
-            ref_walk_next(&w);
-        }
-    }
+    return (const uint8_t *)op->inputs[op->input[k]] + w->at[k] + at;
 }
 
-static void add_row(const struct native_op *op, const uint8_t *a, const uint8_t *b, uint8_t *y,
-                    size_t n)
+static uint8_t *result(const struct native_op *op, const struct ref_walk *w, int64_t at)
 {
-    op->fast->bytes->sum[native_byte(&op->stored[0])](a, b, y, n, &op->sum);
+    return (uint8_t *)op->output + w->at[0] + at;
 }
 
-static void multiply_row(const struct native_op *op, const uint8_t *a, const uint8_t *b, uint8_t *y,
-                         size_t n)
+static void add_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at, size_t n)
 {
-    op->fast->bytes->product[native_byte(&op->stored[0])](a, b, y, n, &op->product);
+    op->fast->bytes->sum[native_byte(&op->stored[0])](operand(op, w, 1, at), operand(op, w, 2, at),
+                                                      result(op, w, at), n, &op->sum);
+}
+
+static void multiply_chunk(const struct native_op *op, const struct ref_walk *w, int64_t at,
+                           size_t n)
+{
+    op->fast->bytes->product[native_byte(&op->stored[0])](
+        operand(op, w, 1, at), operand(op, w, 2, at), result(op, w, at), n, &op->product);
 }
 
 static void run_sum(void *user, int64_t first, int64_t end)
 {
-    each_row(user, first, end, add_row);
+    native_each_chunk(user, first, end, add_chunk);
 }
 
 static void run_product(void *user, int64_t first, int64_t end)
 {
-    each_row(user, first, end, multiply_row);
+    native_each_chunk(user, first, end, multiply_chunk);
 }
 
 static bool all_bytes(const struct native_op *op)

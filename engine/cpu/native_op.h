@@ -253,6 +253,11 @@ bool native_row_make(struct native_op *op, const struct shape *space, uint32_t n
 bool native_has_layout(const struct shape *shape, enum ir_layout layout);
 /* Whether the inputs from `first` on and the output are fp32. */
 bool native_all_f32(const struct ir_graph *graph, const struct ir_node *node, uint32_t first);
+/* Computes n elements of the output, from element `at` of the walk's row on. */
+typedef void (*native_chunk)(const struct native_op *op, const struct ref_walk *w, int64_t at,
+                             size_t n);
+/* Does units first..end-1, which are the chunks of the walk's rows. */
+void native_each_chunk(const struct native_op *op, int64_t first, int64_t end, native_chunk run);
 /* Adds the steps of the node's epilogue. *n is the number of the next tensor in the walk. */
 bool native_steps_add(struct native_op *op, const struct ir_node *node, uint32_t *n);
 /* Sets op->head to the row of another type than fp32 that computes the node, and adds its operands

@@ -143,21 +143,25 @@ static void run_chunk(const struct native_op *op, const struct ref_walk *w, int6
         memcpy(y, x, n * sizeof(*y));
 }
 
-static void run_chunks(void *user, int64_t first, int64_t end)
+void native_each_chunk(const struct native_op *op, int64_t first, int64_t end, native_chunk run)
 {
-    const struct native_op *op = user;
     struct ref_walk w = op->walk;
     int64_t per_row = (w.row + NATIVE_CHUNK - 1) / NATIVE_CHUNK;
     ref_walk_seek(&w, first / per_row);
     int64_t chunk = first % per_row;
     for (int64_t unit = first; unit < end; unit++) {
         int64_t at = chunk * NATIVE_CHUNK;
-        run_chunk(op, &w, at, (size_t)MIN(w.row - at, NATIVE_CHUNK));
+        run(op, &w, at, (size_t)MIN(w.row - at, NATIVE_CHUNK));
         if (++chunk == per_row) {
             chunk = 0;
             ref_walk_next(&w);
         }
     }
+}
+
+static void run_chunks(void *user, int64_t first, int64_t end)
+{
+    native_each_chunk(user, first, end, run_chunk);
 }
 
 /* Whether all inputs, without those before `first`, and the output are fp32 or stored in 8 bits. */

@@ -15,20 +15,20 @@ static bool copy_tensor(struct ir_graph *to, const struct ir_tensor *t)
     return true;
 }
 
-static bool copy_node(struct ir_graph *to, const struct ir_node *n)
+uint32_t ir_node_copy(struct ir_graph *to, const struct ir_node *n)
 {
     uint32_t id = ir_node_add(to, n->op, n->name, n->n_inputs, n->inputs);
     if (id == IR_NONE || !ir_attrs_copy(to, id, n))
-        return false;
+        return IR_NONE;
     struct ir_node *copy = ir_node(to, id), own = *copy;
     *copy = *n;
     copy->name = own.name;
     copy->inputs = own.inputs;
     copy->attrs = own.attrs;
-    return true;
+    return id;
 }
 
-static bool copy_segments(struct ir_graph *to, const struct ir_graph *from)
+bool ir_segments_copy(struct ir_graph *to, const struct ir_graph *from)
 {
     to->segments = arena_array(to->arena, from->n_segments + 1, sizeof(*to->segments));
     if (!to->segments)
@@ -42,13 +42,13 @@ static bool copy_segments(struct ir_graph *to, const struct ir_graph *from)
 enum status ir_graph_copy(const struct ir_graph *from, struct ir_graph **out, struct error *err)
 {
     CLEANUP(ir_graph_cleanup) struct ir_graph *to = ir_graph_new();
-    bool ok = to && copy_segments(to, from);
+    bool ok = to && ir_segments_copy(to, from);
     for (uint32_t i = 0; ok && i < from->n_scales; i++)
         ok = ir_scale_add(to, &from->scales[i]) != IR_NO_SCALE;
     for (uint32_t i = 0; ok && i < from->n_tensors; i++)
         ok = copy_tensor(to, ir_tensor(from, i));
     for (uint32_t i = 0; ok && i < from->n_nodes; i++)
-        ok = copy_node(to, ir_node(from, i));
+        ok = ir_node_copy(to, ir_node(from, i)) != IR_NONE;
     if (ok)
         to->name = arena_strndup(to->arena, from->name, strlen(from->name));
     if (!ok || !to->name)

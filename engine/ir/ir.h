@@ -154,6 +154,11 @@ void ir_graph_cleanup(struct ir_graph **at); /* for CLEANUP (base/compiler.h) */
  * they are: the original must outlive the copy. */
 enum status ir_graph_copy(const struct ir_graph *graph, struct ir_graph **out, struct error *err);
 
+/* The parts of such a copy: a node, whose number is returned (IR_NONE: no memory), and all
+ * segments. */
+uint32_t ir_node_copy(struct ir_graph *to, const struct ir_node *node);
+bool ir_segments_copy(struct ir_graph *to, const struct ir_graph *from) MUST_USE;
+
 /* Keeps `object` until the graph is freed, then calls release(object). False: no memory. */
 bool ir_graph_hold(struct ir_graph *graph, void *object, void (*release)(void *object)) MUST_USE;
 
