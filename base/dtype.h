@@ -58,15 +58,18 @@ uint16_t f32_to_bf16(float value);
 /* Writes the low bytes of a number as an element of 1, 2, 4 or 8 bytes, at any address. */
 static inline void dtype_store(void *to, uint64_t value, size_t width)
 {
+    const uint32_t word = (uint32_t)value;
+    const uint16_t half = (uint16_t)value;
+
     switch (width) {
     case 1:
         *(uint8_t *)to = (uint8_t)value;
         break;
     case 2:
-        memcpy(to, &(uint16_t){(uint16_t)value}, 2);
+        memcpy(to, &half, 2);
         break;
     case 4:
-        memcpy(to, &(uint32_t){(uint32_t)value}, 4);
+        memcpy(to, &word, 4);
         break;
     default:
         memcpy(to, &value, 8);
