@@ -180,7 +180,7 @@ size_t h2_message_add(struct h2_stream *stream, const uint8_t *data, size_t size
 void h2_message_keep(struct h2_stream *stream);
 /* Drops what there is of a message. */
 void h2_message_drop(struct h2_stream *stream);
-/* A place for the next bytes of the message; 0: there is none. */
+/* A place for the next bytes of this message; 0: there is none. */
 size_t h2_message_room(const struct h2_stream *stream, uint8_t **at);
 /* Hands on the message that waits. The stream may be gone afterwards. */
 void h2_message_hand_on(struct h2_stream *stream);

@@ -213,7 +213,7 @@ size_t h2_message_room(const struct h2_stream *stream, uint8_t **at)
     if (!stream->slab || stream->whole || stream->discard)
         return 0;
     *at = stream->slab->data + stream->have;
-    return stream->slab->size - stream->have;
+    return MIN(stream->slab->size, stream->need) - stream->have; /* the next message has its own */
 }
 
 void h2_message_keep(struct h2_stream *stream)
