@@ -8,6 +8,8 @@
 
 #include <llhttp.h>
 
+#include "base/hex.h"
+
 enum { TEXT_FIRST = 1024, LINES_SKIPPED = 2 /* empty lines in front of a request line */ };
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\n"; /* RFC 9113, 3.4: its first lines */
@@ -77,6 +79,27 @@ bool http_list_has(struct message_text list, const char *token)
         list = (struct message_text){list.data + step, list.len - step};
     }
     return false;
+}
+
+bool http_text_decode(struct message_text text, char *out, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.data[i];
+        if (c == '%') {
+            int high = i + 2 < text.len ? hex_value(text.data[i + 1]) : -1;
+            int low = high >= 0 ? hex_value(text.data[i + 2]) : -1;
+            if (low < 0)
+                return false;
+            c = (char)(16 * high + low);
+            i += 2;
+        }
+        if ((unsigned char)c < 0x20 || c == 0x7f || n + 1 >= size)
+            return false;
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    return true;
 }
 
 const char *http_phrase(unsigned code)

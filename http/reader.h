@@ -115,6 +115,10 @@ bool http_list_has(struct message_text list, const char *token);
 /* Whether the text is this one, but for case. */
 bool http_text_is(struct message_text text, const char *wanted);
 
+/* Undoes the encoding of a path by per cent. False: it is none, has a control character, or does
+ * not fit. */
+bool http_text_decode(struct message_text text, char *out, size_t size);
+
 /* The phrase of a status, such as "Not Found". Static storage. */
 const char *http_phrase(unsigned code);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths, see route.h. */
 #include "http/route.h"
-#include "base/hex.h"
 
 enum { SEGMENTS = 8 };
 
@@ -77,21 +76,8 @@ static bool name_take(struct path *path, char out[MESSAGE_MAX_NAME + 1])
 {
     if (path->at == path->n)
         return false;
-    struct message_text part = path->parts[path->at++];
-    size_t n = 0;
-    for (size_t i = 0; i < part.len && n < MESSAGE_MAX_NAME; i++) {
-        bool coded = part.data[i] == '%' && i + 2 < part.len;
-        int high = coded ? hex_value(part.data[i + 1]) : -1;
-        int low = coded ? hex_value(part.data[i + 2]) : -1;
-        if (part.data[i] == '%' && (high < 0 || low < 0))
-            return false;
-        out[n++] = (char)(coded ? 16 * high + low : part.data[i]);
-        i += coded ? 2 : 0;
-        if (n == MESSAGE_MAX_NAME && i + 1 < part.len)
-            return false;
-    }
-    out[n] = '\0';
-    return message_name_ok((struct message_text){out, n});
+    return http_text_decode(path->parts[path->at++], out, MESSAGE_MAX_NAME + 1) &&
+           message_name_ok(message_text_of(out));
 }
 
 /* Finds the scope and what it names. *ok is false if that is no name. */

@@ -16,8 +16,8 @@
 
 #include "base/text.h"
 #include "daemon/monitor/history.h"
-#include "daemon/monitor/http.h"
 #include "daemon/monitor/monitor.h"
+#include "daemon/monitor/question.h"
 #include "daemon/monitor/snapshot.h"
 #include "daemon/monitor/trace_out.h"
 
@@ -79,7 +79,7 @@ void visitors_serve(struct monitor *monitor);
 /* --- replies.c --- */
 
 struct reply {
-    int status;
+    unsigned status;
     const char *type;    /* of the body */
     const char *headers; /* further ones, each with its CR LF; NULL: none */
     struct text text;    /* the body; the caller's to free */
@@ -87,8 +87,8 @@ struct reply {
     size_t fixed_size;
 };
 
-void reply_make(struct monitor *monitor, const struct http_request *request, struct reply *out);
+void reply_make(struct monitor *monitor, const struct question *question, struct reply *out);
 /* An answer that is a status and a line. */
-void reply_plain(int status, struct reply *out);
+void reply_plain(unsigned status, struct reply *out);
 
 #endif

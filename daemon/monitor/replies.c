@@ -12,7 +12,7 @@
 
 #define NO_STORE "Cache-Control: no-store\r\n"
 
-void reply_plain(int status, struct reply *out)
+void reply_plain(unsigned status, struct reply *out)
 {
     *out =
         (struct reply){.status = status, .type = "text/plain; charset=utf-8", .headers = NO_STORE};
@@ -22,16 +22,16 @@ void reply_plain(int status, struct reply *out)
     if (status == 405)
         out->headers = NO_STORE "Allow: GET, HEAD\r\n";
     text_init(&out->text, MONITOR_TEXT_MOST);
-    text_printf(&out->text, "%s\n", http_reason(status));
+    text_printf(&out->text, "%s\n", http_phrase(status));
 }
 
 /* --- who may --- */
 
 /* 200: the visitor has the right `status`. */
-static int permit(const struct monitor *m, const struct http_request *request)
+static unsigned permit(const struct monitor *m, const struct question *question)
 {
     const struct identities *identities = m->table->identities;
-    const struct message_text any = {0}, token = message_text_of(request->token);
+    const struct message_text any = {0}, token = message_text_of(question->token);
     const struct identity *who;
     if (!identities) /* the first models have yet to be loaded, and tokens to be read */
         return 503;
@@ -48,13 +48,13 @@ static int permit(const struct monitor *m, const struct http_request *request)
 /* --- metrics --- */
 
 /* Both spellings of collect[]=triton and collect[]=inferd; without them both sets. */
-static unsigned sets_wanted(const char *query)
+static unsigned sets_wanted(struct message_text query)
 {
     static const char *const names[] = {"collect[]", "collect%5B%5D", "collect%5b%5d"};
     unsigned sets = 0;
     char value[16];
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        for (size_t at = 0; http_query(query, names[i], &at, value, sizeof(value));)
+        for (size_t at = 0; question_value(query, names[i], &at, value, sizeof(value));)
             sets |= strcmp(value, "triton") == 0   ? METRICS_TRITON
                     : strcmp(value, "inferd") == 0 ? METRICS_OWN
                                                    : 0;
@@ -87,19 +87,19 @@ static struct material *material_take(struct monitor *m)
     return STEAL(taken);
 }
 
-static void metrics(struct monitor *m, const struct http_request *request, struct reply *out)
+static void metrics(struct monitor *m, const struct question *question, struct reply *out)
 {
     CLEANUP(material_free) struct material *material = material_take(m);
     out->type = METRICS_TYPE;
     if (material)
-        metrics_write(&material->snapshot, sets_wanted(request->query), &out->text);
+        metrics_write(&material->snapshot, sets_wanted(question->query), &out->text);
     else
         out->text.failed = true;
 }
 
 /* --- the status page --- */
 
-static void page_make(struct monitor *m, const struct http_request *request,
+static void page_make(struct monitor *m, const struct question *question,
                       const struct table_entry *entry, struct reply *out)
 {
     CLEANUP(material_free) struct material *material = material_take(m);
@@ -111,7 +111,7 @@ static void page_make(struct monitor *m, const struct http_request *request,
         return;
     }
     struct page page = {.snapshot = &material->snapshot, .history = m->history};
-    page.part = http_query(request->query, "since", &at, since, sizeof(since));
+    page.part = question_value(question->query, "since", &at, since, sizeof(since));
     if (page.part)
         page.since = strtoull(since, NULL, 10);
     if (entry) {
@@ -121,23 +121,23 @@ static void page_make(struct monitor *m, const struct http_request *request,
     page_write(&page, &out->text);
 }
 
-static void overview(struct monitor *m, const struct http_request *request, struct reply *out)
+static void overview(struct monitor *m, const struct question *question, struct reply *out)
 {
-    page_make(m, request, NULL, out);
+    page_make(m, question, NULL, out);
 }
 
 #define MODEL_PATH "/model/"
 
 /* /model/NAME/VERSION; one that is not there, or not loaded, is not found. */
-static void model(struct monitor *m, const struct http_request *request, struct reply *out)
+static void model(struct monitor *m, const struct question *question, struct reply *out)
 {
-    const char *name = request->target + strlen(MODEL_PATH), *slash = strchr(name, '/');
+    const char *name = question->path + strlen(MODEL_PATH), *slash = strchr(name, '/');
     for (uint32_t i = 0; slash && i < MIN(m->table->n, (uint32_t)SNAPSHOT_MODELS); i++) {
         const struct table_entry *entry = &m->table->entries[i];
         if (entry->model && strlen(entry->name) == (size_t)(slash - name) &&
             !strncmp(entry->name, name, (size_t)(slash - name)) &&
             !strcmp(entry->version, slash + 1)) {
-            page_make(m, request, entry, out);
+            page_make(m, question, entry, out);
             return;
         }
     }
@@ -149,29 +149,29 @@ static void model(struct monitor *m, const struct http_request *request, struct 
 
 static const struct path {
     const char *path; /* one that ends with "/" stands for what begins with it, except "/" itself */
-    void (*make)(struct monitor *m, const struct http_request *request, struct reply *out);
+    void (*make)(struct monitor *m, const struct question *question, struct reply *out);
 } paths[] = {
     {"/", overview},
     {"/metrics", metrics},
     {MODEL_PATH, model},
 };
 
-static const struct path *path_find(const struct http_request *request)
+static const struct path *path_find(const struct question *question)
 {
     for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
         size_t len = strlen(paths[i].path);
         bool begins = len > 1 && paths[i].path[len - 1] == '/';
-        if (begins ? !strncmp(paths[i].path, request->target, len)
-                   : !strcmp(paths[i].path, request->target))
+        if (begins ? !strncmp(paths[i].path, question->path, len)
+                   : !strcmp(paths[i].path, question->path))
             return &paths[i];
     }
     return NULL;
 }
 
-static const struct asset *asset_find(const struct http_request *request)
+static const struct asset *asset_find(const struct question *question)
 {
     for (unsigned i = 0; i < n_assets; i++)
-        if (!strcmp(assets[i].path, request->target))
+        if (!strcmp(assets[i].path, question->path))
             return &assets[i];
     return NULL;
 }
@@ -190,11 +190,11 @@ static void asset_reply(const struct asset *asset, struct reply *out)
                           .fixed_size = asset->size};
 }
 
-void reply_make(struct monitor *m, const struct http_request *request, struct reply *out)
+void reply_make(struct monitor *m, const struct question *question, struct reply *out)
 {
-    const struct path *path = path_find(request);
-    const struct asset *asset = asset_find(request);
-    int status = permit(m, request);
+    const struct path *path = path_find(question);
+    const struct asset *asset = asset_find(question);
+    unsigned status = permit(m, question);
     if (status == 200 && !path && !asset)
         status = 404;
     reply_plain(status, out);
@@ -205,5 +205,5 @@ void reply_make(struct monitor *m, const struct http_request *request, struct re
         return;
     }
     out->text.len = 0;
-    path->make(m, request, out);
+    path->make(m, question, out);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections to the monitor. One request is answered at a time; what a visitor sends beyond it
- * stays in the kernel, so a visitor costs its buffer and one answer.
+ * Connections to the monitor, whose requests http/reader.h reads. One is answered at a time; what a
+ * visitor sends beyond a buffer's worth stays in the kernel, so a visitor costs this buffer, a head
+ * and an answer.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +19,7 @@
 #include "daemon/loop.h"
 #include "daemon/monitor/monitor_internal.h"
 
-enum { HEAD = 1536 };
+enum { HEAD = 1536, IN = 2048 };
 #define BURST_NS (200 * NS_PER_MS) /* that the monitor may work at once before it has to rest */
 enum { SHARE = 4 };                /* it rests so many times as long as it worked */
 
@@ -35,9 +36,10 @@ struct visitor {
     int fd;
     enum visitor_state state;
     uint64_t since_ms; /* when the state began, or the first byte of a request came */
-    char in[HTTP_HEAD_MOST + 1];
-    size_t n_in, used; /* bytes there; those of the present request */
-    struct http_request request;
+    struct http_reader *reader;
+    char in[IN]; /* bytes that have come and that the reader has not taken */
+    size_t n_in;
+    struct question question;
     struct reply reply;
     char head[HEAD];
     size_t n_head, sent;
@@ -51,6 +53,7 @@ static void on_closed(uv_handle_t *handle)
 {
     struct visitor *v = handle->data;
     close(v->fd);
+    http_reader_free(v->reader);
     free(v);
 }
 
@@ -94,13 +97,13 @@ static void head_write(struct visitor *v)
     body_of(v, &data, &size);
     int len = snprintf(
         v->head, HEAD,
-        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s"
+        "HTTP/1.1 %u %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s%s"
         "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
         "Cross-Origin-Resource-Policy: same-origin\r\nX-Frame-Options: DENY\r\n"
         "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
         "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
         "frame-ancestors 'none'\r\n\r\n",
-        v->reply.status, http_reason(v->reply.status), v->reply.type, size,
+        v->reply.status, http_phrase(v->reply.status), v->reply.type, size,
         v->last ? "Connection: close\r\n" : "", v->reply.headers ? v->reply.headers : "");
     v->n_head = len < 0 || len >= HEAD ? 0 : (size_t)len;
 }
@@ -121,7 +124,7 @@ static void reply_begin(struct visitor *v)
     write_more(v);
 }
 
-static void refuse(struct visitor *v, int status)
+static void refuse(struct visitor *v, unsigned status)
 {
     v->last = true;
     reply_plain(status, &v->reply);
@@ -146,11 +149,11 @@ static bool serve(struct visitor *v)
     }
     DL_DELETE(m->visitors, v);
     DL_APPEND(m->visitors, v);
-    v->last = !v->request.keep;
+    v->last = !v->question.keep;
     if (m->held > MONITOR_HELD_MOST)
         reply_plain(503, &v->reply);
     else
-        reply_make(m, &v->request, &v->reply);
+        reply_make(m, &v->question, &v->reply);
     if (v->reply.text.failed) {
         text_deinit(&v->reply.text);
         reply_plain(503, &v->reply);
@@ -173,41 +176,48 @@ void visitors_serve(struct monitor *m)
 
 /* --- reading --- */
 
+/* Gives the reader what has come. 200: the question is whole; 0: not yet; else the status of a
+ * refusal. */
+static unsigned question_take(struct visitor *v)
+{
+    struct error err;
+    unsigned status = 0;
+    size_t used = 0;
+    enum http_step step = http_reader_head(v->reader, v->in, v->n_in, &used, &status, &err);
+    v->n_in -= used;
+    memmove(v->in, v->in + used, v->n_in);
+    if (step == HTTP_DONE)
+        return question_read(http_reader_request(v->reader), &v->question);
+    return step == HTTP_MORE ? 0 : step == HTTP_TWO ? 505 : status;
+}
+
 /* Looks whether a whole request is there, and answers it: at once or, so that a row of requests
  * does not become a row of nested calls, `later`. */
 static void request_look(struct visitor *v, bool later)
 {
-    int status;
-    v->in[v->n_in] = '\0';
-    switch (http_parse(v->in, v->n_in, &v->request, &v->used, &status)) {
-    case HTTP_MORE:
-        break;
-    case HTTP_BAD:
+    unsigned status = question_take(v);
+    if (status && status != 200) {
         refuse(v, status);
-        break;
-    case HTTP_DONE:
-        if (later) {
-            state_set(v, VISITOR_WAITS);
-            uv_timer_start(&v->monitor->rest, on_rest_over, 0, 0);
-        } else if (!serve(v)) {
-            state_set(v, VISITOR_WAITS);
-        }
-        break;
+    } else if (status && later) {
+        state_set(v, VISITOR_WAITS);
+        uv_timer_start(&v->monitor->rest, on_rest_over, 0, 0);
+    } else if (status && !serve(v)) {
+        state_set(v, VISITOR_WAITS);
     }
 }
 
 static void read_more(struct visitor *v)
 {
-    ssize_t n = recv(v->fd, v->in + v->n_in, HTTP_HEAD_MOST - v->n_in, 0);
+    ssize_t n = recv(v->fd, v->in, IN, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
         visitor_close(v);
         return;
     }
-    if (!v->n_in)
+    if (!http_reader_has(v->reader))
         v->since_ms = uv_now(&v->monitor->uv);
-    v->n_in += (size_t)n;
+    v->n_in = (size_t)n;
     request_look(v, false);
 }
 
@@ -221,13 +231,12 @@ static void reply_end(struct visitor *v)
         /* Bytes that nobody has read would make the kernel reset the connection, and with it what
          * the peer has not read yet. */
         shutdown(v->fd, SHUT_WR);
-        while (recv(v->fd, v->in, HTTP_HEAD_MOST, 0) > 0)
+        while (recv(v->fd, v->in, IN, 0) > 0)
             ;
         visitor_close(v);
         return;
     }
-    v->n_in -= v->used;
-    memmove(v->in, v->in + v->used, v->n_in);
+    http_reader_next(v->reader);
     state_set(v, VISITOR_READS);
     if (v->n_in)
         request_look(v, true);
@@ -238,7 +247,7 @@ static void write_more(struct visitor *v)
     const void *data;
     size_t size;
     body_of(v, &data, &size);
-    if (v->request.head)
+    if (v->question.head)
         size = 0;
     while (v->sent < v->n_head + size) {
         size_t body = v->sent > v->n_head ? v->sent - v->n_head : 0;
@@ -279,7 +288,11 @@ void visitor_open(struct monitor *m, int fd)
 {
     int on = 1;
     struct visitor *v = m->n_visitors < MONITOR_VISITORS ? calloc(1, sizeof(*v)) : NULL;
-    if (!v || uv_poll_init(&m->uv, &v->poll, fd) != 0) {
+    if (v)
+        v->reader = http_reader_new();
+    if (!v || !v->reader || uv_poll_init(&m->uv, &v->poll, fd) != 0) {
+        if (v)
+            http_reader_free(v->reader);
         free(v);
         close(fd);
         return;
@@ -301,7 +314,7 @@ void visitors_tick(struct monitor *m)
     struct visitor *v, *next;
     DL_FOREACH_SAFE(m->visitors, v, next)
     {
-        bool idle = v->state == VISITOR_READS && !v->n_in;
+        bool idle = v->state == VISITOR_READS && !http_reader_has(v->reader);
         if (now_ms - v->since_ms > (idle ? MONITOR_IDLE_MS : MONITOR_SLOW_MS))
             visitor_close(v);
     }

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
-#include "daemon/monitor/http.h"
+#include "daemon/monitor/question.h"
 #include "daemon/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -31,36 +31,57 @@ static void texts(const char *string)
     text_deinit(&text);
 }
 
-static void request(const char *data, size_t size)
+/* Whether the bytes begin with a head. */
+static bool head_read(struct http_reader *reader, const char *data, size_t size, size_t *used,
+                      enum http_step *step)
 {
-    struct http_request request, part;
+    struct error err;
+    unsigned code = 0;
+    http_reader_next(reader);
+    *step = http_reader_head(reader, data, size, used, &code, &err);
+    return *step == HTTP_DONE;
+}
+
+static void request(struct http_reader *reader, const char *data, size_t size)
+{
+    struct question question;
+    enum http_step step;
     size_t used = 0, at = 0, less;
     char value[16];
-    int status;
-    if (http_parse(data, size, &request, &used, &status) != HTTP_DONE)
+    if (!head_read(reader, data, size, &used, &step))
         return;
-    if (!used || used > size || request.target[0] != '/')
+    if (!used || used > size)
         abort();
-    if (http_parse(data, used - 1, &part, &less, &status) != HTTP_MORE)
+    if (head_read(reader, data, used - 1, &less, &step) || step != HTTP_MORE)
         abort();
-    while (http_query(request.query, "since", &at, value, sizeof(value)))
+    if (!head_read(reader, data, used, &less, &step) ||
+        question_read(http_reader_request(reader), &question) != 200)
+        return;
+    if (question.path[0] != '/')
+        abort();
+    while (question_value(question.query, "since", &at, value, sizeof(value)))
         if (strlen(value) >= sizeof(value))
             abort();
-    texts(request.target);
-    texts(request.token);
+    texts(question.path);
+    texts(question.token);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct trace_parent parent;
+    struct http_reader *reader = http_reader_new();
     char *copy = malloc(size + 1); /* of the very size, so that a byte too far is seen */
-    if (!copy)
+    if (!copy || !reader) {
+        http_reader_free(reader);
+        free(copy);
         return 0;
+    }
     memcpy(copy, data, size);
     copy[size] = '\0';
     texts(copy);
-    request(copy, size);
+    request(reader, copy, size);
     trace_parent_parse((struct message_text){copy, size}, &parent);
+    http_reader_free(reader);
     free(copy);
     return 0;
 }

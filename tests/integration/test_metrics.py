@@ -232,9 +232,9 @@ class Visitors(unittest.TestCase):
             (b"GET / HTTP/1.1\r\n\r\n", 400),  # without Host
             (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
             (b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-            (b"GET /\r\n\r\n", 400),
+            (b"GET /\r\n\r\n", 505),  # HTTP/0.9
             (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505),
-            (b"GET http://a/metrics HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+            (b"GET http:metrics HTTP/1.1\r\nHost: a\r\n\r\n", 400),
             (b"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
             (b"GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
             (b"GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n", 400),
@@ -244,8 +244,8 @@ class Visitors(unittest.TestCase):
             (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 413),
             (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 413),
             (b"GET /" + b"a" * 2000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
-            (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 65 + b"\r\n", 431),
-            (b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"b" * 9000, 431),
+            (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 101 + b"\r\n", 431),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"b" * 17000, 431),
             (b"GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404),
             (b"GET /metrics HTTP/1.0\r\n\r\n", 200),
             (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
