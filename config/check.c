@@ -139,7 +139,8 @@ static enum status check_tls(const struct config_listen *listen, struct report *
         const struct config_listen one = {
             .certificate = listen->tls[k], .tls = &listen->tls[k], .tls_count = 1};
         if (!config_tls_doors(&one))
-            return report_set(report, "listen.", "tls", listen->tls[k], "framed, http or grpc");
+            return report_set(report, "listen.", "tls", listen->tls[k],
+                              "framed, http, grpc or metrics");
     }
     if (!listen->certificate && listen->tls_count)
         return report_set(report, "listen.", "tls", listen->tls[0], expected);

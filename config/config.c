@@ -48,7 +48,7 @@ uint32_t config_tls_doors(const struct config_listen *listen)
             named |= strcmp(listen->tls[k], config_door_names[door]) ? 0 : UINT32_C(1) << door;
     if (!listen->certificate)
         return 0;
-    return (listen->tls_count ? named : usual) & ~(UINT32_C(1) << DOOR_metrics);
+    return listen->tls_count ? named : usual;
 }
 
 void config_texts_free(char **items, uint32_t count)

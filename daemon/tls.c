@@ -67,6 +67,7 @@ static int choose(SSL *ssl, const unsigned char **out, unsigned char *out_size,
     static const char *const spoken[CONFIG_DOOR_COUNT_][2] = {
         [DOOR_http] = {"http/1.1", "h2"},
         [DOOR_grpc] = {"h2", NULL},
+        [DOOR_metrics] = {"http/1.1", NULL},
     };
     const struct tls_peer *peer = SSL_get_app_data(ssl);
     for (uint32_t k = 0; k < 2 && spoken[peer->door][k]; k++)

@@ -182,6 +182,7 @@ enum status monitor_new(struct shared *shared, const struct config *config,
         return error_no_memory(err, "the monitor");
     m->shared = m->sources.shared = shared;
     m->table = table_ref(table);
+    m->tls = config_tls_doors(&config->listen) >> DOOR_metrics & 1;
     pthread_mutex_init(&m->lock, NULL);
     m->history = history_new();
     enum status status = m->history ? trace_out_new(shared, config, &m->traces, err)

@@ -47,6 +47,7 @@ struct monitor {
     uv_timer_t tick, rest;
     uv_thread_t thread;
     bool has_uv, started, closing;
+    bool tls; /* the configuration wants it, once it has been read to the end */
 
     struct visitor *visitors; /* utlist DL */
     uint32_t n_visitors;

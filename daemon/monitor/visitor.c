@@ -2,7 +2,7 @@
 /*
  * Connections to the monitor, whose requests http/reader.h reads. One is answered at a time; what a
  * visitor sends beyond a buffer's worth stays in the kernel, so a visitor costs this buffer, a head
- * and an answer.
+ * and an answer. TLS (daemon/tls.h) lies below all that, as it does below other doors' sessions.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "daemon/loop.h"
 #include "daemon/monitor/monitor_internal.h"
+#include "daemon/tls.h"
 
 enum { HEAD = 1536, IN = 2048 };
 #define BURST_NS (200 * NS_PER_MS) /* that the monitor may work at once before it has to rest */
@@ -34,6 +35,7 @@ struct visitor {
     struct visitor *prev, *next;
     uv_poll_t poll;
     int fd;
+    struct tls_peer *tls; /* NULL: in the clear */
     enum visitor_state state;
     uint64_t since_ms; /* when the state began, or the first byte of a request came */
     struct http_reader *reader;
@@ -49,12 +51,18 @@ struct visitor {
 
 static void on_ready(uv_poll_t *poll, int status, int events);
 
+static void visitor_free(struct visitor *v)
+{
+    tls_peer_free(v->tls);
+    http_reader_free(v->reader);
+    close(v->fd);
+    free(v);
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     struct visitor *v = handle->data;
-    close(v->fd);
-    http_reader_free(v->reader);
-    free(v);
+    visitor_free(v);
 }
 
 static void reply_drop(struct visitor *v)
@@ -73,12 +81,34 @@ void visitor_close(struct visitor *v)
     uv_close((uv_handle_t *)&v->poll, on_closed);
 }
 
-static void state_set(struct visitor *v, enum visitor_state state)
+static void watch(struct visitor *v)
 {
     static const int events[] = {UV_READABLE, UV_DISCONNECT, UV_WRITABLE};
+    bool unsent = v->state == VISITOR_READS && v->tls && tls_unsent(v->tls);
+    uv_poll_start(&v->poll, events[v->state] | (unsent ? UV_WRITABLE : 0), on_ready);
+}
+
+/* Ends a connection whose last bytes are out. Bytes that nobody has read would make the kernel
+ * reset it, and with it what the peer has not read yet. */
+static void part(struct visitor *v)
+{
+    shutdown(v->fd, SHUT_WR);
+    while (recv(v->fd, v->in, IN, 0) > 0)
+        ;
+    visitor_close(v);
+}
+
+static void state_set(struct visitor *v, enum visitor_state state)
+{
     v->state = state;
     v->since_ms = uv_now(&v->monitor->uv);
-    uv_poll_start(&v->poll, events[state], on_ready);
+    watch(v);
+}
+
+/* Whether bytes have come that no poll will tell of. */
+static bool is_pending(const struct visitor *v)
+{
+    return v->state == VISITOR_READS && v->tls && tls_pending(v->tls);
 }
 
 /* --- answers --- */
@@ -109,6 +139,7 @@ static void head_write(struct visitor *v)
 }
 
 static void write_more(struct visitor *v);
+static void read_more(struct visitor *v);
 
 static void reply_begin(struct visitor *v)
 {
@@ -169,7 +200,9 @@ void visitors_serve(struct monitor *m)
     struct visitor *v, *next;
     DL_FOREACH_SAFE(m->visitors, v, next)
     {
-        if (v->state == VISITOR_WAITS && !serve(v))
+        if (is_pending(v))
+            read_more(v);
+        else if (v->state == VISITOR_WAITS && !serve(v))
             return;
     }
 }
@@ -186,6 +219,7 @@ static unsigned question_take(struct visitor *v)
     enum http_step step = http_reader_head(v->reader, v->in, v->n_in, &used, &status, &err);
     v->n_in -= used;
     memmove(v->in, v->in + used, v->n_in);
+    v->question.head = false;
     if (step == HTTP_DONE)
         return question_read(http_reader_request(v->reader), &v->question);
     return step == HTTP_MORE ? 0 : step == HTTP_TWO ? 505 : status;
@@ -208,17 +242,30 @@ static void request_look(struct visitor *v, bool later)
 
 static void read_more(struct visitor *v)
 {
-    ssize_t n = recv(v->fd, v->in, IN, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n <= 0) {
-        visitor_close(v);
-        return;
-    }
-    if (!http_reader_has(v->reader))
-        v->since_ms = uv_now(&v->monitor->uv);
-    v->n_in = (size_t)n;
-    request_look(v, false);
+    do {
+        ssize_t n = v->tls ? tls_recv(v->tls, v->in, IN) : recv(v->fd, v->in, IN, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        if (n <= 0) {
+            visitor_close(v);
+            return;
+        }
+        if (!http_reader_has(v->reader))
+            v->since_ms = uv_now(&v->monitor->uv);
+        v->n_in = (size_t)n;
+        request_look(v, false);
+    } while (is_pending(v));
+}
+
+/* Goes on with the handshake of TLS. False: it takes more bytes of the peer, or has failed. */
+static bool shake_hands(struct visitor *v)
+{
+    enum tls_step step = tls_is_open(v->tls) ? TLS_DONE : tls_handshake(v->tls);
+    if (step == TLS_FAILED)
+        part(v);
+    else
+        watch(v);
+    return step == TLS_DONE;
 }
 
 /* --- writing --- */
@@ -228,18 +275,17 @@ static void reply_end(struct visitor *v)
 {
     reply_drop(v);
     if (v->last) {
-        /* Bytes that nobody has read would make the kernel reset the connection, and with it what
-         * the peer has not read yet. */
-        shutdown(v->fd, SHUT_WR);
-        while (recv(v->fd, v->in, IN, 0) > 0)
-            ;
-        visitor_close(v);
+        if (v->tls)
+            tls_goodbye(v->tls);
+        part(v);
         return;
     }
     http_reader_next(v->reader);
     state_set(v, VISITOR_READS);
     if (v->n_in)
         request_look(v, true);
+    if (is_pending(v))
+        uv_timer_start(&v->monitor->rest, on_rest_over, 0, 0);
 }
 
 static void write_more(struct visitor *v)
@@ -257,7 +303,7 @@ static void write_more(struct visitor *v)
             {size ? (char *)(uintptr_t)data + body : NULL, size - body},
         };
         const struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = 2};
-        ssize_t n = sendmsg(v->fd, &message, MSG_NOSIGNAL);
+        ssize_t n = v->tls ? tls_send(v->tls, iov, 2) : sendmsg(v->fd, &message, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
@@ -268,7 +314,10 @@ static void write_more(struct visitor *v)
         }
         v->sent += (size_t)n;
     }
-    reply_end(v);
+    if (v->tls && !tls_flush(v->tls))
+        visitor_close(v);
+    else if (!v->tls || !tls_unsent(v->tls))
+        reply_end(v);
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
@@ -276,7 +325,9 @@ static void on_ready(uv_poll_t *poll, int status, int events)
     struct visitor *v = poll->data;
     if (status < 0 || v->state == VISITOR_WAITS) /* it has gone */
         visitor_close(v);
-    else if (v->state == VISITOR_READS)
+    else if (v->state == VISITOR_READS && v->tls && events & UV_WRITABLE && !tls_flush(v->tls))
+        visitor_close(v);
+    else if (v->state == VISITOR_READS && (!v->tls || shake_hands(v)))
         read_more(v);
     else if (events & UV_WRITABLE)
         write_more(v);
@@ -288,18 +339,22 @@ void visitor_open(struct monitor *m, int fd)
 {
     int on = 1;
     struct visitor *v = m->n_visitors < MONITOR_VISITORS ? calloc(1, sizeof(*v)) : NULL;
-    if (v)
-        v->reader = http_reader_new();
-    if (!v || !v->reader || uv_poll_init(&m->uv, &v->poll, fd) != 0) {
-        if (v)
-            http_reader_free(v->reader);
+    bool tls = tls_covers(m->table->tls, DOOR_metrics);
+    if (!v || (m->tls && !m->table->identities)) { /* what it shows and takes is not read yet */
         free(v);
         close(fd);
         return;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     v->monitor = m;
     v->fd = fd;
+    v->reader = http_reader_new();
+    if (tls)
+        v->tls = tls_peer_new(m->table->tls, fd, DOOR_metrics);
+    if (!v->reader || (tls && !v->tls) || uv_poll_init(&m->uv, &v->poll, fd) != 0) {
+        visitor_free(v);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     v->poll.data = v;
     DL_APPEND(m->visitors, v);
     m->n_visitors++;
@@ -314,7 +369,8 @@ void visitors_tick(struct monitor *m)
     struct visitor *v, *next;
     DL_FOREACH_SAFE(m->visitors, v, next)
     {
-        bool idle = v->state == VISITOR_READS && !http_reader_has(v->reader);
+        bool open = !v->tls || tls_is_open(v->tls);
+        bool idle = open && v->state == VISITOR_READS && !http_reader_has(v->reader);
         if (now_ms - v->since_ms > (idle ? MONITOR_IDLE_MS : MONITOR_SLOW_MS))
             visitor_close(v);
     }

@@ -7,6 +7,7 @@ handshakes that go wrong.
 """
 import importlib.util
 import json
+import re
 import signal
 import socket
 import ssl
@@ -168,6 +169,49 @@ class Tls(unittest.TestCase):
                 for _ in range(3):
                     size = int.from_bytes(peer.stream.read(4), "big")
                     self.assertEqual(wire.one(wire.decode(peer.stream.read(size)), 1), 7)
+
+    def metrics_door(self, **listen):
+        self.start(metrics=["127.0.0.1:0"], **listen)
+        self.server.wait_log("metrics ")
+        address = re.search(r"(?m)^metrics (\S+)$", self.server.log()).group(1)
+        self.address = (address.rpartition(":")[0], int(address.rpartition(":")[2]))
+
+    def test_the_metrics(self):
+        self.metrics_door(tls=["metrics"])
+        with self.server:
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                context = trusting("ours", alpn=["http/1.1"])
+                context.minimum_version = context.maximum_version = version
+                peer = self.peer(context)
+                self.assertEqual(peer.socket.selected_alpn_protocol(), "http/1.1")
+                self.assertIn(b"nv_inference_count", peer.ask("GET", "/metrics").body)
+                self.assertIn(b"<html", peer.ask("GET", "/").body)
+                peer.send(request("GET", "/metrics") * 30)  # many in a record, one in many records
+                for k in range(0, len(request("GET", "/metrics")), 5):
+                    peer.send(request("GET", "/metrics")[k:k + 5])
+                self.assertEqual([peer.reply().code for _ in range(31)], [200] * 31)
+                self.assertEqual(peer.ask("GET", "/metrics", None, Connection="close").code, 200)
+                self.assertTrue(peer.ended())
+            with Peer(self.address) as clear:
+                clear.send(request("GET", "/metrics"))
+                self.assertNotIn(b"nv_inference", clear.stream.read())
+            with self.assertRaises(ssl.SSLError):
+                self.peer(trusting("theirs"))
+            self.assertEqual(self.peer().ask("GET", "/metrics").code, 200)
+
+    def test_the_metrics_for_clients_with_certificates(self):
+        self.metrics_door(tls=["metrics"], client_ca=str(authority("theirs")[0]))
+        with self.server:
+            peer = self.peer(trusting("ours", certificate("client", "theirs")))
+            self.assertEqual(peer.ask("GET", "/metrics").code, 200)
+            for client in (None, certificate("stranger", "ours")):
+                with self.assertRaises((ssl.SSLError, ConnectionError, EOFError)):
+                    self.peer(trusting("ours", client)).ask("GET", "/metrics")
+            certificate("server", "ours", serial=78)
+            self.server.signal(signal.SIGHUP)
+            self.server.wait_log("reloaded")
+            after = self.peer(trusting("ours", certificate("client", "theirs")))
+            self.assertEqual(serial_of(after), 78)
 
     def test_clients_with_certificates(self):
         with self.start(client_ca=str(authority("theirs")[0])):
