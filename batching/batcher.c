@@ -455,7 +455,7 @@ static enum cause admit(struct batcher_model *model, struct batcher_item *item,
                         const struct flow *flow, uint64_t now_ns, struct batcher_item **victim)
 {
     uint32_t limit = model->config.queue_limit;
-    if (model->draining)
+    if (model->draining && !item->admitted)
         return CAUSE_DRAINING;
     if (model->items >= limit) {
         *victim = flow_victim(&model->flows, flow, item->priority, limit);

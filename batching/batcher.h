@@ -59,7 +59,8 @@
  *     that of the head's arrival, or the one at which it became the first of its flow, so that a
  *     backlog does not go before other models.
  *   - A model that has max_running batches on workers forms no further one until one of them ends.
- *   - Draining: no new items; what is queued no longer waits for others to join.
+ *   - Draining: no new items, but those of what was admitted before; what is queued no longer waits
+ *     for others to join.
  *
  * Costs: a submit, a cancel and a step take a constant number of list operations and O(log n) heap
  * operations over the models, shape keys and flows that have something queued. So does each item
@@ -104,6 +105,7 @@ struct batcher_item {
     uint64_t flow;        /* who asks: the caller's number for it */
     uint64_t shape_key;   /* only equal keys share a batch */
     uint64_t deadline_ns; /* BATCHER_NEVER: none */
+    bool admitted; /* part of something that was taken before: is taken while draining, too */
 
     uint64_t arrival_ns;         /* set by batcher_submit */
     uint64_t late_ns;            /* set too: refused, as it would miss its deadline by so much */

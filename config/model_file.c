@@ -474,6 +474,79 @@ static enum status warmups_make(const struct making *m)
     return STATUS_OK;
 }
 
+/* --- a pipeline --- */
+
+/* A map's keys come once each. */
+static enum status links_make(const struct making *m, const struct bind_list *from,
+                              const char *what, const char *model,
+                              const struct model_file_link **out, uint32_t *n)
+{
+    const struct written_pair *pairs = from->items;
+    void *made;
+    TRY(array_make(m, from->n, sizeof(struct model_file_link), &made));
+    struct model_file_link *list = made;
+    for (uint32_t i = 0; i < from->n; i++) {
+        if (!pairs[i].key || !*pairs[i].key || !pairs[i].value || !*pairs[i].value)
+            return refuse(m, "%s of '%s': expected a key and a value", what, model);
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(list[k].inner, pairs[i].key) == 0)
+                return refuse(m, "%s of '%s': expected '%s' once, got it twice", what, model,
+                              pairs[i].key);
+        list[i] = (struct model_file_link){pairs[i].key, pairs[i].value};
+    }
+    *out = list;
+    *n = from->n;
+    return STATUS_OK;
+}
+
+static enum status step_make(const struct making *m, const struct written_step *from,
+                             struct model_file_step *out)
+{
+    if (!from->model_name || !config_name_ok(from->model_name))
+        return refuse(m, "ensemble_scheduling: a step: expected the name of a model, got \"%.80s\"",
+                      from->model_name ? from->model_name : "");
+    *out = (struct model_file_step){.model = from->model_name};
+    if (from->model_version > 0) {
+        out->version = arena_printf(m->arena, "%" PRId64, from->model_version);
+        if (!out->version)
+            return error_no_memory(m->err, "%s", m->binding.name);
+    }
+    TRY(links_make(m, &from->input_map, "input_map", out->model, &out->inputs, &out->n_inputs));
+    return links_make(m, &from->output_map, "output_map", out->model, &out->outputs,
+                      &out->n_outputs);
+}
+
+static enum status pipeline_make(const struct making *m)
+{
+    const struct written_model *w = m->written;
+    const struct written_step *written = w->pipeline.step.items;
+    bool named = w->platform && strcmp(w->platform, "ensemble") == 0;
+    void *made;
+    if (!named && !w->has_pipeline)
+        return STATUS_OK;
+    if (!named && w->platform && *w->platform)
+        return refuse(m, "ensemble_scheduling: expected platform \"ensemble\", got \"%s\"",
+                      w->platform);
+    if (w->backend && *w->backend)
+        return refuse(m, "backend: expected none: a pipeline is run by its steps' models");
+    if (!w->pipeline.step.n || !w->input.n || !w->output.n)
+        return refuse(m, "an ensemble: expected %s, got none",
+                      !w->pipeline.step.n ? "ensemble_scheduling with a step"
+                      : !w->input.n       ? "an input"
+                                          : "an output");
+    TRY(array_make(m, w->pipeline.step.n, sizeof(struct model_file_step), &made));
+    struct model_file_step *steps = made;
+    for (uint32_t i = 0; i < w->pipeline.step.n; i++)
+        TRY(step_make(m, &written[i], &steps[i]));
+    m->file->steps = steps;
+    m->file->n_steps = w->pipeline.step.n;
+    if (w->has_batching || w->instance_group.n || w->model_warmup.n)
+        note(m, "of an ensemble's dynamic_batching only priorities and the default timeout count, "
+                "and instance_group and model_warmup have no effect: its steps' models have "
+                "their own");
+    return STATUS_OK;
+}
+
 /* --- the whole --- */
 
 static enum status file_make(const struct making *m, const char *folder)
@@ -483,10 +556,7 @@ static enum status file_make(const struct making *m, const char *folder)
     file->batched = w->max_batch_size > 0;
     file->config.max_batch = (uint32_t)w->max_batch_size;
     TRY(kind_check(m, folder));
-    if (w->has_pipeline || (w->platform && !strcmp(w->platform, "ensemble")))
-        return error_set(m->err, STATUS_UNIMPLEMENTED,
-                         "%s: ensemble_scheduling is not supported: a model is one file",
-                         m->binding.name);
+    TRY(pipeline_make(m));
     TRY(file_name_make(m));
     TRY(policy_make(m));
     TRY(tensors_make(m, &w->input, &file->inputs, &file->n_inputs));
@@ -520,14 +590,21 @@ enum status model_file_parse(const char *name, const void *data, size_t size, co
     TRY(pbtxt_parse(name, data, size, arena, &root, err));
     TRY(bind_message(&binding, root, model_file_rows, written));
     TRY(file_make(&making, folder));
+    atomic_init(&file->refs, 1);
     file->arena = STEAL(arena);
     *out = file;
     return STATUS_OK;
 }
 
+struct model_file *model_file_ref(struct model_file *file)
+{
+    atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);
+    return file;
+}
+
 void model_file_free(struct model_file *file)
 {
-    if (file)
+    if (file && atomic_fetch_sub_explicit(&file->refs, 1, memory_order_acq_rel) == 1)
         arena_free(file->arena);
 }
 

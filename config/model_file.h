@@ -8,6 +8,8 @@
 #ifndef INFERD_CONFIG_MODEL_FILE_H
 #define INFERD_CONFIG_MODEL_FILE_H
 
+#include <stdatomic.h>
+
 #include "base/dtype.h"
 #include "base/log.h"
 #include "base/shape.h"
@@ -61,6 +63,7 @@ struct model_file_step {
 
 struct model_file {
     struct arena *arena;
+    _Atomic uint32_t refs; /* begins with one */
     /* What inferd.yaml could say as well: max_batch, max_delay_us, preferred, queue_limit, batches,
      * inputs, precision. Strings and lists lie in the arena; name, path and version are NULL. */
     struct config_model config;
@@ -83,7 +86,8 @@ struct model_file {
 enum status model_file_parse(const char *name, const void *data, size_t size, const char *folder,
                              const struct log_sink *log, struct model_file **out,
                              struct error *err);
-void model_file_free(struct model_file *file); /* NULL is fine */
+struct model_file *model_file_ref(struct model_file *file);
+void model_file_free(struct model_file *file); /* gives a reference back; NULL is fine */
 void model_file_cleanup(struct model_file **at);
 
 #endif

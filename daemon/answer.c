@@ -2,9 +2,11 @@
 /* Readiness, metadata, configuration, statistics and the index of models; see answer.h. */
 #include "daemon/answer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "daemon/pipeline.h"
 
 /* --- readiness --- */
 
@@ -42,6 +44,11 @@ static const struct body_tensor *tensors(struct arena *arena, const struct engin
     return out;
 }
 
+static const char *platform_of(const struct table_entry *entry)
+{
+    return entry->pipeline ? "ensemble" : "inferd_plan";
+}
+
 static enum status model_metadata(struct loop *loop, const struct request *request,
                                   struct arena *arena, struct body_model_metadata *out,
                                   struct error *err)
@@ -52,7 +59,7 @@ static enum status model_metadata(struct loop *loop, const struct request *reque
     if (!versions)
         return error_no_memory(err, "a description");
     *out = (struct body_model_metadata){
-        .name = entry->name, .platform = "inferd_plan", .versions = versions};
+        .name = entry->name, .platform = platform_of(entry), .versions = versions};
     for (uint32_t i = 0; i < table->n; i++)
         if (strcmp(table->entries[i].name, entry->name) == 0)
             versions[out->n_versions++] = table->entries[i].version;
@@ -85,6 +92,33 @@ static const struct body_tensor *instance_tensors(struct arena *arena,
     return out;
 }
 
+static const struct body_link *links_of(const struct model_file_link *links, uint32_t n,
+                                        struct arena *arena)
+{
+    struct body_link *out = arena_array(arena, n, sizeof(*out));
+    for (uint32_t i = 0; out && i < n; i++)
+        out[i] = (struct body_link){links[i].inner, links[i].outer};
+    return out;
+}
+
+/* The steps as they were written. */
+static const struct body_step *steps_of(const struct model_file *file, struct arena *arena)
+{
+    struct body_step *out = arena_array(arena, file->n_steps, sizeof(*out));
+    for (uint32_t i = 0; out && i < file->n_steps; i++) {
+        const struct model_file_step *step = &file->steps[i];
+        out[i] = (struct body_step){step->model,
+                                    step->version ? strtoll(step->version, NULL, 10) : -1,
+                                    step->n_inputs,
+                                    step->n_outputs,
+                                    links_of(step->inputs, step->n_inputs, arena),
+                                    links_of(step->outputs, step->n_outputs, arena)};
+        if (!out[i].inputs || !out[i].outputs)
+            return NULL;
+    }
+    return out;
+}
+
 /* What its configuration says, which a reload may change meanwhile. */
 static enum status scheduling(const struct model *model, struct arena *arena,
                               struct body_model_config *out, struct error *err)
@@ -113,15 +147,22 @@ static enum status model_config(struct loop *loop, const struct request *request
     const struct model *model = entry->model;
     *out = (struct body_model_config){.name = entry->name,
                                       .version = entry->version,
-                                      .platform = "inferd_plan",
-                                      .backend = "inferd",
+                                      .platform = platform_of(entry),
+                                      .backend = entry->pipeline ? "" : "inferd",
                                       .device = loop->shared->device_name,
                                       .instances = dispatch_workers(loop->shared->dispatch)};
     if (!model)
         return STATUS_OK;
     const struct engine_info *info = model->info;
     out->max_batch = info->batched ? model->max_batch : 0;
-    out->dynamic = info->batched && model->max_batch > 1;
+    out->dynamic = info->batched && model->max_batch > 1 && !model->pipeline;
+    if (model->pipeline) {
+        out->instances = 0;
+        out->n_steps = model->pipeline->file->n_steps;
+        out->steps = steps_of(model->pipeline->file, arena);
+        if (!out->steps)
+            return error_no_memory(err, "a description");
+    }
     TRY(scheduling(model, arena, out, err));
     out->n_inputs = info->n_inputs;
     out->inputs = instance_tensors(arena, info, info->inputs, info->n_inputs);

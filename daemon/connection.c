@@ -161,6 +161,7 @@ void connection_inflight_orphan(struct connection *c, struct inflight *inflight)
     inflight->connection = 0;
     c->n_inflight--;
     charge_drop(c, inflight->slab);
+    charge_drop(c, inflight->run);
     peer_requests_out(c->peer);
 }
 

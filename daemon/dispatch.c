@@ -207,10 +207,35 @@ void dispatch_cancel_all(struct dispatch *d, struct inflight *first)
     pthread_mutex_unlock(&d->lock);
 }
 
+bool dispatch_keep(struct inflight *inflight)
+{
+    struct batch *batch = inflight->batch;
+    struct dispatch *d = inflight->model->dispatch;
+    struct dispatch_worker *worker = &d->workers[batch->worker];
+    pthread_mutex_lock(&d->lock);
+    inflight->kept = batch->keepers || worker->kept < DISPATCH_KEPT;
+    if (inflight->kept && batch->keepers++ == 0)
+        worker->kept++;
+    pthread_mutex_unlock(&d->lock);
+    return inflight->kept;
+}
+
+static void unkeep(struct inflight *inflight, struct batch *batch)
+{
+    struct dispatch *d = inflight->model->dispatch;
+    inflight->kept = false;
+    pthread_mutex_lock(&d->lock);
+    if (--batch->keepers == 0)
+        d->workers[batch->worker].kept--;
+    pthread_mutex_unlock(&d->lock);
+}
+
 void dispatch_release(struct inflight *inflight, struct batch **done)
 {
     struct batch *batch = inflight->batch;
     inflight->batch = NULL;
+    if (inflight->kept)
+        unkeep(inflight, batch);
     if (batch && atomic_fetch_sub_explicit(&batch->refs, 1, memory_order_acq_rel) == 1) {
         batch->next = *done;
         *done = batch;
@@ -325,6 +350,9 @@ enum status dispatch_undone(struct error *err, enum cause cause, bool may_have_r
 void dispatch_model_stats(struct dispatch *d, const struct model *model,
                           struct batcher_model_stats *out)
 {
+    *out = (struct batcher_model_stats){.oldest_arrival_ns = BATCHER_NEVER};
+    if (!model->queue)
+        return;
     pthread_mutex_lock(&d->lock);
     batcher_model_stats(model->queue, out);
     pthread_mutex_unlock(&d->lock);

@@ -25,7 +25,8 @@
 
 enum {
     DISPATCH_MAX_LOOPS = 64,
-    DISPATCH_OUTPUTS = 4, /* buffers of each worker */
+    DISPATCH_OUTPUTS = 4, /* buffers of each worker, */
+    DISPATCH_KEPT = 2,    /* and how many of them may be kept (dispatch_keep) */
     DISPATCH_WHY = 256,   /* bytes of a failure's text */
 };
 
@@ -52,6 +53,10 @@ struct inflight {
     struct identity_use *use; /* of its identity, with `use_bytes`; NULL: no limits */
     uint64_t use_bytes;
     struct trace *trace; /* NULL: it is not traced */
+    /* Of a pipeline (pipeline.h). */
+    struct slab *run;       /* the state of a request whose model is one */
+    struct inflight *whole; /* the request that this is a step of; NULL: it is none */
+    uint32_t step;
     uint32_t infer_id_len, n_outputs;
     char infer_id[MESSAGE_MAX_ID];
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */
@@ -62,6 +67,7 @@ struct inflight {
     /* The result. */
     enum cause cause;
     bool cancelled, expired;
+    bool kept;           /* see dispatch_keep */
     struct batch *batch; /* in which it ran, or was to run; must be released */
     uint32_t first;      /* its first instance in the batch */
     uint64_t queue_ns;
@@ -81,6 +87,7 @@ struct batch {
     size_t output_size;
     /* Requests not yet released. Release order, so that the last to release sees all reads done. */
     _Atomic uint32_t refs;
+    uint32_t keepers;          /* under the lock: requests that keep it (dispatch_keep) */
     struct engine_times times; /* of a batch that ran in parts: their sums */
     uint64_t run_ns;           /* of a batch that ran as a whole; else 0 */
     uint64_t limit_ns;         /* under the lock: no shorter time is a hang */
@@ -129,6 +136,18 @@ bool dispatch_cancel(struct dispatch *dispatch, struct inflight *inflight);
  * Requests that were not submitted are passed over. */
 void dispatch_cancel_all(struct dispatch *dispatch, struct inflight *first);
 
+/* Where output k of a request that ran lies. */
+static inline const void *inflight_output(const struct inflight *inflight, uint32_t k)
+{
+    return (const uint8_t *)inflight->batch->output + inflight->batch->profile->out_offset[k] +
+           inflight->first * inflight->model->info->outputs[k].instance_bytes;
+}
+
+/* Says that the outputs of a request that ran stay in use for longer than it takes to write a
+ * reply: until other requests have run. False: too many of the worker's buffers are kept already,
+ * and the outputs have to be copied; else workers could wait for each other. Any thread. */
+bool dispatch_keep(struct inflight *inflight) MUST_USE;
+
 /* The request's outputs are no longer needed. Batches that nobody holds any more are collected in
  * `*done` and go back together. */
 void dispatch_release(struct inflight *inflight, struct batch **done);
@@ -155,6 +174,10 @@ enum status dispatch_undone(struct error *err, enum cause cause, bool may_have_r
 enum status dispatch_model_load(struct dispatch *dispatch, const struct config *server,
                                 const struct config_model *config, const char *version,
                                 struct engine *engine, struct model **out, struct error *err);
+/* The same of a pipeline (pipeline.h), which is taken over; `config` is the server's. */
+enum status dispatch_pipeline_load(struct dispatch *dispatch, const struct config *config,
+                                   const char *name, const char *version, struct pipeline *pipeline,
+                                   struct model **out, struct error *err);
 /* Runs a model that serves nobody yet, `count` times on every worker, and drops its outputs. */
 struct dispatch_trial {
     struct model *model;
@@ -172,6 +195,7 @@ void dispatch_model_unload(struct dispatch *dispatch, struct model *model);
 
 /* --- looking at it: any thread --- */
 
+/* A pipeline has no queue, and nothing in it. */
 void dispatch_model_stats(struct dispatch *dispatch, const struct model *model,
                           struct batcher_model_stats *out);
 

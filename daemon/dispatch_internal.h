@@ -29,6 +29,7 @@ struct dispatch_worker {
     struct batch *free;    /* batches whose output buffer nobody reads */
     struct batch *running; /* NULL: none */
     bool starved;          /* it has nothing to do, and no free batch */
+    uint32_t kept;         /* batches that somebody keeps */
     uint32_t ran;          /* instances of its last batch */
     uint64_t formed_ns;    /* when that batch was formed */
     /* The least size of a buffer. Smaller ones are swapped for spare ones as they come back. */

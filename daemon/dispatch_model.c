@@ -14,6 +14,7 @@
 #include "daemon/dispatch.h"
 #include "daemon/dispatch_internal.h"
 #include "daemon/fits.h"
+#include "daemon/pipeline.h"
 
 /* --- output buffers --- */
 
@@ -78,7 +79,9 @@ static void model_destroy(struct dispatch *d, struct model *model)
     free(model->lanes);
     free(model->paces);
     free(model->stats.by_batch);
-    engine_unref(model->engine);
+    if (model->engine)
+        engine_unref(model->engine);
+    pipeline_free(model->pipeline);
     free(model->source.path);
     free(model->name);
     free(model->version);
@@ -116,6 +119,14 @@ static uint32_t max_batch_of(const struct engine_info *info, const struct config
     return wanted ? MIN(wanted, info->max_batch) : info->max_batch;
 }
 
+/* What the configuration says of single requests, whether or not they have a queue here. */
+static void requests_configure(struct model *model, const struct config_model *config)
+{
+    atomic_store_explicit(&model->timeout_ns, config->timeout_us * NS_PER_US, memory_order_relaxed);
+    atomic_store_explicit(&model->priority_levels, config->priority_levels, memory_order_relaxed);
+    atomic_store_explicit(&model->default_priority, config->default_priority, memory_order_relaxed);
+}
+
 static struct batcher_model_config queue_config(struct model *model, const struct config *server,
                                                 const struct config_model *config)
 {
@@ -137,9 +148,7 @@ static struct batcher_model_config queue_config(struct model *model, const struc
     atomic_store_explicit(&model->instances, config->instances, memory_order_relaxed);
     atomic_store_explicit(&model->max_delay_ns, queue.max_delay_ns, memory_order_relaxed);
     atomic_store_explicit(&model->waiting.limit, queue.queue_limit, memory_order_relaxed);
-    atomic_store_explicit(&model->timeout_ns, config->timeout_us * NS_PER_US, memory_order_relaxed);
-    atomic_store_explicit(&model->priority_levels, config->priority_levels, memory_order_relaxed);
-    atomic_store_explicit(&model->default_priority, config->default_priority, memory_order_relaxed);
+    requests_configure(model, config);
     return queue;
 }
 
@@ -195,24 +204,75 @@ static enum status model_open(struct dispatch *d, struct model *model, const str
     return status;
 }
 
+static struct model *model_new(struct dispatch *d, const char *name, const char *version)
+{
+    struct model *model = calloc(1, sizeof(*model));
+    if (!model)
+        return NULL;
+    atomic_init(&model->refs, 1);
+    model->dispatch = d;
+    model->stats.since_ms = clock_wall_ms();
+    model->name = strdup(name);
+    model->version = strdup(version);
+    return model;
+}
+
+/* The most instances of one request of a pipeline, for whose tensors there must be memory. */
+static enum status pipeline_fits(const struct model *model, const struct config_limits *limits,
+                                 uint32_t *max_instances, struct error *err)
+{
+    uint64_t most = limits->inflight_bytes - limits->inflight_bytes / SLAB_SMALL_SHARE;
+    uint32_t fits = 0;
+    TRY(fits_check(model->info, limits, 1, model->max_batch, &fits, err));
+    while (fits && slab_charge(pipeline_run_bytes(model->pipeline, fits)) > most)
+        fits = fits > 1 ? fits / 2 : 0;
+    if (!fits)
+        return error_set(err, STATUS_FAILED_PRECONDITION,
+                         "the tensors between the steps take %zu bytes for one instance; "
+                         "limits.inflight_bytes leaves %llu to a request",
+                         pipeline_run_bytes(model->pipeline, 1), (unsigned long long)most);
+    *max_instances = fits;
+    return STATUS_OK;
+}
+
+enum status dispatch_pipeline_load(struct dispatch *d, const struct config *config,
+                                   const char *name, const char *version, struct pipeline *pipeline,
+                                   struct model **out, struct error *err)
+{
+    struct model *model = model_new(d, name, version);
+    if (!model) {
+        pipeline_free(pipeline);
+        return error_no_memory(err, "a model");
+    }
+    model->pipeline = pipeline;
+    model->info = &pipeline->info;
+    model->max_batch = pipeline->max_batch;
+    model->stats.by_batch = calloc((size_t)model->max_batch + 1, sizeof(*model->stats.by_batch));
+    requests_configure(model, &pipeline->file->config);
+    enum status status = model->name && model->version && model->stats.by_batch
+                             ? pipeline_fits(model, &config->limits, &model->max_instances, err)
+                             : error_no_memory(err, "a model");
+    if (status) {
+        model_destroy(d, model);
+        return status;
+    }
+    *out = model;
+    return STATUS_OK;
+}
+
 enum status dispatch_model_load(struct dispatch *d, const struct config *server,
                                 const struct config_model *config, const char *version,
                                 struct engine *engine, struct model **out, struct error *err)
 {
-    struct model *model = calloc(1, sizeof(*model));
+    struct model *model = model_new(d, config->name, version);
     if (!model) {
         engine_unref(engine);
         return error_no_memory(err, "a model");
     }
-    atomic_init(&model->refs, 1);
-    model->dispatch = d;
-    model->stats.since_ms = clock_wall_ms();
     model->engine = engine;
     model->info = engine_describe(engine);
     model->max_batch = max_batch_of(model->info, server, config);
     model->max_items = MIN(model->max_batch, (uint32_t)BATCHER_MAX_ITEMS);
-    model->name = strdup(config->name);
-    model->version = strdup(version);
     enum status status = model_open(d, model, server, config, err);
     if (status) {
         model_destroy(d, model);
@@ -263,9 +323,12 @@ void dispatch_model_retire(struct dispatch *d, struct model *model)
 
 void dispatch_model_unload(struct dispatch *d, struct model *model)
 {
-    lanes_close(d, model);
-    pthread_mutex_lock(&d->lock);
-    batcher_model_remove(model->queue);
-    pthread_mutex_unlock(&d->lock);
+    if (model->engine)
+        lanes_close(d, model);
+    if (model->queue) {
+        pthread_mutex_lock(&d->lock);
+        batcher_model_remove(model->queue);
+        pthread_mutex_unlock(&d->lock);
+    }
     model_destroy(d, model);
 }

@@ -12,6 +12,7 @@
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
 #include "daemon/permit.h"
+#include "daemon/pipeline.h"
 #include "daemon/trace.h"
 
 enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter */
@@ -132,25 +133,50 @@ static const struct identity *permit(struct connection *c, const struct request 
     return NULL;
 }
 
+/* What became of a request that is to be taken back. */
+enum taken {
+    TAKEN_NOT,   /* it runs, and will be answered */
+    TAKEN_OURS,  /* nobody else has it */
+    TAKEN_LATER, /* it comes back to nobody: to be booked out, and left to the loop */
+};
+
+static enum taken take_back(struct connection *c, struct inflight *inflight)
+{
+    if (inflight->run)
+        return pipeline_run_stop(c->loop, inflight) ? TAKEN_OURS : TAKEN_LATER;
+    if (!inflight->submitted)
+        return TAKEN_LATER;
+    return dispatch_cancel(c->loop->shared->dispatch, inflight) ? TAKEN_OURS : TAKEN_NOT;
+}
+
+/* Books out a request that was taken back. */
+static void leave(struct connection *c, struct inflight *inflight, enum taken taken)
+{
+    if (taken == TAKEN_LATER && inflight->run) {
+        connection_inflight_orphan(c, inflight); /* steps may still read its payload */
+        connection_cap_ease(c);
+        connection_dirty(c);
+    } else {
+        connection_inflight_out(c, inflight);
+    }
+    if (taken == TAKEN_OURS)
+        loop_inflight_give(c->loop, inflight);
+}
+
 static void cancel(struct connection *c, const struct request *request)
 {
     struct inflight *inflight = connection_inflight_find(c, request->target);
     struct error err;
     uint64_t id = request->id;
-    bool found = inflight != NULL;
-    bool submitted = found && inflight->submitted;
-    if (submitted)
-        found = dispatch_cancel(c->loop->shared->dispatch, inflight);
-    if (found) {
+    enum taken taken = inflight ? take_back(c, inflight) : TAKEN_NOT;
+    if (taken) {
         error_plain(&err, CAUSE_CLIENT_CANCELLED);
         exchange_error(c, inflight->id, &err);
         model_unrun(inflight->model, CAUSE_CLIENT_CANCELLED);
-        connection_inflight_out(c, inflight); /* the loop drops what was not submitted */
-        if (submitted)
-            loop_inflight_give(c->loop, inflight);
+        leave(c, inflight, taken);
     }
     struct response *out = exchange_begin(c, id, REQUEST_CANCEL);
-    out->yes = found;
+    out->yes = taken != TAKEN_NOT;
     connection_reply(c, out);
 }
 
@@ -158,13 +184,11 @@ void exchange_withdraw(struct connection *c, uint64_t id)
 {
     struct inflight *inflight = connection_inflight_find(c, id);
     exchange_unpack_withdraw(c, id);
-    bool submitted = inflight && inflight->submitted;
-    if (!inflight || (submitted && !dispatch_cancel(c->loop->shared->dispatch, inflight)))
+    enum taken taken = inflight ? take_back(c, inflight) : TAKEN_NOT;
+    if (!taken)
         return;
     counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
-    connection_inflight_out(c, inflight); /* the loop drops what was not submitted */
-    if (submitted)
-        loop_inflight_give(c->loop, inflight);
+    leave(c, inflight, taken);
 }
 
 static const struct {
@@ -213,7 +237,6 @@ static void outputs_fill(struct response *response, const struct inflight *infli
     for (uint32_t k = 0; k < inflight->n_outputs; k++) {
         const struct engine_binding *b = &info->outputs[inflight->output[k]];
         struct message_tensor *t = &response->outputs[k];
-        const uint8_t *base = inflight->batch->output;
         t->name = message_text_of(b->name);
         t->dtype = b->dtype;
         t->shape = b->shape;
@@ -222,8 +245,8 @@ static void outputs_fill(struct response *response, const struct inflight *infli
             t->shape.dim[0] = inflight->item.instances;
             t->size *= inflight->item.instances;
         }
-        t->data = base + inflight->batch->profile->out_offset[inflight->output[k]] +
-                  inflight->first * b->instance_bytes;
+        t->data = inflight->run ? pipeline_run_output(inflight, inflight->output[k])
+                                : inflight_output(inflight, inflight->output[k]);
     }
 }
 
@@ -249,13 +272,22 @@ static bool classes_fill(struct loop *loop, struct response *response, struct in
     return to != NULL;
 }
 
+static struct response_timing timing_of(const struct inflight *inflight)
+{
+    struct response_timing timing;
+    if (inflight->run) {
+        pipeline_run_timing(inflight, &timing);
+        return timing;
+    }
+    const struct engine_times *times = &inflight->batch->times;
+    return (struct response_timing){inflight->queue_ns, times->input_ns, times->compute_ns,
+                                    times->output_ns, inflight->batch->instances};
+}
+
 static void result_reply(struct connection *c, struct inflight *inflight)
 {
     struct response *response = exchange_begin(c, inflight->id, REQUEST_INFER);
-    const struct engine_times *times = &inflight->batch->times;
-    response->timing =
-        (struct response_timing){inflight->queue_ns, times->input_ns, times->compute_ns,
-                                 times->output_ns, inflight->batch->instances};
+    response->timing = timing_of(inflight);
     response->model = message_text_of(inflight->model->name);
     response->version = message_text_of(inflight->model->version);
     response->infer_id = (struct message_text){inflight->infer_id, inflight->infer_id_len};
@@ -274,7 +306,7 @@ static void failure_reply(struct connection *c, const struct inflight *inflight)
 {
     const struct cause_row *row = cause_row(inflight->cause);
     struct error err;
-    if (inflight->batch)
+    if (inflight->batch || inflight->run)
         error_cause(&err, inflight->cause, "%s", inflight->why);
     else
         error_cause(&err, inflight->cause, "model '%s': %s", inflight->model->name, row->sentence);
@@ -286,9 +318,9 @@ static void failure_reply(struct connection *c, const struct inflight *inflight)
 /* Counts a failure, whether or not anybody still hears of it. */
 static void failure_count(struct loop *loop, const struct inflight *inflight)
 {
-    counter_add(&loop->counters,
-                inflight->batch ? COUNTER_FAILED : counter_of_cause(inflight->cause), 1);
-    if (!inflight->batch)
+    bool in_run = inflight->run ? pipeline_run_failed(inflight) : inflight->batch != NULL;
+    counter_add(&loop->counters, in_run ? COUNTER_FAILED : counter_of_cause(inflight->cause), 1);
+    if (!in_run)
         model_unrun(inflight->model, inflight->cause);
 }
 
@@ -324,12 +356,14 @@ void exchange_forget(struct connection *c)
     dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
     while (c->inflight) {
         struct inflight *inflight = c->inflight;
+        bool ours = inflight->run ? pipeline_run_stop(c->loop, inflight) : inflight->cancelled;
         connection_inflight_orphan(c, inflight);
-        if (inflight->cancelled) {
+        if (ours || inflight->run) {
             counter_add(&c->loop->counters, COUNTER_CANCELLED, 1);
             model_unrun(inflight->model, CAUSE_CLIENT_CANCELLED);
-            loop_inflight_give(c->loop, inflight);
         }
+        if (ours)
+            loop_inflight_give(c->loop, inflight);
     }
 }
 
@@ -358,7 +392,11 @@ void exchange_fail(struct connection *c, bool all)
     dispatch_cancel_all(c->loop->shared->dispatch, c->inflight);
     for (struct inflight *inflight = c->inflight, *next; inflight; inflight = next) {
         next = inflight->next_of_connection;
-        if (inflight->cancelled) {
+        if (inflight->run) {
+            enum taken taken = take_back(c, inflight);
+            undone_reply(c, inflight, cause, taken == TAKEN_LATER || pipeline_run_ran(inflight));
+            leave(c, inflight, taken);
+        } else if (inflight->cancelled) {
             undone_reply(c, inflight, cause, false);
             connection_inflight_out(c, inflight);
             loop_inflight_give(c->loop, inflight);
@@ -377,8 +415,11 @@ void exchange_abandon(struct connection *c, const uint64_t *serials, size_t n)
         next = inflight->next_of_connection;
         for (size_t k = 0; k < n; k++)
             if (serials[k] == inflight->serial) {
+                enum taken taken = inflight->run ? take_back(c, inflight) : TAKEN_LATER;
                 undone_reply(c, inflight, CAUSE_WORKER_HANGS, true);
                 connection_inflight_orphan(c, inflight);
+                if (taken == TAKEN_OURS)
+                    loop_inflight_give(c->loop, inflight);
                 break;
             }
     }

@@ -15,6 +15,7 @@
 #include "daemon/classify.h"
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
+#include "daemon/pipeline.h"
 #include "daemon/trace.h"
 
 /* --- inference --- */
@@ -157,12 +158,16 @@ void exchange_submit(struct connection *c, struct inflight *inflight)
     if (inflight->trace)
         trace_decoded(inflight->trace);
     connection_inflight_in(c, inflight);
-    loop_submit(c->loop, inflight);
+    if (inflight->run)
+        pipeline_run_begin(c->loop, inflight);
+    else
+        loop_submit(c->loop, inflight);
 }
 
 void exchange_drop(struct connection *c, struct inflight *inflight)
 {
     connection_slab_give(c, STEAL(inflight->slab));
+    connection_slab_give(c, STEAL(inflight->run));
     loop_inflight_give(c->loop, inflight);
 }
 
@@ -196,9 +201,13 @@ static enum status inflight_prepare(struct connection *c, const struct request *
                                     struct slab **frame, struct error *err)
 {
     inflight->use_bytes = admission->payload_bytes; /* given back with the request */
+    if (model->pipeline)
+        inflight->use_bytes += pipeline_run_bytes(model->pipeline, admission->instances);
     TRY(identity_charge(who, inflight->use_bytes, &inflight->use, err));
     TRY(payload_place(c, request, model, admission, inflight, frame, err));
     inflight_fill(inflight, c, request, who, model, admission);
+    if (model->pipeline)
+        TRY(pipeline_run_new(c, inflight, admission->instances, err));
     if (*frame)
         TRY(exchange_unpack_begin(c, request, admission->input, inflight, frame, err));
     return address_check(c, err);

@@ -92,7 +92,9 @@ struct inflight *loop_inflight_take(struct loop *loop)
     inflight->loop = loop->index;
     inflight->submitted = inflight->cancelled = false;
     inflight->trace = NULL;
-    inflight->slab = inflight->texts = NULL;
+    inflight->slab = inflight->texts = inflight->run = NULL;
+    inflight->whole = NULL;
+    inflight->item.admitted = inflight->kept = false;
     inflight->use = NULL;
     inflight->model = NULL;
     inflight->batch = NULL;
@@ -105,6 +107,7 @@ void loop_inflight_give(struct loop *loop, struct inflight *inflight)
         trace_end(loop->shared->traces, STEAL(inflight->trace));
     slabs_give(loop->slabs, inflight->slab);
     slabs_give(loop->slabs, inflight->texts);
+    slabs_give(loop->slabs, inflight->run);
     identity_use_give(inflight->use, inflight->use_bytes);
     model_unref(inflight->model);
     inflight->next = loop->free_inflight;

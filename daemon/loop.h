@@ -201,6 +201,9 @@ struct inflight *loop_inflight_take(struct loop *loop);
 /* Releases its payload and its model; its batch must have been released. */
 void loop_inflight_give(struct loop *loop, struct inflight *inflight);
 void loop_submit(struct loop *loop, struct inflight *inflight);
+/* Gives a request that has been answered back at the end of the turn: until the flush the reply
+ * points into its batch's outputs. */
+void loop_hold(struct loop *loop, struct inflight *inflight);
 /* The bucket that holds a connection's requests of this id. */
 struct inflight **loop_bucket(struct loop *loop, uint64_t connection, uint64_t id);
 /* Called between two reads: if much has gathered, does the work of the turn's end now. Under

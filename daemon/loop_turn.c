@@ -9,6 +9,7 @@
 #include "daemon/exchange.h"
 #include "daemon/loop.h"
 #include "daemon/loop_internal.h"
+#include "daemon/pipeline.h"
 
 enum {
     LOOKS = 4,         /* so many calls of loop_slice_over share a look at the clock */
@@ -163,13 +164,20 @@ void loop_results_take(struct loop *loop)
     spent_take(loop);
 }
 
-/* Answers a request and holds it, because the reply points into the batch's outputs until the
- * flush. */
-static void result_answer(struct loop *loop, struct inflight *inflight)
+void loop_hold(struct loop *loop, struct inflight *inflight)
 {
-    exchange_result(loop, inflight);
     inflight->next = loop->held;
     loop->held = inflight;
+}
+
+static void result_answer(struct loop *loop, struct inflight *inflight)
+{
+    if (inflight->whole) {
+        pipeline_run_step_end(loop, inflight);
+        return;
+    }
+    exchange_result(loop, inflight);
+    loop_hold(loop, inflight);
 }
 
 void loop_results_answer(struct loop *loop, uint64_t end_ns)
@@ -189,20 +197,22 @@ void loop_results_answer(struct loop *loop, uint64_t end_ns)
 
 static void submit_all(struct loop *loop)
 {
-    struct inflight *first = NULL, **tail = &first;
-    for (struct inflight *inflight = loop->submit_first, *next; inflight; inflight = next) {
+    struct inflight *first = NULL, **tail = &first, *gathered = STEAL(loop->submit_first);
+    loop->submit_tail = &loop->submit_first;
+    loop->n_gathered = 0;
+    for (struct inflight *inflight = gathered, *next; inflight; inflight = next) {
         next = inflight->next;
         inflight->next = NULL;
         if (!inflight->connection) { /* cancelled, or its connection has gone */
-            loop_inflight_give(loop, inflight);
+            if (inflight->whole)
+                pipeline_run_step_end(loop, inflight);
+            else
+                loop_inflight_give(loop, inflight);
             continue;
         }
         *tail = inflight;
         tail = &inflight->next;
     }
-    loop->submit_first = NULL;
-    loop->submit_tail = &loop->submit_first;
-    loop->n_gathered = 0;
     struct inflight *refused = first ? dispatch_submit(loop->shared->dispatch, first) : NULL;
     for (struct inflight *next; refused; refused = next) {
         next = refused->next;
@@ -301,4 +311,6 @@ void loop_turn(struct loop *loop)
         serve(loop, clock_now_ns(), now_ns + LOOP_TURN_NS);
     wrap_up(loop);
     bury(loop);
+    if (loop->held) /* what connections that ended have kept */
+        loop_held_release(loop);
 }

@@ -21,6 +21,8 @@
 
 struct dispatch;
 struct identities;
+struct model_file;
+struct pipeline;
 struct tls;
 
 /* Sums since the version was loaded. Relaxed: numbers for people. */
@@ -75,7 +77,8 @@ struct model {
     _Atomic uint32_t refs; /* released on the way down: the last user sees all that was done */
     char *name, *version;
     struct model_source source;
-    struct engine *engine;
+    struct engine *engine;     /* NULL: it is a pipeline, and has no queue and no lanes */
+    struct pipeline *pipeline; /* daemon/pipeline.h; NULL: it is none */
     const struct engine_info *info;
     uint32_t max_batch;            /* of the plan, or less as configured */
     uint32_t max_items;            /* requests in one batch, at most */
@@ -107,6 +110,9 @@ struct table_entry {
     bool of_repository;  /* else it is named in the configuration */
     bool unloaded;       /* because nobody has ordered to load it */
     struct model *model; /* if it is ready; a reference */
+    /* What makes it a pipeline, ready or not, and where that is from; a reference. */
+    struct model_file *pipeline;
+    struct model_source source;
 };
 
 struct table {
@@ -126,6 +132,10 @@ void table_unref(struct table *table); /* NULL is fine */
 /* Takes over a reference to `model` (or NULL). Names are copied. False: no memory. */
 bool table_add(struct table *table, const char *name, const char *version, enum model_state state,
                const char *reason, struct model *model) MUST_USE;
+/* Makes the entry a pipeline, from this file; NULL: none. The source is copied. False: no
+ * memory. */
+bool table_entry_pipeline(struct table_entry *entry, struct model_file *file,
+                          const struct model_source *source);
 void table_sort(struct table *table); /* after the last table_add */
 
 /* The entry of a name and a version. An empty version means the highest one that is ready, or else

@@ -151,6 +151,8 @@ static enum status entry_make(struct models *m, const struct config *config, con
     char reason[96] = "";
     if (w->of_repository && !models_chosen(m, config, w->name))
         return unloaded_add(table, w, err);
+    if (w->pipeline)
+        return models_pipeline_add(table, w, err);
     enum status status = models_version_make(m, config, w, &model, &why);
     bool tolerated = !m->loaded_once || (old && old->state == MODEL_UNAVAILABLE);
     if (status && !tolerated)
@@ -190,6 +192,7 @@ static enum status table_make(struct models *m, const struct config *config, str
             return error_plain(err, CAUSE_STOPPED);
         TRY(entry_make(m, config, &list.items[i], table, err));
     }
+    TRY(models_pipelines_bind(m, config, table, NULL, err));
     seen_keep(m, &list);
     *out = STEAL(table);
     return STATUS_OK;
@@ -210,7 +213,8 @@ static void limits_restore(struct models *m)
     if (repository_list(m->config, NULL, &list, NULL))
         return;
     for (uint32_t i = 0; i < list.n; i++)
-        version_keep(m, m->config, &list.items[i], models_served(m, &list.items[i]));
+        if (!list.items[i].pipeline)
+            version_keep(m, m->config, &list.items[i], models_served(m, &list.items[i]));
     repository_list_deinit(&list);
 }
 
@@ -286,7 +290,8 @@ static void retired_unload(struct models *m, struct model *list)
         list = model->next;
         log_write(&m->shared->log, LOG_INFO, "model '%s' version '%s' unloaded", model->name,
                   model->version);
-        plan_cache_release(m->cache, model->engine);
+        if (model->engine)
+            plan_cache_release(m->cache, model->engine);
         dispatch_model_unload(m->shared->dispatch, model);
     }
 }
@@ -467,6 +472,7 @@ void models_free(struct models *m)
     models_stop(m);
     pthread_join(m->thread, NULL);
     table_unref(m->table); /* retires what is left */
-    retired_unload(m, STEAL(m->retired));
+    while (m->retired)     /* a pipeline's end is the end of its steps' models */
+        retired_unload(m, STEAL(m->retired));
     models_destroy(m);
 }

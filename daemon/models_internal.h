@@ -5,6 +5,7 @@
  *   models.c             the thread, whole configurations, and one version
  *   models_repository.c  single models of the repository: polls and orders
  *   models_seen.c        what a poll compares
+ *   models_pipelines.c   pipelines are bound to the models beside them
  */
 #ifndef INFERD_DAEMON_MODELS_INTERNAL_H
 #define INFERD_DAEMON_MODELS_INTERNAL_H
@@ -50,6 +51,15 @@ const struct table_entry *models_served(const struct models *m, const struct wan
 /* Adds a version, takes over `model` (NULL: it is not served, for this reason). */
 enum status models_entry_add(struct table *table, const struct wanted *w, struct model *model,
                              const char *reason, struct error *err);
+/* Adds a pipeline, which is not bound yet. */
+enum status models_pipeline_add(struct table *table, const struct wanted *w, struct error *err);
+/* Binds all pipelines of the table, which is complete, to its models, and sorts it. Those that do
+ * not fit are listed as unavailable, with the reason. An error: with `only` NULL, one of them does
+ * not fit, though it was ready or is new and the first pass is over; else the one of this name
+ * does not. */
+enum status models_pipelines_bind(struct models *m, const struct config *config,
+                                  struct table *table, const char *only, struct error *err);
+
 /* Makes the loops use the table, which is taken over. */
 void models_publish(struct models *m, struct table *table, const struct config *config);
 

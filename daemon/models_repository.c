@@ -67,6 +67,8 @@ static enum status others_copy(const struct models *m, const char *name, struct 
             return error_no_memory(err, "the table of models");
         table->entries[table->n - 1].of_repository = from->of_repository;
         table->entries[table->n - 1].unloaded = from->unloaded;
+        if (!table_entry_pipeline(&table->entries[table->n - 1], from->pipeline, &from->source))
+            return error_no_memory(err, "the table of models");
     }
     return STATUS_OK;
 }
@@ -100,6 +102,8 @@ static enum status version_put(struct models *m, const struct wanted *w, struct 
     if (atomic_load_explicit(&m->stop, memory_order_relaxed))
         return error_plain(err, CAUSE_STOPPED);
     TRY(clash_check(table, w, err));
+    if (w->pipeline)
+        return models_pipeline_add(table, w, err);
     if (models_version_make(m, m->config, w, &model, &why)) {
         if (serving)
             return error_copy(err, &why);
@@ -131,6 +135,12 @@ static enum status model_exchange(struct models *m, const char *name,
     TRY(others_copy(m, name, table, err));
     for (uint32_t i = 0; i < list->n; i++)
         TRY(version_put(m, &list->items[i], table, serving, &failure, err));
+    struct error why;
+    if (models_pipelines_bind(m, m->config, table, name, &why)) {
+        if (serving || why.cause == CAUSE_OUT_OF_MEMORY)
+            return error_copy(err, &why);
+        error_copy(&failure, &why);
+    }
     models_publish(m, STEAL(table), m->config);
     return failure.status ? error_copy(err, &failure) : STATUS_OK;
 }
@@ -164,6 +174,7 @@ static enum status model_unload(struct models *m, const char *name, struct error
     }
     if (!found)
         return error_set(err, STATUS_NOT_FOUND, "no model '%s' of the repository is loaded", name);
+    models_pipelines_bind(m, m->config, table, name, NULL); /* those made of it are not ready */
     models_publish(m, STEAL(table), m->config);
     return STATUS_OK;
 }

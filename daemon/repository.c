@@ -167,7 +167,7 @@ struct scan {
 struct model_scan {
     const struct scan *scan;
     const char *name;
-    const struct model_file *settings;
+    struct model_file *settings;
     uint64_t file_digest;    /* of config.pbtxt; 0: there is none */
     uint64_t file_change_ns; /* when it was changed */
     struct error why;        /* of its status if it cannot be used */
@@ -204,8 +204,22 @@ static void source_open(const struct model_scan *m, struct wanted *w, char *belo
     }
 }
 
+/* A pipeline's file is its config.pbtxt, whatever lies in the folder of its version. */
+static enum status pipeline_add(const struct model_scan *m, const char *version, struct error *err)
+{
+    struct wanted *w = NULL;
+    char below[MESSAGE_MAX_NAME + 32];
+    snprintf(below, sizeof(below), "%s/" REPOSITORY_MODEL_FILE, m->name);
+    TRY(source_add(m, version, REPOSITORY_MODEL_FILE, below, &w, err));
+    w->pipeline = true;
+    w->source.ctime_ns = w->source.mtime_ns = m->file_change_ns;
+    return STATUS_OK;
+}
+
 static enum status version_add(const struct model_scan *m, const char *version, struct error *err)
 {
+    if (m->settings && m->settings->n_steps)
+        return pipeline_add(m, version, err);
     const char *own = m->settings ? m->settings->file : NULL;
     const char *const *names = own ? &own : file_names;
     char below[3 * MESSAGE_MAX_NAME + 32];
@@ -226,6 +240,12 @@ static enum status version_add(const struct model_scan *m, const char *version, 
         w->err = why;
         if (!status)
             source_open(m, w, below, fd);
+        return STATUS_OK;
+    }
+    if (m->why.status) { /* it may have been meant as a pipeline, which has no such file */
+        struct wanted *w = NULL;
+        TRY(source_add(m, version, REPOSITORY_MODEL_FILE, m->name, &w, err));
+        w->err = m->why;
         return STATUS_OK;
     }
     log_write(m->scan->log, LOG_WARNING, "%s/%s/%s: neither model.plan nor model.onnx: left out",
@@ -385,6 +405,8 @@ static enum status model_see(void *user, int parent, const char *name, struct er
     settings_read(&m);
     snprintf(above, sizeof(above), "%s/", name);
     TRY(folder_walk(scan, fd, above, version_see, &m, err));
+    if (m.settings && m.settings->n_steps && scan->list->n == first)
+        TRY(pipeline_add(&m, "1", err)); /* git, for one, keeps no empty folders */
     policy_apply(&m, first);
     return STATUS_OK;
 }

@@ -18,9 +18,10 @@
 #define REPOSITORY_WARMUP     "warmup" /* beside the versions: inputs to warm up with */
 
 struct wanted {
-    struct config_model config; /* the configuration's, or defaults; the strings are not its own */
-    const struct model_file *settings; /* the model's config.pbtxt; NULL: there is none */
-    bool of_repository;                /* else of the configuration */
+    struct config_model config;  /* the configuration's, or defaults; the strings are not its own */
+    struct model_file *settings; /* the model's config.pbtxt; NULL: there is none */
+    bool pipeline;               /* of `settings`: it has no file of its own, and `fd` is -1 */
+    bool of_repository;          /* else of the configuration */
     char *name, *version;
     char *path;                 /* of the file, below `folder` if that is not -1 */
     int folder;                 /* the file's folder in the repository; -1: `path` says it all */

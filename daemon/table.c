@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "config/model_file.h"
 #include "daemon/dispatch.h"
 #include "daemon/identity.h"
 #include "daemon/model.h"
@@ -70,6 +71,7 @@ void table_unref(struct table *table)
         free(table->entries[i].name);
         free(table->entries[i].version);
         model_unref(table->entries[i].model);
+        table_entry_pipeline(&table->entries[i], NULL, NULL);
     }
     identities_unref(table->identities);
     tls_unref(table->tls);
@@ -90,6 +92,22 @@ bool table_add(struct table *table, const char *name, const char *version, enum 
     snprintf(entry.reason, sizeof(entry.reason), "%s", reason ? reason : "");
     table->entries[table->n++] = entry;
     return true;
+}
+
+bool table_entry_pipeline(struct table_entry *entry, struct model_file *file,
+                          const struct model_source *source)
+{
+    model_file_free(entry->pipeline);
+    free(entry->source.path);
+    entry->pipeline = NULL;
+    entry->source = (struct model_source){0};
+    if (!file)
+        return true;
+    entry->source = *source;
+    entry->source.path = strdup(source->path);
+    if (entry->source.path)
+        entry->pipeline = model_file_ref(file);
+    return entry->pipeline != NULL;
 }
 
 static int entry_compare(const void *a, const void *b)

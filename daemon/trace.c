@@ -139,9 +139,38 @@ static bool is_wanted(struct lane *lane, uint32_t rate, bool has_parent,
     return true;
 }
 
+/* A record with an id of its own; NULL: there is none left. */
+static struct trace *record_begin(struct lane *lane, uint32_t loop, XXH128_hash_t *id)
+{
+    struct trace *trace = record_take(lane);
+    if (!trace)
+        return NULL;
+    *trace = (struct trace){.loop = loop};
+    *id = XXH3_128bits_withSeed(&lane->serial, sizeof(lane->serial), lane->seed);
+    lane->serial++;
+    uint64_t span = (id->low64 ^ id->high64) | 1; /* an id is never 0 */
+    memcpy(trace->span, &span, sizeof(span));
+    return trace;
+}
+
+struct trace *trace_begin_step(struct traces *traces, const struct trace *whole, bool *dropped)
+{
+    XXH128_hash_t id;
+    struct trace *trace = record_begin(&traces->lanes[whole->loop], whole->loop, &id);
+    *dropped = !trace;
+    if (!trace)
+        return NULL;
+    trace->parent = whole->parent;
+    memcpy(trace->parent.span, whole->span, TRACE_SPAN);
+    trace->read_ns = clock_now_ns();
+    trace->of_step = true;
+    return trace;
+}
+
 struct trace *trace_begin(struct traces *traces, uint32_t loop, struct message_text text,
                           bool *dropped)
 {
+    XXH128_hash_t id;
     struct lane *lane = &traces->lanes[loop];
     struct trace_parent parent = {.sampled = false};
     uint32_t rate = traces_rate(traces);
@@ -149,15 +178,11 @@ struct trace *trace_begin(struct traces *traces, uint32_t loop, struct message_t
     *dropped = false;
     if (!rate || !is_wanted(lane, rate, has_parent, &parent))
         return NULL;
-    struct trace *trace = record_take(lane);
+    struct trace *trace = record_begin(lane, loop, &id);
     *dropped = !trace;
     if (!trace)
         return NULL;
-    *trace = (struct trace){.parent = parent, .loop = loop};
-    XXH128_hash_t id = XXH3_128bits_withSeed(&lane->serial, sizeof(lane->serial), lane->seed);
-    lane->serial++;
-    uint64_t span = (id.low64 ^ id.high64) | 1; /* an id is never 0 */
-    memcpy(trace->span, &span, sizeof(span));
+    trace->parent = parent;
     if (!has_parent) {
         id.low64 |= 1;
         memcpy(trace->parent.trace, &id, sizeof(id));

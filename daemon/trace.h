@@ -37,6 +37,7 @@ struct trace {
     uint64_t read_ns, decoded_ns, queued_ns, gather_ns, answered_ns, written_ns;
     uint64_t input_ns, compute_ns, output_ns; /* how long, one behind the other from gather_ns on */
     enum cause cause;
+    bool of_step; /* of a pipeline: its `id` is the step, and `parent.span` the request's span */
     uint32_t loop, instances, batch; /* batch: instances that ran together */
     char model[MESSAGE_MAX_NAME + 1], version[MESSAGE_MAX_NAME + 1];
     char id[MESSAGE_MAX_ID + 1]; /* the client's */
@@ -58,6 +59,8 @@ uint32_t traces_rate(const struct traces *traces);
  * record. */
 struct trace *trace_begin(struct traces *traces, uint32_t loop, struct message_text parent,
                           bool *dropped);
+/* A record for a step of the request that `whole` is about, in its trace; else as above. */
+struct trace *trace_begin_step(struct traces *traces, const struct trace *whole, bool *dropped);
 /* The request has been read whole, and goes to its queue. */
 void trace_decoded(struct trace *trace);
 /* The request is answered: takes over what its way through queue and batch has noted. */

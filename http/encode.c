@@ -136,6 +136,38 @@ static void dynamic_batching(struct json_writer *w, const struct body_model_conf
     json_text(w, "}");
 }
 
+static void links(struct json_writer *w, const char *name, const struct body_link *items,
+                  uint32_t n)
+{
+    key(w, name);
+    json_text(w, "{");
+    for (uint32_t i = 0; i < n; i++) {
+        comma(w, i == 0);
+        string(w, items[i].inner, items[i].outer);
+    }
+    json_text(w, "}");
+}
+
+static void ensemble_scheduling(struct json_writer *w, const struct body_model_config *b)
+{
+    json_text(w, ",\"ensemble_scheduling\":{\"step\":[");
+    for (uint32_t i = 0; i < b->n_steps; i++) {
+        const struct body_step *step = &b->steps[i];
+        comma(w, i == 0);
+        json_text(w, "{");
+        string(w, "model_name", step->model);
+        json_text(w, ",");
+        key(w, "model_version");
+        json_int(w, step->version);
+        json_text(w, ",");
+        links(w, "input_map", step->inputs, step->n_inputs);
+        json_text(w, ",");
+        links(w, "output_map", step->outputs, step->n_outputs);
+        json_text(w, "}");
+    }
+    json_text(w, "]}");
+}
+
 static void model_config(struct json_writer *w, const struct body_model_config *b)
 {
     bool gpu = strncmp(b->device, "cuda", 4) == 0;
@@ -151,11 +183,17 @@ static void model_config(struct json_writer *w, const struct body_model_config *
     config_tensors(w, "input", b->inputs, b->n_inputs, true);
     json_text(w, ",");
     config_tensors(w, "output", b->outputs, b->n_outputs, false);
-    json_text(w, ",\"instance_group\":[{");
-    string(w, "name", b->name);
-    json_text(w, gpu ? ",\"kind\":\"KIND_GPU\"," : ",\"kind\":\"KIND_CPU\",");
-    number(w, "count", b->instances);
-    json_text(w, "}]");
+    json_text(w, ",\"instance_group\":[");
+    if (b->instances) {
+        json_text(w, "{");
+        string(w, "name", b->name);
+        json_text(w, gpu ? ",\"kind\":\"KIND_GPU\"," : ",\"kind\":\"KIND_CPU\",");
+        number(w, "count", b->instances);
+        json_text(w, "}");
+    }
+    json_text(w, "]");
+    if (b->n_steps)
+        ensemble_scheduling(w, b);
     if (b->dynamic)
         dynamic_batching(w, b);
     json_text(w, "}");

@@ -30,6 +30,18 @@ struct body_model_metadata {
     const struct body_tensor *inputs, *outputs;
 };
 
+/* A step of a pipeline: what its model calls a tensor, and what the pipeline calls it. */
+struct body_link {
+    const char *inner, *outer;
+};
+
+struct body_step {
+    const char *model;
+    int64_t version; /* -1: the latest */
+    uint32_t n_inputs, n_outputs;
+    const struct body_link *inputs, *outputs;
+};
+
 /* A model's configuration, in the words of the field's clients. Where the model is batched
  * (max_batch is not 0) the shapes leave the number of instances out. */
 struct body_model_config {
@@ -41,8 +53,10 @@ struct body_model_config {
     const uint32_t *preferred;
     uint64_t max_delay_us;
     uint32_t priority_levels, default_priority; /* 0: there are none */
-    uint32_t instances;                         /* batches that may run at a time */
-    const char *device;                         /* "cpu", "cuda:0" */
+    uint32_t instances;                         /* batches that may run at a time; 0: its steps' */
+    uint32_t n_steps;                           /* of a pipeline; 0: it is none */
+    const struct body_step *steps;
+    const char *device; /* "cpu", "cuda:0" */
 };
 
 /* A setting of traces or of the log, by the name that the field's clients know. */

@@ -292,6 +292,34 @@ static bool group_put(pb_ostream_t *stream, const void *item)
     return pb_encode_submessage(stream, inference_ModelInstanceGroup_fields, &m);
 }
 
+static bool input_link_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_link *link = item;
+    inference_ModelEnsembling_Step_InputMapEntry m = {.key = string_put(link->inner),
+                                                      .value = string_put(link->outer)};
+    return pb_encode_submessage(stream, inference_ModelEnsembling_Step_InputMapEntry_fields, &m);
+}
+
+static bool output_link_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_link *link = item;
+    inference_ModelEnsembling_Step_OutputMapEntry m = {.key = string_put(link->inner),
+                                                       .value = string_put(link->outer)};
+    return pb_encode_submessage(stream, inference_ModelEnsembling_Step_OutputMapEntry_fields, &m);
+}
+
+static bool step_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_step *step = item;
+    struct list inputs = {step->inputs, step->n_inputs, sizeof(*step->inputs), input_link_put};
+    struct list outputs = {step->outputs, step->n_outputs, sizeof(*step->outputs), output_link_put};
+    inference_ModelEnsembling_Step m = {.model_name = string_put(step->model),
+                                        .model_version = step->version,
+                                        .input_map = list_put(&inputs),
+                                        .output_map = list_put(&outputs)};
+    return pb_encode_submessage(stream, inference_ModelEnsembling_Step_fields, &m);
+}
+
 static bool preferred_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
 {
     const struct body_model_config *b = *arg;
@@ -308,7 +336,8 @@ enum status body_model_config_encode(const struct body_model_config *body, struc
     struct list inputs = {body->inputs, body->n_inputs, sizeof(*body->inputs), config_input_put};
     struct list outputs = {body->outputs, body->n_outputs, sizeof(*body->outputs),
                            config_output_put};
-    struct list groups = {body, 1, sizeof(*body), group_put};
+    struct list groups = {body, body->instances ? 1 : 0, sizeof(*body), group_put};
+    struct list steps = {body->steps, body->n_steps, sizeof(*body->steps), step_put};
     inference_ModelConfigResponse m = {.has_config = true};
     m.config = (inference_ModelConfig){.name = string_put(body->name),
                                        .platform = string_put(body->platform),
@@ -317,7 +346,9 @@ enum status body_model_config_encode(const struct body_model_config *body, struc
                                        .input = list_put(&inputs),
                                        .output = list_put(&outputs),
                                        .instance_group = list_put(&groups),
-                                       .has_dynamic_batching = body->dynamic};
+                                       .has_dynamic_batching = body->dynamic,
+                                       .has_ensemble_scheduling = body->n_steps > 0,
+                                       .ensemble_scheduling = {.step = list_put(&steps)}};
     m.config.dynamic_batching = (inference_ModelDynamicBatching){
         .preferred_batch_size = {.funcs.encode = preferred_encode, .arg = (void *)(uintptr_t)body},
         .max_queue_delay_microseconds = body->max_delay_us,

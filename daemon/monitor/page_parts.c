@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "config/schema.h"
+#include "daemon/pipeline.h"
 #include "daemon/monitor/page.h"
 
 /* --- pieces --- */
@@ -352,8 +353,41 @@ static void layer_rows(const struct engine_layer *layers, uint32_t n, double all
     }
 }
 
+static void link_cell(struct text *out, const struct model_file_link *links, uint32_t n)
+{
+    text_put(out, "<td>");
+    for (uint32_t i = 0; i < n; i++) {
+        text_put(out, i ? ", " : "");
+        text_html(out, links[i].inner);
+        text_put(out, " = ");
+        text_html(out, links[i].outer);
+    }
+    text_put(out, "</td>");
+}
+
+/* A pipeline has no layers of its own. */
+static void page_steps(const struct model_file *file, struct text *out)
+{
+    static const char *const names[] = {"Step", "Model", "Takes", "Makes", NULL};
+    text_put(out, "<section id=\"steps\"><h2>Steps</h2>\n");
+    table_begin(out, names);
+    for (uint32_t i = 0; i < file->n_steps; i++) {
+        const struct model_file_step *step = &file->steps[i];
+        text_printf(out, "<tr><td>%" PRIu32 "</td>", i + 1);
+        cell(out, step->model);
+        link_cell(out, step->inputs, step->n_inputs);
+        link_cell(out, step->outputs, step->n_outputs);
+        text_put(out, "</tr>\n");
+    }
+    table_end(out);
+}
+
 void page_layers(const struct page *page, struct text *out)
 {
+    if (page->model->pipeline) {
+        page_steps(page->model->pipeline->file, out);
+        return;
+    }
     static const char *const names[] = {"Layer", "Op", "Tactic", "#Time", "", NULL};
     const struct engine_info *info = page->model->info;
     struct engine_layer *layers = calloc(LAYERS_MOST, sizeof(*layers));

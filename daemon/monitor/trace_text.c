@@ -71,7 +71,7 @@ void trace_chrome_write(const struct trace *t, struct text *out)
     struct stage stages[STAGES];
     char cause[SNAPSHOT_CAUSE];
     uint32_t n = stages_of(t, stages);
-    event_begin(t, "request", 'b', t->read_ns, out);
+    event_begin(t, t->of_step ? "step" : "request", 'b', t->read_ns, out);
     text_put(out, ",\"args\":{\"model\":\"");
     text_json(out, t->model);
     text_put(out, "\",\"version\":\"");
@@ -86,7 +86,7 @@ void trace_chrome_write(const struct trace *t, struct text *out)
         event(t, stages[i].name, 'b', stages[i].begin_ns, out);
         event(t, stages[i].name, 'e', stages[i].end_ns, out);
     }
-    event(t, "request", 'e', t->written_ns, out);
+    event(t, t->of_step ? "step" : "request", 'e', t->written_ns, out);
 }
 
 /* --- OpenTelemetry --- */
@@ -133,13 +133,14 @@ void trace_otlp_write(const struct trace *t, uint64_t epoch_ns, struct text *out
     char cause[SNAPSHOT_CAUSE];
     uint32_t n = stages_of(t, stages);
     bool has_parent = memcmp(t->parent.span, none, TRACE_SPAN) != 0;
-    span_begin(t, t->span, has_parent ? t->parent.span : NULL, 2, "inference", out);
+    span_begin(t, t->span, has_parent ? t->parent.span : NULL, t->of_step ? 1 : 2,
+               t->of_step ? "step" : "inference", out);
     span_times(t->read_ns + epoch_ns, t->written_ns + epoch_ns, out);
     text_put(out, ",\"attributes\":[");
     attribute(out, "inferd.model", t->model, true);
     attribute(out, "inferd.version", t->version, false);
     if (*t->id)
-        attribute(out, "inferd.request_id", t->id, false);
+        attribute(out, t->of_step ? "inferd.step" : "inferd.request_id", t->id, false);
     number_attribute(out, "inferd.instances", t->instances);
     number_attribute(out, "inferd.batch", t->batch);
     text_put(out, "]");

@@ -167,7 +167,7 @@ static void what_would_change_results_is_refused(void **state)
     refuse("platform: 'pytorch_libtorch'", "platform: expected");
     refuse("backend: 'python'", "backend: expected");
     refuse("name: 'other'", "name: expected \"m\"");
-    refuse("platform: 'ensemble'", "ensemble_scheduling is not supported");
+    refuse("platform: 'ensemble'", "ensemble_scheduling with a step");
 }
 
 static void mistakes(void **state)
