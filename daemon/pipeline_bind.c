@@ -474,7 +474,7 @@ static enum status inner_make(struct binder *b, const struct part *part)
 {
     const struct pipeline *inner = part->model->pipeline;
     struct pipeline *p = b->pipeline;
-    uint32_t first_group = p->n_groups, *map;
+    uint32_t first_group = p->n_groups, *map = NULL;
     TRY(inner_values(b, part, &map));
     for (uint32_t g = 0; g < inner->n_groups; g++) {
         struct model *model = g ? inner->groups[g].model : part->model;
