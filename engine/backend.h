@@ -27,7 +27,7 @@
 #include "engine/ir/ir.h"
 
 enum {
-    BACKEND_ABI = 5,
+    BACKEND_ABI = 6,
     BACKEND_ALIGN = 64, /* alignment of constants, arena offsets and allocations */
     TACTIC_NAME_MAX = 96,
     TACTIC_BLOB_MAX = 512,
@@ -42,26 +42,35 @@ struct backend_stream;
 struct backend_event;
 struct backend_arena;
 
+enum memory_kind {
+    MEMORY_DEVICE = 0, /* memory that ops read and write */
+    MEMORY_PINNED = 1, /* host memory that is fastest to copy to and from the device */
+};
+
+/* Where memory comes from instead of the backend's own. */
+struct memory_allocator {
+    void *(*take)(void *user, enum memory_kind kind, size_t size, size_t align, const char *tag);
+    void (*give)(void *user, enum memory_kind kind, void *memory);
+    void *user;
+};
+
 struct device_options {
     uint32_t index;             /* cuda:N */
     uint32_t threads;           /* CPU: threads of one stream; 0: one per physical core */
     bool reference_only;        /* CPU: only our own kernels (the oracle; sanitizers) */
     const char *script;         /* fault backend: its script; NULL: it injects nothing */
     const struct backend *wrap; /* fault backend: the backend it wraps; NULL: the script names it */
-    const struct log_sink *log; /* may be NULL; must outlive the device */
+    const struct log_sink *log; /* may be NULL; must outlive the device, as these two do: */
+    const struct memory_allocator *allocator; /* NULL: the backend's own */
 };
 
 /* Every backend's device starts with this. */
 struct device {
     const struct backend *backend;
     uint32_t threads;
-    bool reference_only;            /* as in the options; set by engine_device_open */
-    struct memory_tracker *tracker; /* engine/runtime/memory.h; NULL: not asked for */
-};
-
-enum memory_kind {
-    MEMORY_DEVICE = 0, /* memory that ops read and write */
-    MEMORY_PINNED = 1, /* host memory that is fastest to copy to and from the device */
+    bool reference_only;                      /* as in the options; set by engine_device_open */
+    struct memory_tracker *tracker;           /* engine/runtime/memory.h; NULL: not asked for */
+    const struct memory_allocator *allocator; /* as in the options; set by engine_device_open */
 };
 
 /* How a tactic wants one input or output to be stored. An FP32 tensor may be stored as a shorter

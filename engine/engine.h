@@ -180,10 +180,10 @@ struct engine_layer {
     const char *name, *op, *tactic; /* the engine's */
     uint64_t time_ns;               /* 0: not timed */
 };
-/* Writes at most `max` layers of the profile that batches of this size run on, in the order in
- * which they run; returns how many there are. */
-uint32_t engine_layers(const struct engine *engine, uint32_t batch, struct engine_layer *out,
-                       uint32_t max);
+/* Writes at most `max` layers, from the one numbered `first` on, of the profile that batches of
+ * this size run on, in the order in which they run; returns how many there are. */
+uint32_t engine_layers(const struct engine *engine, uint32_t batch, uint32_t first,
+                       struct engine_layer *out, uint32_t max);
 
 /* The profile that a batch of this size runs on; NULL: the size is 0 or too large. */
 const struct engine_profile *engine_profile_for(const struct engine *engine, uint32_t batch);

@@ -365,7 +365,7 @@ static enum status take_memory(struct context *ctx, struct error *err)
             on_host = MAX(on_host, engine->host ? host_bytes(engine, i) : 0);
         }
     TRY(lane_grow(ctx->lane, arena, err));
-    ctx->base[SIDE_DEVICE] = ctx->backend->arena_base(ctx->lane->arena);
+    ctx->base[SIDE_DEVICE] = lane_base(ctx->lane);
     void *host;
     if (engine->host) {
         TRY(memory_alloc(ctx->lane->device, MEMORY_PINNED, on_host, "host arena", &host, err));

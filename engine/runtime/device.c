@@ -67,6 +67,7 @@ enum status engine_device_open(const char *spec, const struct device_options *op
     TRY(backend_find(spec, &backend, &own.index, err));
     TRY(backend->device_open(&own, out, err));
     (*out)->reference_only = own.reference_only;
+    (*out)->allocator = own.allocator;
     return STATUS_OK;
 }
 

@@ -47,8 +47,9 @@ enum status engine_padding(struct engine *engine, struct error *err);
 struct lane {
     struct device *device;
     struct backend_stream *stream;
-    struct backend_arena *arena;
-    size_t size; /* bytes of the arena that are usable so far */
+    struct backend_arena *arena; /* NULL: `taken` */
+    void *taken;                 /* the arena of a device that has an allocator */
+    size_t size;                 /* bytes of the arena that are usable so far */
 };
 
 /* Whether the segment is for the CPU beside the engine's device. */
@@ -60,5 +61,6 @@ void engine_compile(struct engine *engine, uint32_t profile);
 
 /* Makes at least `size` bytes of the arena usable; its base does not move. */
 enum status lane_grow(struct lane *lane, size_t size, struct error *err);
+void *lane_base(const struct lane *lane); /* once it has grown */
 
 #endif

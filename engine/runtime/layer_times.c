@@ -32,6 +32,7 @@ enum status context_layer_times_add(struct context *ctx, struct profile *p, stru
             TRY(step_time(ctx, part, i + k, &ns, err));
             layer->min_ns = layer->runs ? MIN(layer->min_ns, ns) : ns;
             layer->total_ns += ns;
+            layer->last_ns = ns;
             layer->runs++;
         }
     }
@@ -94,8 +95,8 @@ const struct ir_graph *engine_graph_for(const struct engine *engine, uint32_t ba
     return info ? engine->plan->profiles[info - engine->profiles].graph : NULL;
 }
 
-uint32_t engine_layers(const struct engine *engine, uint32_t batch, struct engine_layer *out,
-                       uint32_t max)
+uint32_t engine_layers(const struct engine *engine, uint32_t batch, uint32_t first,
+                       struct engine_layer *out, uint32_t max)
 {
     const struct ir_graph *graph = engine_graph_for(engine, batch);
     uint32_t n = 0;
@@ -103,9 +104,9 @@ uint32_t engine_layers(const struct engine *engine, uint32_t batch, struct engin
         const struct ir_node *node = &graph->nodes[i];
         if (node->op == IR_OP_NONE || !node->tactic)
             continue;
-        if (n < max)
-            out[n] = (struct engine_layer){node->name, ir_op_name(node->op), node->tactic->name,
-                                           node->time_ns};
+        if (n >= first && n - first < max)
+            out[n - first] = (struct engine_layer){node->name, ir_op_name(node->op),
+                                                   node->tactic->name, node->time_ns};
         n++;
     }
     return n;

@@ -16,7 +16,7 @@
 struct layer_time {
     const struct ir_node *node;
     uint64_t runs;
-    uint64_t total_ns, min_ns;
+    uint64_t total_ns, min_ns, last_ns; /* last: of the batch that ended last */
 };
 
 enum status context_layer_times_start(struct context *ctx, struct error *err);

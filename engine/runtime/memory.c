@@ -148,10 +148,30 @@ void memory_note(struct device *device, enum memory_kind kind, const void *key, 
     pthread_mutex_unlock(&t->lock);
 }
 
+static enum status ask(const struct memory_allocator *from, enum memory_kind kind, size_t size,
+                       const char *tag, void **out, struct error *err)
+{
+    void *memory = from->take(from->user, kind, MAX(size, (size_t)1), BACKEND_ALIGN, tag);
+    if (!memory)
+        return error_set(err, STATUS_RESOURCE_EXHAUSTED, "%s: the allocator has no %zu bytes", tag,
+                         size);
+    if ((uintptr_t)memory % BACKEND_ALIGN) {
+        from->give(from->user, kind, memory);
+        return error_set(err, STATUS_INVALID_ARGUMENT,
+                         "%s: the allocator gave an address that is no multiple of %d", tag,
+                         BACKEND_ALIGN);
+    }
+    *out = memory;
+    return STATUS_OK;
+}
+
 enum status memory_alloc(struct device *device, enum memory_kind kind, size_t size, const char *tag,
                          void **out, struct error *err)
 {
-    TRY(device->backend->memory_alloc(device, kind, size, tag, out, err));
+    if (device->allocator)
+        TRY(ask(device->allocator, kind, size, tag, out, err));
+    else
+        TRY(device->backend->memory_alloc(device, kind, size, tag, out, err));
     memory_note(device, kind, *out, tag, size);
     return STATUS_OK;
 }
@@ -161,7 +181,10 @@ void memory_free(struct device *device, enum memory_kind kind, void *memory)
     if (!memory)
         return;
     memory_note(device, kind, memory, "", 0);
-    device->backend->memory_free(device, kind, memory);
+    if (device->allocator)
+        device->allocator->give(device->allocator->user, kind, memory);
+    else
+        device->backend->memory_free(device, kind, memory);
 }
 
 size_t memory_track_records(struct device *device, struct memory_record *out, size_t max)

@@ -10,8 +10,10 @@
 
 #include "base/compiler.h"
 
-/* Places of modules, from the program's folder: beside it, in a build folder, installed. */
+/* Places of modules, from the folder of the program, or of the library that this is part of: beside
+ * it, in a build folder, installed with the program, installed with the library. */
 static const char *const beside[] = {"", "../engine/cuda", ("../" MODULE_LIBDIR)};
+static const char beside_library[] = "inferd";
 
 enum { LOOKED_MAX = 300 }; /* bytes of the list of places in an error's text */
 
@@ -20,6 +22,14 @@ struct search {
     char looked[LOOKED_MAX]; /* all places so far */
 };
 
+static bool cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = '\0';
+    return slash != NULL;
+}
+
 /* *out: the folder of the running program. False: it cannot be known. */
 static bool program_folder(char out[PATH_MAX])
 {
@@ -27,11 +37,16 @@ static bool program_folder(char out[PATH_MAX])
     if (n <= 0)
         return false;
     out[n] = '\0';
-    char *slash = strrchr(out, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
-    return true;
+    return cut_name(out);
+}
+
+/* *out: the folder of the shared library that has this function. False: it is in no library. */
+static bool library_folder(char out[PATH_MAX])
+{
+    static const char here = 0;
+    Dl_info info;
+    return dladdr(&here, &info) && info.dli_fname && strstr(info.dli_fname, ".so") &&
+           realpath(info.dli_fname, out) && cut_name(out);
 }
 
 static void add_text(char *text, size_t size, const char *more)
@@ -61,6 +76,8 @@ static bool look(struct search *search, const char *name)
         for (size_t i = 0; i < ARRAY_LEN(beside); i++)
             if (look_in(search, folder, beside[i], name))
                 return true;
+    if (library_folder(folder) && look_in(search, folder, beside_library, name))
+        return true;
     return look_in(search, MODULE_PREFIX, MODULE_LIBDIR, name);
 }
 

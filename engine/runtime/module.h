@@ -10,7 +10,8 @@
 
 /*
  * Opens "inferd-<name>.so" and checks its table. The module is looked for in $INFERD_MODULE_DIR if
- * that is set, and else beside the program, where the build leaves it, and where it is installed.
+ * that is set, and else beside the program, where the build leaves it, and where it is installed,
+ * with the program or with the shared library that this function is part of.
  * It is never unloaded; opening it again gives the same table.
  *
  * `title`: what texts call the module ("CUDA"). UNIMPLEMENTED: there is no such module;

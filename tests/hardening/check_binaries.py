@@ -28,6 +28,7 @@ PRODUCTS = {
     "daemon/inferd": None,
     "tools/inferctl": None,
     "client/libinferd-client.so": "inferd_",
+    "engine/library/libinferd-engine.so": "inferd_engine_",
     "engine/cuda/inferd-cuda.so": "inferd_backend",
 }
 OPTIONAL = {"engine/cuda/inferd-cuda.so"}

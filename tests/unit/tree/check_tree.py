@@ -42,6 +42,7 @@ ENGINE_LAYERS = {
     "guard": [".", "ir", "tune"],
     "build": [".", "ir", "import", "passes", "tune", "guard", "plan", "quant", "runtime"],
     "runtime": [".", "ir", "plan"],
+    "library": [".", "ir", "runtime"],
     "cpu": [".", "ir"],
     "cuda": [".", "ir"],
 }
