@@ -15,6 +15,7 @@
     X(INFER, "infer")       /* inferences with its models */                                       \
     X(DESCRIBE, "describe") /* metadata, readiness and statistics of its models */                 \
     X(STATUS, "status")     /* what tells of others: status, all statistics, the index */          \
+    X(MEMORY, "memory")     /* registering regions of shared memory */                             \
     X(ADMIN, "admin")       /* changing what is served, and settings */
 
 enum right {

@@ -312,6 +312,19 @@ static enum status check_traces(const struct config *config, struct report *repo
                       "http://HOST:PORT or http://HOST:PORT/PATH");
 }
 
+/* A prefix of names in /dev/shm. */
+static enum status check_shared_memory(const struct config *config, struct report *report)
+{
+    const char *prefix = config->shared_memory;
+    if (!prefix)
+        return STATUS_OK;
+    const char *name = prefix + strspn(prefix, "/");
+    if (*name && *name != '.' && !strchr(name, '/'))
+        return STATUS_OK;
+    return report_set(report, "", "shared_memory", prefix,
+                      "what names of regions begin with, such as inferd-");
+}
+
 enum status config_check_report(const struct config *config, struct report *report)
 {
     TRY(fields_check(config_server_fields, "", config, report));
@@ -323,6 +336,7 @@ enum status config_check_report(const struct config *config, struct report *repo
     TRY(check_repository(config, report));
     TRY(check_log(config, report));
     TRY(check_traces(config, report));
+    TRY(check_shared_memory(config, report));
     TRY(check_listen(&config->listen, report));
     for (uint32_t i = 0; i < config->models_count; i++)
         TRY(check_model(config, i, report));

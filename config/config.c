@@ -31,6 +31,8 @@ static const struct config_limits default_limits = {
     .idle_timeout_ms = 300000,
     .connection_requests = 1024,
     .receive_rate = 65536,
+    .regions = 1024,
+    .region_bytes = 1024 * MIB,
 };
 
 const char *const config_door_names[] = {
@@ -148,6 +150,7 @@ void config_free(struct config *config)
     free(config->log_level);
     free(config->log_components);
     free(config->log_format);
+    free(config->shared_memory);
     free(config->trace_file);
     free(config->trace_collector);
     free(config);

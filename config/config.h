@@ -126,6 +126,8 @@ struct config_limits {
     uint32_t address_connections;
     uint32_t address_requests; /* in flight; 0: no limit */
     uint64_t address_inflight_bytes;
+    uint32_t regions;      /* of shared memory; 1024 */
+    uint64_t region_bytes; /* in all of them; 1 GiB */
 };
 
 struct config {
@@ -155,6 +157,7 @@ struct config {
     char *log_level;       /* error, warning, info, verbose */
     char *log_components;  /* "peers=verbose, engine=warning"; NULL: all as log_level */
     char *log_format;      /* text, json, journal */
+    char *shared_memory;   /* what names of clients' regions begin with; NULL: there are none */
     uint32_t trace_rate;   /* one request in so many is traced; 0: none; 1000 */
     char *trace_file;      /* for Chrome's viewer; NULL: none */
     char *trace_collector; /* "http://HOST:PORT[/PATH]", OTLP as JSON; NULL: none */

@@ -48,8 +48,11 @@ void config_restart_names(const struct config *running, const struct config *wan
         {"cache", same_text(running->cache, wanted->cache)},
         {"cache_bytes", running->cache_bytes == wanted->cache_bytes},
         {"plan_keys", same_text(running->plan_keys, wanted->plan_keys)},
+        {"shared_memory", same_text(running->shared_memory, wanted->shared_memory)},
         {"trace_file", same_text(running->trace_file, wanted->trace_file)},
         {"trace_collector", same_text(running->trace_collector, wanted->trace_collector)},
+        {"limits.regions", running->limits.regions == wanted->limits.regions},
+        {"limits.region_bytes", running->limits.region_bytes == wanted->limits.region_bytes},
         /* fewer is fine: there are descriptors for as many as at the start */
         {"limits.connections", wanted->limits.connections <= running->limits.connections},
     };

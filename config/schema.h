@@ -63,6 +63,7 @@ enum {
     X(log_level, TEXT, 1, CONFIG_NAME_MAX)                                                         \
     X(log_components, TEXT, 1, CONFIG_TEXT_MAX)                                                    \
     X(log_format, TEXT, 1, CONFIG_NAME_MAX)                                                        \
+    X(shared_memory, TEXT, 1, CONFIG_NAME_MAX)                                                     \
     X(trace_rate, U32, 0, 1000000000)                                                              \
     X(trace_file, TEXT, 1, CONFIG_TEXT_MAX)                                                        \
     X(trace_collector, TEXT, 1, CONFIG_TEXT_MAX)
@@ -110,7 +111,9 @@ enum {
     X(address_connections, U32, 0, 1 << 20)                                                        \
     X(address_requests, U32, 0, 1 << 30)                                                           \
     X(address_inflight_bytes, BYTES, 0, TERABYTE)                                                  \
-    X(receive_rate, U32, 0, 1 << 30)
+    X(receive_rate, U32, 0, 1 << 30)                                                               \
+    X(regions, U32, 1, 1 << 16)                                                                    \
+    X(region_bytes, BYTES, 1, 64 * TERABYTE)
 
 /* The keys that are lists or sections. */
 #define CONFIG_OTHER_KEYS(X)                                                                       \

@@ -29,10 +29,17 @@ bool answer_model_ready(const struct shared *shared, const struct table_entry *e
 
 /* --- metadata --- */
 
-/* The extensions of the protocol that are served in full. */
+/* The extensions of the protocol that are served in full; the last one if regions are offered. */
 static const char *const extensions[] = {
-    "classification", "model_configuration", "model_repository", "statistics", "logging",
+    "classification", "model_configuration",  "model_repository", "statistics",
+    "logging",        "system_shared_memory",
 };
+
+static struct body_server_metadata server_metadata(const struct shared *shared)
+{
+    uint32_t n = ARRAY_LEN(extensions) - (shared->regions ? 0 : 1);
+    return (struct body_server_metadata){"inferd", INFERD_VERSION, n, extensions};
+}
 
 static const struct body_tensor *tensors(struct arena *arena, const struct engine_binding *bindings,
                                          uint32_t n)
@@ -270,8 +277,7 @@ enum status answer_make(struct loop *loop, const struct request *request, struct
     out->kind = request->kind;
     switch (request->kind) {
     case REQUEST_SERVER_METADATA:
-        out->is.server_metadata = (struct body_server_metadata){"inferd", INFERD_VERSION,
-                                                                ARRAY_LEN(extensions), extensions};
+        out->is.server_metadata = server_metadata(loop->shared);
         return STATUS_OK;
     case REQUEST_MODEL_METADATA:
         return model_metadata(loop, request, arena, &out->is.model_metadata, err);

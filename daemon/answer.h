@@ -8,6 +8,7 @@
  *   answer.c           readiness, metadata, configuration, statistics, the index of models
  *   answer_status.c    the server's status
  *   answer_settings.c  settings of traces and log
+ *   answer_region.c    regions of shared memory: registering, too
  *   answer_order.c     orders to load and unload models, which the loader carries out
  *   describe.c         sends what was made here; answers that cost much are kept for a moment
  *
@@ -30,6 +31,9 @@ enum status answer_make(struct loop *loop, const struct request *request, struct
 /* SERVER_READY, and MODEL_READY of a model in the table. */
 bool answer_server_ready(const struct shared *shared);
 bool answer_model_ready(const struct shared *shared, const struct table_entry *entry);
+
+/* Answers a MEMORY_... or CUDA_... request of `who`. */
+void answer_region(struct connection *c, const struct request *request, const struct identity *who);
 
 /* --- orders --- */
 

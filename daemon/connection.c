@@ -45,12 +45,19 @@ void connection_stop(struct connection *c, uint32_t why)
     c->stops |= why;
 }
 
+/* Whether inputs can be unpacked now: they belong to the request that a protocol which answers in
+ * order waits for. */
+static bool unpacks(const struct connection *c)
+{
+    return c->unpack && c->phase <= CONNECTION_HALF && !(c->stops & ~(uint32_t)STOP_HOLD);
+}
+
 void connection_resume(struct connection *c, uint32_t why)
 {
     if (!(c->stops & why))
         return;
     c->stops &= ~why;
-    if (c->stops)
+    if (c->stops && !unpacks(c))
         return;
     counter_add(&c->loop->counters, COUNTER_READS_RESUMED, 1);
     if (c->phase <= CONNECTION_HALF)
@@ -335,7 +342,7 @@ void connection_turn(struct connection *c)
         connection_watch(c);
         return;
     }
-    if (c->unpack && connection_takes(c))
+    if (unpacks(c))
         exchange_unpack_go_on(c);
     if (!c->unpack && connection_takes(c) && c->ops->waiting(c->session))
         c->ops->resume(c->session);
@@ -346,7 +353,8 @@ void connection_turn(struct connection *c)
         if (got == GOT_ALL || loop_slice_over(c->loop))
             break;
     }
-    if (connection_takes(c) && (got == GOT_MORE || c->unpack || c->ops->waiting(c->session)))
+    bool more = connection_takes(c) && (got == GOT_MORE || c->ops->waiting(c->session));
+    if (more || unpacks(c))
         loop_ready(c->loop, c, true);
     connection_watch(c);
     connection_dirty(c); /* so that the end of the turn looks whether it is finished */

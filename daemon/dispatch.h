@@ -32,7 +32,14 @@ enum {
 
 struct dispatch;
 struct batch;
+struct region;
 struct trace;
+
+/* Where an output goes that its client wants in a region of shared memory. */
+struct inflight_region {
+    struct region *region; /* a reference; NULL: it goes into the reply */
+    uint64_t offset;
+};
 
 /* A request on its way. Between submission and return only the dispatcher touches `item` and the
  * result. The rest belongs to the loop's thread all the time. */
@@ -62,6 +69,7 @@ struct inflight {
     uint8_t output[MESSAGE_MAX_TENSORS];           /* the model's outputs that were asked for, */
     uint16_t classes[MESSAGE_MAX_TENSORS];         /* as so many classes; 0: as they are */
     struct slab *texts;                            /* these classes, once it is answered */
+    struct inflight_region *regions;               /* one for each output; NULL: none has any */
     struct engine_span spans[MESSAGE_MAX_TENSORS]; /* one for each input */
 
     /* The result. */

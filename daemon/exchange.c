@@ -13,6 +13,7 @@
 #include "daemon/loop.h"
 #include "daemon/permit.h"
 #include "daemon/pipeline.h"
+#include "daemon/regions.h"
 #include "daemon/trace.h"
 
 enum { SAY_AGAIN_S = 60 }; /* between two lines in the log about the same matter */
@@ -211,6 +212,11 @@ static const struct {
     {REQUEST_LOG_SETTING, describe_server},
 };
 
+static bool is_of_region(enum request_kind kind)
+{
+    return kind >= REQUEST_MEMORY_STATUS && kind <= REQUEST_CUDA_UNREGISTER;
+}
+
 static void describe_or_cancel(struct connection *c, const struct request *request)
 {
     for (size_t k = 0; k < ARRAY_LEN(answers); k++)
@@ -223,6 +229,8 @@ void exchange_request(struct connection *c, const struct request *request, struc
     const struct identity *who = permit(c, request);
     if (who && request->kind == REQUEST_INFER)
         exchange_infer(c, request, who, &frame);
+    else if (who && is_of_region(request->kind))
+        answer_region(c, request, who);
     else if (who)
         describe_or_cancel(c, request);
     connection_slab_give(c, frame);
@@ -247,7 +255,27 @@ static void outputs_fill(struct response *response, const struct inflight *infli
         }
         t->data = inflight->run ? pipeline_run_output(inflight, inflight->output[k])
                                 : inflight_output(inflight, inflight->output[k]);
+        t->region = (struct message_region){0};
     }
+}
+
+/* Writes outputs to the regions that were named for them, whence the reply holds none of their
+ * bytes. */
+static enum status regions_fill(struct response *response, const struct inflight *inflight,
+                                struct error *err)
+{
+    for (uint32_t k = 0; inflight->regions && k < inflight->n_outputs; k++) {
+        struct message_tensor *t = &response->outputs[k];
+        const struct inflight_region *to = &inflight->regions[k];
+        if (!to->region)
+            continue;
+        TRY(region_write(to->region, to->offset, t->data, t->size, err));
+        t->region = (struct message_region){message_text_of(region_name(to->region)), to->offset,
+                                            t->size, true};
+        t->data = NULL;
+        t->size = 0;
+    }
+    return STATUS_OK;
 }
 
 /* Puts classes in the place of outputs that were asked for so. False: there is no memory. */
@@ -292,12 +320,14 @@ static void result_reply(struct connection *c, struct inflight *inflight)
     response->version = message_text_of(inflight->model->version);
     response->infer_id = (struct message_text){inflight->infer_id, inflight->infer_id_len};
     outputs_fill(response, inflight);
-    if (classes_fill(c->loop, response, inflight)) {
-        connection_reply(c, response);
-    } else {
-        struct error err;
+    struct error err;
+    if (!classes_fill(c->loop, response, inflight)) {
         error_plain(&err, CAUSE_OVER_BUDGET);
         exchange_error(c, inflight->id, &err);
+    } else if (regions_fill(response, inflight, &err)) {
+        exchange_error(c, inflight->id, &err);
+    } else {
+        connection_reply(c, response);
     }
 }
 

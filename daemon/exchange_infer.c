@@ -3,12 +3,14 @@
  * Inferences, see exchange.h. Small payloads are copied from the staging buffer into a slab, each
  * aligned, so that a lone request can be read in place. Payloads of a large frame stay in the slab
  * that they were read into. Typed contents are unpacked into a slab; those of a large frame in
- * slices (exchange_unpack.c), because they can be millions of elements.
+ * slices (exchange_unpack.c), because they can be millions of elements. What lies in regions of
+ * shared memory is read in such slices, too.
  */
 #include "daemon/exchange.h"
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "daemon/admission.h"
@@ -16,6 +18,7 @@
 #include "daemon/exchange_internal.h"
 #include "daemon/loop.h"
 #include "daemon/pipeline.h"
+#include "daemon/regions.h"
 #include "daemon/trace.h"
 
 /* --- inference --- */
@@ -42,6 +45,14 @@ static bool is_typed(const struct request *request)
     return typed;
 }
 
+static bool is_in_region(const struct request *request)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < request->n_inputs; k++)
+        any |= request->inputs[k].region.sized;
+    return any;
+}
+
 /* Copies or unpacks the payloads into a slab, one behind the other. */
 static enum status payload_copy(const struct request *request, const struct model *model,
                                 const struct admission *admission, struct inflight *inflight,
@@ -65,13 +76,13 @@ static enum status payload_copy(const struct request *request, const struct mode
 }
 
 /* Puts the payloads where the workers will read them. Takes `*frame` if they stay there. Typed
- * contents that have a frame of their own are left to be unpacked. */
+ * contents that have a frame of their own, and what lies in regions, are left to be unpacked. */
 static enum status payload_place(struct connection *c, const struct request *request,
                                  const struct model *model, const struct admission *admission,
                                  struct inflight *inflight, struct slab **frame, struct error *err)
 {
-    bool typed = is_typed(request);
-    if (*frame && !typed) {
+    bool in_region = is_in_region(request), apart = in_region || is_typed(request);
+    if (*frame && !apart) {
         inflight->slab = STEAL(*frame);
         for (uint32_t k = 0; k < model->info->n_inputs; k++)
             inflight->spans[k] = (struct engine_span){request->inputs[admission->input[k]].data,
@@ -81,7 +92,9 @@ static enum status payload_place(struct connection *c, const struct request *req
     inflight->slab = connection_slab_take(c, admission->payload_bytes);
     if (!inflight->slab)
         return error_plain(err, CAUSE_OVER_BUDGET);
-    return *frame ? STATUS_OK : payload_copy(request, model, admission, inflight, err);
+    if (*frame || in_region)
+        return STATUS_OK;
+    return payload_copy(request, model, admission, inflight, err);
 }
 
 /* The model's own time bounds a request's. */
@@ -195,6 +208,36 @@ static bool serving(struct connection *c, const struct request *request)
     return false;
 }
 
+/* Finds the regions that outputs go to, which must hold them. */
+static enum status regions_take(struct connection *c, const struct request *request,
+                                const struct identity *who, struct inflight *inflight,
+                                struct error *err)
+{
+    const struct engine_info *info = inflight->model->info;
+    struct regions_owner owner = {0};
+    for (uint32_t k = 0; k < request->n_outputs; k++) {
+        const struct message_region *place = &request->regions[k];
+        const struct engine_binding *b = &info->outputs[inflight->output[k]];
+        uint64_t bytes = b->instance_bytes * (info->batched ? inflight->item.instances : 1);
+        if (!place->sized)
+            continue;
+        if (place->size < bytes)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "output '%s': shared_memory_byte_size is %llu, and it has %llu bytes",
+                             b->name, (unsigned long long)place->size, (unsigned long long)bytes);
+        if (!owner.name[0])
+            regions_owner_of(who, c->fd, &owner);
+        if (!inflight->regions)
+            inflight->regions = calloc(request->n_outputs, sizeof(*inflight->regions));
+        if (!inflight->regions)
+            return error_plain(err, CAUSE_OVER_BUDGET);
+        TRY(region_take(c->loop->shared->regions, &owner, place, &inflight->regions[k].region,
+                        err));
+        inflight->regions[k].offset = place->offset;
+    }
+    return STATUS_OK;
+}
+
 static enum status inflight_prepare(struct connection *c, const struct request *request,
                                     const struct identity *who, struct model *model,
                                     const struct admission *admission, struct inflight *inflight,
@@ -206,10 +249,11 @@ static enum status inflight_prepare(struct connection *c, const struct request *
     TRY(identity_charge(who, inflight->use_bytes, &inflight->use, err));
     TRY(payload_place(c, request, model, admission, inflight, frame, err));
     inflight_fill(inflight, c, request, who, model, admission);
+    TRY(regions_take(c, request, who, inflight, err));
     if (model->pipeline)
         TRY(pipeline_run_new(c, inflight, admission->instances, err));
-    if (*frame)
-        TRY(exchange_unpack_begin(c, request, admission->input, inflight, frame, err));
+    if (*frame || is_in_region(request))
+        TRY(exchange_unpack_begin(c, request, who, admission->input, inflight, frame, err));
     return address_check(c, err);
 }
 

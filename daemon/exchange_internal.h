@@ -16,12 +16,14 @@ void exchange_drop(struct connection *c, struct inflight *inflight);
 
 /* --- exchange_unpack.c --- */
 
-/* Begins to unpack typed contents, which lie in `*frame` (taken over), into the request's slab.
- * `input` has, for each input of the model, the number of the request's input. From then on the
- * unpacking owns the request. */
+/* Begins to unpack inputs into the request's slab: typed contents, what lies in regions, and what
+ * came beside these. They lie in `*frame` (taken over); if that is NULL, all but regions is
+ * unpacked at once. `input` has, for each input of the model, the number of the request's input.
+ * From then on the unpacking owns the request. */
 enum status exchange_unpack_begin(struct connection *c, const struct request *request,
-                                  const uint8_t *input, struct inflight *inflight,
-                                  struct slab **frame, struct error *err);
+                                  const struct identity *who, const uint8_t *input,
+                                  struct inflight *inflight, struct slab **frame,
+                                  struct error *err);
 /* Ends the unpacking of that request, if it had begun. The request stays the caller's. */
 void exchange_unpack_cancel(struct connection *c, const struct inflight *inflight);
 

@@ -49,7 +49,10 @@ struct identities {
     struct token_entry *tokens;
 };
 
-enum { EVERYTHING = RIGHT_BIT(RIGHT_INFER) | RIGHT_BIT(RIGHT_DESCRIBE) | RIGHT_BIT(RIGHT_STATUS) };
+enum {
+    EVERYTHING = RIGHT_BIT(RIGHT_INFER) | RIGHT_BIT(RIGHT_DESCRIBE) | RIGHT_BIT(RIGHT_STATUS) |
+                 RIGHT_BIT(RIGHT_MEMORY)
+};
 
 /* --- users and groups --- */
 

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "daemon/identity_use.h"
 #include "daemon/loop_internal.h"
+#include "daemon/regions.h"
 #include "daemon/trace.h"
 
 enum { TICK_MS = 1000, TICK_LEAST_MS = 20, TRIM_TICKS = 10 };
@@ -101,8 +102,16 @@ struct inflight *loop_inflight_take(struct loop *loop)
     return inflight;
 }
 
+static void regions_give(struct inflight *inflight)
+{
+    for (uint32_t k = 0; inflight->regions && k < inflight->n_outputs; k++)
+        region_give(inflight->regions[k].region);
+    free(STEAL(inflight->regions));
+}
+
 void loop_inflight_give(struct loop *loop, struct inflight *inflight)
 {
+    regions_give(inflight);
     if (inflight->trace)
         trace_end(loop->shared->traces, STEAL(inflight->trace));
     slabs_give(loop->slabs, inflight->slab);

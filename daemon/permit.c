@@ -36,6 +36,12 @@ static const struct row rows[] = {
     {REQUEST_SERVER_STATUS, SCOPE_SERVER, RIGHT_STATUS, "the server's status"},
     {REQUEST_MODEL_LOAD, SCOPE_MODEL, RIGHT_ADMIN, "loading"},
     {REQUEST_MODEL_UNLOAD, SCOPE_MODEL, RIGHT_ADMIN, "unloading"},
+    {REQUEST_MEMORY_STATUS, SCOPE_SERVER, RIGHT_MEMORY, "regions of shared memory"},
+    {REQUEST_MEMORY_REGISTER, SCOPE_SERVER, RIGHT_MEMORY, "registering shared memory"},
+    {REQUEST_MEMORY_UNREGISTER, SCOPE_SERVER, RIGHT_MEMORY, "unregistering shared memory"},
+    {REQUEST_CUDA_STATUS, SCOPE_SERVER, RIGHT_MEMORY, "regions of a GPU's memory"},
+    {REQUEST_CUDA_REGISTER, SCOPE_SERVER, RIGHT_MEMORY, "registering a GPU's memory"},
+    {REQUEST_CUDA_UNREGISTER, SCOPE_SERVER, RIGHT_MEMORY, "unregistering a GPU's memory"},
     {REQUEST_TRACE_SETTING, SCOPE_SERVER, RIGHT_STATUS, "the settings of traces"},
     {REQUEST_LOG_SETTING, SCOPE_SERVER, RIGHT_STATUS, "the settings of the log"},
 };

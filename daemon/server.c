@@ -22,6 +22,7 @@
 #include "daemon/device.h"
 #include "daemon/listen_names.h"
 #include "daemon/log.h"
+#include "daemon/regions.h"
 #include "daemon/server_internal.h"
 #include "daemon/trace.h"
 #include "engine/backend.h"
@@ -53,7 +54,8 @@ static void descriptors_raise(struct server *s, const struct config *config)
     struct rlimit limit;
     s->most_connections = UINT32_MAX;
     rlim_t wanted = (rlim_t)config->limits.connections + SPARE_DESCRIPTORS +
-                    4 * (rlim_t)(config->io_threads + config->models_count);
+                    4 * (rlim_t)(config->io_threads + config->models_count) +
+                    (config->shared_memory ? config->limits.regions : 0);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     if (limit.rlim_cur != wanted) { /* a higher limit would only make libuv's tables larger */
@@ -201,6 +203,7 @@ static enum status server_start(struct server *s, struct config *config, struct 
     TRY(device_start(s, config, err));
     TRY(dispatch_start(s, config, err));
     TRY(traces_start(s, config, err));
+    TRY(regions_new(config, &s->shared.regions, err));
     TRY(loops_start(s, config->io_threads, table, err));
     TRY(handles_start(s, err));
     TRY(listeners_open(s, config, err));
@@ -226,6 +229,7 @@ static void server_stop(struct server *s)
     for (uint32_t i = 0; i < s->shared.n_loops; i++)
         loop_free(s->shared.loops[i]);
     traces_free(s->shared.traces);
+    regions_free(s->shared.regions);
     if (s->has_control) {
         uv_run(&s->control, UV_RUN_DEFAULT); /* lets go of handles that were closed */
         uv_loop_close(&s->control);

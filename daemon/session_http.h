@@ -97,7 +97,7 @@ void http_write_drop(struct session *s);
 size_t http_unsent(const struct session *s);
 /* Sends "100 Continue". */
 void http_continue(struct session *s);
-/* Sends a text that is the same for everybody. */
-void http_fixed_reply(struct session *s, unsigned code, const char *text);
+/* Answers OPTIONS: the head tells all. */
+void http_empty_reply(struct session *s);
 
 #endif

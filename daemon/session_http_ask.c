@@ -101,7 +101,7 @@ bool http_head_take(struct session *s)
         s->phase = HTTP_ASKED;
     s->drop = code || !s->route.takes_body;
     if (code == 204)
-        http_fixed_reply(s, 204, "");
+        http_empty_reply(s);
     else if (code)
         http_refuse(s, code, &err);
     else
@@ -120,6 +120,7 @@ static void request_fill(struct session *s, struct request *r)
     r->traceparent = *field(s, HTTP_FIELD_TRACEPARENT);
     r->model = message_text_of(s->route.model);
     r->version = message_text_of(s->route.version);
+    r->region.name = message_text_of(s->route.region);
 }
 
 /* Hands a request to the host, and waits for its reply if that does not come at once. */
@@ -334,9 +335,7 @@ void http_body_take(struct session *s, const uint8_t *data, size_t size)
 static void body_read(struct session *s, const uint8_t *data, size_t size)
 {
     s->phase = HTTP_ASKED;
-    if (s->route.fixed)
-        http_fixed_reply(s, 200, s->route.fixed == HTTP_FIXED_LIST ? "[]" : "{}");
-    else if (s->route.takes_body && (size || s->route.kind == REQUEST_INFER))
+    if (s->route.takes_body && (size || s->route.kind == REQUEST_INFER))
         decode_begin(s, data, size);
     else
         ask_plainly(s);

@@ -99,11 +99,10 @@ static void text_reply(struct session *s, const struct head *h, struct message_t
     s->host->ops->write(s->host, iov, s->no_body || !text.len ? 1 : 2);
 }
 
-void http_fixed_reply(struct session *s, unsigned code, const char *text)
+void http_empty_reply(struct session *s)
 {
-    const struct head h = {
-        .code = code, .type = code == 204 ? NULL : "application/json", .length = strlen(text)};
-    text_reply(s, &h, message_text_of(text));
+    const struct head h = {.code = 204};
+    text_reply(s, &h, (struct message_text){0});
     http_finish(s);
 }
 
@@ -189,7 +188,7 @@ static bool response_keep(struct session *s, const struct response *r)
 {
     size_t size = sizeof(*r) + r->model.len + r->version.len + r->infer_id.len;
     for (uint32_t k = 0; k < r->n_outputs; k++)
-        size += r->outputs[k].name.len + r->outputs[k].size;
+        size += r->outputs[k].name.len + r->outputs[k].region.name.len + r->outputs[k].size;
     if (!(s->reply_slab = s->host->ops->reply_take(s->host, size)))
         return false;
     struct response *kept = kept_response(s);
@@ -201,6 +200,7 @@ static bool response_keep(struct session *s, const struct response *r)
     for (uint32_t k = 0; k < r->n_outputs; k++) {
         struct message_tensor *t = &kept->outputs[k];
         text_copy(&t->name, &to);
+        text_copy(&t->region.name, &to);
         if (t->size)
             memcpy(to, t->data, t->size);
         t->data = to;

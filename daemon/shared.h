@@ -11,6 +11,7 @@
 #include "daemon/slab.h"
 
 struct loop;
+struct regions;
 struct traces;
 struct answer_orders;
 
@@ -25,6 +26,7 @@ struct shared {
     uint32_t n_loops;
     struct loop *loops[DISPATCH_MAX_LOOPS];
     const struct answer_orders *orders; /* who loads models on request (answer.h); NULL: nobody */
+    struct regions *regions;            /* of shared memory; NULL: there are none */
     struct traces *traces;              /* set before the loops start; NULL: nobody wants any */
     uint64_t started_ns, started_ms;    /* the latter since 1970 */
     /* Relaxed: each is a fact of its own, and a reader may hear of it a moment later. */

@@ -26,6 +26,8 @@ enum place {
     AT_ORDER_PARAMETERS,
     AT_SETTINGS,
     AT_SETTING_LIST,
+    AT_REGION,
+    AT_HANDLE, /* of a GPU's */
 };
 
 /* An input, beside its struct message_tensor. */
@@ -140,6 +142,26 @@ static enum status ready_set(struct http_decode *d, const struct json_event *e, 
     return bool_read(e, message_text_of("ready"), &d->request.ready_only, err);
 }
 
+static enum status key_set(struct http_decode *d, const struct json_event *e, struct error *err)
+{
+    return text_keep(d, e->text, &d->request.region.key, err);
+}
+
+static enum status offset_set(struct http_decode *d, const struct json_event *e, struct error *err)
+{
+    return number_read(e, message_text_of("offset"), &d->request.region.offset, err);
+}
+
+static enum status size_set(struct http_decode *d, const struct json_event *e, struct error *err)
+{
+    return number_read(e, message_text_of("byte_size"), &d->request.region.size, err);
+}
+
+static enum status device_set(struct http_decode *d, const struct json_event *e, struct error *err)
+{
+    return number_read(e, message_text_of("device_id"), &d->request.region.device, err);
+}
+
 /* --- parameters --- */
 
 /* A parameter's value, as all protocols of this kind see it. False: it is null. */
@@ -193,6 +215,8 @@ static enum status infer_parameter(struct http_decode *d, const struct json_even
                                                                  : REQUEST_PLACE_OUTPUT;
     if (!parameter_read(d, e, &parameter))
         return STATUS_OK;
+    if (is(d->key, "shared_memory_region") && e->text.len <= REQUEST_MAX_REGION)
+        TRY(text_keep(d, e->text, &parameter.text, err));
     return request_parameter(&d->request, place, &parameter, true, err);
 }
 
@@ -279,6 +303,12 @@ static const struct row rows[] = {
     {AT_OUTPUT, "parameters", JSON_OBJECT, AT_OUTPUT_PARAMETERS, NULL},
     {AT_INDEX, "ready", JSON_NULL, AT_INDEX, ready_set},
     {AT_ORDER, "parameters", JSON_OBJECT, AT_ORDER_PARAMETERS, NULL},
+    {AT_REGION, "key", JSON_STRING, AT_REGION, key_set},
+    {AT_REGION, "raw_handle", JSON_OBJECT, AT_HANDLE, NULL},
+    {AT_REGION, "offset", JSON_NUMBER, AT_REGION, offset_set},
+    {AT_REGION, "byte_size", JSON_NUMBER, AT_REGION, size_set},
+    {AT_REGION, "device_id", JSON_NUMBER, AT_REGION, device_set},
+    {AT_HANDLE, "b64", JSON_STRING, AT_HANDLE, key_set},
 };
 
 /* Where the end of each place leads. */
@@ -303,6 +333,8 @@ static enum place outside(enum place place)
         return AT_ORDER;
     case AT_SETTING_LIST:
         return AT_SETTINGS;
+    case AT_HANDLE:
+        return AT_REGION;
     default:
         return AT_START;
     }
@@ -318,8 +350,11 @@ static enum place first_place(enum request_kind kind)
     case REQUEST_MODEL_LOAD:
     case REQUEST_MODEL_UNLOAD:
         return AT_ORDER;
-    default:
+    case REQUEST_TRACE_SETTING:
+    case REQUEST_LOG_SETTING:
         return AT_SETTINGS;
+    default: /* to register, and to unregister, which has nothing to say */
+        return AT_REGION;
     }
 }
 
@@ -383,6 +418,7 @@ static enum status output_begin(struct http_decode *d, struct error *err)
     TRY(item_begin(d, &d->request.n_outputs, AT_OUTPUT, "outputs", err));
     d->request.outputs[d->request.n_outputs - 1] = (struct message_text){0};
     d->request.classes[d->request.n_outputs - 1] = 0;
+    d->request.regions[d->request.n_outputs - 1] = (struct message_region){0};
     d->asked_binary = false;
     return STATUS_OK;
 }
@@ -510,6 +546,13 @@ static enum status input_check(struct http_decode *d, uint32_t k, size_t *binary
 {
     struct message_tensor *t = &d->request.inputs[k];
     const struct input *input = &d->inputs[k];
+    if (t->region.sized && (t->typed || input->has_binary))
+        return error_set(err, STATUS_INVALID_ARGUMENT, "input '%.*s' has data and a region",
+                         MESSAGE_TEXT(t->name));
+    if (t->region.sized) {
+        t->size = t->region.size;
+        return STATUS_OK;
+    }
     if (t->typed && input->has_binary)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "input '%.*s' has both data and binary_data_size", MESSAGE_TEXT(t->name));
@@ -544,7 +587,7 @@ static size_t needs(const struct http_decode *d)
 {
     size_t sum = 0, typed = 0;
     for (uint32_t k = 0; k < d->request.n_inputs; k++) {
-        size_t size = bytes_of(&d->request.inputs[k]);
+        size_t size = d->request.inputs[k].region.sized ? 0 : bytes_of(&d->request.inputs[k]);
         sum += (size + HTTP_DECODE_ALIGN - 1) & ~(size_t)(HTTP_DECODE_ALIGN - 1);
         typed += d->request.inputs[k].typed;
     }
@@ -633,6 +676,10 @@ static enum status place_step(struct http_decode *d, struct error *err)
 {
     struct message_tensor *t = &d->request.inputs[d->input];
     bool done = false;
+    if (t->region.sized) { /* its bytes are read when the request is admitted */
+        d->input++;
+        return STATUS_OK;
+    }
     size_t size = bytes_of(t);
     if (t->typed)
         TRY(elements_step(d, t, size, &done, err));
@@ -677,6 +724,7 @@ struct http_decode *http_decode_init(void *memory, size_t memory_size,
     r->traceparent = request->traceparent;
     r->model = request->model;
     r->version = request->version;
+    r->region.name = request->region.name;
     d->json = json;
     d->binary = binary;
     d->reader = (struct json_reader *)(void *)((char *)memory + own_size());

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests of the Open Inference Protocol that come as JSON: an inference, with its tensors as JSON
- * or as binary data behind it; the index of the repository; a load and an unload; settings of
- * traces and log.
+ * Requests of the Open Inference Protocol that come as JSON: an inference, whose tensors are JSON,
+ * binary data behind it or in regions of shared memory; the index of the repository; a load and an
+ * unload; settings of traces and log; a region to register.
  *
  * JSON can be long and costs far more than a copy, so it is read in steps, between which an event
  * loop can serve others. An inference is read twice: first for all that is not an element of a
@@ -10,8 +10,8 @@
  * straight into memory that the caller gives once it is known how much that is.
  *
  * Keys that are not known are read over, as the protocol asks; a known one that comes twice, or
- * with a value of another kind, is refused. What asks for something that is not there (sequences,
- * shared memory) is refused with UNIMPLEMENTED.
+ * with a value of another kind, is refused. What asks for something that is not there (sequences)
+ * is refused with UNIMPLEMENTED.
  */
 #ifndef INFERD_HTTP_DECODE_H
 #define INFERD_HTTP_DECODE_H

@@ -333,6 +333,31 @@ static void settings(struct json_writer *w, const struct body_settings *b)
     json_text(w, "}");
 }
 
+/* --- regions --- */
+
+static void regions(struct json_writer *w, const struct body_regions *b, bool cuda)
+{
+    json_text(w, "[");
+    for (uint32_t i = 0; i < b->n && !w->full; i++) {
+        const struct body_region *r = &b->items[i];
+        comma(w, i == 0);
+        json_text(w, "{");
+        string(w, "name", r->name);
+        json_text(w, ",");
+        if (cuda) {
+            number(w, "device_id", r->device);
+        } else {
+            string(w, "key", r->key);
+            json_text(w, ",");
+            number(w, "offset", r->offset);
+        }
+        json_text(w, ",");
+        number(w, "byte_size", r->size);
+        json_text(w, "}");
+    }
+    json_text(w, "]");
+}
+
 /* --- bodies --- */
 
 static bool body_write(const struct body *body, struct json_writer *w)
@@ -356,6 +381,10 @@ static bool body_write(const struct body *body, struct json_writer *w)
     case REQUEST_TRACE_SETTING:
     case REQUEST_LOG_SETTING:
         settings(w, &body->is.settings);
+        return true;
+    case REQUEST_MEMORY_STATUS:
+    case REQUEST_CUDA_STATUS:
+        regions(w, &body->is.regions, body->kind == REQUEST_CUDA_STATUS);
         return true;
     default:
         return false;
@@ -385,6 +414,10 @@ enum status http_body_encode(const struct body *body, struct arena *arena, struc
 void http_answer_write(struct json_writer *w, enum request_kind kind, struct message_text model,
                        bool yes)
 {
+    if (kind >= REQUEST_MEMORY_STATUS) { /* registered, or not any more */
+        json_text(w, "{}");
+        return;
+    }
     const char *word = kind == REQUEST_SERVER_LIVE    ? "live"
                        : kind == REQUEST_MODEL_LOAD   ? "load"
                        : kind == REQUEST_MODEL_UNLOAD ? "unload"
@@ -433,6 +466,7 @@ size_t http_infer_text_most(const struct response *response, uint64_t binary)
     size_t most = 6 * (2 * MESSAGE_MAX_NAME + MESSAGE_MAX_ID) + 128;
     for (uint32_t k = 0; k < response->n_outputs; k++) {
         most += 6 * MESSAGE_MAX_NAME + 24 * SHAPE_MAX_RANK + 128;
+        most += 6 * response->outputs[k].region.name.len + 128;
         if (!is_binary(binary, k) && is_bytes(&response->outputs[k]))
             most += response->outputs[k].size * 6;
         else if (!is_binary(binary, k))
@@ -464,7 +498,17 @@ static void output_begin(struct json_writer *w, const struct message_tensor *t, 
     string(w, "datatype", is_bytes(t) ? "BYTES" : dtype_name(t->dtype));
     json_text(w, ",\"shape\":");
     shape(w, &t->shape);
-    if (binary) {
+    if (t->region.name.len) {
+        json_text(w, ",\"parameters\":{\"shared_memory_region\":");
+        json_string(w, t->region.name);
+        json_text(w, ",");
+        number(w, "shared_memory_byte_size", t->region.size);
+        json_text(w, t->region.offset ? "," : "}}");
+        if (t->region.offset) {
+            number(w, "shared_memory_offset", t->region.offset);
+            json_text(w, "}}");
+        }
+    } else if (binary) {
         json_text(w, ",\"parameters\":{");
         number(w, "binary_data_size", t->size);
         json_text(w, "}}");
@@ -524,7 +568,7 @@ static bool infer_step(struct http_infer_text *text, const struct response *r, u
         text->element = 0;
         return true;
     case PHASE_ELEMENTS:
-        if (!is_binary(binary, text->output)) {
+        if (!is_binary(binary, text->output) && !t->region.name.len) {
             bool all = is_bytes(t) ? texts_write(text, t, w) : elements_write(text, t, w);
             if (!all || w->end - w->at < 2)
                 return false;

@@ -10,7 +10,8 @@ enum scope {
     SCOPE_MODEL,      /* v2/models/MODEL[/versions/VERSION]/TAIL */
     SCOPE_REPOSITORY, /* v2/repository[/REPOSITORY]/TAIL; there is one, whatever it is called */
     SCOPE_STORED,     /* v2/repository[/REPOSITORY]/models/MODEL/TAIL */
-    SCOPE_MEMORY,     /* v2/(system|cuda)sharedmemory[/region/NAME]/TAIL */
+    SCOPE_MEMORY,     /* v2/systemsharedmemory[/region/NAME]/TAIL */
+    SCOPE_CUDA,       /* v2/cudasharedmemory[/region/NAME]/TAIL */
 };
 
 struct row {
@@ -18,27 +19,30 @@ struct row {
     const char *tail;
     bool get, post;
     enum request_kind kind;
-    enum http_fixed fixed;
 };
 
 static const struct row rows[] = {
-    {SCOPE_SERVER, "", true, false, REQUEST_SERVER_METADATA, 0},
-    {SCOPE_SERVER, "health/live", true, false, REQUEST_SERVER_LIVE, 0},
-    {SCOPE_SERVER, "health/ready", true, false, REQUEST_SERVER_READY, 0},
-    {SCOPE_SERVER, "models/stats", true, false, REQUEST_STATISTICS, 0},
-    {SCOPE_SERVER, "trace/setting", true, true, REQUEST_TRACE_SETTING, 0},
-    {SCOPE_SERVER, "logging", true, true, REQUEST_LOG_SETTING, 0},
-    {SCOPE_MODEL, "", true, false, REQUEST_MODEL_METADATA, 0},
-    {SCOPE_MODEL, "ready", true, false, REQUEST_MODEL_READY, 0},
-    {SCOPE_MODEL, "config", true, false, REQUEST_MODEL_CONFIG, 0},
-    {SCOPE_MODEL, "stats", true, false, REQUEST_STATISTICS, 0},
-    {SCOPE_MODEL, "infer", false, true, REQUEST_INFER, 0},
-    {SCOPE_MODEL, "trace/setting", true, true, REQUEST_TRACE_SETTING, 0},
-    {SCOPE_REPOSITORY, "index", false, true, REQUEST_REPOSITORY_INDEX, 0},
-    {SCOPE_STORED, "load", false, true, REQUEST_MODEL_LOAD, 0},
-    {SCOPE_STORED, "unload", false, true, REQUEST_MODEL_UNLOAD, 0},
-    {SCOPE_MEMORY, "status", true, false, REQUEST_NONE, HTTP_FIXED_LIST},
-    {SCOPE_MEMORY, "unregister", false, true, REQUEST_NONE, HTTP_FIXED_OBJECT},
+    {SCOPE_SERVER, "", true, false, REQUEST_SERVER_METADATA},
+    {SCOPE_SERVER, "health/live", true, false, REQUEST_SERVER_LIVE},
+    {SCOPE_SERVER, "health/ready", true, false, REQUEST_SERVER_READY},
+    {SCOPE_SERVER, "models/stats", true, false, REQUEST_STATISTICS},
+    {SCOPE_SERVER, "trace/setting", true, true, REQUEST_TRACE_SETTING},
+    {SCOPE_SERVER, "logging", true, true, REQUEST_LOG_SETTING},
+    {SCOPE_MODEL, "", true, false, REQUEST_MODEL_METADATA},
+    {SCOPE_MODEL, "ready", true, false, REQUEST_MODEL_READY},
+    {SCOPE_MODEL, "config", true, false, REQUEST_MODEL_CONFIG},
+    {SCOPE_MODEL, "stats", true, false, REQUEST_STATISTICS},
+    {SCOPE_MODEL, "infer", false, true, REQUEST_INFER},
+    {SCOPE_MODEL, "trace/setting", true, true, REQUEST_TRACE_SETTING},
+    {SCOPE_REPOSITORY, "index", false, true, REQUEST_REPOSITORY_INDEX},
+    {SCOPE_STORED, "load", false, true, REQUEST_MODEL_LOAD},
+    {SCOPE_STORED, "unload", false, true, REQUEST_MODEL_UNLOAD},
+    {SCOPE_MEMORY, "status", true, false, REQUEST_MEMORY_STATUS},
+    {SCOPE_MEMORY, "register", false, true, REQUEST_MEMORY_REGISTER},
+    {SCOPE_MEMORY, "unregister", false, true, REQUEST_MEMORY_UNREGISTER},
+    {SCOPE_CUDA, "status", true, false, REQUEST_CUDA_STATUS},
+    {SCOPE_CUDA, "register", false, true, REQUEST_CUDA_REGISTER},
+    {SCOPE_CUDA, "unregister", false, true, REQUEST_CUDA_UNREGISTER},
 };
 
 /* A path in its parts, from parts[at] on. */
@@ -80,6 +84,20 @@ static bool name_take(struct path *path, char out[MESSAGE_MAX_NAME + 1])
            message_name_ok(message_text_of(out));
 }
 
+/* What stands between "region" and the last part: names of tensors, after which clients call their
+ * regions, have slashes. */
+static bool region_take(struct path *path, char out[REQUEST_MAX_REGION + 1])
+{
+    path->at++;
+    if (path->at + 1 >= path->n)
+        return false;
+    const char *begin = path->parts[path->at].data;
+    const struct message_text *last = &path->parts[path->n - 2];
+    path->at = path->n - 1;
+    const struct message_text whole = {begin, (size_t)(last->data + last->len - begin)};
+    return http_text_decode(whole, out, REQUEST_MAX_REGION + 1) && utf8_ok(out, strlen(out));
+}
+
 /* Finds the scope and what it names. *ok is false if that is no name. */
 static enum scope scope_take(struct path *path, struct http_route *out, bool *ok)
 {
@@ -103,13 +121,13 @@ static enum scope scope_take(struct path *path, struct http_route *out, bool *ok
         *ok = name_take(path, out->model);
         return SCOPE_STORED;
     }
-    if (part_is(path, 0, "systemsharedmemory") || part_is(path, 0, "cudasharedmemory")) {
-        path->at++;
-        if (part_is(path, 0, "region"))
-            path->at = MIN(path->at + 2, path->n);
-        return SCOPE_MEMORY;
-    }
-    return SCOPE_SERVER;
+    bool cuda = part_is(path, 0, "cudasharedmemory");
+    if (!cuda && !part_is(path, 0, "systemsharedmemory"))
+        return SCOPE_SERVER;
+    path->at++;
+    if (part_is(path, 0, "region"))
+        *ok = region_take(path, out->region);
+    return cuda ? SCOPE_CUDA : SCOPE_MEMORY;
 }
 
 static bool tail_is(const struct path *path, const char *tail)
@@ -165,21 +183,20 @@ unsigned http_route_find(const struct http_head *head, struct http_route *out, c
     path.at++;
     enum scope scope = scope_take(&path, out, &named);
     if (!named) {
-        error_set(err, STATUS_INVALID_ARGUMENT,
-                  "'%.*s' names no model: names are 1 to %d of [A-Za-z0-9._-], no leading dot",
-                  MESSAGE_TEXT(head->path), MESSAGE_MAX_NAME);
+        error_set(
+            err, STATUS_INVALID_ARGUMENT,
+            scope == SCOPE_MEMORY || scope == SCOPE_CUDA
+                ? "'%.*s' names no region: names are UTF-8, of at most %d bytes"
+                : "'%.*s' names no model: names are 1 to %d of [A-Za-z0-9._-], no leading dot",
+            MESSAGE_TEXT(head->path),
+            scope == SCOPE_MEMORY || scope == SCOPE_CUDA ? REQUEST_MAX_REGION : MESSAGE_MAX_NAME);
         return 400;
     }
     const struct row *row = row_find(scope, &path);
-    if (!row && scope == SCOPE_MEMORY) {
-        error_set(err, STATUS_UNIMPLEMENTED, "regions of shared memory are not supported");
-        return 501;
-    }
     if (!row)
         return missing(head, err);
     *allow = allowed(row);
     out->kind = row->kind;
-    out->fixed = row->fixed;
     out->takes_body = row->post && head->method == HTTP_METHOD_POST;
     bool get = head->method == HTTP_METHOD_GET || head->method == HTTP_METHOD_HEAD;
     if (head->method == HTTP_METHOD_OPTIONS)

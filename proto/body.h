@@ -72,6 +72,18 @@ struct body_settings {
     const struct body_setting *items;
 };
 
+/* A region of shared memory. */
+struct body_region {
+    const char *name;
+    const char *key; /* of the system's */
+    uint64_t offset, size, device;
+};
+
+struct body_regions {
+    uint32_t n;
+    const struct body_region *items;
+};
+
 struct body_duration {
     uint64_t count, ns;
 };
@@ -160,6 +172,7 @@ struct body {
         struct body_statistics statistics;
         struct body_index index;
         struct body_settings settings; /* TRACE_SETTING, LOG_SETTING */
+        struct body_regions regions;   /* MEMORY_STATUS, CUDA_STATUS */
         struct body_server_status server_status;
     } is;
 };
@@ -180,6 +193,10 @@ enum status body_trace_settings_encode(const struct body_settings *body, struct 
                                        struct message_text *out, struct error *err);
 enum status body_log_settings_encode(const struct body_settings *body, struct arena *arena,
                                      struct message_text *out, struct error *err);
+enum status body_memory_encode(const struct body_regions *body, struct arena *arena,
+                               struct message_text *out, struct error *err);
+enum status body_cuda_encode(const struct body_regions *body, struct arena *arena,
+                             struct message_text *out, struct error *err);
 enum status body_statistics_encode(const struct body_statistics *body, struct arena *arena,
                                    struct message_text *out, struct error *err);
 enum status body_index_encode(const struct body_index *body, struct arena *arena,

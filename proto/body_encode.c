@@ -435,6 +435,49 @@ enum status body_trace_settings_encode(const struct body_settings *body, struct 
     return message_encode(inference_TraceSettingResponse_fields, &m, arena, out, err);
 }
 
+/* --- regions: the entries of a map --- */
+
+static bool memory_region_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_region *r = item;
+    inference_SystemSharedMemoryStatusResponse_RegionsEntry m = {
+        .key = string_put(r->name),
+        .has_value = true,
+        .value = {.name = string_put(r->name),
+                  .key = string_put(r->key),
+                  .offset = r->offset,
+                  .byte_size = r->size}};
+    return pb_encode_submessage(stream,
+                                inference_SystemSharedMemoryStatusResponse_RegionsEntry_fields, &m);
+}
+
+static bool cuda_region_put(pb_ostream_t *stream, const void *item)
+{
+    const struct body_region *r = item;
+    inference_CudaSharedMemoryStatusResponse_RegionsEntry m = {
+        .key = string_put(r->name),
+        .has_value = true,
+        .value = {.name = string_put(r->name), .device_id = r->device, .byte_size = r->size}};
+    return pb_encode_submessage(stream,
+                                inference_CudaSharedMemoryStatusResponse_RegionsEntry_fields, &m);
+}
+
+enum status body_memory_encode(const struct body_regions *body, struct arena *arena,
+                               struct message_text *out, struct error *err)
+{
+    struct list regions = {body->items, body->n, sizeof(*body->items), memory_region_put};
+    inference_SystemSharedMemoryStatusResponse m = {.regions = list_put(&regions)};
+    return message_encode(inference_SystemSharedMemoryStatusResponse_fields, &m, arena, out, err);
+}
+
+enum status body_cuda_encode(const struct body_regions *body, struct arena *arena,
+                             struct message_text *out, struct error *err)
+{
+    struct list regions = {body->items, body->n, sizeof(*body->items), cuda_region_put};
+    inference_CudaSharedMemoryStatusResponse m = {.regions = list_put(&regions)};
+    return message_encode(inference_CudaSharedMemoryStatusResponse_fields, &m, arena, out, err);
+}
+
 /* --- */
 
 enum status body_statistics_encode(const struct body_statistics *body, struct arena *arena,
@@ -494,6 +537,10 @@ enum status body_encode(const struct body *body, struct arena *arena, struct mes
         return body_trace_settings_encode(&body->is.settings, arena, out, err);
     case REQUEST_LOG_SETTING:
         return body_log_settings_encode(&body->is.settings, arena, out, err);
+    case REQUEST_MEMORY_STATUS:
+        return body_memory_encode(&body->is.regions, arena, out, err);
+    case REQUEST_CUDA_STATUS:
+        return body_cuda_encode(&body->is.regions, arena, out, err);
     case REQUEST_SERVER_STATUS:
         return body_server_status_encode(&body->is.server_status, arena, out, err);
     default:

@@ -55,6 +55,13 @@ static inline bool message_text_equal(struct message_text a, struct message_text
 /* "%.*s" with MESSAGE_TEXT(t): cut at 80 bytes, so that an error text has room for the reason. */
 #define MESSAGE_TEXT(t) (int)utf8_cut((t).data, (t).len, 80), (t).data ? (t).data : ""
 
+/* Where a tensor's bytes lie if they are in a region of shared memory. */
+struct message_region {
+    struct message_text name; /* empty: they are in no region */
+    uint64_t offset, size;
+    bool sized; /* received: it says how many they are */
+};
+
 /* A tensor as it is sent or was received. */
 struct message_tensor {
     struct message_text name;
@@ -65,6 +72,7 @@ struct message_tensor {
     size_t size;
     bool typed;                   /* received: as InferTensorContents; see message_unpack */
     struct message_text contents; /* that message, encoded */
+    struct message_region region; /* in which its bytes lie; `data` is NULL then */
 };
 
 /* [A-Za-z0-9._-]{1,64}, no leading dot: models and versions, which become file names (R13 of

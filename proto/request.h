@@ -28,9 +28,19 @@ enum request_kind {
     REQUEST_MODEL_UNLOAD = 102,
     REQUEST_TRACE_SETTING = 103,
     REQUEST_LOG_SETTING = 104,
+    REQUEST_MEMORY_STATUS = 105, /* regions of shared memory: of the system, */
+    REQUEST_MEMORY_REGISTER = 106,
+    REQUEST_MEMORY_UNREGISTER = 107,
+    REQUEST_CUDA_STATUS = 108, /* and of a GPU */
+    REQUEST_CUDA_REGISTER = 109,
+    REQUEST_CUDA_UNREGISTER = 110,
 };
 
-enum { REQUEST_MAX_SETTINGS = 32, REQUEST_PRIORITY_LAST = 3 };
+enum {
+    REQUEST_MAX_SETTINGS = 32,
+    REQUEST_MAX_REGION = 128, /* bytes of a region's name */
+    REQUEST_PRIORITY_LAST = 3,
+};
 
 /* A named value of a model_load, trace_setting or log_setting. A value that is a list has several
  * rows of one key. */
@@ -47,7 +57,15 @@ struct request_setting {
     uint64_t number; /* of a BOOL: 0 or 1 */
 };
 
-/* About 14 KiB: keep one for each thread, not one for each request. */
+/* A region of shared memory, as a client names and finds it. */
+struct request_region {
+    struct message_text name; /* empty: all regions (status, unregister) */
+    struct message_text key;  /* of the system: its name for shm_open(3); of a GPU: its handle */
+    uint64_t offset, size;    /* of the region in the file */
+    uint64_t device;          /* of a GPU's: its number */
+};
+
+/* About 22 KiB: keep one for each thread, not one for each request. */
 struct request {
     uint64_t id;
     uint64_t timeout_us; /* 0: the server's default */
@@ -63,6 +81,7 @@ struct request {
     struct message_tensor inputs[MESSAGE_MAX_TENSORS];
     struct message_text outputs[MESSAGE_MAX_TENSORS]; /* wanted, in this order; none: all */
     uint32_t classes[MESSAGE_MAX_TENSORS]; /* of each: so many best classes as text; 0: as it is */
+    struct message_region regions[MESSAGE_MAX_TENSORS]; /* of each: where it is to be written */
     /* repository_index */
     bool ready_only;
     /* cancel */
@@ -72,6 +91,8 @@ struct request {
     struct request_setting settings[REQUEST_MAX_SETTINGS];
     /* model_unload: the models that this one is made of, too */
     bool dependents;
+    /* memory_*, cuda_* */
+    struct request_region region;
 };
 
 /*
@@ -102,14 +123,15 @@ struct request_parameter {
     int64_t number;
     double real;
 };
-/* Whose parameter it is; of the output that was taken last. */
+/* Whose parameter it is; of the input or output that was taken last. */
 enum request_place { REQUEST_PLACE_REQUEST, REQUEST_PLACE_INPUT, REQUEST_PLACE_OUTPUT };
 
 /*
  * Takes a parameter of an inference over into the request. With `open` a request's "priority" (1 is
- * the first, 0 the default) and "timeout" (microseconds) count, an output's "classification", and
- * parameters of sequences are refused, for no model keeps a state between requests. Unknown ones
- * change nothing. INVALID_ARGUMENT: refused, or a value of the wrong kind.
+ * the first, 0 the default) and "timeout" (microseconds) count, an output's "classification", the
+ * "shared_memory_region" of an input or output with its "_byte_size" and "_offset", and parameters
+ * of sequences are refused, for no model keeps a state between requests. Unknown ones change
+ * nothing. INVALID_ARGUMENT: refused, or a value of the wrong kind.
  */
 enum status request_parameter(struct request *request, enum request_place place,
                               const struct request_parameter *parameter, bool open,
@@ -128,7 +150,8 @@ enum status request_decode_open(enum request_kind kind, const void *message, siz
 void request_clear(struct request *request);
 /* Checks what a decoder took over of texts: model, version, token and infer_id. */
 enum status request_texts_check(const struct request *request, struct error *err);
-/* Checks the names of the outputs that an inference asks for; part of request_decode. */
+/* Checks the names and regions of the outputs that an inference asks for, and the regions of its
+ * inputs; part of request_decode. */
 enum status request_outputs_check(const struct request *request, struct error *err);
 
 /* The id of a message that cannot be decoded, or of which only the beginning has come; 0 if none of

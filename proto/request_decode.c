@@ -106,6 +106,7 @@ static bool output_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, 
     if (d->out->n_outputs == MESSAGE_MAX_TENSORS)
         return proto_refuse(&d->decoder, "more than %d outputs", MESSAGE_MAX_TENSORS);
     d->out->classes[d->out->n_outputs] = 0;
+    d->out->regions[d->out->n_outputs] = (struct message_region){0};
     struct message_text *out = &d->out->outputs[d->out->n_outputs++];
     *out = (struct message_text){0};
     struct proto_text name = {&d->decoder, out};
@@ -208,8 +209,36 @@ enum status request_texts_check(const struct request *r, struct error *err)
     return STATUS_OK;
 }
 
+/* A region says where, and how much. */
+static enum status region_check(const struct message_region *region, const char *what,
+                                struct message_text name, struct error *err)
+{
+    bool named = region->name.len > 0;
+    if (named == region->sized && (named || !region->offset))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID_ARGUMENT,
+                     "%s '%.*s': expected shared_memory_region and shared_memory_byte_size "
+                     "together",
+                     what, MESSAGE_TEXT(name));
+}
+
+static enum status regions_check(const struct request *r, struct error *err)
+{
+    for (uint32_t i = 0; i < r->n_inputs; i++)
+        TRY(region_check(&r->inputs[i].region, "input", r->inputs[i].name, err));
+    for (uint32_t i = 0; i < r->n_outputs; i++) {
+        TRY(region_check(&r->regions[i], "output", r->outputs[i], err));
+        if (r->regions[i].sized && r->classes[i])
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "output '%.*s': classes are texts, which go into no region",
+                             MESSAGE_TEXT(r->outputs[i]));
+    }
+    return STATUS_OK;
+}
+
 enum status request_outputs_check(const struct request *r, struct error *err)
 {
+    TRY(regions_check(r, err));
     for (uint32_t i = 0; i < r->n_outputs; i++) {
         if (!message_tensor_name_ok(r->outputs[i]))
             return error_set(err, STATUS_INVALID_ARGUMENT,
@@ -244,6 +273,7 @@ void request_clear(struct request *r)
     r->kind = REQUEST_NONE;
     r->ready_only = r->dependents = false;
     r->token = r->traceparent = r->model = r->version = r->infer_id = none;
+    r->region = (struct request_region){0};
 }
 
 static void decoding_begin(struct decoding *d, struct request *out, bool open, struct error *err)

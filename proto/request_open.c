@@ -141,8 +141,20 @@ static enum status setting_read(struct reading *r, struct wire w, const enum mea
 /* --- messages --- */
 
 /* What a message's fields are, by their numbers. */
-enum member { IS_UNKNOWN, IS_MODEL, IS_VERSION, IS_REPOSITORY, IS_READY, IS_SETTING };
-enum { MEMBERS = 4 };
+enum member {
+    IS_UNKNOWN,
+    IS_MODEL,
+    IS_VERSION,
+    IS_REPOSITORY,
+    IS_READY,
+    IS_SETTING,
+    IS_REGION,
+    IS_KEY,
+    IS_OFFSET,
+    IS_SIZE,
+    IS_DEVICE,
+};
+enum { MEMBERS = 5 };
 
 static const struct message {
     enum request_kind kind;
@@ -161,14 +173,40 @@ static const struct message {
     {REQUEST_MODEL_UNLOAD, {0, IS_REPOSITORY, IS_MODEL, IS_SETTING}, load_values},
     {REQUEST_TRACE_SETTING, {0, IS_SETTING, IS_MODEL}, trace_values},
     {REQUEST_LOG_SETTING, {0, IS_SETTING}, log_values},
+    {REQUEST_MEMORY_STATUS, {0, IS_REGION}, NULL},
+    {REQUEST_MEMORY_REGISTER, {0, IS_REGION, IS_KEY, IS_OFFSET, IS_SIZE}, NULL},
+    {REQUEST_MEMORY_UNREGISTER, {0, IS_REGION}, NULL},
+    {REQUEST_CUDA_STATUS, {0, IS_REGION}, NULL},
+    {REQUEST_CUDA_REGISTER, {0, IS_REGION, IS_KEY, IS_DEVICE, IS_SIZE}, NULL},
+    {REQUEST_CUDA_UNREGISTER, {0, IS_REGION}, NULL},
 };
+
+static void number_read(struct request *out, enum member member, uint64_t number)
+{
+    switch (member) {
+    case IS_READY:
+        out->ready_only = number != 0;
+        return;
+    case IS_OFFSET:
+        out->region.offset = number;
+        return;
+    case IS_SIZE:
+        out->region.size = number;
+        return;
+    case IS_DEVICE:
+        out->region.device = number;
+        return;
+    default:
+        return;
+    }
+}
 
 static enum status member_read(struct reading *r, const struct message *message,
                                const struct wire_field *field, struct message_text *repository)
 {
     enum member member = field->number < MEMBERS ? message->members[field->number] : IS_UNKNOWN;
-    if (member == IS_READY && field->type == WIRE_VARINT)
-        r->out->ready_only = number_of(field) != 0;
+    if (field->type == WIRE_VARINT)
+        number_read(r->out, member, number_of(field));
     if (field->type != WIRE_BYTES)
         return STATUS_OK;
     switch (member) {
@@ -183,6 +221,12 @@ static enum status member_read(struct reading *r, const struct message *message,
         return STATUS_OK;
     case IS_SETTING:
         return setting_read(r, field->value, message->values);
+    case IS_REGION:
+        r->out->region.name = text_of(field);
+        return STATUS_OK;
+    case IS_KEY:
+        r->out->region.key = text_of(field);
+        return STATUS_OK;
     default:
         return STATUS_OK;
     }

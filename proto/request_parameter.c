@@ -16,13 +16,14 @@ static bool begins(struct message_text key, const char *prefix)
 /*
  * Parameters are extensions, and an unknown parameter changes nothing, except one: a client that
  * names a region of shared memory expects the server to read from it or write to it, and would take
- * whatever lies there for the answer. Shared memory is not offered (R11 of docs/operations.md).
+ * whatever lies there for the answer. So where no regions are known, naming one is refused (R11 of
+ * docs/operations.md).
  */
 static enum status region_refuse(struct message_text key, struct error *err)
 {
     return error_set(
         err, STATUS_INVALID_ARGUMENT,
-        "parameter '%.*s': no shared memory is offered; expected the tensor's contents "
+        "parameter '%.*s': no shared memory is offered here; expected the tensor's contents "
         "in the request, and outputs in the reply",
         MESSAGE_TEXT(key));
 }
@@ -69,6 +70,25 @@ static enum status of_request(struct request *request, const struct request_para
     return STATUS_OK;
 }
 
+static enum status of_region(struct message_region *region, const struct request_parameter *p,
+                             struct error *err)
+{
+    if (is(p->key, "shared_memory_region")) {
+        if (p->kind != REQUEST_VALUE_TEXT || p->text.len > REQUEST_MAX_REGION)
+            return error_set(err, STATUS_INVALID_ARGUMENT,
+                             "parameter '%.*s': expected a text of at most %d bytes",
+                             MESSAGE_TEXT(p->key), REQUEST_MAX_REGION);
+        region->name = p->text;
+        return STATUS_OK;
+    }
+    if (is(p->key, "shared_memory_offset"))
+        return number_get(p, &region->offset, err);
+    if (!is(p->key, "shared_memory_byte_size"))
+        return STATUS_OK;
+    region->sized = true;
+    return number_get(p, &region->size, err);
+}
+
 static enum status of_output(struct request *request, const struct request_parameter *p,
                              struct error *err)
 {
@@ -84,10 +104,16 @@ enum status request_parameter(struct request *request, enum request_place place,
                               const struct request_parameter *parameter, bool open,
                               struct error *err)
 {
-    if (begins(parameter->key, "shared_memory_"))
+    bool region = begins(parameter->key, "shared_memory_");
+    if (region && (!open || place == REQUEST_PLACE_REQUEST))
         return region_refuse(parameter->key, err);
     if (!open)
         return STATUS_OK;
+    if (region)
+        return of_region(place == REQUEST_PLACE_INPUT
+                             ? &request->inputs[request->n_inputs - 1].region
+                             : &request->regions[request->n_outputs - 1],
+                         parameter, err);
     if (place == REQUEST_PLACE_REQUEST)
         return of_request(request, parameter, err);
     return place == REQUEST_PLACE_OUTPUT ? of_output(request, parameter, err) : STATUS_OK;

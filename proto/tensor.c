@@ -92,18 +92,25 @@ bool proto_raw_decode(pb_istream_t *stream, const pb_field_t *field UNUSED, void
 static enum status raw_join(struct message_tensor *tensors, uint32_t n, const struct proto_raw *raw,
                             const char *what, struct error *err)
 {
-    uint32_t typed = 0;
-    for (uint32_t i = 0; i < n; i++)
+    uint32_t typed = 0, raw_n = 0;
+    for (uint32_t i = 0; i < n; i++) {
         typed += tensors[i].typed;
+        raw_n += !tensors[i].region.sized;
+        if (tensors[i].typed && tensors[i].region.sized)
+            return error_set(err, STATUS_INVALID_ARGUMENT, "%s '%.*s' has contents and a region",
+                             what, MESSAGE_TEXT(tensors[i].name));
+    }
     if (typed && raw->n)
         return error_set(err, STATUS_INVALID_ARGUMENT,
                          "contents and raw_%s_contents may not be used together", what);
-    if (!typed && raw->n != n)
+    if (!typed && raw->n != raw_n)
         return error_set(err, STATUS_INVALID_ARGUMENT, "%u %ss but %u entries in raw_%s_contents",
-                         n, what, raw->n, what);
-    for (uint32_t i = 0; i < raw->n; i++) {
-        tensors[i].data = raw->items[i].data;
-        tensors[i].size = raw->items[i].len;
+                         raw_n, what, raw->n, what);
+    for (uint32_t i = 0, k = 0; i < n; i++) {
+        const struct message_text *item =
+            raw->n && !tensors[i].region.sized ? &raw->items[k++] : NULL;
+        tensors[i].data = item ? item->data : NULL;
+        tensors[i].size = item ? item->len : tensors[i].region.size;
     }
     return STATUS_OK;
 }

@@ -160,6 +160,37 @@ static bool shape_encode(pb_ostream_t *stream, const pb_field_t *field, void *co
     return true;
 }
 
+/* --- where an output lies that is in a region: the entries of a map --- */
+
+static bool parameter_write(pb_ostream_t *stream, uint32_t tag, const char *key,
+                            const struct message_text *text, uint64_t number)
+{
+    uint32_t inner =
+        text ? inference_InferParameter_string_param_tag : inference_InferParameter_int64_param_tag;
+    uint8_t head[2 * VARINT_MAX];
+    size_t n = varint_put(head, (uint64_t)inner << 3 | (text ? PB_WT_STRING : PB_WT_VARINT));
+    n += varint_put(head + n, text ? text->len : number);
+    size_t value = n + (text ? text->len : 0), name = strlen(key);
+    size_t size = 2 + name + 1 + varint_size(value) + value;
+    return pb_encode_tag(stream, PB_WT_STRING, tag) && pb_encode_varint(stream, size) &&
+           pb_encode_tag(stream, PB_WT_STRING, 1) &&
+           pb_encode_string(stream, (const pb_byte_t *)key, name) &&
+           pb_encode_tag(stream, PB_WT_STRING, 2) && pb_encode_varint(stream, value) &&
+           pb_write(stream, head, n) &&
+           (!text || pb_write(stream, (const pb_byte_t *)text->data, text->len));
+}
+
+static bool region_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
+{
+    const struct message_region *region = *arg;
+    if (!region->name.len)
+        return true;
+    return parameter_write(stream, field->tag, "shared_memory_region", &region->name, 0) &&
+           parameter_write(stream, field->tag, "shared_memory_byte_size", NULL, region->size) &&
+           (!region->offset ||
+            parameter_write(stream, field->tag, "shared_memory_offset", NULL, region->offset));
+}
+
 static bool tensors_encode(pb_ostream_t *stream, const pb_field_t *field, void *const *arg)
 {
     const struct proto_tensor_list *list = *arg;
@@ -172,6 +203,7 @@ static bool tensors_encode(pb_ostream_t *stream, const pb_field_t *field, void *
             .name = proto_text_put(&t->name),
             .datatype = proto_text_put(&dtype),
             .shape = {.funcs.encode = shape_encode, .arg = (void *)(uintptr_t)&t->shape},
+            .parameters = {.funcs.encode = region_encode, .arg = (void *)(uintptr_t)&t->region},
         };
         if (!pb_encode_tag_for_field(stream, field) ||
             !pb_encode_submessage(stream, inference_ModelInferResponse_InferOutputTensor_fields,

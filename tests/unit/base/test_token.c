@@ -99,7 +99,7 @@ static void rights_have_names(void **state)
         assert_non_null(strstr(right_names, name));
         assert_false(right_parse(name, strlen(name) - 1, &right));
     }
-    assert_string_equal(right_names, "infer, describe, status, admin");
+    assert_string_equal(right_names, "infer, describe, status, memory, admin");
     assert_false(right_parse("", 0, &right));
     assert_false(right_parse("Infer", 5, &right));
 }

@@ -59,8 +59,8 @@ static void mistakes_are_refused_with_their_place(void **state)
     refuse("tokens: t\nidentities:\n- rights: [infer]\n", "identities[0].name: expected");
     refuse("tokens: t\nidentities:\n- {name: a b, rights: [status]}\n", "identities[0].name");
     refuse(ROW "  rights: [infer, all]\n  models: ['*']\n",
-           "t.yaml:4: identities[0].rights[1]: expected one of infer, describe, status, admin, got "
-           "\"all\"");
+           "t.yaml:4: identities[0].rights[1]: expected one of infer, describe, status, memory, "
+           "admin, got \"all\"");
     refuse(ROW "  rights: [status]\n  priority: 4\n",
            "t.yaml:5: identities[0].priority: expected a whole number from 0 to 3");
     refuse(ROW "  right: [status]\n", "t.yaml:4: identities[0].right: unknown key");
@@ -73,7 +73,7 @@ static void mistakes_are_refused_with_their_place(void **state)
 static void what_is_not_given_is_not_allowed(void **state)
 {
     (void)state;
-    refuse(ROW, "identities[0].rights: expected some of infer, describe, status, admin");
+    refuse(ROW, "identities[0].rights: expected some of infer, describe, status, memory, admin");
     refuse(ROW "  rights: []\n  models: ['*']\n", "identities[0].rights: expected some of");
     refuse(ROW "  rights: [infer]\n", "identities[0].models: expected the models");
     refuse(ROW "  rights: [infer]\n  models: []\n", "identities[0].models: expected the models");

@@ -242,8 +242,8 @@ static void rights_stand_in_one_place(void **state)
 {
     (void)state;
     tokens_write("");
-    refuse(ROWS, "line 4: expected rights behind the hash (infer, describe, status, admin), or an "
-                 "entry \"free\" in `identities`");
+    refuse(ROWS, "line 4: expected rights behind the hash (infer, describe, status, memory, "
+                 "admin), or an entry \"free\" in `identities`");
     tokens_write(" infer");
     refuse(ROWS "- {name: free, rights: [status]}\n",
            "line 4: expected no rights, as \"free\" has an entry in `identities`");

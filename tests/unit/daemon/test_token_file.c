@@ -82,7 +82,7 @@ static void what_is_wrong_has_a_line(void **state)
     refuse("a/b " HASH("b") "\n", "tokens:1: expected a name");
     refuse("anonymous " HASH("b") "\n", "tokens:1: expected a name, got \"anonymous\"");
     refuse("a " HASH("b") "\na " HASH("c") " infer all\n",
-           "tokens:2: expected rights of infer, describe, status, admin, got \"all\"");
+           "tokens:2: expected rights of infer, describe, status, memory, admin, got \"all\"");
     refuse("a " HASH("b") "\n#\nc " HASH("B") "\n",
            "tokens:3: expected each token once, and line 1 has this one too");
     refuse("a\x01 " HASH("b") "\n", "tokens:1: expected a name");

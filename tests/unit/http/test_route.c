@@ -42,8 +42,8 @@ static void paths_lead_to_questions(void **state)
         {HTTP_METHOD_GET, "/v2/trace/setting", REQUEST_TRACE_SETTING, "", ""},
         {HTTP_METHOD_POST, "/v2/models/m/trace/setting", REQUEST_TRACE_SETTING, "m", ""},
         {HTTP_METHOD_POST, "/v2/logging", REQUEST_LOG_SETTING, "", ""},
-        {HTTP_METHOD_GET, "/v2/systemsharedmemory/status", REQUEST_NONE, "", ""},
-        {HTTP_METHOD_POST, "/v2/cudasharedmemory/region/x/unregister", REQUEST_NONE, "", ""},
+        {HTTP_METHOD_GET, "/v2/systemsharedmemory/status", REQUEST_MEMORY_STATUS, "", ""},
+        {HTTP_METHOD_POST, "/v2/cudasharedmemory/unregister", REQUEST_CUDA_UNREGISTER, "", ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct http_route route;
@@ -52,7 +52,38 @@ static void paths_lead_to_questions(void **state)
         assert_int_equal(route.kind, rows[i].kind);
         assert_string_equal(route.model, rows[i].model);
         assert_string_equal(route.version, rows[i].version);
-        assert_true(route.kind || route.fixed);
+    }
+}
+
+static void regions_have_names_of_their_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *name; /* NULL: it is none */
+        enum request_kind kind;
+    } rows[] = {
+        {"/v2/systemsharedmemory/region/x/register", "x", REQUEST_MEMORY_REGISTER},
+        {"/v2/systemsharedmemory/region/input:0/unregister", "input:0", REQUEST_MEMORY_UNREGISTER},
+        {"/v2/systemsharedmemory/region/a/b%20c/register", "a/b c", REQUEST_MEMORY_REGISTER},
+        {"/v2/systemsharedmemory/region/a%2Fb/register", "a/b", REQUEST_MEMORY_REGISTER},
+        {"/v2/systemsharedmemory/region/%C3%A4/register", "\xc3\xa4", REQUEST_MEMORY_REGISTER},
+        {"/v2/cudasharedmemory/region/.x/register", ".x", REQUEST_CUDA_REGISTER},
+        {"/v2/cudasharedmemory/region/region/unregister", "region", REQUEST_CUDA_UNREGISTER},
+        {"/v2/systemsharedmemory/region/%00x/register", NULL, REQUEST_NONE},
+        {"/v2/systemsharedmemory/region/%FF/register", NULL, REQUEST_NONE},
+        {"/v2/systemsharedmemory/region/%F/register", NULL, REQUEST_NONE},
+        {"/v2/systemsharedmemory/region/register", NULL, REQUEST_NONE},
+        {"/v2/systemsharedmemory/region", NULL, REQUEST_NONE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct http_route route;
+        unsigned code = find(HTTP_METHOD_POST, rows[i].path, &route);
+        if (code != (rows[i].name ? 0 : 400))
+            fail_msg("%s: %u", rows[i].path, code);
+        if (!rows[i].name)
+            continue;
+        assert_string_equal(route.region, rows[i].name);
+        assert_int_equal(route.kind, rows[i].kind);
     }
 }
 
@@ -85,7 +116,8 @@ static void other_paths_are_refused(void **state)
         {HTTP_METHOD_OTHER, "/v2", 405},
         {HTTP_METHOD_OPTIONS, "/v2", 204},
         {HTTP_METHOD_OPTIONS, "*", 204},
-        {HTTP_METHOD_POST, "/v2/systemsharedmemory/region/x/register", 501},
+        {HTTP_METHOD_POST, "/v2/systemsharedmemory/region/x/forget", 404},
+        {HTTP_METHOD_GET, "/v2/systemsharedmemory/region/x/register", 405},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct http_route route;
@@ -109,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_lead_to_questions),
+        cmocka_unit_test(regions_have_names_of_their_own),
         cmocka_unit_test(other_paths_are_refused),
         cmocka_unit_test(every_status_has_a_code),
     };

@@ -73,12 +73,40 @@ static void classes_belong_to_the_last_output(void **state UNUSED)
     assert_int_equal(number(REQUEST_PLACE_INPUT, "classification", -3), STATUS_OK);
 }
 
-static void regions_are_refused_everywhere(void **state UNUSED)
+static void regions_belong_to_the_last_tensor(void **state UNUSED)
+{
+    static char name[REQUEST_MAX_REGION + 2];
+    memset(name, 'x', REQUEST_MAX_REGION + 1);
+    request.n_inputs = request.n_outputs = 2;
+    struct message_region *regions[] = {&request.inputs[1].region, &request.regions[1]};
+    for (int k = 0; k < 2; k++) {
+        enum request_place place = k ? REQUEST_PLACE_OUTPUT : REQUEST_PLACE_INPUT;
+        *regions[k] = (struct message_region){0};
+        assert_int_equal(words(place, "shared_memory_region", "r", true), STATUS_OK);
+        assert_int_equal(number(place, "shared_memory_offset", INT64_MAX), STATUS_OK);
+        assert_false(regions[k]->sized);
+        assert_int_equal(number(place, "shared_memory_byte_size", 7), STATUS_OK);
+        assert_true(regions[k]->sized);
+        assert_int_equal(regions[k]->size, 7);
+        assert_int_equal(regions[k]->offset, INT64_MAX);
+        assert_int_equal(regions[k]->name.len, 1);
+        assert_int_equal(number(place, "shared_memory_region", 7), STATUS_INVALID_ARGUMENT);
+        assert_int_equal(number(place, "shared_memory_offset", -1), STATUS_INVALID_ARGUMENT);
+        assert_int_equal(words(place, "shared_memory_byte_size", "7", true),
+                         STATUS_INVALID_ARGUMENT);
+        assert_int_equal(words(place, "shared_memory_region", name, true), STATUS_INVALID_ARGUMENT);
+        assert_int_equal(words(place, "shared_memory_colour", "red", true), STATUS_OK);
+    }
+}
+
+/* At the framed door, and where no tensor is meant. */
+static void r11_regions_are_refused_elsewhere(void **state UNUSED)
 {
     for (int place = REQUEST_PLACE_REQUEST; place <= REQUEST_PLACE_OUTPUT; place++)
-        for (int open = 0; open < 2; open++)
-            assert_int_equal(words((enum request_place)place, "shared_memory_region", "r", open),
-                             STATUS_INVALID_ARGUMENT);
+        assert_int_equal(words((enum request_place)place, "shared_memory_region", "r", false),
+                         STATUS_INVALID_ARGUMENT);
+    assert_int_equal(words(REQUEST_PLACE_REQUEST, "shared_memory_region", "r", true),
+                     STATUS_INVALID_ARGUMENT);
 }
 
 /* Names of things that are there, of things within them, and of none. */
@@ -125,7 +153,8 @@ int main(void)
         cmocka_unit_test(priorities_begin_with_one),
         cmocka_unit_test(sequences_are_refused_unless_there_is_none),
         cmocka_unit_test(classes_belong_to_the_last_output),
-        cmocka_unit_test(regions_are_refused_everywhere),
+        cmocka_unit_test(regions_belong_to_the_last_tensor),
+        cmocka_unit_test(r11_regions_are_refused_elsewhere),
         cmocka_unit_test(names_are_found_in_the_schema),
         cmocka_unit_test(requests_for_the_schema_are_checked),
     };

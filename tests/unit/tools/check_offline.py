@@ -561,7 +561,7 @@ class Offline(unittest.TestCase):
         for wrong in ("", ".a", "a/b", "a b", "x" * 65):
             self.assertIn("expected a name", self.run_it("token", wrong, code=1))
         for wrong in ("", "all", "infer,", "infer status"):
-            self.assertIn("--rights: expected some of infer, describe, status, admin",
+            self.assertIn("--rights: expected some of infer, describe, status, memory, admin",
                           self.run_it("token", "a", "--rights", wrong, code=1))
 
     def test_token_file_for_requests(self):
