@@ -9,9 +9,18 @@ output=$1
 shift
 object=${output%.a}.o
 rm -f "$output"
-ld -r -o "$object" --whole-archive "$@"
-objcopy --wildcard --keep-global-symbol='inferd_async_*' --keep-global-symbol='inferd_client_*' \
-    --keep-global-symbol='inferd_dtype_*' --keep-global-symbol='inferd_histogram_*' \
-    --keep-global-symbol='inferd_prepared_*' --keep-global-symbol='inferd_status_*' "$object"
+public=$(nm -g --defined-only "$@" | awk 'NF == 3 { print $3 }' |
+    grep -E '^inferd_(async|client|dtype|histogram|prepared|status)_' | sort -u)
+keep=
+roots=
+for name in $public; do
+    keep="$keep --keep-global-symbol=$name"
+    roots="$roots -u $name"
+done
+# what no public function needs is left out
+# shellcheck disable=SC2086
+ld -r --gc-sections $roots -o "$object" --whole-archive "$@"
+# shellcheck disable=SC2086
+objcopy $keep "$object"
 ar rcs "$output" "$object"
 rm -f "$object"
