@@ -30,7 +30,7 @@ static bool ends_with(const char *text, const char *end)
 
 static bool is_model_file(const char *path)
 {
-    return ends_with(path, ".onnx") || ends_with(path, ".plan");
+    return ends_with(path, ".onnx") || ends_with(path, ".plan") || ends_with(path, ".pbtxt");
 }
 
 static bool is_device(const char *text)
@@ -181,7 +181,7 @@ static enum status check_model_text(const struct config_model *model, const char
         return report_set(report, section, "version", model->version,
                           "1 to %d of A-Z a-z 0-9 . _ - and no leading dot", CONFIG_NAME_MAX);
     if (!model->path || !is_model_file(model->path))
-        return report_set(report, section, "path", model->path, "a file .onnx or .plan");
+        return report_set(report, section, "path", model->path, "a file .onnx, .plan or .pbtxt");
     return STATUS_OK;
 }
 
@@ -223,6 +223,27 @@ static enum status check_precision(const struct config_model *model, const char 
                             "fp32, tf32, fp16 or bf16");
 }
 
+/* A pipeline is described by its file alone, and its steps have settings of their own. */
+static enum status check_pipeline(const struct config_model *model, const char *section,
+                                  struct report *report)
+{
+    const struct {
+        const char *key;
+        bool given;
+    } keys[] = {
+        {"max_batch", model->max_batch > 0},       {"max_delay_us", model->max_delay_us >= 0},
+        {"preferred", model->preferred_count > 0}, {"queue_limit", model->queue_limit > 0},
+        {"instances", model->instances > 0},       {"batches", model->batches_count > 0},
+    };
+    if (!ends_with(model->path, ".pbtxt"))
+        return STATUS_OK;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (keys[i].given)
+            return report_set(report, section, keys[i].key, NULL,
+                              "nothing: a pipeline's settings are in its .pbtxt");
+    return STATUS_OK;
+}
+
 static enum status check_repository(const struct config *config, struct report *report)
 {
     static const char *const modes[] = {"reload", "poll", "explicit", NULL};
@@ -251,6 +272,7 @@ static enum status check_model(const struct config *config, uint32_t index, stru
     TRY(check_rising(model->batches, model->batches_count, section, "batches", report));
     TRY(check_inputs(model, section, report));
     TRY(check_precision(model, section, report));
+    TRY(check_pipeline(model, section, report));
 
     if (model->preferred_count > CONFIG_PREFERRED_MAX) {
         snprintf(got, sizeof(got), "%" PRIu32, model->preferred_count);
@@ -408,14 +430,14 @@ enum status config_model_argument(struct config *config, const char *argument, s
                              argument, CONFIG_NAME_MAX);
         if (!is_model_file(equals + 1))
             return error_set(err, STATUS_INVALID_ARGUMENT,
-                             "model \"%s\": expected NAME=FILE with a file .onnx or .plan",
+                             "model \"%s\": expected NAME=FILE with a file .onnx, .plan or .pbtxt",
                              argument);
         return add_model(config, argument, len, equals + 1, err);
     }
     if (!*argument || is_model_file(argument))
         return error_set(err, STATUS_INVALID_ARGUMENT,
-                         "model \"%s\": expected NAME=FILE.onnx, NAME=FILE.plan or a repository "
-                         "folder",
+                         "model \"%s\": expected NAME=FILE.onnx, NAME=FILE.plan, NAME=FILE.pbtxt "
+                         "or a repository folder",
                          argument);
     if (config->repository && strcmp(config->repository, argument) != 0)
         return error_set(err, STATUS_INVALID_ARGUMENT,

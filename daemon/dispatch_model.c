@@ -221,7 +221,7 @@ static struct model *model_new(struct dispatch *d, const char *name, const char 
 static enum status pipeline_fits(const struct model *model, const struct config_limits *limits,
                                  uint32_t *max_instances, struct error *err)
 {
-    uint64_t most = limits->inflight_bytes - limits->inflight_bytes / SLAB_SMALL_SHARE;
+    uint64_t budget = budget_limit(limits), most = budget - budget / SLAB_SMALL_SHARE;
     uint32_t fits = 0;
     TRY(fits_check(model->info, limits, 1, model->max_batch, &fits, err));
     while (fits && slab_charge(pipeline_run_bytes(model->pipeline, fits)) > most)

@@ -142,14 +142,15 @@ static enum status unloaded_add(struct table *table, const struct wanted *w, str
     return STATUS_OK;
 }
 
-static enum status entry_make(struct models *m, const struct config *config, const struct wanted *w,
+static enum status entry_make(struct models *m, const struct config *config,
+                              const struct wanted_list *list, const struct wanted *w,
                               struct table *table, struct error *err)
 {
     const struct table_entry *old = models_served(m, w);
     struct model *model = NULL;
     struct error why;
     char reason[96] = "";
-    if (w->of_repository && !models_chosen(m, config, w->name))
+    if (w->of_repository && !models_chosen(m, config, list, w->name))
         return unloaded_add(table, w, err);
     if (w->pipeline)
         return models_pipeline_add(table, w, err);
@@ -190,7 +191,7 @@ static enum status table_make(struct models *m, const struct config *config, str
     for (uint32_t i = 0; i < list.n; i++) {
         if (atomic_load_explicit(&m->stop, memory_order_relaxed))
             return error_plain(err, CAUSE_STOPPED);
-        TRY(entry_make(m, config, &list.items[i], table, err));
+        TRY(entry_make(m, config, &list, &list.items[i], table, err));
     }
     TRY(models_pipelines_bind(m, config, table, NULL, err));
     seen_keep(m, &list);

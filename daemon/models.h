@@ -47,6 +47,7 @@ void models_reload(struct models *models);
 struct models_order {
     struct models_order *next;
     bool unload;
+    bool dependents; /* unload the models that this one is made of, too */
     char name[MESSAGE_MAX_NAME + 1];
     void (*done)(struct models_order *order, const struct error *err);
 };

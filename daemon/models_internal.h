@@ -63,9 +63,10 @@ enum status models_pipelines_bind(struct models *m, const struct config *config,
 /* Makes the loops use the table, which is taken over. */
 void models_publish(struct models *m, struct table *table, const struct config *config);
 
-/* Whether a pass over everything loads this model of the repository: not if clients have to ask for
- * it, and have not. */
-bool models_chosen(const struct models *m, const struct config *config, const char *name);
+/* Whether a pass over everything, which is `list`, loads this model of the repository: not if
+ * clients have to ask for it, and have not. */
+bool models_chosen(const struct models *m, const struct config *config,
+                   const struct wanted_list *list, const char *name);
 bool models_poll_wanted(const struct models *m);
 void models_poll(struct models *m);
 void models_orders_run(struct models *m, struct models_order *list);

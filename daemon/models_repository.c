@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "daemon/identity.h"
 #include "daemon/models_internal.h"
+#include "daemon/pipeline.h"
 #include "daemon/tls.h"
 
 enum { ORDERS_MOST = 64 };
@@ -40,12 +41,27 @@ static bool load_named(const struct config *config, const char *name)
     return false;
 }
 
-bool models_chosen(const struct models *m, const struct config *config, const char *name)
+/* Whether a pipeline that is loaded at the start has it as a step. */
+static bool load_implied(const struct config *config, const struct wanted_list *list,
+                         const char *name, uint32_t depth)
+{
+    for (uint32_t i = 0; i < list->n && depth < PIPELINE_DEPTH_MOST; i++) {
+        const struct wanted *w = &list->items[i];
+        for (uint32_t s = 0; w->pipeline && s < w->settings->n_steps; s++)
+            if (strcmp(w->settings->steps[s].model, name) == 0 &&
+                (load_named(config, w->name) || load_implied(config, list, w->name, depth + 1)))
+                return true;
+    }
+    return false;
+}
+
+bool models_chosen(const struct models *m, const struct config *config,
+                   const struct wanted_list *list, const char *name)
 {
     if (!is_explicit(config))
         return true;
     if (!m->loaded_once)
-        return load_named(config, name);
+        return load_named(config, name) || load_implied(config, list, name, 1);
     for (uint32_t i = 0; i < m->table->n; i++)
         if (is_of(&m->table->entries[i], name) && !m->table->entries[i].unloaded)
             return true;
@@ -155,6 +171,49 @@ static enum status model_load(struct models *m, const char *name, bool must_be_t
     return model_exchange(m, name, &list, err);
 }
 
+/* What is to be loaded by an order: a model and, of a pipeline, the models that are not ready. */
+struct needed {
+    uint32_t n;
+    char names[PIPELINE_STEPS_MOST][MESSAGE_MAX_NAME + 1];
+};
+
+static void needed_add(struct needed *needed, const char *name)
+{
+    for (uint32_t i = 0; i < needed->n; i++)
+        if (strcmp(needed->names[i], name) == 0)
+            return;
+    if (needed->n < PIPELINE_STEPS_MOST)
+        snprintf(needed->names[needed->n++], sizeof(needed->names[0]), "%s", name);
+}
+
+static enum status needed_look(const struct models *m, const char *name, struct needed *needed,
+                               struct error *err)
+{
+    CLEANUP(repository_list_deinit) struct wanted_list list = {0};
+    TRY(repository_list_model(m->config, name, NULL, &list, err));
+    for (uint32_t i = 0; i < list.n; i++)
+        for (uint32_t s = 0; list.items[i].pipeline && s < list.items[i].settings->n_steps; s++) {
+            const struct model_file_step *step = &list.items[i].settings->steps[s];
+            const struct table_entry *entry = pipeline_step_find(m->table, step);
+            if (!entry || entry->state != MODEL_READY)
+                needed_add(needed, step->model);
+        }
+    return STATUS_OK;
+}
+
+/* With a pipeline come its models, those first that others are made of. What of these cannot be
+ * loaded the pipeline itself tells. */
+static enum status model_load_ordered(struct models *m, const char *name, struct error *err)
+{
+    struct needed needed = {.n = 0};
+    needed_add(&needed, name);
+    for (uint32_t i = 0; i < needed.n; i++) /* the list grows on the way */
+        TRY(needed_look(m, needed.names[i], &needed, err));
+    for (uint32_t i = needed.n; i-- > 1;)
+        model_load(m, needed.names[i], true, NULL);
+    return model_load(m, name, true, err);
+}
+
 /* Keeps the model's versions in the table, for the index, but not what serves them. */
 static enum status model_unload(struct models *m, const char *name, struct error *err)
 {
@@ -176,6 +235,22 @@ static enum status model_unload(struct models *m, const char *name, struct error
         return error_set(err, STATUS_NOT_FOUND, "no model '%s' of the repository is loaded", name);
     models_pipelines_bind(m, m->config, table, name, NULL); /* those made of it are not ready */
     models_publish(m, STEAL(table), m->config);
+    return STATUS_OK;
+}
+
+/* Unloads the models of a pipeline, too, if that is wished; which these are is in the table as it
+ * was before. */
+static enum status model_unload_ordered(struct models *m, const struct models_order *order,
+                                        struct error *err)
+{
+    CLEANUP(table_cleanup) struct table *before = table_ref(m->table);
+    TRY(model_unload(m, order->name, err));
+    for (uint32_t i = 0; order->dependents && i < before->n; i++) {
+        const struct table_entry *entry = &before->entries[i];
+        for (uint32_t s = 0;
+             is_of(entry, order->name) && entry->pipeline && s < entry->pipeline->n_steps; s++)
+            model_unload(m, entry->pipeline->steps[s].model, NULL); /* it may be gone already */
+    }
     return STATUS_OK;
 }
 
@@ -238,8 +313,8 @@ static enum status order_run(struct models *m, const struct models_order *order,
                          "`repository_mode: explicit`");
     log_write(&m->shared->log, LOG_INFO, "%s of model '%s' is ordered",
               order->unload ? "unload" : "load", order->name);
-    return order->unload ? model_unload(m, order->name, err)
-                         : model_load(m, order->name, true, err);
+    return order->unload ? model_unload_ordered(m, order, err)
+                         : model_load_ordered(m, order->name, err);
 }
 
 void models_orders_run(struct models *m, struct models_order *list)

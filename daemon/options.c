@@ -14,9 +14,9 @@
 static const char usage[] =
     "usage: inferd [options] [MODEL...]\n"
     "\n"
-    "Serves models to clients over TCP and unix sockets. MODEL is NAME=FILE.onnx, NAME=FILE.plan, "
-    "or\n"
-    "a repository: a folder with MODEL/VERSION/model.onnx or model.plan.\n"
+    "Serves models to clients over TCP and unix sockets. MODEL is NAME=FILE.onnx, NAME=FILE.plan,\n"
+    "NAME=FILE.pbtxt (a pipeline of models) or a repository: a folder with\n"
+    "MODEL/VERSION/model.onnx or model.plan.\n"
     "\n"
     "  --config FILE       configuration; the options below override it\n"
     "  --check-config      try what a start would do, also beside a running inferd: device, "

@@ -137,8 +137,60 @@ uint64_t wanted_signature(const struct wanted *items, uint32_t n, uint64_t *chan
     return digest;
 }
 
-static enum status configured_add(const struct config_model *config, struct wanted_list *list,
-                                  struct error *err)
+/* --- settings --- */
+
+static bool file_keep(struct wanted_list *list, struct model_file *file)
+{
+    struct model_file **files =
+        realloc(list->files, ((size_t)list->n_files + 1) * sizeof(struct model_file *));
+    if (!files) {
+        model_file_free(file);
+        return false;
+    }
+    list->files = files;
+    files[list->n_files++] = file;
+    return true;
+}
+
+/* Reads a model's settings, and a digest of the file, which is never 0. */
+static enum status settings_load(struct wanted_list *list, int fd, const char *name,
+                                 const char *model, const struct log_sink *log,
+                                 struct model_file **out, uint64_t *digest, struct error *err)
+{
+    struct file_map text;
+    struct model_file *file;
+    const struct file_read how = {.name = name, .limit = MODEL_FILE_MAX};
+    TRY(file_load(fd, &how, &text, err));
+    *digest = XXH3_64bits(text.data, text.size) | 1;
+    enum status status = model_file_parse(name, text.data, text.size, model, log, &file, err);
+    file_unmap(&text);
+    if (status)
+        return status;
+    if (!file_keep(list, file))
+        return error_no_memory(err, "%s", name);
+    *out = file;
+    return STATUS_OK;
+}
+
+/* --- models of the configuration --- */
+
+/* Reads a pipeline's file; the entry keeps the reason of a failure. */
+static enum status pipeline_read(struct wanted_list *list, struct wanted *w,
+                                 const struct log_sink *log)
+{
+    TRY(settings_load(list, w->fd, w->path, w->name, log, &w->settings, &w->source.profiles,
+                      &w->err));
+    if (!w->settings->n_steps)
+        return error_set(&w->err, STATUS_INVALID_ARGUMENT,
+                         "%s: expected platform \"ensemble\": a model is an .onnx or a .plan",
+                         w->path);
+    w->config = w->settings->config;
+    w->pipeline = true;
+    return STATUS_OK;
+}
+
+static enum status configured_add(const struct config_model *config, const struct log_sink *log,
+                                  struct wanted_list *list, struct error *err)
 {
     struct wanted *w = wanted_add(list, config->name, config->version ? config->version : "1",
                                   config->path, config->path);
@@ -151,6 +203,11 @@ static enum status configured_add(const struct config_model *config, struct want
     w->source.profiles += wanted_build_digest(config);
     file_open(config->path, &w->fd, &w->err); /* the entry keeps the reason of a failure */
     source_fill(w);
+    if (w->fd < 0 || !ends_with(config->path, ".pbtxt"))
+        return STATUS_OK;
+    pipeline_read(list, w, log);
+    close(w->fd);
+    w->fd = -1;
     return STATUS_OK;
 }
 
@@ -290,37 +347,6 @@ static enum status version_see(void *user, int parent UNUSED, const char *name, 
 
 /* --- config.pbtxt --- */
 
-static bool file_keep(struct wanted_list *list, struct model_file *file)
-{
-    struct model_file **files =
-        realloc(list->files, ((size_t)list->n_files + 1) * sizeof(struct model_file *));
-    if (!files) {
-        model_file_free(file);
-        return false;
-    }
-    list->files = files;
-    files[list->n_files++] = file;
-    return true;
-}
-
-static enum status settings_parse(struct model_scan *m, int fd, const char *name, struct error *err)
-{
-    struct file_map text;
-    struct model_file *file;
-    const struct file_read how = {.name = name, .limit = MODEL_FILE_MAX};
-    TRY(file_load(fd, &how, &text, err));
-    m->file_digest = XXH3_64bits(text.data, text.size) | 1;
-    enum status status =
-        model_file_parse(name, text.data, text.size, m->name, m->scan->log, &file, err);
-    file_unmap(&text);
-    if (status)
-        return status;
-    if (!file_keep(m->scan->list, file))
-        return error_no_memory(err, "%s", name);
-    m->settings = file;
-    return STATUS_OK;
-}
-
 /* Reads the file if there is one; m->why says why it cannot be used. */
 static void settings_read(struct model_scan *m)
 {
@@ -341,7 +367,8 @@ static void settings_read(struct model_scan *m)
     }
     if (fstat(fd, &st) == 0)
         m->file_change_ns = (uint64_t)st.st_ctim.tv_sec * NS_PER_S + (uint64_t)st.st_ctim.tv_nsec;
-    status = settings_parse(m, fd, name, &m->why);
+    status = settings_load(m->scan->list, fd, name, m->name, m->scan->log, &m->settings,
+                           &m->file_digest, &m->why);
     if (!status)
         m->why = (struct error){0};
     close(fd);
@@ -449,7 +476,7 @@ enum status repository_list(const struct config *config, const struct log_sink *
 {
     CLEANUP(repository_list_deinit) struct wanted_list list = {0};
     for (uint32_t i = 0; i < config->models_count; i++)
-        TRY(configured_add(&config->models[i], &list, err));
+        TRY(configured_add(&config->models[i], log, &list, err));
     if (config->repository)
         TRY(repository_scan(config->repository, NULL, log, &list, err));
     TRY(duplicates_check(&list, err));

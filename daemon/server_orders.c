@@ -30,6 +30,7 @@ static enum status order_take(void *user, struct answer_order *asked, struct err
     if (!handed)
         return error_no_memory(err, "an order");
     handed->asked = asked;
+    handed->order.dependents = asked->dependents;
     handed->order.unload = asked->kind == REQUEST_MODEL_UNLOAD;
     handed->order.done = order_done;
     snprintf(handed->order.name, sizeof(handed->order.name), "%s", asked->model);

@@ -380,6 +380,32 @@ class Changes(unittest.TestCase):
             for model in ("line", "copy"):
                 s.wait_log(f"model '{model}' version '1' unloaded")
 
+    def test_an_order_to_load_a_pipeline_brings_its_models(self):
+        nested = ensemble([("x", "FP32", 4)], [("y", "FP32", 4)],
+                          step("line", {"x": "x"}, {"y": "t"}),
+                          step("copy", {"x": "t"}, {"y": "y"}))
+        r = Repository(["copy", "twice", "sum"], line=LINE, nested=nested, lost=ensemble(
+            [("x", "FP32", 4)], [("y", "FP32", 4)], step("none", {"x": "x"}, {"y": "y"})))
+        everything = {"copy", "twice", "line", "nested"}
+
+        def ready(s):
+            return {k for k, v in states(s).items() if v[0] == "READY"}
+        for at_start in ([], ["nested"]):
+            with r.serve(dict(ADMIN, repository_load=at_start)) as s, s.client() as c:
+                if not at_start:
+                    self.assertEqual(ready(s), set())
+                    self.assertEqual(order(s, "nested", "load")[0], 200)
+                self.assertEqual(ready(s), everything)
+                self.assertEqual(c.infer("nested", [("x", "FP32", [1, 4], floats(1, 2, 3, 4))])
+                                 .outputs()["y"][2], floats(2, 4, 6, 8))
+                code, why = order(s, "lost", "load")
+                self.assertEqual(code, 400, why)
+                self.assertIn("there is no such model", why["error"])
+                self.assertEqual(order(s, "nested", "unload")[0], 200)
+                self.assertEqual(ready(s), everything - {"nested"})
+                self.assertEqual(order(s, "line", "unload", unload_dependents=True)[0], 200)
+                self.assertEqual(ready(s), set())
+
     def test_a_drain_finishes_what_has_begun(self):
         r = Repository(["copy", "twice"], line=LINE)
         with self.start(r) as s, s.client() as c:
@@ -471,6 +497,32 @@ class Configurations(unittest.TestCase):
             with self.subTest(why):
                 self.refused(text, why)
 
+    def test_a_pipeline_is_named_in_the_configuration(self):
+        file = pathlib.Path(tempfile.mkdtemp(dir=harness.folder())) / "line.pbtxt"
+        file.write_text(LINE)
+        models = {"copy": harness.plan("copy"), "twice": harness.plan("twice"), "line": file}
+        x = [("x", "FP32", [1, 4], floats(1, 2, 3, 4))]
+        with harness.Server(models) as s, s.client() as c:
+            self.assertEqual(c.infer("line", x).outputs()["y"][2], floats(2, 4, 6, 8))
+            before = wire.one(wire.decode(c.call(wire.STATISTICS, message((1, "line"))).body[1][0]),
+                              4, 0)
+            self.assertEqual(before, 1)
+            s.signal(signal.SIGHUP)  # nothing has changed, so its numbers go on
+            s.wait_log("reloaded")
+            c.infer("line", x)
+            now = wire.one(wire.decode(c.call(wire.STATISTICS, message((1, "line"))).body[1][0]),
+                           4, 0)
+            self.assertEqual(now, 2)
+            del s.models["twice"]  # a reload is taken as a whole or not at all
+            s.write_config()
+            s.signal(signal.SIGHUP)
+            s.wait_log("model 'line' version '1': step 2 'twice': there is no such model")
+            self.assertEqual(c.infer("line", x).outputs()["y"][2], floats(2, 4, 6, 8))
+        models["line"] = {"path": str(file), "max_batch": 4}
+        s = harness.Server(models, wait=False)
+        self.assertNotEqual(s.wait(), 0)
+        self.assertIn("a pipeline's settings are in its .pbtxt", s.log())
+
     def test_pipelines_of_pipelines(self):
         x, y = [("x", "FP32", 4)], [("y", "FP32", 4)]
         r = Repository(["copy", "twice"], p1=LINE)
@@ -505,6 +557,64 @@ class Configurations(unittest.TestCase):
             reply = c.infer("p", [("a", "FP32", [1, 4], floats(1, 2, 3, 4))])
             self.assertEqual(reply.outputs()["y"], ("FP32", [1, 4], floats(1, 2, 3, 4)))
             self.assertEqual(http_call(s, "/v2/models/p/config")[1]["max_batch_size"], 0)
+
+
+def resident(s):
+    text = pathlib.Path(f"/proc/{s.process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", text).group(1)) << 10
+
+
+# A request of four bytes becomes a mebibyte on its way, several times.
+BLOWN_UP = ensemble([("x", "FP32", 1)], [("y", "FP32", 1)],
+                    step("broad", {"x": "x"}, {"y": "t"}),
+                    step("wide", {"x": "t"}, {"y": "u"}), step("wide", {"x": "t"}, {"y": "v"}),
+                    step("narrow", {"x": "u"}, {"y": "y"}))
+
+
+class Memory(unittest.TestCase):
+    def test_what_steps_make_is_charged_and_given_back(self):
+        r = Repository(["broad", "wide", "narrow", "copy", "twice"], blown=BLOWN_UP, line=LINE)
+        limits = {"frame_bytes": "4MiB", "inflight_bytes": "64MiB",
+                  "connection_inflight_bytes": "32MiB"}
+        one = wire.infer_body("blown", [("x", "FP32", [1, 1], floats(7))])
+        with r.serve({"workers": 2, "limits": limits}) as s, s.client() as c:
+            self.assertEqual(c.call(wire.INFER, one).outputs()["y"][2], floats(7))
+
+            def flood():
+                with s.client() as hostile:
+                    ids = [hostile.start(wire.INFER, one) for _ in range(300)]
+                    replies = [hostile.receive() for _ in ids]
+                    self.assertLessEqual({r.status for r in replies},
+                                         {wire.OK, wire.RESOURCE_EXHAUSTED})
+                    self.assertGreater(sum(r.status == wire.OK for r in replies), 0)
+            flood()
+            before, most = resident(s), 0
+            for _ in range(4):
+                threads = [harness.Background(flood) for _ in range(3)]
+                while any(t.is_alive() for t in threads):
+                    used = wire.one(c.call(wire.STATUS).body, 8, 0)
+                    most = max(most, used)
+                    small = c.infer("line", [("x", "FP32", [1, 4], bytes(16))])
+                    self.assertIn(small.status, (wire.OK, wire.RESOURCE_EXHAUSTED))
+                for thread in threads:
+                    thread.finish()
+            self.assertGreater(most, 8 << 20)
+            self.assertLessEqual(most, 64 << 20)
+            harness.until(lambda: wire.one(c.call(wire.STATUS).body, 9, 0) == 0)
+            self.assertEqual(wire.one(c.call(wire.STATUS).body, 8, 0), 0)
+            self.assertLess(resident(s) - before, 64 << 20)
+
+    def test_a_pipeline_whose_tensors_no_memory_would_hold_is_not_ready(self):
+        steps = [step("broad", {"x": "x"}, {"y": "t0"})]
+        steps += [step("wide", {"x": f"t{k}"}, {"y": f"t{k + 1}"}) for k in range(5)]
+        r = Repository(["broad", "wide", "narrow"], long=ensemble(
+            [("x", "FP32", 1)], [("y", "FP32", 1)], *steps,
+            step("narrow", {"x": "t5"}, {"y": "y"}), batch=1))
+        limits = {"frame_bytes": "1100KiB", "connection_inflight_bytes": "2MiB",
+                  "inflight_bytes": "2MiB"}
+        with r.serve({"limits": limits}) as s:
+            self.assertEqual(states(s)["narrow"][0], "READY")
+            self.assertIn("the tensors between the steps take", states(s)["long"][1])
 
 
 if __name__ == "__main__":

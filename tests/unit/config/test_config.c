@@ -287,7 +287,7 @@ static void missing_keys_of_a_model_are_refused(void **state)
     (void)state;
     refuse("models:\n- path: a.plan\n", "t.yaml:2: models[0].name: expected");
     refuse("models:\n- {name: a, path: a.plan}\n- name: b\n",
-           "t.yaml:3: models[1].path: expected a file .onnx or .plan, got nothing");
+           "t.yaml:3: models[1].path: expected a file .onnx, .plan or .pbtxt, got nothing");
 }
 
 #define ONNX "models:\n- name: a\n  path: a.onnx\n  inputs:\n"
