@@ -28,6 +28,7 @@
 #include "client/options.h"
 #include "client/outbox.h"
 #include "client/reply.h"
+#include "client/seal.h"
 
 enum { PIECES = 64 }; /* of one write */
 
@@ -63,16 +64,18 @@ struct inferd_async {
     void *state_user;
     inferd_closed closed;
     void *closed_user;
+    struct seal *seal; /* NULL: in the clear */
     struct flight flight;
     struct inbox inbox;
     struct encoder encoder;
     struct reply reply;
 };
 
-/* The position up to which the socket has taken the stream, including a write under way. */
+/* The position up to which the socket has taken the stream, including a write under way. What is
+ * sealed is a copy, so that counts as taken. */
 static uint64_t position(const struct inferd_async *a)
 {
-    if (!a->writing)
+    if (!a->writing || a->seal)
         return a->written;
     return a->written + a->write_size - uv_stream_get_write_queue_size(&a->socket.stream);
 }
@@ -165,23 +168,16 @@ static void on_alloc(uv_handle_t *handle, size_t suggested UNUSED, uv_buf_t *buf
     void *at;
     size_t size;
     *buf = uv_buf_init(NULL, 0); /* no room: on_read gets ENOBUFS */
-    if (inbox_room(&a->inbox, &at, &size, NULL) == STATUS_OK)
+    if (a->seal) {
+        seal_room(a->seal, &at, &size);
+        *buf = uv_buf_init(at, (unsigned)size);
+    } else if (inbox_room(&a->inbox, &at, &size, NULL) == STATUS_OK)
         *buf = uv_buf_init(at, (unsigned)MIN(size, (size_t)1 << 30));
 }
 
-static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf UNUSED)
+static void take_messages(struct inferd_async *a)
 {
-    struct inferd_async *a = stream->data;
     struct error err;
-    if (n == UV_EOF) {
-        fail_set(a, STATUS_UNAVAILABLE, "the server closed the connection");
-        return;
-    }
-    if (n < 0) {
-        fail_uv(a, "the connection was lost", (int)n);
-        return;
-    }
-    inbox_filled(&a->inbox, (size_t)n);
     while (a->phase == OPEN) {
         const void *message;
         size_t size;
@@ -195,14 +191,87 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf UNUSED)
     }
 }
 
+/* Unseals what has come, a room's worth at a time, and takes the messages in it. */
+static void unseal(struct inferd_async *a)
+{
+    struct error err;
+    void *at;
+    size_t room, got = 1;
+    while (a->phase == OPEN && got) {
+        if (inbox_room(&a->inbox, &at, &room, &err) || seal_read(a->seal, at, room, &got, &err)) {
+            fail(a, &err);
+            return;
+        }
+        inbox_filled(&a->inbox, got);
+        take_messages(a);
+    }
+}
+
+static void shake_hands(struct inferd_async *a);
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf UNUSED)
+{
+    struct inferd_async *a = stream->data;
+    struct error err;
+    if (n == UV_EOF) {
+        fail_set(a, STATUS_UNAVAILABLE, "the server closed the connection");
+    } else if (n < 0) {
+        fail_uv(a, "the connection was lost", (int)n);
+    } else if (!a->seal) {
+        inbox_filled(&a->inbox, (size_t)n);
+        take_messages(a);
+    } else if (seal_filled(a->seal, (size_t)n, &err)) {
+        fail(a, &err);
+    } else {
+        if (a->phase == CONNECTING)
+            shake_hands(a);
+        unseal(a);
+    }
+}
+
 /* --- writing --- */
 
 static void on_write(uv_write_t *request, int code);
 
 static void sent(struct inferd_async *a, size_t size)
 {
+    if (a->seal) {
+        seal_sent(a->seal, size);
+        return;
+    }
     outbox_sent(&a->outbox[a->sending], size);
     a->written += size;
+}
+
+/* The next pieces that requests have left; 0: none. */
+static uint32_t pieces_gathered(struct inferd_async *a, struct iovec *iov, uint32_t most)
+{
+    if (a->phase != OPEN)
+        return 0;
+    if (outbox_empty(&a->outbox[a->sending]))
+        a->sending = !a->sending;
+    return outbox_pieces(&a->outbox[a->sending], iov, most);
+}
+
+/* The next piece that is sealed; 0: none. Of a handshake there are some before the connection is
+ * open. */
+static uint32_t piece_sealed(struct inferd_async *a, struct iovec *iov)
+{
+    struct error err;
+    const void *at;
+    size_t size = seal_unsent(a->seal, &at);
+    while (!size && pieces_gathered(a, iov, 1)) {
+        size_t n = MIN(iov->iov_len, (size_t)SEAL_RECORD);
+        if (seal_write(a->seal, iov->iov_base, n, &err)) {
+            fail(a, &err);
+            return 0;
+        }
+        outbox_sent(&a->outbox[a->sending], n);
+        a->written += n;
+        size = seal_unsent(a->seal, &at);
+    }
+    *iov = (struct iovec){(void *)(uintptr_t)at, size};
+    return size > 0;
 }
 
 /* Writes until all has left or the socket is full. */
@@ -210,14 +279,11 @@ static void flush(struct inferd_async *a)
 {
     uv_buf_t bufs[PIECES];
     struct iovec iov[PIECES];
-    while (a->phase == OPEN && !a->writing) {
-        if (outbox_empty(&a->outbox[a->sending])) {
-            a->sending = !a->sending;
-            if (outbox_empty(&a->outbox[a->sending]))
-                return;
-        }
-        uint32_t n = outbox_pieces(&a->outbox[a->sending], iov, PIECES);
+    while (a->phase <= OPEN && !a->writing) {
+        uint32_t n = a->seal ? piece_sealed(a, iov) : pieces_gathered(a, iov, PIECES);
         size_t total = 0;
+        if (!n)
+            return;
         for (uint32_t i = 0; i < n; i++) {
             /* A frame is below 4 GiB, and so are its pieces. */
             bufs[i] = uv_buf_init(iov[i].iov_base, (unsigned)iov[i].iov_len);
@@ -246,7 +312,7 @@ static void on_write(uv_write_t *request, int code)
 {
     struct inferd_async *a = request->data;
     a->writing = false;
-    if (a->phase != OPEN)
+    if (a->phase > OPEN)
         return;
     if (code) {
         fail_uv(a, "the connection was lost", code);
@@ -344,6 +410,7 @@ static void async_free(struct inferd_async *a)
     void *user = a->closed_user;
     for (int i = 0; i < 2; i++)
         outbox_deinit(&a->outbox[i]);
+    seal_free(a->seal);
     flight_deinit(&a->flight);
     inbox_deinit(&a->inbox);
     reply_deinit(&a->reply);
@@ -437,6 +504,31 @@ static void on_lookup(uv_getaddrinfo_t *request, int code, struct addrinfo *list
     uv_freeaddrinfo(list);
 }
 
+/* Requests may go out, and answers come in. */
+static void opened(struct inferd_async *a)
+{
+    a->phase = OPEN;
+    uv_timer_stop(&a->timer);
+    a->timer_ns = FLIGHT_NEVER;
+    const struct flight_slot *next = flight_earliest(&a->flight);
+    if (next)
+        set_timer(a, next->deadline_ns);
+    if (a->state)
+        a->state(a->state_user, INFERD_OK, "");
+}
+
+/* Goes on with the handshake of TLS. What fails ends the connection, but the server hears why. */
+static void shake_hands(struct inferd_async *a)
+{
+    struct error err;
+    enum status status = seal_shake(a->seal, &err);
+    flush(a);
+    if (status)
+        fail(a, &err);
+    else if (a->phase == CONNECTING && seal_is_open(a->seal))
+        opened(a);
+}
+
 static void on_connect(uv_connect_t *request, int code)
 {
     struct inferd_async *a = request->data;
@@ -448,17 +540,13 @@ static void on_connect(uv_connect_t *request, int code)
         fail_uv(a, "connect", code);
         return;
     }
-    a->phase = OPEN;
-    uv_timer_stop(&a->timer);
-    a->timer_ns = FLIGHT_NEVER;
-    const struct flight_slot *next = flight_earliest(&a->flight);
-    if (next)
-        set_timer(a, next->deadline_ns);
     code = uv_read_start(&a->socket.stream, on_alloc, on_read);
     if (code)
         fail_uv(a, "read", code);
-    else if (a->state)
-        a->state(a->state_user, INFERD_OK, "");
+    else if (a->seal)
+        shake_hands(a);
+    else
+        opened(a);
 }
 
 /* Starts to connect. `handles` says which handles a failure has to close: none or all. */
@@ -510,10 +598,13 @@ static enum status open_async(uv_loop_t *loop, const char *text,
                               struct error *err)
 {
     struct resolve_name name;
+    CLEANUP(seal_target_cleanup) struct seal_target target = {0};
+    TRY(seal_target_parse(text, &target, err));
     CLEANUP(async_cleanup) struct inferd_async *a = calloc(1, sizeof(*a));
     if (!a)
         return error_no_memory(err, "a connection");
-    TRY(resolve_text(text, &a->addresses, &name, err));
+    TRY(resolve_text(target.address, &a->addresses, &name, err));
+    TRY(seal_new(&target, &a->seal, err));
     a->options = options_fill(options);
     a->timer_ns = FLIGHT_NEVER;
     a->connect_by_ns = clock_now_ns() + a->options.connect_timeout_ms * NS_PER_MS;
@@ -521,7 +612,7 @@ static enum status open_async(uv_loop_t *loop, const char *text,
     TRY(flight_init(&a->flight, a->options.max_in_flight, err));
     int code = start(a, loop, &name);
     if (code)
-        return error_set(err, STATUS_UNAVAILABLE, "%.150s: %s", text, uv_strerror(code));
+        return error_set(err, STATUS_UNAVAILABLE, "%.150s: %s", target.address, uv_strerror(code));
     *out = STEAL(a);
     return STATUS_OK;
 }

@@ -26,6 +26,7 @@
 #include "client/inbox.h"
 #include "client/options.h"
 #include "client/reply.h"
+#include "client/seal.h"
 
 /* An answer that inferd_client_call met while it waited for its own. */
 struct stashed {
@@ -35,7 +36,8 @@ struct stashed {
 };
 
 struct inferd_client {
-    int fd; /* -1 once the connection has failed */
+    int fd;            /* -1 once the connection has failed */
+    struct seal *seal; /* NULL: in the clear */
     struct error failure;
     struct inferd_options options;
     struct flight flight;
@@ -141,11 +143,22 @@ static void client_cleanup(struct inferd_client **client)
     inferd_client_close(*client);
 }
 
+static enum status shake_hands(struct inferd_client *c, uint64_t until_ns, struct error *err);
+
+static enum status connect_by(struct inferd_client *c, const struct resolved *addresses,
+                              uint64_t until_ns, struct error *err)
+{
+    TRY(connect_first(addresses, until_ns, &c->fd, err));
+    return c->seal ? shake_hands(c, until_ns, err) : STATUS_OK;
+}
+
 static enum status open_client(const char *text, const struct inferd_options *options,
                                struct inferd_client **out, struct error *err)
 {
     struct resolved addresses;
-    TRY(resolve_wait(text, &addresses, err));
+    CLEANUP(seal_target_cleanup) struct seal_target target = {0};
+    TRY(seal_target_parse(text, &target, err));
+    TRY(resolve_wait(target.address, &addresses, err));
     CLEANUP(client_cleanup) struct inferd_client *c = calloc(1, sizeof(*c));
     if (!c)
         return error_no_memory(err, "a connection");
@@ -153,10 +166,11 @@ static enum status open_client(const char *text, const struct inferd_options *op
     c->options = options_fill(options);
     inbox_init(&c->inbox, c->options.max_response);
     TRY(flight_init(&c->flight, c->options.max_in_flight, err));
+    TRY(seal_new(&target, &c->seal, err));
     uint64_t until = clock_now_ns() + c->options.connect_timeout_ms * NS_PER_MS;
-    enum status status = connect_first(&addresses, until, &c->fd, err);
+    enum status status = connect_by(c, &addresses, until, err);
     if (status)
-        error_prefix(err, "%.150s", text);
+        error_prefix(err, "%.150s", target.address);
     else
         *out = STEAL(c);
     return status;
@@ -179,6 +193,7 @@ void inferd_client_close(struct inferd_client *client)
     DL_FOREACH_SAFE(client->stash, s, next)
     free(s);
     free(client->shown);
+    seal_free(client->seal);
     flight_deinit(&client->flight);
     inbox_deinit(&client->inbox);
     reply_deinit(&client->reply);
@@ -192,6 +207,33 @@ uint32_t inferd_client_in_flight(const struct inferd_client *client)
 
 /* --- bytes --- */
 
+/* Room for bytes from the socket. */
+static enum status room_of(struct inferd_client *c, void **at, size_t *size, struct error *err)
+{
+    if (!c->seal)
+        return inbox_room(&c->inbox, at, size, err);
+    seal_room(c->seal, at, size);
+    return STATUS_OK;
+}
+
+/* Takes what came from the socket: into the inbox, once it is unsealed. */
+static enum status room_filled(struct inferd_client *c, size_t size, struct error *err)
+{
+    void *at;
+    size_t room, got = 1;
+    if (!c->seal) {
+        inbox_filled(&c->inbox, size);
+        return STATUS_OK;
+    }
+    TRY(seal_filled(c->seal, size, err));
+    while (seal_is_open(c->seal) && got) {
+        TRY(inbox_room(&c->inbox, &at, &room, err));
+        TRY(seal_read(c->seal, at, room, &got, err));
+        inbox_filled(&c->inbox, got);
+    }
+    return STATUS_OK;
+}
+
 /* Reads once what is there; `*got` (may be NULL) says whether that was anything. The connection
  * fails if the server has ended it. */
 static enum status read_some(struct inferd_client *c, bool *got)
@@ -201,14 +243,13 @@ static enum status read_some(struct inferd_client *c, bool *got)
     size_t room;
     if (got)
         *got = false;
-    if (inbox_room(&c->inbox, &at, &room, &err))
+    if (room_of(c, &at, &room, &err))
         return fail(c, &err);
     ssize_t n = read(c->fd, at, room);
     if (n > 0) {
-        inbox_filled(&c->inbox, (size_t)n);
         if (got)
             *got = true;
-        return STATUS_OK;
+        return room_filled(c, (size_t)n, &err) ? fail(c, &err) : STATUS_OK;
     }
     if (n == 0)
         return fail_set(c, STATUS_UNAVAILABLE, "the server closed the connection");
@@ -258,11 +299,9 @@ static enum status write_failed(struct inferd_client *c, int errnum)
     return fail(c, &err);
 }
 
-/* Writes the encoder's frame. */
-static enum status write_all(struct inferd_client *c, uint64_t until_ns)
+static enum status write_pieces(struct inferd_client *c, struct iovec *iov, uint32_t n,
+                                uint64_t until_ns)
 {
-    struct iovec *iov = c->encoder.iov;
-    uint32_t n = c->encoder.n_iov;
     while (n > 0) {
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
         ssize_t sent = sendmsg(c->fd, &msg, MSG_NOSIGNAL);
@@ -275,6 +314,54 @@ static enum status write_all(struct inferd_client *c, uint64_t until_ns)
         }
     }
     return STATUS_OK;
+}
+
+/* Writes what is sealed. */
+static enum status write_sealed(struct inferd_client *c, uint64_t until_ns)
+{
+    const void *at;
+    size_t size;
+    while ((size = seal_unsent(c->seal, &at)) > 0) {
+        struct iovec piece = {(void *)(uintptr_t)at, size};
+        TRY(write_pieces(c, &piece, 1, until_ns));
+        seal_sent(c->seal, size);
+    }
+    return STATUS_OK;
+}
+
+/* Writes the encoder's frame. */
+static enum status write_all(struct inferd_client *c, uint64_t until_ns)
+{
+    struct error err;
+    const struct encoder *e = &c->encoder;
+    if (!c->seal)
+        return write_pieces(c, c->encoder.iov, e->n_iov, until_ns);
+    for (uint32_t i = 0; i < e->n_iov; i++)
+        for (size_t at = 0, n; at < e->iov[i].iov_len; at += n) {
+            n = MIN(e->iov[i].iov_len - at, (size_t)SEAL_RECORD);
+            if (seal_write(c->seal, (const char *)e->iov[i].iov_base + at, n, &err))
+                return fail(c, &err);
+            TRY(write_sealed(c, until_ns));
+        }
+    return STATUS_OK;
+}
+
+/* Makes the connection one of TLS. What fails ends it, but the server hears why. */
+static enum status shake_hands(struct inferd_client *c, uint64_t until_ns, struct error *err)
+{
+    while (!seal_is_open(c->seal)) {
+        struct error why;
+        short events = POLLIN;
+        enum status status = seal_shake(c->seal, &why);
+        if (write_sealed(c, until_ns) || status)
+            return error_copy(err, status ? &why : &c->failure);
+        if (seal_is_open(c->seal))
+            break;
+        TRY(wait_for(c->fd, &events, until_ns, err));
+        if (read_some(c, NULL))
+            return error_copy(err, &c->failure);
+    }
+    return room_filled(c, 0, err); /* what came behind it */
 }
 
 /* --- receiving --- */

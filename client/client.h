@@ -52,9 +52,10 @@
  *
  * Codes are gRPC's. After INFERD_UNAVAILABLE and INFERD_RESOURCE_EXHAUSTED a request can be tried
  * again, after `retry_after_us` if that is not 0. INFERD_UNAUTHENTICATED says that the server wants
- * a token that it knows, INFERD_PERMISSION_DENIED that the token's owner may not do this. If a
- * connection is lost, requests in flight get UNAVAILABLE: they may have been executed. A connection
- * that has failed cannot be used again; close it and open another.
+ * a token that it knows (or, with TLS, another certificate), INFERD_PERMISSION_DENIED that the
+ * token's owner may not do this. If a connection is lost, requests in flight get UNAVAILABLE: they
+ * may have been executed. A connection that has failed cannot be used again; close it and open
+ * another.
  *
  * -- Threads -------------------------------------------------------------------------------------
  *
@@ -324,6 +325,13 @@ struct inferd_options {
  * "unix:/run/inferd/inferd.sock". The addresses of a name are tried in order. The blocking client
  * waits for the system's resolver, whatever connect_timeout_ms says. The asynchronous client has a
  * thread of libuv ask it, and cannot finish closing before the resolver has answered.
+ *
+ * "tls://serving.example.org:8003" speaks TLS (1.2 or 1.3), and the server's certificate has to be
+ * valid for that host. Files in PEM may follow, and what the certificate is for instead:
+ * "tls://HOST:PORT?ca=FILE&cert=FILE&key=FILE&name=HOST". The first has the authorities (default:
+ * the system's), the next two the client's own certificate, if the server wants one. Values are
+ * taken as they stand. Opening, or the first answer, says UNAUTHENTICATED if one side's certificate
+ * does not satisfy the other.
  *
  * Out-parameters are untouched on failure; `err` may be NULL.
  */

@@ -31,7 +31,7 @@ static const struct arg options[] = {
 
 static const struct args spec = {
     .usage = "inferctl infer ADDRESS --model M [--input NAME=FILE]... [--output DIR] [options]",
-    .what = "Sends one inference to a daemon: 127.0.0.1:8003, [::1]:8003 or unix:/PATH.",
+    .what = "Sends one inference to a daemon: 127.0.0.1:8003, tls://HOST:8003 or unix:/PATH.",
     .options = options,
     .min_positional = 1,
     .max_positional = 1,

@@ -151,8 +151,8 @@ class Blocking(unittest.TestCase):
                 c.ready()
         with self.assertRaises(ValueError):
             Client("host:port")
-        self.assertEqual(wire.target_of("[::1]:5"), (0, ("::1", 5)))
-        self.assertEqual(wire.target_of("host"), (0, ("host", 8003)))
+        self.assertEqual(wire.target_of("[::1]:5")[:2], (0, ("::1", 5)))
+        self.assertEqual(wire.target_of("host")[:2], (0, ("host", 8003)))
 
     def test_unix_sockets(self):
         path = harness.folder() / "client.sock"

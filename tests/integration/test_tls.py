@@ -5,13 +5,17 @@ handshakes that go wrong.
 
     test_tls.py INFERD INFERCTL
 """
+import asyncio
 import importlib.util
 import json
+import os
+import pathlib
 import re
 import signal
 import socket
 import ssl
 import subprocess
+import sys
 import time
 import unittest
 
@@ -21,6 +25,10 @@ from test_http import BIG, Peer, Reply, X, door, request, tensor
 
 HAVE_TRITON = all(importlib.util.find_spec(name) for name in
                   ("numpy", "tritonclient", "geventhttpclient", "grpc"))
+
+if importlib.util.find_spec("numpy"):
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "client" / "python"))
+    from inferd_client import AsyncClient, Client
 
 
 def openssl(*arguments):
@@ -36,16 +44,30 @@ def authority(name):
     return cert, key
 
 
-def certificate(name, by, serial=1):
+def certificate(name, by, serial=1, days=2, names="DNS:localhost,IP:127.0.0.1"):
     """A certificate for localhost that the authority `by` has signed."""
     cert, key, asked = (harness.folder() / f"{name}.{end}" for end in ("pem", "key", "csr"))
     extensions = harness.folder() / "extensions"
-    extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    extensions.write_text(f"subjectAltName={names}\n")
     openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
             "-keyout", key, "-out", asked, "-subj", f"/CN={name}")
     openssl("x509", "-req", "-in", asked, "-CA", authority(by)[0], "-CAkey", authority(by)[1],
-            "-out", cert, "-days", "2", "-extfile", extensions, "-set_serial", serial)
+            "-out", cert, "-days", days, "-extfile", extensions, "-set_serial", serial)
     return cert, key
+
+
+def at(address, **options):
+    """The address of a server that speaks TLS, as our clients take it."""
+    query = "&".join(f"{key}={value}" for key, value in options.items())
+    return f"tls://{address}" + (f"?{query}" if query else "")
+
+
+def inferctl(command, address, *arguments, code=0):
+    done = subprocess.run([harness.INFERCTL, command, address, *map(str, arguments)],
+                          capture_output=True, text=True, timeout=60)
+    if done.returncode != code:
+        raise AssertionError(f"{command} {address}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
 
 
 class TlsPeer(Peer):
@@ -288,6 +310,152 @@ class Tls(unittest.TestCase):
                 thread.finish()
             far.close()
             onward.close()
+
+
+class Clients(unittest.TestCase):
+    """The framed protocol's clients: the library's blocking half (inferctl infer, models, status),
+    its half on libuv (inferctl load), and Python's."""
+
+    def start(self, cert=None, **listen):
+        cert, key = cert or certificate("server", "ours")
+        server = harness.Server({"copy": harness.plan("copy"), "wide": harness.plan("wide")},
+                                {"listen": {"certificate": str(cert), "certificate_key": str(key),
+                                            "framed": ["127.0.0.1:0"], "tls": ["framed"],
+                                            **listen}})
+        self.addCleanup(server.kill)
+        self.ca = authority("ours")[0]
+        self.address = server.addresses[0]
+        self.port = self.address.rpartition(":")[2]
+        return server
+
+    def refused(self, expected, address):
+        """Both halves say why; returns what was said."""
+        for command in (["infer"], ["load", "--seconds", 0.1]):
+            said = inferctl(command[0], address, "--model", "copy", *command[1:], code=1)
+            self.assertRegex(said, expected)
+            self.assertLess(len(said.splitlines()), 3, said)
+
+    def test_requests(self):
+        with self.start():
+            for address in (self.address, f"localhost:{self.port}"):
+                self.assertIn("copy", inferctl("models", at(address, ca=self.ca)))
+                self.assertIn("y", inferctl("infer", at(address, ca=self.ca), "--model", "wide"))
+            inferctl("status", at(self.address, ca=self.ca))
+            for model in ("copy", "wide"):
+                out = harness.folder() / "load.json"
+                inferctl("load", at(self.address, ca=self.ca), "--model", model, "--seconds", 0.3,
+                         "--concurrency", 8, "--connections", 2, "--json", out)
+                point = json.loads(out.read_text())["points"][0]
+                self.assertEqual(point["errors"], 0, point)
+                self.assertGreater(point["requests"], 10, point)
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
+    def test_arrays(self):
+        import numpy as np
+        with self.start():
+            x = np.random.default_rng(1).random((2, 1 << 18), np.float32)
+            given, taken = harness.folder() / "x.npy", harness.folder() / "taken"
+            taken.mkdir()
+            np.save(given, x)
+            inferctl("infer", at(self.address, ca=self.ca), "--model", "wide", "-i", f"x={given}",
+                     "-o", taken)
+            np.testing.assert_array_equal(np.load(taken / "y.npy"), x)
+            with Client(at(f"localhost:{self.port}", ca=self.ca)) as client:
+                np.testing.assert_array_equal(client.infer("wide", {"x": x})["y"], x)
+
+            async def ask():
+                async with AsyncClient(at(self.address, ca=self.ca)) as client:
+                    return await client.infer("wide", {"x": x})
+            np.testing.assert_array_equal(asyncio.run(ask())["y"], x)
+
+    def test_servers_that_are_not_trusted(self):
+        with self.start():
+            self.refused('certificate of the server.*self-signed certificate|unable to get local',
+                         at(self.address, ca=authority("theirs")[0]))
+            self.refused("certificate of the server.*(self-signed|unable to get local)",
+                         at(self.address))  # the system's authorities
+            self.refused('"elsewhere.example": hostname mismatch',
+                         at(self.address, ca=self.ca, name="elsewhere.example"))
+            inferctl("models", at(self.address, ca=self.ca, name="localhost"))
+        with self.start(certificate("expired", "ours", days=-1)):
+            self.refused("certificate has expired", at(self.address, ca=self.ca))
+        with self.start(certificate("named", "ours", names="DNS:serving.example")):
+            self.refused('"127.0.0.1": IP address mismatch', at(self.address, ca=self.ca))
+            self.refused('"localhost": hostname mismatch',
+                         at(f"localhost:{self.port}", ca=self.ca))
+            inferctl("models", at(self.address, ca=self.ca, name="serving.example"))
+
+    def test_clients_with_certificates(self):
+        for version in ("TLSv1.2", "TLSv1.3"):
+            os.environ["OPENSSL_CONF"] = str(only(version))
+            self.addCleanup(os.environ.pop, "OPENSSL_CONF", None)
+            with self.start(client_ca=str(authority("theirs")[0])):
+                cert, key = certificate("client", "theirs")
+                known = at(self.address, ca=self.ca, cert=cert, key=key)
+                inferctl("infer", known, "--model", "wide")
+                inferctl("load", known, "--model", "wide", "--seconds", 0.1)
+                self.refused("TLS: the server refuses: .*(certificate required|handshake failure)",
+                             at(self.address, ca=self.ca))
+                cert, key = certificate("stranger", "ours")
+                self.refused("TLS: the server refuses: .*unknown ca",
+                             at(self.address, ca=self.ca, cert=cert, key=key))
+            os.environ.pop("OPENSSL_CONF")
+
+    def test_who_does_not_speak_it(self):
+        with self.start():
+            self.refused("closed the connection|was lost", self.address)
+        with self.start(tls=["http"]):
+            self.refused("does not speak it|closed the connection", at(self.address, ca=self.ca))
+
+    def test_addresses_and_files(self):
+        cert, key = certificate("client", "theirs")
+        for expected, address in (
+                ("expected ca=FILE", "tls://127.0.0.1:1?verify=no"),
+                ("expected ca=FILE", "tls://127.0.0.1:1?ca="),
+                ("expected ca=FILE", "tls://127.0.0.1:1?name=a&name=b"),
+                ("expected cert=FILE beside key=", f"tls://127.0.0.1:1?key={key}"),
+                ("TLS is spoken over TCP", "tls://unix:/tmp/x"),
+                ("expected HOST:PORT", "tls://"),
+                ("expected HOST:PORT", "tls://127.0.0.1"),
+                ("No such file", "tls://127.0.0.1:1?ca=/nonexistent/ca.pem"),
+                ("No such file", "tls://127.0.0.1:1?cert=/nonexistent/me.pem"),
+                ("key values mismatch",
+                 f"tls://127.0.0.1:1?cert={cert}&key={authority('ours')[1]}")):
+            self.refused(expected, address)
+
+    @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
+    def test_python_says_why(self):
+        with self.start(client_ca=str(authority("theirs")[0])):
+            cert, key = certificate("client", "theirs")
+            for wanted, options in (
+                    ("certificate verify failed", {"ca": authority("theirs")[0]}),
+                    ("mismatch", {"ca": self.ca, "name": "elsewhere.example"}),
+                    ("(?i)certificate.required", {"ca": self.ca}),
+                    (None, {"ca": self.ca, "cert": cert, "key": key})):
+                def blocking():
+                    with Client(at(self.address, **options)) as client:
+                        return client.live()
+
+                async def one():
+                    async with AsyncClient(at(self.address, **options)) as client:
+                        return await client.live()
+                for ask in (blocking, lambda: asyncio.run(one())):
+                    if wanted:
+                        with self.assertRaisesRegex((OSError, EOFError), wanted):
+                            ask()
+                    else:
+                        self.assertTrue(ask())
+        for address in ("tls://a:1?verify=no", "tls://a:1?key=x", "tls://unix:/x", "tls://a:x"):
+            with self.assertRaises(ValueError):
+                Client(address)
+
+
+def only(version):
+    """A configuration of OpenSSL with which clients speak one version of TLS."""
+    path = harness.folder() / f"{version}.cnf"
+    path.write_text("openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = these\n"
+                    f"[these]\nMinProtocol = {version}\nMaxProtocol = {version}\n")
+    return path
 
 
 if __name__ == "__main__":

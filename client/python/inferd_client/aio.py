@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-import socket
 import ssl
 from types import TracebackType
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, Union
 
 import numpy.typing as npt
 
@@ -20,9 +20,9 @@ class AsyncClient:
     their way at a time; further ones wait for their turn. `timeout` is for a reply, in seconds."""
 
     def __init__(self, address: str = "127.0.0.1:8003", *, token: str = "", timeout: float = 60.0,
-                 in_flight: int = 256, tls: Optional[ssl.SSLContext] = None) -> None:
-        self._family, self._target = wire.target_of(address)
-        self._token, self._timeout, self._tls = token, timeout, tls
+                 in_flight: int = 256, tls: Union[None, bool, ssl.SSLContext] = None) -> None:
+        self._target = wire.target_of(address, tls)
+        self._token, self._timeout = token, timeout
         self._ids = itertools.count(1)
         self._waiting: Dict[int, asyncio.Future[messages.Reply]] = {}
         self._turns = asyncio.Semaphore(max(in_flight, 1))
@@ -90,11 +90,12 @@ class AsyncClient:
         async with self._connecting:
             if self._writer:
                 return self._writer
-            how: Dict[str, Any] = {"limit": 1 << 20, "ssl": self._tls}
-            if self._family == socket.AF_UNIX:
-                opening = asyncio.open_unix_connection(str(self._target), **how)
+            target, limit = self._target, 1 << 20
+            if isinstance(target.address, str):
+                opening = asyncio.open_unix_connection(target.address, limit=limit)
             else:
-                opening = asyncio.open_connection(*self._target, **how)
+                opening = asyncio.open_connection(*target.address, limit=limit, ssl=target.tls,
+                                                  server_hostname=target.name)
             self._reader, self._writer = await asyncio.wait_for(opening, self._timeout)
             self._task = asyncio.get_running_loop().create_task(self._read(self._reader))
             return self._writer
@@ -135,7 +136,8 @@ class AsyncClient:
             try:
                 for piece in pieces:  # without a pause between them: frames do not mix
                     writer.write(piece)
-                await writer.drain()
+                with contextlib.suppress(OSError):  # the future is told why
+                    await writer.drain()
                 return await asyncio.wait_for(future, self._timeout)
             finally:
                 self._waiting.pop(request_id, None)

@@ -10,7 +10,8 @@ import threading
 import time
 from collections import deque
 from types import TracebackType
-from typing import Any, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Type
+from typing import (Any, Deque, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Type,
+                    Union)
 
 import numpy.typing as npt
 
@@ -57,9 +58,9 @@ class Client:
     """
 
     def __init__(self, address: str = "127.0.0.1:8003", *, token: str = "", timeout: float = 60.0,
-                 tls: Optional[ssl.SSLContext] = None) -> None:
-        self._family, self._target = wire.target_of(address)
-        self._token, self._timeout, self._tls = token, timeout, tls
+                 tls: Union[None, bool, ssl.SSLContext] = None) -> None:
+        self._target = wire.target_of(address, tls)
+        self._token, self._timeout = token, timeout
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
         self._socket: Optional[socket.socket] = None
@@ -171,16 +172,20 @@ class Client:
     def _connected(self) -> socket.socket:
         if self._socket:
             return self._socket
-        if self._family == socket.AF_UNIX:
+        target = self._target
+        if isinstance(target.address, str):
             new = socket.socket(socket.AF_UNIX)
             new.settimeout(self._timeout)
-            new.connect(self._target)
+            new.connect(target.address)
         else:
-            new = socket.create_connection(self._target, self._timeout)  # type: ignore[arg-type]
+            new = socket.create_connection(target.address, self._timeout)
             new.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls:
-            host = self._target[0] if isinstance(self._target, tuple) else None
-            new = self._tls.wrap_socket(new, server_hostname=host)
+        if target.tls:
+            try:
+                new = target.tls.wrap_socket(new, server_hostname=target.name)
+            except OSError:
+                new.close()
+                raise
         self._socket = new
         return new
 
@@ -195,7 +200,7 @@ class Client:
         return request_id
 
     def _put(self, to: socket.socket, pieces: List[Any]) -> None:
-        if self._tls:
+        if self._target.tls:
             for piece in pieces:
                 to.sendall(piece)
             return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
-from typing import Dict, Iterable, List, Tuple, Union
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 Value = Union[int, bytes, str]
 
@@ -128,7 +129,43 @@ def packed(decoded: Dict[int, list], tag: int) -> Tuple[int, ...]:
     return signed(out)
 
 
-def target_of(address: str) -> Tuple[int, Union[str, Tuple[str, int]]]:
+class Target(NamedTuple):
+    """Where a server is: a family (0: any), an address, and how TLS is spoken there."""
+    family: int
+    address: Union[str, Tuple[str, int]]
+    tls: Optional[ssl.SSLContext]
+    name: Optional[str]
+
+
+def target_of(address: str, tls: Union[None, bool, ssl.SSLContext] = None) -> Target:
+    """An address as for _place_of or, with TLS,
+    "tls://HOST:PORT?ca=FILE&cert=FILE&key=FILE&name=HOST" (all behind the '?' may be left out);
+    `tls` is a context of the caller's own, or True."""
+    options: Dict[str, str] = {}
+    if address.startswith("tls://"):
+        address, _, query = address[len("tls://"):].partition("?")
+        for pair in query.split("&") if query else []:
+            key, _, value = pair.partition("=")
+            if key not in ("ca", "cert", "key", "name") or not value or key in options:
+                raise ValueError(f"{address!r}: expected ca=FILE, cert=FILE, key=FILE or name=HOST,"
+                                 f" each once, behind '?' and '&', got {pair!r}")
+            options[key] = value
+        if "key" in options and "cert" not in options:
+            raise ValueError(f"{address!r}: expected cert=FILE beside key=")
+        tls = tls or True
+    family, place = _place_of(address)
+    if not tls:
+        return Target(family, place, None, None)
+    if isinstance(place, str):
+        raise ValueError(f"{address!r}: TLS is spoken over TCP")
+    if tls is True:
+        tls = ssl.create_default_context(cafile=options.get("ca"))
+        if "cert" in options:
+            tls.load_cert_chain(options["cert"], options.get("key"), password="")
+    return Target(family, place, tls, options.get("name", place[0]))
+
+
+def _place_of(address: str) -> Tuple[int, Union[str, Tuple[str, int]]]:
     """"HOST:PORT", "[IPV6]:PORT", "HOST" or "unix:/PATH": a family (0: any) and an address."""
     if address.startswith("unix:"):
         return socket.AF_UNIX, address[len("unix:"):]
